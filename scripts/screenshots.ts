@@ -10,7 +10,8 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { type Client, createClient } from '../src/client/client.ts'
 import { launchChromium } from '../test/support/chromium.ts'
-import { answerTrace, type RunInput, toRuns } from '../test/support/example-traces.ts'
+import { answerTrace, toRuns } from '../test/support/example-traces.ts'
+import type { RunInput } from '../test/support/trace-operations.ts'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const IMAGES = join(ROOT, 'docs/images')
@@ -121,7 +122,7 @@ async function fillWorkspace(client: Client): Promise<void> {
 }
 
 /** JSON members are texts in the store, and JSON in a request. */
-function toPost({ loc: _, kind: __, attachments: ___, ...run }: RunInput) {
+function toPost({ loc: _, attachments: __, ...run }: RunInput) {
   const texts = (['inputs', 'outputs', 'events', 'extra'] as const).flatMap(name =>
     run[name] === undefined ? [] : [[name, JSON.parse(run[name])] as const],
   )

@@ -1,15 +1,13 @@
 // Traces like those of an application: a chat that answers with a model and tools. Also for pictures of the dashboard.
-import type { RunOperation } from '../../src/tracing/store/store.ts'
-
-/** JSON members are texts, as the store takes them. */
-export type RunInput = Partial<RunOperation> & { id: string }
+import type { Attachment, RunType } from '../../src/tracing/store/store.ts'
+import type { RunInput } from './trace-operations.ts'
 
 const toSegment = (time: Date, id: string): string =>
   `${time.toISOString().replace(/[-:.]/g, '').replace('Z', '000Z')}${id}`
 
 export type Step = {
   name: string
-  type: NonNullable<RunOperation['run_type']>
+  type: RunType
   /** In milliseconds after the trace began. */
   from: number
   to: number | undefined
@@ -20,7 +18,7 @@ export type Step = {
   tags?: string[]
   /** In milliseconds after the trace began. */
   firstToken?: number
-  attachments?: RunOperation['attachments']
+  attachments?: Attachment[]
   steps?: Step[]
 }
 

@@ -7,8 +7,9 @@ import { workOnJobs } from '../../src/tracing/insights/job-steps.ts'
 import type { InsightRequest } from '../../src/tracing/insights/tables.ts'
 import { type AppOptions, getServices, newTenant, startApp, type Tenant, unusedId } from './app.ts'
 import { type Answer, startModelServer } from './model-server.ts'
-import { appendRuns, newTrace, projectId, type RunInput } from './new-traces.ts'
+import { appendRuns, newTrace, projectId } from './new-traces.ts'
 import { END } from './rules.ts'
+import type { RunInput } from './trace-operations.ts'
 
 type Services = ReturnType<typeof getServices>
 

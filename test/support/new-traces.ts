@@ -1,10 +1,8 @@
 // Runs for tests, as the store takes them.
 import { type Ctx, createKeylessCaller } from '../../src/kernel/http/context.ts'
 import type { Permission } from '../../src/kernel/permissions.ts'
-import type { RunOperation } from '../../src/tracing/store/store.ts'
 import { getServices, type Tenant } from './app.ts'
-
-export type RunInput = Partial<RunOperation> & { id: string }
+import { toOperation } from './trace-operations.ts'
 
 const toSegment = (time: Date, id: string): string =>
   `${time.toISOString().replace(/[-:.]/g, '').replace('Z', '000Z')}${id}`
@@ -40,11 +38,11 @@ export function contextOf(
   return { ...createKeylessCaller(getServices(), actor, 'traces', 'http://slipway.test'), permission }
 }
 
-export async function appendRuns(workspace: Workspace, runs: RunInput[]): Promise<void> {
+export async function appendRuns(workspace: Workspace, runs: Parameters<typeof toOperation>[0][]): Promise<void> {
   const ctx = contextOf(workspace, 'runs:create')
   await ctx.traces.append(
     ctx,
-    runs.map(run => ({ kind: 'post' as const, session_name: 'traced', loc: ['body'], ...run })),
+    runs.map(run => toOperation({ session_name: 'traced', loc: ['body'], ...run })),
   )
 }
 

@@ -2,7 +2,8 @@
 import { sql } from 'drizzle-orm'
 import { evaluateAndSend } from '../../src/tracing/rules/evaluate.ts'
 import { getServices, newTenant, type Tenant, unusedId } from './app.ts'
-import { appendRuns, newTrace, projectId, type RunInput } from './new-traces.ts'
+import { appendRuns, newTrace, projectId } from './new-traces.ts'
+import type { RunInput } from './trace-operations.ts'
 
 type Services = ReturnType<typeof getServices>
 

@@ -3,9 +3,10 @@
 import { sha256Hex } from '../../src/kernel/crypto/digest.ts'
 import type { Ctx } from '../../src/kernel/http/context.ts'
 import { createKeylessCaller } from '../../src/kernel/http/context.ts'
-import type { NewFeedback, RunOperation } from '../../src/tracing/store/store.ts'
+import type { NewFeedback } from '../../src/tracing/store/store.ts'
 import { getServices, type Tenant, unusedId } from './app.ts'
 import { readStoredRuns } from './stored-runs.ts'
+import { post, type RunInput } from './trace-operations.ts'
 
 export function traceCtx({ key }: Pick<Tenant, 'key'>): Ctx {
   const nobody = { kind: 'cron', id: null, organization: '', tenant: null } as const
@@ -16,15 +17,13 @@ export function traceCtx({ key }: Pick<Tenant, 'key'>): Ctx {
 /** Each is a root that began and ended now, unless it says otherwise. Returns their ids. */
 export async function storeRuns(
   tenant: Pick<Tenant, 'key'>,
-  runs: Partial<RunOperation>[],
+  runs: Partial<RunInput>[],
   feedback: NewFeedback[] = [],
 ): Promise<string[]> {
-  const operations = runs.map(
-    (run): RunOperation => ({
-      kind: 'post',
+  const operations = runs.map(run =>
+    post({
       id: unusedId(),
       name: 'run',
-      run_type: 'chain',
       session_name: 'default',
       loc: ['body'],
       start_time: new Date().toISOString(),

@@ -1,5 +1,5 @@
 // Posts and patches of runs for tests and trials, with their places in a trace.
-import type { RunOperation } from '../../src/tracing/store/store.ts'
+import type { RunOperation, RunPatch, RunPost } from '../../src/tracing/store/store.ts'
 
 export const newId = (): string => crypto.randomUUID()
 
@@ -15,15 +15,20 @@ export const newChild = ({ trace_id, dotted_order }: Place, time: string, id = n
   dotted_order: `${dotted_order}.${segment(time, id)}`,
 })
 
-export const post = (operation: Partial<RunOperation> & { id: string }): RunOperation => ({
+/** JSON members are texts, as the store takes them. */
+export type RunInput = Partial<Omit<RunPatch, 'kind'>> & { id: string }
+
+export const post = ({ name = 'step', run_type = 'chain', ...operation }: RunInput): RunPost => ({
   kind: 'post',
-  name: 'step',
-  run_type: 'chain',
+  name,
+  run_type,
   loc: ['body', `post.${operation.id}`],
   ...operation,
 })
-export const patch = (operation: Partial<RunOperation> & { id: string }): RunOperation => ({
+export const patch = (operation: RunInput): RunPatch => ({
   kind: 'patch',
   loc: ['body', `patch.${operation.id}`],
   ...operation,
 })
+export const toOperation = ({ kind = 'post', ...run }: RunInput & { kind?: RunOperation['kind'] }): RunOperation =>
+  kind === 'post' ? post(run) : patch(run)

@@ -1,7 +1,8 @@
 // Projects with traces of an application, for the dashboard.
 import type { Tenant } from './app.ts'
-import { answerTrace, type RunInput, type Step, toRuns } from './example-traces.ts'
+import { answerTrace, type Step, toRuns } from './example-traces.ts'
 import { appendRuns, projectId } from './new-traces.ts'
+import type { RunInput } from './trace-operations.ts'
 
 const MINUTE_MS = 60_000
 

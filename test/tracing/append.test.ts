@@ -85,8 +85,8 @@ describe('a run', () => {
     const root = newRoot(START)
     await append(of, [post({ ...root, session_name: 'one' })])
     const other = newRoot(START)
-    const both = (session: object) =>
-      append(of, [post({ ...other, session_name: 'three' }), post({ ...root, ...session })])
+    const both = (project: object) =>
+      append(of, [post({ ...other, session_name: 'three' }), post({ ...root, ...project })])
     expect(await codeOf(both({ session_name: 'two' }))).toBe('run_in_other_project')
     expect(await codeOf(both({ session_id: newId() }))).toBe('project_not_found')
     const [foreign] = await select<{ id: string }>(sql`select id from projects where tenant_id = ${tenant.tenant_id}`)

@@ -6,7 +6,7 @@ import type { RunOperation } from '../../src/tracing/store/store.ts'
 import { getApp, newTenant, type Tenant } from '../support/app.ts'
 import * as fc from '../support/seeded-fast-check.ts'
 import { onClickHouse, storedRuns } from '../support/stored-runs.ts'
-import { newChild, newRoot, type Place, patch, post } from '../support/trace-operations.ts'
+import { newChild, newRoot, type Place, patch, post, type RunInput } from '../support/trace-operations.ts'
 import { append, contextOf, readRows, select } from '../support/traces.ts'
 
 const SUMS = ['prompt_tokens', 'completion_tokens', 'total_tokens', 'prompt_cost', 'completion_cost', 'total_cost']
@@ -89,8 +89,8 @@ const members = fc.record(
     events: fc.integer({ min: 0, max: 999 }).map(ms => JSON.stringify([{ name: 'new_token', time: timeOf(ms) }])),
   },
   { requiredKeys: [] },
-) as fc.Arbitrary<Partial<RunOperation>>
-type Write = { run: number; kind: 'post' | 'patch'; members: Partial<RunOperation> }
+) as fc.Arbitrary<Partial<RunInput>>
+type Write = { run: number; kind: 'post' | 'patch'; members: Partial<RunInput> }
 const write: fc.Arbitrary<Write> = fc.record({ run: fc.nat(5), kind: fc.constantFrom('post', 'patch'), members })
 const step = fc.oneof(
   { weight: 8, arbitrary: fc.array(write, { minLength: 1, maxLength: 8 }) },

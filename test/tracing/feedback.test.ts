@@ -103,19 +103,19 @@ describe('feedback', () => {
 
   it('is found by its members', async () => {
     const tenant = await newTenant()
-    const { id: session } = (await tenant.post('/sessions', { name: 'shop' })).body
+    const { id: project } = (await tenant.post('/sessions', { name: 'shop' })).body
     const run = unusedId()
     const group = unusedId()
     await give(tenant, { key: 'a', run_id: run, score: 1 })
     await give(tenant, { key: 'b', run_id: run, comment: 'x', created_at: '2026-01-01T00:00:00Z' })
-    await give(tenant, { key: 'c', run_id: null, session_id: session, feedback_source: { type: 'app' } })
+    await give(tenant, { key: 'c', run_id: null, session_id: project, feedback_source: { type: 'app' } })
     await give(tenant, { key: 'd', comparative_experiment_id: group })
     const user = (await tenant.get('/feedback?key=a')).body[0].feedback_source.user_id
     for (const [query, keys] of [
       ['', ['a', 'b', 'c', 'd']],
       [`run=${run}`, ['a', 'b']],
       [`run=${run}&key=b&key=c`, ['b']],
-      [`session=${session}`, ['c']],
+      [`session=${project}`, ['c']],
       ['key=a&key=d', ['a', 'd']],
       ['source=app&source=model', ['c']],
       [`user=${user}`, ['a', 'b', 'c', 'd']],

@@ -122,7 +122,7 @@ const filterText = fc.letrec<{ filter: string }>(tie => ({
 })).filter
 
 let tenant: Tenant
-let session: string
+let project: string
 let runs: NaiveRun[]
 const traceOf = ({ trace_id }: NaiveRun) => runs.filter(run => run.trace_id === trace_id)
 
@@ -159,13 +159,13 @@ beforeAll(async () => {
       expect(await tenant.post('/feedback', body)).toMatchObject({ status: 200 })
     }),
   )
-  session = await projectId(tenant, 'traced')
+  project = await projectId(tenant, 'traced')
 })
 
 async function find(body: Record<string, unknown>): Promise<string[]> {
   const found: string[] = []
   for (let cursor: string | null | undefined; cursor !== null; ) {
-    const reply = await tenant.post('/runs/query', { session: [session], select: ['id'], ...body, cursor })
+    const reply = await tenant.post('/runs/query', { session: [project], select: ['id'], ...body, cursor })
     expect(reply.status, JSON.stringify([body, reply.body])).toBe(200)
     found.push(...reply.body.runs.map((run: { id: string }) => run.id))
     cursor = reply.body.cursors.next

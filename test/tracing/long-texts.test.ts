@@ -60,13 +60,13 @@ async function countRunning(): Promise<number> {
 
 describe.skipIf(onClickHouse)('every operator over the longest text ends in time', () => {
   let tenant: Tenant
-  let session: string
+  let project: string
   let dataset: string
 
   beforeAll(async () => {
     const traced = await newTracedTenant()
     tenant = traced.tenant
-    session = traced.session_id
+    project = traced.session_id
     await appendEnded(tenant, 1, { error: 'boom', inputs: '{}', outputs: '{}', extra: '{"metadata":{"a":"b"}}' })
     dataset = (await tenant.post('/datasets', { name: unusedId() })).body.id
     await tenant.post('/examples', { dataset_id: dataset, inputs: {}, outputs: {} })
@@ -82,7 +82,7 @@ describe.skipIf(onClickHouse)('every operator over the longest text ends in time
   it('of runs', async () => {
     for (const filter of filtersOf(RUN_FIELDS)) {
       const { filters } = resolveFilters({ filter }, RUN_FIELDS)
-      const statement = statsStatement({ sessions: [session], ...filters, statistics: ['run_count'] })
+      const statement = statsStatement({ projects: [project], ...filters, statistics: ['run_count'] })
       expect(await readBriefly(tenant, statement), filter.slice(0, 60)).toMatch(/^(read|57014)$/)
     }
     expect(await countRunning()).toBe(0)
@@ -165,14 +165,14 @@ describe('a filter that compares long texts in part', () => {
   const warningOf = ({ headers }: { headers: Headers }) => headers.get('Slipway-Warnings') !== null
 
   it('says so, and no other filter does', async () => {
-    const { tenant, session_id: session } = await newTracedTenant()
-    const query = async (filter: string) => warningOf(await tenant.post('/runs/query', { session: [session], filter }))
+    const { tenant, session_id: project } = await newTracedTenant()
+    const query = async (filter: string) => warningOf(await tenant.post('/runs/query', { session: [project], filter }))
     const partial = ['search("a")', 'like(error, "%a%")', 'not(search(inputs, "a"))', 'eq(output_key, "a")']
     const whole = ['eq(error, "a")', 'like(name, "%a%")', 'eq(metadata_key, "a")', 'neq(error, null)']
     expect(await Promise.all(partial.map(query))).toEqual(partial.map(() => true))
     expect(await Promise.all(whole.map(query))).toEqual(whole.map(() => false))
-    expect(warningOf(await tenant.post('/runs/stats', { session: [session], filter: 'search("a")' }))).toBe(true)
-    const rule = { display_name: 'r', sampling_rate: 1, session_id: session, filter: 'search("a")' }
+    expect(warningOf(await tenant.post('/runs/stats', { session: [project], filter: 'search("a")' }))).toBe(true)
+    const rule = { display_name: 'r', sampling_rate: 1, session_id: project, filter: 'search("a")' }
     expect(warningOf(await tenant.post('/runs/rules', rule))).toBe(true)
   })
 

@@ -132,7 +132,7 @@ it('spans neither stand below those of a refused project nor move them', async (
 describe('a caller whom only a policy lets in', () => {
   it('queries runs of the projects that it admits', async () => {
     const by = await newLimitedCaller(tenant, [], [allow('runs:read', PUBLIC)])
-    const query = (session: string[]) => by.post('/runs/query', { session })
+    const query = (projects: string[]) => by.post('/runs/query', { session: projects })
     const { status, body } = await query([open.id])
     expect(status).toBe(200)
     expect(body.runs.map(({ id }: { id: string }) => id)).toContain(open.run)

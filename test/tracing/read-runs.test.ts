@@ -6,7 +6,7 @@ import { readFilters } from '../../src/tracing/runs/filter/resolve.ts'
 import { connectClickHouse } from '../../src/tracing/store/clickhouse/client.ts'
 import { query as queryClickHouse } from '../../src/tracing/store/clickhouse/query.ts'
 import { query } from '../../src/tracing/store/postgres/query.ts'
-import type { RunCursor, RunQuery } from '../../src/tracing/store/run-query.ts'
+import type { RunCursor, RunQuery } from '../../src/tracing/store/queries.ts'
 import { newTenant, type Tenant, unusedId } from '../support/app.ts'
 import { appendRuns, contextOf, newTrace, projectId } from '../support/new-traces.ts'
 import { onClickHouse } from '../support/stored-runs.ts'
@@ -116,7 +116,7 @@ describe('pages of runs', () => {
   const START = Date.parse('2026-11-21T08:00:00Z')
   let [first, second]: [string, string] = ['', '']
   /** The newest first. */
-  let all: { id: string; session: string; start_time: string; name: string }[]
+  let all: { id: string; project: string; start_time: string; name: string }[]
 
   beforeAll(async () => {
     const runs = Array.from({ length: 26 }, (_, i) => {
@@ -128,11 +128,11 @@ describe('pages of runs', () => {
     first = await projectId(tenant, 'first')
     second = await projectId(tenant, 'second')
     all = runs
-      .map(({ id, session_name, start_time, name }) => ({ id, session: session_name, start_time, name }))
+      .map(({ id, session_name, start_time, name }) => ({ id, project: session_name, start_time, name }))
       .sort((a, b) => (`${a.start_time}${a.id}` < `${b.start_time}${b.id}` ? 1 : -1))
   })
 
-  const sessionsOf = (names: string[]) => names.map(name => (name === 'first' ? first : second))
+  const projectsOf = (names: string[]) => names.map(name => (name === 'first' ? first : second))
 
   it.each([
     [['first'], 'desc'],
@@ -140,9 +140,9 @@ describe('pages of runs', () => {
     [['first', 'second'], 'desc'],
     [['first', 'second'], 'asc'],
   ])('of %j, %s, follow each other, and lead back', async (names, order) => {
-    const expected = idsOf(all.filter(({ session }) => names.includes(session)))
+    const expected = idsOf(all.filter(({ project }) => names.includes(project)))
     if (order === 'asc') expected.reverse()
-    const body = { session: sessionsOf(names), order, limit: 7, select: ['id'] }
+    const body = { session: projectsOf(names), order, limit: 7, select: ['id'] }
     const pages = [await find(body)]
     while (pages.at(-1).cursors.next) pages.push(await find({ ...body, cursor: pages.at(-1).cursors.next }))
     expect(pages.flatMap(page => idsOf(page.runs))).toEqual(expected)
@@ -162,11 +162,11 @@ describe('pages of runs', () => {
     [['first', 'second'], 8],
   ])('of a filter over %j read %i runs each, and find all that match', async (names, maxScanned) => {
     for (const order of ['asc', 'desc'] as const) {
-      const expected = idsOf(all.filter(({ session, name }) => names.includes(session) && name === 'rare'))
+      const expected = idsOf(all.filter(({ project, name }) => names.includes(project) && name === 'rare'))
       if (order === 'asc') expected.reverse()
       const ctx = contextOf(tenant, 'runs:read')
       const { filter } = readFilters({ filter: 'eq(name, "rare")' }, RUN_FIELDS)
-      const request: RunQuery = { sessions: sessionsOf(names), filter, order, limit: 2, columns: [] }
+      const request: RunQuery = { projects: projectsOf(names), filter, order, limit: 2, columns: [] }
       const found: string[] = []
       let pages = 0
       for (let cursor: RunCursor | null | undefined; cursor !== null; pages++) {
@@ -182,10 +182,10 @@ describe('pages of runs', () => {
   it('are bounded by times, which are included', async () => {
     const at = (second: number) => new Date(START + second * 1000).toISOString()
     const within = all.filter(({ start_time }) => start_time >= at(2) && start_time <= at(4))
-    const session = [first, second]
-    expect(idsOf((await find({ session, start_time: at(2), end_time: at(4) })).runs)).toEqual(idsOf(within))
+    const both = [first, second]
+    expect(idsOf((await find({ session: both, start_time: at(2), end_time: at(4) })).runs)).toEqual(idsOf(within))
     const filter = `and(gte(start_time, "${at(2)}"), lte(start_time, "${at(4)}"))`
-    expect(idsOf((await find({ session, filter })).runs)).toEqual(idsOf(within))
+    expect(idsOf((await find({ session: both, filter })).runs)).toEqual(idsOf(within))
   })
 
   it('have the selected members, and those that every run has', async () => {

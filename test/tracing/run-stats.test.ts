@@ -2,11 +2,12 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { newLimitedCaller } from '../support/access-policies.ts'
 import { newTenant, type Tenant, unusedId } from '../support/app.ts'
-import { appendRuns, newTrace, projectId, type RunInput } from '../support/new-traces.ts'
+import { appendRuns, newTrace, projectId } from '../support/new-traces.ts'
+import type { RunInput } from '../support/trace-operations.ts'
 
 const START = Date.parse('2026-11-21T08:00:00Z')
 let tenant: Tenant
-let session: string
+let project: string
 let traces: RunInput[][]
 
 const plus = (time: string | undefined, ms: number) => new Date(Date.parse(time!) + ms).toISOString()
@@ -59,7 +60,7 @@ beforeAll(async () => {
     turn(3, 4, undefined),
   ]
   await appendRuns(tenant, traces.flat())
-  session = await projectId(tenant, 'traced')
+  project = await projectId(tenant, 'traced')
   for (const [i, trace] of traces.entries())
     await tenant.post('/feedback', {
       run_id: trace[i % 2]!.id,
@@ -70,7 +71,7 @@ beforeAll(async () => {
 })
 
 const read = async (body: object) => {
-  const reply = await tenant.post('/runs/stats', { session: [session], ...body })
+  const reply = await tenant.post('/runs/stats', { session: [project], ...body })
   expect(reply.status, reply.text).toBe(200)
   return reply.body
 }
@@ -164,7 +165,7 @@ describe('statistics', () => {
     [{ filter: 'eq(name' }, 400, 'filter_invalid'],
     [{ session: [unusedId()] }, 404, 'project_not_found'],
   ])('are refused for %j', async (body, status, code) => {
-    expect(await tenant.post('/runs/stats', { session: [session], ...body })).toMatchObject({ status, body: { code } })
+    expect(await tenant.post('/runs/stats', { session: [project], ...body })).toMatchObject({ status, body: { code } })
   })
 
   it('are null or zero where there are no runs', async () => {
@@ -176,7 +177,7 @@ describe('statistics', () => {
 })
 
 describe('threads', () => {
-  const group = (body = {}) => tenant.post('/runs/group', { session_id: session, group_by: 'conversation', ...body })
+  const group = (body = {}) => tenant.post('/runs/group', { session_id: project, group_by: 'conversation', ...body })
 
   it('are listed by their latest start, with what their traces add up to', async () => {
     const { body } = await group()
@@ -212,7 +213,7 @@ describe('threads', () => {
   })
 
   it('are added up, without the traces of no thread', async () => {
-    const body = { session_id: session, group_by: 'conversation' }
+    const body = { session_id: project, group_by: 'conversation' }
     expect((await tenant.post('/runs/group/stats', body)).body).toMatchObject({
       group_count: 2,
       run_count: 3,
@@ -221,22 +222,22 @@ describe('threads', () => {
   })
 
   it('are read as what was said', async () => {
-    const preview = (await tenant.get(`/runs/threads/one?session_id=${session}`)).body
+    const preview = (await tenant.get(`/runs/threads/one?session_id=${project}`)).body
     const all = 'human: q0\n\nai: a0\n\nhuman: q1\n\nai: a1'
     expect(preview).toEqual({
       thread_id: 'one',
       previews: { all_messages: all, human_ai_pairs: all, first_human_last_ai: 'human: q0\n\nai: a1' },
     })
-    const one = await tenant.get(`/runs/threads/one?session_id=${session}&select=all_messages`)
+    const one = await tenant.get(`/runs/threads/one?session_id=${project}&select=all_messages`)
     expect(Object.keys(one.body.previews)).toEqual(['all_messages'])
-    const none = await tenant.get(`/runs/threads/none?session_id=${session}`)
+    const none = await tenant.get(`/runs/threads/none?session_id=${project}`)
     expect(none).toMatchObject({ status: 404, body: { code: 'thread_not_found' } })
   })
 })
 
 describe('projects', () => {
   const list = async (query: string, by: Pick<Tenant, 'get'> = tenant) =>
-    (await by.get(`/sessions?id=${session}&${query}`)).body[0]
+    (await by.get(`/sessions?id=${project}&${query}`)).body[0]
 
   it('are listed with statistics of the traces that a filter finds', async () => {
     const filter = encodeURIComponent('eq(thread_id, "one")')
@@ -266,7 +267,7 @@ describe('projects', () => {
     expect(run_facets).toContainEqual({ key: 'tag', value: 'odd', query: 'has(tags, "odd")', n: 2 })
     expect(run_facets.map(({ value }: { value: string }) => value)).not.toContain('model')
     const reader = await newLimitedCaller(tenant, ['projects:read'], [])
-    expect(await list('facets=true', reader)).toMatchObject({ id: session, run_facets: null })
+    expect(await list('facets=true', reader)).toMatchObject({ id: project, run_facets: null })
   })
 })
 

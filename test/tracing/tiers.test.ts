@@ -70,9 +70,9 @@ describe('a trace that has expired', () => {
   const shownAt = async (of: Tenant, ms: number) => {
     const ctx = contextOf(of)
     const projects = await select<{ id: string }>(sql`select id from projects where tenant_id = ${of.tenant_id}`)
-    const request = { sessions: projects.map(({ id }) => id), order: 'desc', limit: 10, columns: [] } as const
+    const request = { projects: projects.map(({ id }) => id), order: 'desc', limit: 10, columns: [] } as const
     const { runs } = await withClockAhead(ms, () =>
-      ctx.traces.query(ctx, { ...request, sessions: [...request.sessions] }),
+      ctx.traces.query(ctx, { ...request, projects: [...request.projects] }),
     )
     return runs
       .map(({ name }) => name)

@@ -1,4 +1,5 @@
 // Routes of examples, and of the attachments that links lead to.
+import type { Code } from '../../kernel/http/codes.ts'
 import { validateInput } from '../../kernel/http/input.ts'
 import { slice } from '../../kernel/http/routes.ts'
 import { openAttachment } from './attachment-links.ts'
@@ -26,14 +27,14 @@ const UPLOAD_EXAMPLE = {
     .concat(`--${BOUNDARY}--\r\n`)
     .join(''),
 }
-const CREATION_ERRORS = [
+const CREATION_ERRORS: Code[] = [
   'dataset_not_found',
   'run_not_found',
   'example_exists',
   'examples_full',
   'examples_unchecked',
   'schema_too_costly',
-] as const
+]
 const linkInput = { params: s.AttachmentRef, query: s.AttachmentSignature }
 
 export const exampleRoutes = slice('Examples', 'What a dataset consists of: inputs, and the outputs expected for them.')
@@ -69,7 +70,7 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
     description: 'Inputs and outputs are kept byte for byte. A repeated request with the same `id` changes nothing.',
     rawBody: { 'application/json': { schema: s.NewExample } },
     reply: s.Example,
-    errors: [...CREATION_ERRORS],
+    errors: CREATION_ERRORS,
     verb: created.createExample,
   })
   .post('/examples/bulk', {
@@ -78,7 +79,7 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
     description: 'All of them or none, in one version.',
     rawBody: { 'application/json': { schema: s.NewExamples } },
     reply: s.ExampleList,
-    errors: [...CREATION_ERRORS],
+    errors: CREATION_ERRORS,
     verb: created.createExampleList,
   })
   .patch('/examples/bulk', {

@@ -1,7 +1,9 @@
 // The keywords of JSON Schema that are checked: what each may be, and which values it admits.
 import * as z from 'zod'
 import { arrayOf, boundedText } from '../../protocol/wire.ts'
-import { isObject } from './json-value.ts'
+
+export const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 export type Path = (string | number)[]
 export type Mismatch = { path: Path; msg: string }

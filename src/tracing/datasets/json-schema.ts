@@ -1,7 +1,14 @@
 // Validates values by a JSON Schema in bounded time: comparisons count towards a budget, and keywords whose cost the
 // author of a schema could choose freely (`pattern`, `format`, `uniqueItems`) are not checked.
-import { KEYWORDS, type Mismatch, type Path, type Run, Subschema, SubschemaMap } from './json-schema-keywords.ts'
-import { isObject } from './json-value.ts'
+import {
+  isObject,
+  KEYWORDS,
+  type Mismatch,
+  type Path,
+  type Run,
+  Subschema,
+  SubschemaMap,
+} from './json-schema-keywords.ts'
 
 /** For all examples of a request. */
 const MAX_STEPS = 1_000_000

@@ -1,4 +1,5 @@
 // Routes of shared datasets: sharing them, and reading them without a key.
+import type { Code } from '../../kernel/http/codes.ts'
 import { validateInput } from '../../kernel/http/input.ts'
 import { requestOrigin } from '../../kernel/http/origin.ts'
 import { type Operation, type Services, slice } from '../../kernel/http/routes.ts'
@@ -9,14 +10,14 @@ import * as shares from './shares.ts'
 
 type RouteContext = Parameters<NonNullable<Operation['open']>>[0]
 
-const errors = [
+const ERRORS: Code[] = [
   'share_not_found',
   'invalid_request',
   'address_rate_limited',
   'link_rate_limited',
   'answers_busy',
   'database_unavailable',
-] as const
+]
 const LISTS = ['splits', 'full_text_contains', 'select']
 const datasetInput = { params: s.ShareRef }
 const listInput = { params: s.ShareRef, query: s.SharedExampleQuery, repeatable: ['id'], lists: LISTS }
@@ -72,7 +73,7 @@ export const shareRoutes = slice('Shared datasets', 'Datasets that everyone who 
     description: 'Takes no API key.',
     ...datasetInput,
     reply: s.SharedDataset,
-    errors: [...errors],
+    errors: ERRORS,
     open: (c, services) =>
       answer(c, services, validateInput(c.req, datasetInput, '', []) as s.Share, input =>
         shares.readSharedDataset(services, input),
@@ -84,7 +85,7 @@ export const shareRoutes = slice('Shared datasets', 'Datasets that everyone who 
     description: 'Takes no API key.',
     ...listInput,
     reply: ExampleList,
-    errors: [...errors, 'dataset_version_not_found', 'query_too_slow'],
+    errors: [...ERRORS, 'dataset_version_not_found', 'query_too_slow'],
     open: (c, services) =>
       answer(c, services, validateInput(c.req, listInput, '', []) as s.Share & s.SharedExampleQuery, input =>
         shares.listSharedExamples(services, originOf(c, services), input),
@@ -96,7 +97,7 @@ export const shareRoutes = slice('Shared datasets', 'Datasets that everyone who 
     description: 'Takes no API key.',
     ...countInput,
     reply: ExampleCount,
-    errors: [...errors, 'dataset_version_not_found', 'query_too_slow'],
+    errors: [...ERRORS, 'dataset_version_not_found', 'query_too_slow'],
     open: (c, services) =>
       answer(c, services, validateInput(c.req, countInput, '', []) as s.Share, input =>
         shares.countSharedExamples(services, input),

@@ -4,7 +4,7 @@ import { type Fault, fail } from '../../kernel/http/errors.ts'
 import { invalidRequest } from '../../kernel/http/input.ts'
 import { fillPayloads, openObject, RUN_PAYLOAD_BYTES } from '../runs/object-links.ts'
 import { objectsOf } from '../runs/run-wire.ts'
-import type { StoredRun } from '../store/run-query.ts'
+import type { StoredRun } from '../store/queries.ts'
 import type { StoredObject } from '../store/store.ts'
 import type { ExampleInput, NewAttachment } from './example-input.ts'
 

@@ -9,13 +9,8 @@ import * as configs from './feedback-configs.ts'
 import * as l from './feedback-links.schema.ts'
 import * as links from './feedback-links.ts'
 
-const CHECKED = ['feedback_out_of_range', 'feedback_config_differs'] as const satisfies Code[]
-const LINK_ERRORS = [
-  ...CHECKED,
-  'feedback_link_not_found',
-  'address_rate_limited',
-  'database_unavailable',
-] as const satisfies Code[]
+const CHECKED: Code[] = ['feedback_out_of_range', 'feedback_config_differs']
+const LINK_ERRORS: Code[] = [...CHECKED, 'feedback_link_not_found', 'address_rate_limited', 'database_unavailable']
 type Visitor = Parameters<NonNullable<Operation['open']>>[0]
 const FORM = /^application\/x-www-form-urlencoded\s*(;|$)/i
 
@@ -129,7 +124,7 @@ export const feedbackRoutes = slice('Feedback', 'What people and programs say of
     params: l.FeedbackLinkRef,
     query: l.LinkFeedbackQuery,
     reply: l.LinkAnswer,
-    errors: [...LINK_ERRORS],
+    errors: LINK_ERRORS,
     open: receiveLinkFeedback,
   })
   .post('/feedback/tokens/{token}', {

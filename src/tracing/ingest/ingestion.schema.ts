@@ -39,11 +39,13 @@ const members = {
 }
 const requiredOfPost = { name: Name, run_type: RunType, start_time: TraceTime }
 
-/** What is read of a run. The other members are kept as they are sent: see `PAYLOADS` in store.ts. */
-export const RUN_MEMBERS = {
-  post: z.object({ ...members, ...requiredOfPost }),
-  patch: z.object(members),
-}
+export const MEMBER_NAMES = Object.keys(members)
+
+/** The members of a run that are validated. The others are kept as they are sent: see `PAYLOADS` in store.ts. */
+export const RunMembers = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('post'), ...members, ...requiredOfPost }),
+  z.object({ kind: z.literal('patch'), ...members }),
+])
 
 const payload = (description: string) => z.looseObject({}).nullish().meta({ description })
 const payloads = {

@@ -1,6 +1,6 @@
-// Merges the operations of one request: one row for each run. The statement that stores it merges by the same rule.
+// Merges the run operations of one request: one row for each run. The statement that stores it merges by the same rule.
 import type { Fault } from '../../kernel/http/errors.ts'
-import type { Attachment, RunOperation } from '../store/store.ts'
+import type { Attachment, Payload, RunOperation } from '../store/store.ts'
 import { placeRoot, type RunPlace, readPlace } from './dotted-order.ts'
 import { cleanText, firstTokenTime, previewOf, readMetadata, readUsage } from './run-contents.ts'
 
@@ -34,9 +34,9 @@ export const MERGED_MEMBERS = [
 ] as const
 
 type Column = (typeof MERGED_MEMBERS)[number][number]
-type Values = { [Name in Column]?: unknown }
+type Values = { [Name in Column]?: Name extends Payload | 'start_time' | 'error' ? string | undefined : unknown }
 
-/** A row of `runs`. Without a place it is found by its id, without a session it stays in its project. */
+/** A row of `runs`. One without a place is found by its id. One without a project stays in the project it has. */
 export type MergedRun = Values & {
   id: string
   place: RunPlace | undefined
@@ -128,7 +128,7 @@ function mergeRows(earlier: MergedRun, later: MergedRun, faults: Fault[]): Merge
   for (const [bit, columns] of MERGED_MEMBERS.entries()) {
     const isKept = (earlier.patched & (1 << bit)) !== 0 && (later.patched & (1 << bit)) === 0
     if (later[columns[0]] === undefined || isKept) continue
-    for (const column of columns) merged[column] = later[column] as never
+    for (const column of columns) Object.assign(merged, { [column]: later[column] })
   }
   const attachments = new Map([...earlier.attachments, ...later.attachments].map(one => [one.name, one]))
   const refuse = (member: string) =>
@@ -151,6 +151,6 @@ function mergeRows(earlier: MergedRun, later: MergedRun, faults: Fault[]): Merge
 }
 
 function placeWithoutOrder(run: MergedRun, faults: Fault[]): void {
-  if (run.start_time !== undefined) run.place = placeRoot(run.id, run.start_time as string)
+  if (run.start_time !== undefined) run.place = placeRoot(run.id, run.start_time)
   else faults.push({ type: 'custom', loc: [...run.loc, 'start_time'], msg: 'is required without `dotted_order`' })
 }

@@ -5,7 +5,7 @@ import { sliceObject } from '../../kernel/json/json-slices.ts'
 import type { ValueBudget } from '../../kernel/limits/value-budget.ts'
 import { describeIssue } from '../../protocol/fault-messages.ts'
 import { type NewFeedback, PAYLOADS, type Payload, type RunOperation } from '../store/store.ts'
-import { MAX_OPERATIONS, RUN_MEMBERS } from './ingestion.schema.ts'
+import { MAX_OPERATIONS, MEMBER_NAMES, RunMembers } from './ingestion.schema.ts'
 import { decodeText } from './multipart.ts'
 
 /** The members of a run as JSON texts. */
@@ -17,7 +17,6 @@ const MAX_DEPTH = 512
 const MAX_MEMBERS = 100
 /** Of a member that is no text and no payload, so that little is built of it. */
 const MAX_MEMBER_LENGTH = 64 * 1024
-const MEMBER_NAMES = Object.keys(RUN_MEMBERS.patch.shape)
 
 /** All faults at once. The operations are right only if there is none. */
 export type ReadRuns = { operations: RunOperation[]; feedback?: NewFeedback[]; faults: Fault[] }
@@ -55,8 +54,8 @@ type Source = {
 /** Null, with faults, where the run is not valid. Faults of its payloads are pushed in any case. */
 export function readOperation({ kind, id, members, loc }: Source, faults: Fault[]): RunOperation | null {
   const given = Object.fromEntries(MEMBER_NAMES.map(name => [name, parseMember(name, members, loc, faults)]))
-  const payloads = PAYLOADS.map(name => [name, readPayload(name, members, loc, faults)] as const)
-  const run: z.output<(typeof RUN_MEMBERS)['patch']> | undefined = parseMembers(RUN_MEMBERS[kind], given, loc, faults)
+  const payloads = Object.fromEntries(PAYLOADS.map(name => [name, readPayload(name, members, loc, faults)]))
+  const run = parseMembers(RunMembers, { ...given, kind }, loc, faults)
   if (!run) return null
   const ownId = run.id ?? id
   if (ownId === undefined || ownId !== (id ?? ownId)) {
@@ -64,14 +63,13 @@ export function readOperation({ kind, id, members, loc }: Source, faults: Fault[
     faults.push({ type: 'custom', loc: [...loc, 'id'], msg })
     return null
   }
-  return {
-    ...Object.fromEntries(Object.entries(run).map(([name, value]) => [name, value ?? undefined])),
-    ...Object.fromEntries(payloads),
-    kind,
-    id: ownId,
-    loc,
-  }
+  return { ...withoutNulls(run), ...payloads, id: ownId, loc }
 }
+
+const withoutNulls = <Members extends object>(
+  members: Members,
+): { [Name in keyof Members]: NonNullable<Members[Name]> } =>
+  Object.fromEntries(Object.entries(members).map(([name, value]): unknown[] => [name, value ?? undefined]))
 
 /** Undefined, with faults, for a value that does not match. */
 export function parseMembers<Schema extends z.ZodType>(

@@ -64,12 +64,12 @@ function moveIntoObjects(run: MergedRun, storage: Storage | undefined, pending: 
     return stored
   }
   for (const payload of PAYLOADS) {
-    const text = run[payload] as string | undefined
+    const text = run[payload]
     if (!storage || text === undefined || text.length <= MAX_IN_ROW) continue
     objects[payload] = move(new TextEncoder().encode(text))
     kept[payload] = ''
   }
-  const error = run.error as string | undefined
+  const { error } = run
   if (error !== undefined && error.length > MAX_IN_ROW) {
     objects.error = move(new TextEncoder().encode(error), 'text/plain')
     kept.error = cutText(error, MAX_IN_ROW)

@@ -1,11 +1,11 @@
 // Schemas of saved configs of insights, and of their schedules.
 import * as z from 'zod'
 import { boundedText, recordOf, Uuid } from '../../protocol/wire.ts'
-import { SessionRef } from '../projects/projects.schema.ts'
+import { ProjectRef } from '../projects/projects.schema.ts'
 import { flag, storableText, Time } from '../runs/list-parameters.schema.ts'
 import { SavedRequest } from './jobs.schema.ts'
 
-export const ConfigRef = SessionRef.extend({ config_id: Uuid })
+export const ConfigRef = ProjectRef.extend({ config_id: Uuid })
 export const ConfigQuery = z.object({
   include_prebuilts: flag(false).meta({ description: 'Also the configs that every project has.' }),
 })

@@ -7,7 +7,7 @@ import { changedMembers, createdMembers, deletedMembers, recordColumns } from '.
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
-import type { SessionRef } from '../projects/projects.schema.ts'
+import type { ProjectRef } from '../projects/projects.schema.ts'
 import type * as schema from './configs.schema.ts'
 import { parseCron } from './cron.ts'
 import { isProject } from './job-insert.ts'
@@ -17,7 +17,7 @@ import { checkRequest } from './request-checks.ts'
 import { checkCron, describePace, nextStart } from './schedule.ts'
 import { insightConfigs } from './tables.ts'
 
-type SessionParams = z.output<typeof SessionRef>
+type ProjectParams = z.output<typeof ProjectRef>
 type ConfigParams = z.output<typeof schema.ConfigRef>
 type ConfigRow = typeof insightConfigs.$inferSelect
 
@@ -53,7 +53,7 @@ const mayStart = (session_id: string, config: SQL): SQL => sql`(
 
 export const listConfigs = verb(
   'projects:read',
-  async (ctx, { session_id, include_prebuilts }: SessionParams & z.output<typeof schema.ConfigQuery>) => {
+  async (ctx, { session_id, include_prebuilts }: ProjectParams & z.output<typeof schema.ConfigQuery>) => {
     const query = sql<Row>`
       select to_json(c)::text
       from projects p
@@ -73,7 +73,7 @@ export const readConfig = verb('projects:read', async (ctx, ref: ConfigParams) =
   return toWire(ctx, JSON.parse(json as string))
 })
 
-export const createConfig = verb('rules:create', async (ctx, input: SessionParams & schema.NewConfig) => {
+export const createConfig = verb('rules:create', async (ctx, input: ProjectParams & schema.NewConfig) => {
   const { session_id, name, description = null, config, schedule_cron } = input
   checkRequest(config, ['config'])
   const cron = schedule_cron?.trim() || null

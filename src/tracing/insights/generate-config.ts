@@ -45,7 +45,7 @@ export async function generateConfig(ctx: Ctx, request: ConfigRequest): Promise<
 
 async function readExamples(ctx: Ctx, session_id: string): Promise<{ inputs: string; outputs: string }[]> {
   const { runs } = await ctx.traces.query(ctx, {
-    sessions: [session_id],
+    projects: [session_id],
     is_root: true,
     order: 'desc',
     limit: EXAMPLES,

@@ -1,7 +1,7 @@
 // Schemas of insights jobs: what they are asked for, and what they found.
 import * as z from 'zod'
 import { arrayOf, boundedText, optionalFilter, recordOf, Uuid } from '../../protocol/wire.ts'
-import { SessionRef } from '../projects/projects.schema.ts'
+import { ProjectRef } from '../projects/projects.schema.ts'
 import { flag, offsetPage, storableText, Time } from '../runs/list-parameters.schema.ts'
 import { TraceTime } from '../runs/time.schema.ts'
 import { AttributeSchemas } from './attributes.schema.ts'
@@ -12,7 +12,7 @@ const MAX_HOURS = 400 * 24
 const MAX_SAMPLE = 1000
 export const MAX_PARTITIONS = 10
 
-export const JobRef = SessionRef.extend({ job_id: Uuid })
+export const JobRef = ProjectRef.extend({ job_id: Uuid })
 export const ClusterRef = JobRef.extend({ cluster_id: Uuid })
 
 const Model = storableText(255).min(1)

@@ -6,13 +6,13 @@ import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
-import type { SessionRef } from '../projects/projects.schema.ts'
+import type { ProjectRef } from '../projects/projects.schema.ts'
 import { insertJob, isProject, type JobRow, MAY_START } from './job-insert.ts'
 import type * as schema from './jobs.schema.ts'
 import { checkRequest } from './request-checks.ts'
 import { type InsightReport, type insightClusters, insightJobs } from './tables.ts'
 
-type SessionParams = z.output<typeof SessionRef>
+type ProjectParams = z.output<typeof ProjectRef>
 type JobParams = z.output<typeof schema.JobRef>
 type ClusterParams = z.output<typeof schema.ClusterRef>
 type ShownRow = JobRow & { shape: Record<string, number> | null }
@@ -65,7 +65,7 @@ const SHAPE = sql`(
 
 export const listJobs = verb(
   'projects:read',
-  async (ctx, { session_id, config_id, limit, offset }: SessionParams & z.output<typeof schema.JobQuery>) => {
+  async (ctx, { session_id, config_id, limit, offset }: ProjectParams & z.output<typeof schema.JobQuery>) => {
     // From the project, to tell an unknown one from one without jobs.
     const query = sql<Row>`
       select to_json(j)::text
@@ -87,7 +87,7 @@ export const listJobs = verb(
   },
 )
 
-export const createJob = verb('rules:create', async (ctx, input: SessionParams & schema.NewJob) => {
+export const createJob = verb('rules:create', async (ctx, input: ProjectParams & schema.NewJob) => {
   const { session_id, config_id = null, is_scheduled, validate_model_secrets, ...request } = input
   checkRequest(request)
   const change = insertJob({

@@ -4,19 +4,6 @@
 import { sha256 } from '../../kernel/crypto/digest.ts'
 import type { SlicedWork } from '../../kernel/limits/background-cpu.ts'
 
-/** English sentences and the JSON of messages have these words whatever they are about. */
-const ENGLISH = `
-a about after again all also am an and any are as at be because been before being below between both but by can cannot
-could did do does doing don down during each few for from further get got had has have having he her here hers him his
-how i if in into is it its just let like ll me more most my need no nor not now of off on once only or other our out
-over own please re same she should so some such than thank thanks that the their them then there these they this those
-through to too under until up us use very was we were what when where which while who whom why will with would you your
-yours
-`
-const OF_MESSAGES = 'assistant content false human ai null role system text tool true type user'
-
-const STOP_WORDS: ReadonlySet<string> = new Set(`${ENGLISH} ${OF_MESSAGES}`.trim().split(/\s+/))
-
 const MAX_WORDS = 3000
 const MAX_TERMS = 6000
 /** Of a text: the strongest. */
@@ -194,3 +181,18 @@ function createRandom(seed: string): () => number {
   let round = 0
   return () => sha256().update(`${seed} ${round++}`).digest().readUIntBE(0, 6) / 2 ** 48
 }
+
+// ---- words that do not say what a text is about
+
+const ENGLISH = `
+a about after again all also am an and any are as at be because been before being below between both but by can cannot
+could did do does doing don down during each few for from further get got had has have having he her here hers him his
+how i if in into is it its just let like ll me more most my need no nor not now of off on once only or other our out
+over own please re same she should so some such than thank thanks that the their them then there these they this those
+through to too under until up us use very was we were what when where which while who whom why will with would you your
+yours
+`
+/** Words in the JSON of messages. */
+const OF_MESSAGES = 'assistant content false human ai null role system text tool true type user'
+
+const STOP_WORDS: ReadonlySet<string> = new Set(`${ENGLISH} ${OF_MESSAGES}`.trim().split(/\s+/))

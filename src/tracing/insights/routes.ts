@@ -1,6 +1,6 @@
 // Routes of insights: jobs, their clusters and runs, and saved configs.
 import { slice } from '../../kernel/http/routes.ts'
-import { SessionRef } from '../projects/projects.schema.ts'
+import { ProjectRef } from '../projects/projects.schema.ts'
 import * as c from './configs.schema.ts'
 import * as configs from './configs.ts'
 import { listJobRuns } from './job-runs.ts'
@@ -19,7 +19,7 @@ export const insightRoutes = slice(
       'Each has its status and how far it is, without its clusters. A page that is shorter than `limit` is the last ' +
       'one.',
     toleratesUnknown: true,
-    params: SessionRef,
+    params: ProjectRef,
     query: s.JobQuery,
     reply: s.JobList,
     errors: ['project_not_found'],
@@ -32,7 +32,7 @@ export const insightRoutes = slice(
       'It runs in the background, for up to half an hour. It needs `runs:read` of the project too, and ' +
       '`models:invoke` unless `model` is `none`.',
     toleratesUnknown: true,
-    params: SessionRef,
+    params: ProjectRef,
     body: s.NewJob,
     reply: s.CreatedJob,
     errors: ['project_not_found', 'insight_config_not_found', 'model_required', 'filter_invalid', 'quota_full'],
@@ -45,7 +45,7 @@ export const insightRoutes = slice(
       'With `include_prebuilts`, also the configs that every project has. The `id` is what `config_id` of a new job ' +
       'takes.',
     toleratesUnknown: true,
-    params: SessionRef,
+    params: ProjectRef,
     query: c.ConfigQuery,
     reply: c.ConfigList,
     errors: ['project_not_found'],
@@ -58,7 +58,7 @@ export const insightRoutes = slice(
       'With `schedule_cron`, a job starts at each firing, though not more often than the installation allows. ' +
       'Without it, start jobs with `POST /sessions/{session_id}/insights`.',
     toleratesUnknown: true,
-    params: SessionRef,
+    params: ProjectRef,
     body: c.NewConfig,
     reply: c.Config,
     errors: ['project_not_found', 'filter_invalid', 'schedule_too_frequent', 'quota_full'],
@@ -71,7 +71,7 @@ export const insightRoutes = slice(
     toleratesUnknown: true,
     isReadOnly: true,
     callsExternalServers: true,
-    params: SessionRef,
+    params: ProjectRef,
     body: c.ConfigQuestion,
     reply: c.GeneratedConfig,
     errors: [
@@ -86,7 +86,7 @@ export const insightRoutes = slice(
       'upstream_error',
       'upstream_timeout',
       'upstream_redirected',
-    ] as const,
+    ],
     verb: writeConfig,
   })
   .get('/sessions/{session_id}/insights/configs/{config_id}', {

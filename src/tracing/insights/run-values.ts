@@ -3,7 +3,7 @@ import type { Ctx } from '../../kernel/http/context.ts'
 import { RUN_FIELDS } from '../runs/filter/fields.ts'
 import { readFilters } from '../runs/filter/resolve.ts'
 import { fillPayloads } from '../runs/object-links.ts'
-import type { StoredRun } from '../store/run-query.ts'
+import type { StoredRun } from '../store/queries.ts'
 import type { ClaimedJob } from './claimed-job.ts'
 import type { RunFacts } from './cluster-stats.ts'
 import { type TemplateValues, usesThread } from './summary-template.ts'
@@ -76,7 +76,7 @@ async function readThreads(ctx: Ctx, session_id: string, runs: StoredRun[]): Pro
   const isOneOf = threads.map(thread => `eq(thread_id, ${JSON.stringify(thread)})`)
   const filter = isOneOf.length === 1 ? isOneOf[0] : `or(${isOneOf.join(', ')})`
   const page = await ctx.traces.query(ctx, {
-    sessions: [session_id],
+    projects: [session_id],
     is_root: true,
     filter: readFilters({ filter }, RUN_FIELDS).filter,
     order: 'asc',

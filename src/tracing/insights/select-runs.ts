@@ -4,7 +4,7 @@ import { sha256Hex } from '../../kernel/crypto/digest.ts'
 import type { Ctx } from '../../kernel/http/context.ts'
 import { RUN_FIELDS } from '../runs/filter/fields.ts'
 import { readFilters } from '../runs/filter/resolve.ts'
-import type { RunCursor } from '../store/run-query.ts'
+import type { RunCursor } from '../store/queries.ts'
 import { type ClaimedJob, writeUnderLease } from './claimed-job.ts'
 
 const MAX_RUNS = 1000
@@ -33,7 +33,7 @@ async function listCandidates(ctx: Ctx, job: ClaimedJob): Promise<string[]> {
   let cursor: RunCursor | null = null
   do {
     const page = await ctx.traces.query(ctx, {
-      sessions: [job.session_id],
+      projects: [job.session_id],
       is_root: true,
       start_time: job.start_time ?? undefined,
       end_time: job.end_time ?? undefined,

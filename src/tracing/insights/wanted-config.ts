@@ -5,11 +5,11 @@ import { type Row, run } from '../../kernel/db/db.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
 import { type Ctx, createKeylessCaller, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
-import type { SessionRef } from '../projects/projects.schema.ts'
+import type { ProjectRef } from '../projects/projects.schema.ts'
 import type * as schema from './configs.schema.ts'
 import { findModel, isProject, MAY_START } from './job-insert.ts'
 
-type Input = z.output<typeof SessionRef> & schema.ConfigQuestion
+type Input = z.output<typeof ProjectRef> & schema.ConfigQuestion
 
 export const writeConfig = verb('rules:create', async (ctx, input: Input) => {
   const { session_id, user_context } = input

@@ -84,7 +84,7 @@ export type Data = { points: Point[]; feedback: FeedbackPoint[] }
 const toId = (...words: string[]): string => words.join(' ').toLowerCase().replaceAll(' ', '-')
 
 export function buildDashboard(
-  session: string,
+  project: string,
   title: string,
   { points, feedback }: Data,
   times: number[],
@@ -103,8 +103,8 @@ export function buildDashboard(
   }))
   sections.push({ title: 'Feedback', charts: buildFeedbackCharts(feedback, times) })
   return {
-    id: session,
-    session_id: session,
+    id: project,
+    session_id: project,
     title,
     description: null,
     index: 0,

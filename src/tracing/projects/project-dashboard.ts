@@ -8,7 +8,7 @@ import { invalidRequest } from '../../kernel/http/input.ts'
 import type { CountQuery } from '../store/store.ts'
 import { buildDashboard, type Data, type Metric } from './project-charts.ts'
 import type * as schema from './project-dashboard.schema.ts'
-import type { SessionRef } from './projects.schema.ts'
+import type { ProjectRef } from './projects.schema.ts'
 
 const MINUTE_MS = 60_000
 const DAY_MS = 24 * 60 * MINUTE_MS
@@ -80,7 +80,7 @@ function selectPoints({ start, end, strideMs }: Span, minutes: SQL): SQL {
 
 export const readDashboard = verb(
   'projects:read',
-  async (ctx, { session_id, ...request }: z.output<typeof SessionRef> & schema.DashboardRequest) => {
+  async (ctx, { session_id, ...request }: z.output<typeof ProjectRef> & schema.DashboardRequest) => {
     const span = readSpan(request, ctx.platform.clock.now())
     const points = request.omit_data
       ? sql`'{"points": [], "feedback": []}'`
@@ -95,7 +95,7 @@ export const readDashboard = verb(
 )
 
 const toCountQuery = (session_id: string, { start, end, strideMs }: Span): CountQuery => ({
-  sessions: [session_id],
+  projects: [session_id],
   since: new Date(start).toISOString(),
   until: new Date(end).toISOString(),
   strideMs,

@@ -5,13 +5,13 @@ import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { runWithinTime } from '../store/postgres/bounded-time.ts'
 import { sessionFilter } from './project-filter.ts'
 import { addUpRuns, readRunStatsRequest } from './project-run-stats.ts'
-import { type Counts, type SessionStats, selectFeedbackScore, selectStatistic, selectStats } from './project-stats.ts'
+import { type Counts, type ProjectStats, selectFeedbackScore, selectStatistic, selectStats } from './project-stats.ts'
 import type * as schema from './projects.schema.ts'
-import { type SessionRow, sessionToWire } from './projects.ts'
+import { type ProjectRow, projectToWire } from './projects.ts'
 
 const METADATA = sql`p.extra -> 'metadata'`
 
-function conditionsOf(query: schema.SessionQuery, counts: Counts): SQL {
+function conditionsOf(query: schema.ProjectQuery, counts: Counts): SQL {
   const { id, name, name_contains, reference_dataset, reference_free, dataset_version, metadata, tag_value_id } = query
   const conditions = [
     sql`p.tenant_id = current_tenant()`,
@@ -32,7 +32,7 @@ function conditionsOf(query: schema.SessionQuery, counts: Counts): SQL {
   )
 }
 
-function sortKey({ sort_by, ...query }: schema.SessionQuery, counts: Counts): SQL {
+function sortKey({ sort_by, ...query }: schema.ProjectQuery, counts: Counts): SQL {
   switch (sort_by) {
     case 'name':
     case 'start_time':
@@ -53,14 +53,14 @@ function sortKey({ sort_by, ...query }: schema.SessionQuery, counts: Counts): SQ
 /** Facets and filters tell what runs hold. */
 const MAY_READ_RUNS = sql`is_permitted_for('runs:read', p.tag_value_ids)`
 
-const readsCounts = ({ include_stats, filter, sort_by }: schema.SessionQuery): boolean =>
+const readsCounts = ({ include_stats, filter, sort_by }: schema.ProjectQuery): boolean =>
   include_stats || filter !== undefined || !/^(name|start_time|feedback)$/.test(sort_by)
 
-export const listSessions = verb('projects:read', (ctx, query: schema.SessionQuery) => findSessions(ctx, query), {
+export const listProjects = verb('projects:read', (ctx, query: schema.ProjectQuery) => findProjects(ctx, query), {
   byPolicy: true,
 })
 
-export async function findSessions(ctx: Ctx, query: schema.SessionQuery): Promise<schema.Session[]> {
+export async function findProjects(ctx: Ctx, query: schema.ProjectQuery): Promise<schema.Project[]> {
   const { limit, offset, sort_by, sort_by_desc, stats_start_time: since } = query
   const ofFilter = readRunStatsRequest(query)
   const minutes = readsCounts(query) ? await ctx.traces.countRuns(ctx, { since }) : sql`session_minutes`
@@ -81,11 +81,11 @@ export async function findSessions(ctx: Ctx, query: schema.SessionQuery): Promis
       ) p
       order by p.sort_key ${direction} ${nulls}, p.id ${direction}`
   const listed = (await runWithinTime(ctx, rows)).map(([project, stats, showsRuns]) => ({
-    project: JSON.parse(project as string) as SessionRow,
-    stats: JSON.parse((stats ?? 'null') as string) as SessionStats,
+    project: JSON.parse(project as string) as ProjectRow,
+    stats: JSON.parse((stats ?? 'null') as string) as ProjectStats,
     showsRuns: showsRuns === true,
   }))
   const shown = listed.filter(({ showsRuns }) => showsRuns).map(({ project }) => project.id)
   const ofRuns = ofFilter && (await addUpRuns(ctx, shown, ofFilter))
-  return listed.map(({ project, stats }) => sessionToWire(project, { ...stats, ...ofRuns?.get(project.id) }))
+  return listed.map(({ project, stats }) => projectToWire(project, { ...stats, ...ofRuns?.get(project.id) }))
 }

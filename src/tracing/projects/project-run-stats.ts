@@ -3,12 +3,12 @@ import type { Ctx } from '../../kernel/http/context.ts'
 import { RUN_FIELDS } from '../runs/filter/fields.ts'
 import { readFilters } from '../runs/filter/resolve.ts'
 import { showFacets } from '../runs/run-stats.ts'
-import type { RunTotals, Statistic, StatsQuery } from '../store/run-stats-query.ts'
-import type { SessionStats } from './project-stats.ts'
+import type { RunTotals, Statistic, StatsQuery } from '../store/queries.ts'
+import type { ProjectStats } from './project-stats.ts'
 import * as schema from './projects.schema.ts'
 
 type StatsRequest = Pick<
-  schema.SessionQuery,
+  schema.ProjectQuery,
   'stats_filter' | 'stats_select' | 'stats_start_time' | 'facets' | 'include_stats'
 >
 export type RunStatsRequest = Omit<StatsQuery, 'sessions' | 'group_by'>
@@ -31,19 +31,19 @@ export function readRunStatsRequest(query: StatsRequest): RunStatsRequest | unde
 /** By project. */
 export async function addUpRuns(
   ctx: Ctx,
-  sessions: string[],
+  projects: string[],
   request: RunStatsRequest,
-): Promise<Map<string, SessionStats>> {
-  if (sessions.length === 0) return new Map()
-  const group_by = { attribute: 'session', max_groups: sessions.length } as const
-  const { groups } = await ctx.traces.stats(ctx, { ...request, sessions, group_by })
+): Promise<Map<string, ProjectStats>> {
+  if (projects.length === 0) return new Map()
+  const group_by = { attribute: 'project', max_groups: projects.length } as const
+  const { groups } = await ctx.traces.stats(ctx, { ...request, projects, group_by })
   const totals = new Map(groups.map(one => [one.group, one.totals]))
-  return new Map(sessions.map(id => [id, toStats(request.statistics, totals.get(id) ?? {})]))
+  return new Map(projects.map(id => [id, toStats(request.statistics, totals.get(id) ?? {})]))
 }
 
 const isSum = (name: string): boolean => /^(run_count|(total|prompt|completion)_(tokens|cost))$/.test(name)
 
-const toStats = (statistics: readonly Statistic[], totals: RunTotals): SessionStats =>
+const toStats = (statistics: readonly Statistic[], totals: RunTotals): ProjectStats =>
   Object.fromEntries(
     statistics.map(name => [
       name,

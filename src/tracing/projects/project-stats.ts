@@ -125,15 +125,15 @@ const selectRunNumber = (p: SQL): SQL => sql`case when ${p}.reference_dataset_id
 // ---- on the wire
 
 /** Members that a query leaves out are null or absent. */
-export type SessionStats =
+export type ProjectStats =
   | {
       [Name in Statistic | 'test_run_number' | 'run_facets']?: unknown
     }
   | null
-export const NO_STATS: SessionStats = null
+export const NO_STATS: ProjectStats = null
 
-export function statsToWire(stats: SessionStats) {
-  const read = <T>(name: keyof NonNullable<SessionStats>): T | null => (stats?.[name] ?? null) as T | null
+export function statsToWire(stats: ProjectStats) {
+  const read = <T>(name: keyof NonNullable<ProjectStats>): T | null => (stats?.[name] ?? null) as T | null
   const cost = (name: Statistic) => {
     const value = read<number | string>(name)
     return value === null ? null : String(value)
@@ -155,9 +155,9 @@ export function statsToWire(stats: SessionStats) {
     last_run_start_time_live: last,
     error_rate: read<number>('error_rate'),
     streaming_rate: read<number>('streaming_rate'),
-    feedback_stats: read<schema.Session['feedback_stats']>('feedback_stats'),
-    session_feedback_stats: read<schema.Session['feedback_stats']>('session_feedback_stats'),
-    run_facets: read<NonNullable<schema.Session['run_facets']>>('run_facets'),
+    feedback_stats: read<schema.Project['feedback_stats']>('feedback_stats'),
+    session_feedback_stats: read<schema.Project['feedback_stats']>('session_feedback_stats'),
+    run_facets: read<NonNullable<schema.Project['run_facets']>>('run_facets'),
     test_run_number: read<number>('test_run_number'),
   }
 }

@@ -3,14 +3,19 @@ import * as z from 'zod'
 import { boundedText, commaSeparated, emptyAsAbsent, optionalFilter } from '../../protocol/wire.ts'
 import { idFilter } from '../runs/list-parameters.schema.ts'
 import { pageOf, pageSizeQuery } from '../runs/runs-v2.schema.ts'
-import { Session, SessionQuery } from './projects.schema.ts'
+import { Project, ProjectQuery } from './projects.schema.ts'
 
 const TYPES = ['PROJECT', 'AGENT', 'EXPERIMENT'] as const
 const SORT_COLUMNS = [
-  ...(['NAME', 'START_TIME', 'LAST_RUN_START_TIME', 'ERROR_RATE', 'LATENCY_P50', 'LATENCY_P99'] as const),
+  'NAME',
+  'START_TIME',
+  'LAST_RUN_START_TIME',
+  'ERROR_RATE',
+  'LATENCY_P50',
+  'LATENCY_P99',
   'FEEDBACK',
 ] as const
-const { shape } = SessionQuery
+const { shape } = ProjectQuery
 
 const MAX_OFFSET = 1_000_000
 /** Where the next page begins. Opaque to clients. */
@@ -24,7 +29,7 @@ const OffsetCursor = boundedText(40)
   .meta({ type: 'string' })
 export const writeOffsetCursor = (offset: number): string => Buffer.from(String(offset)).toString('base64url')
 
-export const SessionQueryV2 = z
+export const ProjectQueryV2 = z
   .object({
     id: shape.id,
     name: shape.name,
@@ -54,14 +59,14 @@ export const SessionQueryV2 = z
     path: ['sort_by_feedback_key'],
     error: 'is required to sort by feedback',
   })
-export type SessionQueryV2 = z.output<typeof SessionQueryV2>
+export type ProjectQueryV2 = z.output<typeof ProjectQueryV2>
 
-export const SessionV2 = Session.extend({
+export const ProjectV2 = Project.extend({
   type: z.enum(TYPES),
   trace_tier: z.enum(['LONG_LIVED', 'SHORT_LIVED']),
   total_cost: z.number().nullable(),
   prompt_cost: z.number().nullable(),
   completion_cost: z.number().nullable(),
 }).meta({ id: 'TracingProjectV2' })
-export type SessionV2 = z.output<typeof SessionV2>
-export const SessionPageV2 = pageOf(SessionV2).meta({ id: 'TracingProjectPageV2' })
+export type ProjectV2 = z.output<typeof ProjectV2>
+export const ProjectPageV2 = pageOf(ProjectV2).meta({ id: 'TracingProjectPageV2' })

@@ -3,13 +3,13 @@ import { slice } from '../../kernel/http/routes.ts'
 import { readMetadata } from '../runs/run-metadata.ts'
 import * as d from './project-dashboard.schema.ts'
 import { readDashboard } from './project-dashboard.ts'
-import { listSessions } from './project-list.ts'
+import { listProjects } from './project-list.ts'
 import * as s from './projects.schema.ts'
-import * as sessions from './projects.ts'
+import * as projects from './projects.ts'
 import * as v from './views.schema.ts'
 import * as views from './views.ts'
 
-export const sessionRoutes = slice('Tracing projects', 'What applications trace into: sessions on the wire.')
+export const projectRoutes = slice('Tracing projects', 'What applications trace into: sessions on the wire.')
   .get('/sessions', {
     id: 'listProjects',
     toleratesUnknown: true,
@@ -17,11 +17,11 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
     description:
       'By default the newest first. `include_stats` adds counts, latency, tokens, cost and feedback. A page that is ' +
       'shorter than `limit` is the last one.',
-    query: s.SessionQuery,
+    query: s.ProjectQuery,
     repeatable: ['id', 'reference_dataset', 'tag_value_id', 'stats_select'],
-    reply: s.SessionList,
+    reply: s.ProjectList,
     errors: ['filter_invalid', 'query_too_slow'],
-    verb: listSessions,
+    verb: listProjects,
   })
   .post('/sessions', {
     id: 'createProject',
@@ -29,8 +29,8 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
     summary: 'Create a tracing project',
     description: 'To keep its traces for longer than others takes the permission `projects:increase-trace-tier`.',
     query: s.Upsert,
-    body: s.NewSession,
-    reply: s.Session,
+    body: s.NewProject,
+    reply: s.Project,
     errors: [
       'project_name_taken',
       'project_id_taken',
@@ -39,19 +39,19 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
       'quota_full',
       'denied_by_policy',
       'workspace_not_found',
-    ] as const,
-    location: session => `/sessions/${session.id}`,
-    verb: sessions.createSession,
+    ],
+    location: project => `/sessions/${project.id}`,
+    verb: projects.createProject,
   })
   .delete('/sessions', {
     id: 'deleteProjects',
     toleratesUnknown: true,
     summary: 'Delete tracing projects with their traces',
     description: 'All of them or, if one does not exist, none.',
-    query: s.SessionIds,
+    query: s.ProjectIds,
     repeatable: ['session_ids'],
     errors: ['project_not_found', 'project_of_deployment'],
-    verb: sessions.deleteSessions,
+    verb: projects.deleteProjects,
   })
   .get('/sessions/{session_id}', {
     id: 'readProject',
@@ -59,11 +59,11 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
     toleratesUnknown: true,
     summary: 'Read a tracing project',
     description: 'With `include_stats`, it has counts, latency, tokens, cost and feedback of its traces.',
-    params: s.SessionRef,
-    query: s.SessionReadQuery,
-    reply: s.Session,
+    params: s.ProjectRef,
+    query: s.ProjectReadQuery,
+    reply: s.Project,
     errors: ['project_not_found'],
-    verb: sessions.readSession,
+    verb: projects.readProject,
   })
   .patch('/sessions/{session_id}', {
     id: 'changeProject',
@@ -73,9 +73,9 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
     description:
       'To change for how long traces are kept takes `projects:increase-trace-tier` or `projects:decrease-trace-tier` ' +
       'besides. A project of a deployment keeps its name.',
-    params: s.SessionRef,
-    body: s.SessionPatch,
-    reply: s.Session,
+    params: s.ProjectRef,
+    body: s.ProjectPatch,
+    reply: s.Project,
     errors: [
       'project_not_found',
       'project_name_taken',
@@ -83,8 +83,8 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
       'dataset_not_found',
       'quota_full',
       'denied_by_policy',
-    ] as const,
-    verb: sessions.changeSession,
+    ],
+    verb: projects.changeProject,
   })
   .delete('/sessions/{session_id}', {
     id: 'deleteProject',
@@ -92,16 +92,16 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
     toleratesUnknown: true,
     summary: 'Delete a tracing project with its traces',
     description: 'A project of a deployment is deleted with the deployment.',
-    params: s.SessionRef,
+    params: s.ProjectRef,
     errors: ['project_not_found', 'project_of_deployment'],
-    verb: sessions.deleteSession,
+    verb: projects.deleteProject,
   })
   .get('/sessions/{session_id}/metadata', {
     id: 'readProjectMetadata',
     toleratesUnknown: true,
     summary: 'Read which metadata the latest runs of a tracing project have',
     description: 'The most frequent values of each key, of at most 10,000 runs.',
-    params: s.SessionRef,
+    params: s.ProjectRef,
     query: s.MetadataQuery,
     repeatable: ['metadata_keys'],
     reply: s.Metadata,
@@ -116,7 +116,7 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
     description:
       'Charts of traces, errors, latency, tokens, cost and feedback, as points of equal length. A window has at most ' +
       '1,000 points: choose a longer `stride` for a longer window.',
-    params: s.SessionRef,
+    params: s.ProjectRef,
     body: d.DashboardRequest,
     reply: d.Dashboard,
     errors: ['project_not_found'],
@@ -129,7 +129,7 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
     description:
       'All views of the project in one answer. A view is a saved filter: send its `filter_string` as `filter` to ' +
       '`POST /runs/query`.',
-    params: s.SessionRef,
+    params: s.ProjectRef,
     query: v.ViewQuery,
     reply: v.FilterViewList,
     errors: ['project_not_found'],
@@ -142,7 +142,7 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
     description:
       'All members of the workspace who can read the project see it. The filters are checked, so a view that was ' +
       'saved can be opened.',
-    params: s.SessionRef,
+    params: s.ProjectRef,
     body: v.NewView,
     reply: v.FilterView,
     errors: ['project_not_found', 'filter_invalid', 'quota_full'],

@@ -27,7 +27,7 @@ const SHORTLIVED_DAYS = 14
 export const LONGLIVED_DAYS = 400
 const MAX_TAGS = 50
 
-export const SessionRef = z.object({ session_id: Uuid })
+export const ProjectRef = z.object({ session_id: Uuid })
 /** An index of Postgres takes at most 2,704 bytes. */
 export const MAX_NAME = 512
 const Name = storableText(MAX_NAME).min(1)
@@ -49,7 +49,7 @@ const changeableMembers = {
   longlived_ttl_days: LonglivedDays.nullish(),
 }
 
-export const NewSession = z
+export const NewProject = z
   .object({
     ...changeableMembers,
     id: Uuid.nullish(),
@@ -65,20 +65,20 @@ export const NewSession = z
     description: 'Null means the same as an absent member. By default the name is the id.',
     example: { name: 'support-agent', description: 'Answers questions of customers.' },
   })
-export type NewSession = z.output<typeof NewSession>
+export type NewProject = z.output<typeof NewProject>
 export const Upsert = z.object({
   upsert: flag(false).meta({ description: 'If the workspace has a project of this name, change it.' }),
 })
 
-export const SessionPatch = z.object(changeableMembers).meta({
+export const ProjectPatch = z.object(changeableMembers).meta({
   id: 'TracingProjectPatch',
   description:
     'Members that are absent or null stay as they are, but a null `longlived_ttl_days` clears it. ' +
     'A tier is for traces that begin from now on.',
   example: { description: 'Answers questions of customers, in German.' },
 })
-export type SessionPatch = z.output<typeof SessionPatch>
-export const SessionIds = z
+export type ProjectPatch = z.output<typeof ProjectPatch>
+export const ProjectIds = z
   .object({ session_ids: commaSeparated(Uuid, 100) })
   .meta({ example: { session_ids: '5d41402a-bc4b-4a76-b971-9d911017c592' } })
 
@@ -86,7 +86,7 @@ const number = () => z.number().nullable()
 const Cost = z.string().nullable()
 export const Stats = z.record(z.string(), z.looseObject({}))
 
-export const Session = z
+export const Project = z
   .object({
     id: Uuid,
     tenant_id: Uuid,
@@ -129,8 +129,8 @@ export const Session = z
     test_run_number: number().meta({ description: 'Of an experiment: its place among those of its dataset.' }),
   })
   .meta({ id: 'TracingProject', description: 'A tracing project. That of a deployment has the same name.' })
-export type Session = z.output<typeof Session>
-export const SessionList = z.array(Session).meta({ id: 'TracingProjectList' })
+export type Project = z.output<typeof Project>
+export const ProjectList = z.array(Project).meta({ id: 'TracingProjectList' })
 
 export const STATISTICS = [
   'run_count',
@@ -151,7 +151,13 @@ export const STATISTICS = [
   'session_feedback_stats',
 ] as const
 const SORT_COLUMNS = [
-  ...(['name', 'start_time', 'last_run_start_time', 'latency_p50', 'latency_p99', 'error_rate', 'feedback'] as const),
+  'name',
+  'start_time',
+  'last_run_start_time',
+  'latency_p50',
+  'latency_p99',
+  'error_rate',
+  'feedback',
   'runs_count',
 ] as const
 
@@ -163,9 +169,9 @@ const statsMembers = {
     description: 'Count the traces and the feedback from this time on. By default all that there ever were.',
   }),
 }
-export const SessionReadQuery = z.object(statsMembers)
+export const ProjectReadQuery = z.object(statsMembers)
 
-export const SessionQuery = z
+export const ProjectQuery = z
   .object({
     ...offsetPage(),
     ...statsMembers,
@@ -199,7 +205,7 @@ export const SessionQuery = z
     path: ['sort_by_feedback_key'],
     error: 'is required to sort by feedback',
   })
-export type SessionQuery = z.output<typeof SessionQuery>
+export type ProjectQuery = z.output<typeof ProjectQuery>
 
 export const MetadataQuery = z.object({
   metadata_keys: optionalFilter(commaSeparated(boundedText(256), 100)).meta({ description: 'By default all keys.' }),

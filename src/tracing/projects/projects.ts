@@ -1,4 +1,4 @@
-// Creates, reads, changes and deletes tracing projects. `session-list.ts` lists them.
+// Creates, reads, changes and deletes tracing projects. `project-list.ts` lists them.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Row, refuseUnless, run, textArray, uuidArray, versionMatches } from '../../kernel/db/db.ts'
@@ -10,15 +10,15 @@ import { etagVersion } from '../../kernel/http/routes.ts'
 import { recordTier, requireAllowedTier, requireTierChange } from '../retention/tiers.ts'
 import { lockTiers } from '../store/postgres/locks.ts'
 import { projects } from '../store/tables.ts'
-import { NO_STATS, type SessionStats, selectStats, statsToWire } from './project-stats.ts'
+import { NO_STATS, type ProjectStats, selectStats, statsToWire } from './project-stats.ts'
 import type * as schema from './projects.schema.ts'
 
 /** As `to_json()` writes it. */
-export type SessionRow = typeof projects.$inferSelect
-type SessionParams = z.output<typeof schema.SessionRef>
+export type ProjectRow = typeof projects.$inferSelect
+type ProjectParams = z.output<typeof schema.ProjectRef>
 
-type ProjectWire = schema.Session & { [etagVersion]: number }
-export const sessionToWire = (row: SessionRow, stats: SessionStats = NO_STATS): ProjectWire => ({
+type ProjectWire = schema.Project & { [etagVersion]: number }
+export const projectToWire = (row: ProjectRow, stats: ProjectStats = NO_STATS): ProjectWire => ({
   id: row.id,
   tenant_id: row.tenant_id,
   name: row.name,
@@ -53,26 +53,26 @@ const RECORDED = recordColumns(projects, [
   'longlived_ttl_days',
 ] as const)
 
-const isSession = (id: string): SQL => sql`p.id = ${id}::uuid and p.tenant_id = current_tenant()`
+const isProject = (id: string): SQL => sql`p.id = ${id}::uuid and p.tenant_id = current_tenant()`
 const isVersion = (ctx: Ctx): SQL => versionMatches(ctx, { version: sql`p.version` }) ?? sql`true`
-const lockSession = (id: string): SQL => sql`select from projects p where ${isSession(id)} for update`
+const lockProject = (id: string): SQL => sql`select from projects p where ${isProject(id)} for update`
 
-export const readSession = verb(
+export const readProject = verb(
   'projects:read',
-  async (ctx, { session_id, ...query }: SessionParams & z.output<typeof schema.SessionReadQuery>) => {
+  async (ctx, { session_id, ...query }: ProjectParams & z.output<typeof schema.ProjectReadQuery>) => {
     const { stats_start_time: since } = query
     const minutes = query.include_stats
-      ? await ctx.traces.countRuns(ctx, { sessions: [session_id], since })
+      ? await ctx.traces.countRuns(ctx, { projects: [session_id], since })
       : sql`session_minutes`
     const rows = await run(
       ctx,
       sql<Row>`
       select to_json(p), (${selectStats(sql`p`, query, { minutes, since })})
       from projects p
-      where ${isSession(session_id)}`,
+      where ${isProject(session_id)}`,
     )
     const [project, stats] = requireRow(rows, 'project_not_found') as [string, string]
-    return sessionToWire(JSON.parse(project), JSON.parse(stats))
+    return projectToWire(JSON.parse(project), JSON.parse(stats))
   },
 )
 
@@ -104,7 +104,7 @@ const lockTags = (ids: readonly string[]): SQL => sql`
   for key share`
 
 /** The members that a patch sets in the row `p`; others stay. */
-const changeColumns = (input: schema.SessionPatch): SQL => sql`
+const changeColumns = (input: schema.ProjectPatch): SQL => sql`
       name = coalesce(${text(input.name)}, p.name),
       description = coalesce(${text(input.description)}, p.description),
       end_time = coalesce(${time(input.end_time)}, p.end_time),
@@ -115,10 +115,10 @@ const changeColumns = (input: schema.SessionPatch): SQL => sql`
       trace_tier = ${changedTier(input)},
       version = p.version + 1,
       updated_at = clock()`
-const changedTier = ({ trace_tier }: schema.SessionPatch): SQL => sql`coalesce(${text(trace_tier)}, p.trace_tier)`
-const changedDays = ({ longlived_ttl_days: days }: schema.SessionPatch): SQL =>
+const changedTier = ({ trace_tier }: schema.ProjectPatch): SQL => sql`coalesce(${text(trace_tier)}, p.trace_tier)`
+const changedDays = ({ longlived_ttl_days: days }: schema.ProjectPatch): SQL =>
   days === undefined ? sql`p.longlived_ttl_days` : integer(days)
-const requireAllowedChange = (input: schema.SessionPatch): SQL =>
+const requireAllowedChange = (input: schema.ProjectPatch): SQL =>
   requireTierChange(
     sql`p.tag_value_ids`,
     { tier: sql`p.trace_tier`, days: sql`p.longlived_ttl_days` },
@@ -126,18 +126,18 @@ const requireAllowedChange = (input: schema.SessionPatch): SQL =>
   )
 
 /** What an upsert would change: a client sends an empty `extra` where it has none. */
-const toPatch = ({ longlived_ttl_days, extra, ...input }: schema.NewSession): schema.SessionPatch => ({
+const toPatch = ({ longlived_ttl_days, extra, ...input }: schema.NewProject): schema.ProjectPatch => ({
   ...input,
   name: null,
   ...(extra && Object.keys(extra).length > 0 && { extra }),
   ...(longlived_ttl_days != null && { longlived_ttl_days }),
 })
-const hasChanges = ({ description, end_time, extra, ...more }: schema.SessionPatch): boolean =>
+const hasChanges = ({ description, end_time, extra, ...more }: schema.ProjectPatch): boolean =>
   [description, end_time, extra, more.default_dataset_id, more.trace_tier, more.longlived_ttl_days].some(
     value => value != null,
   )
 
-const upsertClause = (input: schema.NewSession): SQL => {
+const upsertClause = (input: schema.NewProject): SQL => {
   const patch = toPatch(input)
   const isPermitted = hasChanges(patch)
     ? sql`require_permission_for('projects:update', p.tag_value_ids) and ${requireAllowedChange(patch)}`
@@ -147,15 +147,15 @@ const upsertClause = (input: schema.NewSession): SQL => {
     where ${isPermitted}`
 }
 
-export const createSession = verb(
+export const createProject = verb(
   'projects:create',
-  async (ctx, { upsert, ...input }: schema.NewSession & z.output<typeof schema.Upsert>) => {
+  async (ctx, { upsert, ...input }: schema.NewProject & z.output<typeof schema.Upsert>) => {
     const id = input.id ?? crypto.randomUUID()
     const name = input.name ?? id
     const tags = input.tag_value_ids ?? []
     const tier = sql`coalesce(${text(input.trace_tier)}, default_trace_tier())`
     const days = integer(input.longlived_ttl_days)
-    const change = sql<SessionRow & { is_new: boolean }>`
+    const change = sql<ProjectRow & { is_new: boolean }>`
     insert into projects as p (
       id, organization_id, tenant_id, name, description, start_time, end_time, extra, default_dataset_id,
       reference_dataset_id, tag_value_ids, trace_tier, longlived_ttl_days, num_examples, num_repetitions, evaluator_keys
@@ -173,7 +173,7 @@ export const createSession = verb(
     const event = sql`case when changed.is_new then 'project.created' else 'project.updated' end`
     const lock = [lockTiers(), lockTags(tags), sql`select from projects p where ${isNamed(name)} for update`]
     const rows = await commit(ctx, event, change, {}, { lock, changes: changedMembers(projects, RECORDED) })
-    return sessionToWire(requireRow(rows, 'workspace_not_found'))
+    return projectToWire(requireRow(rows, 'workspace_not_found'))
   },
 )
 
@@ -181,29 +181,29 @@ const isNamed = (name: string): SQL => sql`p.tenant_id = current_tenant() and p.
 
 // ---- change and delete
 
-export const changeSession = verb(
+export const changeProject = verb(
   'projects:update',
-  async (ctx, { session_id, ...patch }: SessionParams & schema.SessionPatch) => {
+  async (ctx, { session_id, ...patch }: ProjectParams & schema.ProjectPatch) => {
     const keepsName = sql`p.name = coalesce(${text(patch.name)}, p.name)`
-    const change = sql<SessionRow>`
+    const change = sql<ProjectRow>`
     update projects p
     set ${changeColumns(patch)}
-    where ${isSession(session_id)}
+    where ${isProject(session_id)}
       and ${isVersion(ctx)}
       and ${requireDatasets([patch.default_dataset_id])}
       and ${refuseUnless('project_of_deployment', sql`p.deployment_id is null or ${keepsName}`)}
       and ${requireAllowedChange(patch)}
     returning *`
-    const parts = { lock: [lockTiers(), lockSession(session_id)], changes: changedMembers(projects, RECORDED) }
+    const parts = { lock: [lockTiers(), lockProject(session_id)], changes: changedMembers(projects, RECORDED) }
     const rows = await commit(ctx, 'project.updated', change, {}, parts)
-    return sessionToWire(requireRow(rows, 'project_not_found'))
+    return projectToWire(requireRow(rows, 'project_not_found'))
   },
 )
 
 /** Its runs are no longer found, and the schedule deletes them. */
 async function deleteRows(ctx: Ctx, ids: string[]): Promise<void> {
   const given = sql`p.id = any(${uuidArray(ids)}) and p.tenant_id = current_tenant()`
-  const change = sql<SessionRow>`
+  const change = sql<ProjectRow>`
     delete from projects p
     where ${given}
       and ${isVersion(ctx)}
@@ -215,13 +215,13 @@ async function deleteRows(ctx: Ctx, ids: string[]): Promise<void> {
   requireRow(rows, 'project_not_found')
 }
 
-export const deleteSession = verb('projects:delete', (ctx, { session_id }: SessionParams) =>
+export const deleteProject = verb('projects:delete', (ctx, { session_id }: ProjectParams) =>
   deleteRows(ctx, [session_id]),
 )
 
 /** All of them or, if one does not exist, none. */
-export const deleteSessions = verb(
+export const deleteProjects = verb(
   'projects:delete',
-  (ctx, { session_ids }: z.output<typeof schema.SessionIds>) => deleteRows(ctx, [...new Set(session_ids)]),
+  (ctx, { session_ids }: z.output<typeof schema.ProjectIds>) => deleteRows(ctx, [...new Set(session_ids)]),
   { byPolicy: true },
 )

@@ -3,10 +3,10 @@ import * as z from 'zod'
 import { boundedText, optionalFilter, Uuid } from '../../protocol/wire.ts'
 import { storableText, Time } from '../runs/list-parameters.schema.ts'
 import { TraceTime } from '../runs/time.schema.ts'
-import { SessionRef } from './projects.schema.ts'
+import { ProjectRef } from './projects.schema.ts'
 
 const VIEW_TYPES = ['runs', 'threads', 'single_run'] as const
-export const ViewRef = SessionRef.extend({ view_id: Uuid })
+export const ViewRef = ProjectRef.extend({ view_id: Uuid })
 export const ViewQuery = z.object({ type: optionalFilter(z.enum(VIEW_TYPES)) })
 
 const FilterText = boundedText(20_000)

@@ -10,11 +10,11 @@ import { etagVersion } from '../../kernel/http/routes.ts'
 import { RUN_FIELDS } from '../runs/filter/fields.ts'
 import { readFilters } from '../runs/filter/resolve.ts'
 import { filterViews } from '../store/tables.ts'
-import type { SessionRef } from './projects.schema.ts'
+import type { ProjectRef } from './projects.schema.ts'
 import type * as schema from './views.schema.ts'
 
 type ViewRow = typeof filterViews.$inferSelect
-type SessionParams = z.output<typeof SessionRef>
+type ProjectParams = z.output<typeof ProjectRef>
 type ViewParams = z.output<typeof schema.ViewRef>
 
 const toWire = (row: ViewRow): z.output<typeof schema.FilterView> & { [etagVersion]: number } => ({
@@ -63,7 +63,7 @@ const lockView = (ref: ViewParams): SQL => sql`select from filter_views v where 
 
 export const listViews = verb(
   'projects:read',
-  async (ctx, { session_id, type }: SessionParams & z.output<typeof schema.ViewQuery>) => {
+  async (ctx, { session_id, type }: ProjectParams & z.output<typeof schema.ViewQuery>) => {
     // From the project, to tell an unknown one from one without views.
     const query = sql<Row>`
       select to_json(v)
@@ -85,7 +85,7 @@ export const readView = verb('projects:read', async (ctx, ref: ViewParams) => {
 
 export const createView = verb(
   'projects:update',
-  async (ctx, { session_id, ...input }: SessionParams & z.output<typeof schema.NewView>) => {
+  async (ctx, { session_id, ...input }: ProjectParams & z.output<typeof schema.NewView>) => {
     checkFilters(input)
     const values = MEMBERS.map(name => castTo(name, input[name]))
     const change = sql<ViewRow>`

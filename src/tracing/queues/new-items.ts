@@ -5,7 +5,7 @@ import { type Row, run } from '../../kernel/db/db.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Ctx, verb, withoutRateLimit } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
-import type { StoredRun } from '../store/run-query.ts'
+import type { StoredRun } from '../store/queries.ts'
 import { ITEM_JSON, type ItemRow, itemToWire } from './item-wire.ts'
 import type * as schema from './items.schema.ts'
 import { MAX_ITEMS, type QueueRef } from './schema.ts'
@@ -180,10 +180,10 @@ export const addQueueItems = verb(
 )
 
 /** A CTE `found` of the root runs of projects, such as experiments. A trip of its own, because of other stores. */
-export async function findRootRuns(ctx: Ctx, sessions: string[]): Promise<SQL> {
-  const query = { sessions, is_root: true, order: 'asc' as const, limit: MAX_ITEMS + 1, columns: [] }
-  const { runs, hasAllSessions } = await ctx.traces.query(withoutRateLimit(ctx), query)
-  if (!hasAllSessions) throw fail('project_not_found')
+export async function findRootRuns(ctx: Ctx, projects: string[]): Promise<SQL> {
+  const query = { projects, is_root: true, order: 'asc' as const, limit: MAX_ITEMS + 1, columns: [] }
+  const { runs, hasAllProjects } = await ctx.traces.query(withoutRateLimit(ctx), query)
+  if (!hasAllProjects) throw fail('project_not_found')
   return sql`found as (${readFound(runs)})`
 }
 

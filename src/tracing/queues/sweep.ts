@@ -18,11 +18,11 @@ const WAITING = {
 
 export async function sweepQueues(services: Services): Promise<void> {
   await upgradeWaitingTraces(services, WAITING)
-  await deleteExpired(services)
+  await deleteExpiredItems(services)
 }
 
 /** Runs expire without a trace here, so items are checked once a day from the first day on which that can happen. */
-async function deleteExpired(services: Services): Promise<void> {
+async function deleteExpiredItems(services: Services): Promise<void> {
   const { config, platform, database, traces } = services
   const due = sql`
     select organization_id, tenant_id, array_to_string(array_agg(coalesce(run_id, id)), ',')

@@ -7,7 +7,7 @@ import { Failure } from '../../kernel/http/errors.ts'
 import { ValueBudget } from '../../kernel/limits/value-budget.ts'
 import { createExampleList } from '../datasets/new-examples.ts'
 import { fillPayloads, RUN_PAYLOAD_BYTES } from '../runs/object-links.ts'
-import type { StoredRun } from '../store/run-query.ts'
+import type { StoredRun } from '../store/queries.ts'
 import type { ClaimedRule } from './claimed-rule.ts'
 import type { RuleOutcome } from './tables.ts'
 

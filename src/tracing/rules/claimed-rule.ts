@@ -6,7 +6,7 @@ import { LEASE } from '../../kernel/db/outbox.ts'
 import { type Ctx, createKeylessCaller } from '../../kernel/http/context.ts'
 import { configuredOrigin } from '../../kernel/http/origin.ts'
 import type { Services } from '../../kernel/http/routes.ts'
-import type { RunCursor } from '../store/run-query.ts'
+import type { RunCursor } from '../store/queries.ts'
 import type { RuleAlert, RuleEvaluator, RuleWebhook } from './tables.ts'
 
 export type ClaimedRule = {

@@ -7,11 +7,11 @@ import type { Ctx } from '../../kernel/http/context.ts'
 import type { Services } from '../../kernel/http/routes.ts'
 import { RUN_FIELDS } from '../runs/filter/fields.ts'
 import { readFilters } from '../runs/filter/resolve.ts'
-import type { RunQuery, StoredRun } from '../store/run-query.ts'
+import type { RunQuery, StoredRun } from '../store/queries.ts'
 import { applyRule } from './apply.ts'
 import { actAsRule, type ClaimedRule, claimRule, releaseRule } from './claimed-rule.ts'
 import { runEvaluations } from './evaluations.ts'
-import { readFinishedRuns, sweepFinishedRuns } from './finished-runs.ts'
+import { readFinishedRuns } from './finished-runs.ts'
 import { sendRuleWebhooks } from './rule-messages.ts'
 import { isSampled } from './sampling.ts'
 
@@ -43,12 +43,6 @@ const listDue = (condition: SQL): SQL<Row> => sql<Row>`
     )
   order by row_number() over (partition by r.tenant_id order by r.next_evaluation_at), r.next_evaluation_at
   limit ${MAX_RULES}`
-
-/** What the schedule does. */
-export async function sweepRules(services: Services): Promise<void> {
-  await evaluateAndSend(services, sql`true`)
-  await sweepFinishedRuns(services)
-}
 
 /** The condition is on rules `r`. */
 export async function evaluateAndSend(services: Services, condition: SQL): Promise<void> {
@@ -113,13 +107,13 @@ export const isOver = ({ end_time, error }: StoredRun): boolean => end_time != n
 /** False once all runs of that time have been looked at. */
 async function backfillPage(ctx: Ctx, rule: ClaimedRule): Promise<boolean> {
   if (rule.backfill_status !== 'waiting' && rule.backfill_status !== 'running') return false
-  const sessions = rule.session_id ? [rule.session_id] : await readExperiments(ctx, rule.dataset_id!)
+  const projects = rule.session_id ? [rule.session_id] : await readExperiments(ctx, rule.dataset_id!)
   const { runs, next } =
-    sessions.length === 0
+    projects.length === 0
       ? { runs: [], next: null }
       : await ctx.traces.query(ctx, {
           ...queryOf(rule),
-          sessions,
+          projects,
           start_time: rule.backfill_from!,
           end_time: rule.backfill_until!,
           cursor: rule.backfill_cursor ?? undefined,

@@ -1,12 +1,13 @@
 // The runs that wait for the rules of a workspace.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, run } from '../../kernel/db/db.ts'
-import { deleteExpired } from '../../kernel/db/sweep.ts'
 import type { Ctx } from '../../kernel/http/context.ts'
-import type { Services } from '../../kernel/http/routes.ts'
 import type { ClaimedRule } from './claimed-rule.ts'
 
 export type FinishedRun = { id: number; run_id: string; trace_id: string; is_applied: boolean }
+
+/** The sweep keeps applications for a day longer. */
+const MEMORY = sql`interval '30 days'`
 
 /**
  * Waits for the transactions that have taken numbers, which take them under the same lock, shared. So whatever becomes
@@ -24,7 +25,7 @@ const lockFinishedRuns = (tenant: string): SQL[] => [
  * was done with them is not remembered any more.
  */
 export async function readFinishedRuns(ctx: Ctx, rule: ClaimedRule, limit: number): Promise<FinishedRun[]> {
-  const sessions = rule.session_id
+  const projects = rule.session_id
     ? sql`select ${rule.session_id}::uuid`
     : sql`
         select p.id
@@ -38,36 +39,10 @@ export async function readFinishedRuns(ctx: Ctx, rule: ClaimedRule, limit: numbe
       )
     from finished_runs f
     where f.tenant_id = current_tenant()
-      and f.session_id in (${sessions})
+      and f.session_id in (${projects})
       and f.id > ${rule.position}::bigint
     order by f.id
     limit ${limit}`
   const rows = (await run(ctx, page, lockFinishedRuns(rule.tenant_id))) as [string, string, string, boolean][]
   return rows.map(([id, run_id, trace_id, is_applied]) => ({ id: Number(id), run_id, trace_id, is_applied }))
-}
-
-const MEMORY = sql`interval '30 days'`
-/** A day longer, so that no run is a candidate whose application is gone. */
-const RETENTION = sql`interval '31 days'`
-/** A rule that cannot be evaluated for so long has lost its place. */
-const MAX_WAIT = sql`interval '7 days'`
-
-/** Deletes the runs that every rule has seen, and what was done longer ago than a month. */
-export async function sweepFinishedRuns(services: Services): Promise<void> {
-  const isSeen = sql`(
-      finished_runs.created_at < clock() - ${MAX_WAIT}
-      or not exists (
-        select from run_rules r
-        where r.tenant_id = finished_runs.tenant_id
-          and r.is_enabled
-          and r.position < finished_runs.id
-          and (r.session_id = finished_runs.session_id or r.dataset_id is not null)
-      ))`
-  const isOld = sql`created_at < clock() - ${RETENTION}`
-  await deleteExpired(services, 'rules', [
-    { table: 'finished_runs', where: isSeen },
-    { table: 'rule_applications', where: isOld },
-    { table: 'rule_deliveries', where: isOld },
-    { table: 'rule_evaluations', where: isOld },
-  ])
 }

@@ -1,6 +1,6 @@
 // The evaluations that follow when a rule is applied to runs, stored in the statement that applies it.
 import { type SQL, sql } from 'drizzle-orm'
-import type { StoredRun } from '../store/run-query.ts'
+import type { StoredRun } from '../store/queries.ts'
 import type { ClaimedRule } from './claimed-rule.ts'
 import { evaluationIdOf, newEvaluationId } from './evaluation-ids.ts'
 

@@ -1,11 +1,12 @@
 // Routes of automation rules.
+import type { Code } from '../../kernel/http/codes.ts'
 import { slice } from '../../kernel/http/routes.ts'
 import { listRuleLogs, pageRuleLogs, readLastApplied } from './logs.ts'
 import * as rules from './rules.ts'
 import * as s from './schema.ts'
 import { triggerRule, triggerRules } from './trigger.ts'
 
-const REFERENCE_ERRORS = [
+const REFERENCE_ERRORS: Code[] = [
   'project_not_found',
   'dataset_not_found',
   'queue_not_found',
@@ -13,7 +14,7 @@ const REFERENCE_ERRORS = [
   'evaluator_not_found',
   'filter_invalid',
   'blocked_url',
-] as const
+]
 
 export const ruleRoutes = slice('Automation rules', 'What is done with runs that match, without anybody asking.')
   .get('/runs/rules', {

@@ -1,7 +1,7 @@
 // Asks evaluators about one run before a rule has them, and stores no feedback.
 import type { Ctx } from '../../kernel/http/context.ts'
 import { fail, toFailure } from '../../kernel/http/errors.ts'
-import type { StoredRun } from '../store/run-query.ts'
+import type { StoredRun } from '../store/queries.ts'
 import { isOver, queryOf, readExperiments } from './evaluate.ts'
 import { explainFailure, SKIPPED } from './evaluations.ts'
 import { askModel, readJudgedRun } from './judge.ts'
@@ -64,9 +64,9 @@ async function findSample(ctx: Ctx, rule: schema.ValidatedRule): Promise<StoredR
     if (!found) throw fail('run_not_found')
     return found
   }
-  const sessions = session_id ? [session_id] : await readExperiments(ctx, dataset_id!)
-  if (sessions.length === 0) return undefined
+  const projects = session_id ? [session_id] : await readExperiments(ctx, dataset_id!)
+  if (projects.length === 0) return undefined
   const filters = { filter: rule.filter, trace_filter: rule.trace_filter, tree_filter: rule.tree_filter }
-  const { runs } = await ctx.traces.query(ctx, { ...queryOf(filters), order: 'desc', sessions, limit: LATEST })
+  const { runs } = await ctx.traces.query(ctx, { ...queryOf(filters), order: 'desc', projects, limit: LATEST })
   return runs.find(isOver)
 }

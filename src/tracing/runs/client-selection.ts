@@ -1,6 +1,6 @@
 // Which runs a request of a published client asks for.
 import { invalidRequest } from '../../kernel/http/input.ts'
-import type { RunSelection } from '../store/run-query.ts'
+import type { RunSelection } from '../store/queries.ts'
 import { RUN_FIELDS } from './filter/fields.ts'
 import { type ResolvedFilter, readFilters } from './filter/resolve.ts'
 import type { RunSelectionBody } from './runs.schema.ts'
@@ -18,7 +18,7 @@ export function toSelection(body: RunSelectionBody): RunSelection {
   }
   const { filter, trace_filter, tree_filter, search_filter } = readFilters(texts, RUN_FIELDS)
   return {
-    sessions: body.session ?? undefined,
+    projects: body.session ?? undefined,
     trace: body.trace ?? undefined,
     parent_run: body.parent_run ?? undefined,
     reference_examples: body.reference_example ?? undefined,

@@ -2,7 +2,7 @@
 import type * as z from 'zod'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import type { DeletedTraces, TraceDeletion } from '../shares/shares.schema.ts'
-import type { RunCursor } from '../store/run-query.ts'
+import type { RunCursor } from '../store/queries.ts'
 import type { ResolvedFilter } from './filter/resolve.ts'
 
 type Deletion = z.output<typeof TraceDeletion>
@@ -21,13 +21,13 @@ const MAX_TRACES = 1000
 const MAX_PAGES = 20
 
 /** Traces of which a run has the metadata, up to a number of traces and of pages. */
-async function findByMetadata(ctx: Ctx, session: string, metadata: NonNullable<Deletion['metadata']>) {
+async function findByMetadata(ctx: Ctx, project: string, metadata: NonNullable<Deletion['metadata']>) {
   const filter = hasMetadata(metadata)
   const ids = new Set<string>()
   let cursor: RunCursor | null | undefined
   for (let pages = 0; pages < MAX_PAGES && ids.size < MAX_TRACES && cursor !== null; pages++) {
     const limit = MAX_TRACES - ids.size
-    const page = await ctx.traces.query(ctx, { sessions: [session], filter, order: 'desc', limit, cursor, columns: [] })
+    const page = await ctx.traces.query(ctx, { projects: [project], filter, order: 'desc', limit, cursor, columns: [] })
     for (const { trace_id } of page.runs) ids.add(trace_id)
     cursor = page.next
   }

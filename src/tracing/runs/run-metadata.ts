@@ -8,7 +8,7 @@ export const readMetadata = verb(
   'runs:read',
   async (
     ctx,
-    { session_id, ...query }: z.output<typeof schema.SessionRef> & z.output<typeof schema.MetadataQuery>,
+    { session_id, ...query }: z.output<typeof schema.ProjectRef> & z.output<typeof schema.MetadataQuery>,
   ): Promise<Record<string, string[]>> => {
     const { metadata_keys: keys, start_time: since, root_runs_only: roots_only, k: values } = query
     const metadata = await ctx.traces.listMetadata(ctx, { session_id, keys, since, roots_only, values })

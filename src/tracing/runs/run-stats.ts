@@ -1,7 +1,7 @@
 // What runs add up to, as published clients read it.
 import { verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
-import type { Facet, RunTotals, Statistic, StatsQuery } from '../store/run-stats-query.ts'
+import type { Facet, RunTotals, Statistic, StatsQuery } from '../store/queries.ts'
 import { toSelection } from './client-selection.ts'
 import type * as schema from './run-stats.schema.ts'
 import { DETAILS, NUMBERS } from './run-stats.schema.ts'
@@ -58,7 +58,7 @@ export const readRunStats = verb(
       statistics: select ? readSelect(select) : ALL_STATISTICS,
       ...(group_by && { group_by: toGrouping(group_by, groups) }),
     })
-    if (!answer.hasAllSessions) throw fail('project_not_found')
+    if (!answer.hasAllProjects) throw fail('project_not_found')
     if (!group_by) return showTotals(answer.groups[0]!.totals)
     return Object.fromEntries(answer.groups.map(({ group, totals }) => [group!, showTotals(totals)]))
   },

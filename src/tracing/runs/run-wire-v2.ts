@@ -1,6 +1,6 @@
 // Runs as the second version of the API shows them: the selected members of the first version, and some others.
 import { rawJson } from '../../kernel/json/raw-json.ts'
-import type { DetailColumn, StoredRun } from '../store/run-query.ts'
+import type { DetailColumn, StoredRun } from '../store/queries.ts'
 import { attachmentName, columnsOf, type Select } from './run-wire.ts'
 import type { Run } from './runs.schema.ts'
 import { type RunV2, SAME_MEMBERS, type SelectV2 } from './runs-v2.schema.ts'

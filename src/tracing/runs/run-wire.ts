@@ -1,6 +1,6 @@
 // Runs as published clients read them. JSON goes out as it came in.
 import { rawJson } from '../../kernel/json/raw-json.ts'
-import type { DetailColumn, StoredRun } from '../store/run-query.ts'
+import type { DetailColumn, StoredRun } from '../store/queries.ts'
 import type { StoredObjects, UsageDetails } from '../store/store.ts'
 import type { RUN_SELECT, Run } from './runs.schema.ts'
 

@@ -1,23 +1,61 @@
 // Schemas of runs in the second version of the API of published clients: upper-case names, and only what is selected.
 import * as z from 'zod'
 import { arrayOf, boundedText, CREDENTIAL, emptyAsAbsent, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
-import { CursorText, filterText, MAX_SESSIONS, RUN_TYPES, type Run } from './runs.schema.ts'
+import { CursorText, filterText, MAX_PROJECTS, RUN_TYPES, type Run } from './runs.schema.ts'
 import { TraceTime } from './time.schema.ts'
 
 /** Members that are those of the first version, by the same name. */
 export const SAME_MEMBERS = [
-  ...(['ID', 'NAME', 'START_TIME', 'END_TIME', 'FIRST_TOKEN_TIME', 'ERROR', 'EXTRA', 'EVENTS', 'INPUTS'] as const),
-  ...(['INPUTS_PREVIEW', 'OUTPUTS', 'OUTPUTS_PREVIEW', 'PARENT_RUN_ID', 'PARENT_RUN_IDS', 'TRACE_ID'] as const),
-  ...(['THREAD_ID', 'DOTTED_ORDER', 'REFERENCE_EXAMPLE_ID', 'REFERENCE_DATASET_ID', 'TOTAL_TOKENS'] as const),
-  ...(['PROMPT_TOKENS', 'COMPLETION_TOKENS', 'PRICE_MODEL_ID', 'TAGS', 'APP_PATH', 'LAST_QUEUED_AT'] as const),
+  'ID',
+  'NAME',
+  'START_TIME',
+  'END_TIME',
+  'FIRST_TOKEN_TIME',
+  'ERROR',
+  'EXTRA',
+  'EVENTS',
+  'INPUTS',
+  'INPUTS_PREVIEW',
+  'OUTPUTS',
+  'OUTPUTS_PREVIEW',
+  'PARENT_RUN_ID',
+  'PARENT_RUN_IDS',
+  'TRACE_ID',
+  'THREAD_ID',
+  'DOTTED_ORDER',
+  'REFERENCE_EXAMPLE_ID',
+  'REFERENCE_DATASET_ID',
+  'TOTAL_TOKENS',
+  'PROMPT_TOKENS',
+  'COMPLETION_TOKENS',
+  'PRICE_MODEL_ID',
+  'TAGS',
+  'APP_PATH',
+  'LAST_QUEUED_AT',
   'FEEDBACK_STATS',
 ] as const
 const RUN_SELECT_V2 = [
   ...SAME_MEMBERS,
-  ...(['RUN_TYPE', 'STATUS', 'LATENCY_SECONDS', 'ERROR_PREVIEW', 'METADATA', 'MANIFEST', 'PROJECT_ID'] as const),
-  ...(['IS_ROOT', 'TOTAL_COST', 'PROMPT_COST', 'COMPLETION_COST', 'PROMPT_TOKEN_DETAILS'] as const),
-  ...(['COMPLETION_TOKEN_DETAILS', 'PROMPT_COST_DETAILS', 'COMPLETION_COST_DETAILS', 'ATTACHMENTS'] as const),
-  ...(['THREAD_EVALUATION_TIME', 'IS_IN_DATASET', 'SHARE_URL', 'LS_USER_ID'] as const),
+  'RUN_TYPE',
+  'STATUS',
+  'LATENCY_SECONDS',
+  'ERROR_PREVIEW',
+  'METADATA',
+  'MANIFEST',
+  'PROJECT_ID',
+  'IS_ROOT',
+  'TOTAL_COST',
+  'PROMPT_COST',
+  'COMPLETION_COST',
+  'PROMPT_TOKEN_DETAILS',
+  'COMPLETION_TOKEN_DETAILS',
+  'PROMPT_COST_DETAILS',
+  'COMPLETION_COST_DETAILS',
+  'ATTACHMENTS',
+  'THREAD_EVALUATION_TIME',
+  'IS_IN_DATASET',
+  'SHARE_URL',
+  'LS_USER_ID',
 ] as const
 export type SelectV2 = (typeof RUN_SELECT_V2)[number]
 
@@ -60,7 +98,7 @@ export const RunQueryV2 = z
     ...pageMembers(100),
     ...timeMembers,
     ...aiMembers,
-    project_ids: arrayOf(Uuid, MAX_SESSIONS, 1).nullish().meta({ description: 'This or `reference_dataset_id`.' }),
+    project_ids: arrayOf(Uuid, MAX_PROJECTS, 1).nullish().meta({ description: 'This or `reference_dataset_id`.' }),
     reference_dataset_id: Uuid.nullish().meta({ description: 'The runs of all experiments of a dataset.' }),
     ids: arrayOf(Uuid, MAX_IDS).nullish(),
     trace_id: Uuid.nullish(),

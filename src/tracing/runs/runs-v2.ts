@@ -5,7 +5,7 @@ import { type Row, run } from '../../kernel/db/db.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
-import type { RunQuery, RunPage as StoredPage, StoredRun } from '../store/run-query.ts'
+import type { RunQuery, RunPage as StoredPage, StoredRun } from '../store/queries.ts'
 import { allOf } from './client-selection.ts'
 import { RUN_FIELDS } from './filter/fields.ts'
 import { type ResolvedFilter, readFilters } from './filter/resolve.ts'
@@ -21,7 +21,7 @@ export const dayAgo = ({ platform }: Ctx): string => new Date(platform.clock.now
 
 export async function readPage(ctx: Ctx, query: RunQuery): Promise<StoredPage> {
   const page = await ctx.traces.query(ctx, query)
-  if (!page.hasAllSessions) throw fail('project_not_found')
+  if (!page.hasAllProjects) throw fail('project_not_found')
   return page
 }
 
@@ -64,7 +64,7 @@ export const queryRunsV2 = verb(
     const page = await readPage(ctx, {
       ...filters,
       filter: allOf([filter, ids ? isOneOf(ids) : undefined]),
-      sessions: project_ids ?? (await listExperiments(ctx, reference_dataset_id!)),
+      projects: project_ids ?? (await listExperiments(ctx, reference_dataset_id!)),
       trace: trace_id ?? undefined,
       reference_examples: body.reference_examples ?? undefined,
       run_type: run_type?.toLowerCase(),
@@ -90,7 +90,7 @@ export const queryTraces = verb(
     const { trace_filter, tree_filter } = readFilters(texts, RUN_FIELDS)
     const selects = readSelects(body.selects)
     const page = await readPage(ctx, {
-      sessions: [body.project_id],
+      projects: [body.project_id],
       is_root: true,
       filter: allOf([trace_filter, trace_ids ? isOneOf(trace_ids) : undefined]),
       tree_filter,
@@ -129,7 +129,7 @@ export const readRunV2 = verb(
     const selects = readSelects(input.selects)
     const { runs } = await ctx.traces.query(ctx, {
       ids: [run_id],
-      sessions: [project_id],
+      projects: [project_id],
       ...(start_time && aroundTime(start_time)),
       order: 'desc',
       limit: 1,
@@ -150,7 +150,7 @@ export const listTraceRuns = verb(
   ): Promise<{ items: schema.RunV2[] }> => {
     const selects = readSelects(query.selects)
     const { runs } = await readPage(ctx, {
-      sessions: [query.project_id],
+      projects: [query.project_id],
       trace: trace_id,
       filter: readFilters({ filter: query.filter }, RUN_FIELDS, 'query').filter,
       start_time: query.min_start_time,
@@ -172,7 +172,7 @@ export const readRunUrl = verb(
   ): Promise<{ url: string }> => {
     const { runs } = await ctx.traces.query(ctx, {
       ids: [run_id],
-      sessions: [project_id],
+      projects: [project_id],
       order: 'desc',
       limit: 1,
       columns: [],

@@ -77,7 +77,7 @@ export const runRoutes = slice('Runs', 'What applications did: runs, and the tra
       'query_too_slow',
       'address_rate_limited',
       'database_unavailable',
-    ] as const,
+    ],
     open: async (c, services) => {
       const link = validateInput(c.req, objectLinkInput, '', []) as s.ObjectLink
       const { body, type } = await openRunObject(services, link, c.get('requestId'))

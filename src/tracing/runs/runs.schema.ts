@@ -19,7 +19,7 @@ const FilterText = boundedText(MAX_FILTER_LENGTH)
 export const filterText = (about: string) =>
   FilterText.nullish().meta({ description: `A filter, as docs/observe/query-traces.md describes it, about ${about}.` })
 
-export const MAX_SESSIONS = 100
+export const MAX_PROJECTS = 100
 const MAX_IDS = 1000
 const MAX_PAGE = 100
 const ids = (max: number) => arrayOf(Uuid, max).nullish()
@@ -95,7 +95,7 @@ const selection = {
   trace: Uuid.nullish(),
   parent_run: Uuid.nullish(),
   run_type: RunType.nullish(),
-  session: ids(MAX_SESSIONS).meta({ description: 'Tracing projects.' }),
+  session: ids(MAX_PROJECTS).meta({ description: 'Tracing projects.' }),
   reference_example: ids(MAX_IDS),
   execution_order: z.literal(1).nullish(),
   start_time: TraceTime.nullish().meta({ description: 'Runs that started at this time or later.' }),

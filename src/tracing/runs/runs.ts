@@ -5,7 +5,7 @@ import { type Row, run } from '../../kernel/db/db.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
-import type { StoredRun, RunPage as StoredRunPage } from '../store/run-query.ts'
+import type { StoredRun, RunPage as StoredRunPage } from '../store/queries.ts'
 import { searchFilter, toSelection } from './client-selection.ts'
 import { RUN_FIELDS } from './filter/fields.ts'
 import { resolveFilters } from './filter/resolve.ts'
@@ -34,7 +34,7 @@ type PageRequest = Omit<Parameters<Ctx['traces']['query']>[1], 'columns'> & { se
 
 async function readRunPage(ctx: Ctx, { select, ...request }: PageRequest): Promise<StoredRunPage> {
   const page = await ctx.traces.query(ctx, { ...request, columns: columnsOf(select) })
-  if (!page.hasAllSessions) throw fail('project_not_found')
+  if (!page.hasAllProjects) throw fail('project_not_found')
   return page
 }
 
@@ -62,7 +62,7 @@ export const readRun = verb(
     const select = FULL_SELECT.filter(name => !(exclude_serialized && name.startsWith('serialized')))
     const { runs } = await ctx.traces.query(ctx, {
       ids: [run_id],
-      ...(session_id && { sessions: [session_id] }),
+      ...(session_id && { projects: [session_id] }),
       ...(start_time && aroundTime(start_time)),
       order: 'desc',
       limit: 1,

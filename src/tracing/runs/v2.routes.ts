@@ -1,11 +1,12 @@
 // Routes of runs, traces and threads in the second version of the API of published clients.
 
 import { requireRow } from '../../kernel/db/rows.ts'
+import type { Code } from '../../kernel/http/codes.ts'
 import { validateInput } from '../../kernel/http/input.ts'
 import { readOpenBody } from '../../kernel/http/open-body.ts'
 import { slice } from '../../kernel/http/routes.ts'
 import * as p from '../projects/projects-v2.schema.ts'
-import { listSessionsV2 } from '../projects/projects-v2.ts'
+import { listProjectsV2 } from '../projects/projects-v2.ts'
 import { answerShare, SHARE_ERRORS } from '../shares/share-visits.ts'
 import { SharedRunRef, ShareRef } from '../shares/shares.schema.ts'
 import { listSharedTree, shareTrace, unshareRun } from '../shares/shares.ts'
@@ -17,7 +18,7 @@ import { RunRef } from './runs.schema.ts'
 import * as s from './runs-v2.schema.ts'
 import * as runs from './runs-v2.ts'
 
-const FILTERED = ['filter_invalid', 'query_too_slow', 'project_not_found'] as const
+const FILTERED: Code[] = ['filter_invalid', 'query_too_slow', 'project_not_found']
 
 export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as newer clients read them.')
   .post('/v2/runs/query', {
@@ -116,7 +117,7 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
     toleratesUnknown: true,
     body: t.ThreadQueryV2,
     reply: t.ThreadPageV2,
-    errors: [...FILTERED],
+    errors: FILTERED,
     verb: threads.queryThreads,
   })
   .post('/v2/threads/stats', {
@@ -127,7 +128,7 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
     toleratesUnknown: true,
     body: t.ThreadAggregateBody,
     reply: t.ThreadAggregates,
-    errors: [...FILTERED],
+    errors: FILTERED,
     verb: threads.readThreadAggregates,
   })
   .get('/v2/threads/{thread_id}/traces', {
@@ -160,12 +161,12 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
     description:
       'Go on while `next_cursor` is set. Statistics are added with `include_stats`, and cost a further permission ' +
       'only where `stats_filter` or `include_facets` read runs.',
-    query: p.SessionQueryV2,
+    query: p.ProjectQueryV2,
     repeatable: ['id', 'reference_dataset_id', 'tag_value_id', 'stats_select', 'type'],
     toleratesUnknown: true,
-    reply: p.SessionPageV2,
+    reply: p.ProjectPageV2,
     errors: ['filter_invalid', 'query_too_slow'],
-    verb: listSessionsV2,
+    verb: listProjectsV2,
   })
   .get('/v2/public/{share_token}/run/{run_id}', {
     id: 'readSharedRunV2',

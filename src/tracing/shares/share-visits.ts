@@ -6,7 +6,7 @@ import type { Visit } from './shares.ts'
 
 type RequestContext = Parameters<NonNullable<Operation['open']>>[0]
 
-export const SHARE_ERRORS = [
+export const SHARE_ERRORS: Code[] = [
   'run_share_not_found',
   'address_rate_limited',
   'link_rate_limited',
@@ -14,7 +14,7 @@ export const SHARE_ERRORS = [
   'answers_busy',
   'storage_unavailable',
   'database_unavailable',
-] as const satisfies Code[]
+]
 
 export function answerShare(
   c: RequestContext,

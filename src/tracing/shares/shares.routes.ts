@@ -73,7 +73,7 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
     description: 'Takes no API key: the token in the path replaces it. 404 once the run is no longer shared.',
     params: s.ShareRef,
     reply: Run,
-    errors: [...SHARE_ERRORS],
+    errors: SHARE_ERRORS,
     open: async (c, services) => {
       const { share_token } = validateInput(c.req, { params: s.ShareRef }, '', []) as { share_token: string }
       return answerShare(c, services, share_token, async visit =>
@@ -128,7 +128,7 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
     repeatable: ['run', 'session', 'key', 'source'],
     toleratesUnknown: true,
     reply: FeedbackList,
-    errors: [...SHARE_ERRORS],
+    errors: SHARE_ERRORS,
     open: async (c, services) => {
       const schemas = {
         params: s.ShareRef,

@@ -14,7 +14,7 @@ import { columnsOf, FULL_SELECT } from '../runs/run-wire.ts'
 import type * as runSchema from '../runs/runs.schema.ts'
 import { showRuns } from '../runs/runs.ts'
 import type { NewTraceShare } from '../runs/runs-v2.schema.ts'
-import type { DetailColumn, StoredRun } from '../store/run-query.ts'
+import type { DetailColumn, StoredRun } from '../store/queries.ts'
 import type * as schema from './shares.schema.ts'
 
 type RunParams = z.output<typeof runSchema.RunRef>
@@ -108,7 +108,7 @@ async function findShare(ctx: Ctx, id: string): Promise<string | null> {
 /** A request without a key. */
 export type Visit = { services: Services; share_token: string; requestId: string; origin: string }
 /** A link was given for one project: what else its trace has in others is not shown. */
-type OpenShare = { ctx: Ctx; sessions: [string]; run_id: string; trace_id: string }
+type OpenShare = { ctx: Ctx; projects: [string]; run_id: string; trace_id: string }
 
 async function openShare({ services, share_token, requestId, origin }: Visit): Promise<OpenShare> {
   const [found] = await runAsSystem(
@@ -119,13 +119,13 @@ async function openShare({ services, share_token, requestId, origin }: Visit): P
       join projects p on p.tenant_id = s.tenant_id and p.id = s.session_id
       where s.share_token = ${share_token}::uuid`,
   )
-  const [organization, tenant, session, run_id, trace_id] = requireRow(
+  const [organization, tenant, project, run_id, trace_id] = requireRow(
     found as Row[],
     'run_share_not_found',
   ) as string[]
   const actor = { kind: 'visitor', id: null, organization: organization!, tenant: tenant! } as const
   const ctx: Ctx = { ...createKeylessCaller(services, actor, requestId, origin), permission: 'runs:read' }
-  return { ctx, sessions: [session!], run_id: run_id!, trace_id: trace_id! }
+  return { ctx, projects: [project!], run_id: run_id!, trace_id: trace_id! }
 }
 
 /** Of the runs, the shared one and those below it. */
@@ -137,10 +137,10 @@ function selectShown(runs: StoredRun[], shared: string): StoredRun[] {
 
 /** Runs that the link shows: by default the shared one. */
 export async function readSharedRuns(visit: Visit, ids?: string[]): Promise<runSchema.Run[]> {
-  const { ctx, sessions, run_id } = await openShare(visit)
+  const { ctx, projects, run_id } = await openShare(visit)
   const wanted = ids ?? [run_id]
   const columns = columnsOf(FULL_SELECT)
-  const query = { sessions, order: 'asc' as const, limit: wanted.length + 1, columns }
+  const query = { projects, order: 'asc' as const, limit: wanted.length + 1, columns }
   const { runs } = await ctx.traces.query(ctx, { ...query, ids: [run_id, ...wanted] })
   const shown = selectShown(runs, run_id).filter(({ id }) => wanted.includes(id))
   return showRuns(ctx, shown, FULL_SELECT, RUN_PAYLOAD_BYTES)
@@ -150,8 +150,8 @@ const MAX_TREE_RUNS = 1000
 
 /** The shared run and those below it. */
 export async function listSharedTree(visit: Visit, columns: DetailColumn[]): Promise<{ ctx: Ctx; runs: StoredRun[] }> {
-  const { ctx, sessions, run_id, trace_id } = await openShare(visit)
-  const query = { sessions, trace: trace_id, order: 'asc' as const, limit: MAX_TREE_RUNS, columns }
+  const { ctx, projects, run_id, trace_id } = await openShare(visit)
+  const query = { projects, trace: trace_id, order: 'asc' as const, limit: MAX_TREE_RUNS, columns }
   const { runs } = await ctx.traces.query(ctx, query)
   return { ctx, runs: selectShown(runs, run_id) }
 }

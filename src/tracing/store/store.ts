@@ -4,8 +4,7 @@ import type { Ctx } from '../../kernel/http/context.ts'
 import type { Services } from '../../kernel/http/routes.ts'
 import type { FEEDBACK_SOURCES } from '../feedback/feedback.schema.ts'
 import type { RUN_TYPES } from '../runs/runs.schema.ts'
-import type { RunPage, RunQuery } from './run-query.ts'
-import type { StatsAnswer, StatsQuery, ThreadPage, ThreadQuery } from './run-stats-query.ts'
+import type { RunPage, RunQuery, StatsAnswer, StatsQuery, ThreadPage, ThreadQuery } from './queries.ts'
 
 declare module '../../kernel/http/context.ts' {
   interface Ports {
@@ -36,7 +35,7 @@ export interface TraceStore {
   /** Makes traces long-lived, also those whose runs are yet to come. */
   upgrade(ctx: Ctx, traceIds: string[]): Promise<void>
   /** Returns the traces that existed, and journals them. Their feedback, links and places in queues are deleted too. */
-  remove(ctx: Ctx, traceIds: string[], session?: string): Promise<string[]>
+  remove(ctx: Ctx, traceIds: string[], project?: string): Promise<string[]>
   /** The scheduled work: deletes what has expired, and makes room for what comes. */
   expire(services: Services): Promise<void>
   /** The scheduled work: feedback and a run that were written at the same time do not see each other. */
@@ -46,7 +45,7 @@ export interface TraceStore {
 /** Of which runs. Times of a minute may be given as that of its bin of `strideMs`, counted from `since`. */
 export type CountQuery = {
   /** All projects of the workspace without. */
-  sessions?: string[] | undefined
+  projects?: string[] | undefined
   since?: string | undefined
   until?: string | undefined
   strideMs?: number | undefined
@@ -64,12 +63,13 @@ export type RunType = (typeof RUN_TYPES)[number]
 
 export type Attachment = { name: string; type: string; bytes: Uint8Array<ArrayBuffer> }
 
-/**
- * A post or a patch of one run. An absent member is undefined. Members that hold JSON are texts as the client sent
- * them, so numbers keep all their digits.
- */
-export type RunOperation = {
-  kind: 'post' | 'patch'
+/** Creates a run, or sets members of one that is known already or comes later. */
+export type RunOperation = RunPost | RunPatch
+export type RunPost = RunMembers & { kind: 'post'; name: string; run_type: RunType }
+export type RunPatch = RunMembers & { kind: 'patch'; name?: string | undefined; run_type?: RunType | undefined }
+
+/** Members that hold JSON are texts as the client sent them, so numbers keep all their digits. */
+type RunMembers = {
   id: string
   /** With `dotted_order`: both or neither. A patch without them changes the run that has its id. */
   trace_id?: string | undefined
@@ -77,10 +77,8 @@ export type RunOperation = {
   parent_run_id?: string | undefined
   /** Wins over `session_name`. */
   session_id?: string | undefined
-  /** Without a session, a post belongs to the project `default`, and a patch to the project of its post. */
+  /** Without a project, a post belongs to the project `default`, and a patch to the project of its post. */
   session_name?: string | undefined
-  name?: string | undefined
-  run_type?: RunType | undefined
   start_time?: string | undefined
   end_time?: string | undefined
   error?: string | undefined

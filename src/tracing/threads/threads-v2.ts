@@ -8,8 +8,7 @@ import { readFilters } from '../runs/filter/resolve.ts'
 import { columnsOfV2, latencyOf } from '../runs/run-wire-v2.ts'
 import type { RunV2, SelectV2 } from '../runs/runs-v2.schema.ts'
 import { dayAgo, readPage, showRunsV2, toPage } from '../runs/runs-v2.ts'
-import type { RunSelection, StoredRun } from '../store/run-query.ts'
-import type { RunTotals, Statistic, StoredThread } from '../store/run-stats-query.ts'
+import type { RunSelection, RunTotals, Statistic, StoredRun, StoredThread } from '../store/queries.ts'
 import { IN_SOME_THREAD, inThread } from './threads.ts'
 import type * as schema from './threads-v2.schema.ts'
 import { writeThreadCursor } from './threads-v2.schema.ts'
@@ -20,7 +19,7 @@ function readSelection(ctx: Ctx, body: (Filters & schema.ThreadAggregateBody) | 
   const texts = { filter: body.filter, trace_filter: body.trace_filter, tree_filter: body.tree_filter }
   const { filter, trace_filter, tree_filter } = readFilters(texts, RUN_FIELDS)
   return {
-    sessions: [body.project_id] as [string],
+    projects: [body.project_id] as [string],
     is_root: true,
     filter: allOf([filter, trace_filter]),
     tree_filter,
@@ -35,7 +34,7 @@ export const queryThreads = verb(
     const { page_size, cursor } = body
     const request = { ...readSelection(ctx, body), limit: page_size + 1, after: cursor ?? undefined }
     const page = await ctx.traces.listThreads(ctx, request)
-    if (!page.hasAllSessions) throw fail('project_not_found')
+    if (!page.hasAllProjects) throw fail('project_not_found')
     const threads = page.threads.slice(0, page_size)
     const last = page.threads.length > page_size ? threads.at(-1)! : null
     return {
@@ -95,7 +94,7 @@ const showTotals = (totals: RunTotals, select: readonly string[]): Record<string
 async function readTotals(ctx: Ctx, selection: RunSelection, select: readonly string[]): Promise<RunTotals> {
   const statistics = [...new Set<Statistic>(['run_count', ...select.map(statisticOf)])]
   const answer = await ctx.traces.stats(ctx, { ...selection, statistics })
-  if (!answer.hasAllSessions) throw fail('project_not_found')
+  if (!answer.hasAllProjects) throw fail('project_not_found')
   return answer.groups[0]!.totals
 }
 
@@ -103,7 +102,7 @@ export const readThreadStats = verb(
   'runs:read',
   async (ctx, input: ThreadParams & z.output<typeof schema.ThreadStatsQuery>) => {
     const { thread_id, session_id, selects } = input
-    const selection = { sessions: [session_id], is_root: true, filter: inThread(thread_id) }
+    const selection = { projects: [session_id], is_root: true, filter: inThread(thread_id) }
     const totals = await readTotals(ctx, selection, selects)
     if (totals.run_count === 0) throw fail('thread_not_found')
     const shown = Object.entries(showTotals(totals, selects))
@@ -141,7 +140,7 @@ export const listThreadTraces = verb(
     const { filter, trace_filter, tree_filter } = readFilters(texts, RUN_FIELDS, 'query')
     const wanted: SelectV2[] = selects.filter(isOfRuns)
     const page = await readPage(ctx, {
-      sessions: [project_id],
+      projects: [project_id],
       is_root: true,
       order: 'asc',
       filter: allOf([inThread(thread_id), filter, trace_filter]),
@@ -161,7 +160,7 @@ export const listThreadTraces = verb(
 )
 
 async function listTurns(ctx: Ctx, project: string, thread: string): Promise<string[]> {
-  const selection = { sessions: [project], is_root: true, filter: inThread(thread) }
+  const selection = { projects: [project], is_root: true, filter: inThread(thread) }
   const { runs } = await readPage(ctx, { ...selection, order: 'asc', limit: MAX_TURNS, columns: [] })
   return runs.map(({ id }) => id)
 }

@@ -7,8 +7,7 @@ import { allOf } from '../runs/client-selection.ts'
 import { RUN_FIELDS } from '../runs/filter/fields.ts'
 import { type ResolvedFilter, readFilters } from '../runs/filter/resolve.ts'
 import { ALL_STATISTICS, showTotals } from '../runs/run-stats.ts'
-import type { RunSelection, StoredRun } from '../store/run-query.ts'
-import type { StoredThread } from '../store/run-stats-query.ts'
+import type { RunSelection, StoredRun, StoredThread } from '../store/queries.ts'
 import type * as schema from './threads.schema.ts'
 
 const isInThread = (thread: string): string => `eq(thread_id, ${JSON.stringify(thread)})`
@@ -17,7 +16,7 @@ export const inThread = (thread: string): ResolvedFilter =>
   readFilters({ filter: isInThread(thread) }, RUN_FIELDS).filter!
 
 const toSelection = ({ session_id, filter, start_time, end_time }: schema.ThreadGroupBody) => ({
-  sessions: [session_id] as [string],
+  projects: [session_id] as [string],
   is_root: true,
   filter: readFilters({ filter }, RUN_FIELDS).filter,
   start_time: start_time ?? undefined,
@@ -29,7 +28,7 @@ export const groupRuns = verb(
   async (ctx, body: schema.ThreadGroupBody): Promise<schema.ThreadGroups> => {
     const { limit, offset } = body
     const page = await ctx.traces.listThreads(ctx, { ...toSelection(body), limit, offset })
-    if (!page.hasAllSessions) throw fail('project_not_found')
+    if (!page.hasAllProjects) throw fail('project_not_found')
     return { groups: page.threads.map(showThread), total: page.total }
   },
   { byPolicy: true },
@@ -62,7 +61,7 @@ export const readGroupStats = verb(
     const filter = allOf([IN_SOME_THREAD, selection.filter])
     const statistics = [...ALL_STATISTICS, 'thread_count' as const]
     const answer = await ctx.traces.stats(ctx, { ...selection, filter, statistics })
-    if (!answer.hasAllSessions) throw fail('project_not_found')
+    if (!answer.hasAllProjects) throw fail('project_not_found')
     const { group_count = 0, ...totals } = showTotals(answer.groups[0]!.totals)
     return { ...totals, group_count }
   },
@@ -79,14 +78,14 @@ export const readThreadPreview = verb(
   ): Promise<schema.ThreadPreview> => {
     const { thread_id, session_id, select } = input
     const page = await ctx.traces.query(ctx, {
-      sessions: [session_id],
+      projects: [session_id],
       is_root: true,
       filter: inThread(thread_id),
       order: 'desc',
       limit: MAX_TRACES,
       columns: ['inputs_preview', 'outputs_preview'],
     })
-    if (!page.hasAllSessions) throw fail('project_not_found')
+    if (!page.hasAllProjects) throw fail('project_not_found')
     requireRow(page.runs, 'thread_not_found')
     const previews = previewsOf(page.runs.reverse())
     const wanted = select ?? (Object.keys(previews) as (keyof typeof previews)[])

@@ -6,6 +6,7 @@ import { newTenant } from '../../support/app.ts'
 import { check, useDashboard } from '../../support/dashboard.ts'
 import { newDeployment } from '../../support/deployments.ts'
 import { toRuns } from '../../support/example-traces.ts'
+import { post } from '../../support/trace-operations.ts'
 import { appendLongTrace, fillProject } from '../../support/traced-project.ts'
 import { append } from '../../support/traces.ts'
 
@@ -153,7 +154,7 @@ it('reads what is stored apart from a run when it is asked for, and downloads at
     new Date(),
     'reports',
   )
-  await append(tenant, [{ kind: 'post', loc: ['body'], ...run! }], dashboard.app)
+  await append(tenant, [post(run!)], dashboard.app)
   expect(objects.size).toBe(2)
   const { page, problems } = await dashboard.open(tenant, `/traces/run/${run!.id}`)
   const input = page.getByRole('region', { name: 'Input' })

@@ -23,10 +23,10 @@ export async function prepareTraceQueries(
   traces: SeededTraces,
 ): Promise<Record<string, () => Promise<number>>> {
   const reading: Ctx = { ...ctx, permission: 'runs:read' }
-  const sessions = [(await readProjects(traces))[0]!]
+  const projects = [(await readProjects(traces))[0]!]
   const page = { order: 'desc', limit: 100, columns: columnsOf(DEFAULT_SELECT) } as const
   const filterOf = (filter: string) => readFilters({ filter }, RUN_FIELDS).filter
-  const { runs } = await reading.traces.query(reading, { ...page, sessions, is_root: true })
+  const { runs } = await reading.traces.query(reading, { ...page, projects, is_root: true })
   const ids = runs.map(({ trace_id }) => trace_id)
   if (ids.length === 0) throw new Error('There are no runs to read.')
   let next = 0
@@ -34,15 +34,15 @@ export async function prepareTraceQueries(
   const ofRare = filterOf('and(eq(metadata_key, "user"), eq(metadata_value, "user-77"))')
   const start_time = new Date(traces.madeAt - DAY_MS).toISOString()
   const queries: Record<string, () => Promise<unknown>> = {
-    page: () => reading.traces.query(reading, { ...page, sessions, is_root: true }),
-    errors: () => reading.traces.query(reading, { ...page, sessions, has_error: true }),
-    metadata: () => reading.traces.query(reading, { ...page, sessions, filter: ofRare }),
+    page: () => reading.traces.query(reading, { ...page, projects, is_root: true }),
+    errors: () => reading.traces.query(reading, { ...page, projects, has_error: true }),
+    metadata: () => reading.traces.query(reading, { ...page, projects, filter: ofRare }),
     trace: () =>
       reading.traces.query(reading, { ...page, order: 'asc', trace: anyTrace(), columns: columnsOf(FULL_SELECT) }),
     run: () => reading.traces.query(reading, { ...page, ids: [anyTrace()], columns: columnsOf(FULL_SELECT) }),
     day: () =>
       reading.traces.stats(reading, {
-        sessions,
+        projects,
         is_root: true,
         start_time,
         statistics: ['run_count', 'latency_p50', 'latency_p99', 'error_rate', 'total_tokens', 'total_cost'],

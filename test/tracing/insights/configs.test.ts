@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
-import { startScheduledJobs } from '../../../src/tracing/insights/scheduled-jobs.ts'
+import { startScheduledJobs } from '../../../src/tracing/insights/sweep.ts'
 import { clock, getServices, send, startApp, type Tenant, unusedId, withClockAhead } from '../../support/app.ts'
 import { newAskedTenant, work } from '../../support/insights.ts'
 

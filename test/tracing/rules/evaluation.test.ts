@@ -4,8 +4,8 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { finishPendingWork } from '../../../src/host/pending-work.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { evaluateAndSend } from '../../../src/tracing/rules/evaluate.ts'
-import { sweepFinishedRuns } from '../../../src/tracing/rules/finished-runs.ts'
 import { isSampled } from '../../../src/tracing/rules/sampling.ts'
+import { deleteSeenRuns } from '../../../src/tracing/rules/sweep.ts'
 import { getApp, getServices, unusedId, withClockAhead } from '../../support/app.ts'
 import { appendRuns, newTrace } from '../../support/new-traces.ts'
 import { connect } from '../../support/postgres.ts'
@@ -228,13 +228,13 @@ describe('what is kept', () => {
     const { tenant, createRule } = await newTracedTenant()
     await createRule()
     await appendEnded(tenant, 3)
-    await sweepFinishedRuns(getServices())
+    await deleteSeenRuns(getServices())
     expect(await countOf('finished_runs', tenant.tenant_id)).toBe(3)
     await sweep(tenant)
-    await sweepFinishedRuns(getServices())
+    await deleteSeenRuns(getServices())
     expect(await countOf('finished_runs', tenant.tenant_id)).toBe(0)
     expect(await countOf('rule_applications', tenant.tenant_id)).toBe(3)
-    await withClockAhead(32 * DAY, () => sweepFinishedRuns(getServices()))
+    await withClockAhead(32 * DAY, () => deleteSeenRuns(getServices()))
     expect(await countOf('rule_applications', tenant.tenant_id)).toBe(0)
   })
 

@@ -22,9 +22,9 @@ const MINUTE = 60_000
 const DAY = 86_400_000
 
 const runsOf = async (tenant: Tenant, project: string) => {
-  const session = [await projectId(tenant, project)]
+  const projects = [await projectId(tenant, project)]
   const select = ['id', 'name', 'run_type', 'inputs', 'outputs', 'extra', 'status']
-  return (await tenant.post('/runs/query', { session, select, limit: 100 })).body.runs
+  return (await tenant.post('/runs/query', { session: projects, select, limit: 100 })).body.runs
 }
 
 describe('an evaluator', () => {

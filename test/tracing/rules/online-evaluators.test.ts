@@ -57,8 +57,8 @@ describe('an evaluator of several rules', () => {
   it('has no prompt of an author whose policies hide runs that it may judge', async () => {
     const { tenant, create } = await newEvaluators()
     const evaluator = await create('Helpful')
-    const session = { name: unusedId(), tag_value_ids: [await tagValue(tenant, 'Secret=yes')] }
-    const { id: session_id } = (await tenant.post('/sessions', session)).body
+    const project = { name: unusedId(), tag_value_ids: [await tagValue(tenant, 'Secret=yes')] }
+    const { id: session_id } = (await tenant.post('/sessions', project)).body
     const rule = { display_name: 'Secret', sampling_rate: 1, session_id, evaluator_id: evaluator.id }
     expect((await tenant.post('/runs/rules', rule)).status).toBe(200)
     const may = ['rules:update', 'runs:read', 'feedback:create', 'models:invoke', 'rules:read']

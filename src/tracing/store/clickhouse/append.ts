@@ -44,9 +44,9 @@ async function appendRows(
   const traceIds: string[] = []
   const unassigned: Unassigned = { traceIds: [], runIds: [] }
   for (const { id, place, session_id, session_name } of runs) {
-    const hasSession = session_id !== undefined || session_name !== undefined || isConfined(ctx)
+    const hasProject = session_id !== undefined || session_name !== undefined || isConfined(ctx)
     if (!place) unassigned.runIds.push(id)
-    else (hasSession ? traceIds : unassigned.traceIds).push(place.trace_id)
+    else (hasProject ? traceIds : unassigned.traceIds).push(place.trace_id)
   }
   const isUnassigned = ({ place, session_id, session_name }: (typeof runs)[0]) =>
     !place || (session_id === undefined && session_name === undefined && !isConfined(ctx))

@@ -35,12 +35,12 @@ const toIso = (ms: number): string => new Date(ms).toISOString()
 
 export async function countRuns(clickHouse: ClickHouse, ctx: Ctx, query: CountQuery): Promise<SQL> {
   const tenant = await enterWorkspace(ctx)
-  const { sessions, since, until, strideMs } = query
+  const { projects, since, until, strideMs } = query
   const start =
     since === undefined ? 0 : strideMs ? Date.parse(since) : Math.floor(Date.parse(since) / MINUTE_MS) * MINUTE_MS
   const minute = sql`toStartOfMinute(w.order_time)`
   const condition = all([
-    ...(sessions ? [sql`w.session_id in ${uuids(sessions)}`] : []),
+    ...(projects ? [sql`w.session_id in ${uuids(projects)}`] : []),
     ...(since ? [sql`w.order_time >= ${time(toIso(start))} and ${minute} >= ${time(toIso(start))}`] : []),
     ...(until
       ? [sql`w.order_time < ${time(toIso(Date.parse(until) + MINUTE_MS))} and ${minute} < ${time(until)}`]

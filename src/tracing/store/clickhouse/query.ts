@@ -1,7 +1,7 @@
 // Reads a page of runs, in the order of their start: their places from ClickHouse, then their columns, and what lies
 // beside them in Postgres.
 import type { Ctx } from '../../../kernel/http/context.ts'
-import { PLACE_COLUMNS, type RunCursor, type RunPage, type RunQuery, type StoredRun } from '../run-query.ts'
+import { PLACE_COLUMNS, type RunCursor, type RunPage, type RunQuery, type StoredRun } from '../queries.ts'
 import type { ClickHouse } from './client.ts'
 import { addDetails } from './run-details.ts'
 import { columnsOf } from './run-fields.ts'
@@ -21,15 +21,15 @@ export async function query(
   request: RunQuery,
   scans = readsPayloads(request) ? PAYLOAD_SCANS : SCANS,
 ): Promise<RunPage> {
-  const { sessions, filter, trace_filter, tree_filter, columns } = request
-  const scope = await readScope(ctx, sessions ?? [], [filter, trace_filter, tree_filter])
-  const hasAllSessions = scope.projects.length === new Set(sessions).size
-  if (sessions && scope.projects.length === 0) return { runs: [], next: null, previous: null, hasAllSessions }
+  const { projects, filter, trace_filter, tree_filter, columns } = request
+  const scope = await readScope(ctx, projects ?? [], [filter, trace_filter, tree_filter])
+  const hasAllProjects = scope.projects.length === new Set(projects).size
+  if (projects && scope.projects.length === 0) return { runs: [], next: null, previous: null, hasAllProjects }
   const { places, reach } = await readPlaces(clickHouse, ctx, request, scope, scans)
   const runs = places.slice(0, request.limit)
   const page = toPage(runs, places.length > request.limit ? placeOf(runs.at(-1)) : reach, request.cursor)
-  const detailed = await addDetails(clickHouse, ctx, scope, page.runs, { columns, hasSessions: sessions !== undefined })
-  return { ...page, runs: detailed, hasAllSessions }
+  const detailed = await addDetails(clickHouse, ctx, scope, page.runs, { columns, hasProjects: projects !== undefined })
+  return { ...page, runs: detailed, hasAllProjects }
 }
 
 type Place = Pick<StoredRun, (typeof PLACE_COLUMNS)[number]>

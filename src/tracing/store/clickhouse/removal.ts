@@ -12,11 +12,11 @@ export async function remove(
   clickHouse: ClickHouse,
   ctx: Ctx,
   traceIds: string[],
-  session?: string,
+  project?: string,
 ): Promise<string[]> {
   const tenant = await enterWorkspace(ctx)
   const ofTraces = (ids: string[]): Sql =>
-    all([isAt(tenant, uuids(ids)), ...(session ? [sql`w.session_id = ${uuid(session)}`] : [])])
+    all([isAt(tenant, uuids(ids)), ...(project ? [sql`w.session_id = ${uuid(project)}`] : [])])
   const rows = await clickHouse.query<[string, string, string]>(sql`
     select toString(r.trace_id), toString(r.session_id), toString(r.id)
     from (${selectRuns(tenant, [], ofTraces(traceIds))}
@@ -25,17 +25,17 @@ export async function remove(
   const removed = await journalRemoval(ctx, rows, traceIds)
   for (let at = 0; at < removed.length; at += MAX_TRACES) {
     const ids = removed.slice(at, at + MAX_TRACES)
-    await clickHouse.execute(deleteTraces(tenant, ids, session))
+    await clickHouse.execute(deleteTraces(tenant, ids, project))
   }
   return removed
 }
 
 /** By the places of the traces, so that few parts are touched. */
-const deleteTraces = (tenant: string, ids: string[], session: string | undefined): Sql => sql`
+const deleteTraces = (tenant: string, ids: string[], project: string | undefined): Sql => sql`
     delete from runs
     where tenant_id = ${uuid(tenant)}
       and trace_id in ${uuids(ids)}
-      ${session ? sql`and session_id = ${uuid(session)}` : sql``}
+      ${project ? sql`and session_id = ${uuid(project)}` : sql``}
       and (session_id, order_time) in (
         select session_id, order_time
         from places

@@ -1,4 +1,4 @@
-// Merges the writes of a run into one row, by the rule of `run-operations.ts`, and says what its columns are.
+// Merges the writes of a run into one row, by the rule of `merged-operations.ts`, and says what its columns are.
 import { MERGED_MEMBERS } from '../../ingest/merged-operations.ts'
 import { LONG_MEMBERS } from '../store.ts'
 import { join, name, type Sql, sql, uuid } from './sql.ts'

@@ -3,7 +3,7 @@ import { sql as pg, type SQL } from 'drizzle-orm'
 import { type Row, run } from '../../../kernel/db/db.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import { COLUMNS_BESIDE } from '../postgres/columns-beside.ts'
-import { type DetailColumn, type StoredRun, TOTALS } from '../run-query.ts'
+import { type DetailColumn, type StoredRun, TOTALS } from '../queries.ts'
 import { LONG_MEMBERS, PAYLOADS, type StoredObjects } from '../store.ts'
 import type { ClickHouse } from './client.ts'
 import { isAt, selectRuns } from './run-columns.ts'
@@ -12,20 +12,20 @@ import { fromClickHouseTime, fromMicroseconds } from './times.ts'
 import type { Scope } from './workspace.ts'
 
 type Found = StoredRun[]
-type Wanted = { columns: readonly DetailColumn[]; hasSessions: boolean }
+type Wanted = { columns: readonly DetailColumn[]; hasProjects: boolean }
 
 export async function addDetails(
   clickHouse: ClickHouse,
   ctx: Ctx,
   scope: Scope,
   runs: Found,
-  { columns, hasSessions }: Wanted,
+  { columns, hasProjects }: Wanted,
 ): Promise<StoredRun[]> {
   if (runs.length === 0) return []
   const [own, ofTraces, beside] = await Promise.all([
     readOwnColumns(clickHouse, scope.tenant, runs, columns),
     readTraces(clickHouse, scope.tenant, runs, columns),
-    readBeside(ctx, runs, columns, hasSessions),
+    readBeside(ctx, runs, columns, hasProjects),
   ])
   return runs
     .filter(({ id }) => !beside || beside.has(id))
@@ -36,8 +36,19 @@ export async function addDetails(
 
 const OWN: DetailColumn[] = [
   ...TOTALS,
-  ...(['end_time', 'first_token_time', 'received_at', 'error', 'tags', 'metadata', 'thread_id'] as const),
-  ...(['reference_example_id', ...PAYLOADS, 'inputs_preview', 'outputs_preview', 'objects', 'usage_details'] as const),
+  'end_time',
+  'first_token_time',
+  'received_at',
+  'error',
+  'tags',
+  'metadata',
+  'thread_id',
+  'reference_example_id',
+  ...PAYLOADS,
+  'inputs_preview',
+  'outputs_preview',
+  'objects',
+  'usage_details',
 ]
 type Details = { [Name in DetailColumn]?: string | null }
 
@@ -160,9 +171,9 @@ const BESIDE: { [Name in DetailColumn]?: SQL } = {
  * Without the runs of projects that the caller may not read, or that keep long-lived traces for less. Undefined if
  * nothing is asked of Postgres, and the projects are known.
  */
-async function readBeside(ctx: Ctx, runs: Found, columns: readonly DetailColumn[], hasSessions: boolean) {
+async function readBeside(ctx: Ctx, runs: Found, columns: readonly DetailColumn[], hasProjects: boolean) {
   const beside = columns.filter(column => BESIDE[column])
-  if (hasSessions && beside.length === 0) return undefined
+  if (hasProjects && beside.length === 0) return undefined
   const given = JSON.stringify(
     runs.map(({ id, trace_id, session_id, trace_time, trace_tier }) => ({
       id,

@@ -1,6 +1,6 @@
 // What the fields of filters are in a merged run, and which of its columns they need.
 import type { ResolvedFilter } from '../../runs/filter/resolve.ts'
-import { TOTALS } from '../run-query.ts'
+import { TOTALS } from '../queries.ts'
 import { beginningOf, type FilterSource, jsonPairs, parsedJson } from './filter-sql.ts'
 import { name, type Sql, sql, uuids } from './sql.ts'
 

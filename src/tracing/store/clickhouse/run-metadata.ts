@@ -21,7 +21,7 @@ export async function listMetadata(
   const scope = await readScope(ctx, [session_id], [])
   if (scope.projects.length === 0) return null
   const now = ctx.platform.clock.now()
-  const selection = { sessions: [session_id], is_root: roots_only || undefined, start_time: since }
+  const selection = { projects: [session_id], is_root: roots_only || undefined, start_time: since }
   const source = selectSource(selection, scope, now)
   const reach = sql`w.order_time >= (
       select if(count() = 0, toDateTime64('1900-01-01 00:00:00', 6, 'UTC'), min(order_time))

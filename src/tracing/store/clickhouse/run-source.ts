@@ -1,7 +1,7 @@
 // Which runs a query reads: a condition on their writes `w`, which the order of the table serves, and one on runs `r`.
 import type { ResolvedFilter } from '../../runs/filter/resolve.ts'
 import { type Reachable, withConditionsOf } from '../postgres/run-source.ts'
-import { type RunCursor, type RunSelection, TOTALS } from '../run-query.ts'
+import { type RunCursor, type RunSelection, TOTALS } from '../queries.ts'
 import { filterCondition } from './filter-sql.ts'
 import { isAt, selectRuns } from './run-columns.ts'
 import { columnsOf, readsTotals, runSource } from './run-fields.ts'
@@ -36,7 +36,7 @@ export function selectSource(query: Selection, scope: Scope, now: number): RunSo
   const keys = lookupKeys(wanted)
   const writes = all([
     ...(keys ? [isAt(scope.tenant, uuids(keys))] : []),
-    ...(query.sessions ? [isIn(scope.projects.map(({ id }) => id))] : []),
+    ...(query.projects ? [isIn(scope.projects.map(({ id }) => id))] : []),
     ...writeBounds(wanted, query, now),
   ])
   const conditions = runConditions(query, wanted, scope, now)
@@ -73,8 +73,8 @@ function afterCursor(query: Selection): Sql {
 }
 
 /** One value is compared by `=`, so that the engine reads in the order of the table. */
-const isIn = (sessions: string[]): Sql =>
-  sessions.length === 1 ? sql`w.session_id = ${uuid(sessions[0]!)}` : sql`w.session_id in ${uuids(sessions)}`
+const isIn = (projects: string[]): Sql =>
+  projects.length === 1 ? sql`w.session_id = ${uuid(projects[0]!)}` : sql`w.session_id in ${uuids(projects)}`
 
 function lookupKeys({ ids, trace, parent_run, reference_examples }: Reachable): string[] | undefined {
   return ids ?? (trace ? [trace] : parent_run ? [parent_run] : reference_examples)

@@ -1,8 +1,15 @@
 // Adds up all runs of a selection, as one or by groups.
 import type { Ctx } from '../../../kernel/http/context.ts'
 import { DETAILS, type NUMBERS, TIMES } from '../../runs/run-stats.schema.ts'
-import { TOTALS } from '../run-query.ts'
-import type { Facet, Grouping, RunTotals, Statistic, StatsAnswer, StatsQuery } from '../run-stats-query.ts'
+import {
+  type Facet,
+  type Grouping,
+  type RunTotals,
+  type Statistic,
+  type StatsAnswer,
+  type StatsQuery,
+  TOTALS,
+} from '../queries.ts'
 import type { ClickHouse } from './client.ts'
 import { summarizeByGroup } from './feedback-of-runs.ts'
 import { selectRuns } from './run-columns.ts'
@@ -14,9 +21,9 @@ import { selectWhole } from './whole-selection.ts'
 type Plain = (typeof NUMBERS)[number] | (typeof TIMES)[number]
 
 export async function stats(clickHouse: ClickHouse, ctx: Ctx, query: StatsQuery): Promise<StatsAnswer> {
-  const { scope, source, hasAllSessions, isEmpty } = await selectWhole(clickHouse, ctx, query)
+  const { scope, source, hasAllProjects, isEmpty } = await selectWhole(clickHouse, ctx, query)
   const { statistics, group_by } = query
-  if (isEmpty && query.sessions) return { groups: [], hasAllSessions }
+  if (isEmpty && query.projects) return { groups: [], hasAllProjects }
   const select = selectPicked(source, group_by, statistics)
   const groups = await readTotals(clickHouse, select, statistics, group_by)
   const byGroup = new Map(groups.map(one => [one.group ?? '', one.totals]))
@@ -34,7 +41,7 @@ export async function stats(clickHouse: ClickHouse, ctx: Ctx, query: StatsQuery)
         for (const [group, totals] of byGroup) totals.feedback_stats = found.get(group) ?? null
       }),
   ])
-  return { groups, hasAllSessions }
+  return { groups, hasAllProjects }
 }
 
 // ---- the runs `g`
@@ -57,7 +64,7 @@ const TAGS = sql`JSONExtract(ifNull(r.tags, '[]'), 'Array(String)')`
 function groupName(group: Grouping | undefined): Sql {
   if (!group) return sql`''`
   if (group.attribute === 'tag') return sql`arrayJoin(arrayDistinct(${TAGS}))`
-  if (group.attribute === 'session') return sql`toString(r.session_id)`
+  if (group.attribute === 'project') return sql`toString(r.session_id)`
   if (group.attribute !== 'metadata') return sql`toString(r.${name(group.attribute)})`
   const value = sql`JSONExtractRaw(ifNull(r.metadata, ''), ${text(group.path ?? '')})`
   return sql`multiIf(${value} in ('', 'null'), null, startsWith(${value}, '"'), JSONExtractString(${value}), ${value})`

@@ -15,10 +15,7 @@ export function clickHouseTraceStore(url: string): TraceStore {
     countRuns: async (...input) => (await import('./count-runs.ts')).countRuns(await connect(), ...input),
     upgrade: async (...input) => (await import('./tiers.ts')).upgrade(await connect(), ...input),
     remove: async (...input) => (await import('./removal.ts')).remove(await connect(), ...input),
-    expire: async services => {
-      await (await import('./expiry.ts')).expire(await connect(), services)
-      await (await import('../postgres/span-expiry.ts')).expireSpans(services)
-    },
-    attachFeedback: async services => (await import('./expiry.ts')).attachFeedback(await connect(), services),
+    expire: async services => (await import('./sweep.ts')).expire(await connect(), services),
+    attachFeedback: async services => (await import('./sweep.ts')).attachFeedback(await connect(), services),
   }
 }

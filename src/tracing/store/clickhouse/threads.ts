@@ -1,7 +1,6 @@
 // Lists the threads of a project: roots that share a `thread_id`.
 import type { Ctx } from '../../../kernel/http/context.ts'
-import { TOTALS } from '../run-query.ts'
-import type { StoredThread, ThreadPage, ThreadQuery } from '../run-stats-query.ts'
+import { type StoredThread, type ThreadPage, type ThreadQuery, TOTALS } from '../queries.ts'
 import type { ClickHouse } from './client.ts'
 import { summarizeByGroup } from './feedback-of-runs.ts'
 import { selectRuns } from './run-columns.ts'
@@ -18,8 +17,8 @@ const ofRoot = (pick: 'argMin' | 'argMax', value: Sql): Sql =>
   sql`tupleElement(${name(pick)}(tuple(${value}), ${ORDER}), 1)`
 
 export async function listThreads(clickHouse: ClickHouse, ctx: Ctx, query: ThreadQuery): Promise<ThreadPage> {
-  const { scope, source, hasAllSessions, isEmpty } = await selectWhole(clickHouse, ctx, { ...query, is_root: true })
-  if (isEmpty) return { threads: [], total: 0, hasAllSessions }
+  const { scope, source, hasAllProjects, isEmpty } = await selectWhole(clickHouse, ctx, { ...query, is_root: true })
+  if (isEmpty) return { threads: [], total: 0, hasAllProjects }
   const { limit, offset = 0, after } = query
   const isAfter = after
     ? sql`having (max(r.start_time), r.thread_id) < (${time(after.time)}, ${text(after.id)})`
@@ -64,7 +63,7 @@ export async function listThreads(clickHouse: ClickHouse, ctx: Ctx, query: Threa
       feedback_stats: feedback.get(one.thread_id) ?? null,
     })),
     total: Number(counted![0]),
-    hasAllSessions,
+    hasAllProjects,
   }
 }
 

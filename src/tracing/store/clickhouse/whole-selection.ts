@@ -1,25 +1,25 @@
 // All runs of a selection, in the projects that the caller may read.
 import type { Ctx } from '../../../kernel/http/context.ts'
-import type { RunSelection } from '../run-query.ts'
+import type { RunSelection } from '../queries.ts'
 import type { ClickHouse } from './client.ts'
 import { type RunSource, selectSource } from './run-source.ts'
 import { sql } from './sql.ts'
 import { readScope, type Scope } from './workspace.ts'
 
-type Whole = { scope: Scope; source: RunSource; hasAllSessions: boolean; isEmpty: boolean }
+type Whole = { scope: Scope; source: RunSource; hasAllProjects: boolean; isEmpty: boolean }
 
 /** A lookup by ids names no project, so those of the runs that it finds are asked for. */
 export async function selectWhole(clickHouse: ClickHouse, ctx: Ctx, query: RunSelection): Promise<Whole> {
-  const { sessions, filter, trace_filter, tree_filter } = query
+  const { projects, filter, trace_filter, tree_filter } = query
   const filters = [filter, trace_filter, tree_filter]
   const now = ctx.platform.clock.now()
-  const first = await readScope(ctx, sessions ?? [], filters)
-  if (sessions) {
-    const hasAllSessions = first.projects.length === new Set(sessions).size
+  const first = await readScope(ctx, projects ?? [], filters)
+  if (projects) {
+    const hasAllProjects = first.projects.length === new Set(projects).size
     return {
       scope: first,
       source: selectSource(query, first, now),
-      hasAllSessions,
+      hasAllProjects,
       isEmpty: first.projects.length === 0,
     }
   }
@@ -30,7 +30,7 @@ export async function selectWhole(clickHouse: ClickHouse, ctx: Ctx, query: RunSe
     found.map(([id]) => id),
     filters,
   )
-  const inProjects = { ...query, sessions: scope.projects.map(({ id }) => id) }
+  const inProjects = { ...query, projects: scope.projects.map(({ id }) => id) }
   const isEmpty = scope.projects.length === 0
-  return { scope, source: selectSource(inProjects, scope, now), hasAllSessions: true, isEmpty }
+  return { scope, source: selectSource(inProjects, scope, now), hasAllProjects: true, isEmpty }
 }

@@ -36,13 +36,17 @@ export type Scope = {
   feedback: Map<ResolvedFilter, string[]>
 }
 
-const selectProjects = (sessions: string[]): SQL => sql`(
+const selectProjects = (ids: string[]): SQL => sql`(
   select coalesce(json_agg(json_build_object('id', p.id, 'days', longlived_days(p.longlived_ttl_days))), '[]')
   from projects p
-  where p.tenant_id = current_tenant() and p.id = any(${uuidArray(sessions)})
+  where p.tenant_id = current_tenant() and p.id = any(${uuidArray(ids)})
 )`
 
-export async function readScope(ctx: Ctx, sessions: string[], filters: (ResolvedFilter | undefined)[]): Promise<Scope> {
+export async function readScope(
+  ctx: Ctx,
+  projectIds: string[],
+  filters: (ResolvedFilter | undefined)[],
+): Promise<Scope> {
   const about = filters.flatMap(filter => (filter ? feedbackFilters(filter) : []))
   const matches = about.map(
     filter => sql`(
@@ -52,7 +56,7 @@ export async function readScope(ctx: Ctx, sessions: string[], filters: (Resolved
         from feedbacks f
         where f.tenant_id = current_tenant()
           and f.run_id is not null
-          and (${sessions.length === 0} or f.session_id = any(${uuidArray(sessions)}))
+          and (${projectIds.length === 0} or f.session_id = any(${uuidArray(projectIds)}))
           and ${filterCondition({ ...filter, operator: 'some' }, FEEDBACK_SOURCE)}
         limit ${MAX_FEEDBACK_MATCHES + 1}
       ) f
@@ -60,11 +64,11 @@ export async function readScope(ctx: Ctx, sessions: string[], filters: (Resolved
   )
   const { tenant, row } = await enterWith(
     ctx,
-    sql<Row>`select ${sql.join([selectProjects(sessions), ...matches], sql`, `)}`,
+    sql<Row>`select ${sql.join([selectProjects(projectIds), ...matches], sql`, `)}`,
   )
-  const [projects, ...ids] = row.map(json => JSON.parse(json as string))
-  if (ids.some(({ length }) => length > MAX_FEEDBACK_MATCHES)) throw fail('query_too_slow')
-  return { tenant, projects, feedback: new Map(about.map((filter, i) => [filter, ids[i]])) }
+  const [projects, ...runIds] = row.map(json => JSON.parse(json as string))
+  if (runIds.some(({ length }) => length > MAX_FEEDBACK_MATCHES)) throw fail('query_too_slow')
+  return { tenant, projects, feedback: new Map(about.map((filter, i) => [filter, runIds[i]])) }
 }
 
 const FEEDBACK_SOURCE = {

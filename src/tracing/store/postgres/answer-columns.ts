@@ -1,7 +1,7 @@
 // The columns of an answer, from the rows `r` of a page and from what belongs to them.
 import { type SQL, sql } from 'drizzle-orm'
 import type { Row } from '../../../kernel/db/db.ts'
-import { type DetailColumn, PLACE_COLUMNS, type StoredRun, TOTALS } from '../run-query.ts'
+import { type DetailColumn, PLACE_COLUMNS, type StoredRun, TOTALS } from '../queries.ts'
 import { COLUMNS_BESIDE } from './columns-beside.ts'
 import { toIso } from './iso-time.ts'
 import { inTraceOf } from './run-fields.ts'

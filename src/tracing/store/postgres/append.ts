@@ -33,9 +33,9 @@ async function appendRows(ctx: Ctx, { runs, objects }: StoredRuns, feedbackRows:
   const traceIds: string[] = []
   const unassigned = { traceIds: [] as string[], runIds: [] as string[] }
   for (const { id, place, session_id, session_name } of runs) {
-    const hasSession = session_id !== undefined || session_name !== undefined || isConfined(ctx)
+    const hasProject = session_id !== undefined || session_name !== undefined || isConfined(ctx)
     if (!place) unassigned.runIds.push(id)
-    else (hasSession ? traceIds : unassigned.traceIds).push(place.trace_id)
+    else (hasProject ? traceIds : unassigned.traceIds).push(place.trace_id)
   }
   const needsLookup = unassigned.traceIds.length + unassigned.runIds.length > 0
   const input = { ...toInput(ctx, runs, objects), feedbackRows, ...(needsLookup && { needsLookup }) }

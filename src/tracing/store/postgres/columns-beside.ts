@@ -1,6 +1,6 @@
 // What other tables say of a run: of the rows `r` of a page, whose `project` is joined where it is needed.
 import { type SQL, sql } from 'drizzle-orm'
-import type { DetailColumn } from '../run-query.ts'
+import type { DetailColumn } from '../queries.ts'
 import { feedbackStats } from './feedback-stats.ts'
 import { toIso } from './iso-time.ts'
 

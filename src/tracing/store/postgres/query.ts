@@ -2,11 +2,11 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { Row } from '../../../kernel/db/db.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
-import type { RunCursor, RunPage, RunQuery, StoredRun } from '../run-query.ts'
+import type { RunCursor, RunPage, RunQuery, StoredRun } from '../queries.ts'
 import { runColumns, toStoredRun } from './answer-columns.ts'
 import { runWithinTime } from './bounded-time.ts'
 import { toIso } from './iso-time.ts'
-import { hasAllSessions, MAX_SCANNED, selectSource } from './run-source.ts'
+import { hasAllProjects, MAX_SCANNED, selectSource } from './run-source.ts'
 
 const HEADER_COLUMNS = 3
 
@@ -20,7 +20,7 @@ export async function query(ctx: Ctx, request: RunQuery, maxScanned = MAX_SCANNE
  * were found, and where the scan ended if it read its share and the page is not full.
  */
 function pageStatement(request: RunQuery, maxScanned: number): SQL<Row> {
-  const { limit, cursor, sessions, columns: details } = request
+  const { limit, cursor, projects, columns: details } = request
   const isDescending = (request.order === 'desc') !== (cursor?.backwards ?? false)
   const direction = isDescending ? sql`desc` : sql`asc`
   const order = (alias: SQL) => sql`${alias}.order_time ${direction}, ${alias}.id ${direction}`
@@ -35,11 +35,11 @@ function pageStatement(request: RunQuery, maxScanned: number): SQL<Row> {
       limit ${limit + 1}
     ),
     header as (
-      select ${hasAllSessions(sessions)} as has_all_sessions, reach.order_time, reach.id
+      select ${hasAllProjects(projects)} as has_all_projects, reach.order_time, reach.id
       from (select) one
       left join lateral (${reach ?? NOWHERE}) reach on (select count(*) from page) <= ${limit}
     )
-    select header.has_all_sessions, ${toIso(sql`header.order_time`)}, header.id, ${columns}
+    select header.has_all_projects, ${toIso(sql`header.order_time`)}, header.id, ${columns}
     from header
     left join page r on true
     ${joins}
@@ -54,7 +54,7 @@ function toPage(rows: Row[], { limit, cursor, columns }: RunQuery): RunPage {
   const runs = found.slice(0, limit).map(row => toStoredRun(row, columns))
   const reach = reachId === null ? null : { time: reachTime as string, id: reachId as string }
   const onward = found.length > limit ? placeOf(runs.at(-1)) : reach
-  const page = { runs, hasAllSessions: isComplete === true }
+  const page = { runs, hasAllProjects: isComplete === true }
   if (!cursor?.backwards) return { ...page, next: onward, previous: cursor ? backwards(placeOf(runs[0])) : null }
   runs.reverse()
   return { ...page, next: placeOf(runs.at(-1)), previous: backwards(onward) }

@@ -5,13 +5,13 @@ import { commit } from '../../../kernel/db/journal.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import { lockWholeTraces } from './locks.ts'
 
-export async function remove(ctx: Ctx, traceIds: string[], session?: string): Promise<string[]> {
+export async function remove(ctx: Ctx, traceIds: string[], project?: string): Promise<string[]> {
   const ids = uuidArray(traceIds)
   const removed = sql`removed as (
       delete from runs
       where tenant_id = current_tenant()
         and trace_id = any(${ids})
-        and session_id = coalesce(${session ?? null}::uuid, session_id)
+        and session_id = coalesce(${project ?? null}::uuid, session_id)
       returning trace_id, session_id, id
     )`
   return commitRemoval(ctx, traceIds, removed)

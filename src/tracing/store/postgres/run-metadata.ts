@@ -3,20 +3,12 @@ import { sql } from 'drizzle-orm'
 import { type Row, run, textArray } from '../../../kernel/db/db.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import type { MetadataQuery } from '../store.ts'
-import { isKept } from './expiry.ts'
+import { isShown } from './relations.ts'
 
 const MAX_RUNS = 10_000
 const MAX_KEYS = 1000
 /** Longer values differ in every run, and nobody chooses from them. */
 const MAX_LENGTH = 256
-
-const column = (name: string) => sql`r.${sql.identifier(name)}`
-const IS_SHOWN = sql`r.name is not null and r.run_type is not null and ${isKept({
-  session_id: column('session_id'),
-  trace_tier: column('trace_tier'),
-  trace_time: column('trace_time'),
-  order_time: column('order_time'),
-})}`
 
 export async function listMetadata(ctx: Ctx, query: MetadataQuery): Promise<Record<string, string[]> | null> {
   const { session_id, keys, since, roots_only, values } = query
@@ -35,7 +27,7 @@ export async function listMetadata(ctx: Ctx, query: MetadataQuery): Promise<Reco
               from runs r
               where r.tenant_id = current_tenant()
                 and r.session_id = p.id
-                and ${IS_SHOWN}
+                and ${isShown('r')}
                 ${roots_only ? sql`and r.id = r.trace_id` : sql``}
                 ${since ? sql`and r.order_time >= ${since}::timestamptz` : sql``}
               order by r.order_time desc, r.id desc

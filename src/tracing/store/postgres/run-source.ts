@@ -2,9 +2,9 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { uuidArray } from '../../../kernel/db/db.ts'
 import type { ResolvedCondition, ResolvedFilter } from '../../runs/filter/resolve.ts'
-import type { RunQuery, RunSelection } from '../run-query.ts'
-import { isKept } from './expiry.ts'
+import type { RunQuery, RunSelection } from '../queries.ts'
 import { filterCondition, joinConditions } from './filter-sql.ts'
+import { isShown } from './relations.ts'
 import { inTraceOf, runSource } from './run-fields.ts'
 
 /** How many runs one page reads at most where filters choose among them: about half a second. */
@@ -43,8 +43,8 @@ export function selectAll(query: RunSelection): { source: SQL; condition: SQL; i
   const wanted = withConditionsOf(query)
   const { condition } = rowConditions(query)
   const lookup = lookupOf(wanted)
-  const bounds = [...boundsOf(wanted), ...(lookup ? inSessions(wanted) : [])]
-  const source = lookup ? lookUp(lookup, bounds) : allOf(wanted.sessions ?? [], bounds)
+  const bounds = [...boundsOf(wanted), ...(lookup ? inProjects(wanted) : [])]
+  const source = lookup ? lookUp(lookup, bounds) : allOf(wanted.projects ?? [], bounds)
   return { source, condition, isOfRoots: wanted.is_root === true }
 }
 
@@ -53,24 +53,17 @@ export function selectSource(query: RunQuery, scan: Scan): Source {
   const { condition, isFiltered } = rowConditions(query)
   const bounds = [...boundsOf(wanted), ...afterCursor(query, scan.isDescending)]
   const lookup = lookupOf(wanted)
-  if (lookup) return { source: lookUp(lookup, [...bounds, ...inSessions(wanted)]), condition }
-  const sessions = [...new Set(wanted.sessions)]
+  if (lookup) return { source: lookUp(lookup, [...bounds, ...inProjects(wanted)]), condition }
+  const projects = [...new Set(wanted.projects)]
   const scanned = readsPayloads(query) ? scan.maxScanned / PAYLOAD_COST : scan.maxScanned
-  const size = isFiltered ? Math.ceil(scanned / Math.max(1, sessions.length)) : scan.pageSize
-  return scanSessions(sessions, bounds, condition, { ...scan, size, isFiltered })
+  const size = isFiltered ? Math.ceil(scanned / Math.max(1, projects.length)) : scan.pageSize
+  return scanProjects(projects, bounds, condition, { ...scan, size, isFiltered })
 }
 
-const column = (name: string): SQL => sql`runs.${sql.identifier(name)}`
-/** A run without a name or a type has only been patched so far. */
-const IS_SHOWN = sql`runs.name is not null and runs.run_type is not null and ${isKept({
-  session_id: column('session_id'),
-  trace_tier: column('trace_tier'),
-  trace_time: column('trace_time'),
-  order_time: column('order_time'),
-})}`
+const IS_SHOWN = isShown('runs')
 
-function scanSessions(
-  sessions: string[],
+function scanProjects(
+  projects: string[],
   bounds: SQL[],
   condition: SQL,
   { isDescending, size, isFiltered }: Scan & { size: number; isFiltered: boolean },
@@ -78,11 +71,11 @@ function scanSessions(
   const direction = isDescending ? sql`desc` : sql`asc`
   const order = sql`order_time ${direction}, id ${direction}`
   // Limits keep Postgres from another plan than reading the index in its order.
-  const scan = (columns: SQL, session: SQL, end: SQL) => sql`(
+  const scan = (columns: SQL, project: SQL, end: SQL) => sql`(
     select ${columns}
     from runs
     where tenant_id = current_tenant()
-      and session_id = ${session}
+      and session_id = ${project}
       and ${joinConditions([...bounds, IS_SHOWN], 'and')}
     order by ${order}
     ${end}
@@ -90,21 +83,21 @@ function scanSessions(
   const place = sql`order_time, id`
   const all = sql`limit ${size}`
   const last = sql`limit 1 offset ${size - 1}`
-  if (sessions.length === 1) {
-    const session = sql`(
-      select p.id from projects p where p.tenant_id = current_tenant() and p.id = ${sessions[0]!}::uuid
+  if (projects.length === 1) {
+    const project = sql`(
+      select p.id from projects p where p.tenant_id = current_tenant() and p.id = ${projects[0]!}::uuid
     )`
     return {
-      source: scan(sql`*`, session, all),
+      source: scan(sql`*`, project, all),
       condition,
-      ...(isFiltered && { reach: scan(place, session, last) }),
+      ...(isFiltered && { reach: scan(place, project, last) }),
     }
   }
   const ofEach = (part: SQL) => sql`(
     select part.*
     from projects p
     cross join lateral ${part} part
-    where p.tenant_id = current_tenant() and p.id = any(${uuidArray(sessions)})
+    where p.tenant_id = current_tenant() and p.id = any(${uuidArray(projects)})
   )`
   const source = ofEach(scan(sql`*`, sql`p.id`, all))
   if (!isFiltered) return { source, condition }
@@ -117,12 +110,12 @@ function scanSessions(
   return { source, condition: joinConditions([isWithin, condition], 'and'), reach }
 }
 
-const allOf = (sessions: string[], bounds: SQL[]): SQL => sql`(
+const allOf = (projects: string[], bounds: SQL[]): SQL => sql`(
   select *
   from runs
   where tenant_id = current_tenant()
     and session_id = any(array(
-      select p.id from projects p where p.tenant_id = current_tenant() and p.id = any(${uuidArray(sessions)})
+      select p.id from projects p where p.tenant_id = current_tenant() and p.id = any(${uuidArray(projects)})
     ))
     and ${joinConditions([...bounds, IS_SHOWN], 'and')}
 )`
@@ -154,15 +147,15 @@ function lookupOf({ ids, trace, parent_run, reference_examples }: Reachable): SQ
 }
 
 /** Whether the caller may read all of them. */
-export const hasAllSessions = (sessions: string[] | undefined): SQL =>
-  sessions
+export const hasAllProjects = (projects: string[] | undefined): SQL =>
+  projects
     ? sql`(
-        select count(*) from projects p where p.tenant_id = current_tenant() and p.id = any(${uuidArray(sessions)})
-      ) = ${new Set(sessions).size}`
+        select count(*) from projects p where p.tenant_id = current_tenant() and p.id = any(${uuidArray(projects)})
+      ) = ${new Set(projects).size}`
     : sql`true`
 
-const inSessions = ({ sessions }: Reachable): SQL[] =>
-  sessions ? [sql`runs.session_id = any(${uuidArray(sessions)})`] : []
+const inProjects = ({ projects }: Reachable): SQL[] =>
+  projects ? [sql`runs.session_id = any(${uuidArray(projects)})`] : []
 
 /** What indexes have, but for the minute on both sides of a time. */
 function* boundsOf({ start_time, end_time, is_root, thread }: Reachable): Generator<SQL> {

@@ -3,12 +3,11 @@ import { type SQL, sql } from 'drizzle-orm'
 import { type Row, textArray } from '../../../kernel/db/db.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import { summarizeFeedback } from '../../feedback/feedback-summary.ts'
-import { TOTALS } from '../run-query.ts'
-import type { Grouping, Statistic, StatsAnswer, StatsQuery } from '../run-stats-query.ts'
+import { type Grouping, type Statistic, type StatsAnswer, type StatsQuery, TOTALS } from '../queries.ts'
 import { runWithinTime } from './bounded-time.ts'
 import { toIso } from './iso-time.ts'
 import { inTraceOf } from './run-fields.ts'
-import { hasAllSessions, selectAll } from './run-source.ts'
+import { hasAllProjects, selectAll } from './run-source.ts'
 
 export async function stats(ctx: Ctx, query: StatsQuery): Promise<StatsAnswer> {
   const rows = await runWithinTime(ctx, statsStatement(query))
@@ -18,7 +17,7 @@ export async function stats(ctx: Ctx, query: StatsQuery): Promise<StatsAnswer> {
       group: group as string | null,
       totals: JSON.parse(totals as string),
     })),
-    hasAllSessions: rows[0]![0] === true,
+    hasAllProjects: rows[0]![0] === true,
   }
 }
 
@@ -53,7 +52,7 @@ export function statsStatement(query: StatsQuery): SQL<Row> {
       where ${condition}
     )
     ${needsTotals ? MEMBERS : sql``}
-    select ${hasAllSessions(query.sessions)}, groups.group_name, groups.totals
+    select ${hasAllProjects(query.projects)}, groups.group_name, groups.totals
     from (select) one
     left join (${groups}) groups on true` as SQL<Row>
 }
@@ -88,7 +87,7 @@ function groupName(group: Grouping | undefined): SQL {
   if (!group) return sql`null::text`
   if (group.attribute === 'tag') return sql`tags.tag`
   if (group.attribute === 'metadata') return sql`r.metadata ->> ${group.path ?? ''}`
-  return group.attribute === 'session' ? sql`r.session_id::text` : sql`r.${sql.identifier(group.attribute)}`
+  return group.attribute === 'project' ? sql`r.session_id::text` : sql`r.${sql.identifier(group.attribute)}`
 }
 
 // ---- statistics over the rows `g` of one group

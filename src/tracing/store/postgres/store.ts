@@ -11,9 +11,6 @@ export const postgresTraceStore: TraceStore = {
   countRuns: async () => (await import('./relations.ts')).SESSION_MINUTES,
   upgrade: async (...input) => (await import('./tiers.ts')).upgrade(...input),
   remove: async (...input) => (await import('./removal.ts')).remove(...input),
-  expire: async services => {
-    await (await import('./expiry.ts')).expire(services)
-    await (await import('./span-expiry.ts')).expireSpans(services)
-  },
-  attachFeedback: async services => (await import('./missed-feedback.ts')).attachMissedFeedback(services),
+  expire: async services => (await import('./sweep.ts')).expire(services),
+  attachFeedback: async services => (await import('./sweep.ts')).attachFeedback(services),
 }

@@ -3,17 +3,16 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { Row } from '../../../kernel/db/db.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import { summarizeFeedback } from '../../feedback/feedback-summary.ts'
-import { TOTALS } from '../run-query.ts'
-import type { ThreadPage, ThreadQuery } from '../run-stats-query.ts'
+import { type ThreadPage, type ThreadQuery, TOTALS } from '../queries.ts'
 import { runWithinTime } from './bounded-time.ts'
 import { toIso } from './iso-time.ts'
 import { inTraceOf } from './run-fields.ts'
-import { hasAllSessions, selectAll } from './run-source.ts'
+import { hasAllProjects, selectAll } from './run-source.ts'
 
 export async function listThreads(ctx: Ctx, query: ThreadQuery): Promise<ThreadPage> {
   const rows = await runWithinTime(ctx, threadStatement(query))
   return {
-    hasAllSessions: rows[0]![0] === true,
+    hasAllProjects: rows[0]![0] === true,
     total: Number(rows[0]![1]),
     threads: rows.filter(([, , thread]) => thread !== null).map(([, , thread]) => JSON.parse(thread as string)),
   }
@@ -100,7 +99,7 @@ export function threadStatement(query: ThreadQuery): SQL<Row> {
       join runs t on ${inTraceOf(sql`t`, sql`p`)}
       where p.thread_id in (select thread_id from page)
     )
-    select ${hasAllSessions(query.sessions)}, (select count(*) from threads),
+    select ${hasAllProjects(query.projects)}, (select count(*) from threads),
       case when g.thread_id is not null then json_build_object(${sql.join(members, sql`, `)}) end
     from (select) one
     left join page g on true

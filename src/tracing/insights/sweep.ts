@@ -1,4 +1,4 @@
-// Starts the jobs of configs with a schedule, each firing once, and works on what waits.
+// Starts the jobs of configs with a schedule, each firing once, and works on the jobs that wait.
 import { sql } from 'drizzle-orm'
 import { type Row, runAsSystem } from '../../kernel/db/db.ts'
 import { commit, setClock } from '../../kernel/db/journal.ts'
@@ -28,7 +28,6 @@ type DueConfig = {
   has_open_job: boolean
 }
 
-/** What the schedule does. */
 export async function sweepInsights(services: Services): Promise<void> {
   await startScheduledJobs(services)
   await workOnJobs(services)

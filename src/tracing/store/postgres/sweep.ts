@@ -1,6 +1,5 @@
 // The scheduled work of traces: partitions for the days to come, and the deletion of what has expired, in batches.
 import { type SQL, sql } from 'drizzle-orm'
-import type { AnyPgColumn } from 'drizzle-orm/pg-core'
 import { type Row, runAsSystem, textArray, uuidArray } from '../../../kernel/db/db.ts'
 import { setClock } from '../../../kernel/db/journal.ts'
 import { LEASE } from '../../../kernel/db/outbox.ts'
@@ -15,23 +14,6 @@ export const BUDGET_MS = 25_000
 const MAX_RUNS = 2000
 const MAX_OBJECTS = 200
 const MAX_ROWS = 10_000
-
-type RunColumns = Record<'session_id' | 'trace_tier' | 'trace_time' | 'order_time', AnyPgColumn | SQL>
-
-/**
- * For every read: what has expired is not shown, though it is deleted only later. Nothing is kept for less than a
- * short-lived trace, so that the project is looked up for old runs only.
- */
-export const isKept = (run: RunColumns): SQL => sql`(
-      ${run.order_time} > clock() - kept_for('longlived')
-      and case
-        when ${run.trace_time} > clock() - kept_for('shortlived') then true
-        when ${run.trace_tier} = 'shortlived' then false
-        else ${run.trace_time} > clock() - make_interval(
-          days => longlived_days((select p.longlived_ttl_days from projects p where p.id = ${run.session_id}))
-        )
-      end
-    )`
 
 export async function expire(services: Services): Promise<void> {
   const { database } = services
@@ -204,6 +186,8 @@ export async function deleteOldRows(services: Services): Promise<void> {
     { table: 'session_minutes', where: sql`minute < clock() - interval '400 days'` },
     { table: 'upgraded_traces', where: sql`trace_time < clock() - kept_for('longlived')` },
     { table: 'waiting_patches', where: sql`created_at < clock() - kept_for('shortlived')` },
+    // A span that comes later does not find its parent, and hangs under the root.
+    { table: 'otlp_spans', where: sql`created_at < clock() - interval '1 day'` },
     // A run of it that is sent so late would be as one of a project that never was.
     { table: 'deleted_projects', where: sql`is_swept and deleted_at < clock() - interval '30 days'` },
   ])
@@ -256,4 +240,26 @@ export async function removeObjects({ platform, database }: Services): Promise<b
     )`
   await runAsSystem(database, removed)
   return rows.length === MAX_OBJECTS
+}
+
+// ---- feedback
+
+const ATTACH_MISSED = sql`
+  update feedbacks f
+  set trace_id = r.trace_id, session_id = r.session_id, start_time = r.start_time, is_attached = true
+  from feedbacks w
+  cross join lateral (
+    select *
+    from runs s
+    where s.tenant_id = w.tenant_id and s.id = w.run_id
+    limit 1
+  ) r
+  where not w.is_attached
+    and w.received_at between clock() - interval '1 hour' and clock()
+    and f.tenant_id = w.tenant_id
+    and f.id = w.id`
+
+/** Feedback and a run that were written at the same time did not see each other. */
+export async function attachFeedback({ platform, database }: Services): Promise<void> {
+  await runAsSystem(database, setClock(platform), ATTACH_MISSED)
 }

@@ -7,7 +7,7 @@ import { type Ctx, createKeylessCaller } from '../../../kernel/http/context.ts'
 import { configuredOrigin } from '../../../kernel/http/origin.ts'
 import type { Services } from '../../../kernel/http/routes.ts'
 import type { Permission } from '../../../kernel/permissions.ts'
-import { BUDGET_MS, deleteOldRows, removeObjects } from '../postgres/expiry.ts'
+import { BUDGET_MS, deleteOldRows, removeObjects } from '../postgres/sweep.ts'
 import type { ClickHouse } from './client.ts'
 import { findPlaces } from './find-runs.ts'
 import { isAt } from './run-columns.ts'
@@ -67,8 +67,8 @@ async function deleteProjects(clickHouse: ClickHouse, services: Services): Promi
   )
   if (deleted.length === 0) return
   const tenants = uuids([...new Set(deleted.map(([tenant]) => tenant!))])
-  const sessions = deleted.map(([, id]) => id!)
-  const isDeleted = sql`tenant_id in ${tenants} and session_id in ${uuids(sessions)}`
+  const projects = deleted.map(([, id]) => id!)
+  const isDeleted = sql`tenant_id in ${tenants} and session_id in ${uuids(projects)}`
   const [found] = await clickHouse.query<[string]>(sql`select count() from runs where ${isDeleted}`)
   if (found![0] !== '0') await clickHouse.execute(sql`delete from runs where ${isDeleted}`, DELETION_SECONDS)
   await runAsSystem(
@@ -77,7 +77,7 @@ async function deleteProjects(clickHouse: ClickHouse, services: Services): Promi
     pg`
       update trace_objects
       set expires_at = clock()
-      where session_id = any(${uuidArray(sessions)}) and expires_at > clock()`,
+      where session_id = any(${uuidArray(projects)}) and expires_at > clock()`,
   )
 }
 

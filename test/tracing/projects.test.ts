@@ -5,7 +5,7 @@ import { newDeployment } from '../support/deployments.ts'
 import { readTiers, storeRuns } from '../support/runs.ts'
 
 const outcome = ({ status, body }: Reply) => [status, body?.code]
-const newSession = async (tenant: Tenant, body: object = {}) => {
+const newProject = async (tenant: Tenant, body: object = {}) => {
   const reply = await tenant.post('/sessions', { name: `project-${unusedId()}`, ...body })
   expect(reply.status, reply.text).toBe(200)
   return reply.body
@@ -35,7 +35,7 @@ describe('a project', () => {
       trace_tier: 'longlived',
       longlived_ttl_days: 100,
     }
-    const created = await newSession(tenant, sent)
+    const created = await newProject(tenant, sent)
     expect(created).toMatchObject({ ...sent, tenant_id: tenant.tenant_id, deployment_id: null, run_count: null })
     expect((await tenant.get(`/sessions/${sent.id}`)).body).toEqual(created)
   })
@@ -49,17 +49,17 @@ describe('a project', () => {
 
   it('has a name and an id of its own', async () => {
     const tenant = await newTenant()
-    const { id, name } = await newSession(tenant)
+    const { id, name } = await newProject(tenant)
     expect(outcome(await tenant.post('/sessions', { name }))).toEqual([409, 'project_name_taken'])
     expect(outcome(await tenant.post('/sessions', { id }))).toEqual([409, 'project_id_taken'])
     expect(outcome(await (await newTenant()).post('/sessions', { id }))).toEqual([409, 'project_id_taken'])
-    const other = await newSession(tenant)
+    const other = await newProject(tenant)
     expect(outcome(await tenant.patch(`/sessions/${other.id}`, { name }))).toEqual([409, 'project_name_taken'])
   })
 
   it('is changed by an upsert only in the members that are sent', async () => {
     const tenant = await newTenant()
-    const first = await newSession(tenant, { description: 'old', extra: { metadata: { a: 1 } } })
+    const first = await newProject(tenant, { description: 'old', extra: { metadata: { a: 1 } } })
     const upsert = async (body: object) =>
       (await tenant.post('/sessions?upsert=true', { name: first.name, ...body })).body
     expect(await upsert({ description: null, extra: {} })).toEqual(first)
@@ -71,7 +71,7 @@ describe('a project', () => {
 
   it('is changed by an upsert only by those who may change it', async () => {
     const tenant = await newTenant()
-    const { name } = await newSession(tenant)
+    const { name } = await newProject(tenant)
     const body = { description: 'x', permissions: ['projects:create'] }
     const { key } = (await tenant.post('/workspaces/current/api-keys', body)).body
     expect((await tenant.as(key).post('/sessions?upsert=true', { name })).status).toBe(200)
@@ -81,7 +81,7 @@ describe('a project', () => {
 
   it('is patched, and null keeps a member', async () => {
     const tenant = await newTenant()
-    const before = await newSession(tenant, { description: 'old', longlived_ttl_days: 30 })
+    const before = await newProject(tenant, { description: 'old', longlived_ttl_days: 30 })
     const patch = {
       name: 'renamed',
       end_time: '2026-01-03T00:00:00.000Z',
@@ -113,15 +113,15 @@ describe('a project', () => {
 
   it('is deleted, and its name is free again', async () => {
     const tenant = await newTenant()
-    const { id, name } = await newSession(tenant)
+    const { id, name } = await newProject(tenant)
     expect((await tenant.delete(`/sessions/${id}`)).status).toBe(204)
     expect(outcome(await tenant.get(`/sessions/${id}`))).toEqual([404, 'project_not_found'])
-    expect((await newSession(tenant, { name })).id).not.toBe(id)
+    expect((await newProject(tenant, { name })).id).not.toBe(id)
   })
 
   it('is deleted with others, or none is', async () => {
     const tenant = await newTenant()
-    const ids = [(await newSession(tenant)).id, (await newSession(tenant)).id]
+    const ids = [(await newProject(tenant)).id, (await newProject(tenant)).id]
     const unknown = await tenant.delete(`/sessions?session_ids=${ids[0]}&session_ids=${unusedId()}`)
     expect(outcome(unknown)).toEqual([404, 'project_not_found'])
     expect((await tenant.get('/sessions')).body).toHaveLength(2)
@@ -151,7 +151,7 @@ describe('the list of projects', () => {
       ['a', '2026-01-03T00:00:00Z'],
       ['c', '2026-01-01T00:00:00Z'],
     ])
-      await newSession(tenant, { name, start_time })
+      await newProject(tenant, { name, start_time })
     for (const [query, names] of [
       ['', ['a', 'b', 'c']],
       ['limit=1&offset=1', ['b']],
@@ -165,14 +165,14 @@ describe('the list of projects', () => {
   it('finds projects by their members', async () => {
     const tenant = await newTenant()
     const dataset = await newDataset(tenant)
-    const plain = await newSession(tenant, { name: 'plain', extra: { metadata: { team: 'x', n: 1 } } })
+    const plain = await newProject(tenant, { name: 'plain', extra: { metadata: { team: 'x', n: 1 } } })
     const version = '2026-01-01T00:00:00+00:00'
-    await newSession(tenant, {
+    await newProject(tenant, {
       name: 'experiment_1',
       reference_dataset_id: dataset,
       extra: { metadata: { dataset_version: version } },
     })
-    await newSession(tenant, { name: 'Experiment-2', reference_dataset_id: dataset, trace_tier: 'longlived' })
+    await newProject(tenant, { name: 'Experiment-2', reference_dataset_id: dataset, trace_tier: 'longlived' })
     const encode = encodeURIComponent
     for (const [query, names] of [
       [`id=${plain.id}&id=${unusedId()}`, ['plain']],
@@ -203,8 +203,8 @@ describe('the list of projects', () => {
     const key = (await tenant.post('/v2/tag-keys', { key: 'team' })).body.id
     const value = async (text: string) => (await tenant.post(`/v2/tag-keys/${key}/values`, { value: text })).body.id
     const [a, b] = [await value('a'), await value('b')]
-    await newSession(tenant, { name: 'both', tag_value_ids: [a, b] })
-    await newSession(tenant, { name: 'one', tag_value_ids: [a] })
+    await newProject(tenant, { name: 'both', tag_value_ids: [a, b] })
+    await newProject(tenant, { name: 'one', tag_value_ids: [a] })
     expect(namesOf(await tenant.get(`/sessions?tag_value_id=${a}&tag_value_id=${b}`))).toEqual(['both'])
     expect(namesOf(await tenant.get(`/sessions?tag_value_id=${a}&sort_by=name`))).toEqual(['one', 'both'])
   })
@@ -248,7 +248,7 @@ describe('a tier', () => {
     ['of nothing', LONG, { description: 'x' }, []],
   ])('is changed %s with the permission for it', async (_, before, patch, needed) => {
     const tenant = await newTenant()
-    const { id } = await newSession(tenant, before)
+    const { id } = await newProject(tenant, before)
     const attempt = async (permissions: string[]) => {
       const { key } = (await tenant.post('/workspaces/current/api-keys', { description: 'x', permissions })).body
       return outcome(await tenant.as(key).patch(`/sessions/${id}`, patch))
@@ -277,7 +277,7 @@ describe('a tier', () => {
 
   it('holds for traces that begin from then on', async () => {
     const tenant = await newTenant()
-    const { id, name } = await newSession(tenant)
+    const { id, name } = await newProject(tenant)
     const tierOf = async (start_time: string) => {
       const [run] = await storeRuns(tenant, [{ session_name: name, start_time }])
       return (await readTiers(tenant))[run!]
@@ -297,7 +297,7 @@ describe('a tier', () => {
     const tenant = await newTenant()
     const key = (await tenant.post('/v2/tag-keys', { key: 'Environment' })).body.id
     const tag = (await tenant.post(`/v2/tag-keys/${key}/values`, { value: 'production' })).body.id
-    const [tagged, plain] = [await newSession(tenant, { tag_value_ids: [tag] }), await newSession(tenant)]
+    const [tagged, plain] = [await newProject(tenant, { tag_value_ids: [tag] }), await newProject(tenant)]
     const conditions = [
       {
         attribute_name: 'resource_tag_key',

@@ -1,3 +1,0 @@
-// Values of JSON, as they are compared.
-export const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
