@@ -12,7 +12,7 @@ import { append, contextOf, readRows, select } from '../support/traces.ts'
 const SUMS = ['prompt_tokens', 'completion_tokens', 'total_tokens', 'prompt_cost', 'completion_cost', 'total_cost']
 const sumsOf = (table: string) => sql.raw(SUMS.map(name => `coalesce(sum(${table}.${name}), 0) as ${name}`).join(', '))
 
-/** By project and minute. Minutes in which everything was deleted again do not count. */
+/** Counts by project and minute. Minutes in which everything was deleted again do not count. */
 const readCounts = async (tenant: Tenant) => {
   const { tenant_id } = tenant
   const ctx = contextOf(tenant)

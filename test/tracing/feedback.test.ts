@@ -353,7 +353,7 @@ describe('a feedback link', () => {
       value: 'fine',
       feedback_source: { type: 'app', user_id: null },
     })
-    // Whoever may read feedback cannot use its link.
+    // A reader of feedback cannot use its link.
     expect(stored.id).not.toBe(id)
   })
 

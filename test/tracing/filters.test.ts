@@ -1,4 +1,4 @@
-// What filters choose: the store is compared with a naive evaluator, over random runs and random filters.
+// Compares the filters of the store with a naive evaluator, over random runs and random filters.
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Filter, parseFilter } from '../../src/tracing/runs/filter/grammar.ts'
 import { newTenant, type Tenant } from '../support/app.ts'

@@ -23,7 +23,7 @@ const plain = (bytes: Uint8Array<ArrayBuffer>) => bytes
 const gzip = (bytes: Uint8Array) => Uint8Array.from(gzipSync(bytes))
 const zstd = (bytes: Uint8Array) => Uint8Array.from(zstdCompressSync(bytes))
 const half = (bytes: Uint8Array<ArrayBuffer>) => bytes.slice(0, bytes.length / 2)
-/** More than the app reads of one, in a few kilobytes. */
+/** A few kilobytes that decompress to more than the app reads. */
 const zeros = Buffer.alloc(5 * MAX_BYTES)
 const gzipBomb = gzip(zeros)
 const zstdBomb = zstd(zeros)
@@ -64,7 +64,7 @@ function makeStorage() {
 }
 
 const TABLES = ['runs', 'projects', 'feedbacks', 'waiting_patches', 'otlp_spans', 'trace_objects']
-/** How many rows of each table the workspace has. */
+/** Counts the workspace's rows of each table. */
 const countRows = async ({ tenant_id }: Tenant) =>
   (
     await select(sql`

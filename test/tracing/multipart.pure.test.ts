@@ -93,7 +93,7 @@ describe('the parts of a body', () => {
     const near = fc.constantFrom('\r\n', '--', '\r\n--', '\r\n--x', '\r', '\n', '--xx', '\r\n\r\n')
     const content = fc.array(fc.oneof(bytes, near), { maxLength: 8 }).map(pieces => pieces.join(''))
     const property = fc.property(fc.array(content, { maxLength: 6 }), contents => {
-      // Only what has a line break before it is a delimiter.
+      // A delimiter has a line break before it.
       fc.pre(contents.every(one => !`\r\n${one}`.includes('\r\n--xx')))
       const body = wrap(...contents.map(one => `${DISPOSITION}\r\n\r\n${one}`))
       expect(read(body).map(({ text }) => text)).toEqual(contents)

@@ -111,7 +111,7 @@ describe('a request that is refused', () => {
 })
 
 describe('an object goes', () => {
-  // In ClickHouse, it stays until its trace expires.
+  // ClickHouse keeps it until its trace expires.
   it.skipIf(onClickHouse)(
     'an hour after another text has taken its place, and at once if a patch is here already',
     async () => {

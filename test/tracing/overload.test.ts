@@ -1,4 +1,4 @@
-// What senders of runs are told when they send too much, or when something behind the app is away: to come again.
+// Senders of runs are told to come again when they send too much, or when something behind the app is away.
 import { afterEach, describe, expect, it } from 'vitest'
 import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { EDITOR } from '../../src/people/access/built-in-roles.ts'

@@ -1,4 +1,4 @@
-// What the published clients do with projects, feedback and experiments.
+// The published clients work with projects, feedback and experiments.
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { getServices, send, unusedId } from '../support/app.ts'
 import { connectClient, isWorker, type SentRequest, VERSIONS, type Version } from '../support/tracing-clients.ts'
@@ -159,7 +159,7 @@ it.skipIf(isWorker).each(VERSIONS)('langsmith %s compares experiments on a datas
   expect(refused(requests)).toEqual([])
 })
 
-/** Of two examples, one has a wrong reference. Returns the name of the experiment. */
+/** Evaluates two examples, one with a wrong reference. Returns the name of the experiment. */
 async function evaluateSum(version: Version, client: Client, data = ''): Promise<string> {
   const { evaluate } = await EVALUATIONS[version]()
   // The client reads only this variable before it traces a target, and prints its progress.

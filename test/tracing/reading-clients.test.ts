@@ -1,4 +1,4 @@
-// What the published clients read: runs, traces, threads, statistics and what links show.
+// The published clients read runs, traces, threads, statistics and links.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { send } from '../support/app.ts'
 import { connectClient, VERSIONS } from '../support/tracing-clients.ts'

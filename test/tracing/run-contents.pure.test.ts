@@ -1,4 +1,4 @@
-// What the columns of a run take from its JSON.
+// Derives columns of a run from its JSON.
 import { describe, expect, it } from 'vitest'
 import { firstTokenTime, previewOf, readMetadata, readUsage } from '../../src/tracing/ingest/run-contents.ts'
 

@@ -1,4 +1,4 @@
-// What runs add up to, and threads: traces that share a `thread_id`.
+// Statistics of runs, and threads: traces that share a `thread_id`.
 import { beforeAll, describe, expect, it } from 'vitest'
 import { newLimitedCaller } from '../support/access-policies.ts'
 import { newTenant, type Tenant, unusedId } from '../support/app.ts'

@@ -1,4 +1,4 @@
-// What a tool answers: text that is safe to show, of bounded size, and errors with the next step.
+// Answers of tools: text that is safe to show, of bounded size, and errors with the next step.
 import type { Fault } from '../../kernel/http/errors.ts'
 import type { ApiFailure } from './api-calls.ts'
 
@@ -35,7 +35,7 @@ export const cleanText = (text: string): string => text.replace(COLOR, '').repla
 /** Behind `maskCredentials()`: for texts that no schema describes, such as the inputs of runs. */
 const CREDENTIAL = /(^|_)(secret|token|password)$/
 export const MASK = '*****'
-/** With its signature, the URL of a stored file needs no key. */
+/** The URL of a stored file needs no key: it has this signature. */
 const SIGNATURE = /([?&]signature=)[^&\s"]{1,512}/g
 
 export function cleanValue(value: unknown): unknown {
@@ -110,7 +110,7 @@ export function toToolResult({ summary, data, page, isError }: Answer, { origin,
   }
 }
 
-/** Where the sentence of the API speaks of headers, or where tools can do more about it. */
+/** Replaces sentences of the API that speak of headers, or that tools can improve on. */
 const NEXT_STEPS: Record<string, string> = {
   workspace_required: 'Pass `workspace`. `whoami` lists the workspaces.',
   workspace_forbidden: 'Call `whoami` for the workspaces that this key has access to.',

@@ -38,7 +38,7 @@ export type ApiRequest = {
 // biome-ignore lint/suspicious/noExplicitAny: the API answers by its schemas
 export type ApiCall = (route: string, request?: ApiRequest) => Promise<any>
 
-/** What says who the caller is and where it is. Cookies are not among them, so no session of a browser counts. */
+/** Headers that identify the caller and its address. Cookies are not among them, so no browser session counts. */
 const CALLER_HEADERS = ['Authorization', 'X-Api-Key', 'X-Forwarded-For', 'CF-Connecting-IP']
 /** Requests of a tool call have the id of that call and a number. An id has at most 128 characters. */
 const MAX_OUTER_ID = 120

@@ -60,7 +60,7 @@ function scoreOf(operation: Operation, wanted: string[]): number {
   return score
 }
 
-/** With its members at the top, where a model looks for them. */
+/** Describes the members at the top, where a model looks for them. */
 function describeBody(schema: z.ZodType) {
   const { $schema: _, $ref, ...json } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' })
   if (!$ref || !json.$defs) return json

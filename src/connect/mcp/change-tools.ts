@@ -32,7 +32,7 @@ const Change = z.object(changeArguments)
 type Change = z.output<typeof Change>
 type ResolvedChange = { route: string; request: ApiRequest; isVersioned: boolean }
 
-/** Which request the change is. Names are resolved again when a plan is applied: its digest has the ids. */
+/** Resolves a change to a request. Applying a plan resolves names again: the digest of the plan has the ids. */
 async function resolveChange(context: ToolContext, { change, deployment, revision, body }: Change) {
   const need = (value: string | undefined, name: string): string => {
     if (value === undefined) throw new ToolFailure('invalid_arguments', `\`${change}\` needs \`${name}\`.`)
@@ -76,7 +76,8 @@ const shortly = (value: unknown) => {
 const MAX_LINES = 20
 
 function summarize({ change, deployment, body, revision }: Change, plan: Body): string {
-  // Only arguments that the change uses: a person accepts this text, and a model can write anything into the rest.
+  // Quotes only arguments that the change uses: a person accepts this text, and a model can write anything into the
+  // rest.
   const name = change === 'create' ? body?.name : deployment
   const target = revision === undefined || change === 'create' || change === 'patch' ? '' : `, revision ${revision}`
   const lines = [

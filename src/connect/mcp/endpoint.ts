@@ -22,9 +22,9 @@ type Message = { method?: unknown; id?: unknown }
 
 /** Their handlers ask the API, which knows the key. For every other request `GET /v2/me` does. */
 const CHECKED_BY_THEIR_HANDLER = ['tools/call', 'resources/read', 'completion/complete']
-/** Of the protocol of 2025-03-26. */
+/** The limit of the protocol of 2025-03-26. */
 const MAX_BATCH = 20
-/** More than a body of the API may have, which is an argument. The schemas of the SDK recurse. */
+/** Bodies of the API nest less, and are an argument here. The schemas of the SDK recurse. */
 const MAX_DEPTH = 80
 
 export function createEndpoint(operations: Operations) {
@@ -100,7 +100,7 @@ function requireOwnOrigin(c: Visitor, { config: { corsOrigins } }: Services, own
 
 const metadataUrl = (origin: string) => `${origin}/.well-known/oauth-protected-resource/mcp`
 
-/** By it, clients find where people sign in (RFC 9728). A token that was sent is named invalid (RFC 6750). */
+/** Tells clients where people sign in (RFC 9728). A token that was sent is named invalid (RFC 6750). */
 function challenge(error: unknown, origin: string): unknown {
   const { code, extra } = error as Failure
   if (code !== 'key_missing' && code !== 'key_malformed' && code !== 'key_unknown') return error

@@ -20,7 +20,7 @@ export type Session = {
   api: ApiCall
   operations: Operations
   origin: string
-  /** Of the header `X-Tenant-Id`. */
+  /** The header `X-Tenant-Id`. */
   workspace: string | undefined
   /** The answer of `GET /v2/me`, for the methods that need it. */
   me: Me | undefined
@@ -88,7 +88,7 @@ export function createServer(session: Session): Server {
 
 const shorten = (name: string) => JSON.stringify(name.slice(0, 64))
 
-/** Those with an operation that the caller may call in a workspace. The API decides again when one is called. */
+/** Lists the tools with an operation that the caller may call. The API decides again when a tool is called. */
 async function listTools({ me, operations }: Session) {
   const permitted = new Set([...me!.permissions, ...me!.workspaces.flatMap(({ permissions }) => permissions)])
   const isPermitted = async (tool: Tool): Promise<boolean> => {
@@ -147,7 +147,7 @@ function createContext(
   let workspace = session.workspace
   let isResolved = named === undefined
 
-  // What a tool says of itself comes from its operations, so it calls no others.
+  // A tool describes itself by its operations, so it calls no others.
   const isDeclared = (route: string) =>
     !tool?.routes.length || tool.routes.includes(route) || tool.lookUps.includes(route)
   const resolveWorkspace = async () => {
@@ -173,7 +173,7 @@ function createContext(
       | undefined
     const elicitation = capabilities?.elicitation as { form?: object; url?: object } | undefined
     if (!elicitation || (elicitation.url && !elicitation.form)) return
-    // Before the state is made: what is accepted for one workspace must not happen in another.
+    // Resolves the workspace before the state is made: consent for one workspace must not count in another.
     await resolveWorkspace()
     const state = sha256Hex(JSON.stringify([subject, workspace]))
     const answer = (mcpReq.inputResponses as Record<string, { action?: string } | undefined> | undefined)?.[ANSWER]

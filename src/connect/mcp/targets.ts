@@ -1,4 +1,4 @@
-// What arguments name: a deployment by its name or id, a revision by its number, id or role, a git host.
+// Resolves arguments: a deployment by its name or id, a revision by its number, id or role, a git host.
 import * as z from 'zod'
 import { Uuid } from '../../protocol/wire.ts'
 import { ToolFailure } from './answers.ts'
@@ -6,7 +6,7 @@ import type { ToolContext } from './tool.ts'
 
 export const DeploymentArgument = z.string().min(1).max(255).meta({ description: 'Name or id.' })
 
-/** What `findRevisions()` may call. */
+/** The operations that `findRevisions()` may call. */
 export const REVISION_LOOK_UPS = [
   'GET /v2/deployments',
   'GET /v2/deployments/{deployment_id}',
@@ -37,7 +37,7 @@ export async function findDeployment({ api }: ToolContext, deployment: string): 
   return resources[0]
 }
 
-/** Without a round trip if the argument is an id. */
+/** Takes no round trip if the argument is an id. */
 export async function findDeploymentId(context: ToolContext, deployment: string): Promise<string> {
   return Uuid.safeParse(deployment).success ? deployment.toLowerCase() : (await findDeployment(context, deployment)).id
 }

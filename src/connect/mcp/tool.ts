@@ -8,12 +8,12 @@ import type { ApiCall } from './api-calls.ts'
 /** The operations of the API, which the app knows. */
 export type Operations = {
   loadAll: () => Promise<Operation[]>
-  /** By its method and path, such as `GET /v2/deployments/{deployment_id}`. Imports the slices of that path alone. */
+  /** Takes a method and path, such as `GET /v2/deployments/{deployment_id}`. Imports the slices of that path alone. */
   load: (route: string) => Promise<Operation | undefined>
 }
 
-type Query = Record<string, string>
-/** What a tool has besides its input. */
+export type Query = Record<string, string>
+/** The tools get this besides their input. */
 export type ToolContext = {
   api: ApiCall
   operations: Operations
@@ -44,7 +44,7 @@ export type Tool = {
   isDestructive: boolean
   /** A repeat with the same arguments has no further effect. */
   isIdempotent: boolean
-  /** What other people have written of the text in its answers. */
+  /** The parts of its answers that other people have written. */
   foreignText: string | undefined
   run: (input: never, query: Query, context: ToolContext) => Promise<Answer>
 }
@@ -77,7 +77,7 @@ const Workspace = z
 type Json = string | number | boolean | null | Json[] | { [name: string]: Json }
 type JsonSchema = { [name: string]: Json }
 
-/** What a model can use. The API validates every value anyway. */
+/** Keywords that a model can use. The API validates every value anyway. */
 const KEPT_KEYWORDS = ['type', 'enum', 'description', 'items', 'minimum', 'maximum']
 
 function toJsonSchema(schema: z.ZodType): JsonSchema {
@@ -123,7 +123,7 @@ async function describe(one: Tool, { load }: Operations) {
 
 const readsOnly = ({ method, isReadOnly }: Operation): boolean => method === 'get' || isReadOnly === true
 
-/** What a client may assume. The other hints of a tool that reads have no meaning. */
+/** Hints for clients. The other hints of a tool that reads have no meaning. */
 export function annotate({ onlyPlans, isDestructive, isIdempotent }: Tool, operations: Operation[]) {
   const openWorldHint = operations.some(({ callsExternalServers }) => callsExternalServers === true)
   if (onlyPlans || operations.every(readsOnly)) return { readOnlyHint: true, openWorldHint }

@@ -1,14 +1,14 @@
-// Which URLs a call of a model may address (pure). URLs are compared once they are parsed, never as text.
+// The URLs that a call of a model may address (pure). URLs are compared once they are parsed, never as text.
 import { fail } from '../../kernel/http/errors.ts'
 
 export type AllowedUrls = { mode: 'configurations' | 'all' | 'none' | 'list'; patterns: readonly string[] }
 
-/** What a parser, a server or a proxy before it could read as something else. */
+/** Characters that a parser, a server or a proxy could read differently. */
 const AMBIGUOUS = /[\p{Cc}\p{Cf}\p{Z}\\#]/u
-/** Without userinfo and query. */
+/** A URL without userinfo and query. */
 const HTTP_URL = /^https?:\/\/[^/?@]+(\/[^?]*)?$/i
 const MEANINGFUL = /[/\\\p{Cc}]/u
-/** Also before what a server that decodes the path takes for a parameter, a query or a fragment, or cuts off. */
+/** Matches also before a character that a decoding server takes for a parameter, query or fragment, or cuts off. */
 const DOT_SEGMENT = /^\s*\.{1,2}\s*([;?#].*)?$/s
 const MAX_DECODINGS = 4
 
@@ -87,7 +87,7 @@ export function parsePattern(text: string): Pattern | null {
   return { protocol: url.protocol, host: url.host, anyLabel, path: url.pathname, anySuffix }
 }
 
-/** Of two labels or more: `*.com` would be everybody's. */
+/** A name needs two labels or more: `*.com` would be everybody's. */
 const isDomainName = (hostname: string): boolean => hostname.includes('.') && /[a-z]/.test(hostname)
 
 /** The text by which the database compares it. Null: it is no pattern. */
@@ -98,7 +98,7 @@ export function normalizePattern(text: string): string | null {
   return `${protocol}//${anyLabel ? '*.' : ''}${host}${path}${anySuffix ? '*' : ''}`
 }
 
-/** With which normalized patterns for the host of the URL begin. */
+/** Normalized patterns for the host of the URL begin with one of these. */
 export const originsOfPatterns = ({ protocol, host }: URL): string[] => [
   `${protocol}//${host}`,
   `${protocol}//*.${withoutFirstLabel(host)}`,
@@ -115,7 +115,7 @@ const matches = (pattern: Pattern, url: URL): boolean =>
   matchesHost(pattern, url) &&
   (pattern.anySuffix ? url.pathname.startsWith(pattern.path) : url.pathname === pattern.path)
 
-/** Whether calls may address a URL that `joinUrl()` returned. */
+/** Takes URLs that `joinUrl()` returned. */
 export function isAllowedUrl(url: URL, { mode, patterns }: AllowedUrls): boolean {
   if (mode !== 'list') return mode !== 'none'
   return patterns.some(text => {

@@ -12,11 +12,11 @@ export type ReadAnswer = {
   /** Null: the answer did not say. */
   tokens: Tokens | null
   model: string | null
-  /** Of a stream the pieces joined, otherwise the body. Of a long answer the start. */
+  /** The body, or the joined pieces of a stream. A long answer keeps its start only. */
   text: string
   /** The characters of all that it says, also of what is not kept. */
   length: number
-  /** What a run has as its outputs. Undefined if there is nothing to show. */
+  /** The outputs of the run. Undefined if there is nothing to show. */
   outputs: Record<string, unknown> | undefined
   bytes: number
 }
@@ -31,7 +31,7 @@ const MAX_KEPT = 1024 * 1024
 /** The usage stands at the end of a long answer. */
 const MAX_TAIL = 16 * 1024
 const MAX_TOOL_CALLS = 1000
-/** What `readTokens()` reads. Merging all members that a server sends takes quadratic time. */
+/** The members that `readTokens()` reads. Merging all members that a server sends takes quadratic time. */
 const USAGE_MEMBERS = [
   'prompt_tokens',
   'input_tokens',
@@ -44,7 +44,7 @@ const USAGE_MEMBERS = [
   'completion_tokens_details',
   'output_tokens_details',
 ] as const
-/** Of Anthropic, and of the responses of OpenAI. Its chat completions end with `[DONE]`. */
+/** The last events of Anthropic, and of the responses of OpenAI. Its chat completions end with `[DONE]`. */
 const LAST_EVENTS = ['message_stop', 'response.completed']
 
 export const createAnswerReader = (contentType: string | null): AnswerReader =>
@@ -110,7 +110,7 @@ function createEventReader(): AnswerReader {
     // Anthropic says the input first, and the output at the end.
     if (isObject(given)) for (const name of USAGE_MEMBERS) usage[name] = given[name] ?? usage[name]
     const choices: Json[] = Array.isArray(event.choices) ? event.choices : []
-    // Also what is not kept is paid for: other choices, and what a model thinks.
+    // Content that is not kept is paid for, too: other choices, and what a model thinks.
     for (const { delta, text } of choices.filter(isObject))
       length += countCharacters(delta?.content, delta?.reasoning_content, delta?.reasoning, text)
     length += countCharacters(event.delta, event.delta?.text, event.delta?.thinking)

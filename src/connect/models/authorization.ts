@@ -1,4 +1,4 @@
-// How a call of a model is authorized: by the provider's key, by a token that we sign, or by one that we fetch.
+// Authorizes calls of models: by the provider's key, by a token that we sign, or by one that we fetch.
 import * as oauth from 'oauth4webapi'
 import { sha256Hex } from '../../kernel/crypto/digest.ts'
 import type { Ctx } from '../../kernel/http/context.ts'
@@ -73,7 +73,7 @@ const accessTokens = createExpiringMap<string>(MAX_TOKENS, Date.now)
 const tokenKey = ({ id, token_url, client_id, scope, audience, secret }: CalledConfiguration): string =>
   sha256Hex(JSON.stringify([id, token_url, client_id, scope, audience, secret]))
 
-/** After an answer of 401, so that the next call fetches another one. */
+/** Called after an answer of 401, so that the next call fetches another one. */
 export function forgetAccessToken(configuration: CalledConfiguration): void {
   if (configuration.auth_type === 'oauth_client_credentials') accessTokens.delete(tokenKey(configuration))
 }

@@ -108,7 +108,7 @@ export const createBudget = verb('workspaces:manage-model-configs', async (ctx, 
   return toWire(requireRow(await commit(ctx, 'model_budget.created', change, EVENT_DATA, parts), 'workspace_not_found'))
 })
 
-/** Before the journal, as for deployments: deleting the workspace meanwhile could deadlock otherwise. */
+/** Locks the workspace before the journal: deleting the workspace meanwhile could deadlock otherwise. */
 const LOCK_WORKSPACE = sql`select from workspaces w where w.id = current_tenant() for key share`
 
 const LIMITS = ['limit_usd', 'limit_tokens', 'limit_calls'] as const

@@ -14,9 +14,9 @@ import { type EndedCall, recordCall } from './record-call.ts'
 import { fetchModel } from './upstream.ts'
 
 export type CompletionRequest = Prompt & {
-  /** Of the workspace of the context. */
+  /** A configuration in the workspace of the context. */
   configuration_id: string
-  /** By default the caller. */
+  /** The actor. By default the caller. */
   actor?: { type: 'evaluator' | 'insights' | 'user'; id: string }
   /** The project of the runs that the prompt quotes. */
   about?: string
@@ -129,7 +129,7 @@ function readAnswerText(answer: Answer, { configuration }: OpenedCall, secrets: 
   return text
 }
 
-/** What passes by itself is an upstream error, with the time to wait. */
+/** A failure that passes by itself is an upstream error, with the time to wait. */
 function callFailed({ status, retryAfter, read }: Answer, secrets: string[]): Failure {
   const { outputs, text } = read
   const given = (outputs?.error as { message?: unknown } | undefined)?.message ?? outputs?.message

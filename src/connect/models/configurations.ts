@@ -20,7 +20,7 @@ import { createTokenClient } from './upstream.ts'
 export type ConfigurationParams = z.output<typeof schema.ConfigurationRef>
 export type ConfigurationRow = typeof modelConfigurations.$inferSelect
 
-/** Where the secret is sealed, under the id of the configuration. */
+/** The secret is sealed for this place, under the id of the configuration. */
 export const MODEL_SECRET_PLACE = 'model_secret'
 
 const toWire =
@@ -142,7 +142,7 @@ async function authColumns(ctx: Ctx, id: string, input: schema.NewConfiguration 
   }
 }
 
-/** Before the journal, as for deployments: deleting the workspace meanwhile could deadlock otherwise. */
+/** Locks the workspace before the journal: deleting the workspace meanwhile could deadlock otherwise. */
 const LOCK_WORKSPACE = sql`select from workspaces w where w.id = current_tenant() for key share`
 
 export const createConfiguration = verb(

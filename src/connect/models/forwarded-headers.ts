@@ -1,6 +1,6 @@
-// Which headers pass through the proxy, in both directions (pure).
+// The headers that pass through the proxy, in both directions (pure).
 
-/** Of one connection (RFC 9110, section 7.6.1), and what `fetch` decides on. */
+/** Headers of one connection (RFC 9110, section 7.6.1), and those that `fetch` decides on. */
 const HOP_BY_HOP = [
   'connection',
   'keep-alive',
@@ -38,8 +38,8 @@ const OF_CALLER = [
 const OF_CALLER_PATTERN = /^(x-forwarded-|cf-|sec-|x-envoy-|x-slipway-|proxy-|fly-|fastly-)/
 
 /**
- * What a server says of its origin, which is ours for the client, and of the bytes on its wire, which were decoded. Our
- * middleware sets some of them anew.
+ * Headers that would bind the client to the server's origin, which is ours for the client, and those about the encoded
+ * bytes, which were decoded. Our middleware sets some of them anew.
  */
 const OF_ANSWER = [
   'set-cookie',

@@ -3,8 +3,8 @@
 import { type Claims, signJwt } from '../../kernel/crypto/signing-keys.ts'
 import type { HostServices } from '../../kernel/http/context.ts'
 
-const MODEL_JWT_SECONDS = 300
-/** For verifiers whose clocks are late. */
+export const MODEL_JWT_SECONDS = 300
+/** Verifiers may have clocks that are late. */
 const EARLY_SECONDS = 5
 
 export type ModelActor = { type: 'user' | 'api_key' | 'deployment' | 'evaluator' | 'insights'; id: string }

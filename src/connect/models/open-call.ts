@@ -35,7 +35,7 @@ export type OpenedCall = {
   actor: ModelActor
   /** The application that calls, and the project that its calls are traced in. */
   deployment: { id: string; project_id: string } | null
-  /** Of the tokens that we sign. Null: the origin of the `base_url`. */
+  /** The audience of the tokens that we sign. Null: the origin of the `base_url`. */
   audience: string | null
   allowed_urls: AllowedUrls
   /** The prompt is about runs of a project with tags, and access policies on tags hide these runs from some callers. */

@@ -4,7 +4,7 @@ import { createPacedReader, LONG_PACE } from '../../kernel/http/paced-body.ts'
 
 export type PassedBody = {
   stream: ReadableStream<Uint8Array> | null
-  /** What of it has passed by. */
+  /** Bytes forwarded so far. */
   bytes: () => number
   /** Why it could not be passed on as a whole. */
   failure: () => Failure | undefined

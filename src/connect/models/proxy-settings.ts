@@ -1,4 +1,4 @@
-// What an organization allows for calls of models: whether there are any, and to which URLs.
+// The settings of an organization for calls of models: whether there are any, and to which URLs.
 import { eq, type SQL, sql } from 'drizzle-orm'
 import { lockRows, type Row, refuseUnless, run, textArray, versionMatches } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'
@@ -30,7 +30,7 @@ const toWire = (ctx: Ctx, row: SettingsRow): schema.ProxySettings & { [etagVersi
   [etagVersion]: row.version,
 })
 
-/** As one row, with the defaults where none is stored. Its version is then 0. */
+/** One row, with the defaults where none is stored. Its version is then 0. */
 const STORED = sql`
   select
     o.id,
@@ -103,7 +103,7 @@ export const changeProxySettings = verb('organization:update', async (ctx, input
   return toWire(ctx, requireRow(rows, 'organization_not_found'))
 })
 
-/** Whether the settings of the caller's organization allow calls to any URL below the base. */
+/** True if the caller's organization allows calls to any URL below the base. */
 export const allowsBase = (base: URL): SQL => {
   const path = base.pathname.replace(/\/$/, '')
   return sql`coalesce((

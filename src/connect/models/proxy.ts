@@ -13,7 +13,7 @@ import { openCall } from './open-call.ts'
 import { passBody } from './passed-body.ts'
 import { fetchModel } from './upstream.ts'
 
-/** Of the request of a traced call. */
+/** The part of a traced request that is kept. */
 const KEPT_BYTES = 1024 * 1024
 /** The most bytes of a request that a token of ours describes. */
 const MAX_DESCRIBED_BYTES = 8 * 1024 * 1024
@@ -45,7 +45,7 @@ export const callModel = verb(
       recorder.hide(secrets)
       const headers = forwardRequestHeaders(request.headers, ctx.config.modelProxyHeader)
       for (const [name, value] of Object.entries(credentials)) headers.set(name, value)
-      // Of a GET with a body, which is not passed on: the server would wait for it.
+      // A body of a GET is not passed on: with its length, the server would wait for it.
       if (!body.stream) headers.delete('Content-Length')
       const init = { method: request.method, headers, body: body.stream, signal: request.signal }
       const answer = await fetchModel(ctx, url, init)

@@ -1,4 +1,4 @@
-// What is kept of a call of a model: its tokens and costs in usage and budgets, and a run where calls are traced.
+// Records a call of a model: its tokens and costs in usage and budgets, and a run where calls are traced.
 import { sql } from 'drizzle-orm'
 import { runAsSystem } from '../../kernel/db/db.ts'
 import { setClock } from '../../kernel/db/journal.ts'
@@ -10,9 +10,9 @@ import { maskSecrets } from './masked-answers.ts'
 import type { OpenedCall } from './open-call.ts'
 
 export type EndedCall = {
-  /** In milliseconds, as `Date.now()` says it. */
+  /** Milliseconds, as `Date.now()` returns them. */
   started: number
-  /** Of the path below the base URL. */
+  /** The path below the base URL. */
   operation: string
   /** The answer's, or null if there was none. */
   status: number | null
@@ -32,8 +32,8 @@ export type CallUsage = { input_tokens: number; output_tokens: number; cost: num
 const BYTES_PER_TOKEN = 4
 const estimateTokens = (bytes: number): number => Math.ceil(bytes / BYTES_PER_TOKEN)
 
-/** Without figures of the server, or of a part of an answer only, the tokens are estimated. */
-function measureUsage({ configuration }: OpenedCall, ended: EndedCall): CallUsage & { tokens: Tokens } {
+/** Tokens are estimated if the server sends no figures, or figures of a part of the answer only. */
+export function measureUsage({ configuration }: OpenedCall, ended: EndedCall): CallUsage & { tokens: Tokens } {
   const { answer, asked, isCut } = ended
   const said = answer?.tokens ?? null
   // A call that was cut before its answer began is at work, or was.
@@ -117,7 +117,7 @@ async function traceCall(
   return operation.id
 }
 
-/** In a project of its own, the run would show them to callers from whom the access policies hide them. */
+/** A run in a project of its own would show them to callers from whom the access policies hide them. */
 const OMITTED = { omitted: 'It is about runs of a project with tags.' }
 
 function buildRun(
@@ -164,7 +164,7 @@ function buildRun(
   }
 }
 
-/** What is nested so deeply that it cannot be written again must not hide the call. */
+/** JSON that is nested too deeply to be written again must not hide the call. */
 function writeJson(value: unknown): string {
   try {
     return JSON.stringify(value)

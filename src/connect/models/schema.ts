@@ -11,7 +11,7 @@ export const providers = ['openai', 'anthropic', 'openai_compatible'] as const
 const Provider = z.enum(providers).meta({
   description: '`openai_compatible`: any server that speaks the chat completions of OpenAI, such as vLLM.',
 })
-/** Where the SDK of the provider sends its requests by default. */
+/** The SDK of the provider sends its requests there by default. */
 export const DEFAULT_BASE_URLS: Partial<Record<(typeof providers)[number], string>> = {
   openai: 'https://api.openai.com/v1',
   anthropic: 'https://api.anthropic.com',

@@ -65,7 +65,7 @@ export const modelProxySettings = pgTable(
       .primaryKey()
       .references(() => organizations.id, { onDelete: 'cascade' }),
     enabled: boolean().notNull().default(true),
-    /** Of tokens. Null: the origin of the called URL. */
+    /** The audience of tokens. Null: the origin of the called URL. */
     audience: text(),
     allowed_urls: text({ enum: allowedUrlModes }).notNull().default('configurations'),
     patterns: text().array().notNull().default(sql`'{}'`),
@@ -114,7 +114,7 @@ export const modelBudgets = pgTable(
     limit_usd: doublePrecision(),
     limit_tokens: bigint({ mode: 'number' }),
     limit_calls: bigint({ mode: 'number' }),
-    /** What is spent is of the period that began then. */
+    /** Spending belongs to the period that began then. */
     period_start: instantColumn().notNull(),
     spent_usd: doublePrecision().notNull().default(0),
     spent_tokens: bigint({ mode: 'number' }).notNull().default(0),

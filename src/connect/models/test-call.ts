@@ -16,7 +16,7 @@ const TIMEOUT_MS = 60_000
 
 const NO_ANSWER = { answer: null, model: null, input_tokens: null, output_tokens: null }
 
-/** What the model or the way to it is to blame for. Other failures are those of the request itself. */
+/** Failures of the model or on the way to it. Other failures are those of the request itself. */
 const OUTCOMES = /^(model_(?!not_found)|upstream_|blocked_url$|client_refused$|grant_refused$|token_answer_invalid$)/
 
 export const testConfiguration = verb('models:invoke', async (ctx, ref: ConfigurationParams): Promise<TestOutcome> => {

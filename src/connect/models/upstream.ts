@@ -14,7 +14,7 @@ const policyOf = ({ config, platform }: ModelClient): FetchPolicy => ({
   platform: { foreignFetch: platform.modelFetch ?? platform.foreignFetch },
 })
 
-/** For the token endpoint of a configuration: a few small requests. */
+/** Calls the token endpoint of a configuration: a few small requests. */
 export const createTokenClient = (ctx: ModelClient): GuardedClient => createGuardedClient(policyOf(ctx), ctx.origin)
 
 export async function fetchModel(ctx: ModelClient, url: URL, init: RequestInit): Promise<Response> {

@@ -1,4 +1,4 @@
-// What calls of models used, by day, configuration and deployment.
+// Reads the usage of models by day, configuration and deployment.
 import { sql } from 'drizzle-orm'
 import { type Row, run } from '../../kernel/db/db.ts'
 import { verb } from '../../kernel/http/context.ts'

@@ -16,7 +16,7 @@ const PROVIDERS: Record<SecretKey, { provider: 'openai' | 'anthropic'; model: st
   ANTHROPIC_API_KEY: { provider: 'anthropic', model: 'claude-sonnet-4-5' },
 }
 
-/** What speaks the protocol of OpenAI stands in for it. */
+/** A provider that speaks the protocol of OpenAI stands in for it. */
 export const listSecrets = verb('models:read', async ctx => {
   const keys = sql<Row>`
     select distinct case k.provider when 'anthropic' then 'ANTHROPIC_API_KEY' else 'OPENAI_API_KEY' end as key

@@ -20,7 +20,7 @@ export type AuthorizationServer = {
 }
 
 export type PkcePolicy = {
-  /** Whether to assume S256 at this host, which includes a port, if the server does not list its PKCE methods. */
+  /** True to assume S256 at this host, which includes a port, if the server does not list its PKCE methods. */
   assumeS256: (host: string) => boolean
 }
 

@@ -70,7 +70,7 @@ export async function authorizationUrl(provider: Provider, secrets: FlowSecrets,
 export type Tokens = {
   access_token: string
   refresh_token: string | null
-  /** In seconds; null if the token does not expire. */
+  /** Seconds; null if the token does not expire. */
   expires_in: number | null
   /** Null if the server names none, which means the requested ones (RFC 6749). */
   scopes: string[] | null
@@ -217,7 +217,7 @@ async function readTokens(response: Response, token_url: string): Promise<Tokens
   }
   const { access_token, refresh_token = null, scope, expires_in } = parsed.data
   const seconds = Math.min(Math.floor(Number.parseFloat(String(expires_in))), TEN_YEARS_S)
-  // Without an expiry, a token that can be refreshed is refreshed after an hour.
+  // A token that can be refreshed and has no expiry is refreshed after an hour.
   const fallback = refresh_token === null ? null : HOUR_S
   const scopes = scope
     ?.split(/[\s,]+/)

@@ -27,7 +27,7 @@ export const ClientDocument = z
   .meta({ id: 'OAuthClientDocument' })
 export type ClientDocument = z.output<typeof ClientDocument>
 
-/** Without a provider: the document of the installation, which is for people and used by no provider. */
+/** Describes the installation if no provider is given. That document is for people and used by no provider. */
 export function clientDocument(origin: string, provider?: string): ClientDocument | null {
   if (!origin.startsWith('https://')) return null
   return {

@@ -61,7 +61,7 @@ export async function obtainClient(
   }
 }
 
-/** If the server lists no method with a secret: the one that most servers support. */
+/** Falls back to the method that most servers support, if the server lists none with a secret. */
 const chooseSecretMethod = ({ auth_methods }: DiscoveredServer): AuthMethod =>
   AUTH_METHODS.find(method => method !== 'none' && auth_methods.includes(method)) ?? AUTH_METHODS[0]
 

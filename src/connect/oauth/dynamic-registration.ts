@@ -58,7 +58,7 @@ export async function sendRegistration(
   http.stage(stage)
   const response = await http.fetch(url, { method, headers, body: JSON.stringify(body) })
   const { status } = response
-  // Not only 201: Figma answers 200.
+  // Figma answers 200 instead of 201.
   if (response.ok) {
     const document = await readJsonObject(response)
     if (document) return document
@@ -120,7 +120,7 @@ function expiryFromSeconds(seconds: number | null | undefined): string | null {
   return seconds && seconds * 1000 < Date.UTC(10_000) ? new Date(seconds * 1000).toISOString() : null
 }
 
-/** Both members or none, and only a URL that the guarded client allows. */
+/** Returns both members or none, and only a URL that the guarded client allows. */
 export function readManagement(http: GuardedClient, response: object): ClientManagement {
   const { registration_client_uri: url, registration_access_token: token } = ManagementResponse.parse(response)
   const none = { registration_client_uri: null, registration_access_token: null }

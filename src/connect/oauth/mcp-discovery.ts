@@ -17,7 +17,7 @@ export type DiscoveredServer = Omit<AuthorizationServer, 'supports_offline_acces
 }
 
 export type DiscoveryOptions = PkcePolicy & {
-  /** Whether a server without any metadata gets the default endpoints of the MCP specification of 2025-03-26. */
+  /** True to give a server without any metadata the default endpoints of the MCP specification of 2025-03-26. */
   defaultEndpoints: boolean
 }
 

@@ -6,7 +6,7 @@ export type Probe = {
   status: number
   /** The metadata URLs of the challenges, not validated. */
   resource_metadata: string[]
-  /** Of the first challenge with scopes. */
+  /** The scopes of the first challenge that has any. */
   scopes: string[]
   isMalformed: boolean
 }

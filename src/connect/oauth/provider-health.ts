@@ -89,7 +89,7 @@ function compareServer(row: CheckedProvider, discovered: DiscoveredServer, now: 
 
 type Endpoints = Pick<DiscoveredServer, 'auth_url' | 'token_url' | 'revocation_url' | 'resource'>
 
-/** Whether connections survive the new endpoints: each keeps its origin, for the same resource. */
+/** Connections survive if each endpoint keeps its origin, for the same resource. */
 export function keepsOrigins(row: Endpoints, { auth_url, token_url, revocation_url, resource }: Endpoints): boolean {
   const revokedAt = row.revocation_url ?? row.token_url
   return (
@@ -105,7 +105,7 @@ export const explainMove = (row: Endpoints, discovered: DiscoveredServer): strin
     ? null
     : 'The authorization server moved its endpoints to another origin or resource. People need to connect again.'
 
-/** Whether the client can authenticate: it has no secret, or one for this origin. */
+/** A client can authenticate if it has no secret, or one for this origin. */
 export const isClientUsable = (
   row: Pick<CheckedProvider, 'client_secret' | 'client_secret_urls'>,
   { token_url }: DiscoveredServer,
@@ -120,7 +120,7 @@ function findMismatch(row: CheckedProvider, discovered: DiscoveredServer): strin
       : 'The client secret is not sent to the new endpoints. Send `client_secret` again.'
   if (registration === 'metadata_document' && !supports_metadata_document)
     return 'The authorization server no longer accepts client-ID metadata documents.'
-  // For a given client, a method may work without being listed. A metadata document client uses none.
+  // A method may work for a given client without being listed. A metadata document client uses none.
   if (registration === 'dynamic' && auth_methods.length > 0 && !auth_methods.includes(method))
     return `The authorization server no longer lists ${method}, the authentication method of the client.`
   return null

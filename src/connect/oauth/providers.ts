@@ -100,7 +100,7 @@ const immutableUnless = (member: string, condition: SQL): SQL =>
 const IS_NOT_DISCOVERED = sql`${oauthProviders.provider_type} is distinct from 'mcp'`
 const HAS_GIVEN_CLIENT = sql`${oauthProviders.registration} = 'given'`
 
-/** Which members may change depends on how the provider was created. Sending the stored value is not a change. */
+/** The members that may change depend on how the provider was created. Sending the stored value is not a change. */
 function immutabilityGuards({ renamed, ...patch }: schema.ProviderPatch): SQL[] {
   const rules = {
     auth_url: IS_NOT_DISCOVERED,

@@ -48,7 +48,7 @@ export const PROVIDER_RECORD = recordColumns(oauthProviders, [
 const forAdministrators = (column: typeof oauthProviders.warnings | typeof oauthProviders.trace): SQL =>
   sql`case when 'deployments:update' = any(actor_permissions()) then ${column} end`.mapWith(column)
 
-/** As `sealedFingerprint()`: no query for a reply reads a sealed secret. */
+/** Computes `sealedFingerprint()` in SQL: no query for a reply reads a sealed secret. */
 const CLIENT_SECRET_FINGERPRINT = sql<string | null>`
   coalesce(
     nullif(split_part(${oauthProviders.client_secret}, '.', 4), ''),

@@ -28,6 +28,6 @@ export function quoteText(text: string): string {
   return `“${truncated.replace(HARMFUL_CHARACTERS, escaped)}”`
 }
 
-/** Without user info and query, which may carry secrets. */
+/** Drops user info and query, which may carry secrets. */
 export const quoteUrl = (address: string): string =>
   quoteText(address.replace(/[?#].*$/s, '').replace(/\/\/[^/]*@/, '//'))

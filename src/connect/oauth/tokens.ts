@@ -209,7 +209,7 @@ async function refreshLeasedToken(
     return await storeRefreshedToken(ctx, request, token, tokens)
   } catch (error) {
     if (error instanceof Failure && error.code === 'grant_refused') return { isRefused: true }
-    // Not in the journal: returning a lease is not a change by a caller.
+    // The journal does not record it: returning a lease is not a change by a caller.
     await run(
       ctx,
       sql`

@@ -253,7 +253,7 @@ const GATHER_MS = 20
 const GATHER_EXPIRY_MS = 1000
 const MAX_GATHERING = 10_000
 
-/** For the process that wrote the events, after its response. What it leaves is left to the schedule. */
+/** Runs in the process that wrote the events, after its response. The schedule sends the rest. */
 export function createEventDeliverer(services: Services): (tenant: string) => Promise<void> {
   const { platform } = services
   const gathering = createExpiringMap<true>(MAX_GATHERING, Date.now)

@@ -1,5 +1,5 @@
-// Which events go to which webhook: moves the position of a webhook over the journal and stores the deliveries of the
-// events that it wants, in one statement. So no event is missed, whenever a worker dies.
+// Moves the position of a webhook over the journal and stores the deliveries of the events that it wants, in one
+// statement. No event is missed, whenever a worker dies.
 import { type SQL, sql } from 'drizzle-orm'
 
 const BATCH = 2000

@@ -82,10 +82,10 @@ const hasKnownFilters = ({ deployment_ids = [], tag_value_ids = [] }: Partial<sc
   sql`${hasOnlyKnownIds('deployment_not_found', sql`deployments`, deployment_ids)}
     and ${hasOnlyKnownIds('tag_value_not_found', sql`tag_values`, tag_value_ids)}`
 
-/** What is sent to a webhook is what a key with `events:read` sees. */
+/** A webhook gets what a key with `events:read` sees. */
 const CAN_READ_EVENTS = requirePermission('events:read')
 
-/** Not beyond the journal: otherwise later events would be left out. */
+/** The position is not beyond the journal: otherwise later events would be left out. */
 const positionAfter = (after: number | null | undefined): SQL => sql`coalesce((
     select least(${after ?? null}::bigint, j.seq)
     from journals j
@@ -137,11 +137,11 @@ export const createWebhook = verb('webhooks:manage', async (ctx, { after, ...inp
   return withSecret(ctx, requireRow(rows, 'workspace_not_found'))
 })
 
-/** Before the journal, as for deployments: deleting the workspace meanwhile could deadlock otherwise. */
+/** Locks the workspace before the journal: deleting the workspace meanwhile could deadlock otherwise. */
 const LOCK_WORKSPACE = sql`select from workspaces w where w.id = current_tenant() for key share`
 const lockWebhook = (ref: WebhookParams): SQL => sql`select from ${webhooks} where ${isWebhook(ref)} for update`
 
-/** What stopped it is forgotten: it starts as if it were new. */
+/** A resumed webhook starts as if it were new. */
 const RESUMED = {
   failing_since: null,
   disabled_reason: null,
@@ -150,7 +150,7 @@ const RESUMED = {
   next_send_at: sql`clock()`,
 }
 
-/** What waits from before the new position is not sent any more. */
+/** Deliveries from before the new position are not sent any more. */
 const SKIPPED = sql`skipped as (
     update webhook_deliveries d
     set state = 'failed', next_attempt_at = null, error = 'skipped'
@@ -217,7 +217,7 @@ export const rotateSecret = verb(
   },
 )
 
-/** For receivers that verify `v1a`. */
+/** Receivers need these keys to verify `v1a`. */
 export async function readPublicKeys({ database }: Services, webhook_id: string): Promise<schema.PublicKeys> {
   const query = sql<Row>`select public_key from webhooks where id = ${webhook_id}::uuid`
   const [rows] = (await runAsSystem(database, query)) as [[string][]]

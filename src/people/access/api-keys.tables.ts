@@ -26,7 +26,7 @@ export const apiKeys = pgTable(
     created_by: uuid(),
     /** The person whose rights bound those of the key, in each request: see `bound_key_permissions()`. */
     member_id: uuid().references(() => members.id, { onDelete: 'cascade' }),
-    /** Of a key that exchange_token() made: the issuer of the token that it was exchanged for, which may be gone. */
+    /** The issuer of the token that `exchange_token()` exchanged for the key. The issuer may be gone. */
     trusted_issuer_id: uuid(),
     /** Keys with the same budget share one rate limit. The trigger `inherit_budget` sets it. */
     budget_id: uuid(),

@@ -12,7 +12,7 @@ type BootstrapInput = {
   workspace?: string
   emails?: string[]
   scope?: 'workspace' | 'organization'
-  /** What the journal and the dashboard call the key. */
+  /** The name of the key in the journal and the dashboard. */
   keyDescription?: string
 }
 export type BootstrapResult = { api_key: string; organization_id: string; tenant_id: string }

@@ -172,7 +172,7 @@ export const detachAccessPolicy = verb(
   },
 )
 
-/** What a request with the role would meet. Nothing is journaled. */
+/** Evaluates the policies for a request with the role. Nothing is journaled. */
 export const testAccess = verb(
   'organization:manage',
   async (ctx, { role_id, permission, resource_type, resource_id }: schema.AccessQuestion) => {

@@ -228,7 +228,7 @@ export const MembershipPatch = z
 // ---- keys
 
 export const KeyRef = z.object({ key_id: Uuid })
-/** For lists of people. */
+/** The query of lists of people. */
 export const PersonPage = Page.extend({
   email: optionalFilter(boundedText(254))
     .transform(email => email?.toLowerCase())

@@ -8,16 +8,16 @@ import { createExpiringMap } from '../../kernel/limits/expiring-map.ts'
 import { Uuid } from '../../protocol/wire.ts'
 import { nameRouteOperation } from './operation-names.ts'
 
-/** Of each key and minute. The database counts exactly; an instance stops sending more. */
+/** The limit of each key. The database counts exactly; an instance stops sending more. */
 const MAX_PER_MINUTE = 30
 const MINUTE_MS = 60_000
 const KEPT_MS = 60 * MINUTE_MS
 const MAX_WAITING = 1000
-/** Also of keys that do not exist: a request that is refused for its body is an attempt before its key is looked up. */
+/** Counts keys that do not exist, too: a request refused for its body is an attempt before its key is looked up. */
 const MAX_KEYS = 10_000
 
 type Attempt = Outcome & { more: number }
-/** What this instance knows of a key in the current minute. */
+/** This instance's count of a key in the current minute. */
 type KeyState = {
   minute: number
   count: number

@@ -102,7 +102,7 @@ export const exportAuditLogs = verb(
   'audit-logs:read',
   async (ctx, { format, ...filter }: ExportQuery): Promise<StreamReply> => {
     const { mediaType, extension, header, write } = FORMATS[format]
-    // What is written from now on is left out, also the item of this export.
+    // Events written from now on are left out, also the item of this export.
     const now = new Date(ctx.platform.clock.now()).toISOString()
     const past = { ...filter, end_time: filter.end_time < now ? filter.end_time : now }
     const readPage = (after?: AuditCursor) =>

@@ -5,7 +5,7 @@ import { sql } from 'drizzle-orm'
 import { createSigner } from '../../kernel/crypto/crypto.ts'
 import { sha256Hex } from '../../kernel/crypto/digest.ts'
 
-/** Of a row of `events`, unambiguous, without its number and hash. */
+/** The content of a row of `events`, unambiguous, without its number and hash. */
 export const EVENT_CONTENT = sql`array[
       scope_id::text,
       organization_id::text,

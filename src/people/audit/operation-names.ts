@@ -172,7 +172,7 @@ export const EVENT_OPERATIONS: Record<string, string> = {
   'workspace_member.updated': 'update_workspace_member',
 }
 
-/** Where the rule of `nameRouteOperation` finds another name than that of the event. */
+/** Names that differ from the one that `nameRouteOperation` would find. */
 const ROUTE_OPERATIONS: Record<string, string> = {
   addMember: 'invite_user_to_org',
   addMembership: 'add_member_to_workspace',
@@ -237,7 +237,7 @@ export function nameRouteOperation(id: string): string {
   return [VERBS[verb] ?? verb, ...noun].join('_')
 }
 
-/** What `GET /v1/audit-logs/operations` lists. */
+/** The answer of `GET /v1/audit-logs/operations`. */
 export const listOperationNames = (operations: Operation[]): string[] =>
   [
     ...new Set([

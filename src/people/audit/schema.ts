@@ -5,7 +5,7 @@ import { boundedText, Instant, optionalFilter, parseBoolean, parseWholeNumber, U
 const MAX_OPERATIONS = 50
 const MAX_NAME = 64
 
-/** Of the last item of a page: its time, its journal (or the zero UUID for an attempt) and its number. */
+/** The place of the last item of a page: its time, its journal (or the zero UUID for an attempt) and its number. */
 export type AuditCursor = { at: string; scope: string; number: number }
 
 const CursorJson = z.tuple([z.string(), Uuid, z.int().min(0)])

@@ -78,8 +78,8 @@ async function signHeads(services: Services): Promise<void> {
 }
 
 /**
- * Only from the start of a journal, so that the chain has no gaps. The checkpoint keeps the hash of the last event that
- * is deleted, in the same statement. A writer that does not see that event any more sees the checkpoint.
+ * Deletes from the start of a journal only, so that the chain has no gaps. The checkpoint keeps the hash of the last
+ * event that is deleted, in the same statement. A writer that does not see that event any more sees the checkpoint.
  */
 async function deleteExpiredEvents(services: Services): Promise<void> {
   const { database } = services

@@ -18,7 +18,7 @@ export const auditAttempts = pgTable(
     request_id: text().notNull(),
     /** A `RequestRecord`. */
     request: json().notNull(),
-    /** How many further attempts of the actor were not kept. */
+    /** The number of further attempts of the actor that were not kept. */
     left_out: integer().notNull().default(0),
     created_at: createdAtColumn(),
   },

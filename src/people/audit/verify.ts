@@ -29,7 +29,7 @@ type Head = { seq: number; hash: string; signed_at: string; signature: string }
 type JournalPage = { rows: EventRow[] | null; counter: number | null; checkpoint: Checkpoint | null }
 type Mismatch = { seq: number; hash: string; content: string; previous: string | null }
 
-/** Of every journal, also where its counter was deleted. */
+/** Lists every journal, also one whose counter was deleted. */
 export async function listJournals(database: Database): Promise<string[]> {
   const [rows] = await runAsSystem(
     database,
@@ -170,7 +170,7 @@ class ChainCheck {
   /** False after a gap: the hash of the event before is not known. */
   #isPreviousKnown = true
   #beforePrevious: string | null = null
-  /** By how much events were renumbered since one was inserted or removed. */
+  /** The offset by which events were renumbered since one was inserted or removed. */
   #shift = 0
   #mismatches: Mismatch[] = []
 
@@ -201,7 +201,10 @@ class ChainCheck {
     this.#isPreviousKnown = true
   }
 
-  /** Without a checkpoint: earlier events are missing only if they were deleted before the chain existed. */
+  /**
+   * Begins a journal without a checkpoint: earlier events are missing only if they were deleted before the chain
+   * existed.
+   */
   #begin(seq: number, hash: string | null, content: string): void {
     if (seq < 1) this.#addFault('inserted', `Event ${seq} is before the first event of the journal.`)
     if (seq <= 1 || hash === null || hashEvent(null, seq, content) === hash) return

@@ -30,7 +30,7 @@ export const RegisteredClient = z
   })
   .meta({ id: 'RegisteredClient' })
 
-/** Of RFC 6749, RFC 7636 and RFC 8707. */
+/** The parameters of RFC 6749, RFC 7636 and RFC 8707. */
 export const AuthorizationQuery = z
   .object({
     response_type: z.literal('code'),

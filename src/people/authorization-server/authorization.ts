@@ -16,7 +16,7 @@ import { resourcesOf } from './metadata.ts'
 import { describeTarget, isLoopback, isPage, matchesRedirectUri } from './redirect-uris.ts'
 
 type Query = z.output<typeof schema.AuthorizationQuery>
-/** What the person decides about, as the page has shown it. The client cannot change it meanwhile. */
+/** The request as the page has shown it to the person. The client cannot change it meanwhile. */
 type Shown = Pick<Query, 'redirect_uri' | 'code_challenge' | 'state'> & {
   client: Pick<Client, 'id' | 'name'>
   scope: string[] | null
@@ -81,7 +81,7 @@ async function openRequest(ctx: Ctx, sealed: string): Promise<Shown> {
   const text = await ctx.sealer.open(sealed, credentialOf(ctx).hash, PLACE).catch(() => null)
   const shown = text === null ? null : (JSON.parse(text) as Shown)
   if (shown && shown.until > now(ctx)) return shown
-  // What is wrong with the request is said to callers that exist only.
+  // Faults of the request are told to callers that exist only.
   await run(ctx, sql`select 1`)
   throw fail('authorization_request_not_found')
 }

@@ -12,14 +12,14 @@ import { isAllowedRedirectUri } from './redirect-uris.ts'
 export type Client = {
   id: string
   name: string
-  /** Of its metadata document. A client that registered itself has none, so nothing proves its name. */
+  /** The host of its metadata document. A client that registered itself has none, so nothing proves its name. */
   host: string | null
   redirect_uris: string[]
 }
 
 const FETCH_LIMITS = { fetchMs: 5000, totalMs: 5000, fetches: 1, bytes: 64 * 1024, returnsRedirects: true }
 const [OWNER, PLACE] = ['oauth client', 'client_id']
-/** So that the id fits into URLs of any browser and proxy. */
+/** An id of this length fits into URLs of any browser and proxy. */
 const MAX_SEALED_CHARACTERS = 1400
 
 const ClientDocument = z.object({

@@ -24,7 +24,7 @@ const Discovery = z.object({ issuer: boundedText(512), jwks_uri: boundedText(204
 const KeySet = z.object({ keys: arrayOf(z.unknown(), 100) })
 const Word = boundedText(20)
 const Coordinate = boundedText(100)
-/** What verifies a signature. Anything else of a key is not kept: hundreds of key sets are in memory. */
+/** The members that verify a signature. The others are not kept: hundreds of key sets are in memory. */
 const PublicKey = z.object({
   kty: Word,
   alg: Word.optional(),

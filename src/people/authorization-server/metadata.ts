@@ -39,7 +39,7 @@ export const ServerMetadata = z
 /** An API key is good for both: /mcp is a part of the API. */
 export const resourcesOf = (origin: string): string[] => [`${origin}/mcp`, origin]
 
-/** Without `scopes_supported`: clients would ask for every permission, and people choose on the page. */
+/** Omits `scopes_supported`: clients would ask for every permission, and people choose on the page. */
 export const describeResource = (origin: string, path: '' | '/mcp'): z.output<typeof ResourceMetadata> => ({
   resource: origin + path,
   resource_name: 'Slipway',

@@ -1,4 +1,4 @@
-// Where a client may have its answers sent (pure).
+// The addresses to which a client may have its answers sent (pure).
 import { LOOPBACK_HOST } from '../../protocol/guarded-address.ts'
 
 /**
@@ -40,7 +40,7 @@ export function matchesRedirectUri(registered: string[], uri: string): boolean {
   return registered.some(one => isAllowedRedirectUri(one) && isLoopback(one) && withoutPort(one) === withoutPort(uri))
 }
 
-/** What a person recognizes: the host, or the scheme of an application. */
+/** A person recognizes the host, or the scheme of an application. */
 export function describeTarget(uri: string): string {
   const { protocol, host } = new URL(uri)
   return protocol === 'https:' || protocol === 'http:' ? host : protocol

@@ -7,7 +7,7 @@ import type { HostServices } from '../../kernel/http/context.ts'
 import type { Failure } from '../../kernel/http/errors.ts'
 import { type IssuerKeys, readIssuerKeys } from './issuer-keys.ts'
 
-/** Of asymmetric keys. With another one, the public key of the issuer could be taken for a shared secret. */
+/** Algorithms of asymmetric keys. With a symmetric one, the issuer's public key could pass for a shared secret. */
 const ALGORITHMS = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'ES512', 'EdDSA', 'Ed25519']
 const CLOCK_TOLERANCE_S = 30
 /** Tokens of jobs live for minutes. One that lives for longer than a day is of another kind. */
@@ -44,7 +44,7 @@ export class RefusedToken extends Error {
 
 export type Claims = JWTPayload & { iss: string; sub: string; exp: number; iat: number }
 
-/** What the token says of itself, before anything is checked. */
+/** Reads claims before anything is checked. */
 export function readClaims(token: string): { iss: string; sub: string } {
   let claims: JWTPayload
   try {
@@ -59,7 +59,7 @@ export function readClaims(token: string): { iss: string; sub: string } {
   return { iss, sub }
 }
 
-/** What the issuer signed: a signature can be written in several ways, and this cannot. */
+/** The text that the issuer signed. A signature can be written in several ways, and this text cannot. */
 export const signedPart = (token: string): string => token.slice(0, token.lastIndexOf('.'))
 
 /** The claims of a token that is in order. `workspace` trusts the issuer. `audiences`: it has to be for one of them. */

@@ -5,8 +5,8 @@ import { boundedText, Uuid } from '../../protocol/wire.ts'
 const TOKEN_TYPE = 'urn:ietf:params:oauth:token-type:' as const
 export const ACCESS_TOKEN_TYPE = `${TOKEN_TYPE}access_token` as const
 
-/** Of the form of the token endpoint. */
-const tokenExchangeParameters = {
+/** Parameters in the form of the token endpoint. */
+export const tokenExchangeParameters = {
   subject_token: boundedText(16_384).meta({ description: 'A JSON Web Token of an issuer that the workspace trusts.' }),
   subject_token_type: z.enum([`${TOKEN_TYPE}jwt`, `${TOKEN_TYPE}id_token`]),
   audience: Uuid.meta({ description: 'The id of the workspace.' }),

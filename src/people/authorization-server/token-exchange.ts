@@ -66,7 +66,7 @@ async function listTrusted(
   return rows.map(([text]) => JSON.parse(text as string) as Trusted)
 }
 
-/** Of those that accept the token, the one that fixes the most, and of several the oldest. */
+/** Chooses the issuer that fixes the most, and the oldest of several. */
 function chooseTrusted(trusted: Trusted[], claims: Claims): Trusted {
   const audiences = [claims.aud].flat()
   const forAudience = trusted.filter(({ audience }) => audiences.includes(audience))

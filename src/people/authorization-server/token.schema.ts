@@ -27,7 +27,7 @@ export const TokenRequest = z
   })
 
 const Resource = boundedText(2048).optional()
-/** What each grant of this slice requires of the form. */
+/** The members that each grant of this slice requires of the form. */
 export const CodeForm = z.object({
   client_id: boundedText(2048),
   code: boundedText(128),

@@ -126,10 +126,10 @@ export const changeTrustedIssuer = verb(
   },
 )
 
-/** Also the keys that its tokens were exchanged for. */
+/** Deletes the keys that its tokens were exchanged for, too. */
 export const deleteTrustedIssuer = verb('api-keys:delete', async (ctx: Ctx, params: Ref) => {
   const ref = isTrustedIssuer(params)
-  // In the order of their ids, as a revocation of the key that granted the role locks them.
+  // Locks keys in the order of their ids, as a revocation of the key that granted the role does.
   const keys = sql<Row>`
     select
     from ${apiKeys} a

@@ -1,4 +1,4 @@
-// Which tokens a trusted issuer accepts by their subject and claims (pure).
+// Matches the subject and claims of tokens with trusted issuers (pure).
 
 /** Claims by their name, each with a pattern. */
 type ClaimPatterns = Record<string, string>
@@ -42,6 +42,6 @@ export function findMismatch(
   return null
 }
 
-/** Of two that accept a token, the one that fixes more of it decides. */
+/** The issuer that fixes more characters of a token decides. */
 export const countFixedCharacters = ({ subject, claims }: TrustedSubject): number =>
   [subject, ...Object.values(claims)].join('').replaceAll('*', '').length

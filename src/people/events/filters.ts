@@ -1,4 +1,4 @@
-// Which events match the filters of a request (pure). SQL says the same in `pages.ts`.
+// Matches events with the filters of a request (pure). SQL says the same in `pages.ts`.
 import type { Event, EventFilters } from './schema.ts'
 
 const matchesType = (type: string, pattern: string): boolean => {

@@ -7,14 +7,14 @@ import type { Ctx } from '../../kernel/http/context.ts'
 import { type EventRow, eventColumns } from './rows.ts'
 import type { EventFilters } from './schema.ts'
 
-/** How many events a page passes over at most where no index serves its filters. */
+/** A page passes over at most this many events where no index serves its filters. */
 const MAX_PASSED = 10_000
 const BOUND_COUNT = 4
 /** An event is numbered after its transaction began, so a later number can have a slightly earlier time. */
 const CLOCK_SKEW = '1 minute'
 
 export type PageRequest = {
-  /** In the order of the page. Undefined: from its start. */
+  /** The last number, in the order of the page. Undefined: from its start. */
   after: number | undefined
   limit: number
   descending: boolean
@@ -27,7 +27,7 @@ export type JournalPage = {
   newest: number
   /** The number of the oldest event that is kept. The next one's, if none is. */
   oldest: number
-  /** Where the next page begins. */
+  /** The number from which the next page begins. */
   next: number
   hasMore: boolean
 }

@@ -24,7 +24,7 @@ export type EventRow = Pick<typeof events.$inferSelect, keyof typeof eventColumn
 
 export const eventId = ({ scope_id, seq }: Pick<EventRow, 'scope_id' | 'seq'>): string => `evt_${scope_id}_${seq}`
 
-/** Without the client's address and user agent, which only the audit log shows. */
+/** Omits the client's address and user agent, which only the audit log shows. */
 export function eventToWire(row: EventRow): Event {
   const { operation = null, method = null, path = null } = (row.request ?? {}) as Partial<RequestRecord>
   return {

@@ -25,7 +25,7 @@ import type { Visit } from './visit.ts'
 
 export const GRANT_TYPE = 'urn:ietf:params:oauth:grant-type:device_code'
 const CLIENT_ID = 'slipway-cli'
-/** Of all organizations, and of those that one network made. */
+/** Limits of all organizations, and of one network. */
 const MAX_REQUESTS = 10_000
 const MAX_REQUESTS_OF_NETWORK = 100
 /** A site with IPv6 usually has a /48. */

@@ -1,4 +1,4 @@
-// What the scripts of both pages on which a person lets a program in have in common, as text like that of the sign-in
+// The common part of the scripts of both pages on which a person lets a program in, as text like that of the sign-in
 // page. `signIn()` and `request` are those of the page.
 export const grantScript = `const find = id => document.getElementById(id)
 const call = (method, path, body) =>
@@ -14,7 +14,7 @@ async function fail(reply) {
   say(title + '. ' + detail)
 }
 
-/** Whether the person is signed in as a member, who can decide. */
+/** Shows the person, if one is signed in as a member, who can decide. */
 async function showPerson() {
   const reply = await call('GET', '/v2/me')
   if (!reply.ok) {

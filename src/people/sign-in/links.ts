@@ -52,7 +52,7 @@ export const createLink = verb(
   },
 )
 
-/** For commands of the operator. Null if the organization has no such member. */
+/** Creates a link for commands of the operator. Null if the organization has no such member. */
 export async function createOperatorLink(
   database: Database,
   { organization_id, email }: { organization_id: string; email: string },

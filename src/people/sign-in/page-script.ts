@@ -6,7 +6,7 @@ const call = (method, path, { headers, body } = {}) => {
 }
 const say = text => { find('status').textContent = text }
 
-/** Where to go after the sign-in. A URL of another origin is ignored. */
+/** The page after the sign-in. A URL of another origin is ignored. */
 const NEXT = 'sign-in-next'
 const given = new URLSearchParams(location.search).get('next') ?? sessionStorage.getItem(NEXT)
 sessionStorage.removeItem(NEXT)

@@ -38,7 +38,7 @@ const linkInput = { body: s.LinkToken }
 /** Reading a large body costs more than looking up a token. */
 const LINK_REFUSALS: Code[] = ['sign_in_link_invalid', 'invalid_request', 'body_too_large']
 
-/** Where no member or organization is known, no journal can have the refusal. */
+/** A journal cannot have the refusal if no member or organization is known. */
 const logRefusal = (c: Visitor, { platform }: Services, error: unknown): void =>
   platform.log({
     level: 'warn',

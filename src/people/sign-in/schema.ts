@@ -20,7 +20,7 @@ export const SignInSession = z
   .meta({ id: 'SignInSession' })
 export const SignInSessionList = listOf(SignInSession).meta({ id: 'SignInSessionList' })
 
-/** As the identity provider sends it. The route reads it itself. */
+/** The answer of the identity provider. The route reads it itself. */
 export const SignInAnswer = z.looseObject({
   code: boundedText(4096).optional(),
   state: boundedText(512).optional(),

@@ -35,7 +35,7 @@ export const toWire = (row: SessionRow): SessionWire => ({
   expires_at: toIsoTime(row.expires_at),
 })
 
-/** Of the member, or of the key. Row-level security enforces the same. */
+/** The sessions of the member or of the key. Row-level security enforces the same. */
 const ownSessions = sql`
   ${sessions.organization_id} = current_organization()
   and ${sessions.owner_id} = current_actor()
@@ -43,7 +43,7 @@ const ownSessions = sql`
 
 const SESSION_RECORD = recordColumns(sessions, ['method', 'expires_at', 'revoked_at'])
 
-/** Where the request that runs this statement came from. */
+/** The address and agent of the request that runs this statement. */
 const requestedFrom = {
   client_address: sql`setting('request')::json ->> 'client_address'`,
   user_agent: sql`setting('request')::json ->> 'user_agent'`,

@@ -6,7 +6,7 @@ export const sweepSessions = (services: SweepServices): Promise<number> =>
   deleteExpired(services, 'sessions', [
     { table: 'sessions', where: sql`expires_at < clock()` },
     { table: 'sign_in_links', where: sql`expires_at < clock() - interval '1 day'` },
-    // Until then a device learns that its code has expired.
+    // A device learns until then that its code has expired.
     { table: 'device_requests', where: sql`expires_at < clock() - interval '10 minutes'` },
     { table: 'oauth_grants', where: sql`expires_at < clock() - interval '10 minutes'` },
   ])

@@ -1,4 +1,4 @@
-// What the journal keeps of a request without a credential that leads to a session or key.
+// Describes a request without a credential that leads to a session or key, for the journal.
 import { describeRequest } from '../../kernel/http/caller.ts'
 import type { Operation, Services } from '../../kernel/http/routes.ts'
 

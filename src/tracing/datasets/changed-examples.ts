@@ -74,7 +74,10 @@ const CHANGED_METADATA = sql`case
           when g.splits is null then '{}'
           else jsonb_build_object('dataset_split', g.splits)
         end`
-/** Without operations all attachments stay, with them those that they name. New ones replace those of their name. */
+/**
+ * Keeps all attachments if no operations are given, and else those that they name. New ones replace those of their
+ * name.
+ */
 const CHANGED_ATTACHMENTS = sql`nullif(
         case
           when g.operations is null then coalesce(e.attachments::jsonb, '{}')

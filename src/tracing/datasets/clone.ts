@@ -24,7 +24,7 @@ export const cloneDataset = verb(
     let { as_of } = input
     const readContents = async (): Promise<CheckedExample[]> => {
       const rows = await run(withoutRateLimit(ctx), selectContents({ ...input, as_of }))
-      // What is compared with the schemas is what is copied, also if the source changes meanwhile.
+      // The version that is compared with the schemas is the one that is copied, also if the source changes meanwhile.
       if (rows[0]) as_of = { time: rows[0][0] }
       return rows.map(([, id, inputs, outputs]) => ({
         inputs,
@@ -39,7 +39,7 @@ export const cloneDataset = verb(
   { byPolicy: true },
 )
 
-/** From `source` on: rows `e` of its examples, with their contents `c`. */
+/** Selects rows `e` of the examples of `source`, with their contents `c`. */
 const fromSource = ({ source_dataset_id, as_of, examples, split }: schema.Clone): SQL => sql`
       from (
         select d.id, d.tenant_id, ${timeOf(as_of)} as at
@@ -55,7 +55,7 @@ const fromSource = ({ source_dataset_id, as_of, examples, split }: schema.Clone)
 const selectContents = (input: schema.Clone): SQL<[at: string, id: string, inputs: string, outputs: string | null]> =>
   sql`select source.at, e.id, c.inputs, c.outputs ${fromSource(input)} limit ${MAX_COPIES}`
 
-/** Without a row, there is no such source or target. */
+/** Returns no row if there is no such source or target. */
 function copyExamples(ctx: Ctx, input: schema.Clone, hasSchemas: SQL): Promise<Copies[]> {
   const { source_dataset_id, target_dataset_id, as_of } = input
   const hasVersion = as_of === undefined ? sql`true` : sql`${timeOf(as_of)} is not null`

@@ -11,7 +11,7 @@ import type * as schema from './comparisons.schema.ts'
 import type { DatasetRef } from './schema.ts'
 import { comparativeExperiments } from './tables.ts'
 
-/** As `to_json()` writes it. */
+/** The row that `to_json()` writes. */
 type ComparisonRow = typeof comparativeExperiments.$inferSelect
 
 const toWire = (row: ComparisonRow): schema.Comparison => ({
@@ -73,7 +73,7 @@ export const listComparisons = verb(
     const { id, name, name_contains, sort_by, sort_by_desc, limit, offset } = query
     const direction = sort_by_desc ? sql`desc` : sql`asc`
     const order = sql`${sort_by === 'name' ? sql`lower(c.name)` : sql`c.created_at`} ${direction}, c.id ${direction}`
-    // From the dataset, to tell an unknown one from one without comparisons.
+    // Selects from the dataset, to tell an unknown one from one without comparisons.
     const statement = sql<Row>`
       select to_json(c)::text
       from datasets d

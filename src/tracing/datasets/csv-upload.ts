@@ -97,7 +97,7 @@ function readTable(raw: RawBody): Table {
   return { dataset: dataset!, examples }
 }
 
-/** Without its ending. */
+/** The name of the file without its ending. */
 const nameOf = ({ headers }: Part): string | undefined =>
   /filename="([^"]+)"/.exec(headers.get('content-disposition') ?? '')?.[1]?.replace(/\.csv$/i, '')
 

@@ -41,7 +41,7 @@ export const datasetToWire = (row: DatasetRow): schema.Dataset & { [etagVersion]
   [etagVersion]: row.version,
 })
 
-/** Not by Drizzle's columns, which it writes without their table here. */
+/** Drizzle would write its columns without their table here. */
 const EXPERIMENTS = sql`projects p where p.reference_dataset_id = datasets.id and p.tenant_id = datasets.tenant_id`
 const COLUMNS = {
   ...getTableColumns(datasets),

@@ -64,7 +64,7 @@ async function endExamples(ctx: Ctx, ids: string[]) {
   return describeWrites(changed, ids)
 }
 
-/** From all versions. The schedule deletes the attachments. */
+/** Deletes the examples from all versions. The schedule deletes the attachments. */
 async function eraseRows(ctx: Ctx, ids: string[]) {
   const erasable = sql`e.tenant_id = current_tenant() and e.id = any(${uuidArray(ids)})`
   const lock = sql`

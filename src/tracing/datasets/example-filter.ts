@@ -35,7 +35,7 @@ const COLUMNS: Record<string, SQL> = {
   outputs: beginningOf(sql`c.outputs`),
 }
 
-/** Over `e` and `c`. Pairs are `p`. */
+/** Columns of `e` and `c`. Pairs are `p`. */
 const EXAMPLE_SOURCE: FilterSource = {
   column: name => COLUMNS[name] ?? (/_(key|value)$/.test(name) ? pairColumn(name) : sql`e.${sql.identifier(name)}`),
   pairs: (family, conditions) => jsonPairs(JSON_OF[family]!, conditions),

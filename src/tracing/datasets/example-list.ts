@@ -56,7 +56,7 @@ const namedDataset = ({ dataset }: ExampleFilter): SQL | undefined =>
   dataset === undefined ? undefined : sql`${dataset}::uuid`
 
 /**
- * Without a row, the dataset does not exist. A row without an id says that the page is empty. `dataset` is its id, or a
+ * Returns no row if the dataset does not exist, and a row without an id if the page is empty. `dataset` is its id, or a
  * subquery that finds it.
  */
 export function selectExamples(
@@ -88,7 +88,7 @@ export function selectExamples(
       order by ${order}`
 }
 
-/** Over `d`. A tag that no version has fails the statement. */
+/** A condition on `d`. A tag that no version has fails the statement. */
 function isKnownDataset({ as_of }: ExampleFilter, dataset: SQL): SQL {
   const isDataset = sql`d.id = ${dataset} and d.tenant_id = current_tenant()`
   if (as_of === undefined || 'time' in as_of) return isDataset

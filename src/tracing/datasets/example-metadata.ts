@@ -80,7 +80,7 @@ async function changeMetadataOf(
   return requireRow(await commit(ctx, 'dataset.examples_updated', change, data, parts), 'dataset_not_found').ids ?? []
 }
 
-/** More than a client may send at once, because Postgres writes spaces. */
+/** The limit is above what a client may send at once, because Postgres writes spaces. */
 const MAX_METADATA_BYTES = 128 * 1024
 /** Every example gets a copy of what the operations set. */
 const MAX_STORED_LENGTH = 16 * 1024 * 1024
@@ -107,7 +107,7 @@ function applyOperation(metadata: SQL, { key, value, values, ...given }: schema.
   const set = (member: SQL) => sql`${metadata} || jsonb_build_object(${key}::text, ${member})`
   if (operation === 'SET') return set(sql`${JSON.stringify(value ?? null)}::jsonb`)
   const listed = sql`${JSON.stringify(values ?? [])}::jsonb`
-  // What is no list counts as an empty one.
+  // A value that is no list counts as an empty one.
   const items = sql`jsonb_array_elements(
             case when jsonb_typeof(${metadata} -> ${key}) = 'array' then ${metadata} -> ${key} else '[]' end
             ${operation === 'ARRAY_ADD' ? sql`|| ${listed}` : sql``}

@@ -6,7 +6,7 @@ import { type LinkSigner, linkToAttachment } from './attachment-links.ts'
 import type { AsOf, Example, ExampleMember, ExampleQuery } from './examples.schema.ts'
 import type { ExampleAttachments } from './tables.ts'
 
-/** Of a row `e` of `examples`. Texts and JSON are null where they are not asked for. */
+/** The columns of a row `e` of `examples`. Texts and JSON are null where they are not asked for. */
 export type ExampleRow = [
   id: string,
   tenant_id: string,
@@ -35,7 +35,7 @@ const DEFAULT_MEMBERS: ExampleMember[] = [
 ]
 export const ALL_MEMBERS: ExampleMember[] = [...DEFAULT_MEMBERS, 'attachment_urls']
 
-/** Not the run that an example came from: the link is about the dataset. */
+/** The link is about the dataset, so it does not show the run that an example came from. */
 export const SHARED_MEMBERS = ALL_MEMBERS.filter(name => name !== 'source_run_id')
 
 export const selectedMembers = ({ select = [], exclude_default_fields }: Partial<ExampleQuery>): ExampleMember[] => [
@@ -43,8 +43,8 @@ export const selectedMembers = ({ select = [], exclude_default_fields }: Partial
 ]
 
 /**
- * Of `e`, and `c` for its contents. In the order of `ExampleRow`, but without the name of the dataset. Long texts are
- * read only if they are sent.
+ * Columns of `e`, and of `c` for its contents, in the order of `ExampleRow` but without the name of the dataset. Long
+ * texts are read only if they are sent.
  */
 export function exampleColumns(members: ExampleMember[]): SQL {
   const ifSelected = (member: ExampleMember, column: SQL, name: string) =>
@@ -58,7 +58,7 @@ export function exampleColumns(members: ExampleMember[]): SQL {
 export const WIRE_COLUMNS = sql`e.id, e.tenant_id, e.dataset_id, d.name, e.number, e.since, e.created_at,
     e.source_run_id, e.metadata, e.inputs, e.outputs, e.attachments`
 
-/** Of a row `e`. `dataset` is the id of its dataset. */
+/** A condition on a row `e`. `dataset` is the id of its dataset. */
 export function isInVersion(asOf: AsOf, dataset: SQL): SQL {
   if (asOf === undefined) return sql`e.until is null`
   const time = 'time' in asOf ? sql`${asOf.time}::timestamptz` : timeOfTag(asOf.tag, dataset)

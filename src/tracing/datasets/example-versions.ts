@@ -1,5 +1,5 @@
-// What the writes of examples share. Each is one statement, which makes a version of the dataset. The row of an example
-// is never updated: a version ends it and begins another one.
+// The common part of writes of examples. Each is one statement, which makes a version of the dataset. The row of an
+// example is never updated: a version ends it and begins another one.
 import { type SQL, sql } from 'drizzle-orm'
 import { uuidArray } from '../../kernel/db/db.ts'
 import { toIsoTime } from '../../kernel/db/rows.ts'
@@ -11,7 +11,7 @@ import type { AttachmentOperations, WrittenExamples } from './examples.schema.ts
 import type { ExampleAttachments } from './tables.ts'
 
 type Path = (string | number)[]
-/** What a write stores of an example. JSON members are texts. An absent one stays as it is. */
+/** The contents that a write stores. JSON members are texts. An absent one stays as it is. */
 export type ExampleContents = {
   id: string
   inputs?: string | undefined
@@ -58,7 +58,7 @@ const DEFINITIONS = sql`json_build_object(
         'inputs_schema_definition', d.inputs_schema_definition,
         'outputs_schema_definition', d.outputs_schema_definition
       )::text`
-/** For a where clause over `d`: `checked` are the definitions that the examples were compared with. */
+/** A condition on `d`: `checked` are the definitions that the examples were compared with. */
 const hasCheckedSchemas = (checked: string): SQL => sql`case
       when d.inputs_schema_definition is null and d.outputs_schema_definition is null then true
       when ${DEFINITIONS} = ${checked} then true

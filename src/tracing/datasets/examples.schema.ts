@@ -149,7 +149,7 @@ const EXAMPLE = {
 }
 const DATASET_ID = '5d41402a-bc4b-4a76-b971-9d911017c592'
 
-/** What readers of bodies parse besides the contents. */
+/** The members that readers of bodies parse besides the contents. */
 export const NewExampleMembers = z.object({ id: Uuid.nullish(), dataset_id: Uuid.optional(), ...newMembers })
 export const ChangedExampleMembers = z.object({
   id: Uuid.optional(),
@@ -158,14 +158,14 @@ export const ChangedExampleMembers = z.object({
   attachments_operations: AttachmentOperations.nullish(),
 })
 
-/** Of a list of changes. */
+/** A member of a list of changes. */
 export const ListedExampleMembers = ChangedExampleMembers.extend({ id: Uuid })
 
 export const NewExample = NewExampleMembers.extend({ dataset_id: Uuid, ...contents }).meta({
   id: 'NewExample',
   example: { dataset_id: DATASET_ID, ...EXAMPLE },
 })
-/** In one request. */
+/** The limit of one request. */
 export const MAX_EXAMPLES = 2000
 export const MAX_DATASET_EXAMPLES = 100_000
 export const NewExamples = arrayOf(NewExample, MAX_EXAMPLES, 1).meta({

@@ -22,7 +22,7 @@ type Keyword = {
 
 const Count = z.int().min(0)
 const Names = arrayOf(boundedText(1000), 1000)
-/** What is within it is checked by a walk over the schema. */
+/** A walk over the schema checks the schemas within it. */
 export const Subschema = z.union([z.boolean(), z.looseObject({})])
 const Subschemas = arrayOf(Subschema, 1000, 1)
 export const SubschemaMap = z.looseObject({})
@@ -92,7 +92,7 @@ const limit = (
 
 const isAtLeast = (size: number, rule: number) => size >= rule
 const isAtMost = (size: number, rule: number) => size <= rule
-/** As the decimal digits say: 0.3 is a multiple of 0.1, although not in binary. */
+/** Compares decimal digits: 0.3 is a multiple of 0.1, although not in binary. */
 const isMultiple = (size: number, divisor: number) => {
   const quotient = size / divisor
   return (
@@ -101,7 +101,7 @@ const isMultiple = (size: number, divisor: number) => {
 }
 
 const toNumber: Measure = value => (typeof value === 'number' ? value : undefined)
-/** In characters, not in UTF-16 units. */
+/** Counts characters, not UTF-16 units. */
 const countCharacters: Measure = (value, run) => {
   if (typeof value !== 'string') return undefined
   run.spend(value.length / 10)
@@ -204,7 +204,7 @@ export const KEYWORDS: Record<string, Keyword> = {
       Object.hasOwn(value, name) ? run.find(schema, value[name], [...path, name]) : undefined,
     )
   }),
-  // Which members `patternProperties` are about is not known, because patterns are not matched.
+  // Patterns are not matched, so `patternProperties` may be about any member.
   additionalProperties: keyword(Subschema, (rule, place, run) => {
     const { properties, patternProperties } = place.node
     if (patternProperties !== undefined) return undefined

@@ -10,7 +10,7 @@ import {
   SubschemaMap,
 } from './json-schema-keywords.ts'
 
-/** For all examples of a request. */
+/** The limit of all examples of a request. */
 const MAX_STEPS = 1_000_000
 const MAX_DEPTH = 500
 

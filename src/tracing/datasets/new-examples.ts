@@ -31,7 +31,7 @@ import type { ExampleAttachments } from './tables.ts'
 
 type DatasetParams = z.output<typeof DatasetRef>
 type NewMembers = z.output<typeof schema.NewExampleMembers>
-/** What a new example shows besides what the client sent. `metadata` is a JSON text. */
+/** The members of a new example that the client did not send. `metadata` is a JSON text. */
 type WrittenRow = {
   id: string
   tenant_id: string

@@ -17,7 +17,7 @@ type Source = {
 const takesContents = ({ source_run_id, use_source_run_io, use_source_run_attachments: names }: Source): boolean =>
   Boolean(source_run_id && (use_source_run_io || names?.length))
 
-/** What a client sends wins over what the run has. */
+/** Members that a client sends win over those of the run. */
 export async function takeFromRuns<Example extends ExampleInput<Source>>(
   ctx: Ctx,
   examples: Example[],
@@ -35,7 +35,7 @@ export async function takeFromRuns<Example extends ExampleInput<Source>>(
   return taken
 }
 
-/** Besides the permission of the request, this takes that to read runs. */
+/** Needs the permission to read runs besides that of the request. */
 async function readRuns(ctx: Ctx, ids: string[]): Promise<Map<string, StoredRun>> {
   const reader: Ctx = { ...withoutRateLimit(ctx), permission: 'runs:read' }
   const query = { ids, order: 'asc' as const, limit: ids.length, columns: ['inputs', 'outputs', 'objects'] as const }
@@ -70,7 +70,7 @@ async function takeFromRun<Example extends ExampleInput<Source>>(
     faults.push({ type: isMissing ? 'missing' : 'too_big', loc, msg })
   }
   const own: { inputs?: string; outputs?: string } = example.use_source_run_io ? contentsOf(source) : {}
-  // What lies apart and is too long is an empty text.
+  // A member that is stored apart and is too long is an empty text.
   for (const name of ['inputs', 'outputs'] as const)
     if (own[name] === '' && example[name] === undefined)
       faults.push({ type: 'too_big', loc: example.loc[name], msg: 'of the run are too long' })

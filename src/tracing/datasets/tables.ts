@@ -40,7 +40,7 @@ export const datasets = pgTable(
     metadata: jsonb().$type<Record<string, unknown>>(),
     baseline_experiment_id: uuid(),
     tag_value_ids: uuid().array().notNull().default(sql`'{}'`),
-    /** Whoever has it can read the dataset and its examples. */
+    /** The token lets anyone read the dataset and its examples. */
     share_token: uuid(),
     /** The number of the last example. Numbers are not used again. */
     last_number: integer().notNull().default(0),
@@ -132,7 +132,7 @@ export const exampleObjects = pgTable(
     id: idColumn(),
     ...parentTenantColumns(),
     bytes: bigint({ mode: 'number' }).notNull(),
-    /** When the sweep looks whether an example still has it. */
+    /** The sweep then checks that an example still has it. */
     check_at: instantColumn().default(sql`clock() + interval '1 day'`),
     created_at: createdAtColumn(),
   },

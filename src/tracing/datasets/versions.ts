@@ -15,7 +15,7 @@ import type * as schema from './versions.schema.ts'
 type DatasetParams = z.output<typeof DatasetRef>
 
 const isDataset = (id: string): SQL => sql`d.id = ${id}::uuid and d.tenant_id = current_tenant()`
-/** With `latest`, which no row has. */
+/** Adds `latest`, which no row has. */
 const TAGS = sql`case when v.as_of = d.examples_at then array['latest'] else '{}' end || v.tags`
 
 /** The tags come as the text of an array in JSON. */
@@ -24,7 +24,7 @@ const toWire = ([as_of, tags]: [string, string]): schema.DatasetVersion => ({
   tags: JSON.parse(tags),
 })
 
-/** Over `d`: the time of its last version at or before the one that is named. Null if there is none. */
+/** The time of the last version of `d` at or before the named one. Null if there is none. */
 export const timeOf = (asOf: AsOf): SQL =>
   asOf === undefined
     ? sql`d.examples_at`
@@ -87,7 +87,7 @@ export const readVersion = verb(
   },
 )
 
-/** Of two versions, the examples that only one of them has, and those that both have with other contents. */
+/** Finds the examples that only one of two versions has, and those that both have with other contents. */
 export const diffVersions = verb(
   'datasets:read',
   async (ctx, { dataset_id, from_version, to_version }: DatasetParams & schema.VersionPair) => {

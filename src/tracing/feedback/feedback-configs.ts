@@ -1,4 +1,4 @@
-// What the feedback of a key may say.
+// Configs of feedback: the values that the feedback of a key may have.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Row, refuseUnless, run, textArray } from '../../kernel/db/db.ts'

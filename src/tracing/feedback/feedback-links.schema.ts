@@ -67,7 +67,7 @@ const ScoreText = boundedText(32)
   .regex(/^(true|false|-?\d{1,9}(\.\d{1,15})?)$/i, { error: 'must be a number, true or false' })
   .transform(text => (/^[tf]/i.test(text) ? /^t/i.test(text) : Number(text)))
 
-/** As a query or a form, where all values are texts. */
+/** A query or a form, where all values are texts. */
 export const LinkFeedbackQuery = z.object({
   score: optionalFilter(ScoreText),
   value: optionalFilter(boundedText(MAX_TEXT)),

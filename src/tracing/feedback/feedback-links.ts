@@ -96,7 +96,7 @@ export const listFeedbackLinks = verb(
   },
 )
 
-/** Without a link there is no workspace, in which later statements find nothing. */
+/** Enters no workspace if there is no such link. Later statements then find nothing. */
 const enterWorkspaceOfLink = (token: string): SQL => sql`
   select
     set_config('app.tenant_id', t.tenant_id::text, true),
@@ -127,7 +127,7 @@ export async function sendLinkFeedback(
       null::timestamptz as modified_at
     from feedback_tokens t
     where t.id = ${token}::uuid and t.tenant_id = current_tenant()`
-  // Where runs are stored elsewhere, the sweep finds the run: the link alone says in which workspace.
+  // If runs are stored elsewhere, the sweep finds the run: the link alone says in which workspace.
   const store = sql<Row>`
     with
     ${sql.join(storeFeedback(given, { found: sql`runs` }), sql`,`)}

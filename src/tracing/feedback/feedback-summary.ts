@@ -1,4 +1,4 @@
-// What the feedback of a project adds up to, by key. It may be a million rows, so comments are left out.
+// Adds up the feedback of a project by key. It may be a million rows, so comments are left out.
 import { type SQL, sql } from 'drizzle-orm'
 
 export type FeedbackSummary = Record<

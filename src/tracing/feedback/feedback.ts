@@ -20,7 +20,7 @@ import {
 } from './store-feedback.ts'
 import type { feedbacks } from './tables.ts'
 
-/** As `to_json()` writes it. */
+/** The row that `to_json()` writes. */
 type FeedbackRow = Omit<typeof feedbacks.$inferSelect, 'score'> & { score: number | null }
 type WithUserNames = z.output<typeof schema.WithUserNames>
 type FeedbackParams = z.output<typeof schema.FeedbackRef>

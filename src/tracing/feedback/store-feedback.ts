@@ -68,7 +68,7 @@ const NO_RUNS = sql`(
       where false)`
 
 type ScoreCheck = { key: SQL; stored: SQL; given: SQL; score: SQL }
-/** For a where clause: a key has one configuration, and the score is what that allows. */
+/** A condition: a key has one configuration, and the score is what that allows. */
 export const requireFittingScore = ({ key, stored, given, score }: ScoreCheck): SQL => sql`case
         when ${given} is null or ${stored} is null or ${given}::jsonb = ${stored}::jsonb then true
         else refuse('feedback_config_differs', ${key})
@@ -102,7 +102,7 @@ export const attachFeedback = (runs: SQL): SQL => sql`
       and f.run_id = r.id
       and not f.is_attached)`
 
-/** As a parameter of `readFeedbackRows()`. Of two with one id, the later is stored. */
+/** Makes the parameter of `readFeedbackRows()`. The later of two with one id is stored. */
 export const toFeedbackRows = (feedback: NewFeedback[]): string => {
   const unique = [...new Map(feedback.map(one => [one.id, one])).values()]
   return JSON.stringify(unique.map((one, place) => ({ ...one, place })))
@@ -112,7 +112,7 @@ export const readFeedbackRows = (rows: string | Placeholder): SQL => sql`
     from json_to_recordset(${rows}::json) as g(${MEMBERS})`
 
 type RunRelations = {
-  /** From `TraceStore.findRuns()`. */
+  /** The relation of `TraceStore.findRuns()`. */
   found: SQL
   /** The runs that the same statement stores, which it does not see: id, trace_id, session_id and start_time. */
   written?: SQL

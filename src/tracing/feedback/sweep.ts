@@ -34,12 +34,12 @@ const deleteRows = (rows: SQL): SQL => sql`
     for update of f skip locked
   ))`
 
-/** As old as a run can become. Feedback about a project as a whole stays as long as the project. */
+/** Runs cannot become older. Feedback about a project as a whole stays as long as the project. */
 const EXPIRED = sql`
     where f.received_at < clock() - kept_for('longlived')
       and f.run_id is not null
       and coalesce(f.start_time, f.received_at) < clock() - kept_for('longlived')`
-/** Its run never came, or its workspace is gone. */
+/** Feedback whose run never came, or whose workspace is gone. */
 const ORPHANED = sql`
     where not f.is_attached and f.received_at < clock() - kept_for('shortlived')`
 const OF_DELETED_PROJECTS = sql`

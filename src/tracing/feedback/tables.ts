@@ -10,7 +10,7 @@ import {
 } from '../../kernel/db/columns.ts'
 import { tenantColumns } from '../../people/access/tables.ts'
 
-/** About a run, or about a whole project where `run_id` is null. It may arrive before its run. */
+/** Feedback on a run, or on a whole project where `run_id` is null. It may arrive before its run. */
 export const feedbacks = pgTable(
   'feedbacks',
   {
@@ -19,9 +19,9 @@ export const feedbacks = pgTable(
     run_id: uuid(),
     trace_id: uuid(),
     session_id: uuid(),
-    /** Of the run. */
+    /** The start of the run. */
     start_time: instantColumn(),
-    /** Whether the run was found: then `trace_id` and `session_id` are its own. */
+    /** True if the run was found: then `trace_id` and `session_id` are its own. */
     is_attached: boolean().notNull(),
     key: text().notNull(),
     score: numeric({ precision: 14, scale: 4 }),
@@ -76,7 +76,7 @@ export const feedbackTokens = pgTable(
   'feedback_tokens',
   {
     id: idColumn(),
-    /** Of the feedback that the link holds. Whoever may read feedback sees it. */
+    /** The id of the feedback that the link stores. Readers of feedback see it. */
     feedback_id: uuid().notNull().defaultRandom(),
     ...parentTenantColumns(),
     run_id: uuid().notNull(),

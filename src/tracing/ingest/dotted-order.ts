@@ -7,9 +7,9 @@ const MAX_DEPTH = 100
 
 export type RunPlace = {
   trace_id: string
-  /** When the root began. */
+  /** The start of the root. */
   trace_time: string
-  /** When the run began. */
+  /** The start of the run. */
   order_time: string
   dotted_order: string
   parent_run_id: string | null
@@ -68,7 +68,7 @@ export function readPlace(run: Placed, faults: Fault[]): RunPlace | undefined {
   }
 }
 
-/** Of a run that is the root of its own trace. */
+/** The place of a run that is the root of its own trace. */
 export function placeRoot(id: string, startTime: string): RunPlace {
   const [, seconds, fraction = ''] = /^([^.Z]*)(?:\.(\d+))?Z$/.exec(startTime) ?? ['', '']
   const micros = fraction.slice(0, 6).padEnd(6, '0')

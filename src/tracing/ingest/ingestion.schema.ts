@@ -6,11 +6,11 @@ import { MAX_NAME as MAX_PROJECT_NAME } from '../projects/projects.schema.ts'
 import { RUN_TYPES } from '../runs/runs.schema.ts'
 import { TraceTime } from '../runs/time.schema.ts'
 
-/** Of one request: clients send a hundred, and a post and a patch count as two. */
+/** The limit of one request: clients send a hundred, and a post and a patch count as two. */
 export const MAX_OPERATIONS = 200
 const MAX_NAME_LENGTH = 4096
 const MAX_TAGS = 1000
-/** Of a hundred segments, which is as deep as a trace can be. */
+/** A trace is at most a hundred segments deep. */
 const MAX_DOTTED_ORDER_LENGTH = 6000
 
 export const RunRef = z.object({ run_id: Uuid })

@@ -5,9 +5,9 @@ import { placeRoot, type RunPlace, readPlace } from './dotted-order.ts'
 import { cleanText, firstTokenTime, previewOf, readMetadata, readUsage } from './run-contents.ts'
 
 /**
- * What posts and patches set, each with its columns; the first column is not null once the member is set. A patch wins
- * over a post, whichever came first, and otherwise the later one wins. Positions are stored in `runs.patched`, so new
- * members are added at the end.
+ * The members that posts and patches set, each with its columns; the first column is not null once the member is set. A
+ * patch wins over a post, whichever came first, and otherwise the later one wins. Positions are stored in
+ * `runs.patched`, so new members are added at the end.
  */
 export const MERGED_MEMBERS = [
   ['name'],
@@ -70,7 +70,7 @@ export function mergeOperations(
     if (run.is_posted && !run.place) placeWithoutOrder(run, faults)
     if (run.is_posted && !run.session_id && !isConfined) run.session_name ??= DEFAULT_PROJECT
   }
-  // In one order, so that two requests that write the same runs do not deadlock.
+  // One order keeps two requests that write the same runs from a deadlock.
   return { runs: [...runs.values()].sort((a, b) => (a.id < b.id ? -1 : 1)), faults }
 }
 

@@ -24,7 +24,7 @@ import {
 const MAX_PARTS = 20 * MAX_OPERATIONS
 /** Each is put into the object store on its own, within the time of the request. */
 const MAX_ATTACHMENTS = 1000
-/** Its members have at most 64 KiB each. */
+/** Members of feedback have at most 64 KiB each. */
 const MAX_FEEDBACK_LENGTH = 512 * 1024
 /** The same limit as for other bodies. */
 const MAX_FEEDBACK_DEPTH = 64

@@ -4,11 +4,11 @@ import { invalidRequest } from '../../kernel/http/input.ts'
 
 export type Part = {
   name: string
-  /** By their names in lower case. */
+  /** Headers by their names in lower case. */
   headers: ReadonlyMap<string, string>
-  /** In lower case, without parameters. Empty if the part names none. */
+  /** The media type in lower case, without parameters. Empty if the part names none. */
   mediaType: string
-  /** Of the media type, by their names in lower case. */
+  /** Parameters of the media type, by their names in lower case. */
   parameters: ReadonlyMap<string, string>
   /** A view of the request's bytes. */
   bytes: Uint8Array<ArrayBuffer>
@@ -76,9 +76,9 @@ function isEnd(bytes: Buffer, at: number): boolean {
 }
 
 /**
- * Where the line break before the next delimiter stands, or -1. Looks at every fourth byte, which is enough for the
- * four of `\r\n--`. The rest is linear, too: a boundary has no line break. `Buffer.indexOf` takes a second for 64 MiB
- * of carriage returns.
+ * Returns the place of the line break before the next delimiter, or -1. Looks at every fourth byte, which is enough for
+ * the four of `\r\n--`. The rest is linear, too: a boundary has no line break. `Buffer.indexOf` takes a second for 64
+ * MiB of carriage returns.
  */
 function findDelimiter(bytes: Buffer, delimiter: Buffer, from: number): number {
   let at = from + 3

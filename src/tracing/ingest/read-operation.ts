@@ -15,7 +15,7 @@ export const TOO_MANY_OPERATIONS = `must have at most ${MAX_OPERATIONS} runs and
 /** Chains of chains serialize deep, and nothing here recurses. */
 const MAX_DEPTH = 512
 const MAX_MEMBERS = 100
-/** Of a member that is no text and no payload, so that little is built of it. */
+/** The limit of a member that is no text and no payload, so that little is built of it. */
 const MAX_MEMBER_LENGTH = 64 * 1024
 
 /** All faults at once. The operations are right only if there is none. */
@@ -45,7 +45,7 @@ export function sliceMembers(text: string, loc: Fault['loc'], faults: Fault[]): 
 
 type Source = {
   kind: RunOperation['kind']
-  /** Of the path or of the part. It wins over a missing one in the body. */
+  /** The id in the path or in the name of the part. It stands in for a missing one in the body. */
   id?: string | undefined
   members: MemberTexts
   loc: Fault['loc']

@@ -1,5 +1,5 @@
-// What the columns of a run take from its JSON: metadata, usage, previews and the time of the first token. The JSON may
-// have megabytes, of which members are cut out, and only what is short is parsed.
+// Derives columns of a run from its JSON: metadata, usage, previews and the time of the first token. The JSON may have
+// megabytes, of which members are cut out, and only what is short is parsed.
 import { sliceArray, sliceObject } from '../../kernel/json/json-slices.ts'
 import { readTraceTime } from '../runs/time.schema.ts'
 import type { UsageDetails } from '../store/store.ts'
@@ -28,7 +28,7 @@ const readMember = (json: string | undefined, name: string): string | undefined 
 
 export type MetadataColumns = { metadata?: Members; thread_id?: string }
 
-/** Of `extra.metadata`: the columns that filters use, and the usage that it may have. */
+/** Reads `extra.metadata`: the columns that filters use, and the usage that it may have. */
 export function readMetadata(extra: string | undefined): { usage: unknown; columns: MetadataColumns } {
   const metadata = readMember(extra, 'metadata')
   if (metadata?.[0] !== '{') return { usage: undefined, columns: {} }
@@ -85,7 +85,7 @@ export type Usage = {
 }
 const DETAILS = ['input_token_details', 'output_token_details', 'input_cost_details', 'output_cost_details'] as const
 
-/** From `usage_metadata` of the outputs, of the message that a chat model answered with, or else of the metadata. */
+/** Reads `usage_metadata` of the outputs, of the message that a chat model answered with, or else of the metadata. */
 export function readUsage(outputs: string | undefined, ofMetadata: unknown): Usage | undefined {
   const usage = (outputs?.includes('"usage_metadata"') && findUsage(outputs)) || ofMetadata
   if (!isObject(usage)) return undefined
@@ -168,7 +168,7 @@ export function previewOf(json: string | undefined): string | undefined {
   return cutText(line, PREVIEW_LENGTH)
 }
 
-/** Of messages, the last one. */
+/** Finds the last of several messages. */
 function findText(value: unknown, depth = 0): string | undefined {
   if (typeof value === 'string') return value
   if (depth > 8) return undefined

@@ -8,7 +8,7 @@ import { PAYLOADS, type StoredObject, type StoredObjects } from '../store/store.
 import type { MergedRun } from './merged-operations.ts'
 import { cutText } from './run-contents.ts'
 
-/** In characters. */
+/** The limit in characters. */
 export const MAX_IN_ROW = 32 * 1024
 const PARALLEL_PUTS = 8
 

@@ -4,7 +4,7 @@ import { cleanLine } from './clean-text.ts'
 
 export type Attributes = Record<string, string | number | boolean | null>
 
-/** For the answer of a model. Every attribute is required, and null where the trace does not say it. */
+/** Describes the answer of a model. Every attribute is required, and null where the trace does not say it. */
 export const attributesJsonSchema = (schemas: AttributeSchemas): object => ({
   type: 'object',
   additionalProperties: false,
@@ -31,6 +31,6 @@ function readValue({ type, enum: texts }: AttributeSchemas[string], value: unkno
   return type === 'string' ? cleanLine(value as string, MAX_ATTRIBUTE_TEXT) : (value as number | boolean)
 }
 
-/** Whether the trace stays in the job. An attribute that is not known to be true drops it. */
+/** Keeps a trace in the job. An attribute that is not known to be true drops it. */
 export const isKept = (schemas: AttributeSchemas, attributes: Attributes): boolean =>
   Object.entries(schemas).every(([name, { filter_by }]) => !filter_by || attributes[name] === true)

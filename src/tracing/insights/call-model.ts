@@ -8,7 +8,7 @@ import { type Question, UnusableAnswer } from './question.ts'
 
 /** The project of the runs that calls become. */
 const PROJECT = 'insights'
-/** Of an answer that does not fit. */
+/** The kept length of an answer that does not fit. */
 const MAX_KEPT = 4000
 
 export type ModelCall = {
@@ -24,7 +24,7 @@ export type ModelCall = {
   metadata: Record<string, string>
   signal: AbortSignal
 }
-/** What does not fit is kept with its fault. Without a completion, the model answered nothing that can be read. */
+/** An answer that does not fit is kept with its fault. Without a completion, the model answered nothing readable. */
 export type Answered = { completion: Completion | null } & ({ value: unknown } | { answer: string; fault: string })
 
 export async function callModel(ctx: Ctx, call: ModelCall): Promise<Answered> {

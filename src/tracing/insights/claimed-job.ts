@@ -34,7 +34,7 @@ export type ClaimedJob = {
   is_late: boolean
 }
 
-/** What a step says: whether the job needs another one. */
+/** The result of a step: `more` if the job needs another one. */
 export type StepOutcome = 'more' | 'done'
 
 /**

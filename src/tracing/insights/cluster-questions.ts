@@ -36,7 +36,7 @@ const buildSystem = (task: string, { boundary, user_context }: Context): string 
     .filter(Boolean)
     .join('\n')
 
-/** Of one batch. */
+/** Asks for the themes of one batch. */
 export const askForThemes = (summaries: string[], max: number, context: Context): Question<Category[]> => ({
   name: 'themes',
   system: buildSystem(`Find at most ${max} categories that together hold all of the summaries.`, context),
@@ -47,7 +47,7 @@ export const askForThemes = (summaries: string[], max: number, context: Context)
   ...categoryList(max),
 })
 
-/** Of the categories that the batches have. */
+/** Merges the categories of all batches. */
 export const askForMerge = (categories: Category[], max: number, context: Context): Question<Category[]> => ({
   name: 'merge',
   system: buildSystem(

@@ -1,11 +1,11 @@
-// What the runs of a cluster add up to (pure). It is counted, and no model has a say in it.
+// Adds up the runs of a cluster (pure). The runs are counted, and no model has a say in it.
 import type { Attributes } from './attributes.ts'
 
 const MAX_VALUES = 20
 
-/** Of one run, as it was when it was read. */
+/** The facts of one run at the time it was read. */
 export type RunFacts = {
-  /** In seconds. Null while it runs. */
+  /** Seconds. Null while it runs. */
   latency: number | null
   has_error: boolean
   tokens: number
@@ -29,7 +29,7 @@ export type ClusterStats = {
   attributes: Record<string, AttributeStats>
 }
 
-/** Of at least one run. */
+/** Needs at least one run. */
 export function computeStats(runs: CountedRun[]): ClusterStats {
   const latencies = runs
     .map(({ facts }) => facts.latency)

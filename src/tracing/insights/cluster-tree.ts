@@ -5,11 +5,11 @@ import type { RunSummary, Script } from './model-script.ts'
 
 /** Summaries of one call. A thousand of them make about forty calls. */
 const BATCH = 60
-/** Of one batch where there are several, so that all of them fit into the call that merges them. */
+/** The limit of one batch of several, so that the categories of all fit into the call that merges them. */
 const MAX_BATCH_CATEGORIES = 15
 
 export type SummarizedRun = RunSummary & { id: string }
-/** On the finest level it has runs of its own, above it those of its children. */
+/** A cluster of the finest level has runs of its own, one above it those of its children. */
 export type Cluster = Category & { level: number; runs: SummarizedRun[]; children: Cluster[] }
 type Request = { hierarchy?: number[] | null | undefined; partitions?: Partitions | null | undefined }
 
@@ -92,7 +92,7 @@ function findCategories(script: Script, part: string, size: number, batches: str
   return isWhole ? found[0] : script.ask(`merge/${part}`, context => askForMerge(found.flat(), size, context))
 }
 
-/** What is in no group already stays so. */
+/** A cluster that is in no group stays so. */
 function groupClusters(
   script: Script,
   part: string,

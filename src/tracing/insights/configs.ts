@@ -127,7 +127,7 @@ export const changeConfig = verb(
   },
 )
 
-/** Its jobs stay. */
+/** The jobs of the config stay. */
 export const deleteConfig = verb('rules:create', async (ctx, ref: ConfigParams) => {
   const isVersion = versionMatches(ctx, { version: sql`c.version` }) ?? sql`true`
   const change = sql<ConfigRow>`

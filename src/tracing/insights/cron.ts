@@ -25,7 +25,7 @@ export type Cron = {
   days: Set<number>
   months: Set<number>
   weekdays: Set<number>
-  /** As cron does it: where both kinds of days are limited, one of them suffices. */
+  /** True if both kinds of days are limited: then one of them suffices, as in cron. */
   isEitherDay: boolean
 }
 
@@ -101,7 +101,7 @@ export function nextFiring(cron: Cron, from: number): number | null {
   return null
 }
 
-/** Of those from `first` on, the last one until the time. Those of longer than two days before are not looked at. */
+/** Returns the last firing from `first` on until the time. Firings more than two days before it are not looked at. */
 export function lastFiring(cron: Cron, first: number, until: number): number {
   let last = nextFiring(cron, Math.max(first, until - 2 * DAY_MS)) ?? first
   if (last > until) return first

@@ -1,6 +1,6 @@
-// How many clusters each level has (pure). Level 0 has the finest clusters, where the runs are.
+// The number of clusters of each level (pure). Level 0 has the finest clusters, where the runs are.
 
-/** With names of categories for the top level, that level is made of them. */
+/** The names of categories, if given, make the top level. */
 export type Partitions = Record<string, string>
 
 /** None is greater than what is below it. Without a hierarchy, they follow from the number of runs. */

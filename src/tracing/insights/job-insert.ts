@@ -11,15 +11,15 @@ type JobSource = {
   /** Wins over the config. */
   given: Record<string, unknown>
   is_scheduled: boolean
-  /** Else the job fails when it runs. */
+  /** A job without a model is refused if true. Else it fails when it runs. */
   isModelRequired: boolean
-  /** About the project `p` and the `request` of `r`. */
+  /** A condition on the project `p` and the `request` of `r`. */
   condition: SQL
 }
 
 export const isProject = (id: string): SQL => sql`p.id = ${id}::uuid and p.tenant_id = current_tenant()`
 
-/** For requests. A job acts with the rights of its workspace, so who starts it needs the permissions to do the same. */
+/** A job acts with the rights of its workspace, so the caller who starts it needs the permissions to do the same. */
 export const MAY_START = sql`require_permission_for('runs:read', p.tag_value_ids)
       and (m.is_lexical or ${requirePermission('models:invoke')})`
 
@@ -70,8 +70,8 @@ const HAS_MODELS = sql`case
         end`
 
 /**
- * By provider, id, name, or the model that the provider knows. What speaks the protocol of OpenAI stands in for it. The
- * oldest is first.
+ * Finds a model by provider, id, name, or the name at its provider. One that speaks the protocol of OpenAI stands in
+ * for it. The oldest is first.
  */
 export const findModel = (wanted: SQL): SQL => sql`(
         select k.id

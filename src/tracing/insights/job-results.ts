@@ -17,7 +17,7 @@ export type NewCluster = {
   stats: Record<string, unknown> | null
 }
 
-/** Of all clusters of a job at once, from the `job` of the statement. A repeat inserts nothing. */
+/** Inserts all clusters of a job at once, from the `job` of the statement. A repeat inserts nothing. */
 export const insertClusters = (clusters: NewCluster[]): SQL => sql`clusters as (
       insert into insight_clusters (
         organization_id, tenant_id, job_id, id, parent_id, level, place, name, description, num_runs, stats
@@ -32,7 +32,7 @@ export const insertClusters = (clusters: NewCluster[]): SQL => sql`clusters as (
       on conflict (id) do nothing
     )`
 
-/** With the finest cluster of each run. `metadata` then says how many there are. */
+/** Stores the finest cluster of each run, too. `metadata` then says how many there are. */
 export async function storeClusters(
   ctx: Ctx,
   job: ClaimedJob,
@@ -61,7 +61,7 @@ export type JobRun = {
   cluster_id: string | null
 }
 
-/** By their places. */
+/** Reads the runs in the order of their places. */
 export async function readJobRuns(ctx: Ctx, { id }: ClaimedJob): Promise<JobRun[]> {
   const rows = sql<Row>`
     select json_build_object(

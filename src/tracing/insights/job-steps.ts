@@ -108,7 +108,7 @@ async function storeFailure(ctx: Ctx, job: ClaimedJob, error: unknown): Promise<
 const logFailure = ({ platform }: Ctx, { id }: ClaimedJob, error: unknown): void =>
   platform.log({ level: 'warn', insight_job: id, error: 'step failed', message: String(error) })
 
-/** What people read. Other errors say too much. */
+/** Words for people. Other errors say too much. */
 const describe = (error: unknown): string =>
   error instanceof Failure
     ? (error.extra.detail ?? detailOf(error.code, error.extra.about || undefined))

@@ -66,7 +66,7 @@ const SHAPE = sql`(
 export const listJobs = verb(
   'projects:read',
   async (ctx, { session_id, config_id, limit, offset }: ProjectParams & z.output<typeof schema.JobQuery>) => {
-    // From the project, to tell an unknown one from one without jobs.
+    // Selects from the project, to tell an unknown one from one without jobs.
     const query = sql<Row>`
       select to_json(j)::text
       from projects p
@@ -108,7 +108,7 @@ export const createJob = verb('rules:create', async (ctx, input: ProjectParams &
   return { id, name, status, error }
 })
 
-/** After the response. The schedule does what this leaves. */
+/** Works after the response. The schedule does what this leaves. */
 async function startJob(ctx: Ctx, id: string): Promise<void> {
   const { workOnJobs } = await import('./job-steps.ts')
   await workOnJobs(ctx, sql`j.id = ${id}::uuid`)

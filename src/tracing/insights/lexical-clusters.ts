@@ -6,11 +6,11 @@ import type { SlicedWork } from '../../kernel/limits/background-cpu.ts'
 
 const MAX_WORDS = 3000
 const MAX_TERMS = 6000
-/** Of a text: the strongest. */
+/** The strongest terms of a text are kept. */
 export const MAX_TERMS_OF_TEXT = 150
 const MAX_ITERATIONS = 25
 const MAX_WORD_LENGTH = 40
-/** To find a word in a map takes as long as this many multiplications. */
+/** Finding a word in a map takes as long as this many multiplications. */
 export const WORD_COST = 50
 /** The first centroids are chosen by chance, so the best of several attempts is taken. */
 const FEW_VECTORS = 250
@@ -19,7 +19,7 @@ const ATTEMPTS_AT_MANY = 3
 export const NAME_TERMS = 3
 export const DESCRIPTION_TERMS = 8
 
-/** Of unit length, or empty. `terms` rise. */
+/** A vector of unit length, or empty. `terms` rise. */
 type Vector = { terms: Int32Array; weights: Float64Array }
 type Centroid = Float64Array
 export type Vocabulary = { terms: string[]; indexOf: Map<string, number>; rarity: Float64Array }
@@ -94,7 +94,7 @@ export function strongestTerms(centroid: Centroid, { terms }: Vocabulary, count:
     .map(i => terms[i]!)
 }
 
-/** By vector the number of its group, from 0, of the best attempt. There may be fewer groups than asked for. */
+/** Returns the number of each vector's group, from 0, of the best attempt. There may be fewer groups than asked for. */
 export function* groupVectors(vectors: Vector[], count: number, size: number, seed: string): SlicedWork<number[]> {
   const random = createRandom(seed)
   const attempts = vectors.length <= FEW_VECTORS ? ATTEMPTS_AT_FEW : ATTEMPTS_AT_MANY
@@ -147,7 +147,7 @@ export function nearest(vector: Vector, centroids: Centroid[]): number {
   return best
 }
 
-/** As k-means++ does: the next one is likely to be far from those before. */
+/** Chooses by k-means++: the next one is likely to be far from those before. */
 function* chooseCentroids(
   vectors: Vector[],
   count: number,
@@ -176,7 +176,7 @@ function* chooseCentroids(
   return chosen
 }
 
-/** From 0 to 1, the same numbers for the same seed. */
+/** Returns numbers from 0 to 1, the same ones for the same seed. */
 function createRandom(seed: string): () => number {
   let round = 0
   return () => sha256().update(`${seed} ${round++}`).digest().readUIntBE(0, 6) / 2 ** 48

@@ -10,7 +10,7 @@ import { buildTextTree, type TextCluster } from './lexical-tree.ts'
 import { readRunValues } from './run-values.ts'
 import { renderWords } from './summary-template.ts'
 
-/** Of one query, so that long payloads do not add up. */
+/** The limit of one query, so that long payloads do not add up. */
 const BATCH = 100
 const DEFAULT_TEMPLATE = '{{run.inputs}} {{run.outputs}} {{run.error}}'
 

@@ -51,7 +51,7 @@ export function* buildTextTree(
       list.map(i => vectors[i]!),
       size,
     )
-  /** To add up its vectors, and to sort the terms. */
+  /** The cost of adding up its vectors, and of sorting the terms. */
   const costOfNode = (list: number[]) => list.length * MAX_TERMS_OF_TEXT + size * WORD_COST
   const toNode = (level: number, index: number, list: number[]): Node => {
     const terms = strongestTerms(centroidOfTexts(list), vocabulary, DESCRIPTION_TERMS)
@@ -121,7 +121,7 @@ export function* buildTextTree(
       parent.texts.push(...list)
       cluster.parent_id = parent.cluster.id
     }
-    // Without a level below them, the texts are in the partitions themselves.
+    // The texts are in the partitions themselves if there is no level below.
     if (own.length === 0)
       for (const i of texts.keys()) {
         partitionOf([i]).texts.push(i)

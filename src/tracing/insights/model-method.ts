@@ -15,7 +15,7 @@ import { type RunValues, readRunValues } from './run-values.ts'
 import { askForSummary, promptOf, type SummaryRequest } from './summary-question.ts'
 
 export const MAX_CONCURRENT = 8
-/** Of a plan, so that a model without sense is found out soon. */
+/** The limit of a plan, so that a model without sense is found out soon. */
 const MAX_CALLS = 100
 /** Runs that are read at once, so that long payloads do not add up. */
 const PAGE = 20
@@ -34,7 +34,7 @@ export async function takeModelStep(ctx: Ctx, job: ClaimedJob, deadline: number)
   return 'more'
 }
 
-/** After a failure no call begins, but those that are under way end, and their answers are stored. */
+/** No call begins after a failure, but those under way end, and their answers are stored. */
 async function makeCalls(calls: JobCalls, deadline: number): Promise<void> {
   const failures: unknown[] = []
   const work = async (): Promise<void> => {

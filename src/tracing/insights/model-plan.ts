@@ -1,5 +1,5 @@
-// What a job asks next (pure): from its runs and the answers so far, either the calls that can be made now, or the
-// result. A worker that takes over comes to the same calls, because nothing else goes into it.
+// Plans the next calls of a job (pure): from its runs and the answers so far, either the calls that can be made now, or
+// the result. A worker that takes over comes to the same calls, because nothing else goes into it.
 
 import type { AttributeSchemas } from './attributes.schema.ts'
 import { isKept } from './attributes.ts'

@@ -1,4 +1,4 @@
-// What a job ends with (pure): its clusters, where each run is, and the report.
+// The result of a job (pure): its clusters, where each run is, and the report.
 import { derivedUuid } from '../../kernel/crypto/digest.ts'
 import type { AttributeSchemas } from './attributes.schema.ts'
 import { type Attributes, isKept } from './attributes.ts'
@@ -15,7 +15,7 @@ type ResultCluster = {
   id: string
   parent_id: string | null
   level: number
-  /** Among all clusters of the job, parents first and bigger ones before smaller ones. */
+  /** The place among all clusters of the job, parents first and bigger ones before smaller ones. */
   place: number
   name: string
   description: string

@@ -11,7 +11,7 @@ export type Step = { state: 'answered'; answer: unknown } | { state: 'failed'; a
 export type Steps = Map<string, Step>
 
 export type RunSummary = Summary & { facts: RunFacts }
-/** Of a run that was deleted there is no summary. */
+/** A run that was deleted has no summary. */
 export type SummaryAnswer = RunSummary | { is_gone: true }
 
 export type PlannedCall = {

@@ -1,4 +1,4 @@
-// What a worker knows and stores of a job that calls models. All writes are under its lease.
+// The state of a job that calls models, as a worker reads and stores it. All writes are under its lease.
 import { sql } from 'drizzle-orm'
 import type { Completion } from '../../connect/models/complete.ts'
 import { type Row, run } from '../../kernel/db/db.ts'
@@ -29,7 +29,7 @@ export async function readModelState(ctx: Ctx, { id }: ClaimedJob): Promise<{ ru
 
 type StoredStep = { key: string; step: Step; completion: Completion | null; progress: Progress }
 
-/** With what the job shows of itself: how far it is, and what it has used. */
+/** Stores a step with the members that the job shows: its progress and its usage. */
 export async function storeStep(
   ctx: Ctx,
   job: ClaimedJob,

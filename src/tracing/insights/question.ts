@@ -3,7 +3,7 @@ import type * as z from 'zod'
 import { sha256Hex } from '../../kernel/crypto/digest.ts'
 
 export type Question<Value> = {
-  /** Of the schema, and of the run that the call becomes. */
+  /** The name of the schema, and of the run that the call becomes. */
   name: string
   system: string
   content: string
@@ -16,7 +16,7 @@ export type Question<Value> = {
 /** The message says what is wrong, for the model that is asked again. */
 export class UnusableAnswer extends Error {}
 
-/** What the author of a trace cannot know: no text in a trace can end the data that it stands in. */
+/** The author of a trace cannot know the boundary: no text in a trace can end the data that it stands in. */
 export const boundaryOf = (jobId: string, key: string): string => sha256Hex(`${jobId} ${key}`).slice(0, 16)
 
 export const RULES = (boundary: string): string =>
@@ -54,7 +54,7 @@ function findObject(text: string): unknown {
   }
 }
 
-/** What people answered to the questions about their application. */
+/** Renders people's answers to the questions about their application. */
 export function describeContext(context: Record<string, string> | null | undefined): string {
   const answers = Object.entries(context ?? {}).filter(([, answer]) => answer.trim() !== '')
   return answers.length === 0

@@ -1,4 +1,4 @@
-// What a schema cannot say of a request for insights: its filter, its template, and what belongs together.
+// Checks of a request for insights that a schema cannot make: its filter, its template, and what belongs together.
 import { type Fault, fail } from '../../kernel/http/errors.ts'
 import { RUN_FIELDS } from '../runs/filter/fields.ts'
 import { readFilters, resolveFilters } from '../runs/filter/resolve.ts'

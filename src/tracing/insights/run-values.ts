@@ -1,4 +1,4 @@
-// What prompts and statistics take from runs: the values of a template's variables, and facts that are counted.
+// Values of runs for prompts and statistics: those of a template's variables, and facts that are counted.
 import type { Ctx } from '../../kernel/http/context.ts'
 import { RUN_FIELDS } from '../runs/filter/fields.ts'
 import { readFilters } from '../runs/filter/resolve.ts'
@@ -26,7 +26,7 @@ const COLUMNS = [
   'total_cost',
 ] as const
 
-/** By the ids of the runs. Runs that were deleted meanwhile are missing. */
+/** Returns values by the ids of the runs. Runs that were deleted meanwhile are missing. */
 export async function readRunValues(
   ctx: Ctx,
   { session_id }: Pick<ClaimedJob, 'session_id'>,
@@ -53,11 +53,11 @@ type FeedbackStats = Record<string, { n: number; avg: number | null; values?: un
 const readFeedback = ({ feedback_stats }: StoredRun): [string, FeedbackStats[string]][] =>
   Object.entries((parse(feedback_stats) as FeedbackStats | undefined) ?? {})
 
-/** Of a key, the average score, or else the values. */
+/** Shows the average score of each key, or else its values. */
 const showFeedback = (run: StoredRun): Record<string, unknown> =>
   Object.fromEntries(readFeedback(run).map(([key, { avg, values }]) => [key, avg ?? values ?? null]))
 
-/** In seconds. The clocks of two machines may say that a run ended before it began. */
+/** Seconds. The clocks of two machines may say that a run ended before it began. */
 const latencyOf = ({ start_time, end_time }: StoredRun): number | null =>
   start_time && end_time ? Math.max(0, (Date.parse(end_time) - Date.parse(start_time)) / 1000) : null
 

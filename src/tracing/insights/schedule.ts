@@ -1,5 +1,4 @@
-// When the schedule of a config starts its next job: at a firing of its cron, but never sooner than the installation
-// allows.
+// Schedules the next job of a config: at a firing of its cron, but never sooner than the installation allows.
 import type { HostServices } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { type Cron, CronFault, nextFiring, parseCron, smallestGapSeconds } from './cron.ts'
@@ -36,7 +35,9 @@ export function nextStart(ctx: HostServices, cron: Cron, lastStart: string | nul
   return next === null ? null : new Date(next).toISOString()
 }
 
-/** Of a config that was saved when the installation allowed more. Null if it starts at every firing. */
+/**
+ * Describes the pace of a config that was saved when the installation allowed more. Null if it starts at every firing.
+ */
 export function describePace(ctx: HostServices, text: string): string | null {
   const least = ctx.config.insightsIntervalSeconds
   const gap = smallestGapSeconds(parseCron(text), nowOf(ctx))

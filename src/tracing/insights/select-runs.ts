@@ -49,7 +49,7 @@ async function listCandidates(ctx: Ctx, job: ClaimedJob): Promise<string[]> {
   return found
 }
 
-/** Up to 1 the sample is a part of the runs, above it their number. The order of the runs stays. */
+/** A sample up to 1 is a part of the runs, above it their number. The order of the runs stays. */
 export function takeSample(jobId: string, ids: string[], sample: number | null): string[] {
   const wanted = sample === null ? MAX_RUNS : sample <= 1 ? Math.ceil(sample * ids.length) : sample
   const count = Math.min(MAX_RUNS, wanted)

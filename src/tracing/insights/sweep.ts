@@ -13,7 +13,7 @@ import { ofProject, RECORDED_JOB } from './jobs.ts'
 import { nextStart, nowOf } from './schedule.ts'
 
 const MAX_CONFIGS = 200
-/** Of a config, the newest. */
+/** The newest jobs of a config are kept. */
 const KEPT_JOBS = 100
 
 type DueConfig = {
@@ -71,7 +71,7 @@ async function startConfig(services: Services, due: DueConfig): Promise<void> {
   }
 }
 
-/** Of several workers at the same firing, one finds the config as it was. */
+/** One of several workers at the same firing finds the config unchanged. */
 const isUnchanged = ({ id, next_start_at }: DueConfig) =>
   sql`id = ${id}::uuid and next_start_at = ${next_start_at}::timestamptz`
 
@@ -96,7 +96,7 @@ async function createScheduledJob(ctx: Ctx, due: DueConfig, firing: string, next
       where ${isUnchanged(due)} and tenant_id = current_tenant()
       returning id
     )`
-  // Without a model the job fails, which people see.
+  // A job without a model fails, which people see.
   const change = insertJob({
     session_id: due.session_id,
     config_id: due.id,

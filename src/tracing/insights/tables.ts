@@ -16,16 +16,16 @@ export const INSIGHT_STATES = ['queued', 'running', 'success', 'error'] as const
 /** `lexical` calls no model: it counts the words of the runs. */
 export const INSIGHT_METHODS = ['model', 'lexical'] as const
 
-/** What a job is asked for. Its texts are as the client sent them. */
+/** The request of a job. Its texts are as the client sent them. */
 export type InsightRequest = {
   start_time?: string | null | undefined
   end_time?: string | null | undefined
   last_n_hours?: number | null | undefined
-  /** How many clusters each level has, from the finest to the broadest. */
+  /** The number of clusters of each level, from the finest to the broadest. */
   hierarchy?: number[] | null | undefined
   /** The broadest categories, if they are given: descriptions by name. */
   partitions?: Record<string, string> | null | undefined
-  /** Up to 1 a part of the runs, above it their number. */
+  /** A part of the runs up to 1, above it their number. */
   sample?: number | null | undefined
   summary_prompt?: string | null | undefined
   filter?: string | null | undefined
@@ -94,9 +94,9 @@ export const insightJobs = pgTable(
     /** Bounds of the runs that it is about. */
     start_time: instantColumn(),
     end_time: instantColumn(),
-    /** Of the selected runs. Null until they are selected. */
+    /** The number of selected runs. Null until they are selected. */
     num_runs: integer(),
-    /** What it shows of itself while it runs and afterwards, such as its method and progress. */
+    /** Members that the job shows while it runs and afterwards, such as its method and progress. */
     metadata: json().$type<Record<string, unknown>>().notNull().default({}),
     report: json().$type<InsightReport>(),
     error: text(),
@@ -132,7 +132,7 @@ export const insightClusters = pgTable(
     place: integer().notNull(),
     name: text().notNull(),
     description: text().notNull(),
-    /** Of the runs in it and below it. */
+    /** The number of runs in it and below it. */
     num_runs: integer().notNull(),
     stats: json().$type<Record<string, unknown>>(),
   },
@@ -156,7 +156,7 @@ export const insightRuns = pgTable(
     attributes: json().$type<Record<string, unknown>>(),
     /** An attribute with `filter_by` is false. It belongs to no cluster. */
     is_excluded: boolean().notNull().default(false),
-    /** Of the finest level. */
+    /** A cluster of the finest level. */
     cluster_id: uuid().references(() => insightClusters.id, { onDelete: 'set null' }),
   },
   t => [

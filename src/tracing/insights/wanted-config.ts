@@ -18,7 +18,7 @@ export const writeConfig = verb('rules:create', async (ctx, input: Input) => {
   return generateConfig(actAsInsights(ctx, session_id), { session_id, user_context, configuration_id })
 })
 
-/** What the caller may do is checked here, in the first trip. */
+/** Checks in the first trip what the caller may do. */
 async function findConfiguration(ctx: Ctx, { session_id, model, cluster_model }: Input): Promise<string> {
   const wanted = cluster_model ?? model ?? 'openai'
   const query = sql<Row>`

@@ -15,7 +15,7 @@ const DAY_MS = 24 * 60 * MINUTE_MS
 const DEFAULT_STRIDE = { days: 0, hours: 0, minutes: 15 }
 const MAX_POINTS = 1000
 
-/** By metric, over the minutes `m` of a point. */
+/** Metrics over the minutes `m` of a point. */
 const METRICS: Record<Metric, SQL> = {
   run_count: sql`sum(m.roots)`,
   error_count: sql`sum(m.errors)`,

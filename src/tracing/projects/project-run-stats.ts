@@ -1,4 +1,4 @@
-// What counts by the minute do not tell of projects: facets, and statistics of the roots that a filter finds.
+// Statistics of projects that counts by the minute do not have: facets, and those of roots that a filter finds.
 import type { Ctx } from '../../kernel/http/context.ts'
 import { RUN_FIELDS } from '../runs/filter/fields.ts'
 import { readFilters } from '../runs/filter/resolve.ts'
@@ -28,7 +28,7 @@ export function readRunStatsRequest(query: StatsRequest): RunStatsRequest | unde
   return statistics.length > 0 ? { statistics, is_root: true, filter, start_time } : undefined
 }
 
-/** By project. */
+/** Returns statistics by project. */
 export async function addUpRuns(
   ctx: Ctx,
   projects: string[],

@@ -1,4 +1,4 @@
-// What the runs and the feedback of a project add up to: from counts by the minute, which outlive the runs.
+// Adds up the runs and the feedback of a project, from counts by the minute, which outlive the runs.
 import { type SQL, sql } from 'drizzle-orm'
 import { toIsoTime } from '../../kernel/db/rows.ts'
 import { summarizeFeedback } from '../feedback/feedback-summary.ts'
@@ -19,7 +19,7 @@ export type Counts = { minutes: SQL; since?: string | undefined }
 const ofProject = (p: SQL, { since }: Counts): SQL => sql`m.tenant_id = ${p}.tenant_id and m.session_id = ${p}.id
       ${since ? sql`and m.minute >= date_bin('1 minute', ${since}::timestamptz, 'epoch')` : sql``}`
 
-/** Over the minutes `m`. Of traces, where it is not about tokens and costs. */
+/** Sums over the minutes `m`. All but tokens and costs are those of traces. */
 const SUMS = {
   run_count: sql`coalesce(sum(m.roots), 0)`,
   error_rate: sql`sum(m.errors)::float8 / nullif(sum(m.roots), 0)`,
@@ -27,7 +27,7 @@ const SUMS = {
   prompt_tokens: sql`coalesce(sum(m.prompt_tokens), 0)`,
   completion_tokens: sql`coalesce(sum(m.completion_tokens), 0)`,
   total_tokens: sql`coalesce(sum(m.total_tokens), 0)`,
-  // As texts, which keep all their digits in JSON.
+  // Texts keep all their digits in JSON.
   prompt_cost: sql`trim_scale(coalesce(sum(m.prompt_cost), 0))::text`,
   completion_cost: sql`trim_scale(coalesce(sum(m.completion_cost), 0))::text`,
   total_cost: sql`trim_scale(coalesce(sum(m.total_cost), 0))::text`,

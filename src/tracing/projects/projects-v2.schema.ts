@@ -18,7 +18,7 @@ const SORT_COLUMNS = [
 const { shape } = ProjectQuery
 
 const MAX_OFFSET = 1_000_000
-/** Where the next page begins. Opaque to clients. */
+/** The start of the next page. Opaque to clients. */
 const OffsetCursor = boundedText(40)
   .transform((text, check): number => {
     const offset = Number(Buffer.from(text, 'base64url').toString())

@@ -13,7 +13,7 @@ import { projects } from '../store/tables.ts'
 import { NO_STATS, type ProjectStats, selectStats, statsToWire } from './project-stats.ts'
 import type * as schema from './projects.schema.ts'
 
-/** As `to_json()` writes it. */
+/** The row that `to_json()` writes. */
 export type ProjectRow = typeof projects.$inferSelect
 type ProjectParams = z.output<typeof schema.ProjectRef>
 
@@ -125,7 +125,7 @@ const requireAllowedChange = (input: schema.ProjectPatch): SQL =>
     { tier: changedTier(input), days: changedDays(input) },
   )
 
-/** What an upsert would change: a client sends an empty `extra` where it has none. */
+/** The changes of an upsert. A client sends an empty `extra` where it has none. */
 const toPatch = ({ longlived_ttl_days, extra, ...input }: schema.NewProject): schema.ProjectPatch => ({
   ...input,
   name: null,
@@ -200,7 +200,7 @@ export const changeProject = verb(
   },
 )
 
-/** Its runs are no longer found, and the schedule deletes them. */
+/** The runs of a deleted project are no longer found, and the schedule deletes them. */
 async function deleteRows(ctx: Ctx, ids: string[]): Promise<void> {
   const given = sql`p.id = any(${uuidArray(ids)}) and p.tenant_id = current_tenant()`
   const change = sql<ProjectRow>`

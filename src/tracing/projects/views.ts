@@ -64,7 +64,7 @@ const lockView = (ref: ViewParams): SQL => sql`select from filter_views v where 
 export const listViews = verb(
   'projects:read',
   async (ctx, { session_id, type }: ProjectParams & z.output<typeof schema.ViewQuery>) => {
-    // From the project, to tell an unknown one from one without views.
+    // Selects from the project, to tell an unknown one from one without views.
     const query = sql<Row>`
       select to_json(v)
       from projects p

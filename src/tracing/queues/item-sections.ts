@@ -1,4 +1,4 @@
-// How far the review of each item is, as the caller sees it.
+// The progress of the review of each item, as the caller sees it.
 import { type SQL, sql } from 'drizzle-orm'
 import type { ItemCursor, Section } from './items.schema.ts'
 

@@ -4,9 +4,9 @@ import { toIsoTime } from '../../kernel/db/rows.ts'
 import type * as schema from './items.schema.ts'
 import type { annotationQueueItems } from './tables.ts'
 
-/** As `to_json()` writes it. */
+/** The row that `to_json()` writes. */
 export type ItemRow = typeof annotationQueueItems.$inferSelect
-/** Of `sectionedItems()`. */
+/** A row of `sectionedItems()`. */
 export type SectionedRow = ItemRow & {
   effective_added_at: string
   completed_by: string[]

@@ -11,7 +11,7 @@ const MAX_ADDED = 1000
 /** `archived`: as many reviewers as the queue asks for have completed the item. */
 const SECTIONS = ['needs_my_review', 'needs_others_review', 'archived'] as const
 export type Section = (typeof SECTIONS)[number]
-/** As the older routes name them. */
+/** Names of the older routes. */
 const RUN_STATUSES = ['needs_my_review', 'needs_others_review', 'completed'] as const
 const RunStatus = z.enum(RUN_STATUSES)
 export const toSection = (status: (typeof RUN_STATUSES)[number]): Section =>

@@ -234,7 +234,7 @@ export const deleteQueueRun = verb(
   },
 )
 
-/** What a queue does not have is no fault. */
+/** An item that the queue does not have is no fault. */
 async function deleteItems(ctx: Ctx, queue_id: string, condition: SQL): Promise<string[]> {
   const statement = sql<Row>`
     with queue as (

@@ -12,13 +12,13 @@ import { MAX_ITEMS, type QueueRef } from './schema.ts'
 
 type QueueParams = z.output<typeof QueueRef>
 
-/** So that two requests do not both take the last place. */
+/** Two requests must not both take the last place. */
 export const lockQueue = (id: string): SQL => sql`
   select from annotation_queues q
   where q.id = ${id}::uuid and q.tenant_id = current_tenant()
   for no key update`
 
-/** How many more items the queue takes. */
+/** The number of further items that the queue takes. */
 export const roomOf = (queueId: SQL): SQL => sql`(
         ${MAX_ITEMS} - (
           select count(*)

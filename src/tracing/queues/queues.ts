@@ -50,7 +50,7 @@ const toWire = (row: QueueRow): schema.Queue & { [etagVersion]: number } => ({
   [etagVersion]: row.version,
 })
 
-/** Not by Drizzle's columns, which it writes without their table here. */
+/** Drizzle would write its columns without their table here. */
 const ITEMS = sql`annotation_queue_items i where i.queue_id = annotation_queues.id and i.tenant_id = current_tenant()`
 const REVIEWERS = sql<QueueRow['reviewers']>`(
   select coalesce(json_agg(

@@ -1,4 +1,4 @@
-// Who is assigned to review the items of an annotation queue.
+// Assigns people to review the items of an annotation queue.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { verb } from '../../kernel/http/context.ts'

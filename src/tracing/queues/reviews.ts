@@ -1,4 +1,4 @@
-// What one reviewer did with an item: viewed it, which reserves it, or completed it.
+// The review of an item by one person, who viewed it, which reserves it, or completed it.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Row, run } from '../../kernel/db/db.ts'
@@ -12,7 +12,7 @@ const lockItem = (id: string): SQL => sql`
   where i.id = ${id}::uuid and i.tenant_id = current_tenant()
   for no key update`
 
-/** Who looks at what they have completed does not take it back. */
+/** A person who looks at a completed item again does not reopen it. */
 const isSeenAgain = sql`w.status = 'completed' and excluded.status is not distinct from 'viewed'`
 
 /** A reservation is refused if the item is taken. Whoever has completed it keeps it, so that nobody's work is lost. */

@@ -71,7 +71,7 @@ export const annotationQueueItems = pgTable(
       .notNull()
       .references(() => projects.id, { onDelete: 'cascade' }),
     run_id: uuid(),
-    /** Of the run. */
+    /** The trace of the run. */
     trace_id: uuid(),
     thread_id: text(),
     start_time: instantColumn(),
@@ -81,7 +81,7 @@ export const annotationQueueItems = pgTable(
     /** The sweep makes the trace of the run long-lived. */
     extends_retention: boolean().notNull().default(false),
     is_upgraded: boolean().notNull().default(false),
-    /** When the sweep looks whether the run still exists. */
+    /** The sweep then checks that the run still exists. */
     check_at: instantColumn().notNull(),
     created_at: createdAtColumn(),
   },
@@ -95,7 +95,7 @@ export const annotationQueueItems = pgTable(
   ],
 )
 
-/** What one reviewer did with an item. */
+/** The review of an item by one person. */
 export const annotationQueueReviews = pgTable(
   'annotation_queue_reviews',
   {
@@ -106,7 +106,7 @@ export const annotationQueueReviews = pgTable(
     reviewer_id: uuid().notNull().default(sql`current_actor()`),
     /** `viewed` reserves it for a while. */
     status: text({ enum: ['viewed', 'completed'] }),
-    /** Where the item stands for this reviewer. */
+    /** The place of the item for this reviewer. */
     override_added_at: instantColumn(),
     updated_at: createdAtColumn(),
   },

@@ -1,4 +1,4 @@
-// For how long new projects keep their traces: settings of a workspace, or of its organization.
+// Settings of a workspace, or of its organization: how long new projects keep their traces.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Row, run } from '../../kernel/db/db.ts'

@@ -11,7 +11,7 @@ import type { StoredRun } from '../store/queries.ts'
 import type { ClaimedRule } from './claimed-rule.ts'
 import type { RuleOutcome } from './tables.ts'
 
-/** Of one statement, so that long payloads do not add up. */
+/** The limit of one statement, so that long payloads do not add up. */
 const BATCH = 20
 
 type Candidate = { run_id: string; example_id: string; json: string }
@@ -48,7 +48,7 @@ async function readCandidates(
   await fillPayloads(ctx, runs, RUN_PAYLOAD_BYTES)
   return runs.flatMap(({ id, inputs, outputs: own }) => {
     const outputs = corrections.get(id) ?? own
-    // What lies apart and could not be read is an empty text.
+    // A text that is stored apart and could not be read is empty.
     if (inputs === '' || outputs === '') {
       outcomes.set(id, failed('its inputs or outputs are too long'))
       return []
@@ -61,7 +61,7 @@ async function readCandidates(
 
 const exampleIdOf = (ruleId: string, runId: string): string => derivedUuid(`example ${ruleId} ${runId}`)
 
-/** By run, the outputs of the latest feedback that has a correction. */
+/** Reads the outputs of the latest feedback of each run that has a correction. */
 async function readCorrections(ctx: Ctx, ids: string[]): Promise<Map<string, string>> {
   const latest = sql<Row>`
     select distinct on (f.run_id) f.run_id, f.correction

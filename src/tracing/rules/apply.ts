@@ -1,4 +1,4 @@
-// What a rule does with runs that match: it acts on each of them once, whenever a worker dies.
+// Applies a rule to runs that match: it acts on each of them once, whenever a worker dies.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, run } from '../../kernel/db/db.ts'
 import type { Ctx } from '../../kernel/http/context.ts'
@@ -11,7 +11,7 @@ import type { ClaimedRule } from './claimed-rule.ts'
 import { type PlannedEvaluation, planEvaluations, queueEvaluations } from './new-evaluations.ts'
 import type { RuleOutcome, RuleOutcomes } from './tables.ts'
 
-/** Of one message, so that it stays small. */
+/** The limit of one message, so that it stays small. */
 const RUNS_PER_DELIVERY = 20
 
 /**

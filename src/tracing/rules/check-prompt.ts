@@ -1,4 +1,4 @@
-// Whether a prompt can be filled in from a run, and whether its answer can become feedback (pure).
+// Checks that a prompt can be filled in from a run, and that its answer can become feedback (pure).
 import type { Fault } from '../../kernel/http/errors.ts'
 import { MAX_KEY_LENGTH } from '../feedback/feedback.schema.ts'
 import { listVariables, parseTemplate, TemplateError } from '../runs/prompt-template.ts'

@@ -46,7 +46,7 @@ export async function claimRule({ platform, database }: Services, id: string): P
   return rows[0] ? JSON.parse(rows[0][0]) : null
 }
 
-/** After a failure the lease stays: the rule is tried again when it ends. */
+/** The lease stays after a failure: the rule is tried again when it ends. */
 export async function releaseRule({ platform, database }: Services, { id }: ClaimedRule): Promise<void> {
   const release = sql`update run_rules set next_evaluation_at = clock() where id = ${id}::uuid`
   await runAsSystem(database, setClock(platform), release)

@@ -34,7 +34,7 @@ export async function listDueRules(
   return rows.map(([id, workspace]) => ({ id, workspace }))
 }
 
-/** For a statement: takes the item that waits longest, as `claimed`. */
+/** A CTE `claimed` that takes the item that waits longest. */
 export const claimNext = ({ table, lastAt }: RuleWork, rule: string): SQL => sql`
   due as (
     select w.id

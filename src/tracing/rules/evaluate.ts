@@ -17,7 +17,7 @@ import { isSampled } from './sampling.ts'
 
 const MAX_RULES = 500
 const MAX_CONCURRENT = 8
-/** Of a sweep. */
+/** The time of a sweep. */
 const WORK_MS = 20_000
 const MIN_SHARE_MS = 1000
 const PAGE = 100

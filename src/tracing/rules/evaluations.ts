@@ -23,7 +23,7 @@ const MAX_ATTEMPTS = 3
 /** Rules at once. */
 const MAX_CONCURRENT = 8
 const CALLS_PER_RULE = 8
-/** In which a sweep begins calls. A rule has at least the second, so that slow models do not take it all. */
+/** The time in which a sweep begins calls. A rule has at least the second, so that slow models do not take it all. */
 const WORK_MS = 20_000
 const MIN_SHARE_MS = 1000
 const MAX_CALLS = 400
@@ -40,7 +40,7 @@ type Evaluation = OutboxItem & {
 }
 type Outcome = { state: 'done' | 'skipped'; reason: string | null }
 
-/** What a retry would not change. */
+/** Failures that a retry would not change. */
 const FINAL = new Set<string>([
   'evaluator_removed',
   'run_expired',
@@ -54,10 +54,10 @@ const FINAL = new Set<string>([
   'blocked_url',
   'upstream_redirected',
 ])
-/** What the workspace decided, or the rule. */
+/** Decisions of the workspace or the rule. */
 export const SKIPPED = new Set<string>(['model_budget_spent', 'model_proxy_off'])
 
-/** For people who read the log. What is no failure of ours is not shown. */
+/** Words for people who read the log. Only failures of ours are shown. */
 export function explainFailure(error: unknown): string | null {
   if (error instanceof AttemptError) return error.message === error.code ? null : error.message
   if (!(error instanceof Failure)) return null
@@ -121,7 +121,7 @@ async function evaluate(services: Services, item: Evaluation): Promise<Outcome> 
   if (judged === 'too_long') return { state: 'skipped', reason: 'run_too_long' }
   const asked = await askModel(ctx, item.evaluator, judged, {
     actor: item.evaluator_id,
-    // Of the evaluation, so that a provider answers a repeat without another charge.
+    // The id of the evaluation, so that a provider answers a repeat without another charge.
     idempotency_key: item.id,
     run_id: callRunId(item.id, item.attempts),
     metadata: { rule_id: item.rule.id, evaluator_id: item.evaluator_id, run_id: item.run_id },
@@ -138,7 +138,7 @@ async function evaluate(services: Services, item: Evaluation): Promise<Outcome> 
 
 type StoredAnswer = { verdicts: StoredVerdict[] | null; cost: number | null; run: string | null }
 
-/** What it cost counts in any case. Returns false if the lease is lost. */
+/** The cost counts in any case. Returns false if the lease is lost. */
 async function storeAnswer({ platform, database }: Services, item: Evaluation, answer: StoredAnswer): Promise<boolean> {
   const store = sql<Row>`
     with spent as (

@@ -1,4 +1,4 @@
-// What evaluators cost in seven days, by day, and in the seven days before.
+// The spending of evaluators in seven days, by day, and in the seven days before.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, run } from '../../kernel/db/db.ts'
 import { verb } from '../../kernel/http/context.ts'

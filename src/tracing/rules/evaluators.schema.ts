@@ -54,7 +54,7 @@ export const promptShape = {
     .meta({ description: 'Where the variables are in a run: `{"question": "input.messages.0.content"}`.' }),
 }
 
-/** Without defaults, because what is absent stays as it is. */
+/** Members have no defaults, because absent ones stay as they are. */
 export const promptPatchShape = {
   playground_settings_id: Uuid.optional(),
   prompt: promptShape.prompt.optional(),

@@ -21,8 +21,8 @@ const lockFinishedRuns = (tenant: string): SQL[] => [
 ]
 
 /**
- * Apart from those that the rule has been applied to before. Runs from before a month ago are left out, because what
- * was done with them is not remembered any more.
+ * Marks runs that the rule has been applied to before, and those from before a month ago, because applications are not
+ * remembered for longer.
  */
 export async function readFinishedRuns(ctx: Ctx, rule: ClaimedRule, limit: number): Promise<FinishedRun[]> {
   const projects = rule.session_id

@@ -24,7 +24,7 @@ export async function readJudgedRun(ctx: Ctx, id: string): Promise<JudgedRun | '
   if (!found) return null
   await fillPayloads(ctx, runs, MAX_PAYLOAD_BYTES)
   const { name, run_type, session_id, error = null, inputs, outputs, metadata = null } = found
-  // What lies apart and was not read is an empty text.
+  // A text that is stored apart and was not read is empty.
   if (inputs === '' || outputs === '') return 'too_long'
   const members = { inputs: inputs ?? null, outputs: outputs ?? null, metadata }
   const example = found.reference_example_id
@@ -84,6 +84,6 @@ function toConversation(said: Said[]) {
   return { messages, ...(system.length > 0 && { system: system.join('\n\n') }) }
 }
 
-/** As providers admit names. */
-const nameOf = ({ title }: { title?: unknown }): string =>
+/** Providers admit these characters in names. */
+export const nameOf = ({ title }: { title?: unknown }): string =>
   (typeof title === 'string' ? title : '').replace(/[^\w-]+/g, '_').slice(0, 64) || 'evaluator'

@@ -1,4 +1,4 @@
-// What the rules of a workspace did with runs.
+// Logs of rules: what they did with runs.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Row, run } from '../../kernel/db/db.ts'
@@ -67,7 +67,7 @@ const EVALUATIONS = sql`(
   where e.rule_id = a.rule_id and e.run_id = a.run_id and e.tenant_id = current_tenant()
 )`
 
-/** From the rule, to tell an unknown rule from one that has done nothing. */
+/** Selects from the rule, to tell an unknown rule from one that has done nothing. */
 const selectLogs = (rule: string, condition: SQL, page: SQL): SQL<Row> => sql<Row>`
   select to_json(l)::text
   from run_rules r

@@ -1,5 +1,5 @@
-// What a rule refers to, and what the caller of a change may make it do. A rule acts with the rights of its workspace,
-// so whoever gives it an action needs the permissions to do the same.
+// The rights that a rule needs: those to what it refers to, and those of its actions. A rule acts with the rights of
+// its workspace, so a caller who gives it an action needs the permissions to do the same.
 import { and, type SQL, sql } from 'drizzle-orm'
 import { refuseUnless, requirePermission } from '../../kernel/db/db.ts'
 import type { Permission } from '../../kernel/permissions.ts'
@@ -37,7 +37,7 @@ const mayUseRuns = (permission: Permission, { session_id, dataset_id }: Scope): 
         else ${requirePermission(permission)}
       end`
 
-/** For a where clause: refuses what the workspace does not have, and what the caller may not do. */
+/** A condition that refuses what the workspace does not have, and what the caller may not do. */
 export function isAllowed(given: Given, scope: Scope): SQL {
   const { add_to_dataset_id: dataset, add_to_annotation_queue_id: queue, extend_only, webhooks } = given
   const { evaluators, evaluator_id: evaluator } = given
@@ -62,7 +62,7 @@ export function isAllowed(given: Given, scope: Scope): SQL {
 
 const WIDENING = ['filter', 'trace_filter', 'tree_filter', 'sampling_rate', 'spend_limit'] as const
 
-/** For a where clause on `run_rules`: having its evaluators ask about more runs needs the rights to give them. */
+/** A condition on `run_rules`: having its evaluators ask about more runs needs the rights to give them. */
 export function mayWiden(patch: RulePatch, scope: Scope): SQL | undefined {
   if (!patch.is_enabled && WIDENING.every(name => patch[name] === undefined)) return undefined
   return sql`case

@@ -16,11 +16,11 @@ import { actAsRule } from './claimed-rule.ts'
 import { claimNext, isOwnAttempt, listDueRules, type RuleWork } from './due-work.ts'
 import { HEADER_PLACE, type RuleAlert, type RuleWebhook, SECRET_PLACE } from './tables.ts'
 
-/** Of which two are repeats, after a connection that failed or an answer of 500 and more. */
+/** Two of the attempts are repeats, after a connection that failed or an answer of 500 and more. */
 const MAX_ATTEMPTS = 3
 const TIMEOUT_MS = 5000
 const MAX_CONCURRENT = 8
-/** Of one rule in a sweep, so that a slow receiver does not take the time of the others. */
+/** The limit of one rule in a sweep, so that a slow receiver does not take the time of the others. */
 const DELIVERIES_PER_RULE = 20
 
 type Delivery = OutboxItem & {

@@ -112,7 +112,7 @@ export const toWire = (row: RuleRow): schema.Rule & { [etagVersion]: number } =>
 const toLimit = (limit_usd: number | null): schema.Rule['spend_limit'] =>
   limit_usd === null ? null : { limit_usd: String(limit_usd), window: 'weekly' }
 
-/** By time, because the number of runs is not known. */
+/** Progress is measured in time, because the number of runs is not known. */
 function progressOf({ backfill_status, backfill_from, backfill_until, backfill_cursor }: RuleRow): number | null {
   if (!backfill_status || backfill_status === 'completed') return backfill_status ? 1 : null
   const at = (backfill_cursor as { time: string } | null)?.time
@@ -167,7 +167,7 @@ const OWN_SCOPE = { session_id: sql`run_rules.session_id`, dataset_id: sql`run_r
 const isRule = (id: string): SQL => and(eq(runRules.id, id), inTenant(runRules))!
 const lockRule = (id: string): SQL => lockRows(runRules, isRule(id))
 
-/** Of the rows that wait now, the last: the rule begins after it. */
+/** The last of the rows that wait now: the rule begins after it. */
 const CURRENT_POSITION = sql`coalesce((
   select max(f.id)
   from finished_runs f
@@ -177,7 +177,7 @@ const HAS_ROOM = refuseUnless(
   'rules_full',
   sql`(select count(*) from run_rules r where r.tenant_id = current_tenant()) < ${schema.MAX_RULES}`,
 )
-/** So that two concurrent requests do not both take the last place. */
+/** Two concurrent requests must not both take the last place. */
 const LOCK_WORKSPACE = sql`select from workspaces where id = current_tenant() for no key update`
 
 function requireUsable(ctx: Ctx, input: schema.RulePatch): void {
@@ -338,7 +338,7 @@ export const changeRule = verb(
         ...(webhooks !== undefined && { webhooks: await sealWebhooks(ctx, rule_id, webhooks) }),
         ...(alerts !== undefined && { alerts: await sealAlerts(ctx, rule_id, alerts) }),
         ...(evaluators !== undefined && { evaluators: withIds(rule_id, evaluators) }),
-        // What ended while the rule was off is not its business.
+        // Runs that ended while the rule was off are passed over.
         ...(patch.is_enabled && {
           position: sql`case when ${isEnabled} then run_rules.position else ${CURRENT_POSITION} end`,
         }),

@@ -1,5 +1,5 @@
-// What the variables of an evaluator's prompt are of a run (pure).
-import { type parseTemplate, readPath, renderTemplate } from '../runs/prompt-template.ts'
+// Values of the variables of an evaluator's prompt, from a run (pure).
+import { type parseTemplate, readPath, renderTemplate } from './prompt-template.ts'
 
 /** JSON texts of the run, as the trace store has them. */
 export type JudgedRun = {
@@ -10,7 +10,7 @@ export type JudgedRun = {
   inputs: string | null
   outputs: string | null
   metadata: string | null
-  /** Of the example, where the run is one of an experiment. */
+  /** The reference of the example, where the run is one of an experiment. */
   reference: string | null
 }
 
@@ -29,7 +29,7 @@ const MEMBERS = {
   name: 'name',
   run_type: 'run_type',
 } as const satisfies Record<string, keyof JudgedRun>
-/** As a client writes them first. */
+/** The first names, in the order in which a client writes them. */
 export const MEMBER_NAMES = ['input', 'output', 'reference', 'metadata', 'error', 'name', 'run_type']
 
 const MAX_VALUE_LENGTH = 100_000

@@ -1,4 +1,4 @@
-// Which traces a rule takes (pure). It depends on nothing but the two ids, so a repeat takes the same.
+// Chooses the traces that a rule takes (pure). It depends on nothing but the two ids, so a repeat takes the same.
 import { sha256 } from '../../kernel/crypto/digest.ts'
 
 const BYTES = 6

@@ -41,7 +41,7 @@ export type RuleAlert = {
   summary: string | null
   severity: 'critical' | 'warning' | 'error' | 'info'
 }
-/** What a model is asked about a run, and how its answer becomes feedback. */
+/** The question to a model about a run, and the way its answer becomes feedback. */
 export type JudgePrompt = {
   playground_settings_id: string
   prompt: [role: 'system' | 'user' | 'assistant', template: string][]
@@ -96,7 +96,7 @@ export const runRules = pgTable(
     alerts: json().$type<RuleAlert[]>().notNull().default([]),
     evaluators: json().$type<RuleEvaluator[]>().notNull().default([]),
     evaluator_id: uuid(),
-    /** What its evaluators may cost in a week, from Monday in UTC. */
+    /** The limit of its evaluators in a week, from Monday in UTC. */
     spend_limit_usd: doublePrecision(),
     spent_usd: doublePrecision().notNull().default(0),
     /** The Monday of the week in which that was spent. */
@@ -112,9 +112,9 @@ export const runRules = pgTable(
     backfill_completed_at: instantColumn(),
     /** The end of the current worker's lease. */
     next_evaluation_at: createdAtColumn(),
-    /** When its webhooks were last sent: the rule that has waited longest is next. */
+    /** The last time its webhooks were sent: the rule that has waited longest is next. */
     last_sent_at: createdAtColumn(),
-    /** When its evaluators were last asked. */
+    /** The last time its evaluators were asked. */
     last_judged_at: createdAtColumn(),
     ...versionedColumns(),
   },
@@ -148,7 +148,7 @@ export const finishedRuns = pgTable(
 )
 
 export type RuleOutcome = { outcome: 'success' | 'skipped' | 'error'; payload?: Record<string, unknown> | null }
-/** By the members of the log. Outcomes of webhooks are in their deliveries. */
+/** Outcomes by the members of the log. Those of webhooks are in their deliveries. */
 export type RuleOutcomes = Partial<Record<'add_to_annotation_queue' | 'add_to_dataset' | 'extend_only', RuleOutcome>>
 
 /** A rule acts on a run once: the row is written with what it does. */

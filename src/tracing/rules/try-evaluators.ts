@@ -9,7 +9,7 @@ import type { JudgedRun } from './run-variables.ts'
 import type * as schema from './schema.ts'
 import type { JudgePrompt } from './tables.ts'
 
-/** Of which the latest one that has ended is taken. */
+/** The latest of these runs that has ended is taken. */
 const LATEST = 20
 const NOTHING = { feedback: [], evaluation_run_id: null, cost_usd: null, reason: null, message: null }
 

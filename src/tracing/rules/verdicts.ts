@@ -1,9 +1,9 @@
-// What an evaluator's schema asks for, and what feedback its answer becomes (pure).
+// The keys that an evaluator's schema asks for, and the feedback that its answer becomes (pure).
 import { cleanText } from '../ingest/run-contents.ts'
 
 export type Verdict = { key: string; score?: number | boolean; value?: string; comment?: string }
 
-/** Beside the others they are their comment. */
+/** These members are the comment of the others. */
 const COMMENTS = ['comment', 'reasoning', 'explanation']
 const KINDS = { boolean: 'score', number: 'score', integer: 'score', string: 'text' } as const
 const MAX_SCORE = 999_999_999
@@ -18,7 +18,7 @@ export function kindOf(property: unknown): 'score' | 'text' | undefined {
   return kinds.size === 1 ? [...kinds][0] : undefined
 }
 
-/** What it judges: the keys of its feedback. */
+/** Lists the keys of its feedback. */
 export const listKeys = (schema: Record<string, unknown>): string[] =>
   Object.entries(propertiesOf(schema))
     .filter(([name, property]) => !COMMENTS.includes(name) || kindOf(property) === 'score')

@@ -1,4 +1,4 @@
-// Which runs a request of a published client asks for.
+// Translates the selection of runs in a request of a published client.
 import { invalidRequest } from '../../kernel/http/input.ts'
 import type { RunSelection } from '../store/queries.ts'
 import { RUN_FIELDS } from './filter/fields.ts'

@@ -1,11 +1,11 @@
-// What clients ask first: how they may send runs to this installation.
+// The answer to a client's first request: how it may send runs to this installation.
 
 import { CONTENT_CODINGS } from '../../kernel/http/decompress.ts'
 import { VERSION } from '../../kernel/version.ts'
 import type { BodyLimits } from '../../platform.ts'
 import type { Info } from '../ingest/ingestion.schema.ts'
 
-/** Of the API, as its published clients count: they warn of an older one. */
+/** The version of the API, as its published clients count: they warn of an older one. */
 const API_VERSION = '0.18.0'
 const MAX_BATCH_BYTES = 20 * 1024 * 1024
 const BATCH_OPERATIONS = 100

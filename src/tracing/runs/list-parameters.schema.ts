@@ -12,7 +12,7 @@ import { TraceTime } from './time.schema.ts'
 
 export const Time = z.string().meta({ format: 'date-time' })
 
-/** Of any depth and size that a body admits. */
+/** An object of any depth and size that a body admits. */
 export const JsonObject = z.looseObject({})
 
 /** Pages of the reference: a client stops at a page that is shorter than it asked for. */

@@ -1,4 +1,4 @@
-// Which metadata the runs of a project have, to choose filters from.
+// Lists the metadata of the runs of a project, to choose filters from.
 import type * as z from 'zod'
 import { verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'

@@ -3,7 +3,7 @@ import * as z from 'zod'
 import { arrayOf, boundedText } from '../../protocol/wire.ts'
 import { RunSelectionBody } from './runs.schema.ts'
 
-/** In seconds, where it is a latency. */
+/** Latencies are in seconds. */
 export const NUMBERS = [
   'run_count',
   'thread_count',
@@ -30,7 +30,7 @@ export const NUMBERS = [
   'cost_p99',
 ] as const
 export const TIMES = ['first_run_start_time', 'last_run_start_time', 'last_run_end_time'] as const
-/** By category. */
+/** Sums by category. */
 export const DETAILS = [
   'prompt_token_details',
   'completion_token_details',

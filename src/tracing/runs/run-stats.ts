@@ -1,4 +1,4 @@
-// What runs add up to, as published clients read it.
+// Statistics of runs, as published clients read them.
 import { verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import type { Facet, RunTotals, Statistic, StatsQuery } from '../store/queries.ts'

@@ -7,7 +7,7 @@ import { type RunV2, SAME_MEMBERS, type SelectV2 } from './runs-v2.schema.ts'
 
 type Shown = { run: Run; stored: StoredRun; origin: string }
 type Member = {
-  /** What of the first version is shown, or read for it. */
+  /** The members of the first version that are shown, or read for it. */
   select?: Select[]
   columns?: DetailColumn[]
   show(shown: Shown): RunV2
@@ -86,7 +86,7 @@ const DEFAULT_SELECT: SelectV2[] = ['ID']
 export const readSelects = (selects: readonly SelectV2[] | null | undefined): readonly SelectV2[] =>
   selects && selects.length > 0 ? selects : DEFAULT_SELECT
 
-/** What of the first version has to be shown. */
+/** Lists the members of the first version that have to be shown. */
 export const selectOf = (selects: readonly SelectV2[]): Select[] => [
   ...new Set(selects.flatMap(name => MEMBERS[name].select ?? [])),
 ]

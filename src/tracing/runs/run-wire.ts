@@ -5,7 +5,7 @@ import type { StoredObjects, UsageDetails } from '../store/store.ts'
 import type { RUN_SELECT, Run } from './runs.schema.ts'
 
 export type Select = (typeof RUN_SELECT)[number]
-/** What a run is shown with. */
+/** The context in which a run is shown. */
 export type Showing = {
   tenant: string
   /** The URL of what is stored apart. */
@@ -73,7 +73,7 @@ const ancestorsOf = ({ dotted_order }: StoredRun): string[] =>
     .slice(0, -1)
     .map(segment => segment.slice(-36))
 
-/** Where the dashboard shows a run. */
+/** The path of a run in the dashboard. */
 export const appPath = ({ session_id, id, trace_id, start_time }: StoredRun, tenant: string): string => {
   const query = new URLSearchParams({ trace_id, ...(start_time && { start_time }) })
   return `/o/${tenant}/projects/p/${session_id}/r/${id}?${query}`
@@ -159,7 +159,7 @@ const MEMBERS: Record<Select, Member> = {
   inserted_at: ALWAYS,
 }
 
-/** What published clients get without a `select`. */
+/** Members that published clients get without a `select`. */
 export const DEFAULT_SELECT = [
   'id',
   'name',

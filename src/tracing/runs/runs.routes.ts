@@ -8,7 +8,7 @@ import * as s from './runs.schema.ts'
 import { queryRuns, readRun, validateFilters } from './runs.ts'
 
 const objectLinkInput = { params: s.ObjectRef, query: s.ObjectSignature }
-/** What a client stored is not shown as a page of this origin. */
+/** Content that a client stored is not shown as a page of this origin. */
 const OBJECT_HEADERS = {
   'Cache-Control': 'private, max-age=3600',
   'Content-Disposition': 'attachment',

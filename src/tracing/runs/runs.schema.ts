@@ -168,7 +168,7 @@ const Details = z.record(z.string(), z.number()).nullable()
 const Costs = z.record(z.string(), z.string()).nullable()
 const Cost = z.string().nullable().meta({ description: 'A decimal number.' })
 
-/** What is stored apart: its URL takes no key, and expires after an hour. */
+/** Members that are stored apart. The URL takes no key, and expires after an hour. */
 const StoredUrls = z
   .record(
     z.string(),

@@ -7,7 +7,10 @@ const OFFSET = /^([+-]\d\d):?(\d\d)?$/
 const NOT_A_TIME = 'must be a time such as 2026-11-22T12:00:00.123456Z, or a number of milliseconds since 1970'
 const MAX_MS = Date.UTC(10_000)
 
-/** In UTC, with microseconds. Without a zone it is UTC; a day alone is its first moment. Undefined if it is no time. */
+/**
+ * Returns UTC with microseconds. A text without a zone is UTC; a day alone is its first moment. Undefined if it is no
+ * time.
+ */
 export function readTraceTime(value: string | number): string | undefined {
   if (typeof value === 'number') return formatTime(Math.floor(value), Math.round((value % 1) * 1000))
   const [, day, minutes = '00:00', seconds = '00', fraction = '', zone = 'Z'] = TIME.exec(value) ?? []

@@ -128,7 +128,7 @@ async function openShare({ services, share_token, requestId, origin }: Visit): P
   return { ctx, projects: [project!], run_id: run_id!, trace_id: trace_id! }
 }
 
-/** Of the runs, the shared one and those below it. */
+/** Selects the shared run and those below it. */
 function selectShown(runs: StoredRun[], shared: string): StoredRun[] {
   const root = runs.find(({ id }) => id === shared)
   if (!root) throw fail('run_share_not_found')
@@ -156,7 +156,7 @@ export async function listSharedTree(visit: Visit, columns: DetailColumn[]): Pro
   return { ctx, runs: selectShown(runs, run_id) }
 }
 
-/** Of the runs that the link shows. Who gave it is not told. */
+/** Lists the feedback of the runs that the link shows, without who gave it. */
 export async function listSharedFeedback(
   visit: Visit,
   query: z.output<typeof schema.SharedFeedbackQuery>,

@@ -73,7 +73,7 @@ export type StoredRun = Texts<Exclude<(typeof PLACE_COLUMNS)[number], 'parent_ru
 /** A place in the order of runs. Backwards, the page ends before it. */
 export type RunCursor = { time: string; id: string; backwards?: boolean }
 
-/** Which runs. One of the first five is needed; the others narrow it. */
+/** Selects runs. One of the first five members is needed; the others narrow the selection. */
 export type RunSelection = {
   projects?: string[] | undefined
   ids?: string[] | undefined
@@ -87,9 +87,9 @@ export type RunSelection = {
   start_time?: string | undefined
   end_time?: string | undefined
   filter?: ResolvedFilter | undefined
-  /** About the root of the run's trace. */
+  /** A filter on the root of the run's trace. */
   trace_filter?: ResolvedFilter | undefined
-  /** About any run of the run's trace. */
+  /** A filter on any run of the run's trace. */
   tree_filter?: ResolvedFilter | undefined
 }
 
@@ -105,7 +105,7 @@ export type RunPage = {
   runs: StoredRun[]
   next: RunCursor | null
   previous: RunCursor | null
-  /** Whether the caller may read all the projects of the query. */
+  /** True if the caller may read all the projects of the query. */
   hasAllProjects: boolean
 }
 
@@ -118,12 +118,12 @@ export type Statistic =
   | 'feedback_stats'
   | 'run_facets'
 
-/** Of runs that have several values, such as tags, each counts. A run without a value is in no group. */
+/** A run that has several values, such as tags, counts for each. A run without a value is in no group. */
 export type Grouping = {
   attribute: 'name' | 'run_type' | 'tag' | 'metadata' | 'project'
   /** The key in the metadata. */
   path?: string | undefined
-  /** Only these groups. */
+  /** Limits the answer to these groups. */
   groups?: string[] | undefined
   /** The largest ones. */
   max_groups: number

@@ -1,4 +1,4 @@
-// What the trace store takes and answers. Postgres is the default, ClickHouse the second implementation.
+// The interface of the trace store. Postgres is the default, ClickHouse the second implementation.
 import type { SQL } from 'drizzle-orm'
 import type { Ctx } from '../../kernel/http/context.ts'
 import type { Services } from '../../kernel/http/routes.ts'
@@ -42,7 +42,7 @@ export interface TraceStore {
   attachFeedback(services: Services): Promise<void>
 }
 
-/** Of which runs. Times of a minute may be given as that of its bin of `strideMs`, counted from `since`. */
+/** Selects runs to count. Times of a minute may be given as that of its bin of `strideMs`, counted from `since`. */
 export type CountQuery = {
   /** All projects of the workspace without. */
   projects?: string[] | undefined
@@ -71,13 +71,13 @@ export type RunPatch = RunMembers & { kind: 'patch'; name?: string | undefined; 
 /** Members that hold JSON are texts as the client sent them, so numbers keep all their digits. */
 type RunMembers = {
   id: string
-  /** With `dotted_order`: both or neither. A patch without them changes the run that has its id. */
+  /** Both this and `dotted_order` or neither. A patch without them changes the run that has its id. */
   trace_id?: string | undefined
   dotted_order?: string | undefined
   parent_run_id?: string | undefined
   /** Wins over `session_name`. */
   session_id?: string | undefined
-  /** Without a project, a post belongs to the project `default`, and a patch to the project of its post. */
+  /** A post without a project belongs to the project `default`, a patch to the project of its post. */
   session_name?: string | undefined
   start_time?: string | undefined
   end_time?: string | undefined
@@ -90,7 +90,7 @@ type RunMembers = {
   outputs?: string | undefined
   events?: string | undefined
   attachments?: Attachment[] | undefined
-  /** Where it stands in the request, for faults: `['body', 'post.<id>']`. */
+  /** The place in the request, for faults: `['body', 'post.<id>']`. */
   loc: (string | number)[]
 }
 
@@ -107,7 +107,7 @@ export type StoredObject = { bytes: number; type?: string } & ({ path: string } 
 /** The column of a payload in it is empty text, and that of an error has its beginning, which filters compare. */
 export type StoredObjects = { [Name in LongMember]?: StoredObject } & { attachments?: Record<string, StoredObject> }
 
-/** As clients give it in `usage_metadata`, with what it costs. */
+/** The details that clients give in `usage_metadata`, and costs. */
 export type UsageDetails = {
   input_token_details?: Record<string, number>
   output_token_details?: Record<string, number>
@@ -121,9 +121,9 @@ export type SpanPlace = {
   span: string
   parent: string | null
   run_id: string
-  /** When it began. */
+  /** The start of the span. */
   order_time: string
-  /** As far as this request says it. */
+  /** The order as far as this request knows it. */
   dotted_order: string
   /** Spans without a known parent hang under it. */
   is_root: boolean
@@ -140,11 +140,11 @@ export type FeedbackConfig = {
   categories?: { value: number; label?: string | null | undefined }[] | null | undefined
 }
 
-/** What is said of a run, or of a whole project without `run_id`. `NewFeedbackBody` makes it of a client's JSON. */
+/** Feedback on a run, or on a whole project without `run_id`. `NewFeedbackBody` makes it of a client's JSON. */
 export type NewFeedback = {
   id: string
   run_id?: string | undefined
-  /** Of the run. Without it, the run is looked up. */
+  /** The trace of the run. Without it, the run is looked up. */
   trace_id?: string | undefined
   session_id?: string | undefined
   start_time?: string | undefined
@@ -162,7 +162,7 @@ export type NewFeedback = {
   comparative_experiment_id?: string | undefined
   is_error: boolean
   extends_retention: boolean
-  /** What the key may say from now on, if nothing else was said before. */
+  /** The config of the key from now on, if it has none. */
   config?: FeedbackConfig | undefined
   created_at?: string | undefined
   modified_at?: string | undefined

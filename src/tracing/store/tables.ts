@@ -43,12 +43,12 @@ export const projects = pgTable(
     default_dataset_id: uuid(),
     reference_dataset_id: uuid(),
     tag_value_ids: uuid().array().notNull().default(sql`'{}'`),
-    /** Of traces that begin from now on. */
+    /** The tier of traces that begin from now on. */
     trace_tier: tierColumn().notNull().default(sql`default_trace_tier()`),
     /** Earlier tiers, the oldest first: `[{"tier": "shortlived", "until": "..."}]`. `tier_at()` reads them. */
     earlier_tiers: jsonb().notNull().default([]),
     longlived_ttl_days: integer(),
-    /** Of an experiment: how many runs to expect, and the keys of its evaluators. */
+    /** Experiments only: the number of runs to expect, and the keys of its evaluators. */
     num_examples: integer(),
     num_repetitions: integer(),
     evaluator_keys: text().array(),
@@ -76,9 +76,9 @@ export const runs = pgTable(
     session_id: uuid().notNull(),
     id: uuid().notNull(),
     trace_id: uuid().notNull(),
-    /** When the trace's root began, by its `dotted_order`. The tier of a trace depends on it. */
+    /** The start of the trace's root, by its `dotted_order`. The tier of a trace depends on it. */
     trace_time: instantColumn().notNull(),
-    /** When the run began, by the last segment of its `dotted_order`. All writes of a run have the same. */
+    /** The start of the run, by the last segment of its `dotted_order`. All writes of a run have the same. */
     order_time: instantColumn().notNull(),
     trace_tier: tierColumn().notNull(),
     dotted_order: text().notNull(),
@@ -163,8 +163,8 @@ export const upgradedTraces = pgTable(
 )
 
 /**
- * What lies in the object store for runs. It expires with its trace, an hour after another text has taken its place, or
- * at once when the trace is deleted.
+ * The objects of runs in the object store. An object expires with its trace, an hour after another text has taken its
+ * place, or at once when the trace is deleted.
  */
 export const traceObjects = pgTable(
   'trace_objects',
@@ -186,8 +186,8 @@ export const traceObjects = pgTable(
 )
 
 /**
- * Where spans of OpenTelemetry stand, for a day: a span names its parent alone, which may come later. Ids are those of
- * OpenTelemetry, except for `run_id`.
+ * The places of spans of OpenTelemetry, for a day: a span names its parent alone, which may come later. Ids are those
+ * of OpenTelemetry, except for `run_id`.
  */
 export const otlpSpans = pgTable(
   'otlp_spans',
@@ -198,19 +198,19 @@ export const otlpSpans = pgTable(
     parent: uuid(),
     run_id: uuid().notNull(),
     order_time: instantColumn().notNull(),
-    /** As the run has it. */
+    /** The order of the run. */
     dotted_order: text().notNull(),
     /** Spans without a known parent hang under it. */
     is_root: boolean().notNull(),
     /** The client has placed the run itself. */
     is_fixed: boolean().notNull(),
-    /** Where runs are stored outside of Postgres. */
+    /** Set if runs are stored outside of Postgres. */
     session_id: uuid(),
     created_at: createdAtColumn(),
   },
   t => [
     primaryKey({ columns: [t.tenant_id, t.trace, t.span] }),
-    // Not by the trace first, as the primary key is: a planner that knows little of the table could take either.
+    // The trace is not first, as in the primary key: a planner that knows little of the table could take either.
     index('otlp_spans_children').on(t.tenant_id, t.parent, t.trace),
     index('otlp_spans_roots').on(t.tenant_id, t.trace).where(sql`is_root`),
     index('otlp_spans_age').on(t.created_at),
@@ -218,7 +218,7 @@ export const otlpSpans = pgTable(
 )
 
 /**
- * What the runs of a project add up to, by the minute of their `order_time`. Triggers of `runs` keep it, and it stays
+ * Counts of the runs of a project, by the minute of their `order_time`. Triggers of `runs` keep them, and they stay
  * when runs expire. Connections write different slots, so that they do not wait for each other. After eight days the
  * minutes of an hour become one row, in slot -1.
  */

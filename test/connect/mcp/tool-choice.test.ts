@@ -1,5 +1,5 @@
-// Whether a description says when to use its tool: the words of what people ask for lead to it. A model knows more than
-// words, so a tool that words alone find is one that a model finds.
+// A description says when to use its tool: the words of people's requests lead to it. A model knows more than words, so
+// a tool that words alone find is one that a model finds.
 import { beforeAll, describe, expect, it } from 'vitest'
 import { newTenant } from '../../support/app.ts'
 import { connectMcp } from '../../support/mcp.ts'

@@ -196,7 +196,7 @@ describe('a token of an application is refused', () => {
     const encode = (part: object) => Buffer.from(JSON.stringify(part)).toString('base64url')
     const [head, body, signature] = token.split('.') as [string, string, string]
     const { kid } = (await publicJwks(config)).keys[0]!
-    /** As the proxy sends it to a model, for an organization that has set our own address as its audience. */
+    /** The proxy sends this token to a model of an organization that has set our own address as its audience. */
     const upstream = await signModelCall(getApp(), {
       issuer: AUDIENCE,
       audience: AUDIENCE,

@@ -8,7 +8,7 @@ import { startModelServer } from '../../support/model-server.ts'
 import { newModel, startModelApp } from '../../support/models.ts'
 
 const MIB = 1024 * 1024
-/** Of the buffers of four sockets and the streams between them. */
+/** The buffers of four sockets and the streams between them. */
 const ON_THE_WAY = 16 * MIB
 const REQUEST_MS = 150
 

@@ -36,7 +36,7 @@ describe('the test of a model configuration', () => {
       expect(models.calls.map(call => call.provider)).toEqual([provider])
       const after = await tenant.get(`${PATH}/${id}`)
       expect(after.body.last_test).toEqual(outcome)
-      // What a person reads before a change is still the newest version.
+      // The version that a person read before a change is still the newest.
       expect(after.headers.get('ETag')).toBe(before.headers.get('ETag'))
       await finishPendingWork()
       expect((await tenant.get('/v1/model-usage')).body.total).toMatchObject({ calls: 1, failed: 0 })

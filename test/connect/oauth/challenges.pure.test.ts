@@ -1,4 +1,4 @@
-// What is read from the WWW-Authenticate header of an MCP server, well-formed or not.
+// Reads the WWW-Authenticate header of an MCP server, well-formed or not.
 import { extractWWWAuthenticateParams } from '@modelcontextprotocol/client'
 import { describe, expect, it } from 'vitest'
 import { parseChallenges } from '../../../src/connect/oauth/mcp-probe.ts'

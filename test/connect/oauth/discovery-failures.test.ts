@@ -101,7 +101,7 @@ describe('a failed discovery', () => {
       const { status, body, text, headers } = await tenant.post(DISCOVER_PATH, makeDiscoverBody(more))
       expect([status, body.code]).toEqual([expected, code])
       expect(body.detail).toContain(about)
-      // Without a request there is no trace.
+      // A failure before any request has no trace.
       if (more) expect(body.trace).toBeUndefined()
       else expect(body.trace.length).toBeGreaterThan(0)
       const [stage, host] = about.split(': ')

@@ -45,10 +45,10 @@ beforeEach(async () => {
 })
 
 const settle = () => finishPendingWork()
-/** What the schedule does, after that time. */
+/** Runs the sweep after that time. */
 const sweepAfter = (ms: number) => withClockAhead(ms, () => sweepWebhooks(getServices(app)))
 
-/** Its own `webhook.created` has arrived, unless it does not want it. */
+/** Subscribes, and waits for its own `webhook.created` if it wants that. */
 async function subscribe(options: object = {}) {
   const { body } = await tenant.post('/v2/webhooks', { url: receiver.url, event_types: ['tag_key.*'], ...options })
   await settle()

@@ -47,7 +47,7 @@ afterEach(() => {
 })
 afterAll(() => issuer.close())
 
-/** Not through `send()`: a refresh writes no event. */
+/** Does not use `send()`: a refresh writes no event. */
 async function sendForm(path: string, fields: Record<string, string>) {
   const request = new Request(`http://slipway.test${path}`, { method: 'POST', body: new URLSearchParams(fields) })
   const response = await app.fetch(request)

@@ -30,7 +30,7 @@ import { newSiblingWorkspace } from '../../support/providers.ts'
 import { cookieHeaders, newSession } from '../../support/sessions.ts'
 
 const workspacePermissions = permissionNames.filter(name => !organizationPermissions.includes(name))
-/** What every caller may do has no permission. */
+/** Operations that every caller may use have no permission. */
 const permittedOperations = guardedOperations.filter(one => one.verb!.permission !== null)
 const writes = permittedOperations.filter(one => one.method !== 'get' && !one.isReadOnly)
 /**
@@ -129,7 +129,7 @@ describe('the permission check of each route', () => {
 })
 
 describe('a session of a member', () => {
-  // Where a session does not count, none is asked for its permissions.
+  // Routes that take no session ask none for its permissions.
   const routes = permittedOperations.filter(one => !one.passThrough)
   const somePerPermission = shown(routes)
   const sendAs = async (one: Operation, token: string, headers: Record<string, string> = {}) => {
@@ -165,7 +165,7 @@ describe('a session of a member', () => {
         const headers: Record<string, string> = one.bodyMediaType ? { 'Content-Type': one.bodyMediaType } : {}
         const verdict = await sendAs(one, token, { ...inside, ...headers })
         if (verdict !== (isGranted ? 'passes' : 'permission_missing')) unexpected.push(`${one.id}: ${verdict}`)
-        // Without a workspace, the answer depends on no more than this.
+        // The answer without a workspace depends on no more than this.
         const scoped = `${permission} ${isWorkspaceScoped(one.verb!)}`
         if (triedWithout.has(scoped)) continue
         triedWithout.add(scoped)
@@ -195,7 +195,7 @@ const ALLOWED_EFFECTS: Record<string, string> = {
   addMembership: 'adds members: a member of a workspace is a member of the organization, with its least role',
 }
 
-/** From the catalog, so that a new table is among them. */
+/** Reads the catalog, so that a new table is among them. */
 async function listOrganizationTables(): Promise<[string, string][]> {
   const catalog = sql`select t.table_name, count(*) filter (where c.column_name = 'tenant_id')
     from information_schema.tables t join information_schema.columns c using (table_schema, table_name)

@@ -1,5 +1,5 @@
-// Who is limited by a policy, and how each kind of answer shows it: bulk requests, events, streams, webhooks, the audit
-// log, and what a limited caller gives to others.
+// Callers that a policy limits, in each kind of answer: bulk requests, events, streams, webhooks, the audit log, and
+// the keys and links that a limited caller makes for others.
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'

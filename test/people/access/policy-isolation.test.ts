@@ -1,4 +1,4 @@
-// What a policy hides, on every route: resources of a workspace that a caller of the same workspace may not see.
+// A policy hides resources on every route: those of a workspace that a caller of the same workspace may not see.
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
@@ -65,7 +65,7 @@ async function hashHidden(ids: Record<string, string>): Promise<Record<string, s
 
 describe.each(['gateway', 'withoutTenantPredicates', 'withoutRowSecurity'] as const)('access through: %s', through => {
   let tenant: Tenant
-  /** Of a deployment, a project with a run, a dataset and a queue that are hidden. */
+  /** The ids of a hidden deployment, project with a run, dataset and queue. */
   let hidden: Record<string, string>
   let secrets: string[]
   let before: Record<string, string>
@@ -99,7 +99,7 @@ describe.each(['gateway', 'withoutTenantPredicates', 'withoutRowSecurity'] as co
   it.runIf(through !== 'withoutRowSecurity')(
     'shows nothing to a caller with every permission, for whom a policy denies reading',
     async () => {
-      // Who may not read runs may still send them.
+      // Callers that may not read runs may still send them.
       const denied = [...readings, 'runs:create']
       const policies = denied.map(permission => deny(permission, hasTag('Secret', 'yes')))
       const { key } = await newLimitedCaller(tenant, workspacePermissions, policies)

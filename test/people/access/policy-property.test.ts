@@ -65,7 +65,7 @@ function decide(policies: Policy[], permission: string, of: Tag[], isPermitted: 
   if (held.some(({ effect }) => effect === 'deny')) return false
   return isPermitted || held.some(({ effect }) => effect === 'allow')
 }
-/** What a PATCH answers, from both decisions. */
+/** The status of a PATCH, from both decisions. */
 function expectedStatus(policies: Policy[], of: Tag[], isPermitted: boolean): number {
   const [read, update] = PERMISSIONS.map(permission => decide(policies, permission, of, isPermitted))
   const isHidden = policies.some(

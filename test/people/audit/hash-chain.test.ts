@@ -195,7 +195,7 @@ describe('a journal', () => {
 
 describe('the deletion of old events', () => {
   const age = (scope: string, days: number, last: number) => [
-    // As if they had been written then: the chain is computed with those times.
+    // The events get earlier times, and the chain is computed with those.
     sql`create temporary table copied on commit drop as select * from events where scope_id = ${scope}::uuid`,
     sql`delete from events where scope_id = ${scope}::uuid`,
     sql`update copied set created_at = created_at - ${`${days} days`}::interval where seq <= ${last}`,

@@ -53,14 +53,14 @@ const fetchApp = (input: string | URL | Request, init?: RequestInit): Promise<Re
 const serveDocument = (document: object) => {
   foreignServers.fetch = makeFakeFetch({ 'https://assistant.example.com': { '/client.json': document } })
 }
-/** Not through `send()`: a refresh writes no event. */
+/** Does not use `send()`: a refresh writes no event. */
 async function sendForm(path: string, form: Record<string, string>, headers: Record<string, string> = {}) {
   const response = await fetchApp(ORIGIN + path, { method: 'POST', body: new URLSearchParams(form), headers })
   const text = await response.text()
   return { status: response.status, headers: response.headers, body: text ? JSON.parse(text) : undefined }
 }
 
-/** What the page does with its query. */
+/** The page does this with its query. */
 const look = (query: URLSearchParams, person = session) => person.get(`/v2/me/authorization-request?${query}`)
 async function approve(query: URLSearchParams, person = session, access = 'all') {
   const { status, body } = await look(query, person)
@@ -104,7 +104,7 @@ const outcomeOf = ({ status, body }: { status: number; body: { error?: string; c
 ]
 
 describe('a published client connects, refreshes and disconnects', () => {
-  /** What an MCP client keeps. */
+  /** An MCP client keeps this state. */
   function newProvider(more: object = {}) {
     const kept: Record<string, unknown> = {}
     const keep = (name: string) => (value: unknown) => {

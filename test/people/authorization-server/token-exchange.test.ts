@@ -291,7 +291,7 @@ describe('a token that is refused', () => {
     expect(new Set(refused.map(reply => String(errorOf(reply))))).toEqual(new Set([String(REFUSED)]))
     expect(await reasonOf(refused[0]!)).toBe('token_replayed')
 
-    // What an ECDSA key signs can be signed again with another result, as can a signature be written differently.
+    // An ECDSA key signs the same content with another result, and a signature can be written differently.
     const signed = token.slice(0, token.lastIndexOf('.'))
     const jwk = await crypto.subtle.exportKey('jwk', issuer.key().key)
     const key = createPrivateKey({ key: jwk as never, format: 'jwk' })

@@ -190,7 +190,8 @@ describe('a subject', () => {
         texts.filter(text => regex.test(text)),
       ])
     }
-    // What a workspace may store, for what an issuer may send. Tried with every position, each takes half a second.
+    // The longest pattern that a workspace may store, for the longest text that an issuer may send. Trying every
+    // position takes half a second each.
     const text = 'a'.repeat(12_000)
     for (let i = 0; i < 2000; i++) expect(matchesPattern(`${'*a'.repeat(250)}*b*`, text)).toBe(false)
   })

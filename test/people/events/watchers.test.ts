@@ -1,4 +1,4 @@
-// What those who wait cost: round trips to the database, and work for readers that do not read.
+// Costs of watchers: round trips to the database, and work for readers that do not read.
 import { expect, it } from 'vitest'
 import { countTrips } from '#runtime'
 import { newTenant, type Tenant } from '../../support/app.ts'

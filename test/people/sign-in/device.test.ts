@@ -70,7 +70,7 @@ describe('a device that asks for a key', () => {
     expect(given).toEqual({ verification_uri, verification_uri_complete, expires_in: 600, interval: 5 })
     expect(errorOf(await poll(device_code))).toEqual([400, 'authorization_pending'])
 
-    // As people type it.
+    // People type lower case and spaces.
     const { body: seen } = await session.get(pathOf(user_code.toLowerCase().replace('-', ' ')))
     expect(seen).toMatchObject({ user_code, device_name: 'laptop', user_agent: 'slipway-cli node/26' })
     const [workspace] = seen.workspaces
@@ -345,7 +345,7 @@ describe('a key that belongs to a member', () => {
     await changeRole(session, VIEWER)
     expect(await canCreate(all)).toEqual([403, 'permission_missing'])
     expect((await all.get('/v2/deployments')).status).toBe(200)
-    // More than was granted is not gained.
+    // A device gains no more than was granted.
     await changeRole(session, ADMIN)
     expect([await canCreate(all), await canCreate(read)]).toEqual([
       [201, undefined],

@@ -12,7 +12,7 @@ const newDataset = async (body: Record<string, unknown> = {}) =>
   (await tenant.post('/datasets', { name: unusedId(), ...body })).body
 const newExample = async (dataset_id: string, body: Record<string, unknown> = {}) =>
   (await tenant.post('/examples', { dataset_id, inputs: { a: 1 }, ...body })).body
-/** With a body of exactly these bytes. */
+/** Sends a body of exactly these bytes. */
 const sendRaw = (method: string, path: string, raw: string | Uint8Array<ArrayBuffer>, type = 'application/json') =>
   send(method, path, { raw, headers: { 'X-Api-Key': tenant.key, 'Content-Type': type } })
 const list = async (query: string) => (await tenant.get(`/examples?${query}`)).body

@@ -31,7 +31,7 @@ const upload = (method: 'POST' | 'PATCH', dataset: string, parts: FormPart[]) =>
   })
 const read = async (id: string) => (await tenant.get(`/examples/${id}`)).body
 const count = async (dataset: string) => (await tenant.get(`/examples/count?dataset=${dataset}`)).body
-/** By a link, which needs no key. */
+/** Opens a link, which needs no key. */
 const open = async (url: string) => {
   const response = await getApp().fetch(new Request(url))
   return { status: response.status, headers: response.headers, text: await response.text() }

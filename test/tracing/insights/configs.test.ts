@@ -23,7 +23,7 @@ async function newConfigTenant(options: Parameters<typeof newAskedTenant>[0] = {
 const start = ({ tenant_id }: Tenant, services = getServices()) =>
   startScheduledJobs(services, sql`c.tenant_id = ${tenant_id}::uuid`)
 
-/** How far the clock has to go to be a minute past the next start. */
+/** The shift of the clock to a minute past the next start. */
 const toStart = ({ next_start_at }: { next_start_at: string }) =>
   Date.parse(next_start_at) - Date.now() - clock.ahead + 60_000
 

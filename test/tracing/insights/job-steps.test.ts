@@ -1,4 +1,4 @@
-// How jobs run: under a lease, step by step, once.
+// Jobs run under a lease, step by step, once.
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { actAsJob, claimJob, LeaseLostError } from '../../../src/tracing/insights/claimed-job.ts'

@@ -201,7 +201,7 @@ describe('a job', () => {
     expect(await start(neither, 'none')).toBe('permission_missing')
     expect([await start(reader, 'none'), await start(reader, 'openai')]).toEqual(['started', 'permission_missing'])
     expect(await start(caller, 'openai')).toBe('started')
-    // So does who lets a schedule start it.
+    // A caller who lets a schedule start it needs the same.
     const config = await tenant.post(`${path}/configs`, { name: 'Manual', config: { model: 'openai' } })
     const schedule = async (one: typeof caller) =>
       (await one.patch(`${path}/configs/${config.body.id}`, { schedule_cron: '0 0 1 1 *' })).body.code ?? 'scheduled'

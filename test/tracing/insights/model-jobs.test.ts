@@ -22,7 +22,7 @@ async function readStoredCalls(job: string): Promise<Set<string>> {
   return new Set(rows.map(([key]) => derivedUuid(`insights ${job} ${key}`)))
 }
 
-/** Without what differs from job to job. */
+/** Leaves out the parts that differ from job to job. */
 function describeJob({ job, clusters, runs }: Awaited<ReturnType<typeof readStoredJob>>) {
   const nameOf = new Map(clusters.map(({ id, name }) => [id, name]))
   return {

@@ -111,7 +111,7 @@ describe('an item', () => {
     )
     expect((await reviewers[0]!.get('/annotation-queues?assigned_to_me=true')).body).toHaveLength(1)
     expect((await tenant.get('/annotation-queues?assigned_to_me=true')).body).toEqual([])
-    // Without a number, all of them.
+    // A queue without a number needs all reviewers.
     for (const [i, one] of reviewers.entries())
       expect((await one.post(review(items[0]!), { status: 'completed' })).body.is_archived).toBe(i === 1)
     await tenant.delete(`${path}/${reviewers[0]!.id}`)

@@ -1,4 +1,4 @@
-// What rules do with runs: examples, webhooks and longer retention, each once for a run.
+// Actions of rules on runs: examples, webhooks and longer retention, each once for a run.
 import { sql } from 'drizzle-orm'
 import { Webhook } from 'standardwebhooks'
 import { describe, expect, it, onTestFinished } from 'vitest'
@@ -265,7 +265,7 @@ describe('a worker that dies at one of its round trips to the database', () => {
       const { services: dying, state } = cutAt(services, cut, isReplyLost)
       await sweep(tenant, dying).catch(error => expect(error).toBeInstanceOf(CutError))
       isCut = state.trips >= cut
-      // Its leases end.
+      // The leases end.
       for (const minutes of [3, 6]) await withClockAhead(minutes * MINUTE, () => sweep(tenant, services))
       const about = `cut at trip ${cut}`
       expect(await appliedRuns(tenant, rule), about).toEqual(runs)

@@ -1,4 +1,4 @@
-// What the published client does with evaluators.
+// The published client works with evaluators.
 import { Langsmith } from 'langsmith'
 import { expect, it } from 'vitest'
 import { getApp } from '../../support/app.ts'

@@ -1,4 +1,4 @@
-// Which runs a rule is applied to, and when.
+// A rule is applied to runs that have ended.
 import { sql } from 'drizzle-orm'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { finishPendingWork } from '../../../src/host/pending-work.ts'
@@ -248,7 +248,7 @@ describe('what is kept', () => {
 it('a workspace whose rules are far behind does not keep another one waiting', async () => {
   const [busy, other] = [await newTracedTenant(), await newTracedTenant()]
   const behind = []
-  // More than are evaluated at once.
+  // These are more rules than are evaluated at once.
   for (let i = 0; i < 12; i++) behind.push(await busy.createRule())
   const rule = await other.createRule()
   for (let i = 0; i < 3; i++) await appendEnded(busy.tenant, 100)

@@ -282,7 +282,7 @@ describe('a worker that dies at one of its round trips to the database', () => {
       await finishPendingWork()
       isCut = state.trips >= cut
       const answered = models.calls.length
-      // Its leases end.
+      // The leases end.
       for (const minutes of [3, 6, 9]) await withClockAhead(minutes * MINUTE, () => sweep(tenant, services))
       const about = `cut at trip ${cut}`
       const feedback = await feedbackOf(tenant, run_id!)
@@ -312,7 +312,7 @@ it('a model that does not answer holds up no rule of another workspace', async (
     return { helpful: true, comment: '' }
   }
   const slow = await newModel(stalled.tenant, silent.url)
-  // More than are asked at once.
+  // These are more evaluators than are asked at once.
   for (let i = 0; i < 12; i++) await stalled.createRule({ evaluators: [makeEvaluator(slow)] })
   await appendEnded(stalled.tenant, 1, QUESTION)
   await createRule({ evaluators: [makeEvaluator(model)] })

@@ -49,7 +49,7 @@ describe('a rule', () => {
       add_to_dataset_id: dataset.id,
       add_to_dataset_prefer_correction: true,
       webhooks: [{ url: 'https://hooks.example.com/in?key=1', headers: { 'X-Token': 'secret' } }],
-      // As a published client sends them.
+      // A published client sends these members.
       evaluators: [],
       alerts: null,
       use_corrections_dataset: false,
@@ -92,7 +92,7 @@ describe('a rule', () => {
     const hooked = (await tenant.patch(path, { webhooks: [{ url: 'https://hooks.example.com/' }] })).body
     expect(hooked).toMatchObject({ webhooks: [{ url: 'https://hooks.example.com/', headers: {} }] })
     expect(hooked.webhook_secret).toMatch(/^whsec_/)
-    // As a published client sends all members.
+    // A published client sends all members.
     const renamed = (await tenant.patch(path, { display_name: 'New', sampling_rate: 1, session_id, filter: null })).body
     expect(renamed).toMatchObject({
       display_name: 'New',

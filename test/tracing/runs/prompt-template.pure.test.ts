@@ -22,7 +22,7 @@ describe('a template', () => {
     ['mustache', '{{{outputs.answer}}}{{&output.score}}', 'Paris12'],
     ['mustache', '{{output}}', '{"answer":"Paris","score":12}'],
     ['mustache', '{{input.messages.0.content}}', 'Hi'],
-    // What a run says is no template.
+    // The text of a run is no template.
     ['mustache', '{{input.messages.1.content}}', '<b>{{output}}'],
     [
       'mustache',

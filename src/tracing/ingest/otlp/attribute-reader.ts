@@ -64,7 +64,7 @@ export class AttributeReader {
     return value === true || value === 'true'
   }
 
-  /** What follows the prefix in the names of attributes, with their values. */
+  /** Returns the names of attributes without the prefix, and their values. */
   startingWith(prefix: string): [rest: string, value: Value][] {
     const found: [string, Value][] = []
     for (const [name, value] of this.#attributes) {

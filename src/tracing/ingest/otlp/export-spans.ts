@@ -11,7 +11,7 @@ import { decodeProtobuf } from './protobuf.ts'
 import { type SpanOperations, toOperations } from './span-operations.ts'
 import { type ResourceSpans, UndecodableSpans } from './spans.ts'
 
-/** As a response in the encoding of the request. */
+/** Responds in the encoding of the request. */
 export async function exportSpans(ctx: Ctx, body: RawBody, project: string | undefined) {
   const isJson = body.mediaType === 'application/json'
   const { operations, spans, ...outcome } = convert(ctx, body, project)

@@ -56,7 +56,7 @@ function toContent(item: Value): Value {
   return isObject(image) && isObject(image.image) ? { ...content, image_url: image.image } : { ...content }
 }
 
-/** Of OpenTelemetry from 1.37 on: text, reasoning, calls of tools and their results are parts of one message. */
+/** Reads messages of OpenTelemetry from 1.37 on, where text, reasoning, calls of tools and results are parts of one. */
 function fromParts(parts: Value[]): Message {
   const content: Value[] = []
   const calls: Value[] = []
@@ -82,6 +82,6 @@ function fromParts(parts: Value[]): Message {
 const withoutType = ({ type: _, ...part }: Message): Message => part
 const toText = (value: Value): string => (typeof value === 'string' ? value : JSON.stringify(value, keepDigits))
 
-/** For JSON.stringify: an integer that a number cannot hold keeps its digits. */
+/** A replacer for JSON.stringify: an integer that a number cannot hold keeps its digits. */
 export const keepDigits = (_name: string, value: unknown): unknown =>
   typeof value === 'bigint' ? (JSON as unknown as { rawJSON(text: string): unknown }).rawJSON(String(value)) : value

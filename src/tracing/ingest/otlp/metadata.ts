@@ -1,4 +1,4 @@
-// What a span says about a run besides its inputs and outputs: `extra` with metadata and parameters, and tags.
+// Reads `extra` with metadata and parameters, and tags, from a span.
 import { type AttributeReader, isObject, parseIfJson } from './attribute-reader.ts'
 import type { Attributes, Value } from './spans.ts'
 import { readUsage } from './usage.ts'
@@ -34,7 +34,7 @@ const OTHER_PARAMETERS: Record<string, string[]> = {
   tools: ['gen_ai.tool.definitions', 'llm.request.functions', 'ai.prompt.tools'],
   tool_choice: ['ai.prompt.toolChoice'],
 }
-/** Of the process. Others may hold secrets, such as the arguments of its command. */
+/** Attributes of the process that are kept. Others may hold secrets, such as the arguments of its command. */
 const RESOURCE = /^(service\.|deployment\.environment|telemetry\.sdk\.|cloud\.region|k8s\.(pod|namespace)\.name)/
 
 function readNamed(attributes: AttributeReader, names: Record<string, string[]>): Members {

@@ -1,5 +1,5 @@
-// Where spans stand in their traces, as far as one request says it. A span names its parent alone, and the parent may
-// come later and in another request: until then, the run hangs under the root of its trace.
+// Places spans in their traces, as far as one request knows. A span names its parent alone, and the parent may come
+// later and in another request: until then, the run hangs under the root of its trace.
 
 import type { SpanPlace } from '../../store/store.ts'
 import { readPlace } from '../dotted-order.ts'
@@ -35,7 +35,7 @@ export function readLinks(span: Span, attributes: AttributeReader): LooseSpan {
   const hasParent = /[^0]/.test(span.parent_span_id)
   const key = uuidOfSpan(span.span_id)
   const expected_root = givenTrace ?? uuidOfTrace(span.trace_id)
-  // In traces with ids of 64 bits, the root has the id of its trace.
+  // The root has the id of its trace, in traces with ids of 64 bits.
   const isRoot = isMarkedRoot || key === expected_root || !(givenParent || hasParent)
   const parent = isRoot ? null : (givenParent ?? uuidOfSpan(span.parent_span_id))
   return {
@@ -81,7 +81,7 @@ const keyOf = (trace: string, span: string): string => `${trace} ${span}`
 const canStandBelow = (order: string, { run_id }: LooseSpan): boolean =>
   !order.includes(run_id) && order.split('.').length < MAX_DEPTH
 
-/** With the `dotted_order` of each. `placeSpans()` of the store does the same with the spans of earlier requests. */
+/** Adds the `dotted_order` of each. `placeSpans()` of the store does the same with the spans of earlier requests. */
 export function placeSpans(loose: LooseSpan[]): SpanPlace[] {
   const spans = keepOneRoot(loose)
   const byKey = new Map(spans.map(span => [keyOf(span.trace, span.span), span]))

@@ -14,13 +14,13 @@ import {
   type Value,
 } from './spans.ts'
 
-/** More than spans have with as many values as are allowed. */
+/** The limit is above what spans have with as many values as are allowed. */
 const MAX_FIELDS = 4_000_000
 
 class Source {
   readonly reader: BinaryReader
   readonly limits = new DecodeLimits()
-  /** Of lists and objects within an attribute. */
+  /** The depth of lists and objects within an attribute. */
   depth = 0
   /** All that were read, also those that are skipped: each takes two bytes at least. */
   fields = 0

@@ -131,7 +131,7 @@ function readError({ status, events }: Span): string | undefined {
   return text || status.message || 'error'
 }
 
-/** Of the first token of a streamed answer. */
+/** Events that mark the first token of a streamed answer. */
 const FIRST_TOKEN_EVENTS = ['ai.stream.firstChunk', 'First Token Stream Event', 'llm.content.completion.chunk']
 
 const toRunEvent = ({ name, nanoseconds, attributes }: SpanEvent) => ({

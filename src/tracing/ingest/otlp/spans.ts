@@ -36,7 +36,7 @@ export const newSpan = (): Span => ({
 })
 export const newEvent = (): SpanEvent => ({ name: '', nanoseconds: 0n, attributes: new Map() })
 
-/** Of one request. In protobuf, an empty span takes two bytes, but the memory of a whole one. */
+/** The limit of one request. In protobuf, an empty span takes two bytes, but the memory of a whole one. */
 const MAX_SPANS = 10_000
 const MAX_VALUES = 500_000
 const MAX_DEPTH = 64

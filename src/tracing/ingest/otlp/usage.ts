@@ -67,7 +67,7 @@ function readNumbers(attributes: AttributeReader, names: Names): Record<string, 
 
 const isEmpty = (object: object): boolean => Object.keys(object).length === 0
 
-/** As `usage_metadata` of a run. Undefined if the span says nothing of tokens or costs. */
+/** Returns the `usage_metadata` of the run. Undefined if the span has no tokens or costs. */
 export function readUsage(attributes: AttributeReader): Value | undefined {
   const input_details = readNumbers(attributes, INPUT_DETAILS)
   const output_details = readNumbers(attributes, OUTPUT_DETAILS)

@@ -111,8 +111,8 @@ const pairFilter = (family: string, condition: ResolvedCondition): ResolvedFilte
     : { operator: 'some', family, conditions: [condition] }
 
 /**
- * In one `and`, a key and the values that follow it, or come before the first key, are conditions on one pair. A key
- * that must not occur binds nothing.
+ * Binds, in one `and`, a key and the values that follow it, or come before the first key, to one pair. A key that must
+ * not occur binds nothing.
  */
 function resolveConjunction(filters: Filter[], fields: Fields): ResolvedFilter {
   const parts: ResolvedFilter[] = []

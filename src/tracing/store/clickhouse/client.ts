@@ -3,7 +3,7 @@ import type { ClickHouseClient } from '@clickhouse/client-web'
 import { Failure, fail } from '../../../kernel/http/errors.ts'
 import { compile, type Sql } from './sql.ts'
 
-/** Less than a request may take. The engine ends a query earlier, and says so. */
+/** The limit is below that of a request. The engine ends a query earlier, and says so. */
 const REQUEST_MS = 10_000
 const QUERY_SECONDS = 4
 const RETRY_AFTER_MS = 100

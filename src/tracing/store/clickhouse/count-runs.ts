@@ -1,4 +1,4 @@
-// What the runs of projects add up to, as a relation like `session_minutes`: one row for each project, or for each bin.
+// Adds up the runs of projects, as a relation like `session_minutes`: one row for each project, or for each bin.
 import { sql as pg, type SQL } from 'drizzle-orm'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import type { CountQuery } from '../store.ts'
@@ -9,7 +9,7 @@ import { enterWorkspace } from './workspace.ts'
 
 const MINUTE_MS = 60_000
 const isRoot = sql`r.id = r.trace_id`
-/** As `latency_bucket()` of Postgres. */
+/** Mirrors `latency_bucket()` of Postgres. */
 const buckets = (until: string): Sql => {
   const ms = sql`dateDiff('microsecond', r.start_time, r.${name(until)}) / 1000`
   const bucket = sql`assumeNotNull(1 + least(239, floor(8 * log2(greatest(1, ${ms})))))`

@@ -1,4 +1,4 @@
-// What the feedback of runs adds up to, by groups of them: Postgres has the feedback, ClickHouse says which runs.
+// Adds up the feedback of groups of runs: Postgres has the feedback, ClickHouse knows the runs.
 import { sql as pg } from 'drizzle-orm'
 import { type Row, run } from '../../../kernel/db/db.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'

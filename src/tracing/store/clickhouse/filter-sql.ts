@@ -10,7 +10,7 @@ export type FilterSource = {
   column(field: string): Sql
   /** An array of pairs of a name and a JSON text: the members of an object. */
   pairs(family: string, keys: string[] | undefined): Sql
-  /** Whether the row has feedback that meets the conditions. */
+  /** True of rows with feedback that meets the conditions. */
   hasFeedback(filter: ResolvedFilter): Sql
   /** All texts of the row, for a search without a field. */
   texts: Sql[]
@@ -107,7 +107,7 @@ function compareMember(operator: Comparison, column: Sql, shown: Sql, value: Lit
   return operator === 'neq' ? sql`(${isNumber} and ${isText})` : isNumber
 }
 
-/** Whether the JSON has all of the value, as `@>` of Postgres says. */
+/** Mirrors `@>` of Postgres: the JSON has all of the value. */
 function contains(json: Sql, value: unknown): Sql {
   if (Array.isArray(value)) {
     const elements = sql`JSONExtractArrayRaw(ifNull(${json}, ''))`
@@ -158,7 +158,7 @@ const pairsOf = (values: Sql, prefix?: Sql): Sql => sql`arrayFlatten(arrayMap(
 
 const NO_PAIRS = sql`arrayFilter(p -> false, [('', '')])`
 
-/** By name to any depth: dots are between the names of members within others, or in a name. Else to two levels. */
+/** Finds names at any depth: dots are between the names of members within others, or in a name. Else two levels. */
 export function jsonPairs(json: Sql, keys: string[] | undefined): Sql {
   const root = sql`[ifNull(${json}, '')]`
   if (keys) {

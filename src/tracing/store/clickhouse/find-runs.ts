@@ -1,4 +1,4 @@
-// Where runs are, as a relation for statements of Postgres.
+// Finds runs, as a relation for statements of Postgres.
 import { sql as pg, type SQL } from 'drizzle-orm'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import type { ClickHouse } from './client.ts'

@@ -66,7 +66,7 @@ const OPEN_AND_CLOSE = sql`
         and (p.end_time is not null or p.error is not null)
     )`
 
-/** Of runs that have ended, this is not known: what is said of one under two projects becomes two runs. */
+/** A run that has ended is not in `open_runs`: written to two projects, it becomes two runs. */
 const ELSEWHERE = sql`
     elsewhere as (
       select p.id
@@ -126,7 +126,7 @@ const recordObjects = (objects: Placeholder): SQL => sql`,
       join placed p on p.id = o.run_id
     )`
 
-/** After the runs can be read: a rule that finds no run passes it over. */
+/** Runs once the runs can be read: a rule that finds no run passes it over. */
 export const queueStatement = prepareStatement(
   ({ runs }: Placeholders<{ runs: string }>) => sql<Row>`select queue_runs(${runs}::json)`,
 )

@@ -10,7 +10,10 @@ import { join, name, type Sql, sql, time, uuid } from './sql.ts'
 import { fromClickHouseTime } from './times.ts'
 import { readScope, type Scope } from './workspace.ts'
 
-/** How many writes one page reads: more, as long as it is not full. Payloads are long, and parsed for a filter. */
+/**
+ * The number of writes that one page reads: more, as long as it is not full. Payloads are long, and parsed for a
+ * filter.
+ */
 const SCANS = [4000, 40_000, 400_000]
 const PAYLOAD_SCANS = [2000, 20_000]
 const PAYLOADS = ['inputs', 'outputs']

@@ -30,7 +30,7 @@ export async function remove(
   return removed
 }
 
-/** By the places of the traces, so that few parts are touched. */
+/** Deletes by the places of the traces, so that few parts are touched. */
 const deleteTraces = (tenant: string, ids: string[], project: string | undefined): Sql => sql`
     delete from runs
     where tenant_id = ${uuid(tenant)}

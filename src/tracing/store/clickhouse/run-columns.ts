@@ -3,10 +3,12 @@ import { MERGED_MEMBERS } from '../../ingest/merged-operations.ts'
 import { LONG_MEMBERS } from '../store.ts'
 import { join, name, type Sql, sql, uuid } from './sql.ts'
 
-/** Of the write `w`: a patch wins over a post, and otherwise the later one. */
+/** Ranks the write `w`: a patch wins over a post, and otherwise the later one wins. */
 const rank = (bit: number): Sql => sql`(bitTest(w.patched, ${name(String(bit))}), w.version)`
 const bitOf = (first: string): number => MERGED_MEMBERS.findIndex(([name]) => name === first)
-/** What the write that wins the first column of a group has. The tuple keeps a null from being passed over. */
+/**
+ * Takes the value of the write that wins the first column of a group. The tuple keeps a null from being passed over.
+ */
 const mergedValue = (column: string, first: string): Sql =>
   column === first
     ? sql`argMax(w.${name(column)}, ${rank(bitOf(first))})`
@@ -42,7 +44,7 @@ const MERGED: Record<string, Sql> = {
   received_at: sql`min(w.version)`,
 }
 const KEY = ['session_id', 'order_time', 'id']
-/** Of which every query needs some. */
+/** Columns of which every query needs some. */
 const ALWAYS = ['trace_id', 'trace_time', 'name', 'run_type', 'is_longlived']
 const COMPUTED: Record<string, { from: string[]; sql(tenant: string): Sql }> = {
   status: {
@@ -88,7 +90,7 @@ export function selectRuns(tenant: string, columns: Iterable<string>, condition:
     ) r`
 }
 
-/** Where the writes are of runs with these ids, of these traces, below these runs or for these examples. */
+/** True of the writes of runs with these ids, of these traces, below these runs or for these examples. */
 export const isAt = (tenant: string, keys: Sql): Sql => sql`(w.session_id, w.order_time) in (
       select session_id, order_time
       from places_of(tenant = ${uuid(tenant)})

@@ -168,8 +168,8 @@ const BESIDE: { [Name in DetailColumn]?: SQL } = {
 }
 
 /**
- * Without the runs of projects that the caller may not read, or that keep long-lived traces for less. Undefined if
- * nothing is asked of Postgres, and the projects are known.
+ * Drops runs of projects that the caller may not read, or that keep long-lived traces for less. Undefined if nothing is
+ * asked of Postgres, and the projects are known.
  */
 async function readBeside(ctx: Ctx, runs: Found, columns: readonly DetailColumn[], hasProjects: boolean) {
   const beside = columns.filter(column => BESIDE[column])

@@ -1,4 +1,4 @@
-// What the fields of filters are in a merged run, and which of its columns they need.
+// The fields of filters in a merged run, and the columns that they need.
 import type { ResolvedFilter } from '../../runs/filter/resolve.ts'
 import { TOTALS } from '../queries.ts'
 import { beginningOf, type FilterSource, jsonPairs, parsedJson } from './filter-sql.ts'

@@ -1,4 +1,4 @@
-// Which runs a query reads: a condition on their writes `w`, which the order of the table serves, and one on runs `r`.
+// The rows that a query reads: a condition on writes `w`, which the order of the table serves, and one on runs `r`.
 import type { ResolvedFilter } from '../../runs/filter/resolve.ts'
 import { type Reachable, withConditionsOf } from '../postgres/run-source.ts'
 import { type RunCursor, type RunSelection, TOTALS } from '../queries.ts'
@@ -9,9 +9,9 @@ import { all, bind, join, name, type Sql, sql, text, time, uuid, uuids } from '.
 import type { Scope } from './workspace.ts'
 
 const DAY_MS = 86_400_000
-/** As `kept_for()` in Postgres. */
+/** Mirrors `kept_for()` in Postgres. */
 const KEPT_DAYS = { shortlived: 14, longlived: 400 }
-/** How far the start of a run may be from the time in its `dotted_order`, by which the table is ordered. */
+/** Tolerance between `start_time` and the `order_time` by which the table is ordered. */
 const START_TOLERANCE_MS = 60_000
 
 export type Selection = RunSelection & { cursor?: RunCursor | undefined; order?: 'asc' | 'desc' }
@@ -151,7 +151,7 @@ function joinTotals(tenant: string, writes: Sql): Sql {
     ) t on t.trace_id = r.trace_id`
 }
 
-/** What must be true of the root, and of any run of the trace. */
+/** Conditions on the root, and on any run of the trace. */
 function relatedConditions({ trace_filter, tree_filter }: Selection, { tenant, feedback }: Scope, writes: Sql): Sql[] {
   const some = (filter: ResolvedFilter, also: Sql) => {
     const hasTotals = readsTotals(filter)

@@ -55,7 +55,7 @@ const RUNS = `
     toDateTime(week) + interval 408 day delete where tier = 'longlived'
   settings index_granularity = 1024, ttl_only_drop_parts = 1`
 
-/** Where the runs are that have an id, belong to a trace, stand below a run, or were made for an example. */
+/** The places of the runs that have an id, belong to a trace, stand below a run, or were made for an example. */
 const PLACES = `
   create table if not exists places (
     tenant_id UUID,

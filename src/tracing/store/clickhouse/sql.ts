@@ -9,7 +9,7 @@ export function sql({ raw }: TemplateStringsArray, ...fragments: Sql[]): Sql {
 }
 
 export const bind = (type: string, value: unknown): Sql => ({ parts: [{ type, value }] })
-/** Only of names that this code writes. */
+/** Takes only names that this code writes. */
 export const name = (text: string): Sql => ({ parts: [text] })
 export const join = (fragments: Sql[], separator: string): Sql => ({
   parts: fragments.flatMap(({ parts }, i) => (i === 0 ? parts : [separator, ...parts])),
@@ -28,7 +28,7 @@ const [FIRST, LAST] = ['1900-01-01 00:00:00.000000', '2261-12-31 23:59:59.999999
 
 const UTC = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?Z$/
 
-/** From ISO 8601 in UTC, or with an offset. */
+/** Takes ISO 8601 in UTC, or with an offset. */
 export function toClickHouseTime(iso: string): string {
   const [, day, minute, second = ':00', fraction = ''] =
     UTC.exec(iso.replace('+00:00', 'Z')) ?? UTC.exec(new Date(iso).toISOString()) ?? []

@@ -81,7 +81,7 @@ async function deleteProjects(clickHouse: ClickHouse, services: Services): Promi
   )
 }
 
-/** Of projects that keep long-lived runs for less. Each project has its turn once an hour. */
+/** Deletes from projects that keep long-lived runs for less. Each project has its turn once an hour. */
 async function deleteFromShortProjects(clickHouse: ClickHouse, services: Services): Promise<void> {
   const projects = await select(
     services,

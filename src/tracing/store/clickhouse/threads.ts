@@ -12,7 +12,7 @@ import { selectWhole } from './whole-selection.ts'
 const COLUMNS = ['thread_id', 'start_time', 'end_time', 'error', 'inputs_preview', 'outputs_preview']
 const ORDER = sql`(r.order_time, r.id)`
 const seconds = sql`dateDiff('microsecond', r.start_time, r.end_time) / 1e6`
-/** Of the root that comes first or last. The tuple keeps a null from being passed over. */
+/** Takes a value of the first or last root. The tuple keeps a null from being passed over. */
 const ofRoot = (pick: 'argMin' | 'argMax', value: Sql): Sql =>
   sql`tupleElement(${name(pick)}(tuple(${value}), ${ORDER}), 1)`
 

@@ -8,7 +8,7 @@ import { isAt } from './run-columns.ts'
 import { type Sql, sql, uuid, uuids } from './sql.ts'
 import { enterWorkspace } from './workspace.ts'
 
-/** Of one statement, whose ids are in its address. */
+/** The limit of one statement, whose ids are in its address. */
 export const MAX_TRACES = 200
 
 /** Objects of short-lived traces expire within this time. Those of deleted ones have expired. */
@@ -45,7 +45,7 @@ export async function moveTraces(clickHouse: ClickHouse, tenant: string, traceId
   await copyTraces(clickHouse, tenant, sql`w.trace_id in ${uuids(traceIds)} and ${isAt(tenant, uuids(traceIds))}`)
 }
 
-/** Without those that have been copied before. */
+/** Leaves out traces that have been copied before. */
 export const copyTraces = (clickHouse: ClickHouse, tenant: string, condition: Sql): Promise<void> =>
   clickHouse.execute(sql`
     insert into runs

@@ -2,7 +2,7 @@
 
 export const fromClickHouseTime = (time: string | null): string | null => time && `${time.replace(' ', 'T')}Z`
 
-/** From microseconds since 1970. */
+/** Takes microseconds since 1970. */
 export function fromMicroseconds(micros: string): string {
   const ms = new Date(Number(micros.slice(0, -3))).toISOString()
   return `${ms.slice(0, -1)}${micros.slice(-3)}Z`

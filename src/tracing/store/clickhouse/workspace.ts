@@ -1,5 +1,4 @@
-// What Postgres says before and after runs are read: who asks, which projects there are for the caller, and what lies
-// beside the runs.
+// Reads from Postgres what a read of runs needs: the workspace of the caller, its projects, and feedback.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, run, uuidArray } from '../../../kernel/db/db.ts'
 import { type Ctx, hasCredential, withoutRateLimit } from '../../../kernel/http/context.ts'

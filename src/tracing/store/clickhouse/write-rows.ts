@@ -5,7 +5,7 @@ import type { StoredRuns } from '../../ingest/run-objects.ts'
 import type { ClickHouse } from './client.ts'
 import { toClickHouseTime } from './sql.ts'
 
-/** As Postgres writes it as JSON. */
+/** The JSON that Postgres writes. */
 export type PlacedRun = {
   id: string
   session_id: string
@@ -62,7 +62,7 @@ function weekOf(orderTime: string, now: number): string {
   return new Date(monday).toISOString().slice(0, 10)
 }
 
-/** Of what the write says: a repeated write is the same row. */
+/** Digests the contents of a write: a repeated write is the same row. */
 const digestOf = (content: object): string =>
   sha256().update(JSON.stringify(content)).digest().readBigUInt64LE(0).toString()
 

@@ -77,7 +77,7 @@ function columnSql(name: DetailColumn | (typeof PLACE_COLUMNS)[number]): SQL {
   return isTime(name) ? toIso(column) : column
 }
 
-/** What a select lists and joins, for the rows `r` of a page. */
+/** The columns and joins of a select, for the rows `r` of a page. */
 export function runColumns(details: readonly DetailColumn[]): { columns: SQL; joins: SQL } {
   const joins = JOINS.filter(({ columns }) => columns.some(name => details.includes(name)))
   return {

@@ -60,10 +60,10 @@ function toInput(ctx: Ctx, runs: StoredRuns['runs'], objects: StoredRuns['object
   }
 }
 
-/** Of a request to the database, which has the rows as a JSON string. */
+/** The limit of a request to the database, which has the rows as a JSON string. */
 const MAX_TRIP_BYTES = 30 * 1024 * 1024
 
-/** With an object store, only a batch of many texts just below its threshold is too large. */
+/** An object store leaves only a batch of many texts just below its threshold too large. */
 function refuseLargeRows(rows: string): void {
   const isSuspect = rows.length > MAX_TRIP_BYTES / 6
   if (isSuspect && Buffer.byteLength(JSON.stringify(rows)) > MAX_TRIP_BYTES) throw fail('batch_too_large')
@@ -187,7 +187,7 @@ const readPermittedFeedback = (rows: Placeholder): SQL => sql`
     ${readFeedbackRows(rows)}
     where ${requirePermission('feedback:create')}`
 
-/** About these runs, or about others. */
+/** The feedback may be about these runs, or about others. */
 const storeFeedbackOfRuns = (rows: Placeholder): SQL => sql`
     ${sql.join(storeFeedback(readPermittedFeedback(rows), { found: sql`runs`, written: PROJECT_RUNS }), sql`,`)},`
 

@@ -4,7 +4,7 @@ import { type Query, run } from '../../../kernel/db/db.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import { Failure, fail } from '../../../kernel/http/errors.ts'
 
-/** Less than a trip may take. */
+/** The limit is below that of a trip. */
 const MAX_READ_MS = 4000
 const QUERY_CANCELED = '57014'
 

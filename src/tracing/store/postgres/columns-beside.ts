@@ -1,4 +1,4 @@
-// What other tables say of a run: of the rows `r` of a page, whose `project` is joined where it is needed.
+// Columns of a run from other tables, for the rows `r` of a page, whose `project` is joined where it is needed.
 import { type SQL, sql } from 'drizzle-orm'
 import type { DetailColumn } from '../queries.ts'
 import { feedbackStats } from './feedback-stats.ts'

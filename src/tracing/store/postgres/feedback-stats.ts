@@ -1,4 +1,4 @@
-// What feedback adds up to, by its key.
+// Adds up feedback by its key.
 import { type SQL, sql } from 'drizzle-orm'
 
 const MAX_COMMENTS = 10

@@ -26,13 +26,13 @@ export const lockTraces = (traceIds: string[], unassigned: Unassigned, runs = sq
     where tenant_id = current_tenant() and id = any(${uuidArray(unassigned.runIds)})`)
 }
 
-/** Before a statement that moves or deletes these traces. */
+/** Goes before a statement that moves or deletes these traces. */
 export const lockWholeTraces = (traceIds: string[]): SQL =>
   lock(sql`
     select ${keyOf(sql`id`)} as key, true as is_exclusive
     from unnest(${uuidArray(traceIds)}) id`)
 
-/** Before a statement that changes the tier of a project. */
+/** Goes before a statement that changes the tier of a project. */
 export const lockTiers = (): SQL => sql`select pg_advisory_xact_lock(${TIERS})`
 
 /**
@@ -43,7 +43,7 @@ const keyOf = (traceId: SQL): SQL => sql`${WORKSPACE} # (hashtextextended(${trac
 const WORKSPACE = sql`hashtextextended(current_tenant()::text, 0)`
 const TIERS = sql`${WORKSPACE} # 32`
 
-/** In the order of the keys, so that two requests do not deadlock. */
+/** Locks in the order of the keys, so that two requests do not deadlock. */
 const lock = (keys: SQL): SQL => sql`
   select case when is_exclusive then pg_advisory_xact_lock(key) else pg_advisory_xact_lock_shared(key) end
   from (

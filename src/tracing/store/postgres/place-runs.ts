@@ -52,7 +52,7 @@ const requireAdmittedProjects = (found: SQL | undefined): SQL => sql`(
 
 // ---- places
 
-/** Of patches that do not say where their run is. `runs` is a relation. */
+/** Finds the runs of patches that do not say where their run is. `runs` is a relation. */
 export const findIn = (runs: SQL): SQL => sql`
     found as (
       select g.id, ${columns(PLACE_COLUMNS, 'r')}
@@ -81,7 +81,7 @@ const TRACE_COLUMNS_OR_FOUND = sql.join(
   sql`, `,
 )
 
-/** What is read of the given rows where they come with a trace key. */
+/** The columns of rows that come with a trace key. */
 export const IN_OWN_PROJECT = sql`
         id, require_own_project(session_id, session_name) as session_id, null::text as session_name,
         ${columns(TRACE_COLUMNS)}, ${columns(VALUE_COLUMNS)}`
@@ -114,7 +114,7 @@ export const placeGiven = (found: SQL | undefined, { mayWait = false } = {}): SQ
 
 // ---- patches before their posts
 
-/** Whether access policies let the caller write into the project of such a patch is not known yet. */
+/** The project of such a patch is not known yet, so access policies cannot admit the caller to it. */
 const WAITING = sql`
     waiting as (
       insert into waiting_patches (organization_id, tenant_id, run_id, patch)

@@ -14,7 +14,7 @@ export const PLACE_COLUMNS = [
 ] as const
 export const VALUE_COLUMNS = [...MERGED_MEMBERS.flat(), 'objects', 'patched'] as const
 
-/** Of the rows that `append.ts` sends. */
+/** Types of the rows that `append.ts` sends. */
 export const ROW_TYPES = sql`
         id uuid, session_id uuid, session_name text, trace_id uuid, trace_time timestamptz, order_time timestamptz,
         dotted_order text, parent_run_id uuid, name text, run_type text, start_time timestamptz, end_time timestamptz,
@@ -60,7 +60,7 @@ const MERGED_OBJECTS = sql`case
           )), '{}')::json
         end`
 
-/** For `on conflict do update`. */
+/** Assignments of `on conflict do update`. */
 export const MERGED_COLUMNS = sql.join(
   [
     ...MERGED_MEMBERS.flatMap(([first, ...others], bit) =>

@@ -1,4 +1,4 @@
-// What the fields of filters are in a row of `runs`.
+// The fields of filters in a row of `runs`.
 import { type SQL, sql } from 'drizzle-orm'
 import { textArray } from '../../../kernel/db/db.ts'
 import type { ResolvedCondition } from '../../runs/filter/resolve.ts'

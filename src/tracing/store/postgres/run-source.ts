@@ -1,4 +1,4 @@
-// Which rows of `runs` a query reads, by index and in a bounded number.
+// The rows of `runs` that a query reads, by index and in a bounded number.
 import { type SQL, sql } from 'drizzle-orm'
 import { uuidArray } from '../../../kernel/db/db.ts'
 import type { ResolvedCondition, ResolvedFilter } from '../../runs/filter/resolve.ts'
@@ -7,7 +7,7 @@ import { filterCondition, joinConditions } from './filter-sql.ts'
 import { isShown } from './relations.ts'
 import { inTraceOf, runSource } from './run-fields.ts'
 
-/** How many runs one page reads at most where filters choose among them: about half a second. */
+/** The most runs that one page reads where filters choose among them: about half a second. */
 export const MAX_SCANNED = 20_000
 
 /** Inputs and outputs are long, and are parsed for a filter. */
@@ -22,20 +22,20 @@ function readsPayloads({ filter, trace_filter, tree_filter }: RunSelection): boo
   return [filter, trace_filter, tree_filter].some(one => one && reads(one))
 }
 
-/** How far the start of a run may be from the time in its `dotted_order`, which indexes have. */
+/** Tolerance between `start_time` and the indexed `order_time`. */
 const START_TOLERANCE = sql`interval '1 minute'`
 
 type Source = {
   /** A subquery in parentheses. */
   source: SQL
-  /** On its rows `r`. */
+  /** A condition on its rows `r`. */
   condition: SQL
   /** The last place that the scan of one page reads, if there are more. */
   reach?: SQL
 }
 type Scan = { isDescending: boolean; pageSize: number; maxScanned: number }
 
-/** What indexes find, also of a filter that is an `and` or one condition. */
+/** Conditions that indexes serve, also of a filter that is an `and` or one condition. */
 export type Reachable = RunSelection & { thread?: string }
 
 /** All runs of a selection, and whether they are roots only. */
@@ -146,7 +146,7 @@ function lookupOf({ ids, trace, parent_run, reference_examples }: Reachable): SQ
   return reference_examples && sql`runs.reference_example_id = any(${uuidArray(reference_examples)})`
 }
 
-/** Whether the caller may read all of them. */
+/** True if the caller may read all of them. */
 export const hasAllProjects = (projects: string[] | undefined): SQL =>
   projects
     ? sql`(
@@ -157,7 +157,7 @@ export const hasAllProjects = (projects: string[] | undefined): SQL =>
 const inProjects = ({ projects }: Reachable): SQL[] =>
   projects ? [sql`runs.session_id = any(${uuidArray(projects)})`] : []
 
-/** What indexes have, but for the minute on both sides of a time. */
+/** Conditions that indexes serve, except for the minute on both sides of a time. */
 function* boundsOf({ start_time, end_time, is_root, thread }: Reachable): Generator<SQL> {
   if (start_time) yield sql`runs.order_time >= ${start_time}::timestamptz - ${START_TOLERANCE}`
   if (start_time) yield sql`runs.start_time >= ${start_time}::timestamptz`
@@ -173,7 +173,7 @@ function afterCursor({ cursor }: RunQuery, isDescending: boolean): SQL[] {
   return cursor ? [sql`(runs.order_time, runs.id) ${after} (${cursor.time}::timestamptz, ${cursor.id}::uuid)`] : []
 }
 
-/** What no index finds. */
+/** Conditions that no index serves. */
 function rowConditions(selection: RunSelection): { condition: SQL; isFiltered: boolean } {
   const { run_type, has_error, is_root, parent_run, reference_examples, ...query } = selection
   const conditions = [

@@ -31,7 +31,9 @@ const below = (order: SQL, span: SQL): SQL => sql`${order} || '.' || right(${spa
 const canStandBelow = (order: SQL, span: SQL): SQL =>
   sql`length(${order}) < ${(MAX_DEPTH - 1) * (SEGMENT_LENGTH + 1)} and strpos(${order}, ${span}.run_id::text) = 0`
 
-/** By its index, whatever the planner knows of the table: a plan for few rows would read all spans of the tenant. */
+/**
+ * Reads by the index, whatever the planner knows of the table: a plan for few rows would read all spans of the tenant.
+ */
 const spansWhere = (condition: SQL): SQL => sql`lateral (
         select *
         from otlp_spans s

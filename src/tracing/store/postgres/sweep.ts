@@ -9,7 +9,7 @@ import { configuredOrigin } from '../../../kernel/http/origin.ts'
 import type { Services } from '../../../kernel/http/routes.ts'
 import { mergeWaitingPatches } from './append.ts'
 
-/** Under half the schedule's minute. */
+/** The budget is under half the schedule's minute. */
 export const BUDGET_MS = 25_000
 const MAX_RUNS = 2000
 const MAX_OBJECTS = 200
@@ -19,7 +19,7 @@ export async function expire(services: Services): Promise<void> {
   const { database } = services
   const end = Date.now() + BUDGET_MS
   const hasTime = () => Date.now() < end && !services.platform.stopping?.aborted
-  // By the real clock, because the tables are those of all workspaces. Shifted clocks have partitions of their own.
+  // Partitions follow the real clock, because the tables are those of all workspaces. Shifted clocks have their own.
   await runAsSystem(
     database,
     takeSweepLease('runs partitions'),
@@ -44,7 +44,7 @@ const ofWrongClocks = (tier: 'shortlived' | 'longlived'): SQL => sql`
     limit ${MAX_RUNS}
     for update skip locked`
 
-/** Of projects that keep long-lived runs for less. Each project has its turn once an hour. */
+/** Runs of projects that keep long-lived runs for less. Each project has its turn once an hour. */
 const OF_SHORT_PROJECTS = sql`
     select ${KEYS}
     from (
@@ -100,7 +100,7 @@ const deleteDoomed = (doomed: SQL): SQL<Row> => sql`
   select count(*)
   from deleted`
 
-/** Those that no dropped partition takes along. Their counts stay. Returns whether there may be more. */
+/** Deletes runs that no dropped partition takes along. Their counts stay. Returns true if there may be more. */
 async function deleteRuns({ platform, database }: Services): Promise<boolean> {
   const [, , ...counts] = await runAsSystem(
     database,

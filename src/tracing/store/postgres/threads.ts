@@ -21,7 +21,7 @@ export async function listThreads(ctx: Ctx, query: ThreadQuery): Promise<ThreadP
 const ofThread = sql`p.thread_id = g.thread_id`
 const part = (fraction: number): SQL =>
   sql`percentile_cont(${fraction}) within group (order by extract(epoch from p.end_time - p.start_time)::float8)`
-/** Of the first or the last root of the thread `g`. */
+/** A column of the first or the last root of the thread `g`. */
 const rootOf = (column: SQL, direction: SQL, condition = sql`true`): SQL => sql`(
         select ${column} from picked p where ${ofThread} and ${condition}
         order by p.order_time ${direction}, p.id ${direction}

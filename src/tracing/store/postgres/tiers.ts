@@ -5,8 +5,8 @@ import type { Ctx } from '../../../kernel/http/context.ts'
 import { lockWholeTraces } from './locks.ts'
 
 /**
- * Of the trace `g` in the project `d`. `tier_at()` costs as much as the rest of the row, and few projects have changed
- * their tier.
+ * The tier of the trace `g` in the project `d`. `tier_at()` costs as much as the rest of the row, and few projects have
+ * changed their tier.
  */
 export const TIER = sql`case
           when u.trace_id is not null then 'longlived'

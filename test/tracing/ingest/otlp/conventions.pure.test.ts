@@ -1,4 +1,4 @@
-// What the conventions of instrumentations become in a run.
+// Converts the conventions of instrumentations to runs.
 import { describe, expect, it } from 'vitest'
 import { toOperations } from '../../../../src/tracing/ingest/otlp/span-operations.ts'
 import { newSpan, type Span, type Value } from '../../../../src/tracing/ingest/otlp/spans.ts'

@@ -101,7 +101,7 @@ function nestLists(depth: number): Uint8Array {
   const pair = new BinaryWriter().tag(1, 2).string('key').tag(2, 2).bytes(value).finish()
   return wrap(new BinaryWriter().tag(9, 2).bytes(pair).finish())
 }
-/** As the one span of a request. */
+/** Makes a request with one span. */
 const wrap = (span: Uint8Array): Uint8Array => wrapScope(new BinaryWriter().tag(2, 2).bytes(span).finish())
 const wrapScope = (spans: Uint8Array): Uint8Array =>
   [2, 1].reduce((inner, field) => new BinaryWriter().tag(field, 2).bytes(inner).finish(), spans)

@@ -1,4 +1,4 @@
-// Where spans of one request stand in their traces.
+// Places the spans of one request in their traces.
 import { describe, expect, it } from 'vitest'
 import { toOperations } from '../../../../src/tracing/ingest/otlp/span-operations.ts'
 import { newSpan, type Span, type Value } from '../../../../src/tracing/ingest/otlp/spans.ts'

@@ -49,7 +49,7 @@ async function readRuns(): Promise<StoredRun[]> {
   return rows as StoredRun[]
 }
 
-/** What one request with all of them would store. */
+/** The runs that one request with all spans would store. */
 function expectedRuns(spans: Span[]): StoredRun[] {
   const { operations } = toOperations([{ resource: new Map(), spans }], 'otlp')
   return operations

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { type Filter, FilterFault, parseFilter } from '../../../../src/tracing/runs/filter/grammar.ts'
 import * as fc from '../../../support/seeded-fast-check.ts'
 
-/** As it would be written, in one spelling. */
+/** Writes a filter in one spelling. */
 function write(filter: Filter): string {
   if ('parts' in filter) return `${filter.operator}(${filter.parts.map(write).join(', ')})`
   const { operator, field, values } = filter
@@ -23,7 +23,7 @@ const faultOf = (text: string): FilterFault => {
 
 describe('a filter', () => {
   it.each([
-    // As published clients and their documentation send them.
+    // Published clients and their documentation send these filters.
     'and(in(metadata_key, ["session_id", "conversation_id", "thread_id"]), eq(metadata_value, "t-1"))',
     'eq(name, "extractor")',
     'and(eq(feedback_key, "user_score"), eq(feedback_score, 1))',
