@@ -1,4 +1,4 @@
-// The trace store: posts and patches become rows, in whatever order they arrive, and refused ones leave nothing.
+// The trace store: posts and patches become rows, in any order, and refused ones leave nothing.
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { newTenant, type Tenant } from '../support/app.ts'

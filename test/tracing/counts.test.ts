@@ -1,4 +1,4 @@
-// The counts of a project by the minute: they add up to its runs, whatever was written, and outlive expired ones.
+// The counts of a project by the minute: they add up to its runs after any writes, and outlive expired ones.
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db/db.ts'

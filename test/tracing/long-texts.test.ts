@@ -115,7 +115,7 @@ describe('a long error', () => {
   }
   const newRun = () => ({ id: unusedId(), name: 'x', run_type: 'chain', start_time: new Date().toISOString() })
 
-  it('of an application lies apart from its row, and is whole on the wire', async () => {
+  it('of an application is stored apart from its row, and is whole on the wire', async () => {
     const { tenant, traced } = await newTraced()
     const run = newRun()
     expect((await traced('POST', '/runs', { ...run, error: LONG_ERROR })).status).toBe(202)
@@ -136,7 +136,7 @@ describe('a long error', () => {
     expect(await readRows(tenant)).toMatchObject([{ error: 'short', objects: null }])
   })
 
-  it('lies in the row of its run in base64 where there is no object store', async () => {
+  it('is stored in the row of its run in base64 where there is no object store', async () => {
     const app = startApp({ overrides: { storage: undefined } })
     const tenant = await newTenant({ app })
     const run = newRun()
@@ -164,7 +164,7 @@ describe('a long error', () => {
 describe('a filter that compares long texts in part', () => {
   const warningOf = ({ headers }: { headers: Headers }) => headers.get('Slipway-Warnings') !== null
 
-  it('says so, and no other filter does', async () => {
+  it('is answered with a warning, and no other filter is', async () => {
     const { tenant, session_id: project } = await newTracedTenant()
     const query = async (filter: string) => warningOf(await tenant.post('/runs/query', { session: [project], filter }))
     const partial = ['search("a")', 'like(error, "%a%")', 'not(search(inputs, "a"))', 'eq(output_key, "a")']
@@ -176,7 +176,7 @@ describe('a filter that compares long texts in part', () => {
     expect(warningOf(await tenant.post('/runs/rules', rule))).toBe(true)
   })
 
-  it('says so of examples', async () => {
+  it('is answered with a warning for examples', async () => {
     const tenant = await newTenant()
     const { id } = (await tenant.post('/datasets', { name: unusedId() })).body
     const list = async (query: string) => warningOf(await tenant.get(`/examples?dataset=${id}&${query}`))

@@ -88,7 +88,7 @@ describe('the parts of a body', () => {
 
   it('are none where the first boundary is the last', () => expect(read('--xx--')).toEqual([]))
 
-  it('are read as written, whatever they contain', () => {
+  it('are read as written, with any contents', () => {
     const bytes = fc.uint8Array({ maxLength: 40 }).map(array => Buffer.from(array).toString('latin1'))
     const near = fc.constantFrom('\r\n', '--', '\r\n--', '\r\n--x', '\r', '\n', '--xx', '\r\n\r\n')
     const content = fc.array(fc.oneof(bytes, near), { maxLength: 8 }).map(pieces => pieces.join(''))

@@ -46,7 +46,7 @@ describe('the statistics of a project', () => {
     expect(Math.abs(body.latency_p99 - 3) / 3).toBeLessThan(0.05)
   })
 
-  it('count from a time on, and only what is asked for', async () => {
+  it('count from a time on, and only the requested ones', async () => {
     const tenant = await newTenant()
     const id = await newProject(tenant)
     await storeDay(tenant)

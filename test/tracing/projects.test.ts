@@ -15,7 +15,7 @@ const newDataset = async (tenant: Tenant): Promise<string> =>
 const namesOf = ({ body }: Reply): string[] => body.map(({ name }: { name: string }) => name)
 
 describe('a project', () => {
-  it('is created with what was sent, and read', async () => {
+  it('is created and read', async () => {
     const tenant = await newTenant()
     const key = (await tenant.post('/v2/tag-keys', { key: 'team' })).body.id
     const tag = (await tenant.post(`/v2/tag-keys/${key}/values`, { value: 'shop' })).body.id
@@ -293,7 +293,7 @@ describe('a tier', () => {
     ])
   })
 
-  it('cannot be changed where an access policy denies it, whatever the role may do', async () => {
+  it('cannot be changed where an access policy denies it, although the role permits it', async () => {
     const tenant = await newTenant()
     const key = (await tenant.post('/v2/tag-keys', { key: 'Environment' })).body.id
     const tag = (await tenant.post(`/v2/tag-keys/${key}/values`, { value: 'production' })).body.id

@@ -230,7 +230,7 @@ describe('the resources of langsmith 0.12.0', () => {
     expect(refused(connected)).toEqual([])
   })
 
-  it('query threads, their traces and what they add up to', async () => {
+  it('query threads, their traces and their totals', async () => {
     const connected = await connectClient('0.12.0')
     const { client } = connected
     const [first, second] = await trace(connected)

@@ -27,7 +27,7 @@ describe('a preview', () => {
     expect(previewOf(JSON.stringify(value))).toBe(expected)
   })
 
-  it('of what nobody sent does not exist', () => {
+  it('of an absent member does not exist', () => {
     expect(previewOf(undefined)).toBe(undefined)
   })
 })
@@ -72,7 +72,7 @@ describe('the usage of a run', () => {
 })
 
 describe('the metadata of a run', () => {
-  it('leaves out what filters cannot use, and keeps the rest', () => {
+  it('leaves out members that filters cannot use, and keeps the rest', () => {
     const long = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`m${i}`, 'x'.repeat(4000)]))
     const { columns } = readMetadata(JSON.stringify({ metadata: { short: 1, huge: 'x'.repeat(5000), ...long } }))
     expect(Object.keys(columns.metadata!)).toEqual(['short', ...Array.from({ length: 8 }, (_, i) => `m${i}`)])
@@ -92,7 +92,7 @@ describe('the metadata of a run', () => {
   })
 })
 
-it('of a text of megabytes only what is short is parsed, in bounded time', () => {
+it('only the short members of a text of megabytes are parsed, in bounded time', () => {
   const size = 2 * 1024 * 1024
   const fill = (unit: string) => unit.repeat(size / unit.length)
   const usage = '"usage_metadata":{"input_tokens":7}'

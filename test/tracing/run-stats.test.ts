@@ -179,7 +179,7 @@ describe('statistics', () => {
 describe('threads', () => {
   const group = (body = {}) => tenant.post('/runs/group', { session_id: project, group_by: 'conversation', ...body })
 
-  it('are listed by their latest start, with what their traces add up to', async () => {
+  it('are listed by their latest start, with the totals of their traces', async () => {
     const { body } = await group()
     expect(body.total).toBe(2)
     expect(body.groups).toMatchObject([
@@ -221,7 +221,7 @@ describe('threads', () => {
     })
   })
 
-  it('are read as what was said', async () => {
+  it('are read as messages', async () => {
     const preview = (await tenant.get(`/runs/threads/one?session_id=${project}`)).body
     const all = 'human: q0\n\nai: a0\n\nhuman: q1\n\nai: a1'
     expect(preview).toEqual({
@@ -261,7 +261,7 @@ describe('projects', () => {
     })
   })
 
-  it('are listed with the facets of their roots, for whom may read runs', async () => {
+  it('are listed with the facets of their roots, for callers that may read runs', async () => {
     const { run_facets, run_count } = await list('facets=true')
     expect(run_count).toBeNull()
     expect(run_facets).toContainEqual({ key: 'tag', value: 'odd', query: 'has(tags, "odd")', n: 2 })

@@ -30,7 +30,7 @@ describe('a trace', () => {
     ])
   })
 
-  it('moves as a whole when it is upgraded, and what comes later follows, also before its first run', async () => {
+  it('moves as a whole when it is upgraded, and later runs follow, also before its first run', async () => {
     const of = await newTenant()
     const ctx = contextOf(of)
     const [first, other, unseen] = [newRoot(timeIn(0)), newRoot(timeIn(1)), newRoot(timeIn(2))]
@@ -174,38 +174,35 @@ describe('the schedule', () => {
     expect(await countsOf(of)).toEqual([{ runs: 1 }])
   })
 
-  it.skipIf(onClickHouse)(
-    'adds the minutes of an hour up after eight days, and what comes later for them',
-    async () => {
-      const of = await newTenant()
-      const hour = Math.floor(Date.now() / HOUR) * HOUR
-      const runAt = (minute: number) => {
-        const time = new Date(hour + minute * 60_000).toISOString()
-        return { ...newRoot(time), start_time: time, end_time: new Date(hour + minute * 60_000 + 1000).toISOString() }
-      }
-      const late = runAt(5)
-      await append(of, [post(runAt(1)), post(runAt(1)), post({ ...late, end_time: undefined }), post(runAt(61))])
-      const readHours = () =>
-        select(sql`
+  it.skipIf(onClickHouse)('adds the minutes of an hour up after eight days, and later counts of them', async () => {
+    const of = await newTenant()
+    const hour = Math.floor(Date.now() / HOUR) * HOUR
+    const runAt = (minute: number) => {
+      const time = new Date(hour + minute * 60_000).toISOString()
+      return { ...newRoot(time), start_time: time, end_time: new Date(hour + minute * 60_000 + 1000).toISOString() }
+    }
+    const late = runAt(5)
+    await append(of, [post(runAt(1)), post(runAt(1)), post({ ...late, end_time: undefined }), post(runAt(61))])
+    const readHours = () =>
+      select(sql`
         select minute, slot, runs, ended, (select sum(n) from unnest(latencies) n) as measured
         from session_minutes
         where tenant_id = ${of.tenant_id} and runs <> 0
         order by minute`)
-      const hourRow = (n: number, sums: object) => ({
-        minute: new Date(hour + n * HOUR).toISOString().replace('.000Z', '+00:00'),
-        slot: -1,
-        ...sums,
-      })
-      await sweepIn(7 * DAY)
-      expect((await readHours()).length).toBe(3)
-      await sweepIn(9 * DAY)
-      const next = hourRow(1, { runs: 1, ended: 1, measured: 1 })
-      expect(await readHours()).toEqual([hourRow(0, { runs: 3, ended: 2, measured: 2 }), next])
-      await append(of, [patch({ ...late, session_name: 'default' }), post(runAt(5))])
-      await sweepIn(9 * DAY)
-      expect(await readHours()).toEqual([hourRow(0, { runs: 4, ended: 4, measured: 4 }), next])
-    },
-  )
+    const hourRow = (n: number, sums: object) => ({
+      minute: new Date(hour + n * HOUR).toISOString().replace('.000Z', '+00:00'),
+      slot: -1,
+      ...sums,
+    })
+    await sweepIn(7 * DAY)
+    expect((await readHours()).length).toBe(3)
+    await sweepIn(9 * DAY)
+    const next = hourRow(1, { runs: 1, ended: 1, measured: 1 })
+    expect(await readHours()).toEqual([hourRow(0, { runs: 3, ended: 2, measured: 2 }), next])
+    await append(of, [patch({ ...late, session_name: 'default' }), post(runAt(5))])
+    await sweepIn(9 * DAY)
+    expect(await readHours()).toEqual([hourRow(0, { runs: 4, ended: 4, measured: 4 }), next])
+  })
 
   it('merges patches that a request has left waiting', async () => {
     const of = await newTenant()

@@ -138,7 +138,7 @@ describe('an application with its trace key', () => {
     expect(rows.filter(({ project }) => project === 'other')).toMatchObject([{ outputs: null }])
   })
 
-  it('sees no other project and none of its runs, whatever a statement asks for', async () => {
+  it('sees no other project and none of its runs, in any statement', async () => {
     const { tenant, id, name } = await newTraced()
     await tenant.post('/runs', { ...newTrace().root, session_name: 'other' })
     const ctx = { ...traceCtx(tenant), actor: { kind: 'deployment', hash: `${id.replaceAll('-', '')}.1` } } as const
@@ -266,7 +266,7 @@ describe('a trace key is refused', () => {
     expect(outcome(reply)).toEqual([403, 'workspace_forbidden'])
   })
 
-  it('by every route but those that take runs, whatever the route names', async () => {
+  it('by every route but those that take runs', async () => {
     const traced = await newTraced()
     const parameters: Record<string, string> = {
       ...(await newPathParameters(traced.tenant)),

@@ -175,7 +175,7 @@ export const createConfiguration = verb(
   },
 )
 
-/** A secret must never go to an address that somebody chose who does not know it. */
+/** A secret must never go to an address that was chosen without knowing it. */
 const keepsAddress = (base: URL): SQL => sql`case
     when ${modelConfigurations.secret} is null or ${modelConfigurations.base_url} = ${baseText(base)} then true
     else refuse('model_secret_required')

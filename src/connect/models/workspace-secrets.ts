@@ -10,7 +10,7 @@ import { DEFAULT_BASE_URLS } from './schema.ts'
 import type { NewSecret, SecretKey } from './secrets.schema.ts'
 import { modelConfigurations } from './tables.ts'
 
-/** The models that calls name until somebody chooses others. */
+/** The default models of calls. */
 const PROVIDERS: Record<SecretKey, { provider: 'openai' | 'anthropic'; model: string }> = {
   OPENAI_API_KEY: { provider: 'openai', model: 'gpt-4.1-mini' },
   ANTHROPIC_API_KEY: { provider: 'anthropic', model: 'claude-sonnet-4-5' },

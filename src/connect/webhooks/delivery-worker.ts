@@ -22,7 +22,7 @@ const MAX_ATTEMPTS = RETRY_SECONDS.length + 1
 const JITTER = 0.2
 const DISABLED_AFTER = sql`interval '5 days'`
 const GONE = 410
-/** The receiver is too slow or too busy, whatever the message is. Other failures may be due to one message. */
+/** The receiver is too slow or too busy for any message. Other failures may be due to one message. */
 const BUSY_STATUSES = [429, 502, 503, 504]
 const BUSY_ERRORS = ['upstream_timeout', 'upstream_error']
 const MAX_PAUSE_S = 300

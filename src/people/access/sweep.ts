@@ -4,7 +4,7 @@ import { deleteExpired, type SweepServices } from '../../kernel/db/sweep.ts'
 
 /**
  * A key stays as long as those that were made with it: to revoke the key that made it revokes them too. That of a
- * connected client stays until the client can come back no more.
+ * connected client stays until the client's grant expires.
  */
 export const sweepEndedKeys = (services: SweepServices): Promise<number> =>
   deleteExpired(services, 'api keys', [

@@ -56,7 +56,7 @@ async function useLink() {
   }
   await show()
   if (find('signed-in').hidden) return exchange()
-  // The link may be somebody else's, who wants this person to work in another account.
+  // The link may come from an attacker who wants this person to work in another account.
   find('use-link').onclick = exchange
   find('switch').hidden = false
 }

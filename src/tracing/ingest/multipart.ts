@@ -1,5 +1,5 @@
 // Reads multipart/form-data over bytes, in linear time and without a copy of a body. A part keeps its headers, which
-// `FormData` would drop. Whatever RFC 2046 and RFC 7578 do not allow is refused, so that nothing is read in two ways.
+// `FormData` would drop. Input that RFC 2046 and RFC 7578 do not allow is refused, so that nothing is read in two ways.
 import { invalidRequest } from '../../kernel/http/input.ts'
 
 export type Part = {
@@ -24,7 +24,7 @@ const BOUNDARY = /^[\w'()+,./:=? -]{0,69}[\w'()+,./:=?-]$/
 const HEADER = /^([!#$%&'*+.^_`|~\w-]+):([^\p{Cc}]*)$/u
 const PARAMETER = /;[ \t]*([!#$%&'*+.^_`|~\w-]+)=(?:"((?:[^"\\]|\\"|\\)*)"|([^\s;"]*))[ \t]*/y
 
-/** Throws for the first fault: after it, nobody knows where a part begins. */
+/** Throws for the first fault: after it, the start of a part is unknown. */
 export function readMultipart(bytes: Uint8Array<ArrayBuffer>, contentType: string, maxParts: number): Part[] {
   const delimiter = Buffer.from(`--${readBoundary(contentType)}`)
   const whole = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)

@@ -3,8 +3,8 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { ItemCursor, Section } from './items.schema.ts'
 
 /**
- * CTEs `queue` and `items`, for a condition on the queue `q` and another on its items `i`. Whatever is reserved by
- * others counts as if they had completed it, until the reservation ends.
+ * CTEs `queue` and `items`, for a condition on the queue `q` and another on its items `i`. An item that is reserved by
+ * another person counts as completed by them, until the reservation ends.
  */
 export const sectionedItems = (isQueue: SQL, isItem: SQL = sql`true`): SQL => sql`
     queue as (

@@ -15,7 +15,7 @@ const lockItem = (id: string): SQL => sql`
 /** A person who looks at a completed item again does not reopen it. */
 const isSeenAgain = sql`w.status = 'completed' and excluded.status is not distinct from 'viewed'`
 
-/** A reservation is refused if the item is taken. Whoever has completed it keeps it, so that nobody's work is lost. */
+/** A reservation is refused if the item is taken. A person who has completed it keeps it, so no work is lost. */
 async function storeReview(ctx: Ctx, item_id: string, { status = null, override_added_at }: schema.Review) {
   const ofItem = sql`q.id = (
         select i.queue_id

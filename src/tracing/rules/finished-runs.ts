@@ -10,10 +10,10 @@ export type FinishedRun = { id: number; run_id: string; trace_id: string; is_app
 const MEMORY = sql`interval '30 days'`
 
 /**
- * Waits for the transactions that have taken numbers, which take them under the same lock, shared. So whatever becomes
- * visible after this has a higher number than all that is visible then, and a rule that remembers the last number it
- * saw misses no run, however long its transaction took. A time of the row, with some seconds of distance, would miss
- * the run of a transaction that takes longer.
+ * Waits for the transactions that have taken numbers, which take them under the same lock, shared. A row that becomes
+ * visible after this has a higher number than all visible ones, so a rule that remembers the last number it saw misses
+ * no run, however long its transaction took. A time of the row, with some seconds of distance, would miss the run of a
+ * transaction that takes longer.
  */
 const lockFinishedRuns = (tenant: string): SQL[] => [
   sql`select set_config('lock_timeout', '2s', true)`,

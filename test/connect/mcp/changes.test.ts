@@ -144,7 +144,7 @@ describe('a client that can ask a person', () => {
     expect([isError, await numbers()]).toEqual([false, [2, 1]])
   })
 
-  it('accepts for one workspace, and reads only what the change uses', async () => {
+  it('accepts for one workspace, and reads only the arguments that the change uses', async () => {
     const { tenant } = await newApp()
     await tenant.owner.post('/workspaces', { display_name: 'Second' })
     const client = connectMcp(tenant.owner.key, ASKS)

@@ -38,7 +38,7 @@ describe.each([
   ['HTTP', overHttp],
   ['slipway mcp', throughProxy],
 ])('over %s', (_, open) => {
-  it.each(CLIENTS)('%s plans, is asked if it can be, applies, and reads what it made', async name => {
+  it.each(CLIENTS)('%s plans, is asked if it can be, applies, and reads the result', async name => {
     const tenant = await newTenant()
     let answer: Answer = 'decline'
     const client = await connect(name, await open(tenant), () => answer)

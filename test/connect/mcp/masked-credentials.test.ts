@@ -49,7 +49,7 @@ it('every member of a reply that is named like a credential is marked as one', a
   expect([...unmarked]).toEqual([])
 })
 
-it('read_api shows feedback links without what makes them work', async () => {
+it('read_api shows feedback links without their token', async () => {
   const tenant = await newTenant()
   const [run_id] = await storeRuns(tenant, [{}])
   const made = (await tenant.post('/feedback/tokens', { run_id, feedback_key: 'helpful' })).body

@@ -39,7 +39,7 @@ describe('the list of tools', () => {
 })
 
 describe.each(TOOLS.map(tool => [tool.name, tool] as const))('%s', (_, tool) => {
-  it('lists as required what it refuses to do without', async () => {
+  it('lists the required arguments', async () => {
     const { inputSchema } = await describeTool(tool, {
       load: async route => (await loadOperation(route))!,
     } as Operations)
@@ -112,7 +112,7 @@ describe('a tool call', () => {
     expect((await find({ workspace: 'second' })).deployments).toEqual([])
   })
 
-  it('reports all faults of its arguments, and says what an error needs next', async () => {
+  it('reports all faults of its arguments, and the next step after an error', async () => {
     const client = connectMcp((await newTenant()).key)
     const wrong = await client.call('plan_change', { change: 'destroy', body: 'text', deployments: 'x' })
     expect([wrong.isError, wrong.data.code]).toEqual([true, 'invalid_arguments'])
@@ -196,7 +196,7 @@ describe('text of others', () => {
     expect(JSON.stringify(cut)).not.toMatch(/\\ud/)
   })
 
-  it('is cut to what an answer may have', async () => {
+  it('is cut to the size of an answer', async () => {
     const { tenant, openLog } = await newLoggedDeployment({ name: 'long' })
     await openLog()(Array.from({ length: 40 }, (_, i) => ({ message: `${i} ${'x'.repeat(4000)}` })))
     const { data, result } = await connectMcp(tenant.key).call('read_logs', { deployment: 'long' })
@@ -233,7 +233,7 @@ describe('the rest of the API', () => {
       expect((await read(refused)).code).toMatch(/operation_(refused|unknown)/)
   })
 
-  it('masks what an answer has besides, such as the secret of a receiver', () => {
+  it('masks other members of an answer, such as the secret of a receiver', () => {
     const rule = {
       webhook_secret: 'whsec_1',
       runs: [{ share_token: 'a' }],

@@ -22,7 +22,7 @@ describe('the tokens of', () => {
       { input_tokens: 9, output_tokens: 4, input_token_details: { cache_read: 3 } },
     ],
     [
-      'an embedding that is longer than what is kept',
+      'an embedding that is longer than the kept part',
       'application/json',
       JSON.stringify({ data: [1.5, 'x'.repeat(2_000_000)], usage: { prompt_tokens: 5, total_tokens: 5 } }),
       { input_tokens: 5, output_tokens: 0 },

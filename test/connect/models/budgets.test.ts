@@ -131,7 +131,7 @@ describe('a budget', () => {
     expect([refused.status, refused.body.code]).toEqual([404, 'deployment_not_found'])
   })
 
-  it('lets no more calls through than its limit, however many come at once', async () => {
+  it('lets only as many calls through as its limit, also of many at once', async () => {
     const { take, createBudget } = await newCaller()
     await createBudget({ period: 'day', limit_calls: 3 })
     await createBudget({ period: 'week', limit_calls: 100 })
@@ -140,7 +140,7 @@ describe('a budget', () => {
     expect(outcomes.toSorted()).toEqual([...Array(5).fill('model_budget_spent'), ...Array(3).fill('taken')])
   })
 
-  it('counts what its period has used before it was created', async () => {
+  it('counts the usage of its period before it was created', async () => {
     const { record, createBudget, take } = await newCaller()
     await record({ tokens: [100, 20], cost: 1.5 })
     const { spent } = await createBudget({ period: 'day', limit_tokens: 100 })

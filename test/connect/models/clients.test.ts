@@ -80,7 +80,7 @@ describe('the client of OpenAI', () => {
       })
   })
 
-  it('shows what the proxy refuses, and does not repeat it', async () => {
+  it('shows a refusal of the proxy, and does not repeat the call', async () => {
     const client = new OpenAI(options(crypto.randomUUID()))
     const error = await client.models.list().then(
       () => null,
@@ -115,7 +115,7 @@ describe('the client of Anthropic', () => {
     await expect.poll(() => readUsage(app, id)).toMatchObject({ calls: 3, input_tokens: 3 * whole.usage.input_tokens })
   })
 
-  it('shows what the proxy refuses', async () => {
+  it('shows a refusal of the proxy', async () => {
     const client = new Anthropic({ ...options(crypto.randomUUID()), maxRetries: 0 })
     await expect(client.models.list()).rejects.toMatchObject({ status: 404 })
     await expect(client.models.list()).rejects.toThrow('/v1/model-configurations')

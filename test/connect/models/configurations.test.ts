@@ -106,7 +106,7 @@ describe('a model configuration', () => {
     expect(outcomeOf(await tenant.post(PATH, newBody(more)))).toEqual(outcome)
   })
 
-  it('may address a cluster if the operator says so', async () => {
+  it('may address a cluster if the operator allows it', async () => {
     const app = startApp({ settings: { MODEL_PRIVATE_ADDRESSES: 'true' } })
     const inside = await newTenant({ app })
     const base_url = 'http://vllm.models.svc:8000/v1/'
@@ -151,7 +151,7 @@ describe('the secret of a configuration', () => {
 })
 
 describe('the settings of an organization', () => {
-  it('are the defaults until they are set, and say what the operator of the other side needs', async () => {
+  it('are the defaults until they are set, and show the values that the other side needs', async () => {
     const { get, owner } = await newTenant()
     const before = await get(SETTINGS)
     expect(before.body).toEqual({

@@ -209,7 +209,7 @@ it('the key of a provider that repeats it in a good answer is masked, also in a 
   expect(await answer.text()).toBe('data: {"authorization":"Bearer ********"} Bearer ********\n\ndata: sk-')
 })
 
-it('a call that is cut before its answer counts what it has sent', async () => {
+it('a call that is cut before its answer counts the tokens that it has sent', async () => {
   const tenant = await newTenant({ app })
   const arrived = Promise.withResolvers<void>()
   const url = await serve(request => void request.resume().on('end', arrived.resolve))

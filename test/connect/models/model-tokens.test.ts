@@ -61,7 +61,7 @@ const addConfiguration = (tenant: Tenant, name: string, deployment_ids: string[]
 const CONFIGURATIONS = sql<[string]>`select name from model_configurations order by name`
 
 describe('an application with its token', () => {
-  it('sees the models of its workspace that are open to it, whatever a statement asks for', async () => {
+  it('sees the models of its workspace that are open to it, in any statement', async () => {
     const application = await newApplication()
     const [sibling, stranger] = [await newApplication(application.tenant), await newApplication()]
     await addConfiguration(application.tenant, 'of all', null)

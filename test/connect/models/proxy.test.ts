@@ -264,7 +264,7 @@ describe('a server that', () => {
 })
 
 describe('a traced call', () => {
-  it('is a run with what was asked and answered, its tokens and its costs', async () => {
+  it('is a run with its inputs and outputs, its tokens and its costs', async () => {
     const members = { base_url: models.url, input_price: 2, output_price: 10, trace_project: 'traced models' }
     const id = await newModel(tenant, members)
     const body = { ...ASKED, stream: true, stream_options: { include_usage: true } }
@@ -298,7 +298,7 @@ describe('a traced call', () => {
 })
 
 describe('a call is authorized', () => {
-  it('by a token of ours, which says what it is for', async () => {
+  it('by a token of ours, which describes the call', async () => {
     const id = await newModel(tenant, { base_url: `${models.url}/v1`, auth_type: 'jwt' })
     for (const body of [ASKED, { ...ASKED, model: 'large-1', stream: true }]) await (await call(id, { body })).text()
     const keys = jose.createLocalJWKSet(

@@ -58,7 +58,7 @@ describe('the test of a model configuration', () => {
     expect((await tenant.get(`${PATH}/${id}`)).body.last_test).toEqual(outcome)
   })
 
-  it('says what the organization and its budgets forbid', async () => {
+  it('shows that the organization or a budget forbids it', async () => {
     const { models, tenant, test } = await newTestable()
     const allow = (settings: object) => tenant.owner.patch('/orgs/current/model-proxy', settings)
     await allow({ allowed_urls: { mode: 'none' } })

@@ -35,7 +35,7 @@ it('a key makes the configuration of its provider, and a later one changes its s
   expect((await tenant.get(SECRETS)).body).toEqual([{ key: 'ANTHROPIC_API_KEY' }, { key: 'OPENAI_API_KEY' }])
 })
 
-it('a key never goes to an address that somebody else chose', async () => {
+it('a key never goes to an address that another person chose', async () => {
   const tenant = await newTenant()
   await tenant.post(SECRETS, [{ key: 'OPENAI_API_KEY', value: 'sk-first' }])
   const [{ id }] = (await tenant.get('/v1/model-configurations')).body.resources

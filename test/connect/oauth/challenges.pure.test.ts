@@ -46,7 +46,7 @@ describe('a header is read', () => {
   })
 })
 
-describe('what is quoted is no parameter', () => {
+describe('a quoted text is no parameter', () => {
   it.each<[string, string, string[]]>([
     ['in a value', `Bearer error="x, resource_metadata=${URL_1}"`, ['error']],
     ['behind escaped quotes', String.raw`Bearer error="x\", resource_metadata=\"${URL_1}"`, ['error']],

@@ -119,7 +119,7 @@ describe('a value of the metadata', () => {
   ])('%s', async (_, sites, outcome) => expect(await codeOf(sites)).toBe(outcome))
 })
 
-it('the defaults of RFC 8414 hold for what the server leaves out', async () => {
+it('the defaults of RFC 8414 hold for absent members', async () => {
   const defaults = { token_endpoint_auth_methods_supported: null, grant_types_supported: null }
   expect(await discover(makeSitesWithMetadata(defaults))).toMatchObject({
     auth_methods: ['client_secret_basic'],
@@ -207,7 +207,7 @@ describe('the first request', () => {
     expect(listRequests().includes(`GET ${MCP_ORIGIN}/mcp`)).toBe(isRepeated)
   })
 
-  it('is what an MCP client sends first, and each request says what it takes', async () => {
+  it('is the first one of an MCP client, and each request has its Accept header', async () => {
     const { result, fakeFetch } = discoverAndRegister(makeValidSites({ 'POST /mcp': 405, 'GET /mcp': 401 }))
     await result
     const [post, get, document] = fakeFetch.requests as [(typeof fakeFetch.requests)[0], never, never]
@@ -247,7 +247,7 @@ describe('the beginning of a response', () => {
     expect(await readBeginning(new Response(null))).toBe('')
   })
 
-  it('is what came before a limit ended the response, and other errors are thrown', async () => {
+  it('is the part before a limit ended the response, and other errors are thrown', async () => {
     expect(await readBeginning(responseOf('ab', 2, fail('upstream_timeout')))).toBe('abab')
     await expect(readBeginning(responseOf('ab', 2, new TypeError('broken')))).rejects.toThrow(TypeError)
   })

@@ -281,7 +281,7 @@ it('the table has every credential that makes others', () => {
 describe.each(rows)('$name', ({ name, endsWithIt, stays, ends }) => {
   const start = () => CREDENTIALS[name]!()
 
-  it('makes what the table lists, which lives, and nothing else', async () => {
+  it('makes the credentials that the table lists, and no others', async () => {
     const { by, of } = await start()
     const made: string[] = []
     for (const [thing, make] of Object.entries(MADE)) {
@@ -293,7 +293,7 @@ describe.each(rows)('$name', ({ name, endsWithIt, stays, ends }) => {
     expect(made.sort()).toEqual([...endsWithIt, ...stays].sort())
   })
 
-  it('has the ends of the table, and what it made ends with each', async () => {
+  it('has the ends of the table, and its credentials end with each', async () => {
     expect(Object.keys((await start()).ends).sort()).toEqual([...ends].sort())
     for (const end of ends) {
       const { by, of, ends } = await start()

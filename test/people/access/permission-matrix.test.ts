@@ -112,7 +112,7 @@ describe('the permission check of each route', () => {
     },
   )
 
-  it('lets each built-in role write what its permissions allow', async () => {
+  it('lets each built-in role write as its permissions allow', async () => {
     const inside = { 'X-Tenant-Id': tenant.tenant_id }
     const unexpected: string[] = []
     for (const role_id of [ADMIN, EDITOR, VIEWER, ORGANIZATION_ADMIN, ORGANIZATION_USER]) {
@@ -147,7 +147,7 @@ describe('a session of a member', () => {
     ['Viewer', VIEWER, somePerPermission],
     ['Auditor', AUDITOR, somePerPermission],
   ])(
-    'with the role %s may do what its permissions allow',
+    'with the role %s may act as its permissions allow',
     async (_, role_id, operations) => {
       const role = (await tenant.get(`/orgs/current/roles/${role_id}`)).body
       const isOfOrganization = role.scope === 'organization'

@@ -134,7 +134,7 @@ describe('access policies', () => {
   })
 })
 
-describe('what decides', () => {
+describe('the deciding policy', () => {
   const matches = hasTag('Client', 'acme')
   let id: string
   beforeAll(async () => {

@@ -99,7 +99,7 @@ describe('a caller for whom a policy denies', () => {
     expect(idsOf(await own.get('/v2/deployments?status=READY'))).toHaveLength(2)
   })
 
-  it('is limited by it as soon as the resource gets the tag, and no more once it has lost it', async () => {
+  it('is limited as soon as the resource gets the tag, and until it loses it', async () => {
     const deployment = await newTaggedDeployment(tenant)
     const caller = await newLimitedCaller(tenant, [READ!], [deny(READ!, hasTag('Frozen', 'yes'))])
     const read = async () => (await caller.get(`/v2/deployments/${deployment.id}`)).status
@@ -124,7 +124,7 @@ describe('a caller whom only a policy lets in', () => {
       expect(outcome(await caller.get(path)), path).toEqual([403, 'permission_missing'])
   })
 
-  it('may change what a policy lets it change', async () => {
+  it('may change the resources that a policy allows', async () => {
     const isPublic = hasTag('Public', 'yes')
     const caller = await newLimitedCaller(tenant, [], [allow(READ!, isPublic), allow(UPDATE!, isPublic)])
     const changed = await caller.patch(`/v2/deployments/${open.id}`, { source_config: { resource_spec: { cpu: 2 } } })
@@ -187,7 +187,7 @@ describe('policies apply to', () => {
   })
 })
 
-describe('what a policy hides', () => {
+describe('a hidden resource', () => {
   it('is left out of events, whose numbers then have gaps, and of deliveries of webhooks', async () => {
     const own = await newTenant()
     const [shown, hidden] = [await newTaggedDeployment(own), await newTaggedDeployment(own, ['Secret=yes'])]
@@ -215,7 +215,7 @@ describe('what a policy hides', () => {
     expect((await own.get(`/v2/webhooks/${webhook.body.id}/deliveries`)).body.resources).toHaveLength(2)
   })
 
-  it('keeps its caller from what shows everything: managing webhooks, and the audit log', async () => {
+  it('keeps its caller from managing webhooks and from the audit log, which show everything', async () => {
     const audit = '/v1/audit-logs?start_time=2026-01-01T00:00:00Z&end_time=2099-01-01T00:00:00Z'
     const role = {
       scope: 'organization',
@@ -273,7 +273,7 @@ describe('what a policy hides', () => {
 describe('a stream', () => {
   const app = startStreamingApp()
 
-  it('of events has only what its caller sees, although all watchers of the workspace look together', async () => {
+  it('of events has only those that its caller sees, although watchers of the workspace share queries', async () => {
     const own = await newTenant()
     const hidden = await newTaggedDeployment(own, ['Secret=yes'])
     const caller = await newLimitedCaller(own, ['events:read', READ!], [deny(READ!, SECRET)])

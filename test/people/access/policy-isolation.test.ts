@@ -38,7 +38,7 @@ const workspacePermissions = permissionNames.filter(name => !organizationPermiss
 const HIDDEN = ['deployment_id', 'session_id', 'run_id', 'dataset_id', 'example_id', 'queue_id', 'feedback_id']
 const namesHidden = ({ path }: Operation) => HIDDEN.some(name => path.includes(`{${name}}`))
 
-/** Tags whatever lies in the workspace. */
+/** Tags all resources of the workspace. */
 async function tagEverything({ tenant_id }: Tenant, tag_value_id: string): Promise<void> {
   const tables = ['deployments', 'projects', 'datasets', 'annotation_queues']
   const tag = (table: string) => sql`
@@ -152,7 +152,7 @@ describe.each(['gateway', 'withoutTenantPredicates', 'withoutRowSecurity'] as co
   })
 })
 
-it('who may send runs of a project and not read them sees nothing of what it patches', async () => {
+it('a caller that may send runs of a project and not read them sees nothing of a run that it patches', async () => {
   const tenant = await newTenant({ app: getApp() })
   const { session_id } = await newPathParameters(tenant)
   const [run] = await storeRuns(tenant, [{ session_id: session_id!, name: 'hush-run' }])

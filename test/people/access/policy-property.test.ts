@@ -77,7 +77,7 @@ function expectedStatus(policies: Policy[], of: Tag[], isPermitted: boolean): nu
   return read ? 403 : 404
 }
 
-it('admits exactly what a naive evaluator admits', async () => {
+it('admits exactly the resources that a naive evaluator admits', async () => {
   const tenant = await newTenant()
   const tagged = fc.sample(tags, { numRuns: RESOURCES, seed: fc.seed })
   const ids: string[] = []

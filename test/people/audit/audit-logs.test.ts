@@ -59,7 +59,7 @@ const body = (name: string) => ({
 })
 
 describe('the audit log', () => {
-  it('shows each write as one item of OCSF API Activity, with what it changed', async () => {
+  it('shows each write as one item of OCSF API Activity, with its changes', async () => {
     const tenant = await newTenant()
     const headers = { 'User-Agent': 'curl/8' }
     const created = await tenant.post('/v2/deployments', body('shop'), headers)
@@ -458,7 +458,7 @@ describe('an export', () => {
     expect(parseLines(many)).toHaveLength(450)
   })
 
-  it('as NDJSON, CSV and OCSF has what changed, and no secret', async () => {
+  it('as NDJSON, CSV and OCSF has changes, and no secret', async () => {
     const tenant = await newTenant()
     const { id } = (await tenant.post('/v2/deployments', body('shop'))).body
     await tenant.patch(`/v2/deployments/${id}`, { secrets: [{ name: 'TOKEN', value: 'canary-of-the-audit-log-2' }] })

@@ -31,7 +31,7 @@ async function newJournal() {
 const move = (scope: string, from: number, to: number) =>
   sql`update events set seq = ${to} where scope_id = ${scope}::uuid and seq = ${from}`
 const setCounter = (scope: string, seq: number) => sql`update journals set seq = ${seq} where scope_id = ${scope}::uuid`
-/** Computes the chain again, as somebody who can write to the database could: by inserting every event again. */
+/** Computes the chain again, as an attacker with write access to the database could: by inserting every event again. */
 const computeAgain = (scope: string) => [
   sql`create temporary table copied on commit drop as select * from events where scope_id = ${scope}::uuid`,
   sql`delete from events where scope_id = ${scope}::uuid`,
@@ -39,7 +39,7 @@ const computeAgain = (scope: string) => [
 ]
 
 describe('a journal', () => {
-  it('that nobody changed has no fault', async () => {
+  it('that was not changed has no fault', async () => {
     const { scope } = await newJournal()
     await sweep()
     expect(await verify(scope)).toEqual({ scope, events: 10, withoutHash: 0, heads: 1, unknownKeys: 0, faults: [] })

@@ -154,7 +154,7 @@ describe('a token of a trusted issuer', () => {
       expect(errorOf(await exchange(await sign(), { scope }))).toEqual([400, 'invalid_scope'])
   })
 
-  it('is exchanged with an id that is no text, and the journal shows what it says', async () => {
+  it('is exchanged with an id that is no text, and the journal shows its claims', async () => {
     const subject = 'repo:acme/shop:ref:refs/heads/\u202ex\u{e0041}\u200b'
     const { status, body, headers } = await exchange(await sign({ jti: { toString: null } as never, sub: subject }))
     expect(status).toBe(200)

@@ -58,7 +58,7 @@ describe('a trusted issuer', () => {
     expect(codeOf(await tenant.get(pathOf(created)))).toEqual([404, 'trusted_issuer_not_found'])
   })
 
-  it('gives no more than the caller has, also when it is changed', async () => {
+  it('grants no permission that the caller does not have, also when it is changed', async () => {
     const weak = await newKey({ role_id: ADMIN, permissions: ['api-keys:create', 'api-keys:read', 'deployments:read'] })
     expect(codeOf(await create({}, weak))).toEqual([403, 'role_exceeds_actor'])
     const strong = await create()

@@ -52,7 +52,7 @@ describe('a stream', () => {
     expect([invalid.status, invalid.body.errors[0].loc]).toEqual([422, ['header', 'Last-Event-ID']])
   })
 
-  it('reads a backlog of several pages, then what is new', async () => {
+  it('reads a backlog of several pages, then new events', async () => {
     const tenant = await newTenant()
     await runAsSystem(
       getApp().database,

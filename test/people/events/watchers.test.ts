@@ -30,7 +30,7 @@ it('100 watchers of a workspace make as few looks at the database together as on
   expect(looks).toBeLessThanOrEqual(elapsed / lookMs + 1)
 })
 
-it('a stream that nobody reads makes no look, and has every event once it is read', async () => {
+it('a stream without a reader makes no query, and has every event once it is read', async () => {
   const tenant = await newTenant()
   const id = `trip-unread-${crypto.randomUUID()}`
   const app = startStreamingApp()
@@ -47,7 +47,7 @@ it('a stream that nobody reads makes no look, and has every event once it is rea
   await Promise.all([unread.close(), witness.close()])
 })
 
-it('a stream whose client has disconnected makes no more looks', async () => {
+it('a stream whose client has disconnected makes no further queries', async () => {
   const tenant = await newTenant()
   const id = `trip-closed-${crypto.randomUUID()}`
   const app = startStreamingApp()

@@ -389,7 +389,7 @@ describe('a key that belongs to a member', () => {
     expect(errorOf(await poll(device_code))).toEqual([400, 'invalid_grant'])
   })
 
-  it('is gone once a person is removed who signs in and lets devices in meanwhile, without a deadlock', async () => {
+  it('ends when the person who is letting it in is removed, without a deadlock', async () => {
     const rounds = await Promise.all(
       Array.from({ length: 15 }, async () => {
         const session = await newSession(tenant, { workspaceRole: ADMIN })
@@ -447,7 +447,7 @@ describe('a key that belongs to a member', () => {
     )
   })
 
-  it('creates keys within what it may do itself', async () => {
+  it('creates keys within its own permissions', async () => {
     const session = await newSession(tenant, { workspaceRole: ADMIN })
     const key = await newBoundKey(session)
     const role = { display_name: unusedId(), permissions: ['api-keys:create', 'deployments:read'] }

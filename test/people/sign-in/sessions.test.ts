@@ -200,7 +200,7 @@ describe('a session ends', () => {
     expect((await session.get('/v2/me')).body.code).toBe('session_ended')
   })
 
-  it('when its owner ends it from elsewhere, and nobody else can', async () => {
+  it('when its owner ends it from elsewhere, and no other person can', async () => {
     const creator = (await tenant.post('/workspaces/current/api-keys', { description: 'two sessions' })).body
     const [here, there, foreign] = [await openSession(creator.key), await openSession(creator.key), await openSession()]
     const listed = (await here.get('/v2/me/sessions')).body.resources
@@ -300,7 +300,7 @@ describe('a member with a session', () => {
     expect(outcomes).toEqual(['permission_missing', undefined])
   })
 
-  it('grants no more than it has, and creates keys with its own role', async () => {
+  it('grants no permission that it does not have, and creates keys with its own role', async () => {
     const session = await newSession(tenant, { workspaceRole: ADMIN })
     const create = (body: object) =>
       session.post('/workspaces/current/api-keys', { description: 'x', ...body }, inside())

@@ -121,7 +121,7 @@ describe.each(VERSIONS)('langsmith %s', version => {
     expect(await readAttachment(example!.attachments!.picture!.presigned_url!)).toEqual(PICTURE)
   })
 
-  it('shares datasets, and clones what is shared', async () => {
+  it('shares datasets, and clones shared ones', async () => {
     const { client } = await connectClient(version)
     const { id: datasetId, name: datasetName } = await client.createDataset(name())
     await client.createExample({ a: 1 }, { b: 1 }, { datasetId })

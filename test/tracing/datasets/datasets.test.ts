@@ -10,7 +10,7 @@ const create = async (body: Record<string, unknown> = {}) =>
   (await tenant.post('/datasets', { name: unusedId(), ...body })).body
 
 describe('a dataset', () => {
-  it('is created with what a client sends, and read by id and by name', async () => {
+  it('is created with the members of a client, and read by id and by name', async () => {
     const name = unusedId()
     const inputs_schema_definition = { type: 'object', properties: { question: { type: 'string' } } }
     const created = await create({
@@ -52,7 +52,7 @@ describe('a dataset', () => {
     expect(emptied).toMatchObject({ name: renamed.name, description: null, metadata: null })
   })
 
-  it('is changed only as it was read, if the client says so', async () => {
+  it('is changed only in the version that was read, with If-Match', async () => {
     const { id } = await create()
     const { headers } = await tenant.get(`/datasets/${id}`)
     const ifMatch = { 'If-Match': headers.get('ETag')! }

@@ -115,7 +115,7 @@ describe('an example', () => {
     ])
   })
 
-  it('takes what a run has, which the caller may read', async () => {
+  it('takes members of a run that the caller may read', async () => {
     const { root } = newTrace()
     await appendRuns(tenant, [{ ...root, inputs: '{"a":1e400}', outputs: '{"b":2}' }])
     const { id: dataset_id } = await newDataset()
@@ -327,7 +327,7 @@ describe('splits and metadata', () => {
 })
 
 describe('the JSON Schema of a dataset', () => {
-  it('is what new and changed examples must match', async () => {
+  it('is checked for new and changed examples', async () => {
     const { id: dataset_id } = await newDataset({
       inputs_schema_definition: { type: 'object', required: ['q'], properties: { q: { type: 'string' } } },
       outputs_schema_definition: { additionalProperties: { type: 'integer' } },

@@ -14,7 +14,7 @@ const inputsOf = async (dataset: string) =>
   (await tenant.get(`/examples?dataset=${dataset}`)).body.map(({ inputs }: { inputs: unknown }) => inputs)
 
 describe('a shared dataset', () => {
-  it('is read by whoever has the link, until it is no longer shared', async () => {
+  it('is read by anyone with the link, until it is no longer shared', async () => {
     const dataset = await newDataset({ description: 'Open' })
     const other = await newDataset()
     const example = await newExample(dataset, { source_run_id: unusedId(), split: 'train' })

@@ -247,7 +247,7 @@ describe('an attachment', () => {
     expect(await isStored()).toBe(false)
   })
 
-  it('counts towards what the workspace may store', async () => {
+  it('counts towards the storage of the workspace', async () => {
     const dataset = await newDataset()
     const id = unusedId()
     const parts: FormPart[] = [

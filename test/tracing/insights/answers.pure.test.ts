@@ -129,7 +129,7 @@ describe('sizes of levels', () => {
 })
 
 describe('statistics', () => {
-  it('count what is there', () => {
+  it('count existing values', () => {
     const run = (latency: number | null, has_error: boolean, avg: number | null, mood: string | null) => ({
       facts: { latency, has_error, tokens: 10, cost: 0.5, feedback: { thumbs: { n: 2, avg } } },
       attributes: { mood, turns: latency, solved: has_error },

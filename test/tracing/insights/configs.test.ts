@@ -82,7 +82,7 @@ describe('a config', () => {
 })
 
 describe('a schedule', () => {
-  it('starts a job at each firing once, whoever looks', async () => {
+  it('starts one job at each firing, of several workers', async () => {
     const { tenant, save, listJobs } = await newConfigTenant()
     const saved = await save({ schedule_cron: DAILY })
     await start(tenant)
@@ -120,7 +120,7 @@ describe('a schedule', () => {
     })
   })
 
-  it('runs at the pace of the installation where that became slower, and says so', async () => {
+  it('runs at the pace of the installation if that became slower, and shows it', async () => {
     const { tenant, path, save, listJobs } = await newConfigTenant()
     const saved = await save({ schedule_cron: HOURLY })
     const slower = startApp({ settings: { CLIO_SCHEDULE_MIN_INTERVAL_SECONDS: '10800' } })
@@ -139,7 +139,7 @@ describe('a schedule', () => {
     expect(Date.parse(shown.next_start_at)).toBeGreaterThan(Date.parse(saved.next_start_at))
   })
 
-  it('starts a job that says so where there is no model', async () => {
+  it('starts a job that fails without a model', async () => {
     const { tenant, save, listJobs } = await newConfigTenant()
     const saved = await save({ schedule_cron: DAILY, config: { model: 'anthropic' } })
     await withClockAhead(toStart(saved), async () => {

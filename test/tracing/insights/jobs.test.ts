@@ -121,7 +121,7 @@ describe('a job', () => {
     expect(await countRuns({ start_time: hourAgo, filter: 'search("invoice")' })).toBe(3)
   })
 
-  it('takes what it is not given from its config', async () => {
+  it('takes absent members from its config', async () => {
     const { tenant, session_id } = await newAskedTenant()
     const path = `/sessions/${session_id}/insights`
     const config = { model: 'none', hierarchy: [3], sample: 5, name: 'From the config' }

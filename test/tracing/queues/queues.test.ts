@@ -17,7 +17,7 @@ beforeAll(async () => {
 })
 
 describe('an annotation queue', () => {
-  it('is created with what a client sends, and read by id, in a list, and with an ETag', async () => {
+  it('is created with the members of a client, and read by id, in a list, and with an ETag', async () => {
     const { tenant, createQueue } = given
     const dataset = (await tenant.post('/datasets', { name: unusedId() })).body
     const rubric_items = [{ feedback_key: 'correct', score_descriptions: { '1': 'Yes' }, required_if: { join: 'all' } }]

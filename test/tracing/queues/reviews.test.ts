@@ -53,7 +53,7 @@ describe('an item', () => {
     expect(await sizes(tenant)).toEqual([2, 0, 0])
   })
 
-  it('is reserved for whoever views it, until the reservation ends', async () => {
+  it('is reserved for the person who views it, until the reservation ends', async () => {
     const { tenant, items, sizes } = await newQueue({ reservation_minutes: 5 }, 1)
     const other = await newReviewer(tenant)
     await tenant.post(review(items[0]!), { status: 'viewed' })
@@ -94,7 +94,7 @@ describe('an item', () => {
     expect([await next(tenant as never), await next(other)]).toEqual([runs[1], runs[0]])
   })
 
-  it('is reviewed by assigned reviewers only, where the queue says so', async () => {
+  it('is reviewed by assigned reviewers only, if the queue is assigned', async () => {
     const { tenant, id, items, sizes } = await newQueue(
       { reviewer_access_mode: 'assigned', num_reviewers_per_item: null },
       1,

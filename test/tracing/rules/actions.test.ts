@@ -176,7 +176,7 @@ describe('an annotation queue', () => {
     expect((await readLogs(tenant, rule))[0].add_to_annotation_queue).toBeNull()
   })
 
-  it('that is full takes no more, and the rule goes on', async () => {
+  it('that is full takes no further runs, and the rule goes on', async () => {
     const { tenant, createRule } = await newTracedTenant()
     const queue = (await tenant.post('/annotation-queues', { name: 'Full' })).body
     const rule = await createRule({ add_to_annotation_queue_id: queue.id })

@@ -184,7 +184,7 @@ describe('a rule is applied', () => {
 })
 
 describe('a backfill', () => {
-  it('applies the rule to earlier runs, page by page, and says how far it is', async () => {
+  it('applies the rule to earlier runs, page by page, and shows its progress', async () => {
     const { tenant, session_id, createRule } = await newTracedTenant()
     const before = await appendEnded(tenant, 230)
     await appendEnded(tenant, 1, { name: 'other' })
@@ -218,13 +218,13 @@ describe('a backfill', () => {
   })
 })
 
-describe('what is kept', () => {
+describe('the sweep of finished runs', () => {
   const countOf = async (table: string, tenant: string) => {
     const query = sql`select count(*) from ${sql.identifier(table)} where tenant_id = ${tenant}::uuid`
     return Number(((await runAsSystem(getApp().database, query)) as string[][][])[0]![0]![0])
   }
 
-  it('is no run that all rules have seen, and for a month what was done', async () => {
+  it('deletes runs that all rules have seen, and applications after a month', async () => {
     const { tenant, createRule } = await newTracedTenant()
     await createRule()
     await appendEnded(tenant, 3)
@@ -238,7 +238,7 @@ describe('what is kept', () => {
     expect(await countOf('rule_applications', tenant.tenant_id)).toBe(0)
   })
 
-  it('is nothing for a workspace without rules', async () => {
+  it('finds nothing of a workspace without rules', async () => {
     const { tenant } = await newTracedTenant()
     await appendEnded(tenant, 3)
     expect(await countOf('finished_runs', tenant.tenant_id)).toBe(0)

@@ -113,7 +113,7 @@ describe('an evaluator', () => {
     })
   })
 
-  it('judges long payloads, which lie apart, up to a size', async () => {
+  it('judges long payloads, which are stored apart, up to a size', async () => {
     const { tenant, models, model, createRule, judge } = await newJudgedTenant()
     const prompt = [['user', '{output.answer}']]
     const rule = await createRule({ evaluators: [makeEvaluator(model, { prompt, template_format: 'f-string' })] })
@@ -166,7 +166,7 @@ describe('an evaluator', () => {
     expect(models.calls.length).toBeLessThanOrEqual(3)
   })
 
-  it('that a rule loses meanwhile is not asked any more, and one that stays is', async () => {
+  it('that is removed from a rule is not asked any more, and one that stays is', async () => {
     const { tenant, models, model, createRule, judge } = await newJudgedTenant()
     const [kept, lost] = [makeEvaluator(model), makeEvaluator(model, { prompt: [['user', '{{output}}']] })]
     const rule = await createRule({ evaluators: [kept, lost] })
@@ -186,7 +186,7 @@ describe('an evaluator', () => {
   })
 })
 
-describe('what evaluators spend', () => {
+describe('the spending of evaluators', () => {
   it('ends at the limit of the rule, until the next week', async () => {
     const { tenant, models, createRule, judge } = await newJudgedTenant()
     // A call has more than a token, and each costs a dollar.
@@ -227,7 +227,7 @@ describe('what evaluators spend', () => {
 })
 
 describe('rules that judge the calls of evaluators', () => {
-  it('come to an end, whoever feeds whom', async () => {
+  it('come to an end, also if they judge each other', async () => {
     const { tenant, models, model, createRule, judge } = await newJudgedTenant()
     const evaluators = [makeEvaluator(model, { prompt: [['user', '{{inputs}}']] })]
     await createRule({ evaluators })
@@ -331,7 +331,7 @@ it('a model that does not answer holds up no rule of another workspace', async (
 })
 
 describe('a rule that is validated', () => {
-  it('says what its evaluators say of the latest run that matches, or of a given one, and stores nothing', async () => {
+  it('gets the verdicts of its evaluators on the latest matching run, or a given one, and stores nothing', async () => {
     const { tenant, models, session_id, model, judge } = await newJudgedTenant()
     const [sample] = await appendEnded(tenant, 1, QUESTION)
     await appendEnded(tenant, 1, { name: 'other' })
@@ -363,7 +363,7 @@ describe('a rule that is validated', () => {
   })
 })
 
-describe('what is refused', () => {
+describe('a refusal', () => {
   const prompt = (text: string) => [['user', text]]
   it.each<[string, object, string[][]]>([
     ['no model', { playground_settings_id: null }, [['playground_settings_id']]],
@@ -406,7 +406,7 @@ describe('what is refused', () => {
     }
   })
 
-  it('a model of another workspace, and authors who may not call models or give feedback', async () => {
+  it('meets a model of another workspace, and authors who may not call models or give feedback', async () => {
     const { tenant, session_id, model } = await newJudgedTenant()
     const other = await newJudgedTenant()
     const body = { display_name: 'R', sampling_rate: 1, session_id, evaluators: [makeEvaluator(model)] }
@@ -425,7 +425,7 @@ describe('what is refused', () => {
     expect((await (await newLimitedCaller(tenant, needed, [])).post('/runs/rules', body)).status).toBe(200)
   })
 
-  it('has it ask about more only for those who could have set it up', async () => {
+  it('meets authors who widen a rule that they could not have set up', async () => {
     const { tenant, model, createRule } = await newJudgedTenant()
     const judging = await createRule({ evaluators: [makeEvaluator(model)] })
     const plain = await createRule()

@@ -70,7 +70,7 @@ describe('an evaluator of several rules', () => {
     expect(await change(await newLimitedCaller(tenant, may, []))).toBe('changed')
   })
 
-  it('is found by its name, what it says, and what its rules are about', async () => {
+  it('is found by its name, its text, and the resources of its rules', async () => {
     const { tenant, session_id, createRule, create } = await newEvaluators()
     const helpful = await create('Helpful')
     const tone = { schema: { properties: { tone: { type: 'string' } } } }
@@ -107,7 +107,7 @@ describe('an evaluator of several rules', () => {
     expect((await tenant.get(`${PATH}/${used.id}`)).body.code).toBe('evaluator_not_found')
   })
 
-  it('has what it cost by day, by rule and by project', async () => {
+  it('has its cost by day, by rule and by project', async () => {
     const { tenant, models, session_id, createRule, judge, llm_evaluator } = await newEvaluators()
     const model = await newModel(tenant, models.url, { input_price: 1_000_000, output_price: 1_000_000 })
     const { evaluator } = (

@@ -38,7 +38,7 @@ const create = async (body: Record<string, unknown> = {}) => (await tenant.post(
 const list = async (query: string) => (await tenant.get(`/runs/rules?${query}`)).body
 
 describe('a rule', () => {
-  it('is created with what a client sends, and listed', async () => {
+  it('is created with the members of a published client, and listed', async () => {
     const dataset = (await tenant.post('/datasets', { name: unusedId() })).body
     const filter = 'and(eq(status, "error"), gt(latency, "5s"))'
     const created = await create({
@@ -155,7 +155,7 @@ describe('a list of rules', () => {
   })
 })
 
-describe('what is refused', () => {
+describe('a refusal', () => {
   const url = 'https://hooks.example.com/'
   const cases: [string, Record<string, unknown>, string, number][] = [
     ['no scope', { session_id: null }, 'invalid_request', 1],
@@ -179,13 +179,13 @@ describe('what is refused', () => {
     }
   })
 
-  it('nothing that is right, when it is validated', async () => {
+  it('does not meet a valid rule that is validated', async () => {
     const body = makeBody({ filter: 'eq(status, "error")' })
     expect((await tenant.post('/runs/rules/validate', body)).body).toEqual([])
     expect(await list(`name_contains=${body.display_name}`)).toEqual([])
   })
 
-  it('another scope for a rule, and a backfill later', async () => {
+  it('meets another scope for a rule, and a later backfill', async () => {
     const { id } = await create()
     const moved = await tenant.patch(`/runs/rules/${id}`, { session_id: await newProject(tenant) })
     expect([moved.status, moved.body.code]).toEqual([400, 'rule_scope_fixed'])
@@ -193,7 +193,7 @@ describe('what is refused', () => {
     expect(late.body.code).toBe('invalid_request')
   })
 
-  describe('an action that the caller may not take', () => {
+  describe('of an action that the caller may not take', () => {
     const webhooks = [{ url }]
     const rights = ['rules:create', 'rules:update']
     let target: string
@@ -241,7 +241,7 @@ describe('what is refused', () => {
     })
   })
 
-  it('the 201st rule, also of two at once', async () => {
+  it('meets the 201st rule, also of two at once', async () => {
     const own = await newTenant()
     const project = await newProject(own)
     await runAsSystem(

@@ -68,7 +68,7 @@ describe('a template', () => {
       )
   })
 
-  it('cuts the middle of what is too long for a model', () => {
+  it('cuts the middle of a text that is too long for a model', () => {
     const long = { ...RUN, outputs: JSON.stringify({ answer: `a${'x'.repeat(150_000)}z` }) }
     const text = renderTemplate(parseTemplate('{{output.answer}}', 'mustache'), createReader(long, {}))
     expect(text).toMatch(/^ax+\n\[50002 characters are left out\]\nx+z$/)

@@ -10,7 +10,7 @@ const MAX_RUNS = 10_000
 /** A run has a few of them. */
 const MAX_WRITES = 40_000
 const MAX_KEYS = 1000
-/** Longer values differ in every run, and nobody chooses from them. */
+/** Longer values differ in every run, so they are useless as a choice. */
 const MAX_LENGTH = 256
 
 export async function listMetadata(

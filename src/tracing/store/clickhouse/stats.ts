@@ -211,7 +211,7 @@ async function addDetails(
 const MAX_RUNS = 10_000
 const MAX_VALUES = 10
 const MAX_MEMBERS = 50
-/** Longer values differ in every run, and nobody chooses from them. */
+/** Longer values differ in every run, so they are useless as a choice. */
 const MAX_LENGTH = 256
 
 async function addFacets(clickHouse: ClickHouse, select: Picked, byGroup: Map<string, RunTotals>): Promise<void> {

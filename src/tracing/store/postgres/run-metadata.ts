@@ -7,7 +7,7 @@ import { isShown } from './relations.ts'
 
 const MAX_RUNS = 10_000
 const MAX_KEYS = 1000
-/** Longer values differ in every run, and nobody chooses from them. */
+/** Longer values differ in every run, so they are useless as a choice. */
 const MAX_LENGTH = 256
 
 export async function listMetadata(ctx: Ctx, query: MetadataQuery): Promise<Record<string, string[]> | null> {

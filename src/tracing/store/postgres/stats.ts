@@ -163,7 +163,7 @@ const addDetails = (column: string, isInGroup: SQL, isOfRoots: boolean): SQL => 
 const MAX_RUNS = 10_000
 const MAX_VALUES = 10
 const MAX_MEMBERS = 50
-/** Longer values differ in every run, and nobody chooses from them. */
+/** Longer values differ in every run, so they are useless as a choice. */
 const MAX_LENGTH = 256
 
 const facets = (isInGroup: SQL): SQL => sql`(

@@ -244,7 +244,7 @@ describe('inputs and outputs', () => {
 })
 
 describe('metadata', () => {
-  it('says provider, model, parameters and usage, by new names and old ones', () => {
+  it('has provider, model, parameters and usage, by new names and old ones', () => {
     const modern = runOf(
       spanOf({
         'gen_ai.provider.name': 'openai',
@@ -285,7 +285,7 @@ describe('metadata', () => {
     expect(old.extra).toEqual({ invocation_params })
   })
 
-  it('has what the application sets, and the rest apart', () => {
+  it('has the members that the application sets, and the rest apart', () => {
     const run = runOf(
       spanOf({
         'langsmith.metadata.tier': 'gold',
@@ -393,7 +393,7 @@ describe('a run', () => {
   })
 })
 
-describe('whatever attributes hold', () => {
+describe('a span with any attributes', () => {
   const names = [
     'gen_ai.prompt',
     'gen_ai.completion',

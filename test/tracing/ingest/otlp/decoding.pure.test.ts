@@ -69,7 +69,7 @@ describe('spans', () => {
     )
   })
 
-  it('keep the digits of integers, and say what JSON has no number for', () => {
+  it('keep the digits of integers, and write numbers that JSON does not have as texts', () => {
     const values = {
       big: { intValue: '9007199254740993' },
       none: { doubleValue: 'NaN' },
@@ -123,8 +123,7 @@ describe('hostile bytes are refused', () => {
     ['more values than memory is for', times(Uint8Array.of(0x0a, 0x00), 500_001)],
   ])('%s', (_, bytes) => expect(() => decodeProtobuf(bytes)).toThrow())
 
-  it('which is not said of a value that is nested as deep as allowed', () =>
-    expect(decodeProtobuf(nestLists(64))).toHaveLength(1))
+  it('but not a value that is nested as deep as allowed', () => expect(decodeProtobuf(nestLists(64))).toHaveLength(1))
 
   it.each<[string, unknown]>([
     ['a text', 'resourceSpans'],
@@ -137,7 +136,7 @@ describe('hostile bytes are refused', () => {
     ['a time beyond 64 bits', { resourceSpans: [{ scopeSpans: [{ spans: [{ startTimeUnixNano: 1e300 }] }] }] }],
   ])('in JSON: %s', (_, json) => expect(() => decodeJson(json)).toThrow(UndecodableSpans))
 
-  it('or decoded, in bounded time, whatever they are', () => {
+  it('or decoded, in bounded time', () => {
     const real = ProtobufTraceSerializer.serializeRequest(
       record([{ name: 'model', attributes: { 'gen_ai.prompt': 'Hello', n: [1, 2] }, event: { a: 1 } }]),
     )!

@@ -214,7 +214,7 @@ describe('a filter', () => {
     )
   })
 
-  it('of the greatest length takes a few milliseconds, whatever it holds', () => {
+  it('of the greatest length takes a few milliseconds', () => {
     const length = 20_000
     const texts = ['not('.repeat(length / 4), `"${'\\"'.repeat(length / 2 - 1)}`, `eq(a, '${'\\'.repeat(length - 8)}`]
     texts.push(`in(a, [${'1,'.repeat(length / 2 - 8)}])`, ' '.repeat(length), '1'.repeat(length), 'a'.repeat(length))
