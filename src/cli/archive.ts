@@ -6,7 +6,7 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { ReadableStream } from 'node:stream/web'
 import { createGzip } from 'node:zlib'
-import { createTarPacker, type TarHeader } from 'modern-tar'
+import type { TarHeader } from 'modern-tar'
 import * as rules from '../client/archive-rules.ts'
 import { usageError } from './failure.ts'
 
@@ -71,6 +71,7 @@ export async function packFolder(root: string, onFile: (count: number) => void =
     throw usageError(`The files of ${root} have more than 2 GB. List what the build does not need in .slipwayignore.`)
   const headers = found.map(file => describeFile(root, file))
 
+  const { createTarPacker } = await import('modern-tar')
   const { readable, controller } = createTarPacker()
   const hash = createHash('sha256')
   const chunks: Uint8Array<ArrayBuffer>[] = []

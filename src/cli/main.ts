@@ -1,12 +1,9 @@
 #!/usr/bin/env node
-// The command line `slipway`. Each command is loaded when it runs.
-import { Command, CommanderError } from 'commander'
-import { pathOf } from './completion.ts'
-import { createDeclare } from './declaration.ts'
-import { declareCommands } from './declarations/all.ts'
+// The command line `slipway`: runs one command, and reports a failure with its exit code.
+import { type Command, CommanderError } from 'commander'
 import { CommandFailure, EXIT, toReport, usageError } from './failure.ts'
 import { createOutput } from './output.ts'
-import { VERSION } from './version.ts'
+import { createProgram, declareNamed, pathOf } from './program.ts'
 
 const interruption = new AbortController()
 const { signal } = interruption
@@ -16,21 +13,10 @@ process.on('SIGINT', () => {
   interruption.abort(new CommandFailure(EXIT.interrupted, 'interrupted', 'Interrupted.'))
 })
 
-const program = new Command('slipway')
-  .description('Deploys folders and operates deployments. Pages about each task are in docs/.')
-  .version(VERSION, '--version')
-  .option('--json', 'print one JSON object a line, also on a terminal')
-  .option('-y, --yes', 'apply without asking')
-  .addHelpText(
-    'after',
-    '\nExit codes: 0 done, 1 failed, 2 wrong command, 3 timed out, 4 not signed in, 5 plan is stale, 130 Ctrl-C.',
-  )
-  .showHelpAfterError(false)
-  .exitOverride()
-const declare = createDeclare(program, signal)
-declareCommands(declare)
+const program = createProgram(signal)
+await declareNamed(program, process.argv.slice(2))
 
-/** Usage errors are reported as others are. */
+/** Commander's messages about wrong usage, which are reported like other failures. */
 let complaint = ''
 let misused = program
 const collectComplaints = (one: Command) => {
@@ -51,7 +37,7 @@ try {
   if (!isHelp) {
     const error = caught instanceof CommanderError ? toUsageError(caught) : signal.aborted ? asFailure(caught) : caught
     const { report, exitCode } = toReport(error)
-    createOutput({ json: declare.globals().json === true }).fail(report)
+    createOutput({ json: program.opts().json === true }).fail(report)
     process.exitCode = exitCode
   }
 }

@@ -1,9 +1,9 @@
 // The sources of a deploy that are not on this machine: an image, a repository, a template.
 import { CONFIGURATION, toName } from '../client/archive-rules.ts'
+import type { Reply } from '../client/client.ts'
 import { ApiError } from '../client/errors.ts'
 import { type DeploySource, planNew } from './deploy-source.ts'
-import { CommandFailure, EXIT, shellWord } from './failure.ts'
-import { findRepository } from './repositories.ts'
+import { CommandFailure, EXIT, shellWord, usageError } from './failure.ts'
 import type { Session } from './session.ts'
 
 export function openImage(session: Session, image_uri: string): DeploySource {
@@ -44,7 +44,7 @@ export async function openRepository(
     argument: ` --repo ${shellWord(wanted)}${branch === undefined ? '' : ` --branch ${shellWord(branch)}`}`,
     suggestedName: toName(name),
     accepts: ({ source, source_config }) => source === 'githost' && source_config.repo_url === repo_url,
-    // The newest commit of the branch, also if it is the branch that serves.
+    // Deploys the newest commit, also of the branch that serves.
     patch: ({ source_revision_config }) => ({
       source_revision_config: { repo_ref: branch ?? source_revision_config.repo_ref },
     }),
@@ -59,6 +59,44 @@ export async function openRepository(
       return planNew(session, body)
     },
   }
+}
+
+type Repository = Reply<'GET /v1/integrations/forge/githost/{integration_id}/repos'>[number]
+
+/** Accepts `git@host:owner/name.git` and `ssh://` too, because people copy them. */
+const toWebUrl = (text: string): string =>
+  text
+    .replace(/^(ssh:\/\/)?git@([^:/]+)(:\d+)?[:/]/, 'https://$2/')
+    .replace(/\/$/, '')
+    .replace(/\.git$/, '')
+    .toLowerCase()
+
+async function findRepository(session: Session, wanted: string): Promise<Repository> {
+  const { client, signal } = session
+  const integrations = await client.call('GET /v1/integrations/forge/githost/install', { signal })
+  if (integrations.length === 0) {
+    const message = 'This workspace is connected to no git host. Connect one first: docs/deploy-from-git.md says how.'
+    throw new CommandFailure(EXIT.failed, 'no_git_host', message)
+  }
+  const address = toWebUrl(wanted)
+  const name_contains = address.split('/').at(-1)!
+  const lists = integrations
+    .filter(({ state }) => state === 'active')
+    .map(({ id }) =>
+      client.call('GET /v1/integrations/forge/githost/{integration_id}/repos', {
+        params: { integration_id: id },
+        query: { name_contains },
+        signal,
+      }),
+    )
+  const isWanted = ({ url, owner, name }: Repository) =>
+    [toWebUrl(url), `${owner}/${name}`.toLowerCase(), name.toLowerCase()].includes(address)
+  const found = (await Promise.all(lists)).flat().filter(isWanted)
+  if (found.length === 1) return found[0]!
+  if (found.length > 1)
+    throw usageError(`${wanted} names several repositories: ${found.map(({ url }) => url).join(', ')}. Give its URL.`)
+  const message = `No connected git host has a repository ${wanted} that it shows to Slipway.`
+  throw new CommandFailure(EXIT.failed, 'repository_not_found', message, 'slipway repos')
 }
 
 export function openTemplate(session: Session, template_id: string): DeploySource {

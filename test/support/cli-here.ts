@@ -1,9 +1,7 @@
 // Commands of `slipway` in this process, which costs a hundredth of a process of their own. Not on a terminal.
-import { Command } from 'commander'
 import { vi } from 'vitest'
-import { createDeclare } from '../../src/cli/declaration.ts'
-import { declareCommands } from '../../src/cli/declarations/all.ts'
 import { type FailureReport, toReport } from '../../src/cli/failure.ts'
+import { createProgram, declareNamed } from '../../src/cli/program.ts'
 import type { Tenant } from './app.ts'
 
 export type HereResult = {
@@ -21,9 +19,7 @@ type Running = { seen: () => Record<string, unknown>[]; stop: () => void; ended:
 /** One at a time: what it prints is taken from this process. */
 export function startHere({ url, key, workspace }: Login, args: string[]): Running {
   const interruption = new AbortController()
-  const program = new Command('slipway').option('--json').option('-y, --yes').exitOverride()
-  const declare = createDeclare(program, interruption.signal)
-  declareCommands(declare)
+  const program = createProgram(interruption.signal)
   let out = ''
   const decoder = new TextDecoder()
   const write = (chunk: string | Uint8Array): boolean => {
@@ -49,6 +45,7 @@ export function startHere({ url, key, workspace }: Login, args: string[]): Runni
       .map(line => JSON.parse(line))
   const run = async (): Promise<HereResult> => {
     try {
+      await declareNamed(program, args)
       await program.parseAsync(args, { from: 'user' })
       return { code: 0, objects: seen(), out, err }
     } catch (caught) {

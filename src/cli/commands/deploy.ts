@@ -1,32 +1,37 @@
-// `slipway deploy` and `slipway plan`: from a source to a URL.
-import { applyAndFollow, type DeploymentPlan, planAndApply, showPlan } from '../change.ts'
-import { type DeploySource, requireSource } from '../deploy-source.ts'
-import { CommandFailure, EXIT, shellWord, usageError } from '../failure.ts'
-import { openFolder } from '../folder-source.ts'
+// `slipway deploy`: from a source to a URL.
+import { applyAndFollow, planAndApply, showPlan } from '../change.ts'
+import type { Declaration } from '../declaration.ts'
+import {
+  findTarget,
+  linkFolder,
+  openSource,
+  planPatch,
+  type SourceFlags,
+  type Target,
+  withSource,
+} from '../deploy-plan.ts'
+import type { DeploySource } from '../deploy-source.ts'
+import { shellWord } from '../failure.ts'
+import { type FollowFlags, withFollow } from '../flags.ts'
 import { parseTimeout } from '../follow.ts'
-import { openImage, openRepository, openTemplate } from '../remote-sources.ts'
-import { confirm, type Deployment, findByName, type Session } from '../session.ts'
-import { readLink, writeLink } from '../settings.ts'
+import { confirm, type Session } from '../session.ts'
 
-type SourceOptions = { image?: string; repo?: string; branch?: string; template?: string; dryRun?: boolean }
-export type DeployOptions = SourceOptions & {
-  name?: string
-  create?: boolean
-  detach?: boolean
-  timeout: string
-  exitCode?: boolean
+export const declaration: Declaration = {
+  arguments: '[folder]',
+  summary: 'deploy a folder, or another source, and follow it to its URL',
+  options: command =>
+    withFollow(withSource(command))
+      .option('--create', 'create the deployment if there is none, without a terminal too')
+      .option('--dry-run', 'list the files of the folder and their size, and send nothing'),
 }
 
-/** `isGuessed`: it only has the name that the source suggests. */
-type Target = { name: string; deployment?: Deployment; isGuessed?: boolean; lastSha256?: string | undefined }
+type Flags = SourceFlags & FollowFlags & { create?: boolean }
 
-const PATCH = 'PATCH /v2/deployments/{deployment_id}'
-
-export async function deploy(session: Session, folder: string | undefined, options: DeployOptions): Promise<void> {
+export async function run(session: Session, options: Flags, [folder]: [string?]): Promise<void> {
   const follow = { detach: options.detach === true, timeoutMs: parseTimeout(options.timeout) }
   const source = await openSource(session, folder, options)
   if (options.dryRun) return
-  const target = await findTarget(session, source, options)
+  const target = await findTarget(session, source, options.name, options.create)
   const next = `slipway deploy${source.argument} --name ${shellWord(target.name)} --yes`
   if (!target.deployment) return deployNew(session, source, target.name, { ...follow, next: `${next} --create` })
   await confirmTarget(session, source, target, next)
@@ -55,60 +60,6 @@ async function deployNew(
   await applyAndFollow(session, () => apply(patch.plan_digest), follow)
 }
 
-/** Uploads a folder, because a plan names the archive. An archive that no revision uses is deleted after a day. */
-export async function planDeploy(session: Session, folder: string | undefined, options: DeployOptions): Promise<void> {
-  const source = await openSource(session, folder, options)
-  const { name, deployment } = await findTarget(session, source, { ...options, create: true })
-  const { plan } = deployment ? await planPatch(session, source, deployment) : await source.planCreation(name)
-  showPlan(session, plan)
-  if (options.exitCode && (plan.changes.length > 0 || plan.creates_revision)) process.exitCode = EXIT.hasChanges
-}
-
-async function openSource(session: Session, folder: string | undefined, options: SourceOptions): Promise<DeploySource> {
-  const { image, repo, branch, template, dryRun = false } = options
-  const given = [folder, image, repo, template].filter(one => one !== undefined)
-  if (given.length > 1) throw usageError('Give one source: a folder, --image, --repo or --template.')
-  if (branch !== undefined && repo === undefined) throw usageError('--branch needs --repo, the repository it is in.')
-  if (dryRun && given.length === 1 && folder === undefined)
-    throw usageError('--dry-run lists the files of a folder, and this source has none here. Use `slipway plan`.')
-  if (image !== undefined) return openImage(session, image)
-  if (repo !== undefined) return openRepository(session, repo, branch)
-  if (template !== undefined) return openTemplate(session, template)
-  return openFolder(session, folder ?? '.', dryRun)
-}
-
-/** The deployment that is named, or linked, or has the name that the source suggests. */
-async function findTarget(session: Session, source: DeploySource, { name, create }: DeployOptions): Promise<Target> {
-  const { client, out } = session
-  const stored = readLink(session.folder)
-  if (name === undefined && stored?.url === client.url) {
-    const deployment = await readLinked(session, stored.deployment_id, stored.name)
-    return { name: deployment.name, deployment: requireSource(deployment, source), lastSha256: stored.archive_sha256 }
-  }
-  if (stored && stored.url !== client.url)
-    out.note(`This folder is linked to ${stored.name} at ${stored.url}. This deploy goes to ${client.url}.`)
-  const wanted = name ?? source.suggestedName
-  const found = await findByName(session, wanted)
-  const isGuessed = name === undefined
-  if (found && (!isGuessed || out.isInteractive))
-    return { name: wanted, deployment: requireSource(found, source), isGuessed }
-  if (!found && (create || out.isInteractive)) return { name: wanted }
-  const next = `slipway deploy${source.argument} --name ${shellWord(wanted)} ${found ? '' : '--create '}--yes`
-  const message = found
-    ? `A deployment ${wanted} exists, and this command does not name it. Name it to deploy to it.`
-    : `There is no deployment ${wanted}. Without a terminal, --create creates it.`
-  throw usageError(message, next)
-}
-
-async function readLinked({ client, signal }: Session, deployment_id: string, name: string): Promise<Deployment> {
-  const read = client.call('GET /v2/deployments/{deployment_id}', { params: { deployment_id }, signal })
-  return read.catch(error => {
-    if (error.code !== 'deployment_not_found') throw error
-    const message = `This folder is linked to ${name}, which no longer exists.`
-    throw new CommandFailure(EXIT.failed, 'deployment_not_found', message, 'slipway unlink')
-  })
-}
-
 async function confirmTarget(session: Session, source: DeploySource, target: Target, next: string): Promise<void> {
   const { name, isGuessed, lastSha256 } = target
   if (isGuessed && source.files)
@@ -116,21 +67,4 @@ async function confirmTarget(session: Session, source: DeploySource, target: Tar
   const isUnchanged = lastSha256 !== undefined && lastSha256 === source.files?.sha256
   if (isUnchanged && session.out.isInteractive)
     await confirm(session, 'The files are the same as in the last deploy. Deploy them again?', next)
-}
-
-async function planPatch(session: Session, source: DeploySource, deployment: Deployment) {
-  const { client, signal } = session
-  const params = { deployment_id: deployment.id }
-  const body = await source.patch(deployment)
-  const plan: DeploymentPlan = await client.plan(PATCH, { params, body, signal })
-  const apply = async (digest: string): Promise<Deployment> => {
-    const changed = await client.call(PATCH, { params, body, headers: { 'Plan-Digest': digest }, signal })
-    if (source.files) linkFolder(session, source.files.folder, changed, source.files.sha256)
-    return changed
-  }
-  return { plan, apply }
-}
-
-function linkFolder({ client }: Session, folder: string, { id, name }: Deployment, archive_sha256?: string): void {
-  writeLink(folder, { url: client.url, deployment_id: id, name, archive_sha256 })
 }

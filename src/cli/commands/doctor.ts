@@ -7,13 +7,19 @@ import { createClient } from '../../client/client.ts'
 import { ApiError, ConnectionError } from '../../client/errors.ts'
 import { judgeSkew } from '../../protocol/versions.ts'
 import { packFolder } from '../archive.ts'
+import type { Declaration } from '../declaration.ts'
 import { CommandFailure, EXIT } from '../failure.ts'
+import { readListeners } from '../listeners.ts'
 import { age, formatBytes } from '../output.ts'
 import type { Session } from '../session.ts'
 import { configFile, type Login, readLink } from '../settings.ts'
 import { oneLine } from '../terminal-text.ts'
 import { VERSION } from '../version.ts'
-import { readListeners } from './listeners.ts'
+
+export const declaration: Declaration = {
+  arguments: '[folder]',
+  summary: 'check this machine, the connection and the key',
+}
 
 type Check = { check: string; status: 'ok' | 'warning' | 'failed'; message: string; next?: string | undefined }
 
@@ -23,7 +29,7 @@ const failed = (check: string, message: string, next?: string): Check => ({ chec
 
 const MARKS = { ok: ['green', '✓'], warning: ['yellow', '!'], failed: ['red', '✗'] } as const
 
-export async function checkAll(session: Session, folder: string | undefined): Promise<void> {
+export async function run(session: Session, _: object, [folder]: [string?]): Promise<void> {
   const { out } = session
   const counts = { ok: 0, warning: 0, failed: 0 }
   for await (const one of runChecks(session, folder)) {
@@ -56,7 +62,7 @@ async function* runChecks(session: Session, folder: string | undefined): AsyncGe
 
 // ---- this machine
 
-/** What the package says it needs. */
+/** The same version is in `engines` of scripts/cli-package.ts. */
 const MIN_NODE = [20, 12] as const
 
 function checkNode(): Check {
@@ -77,7 +83,7 @@ function* checkConfig(): Generator<Check> {
 
 const PROXY_VARIABLES = ['HTTPS_PROXY', 'HTTP_PROXY', 'ALL_PROXY']
 
-/** Only the names: the values may hold passwords. */
+/** Shows names only, because the values may hold passwords. */
 function* checkProxies(): Generator<Check> {
   const { env } = process
   const set = PROXY_VARIABLES.flatMap(name => [name, name.toLowerCase()]).filter(name => env[name])

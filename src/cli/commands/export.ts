@@ -1,13 +1,22 @@
 // `slipway export`: the workspace as one file.
 import { EXPORT_FORMATS, findWorkspace, LEFT_OUT, listUnreadable, writeExport } from '../../client/export.ts'
+import type { Declaration } from '../declaration.ts'
 import { usageError } from '../failure.ts'
 import { formatBytes } from '../output.ts'
 import { writeFile, writeToStdout } from '../output-file.ts'
 import type { Session } from '../session.ts'
 
-export type ExportOptions = { output?: string; format: string }
+export const declaration: Declaration = {
+  summary: 'write the workspace as one file',
+  options: command =>
+    command
+      .option('-o, --output <file>', 'a file that is readable by you only. Default: standard output')
+      .option('--format <format>', 'yaml or json', 'yaml'),
+}
 
-export async function exportToFile(session: Session, options: ExportOptions): Promise<void> {
+type Flags = { output?: string; format: string }
+
+export async function run(session: Session, options: Flags): Promise<void> {
   const { client, out, login, signal } = session
   const format = EXPORT_FORMATS.find(name => name === options.format)
   if (!format) throw usageError(`--format ${options.format} is not one of ${EXPORT_FORMATS.join(', ')}.`)

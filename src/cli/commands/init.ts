@@ -3,28 +3,36 @@ import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { CONFIGURATION } from '../../client/archive-rules.ts'
 import { listFiles } from '../archive.ts'
+import type { Declaration } from '../declaration.ts'
 import { shellWord, usageError } from '../failure.ts'
 import { requireFolder, startsItself, suggestName } from '../folder-source.ts'
 import { ask, type Deployment, findByName, findDeployment, type Session } from '../session.ts'
 import { type Link, readLink, writeLink } from '../settings.ts'
 
-export type InitOptions = { start?: string; name?: string }
+export const declaration: Declaration = {
+  arguments: '[folder]',
+  summary: 'prepare a folder for its first deploy, and create nothing elsewhere',
+  options: command =>
+    command
+      .option('--start <command>', 'what starts the application, for a folder that does not say so')
+      .option('--name <name>', 'link the folder to this deployment'),
+}
+
+type Flags = { start?: string; name?: string }
 
 const IGNORE_FILE = '.slipwayignore'
-/** What folders often hold, and no build needs. */
-const CANDIDATES: [pattern: string, isMatch: (name: string) => boolean][] = [
-  ['.env', name => name === '.env'],
-  ['.env.*', name => name.startsWith('.env.')],
-  ['*.log', name => name.endsWith('.log')],
-  ...['coverage', '.idea', '.vscode', '.venv', '__pycache__'].map((folder): [string, (name: string) => boolean] => [
-    `${folder}/`,
-    name => name === `${folder}/`,
-  ]),
+const IGNORED_FOLDERS = ['coverage', '.idea', '.vscode', '.venv', '__pycache__']
+/** Patterns of files that folders often hold and no build needs. */
+const CANDIDATES: { pattern: string; isMatch: (name: string) => boolean }[] = [
+  { pattern: '.env', isMatch: name => name === '.env' },
+  { pattern: '.env.*', isMatch: name => name.startsWith('.env.') },
+  { pattern: '*.log', isMatch: name => name.endsWith('.log') },
+  ...IGNORED_FOLDERS.map(folder => ({ pattern: `${folder}/`, isMatch: (name: string) => name === `${folder}/` })),
 ]
-/** Of the file and of the folders it is in, these with a slash. */
+/** The names of the folders on the path, each with a slash, and of the file. */
 const namesOf = (path: string): string[] => path.split(/(?<=\/)/)
 
-export async function prepareFolder(session: Session, given: string | undefined, options: InitOptions): Promise<void> {
+export async function run(session: Session, options: Flags, [given]: [string?]): Promise<void> {
   const { out } = session
   const folder = requireFolder(given ?? '.')
   const files = listFiles(folder)
@@ -39,9 +47,8 @@ export async function prepareFolder(session: Session, given: string | undefined,
   const start = await findStartCommand(session, folder, options)
   const linked = await findLink(session, folder, options)
   if (start) write(CONFIGURATION, `${JSON.stringify({ start_command: start }, null, 2)}\n`)
-  const ignored = CANDIDATES.filter(([, isMatch]) => files.some(file => namesOf(file).some(isMatch))).map(
-    ([pattern]) => pattern,
-  )
+  const names = new Set(files.flatMap(namesOf))
+  const ignored = CANDIDATES.filter(({ isMatch }) => [...names].some(isMatch)).map(({ pattern }) => pattern)
   if (ignored.length > 0 && !files.includes(IGNORE_FILE)) write(IGNORE_FILE, `${ignored.join('\n')}\n`)
   if (linked) writeLink(folder, linked)
   const next = `slipway deploy${given === undefined ? '' : ` ${shellWord(given)}`}`
@@ -52,7 +59,7 @@ export async function prepareFolder(session: Session, given: string | undefined,
 }
 
 /** Undefined if the folder says itself how it starts. */
-async function findStartCommand({ out, signal }: Session, folder: string, { start }: InitOptions) {
+async function findStartCommand({ out, signal }: Session, folder: string, { start }: Flags) {
   const hasConfiguration = existsSync(join(folder, CONFIGURATION))
   if (start !== undefined && hasConfiguration)
     throw usageError(`${CONFIGURATION} is there already, and is not overwritten. Set start_command in it.`)
@@ -64,7 +71,7 @@ async function findStartCommand({ out, signal }: Session, folder: string, { star
 }
 
 /** The deployment to link to: the one that is named, or on a terminal one that has the name of the folder. */
-async function findLink(session: Session, folder: string, { name }: InitOptions): Promise<Link | undefined> {
+async function findLink(session: Session, folder: string, { name }: Flags): Promise<Link | undefined> {
   const { out, signal } = session
   const present = readLink(folder)
   if (present && name !== undefined && name !== present.name)

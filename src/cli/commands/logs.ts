@@ -1,10 +1,25 @@
 // `slipway logs`: the newest lines, and with --follow those that arrive.
 import type { Reply } from '../../client/client.ts'
+import type { Declaration } from '../declaration.ts'
 import { usageError } from '../failure.ts'
 import { formatLogLine } from '../log-lines.ts'
 import { findDeployment, findRevision, type Session } from '../session.ts'
 
-export type LogOptions = {
+export const declaration: Declaration = {
+  arguments: '[deployment]',
+  summary: 'show log lines',
+  options: command =>
+    command
+      .option('-f, --follow', 'go on with lines as they arrive')
+      .option('--build', 'only lines of builds')
+      .option('--revision <revision>', 'only lines of this revision, by number or id')
+      .option('--level <level>', 'only lines of this level or above')
+      .option('--query <text>', 'only lines with this text')
+      .option('--since <time>', 'only lines from this time on, such as 10m or 2h ago, or 2026-11-22T12:00:00Z')
+      .option('--tail <lines>', 'how many of the newest lines to begin with. Default: 100, or all with --since'),
+}
+
+type Flags = {
   follow?: boolean
   build?: boolean
   revision?: string
@@ -18,7 +33,7 @@ type Line = Reply<'GET /v2/deployments/{deployment_id}/logs'>['logs'][number]
 const DEFAULT_TAIL = 100
 const PAGE_LINES = 1000
 
-export async function showLogs(session: Session, name: string | undefined, options: LogOptions): Promise<void> {
+export async function run(session: Session, options: Flags, [name]: [string?]): Promise<void> {
   const { client, out, signal } = session
   const start = parseStart(options)
   const deployment = await findDeployment(session, name)
@@ -55,7 +70,7 @@ export async function showLogs(session: Session, name: string | undefined, optio
 }
 
 /** With only a time, all lines from then on. */
-function parseStart({ since, tail }: LogOptions) {
+function parseStart({ since, tail }: Flags) {
   if (tail !== undefined && !(/^\d{1,4}$/.test(tail) && Number(tail) <= 1000))
     throw usageError(`--tail ${tail} is not a number of lines up to 1000.`)
   const start_time = since === undefined ? undefined : parseTime(since)

@@ -1,6 +1,12 @@
 // `slipway metrics`: the newest value of each metric, of all revisions together and of each that runs.
 import type { Reply } from '../../client/client.ts'
+import type { Declaration } from '../declaration.ts'
 import { findDeployment, type Session } from '../session.ts'
+
+export const declaration: Declaration = {
+  arguments: '[deployment]',
+  summary: 'show what the copies used and answered',
+}
 
 type Metrics = Reply<'GET /v2/deployments/{deployment_id}/metrics'>
 type Value = {
@@ -15,7 +21,7 @@ type Value = {
 const LISTED_REVISIONS = 100
 const MIB = 2 ** 20
 
-export async function showMetrics(session: Session, name: string | undefined): Promise<void> {
+export async function run(session: Session, _: object, [name]: [string?]): Promise<void> {
   const { client, out, signal } = session
   const deployment = await findDeployment(session, name)
   const params = { deployment_id: deployment.id }

@@ -1,0 +1,112 @@
+// All commands, in the order of the help. A file is imported when its command runs or its help is shown.
+import type { CommandModule } from './declaration.ts'
+
+export type Load = () => Promise<CommandModule>
+export type Group = { summary: string; commands: Record<string, Load> }
+
+export const SECTIONS: Record<string, Record<string, Load | Group>> = {
+  'Deploy:': {
+    deploy: () => import('./commands/deploy.ts'),
+    plan: () => import('./commands/plan.ts'),
+    init: () => import('./commands/init.ts'),
+    link: () => import('./commands/link.ts'),
+    unlink: () => import('./commands/unlink.ts'),
+  },
+  'Look:': {
+    list: () => import('./commands/list.ts'),
+    templates: () => import('./commands/templates.ts'),
+    status: () => import('./commands/status.ts'),
+    explain: () => import('./commands/explain.ts'),
+    open: () => import('./commands/open.ts'),
+    revisions: () => import('./commands/revisions.ts'),
+    diff: () => import('./commands/diff.ts'),
+    metrics: () => import('./commands/metrics.ts'),
+    logs: () => import('./commands/logs.ts'),
+  },
+  'Change:': {
+    rollback: () => import('./commands/rollback.ts'),
+    interrupt: () => import('./commands/interrupt.ts'),
+    release: () => import('./commands/release.ts'),
+    delete: () => import('./commands/delete.ts'),
+    env: {
+      summary: 'the variables of a deployment',
+      commands: {
+        list: () => import('./commands/env-list.ts'),
+        set: () => import('./commands/env-set.ts'),
+        unset: () => import('./commands/env-unset.ts'),
+        import: () => import('./commands/env-import.ts'),
+        edit: () => import('./commands/env-edit.ts'),
+      },
+    },
+    previews: {
+      summary: 'the previews of pull requests',
+      commands: {
+        list: () => import('./commands/previews-list.ts'),
+        approve: () => import('./commands/previews-approve.ts'),
+      },
+    },
+  },
+  'Connect:': {
+    providers: {
+      summary: 'OAuth providers of the organization',
+      commands: {
+        list: () => import('./commands/providers-list.ts'),
+        discover: () => import('./commands/providers-discover.ts'),
+        delete: () => import('./commands/providers-delete.ts'),
+      },
+    },
+    repos: () => import('./commands/repos.ts'),
+    listeners: {
+      summary: 'your own machines and clusters, where agents run',
+      commands: {
+        list: () => import('./commands/listeners-list.ts'),
+        create: () => import('./commands/listeners-create.ts'),
+        delete: () => import('./commands/listeners-delete.ts'),
+        key: () => import('./commands/listeners-key.ts'),
+      },
+    },
+    keys: {
+      summary: 'API keys',
+      commands: {
+        list: () => import('./commands/keys-list.ts'),
+        create: () => import('./commands/keys-create.ts'),
+        revoke: () => import('./commands/keys-revoke.ts'),
+      },
+    },
+  },
+  'Workspace:': {
+    events: () => import('./commands/events.ts'),
+    audit: {
+      summary: 'the audit log of the organization',
+      commands: {
+        list: () => import('./commands/audit-list.ts'),
+        export: () => import('./commands/audit-export.ts'),
+      },
+    },
+    apply: () => import('./commands/apply.ts'),
+    export: () => import('./commands/export.ts'),
+    webhooks: {
+      summary: 'URLs that events are sent to',
+      commands: {
+        list: () => import('./commands/webhooks-list.ts'),
+        create: () => import('./commands/webhooks-create.ts'),
+        delete: () => import('./commands/webhooks-delete.ts'),
+        ping: () => import('./commands/webhooks-ping.ts'),
+        listen: () => import('./commands/webhooks-listen.ts'),
+      },
+    },
+    mcp: () => import('./commands/mcp.ts'),
+    api: () => import('./commands/api.ts'),
+    doctor: () => import('./commands/doctor.ts'),
+  },
+  'Sign in:': {
+    login: () => import('./commands/login.ts'),
+    logout: () => import('./commands/logout.ts'),
+    whoami: () => import('./commands/whoami.ts'),
+  },
+  'Shell:': {
+    completion: () => import('./commands/completion.ts'),
+    // Not in the help: the scripts of the shells call it.
+    __complete: () => import('./commands/complete.ts'),
+  },
+}

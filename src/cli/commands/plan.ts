@@ -1,0 +1,23 @@
+// `slipway plan`: what a deploy would change.
+import { showPlan } from '../change.ts'
+import type { Declaration } from '../declaration.ts'
+import { findTarget, openSource, planPatch, type SourceFlags, withSource } from '../deploy-plan.ts'
+import { EXIT } from '../failure.ts'
+import type { Session } from '../session.ts'
+
+export const declaration: Declaration = {
+  arguments: '[folder]',
+  summary: 'show what a deploy would change',
+  options: command => withSource(command).option('--exit-code', 'exit with 10 if there are changes'),
+}
+
+type Flags = SourceFlags & { exitCode?: boolean }
+
+/** Uploads a folder, because a plan names the archive. An archive that no revision uses is deleted after a day. */
+export async function run(session: Session, options: Flags, [folder]: [string?]): Promise<void> {
+  const source = await openSource(session, folder, options)
+  const { name, deployment } = await findTarget(session, source, options.name, true)
+  const { plan } = deployment ? await planPatch(session, source, deployment) : await source.planCreation(name)
+  showPlan(session, plan)
+  if (options.exitCode && (plan.changes.length > 0 || plan.creates_revision)) process.exitCode = EXIT.hasChanges
+}

@@ -1,0 +1,69 @@
+// `slipway status`: what serves and what is on its way, now or at a moment.
+import type { Reply } from '../../client/client.ts'
+import type { Declaration } from '../declaration.ts'
+import { age } from '../output.ts'
+import { findDeployment, findRevision, type Session } from '../session.ts'
+import { parseTime } from '../times.ts'
+
+export const declaration: Declaration = {
+  arguments: '[deployment]',
+  summary: 'show what serves and what is on its way, now or at a moment',
+  options: command => command.option('--at <time>', 'how it was then, such as 2h, 2026-11-22 or 2026-11-22T14:02:00Z'),
+}
+
+export const run = (session: Session, { at }: { at?: string }, [name]: [string?]): Promise<void> =>
+  at === undefined ? showStatus(session, name) : showPastStatus(session, name, at)
+
+async function showStatus(session: Session, name: string | undefined): Promise<void> {
+  const { client, out, signal } = session
+  const deployment = await findDeployment(session, name)
+  const [revision, { resources: obstacles }] = await Promise.all([
+    findRevision(session, deployment),
+    client.call('GET /v2/deployments/{deployment_id}/explain', { params: { deployment_id: deployment.id }, signal }),
+  ])
+  const { id, status, serving, url, hold } = deployment
+  const latest = { id: revision.id, number: revision.number, status: revision.status, created_at: revision.created_at }
+  out.emit({ id, name: deployment.name, status, serving, url, hold, latest_revision: latest, obstacles }, () =>
+    [
+      `${out.paint('bold', deployment.name)}  ${status}, serving: ${serving}`,
+      `URL       ${url ?? '–'}`,
+      `Revision  ${revision.number} ${revision.status}, ${age(revision.created_at)}`,
+      ...(hold ? [`Hold      since ${hold.since}. Release it with: slipway release ${deployment.name}`] : []),
+      ...obstacles.map(({ code, detail }) => `Why not   ${code}: ${detail}`),
+    ].join('\n'),
+  )
+}
+
+async function showPastStatus(session: Session, name: string | undefined, given: string): Promise<void> {
+  const { client, out, signal } = session
+  const at = parseTime(given, '--at')
+  const deployment = await findDeployment(session, name)
+  const params = { deployment_id: deployment.id }
+  const moment = await client.call('GET /v2/deployments/{deployment_id}/state', { params, query: { at }, signal })
+  out.emit(moment, () => describeMoment(moment, out.paint('bold', moment.name)))
+}
+
+type Moment = Reply<'GET /v2/deployments/{deployment_id}/state'>
+type RevisionThen = NonNullable<Moment['past']>['latest']
+
+const nameRevision = (revision: RevisionThen): string =>
+  revision ? `${revision.number} ${revision.status ?? 'in an unknown state'}, since ${revision.since}` : '–'
+
+function describeMoment({ at, created_at, past, present, changes }: Moment, name: string): string {
+  if (!past) return `${name} did not exist at ${at}. It was created at ${created_at}.`
+  const { status, latest, served, in_flight, waiting, hold, healthy, unknown } = past
+  const isOther = served?.id !== present.served?.id
+  return [
+    `${name} at ${at}  ${status ?? 'status unknown'}`,
+    `Served    ${nameRevision(served)}${served && healthy === false ? ', unhealthy' : ''}`,
+    `Wanted    ${nameRevision(latest)}`,
+    ...(in_flight ? [`Flying    ${nameRevision(in_flight)}`] : []),
+    ...(waiting ? [`Waiting   ${nameRevision(waiting)}`] : []),
+    ...(hold ? [`Hold      since ${hold.since}`] : []),
+    ...(isOther ? [`Now       ${nameRevision(present.served)} serves`] : []),
+    ...changes.map(({ path, before, after }) => `Changed   ${path}: ${show(before)} → ${show(after)}`),
+    ...(unknown.length > 0 ? [`Unknown   ${unknown.join(', ')}: the journal no longer has these events.`] : []),
+  ].join('\n')
+}
+
+const show = (value: unknown): string => (value === null ? 'not set' : JSON.stringify(value))

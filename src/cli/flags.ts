@@ -1,0 +1,28 @@
+// Options that several commands share.
+import type { Command } from 'commander'
+
+/** For an option that can be repeated. */
+export const collect = (value: string, before: string[] = []): string[] => [...before, value]
+
+export type FollowFlags = { detach?: boolean; timeout: string }
+
+export const withFollow = (command: Command): Command =>
+  command
+    .option('--detach', 'do not follow the revision')
+    .option('--timeout <seconds>', 'how long to follow the revision', '900')
+
+export type DocumentFlags = {
+  file?: string[]
+  owner?: string
+  prune?: boolean
+  takeOver?: boolean
+  secretsFile?: string[]
+}
+
+export const withDocuments = (command: Command): Command =>
+  command
+    .option('-f, --file <path>', 'a file or a folder of documents, or - for stdin. Can be repeated', collect)
+    .option('--owner <name>', 'the owner of all documents, such as shop/infra')
+    .option('--prune', 'delete what has the owner and is in no document')
+    .option('--take-over', 'also change what has another owner')
+    .option('--secrets-file <file>', 'values of secrets: lines NAME=value or DEPLOYMENT/NAME=value', collect)
