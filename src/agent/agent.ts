@@ -30,7 +30,7 @@ type Options = {
   agent_id: string
   version: string
   home: string
-  /** Where the folders of builds are, if not in `home`. */
+  /** The folder of builds, if it is not in `home`. */
   apps?: string | undefined
   /** The users that install and build commands run as. Undefined: the agent's own user. */
   users?: Users | undefined
@@ -43,7 +43,7 @@ type Options = {
   /** Secrets of the agent itself, which are masked in the lines of every deployment. */
   hidden_values?: string[]
   logToOperator: (line: string) => void
-  /** By default as text. */
+  /** Default: text. */
   formatEvent?: FormatEvent
   wait?: number
   /** The applications are served in public, so a custom host is proved first. */
@@ -242,7 +242,7 @@ export class Agent {
   }
 
   async #applyChanges({ changes, resync, more, cursor, keep_unknown = false }: Changes): Promise<void> {
-    // What was kept is removed by the next resync.
+    // The next resync removes the unknown revisions that were kept.
     if (this.#reconciler.setKeepsUnknown(keep_unknown)) this.#resyncAt = Math.min(this.#resyncAt, performance.now())
     if (resync) {
       this.#resyncedIds = new Set()
@@ -296,7 +296,7 @@ export class Agent {
     return failures
   }
 
-  /** What runs goes on running; nothing is started, changed or reported. */
+  /** Replicas go on running, but nothing is started, changed or reported. */
   #loseLease(): void {
     if (this.#lease.fence !== null)
       this.#logEvent('lease lost', { lease: this.#lease.fence, reason: LEASE_LOST_REASON })
@@ -318,7 +318,7 @@ export class Agent {
     // A flush that is in progress may have passed the newest lines.
     const flushed = this.#logShipper.flush().then(() => this.#logShipper.flush())
     await Promise.race([flushed, delay(SHUTDOWN_TIMEOUT_MS, undefined, { ref: false })])
-    // From here on nothing is started or reported, so another agent may take over without waiting for the expiry.
+    // Nothing is started or reported any more, so another agent can take over before the lease expires.
     const { control, agent_id } = this.#options
     const { fence } = this.#lease
     if (fence !== null) await control.release({ agent_id, fence }).catch(() => {})

@@ -45,7 +45,7 @@ export type SourceTree = {
   build_command: string | null
 }
 
-/** What an engine can start. Plain JSON: it is stored on disk, so that a restarted agent need not build again. */
+/** The result of a build. It is stored as JSON, so a restarted agent does not build again. */
 export type Artifact = {
   /** A folder, or an image by digest. */
   location: string
@@ -72,7 +72,7 @@ export type BuildTask = {
 export type RevisionHealth = {
   revision_id: string
   phase: 'starting' | 'healthy' | 'unhealthy' | 'failing' | 'draining' | 'drained'
-  /** What is wrong and what to do, with the last lines of its log; null if nothing is wrong. */
+  /** The problem and what to do, with the last lines of the log; null if nothing is wrong. */
   reason: string | null
 }
 
@@ -103,7 +103,7 @@ export type EngineEvents = {
    * logged before, when it was unfinished; they are needed to mask the rest.
    */
   log(of: RevisionRef, message: string, level: LogLevel, shownLength?: number): void
-  /** How much of an unfinished line can be logged now. What is left may be the beginning of a secret. */
+  /** The length of an unfinished line that can be logged. The rest may be the beginning of a secret. */
   settledLength(of: RevisionRef, text: string): number
   /** Masks these values in all lines and reasons of the deployment. Called before anything of it receives them. */
   hide(deployment_id: string, values: string[]): void
@@ -119,7 +119,7 @@ export type EngineEvents = {
 }
 /** Totals since the router started: answers by status and by the time until they began. */
 export type RequestCounts = { statuses: number[]; latencies: number[] }
-/** What one copy of a revision used. Null or absent: the engine cannot see it. */
+/** The usage of one copy of a revision. Null or absent: the engine cannot see it. */
 export type CopyUsage = {
   /** Names the copy within its revision, also after a restart. */
   copy: string
@@ -134,7 +134,7 @@ export type CopyUsage = {
 }
 export type RevisionUsage = RevisionRef & {
   copies: CopyUsage[]
-  /** In total, requests that no copy accepted. */
+  /** The total number of requests that no copy accepted. */
   unreached: number | null
 }
 
@@ -184,7 +184,7 @@ export interface Engine {
    * Absent: applications get none.
    */
   renewModelToken?(deployment_id: string): Promise<void>
-  /** What every copy used until now. Called about once a minute. Absent: the engine measures nothing. */
+  /** The usage of each copy until now. Called about once a minute. Absent: the engine measures nothing. */
   readUsage?(): Promise<RevisionUsage[]>
   /** Removes everything that was created for a deployment: routes, files, database. */
   remove(deployment_id: string): Promise<void>

@@ -1,4 +1,4 @@
-// Packs a folder as an archive that is the same, byte for byte, whenever its files are the same.
+// Packs a folder as an archive. The same files give the same bytes.
 import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
@@ -18,7 +18,7 @@ const CHUNK_BYTES = 256 * 1024
 type FoundFile = { path: string; stats: fs.Stats }
 
 function readRules(root: string, folder: string): rules.IgnoreRules[] {
-  // As git does, which follows no links to them: another kind of file could have no end.
+  // Reads regular files only, as git does: a pipe behind a link could have no end.
   const present = rules.IGNORE_FILES.map(name => join(root, folder, name)).filter(isRegularFile)
   return rules.readRules(
     folder,
@@ -48,9 +48,6 @@ function statEntry(file: string, name: string): fs.Stats {
 }
 
 const changedError = (file: string) => usageError(`${file} changed while it was read. Run the command again.`)
-
-/** The files that a deploy would pack. */
-export const listFiles = (root: string): string[] => [...walk(root, '', [])].map(({ path }) => path)
 
 /** Links stay links, so they have to lead to something that is in the archive too. */
 function readLinkTarget(root: string, path: string): string {
@@ -95,7 +92,7 @@ export async function packFolder(root: string, onFile: (count: number) => void =
   return { content: new Blob(chunks), sha256: hash.digest('hex'), files, unpackedBytes }
 }
 
-/** Each chunk costs the compression a switch of threads. */
+/** Joins small chunks, because the compression of each chunk costs a switch of threads. */
 async function* inLargeChunks(small: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {
   let [pending, size]: [Uint8Array[], number] = [[], 0]
   for await (const chunk of small) {
@@ -113,11 +110,11 @@ const describeFile = (root: string, { path, stats }: FoundFile): TarHeader =>
     ? rules.describeLink(path, readLinkTarget(root, path))
     : rules.describeFile(path, stats.size, (stats.mode & 0o111) !== 0)
 
-/** A file may have become a link or a pipe since it was found. Windows has neither of these. */
+/** Prevents a file that was replaced by a link or a pipe from being followed. Windows has neither flag. */
 const { O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = fs.constants
 const READ_FLAGS = O_RDONLY | O_NOFOLLOW | O_NONBLOCK
 
-/** A file that is written to meanwhile has another size than its header says. */
+/** Fails if the file no longer has the size that its header says. */
 async function pipeFile(file: string, size: number, entry: WritableStream<Uint8Array>): Promise<void> {
   try {
     if (size > LARGE_FILE_BYTES)

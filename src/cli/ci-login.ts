@@ -122,7 +122,7 @@ export function createRenewingFetch(login: Login & { ci: CiKey }, out: Output, s
 
   const cutBeforeEnd = (given: AbortSignal | null | undefined): AbortSignal | undefined => {
     const ms = Date.parse(current.ci.ends_at) - Date.now() - CUT_BEFORE_MS
-    // Otherwise there is no other key.
+    // A cut so close to the end of the key would find no other key.
     if (ms <= CUT_BEFORE_MS) return given ?? undefined
     return AbortSignal.any([AbortSignal.timeout(ms), ...(given ? [given] : [])])
   }

@@ -1,4 +1,4 @@
-// What differs between two revisions, as a terminal shows it.
+// The differences between two revisions, as a terminal shows them.
 import { flattenChanges } from '../client/changes.ts'
 import type { Reply } from '../client/client.ts'
 import { age, formatValue, type Output } from './output.ts'
@@ -19,7 +19,7 @@ export const compareRevisions = (
     signal,
   })
 
-/** The first lines: which revisions, and what is not part of their configuration. */
+/** The lines about both revisions: commits, build time and errors, which are not part of a configuration. */
 export function describeRevisions({ out }: Session, { name }: Deployment, comparison: Comparison): string[] {
   const { before, after, commits } = comparison
   const describe = ({ number, status, created_at, commit }: Compared) =>
@@ -44,7 +44,7 @@ export function paintMark({ paint }: Output, change: keyof typeof MARKS): string
 
 const isAbsent = (value: unknown) => value === null || value === undefined
 
-/** On one line where it fits, because paths and values such as images are long. */
+/** Puts the values on lines of their own if path and values do not fit the terminal. */
 export function showChanges({ out }: Session, changes: Change[]): void {
   for (const { path, before, after } of flattenChanges(changes)) {
     const mark = paintMark(out, isAbsent(before) ? 'added' : isAbsent(after) ? 'removed' : 'changed')

@@ -1,4 +1,4 @@
-// What a deploy is made from: a folder, an image, a repository of a git host, or a template.
+// The source of a deploy: a folder, an image, a repository of a git host, or a template.
 import type { CallOptions, Plan } from '../client/client.ts'
 import { usageError } from './failure.ts'
 import type { Deployment, Session } from './session.ts'
@@ -7,14 +7,14 @@ export type NewDeployment = CallOptions<'POST /v2/deployments'>['body']
 export type DeploymentPatch = NonNullable<CallOptions<'PATCH /v2/deployments/{deployment_id}'>['body']>
 
 export type DeploySource = {
-  /** As a question names it. */
+  /** The words for it in a question. */
   label: string
-  /** As the command line names it, with a space before it. */
+  /** The argument or option that names it on the command line, after a space. */
   argument: string
   suggestedName: string
-  /** A folder, and the digest of its files. A new deployment runs only after they are uploaded. */
+  /** The files of a folder, which are uploaded after the deployment is created. */
   files?: { folder: string; sha256: string }
-  /** Whether a deployment is made from the same. */
+  /** True for a deployment that has the same source. */
   accepts: (deployment: Deployment) => boolean
   planCreation: (name: string) => Promise<{ body: NewDeployment; plan: Plan<'POST /v2/deployments'> }>
   patch: (deployment: Deployment) => Promise<DeploymentPatch> | DeploymentPatch

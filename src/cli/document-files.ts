@@ -20,10 +20,10 @@ const MAX_FILES = 1000
 const MAX_FILE_BYTES = 8 * 1024 ** 2
 const MAX_TOTAL_BYTES = 32 * 1024 ** 2
 const MAX_DEPTH = 64
-/** Of one document, with each alias expanded. */
+/** The limit of a document, with each alias expanded. */
 const MAX_VALUES = 100_000
 const MAX_CHARACTERS = 4 * 1024 ** 2
-/** Of one file: a value, its name and the end of a collection are one each. They cost far more than their text. */
+/** The limit of a file. A value, its name and the end of a collection are one event each, and cost much memory. */
 const MAX_EVENTS = 400_000
 
 type Path = (string | number)[]
@@ -32,7 +32,7 @@ type Found = { documents: FoundDocument[]; faults: DocumentFault[] }
 
 const isDocumentFile = (name: string) => /\.(ya?ml|json)$/i.test(name)
 
-/** Of a folder, all files of its kinds below it, in the order of their names. */
+/** The file, or all documents below the folder in the order of their names. */
 function listFiles(path: string): string[] {
   if (!statSync(path).isDirectory()) return [path]
   const files: string[] = []
@@ -44,7 +44,7 @@ function listFiles(path: string): string[] {
       if (name.startsWith('.') || name === 'node_modules') continue
       if (lstatSync(file).isDirectory()) visit(file)
       else if (isDocumentFile(name) && statSync(file).isFile()) {
-        // Who may write into the folder need not be who may read the file.
+        // Another user may write into the folder, and link to a file that only this user can read.
         if (!realpathSync(file).startsWith(root)) throw usageError(`${file} is a link to a file outside of ${path}.`)
         files.push(file)
       }
@@ -138,10 +138,10 @@ function splitDocuments(events: Event[]): Event[][] {
   return parts
 }
 
-/** Where a value is, and its members. As paths in one table, long names would be repeated for each value below them. */
+/** The offset of a value, and its members. A tree, because a table of paths would repeat long names for each value. */
 type Places = { offset: number; members: Map<string | number, Places> }
 
-/** What an alias stands for has the place of the alias. */
+/** The values of an alias have the place of the alias. */
 function readPlaces(events: Event[], source: string): Places {
   const root: Places = { offset: 0, members: new Map() }
   type Level = { places: Places; key: string | undefined; index: number; isMapping: boolean }
@@ -183,7 +183,7 @@ function offsetOf(event: Event): number {
   return event.type === EVENT_ID.MAPPING || event.type === EVENT_ID.SEQUENCE ? event.start : 0
 }
 
-/** The place of the value, or of what contains it. */
+/** The place of the value, or of the closest value around it. */
 function nearest(root: Places, path: Path): number {
   let places = root
   for (const part of path) {
@@ -210,7 +210,7 @@ function createLineFinder(text: string): (offset: number) => number {
 
 const HALF_CHARACTER = 'has half a character: a surrogate without the other one'
 
-/** Aliases share what they stand for, so a small file can expand to more than any memory, or contain itself. */
+/** Aliases share values, so a small file can expand beyond the memory, or contain itself. */
 function findHostileValue(root: unknown): { path: Path; message: string } | undefined {
   let [values, characters] = [0, 0]
   const waiting: { value: unknown; path: Path }[] = [{ value: root, path: [] }]

@@ -18,7 +18,7 @@ export type FailureReport = {
   message: string
   request_id?: string | undefined
   errors?: { loc: (string | number)[]; msg: string }[]
-  /** Of the log of a revision that failed. */
+  /** The last lines in the log of a revision that failed. */
   last_lines?: string[] | undefined
   next?: string | undefined
 }
@@ -65,7 +65,7 @@ const NEXT: Record<string, string> = {
   plan_stale: 'Run the command again to see the new plan.',
 }
 
-/** Where the API speaks of headers, which the command line sends. */
+/** Replaces messages of the API about headers, which a person does not set here. */
 const MESSAGES: Record<string, string> = {
   workspace_required: 'This key belongs to the organization. Set SLIPWAY_WORKSPACE to the id of a workspace.',
 }

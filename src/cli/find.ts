@@ -1,10 +1,10 @@
-// Finds one of a list by what people call it.
+// Finds one item of a list by its id or name.
 import { CommandFailure, EXIT, usageError } from './failure.ts'
 
 export type Wanted<Item> = {
-  /** What the items are, such as `listener`. */
+  /** The noun for an item, such as `listener`. */
   kind: string
-  /** The code of the API for one that does not exist. */
+  /** The error code for an item that does not exist, as the API has it. */
   code: string
   names: (item: Item) => (string | null | undefined)[]
   /** The command that lists them. */

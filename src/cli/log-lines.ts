@@ -21,7 +21,7 @@ export function formatLogMessage({ paint }: Output, { level, message }: Pick<Log
   return style ? paint(style, whole) : whole
 }
 
-/** In the time zone of the reader. */
+/** Shows the time zone of this machine. */
 function formatTime(timestamp: string): string {
   const time = new Date(timestamp)
   const clock = time.toTimeString().slice(0, 8)

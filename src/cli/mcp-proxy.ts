@@ -17,9 +17,9 @@ type Message = {
 export type ProxyOptions = {
   input: AsyncIterable<Uint8Array>
   write: (message: unknown) => void
-  /** What a person may want to know of the proxy itself. Clients keep standard error as its log. */
+  /** Writes to standard error, which clients keep as the log of the proxy. */
   note: (text: string) => void
-  /** Read for each message: a person can sign in, or in again, while the client runs. */
+  /** Called for each message, because a person can sign in while the client runs. */
   login: () => Login
   /** Renews keys that end soon. */
   fetchFor?: (login: Login) => typeof fetch
@@ -34,7 +34,7 @@ const LIMITS = {
   requestsAtOnce: 100,
   /** The installation sends a comment every 15 s while an answer takes its time. */
   silenceMs: 90_000,
-  /** What is in flight when the input ends is still answered, if that takes no longer. */
+  /** The time for the requests that are in flight when the input ends. */
   lastAnswersMs: 5_000,
 }
 
@@ -49,7 +49,7 @@ export async function runProxy(options: ProxyOptions): Promise<void> {
   const running = new Map<Id, AbortController>()
   const exchanges = new Set<Promise<void>>()
   let negotiated: string | undefined
-  /** Clients show some errors of requests in part only, so their log has all of them, each once in a row. */
+  /** The last logged error, which is not repeated. Clients show only a part of an error, so the log has it. */
   let lastNote: string | undefined
 
   const fail = (ids: Iterable<Id>, code: number, message: string, data?: object) => {
@@ -70,7 +70,7 @@ export async function runProxy(options: ProxyOptions): Promise<void> {
       return
     }
     if (messages.length === 1 && messages[0]!.method === 'notifications/cancelled') {
-      // Its request is the only place where the server could notice it: over HTTP, cancelling is hanging up.
+      // Over HTTP, closing the connection of a request cancels it.
       running.get(messages[0]!.params?.requestId as Id)?.abort()
       return
     }
@@ -189,7 +189,7 @@ export async function runProxy(options: ProxyOptions): Promise<void> {
   for (const cut of running.values()) cut.abort()
 }
 
-/** What the transport over HTTP wants to see without reading the body. Until 2025 it was the version alone. */
+/** The headers that the HTTP transport repeats from the body. Protocols up to 2025 have the version alone. */
 function protocolHeaders(messages: Message[], negotiated: string | undefined): Record<string, string> {
   const [first] = messages
   const version = first?.params?._meta?.[VERSION_KEY]
@@ -203,7 +203,7 @@ function protocolHeaders(messages: Message[], negotiated: string | undefined): R
   }
 }
 
-/** Values that a header cannot hold as they are have a form of their own. */
+/** Encodes a value that a header cannot hold. */
 function headerValue(text: string): string {
   if (/^(?!=\?base64\?.*\?=$)[!-~]([\t -~]*[!-~])?$/.test(text)) return text
   return `=?base64?${Buffer.from(text).toString('base64')}?=`

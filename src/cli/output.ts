@@ -1,4 +1,4 @@
-// What a command prints: tables and colors on a terminal, and one JSON object a line elsewhere.
+// The output of a command: tables and colors on a terminal, and one JSON object a line elsewhere.
 import { styleText } from 'node:util'
 import { EXIT, type FailureReport } from './failure.ts'
 import { printable, printableWithStyles, toJson } from './terminal-text.ts'
@@ -8,10 +8,10 @@ export type Cell = string | number | null | undefined
 
 export type Output = ReturnType<typeof createOutput>
 
-/** As of a process that SIGPIPE ends. */
+/** The exit code of a process that SIGPIPE ended. */
 const SIGPIPE_CODE = 141
 
-/** A result that could not be written is no success, and only `head` and the like leave early on purpose. */
+/** Fails, because the result was not written. A reader that closes early, such as `head`, is no error. */
 function endWithoutReader({ code, message }: NodeJS.ErrnoException): void {
   if (code === 'EPIPE') process.exit(SIGPIPE_CODE)
   const report = { type: 'error', code, message: `Standard output cannot be written: ${message}.`, errors: [] }
@@ -22,7 +22,7 @@ function endWithoutReader({ code, message }: NodeJS.ErrnoException): void {
 export function createOutput({ json }: { json: boolean }) {
   const { stdout, stderr } = process
   stdout.on('error', endWithoutReader)
-  // Notes that nobody reads are no reason to leave a deploy half done.
+  // A deploy goes on although its notes cannot be written.
   stderr.on('error', () => {})
   const isMachine = json || !stdout.isTTY
   const paint = (style: Style, text: string) => styleText(style, text, { stream: stdout })
@@ -104,14 +104,14 @@ export function createOutput({ json }: { json: boolean }) {
         ...faults,
         ...(next ? [`Next: ${next}`] : []),
       ]
-      // What the person has chosen is no error.
+      // A choice of the person is no error.
       const isChosen = ['declined', 'detached', 'interrupted'].includes(code)
       stderr.write(`${isChosen ? '' : `${red('Error')} `}${lines.map(printable).join('\n')}\n`)
     },
   }
 }
 
-/** As the person types it: `scripts/slipway.mjs` knows when npx runs it. */
+/** The words that start the command line. `scripts/slipway.mjs` sets them when npx runs it. */
 const COMMAND = process.env.SLIPWAY_COMMAND ?? 'slipway'
 const GAP = '  '
 const MIN_WIDTH = 4
@@ -129,7 +129,7 @@ function fitWidths(longest: number[], room: number): number[] {
 
 const cut = (text: string, width: number) => (text.length > width ? `${text.slice(0, width - 1)}…` : text)
 
-/** Where a fault is. Of a document of a file, the parts are texts such as `Deployment shop`. */
+/** The place of a fault. Faults of documents have parts with spaces, such as `Deployment shop`. */
 const joinPlace = (parts: (string | number)[]): string =>
   parts.join(parts.some(part => `${part}`.includes(' ')) ? ' ' : '.')
 const inline = (text: string) => printable(text).replace(/[\n\t]/g, ' ')

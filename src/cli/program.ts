@@ -84,7 +84,7 @@ async function declare(command: Command, load: Load, globals: () => GlobalOption
   })
 }
 
-/** With undefined as the first argument if only the required ones are there. */
+/** Puts undefined before the arguments if there are only the required ones. */
 function addOmitted(command: Command, required: string[]): (string | undefined)[] {
   const { args } = command
   const missing = required[args.length]

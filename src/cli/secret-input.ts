@@ -7,7 +7,7 @@ export const readStdin = (): Promise<string> => text(process.stdin)
 
 export type SecretSource = { ask?: boolean | undefined; file?: string | undefined; isInteractive: boolean }
 
-/** From a file, `-` for standard input, or with `ask` a hidden prompt. Never from an argument, which shells keep. */
+/** Reads a file, standard input for `-`, or a hidden prompt for `ask`. Arguments stay in the history of a shell. */
 export async function readSecret(
   name: string,
   { ask, file, isInteractive }: SecretSource,

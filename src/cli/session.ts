@@ -1,4 +1,4 @@
-// What every command needs: the client, the output, and deployments and revisions by name or number.
+// The session that each command gets: the client, the output, and deployments and revisions by name or number.
 import { createInterface } from 'node:readline/promises'
 import { type Client, createClient, type Reply } from '../client/client.ts'
 import { createRenewingFetch } from './ci-login.ts'
@@ -91,7 +91,7 @@ export const parseLimit = (limit: string): { limit: number; page: number } => {
   return { limit: Number(limit), page: Math.min(100, Number(limit) + 1) }
 }
 
-/** By name, by id, or the one that this folder is linked to. */
+/** Finds it by name or id, or by the link of this folder. */
 export async function findDeployment(session: Session, wanted: string | undefined): Promise<Deployment> {
   const reference = wanted ?? readLinkedId(session)
   if (UUID.test(reference)) {
@@ -115,7 +115,7 @@ function readLinkedId({ folder, client }: Session): string {
   )
 }
 
-/** By number or id. Without one, the latest. */
+/** Finds it by number or id, or returns the latest. */
 export async function findRevision(session: Session, { id, name }: Deployment, wanted?: string): Promise<Revision> {
   const { client, signal } = session
   const params = { deployment_id: id }
@@ -133,7 +133,7 @@ export async function findRevision(session: Session, { id, name }: Deployment, w
   throw new CommandFailure(EXIT.failed, 'revision_not_found', message, `slipway revisions ${name}`)
 }
 
-/** On a terminal only. */
+/** Needs a terminal. */
 export async function ask(question: string, signal: AbortSignal): Promise<string> {
   const lines = createInterface({ input: process.stdin, output: process.stderr })
   // Readline takes Ctrl-C for itself.
@@ -141,7 +141,7 @@ export async function ask(question: string, signal: AbortSignal): Promise<string
   return (await lines.question(oneLine(question), { signal }).finally(() => lines.close())).trim()
 }
 
-/** Asks in a terminal. Elsewhere it throws the failure, which lists them. */
+/** Asks on a terminal. Elsewhere it throws the failure, which lists the installations. */
 export async function chooseInstallation(
   several: SeveralInstallations,
   options: GlobalOptions,

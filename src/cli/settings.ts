@@ -14,7 +14,7 @@ import { homedir, userInfo } from 'node:os'
 import { dirname, isAbsolute, join, resolve } from 'node:path'
 import { CommandFailure, EXIT, usageError } from './failure.ts'
 
-/** Of a key that a token of a CI was exchanged for: what its successor takes. */
+/** The facts about a key of a CI job that its renewal needs. */
 export type CiKey = { audience: string; ends_at: string; token_sha256: string }
 export type Login = { url: string; key: string; workspace?: string | undefined; from: string; ci?: CiKey }
 /** `is_own`: the key was made for this machine, so a logout revokes it. */

@@ -1,9 +1,9 @@
-// The version of this command line, and what it says to servers.
+// The version of this command line, and its User-Agent.
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** From the package.json beside the bundle, or from that of the repository. */
+/** Reads the package.json beside the bundle, or that of the repository. */
 function readVersion(): string {
   for (let folder = dirname(fileURLToPath(import.meta.url)); ; folder = dirname(folder)) {
     const file = join(folder, 'package.json')

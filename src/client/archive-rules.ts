@@ -1,4 +1,4 @@
-// What a deploy packs of a folder, for the command line and for pages. Pure.
+// The rules for the files that a deploy packs, for the command line and for pages. Pure.
 import ignore, { type Ignore } from 'ignore'
 import type { TarHeader } from 'modern-tar'
 
@@ -48,7 +48,7 @@ export const describeLink = (name: string, linkname: string): TarHeader => ({
 const describeEntry = (name: string) => ({ name, mtime: new Date(0), uid: 0, gid: 0, uname: '', gname: '' })
 
 type PackageFile = { name?: string; startScript?: string }
-/** What a package.json says: the name without its scope, and the script that starts it. */
+/** The name without its scope, and the start script. */
 export function readPackageFile(text: string): PackageFile {
   const { name, scripts } = JSON.parse(text) as { name?: unknown; scripts?: { start?: string } }
   const hasName = typeof name === 'string' && /[a-z0-9]/i.test(name)

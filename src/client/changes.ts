@@ -1,4 +1,4 @@
-// What differs between two states of a resource, member by member (pure).
+// The differences between two states of a resource, member by member (pure).
 export type Change = { path: string; before: unknown; after: unknown }
 
 const isAbsent = (value: unknown) => value === null || value === undefined

@@ -334,7 +334,7 @@ function queryText(query: object | undefined): string {
   return text && `?${text}`
 }
 
-/** From the `Link` header of a page. */
+/** Reads the `Link` header of a page. */
 export function nextCursor(link: string | null): string | undefined {
   const [, target] = /^<([^>]+)>; rel="next"$/.exec(link ?? '') ?? []
   return target === undefined ? undefined : (new URL(target, 'http://page').searchParams.get('cursor') ?? undefined)

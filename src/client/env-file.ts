@@ -68,7 +68,7 @@ export function writeVariable(name: string, value: string): string | undefined {
 
 const MAX_NAMED = 5
 
-/** What is wrong with a text, or undefined. Names lines by number only: what they hold may be a secret. */
+/** The fault of a text, or undefined. It has the numbers of lines, not their text, which may be secret. */
 export function describeUnreadLines(text: string): string | undefined {
   const lines = listUnreadLines(text)
   if (lines.length === 0) return undefined

@@ -1,4 +1,4 @@
-// What can go wrong with a call: the server answered with a problem, or did not answer.
+// The errors of a call: the server answered with a problem, or did not answer.
 
 export type Fault = { type: string; loc: (string | number)[]; msg: string }
 

@@ -14,7 +14,7 @@ type Parsed = { event: string; data: string }
 
 /** The parser of the HTML standard. */
 export class EventStreamParser {
-  /** Of the last whole block, which may be a cursor without data: a block that is cut has to come again. */
+  /** The id of the last complete block, from which a stream resumes. The block may be a cursor without data. */
   lastId: string | undefined
   retryMs: number | undefined
   #rest = ''

@@ -51,7 +51,7 @@ export async function findWorkspace(client: Client, { workspace, signal }: Optio
   return me.workspaces.find(one => one.id === id)
 }
 
-/** What the caller may not read, by the permission that is missing. */
+/** The parts that the caller has no permission to read. */
 export const listUnreadable = ({ permissions }: Workspace): string[] =>
   (
     [
@@ -63,7 +63,7 @@ export const listUnreadable = ({ permissions }: Workspace): string[] =>
     permissions.includes(permission) ? [] : [`${what}, which take the permission ${permission}`],
   )
 
-/** In an order that does not depend on when things were created. It holds all names, and 100 deployments at a time. */
+/** Sorted by name, so the order does not depend on creation times. Holds all names, and 100 deployments at a time. */
 export async function* exportWorkspace(
   client: Client,
   { id, permissions }: Workspace,
@@ -131,7 +131,7 @@ async function* exportTags(
   }
 }
 
-/** Of a discovered one, what its server publishes is discovered again. Those of other workspaces are not listed. */
+/** Leaves out the metadata of a discovered provider, which an import discovers again, and other workspaces. */
 async function* exportProviders(client: Client, workspace: string, signal: Signal): AsyncGenerator<WorkspaceDocument> {
   const listed = await client.call('GET /v2/auth/providers', { signal })
   for (const { provider_id } of listed.toSorted((a, b) => (a.provider_id < b.provider_id ? -1 : 1))) {

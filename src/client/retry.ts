@@ -2,7 +2,7 @@
 import { ApiError, ConnectionError } from './errors.ts'
 
 export type RetryPolicy = {
-  /** How often a request is sent at most. */
+  /** The maximum number of times that a request is sent. */
   attempts: number
   /** The first wait. It doubles with each attempt, and a random part of up to half is taken off. */
   firstDelayMs: number

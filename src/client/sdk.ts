@@ -1,4 +1,4 @@
-// What the npm package `@slipway/client` exports, besides the types of the routes.
+// The exports of the npm package `@slipway/client`, besides the types of the routes.
 export {
   type Answer,
   type CallHeaders,

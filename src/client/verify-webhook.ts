@@ -12,16 +12,16 @@ export type WebhookEvent = Reply<'GET /v2/events'>['resources'][number] & {
 }
 export type WebhookMessage<Data = WebhookEvent> = { type: string; timestamp: string; data: Data }
 
-/** Of a `Request`, or of a request that a server of Node received. */
+/** The headers of a `Request`, or of an `IncomingMessage` of Node. */
 export type WebhookHeaders = Headers | Readonly<Record<string, string | readonly string[] | undefined>>
 
 export type ReceivedWebhook = {
-  /** As it was received: parsing and printing JSON again changes the text, which is what was signed. */
+  /** The body as it was received. The signature does not match JSON that was parsed and printed again. */
   body: string | Uint8Array
   headers: WebhookHeaders
   /** Secrets (`whsec_…`) and public keys (`whpk_…`). One of them has to match: send both during a rotation. */
   key: string | readonly string[]
-  /** How old a message may be, and how far ahead its clock. Default: 300. */
+  /** The largest difference between the time of the message and the clock of this machine. Default: 300. */
   toleranceSeconds?: number
 }
 

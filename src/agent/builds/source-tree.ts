@@ -54,7 +54,7 @@ export const listTemplates = (folder = TEMPLATES_FOLDER): string[] =>
 
 const MAX_DESCRIPTION = 256
 
-/** By name, from `package.json`. A template without one is left out. The text is one that the control plane accepts. */
+/** The descriptions of templates by name, cut to what the API accepts. A template without a description is left out. */
 export function describeTemplates(folder = TEMPLATES_FOLDER): Record<string, string> {
   const describe = (name: string): [string, string][] => {
     try {

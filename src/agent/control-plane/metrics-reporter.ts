@@ -14,23 +14,23 @@ type Options = {
   currentLease: () => { agent_id: string; fence: number } | undefined
   signal: AbortSignal
   logEvent: LogEvent
-  /** How long is measured for a point. A minute has one point in any case. */
+  /** The period of a measurement. A minute has one point in any case. */
   period_ms?: number | undefined
   now?: () => number
 }
 /** Totals over all copies since the agent began to report. */
 export type UsageTotals = RequestCounts & { cpu_ms: number; restarts: number; unreached: number }
-/** What the copies of this agent used last. */
+/** The last usage of all copies of this agent. */
 export type UsageNow = { copies: number; memory_bytes: number }
 
-/** What was last read of a revision, and the last minute that was reported. */
+/** The last reading of a revision, and the last minute that was reported. */
 type LastRead = { minute: number; copies: Map<string, CopyUsage>; unreached: number | null }
 
 const METRICS_PERIOD_MS = 60_000
 const MINUTE_MS = 60_000
-/** So that agents everywhere do not send in the same moment. */
+/** Spreads the requests of all agents. */
 const MAX_DELAY_MS = 10_000
-/** Of one request. With more of both, a body has too many values. */
+/** The limits of one request. A body with more of both has too many values. */
 const MAX_POINTS = 300
 const MAX_COPIES = 800
 /** The requests that wait while the control plane does not answer. A minute may be sent for an hour. */
@@ -117,7 +117,7 @@ export class MetricsReporter {
     const points: Point[] = []
     for (const revision of revisions) {
       const before = previous.revisions.get(revision.revision_id)
-      // With a period under a minute: the rest of a minute that was reported counts in the next one.
+      // A period may be under a minute: the rest of a reported minute counts in the next one.
       if (before && before.minute >= minute) this.#previous.revisions.set(revision.revision_id, before)
       else points.push(this.#toPoint(revision, minute, before))
     }
@@ -192,11 +192,11 @@ const toLastRead = ({ revision_id, copies, unreached }: RevisionUsage): [string,
   { minute: 0, copies: new Map(copies.map(usage => [usage.copy, usage])), unreached },
 ]
 
-/** What a total grew by. A lower one than before began again. */
+/** The growth of a total. A lower one than before has started again at 0. */
 const increase = (now: number, before: number): number => (now >= before ? now - before : now)
 const increases = (now: number[], before: number[]): number[] => now.map((count, i) => increase(count, before[i] ?? 0))
 
-/** What was used since `before`. A copy without one is new: its totals began since then. */
+/** The usage since `before`. A copy without a `before` is new, so its totals began at 0. */
 function toCopy(usage: CopyUsage, before: CopyUsage | undefined): MeasuredCopy {
   const { copy, running, memory_bytes } = usage
   const cpuMs =

@@ -61,7 +61,7 @@ export class ModelTokens {
     this.#start()
   }
 
-  /** Of deployments that changed: they may be new, or their token may have been ended. */
+  /** Renews the tokens of changed deployments, which may be new, or whose token may have been revoked. */
   renew(deployment_ids: string[]): void {
     for (const id of deployment_ids) this.#wanted.add(id)
     this.#start()

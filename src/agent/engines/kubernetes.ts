@@ -102,7 +102,7 @@ export class KubernetesEngine implements Engine {
   readonly #renewMs: number
   readonly #checkMs: number
   readonly #now: () => Date
-  /** By deployment. Filled by `start`, which every running revision gets once. */
+  /** The Secrets with tokens, by deployment. `start` adds them, and each running revision is started once. */
   readonly #tokenSecrets = new Map<string, V1Secret>()
   readonly #timers = new Map<string, NodeJS.Timeout>()
   #stopWatches: (() => void)[] = []

@@ -151,7 +151,7 @@ export class ProcessEngine extends PooledEngine {
     await this.renewModelToken(spec.deployment_id)
     if (spec.needs_database) await this.provide(spec)
     const launch = async () => {
-      // Otherwise the folders stay over the limit, and each new replica is killed too.
+      // Folders over the limit would end each new replica, too.
       if (this.#overDiskLimit.delete(spec.revision_id)) {
         await Promise.all(writableFolders.map(removeRecursively))
         createFolders()

@@ -17,7 +17,7 @@ const FACTORS: Record<string, number> = {
   Ei: 1024 ** 6,
 }
 
-/** In CPUs: `0.5`, `"0.5"`, `"500m"`; NaN if it is not a quantity. */
+/** Parses `0.5`, `"0.5"` or `"500m"` as CPUs; NaN if it is not a quantity. */
 export function parseCpu(quantity: unknown): number {
   const [, amount, milli] = /^(\d+(?:\.\d+)?)(m?)$/.exec(String(quantity)) ?? []
   return amount === undefined ? Number.NaN : Number(amount) / (milli ? 1000 : 1)
@@ -25,13 +25,13 @@ export function parseCpu(quantity: unknown): number {
 
 const CPU_FACTORS: Record<string, number> = { n: 1e9, u: 1e6, m: 1e3, '': 1 }
 
-/** In CPUs, as measured: `"12345678n"`; NaN if it is not a quantity. */
+/** Parses a measurement such as `"12345678n"` as CPUs; NaN if it is not a quantity. */
 export function parseMeasuredCpu(quantity: unknown): number {
   const [, amount, unit = ''] = /^(\d+(?:\.\d+)?)([num]?)$/.exec(String(quantity)) ?? []
   return amount === undefined ? Number.NaN : Number(amount) / CPU_FACTORS[unit]!
 }
 
-/** In bytes: `1048576`, `"64Mi"`, `"1.5G"`; NaN if it is not a quantity. */
+/** Parses `1048576`, `"64Mi"` or `"1.5G"` as bytes; NaN if it is not a quantity. */
 export function parseMemory(quantity: unknown): number {
   const [, amount, unit = ''] = /^(\d+(?:\.\d+)?)([A-Za-z]*)$/.exec(String(quantity)) ?? []
   const factor = FACTORS[unit]

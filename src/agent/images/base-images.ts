@@ -86,7 +86,7 @@ function parseInstructions(dockerfile: string): string[] {
   return [...lines, open]
 }
 
-/** Of `--from=…` and of `--mount=type=bind,from=…`. */
+/** Reads `--from=…` and `--mount=type=bind,from=…`. */
 function imagesInFlag(flag: string): string[] {
   const [, name = '', value = ''] = /^--(\w+)=(.*)$/s.exec(unquote(flag)) ?? []
   if (name.toLowerCase() === 'from') return [value]

@@ -8,7 +8,7 @@ export const REPLICA_LABEL = 'slipway.copy'
 export const ROLE_LABEL = 'slipway.role'
 /** The name of an init container, sidecar or store; empty for the application's container. */
 export const PART_LABEL = 'slipway.part'
-/** On the application's container: the names of its sidecars. Without all of them the replica is incomplete. */
+/** The names of the sidecars, on the application's container. A replica without one of them is incomplete. */
 export const SIDECARS_LABEL = 'slipway.parts'
 
 export const deploymentLabels = (owner: string, deployment_id: string): Labels => ({

@@ -74,7 +74,7 @@ async function readLog(
 ): Promise<void> {
   const from = { ...position }
   let skipped = 0
-  // From one second earlier, because engines disagree on whether `since` is inclusive.
+  // Starts one second earlier, because engines disagree on whether `since` is inclusive.
   const log = api.streamLog(id, { ...options, since: Math.max(0, from.second - 1) }, line => {
     const second = Math.floor(Date.parse(line.at) / 1000)
     if (second < from.second || (second === from.second && skipped++ < from.count)) return

@@ -39,5 +39,5 @@ function trimSlashes(path: string): string {
   return path.slice(start, end)
 }
 
-/** Whether a path with that stem may be below the folder. */
+/** True if a path with that stem may be below the folder. */
 const mayContain = (folder: string, stem: string) => stem.startsWith(folder) || folder.startsWith(stem)

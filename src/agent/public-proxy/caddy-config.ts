@@ -103,7 +103,7 @@ const setHsts = {
   handler: 'headers',
   response: { set: HSTS, deferred: true, require: { headers: { 'Strict-Transport-Security': null } } },
 }
-/** By its declared size at once, and else while it arrives. */
+/** Refuses a large body by its declared size, or while it arrives. */
 function limitBody(mib: number) {
   const bytes = mib * 1024 * 1024
   const expression = `int({http.request.header.Content-Length}) > ${bytes}`

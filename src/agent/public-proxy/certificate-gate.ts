@@ -2,9 +2,8 @@
 
 export type Direction = 'here' | 'elsewhere' | 'unknown'
 type Options = {
-  /** Whether a deployment is served at the host. */
   isServed: (host: string) => boolean
-  /** Where the host's addresses lead. An order for a host that leads elsewhere fails. */
+  /** Resolves the host. An order for a host that resolves to another machine fails. */
   findDirection: (host: string) => Promise<Direction>
   /** Asks the proxy for a TLS handshake, which waits for an order in progress. */
   hasCertificate: (host: string) => Promise<boolean>

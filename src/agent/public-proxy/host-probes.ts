@@ -1,4 +1,4 @@
-// What the certificate gate has to know of the world: where a host leads, and whether the proxy has its certificate.
+// The lookups of the certificate gate: the machine that a host resolves to, and the certificates of the proxy.
 import { Resolver } from 'node:dns/promises'
 import * as tls from 'node:tls'
 import type { Direction } from './certificate-gate.ts'

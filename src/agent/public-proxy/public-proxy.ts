@@ -1,6 +1,6 @@
 // The interface between the agent and the reverse proxy that serves its router in public.
 
-/** Where the proxy reaches the router on this machine. */
+/** The address of the router on this machine, for the proxy. */
 export type RouterEndpoint = {
   port: number
   /** Answers 200 or 403 to `?domain=…`: whether a certificate for the host may be ordered now. */

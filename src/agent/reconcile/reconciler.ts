@@ -16,7 +16,7 @@ import { type DeploymentState, RETRY_MS, refreshRevisions, type StepContext, tak
 import { digestGenerations, type SecretAccess, wantedOf, workAfterReport } from './work.ts'
 
 type TrackedDeployment = DeploymentState & {
-  /** Also known while the deployment is being deleted, when its work has no name. */
+  /** The last known name: a deployment that is being deleted is listed without one. */
   name: string | null
   lastReported?: string
   isDatabaseReported: boolean
@@ -45,10 +45,10 @@ export class Reconciler {
   readonly #options: Options
   readonly #deployments = new Map<string, TrackedDeployment>()
   readonly #failurePolicy: FailurePolicy
-  /** What served when this agent began, and has not served or failed since. Undefined until it is known. */
+  /** Deployments that served when this agent began, and have not served or failed since. Undefined until known. */
   #restoring: Set<string> | undefined
   #restored = 0
-  /** Deployments without work are left alone. */
+  /** Keeps deployments that the control plane does not list. */
   #keepsUnknown = false
   readonly #kept = new Set<string>()
   readonly #queue = new SerialQueue(

@@ -11,7 +11,7 @@ import { buildSourceOf, revisionOf, revisionSpecOf, type SecretAccess } from './
 export type DeploymentState = {
   work: Work
   generation: number
-  /** By revision: the generation with which it was last started. */
+  /** The generation with which each revision was last started. */
   startedGenerations: Map<string, number>
   brokenSince: Map<string, number>
 }

@@ -20,7 +20,7 @@ for (const character of 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
   BASE64_CHARACTERS[character.charCodeAt(0)] = 1
 
 export class PatternMatcher {
-  /** By node: its longest proper suffix, its depth, the longest patterns that end there, and whether a prefix may. */
+  /** Tables by node: the longest proper suffix, the depth, and the longest patterns and prefixes that end there. */
   readonly #fail: Int32Array
   readonly #depth: Int32Array
   readonly #ends: Int32Array
@@ -62,7 +62,7 @@ export class PatternMatcher {
     return result + text.slice(at)
   }
 
-  /** How much of a text can be shown before its rest is known: up to a hit at its end that may not be complete. */
+  /** The length of the text that can be shown: up to a match at its end that may be incomplete. */
   settledLength(text: string): number {
     const { spans, state } = this.#findSpans(text)
     const depth = this.#depth[state]!
@@ -117,7 +117,7 @@ export class PatternMatcher {
     ends[node] = text.length
   }
 
-  /** In the order of depth, so that the suffix of a node is linked before the node. */
+  /** Links nodes in the order of depth, because the suffix of a node is linked before it. */
   #link(): void {
     const depthAt = (slot: number) => this.#depth[this.#to[slot]!]!
     const edges = [...this.#from.keys()].filter(slot => this.#from[slot] !== -1)

@@ -11,7 +11,7 @@ const MAX_MESSAGE_LENGTH = 2000
 const UNKNOWN_SECRETS_MESSAGE =
   'The reason is withheld: it may contain secrets of this revision, which this agent cannot decrypt. Redeploy it.'
 
-/** What is secret in a token: the rest of it opens nothing. */
+/** The signature is the only secret part of a token. */
 export const signatureOf = (token: string): string => token.slice(token.lastIndexOf('.') + 1)
 
 export class Redaction {
@@ -56,7 +56,7 @@ export class Redaction {
     this.#confirmed.delete(deployment_id)
   }
 
-  /** Whether lines of a revision may be sent; null if they never may. */
+  /** True if lines of the revision may be sent, false if not yet, null if never. */
   areSecretsKnown(ref: RevisionRef, isResyncComplete: boolean): boolean | null {
     if (this.#masks.hasRevision(ref)) return this.#confirmed.has(ref.deployment_id)
     return isResyncComplete ? null : false
@@ -68,7 +68,7 @@ export class Redaction {
     return this.#pathRedactors.reduce((result, { redact }) => redact(result), masked)
   }
 
-  /** How much of an unfinished line can be shown now, so that no secret and no path is cut. */
+  /** The length of an unfinished line that can be shown without cutting a secret or a path. */
   settledLength(deployment_id: string, text: string): number {
     const length = this.#masks.settledLength(deployment_id, text)
     return this.#pathRedactors.reduce((least, { settledLength }) => settledLength(text.slice(0, least)), length)

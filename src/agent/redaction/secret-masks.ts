@@ -65,7 +65,7 @@ export class SecretMasks {
     return this.#matcher(deployment_id).replace(stripControlCharacters(text), MASK, strippedLength(text, from))
   }
 
-  /** How much of an unfinished line can be shown now, so that no part of a value is shown before it is recognised. */
+  /** The length of an unfinished line that can be shown without a part of a secret that is not recognised yet. */
   settledLength(deployment_id: string, unfinished: string): number {
     // Half of a surrogate pair matches nothing.
     const text = unfinished.replace(/[\ud800-\udbff]$/, '')

@@ -110,7 +110,7 @@ const hexPatterns = (value: string): Pattern[] => {
   return [lower, lower.toUpperCase()].flatMap(hex => tilePatterns(hex, 2 * TILE_LENGTH))
 }
 
-/** What precedes the value shifts it by 0 to 2 bytes. Characters that depend on its neighbours are left out. */
+/** The text before the value shifts it by 0 to 2 bytes. Characters that depend on its neighbours are left out. */
 function base64Patterns(value: string): Pattern[] {
   const bytes = Buffer.from(value)
   return [0, 1, 2].flatMap(shift => {

@@ -8,8 +8,8 @@ let listening = new Map<string, number[]>()
 let readAt = 0
 
 /**
- * Whether a process of another user listens on the port. The kernel takes milliseconds to write its tables, so the
- * probes of a second share what was read: while a process listens, no other user can listen on its port.
+ * True if a process of another user listens on the port. The kernel takes milliseconds to write its tables, so the
+ * probes of a second share one reading: while a process listens, no other user can listen on its port.
  */
 export function isPortOfOther(port: number, uid: number): boolean {
   const local = `:${port.toString(16).toUpperCase().padStart(4, '0')}`

@@ -16,7 +16,7 @@ export function listProcesses(): Process[] {
   return LINUX ? listPids().flatMap(pid => readStat(pid) ?? []) : listWithPs()
 }
 
-/** On Linux only. Zombies are included. */
+/** Works on Linux only. Includes zombies. */
 export const listPids = () =>
   fs
     .readdirSync('/proc')
@@ -113,7 +113,7 @@ export async function endGroup(group: number, graceMs: number): Promise<void> {
   }
 }
 
-/** Whether the group and session are those that this process led: their number is not reused while they exist. */
+/** True if this process leads the group and session. Their number is not reused while they exist. */
 export function isGroupLeader({ pid, started }: ProcessIdentity): boolean {
   const now = identityOf(pid)?.started
   return now === undefined ? !LINUX || started.startsWith(bootId) : now === started

@@ -84,7 +84,7 @@ export async function chownRecursively(path: string, user: User): Promise<void> 
 
 export const isOwnedBy = (path: string, { uid }: User) => fs.lstatSync(path).uid === uid
 
-/** Whether every parent folder can be passed through by other users. */
+/** True if other users can pass through each parent folder. */
 export function isReachable(folder: string): boolean {
   for (let at = dirname(folder); ; at = dirname(at)) {
     if (!((fs.statSync(at, { throwIfNoEntry: false })?.mode ?? 0o711) & 0o001)) return false

@@ -171,7 +171,7 @@ function checkVersion(version: string | undefined): Check {
   return warning('version', message, 'Install the one of the installation, as docs/start/cli.md says.')
 }
 
-/** What to do about the version of an agent, unless it is supported. */
+/** The advice for an agent with an unsupported version. */
 function adviseOnAgent(agent: string | null, installation: string | undefined): string | undefined {
   switch (judgeSkew(agent, installation)) {
     case 'too_old':

@@ -69,7 +69,7 @@ export async function run(session: Session, options: Flags, [name]: [string?]): 
   }
 }
 
-/** With only a time, all lines from then on. */
+/** A time without --tail starts at the first line from then on. */
 function parseStart({ since, tail }: Flags) {
   if (tail !== undefined && !(/^\d{1,4}$/.test(tail) && Number(tail) <= 1000))
     throw usageError(`--tail ${tail} is not a number of lines up to 1000.`)

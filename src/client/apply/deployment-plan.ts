@@ -43,7 +43,7 @@ export async function planDeployment(planner: Planner, document: DeclaredDocumen
   return id === undefined ? planNewDeployment(planner, document) : planChangedDeployment(planner, document, id)
 }
 
-/** With the ids of what the document names. Undefined while something is not created yet. */
+/** Replaces the names in the document by ids. Undefined while a named resource does not exist yet. */
 function resolveConfig(planner: Planner, document: DeclaredDocument): Members | undefined {
   const { listener, integration } = document
   const config = withoutNulls(membersOf(specOf(document).source_config)) as Members
@@ -242,7 +242,7 @@ async function setTags(
 // ---- preview policies
 
 type Policy = Reply<'GET /v2/deployments/{deployment_id}/preview-policy'>
-/** Of the API, for what a document leaves out. */
+/** The defaults of the API for members that a document leaves out. */
 const POLICY_DEFAULTS = { ttl: 604_800, max: 10, forks: 'deny', resource_spec: null }
 
 export async function planPolicy(planner: Planner, document: DeclaredDocument): Promise<Planned> {

@@ -1,6 +1,6 @@
 // The documents that describe a workspace: `slipway export` writes them, `slipway apply` takes them. Pure.
 
-/** In the order in which they are applied: what a document names comes before it. */
+/** The order of application. A document names only resources of earlier kinds. */
 export const KINDS = [
   'Workspace',
   'Role',
@@ -86,7 +86,7 @@ export function checkDocuments(documents: DeclaredDocument[]): DocumentFault[] {
   return faults
 }
 
-/** With the member that `name` stands for. */
+/** Adds the member that `name` sets. */
 export function specOf({ kind, name, spec }: WorkspaceDocument): Record<string, unknown> {
   const member = NAMING_MEMBER[kind]
   return { ...(member && { [member]: name }), ...spec }

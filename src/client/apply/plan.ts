@@ -51,7 +51,7 @@ const PLANNERS: Record<Kind, (planner: Planner, document: DeclaredDocument) => P
   CustomHost: planHost,
 }
 
-/** With faults, the plan is not complete and must not be applied. */
+/** A plan with faults is incomplete and must not be applied. */
 export async function planApply(
   client: Client,
   documents: DeclaredDocument[],
@@ -71,7 +71,7 @@ export async function planApply(
   }
   const hasFault = (document: DeclaredDocument) => faulty.has(document)
   const planner: Planner = { client, signal, options, documents, workspace, state, ids, addFault, hasFault }
-  // By name, so that the digest does not depend on the files.
+  // Sorted by name, so the digest does not depend on the files.
   const ordered = KINDS.flatMap(kind =>
     documents.filter(one => one.kind === kind).toSorted((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0)),
   )

@@ -1,4 +1,4 @@
-// What the planners of all kinds share: what was read, faults, owners, names and secrets.
+// The state that the planners of all kinds share: faults, owners, names and secrets.
 import type { Change } from '../changes.ts'
 import type { Client, Item, Reply } from '../client.ts'
 import { ApiError } from '../errors.ts'
@@ -34,11 +34,11 @@ export type Done = { deployment?: Deployment }
 export type Step = Action & { run: () => Promise<Done> }
 export type ApplyPlan = { steps: Step[]; faults: DocumentFault[]; digest: string }
 
-/** What the planner of one kind adds to an action. */
+/** The part of an action that the planner of its kind adds. */
 export type Planned = Partial<Omit<Action, 'kind' | 'name' | 'digest'>> & {
-  /** What the action depends on, such as the version that was read and the body that is sent. */
+  /** The inputs of the action, such as the version that was read and the body that is sent. */
   basis?: unknown
-  /** Sets what it has done in its argument. */
+  /** Adds its results to `done`. */
   run?: (done: Done) => Promise<unknown>
 }
 
@@ -53,7 +53,7 @@ export type Planner = {
   /** Ids by kind and name. What is created is added. */
   ids: Named
   addFault: (document: DeclaredDocument, path: (string | number)[], message: string) => void
-  /** With a fault, the server would only refuse the consequence, such as a mask that keeps nothing. */
+  /** True for a document with a fault: the server would only report consequences of the fault. */
   hasFault: (document: DeclaredDocument) => boolean
 }
 

@@ -15,7 +15,7 @@ import {
 const SECRET = 'client_secret'
 const ENDPOINTS = ['auth_url', 'token_url', 'revocation_url']
 const IMMUTABLE = ['provider_type', 'mcp_server_url']
-/** How a client is obtained matters once. */
+/** These members are used at creation only. */
 const OF_CREATION = ['registration', 'provider_id', 'code_challenge_method']
 
 export async function planProvider(planner: Planner, document: DeclaredDocument): Promise<Planned> {

@@ -6,7 +6,7 @@ import { collect, mapInParts, type Planned, type Planner } from './planner.ts'
 
 export type Deletion = Planned & { kind: Kind; name: string }
 
-/** In the reverse order of their creation: what refers to something goes before it. */
+/** Deletes in the reverse order of creation, so a resource goes before those that it refers to. */
 export async function planDeletions(planner: Planner, owner: string): Promise<Deletion[]> {
   const { client, signal, documents } = planner
   const isDeclared = (kind: Kind, name: string) => documents.some(one => one.kind === kind && one.name === name)

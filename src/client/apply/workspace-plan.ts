@@ -96,7 +96,7 @@ export async function planTagValue(planner: Planner, document: DeclaredDocument)
   return { action: 'create', changes: [{ path: 'value', before: null, after: value }], basis: name, run }
 }
 
-/** By URL and description, or else by the URL alone if only one is left. */
+/** Finds it by URL and description, or by the URL if only one webhook has it. */
 function findWebhook({ state, documents }: Planner, { name, spec }: DeclaredDocument) {
   const keyOf = (one: { url: string; description: string }) => webhookKey(one.url, one.description)
   const exact = state.webhooks.find(
@@ -115,7 +115,7 @@ export async function planWebhook(planner: Planner, document: DeclaredDocument):
   for (const [i, name] of (deployments ?? []).entries())
     findId(planner, document, ['deployments', i], 'Deployment', name)
   for (const [i, name] of (tags ?? []).entries()) findId(planner, document, ['tags', i], 'TagValue', name)
-  /** What is created by this plan has no id before. */
+  /** A resource that this plan creates has no id yet. */
   const idsOf = (kind: 'Deployment' | 'TagValue', names: string[] | undefined) =>
     names?.map(name => planner.ids.get(idKey(kind, name)) ?? `new ${name}`)
   const members = () => ({

@@ -185,7 +185,7 @@ export class Images {
     for (const image of new Set([...pulled, ...built.map(({ Id }) => Id)])) {
       if (needed.has(image)) continue
       try {
-        // By its id, which removes all its names.
+        // The id removes all names of the image.
         const inspected = await this.#inspect(image)
         if (inspected) await this.#api.requestIfExists('DELETE', `/images/${inspected.Id}`)
         this.#pulledImages(names => names.filter(name => name !== image))

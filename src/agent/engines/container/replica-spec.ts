@@ -38,13 +38,13 @@ export type Placement = {
   images: Record<string, string>
   secret: (name: string, key: string) => string
   secrets: (name: string) => Record<string, string>
-  /** On this machine. The application reads its token for models there. */
+  /** The folder on this machine that holds the token for models. */
   tokenFolder: string
   /** The variables and host entries of its stores. */
   stores?: { env: Record<string, string>; hosts: string[] }
 }
 
-/** Where an application listens, unless its image exposes another port. */
+/** The port of an application whose image exposes none. */
 export const DEFAULT_PORT = 8000
 const TOKEN_FOLDER = '/run/slipway/models'
 const LOG_CONFIG = { Type: 'json-file', Config: { 'max-size': '10m' } }
@@ -147,7 +147,7 @@ const appEnvironmentOf = (spec: RevisionSpec, artifact: Artifact, { port, stores
   SLIPWAY_REVISION_ID: spec.revision_id,
 })
 
-/** As in Kubernetes, an init container that always restarts is a sidecar. */
+/** An init container that always restarts is a sidecar, as in Kubernetes. */
 const isSidecar = ({ restartPolicy }: Container) => restartPolicy === 'Always'
 const initsOf = ({ init_containers }: Resources) => (init_containers ?? []).filter(container => !isSidecar(container))
 const sidecarsOf = ({ init_containers, sidecars }: Resources) => [

@@ -54,7 +54,7 @@ export class ContainerReplica implements Replica {
   #port: number | undefined
   readonly #sidecars = new Map<string, { since: number; problem: string | null }>()
   #sidecarsSettled = false
-  /** Of the application and its sidecars: the CPU time that was last seen. */
+  /** The last CPU time of the application and of its sidecars. */
   readonly #cpuMs = new Map<string, number | null>()
   #pendingLines: string[] = []
   #unsaved = false
@@ -123,7 +123,7 @@ export class ContainerReplica implements Replica {
       const { usage, stats: parts } = stats?.memory_stats ?? {}
       // A container that does not run has no memory, and no CPU time either.
       if (!stats || !usage) continue
-      // As `docker stats` does: without the cache of files, which the kernel frees on demand.
+      // Subtracts the cache of files, as `docker stats` does: the kernel frees it on demand.
       const cache = parts?.inactive_file ?? parts?.total_inactive_file ?? 0
       memory_bytes = (memory_bytes ?? 0) + Math.max(0, usage - cache)
       const nanoseconds = stats.cpu_stats?.cpu_usage?.total_usage
@@ -278,7 +278,7 @@ export class ContainerReplica implements Replica {
     return this.#api.requestIfExists('POST', `/containers/${id}/stop`, { query: { t }, timeoutMs: grace + 30_000 })
   }
 
-  /** By label, which includes containers that were being created when it was ended. */
+  /** Finds containers by label, which includes those that were being created when the replica was ended. */
   #removeContainers(grace: number): Promise<void> {
     const stop = grace ? (id: string) => this.#stop(id, SIDECAR_STOP_MS) : undefined
     this.#removal ??= removeReplica(this.#api, this.id, stop)
@@ -287,7 +287,7 @@ export class ContainerReplica implements Replica {
         this.#removal = undefined
         throw error
       })
-      // From now on the sweep of orphans may remove what is left.
+      // The sweep of orphans removes the rest.
       .finally(() => this.#liveReplicas.delete(this.id))
     return this.#removal
   }

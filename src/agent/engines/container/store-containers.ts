@@ -22,7 +22,7 @@ import {
   URI_VARIABLES,
 } from './store-specs.ts'
 
-/** What replicas receive: variables, and host entries (`name:address`) for an engine without DNS in its networks. */
+/** The variables of replicas, and host entries (`name:address`) for an engine without DNS in its networks. */
 export type StoreAccess = { env: Record<string, string>; hosts: string[] }
 /** Stored as JSON. `given` is null before the stores were ready. */
 type SavedStores = { wishes: StoreRequest[]; given: StoreAccess | null }

@@ -23,7 +23,7 @@ export type StoreSpec = {
 }
 type StorePlacement = { owner: string; deployment_id: string; image: string; password: string }
 
-/** On its volume, so that the password and the data exist together. */
+/** The label is on the volume, so the password exists as long as the data. */
 export const PASSWORD_LABEL = 'slipway.password'
 /** A hash of the create request. A store with another hash is recreated. */
 export const MADE_FROM_LABEL = 'slipway.made-from'

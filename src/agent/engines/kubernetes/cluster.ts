@@ -212,7 +212,7 @@ export class Cluster {
     }
   }
 
-  /** What the pods of this agent use, by their names. Null without a metrics API, or without permission to read it. */
+  /** The usage of the pods of this agent, by name. Null without a metrics API or a permission to read it. */
   async podMetrics(namespace: string): Promise<Map<string, PodMetrics['containers']> | null> {
     const labelSelector = selectorOf(ownerLabels({ owner: this.#owner }))
     const kind = { group: 'metrics.k8s.io', version: 'v1beta1', namespace, plural: 'pods' }

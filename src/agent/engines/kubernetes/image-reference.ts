@@ -2,7 +2,7 @@
 import { type RegistryLogin, registryHost, registryOf } from '../../images/registry-logins.ts'
 
 export type Reference = {
-  /** As it was written, without tag and digest. */
+  /** The reference as written, without tag and digest. */
   name: string
   registry: string
   repository: string

@@ -10,15 +10,15 @@ export const DEPLOYMENT_LABEL = 'slipway/deployment-id'
 export const TENANT_LABEL = 'slipway/tenant-id'
 export const REVISION_LABEL = 'slipway/revision-id'
 export const COMPONENT_LABEL = 'app.kubernetes.io/component'
-/** On a revision's Deployment: when it stopped receiving new requests. */
+/** The time when a revision's Deployment stopped receiving new requests. */
 export const DRAINING_SINCE = 'slipway/draining-since'
-/** On a store: the number of the revision that applied it last. */
+/** The number of the revision that applied a store last. */
 export const DECIDED_BY_REVISION = 'slipway/revision-number'
-/** On an autoscaled Deployment: the minimum number of replicas. */
+/** The minimum number of replicas of an autoscaled Deployment. */
 export const MIN_SCALE = 'slipway/min-scale'
-/** On a Service: the URL of the deployment. */
+/** The URL of the deployment, on its Service. */
 export const URL_ANNOTATION = 'slipway/url'
-/** On a pull secret: when to renew it, and when it expires. */
+/** The times when a pull secret is renewed and expires. */
 export const RENEW_AT = 'slipway/renew-at'
 export const EXPIRES_AT = 'slipway/expires-at'
 
@@ -37,7 +37,7 @@ export const tracingName = (spec: Pick<RevisionSpec, 'name' | 'deployment_id' | 
   `${revisionName(spec)}-tracing`
 export const modelVariablesName = (spec: Pick<RevisionSpec, 'name' | 'deployment_id' | 'number'>) =>
   `${revisionName(spec)}-models`
-/** Of the Secret with the token, which all revisions share. */
+/** The Secret with the token, which all revisions share. */
 export const modelTokenName = (spec: Pick<NamedDeployment, 'name' | 'deployment_id'>) => `${baseName(spec)}-models`
 export const workloadName = (spec: RevisionSpec, component: Component) =>
   component === 'web' ? revisionName(spec) : `${revisionName(spec)}-${component}`

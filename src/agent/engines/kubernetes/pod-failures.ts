@@ -14,7 +14,7 @@ type FailureEvidence = { deployments: V1Deployment[]; pods: V1Pod[]; events: Cor
 
 /** A crash loop. */
 const MAX_CRASHES = 5
-/** How long a missing registry, quota or secret may still appear. */
+/** The time for a missing registry, quota or secret to appear. */
 const PATIENCE_MS = 60_000
 const [NOW, NEVER] = [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY]
 

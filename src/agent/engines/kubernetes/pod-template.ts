@@ -26,7 +26,7 @@ import type { KubernetesSettings } from './settings.ts'
 
 export const APP_CONTAINER = 'app'
 export const APP_PORT = 8000
-/** Where the application reads its token for models. */
+/** The folder with the token for models. */
 export const TOKEN_FOLDER = '/var/run/secrets/slipway'
 const TOKEN_VOLUME = 'slipway-models'
 /** The time for requests in flight to end. */
@@ -43,7 +43,7 @@ export const resourcesOf = (
 })
 const millicores = (cpus: number) => `${Math.round(cpus * 1000)}m`
 
-/** What the pod security profile `restricted` requires of each container. */
+/** The requirements of the pod security profile `restricted` for each container. */
 export const RESTRICTED_SECURITY = {
   allowPrivilegeEscalation: false,
   capabilities: { drop: ['ALL'] },

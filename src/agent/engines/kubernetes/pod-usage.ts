@@ -1,4 +1,4 @@
-// What the pods of revisions use: restarts by their status, CPU and memory by the metrics API of the cluster.
+// The usage of pods: restarts from their status, CPU and memory from the metrics API of the cluster.
 import type { V1Pod } from '@kubernetes/client-node'
 import type { CopyUsage, RevisionUsage } from '../../engine.ts'
 import { parseMeasuredCpu, parseMemory } from '../quantities.ts'

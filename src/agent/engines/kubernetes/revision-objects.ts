@@ -26,7 +26,7 @@ import { encodeBase64 } from './store-objects.ts'
 /** The CPU use, in percent of the request, above which the autoscaler adds replicas. */
 const TARGET_CPU_PERCENT = 75
 
-/** In the order of creation. The application's Deployment is last: it shows that the revision is complete. */
+/** The objects in the order of creation. The application's Deployment is last, so its presence means complete. */
 export function revisionObjects(
   settings: KubernetesSettings,
   spec: RevisionSpec,

@@ -79,7 +79,7 @@ export const KubernetesSettings = z
     http_registries: all.K8S_HTTP_REGISTRIES,
     build_socket: all.K8S_BUILD_SOCKET?.replace(/^unix:\/\//, '') ?? null,
     build_base_image: all.K8S_BUILD_BASE_IMAGE ?? null,
-    /** Where built images are pushed to; null for the installation's own registry. */
+    /** The registry for built images; null for the installation's own. */
     build_registry: all.K8S_BUILD_REGISTRY ?? null,
     /** A file with the logins for that registry and for base images. */
     build_docker_config: all.K8S_BUILD_DOCKER_CONFIG ?? null,

@@ -3,7 +3,7 @@
 export const DEFAULT_LIMITS = {
   /** The most replicas that a revision may require. */
   copies: 32,
-  /** From the start to the first healthy probe, restarts included. */
+  /** The time from the start to the first healthy probe, with restarts. */
   ready_ms: 120_000,
   /** After this time, the log of a start says what it waits for. */
   slow_ms: 10_000,
@@ -27,7 +27,7 @@ export const DEFAULT_LIMITS = {
   memory_ms: 1_000,
   disk_ms: 30_000,
   disk_mb: 2_048,
-  /** How often the agent reads the last requests from the router, and how far apart it reports them. */
+  /** The interval at which the agent reads the last requests from the router and reports them. */
   usage_poll_ms: 10_000,
   usage_report_ms: 3_600_000,
   /** The time for requests in flight to end, and then for the replicas to end. */

@@ -70,7 +70,7 @@ export abstract class PooledEngine implements Engine {
   readonly #proxy: PublicProxy | undefined
   readonly #pools = new Map<string, Map<string, ReplicaPool>>()
   #drained = new Set<string>()
-  /** From then on, the next agent owns the router. */
+  /** True once the next agent owns the router. */
   #closed = false
   #timers: NodeJS.Timeout[] = []
 

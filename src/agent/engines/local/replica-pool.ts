@@ -14,7 +14,7 @@ export type ReplicaUsage = { cpu_ms: number | null; memory_bytes: number | null 
 
 export interface Replica {
   readonly lastLines: string[]
-  /** How it ended, as a verb phrase whose subject is "it"; undefined while it runs. */
+  /** A verb phrase such as "exited with code 1"; undefined while it runs. */
   readonly endReason: string | undefined
   /** The pool killed it and has already logged why. */
   hasKillReason: boolean
@@ -61,7 +61,7 @@ type ReplicaSlot = {
   pastCpuMs: number
   memory: { now: number; most: number } | undefined
   probing: boolean
-  /** What was logged of the line that is still unfinished, and when there was last no more of it to log. */
+  /** The logged part of the unfinished line, and the time since when there was no more of it to log. */
   shown: string
   shownAt: number
 }
@@ -71,7 +71,7 @@ type PoolEvents = {
   settledLength: (text: string) => number
 }
 
-/** How often the lines in the reason of a slow start are read again: each change is a report. */
+/** The interval at which the lines in the reason of a slow start are read. Each change is a report. */
 const START_REASON_MS = 5_000
 
 const MIB = 1024 * 1024
@@ -231,7 +231,7 @@ export class ReplicaPool {
     return this.#slots.flatMap(({ target }, i) => (target ? { ...target, copy: copyName(i) } : []))
   }
 
-  /** Of every place for a copy, with the replicas that ran there before. */
+  /** The usage of each copy, with that of its former replicas. */
   usage(list: () => Process[]): Promise<Omit<CopyUsage, 'requests'>[]> {
     return Promise.all(
       this.#slots.map(async (slot, i) => {

@@ -2,7 +2,7 @@
 import { LATENCY_BOUNDS_MS, LATENCY_BUCKETS, statusClasses } from '../../../protocol/latency-histogram.ts'
 import type { RequestCounts } from '../../engine.ts'
 
-/** By deployment, revision and copy, and the requests that no copy accepted by deployment and revision. */
+/** Counts by deployment, revision and copy, and those of requests that no copy accepted. */
 export type CountedRequests = { copies: Record<string, RequestCounts>; unreached: Record<string, number> }
 
 /** A client that disconnects before the answer counts as this status, as in the logs of nginx. */

@@ -47,7 +47,7 @@ export const certificatePath = (token: string): string =>
   `/.well-known/slipway/certificates/${createHash('sha256').update(`certificates ${token}`).digest('hex')}`
 /** Generous, because a router that fails to start exits early. */
 const START_TIMEOUT_MS = 60_000
-/** How long a router that closed its connection may take to exit. */
+/** The time for a router to exit after it has closed its connection. */
 const EXIT_TIMEOUT_MS = 500
 
 export class RouterClient {

@@ -92,8 +92,8 @@ export function requestHeaders(req: IncomingMessage, proxies: ProxyRange[]): str
 }
 
 /**
- * Who asked, for which host and by which protocol: as the connection shows it or, where a trusted proxy connects, as
- * the proxy says. Each value is checked, and the headers are written in one spelling.
+ * The client, host and protocol of the request: those of the connection or, if a trusted proxy connects, those of its
+ * headers. Each value is checked, and the headers are written in one spelling.
  */
 function forwardingHeaders({ headers, socket }: IncomingMessage, proxies: ProxyRange[]): string[] {
   const hops = findHops(socket.remoteAddress, headers['x-forwarded-for']?.toString(), proxies)

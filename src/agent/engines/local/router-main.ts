@@ -35,7 +35,7 @@ const router = createRouter(
     answer: query => gate.mayOrder(query.get('domain') ?? ''),
   },
 )
-/** How long requests in flight may last after another router has taken over. */
+/** The time for requests in flight after another router has taken over. */
 const HANDOVER_MS = 30_000
 
 /** Loopback always. Browsers try ::1 first for names below localhost, so no other program may listen there. */

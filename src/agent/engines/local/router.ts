@@ -23,7 +23,7 @@ export type Route = { host: string; path: string; targets: Target[]; of?: string
 /** The router itself answers requests for this path, for every host. */
 export type OwnPath = { path: string; answer: (query: URLSearchParams) => Promise<boolean> }
 
-/** How long a request waits for a replica that is being restarted. */
+/** The time that a request waits for a replica that is being restarted. */
 const CONNECT_WAIT_MS = 10_000
 const CONNECT_RETRY_MS = 25
 /** The limits for the headers, for a pause within the body, and until the answer begins. */
@@ -36,9 +36,9 @@ const DEFAULT_ROUTER_LIMITS: RouterLimits = {
 }
 /** Per answer. Further ones are dropped. */
 const MAX_EARLY_HINTS = 16
-/** How long input is discarded before the connection closes: closing at once may lose the answer. */
+/** The time that input is discarded before the connection closes. Closing at once may lose the answer. */
 const LINGER_MS = 2_000
-/** How long the counts of a revision without a route are kept for the agent, and for requests that it still answers. */
+/** The time that the counts of a revision without a route are kept, for the agent and for requests in flight. */
 const COUNTS_KEPT_MS = 300_000
 
 export const targetKey = ({ host, port }: Target) => `${host}:${port}`

@@ -13,7 +13,7 @@ export interface PostgresServer {
   readonly obstacle: string | null
   /** Starts the server if needed. The URL of a role that may create databases and roles. */
   open(): Promise<string>
-  /** Whether its process runs, without connecting to it. */
+  /** True while its process runs. Does not connect. */
   isUp(): boolean
   /** Does nothing for an external server. */
   stop(): Promise<void>
@@ -76,7 +76,7 @@ export class EmbeddedServer implements PostgresServer {
   }
 
   async stop(): Promise<void> {
-    // From here on nothing is started. The next agent removes an unfinished first initialization.
+    // Nothing is started any more. The next agent removes an unfinished initialization.
     this.#stopped = true
     await Promise.race([this.#opening?.catch(() => {}), delay(OPEN_TIMEOUT_MS)])
     const pid = pg.findServer(this.#folder)?.pid

@@ -50,7 +50,7 @@ export class ProcessReplica implements Replica {
   /** The CPU time so far. */
   #cpuMs: number | null = null
   #readOffset: number
-  /** Where the unfinished last line begins. */
+  /** The offset of the unfinished last line. */
   #lineStart: number
   /** The beginning of that line is no longer in the log. */
   #isLineCut: boolean
