@@ -140,7 +140,7 @@ describe('a repository', () => {
     expect(`${reason} ${lines.join('\n')}`).not.toMatch(/hunter2/)
   })
 
-  test('that redirects is refused, and the other origin gets neither a request nor the credential', async () => {
+  test('is refused if it redirects, and the other origin gets neither a request nor the credential', async () => {
     server = await startGitServer()
     server.push(PACKAGE)
     const url = await listening((req, res) =>
@@ -230,7 +230,7 @@ describe('a repository', () => {
     server = await startGitServer()
     const sha = server.push(PACKAGE)
     const { port } = new URL(server.url)
-    // Nobody else can look this name up.
+    // No other resolver knows this name.
     const { url, addresses } = await resolveAllowedAddress(
       `http://git.example.invalid:${port}/app.git`,
       LOOPBACK_NETWORKS,
@@ -536,7 +536,7 @@ describe('a command of a build', () => {
     expect(lines.join()).not.toContain('OURS')
   })
 
-  test('that fails reports its exit code and its last lines', async () => {
+  test('reports its exit code and its last lines if it fails', async () => {
     await expect(run('echo no such file; exit 3')).rejects.toThrow(
       /^It ended with code 3\. Its last lines:\nno such file$/,
     )
@@ -553,7 +553,7 @@ describe('a command of a build', () => {
     expect(lines.map(line => line.length)).toEqual([16 * 1024 + 1, 0, 3])
   })
 
-  test('of a killed agent leaves no daemon once the next agent has started', async () => {
+  test('leaves no daemon of a killed agent once the next agent has started', async () => {
     const of = { deployment_id: randomUUID(), revision_id: revision }
     const folder = join(home, 'builds', of.deployment_id, revision)
     fs.mkdirSync(folder, { recursive: true })

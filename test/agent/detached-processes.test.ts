@@ -36,7 +36,7 @@ const canMakeCgroups = (() => {
     return false
   }
 })()
-/** How the agent finds the processes that belong to it, and the ways to detach that it can follow. */
+/** The ways to find the processes of the agent, each with the ways to detach that it can follow. */
 const TRACKING_MODES = [
   { by: 'cgroup', setting: '', methods: detachMethods, isAvailable: canMakeCgroups },
   {
@@ -125,7 +125,7 @@ createServer((req, res) => req.url === '/end' ? process.exit(1) : res.end()).lis
     await waitFor(() => filterRunning(pids).length === 0)
   })
 
-  test('of a build command end with the build', async () => {
+  test('end with the build if a build command started them', async () => {
     // Without a cgroup, a process with an empty environment can be found by its parent only, which ends here at once.
     const findable = methods.filter(method => setting === '' || !method.includes('empty'))
     fs.writeFileSync(join(home, 'build.mjs'), detachScript(findable))

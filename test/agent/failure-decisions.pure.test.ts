@@ -1,4 +1,4 @@
-// What a failed reconciliation leads to, by its error, its work and how long it has lasted.
+// The consequence of a failed reconciliation, by its error, its work and its duration.
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { PermanentError, TransientError } from '../../src/agent/engine.ts'
 import { FailurePolicy } from '../../src/agent/reconcile/failure-policy.ts'
@@ -43,13 +43,13 @@ const retry = { retryMs: RETRY_MS }
 const failureWith = (message: string) => ({ ...retry, failure: { revision_id: 'new', state: 'failed', message } })
 
 describe('a permanent failure', () => {
-  test('of a new revision gives it up, with its reason', () => {
+  test('gives up a new revision, with the reason', () => {
     const { calls, fail } = makePolicy()
     expect(fail(permanent, rollout)).toEqual(failureWith(permanent.message))
     expect(calls).toEqual([['recordFailure', ref('new'), permanent.message]])
   })
 
-  test('of a revision that was built keeps the record of the build', () => {
+  test('keeps the record of the build of a revision that was built', () => {
     const { calls, fail } = makePolicy({ hasRecord: true })
     fail(permanent, rollout)
     expect(calls).toEqual([['giveUp', ref('new'), permanent.message]])
@@ -61,7 +61,7 @@ describe('a permanent failure', () => {
     expect(calls).toEqual([['log', ref('new'), permanent.message, 'WARNING']])
   })
 
-  test('of the serving revision is logged once, and retried less often', () => {
+  test('is logged once and retried less often for the serving revision', () => {
     const { calls, fail } = makePolicy()
     expect(fail(permanent, served)).toEqual({ retryMs: 30_000 })
     fail(permanent, served)
@@ -70,7 +70,7 @@ describe('a permanent failure', () => {
     expect(calls).toHaveLength(2)
   })
 
-  test('of a deployment without work is not logged, as it has no revision', () => {
+  test('is not logged for a deployment without work, which has no revision', () => {
     const { calls, fail } = makePolicy()
     expect(fail(permanent)).toEqual({ retryMs: 30_000 })
     expect(fail(permanent, { revision: null, serving: null } as Work)).toEqual({ retryMs: 30_000 })
@@ -99,20 +99,20 @@ describe('a failure that may pass', () => {
     expect(calls).toHaveLength(2)
   })
 
-  test('says that it lasted a minute at least', () => {
+  test('has a reason that says at least a minute', () => {
     const { fail } = makePolicy({ give_up_ms: 1000 })
     fail(transient, rollout)
     expect(fail(transient, rollout, 999).failure).toBeUndefined()
     expect(fail(transient, rollout, 1).failure?.message).toMatch(/ 1 min /)
   })
 
-  test('of the serving revision never gives it up', () => {
+  test('never gives up the serving revision', () => {
     const { fail } = makePolicy()
     fail(transient, served)
     expect(fail(transient, served, 30 * MINUTE)).toEqual(retry)
   })
 
-  test('lasts from its first time, until a success or another revision', () => {
+  test('lasts from the first failure until a success or another revision', () => {
     const { calls, fail, policy } = makePolicy()
     fail(transient, rollout)
     policy.clear('d')

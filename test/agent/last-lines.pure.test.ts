@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { cutMessage } from '../../src/agent/redaction/redaction.ts'
 import { appendLastLines, selectLastLines, truncateText } from '../../src/agent/system/last-lines.ts'
 
-test('of an uncaught exception in Node, the message and the first stack frames are selected', () => {
+test('the message and the first stack frames of an uncaught exception in Node are selected', () => {
   const output = `
 > start
 > node main.cjs

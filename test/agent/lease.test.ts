@@ -1,4 +1,4 @@
-// How long an agent trusts its lease, also after the machine was suspended.
+// The time that an agent trusts its lease, also after the machine was suspended.
 import os from 'node:os'
 import { afterEach, expect, test, vi } from 'vitest'
 import { Lease, uptimeMs } from '../../src/agent/control-plane/lease.ts'

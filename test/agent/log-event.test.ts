@@ -8,7 +8,7 @@ test('an event is one line with its fields, and leaves out fields without a valu
   )
 })
 
-test('as JSON it has the same fields', () => {
+test('an event as JSON has the same fields', () => {
   expect(JSON.parse(formatEventAsJson('lease acquired', { listener: 'l 1', lease: 3 }))).toEqual({
     event: 'lease acquired',
     listener: 'l 1',

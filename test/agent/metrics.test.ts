@@ -1,4 +1,4 @@
-// What the agent measures of copies and reports once a minute.
+// The metrics of copies that the agent reports once a minute.
 import { once } from 'node:events'
 import * as fs from 'node:fs'
 import { createServer } from 'node:http'
@@ -140,7 +140,7 @@ describe('the reporter', () => {
     const use = (copies: CopyUsage[], unreached = 0) => {
       state.usage = [{ ...ref, copies, unreached }]
     }
-    /** What is sent after that time. */
+    /** The requests that are sent after that time. */
     const pass = async (ms: number) => {
       state.now += ms
       if (await reporter.tick()) await reporter.send()
@@ -149,7 +149,7 @@ describe('the reporter', () => {
     return { state, reporter, use, pass }
   }
 
-  test('sends what was used since the minute before, and nothing of the time before it began', async () => {
+  test('sends the usage since the minute before, and none from before it began', async () => {
     const { state, reporter, use, pass } = startReporter()
     use([makeCopy({ cpu_ms: 9000, restarts: 3, requests: counts(100) })], 7)
     await reporter.begin()
@@ -164,7 +164,7 @@ describe('the reporter', () => {
     expect(state.events).toEqual([])
   })
 
-  test('leaves out what is not visible, and counts from zero what began again', async () => {
+  test('leaves out values that are not visible, and counts restarted totals from zero', async () => {
     const { use, pass } = startReporter()
     use([makeCopy({ requests: counts(50) }), makeCopy({ copy: '2' }), makeCopy({ copy: '3', cpu_ms: null })])
     await pass(0)
@@ -210,7 +210,7 @@ describe('the reporter', () => {
     expect(minutes).toEqual(Array.from({ length: 30 }, (_, i) => 40 - i))
   })
 
-  test('does not repeat what is refused, and asks an older control plane again after an hour', async () => {
+  test('does not repeat a refused request, and tries an older control plane again after an hour', async () => {
     const { state, reporter, use, pass } = startReporter()
     use([makeCopy()])
     await pass(0)
@@ -227,7 +227,7 @@ describe('the reporter', () => {
     expect(state.sent).toHaveLength(1)
   })
 
-  test('sends no copies that ended without a request, and splits what is too much for a body', async () => {
+  test('sends no copies that ended without a request, and splits points that exceed a body', async () => {
     const { state, use, pass } = startReporter()
     use([])
     await pass(0)

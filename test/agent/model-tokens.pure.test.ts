@@ -56,7 +56,7 @@ function createTokens(deployments: string[]) {
 }
 const newIds = (count: number) => Array.from({ length: count }, () => randomUUID()).sort()
 
-test('all are requested in pages, masked, and then given to the engine', async () => {
+test('tokens are requested in pages, masked, and then passed to the engine', async () => {
   const ids = newIds(5)
   const { tokens, requests, written, settle } = createTokens(ids)
   tokens.setUrl(URL)
@@ -68,7 +68,7 @@ test('all are requested in pages, masked, and then given to the engine', async (
   for (const [id, token] of written) expect(tokens.of(id)).toBe(token)
 })
 
-test('are renewed about every five minutes, and what is no longer served is forgotten', async () => {
+test('tokens are renewed about every five minutes, and forgotten once their deployment is not served', async () => {
   const ids = newIds(2)
   const { tokens, written, settle } = createTokens(ids)
   tokens.setUrl(URL)
@@ -84,7 +84,7 @@ test('are renewed about every five minutes, and what is no longer served is forg
   expect(tokens.of(ids[0]!)).not.toBe(first)
 })
 
-test('of deployments that changed are requested at once, in one request', async () => {
+test('tokens of changed deployments are requested at once, in one request', async () => {
   const ids = newIds(4)
   const { tokens, requests, written } = createTokens(ids)
   tokens.setUrl(URL)
@@ -98,7 +98,7 @@ test('of deployments that changed are requested at once, in one request', async 
   expect(tokens.of(ids[0]!)).toBeUndefined()
 })
 
-test('a failure is repeated with growing pauses, the log says so once, and the old tokens stay', async () => {
+test('a failed request is repeated with growing pauses and logged once, and the old tokens stay', async () => {
   const ids = newIds(1)
   const { tokens, requests, written, lines, faults } = createTokens(ids)
   tokens.setUrl(URL)
@@ -116,7 +116,7 @@ test('a failure is repeated with growing pauses, the log says so once, and the o
   expect(tokens.of(ids[0]!)).toBe(written[1]![1])
 })
 
-test('are not requested without an address, without the lease, or after the end', async () => {
+test('tokens are not requested without an address, without the lease, or after the end', async () => {
   const ids = newIds(1)
   const { tokens, requests, written, faults, shutDown } = createTokens(ids)
   tokens.setUrl(undefined)
@@ -147,7 +147,7 @@ test('are not requested without an address, without the lease, or after the end'
   expect([requests.length, vi.getTimerCount()]).toEqual([2, 0])
 })
 
-test('of an installation that gives none are none', async () => {
+test('an installation without models issues no tokens', async () => {
   const ids = newIds(1)
   const { tokens, written, faults, settle } = createTokens(ids)
   faults.isOff = true

@@ -230,7 +230,7 @@ describe('the server', () => {
     expect((await requestRouter(await startCounter(third.engine))).body).toBe('4')
   })
 
-  test('that was killed is restarted on its port', async () => {
+  test('is restarted on its port after it was killed', async () => {
     // No measurement of the storage reopens the server before the check does.
     const { engine } = await openInitialised({ disk_ms: 60_000 })
     await provideDatabase(engine, ref)
@@ -246,7 +246,7 @@ describe('the server', () => {
     await waitFor(async () => (await requestRouter(url)).body === '2')
   })
 
-  test('that stopped makes databases not ready, and a deployment can be removed', async () => {
+  test('makes databases not ready when it has stopped, and a deployment can be removed', async () => {
     const server = await startExternalServer()
     const { engine } = await open({}, server.url)
     await provideDatabase(engine, ref)
@@ -258,7 +258,7 @@ describe('the server', () => {
     expect((await engine.observe(ref.deployment_id)).database).toBeNull()
   })
 
-  test('can be the operator’s, with a role that is no superuser', async () => {
+  test('can be the operator’s, with a role that is not a superuser', async () => {
     const server = await startExternalServer()
     await query(server.url, `create role agent login createdb createrole password 'hush'`)
     const { engine } = await open({}, `postgres://agent:hush@127.0.0.1:${server.port}/postgres?application_name=x`)
@@ -328,7 +328,7 @@ describe('an agent', () => {
     },
   )
 
-  test('whose database is never ready fails the revision with the reason, and starts no application', async () => {
+  test('fails the revision with the reason if its database is never ready, and starts no application', async () => {
     const [control, git] = await Promise.all([startControlPlane(), startGitServer()])
     const engine = new ProcessEngine({
       home,

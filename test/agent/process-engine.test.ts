@@ -244,7 +244,7 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
       }
     })
 
-    test('an agent that is given the domain later serves what it finds there too, at the same port', async () => {
+    test('an agent that gets the domain later serves existing deployments there too, at the same port', async () => {
       const { engine } = await open()
       await serve(engine, ref, 'shop')
       const port = portOf()
@@ -763,7 +763,7 @@ createServer((req, res) => {
     expect([modeOf(join(folder, 'token')), modeOf(folder)]).toEqual([0o400, 0o700])
   })
 
-  test('of an earlier agent is masked from the beginning', async () => {
+  test('is masked from the beginning if an earlier agent wrote it', async () => {
     const { engine } = await openWithTokens()
     tokens.set(ref.deployment_id, 'eyJ.claims.signature')
     await engine.start(unit(), writeApplication(home, 'app', READER))

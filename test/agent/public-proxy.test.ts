@@ -124,7 +124,7 @@ describe('Caddy', () => {
     expect(state.config.logging).toEqual({})
   })
 
-  it('of a version before 2.8 is configured too', async () => {
+  it('is configured, also in a version before 2.8', async () => {
     const { state, proxy, isServing, events } = await startAdmin({ refusesPermission: true })
     proxy.open(() => router)
     await waitFor(isServing)
@@ -167,7 +167,7 @@ describe('a certificate may be ordered', () => {
     expect(state.orders).toBe(1)
   })
 
-  it('after a failure only when more and more time has passed, whoever asks', async () => {
+  it('after a failure only with a growing pause, for each program that asks', async () => {
     const { state, mayOrder } = makeGate()
     for (const hours of [0, 1, 6, 24, 24]) {
       if (hours > 0) expect(await mayOrder()).toBe(false)
@@ -205,7 +205,7 @@ describe('a certificate may be ordered', () => {
     expect(next.state.pauses[host]).toEqual({ failures: 2, retryAt: 7 * HOUR_MS })
   })
 
-  it('anew for a host that has long been gone, and that has got one', async () => {
+  it('again at once for a host that was removed long ago, or that has got one', async () => {
     const { state, gate, mayOrder } = makeGate()
     await mayOrder()
     Object.assign(state, { now: 25 * HOUR_MS, served: false })

@@ -42,7 +42,7 @@ test('a slow start logs the reason of the failed health check once', async () =>
   expect(lines).toEqual([expect.stringMatching(/^WARNING .*nothing listens/)])
 })
 
-test('a slow start tells its reason, its last lines and its deadline, and tells a new reason again', async () => {
+test('a slow start is reported with its reason, last lines and deadline, and again with a new reason', async () => {
   let changes = 0
   let reason = 'nothing listens'
   const limits = { ...DEFAULT_LIMITS, ...FAST_LIMITS, starting_probe_ms: 1, slow_ms: 0 }
@@ -104,7 +104,7 @@ test('an unhealthy replica receives no requests, even while it has not ended yet
   expect(pool.reason()).toContain('nothing listens')
 })
 
-test('of an unfinished line, what is settled is logged once a second, and the rest with its end', async () => {
+test('the settled part of an unfinished line is logged once a second, and the rest with its end', async () => {
   vi.useFakeTimers({ toFake: ['Date'] })
   onTestFinished(() => void vi.useRealTimers())
   const logged: string[] = []

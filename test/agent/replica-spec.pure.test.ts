@@ -360,7 +360,7 @@ describe('the reason of a failure', () => {
     expect(explainPullFailure('shop:1', message)).toContain(reason),
   )
 
-  test('of a failed start or build names the full disk, the port in use or the missing subnet', () => {
+  test('names the full disk, the port in use or the missing subnet of a failed start or build', () => {
     expect(explainStartFailure('mkdir /x: no space left on device')).toContain('disk of the container engine is full')
     expect(explainStartFailure('driver failed: port is already allocated.')).toMatch(
       /another process took its port.*allocated$/,
@@ -376,7 +376,7 @@ describe('the reason of a failure', () => {
     expect(explainBuildFailure('copying: no space left on device')).toContain('disk of the container engine is full')
   })
 
-  test('of a container that ended names its exit code or its memory limit', () => {
+  test('names the exit code or the memory limit of a container that ended', () => {
     const memory = 64 * 2 ** 20
     expect(explainExit({ ExitCode: 137, OOMKilled: true }, memory)).toBe(
       'was killed, because it needed more memory than its memory limit of 64 MB',

@@ -132,7 +132,7 @@ test('reports of different generations state the same facts', () => {
   expect(serializeReportFacts(report)).not.toBe(serializeReportFacts({ ...report, healthy: false }))
 })
 
-test('an operator reads that a deployment was removed, and of revisions that are no longer known', () => {
+test('the log has removed deployments and revisions that are no longer known', () => {
   const gone = { revision: null, serving: null } as Work
   expect(describeOutcome(gone, { state: 'removed' } as Report)).toEqual({ event: 'deployment removed', fields: {} })
   expect(describeOutcome(gone, { state: 'failed', message: 'why' } as Report)).toEqual({

@@ -77,7 +77,7 @@ const SHOWN_BEFORE: Record<string, number> = {
   'in base64url': 7,
 }
 
-/** What is shown of a line that arrives in pieces, of which each is shown as soon as that is safe. */
+/** The shown text of a line that arrives in pieces, each shown as soon as that is safe. */
 function showInPieces(masks: SecretMasks, line: string, cuts: number[]): string[] {
   let length = 0
   const pieces = cuts.map(cut => {
@@ -110,7 +110,7 @@ describe.each([
   })
 })
 
-test('an unfinished line is shown but for what may be the beginning of a value', () => {
+test('an unfinished line is shown except an end that may be the beginning of a value', () => {
   const masks = new SecretMasks()
   masks.addRevision(revision, ['correct-horse-battery'])
   const settled = (text: string) => text.slice(0, masks.settledLength(revision.deployment_id, text))

@@ -46,7 +46,7 @@ const send = (path: string, method = 'GET', body?: unknown) =>
     ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
   })
 
-test('every template says what it is; one that does not, or cannot be read, is left out', () => {
+test('every template has a description, and one without it or that cannot be read is left out', () => {
   expect(Object.keys(describeTemplates())).toEqual(listTemplates())
   const packages = {
     good: '{"description": "Good."}',

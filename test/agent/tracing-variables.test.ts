@@ -1,4 +1,4 @@
-// Which variables of tracing an application gets beside those of its own.
+// The variables of tracing that an application gets beside its own.
 import { expect, test } from 'vitest'
 import { tracingVariables } from '../../src/agent/engines/tracing-variables.ts'
 import { makeTracing } from '../../src/hosting/sync/tracing.ts'

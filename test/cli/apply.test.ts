@@ -90,7 +90,7 @@ const planOf = ({ objects }: HereResult) =>
 const actionsOf = (result: HereResult) => planOf(result).map(([action, title]) => `${action} ${title}`)
 const lastOf = ({ objects }: HereResult) => objects.at(-1)
 
-it('creates all of it in the order of dependency, changes nothing the second time, and exports the same', async () => {
+it('creates all documents in the order of dependency, changes nothing the second time, and exports the same', async () => {
   const { write, run, exported, tenant, owner } = await setUp()
   const file = write('all.yaml', DOCUMENTS.toReversed())
   const diff = await run('diff', file, '--exit-code')
@@ -148,7 +148,7 @@ it('plans each member that differs, and removes what a document leaves out', asy
   expect(planOf(await run('diff', changed))).toEqual([])
 })
 
-it('stops at the first failure, says what is applied, and goes on from there', async () => {
+it('stops at the first failure, lists the applied documents, and resumes with the next apply', async () => {
   const { write, run } = await setUp()
   const file = write('all.yaml', DOCUMENTS)
   faults.refused = /\/v2\/auth\/providers$/
@@ -166,7 +166,7 @@ it('stops at the first failure, says what is applied, and goes on from there', a
   expect(rest.error).toBeUndefined()
 })
 
-it('deletes what its owner no longer declares, and takes over only when asked', async () => {
+it('deletes resources that their owner no longer declares, and takes over only with --take-over', async () => {
   const { write, run, tenant } = await setUp()
   await tenant.post('/v2/deployments', { name: 'by-hand', secrets: [], ...deployment('x').spec })
   const role = { kind: 'Role', name: 'Operator', spec: { permissions: ['deployments:read'] } }
@@ -270,7 +270,7 @@ it('reports all faults of all files at once, with their lines, and changes nothi
   expect((await run('diff', join(folder, 'linked'))).error?.code).toBe('usage')
 })
 
-it('reports names that are not there, missing secrets, and what the server refuses, before it writes', async () => {
+it('reports unknown names, missing secrets and refusals of the server before it writes', async () => {
   const { write, run, exported } = await setUp()
   const file = write('all.yaml', [
     { kind: 'Role', name: 'Operator', spec: { permissions: ['deployments:read'] } },

@@ -1,4 +1,4 @@
-// How `slipway deploy` packs a folder.
+// The archive of `slipway deploy`.
 import { spawnSync } from 'node:child_process'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -86,7 +86,7 @@ describe('a symbolic link', () => {
     await expect(linkTo(target)).rejects.toMatchObject({ exitCode: 2, message: expect.stringContaining('link') })
   })
 
-  it('that is ignored may lead anywhere', async () => {
+  it('may have any target if it is ignored', async () => {
     expect((await linkTo('missing.js', { '.slipwayignore': 'link' })).files).toEqual(['.slipwayignore', 'a.js'])
   })
 })

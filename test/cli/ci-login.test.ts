@@ -105,7 +105,7 @@ it('gets a key for a token in a variable or a file, which works once', async () 
   expect((await tenant.as(key).get('/v2/me')).body.code).toBe('key_revoked')
 })
 
-it('names what is missing', async () => {
+it('names the missing setting', async () => {
   const failed = async (...args: Parameters<typeof inJob>) => {
     const { code, error } = await inJob(...args)
     return [code, error?.code]

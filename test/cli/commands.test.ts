@@ -307,12 +307,12 @@ it('gets a key that a person approves, and revokes it at the logout', async () =
   expect((await tenant.as(key).get('/v2/me')).body.code).toBe('key_revoked')
 })
 
-it('its package is one file that runs without the repository', async () => {
+it('has a package of one file, which runs without the repository', async () => {
   const folder = makeFolder()
   execFileSync(process.execPath, [join(import.meta.dirname, '../../scripts/cli-package.ts'), folder])
   const tarball = readdirSync(folder).find(name => name.endsWith('.tgz'))!
   expect(readdirSync(folder).sort()).toEqual(['package.json', tarball, 'slipway.mjs', 'slipway.schema.json'])
-  // As npm does, which leaves the first folder out.
+  // Leaves the first folder out, as npm does.
   execFileSync('tar', ['xzf', join(folder, tarball), '-C', folder])
   expect(readdirSync(join(folder, 'package')).sort()).toEqual(['package.json', 'slipway.mjs', 'slipway.schema.json'])
   const main = join(folder, 'package', 'slipway.mjs')

@@ -29,7 +29,7 @@ const typesOf = ({ objects }: HereResult) => objects.map(({ type }) => type)
 const listProviders = async (tenant: Tenant) =>
   (await tenant.get('/v2/auth/providers')).body.map((one: { provider_id: string }) => one.provider_id)
 
-it('shows how an OAuth provider is discovered, creates it only when it is told to, and deletes it', async () => {
+it('shows the discovery of an OAuth provider, creates it only when confirmed, and deletes it', async () => {
   const { tenant, run } = await setUp()
   foreignServers.fetch = makeFakeFetch(makeValidSites())
   const shown = await run('providers', 'discover', `${MCP_ORIGIN}/mcp`)
@@ -55,7 +55,7 @@ it('shows how an OAuth provider is discovered, creates it only when it is told t
   ])
 })
 
-it('shows how far a discovery came that fails, and takes the secret of a client from a file', async () => {
+it('shows the requests of a failed discovery, and reads the secret of a client from a file', async () => {
   const { tenant, run } = await setUp()
   const { registration_endpoint: _, ...metadata } = makeServerMetadata(AUTH_ORIGIN)
   foreignServers.fetch = makeFakeFetch(makeValidSites({}, { [SERVER_METADATA_PATH]: metadata }))
@@ -72,7 +72,7 @@ it('shows how far a discovery came that fails, and takes the secret of a client 
   expect(await listProviders(tenant)).toEqual(['example'])
 })
 
-it('lists the repositories of the only git host, and of several asks for one', async () => {
+it('lists the repositories of the only git host, and asks which one if there are several', async () => {
   const { tenant, run } = await setUp()
   expect(failure(await run('repos'))).toEqual([1, 'integration_not_found', undefined])
   const host = makeGitea()
@@ -93,7 +93,7 @@ it('lists the repositories of the only git host, and of several asks for one', a
   expect(failure(await run('repos', 'third'))).toEqual([1, 'integration_not_found', 'slipway repos'])
 })
 
-it('registers a listener, shows its key once, with which its agent polls, and deletes it', async () => {
+it('registers a listener, shows a key once that its agent can poll with, and deletes it', async () => {
   const { tenant, run } = await setUp()
   const created = await run('listeners', 'create', 'build-server', '--expires-in', '30d')
   const { key, listener, command } = created.objects[0] as { key: string; listener: { id: string }; command: string }

@@ -84,7 +84,7 @@ it('exits with 1 and the reason when the build fails', async () => {
   expect(error!.message).toContain('no such package')
 })
 
-it('exits with 0 when the revision serves, although the stream of its log is cut all the time', async () => {
+it('exits with 0 when the revision serves, even if each log stream is cut', async () => {
   const tenant = await newTenant()
   faults.cut = /\/logs/
   const { exited } = startDeploy(tenant, ['--create'])
@@ -172,7 +172,7 @@ it('lists the files of a dry run without a key, and writes nothing', async () =>
   expect(existsSync(join(cwd, '.slipway'))).toBe(false)
 })
 
-it('plans a deploy, and with --exit-code says by 10 that there are changes', async () => {
+it('plans a deploy, and exits with 10 for changes with --exit-code', async () => {
   const tenant = await newTenant()
   const { exited } = startCli(['plan', '--exit-code'], { cwd: makeApplication(), env: keyEnv(url, tenant) })
   const { code, objects } = await exited

@@ -187,7 +187,7 @@ it('keeps a preview while the pull request is open, plans a deploy of it, and re
   expect([again.code, again.outputs.outcome]).toEqual([0, 'absent'])
 })
 
-it('signs later steps in, and says which token a workspace does not trust', async () => {
+it('signs later steps in, and describes a token that the workspace does not trust', async () => {
   const tenant = await newTrustingTenant()
   const { job } = start(tenant, { mode: 'setup', deployment: '' }, { env: jobToken() })
   const { code, env, paths } = await job

@@ -40,7 +40,7 @@ it.each([[['deploy']], [['plan']], [['list']], [['delete', 'shop', '--yes']]])(
   },
 )
 
-it('says which one it talks to before anything else, beside the result', async () => {
+it('prints the installation first, on standard error', async () => {
   const tenant = await newTenant()
   const { folder, run } = makeMachine(tenant)
   const { body } = await tenant.post('/v2/deployments', makeImageBody({ name: 'shop' }))

@@ -1,4 +1,4 @@
-// What of a log line reaches the terminal.
+// Log lines on a terminal: their colors, and the sequences that are removed.
 import { styleText } from 'node:util'
 import { expect, it } from 'vitest'
 import { formatLogMessage } from '../../src/cli/log-lines.ts'

@@ -205,7 +205,7 @@ it.each<Refusal>([
   expect(await finish()).toMatchObject([{ jsonrpc: '2.0', id: 'a', error }])
 })
 
-it('goes on without a login, after lines that are no messages, and with more than the limits allow', async () => {
+it('keeps running without a login, after invalid lines, and beyond its limits', async () => {
   let isSignedIn = false
   const [url, limits] = [
     await serve(({ id }, response) => json(response, result(id))),

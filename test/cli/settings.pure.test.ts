@@ -1,4 +1,4 @@
-// Where `slipway` finds its address and key, and what a folder of somebody else cannot make it do.
+// The address and key that `slipway` uses, and the limits of a folder that another person wrote.
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -52,7 +52,7 @@ it('the environment decides over a stored login, and its key is not sent with th
   expect(readLogin()).toMatchObject({ url: stored.url, key: 'own-key', workspace: undefined })
 })
 
-it('the file of `npm run dev` counts while its process runs, and if it is not that of another user', () => {
+it('uses the file of npm run dev while its process runs, unless it is that of another user', () => {
   plant('dev.json', dev)
   expect(readLogin()).toMatchObject({ url: dev.url, key: 'dev-key' })
   for (const pid of [0, -1]) {
@@ -119,7 +119,7 @@ it.each(['first\nsecond', 'first second', 'key…', ''])('refuses the key %j wit
   }
 })
 
-/** As a running `npm run dev` leaves it. */
+/** Writes the file of a running `npm run dev`. */
 function startDev(port: number, { pid = process.pid, startedAt = port } = {}): string {
   const url = `http://127.0.0.1:${port}`
   const file = configFile(`dev/${port}.json`)
@@ -129,7 +129,7 @@ function startDev(port: number, { pid = process.pid, startedAt = port } = {}): s
   return url
 }
 
-it('of several running npm run dev, the one that the folder is linked to is used, and no other is guessed', () => {
+it('uses the running npm run dev that the folder is linked to, and guesses no other', () => {
   const first = startDev(8001)
   expect(readLogin(folder)).toMatchObject({ url: first })
   const second = startDev(8002)
@@ -143,20 +143,20 @@ it('of several running npm run dev, the one that the folder is linked to is used
   expect(readLogin(folder)).toMatchObject({ url: first })
 })
 
-it('the one of the checkout that the folder is in is meant, whatever else runs', () => {
+it('prefers the npm run dev of the checkout that the folder is in', () => {
   startDev(8001)
   startDev(8002)
   plant('dev.json', dev)
   expect(readLogin(folder)).toMatchObject({ url: dev.url })
 })
 
-it('a link to another machine does not choose where a key is sent', () => {
+it('sends no key to another machine because a folder is linked to it', () => {
   const own = startDev(8001)
   writeLink(folder, link)
   expect(readLogin(folder)).toMatchObject({ url: own, key: 'key of 8001' })
 })
 
-it('what a killed npm run dev has left is not used', () => {
+it('ignores the file that a killed npm run dev has left', () => {
   startDev(8001, { pid: 2 ** 22 + 1 })
   expect(() => readLogin(folder)).toThrow(expect.objectContaining({ code: 'not_signed_in' }))
 })

@@ -1,4 +1,4 @@
-// What a terminal is given of the text of a server.
+// Text of a server on a terminal.
 import { execFileSync } from 'node:child_process'
 import { expect, it } from 'vitest'
 import { shellWord } from '../../src/cli/failure.ts'

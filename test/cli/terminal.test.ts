@@ -42,7 +42,7 @@ describe.runIf(hasTerminal)('on a terminal', () => {
     expect(lines.findLast(line => line.trim() !== '')).toContain('http://shop.localhost:9000')
   })
 
-  it('asks which of several npm run dev is meant, and shows the chosen one first', async () => {
+  it('lists several npm run dev to choose from, and shows the chosen one first', async () => {
     const { tenant, options } = await newShop()
     const folder = join(options.cwd, '.config/dev')
     fs.mkdirSync(folder, { recursive: true })

@@ -245,7 +245,7 @@ it('follows no redirect, which could take the key to another server', async () =
   expect(sent.map(({ redirect }) => redirect)).toEqual(['manual'])
 })
 
-it.each([200, 404])('says so if a server that answers %i is not an installation', async status => {
+it.each([200, 404])('reports that a server that answers %i is no installation', async status => {
   const { client } = await intercepted(async () => new Response('<html>', { status }))
   await expect(client.call('GET /v2/deployments')).rejects.toMatchObject({ code: 'unexpected_response', status })
 })
@@ -311,7 +311,7 @@ function cutAfter(response: Response, bytes: number): Response {
   return new Response(response.body!.pipeThrough(cutting), response)
 }
 
-it('keeps only what it understands of the problem of another server', async () => {
+it('drops unknown members of the problem of another server', async () => {
   const fault = { type: 'x', loc: ['body'], msg: 'is wrong' }
   const problem = {
     code: 7,

@@ -1,4 +1,4 @@
-// How the text of a .env file is read and written.
+// The text of a .env file, read and written.
 import { parseEnv } from 'node:util'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'

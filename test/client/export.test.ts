@@ -60,7 +60,7 @@ async function setUpWorkspace() {
   return { tenant, parent, web, pull, live, listener }
 }
 
-it('has a document for all that can be created again, with names of secrets and never their values', async () => {
+it('has a document for each resource that can be created again, with names of secrets and no values', async () => {
   const { tenant, parent, web, pull, live } = await setUpWorkspace()
   await pull('opened', 1, { branch: 'a/b' })
   expect(await live()).toHaveLength(1)
@@ -97,7 +97,7 @@ it('has a document for all that can be created again, with names of secrets and 
   expect(loadAll(await exportText(tenant, 'yaml'))).toEqual(documents)
 })
 
-it('changes nothing where it comes from, and brings back a preview policy that was removed', async () => {
+it('plans no change in its own workspace, and restores a deleted preview policy', async () => {
   const { tenant, parent } = await setUpWorkspace()
   const documents = await exportDocuments(tenant)
   const client = createClient({ url: 'http://slipway.test', key: tenant.key, fetch: requestApp })
@@ -105,7 +105,7 @@ it('changes nothing where it comes from, and brings back a preview policy that w
   const none = await plan()
   expect([none.faults, listWrites(none)]).toEqual([[], []])
   expect((await tenant.delete(getPolicyPath(parent.id))).status).toBe(204)
-  // What signs its hooks is not in the file.
+  // The file has no secret of its hooks.
   expect((await plan()).faults).toMatchObject([{ document: `PreviewPolicy ${parent.name}`, path: 'hooks' }])
   const restored = await plan({ [`PreviewPolicy/${parent.name}/hooks.secret`]: 'hush-again' })
   expect(listWrites(restored).map(({ kind, action }) => [kind, action])).toEqual([['PreviewPolicy', 'create']])
@@ -114,7 +114,7 @@ it('changes nothing where it comes from, and brings back a preview policy that w
   expect(listWrites(await plan({ [`PreviewPolicy/${parent.name}/hooks.secret`]: 'another' }))).toEqual([])
 })
 
-it('says what a key may not read, and exports the workspace that a key of the organization names', async () => {
+it('lists the parts that a key cannot read, and exports the workspace named with a key of the organization', async () => {
   const tenant = await newTenant()
   const permissions = ['workspaces:read', 'deployments:read']
   const { body } = await tenant.post('/workspaces/current/api-keys', { description: 'reader', permissions })

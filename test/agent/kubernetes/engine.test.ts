@@ -180,7 +180,7 @@ describe('ownership', () => {
     },
   )
 
-  test('of an object with the same name is not taken over: the start fails', async () => {
+  test('is not taken over from an object with the same name: the start fails', async () => {
     api.put({ apiVersion: 'v1', kind: 'Secret', metadata: { name: `${BASE}-r1` }, data: { A: 'foreign' } })
     await expect(createEngine().start(firstUnit(), makeArtifact())).rejects.toThrow(PermanentError)
     expect(api.get('Secret', `${BASE}-r1`).data).toEqual({ A: 'foreign' })
@@ -204,7 +204,7 @@ describe('ownership', () => {
     expect(lines[0]).toMatch(/^WARNING .*kubectl/)
   })
 
-  test('of the number of replicas is left to an autoscaler', async () => {
+  test('leaves the number of replicas to an autoscaler', async () => {
     const engine = createEngine()
     const unit = makeKubernetesUnit({ spec: { max_scale: 5 } })
     await engine.start(unit, makeArtifact())
@@ -216,7 +216,7 @@ describe('ownership', () => {
     expect(api.get('Deployment', `${BASE}-r1`).spec.replicas).toBe(4)
   })
 
-  test('of an autoscaled revision begins with its minimum of replicas, which it needs to be healthy', async () => {
+  test('starts an autoscaled revision with its minimum of replicas, which it needs to be healthy', async () => {
     const engine = createEngine()
     await engine.start(makeKubernetesUnit({ spec: { min_scale: 2, max_scale: 5 } }), makeArtifact())
     expect(api.get('Deployment', `${BASE}-r1`).spec.replicas).toBe(2)
@@ -414,7 +414,7 @@ describe('removal', () => {
     expect(listObjects()).toEqual([])
   })
 
-  test('of a deployment ends only when all objects are gone, and can be repeated', async () => {
+  test('ends only when all objects of a deployment are gone, and can be repeated', async () => {
     bringUpAutomatically(api)
     const engine = createEngine()
     await reconcileUntilStable(engine, { target: unit().revision_id }, [unit()])

@@ -329,14 +329,14 @@ describe('a refusal by the cluster', () => {
     expect(api.all()).toEqual([])
   })
 
-  test('of an invalid value names the member', async () => {
+  test('names the member with an invalid value', async () => {
     const invalidVolume = { name: 'v', emptyDir: { sizeLimit: { not: 'a quantity' } } }
     const started = createEngine().start(makeKubernetesUnit({ spec: { volumes: [invalidVolume] } }), makeArtifact())
     await expect(started).rejects.toThrow(PermanentError)
     await expect(started).rejects.toThrow(/volumes/)
   })
 
-  test('of an invalid host comes before the application starts, and changes no route', async () => {
+  test('comes before the application starts if a host is invalid, and changes no route', async () => {
     const engine = createEngine({ K8S_ROUTES: 'ingress' })
     const unit = makeKubernetesUnit({ custom_url: 'http://192.0.2.7/' })
     const message = 'spec.rules[0].host: Invalid value: must be a DNS name, not an IP address'
@@ -349,7 +349,7 @@ describe('a refusal by the cluster', () => {
     expect(api.all('Ingress')).toEqual([])
   })
 
-  test('of a duplicate name names the member', async () => {
+  test('names the member with a duplicate name', async () => {
     const sidecars = [
       { name: 'side', image: 'x', volumeMounts: ['a', 'b'].map(name => ({ name, mountPath: '/data' })) },
     ]

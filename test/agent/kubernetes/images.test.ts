@@ -162,7 +162,7 @@ describe('the pull Secret for the installation’s own registry', () => {
     expect(credentialRequests).toHaveLength(requestsBefore)
   })
 
-  test('that cannot be renewed causes one warning when it expires, and is renewed as soon as possible', async () => {
+  test('causes one warning when it expires without a renewal, and is renewed as soon as possible', async () => {
     const engine = await createEngine()
     await engine.start(unit(), artifact)
     const issueValid = issueCredential
@@ -185,7 +185,7 @@ describe('the pull Secret for the installation’s own registry', () => {
     expect(lines).toHaveLength(1)
   })
 
-  test('that cannot be requested for now delays the start', async () => {
+  test('delays the start while it cannot be requested', async () => {
     const engine = await createEngine()
     issueCredential = () => Promise.reject(new TransientError('away'))
     await expect(engine.start(unit(), artifact)).rejects.toThrow(TransientError)

@@ -54,7 +54,7 @@ describe('a namespace that admits privileged pods', () => {
     expect(api.all()).toEqual([])
   })
 
-  test('gets none to build either', async () => {
+  test('gets no build either', async () => {
     const task = { log: () => {}, signal: AbortSignal.timeout(1000), cache: '', runningFolder: '' }
     await expect(createEngine().prepare(makeKubernetesUnit(), null, task)).rejects.toThrow(PermanentError)
   })
@@ -68,14 +68,14 @@ describe('a namespace that admits privileged pods', () => {
     expect(api.all('Deployment')).toHaveLength(2)
   })
 
-  test('keeps what runs there, which is applied again', async () => {
+  test('keeps its running revisions, which are applied again', async () => {
     await start(createEngine({ K8S_PRIVILEGED_NAMESPACES: 'accept' }))
     const engine = createEngine()
     await start(engine)
     await expect(start(engine, { number: 2 })).rejects.toThrow(PermanentError)
   })
 
-  test('is told to the operator at the start and when it changes, once each', async () => {
+  test('is logged at the start and when it changes, once each', async () => {
     await createEngine({}, 5).open(quiet)
     await waitFor(() => events.length === 1)
     expect(events).toMatchObject([{ event: 'namespace not restricted', namespace: 'apps' }])
@@ -89,7 +89,7 @@ describe('a namespace that admits privileged pods', () => {
 })
 
 describe('a namespace', () => {
-  test('that refuses them is asked with a dry run, and again only after ten minutes', async () => {
+  test('is asked with a dry run, and again only ten minutes after a refusal', async () => {
     const engine = createEngine()
     await start(engine)
     await start(engine)
@@ -111,7 +111,7 @@ describe('a namespace', () => {
     await expect(start(createEngine())).rejects.toThrow(/create pods/)
   })
 
-  test('without room in its quota is judged by what comes before the quota', async () => {
+  test('is judged by the checks before the quota if the quota is exhausted', async () => {
     api.refuse = ({ kind, verb }) =>
       kind === 'Pod' && verb === 'create'
         ? { code: 403, message: 'pods "x" is forbidden: exceeded quota: q' }
@@ -119,14 +119,14 @@ describe('a namespace', () => {
     await expect(start(createEngine())).rejects.toThrow(/admits privileged pods/)
   })
 
-  test('that cannot be asked for the moment is asked again', async () => {
+  test('is asked again after a request that failed', async () => {
     api.refuse = ({ kind, verb }) =>
       kind === 'Pod' && verb === 'create' ? { code: 503, message: 'try later' } : undefined
     await expect(start(createEngine())).rejects.toThrow(TransientError)
   })
 })
 
-describe('what only the operator allows', () => {
+describe('a setting that only the operator may allow', () => {
   const privileged = { spec: { sidecars: [{ name: 'x', image: 'x', securityContext: { privileged: true } }] } }
   const account = { spec: { service_account_name: 'robot' } }
   test.each([
@@ -185,7 +185,7 @@ describe('what only the operator allows', () => {
     },
   )
 
-  test('is told to the control plane', () => {
+  test('is reported to the control plane', () => {
     expect(createEngine().policy).toEqual({ privileged: false, service_accounts: [] })
     const opened = createEngine({ K8S_PRIVILEGES: 'on', K8S_SERVICE_ACCOUNTS: 'robot' })
     expect(opened.policy).toEqual({ privileged: true, service_accounts: ['robot'] })

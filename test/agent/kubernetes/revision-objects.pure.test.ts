@@ -151,7 +151,7 @@ describe('every member is passed on unchanged', () => {
     subPathExpr: '$(A)',
     readOnly: true,
   }
-  test('of a volume mount', () => {
+  test('in a volume mount', () => {
     expect(Object.keys(mount).sort()).toEqual(Object.keys(VolumeMount.shape).sort())
     const pod = podOf(createObjects({ spec: { volume_mounts: [mount], queue_cpu: 1 } }), '-queue')
     expect(pod.containers[0]!.volumeMounts![0]).toEqual(mount)
@@ -171,7 +171,7 @@ describe('every member is passed on unchanged', () => {
     volumeMounts: [mount],
     securityContext: { runAsUser: 7 },
   }
-  test.each(['init_containers', 'sidecars'])('of a container in %s, if the operator allows privileges', where => {
+  test.each(['init_containers', 'sidecars'])('in a container of %s, if the operator allows privileges', where => {
     expect(Object.keys(fullContainer).sort()).toEqual(Object.keys(Container.shape).sort())
     const settings = makeKubernetesSettings({ K8S_PRIVILEGES: 'on' })
     const objects = createObjects({ spec: { [where]: [fullContainer] }, settings })
@@ -237,7 +237,7 @@ describe('the objects of a revision', () => {
     ).toBeUndefined()
   })
 
-  test('narrow a security context, and never open it, whatever the user sends', () => {
+  test('narrow a security context, and never widen it for any input of the user', () => {
     const contexts = [
       { runAsUser: 7, readOnlyRootFilesystem: true, seLinuxOptions: null },
       { privileged: null, capabilities: { drop: [] }, allowPrivilegeEscalation: true, runAsNonRoot: false },
@@ -344,7 +344,7 @@ describe('the container of an application', () => {
       start_command: 'run --port $PORT --each $(HOME) --pid $$ $$(x) $',
     }
     const app = podOf(createObjects({ artifact })).containers[0]!
-    // As Kubernetes expands it.
+    // Expands the text as Kubernetes does.
     const expand = (text: string) => text.replace(/\$\$|\$\((\w+)\)/g, (match, name) => (name ? `<${match}>` : '$'))
     expect(expand(app.env!.find(({ name }) => name === 'PRICE')!.value!)).toBe(artifact.env.PRICE)
     expect(app.command!.map(expand)).toEqual(['/bin/sh', '-c', artifact.start_command])
@@ -387,7 +387,7 @@ describe('names and labels', () => {
     expect(valueAt(pod, 'spec.template.metadata.labels')).toMatchObject({ 'slipway/revision-id': makeRevisionId(1) })
   })
 
-  test('that the agent reads cannot be set by users', () => {
+  test('cannot be set by users if the agent reads them', () => {
     const notes = { 'slipway/revision-id': 'x', 'slipway/draining-since': '2026-01-01T00:00:00Z', tier: 'gold' }
     const spec = { labels: { ...notes, 'slipway/draining-since': 'x' }, annotations: notes, db_cpu: 1, redis_cpu: 1 }
     for (const { kind, metadata } of createObjects({ spec })) {
@@ -397,7 +397,7 @@ describe('names and labels', () => {
     }
   })
 
-  test('of pull secrets are not repeated', () => {
+  test('are not repeated for pull secrets', () => {
     const settings = makeKubernetesSettings({ K8S_PULL_SECRETS: 'pull,all' })
     const objects = createObjects({ settings, spec: { image_pull_secrets: [{ name: 'pull' }, { name: 'pull' }] } })
     const names = valueAt(findObject(objects, 'Deployment'), 'spec.template.spec.imagePullSecrets')
