@@ -1,7 +1,6 @@
 // Access to Postgres: one HTTP round trip authenticates the caller and runs the verb's statement in one transaction.
 import { type FullQueryResults, NeonDbError, neon, neonConfig } from '@neondatabase/serverless'
 import { type SQL, sql } from 'drizzle-orm'
-import { drizzle } from 'drizzle-orm/neon-http'
 import type { AnyPgColumn, PgTable } from 'drizzle-orm/pg-core'
 import type { Config } from '../../env.ts'
 import type { Budget, DriverFetch, DriverRequest } from '../../platform.ts'
@@ -22,6 +21,7 @@ import type { Permission } from '../permissions.ts'
 import {
   compileQuery,
   type Database,
+  db,
   type Placeholders,
   prepareStatement,
   type Query,
@@ -30,9 +30,7 @@ import {
   type TripUse,
 } from './statement.ts'
 
-export type { Database, Query, Row, Trip }
-
-export const db = drizzle.mock()
+export { type Database, db, type Query, type Row, type Trip }
 
 /** Every statement filters by its tenant. Row-level security stays as the second wall behind this filter. */
 export const inTenant = (table: { tenant_id: AnyPgColumn }): SQL => sql`${table.tenant_id} = current_tenant()`
