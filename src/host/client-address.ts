@@ -4,7 +4,6 @@ import { findHops, parseRange } from '../protocol/client-address.ts'
 
 type NodeRequest = { incoming?: { socket?: { remoteAddress?: string | undefined } } } | undefined
 
-/** The peer of the connection. */
 export type ReadPeer = (request: RequestHead) => string | undefined
 
 export const readSocketPeer: ReadPeer = ({ env }) => (env as NodeRequest)?.incoming?.socket?.remoteAddress

@@ -43,7 +43,7 @@ export function openHome(folder = process.env.SLIPWAY_HOME || join(PROJECT_ROOT,
     fs.renameSync(temporary, file(name))
     return file(name)
   }
-  /** Complete and on the disk, or not at all. A file that exists stays. */
+  /** Writes the file completely and to the disk, or not at all. A file that exists stays. */
   const createFile = (name: string, content: object) => {
     fs.mkdirSync(path, { recursive: true, mode: 0o711 })
     const temporary = file(`${name}.${process.pid}`)

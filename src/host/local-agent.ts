@@ -29,7 +29,7 @@ const PASSED_SETTINGS = [
   'TRUSTED_PROXIES',
 ]
 const ROUTER_TIMEOUT_MS = 10_000
-/** An application that takes longer to start does not hold up the rest. */
+/** Dev does not wait longer for an application to start again. */
 const RESTORE_TIMEOUT_MS = 20_000
 /** Longer than the agent waits for its applications to stop. */
 const STOP_TIMEOUT_MS = 15_000

@@ -14,7 +14,7 @@ export async function inTransaction<T>(client: pg.Client, work: () => Promise<T>
   }
 }
 
-/** The same as the role that sees the rows of every tenant. */
+/** Like `inTransaction()`, as the role that sees the rows of every tenant. */
 export const inSystemTransaction = <T>(client: pg.Client, work: () => Promise<T>): Promise<T> =>
   inTransaction(client, async () => {
     await client.query('set local role slipway_system')

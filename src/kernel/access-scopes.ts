@@ -4,7 +4,7 @@ import { type Permission, policyPermissions, type ResourceType, resourceTypes } 
 
 /** A request hides the resources of the type for which a rule denies `reading`. Null: it shows none of them. */
 type ShownType = { type: ResourceType; reading: Permission | null }
-/** `everything`: it shows resources without regard to tags, so who may not read them all may not send it. */
+/** `everything`: the answer ignores tags, so only a caller who may read every resource may send the request. */
 type Scope = 'nothing' | 'everything' | 'events' | ShownType[]
 
 const deployments: ShownType = { type: 'deployment', reading: 'deployments:read' }

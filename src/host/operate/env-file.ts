@@ -4,7 +4,7 @@ import { existsSync, readFileSync } from 'node:fs'
 export type EnvFile = { text: string; values: Map<string, string> }
 
 const ASSIGNMENT = /^([A-Za-z_][A-Za-z0-9_]*)=(.*)$/
-/** Without quotes, a shell that reads the file takes the others as its own. */
+/** A shell that reads the file would interpret other characters without quotes. */
 const BARE = /^[A-Za-z0-9_./:@%+,=-]*$/
 /** systemd reads quotes, backslashes and comments in other values. */
 export const PLAIN = /^[A-Za-z0-9_./:@%+,=?&~[\]-]*$/

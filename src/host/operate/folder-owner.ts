@@ -8,7 +8,7 @@ export async function fillAsOwner(folder: string, fill: () => Promise<void>): Pr
   if (process.getuid?.() !== 0) return await fill()
   const { uid, gid } = await statNearest(resolve(folder))
   await mkdir(folder, { recursive: true, mode: 0o700 })
-  // First of all, so that a run that is killed does not leave a folder of root, which the next one would keep.
+  // Comes first: a killed run would leave a folder of root, which the next run would keep.
   await chown(folder, uid, gid)
   try {
     await fill()

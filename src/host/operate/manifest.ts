@@ -19,7 +19,7 @@ const Manifest = z.object({
   format: z.literal(FORMAT),
   id: z.uuid(),
   app_version: z.string(),
-  /** The last one that the database had. */
+  /** The last migration of the database. */
   migration: z.object({ idx: Count, name: z.string() }),
   postgres: z.string(),
   /** The backup has everything that was committed before this moment, and nothing else. */

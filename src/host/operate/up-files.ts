@@ -9,14 +9,14 @@ export type WantedFile = {
   path: string
   text: string
   mode: number
-  /** The unit that reads it when it starts. */
+  /** The unit that reads the file when it starts. */
   unit?: string
 }
-/** Made by an earlier run, or by an earlier step of this one. */
+/** An earlier run, or an earlier step of this one, has made them. */
 export const SECRET_NAMES = ['ownerUrl', 'appUrl', 'systemUrl', 'sealingKeys', 'listenerKey'] as const
 export type Secrets = Record<(typeof SECRET_NAMES)[number], string>
 
-/** Without the files whose secrets are not made yet. */
+/** Leaves out the files whose secrets are not made yet. */
 export function describeFiles(
   options: UpOptions,
   paths: UnitPaths,

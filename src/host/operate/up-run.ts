@@ -6,8 +6,8 @@ import { join } from 'node:path'
 const FOLDER = '/run/slipway-up'
 
 /**
- * Throws if another run has the lock. Returns what releases it. flock(1) locks the open file, which stays open in this
- * process: the lock ends with it, also when it is killed.
+ * Throws if another run has the lock. Returns a function that releases it. flock(1) locks the file that this process
+ * keeps open, so the lock ends with the process, also when it is killed.
  */
 export function lockRun(folder = FOLDER): () => void {
   fs.mkdirSync(folder, { recursive: true, mode: 0o700 })

@@ -18,7 +18,7 @@ function checksum(text: string): string {
 /** A prefix, random characters and a checksum of 6: scanners find leaked tokens, the edge refuses mistyped ones. */
 function createTokenKind(prefix: string, length: number, pattern: RegExp) {
   return {
-    /** `start` is kept of another token, and `nextBytes` replaces chance. */
+    /** A new token may keep the `start` of another one, and take bytes that are derived instead of random. */
     create({ start = '', nextBytes = () => crypto.getRandomValues(new Uint8Array(48)) } = {}): string {
       let secret = start
       while (secret.length < length) {
@@ -72,7 +72,7 @@ export const { create: newRefreshToken, looksValid: looksLikeRefreshToken } = cr
 )
 export const tokenFamilyOf = (refreshToken: string): string => refreshToken.slice(4, 26)
 
-/** The same bytes each time for the same text, which only the holder of the keys can compute. */
+/** Derives bytes from a text: the same each time, and only with the keys. */
 export async function createByteSource(keys: [kid: string, key: string][], text: string, purpose: string) {
   const [, key] = keys[0]!
   const master = await crypto.subtle.importKey('raw', Buffer.from(key, 'base64url'), 'HKDF', false, ['deriveBits'])

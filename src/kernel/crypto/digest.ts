@@ -10,7 +10,7 @@ export const sha256Hex = (text: string | Uint8Array): string => sha256().update(
  */
 export const sealedFingerprint = (sealed: string): string => sealed.split('.')[3] ?? sha256Hex(sealed).slice(0, 16)
 
-/** A UUID of version 8, whose bits are for applications to choose: the same text has the same. */
+/** Derives a UUID from a text, of version 8, whose bits an application may choose. */
 export function derivedUuid(text: string): string {
   const hex = sha256Hex(text)
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20, 32)}`

@@ -1,5 +1,5 @@
-// Model tokens: with its own, an application calls the models of its workspace, and does nothing else. A token names
-// its deployment and is signed, so that nothing of it is stored. Agents renew it long before it expires.
+// Model tokens: an application calls the models of its workspace with one, and does nothing else. A token names its
+// deployment and is signed, so it is not stored. Agents renew it long before it expires.
 import * as z from 'zod'
 import type { Config } from '../../env.ts'
 import type { Platform } from '../../platform.ts'
@@ -10,7 +10,7 @@ import { type SigningSettings, signJwt, verifyJwt } from './signing-keys.ts'
 import type { TraceKeyOwner } from './trace-keys.ts'
 
 export const MODEL_TOKEN_SECONDS = 900
-/** The tokens that we send to models have another type, so that none of them is taken for one of these. */
+/** Tokens that we send to models have another type, so they are not accepted here. */
 const TYP = 'model-token+jwt'
 const EARLY_SECONDS = 5
 const Owner = z.object({ sub: Uuid, trace_key_version: z.int32().min(1) })
@@ -27,7 +27,7 @@ const issuerOf = (config: Pick<Config, 'publicUrl'>): string => modelProxyUrl(co
 /** A header of JSON always begins so. */
 export const isModelToken = (key: string): boolean => key.startsWith('eyJ')
 
-/** It is of the version of the deployment's trace key, so that rotating ends both. */
+/** A token has the version of the deployment's trace key, so that a rotation ends both. */
 export function createModelToken(
   { config, platform }: TokenServices,
   { deployment_id, version }: TraceKeyOwner,

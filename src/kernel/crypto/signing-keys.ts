@@ -14,7 +14,7 @@ const PKCS8_HEAD = Buffer.from('302e020100300506032b657004220420', 'hex')
 const toBase64Url = (bytes: Uint8Array | ArrayBuffer | string): string =>
   Buffer.from(bytes as never).toString('base64url')
 
-/** The values and not their promises: a Worker must not wait in one request for what another one has started. */
+/** Values, not promises: on Workers, a request must not wait for a promise of another request. */
 const loaded = new WeakMap<object, SigningKey[]>()
 
 /** The first key signs, all of them verify. Without SIGNING_JWKS each sealing key gives one, in the same order. */

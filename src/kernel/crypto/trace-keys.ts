@@ -1,5 +1,5 @@
-// Trace keys: with its own, an application sends runs into the project of its deployment, and does nothing else. A key
-// names its deployment and is signed by a sealing key, so that nothing of it is stored.
+// Trace keys: an application sends runs into the project of its deployment with one, and does nothing else. A key names
+// its deployment and is signed by a sealing key, so it is not stored.
 import type { Config } from '../../env.ts'
 import { createSigner } from './crypto.ts'
 

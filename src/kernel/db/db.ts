@@ -64,7 +64,7 @@ const toUseHeaders = ({ group, isSlow }: NonNullable<DriverRequest['use']>): Rec
   ...(isSlow && { [USE_HEADERS.isSlow]: 'true' }),
 })
 
-/** An error of the statements is an answer of the database too. */
+/** A statement that fails counts as answered. */
 type CountTrip = (ms: number, isAnswered: boolean) => void
 
 export function connect(
@@ -82,7 +82,7 @@ function createTrip(url: string, route: TripRoute, countTrip: CountTrip): Trip {
   return async (statements, { group = SYSTEM_GROUP, isSlow, untilKnown, signal, onSpent } = {}) => {
     const compiled = statements.map(compileQuery)
     const queries = compiled.map(({ sql, params }) => client.query(sql, params, { types: TEXT_PARSERS }))
-    // Not `AbortSignal.timeout()`, which keeps what belongs to the request until then.
+    // Not `AbortSignal.timeout()`, which keeps the memory of the request until it fires.
     const timeout = new AbortController()
     const timer = setTimeout(() => timeout.abort(new Error('The database did not answer in time')), TRIP_TIMEOUT_MS)
     const abandon = () => timeout.abort(signal!.reason)

@@ -104,7 +104,7 @@ const storeAnswer = ({ key, fingerprint }: NonNullable<Ctx['idempotency']>, cond
       having count(*) > 0
     )`
 
-/** About the bytes that the change stores: its rows. Other tables that it writes get their data from the body. */
+/** Estimates the bytes that the change stores by its rows. Other tables that it writes get data from the body. */
 const STORED_BYTES = sql`(select sum(octet_length(to_json(changed)::text)) from changed)`
 
 /** The schedule has no limit: it must be able to end things on a day whose limit is used up. */
@@ -182,11 +182,11 @@ export const setSystemSettings = (
 /** The listener whose agent sends the request, for `journalSystemEvents`. */
 export const LISTENER_ACTOR = sql`'listener', current_listener(), event_actor_name()`
 
-/** Enough for a statement that writes no events. */
+/** A statement that writes no events needs no more. */
 export const setClock = ({ clock }: Pick<Platform, 'clock'>): SQL =>
   sql`select set_config('app.clock_offset', ${`${clock.ahead()} ms`}, true)`
 
-/** The trip before an external call. A repeated request gets its stored answer here, without the call. */
+/** The trip before an external call. A repeated request gets its stored answer from it, without the call. */
 export async function prepareWrite<Current, Answer>(
   ctx: Ctx,
   query: Query<Current>,
@@ -202,7 +202,7 @@ export async function prepareWrite<Current, Answer>(
 const MAX_ATTEMPTS = 100
 const RETRY_PAUSE_MS = 20
 
-/** The trip after it. Retried, because repeated requests hold the key for a moment to look for an answer. */
+/** The trip after an external call. Retried, because a repeated request locks the key while it looks for an answer. */
 export async function concludeWrite<T>(write: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {

@@ -13,7 +13,7 @@ import type { Numbered, Watch, Watcher, Watches, WatchSource } from './watch.ts'
 const MAX_ITEMS = 1000
 const MAX_BYTES = 1024 * 1024
 const MAX_AGE_MS = 15_000
-/** Longer than a trip may take. A host may drop the request that looks, and then another one may. */
+/** Longer than a trip may take. A host may drop the request that holds the claim; then another one claims. */
 const CLAIM_MS = 5000
 /** A watcher that was not seen for this long has gone, even if no host said so. */
 const GONE_MS = 30_000
@@ -52,7 +52,7 @@ export function createWatches({ config, platform, database }: DatabaseServices):
   const { lookMs, perKey, seconds, trips: maxTrips, keyCheckMs } = platform.liveStreams
   const [minDelay, maxDelay] = lookMs
   const feeds = new Map<string, Feed>()
-  /** By key or session, when each of its streams ends at the latest: Workers may drop a request without a word. */
+  /** The latest end of each stream, by key or session: Workers may drop a request without a signal. */
   const streamEnds = new Map<string, number[]>()
 
   function admit(hash: string): () => void {
@@ -144,7 +144,7 @@ export function createWatches({ config, platform, database }: DatabaseServices):
     const { hash, isLimited } = watcher
     // Access policies hide items from a limited watcher, so it cannot share the looks of others.
     const subject = isLimited ? `${source.subject} ${hash}` : source.subject
-    // It was accepted just now, whatever an earlier check said.
+    // The key was accepted just now. That replaces an earlier check.
     let checkedAt = Date.now()
     feeds.get(subject)?.keys.set(hash, { watcher, seenAt: checkedAt, checkedAt })
     let cursor = start.after

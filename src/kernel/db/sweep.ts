@@ -7,7 +7,7 @@ import type { Services } from '../http/routes.ts'
 import { type Row, runAsSystem } from './db.ts'
 import { setClock } from './journal.ts'
 
-/** `where` reads an index. */
+/** `where` must use an index. */
 export type ExpiredRows = { table: string; where: SQL }
 export type SweepServices = DatabaseServices & Pick<Services, 'onSweep'>
 

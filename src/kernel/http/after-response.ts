@@ -1,4 +1,4 @@
-// Work of many requests that is done after their responses, in batches: what counts and what records them.
+// Work that is done after the responses of many requests, in batches: counting and recording them.
 import type { Platform } from '../../platform.ts'
 import type { Caller } from './context.ts'
 

@@ -32,7 +32,7 @@ type Actor = CredentialActor | KeylessActor
 
 export const hasCredential = (actor: Actor): actor is CredentialActor => 'hash' in actor
 
-/** An application with its own credential: everything that it sends belongs to the project of its deployment. */
+/** An application with its own credential: everything it sends belongs to the project of its deployment. */
 export const isConfined = ({ actor }: Pick<Ctx, 'actor'>): boolean => actor.kind === 'deployment'
 
 export type HostServices = { config: Config; platform: Platform }
@@ -109,7 +109,7 @@ export type RequestInfo = {
   organization?: string
   tenant?: string | null
   actor?: string
-  /** Access policies hide some resources from the caller, or none but some of them are open to it. */
+  /** Access policies decide which resources the caller sees. */
   isLimited?: boolean
   replayed?: boolean
   budget?: Budget

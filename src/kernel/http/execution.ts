@@ -11,7 +11,7 @@ export function readExecution(c: Pick<Context, 'executionCtx'>): Execution | und
   }
 }
 
-/** For work that goes on after the response. */
+/** Keeps work alive that goes on after the response. */
 export const createWaitUntil =
   ({ waitUntil }: Pick<Platform, 'waitUntil'>, c: Pick<Context, 'executionCtx'>) =>
   (work: Promise<unknown>): void =>

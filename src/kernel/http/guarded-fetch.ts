@@ -1,4 +1,4 @@
-// Requests to addresses that a caller or an external server chose. Every hop is checked, limited and traced.
+// Requests to addresses that a caller or an external server chose. Each hop is checked, limited and traced.
 import type { Config } from '../../env.ts'
 import type { Platform } from '../../platform.ts'
 import { judgeUrl } from '../../protocol/guarded-address.ts'

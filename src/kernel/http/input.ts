@@ -206,7 +206,7 @@ export function findRepeatedParameters(
 const isAlwaysRefused = (loc: (string | number)[]): boolean =>
   loc.slice(0, -1).includes('resource_spec') || (loc.length === 2 && isDryRun(String(loc[1])))
 
-/** In any spelling, such as `dryRun` and `dry-run`. */
+/** Matches every spelling, such as `dryRun` and `dry-run`. */
 const isDryRun = (name: string): boolean => name.toLowerCase().replace(/[^a-z]/g, '') === 'dryrun'
 
 export function invalidRequest(faults: Fault[]): Failure {

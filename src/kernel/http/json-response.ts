@@ -1,6 +1,6 @@
 // JSON responses, with the security headers that every response has.
 
-/** A page may set its own. */
+/** A page may replace these. */
 const SECURITY_HEADERS = Object.entries({
   'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'",
   'Cross-Origin-Resource-Policy': 'cross-origin',

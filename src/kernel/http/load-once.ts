@@ -1,4 +1,4 @@
-// Loads at the first use: what most isolates never need.
+// Loads a module at its first use, because most isolates never need it.
 
 /** Calls share one load. One that fails is not remembered. */
 export function loadOnce<Loaded>(load: () => Promise<Loaded>): () => Promise<Loaded> {

@@ -1,4 +1,4 @@
-// Mounts the operations of slices, and what refuses other methods on their paths.
+// Mounts the operations of slices, and handlers that refuse other methods on their paths.
 import type { Hono } from 'hono'
 import { fail } from './errors.ts'
 import type { AppEnv, Operation, Services } from './routes.ts'
@@ -7,7 +7,7 @@ import type { HandleOperation } from './serve-routes.ts'
 const toRouterPath = ({ path, passThrough }: Operation): string =>
   path.replace(/\{(\w+)\}/g, ':$1') + (passThrough ? '*' : '')
 
-/** Returns what mounts the operations of a slice. The first one that is no probe loads the handler of all. */
+/** Returns a function that mounts a slice. The first operation that is no probe loads the handler of all. */
 export function createMounter(app: Hono<AppEnv>, services: Services, loadHandler: () => Promise<HandleOperation>) {
   const methodsOf = new Map<string, string[]>()
 

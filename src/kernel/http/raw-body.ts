@@ -10,7 +10,7 @@ import { type BeforeLarge, declaredSize, gatherBytes, guardLargeBody, readChunks
 export type RawBody = {
   bytes: Uint8Array<ArrayBuffer>
   mediaType: string
-  /** The whole header, because a multipart body needs its boundary. */
+  /** The whole header: a multipart body needs its boundary. */
   contentType: string
   /** Bounds what is looked at and built. Every reader of the bytes uses it before it parses any of them. */
   values: ValueBudget

@@ -94,7 +94,7 @@ export type Operation = {
   /** When this query parameter is true, another verb answers, under its own permission. */
   variant?: { on: string; reply: z.ZodType; verb: Verb<never, unknown> }
   verb?: Verb<never, unknown>
-  /** A check of health: it knows no limits of callers and no streams, so that nothing of both is loaded for it. */
+  /** A health check: it needs neither limits of callers nor streams, so neither is loaded for it. */
   isProbe?: boolean
   /** An open route that reads a key itself. A session does not count. */
   keyOnly?: boolean

@@ -4,7 +4,7 @@ import type { Context } from 'hono'
 import { looksLikeSessionToken } from '../crypto/crypto.ts'
 import { fail } from './errors.ts'
 
-/** On https. `__Host-` keeps other hosts of the domain from setting it. */
+/** Used on https: `__Host-` keeps other hosts of the domain from setting the cookie. */
 export const SESSION_COOKIE = '__Host-slipway'
 const MAX_AGE_SECONDS = 30 * 24 * 60 * 60
 

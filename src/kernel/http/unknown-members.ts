@@ -1,4 +1,4 @@
-// Members of a request that its schemas do not have, with the name that was probably meant.
+// Finds members of a request that its schemas do not have, and the known name that is nearest to each.
 import type * as z from 'zod'
 import type { Fault } from './errors.ts'
 
@@ -38,7 +38,7 @@ type Definition =
   | { type: 'optional' | 'nullable' | 'default' | 'prefault' | 'readonly'; innerType: z.ZodType }
   | { type: 'transform' | 'string' }
 
-/** Without `nullish`, `default` and `preprocess`. */
+/** Unwraps `nullish`, `default` and `preprocess`. */
 function unwrap(schema: z.ZodType): z.ZodType {
   const { def } = schema._zod as unknown as { def: Definition }
   if ('innerType' in def) return unwrap(def.innerType)

@@ -18,7 +18,7 @@ const TOO_MANY_VALUES = 'has more values than one request may have; send less in
 /** The end of an invalid token. */
 const NONE = -1
 
-/** Null if the text is JSON by RFC 8259, nested no deeper than `maxDepth`. */
+/** Returns null if the text is JSON by RFC 8259, nested no deeper than `maxDepth`. */
 export const findJsonFault = (text: string, maxDepth: number): JsonFault | null => checkJson(text, { maxDepth }).fault
 
 /** Stops at the first fault. Names of members count as values, because a parser builds a string for each. */

@@ -47,7 +47,7 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
   const addresses = createAddressLimits(config.unknownKeysPerMinute, now, shareFailure)
   /** Keys are grouped by organization, so that those of one do not evict those of another. */
   const acceptedKeys = createExpiringMap<true>(MAX_KEYS, now)
-  /** Names with another proof than a key. By route, so that many links do not evict senders of webhooks. */
+  /** Names that were proved without a key. Grouped by route, so that many links do not evict senders of webhooks. */
   const provenNames = createExpiringMap<true>(MAX_KEYS, now)
   const overBudget = createExpiringMap<true>(MAX_KEYS, now)
   const visitors = createAddressLimits(config.unknownKeysPerMinute * VISITS_PER_UNKNOWN_KEY, now, () => {})

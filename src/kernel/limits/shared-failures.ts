@@ -11,7 +11,7 @@ type FailureCounter = (failures: ReadonlyMap<string, number>) => Promise<Map<str
 
 export const LIMITER_SECONDS = 60
 
-/** Returns what records a failure. */
+/** Returns a function that records a failure. */
 export function shareFailures(
   platform: Pick<Platform, 'log'>,
   count: FailureCounter,

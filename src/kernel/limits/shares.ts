@@ -8,7 +8,7 @@
 const DEFAULT_FACTOR = 3
 const MAX_WAITING_PER_GROUP = 100
 
-/** Gives back what was taken. Only its first call has an effect. */
+/** Gives the taken amount back. Only the first call has an effect. */
 export type Release = () => void
 export type Shares = ReturnType<typeof createShares>
 
