@@ -16,12 +16,14 @@ declare module 'vitest' {
   }
 }
 
-const CHDB = 'chdb@3.4.0'
+export const CHDB = 'chdb@3.4.0'
 const PACKAGES = join(import.meta.dirname, '../../node_modules/.cache/chdb')
+
+export const isChdbInstalled = (): boolean => existsSync(join(PACKAGES, 'node_modules/chdb/package.json'))
 
 /** The folder that has chdb among its packages. */
 async function installChdb(): Promise<string> {
-  if (existsSync(join(PACKAGES, 'node_modules/chdb/package.json'))) return PACKAGES
+  if (isChdbInstalled()) return PACKAGES
   console.log(`Installing ${CHDB}, the engine of ClickHouse: 540 MB, once.`)
   await mkdir(PACKAGES, { recursive: true })
   await writeFile(join(PACKAGES, 'package.json'), '{ "private": true }')

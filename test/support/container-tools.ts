@@ -4,9 +4,13 @@ import { delimiter, join } from 'node:path'
 
 const TOOLS = ['podman', 'runc', 'skopeo', 'docker-registry', 'busybox']
 
-export default function setup() {
+export function findMissingTools(): string[] {
   const folders = (process.env.PATH ?? '').split(delimiter)
-  const missing = TOOLS.filter(tool => !folders.some(folder => fs.existsSync(join(folder, tool))))
+  return TOOLS.filter(tool => !folders.some(folder => fs.existsSync(join(folder, tool))))
+}
+
+export default function setup() {
+  const missing = findMissingTools()
   if (missing.length > 0)
     throw new Error(`Not installed: ${missing.join(', ')}. Run scripts/container_tools.sh, then these tests again.`)
 }

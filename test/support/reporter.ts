@@ -1,5 +1,6 @@
 // Ends a run with one plain line for scripts, after the number of tests in each project.
 import type { Reporter, TestModule } from 'vitest/node'
+import { formatCounts } from '../proof/support/counts.ts'
 
 export default class PlainTotals implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], unhandled: readonly unknown[]) {
@@ -17,10 +18,12 @@ export default class PlainTotals implements Reporter {
       }
     }
     if (passed.size > 1) for (const [name, tests] of passed) lines.push(`${name}: ${tests} passed`)
-    if (count.skipped) lines.push(`${count.skipped} skipped`)
     // Errors outside of tests fail the run, so they count as failures.
     if (outsideErrors) lines.push(`errors outside of tests: ${outsideErrors}`)
-    lines.push(`${count.passed} passed, ${count.failed + outsideErrors} failed`)
+    const failed = count.failed + outsideErrors
+    // The first of these lines is for `npm run proof`, the last one for other scripts.
+    lines.push(formatCounts({ passed: count.passed, failed, skipped: count.skipped }))
+    lines.push(`${count.passed} passed, ${failed} failed`)
     // After the default reporter's own summary.
     process.once('exit', () => process.stdout.write(`\n${lines.join('\n')}\n`))
   }

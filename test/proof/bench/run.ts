@@ -1,7 +1,9 @@
-// `npm run bench`: measures the named rows, or all of them, and prints each when it is measured. It asserts nothing.
+// `npm run bench`: measures the named rows, or all of them, and prints each when it is measured. It
+// ends with status 1 if one failed or missed its target.
 // `--fresh` makes the kept databases anew. `--release 0.2.0` measures nothing: it adds a line to history.md.
 import { parseArgs } from 'node:util'
 import { type Bench, openSharedResources } from '../support/bench-context.ts'
+import { formatCounts } from '../support/counts.ts'
 import { loadExperiments } from '../support/experiments.ts'
 import { recordRelease } from '../support/history.ts'
 import { MACHINE, readCommit } from '../support/machine.ts'
@@ -39,6 +41,12 @@ await runProgram(async cleanupStack => {
   const seeding = made.reduce((sum, one) => sum + one.seconds, 0)
   const met = rows.filter(row => row.met).length
   printLine(`${met} of ${rows.length} met, in ${seconds - seeding} s, and ${seeding} s to make databases.`)
+  const missed = rows.filter(row => !row.met && !row.busy && !row.skipped)
+  for (const row of rows.filter(row => row.skipped || (row.busy && !row.met)))
+    printLine(`skipped ${row.id}: ${row.busy ? 'others used the machine' : row.measured}`)
+  const counts = { passed: met, failed: missed.length, skipped: rows.length - met - missed.length }
+  printLine(formatCounts(counts))
+  if (missed.length > 0) process.exitCode = 1
   const failed = rows.filter(({ error }) => error)
   if (failed.length > 0) throw new Error(`Failed: ${failed.map(({ id, error }) => `${id}: ${error}`).join('\n')}`)
 })

@@ -1,4 +1,6 @@
 // `npm run conformance -- [oauth|server|authorization]`: runs the MCP conformance suite, by default all of it.
+
+import { formatCounts } from '../support/counts.ts'
 import { HOSTS, type StartInstallation } from '../support/two-hosts.ts'
 import { runAuthorizationScenarios } from './authorization.ts'
 import { OAUTH_SETTINGS, runOAuthScenarios } from './oauth.ts'
@@ -22,11 +24,15 @@ if (unknown.length > 0) {
   console.error(`There is no part ${unknown.join(', ')}. Choose from: oauth, server, authorization.`)
   process.exit(2)
 }
+const total = { passed: 0, failed: 0, skipped: 0 }
 for (const { name, host, settings, run } of PARTS) {
   if (wanted.length > 0 && !wanted.includes(name)) continue
   await using cleanup = new AsyncDisposableStack()
   console.log(`\n== ${name}, on ${host}`)
   const { passed, failed } = await run(cleanup, await HOSTS[host](cleanup, settings))
   console.log(`${name}, on ${host}: ${passed} passed, ${failed} failed`)
-  if (failed > 0) process.exitCode = 1
+  total.passed += passed
+  total.failed += failed
 }
+console.log(formatCounts(total))
+if (total.failed > 0) process.exitCode = 1

@@ -1,5 +1,5 @@
 // `npm run chaos`: runs the named trials, or all of them, and prints a row for each. SEED repeats a run.
-
+import { formatCounts } from '../support/counts.ts'
 import { loadExperiments } from '../support/experiments.ts'
 import { openResults } from '../support/results.ts'
 import { runInTurn, runProgram } from '../support/runner.ts'
@@ -15,5 +15,6 @@ await runProgram(async () => {
   const store = await openResults('faults', ids, { seed })
   const rows = await runInTurn(selected, runContext => ({ ...runContext, seed, share: 1 }), { store })
   const failed = rows.filter(({ met }) => !met)
+  console.log(formatCounts({ passed: rows.length - failed.length, failed: failed.length, skipped: 0 }))
   if (failed.length > 0) throw new Error(failed.map(({ id, error }) => `${id}: ${error ?? 'not met'}`).join('\n'))
 })

@@ -1,5 +1,6 @@
 // `npm run protocol-kit -- <command>`: checks any agent against PROTOCOL.md. `--only WORD` runs the scenarios whose
 // name contains the word.
+import { formatCounts } from '../support/counts.ts'
 import { type ControlPlane, startControlPlane, startDatabase } from './control-plane.ts'
 import { createScenarioContext } from './scenario-context.ts'
 import { type Scenario, scenarios } from './scenarios.ts'
@@ -69,5 +70,10 @@ if (process.argv[1] === import.meta.filename) {
   }
   const isValid = command.length > 0 && !command[0]!.startsWith('-') && (options.parallel ?? 1) >= 1
   if (!isValid) console.log(USAGE)
-  else if ((await runKit(command, options)).length > 0) process.exitCode = 1
+  else {
+    const { length: failed } = await runKit(command, options)
+    const { length: all } = scenarios.filter(({ name }) => name.includes(options.only ?? ''))
+    console.log(formatCounts({ passed: all - failed, failed, skipped: 0 }))
+    if (failed > 0) process.exitCode = 1
+  }
 }

@@ -2,6 +2,7 @@
 // `-- plan lifecycle` measures some cores. Without names it measures all, and writes `report.md`.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
+import { formatCounts } from '../support/counts.ts'
 import { type Core, cores } from './cores.ts'
 import { equivalents } from './equivalent.ts'
 import { countScopes, listMutants, type Mutant } from './mutants.ts'
@@ -85,7 +86,10 @@ try {
     )
   }
   if (names.length === 0) writeFileSync(pathOf('test/proof/mutants/report.md'), writeReport(measured))
-  process.exitCode = measured.some(core => summarize(core).score < MIN_TARGET) ? 1 : 0
+  const { length: failed } = measured.filter(core => summarize(core).score < MIN_TARGET)
+  console.log(`A core passes with ${MIN_TARGET} % of its mutants killed.`)
+  console.log(formatCounts({ passed: measured.length - failed, failed, skipped: 0 }))
+  process.exitCode = failed > 0 ? 1 : 0
 } finally {
   await vitest.close()
 }
