@@ -67,7 +67,7 @@ const NEEDS: Record<string, string> = {
   'docs/deploy/github-action': 'a runner of GitHub; cli/github-action.test.ts and test/proof/trials/github-action.ts',
   'docs/operate/images': 'container tools; test/proof/trials/image.sh',
   'docs/operate/install-on-kubernetes':
-    'a cluster; test/proof/trials/chart.ts runs its commands, test/proof/trials/cluster.sh on an API server',
+    'a cluster; test/proof/trials/chart.ts runs its commands, test/proof/trials/cluster.ts on an API server',
   'docs/operate/kubernetes': 'a cluster; agent/kubernetes/docs.test.ts checks its tables',
   'docs/operate/one-machine': 'a machine of its own; test/proof/trials/public.sh plays it',
   'docs/operate/installation': 'a machine of its own; test/proof/trials/operating.sh plays it',

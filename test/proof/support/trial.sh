@@ -1,10 +1,11 @@
-# What the trials in shell share: results and their count, the cache folder, `--install`, what is cleaned up at the end.
+# The trials in shell share this: results and their count, the cache folder, programs that `--install` installs, what is
+# cleaned up at the end.
 # shellcheck shell=bash
 #
 #   #!/usr/bin/env bash
 #   # What this trial shows, and what it needs.
 #   . "$(dirname "$0")/../support/trial.sh"
-#   has caddy || install_packages caddy || skip_all 'caddy is not installed'
+#   need caddy || skip_all "everything: $missing"
 #   expect 'two and two' $((2 + 2)) 4
 #
 # The last line is `N passed, N failed, N skipped`. The status is 1 if anything failed.
@@ -17,7 +18,7 @@ TRIAL=${TRIAL%.*}
 # Programs and downloads that survive the trial. Never a folder of the repository.
 CACHE=${SLIPWAY_TRIALS:-$HOME/.cache/slipway-trials}
 mkdir -p "$CACHE/bin"
-export PATH=$CACHE/bin:$PWD/node_modules/.bin:/usr/lib/go/bin:/usr/local/go/bin:$PATH
+export PATH=$CACHE/bin:$PWD/node_modules/.bin:$PATH:/usr/local/go/bin:/usr/lib/go/bin:/usr/sbin:/lib/systemd
 NODE=$(node -p process.execPath)
 
 install=false
@@ -65,27 +66,14 @@ refuse() { if "${@:2}" >/dev/null 2>&1; then failed "$1: it succeeded"; else pas
 
 # ---- what a trial needs
 
-has() { command -v "$1" >/dev/null; }
-# install_packages NAME…: packages of Debian, with `--install` only. Otherwise it fails.
-apt_updated=false
-install_packages() {
-  $install || return 1
-  $apt_updated || apt-get update -qq
-  apt_updated=true
-  apt-get install --yes --no-install-recommends "$@" >"$CACHE/apt.log" 2>&1 || {
-    tail -5 "$CACHE/apt.log" >&2
-    return 1
-  }
-}
-# install_go_program NAME PACKAGE@VERSION: builds it once, with `--install` only.
-install_go_program() {
-  has "$1" && return 0
-  $install && has go || return 1
-  note "building $2"
-  GOBIN=$CACHE/bin GOFLAGS=-trimpath go install "$2" >"$CACHE/go.log" 2>&1 || {
-    tail -5 "$CACHE/go.log" >&2
-    return 1
-  }
+# need PROGRAM…: succeeds if all are there. With `--install`, first installs each that is missing. Otherwise $missing
+# says why.
+need() {
+  missing=$("$NODE" --input-type=module -e '
+    import { findMissing } from "./test/proof/support/trial.ts"
+    const reason = findMissing(...process.argv.slice(1).filter(name => name !== "--install"))
+    if (reason) console.log(reason)
+    process.exitCode = reason ? 1 : 0' -- "$@" $($install && echo --install))
 }
 until_true() { # SECONDS COMMAND…
   local end=$((SECONDS + $1))

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import type { KubernetesObject } from '@kubernetes/client-node'
 import { load, loadAll } from 'js-yaml'
-import { CACHE, check, isInstalling, runTrial, skipped } from '../support/trial.ts'
+import { check, findMissing, runTrial, skipped } from '../support/trial.ts'
 import { findHelm, HELM_NAMES } from './chart/helm.ts'
 import { findSchemas } from './chart/kubernetes-schemas.ts'
 import { findFaults } from './chart/object-rules.ts'
@@ -88,23 +88,15 @@ async function checkRules(rendered: Rendered[]): Promise<void> {
 }
 
 function checkByKubeconform(version: string, folder: string): void {
-  const kubeconform = join(CACHE, 'bin/kubeconform')
-  if (spawnSync(kubeconform, ['-v']).status !== 0) {
-    if (!isInstalling) {
-      skipped(`Kubernetes ${version}: kubeconform is not installed`)
-      return
-    }
-    const env = { ...process.env, GOBIN: join(CACHE, 'bin') }
-    execFileSync('go', ['install', 'github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0'], { env, stdio: 'ignore' })
-  }
-  const schemas = findSchemas(version, CACHE, isInstalling)
-  if (!schemas) {
-    skipped(`Kubernetes ${version}: its schemas are not in ${CACHE}`)
+  const missing = findMissing('kubeconform')
+  const schemas = missing ? { missing } : findSchemas(version)
+  if ('missing' in schemas) {
+    skipped(`Kubernetes ${version}: ${schemas.missing}`)
     return
   }
-  const location = `${schemas}/{{.ResourceKind}}{{.KindSuffix}}.json`
+  const location = `${schemas.folder}/{{.ResourceKind}}{{.KindSuffix}}.json`
   const args = ['-strict', '-summary', '-skip', CUSTOM.join(','), '-schema-location', location, folder]
-  const { ok, output } = run(kubeconform, args)
+  const { ok, output } = run('kubeconform', args)
   check(`Kubernetes ${version}: ${output.trim().split('\n').at(-1)}`, ok, lastLines(output))
 }
 
@@ -172,12 +164,12 @@ function checkPage(helm: string, name: string): void {
 await runTrial(async () => {
   const renderedBy: Rendered[][] = []
   for (const name of HELM_NAMES) {
-    const folder = findHelm(name, CACHE, isInstalling)
-    if (!folder) {
-      skipped(`${name} is not in ${CACHE}. --install fetches it.`)
+    const found = findHelm(name)
+    if ('missing' in found) {
+      skipped(`${name}: ${found.missing}`)
       continue
     }
-    const helm = join(folder, 'helm')
+    const helm = join(found.folder, 'helm')
     const lint = run(helm, ['lint', CHART, '--strict', '--values', WORKING])
     check(`${name} finds nothing to complain of`, lint.ok, lastLines(lint.output))
     const rendered = renderSets(helm, name)

@@ -3,9 +3,9 @@
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { failed, passed, runTrial, skipped } from '../support/trial.ts'
+import { failed, findMissing, passed, runTrial, skipped } from '../support/trial.ts'
 import { tryCloudRun } from './deploy/cloud-run.ts'
-import { findMissingProgram, loadImage } from './deploy/containers.ts'
+import { loadImage } from './deploy/containers.ts'
 import { tryDenoDeploy } from './deploy/deno-deploy.ts'
 import { tryFly } from './deploy/fly.ts'
 import { tryMachine } from './deploy/machine.ts'
@@ -24,8 +24,8 @@ await runTrial(async () => {
     trial().catch((error: Error) => failed(`${name}: ${error.stack ?? error.message}`))
   await tryPlatform('Deno Deploy', () => tryDenoDeploy(folder, installation))
   await tryPlatform('a machine', () => tryMachine(folder, installation))
-  const missing = await findMissingProgram()
-  if (missing) return skipped(`Fly and Cloud Run: ${missing} is not installed`)
+  const missing = findMissing('podman', 'runc', 'skopeo')
+  if (missing) return skipped(`Fly and Cloud Run: ${missing}`)
   const image = await loadImage(cleanup, folder)
   await tryPlatform('Fly', () => tryFly(image, installation))
   await tryPlatform('Cloud Run', () => tryCloudRun(image, installation))

@@ -8,12 +8,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { makeClient } from '../support/retrying-client.ts'
 import { openTestbed } from '../support/testbed.ts'
-import { check, hasProgram, installPackages, runTrial, skipped } from '../support/trial.ts'
+import { check, findMissing, hasProgram, runTrial, skipped } from '../support/trial.ts'
 
 const [CUTS, WRITES, BYTES_BETWEEN_CUTS, TIMEOUT_MS] = [8, 100, 4000, 180_000]
 
-installPackages('chromium')
-const browser = (await hasProgram('chromium')) ? 'chromium' : 'google-chrome'
+const browser = hasProgram('google-chrome') ? 'google-chrome' : 'chromium'
 
 async function followStream(): Promise<void> {
   await using cleanup = new AsyncDisposableStack()
@@ -91,6 +90,7 @@ async function followStream(): Promise<void> {
 }
 
 await runTrial(async () => {
-  if (await hasProgram(browser)) await followStream()
-  else skipped('EventSource: neither chromium nor google-chrome is installed; run with --install')
+  const missing = findMissing(browser)
+  if (missing) skipped(`EventSource: ${missing}`)
+  else await followStream()
 })

@@ -1,21 +1,16 @@
 // Runs the GitHub Action in workflows with act, another program that runs them: a deploy, a preview, later steps.
-import { execFile, execFileSync } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { findFreePort } from '../../../src/postgres/free-port.ts'
 import { startCommand, stopCommands } from '../../support/commands.ts'
 import { startTokenIssuer } from '../../support/token-issuer.ts'
-import { CACHE, check, isInstalling, note, runTrial, skipped } from '../support/trial.ts'
+import { check, findMissing, note, runTrial, skipped } from '../support/trial.ts'
 
-const ACT = 'github.com/nektos/act@v0.2.89'
 /** What the page of the Action gives to the role of its keys. */
 const PERMISSIONS = ['read', 'create', 'update', 'delete'].map(verb => `deployments:${verb}`)
 const ROOT = join(import.meta.dirname, '../../..')
-const act = join(CACHE, 'act')
-
-if (isInstalling && !fs.existsSync(act))
-  execFileSync('go', ['install', ACT], { env: { ...process.env, GOBIN: CACHE }, stdio: 'inherit' })
 
 const on = (event: string) => `on: ${event}
 permissions:
@@ -123,7 +118,7 @@ async function tryAction(): Promise<void> {
     fs.writeFileSync(join(settings, '.actrc'), '')
     const env = { PATH, HOME: settings, XDG_CONFIG_HOME: settings, XDG_CACHE_HOME: settings, TMPDIR: folder }
     return new Promise<{ code: number; log: string }>(resolve => {
-      execFile(act, args, { cwd: repository, env, maxBuffer: 1e8 }, (error, stdout, stderr) => {
+      execFile('act', args, { cwd: repository, env, maxBuffer: 1e8 }, (error, stdout, stderr) => {
         const log = stdout + stderr
         if (process.env.VERBOSE) note(log)
         resolve({ code: error ? Number(error.code ?? 1) : 0, log })
@@ -159,6 +154,7 @@ async function tryAction(): Promise<void> {
 }
 
 await runTrial(async () => {
-  if (!fs.existsSync(act)) return skipped('act is not installed: --install builds it with go')
-  await tryAction()
+  const missing = findMissing('act')
+  if (missing) skipped(`everything: ${missing}`)
+  else await tryAction()
 })

@@ -3,9 +3,7 @@
 # It needs podman with runc, skopeo and docker-registry, and the network for packages. Takes about eight minutes.
 . "$(dirname "$0")/../support/trial.sh"
 
-for program in podman runc skopeo docker-registry; do
-  has $program || install_packages podman runc skopeo docker-registry || skip_all "$program is not installed"
-done
+need podman runc skopeo docker-registry || skip_all "everything: $missing"
 # Rootless engines and machines without a systemd of their own refuse the limits that Podman sets by default.
 printf '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n[engine]\nruntime = "runc"\n' \
   >"$work/containers.conf"
@@ -92,7 +90,7 @@ for folder in "${rootfs[slipway-amd64]}" "${rootfs[slipway-agent-amd64]}"; do
     -e "$work|$HOME/" "$folder/app" "$folder/etc" || true)
   expect "no key and no path of the build is inside $(basename "$folder")" "$found" ''
 done
-if has readelf; then
+if need readelf; then
   for name in slipway-amd64 slipway-arm64 slipway-agent-amd64 slipway-agent-arm64; do
     folder=${rootfs[$name]}
     # Scripts are no ELF files, which readelf reports by its status.
@@ -103,7 +101,7 @@ if has readelf; then
       done)
     expect "every program of $name finds its libraries" "$missing" ''
   done
-else skipped 'libraries of the programs: readelf is not installed'; fi
+else skipped "libraries of the programs: $missing"; fi
 
 library=$CACHE/cyclonedx
 [[ -d $library/node_modules ]] || ! $install || (mkdir -p "$library" && cd "$library" && npm init -y &&
@@ -279,7 +277,7 @@ expect 'SIGTERM ends the control plane with status 0' "$(stop control | tail -1)
 
 # ---- arm64
 
-if has qemu-aarch64-static || install_packages qemu-user-static; then
+if need qemu-aarch64-static; then
   folder=${rootfs[slipway-arm64]}
   expect 'Node of arm64 runs (emulated)' "$(qemu-aarch64-static -L "$folder" "$folder/usr/local/bin/node" --version)" \
     "v$(json deploy/images/lock.json it.node.arm64.version)"

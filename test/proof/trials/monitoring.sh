@@ -2,7 +2,7 @@
 # Checks the alerts of deploy/monitoring with promtool, and plays what makes three of them fire.
 . "$(dirname "$0")/../support/trial.sh"
 
-has promtool || install_packages prometheus || skip_all 'promtool is not installed'
+need promtool || skip_all "everything: $missing"
 rules=$PWD/deploy/monitoring/alerts.yaml
 check 'promtool accepts every rule' promtool check rules "$rules"
 

@@ -4,10 +4,8 @@
 . "$(dirname "$0")/../support/trial.sh"
 
 [[ $(id -u) -eq 0 ]] || skip_all 'everything: needs root, as the agent does'
-if $install; then
-  install_packages caddy postgresql systemd || true
-  PATH=$PATH:$(echo /usr/lib/postgresql/*/bin)
-fi
+need psql || skip_all "everything: $missing"
+PATH=$PATH:$(echo /usr/lib/postgresql/*/bin)
 at_end wait
 at_end stop_started
 started=()
@@ -34,7 +32,7 @@ print_unit() { # NAME: as `slipway up` writes it
   "$NODE" src/host/main.ts up --print --domain slipway.example.com --apps-domain apps.example.net \
     --email ops@example.com | awk -v heading="/$1.service (" '/^# \// { printing = index($0, heading); next } printing'
 }
-if has systemd-analyze; then
+if need systemd-analyze; then
   for name in slipway slipway-agent; do
     unit=$work/$name.service
     print_unit "$name" | sed 's/^User=slipway/User=daemon/' >"$unit"
@@ -42,7 +40,7 @@ if has systemd-analyze; then
     expect "systemd-analyze finds nothing in $name.service" "$problems" ''
     note "$(systemd-analyze security --offline=yes "$unit" 2>/dev/null | grep -i 'overall exposure' || true)"
   done
-else skipped 'units: systemd-analyze is not installed'; fi
+else skipped "units: $missing"; fi
 
 # ---- Postgres
 
@@ -152,7 +150,7 @@ done
 
 # ---- the reverse proxy
 
-if has caddy; then
+if need caddy; then
   https_port=18443
   openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj '/CN=*.apps.example.net' \
     -addext 'subjectAltName=DNS:*.apps.example.net' -keyout "$work/caddy/apps.example.net.key" \
@@ -190,7 +188,7 @@ CADDYFILE
   expect 'a name that nobody has is 404' \
     "$(through nobody.apps.example.net / -o /dev/null -w '%{http_code}' || true)" 404
   through slipway.example.com /healthz >/dev/null && passed 'the control plane answers through the proxy'
-else skipped 'the reverse proxy: caddy is not installed'; fi
+else skipped "the reverse proxy: $missing"; fi
 
 note "control plane at the end: $(mib "$control_plane"), agent: $(mib "$agent"), router: $(mib "$(router)")"
 note "the agent's home: $(du -sh "$work/agent" | cut -f1)"

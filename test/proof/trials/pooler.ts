@@ -11,7 +11,7 @@ import { createHost } from '../../../src/host/host.ts'
 import { migrate } from '../../../src/host/migrate.ts'
 import { bootstrap } from '../../../src/people/access/bootstrap.ts'
 import { findFreePort } from '../../../src/postgres/free-port.ts'
-import { check, hasProgram, installPackages, note, runTrial, skipped } from '../support/trial.ts'
+import { check, findMissing, note, runTrial, skipped } from '../support/trial.ts'
 
 const CLIENTS = 8
 const REQUESTS = 600
@@ -124,8 +124,8 @@ async function trial(): Promise<void> {
   await using cleanup = new AsyncDisposableStack()
   cleanup.defer(() => rmSync(work, { recursive: true, force: true, maxRetries: 9 }))
   chmodSync(work, 0o755)
-  if (!(await hasProgram('pgbouncer'))) installPackages('pgbouncer')
-  if (!(await hasProgram('pgbouncer'))) return skipped('all of it: PgBouncer is not installed')
+  const missing = findMissing('pgbouncer')
+  if (missing) return skipped(`everything: ${missing}`)
   const [, major, minor] = /PgBouncer (\d+)\.(\d+)/.exec(
     execFileSync('pgbouncer', ['--version'], { encoding: 'utf8' }),
   )!

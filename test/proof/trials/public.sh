@@ -5,20 +5,13 @@
 . "$(dirname "$0")/../support/trial.sh"
 
 [[ $(id -u) -eq 0 && $(uname) == Linux ]] || skip_all 'everything: needs root on Linux'
-[[ -x /lib/systemd/systemd ]] || install_packages systemd || skip_all 'everything: systemd is not installed'
-for program in unshare nsenter ip curl openssl; do
-  has $program || skip_all "everything: $program is not installed"
-done
-pebble=github.com/letsencrypt/pebble/v2/cmd
-for program in pebble pebble-challtestsrv; do
-  install_go_program $program $pebble/$program@v2.10.1 || skip_all "everything: $program is not built: --install"
-done
+need systemd unshare nsenter ip curl openssl pebble pebble-challtestsrv || skip_all "everything: $missing"
 
 debian_caddy=$CACHE/caddy-debian/usr/bin/caddy
 if [[ ! -x $debian_caddy ]] && $install; then
-  (cd "$work" && apt-get download caddy && dpkg -x caddy_*.deb "$CACHE/caddy-debian") >"$CACHE/apt.log" 2>&1 || true
+  (cd "$work" && apt-get download caddy && dpkg -x caddy_*.deb "$CACHE/caddy-debian") >/dev/null 2>&1 || true
 fi
-install_go_program caddy github.com/caddyserver/caddy/v2/cmd/caddy@v2.11.9 || true
+need caddy || note "$missing"
 
 machine=
 stop_machine() {

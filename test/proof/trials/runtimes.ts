@@ -4,7 +4,7 @@ import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { CACHE, check, failed, hasProgram, isInstalling, note, runTrial, skipped } from '../support/trial.ts'
+import { CACHE, check, failed, findMissing, isInstalling, note, runTrial, skipped } from '../support/trial.ts'
 import { prepareInstallation } from './deploy/self-host.ts'
 import { SERVERS, type Server } from './runtimes/servers.ts'
 import { type Outcome, TRACING_CLIENTS } from './runtimes/tracing-clients.ts'
@@ -24,7 +24,7 @@ async function findPython(): Promise<string | undefined> {
   const folder = join(CACHE, CONTROL_PLANE_CLIENT)
   const python = join(folder, 'bin/python')
   if (existsSync(python)) return python
-  if (!isInstalling || !(await hasProgram('python3'))) return undefined
+  if (!isInstalling || findMissing('python3')) return undefined
   await run('python3', ['-m', 'venv', folder])
   await run(python, ['-m', 'pip', 'install', '--quiet', CONTROL_PLANE_CLIENT])
   return python

@@ -49,7 +49,7 @@ async function buildProvider(): Promise<string> {
 const reasonOf = (error: unknown): string => String(error).split('\n').slice(0, 3).join(' ').slice(0, 300)
 
 async function findPrograms(): Promise<{ tofu: string; provider: string } | undefined> {
-  const tofu = process.env.TOFU ?? ((await hasProgram('tofu')) ? 'tofu' : undefined)
+  const tofu = process.env.TOFU ?? (hasProgram('tofu') ? 'tofu' : undefined)
   try {
     return { tofu: tofu ?? (await buildOpenTofu()), provider: await buildProvider() }
   } catch (error) {
@@ -122,7 +122,7 @@ function writeConfiguration(provider: string): { folder: string; settings: strin
 async function trial(): Promise<void> {
   await using cleanup = new AsyncDisposableStack()
   cleanup.defer(() => rmSync(work, { recursive: true, force: true, maxRetries: 9 }))
-  if (!process.env.TOFU && !(await hasProgram('tofu')) && !(await hasGo())) return skipped('go and tofu are missing')
+  if (!process.env.TOFU && !hasProgram('tofu') && !hasProgram('go')) return skipped('go and tofu are missing')
   const programs = await findPrograms()
   if (!programs) return
   const { url, key, call, tenant } = await startInstallation(cleanup)
@@ -196,10 +196,5 @@ async function trial(): Promise<void> {
   check('nothing is left', gone.status === 404 && left.status === 'AWAITING_DELETE')
   passed(`OpenTofu ${OPENTOFU.version} with Mastercard/restapi`)
 }
-
-const hasGo = (): Promise<boolean> =>
-  runFile('go', ['version'])
-    .then(() => true)
-    .catch(() => false)
 
 await runTrial(trial)

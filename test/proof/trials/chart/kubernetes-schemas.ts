@@ -2,6 +2,7 @@
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { CACHE, findMissing, isInstalling } from '../../support/trial.ts'
 
 type Schema = {
   $ref?: string
@@ -32,11 +33,12 @@ const KINDS = [
   'StatefulSet',
 ]
 
-/** The folder with the schemas of this version, or undefined if they are not in the cache and may not be fetched. */
-export function findSchemas(version: string, cache: string, mayFetch: boolean): string | undefined {
-  const folder = join(cache, `kubernetes-schemas-${version}`)
-  if (existsSync(folder)) return folder
-  if (!mayFetch) return undefined
+/** The folder with the schemas of this version, or why they are missing. `--install` downloads them. */
+export function findSchemas(version: string): { folder: string } | { missing: string } {
+  const folder = join(CACHE, `kubernetes-schemas-${version}`)
+  if (existsSync(folder)) return { folder }
+  const missing = isInstalling ? findMissing('go', 'unzip') : `its schemas are not in ${CACHE}: --install`
+  if (missing) return { missing }
   const module = `k8s.io/kubernetes@v${version}`
   const { Zip } = JSON.parse(execFileSync('go', ['mod', 'download', '-json', module], { encoding: 'utf8' }))
   const file = `${module}/api/openapi-spec/swagger.json`
@@ -49,7 +51,7 @@ export function findSchemas(version: string, cache: string, mayFetch: boolean): 
   })
   mkdirSync(folder)
   for (const [file, schema] of schemas) writeFileSync(join(folder, file), JSON.stringify(schema))
-  return folder
+  return { folder }
 }
 
 /** Without references, and closed. */

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { load } from 'js-yaml'
 import { findFreePort } from '../../../../src/postgres/free-port.ts'
-import { CACHE, check, hasProgram, isInstalling, skipped } from '../../support/trial.ts'
+import { CACHE, check, findMissing, isInstalling, skipped } from '../../support/trial.ts'
 import { checkInstance, checkStop, LIMITS, type Platform } from './checks.ts'
 import { type Image, startContainer } from './containers.ts'
 import { type DiscoverySchema, findFaults } from './discovery-schema.ts'
@@ -37,7 +37,7 @@ const readService = (variables: Settings): Service => {
 async function readSchemas(): Promise<Record<string, DiscoverySchema> | undefined> {
   const folder = join(CACHE, PACKAGE)
   if (!existsSync(folder)) {
-    if (!isInstalling || !(await hasProgram('pip'))) return undefined
+    if (!isInstalling || findMissing('pip')) return undefined
     mkdirSync(folder)
     execFileSync('pip', ['download', '--quiet', '--no-deps', '--dest', folder, PACKAGE], { stdio: 'inherit' })
     const wheel = readdirSync(folder).find(name => name.endsWith('.whl'))!

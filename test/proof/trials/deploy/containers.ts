@@ -3,22 +3,15 @@ import { execFile } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { check, hasProgram, installPackages } from '../../support/trial.ts'
+import { check } from '../../support/trial.ts'
 import { type Instance, startInstance } from './instance.ts'
 import { ROOT, type Settings } from './self-host.ts'
 
 const run = promisify(execFile)
-const PROGRAMS = ['podman', 'runc', 'skopeo']
 // Rootless engines and machines without a systemd of their own refuse the limits that Podman sets by default.
 const ENGINE = '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n[engine]\nruntime = "runc"\n'
 
 export type Image = { name: string; environment: Settings; env: Settings }
-
-export async function findMissingProgram(): Promise<string | undefined> {
-  installPackages(...PROGRAMS)
-  for (const program of PROGRAMS) if (!(await hasProgram(program))) return program
-  return undefined
-}
 
 /** IMAGE_LAYOUT: what `npm run image` wrote before. Without it, the image is built. */
 export async function loadImage(cleanup: AsyncDisposableStack, folder: string): Promise<Image> {

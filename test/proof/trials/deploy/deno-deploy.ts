@@ -5,7 +5,7 @@ import { get } from 'node:http'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { findFreePort } from '../../../../src/postgres/free-port.ts'
-import { check, hasProgram, installPackages, isInstalling, note, skipped } from '../../support/trial.ts'
+import { check, findMissing, isInstalling, note, skipped } from '../../support/trial.ts'
 import { checkInstance, checkStop, LIMITS, type Platform } from './checks.ts'
 import { type Command, startInstance } from './instance.ts'
 import { type Installation, ROOT, readPage } from './self-host.ts'
@@ -51,8 +51,8 @@ export async function tryDenoDeploy(folder: string, installation: Installation):
   let source = ROOT
   if (isInstalling) source = build(folder, config)
   else skipped('deno-deploy: the build needs packages of npm: --install')
-  installPackages('bubblewrap')
-  if (!(await hasProgram('bwrap'))) return skipped('deno-deploy: bubblewrap, for read-only files, is not installed')
+  const missing = findMissing('bwrap')
+  if (missing) return skipped(`deno-deploy: ${missing}`)
 
   await using cleanup = new AsyncDisposableStack()
   const port = await findFreePort()

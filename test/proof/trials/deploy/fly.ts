@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process'
 import { findFreePort } from '../../../../src/postgres/free-port.ts'
 import { findHops, parseRange } from '../../../../src/protocol/client-address.ts'
-import { check, hasProgram, skipped } from '../../support/trial.ts'
+import { check, findMissing, skipped } from '../../support/trial.ts'
 import { checkInstance, checkStop, LIMITS, type Platform } from './checks.ts'
 import { type Image, startContainer } from './containers.ts'
 import { type Installation, ROOT, readPage } from './self-host.ts'
@@ -28,11 +28,12 @@ const PROXY_ADDRESSES = ['172.19.4.9', '::ffff:172.16.133.114', 'fdaa:0:18:a7b::
 const seconds = (duration: string) => Number(/^(\d+)s$/.exec(duration)![1])
 
 export async function tryFly(image: Image, installation: Installation): Promise<void> {
-  if (!(await hasProgram('python3'))) return skipped('Fly: python3, which reads fly.toml, is not installed')
+  const missing = findMissing('python3')
+  if (missing) return skipped(`fly: ${missing}`)
   const args = ['-c', READ_TOML, 'deploy/fly/fly.toml']
   const config = JSON.parse(execFileSync('python3', args, { cwd: ROOT, encoding: 'utf8' })) as FlyConfig
   const { http_service: service, kill_timeout } = config
-  skipped('Fly: `fly config validate` needs an account')
+  skipped('fly: `fly config validate` needs an account')
   check('fly: internal_port is the port of the image', `${service.internal_port}` === image.environment.PORT)
   check('fly: the image starts without a command of [processes]', config.processes === undefined)
   check(

@@ -1,30 +1,29 @@
 // A machine with systemd: the unit of deploy/systemd/ with the commands of the page, on a systemd of its own.
 import { execFile, spawn } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { CONFINED } from '../../../../src/host/operate/systemd-units.ts'
 import { findFreePort } from '../../../../src/postgres/free-port.ts'
-import { check, hasProgram, installPackages, note, skipped } from '../../support/trial.ts'
+import { check, findMissing, note, skipped } from '../../support/trial.ts'
 import { checkInstance, checkStop, LIMITS, type Platform } from './checks.ts'
 import { type Instance, waitUntilReady } from './instance.ts'
 import { type Installation, ROOT, readPage, type Settings } from './self-host.ts'
 
 const run = promisify(execFile)
 const UNIT = 'deploy/systemd/slipway.service'
-const SYSTEMD = '/lib/systemd/systemd'
 /** The default of systemd. */
 const KILLED_AFTER_MS = 90_000
 const READY_MS = 60_000
 
 export async function tryMachine(folder: string, installation: Installation): Promise<void> {
   const unit = readFileSync(join(ROOT, UNIT), 'utf8').split('\n')
-  const missing = CONFINED.split('\n').filter(line => !unit.includes(line))
-  check('vm: the unit is confined as those of `slipway up`', missing.length === 0, missing.join(', '))
-  installPackages('systemd')
-  if (process.getuid?.() !== 0 || !existsSync(SYSTEMD) || !(await hasProgram('unshare')))
-    return skipped('vm: the unit needs root, unshare and systemd')
+  const absent = CONFINED.split('\n').filter(line => !unit.includes(line))
+  check('vm: the unit is confined as those of `slipway up`', absent.length === 0, absent.join(', '))
+  if (process.getuid?.() !== 0) return skipped('vm: the unit needs root')
+  const missing = findMissing('systemd', 'unshare')
+  if (missing) return skipped(`vm: ${missing}`)
 
   await using cleanup = new AsyncDisposableStack()
   const inside = await startMachine(cleanup, folder)

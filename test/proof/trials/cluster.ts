@@ -1,25 +1,32 @@
-// The engine and the chart on a real Kubernetes API server. `test/proof/trials/cluster.sh` starts it.
+// The agent's engine and the chart, with Helm 3 and 4, on a real Kubernetes API server on this machine.
+//
+// Nodes are played: by kwok for the pods of the engine, and for those of the chart by this trial, which runs them with
+// Podman from the images of this commit. `--install` builds the programs of Kubernetes from their Go modules (ten
+// minutes, once). `--only=engine` and `--only=chart` run one part.
 import { execFileSync } from 'node:child_process'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { CACHE, hasProgram, isInstalling, note, runTrial } from '../../support/trial.ts'
-import { findHelm, HELM_NAMES } from '../chart/helm.ts'
-import { IMAGE_TAG, tryChart } from './chart-trial.ts'
-import { tryEngine } from './engine-trial.ts'
-import { type Kubernetes, KWOK_NODES, startKubernetes } from './kubernetes.ts'
-import { createKwokNode, createVolumes } from './nodes.ts'
-import { type AnyObject, Objects } from './objects.ts'
-import { writeStages } from './pod-stages.ts'
-import { Results, waitUntil } from './results.ts'
+import { CACHE, findMissing, isInstalling, note, runTrial, skipped } from '../support/trial.ts'
+import { findHelm, HELM_NAMES } from './chart/helm.ts'
+import { IMAGE_TAG, tryChart } from './cluster/chart-trial.ts'
+import { tryEngine } from './cluster/engine-trial.ts'
+import { type Kubernetes, KWOK_NODES, startKubernetes } from './cluster/kubernetes.ts'
+import { createKwokNode, createVolumes } from './cluster/nodes.ts'
+import { type AnyObject, Objects } from './cluster/objects.ts'
+import { writeStages } from './cluster/pod-stages.ts'
+import { Results, waitUntil } from './cluster/results.ts'
 
-const ROOT = join(import.meta.dirname, '../../../..')
+const ROOT = join(import.meta.dirname, '../../..')
 const programs = join(CACHE, 'kubernetes')
+const PROGRAMS = ['etcd', 'kwok', 'kube-apiserver', 'kube-controller-manager', 'kube-scheduler']
 const only = process.argv.find(argument => argument.startsWith('--only='))?.slice('--only='.length)
 const folder = fs.mkdtempSync(join(tmpdir(), 'slipway-cluster-'))
 const results = new Results()
 
 await runTrial(async () => {
+  const missing = findMissingKubernetes()
+  if (missing) return skipped(`everything: ${missing}`)
   const kubernetes = await startKubernetes(
     join(programs, 'bin'),
     folder,
@@ -48,28 +55,30 @@ async function tryAll(kubernetes: Kubernetes): Promise<void> {
   })
   if (only !== 'chart') await tryEngine(kubernetes, cluster, results)
   if (only === 'engine') return
-  const missing = await findMissing()
-  if (missing) return results.skip('the chart', missing)
+  // The network of its pods needs root.
+  const missing = process.getuid?.() === 0 ? findMissing('podman', 'runc', 'skopeo', 'ip') : 'it needs root'
+  if (missing) return skipped(`the chart: ${missing}`)
   loadImages()
   for (const name of HELM_NAMES) {
-    const helm = findHelm(name, CACHE, isInstalling)
-    if (helm) await tryChart(kubernetes, cluster, { name, program: join(helm, 'helm') }, results)
-    else results.skip(name, 'it is not in the cache. Run the trial with --install once')
+    const helm = findHelm(name)
+    if ('missing' in helm) skipped(`${name}: ${helm.missing}`)
+    else await tryChart(kubernetes, cluster, { name, program: join(helm.folder, 'helm') }, results)
   }
+}
+
+function findMissingKubernetes(): string | undefined {
+  const absent = () => PROGRAMS.filter(name => !fs.existsSync(join(programs, 'bin', name)))
+  if (absent().length === 0) return undefined
+  if (!isInstalling) return `${absent().join(', ')} not in ${programs}/bin: --install`
+  const missing = findMissing('go')
+  if (!missing) execFileSync(join(import.meta.dirname, 'cluster/build.sh'), [programs], { stdio: 'inherit' })
+  return missing
 }
 
 function isNodeReady({ status }: AnyObject): boolean {
   return status?.conditions?.some(
     (one: { type: string; status: string }) => one.type === 'Ready' && one.status === 'True',
   )
-}
-
-/** What running the pods of the chart needs. */
-async function findMissing(): Promise<string | null> {
-  if (process.getuid?.() !== 0) return 'the network of its pods needs root'
-  for (const name of ['podman', 'skopeo'])
-    if (!(await hasProgram(name))) return `${name} is not installed. Run the trial with --install once`
-  return null
 }
 
 /** The images of this commit, for Podman. */
