@@ -53,7 +53,7 @@ const newFurnishedTenant = async () => {
 const SHARED_TENANTS = 8
 const isDeep = fc.requests >= 10_000
 const shared: ReturnType<typeof newFurnishedTenant>[] = []
-/** What only reads changes nothing for another. */
+/** A tenant of its own for each write of a deep run. Operations that only read share one. */
 function getFurnishedTenant({ method, isReadOnly }: Operation, index: number) {
   const changes = method !== 'get' && !isReadOnly
   if (changes && isDeep) return newFurnishedTenant()

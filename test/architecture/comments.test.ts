@@ -23,8 +23,21 @@ const CLEAN = [
   'src/protocol/',
   'src/schedule.ts',
   'test/architecture',
+  'test/containers/',
   'test/edge/',
+  'test/fuzz.test.ts',
+  'test/host/',
+  'test/hosting/',
+  'test/isolation',
+  'test/kernel/',
+  'test/openapi.test.ts',
   'test/proof/conformance/',
+  'test/protocol/',
+  'test/provider-shape.test.ts',
+  'test/request-cost.test.ts',
+  'test/round-trips.test.ts',
+  'test/security.test.ts',
+  'test/support/',
 ]
 /** Generated files, and migrations, which are never edited. */
 const EXEMPT = /^dist\/|^drizzle\/(schema|\d+_\w+)\.sql$|^src\/api-docs\/client-bundle\.ts$/

@@ -31,7 +31,7 @@ beforeEach(() => {
 afterEach(() => pods.end())
 
 describe('a rollout', () => {
-  test('of a pulled image answers every request of polling clients, from the old or the new revision', async () => {
+  test('to a pulled image answers every request of polling clients, from the old or the new revision', async () => {
     const { engine, lines } = await open()
     const pullLog: string[] = []
     const rollOut = async (revision: RevisionRef, text: string) => {
@@ -170,7 +170,7 @@ describe('a replica', () => {
     expect((await requestRouter(url, '/order')).body).toBe('1\n2 env\n')
     expect((await requestRouter(url, '/ref')).body).toBe('hush\n')
     await waitFor(async () => (await requestRouter(url, '/token')).body === 'hush\n')
-    // Of the application and its sidecar.
+    // The sum of the application and its sidecar.
     const usage = await waitFor(async () => {
       const [copy] = (await engine.readUsage())[0]!.copies
       return copy?.cpu_ms && copy.memory_bytes ? copy : undefined

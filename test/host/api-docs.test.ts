@@ -112,7 +112,7 @@ describe('the files of the API pages', () => {
 describe('the pages', () => {
   const operations = groupOperations(fixture).flatMap(group => group.operations)
 
-  test('of the operations are linked from the overview and from every menu', async () => {
+  test('for the operations are linked from the overview and from every menu', async () => {
     const pages = await pagesOf(fixture)
     expect(operations).toHaveLength(11)
     for (const { id, permission } of operations) {
@@ -188,7 +188,7 @@ describe('the pages', () => {
     ])
   })
 
-  test('of an empty document are an overview', async () => {
+  test('for an empty document are an overview', async () => {
     expect((await get('/docs', { openapi: '3.1.0', info: { title: 'T', version: '1' } })).status).toBe(200)
   })
 })

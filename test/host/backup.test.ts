@@ -47,7 +47,7 @@ const hostOf = (databaseUrl: string) => {
   return { ...host, send }
 }
 
-/** Of an owner who is no superuser. */
+/** Its owner is no superuser. */
 async function createEmptyDatabase(): Promise<string> {
   const name = `restored_${process.pid}_${++databases}`
   await query(
@@ -143,7 +143,7 @@ test('a restore brings back every row, value and right after one that failed, an
 })
 
 test.runIf(process.getuid?.() === 0)(
-  'what root restores belongs to the owner of the store, after a fault too',
+  'files that root restores belong to the owner of the store, after a fault too',
   async () => {
     const store = join(root, 'of-another-user')
     await mkdir(store)
@@ -288,7 +288,7 @@ test('a backup of an older version is restored, and migrated to this one', async
   expect(await readdir(root)).not.toContain('newer.partial')
 })
 
-test('of two restores into one database, one is refused', async () => {
+test('one of two restores into one database is refused', async () => {
   const restored = await createEmptyDatabase()
   const restores = [1, 2].map(() => loadBackup({ url: restored, folder, keys, storage: undefined, log }))
   const results = await Promise.allSettled(restores)

@@ -17,7 +17,7 @@ import { startLocalGitea } from '../support/local-gitea.ts'
 
 const execute = promisify(execFile)
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-cli-'))
-/** Where the command line looks for `npm run dev`. Nothing else tells it the address or the key. */
+/** The command line finds `npm run dev` through this folder alone: it gets no address and no key. */
 const env = { SLIPWAY_CONFIG_HOME: join(root, 'config') }
 
 let dev: DevState

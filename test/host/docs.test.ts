@@ -98,7 +98,7 @@ const readBlocks = (page: string) =>
     .map(([, commands, answer]) => ({ commands: commands!, answer }))
     .filter(({ commands }) => !/^(npm|node) /.test(commands))
 
-/** What a shell reads outside of quotes and here-documents. An exclamation mark counts in double quotes too. */
+/** Removes quotes and here-documents. An exclamation mark counts in double quotes too. */
 function withoutQuoted(commands: string): string {
   const text = commands.replace(/<<'(\w+)'\n.*?\n\1\n/gs, '')
   const open: string[] = []
@@ -251,7 +251,7 @@ describe('the pages', () => {
       expect(page, `${resource}.${what}`).toMatch(new RegExp(`^\\| \`${resource}\` \\|.* \`${what}\``, 'm'))
   })
 
-  it('of the front are short', () => {
+  it('at the front are short', () => {
     for (const page of ['README', 'ARCHITECTURE'])
       expect(readPage(page).split('\n').length, page).toBeLessThanOrEqual(150)
   })

@@ -131,7 +131,7 @@ test('a second start for the same folder fails and names the running process', a
   expect(await rows(server, 'select 1')).toEqual([[1]])
 })
 
-test('of two first starts at the same time, one succeeds and the other is refused', async () => {
+test('one of two first starts at the same time succeeds, and the other is refused', async () => {
   const outcomes = await Promise.allSettled([start(), start()])
   expect(outcomes.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected'])
   expect(await rows(running[0]!, 'select 1')).toEqual([[1]])

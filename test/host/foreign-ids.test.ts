@@ -114,7 +114,7 @@ const NO_REFERENCE: Record<string, string> = {
   'otlp_spans.parent': 'an id of OpenTelemetry',
   'otlp_spans.run_id': 'made from the ids of OpenTelemetry, and looked up within the tenant',
 }
-/** Of columns that a check constraint limits. */
+/** Values for columns that a check constraint limits. */
 const SAMPLES: Record<string, unknown> = {
   scope: 'workspace',
   // A revoked key cannot create other keys.

@@ -12,7 +12,7 @@ import { query } from '../support/postgres.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-gateway-'))
 const { fetchEndpoint: defaultEndpoint, fetchFunction: defaultFetch } = neonConfig
-// As the app does, whose driver sets it for the whole process.
+// The driver of the app sets it for the whole process, too.
 types.setTypeParser(types.builtins.TIMESTAMPTZ as number, text => text)
 let server: Postgres
 let gateway: Gateway

@@ -1,4 +1,4 @@
-// What of a migration runs in its transaction, and what after it.
+// Splits a migration into statements of its transaction and statements after it.
 import { describe, expect, it } from 'vitest'
 import { planMigration, splitStatements } from '../../src/host/migration-plan.ts'
 

@@ -31,7 +31,7 @@ it('the OpenAPI document passes the linter without errors and warnings', async (
   expect(found.filter(line => !accepted.some(pattern => pattern.test(line)))).toEqual([])
 })
 
-/** What the rules of Spectral demand besides, which `npm run trial -- clients` runs in full. */
+/** Some rules of Spectral. `npm run trial -- clients` runs all of them. */
 it('the OpenAPI document has defaults of their type, schemas for items, and patterns that need no flag', () => {
   const faults: string[] = []
   const visit = (value: unknown, path: string): void => {

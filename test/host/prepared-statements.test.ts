@@ -99,7 +99,7 @@ describe('a gateway that prepares statements', () => {
     const sql = openGateway()
     const batch = () =>
       sql.transaction([
-        // As the count of a request before its transaction. It is parsed for each request, so that it does not fail.
+        // The count of a request is before its transaction. It is parsed each time, so that it does not fail.
         sql.query(`insert into ${counts} values (${calls++}) returning n as counted`),
         sql.query('commit and chain'),
         sql.query(`insert into ${table} values (1)`),

@@ -48,7 +48,7 @@ const SEALED = (): typeof values => [
   ['webhooks', 'previous_secret', ID, 'webhook secret'],
   ['webhooks', 'signing_key', ID, 'webhook signing key'],
 ]
-/** How a value stands in a column of JSON. */
+/** The JSON around a sealed value, by column. */
 const IN_JSON: Record<string, (sealed: string) => unknown> = {
   secrets: sealed => [{ name: NAME, sealed }],
   webhooks: sealed => [{ id: ID, url: 'https://example.com', headers: { 'X-Token': sealed } }],

@@ -1,4 +1,4 @@
-// How signals end a server: the process itself is in start.test.ts.
+// Signals end a server. start.test.ts tests the process itself.
 import { createServer } from 'node:http'
 import { expect, test, vi } from 'vitest'
 import { createShutdown, SIGNALS } from '../../src/host/shutdown.ts'

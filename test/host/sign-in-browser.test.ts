@@ -22,9 +22,9 @@ const STRANGER = 'stranger.test'
 const COOKIE = '__Host-slipway'
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-sign-in-browser-'))
 const lines: Record<string, unknown>[] = []
-/** What browsers sent to the app. */
+/** Requests of browsers to the app. */
 const requests: { method: string; path: string; site: string | null; cookies: string }[] = []
-/** What the hosts of others answer. */
+/** The answer of the hosts of others. */
 let attack: { page: string; cookies?: string[] }
 const { newVisitor } = useBrowser()
 const handlers: Parameters<typeof serveHosts>[0] = {}
@@ -35,7 +35,7 @@ let slipway: ReturnType<typeof createHost>
 let origin: string
 let callback: string
 let owner: string
-/** Who signs in at the provider. */
+/** The person who signs in at the provider. */
 let person: Person = { sub: 'ada' }
 
 beforeAll(async () => {
@@ -104,7 +104,7 @@ const newLink = async ({ id }: Member) =>
   (await api('POST', `/orgs/current/members/${id}/sign-in-links`)).body.url as string
 
 const sessionCookie = async ({ context }: Visitor) => (await context.cookies()).find(({ name }) => name === COOKIE)
-/** As the page of the app asks. Null: nobody is signed in. */
+/** The request of the app's page. Null: nobody is signed in. */
 const readMe = (page: Page) =>
   page.evaluate<Record<string, Record<string, unknown>> | null>(
     `fetch('${origin}/v2/me').then(reply => (reply.ok ? reply.json() : null))`,
@@ -129,7 +129,7 @@ async function visitProvider({ page, problems }: Visitor, who: Person, begin?: (
   await page.getByRole('button', { name: 'Sign-in' }).click()
   await page.getByRole('button', { name: 'Continue' }).click()
   await page.waitForURL(`${origin}/**`)
-  // Those of the provider's pages.
+  // Drops the problems of the provider's pages.
   problems.splice(0, problems.length, ...before)
 }
 
@@ -420,7 +420,7 @@ describe.each([
       ['/sign-in/link', { token: link.split('#')[1] }],
     ] as const
     for (const [path, body] of forms) {
-      // As text/plain, a form can send JSON: the name and the value of its field are joined by "=".
+      // A form can send JSON as text/plain: the name and the value of its field are joined by "=".
       const [name, value] = JSON.stringify({ ...body, padding: '=' }).split('=')
       attack.page = `<form method="post" enctype="text/plain" action="${origin}${path}">
         <input name='${name}' value='${value}'><button>Play</button></form>`

@@ -32,7 +32,7 @@ let slipway: ReturnType<typeof createHost>
 let owner: string
 let organization: string
 let issuer: string
-/** Who signs in. */
+/** The person who signs in. */
 let person: Person
 
 const identityProvider = (origin: string) => createIdentityProvider(origin, CALLBACK, () => person)

@@ -19,7 +19,7 @@ const root = fs.mkdtempSync(join(tmpdir(), 'slipway-node-'))
 const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
 let databaseUrl: string
 let settings: Record<string, string>
-/** Of the organization that `npm run bootstrap` has created. */
+/** The key of the organization that `npm run bootstrap` has created. */
 let headers: Record<string, string>
 
 beforeAll(async () => {

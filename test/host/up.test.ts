@@ -124,13 +124,13 @@ describe('a file with secrets is written again', () => {
     await change(file, folder)
     return hasChanged(file)
   }
-  it('where others can read it', async () => {
+  it('if others can read it', async () => {
     expect(await write(({ path }) => chmod(path, 0o640))).toBe(true)
   })
-  it.runIf(process.getuid?.() === 0)('where it belongs to another user', async () => {
+  it.runIf(process.getuid?.() === 0)('if it belongs to another user', async () => {
     expect(await write(({ path }) => chown(path, 12345, 12345))).toBe(true)
   })
-  it('where it is a link to another file', async () => {
+  it('if it is a link to another file', async () => {
     const link = async ({ path, text }: WantedFile, folder: string) => {
       await writeFile(join(folder, 'other'), text, { mode: 0o600 })
       await rm(path)

@@ -1,4 +1,4 @@
-// What the requests of each permission show, and whose rules can hide it.
+// The resources that each permission shows, and the permissions whose rules can hide them.
 import { describe, expect, it } from 'vitest'
 import {
   describeAccess,
@@ -25,7 +25,7 @@ const SHOWN_TYPES = {
   queues: { type: 'queue', reading: 'annotation-queues:read' },
 } as const
 
-/** What is not here shows no resource that could have tags. */
+/** Permissions that are absent show no resource that could have tags. */
 const SHOWN: Partial<Record<Permission, (keyof typeof SHOWN_TYPES)[]>> = {
   'workspaces:read': ['deployments', 'projects', 'datasets', 'queues'],
   'events:read': ['deployments', 'projects', 'datasets', 'queues'],
@@ -144,7 +144,7 @@ describe('the resource that a path names', () => {
     ['workspaces:read', { tag_key_id: '1' }, null],
     // Ingestion judges each project itself.
     ['runs:create', { session_id: '1' }, null],
-  ])('of %s with %j', (permission, path, resource) => {
+  ])('for %s with %j', (permission, path, resource) => {
     expect(describeFor(permission, path)).toMatchObject({ resource, can_open: resource !== null })
     expect(describeFor(permission, path, true)).toMatchObject({ resource, can_open: true })
   })

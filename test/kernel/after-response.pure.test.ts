@@ -21,7 +21,7 @@ function startBatches(count: (batch: Map<string, number>) => Promise<void>) {
   return { countOne, logged, trips, failed }
 }
 
-it('what arrives during a trip goes with the next one, also after a failed one', async () => {
+it('a count that arrives during a trip goes with the next one, also after a failed one', async () => {
   const batches: Record<string, number>[] = []
   const { countOne, logged, trips, failed } = startBatches(async batch => {
     batches.push(Object.fromEntries(batch))

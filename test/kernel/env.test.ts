@@ -97,7 +97,7 @@ describe('settings', () => {
       expect(() => read(text)).toThrow(/TRUSTED_PROXIES/)
   })
 
-  describe('of a GitHub App', () => {
+  describe('for a GitHub App', () => {
     const app = {
       GITHUB_APP_ID: '1',
       GITHUB_APP_SLUG: 'slipway',

@@ -66,7 +66,7 @@ describe('computations in slices', () => {
     return { ms: await time.runUntil(() => isDone), hostileSlices }
   }
 
-  it('of one workspace take as long beside a hundred jobs of another as beside one', async () => {
+  it('for one workspace take as long beside a hundred jobs of another as beside one', async () => {
     const [alone, besideOne, besideMany] = [await timeOf(0), await timeOf(1), await timeOf(100)]
     // Half of the time is left for requests.
     expect(alone.ms).toBeGreaterThanOrEqual(50 * 2 * 10)
@@ -105,7 +105,7 @@ describe('computations in slices', () => {
 })
 
 describe('stored work', () => {
-  it('of a workspace never has all workers, so that of another one begins at once', async () => {
+  it('for one workspace never has all workers, so work for another one begins at once', async () => {
     const [begun, unblock] = [[] as string[], Promise.withResolvers<void>()]
     const due = [
       ...Array.from({ length: 100 }, (_, i) => ({ id: `${HOSTILE} ${i}`, workspace: HOSTILE })),
@@ -153,7 +153,7 @@ describe('stored work', () => {
 })
 
 describe('entries of a shared map', () => {
-  it('of a quiet tenant stay, however many another one sets', () => {
+  it('that a quiet tenant has set stay, however many another one sets', () => {
     const map = createExpiringMap<number>(100, () => 0)
     for (let i = 0; i < 10; i++) map.set(`${QUIET} ${i}`, i, 1000, QUIET)
     for (let i = 0; i < 1000; i++) map.set(`${HOSTILE} ${i}`, i, 1000, HOSTILE)

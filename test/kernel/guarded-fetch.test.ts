@@ -156,7 +156,7 @@ describe('a redirect', () => {
     expect((await createClient(() => new Response(null, { status: 302 })).fetch(MCP)).status).toBe(302)
   })
 
-  it.each(['POST', 'PUT', 'DELETE'])('of a %s is never followed', async method => {
+  it.each(['POST', 'PUT', 'DELETE'])('after a %s is never followed', async method => {
     const { fetch, requests } = createClient(() => redirect('/b', 307))
     expect((await fetch(`${MCP}/a`, { method })).status).toBe(307)
     expect(requests).toHaveLength(1)
@@ -222,7 +222,7 @@ describe('a response body', () => {
 })
 
 describe('a failure', () => {
-  it('of the connection is upstream_error, and a BlockedAddressError of the platform is blocked_url', async () => {
+  it('to connect is upstream_error, and a BlockedAddressError of the platform is blocked_url', async () => {
     const fail = (error: Error) => () => Promise.reject(error)
     expect(await codeOf(createClient(fail(new TypeError('ECONNREFUSED'))).fetch(MCP))).toBe('upstream_error')
     expect(await codeOf(createClient(fail(new BlockedAddressError('private'))).fetch(MCP))).toBe('blocked_url')
@@ -284,14 +284,14 @@ describe('the time limit', () => {
     return settled
   }
 
-  it('of a request is 5 s, even if fetch ignores the signal', async () => {
+  it('for a request is 5 s, even if fetch ignores the signal', async () => {
     const { fetch, requests, trace } = createClient(() => never)
     expect(await outcomeAfter(5000, fetch(MCP))).toBe('upstream_timeout')
     expect(requests[0]!.signal.aborted).toBe(true)
     expect(trace).toMatchObject([{ outcome: 'upstream_timeout', ms: 5000 }])
   })
 
-  it('of a request includes its body', async () => {
+  it('for a request includes its body', async () => {
     let cancelled = false
     const body = new ReadableStream({
       pull: () => never,
@@ -305,7 +305,7 @@ describe('the time limit', () => {
     expect(cancelled).toBe(true)
   })
 
-  it('of an operation is 20 s, and no request is sent after it', async () => {
+  it('for an operation is 20 s, and no request is sent after it', async () => {
     const { fetch, requests } = createClient(async () => {
       await new Promise(resolve => setTimeout(resolve, 4500))
       return new Response()

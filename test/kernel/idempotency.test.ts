@@ -61,7 +61,7 @@ describe('an idempotency key', () => {
     }
   })
 
-  it('of one caller does not affect another caller', async () => {
+  it('from one caller does not affect another caller', async () => {
     const [first, second] = await Promise.all([newTenant(), newTenant()])
     await first.owner.post('/workspaces', { display_name: 'One' }, withKey('same'))
     const created = await second.owner.post('/workspaces', { display_name: 'Else' }, withKey('same'))

@@ -32,7 +32,7 @@ const DAY = 24 * 60 * 60_000
 const INSTANCES = 3
 const pinnedFetch = createPinnedFetch({ allowLoopback: true })
 
-/** What they write is sent by the schedule alone. `removed` gets the paths that they remove from the store. */
+/** The schedule alone sends their events. `removed` gets the paths that they remove from the store. */
 function startInstances(removed: string[]): App[] {
   const mcpServer = makeMcpServer()
   const foreignFetch: typeof fetch = (input, init) => {
@@ -54,7 +54,7 @@ async function readRows(statement: ReturnType<typeof sql>): Promise<unknown[][]>
   return rows as unknown[][]
 }
 
-/** How many events of the schedule a workspace has, by type. */
+/** Counts the events of the schedule in a workspace, by type. */
 async function countEvents({ tenant_id }: Tenant): Promise<Record<string, number>> {
   const rows = await readRows(sql`
     select type, count(*)
@@ -128,7 +128,7 @@ it('the schedules of several instances do all work that is due once', async () =
     insert into example_objects (id, organization_id, tenant_id, bytes)
     select gen_random_uuid(), ${organization_id}::uuid, ${tenant_id}::uuid, 1
     from generate_series(1, 50)`)
-  // As at the first sweep of a day.
+  // Drops the newest partition, so that the next sweep is the first of its day.
   const [{ name }] = (await query(
     database.url,
     `select max(relname) as name from pg_class where relname ~ '^runs_shortlived_\\d{8}$'`,

@@ -1,4 +1,4 @@
-// What the events of every operation record: the request, the actor, and the members that changed.
+// The events of every operation record the request, the actor, and the members that changed.
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { loadOperations } from '../../src/app.ts'
@@ -131,7 +131,7 @@ const tokens = () => ({
 })
 const app = startApp({ overrides: { clientAddress: ({ req }) => req.header('X-Test-Address') } })
 
-/** What differs from the operation's example, with the things of the tenant in its path. */
+/** Differences from the operation's example, with the things of the tenant in its path. */
 type Call = {
   path?: string
   params?: Record<string, string>

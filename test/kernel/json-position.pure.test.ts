@@ -19,7 +19,7 @@ describe('the position of a JSON error', () => {
     ['{"a": "line\nbreak"}', [1, 7]],
     ['{} {}', [1, 4]],
     ['nul', [1, 1]],
-  ])('of %j is %j', (text, position) => expect(positionOf(text)).toEqual(position))
+  ])('in %j is %j', (text, position) => expect(positionOf(text)).toEqual(position))
 
   it('is after every valid text, so no valid token counts as an error', () => {
     fc.assert(

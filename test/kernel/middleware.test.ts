@@ -16,17 +16,20 @@ const sendPreflight = (app: ReturnType<typeof startApp>, origin: string) =>
   })
 
 describe('a request id', () => {
-  it('of the client is used, returned and logged', async () => {
+  it('from the client is used, returned and logged', async () => {
     const id = makeRequestId()
     const { headers, body } = await send('GET', '/workspaces', { headers: { 'X-Request-Id': id } })
     expect([headers.get('X-Request-Id'), body.request_id]).toEqual([id, id])
     expect(listLogLines(id)).toHaveLength(1)
   })
 
-  it.each(['', 'a b', 'a, b', 'x'.repeat(129), '{"a":1}', '<b>', 'é'])('of %j is replaced', async sentId => {
-    const { headers } = await send('GET', '/healthz', { headers: { 'X-Request-Id': sentId } })
-    expect(headers.get('X-Request-Id')).toMatch(/^[0-9a-f-]{36}$/)
-  })
+  it.each(['', 'a b', 'a, b', 'x'.repeat(129), '{"a":1}', '<b>', 'é'])(
+    'with the value %j is replaced',
+    async sentId => {
+      const { headers } = await send('GET', '/healthz', { headers: { 'X-Request-Id': sentId } })
+      expect(headers.get('X-Request-Id')).toMatch(/^[0-9a-f-]{36}$/)
+    },
+  )
 })
 
 describe('the log', () => {
@@ -119,7 +122,7 @@ describe('headers', () => {
     expect((await send('GET', '/docs', { headers: { 'If-None-Match': headers.get('ETag')! } })).status).toBe(304)
   })
 
-  it('of a response are readable from every origin by default', async () => {
+  it('in a response are readable from every origin by default', async () => {
     const reply = await sendPreflight(getApp(), 'https://page.example')
     expect(reply.status).toBe(204)
     expect(reply.headers.get('Access-Control-Allow-Origin')).toBe('*')
@@ -230,14 +233,14 @@ describe('a body', () => {
   })
 
   it.each(['text/plain', 'application/jsonx', 'application/x-www-form-urlencoded', 'json', ''])(
-    'of type %j is not read as JSON',
+    'with type %j is not read as JSON',
     async type => {
       expect(await post({ raw: '{"display_name":"a"}' }, { 'Content-Type': type })).toEqual([415, 'not_json'])
     },
   )
 
   it.each(['application/json; charset=utf-8', 'APPLICATION/JSON', 'application/merge-patch+json'])(
-    'of type %j is read as JSON',
+    'with type %j is read as JSON',
     async type => {
       expect((await post({ raw: '{"display_name":"a"}' }, { 'Content-Type': type }))[0]).toBe(201)
     },
@@ -253,7 +256,7 @@ describe('a body', () => {
   it.each([
     ['no key', {}, 'key_missing'],
     ['a malformed key', { 'X-Api-Key': `slw_${'0'.repeat(42)}` }, 'key_malformed'],
-  ])('of a request with %s is not read', async (_, headers, code) => {
+  ])('after a request head with %s is not read', async (_, headers, code) => {
     let isRead = false
     const raw = new ReadableStream(
       {

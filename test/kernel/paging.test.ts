@@ -29,7 +29,7 @@ const fewRuns = { numRuns: 12, endOnFailure: true }
 
 describe('a list of things that have a name', () => {
   type Creation = { post: Tenant['post']; path: string; member: string; more?: object }
-  /** How to create one in each such list, and the member that holds its name. */
+  /** Creates one in each such list, and names the member that holds its name. */
   const CREATIONS: Record<string, (tenant: Tenant) => Creation | Promise<Creation>> = {
     '/v2/deployments': ({ post }) => ({ post, path: '/v2/deployments', member: 'name', more: makeImageBody() }),
     '/v2/listeners': ({ post }) => ({
@@ -179,7 +179,7 @@ describe('a cursor', () => {
     expect(idsOf(withOtherOffset)).toEqual(idsOf(await tenant.get(path)))
   })
 
-  it('of another tenant or list returns only rows of the caller', async () => {
+  it('from another tenant or list returns only rows of the caller', async () => {
     const [tenant, foreign] = await Promise.all([newTenant(), newTenant()])
     await Promise.all([createKeys(tenant, 4), createKeys(foreign, 4)])
     const cursor = cursorOf(nextPathOf(await foreign.get(`${KEYS}?limit=1`))!)

@@ -114,7 +114,7 @@ describe('the budget of the rate limit', () => {
     expect(await readRemaining(tenant.owner)).toBe(9)
   })
 
-  it('of a workspace is separate from the budgets of other workspaces and of the organization', async () => {
+  it('for a workspace is separate from the budgets of other workspaces and of the organization', async () => {
     const { owner, ...tenant } = await newTenant({ app: startAppWithLimit(10) })
     const second = (await owner.post('/workspaces', { display_name: 'Second' })).body.id as string
     const createKeyIn = async (workspace: string) =>
@@ -139,7 +139,7 @@ describe('the budget of the rate limit', () => {
     expect(await readRemaining(tenant)).toBe(7)
   })
 
-  it('of a listener is shared by its agents and by no other key', async () => {
+  it('for a listener is shared by its agents and by no other key', async () => {
     const tenant = await newTenant({ app: startAppWithLimit(10) })
     const listener = (await tenant.post('/v2/listeners', NewListener.meta()!.example)).body.id
     const keys = [1, 2].map(async () => (await tenant.post(`/v2/listeners/${listener}/keys`, {})).body.key as string)

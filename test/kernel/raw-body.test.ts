@@ -206,7 +206,7 @@ describe('a body that is read as bytes', () => {
     expect(new Set((await Promise.all(reads)).flat())).toEqual(new Set(['bodies_busy', 'body_cut']))
   })
 
-  it('of callers that are not known divides a small part by their addresses', async () => {
+  it('from callers that are not known divides a small part by their addresses', async () => {
     const stranger = 'address 192.0.2.1'
     const { body, cut } = stallAfter(new Uint8Array(40_000))
     const reading = readRefusal({ body, group: stranger })

@@ -32,7 +32,7 @@ test('several greedy groups get equal parts', () => {
   expect(granted).toEqual({ a: 4, b: 3, c: 3 })
 })
 
-test('what is given back goes to the waiting group that holds least', async () => {
+test('a share that is given back goes to the waiting group that holds least', async () => {
   const shares = createShares({ capacity: 4, factor: 1 })
   const [first] = takeAll(shares, 'greedy')
   const last = [shares.tryTake('x'), shares.tryTake('y')]

@@ -29,7 +29,7 @@ const newClaims = (changes: object = {}) => {
   return { iss: ISSUER, aud: AUDIENCE, sub: 's', iat, nbf: iat - 5, exp: iat + 300, ...changes }
 }
 
-/** As the operator of a proxy in front of models verifies, from what we publish. */
+/** Verifies with the published keys, like the operator of a proxy in front of models. */
 const verifyByJwks = async (settings: SigningSettings, token: string) =>
   jose.jwtVerify(token, jose.createLocalJWKSet(await publicJwks(settings)), { issuer: ISSUER, audience: AUDIENCE })
 

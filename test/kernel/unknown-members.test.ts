@@ -11,7 +11,7 @@ const faultsOf = ({ body }: Faulted) => body.errors.map(({ type, loc }) => `${ty
 const suggestionsOf = ({ body }: Faulted) => body.errors.map(({ msg }) => /`([^`]+)`$/.exec(msg)?.[1])
 
 describe('an unknown member', () => {
-  it('of a route of our own is refused, with the nearest name', async () => {
+  it('on a route of our own is refused, with the nearest name', async () => {
     const { owner } = await newTenant()
     const reply = await owner.post('/workspaces', { display_nam: 'a', display_name: 'a', entirely_different: 1 })
     expect(reply.status).toBe(422)
@@ -19,7 +19,7 @@ describe('an unknown member', () => {
     expect(suggestionsOf(reply)).toEqual(['display_name', undefined])
   })
 
-  it('of a route of the contract is ignored, and named in a header', async () => {
+  it('on a route of the contract is ignored, and named in a header', async () => {
     const tenant = await newTenant()
     const body = makeImageBody({ env: {}, source_config: { resource_specs: { cpu: 1 } } })
     const { status, headers } = await tenant.post('/v2/deployments', body)
@@ -37,7 +37,7 @@ describe('an unknown member', () => {
     expect(plan.warnings).toEqual([expect.stringContaining('body.env')])
   })
 
-  it('of resource_spec is refused on every route, at any depth', async () => {
+  it('in resource_spec is refused on every route, at any depth', async () => {
     const tenant = await newTenant()
     const sidecars = [{ name: 'a', image: 'b', comand: ['c'] }]
     const body = makeImageBody({ source_config: { resource_spec: { min_scal: 1, sidecars } } })
@@ -72,7 +72,7 @@ describe('an unknown member', () => {
 })
 
 describe('an unknown query parameter', () => {
-  it('of a route of our own is refused, of one of the contract named', async () => {
+  it('on a route of our own is refused, and on one of the contract named', async () => {
     const { owner, get } = await newTenant()
     const refused = await owner.get('/orgs/current/roles?limt=1')
     expect(refused.status).toBe(422)

@@ -68,5 +68,5 @@ describe('a fault', () => {
     [{ nested: 'x' }, 'must be an object'],
     [{ union: true }, 'is not valid'],
     [{ closed: { a: 1 } }, 'has unknown members: a'],
-  ])('of %j has its sentence', (faulty, message) => expect(messagesOf(faulty)).toEqual([message]))
+  ])('in %j has its sentence', (faulty, message) => expect(messagesOf(faulty)).toEqual([message]))
 })

@@ -1,4 +1,4 @@
-// Which versions of agents and command lines work with a control plane.
+// Versions of agents and command lines that work with a control plane.
 import { expect, it } from 'vitest'
 import { judgeSkew } from '../../src/protocol/versions.ts'
 

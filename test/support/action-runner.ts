@@ -13,7 +13,7 @@ export type Action = {
   runs: { using: string; steps: Step[] }
 }
 type Job = {
-  /** What `with:` has. */
+  /** The members of `with:`. */
   inputs: Record<string, string>
   /** The variables of the job. */
   env?: Record<string, string>
@@ -32,7 +32,7 @@ export type JobResult = {
   /** The commands that the runner took from the output. */
   commands: { name: string; message: string }[]
   summary: string
-  /** What later steps of the job get. */
+  /** The variables that later steps of the job get. */
   env: Record<string, string>
   paths: string[]
 }

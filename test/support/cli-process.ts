@@ -8,7 +8,7 @@ export const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
 const { PATH = '', NODE_COMPILE_CACHE } = process.env
 const INHERITED = { PATH, ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }) }
 
-/** Whether there is a pseudo-terminal: util-linux's `script`. */
+/** The `script` of util-linux opens a pseudo-terminal. */
 export const hasTerminal =
   spawnSync('script', ['--version'], { encoding: 'utf8' }).stdout?.includes('util-linux') === true
 

@@ -11,7 +11,7 @@ import { migrateClickHouse } from '../../src/tracing/store/clickhouse/migrate.ts
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** Where traces are stored in ClickHouse, its address. */
+    /** The address of the ClickHouse that stores traces. */
     clickHouse?: string
   }
 }

@@ -73,7 +73,7 @@ export function useDashboard({ settings = {}, overrides = {} }: Pick<AppOptions,
 
   /** A new person at the page of this path, such as `/deployments`, once it is live. */
   async function open(tenant: SignedInTenant, path: string, { email, ...options }: VisitOptions = {}) {
-    // What moves is drawn again sixty times a second.
+    // Motion is drawn again sixty times a second.
     const visitor = await newVisitor({ viewport: WIDE, reducedMotion: 'reduce', ...options })
     await signIn(visitor, tenant, { next: `/ui/${tenant.tenant_id}${path}`, ...(email && { email }) })
     await isLive(visitor.page)
@@ -91,7 +91,7 @@ export const isLive = (page: Page): Promise<void> =>
 const PHONE_TABS = `document.querySelector('[aria-label="Main screens"]')`
 const HELD_BARS = `document.querySelectorAll('[data-bar]')`
 
-/** What moves, for people who asked for less motion. */
+/** Animations for people who asked for less motion: there should be none. */
 const MOVING = `document.getAnimations()
   .filter(({ effect }) => effect.getComputedTiming().duration > 0)
   .map(({ animationName, transitionProperty }) => animationName ?? transitionProperty)`
@@ -101,7 +101,7 @@ export async function check(page: Page, name: string): Promise<void> {
   for (const { colorScheme, viewport, rules } of LOOKS) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
     await page.setViewportSize(viewport)
-    // What a bar covers has no size that could be pressed.
+    // An element that a bar covers has no size that could be pressed.
     await page.evaluate(`
       scrollTo(0, 0)
       ${PHONE_TABS}.style.display = 'none'

@@ -22,7 +22,7 @@ export type Database = {
 }
 
 /**
- * Of the roles only those that migrations have not made. It deletes from the few tables with pages: to truncate a
+ * Keeps the roles that migrations have made. It deletes from the few tables with pages: to truncate a
  * hundred tables with their indexes took half a second of CPU after every file. The locks wait for what still writes.
  */
 const DELETE_ROWS = `do $$

@@ -15,7 +15,7 @@ export type Declared = {
   accepts?: string[]
   /** With the key of the organization's Admin. */
   asOwner?: true
-  /** What its path or body refers to. */
+  /** Creates the things that its path or body refers to. */
   parents?: (tenant: Tenant) => Promise<Ids>
   wanted: (ids: Ids) => Members
   /** Members with other values. Without any, a change replaces it. */
@@ -29,7 +29,7 @@ export type Declared = {
   read?: (tenant: Tenant, ids: Ids, id: string) => Promise<Members | undefined>
   /** The resource in the reply to its creation. */
   created?: (body: Members) => Members
-  /** Where the reply to its creation has none. */
+  /** Finds the id if the reply to its creation has none. */
   idOf?: (ids: Ids) => string
   /** The parameter of the query that is its id: routes without one in their path. */
   keyQuery?: string

@@ -15,7 +15,7 @@ import { onFileEnd } from './file-state.ts'
 type DevInstallation = {
   /** Its data folder. */
   home: string
-  /** What it has printed. */
+  /** Its output so far. */
   printed: string
 }
 

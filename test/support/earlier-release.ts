@@ -15,7 +15,7 @@ export const previousRelease = releases.find(({ app }) => app !== releases[0]!.a
 
 export type Code = Pick<Release, 'app' | 'commit'>
 
-/** Why the code of a release cannot run here. */
+/** Returns why the code of a release cannot run here. */
 export function findObstacle(release: Code | undefined): string | undefined {
   if (!release) return 'there is no earlier release'
   const { commit, app } = release

@@ -56,6 +56,6 @@ export const QUESTION = { inputs: '{"question":"Where?"}', outputs: '{"answer":"
 
 export const feedbackOf = async (tenant: Tenant, run: string) => (await tenant.get(`/feedback?run=${run}`)).body
 
-/** What the log of a rule says of its evaluators, newest run first. */
+/** The results of evaluators in the log of a rule, newest run first. */
 export const readVerdicts = async (tenant: Tenant, rule: { id: string }) =>
   (await readLogs(tenant, rule)).map(({ evaluators }: { evaluators: unknown }) => evaluators)

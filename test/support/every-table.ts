@@ -2,7 +2,7 @@
 import type pg from 'pg'
 
 export const FILLED_ID = '00000000-0000-4000-8000-00000000abcd'
-/** What COPY escapes, and what it takes for a null or an end. */
+/** Characters that COPY escapes, and those that it takes for a null or an end. */
 const TEXT = 'tab\t line\n back\\n slash\\ \\N \\. quote" comma, ü 😀'
 
 const VALUES: Record<string, string> = {
@@ -20,7 +20,7 @@ const VALUES: Record<string, string> = {
   bytea: `'\\x00ff0a5c'`,
   interval: `'1 month 2 days 03:04:05.000006'`,
 }
-/** Where a partition or a constraint allows only some values. */
+/** Values for columns that a partition or a constraint limits. */
 const OTHER_VALUES: Record<string, string> = {
   'runs.trace_tier': `'shortlived'`,
   'runs.order_time': `'2026-02-03 04:05:06+00'`,
@@ -29,7 +29,7 @@ const OTHER_VALUES: Record<string, string> = {
   'journals.seq': '5',
 }
 
-/** As a superuser: neither triggers nor quotas run. */
+/** The client is a superuser: neither triggers nor quotas run. */
 export async function fillEveryTable(client: pg.Client): Promise<void> {
   await client.query(`set session_replication_role = 'replica'`)
   const { rows } = await client.query<{ table: string; columns: string[]; types: string[] }>(`

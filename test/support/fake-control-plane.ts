@@ -208,7 +208,7 @@ export async function startControlPlane() {
     workByDeployment: workByDeployment,
     reports,
     logs,
-    /** As `slipway restore` leaves it: without a deployment that is newer than the backup, and without leases. */
+    /** Imitates `slipway restore`: loses a deployment that is newer than the backup, and all leases. */
     forget(id: string): void {
       workByDeployment.delete(id)
       faults.keepsUnknown = true

@@ -80,7 +80,7 @@ function arbitraryExample(example: string): fc.Arbitrary<string> {
 }
 
 const listMedia = ({ rawBody }: Operation) => Object.entries(rawBody ?? {})
-/** Of JSON. */
+/** The schema of a JSON body. */
 const schemaOf = (operation: Operation) =>
   operation.body ?? listMedia(operation).find(([, { schema }]) => schema)?.[1].schema
 const exampleOf = (operation: Operation) => listMedia(operation).find(([, { example }]) => example)?.[1].example

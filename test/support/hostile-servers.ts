@@ -142,7 +142,7 @@ function arbitraryDocument(members: Record<string, unknown>): fc.Arbitrary<strin
   )
 }
 
-// ---- how it is sent
+// ---- transfers
 
 type TransferMode = 'whole' | 'in bytes' | 'padded' | 'endless' | 'broken' | 'stalled'
 type ServerReply = { status: number; headers: [string, string][]; text: string; transfer: TransferMode }
@@ -197,7 +197,7 @@ function arbitraryReply(body: fc.Arbitrary<string>, usual = 200): fc.Arbitrary<S
   })
 }
 
-// ---- what challenges
+// ---- challenges
 
 const quotedAddress = pickWeighted(
   [

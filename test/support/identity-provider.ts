@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { Provider } from 'oidc-provider'
 
 export const CLIENT_SECRET = 'hush-client-secret'
-/** What the provider says about a person. */
+/** The claims of a person. */
 export type Person = Record<string, unknown> & { sub: string }
 
 /** Signs in everybody, under the name that they type, with the claims of the person. */

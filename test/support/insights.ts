@@ -64,7 +64,7 @@ export async function setUpModel(
   return id
 }
 
-/** As if a request had created it. */
+/** Inserts the row that a request would create. */
 export async function insertJob(
   { organization_id, tenant_id }: Tenant,
   session_id: string,
@@ -101,7 +101,7 @@ const wordOf = (text: string) => WORDS.find(word => text.includes(word)) ?? 'oth
 const itemsOf = (text: string): { n: number; summary: string }[] =>
   [...text.matchAll(/^\{"n":.*\}$/gm)].map(([line]) => JSON.parse(line))
 
-/** What a model says that sorts the questions by their topics. */
+/** The answers of a model that sorts the questions by their topics. */
 export const answerLikeAnalyst: Answer = ({ schema, messages }) => {
   const prompt = messages[0]!.content
   switch (schema?.name) {

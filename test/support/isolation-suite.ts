@@ -145,7 +145,7 @@ export function describeIsolation({ through, hasPolicies = false }: Options) {
         }
         const own = before.map(run => ({ id: run.id, trace_id: run.trace_id, dotted_order: run.dotted_order }))
         const waiting = await send('POST', '/runs/batch', { body: { patch: own }, headers: { 'X-Api-Key': key }, app })
-        // Whose project a patch is of is not known before its post, so policies refuse it.
+        // The project of a patch is unknown before its post, so policies refuse it.
         expect(waiting.status).toBe(hasPolicies ? 404 : 202)
         expect(await readRows(tenants[target]!)).toEqual(before)
       }

@@ -1,4 +1,4 @@
-// What the tests of the Kubernetes engine share: units, settings, and the schemas that Kubernetes publishes.
+// The tests of the Kubernetes engine share these: units, settings, and the schemas that Kubernetes publishes.
 
 import type { KubernetesObject } from '@kubernetes/client-node'
 import { ObjectSerializer } from '@kubernetes/client-node/dist/serializer.js'
@@ -73,7 +73,7 @@ const MODELS: Record<string, Model> = Object.fromEntries(
   ].map(model => [`${model.apiVersion}/${model.kind}`, model as unknown as Model]),
 )
 
-/** As the client sends it, without members that its types do not know. */
+/** The object that the client sends, without members that its types do not know. */
 export const serializeObject = <T extends KubernetesObject>(object: T): T =>
   JSON.parse(JSON.stringify(ObjectSerializer.serialize(object, getSerializationType(object.apiVersion, object.kind))))
 

@@ -1,4 +1,4 @@
-// What the nodes and controllers of a cluster would do, when a test says so.
+// Does the work of nodes and controllers of a cluster, when a test says so.
 import type { Engine, RevisionSpec } from '../../src/agent/engine.ts'
 import { type Observed, plan, type Wanted } from '../../src/agent/reconcile/plan.ts'
 import type { KubernetesApi } from './kubernetes-api.ts'

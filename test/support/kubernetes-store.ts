@@ -109,7 +109,7 @@ export class KubernetesObjects {
     this.objects.delete(getObjectKey(object))
     const last = { ...metadata, resourceVersion: String(++this.version) }
     this.#notify({ type: 'DELETED', object: { ...object, metadata: last } as Stored, version: this.version })
-    // What a controller and the garbage collector of a cluster would do.
+    // A controller and the garbage collector of a cluster would remove them.
     if (kind === 'Deployment' || kind === 'StatefulSet')
       for (const pod of this.all('Pod')) if (matchesLabels(pod, object.spec.selector.matchLabels)) this.remove(pod)
   }

@@ -55,7 +55,7 @@ export async function openStream(app: App, { key }: Partial<Pick<Tenant, 'key'>>
       return block === undefined ? undefined : parseItem(block)
     },
     nextLine: () => readUpTo('\n'),
-    /** As when the client disconnects. */
+    /** Disconnects, like a client that goes away. */
     close: () => reader.cancel(),
   }
 }

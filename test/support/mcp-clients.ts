@@ -16,7 +16,7 @@ export type Server = OuterServer | { transport: Transport }
 /** Has a person approve the client at this address, and returns where the browser goes then. */
 export type SignIn = (authorizeUrl: string) => Promise<string>
 
-/** What a person answers when the server asks for confirmation. */
+/** The answer of a person when the server asks for confirmation. */
 export type Answer = 'accept' | 'decline'
 
 // biome-ignore lint/suspicious/noExplicitAny: results are read member by member
@@ -44,7 +44,7 @@ const ERAS = {
 export type ClientName = keyof typeof ERAS
 export const CLIENTS = Object.keys(ERAS) as ClientName[]
 
-/** Whether the client can be asked by a server without sessions. */
+/** A server without sessions can ask such a client. */
 export const canBeAsked = (name: ClientName): boolean => ERAS[name] !== undefined
 
 export async function connect(name: ClientName, server: Server, answer: () => Answer): Promise<ConnectedClient> {
@@ -74,7 +74,7 @@ export async function connect(name: ClientName, server: Server, answer: () => An
 
 const REDIRECT_URI = 'http://127.0.0.1:8976/callback'
 
-/** What a client keeps of its registration and tokens, and where it has its person approve. */
+/** Keeps the registration and tokens of a client, and sends its person to approve. */
 function makeAuthProvider(signIn: SignIn) {
   // biome-ignore lint/suspicious/noExplicitAny: both SDKs have types of their own for them
   const kept: Record<string, any> = {}

@@ -25,7 +25,7 @@ export type ModelCall = {
 }
 type JsonSchema = Record<string, Json>
 
-/** What the model says: a text, or an object that is sent as JSON. Nothing stands for the usual answer. */
+/** The answer of the model: a text, or an object that is sent as JSON. Undefined stands for the usual answer. */
 export type Answer = (call: ModelCall) => string | object | undefined | Promise<string | object | undefined>
 export const FAULTS = [
   'stall',
@@ -120,7 +120,7 @@ async function sendEvents(
   const half = Math.ceil(events.length / 2)
   for (const event of fault ? events.slice(0, half) : events) await send(event)
   if (!fault) return void response.end()
-  // What was written still arrives, but not the end.
+  // The client receives all that was written, but no end.
   if (fault === 'cut_in_stream') return void response.socket?.end()
   while (fault === 'endless_stream' && isOpen()) {
     await send(events[1]!)

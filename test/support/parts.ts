@@ -7,7 +7,7 @@ export const MULTIPART = `multipart/form-data; boundary=${BOUNDARY}`
 
 const byteLength = (content: SentPart['content']) => Buffer.byteLength(content)
 
-/** As the client for JavaScript writes it: the length is a parameter. */
+/** The form of the client for JavaScript: the length is a parameter. */
 export const part = (
   name: string,
   content: object | string | Uint8Array<ArrayBuffer>,
@@ -17,7 +17,7 @@ export const part = (
   return { name, content: bytes, headers: [`Content-Type: ${type}; length=${byteLength(bytes)}`] }
 }
 
-/** As the client for Python writes it: the length is a header. */
+/** The form of the client for Python: the length is a header. */
 export const pythonPart = (name: string, content: object): SentPart => {
   const json = JSON.stringify(content)
   return { name, content: json, headers: ['Content-Type: application/json', `Content-Length: ${byteLength(json)}`] }

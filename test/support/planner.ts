@@ -7,14 +7,14 @@ import type { Reply, Tenant } from './app.ts'
 
 export type Members = Record<string, unknown>
 export type Calls = Pick<Tenant, 'get' | 'post' | 'put' | 'patch' | 'delete'>
-/** What is remembered between two runs. `fingerprints` stand for the secrets, which no read shows. */
+/** The memory between two runs. `fingerprints` stand for the secrets, which no read shows. */
 export type State = { id: string; read: Members; fingerprints: unknown; etag: string | null }
 export type Plan = 'create' | 'update' | 'replace' | 'nothing'
 
 export type Routes = {
   /** One resource: parameters of parents are filled in, `{id}` is not. */
   item: string
-  /** Where the id is in the query, and updates have it in their body. */
+  /** Set if the id is in the query, and updates have it in their body. */
   updatePath?: string | undefined
   create: { method: 'post' | 'put'; path: string; route: string }
   /** Null for a resource that a change replaces. */
@@ -24,7 +24,7 @@ export type Routes = {
   fingerprintsOf: (read: Members) => unknown
   /** Members within a member that the server fills in, as paths: a provider declares them as computed. */
   computed: readonly string[]
-  /** Of a read: it is being deleted. */
+  /** Returns true if the resource is being deleted. */
   isLeaving: (read: Members) => boolean
   /** For a resource without a route that reads one. */
   read?: ((id: string) => Promise<Members | undefined>) | undefined
@@ -101,7 +101,7 @@ export function createPlanner(calls: Calls, routes: Routes) {
     pathOf,
     readState,
     compare,
-    /** What applying `wanted` would do to what is found now. */
+    /** Plans the step from what is found now to `wanted`. */
     plan(wanted: Members, state: State | undefined, now: State | undefined): Plan {
       if (!state || !now) return 'create'
       const members = compare(wanted, state, now)

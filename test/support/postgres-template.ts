@@ -1,4 +1,4 @@
-// What tests of `host` need of Postgres, made when a file first asks for it: a migrated data folder to copy, and one
+// Makes what tests of `host` need of Postgres, when a file first asks for it: a migrated data folder to copy, and one
 // server with a migrated database for each that asks.
 import { mkdtemp, rm } from 'node:fs/promises'
 import { createServer } from 'node:http'

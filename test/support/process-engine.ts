@@ -57,7 +57,7 @@ export function makeUnit(ref: RevisionRef, more: Partial<RevisionSpec> = {}): Re
 
 /** Code that uses `require` starts in a third of the CPU time of code that uses `import`. */
 export function writeApplication(root: string, name: string, code: string, more: Partial<Artifact> = {}): Artifact {
-  // As deep as the outputs of builds: the engine sets the mode of the folder that is three above it.
+  // The same depth as the outputs of builds: the engine sets the mode of the folder that is three above it.
   const location = join(root, 'builds', 'deployment', 'revision', name)
   fs.mkdirSync(location, { recursive: true })
   fs.writeFileSync(join(location, 'main.js'), code)
@@ -71,7 +71,7 @@ createServer((req, res) => res.end(${JSON.stringify(text)})).listen(process.env.
 
 const runningAgents: { agent: Agent; ended: Promise<void> }[] = []
 
-/** Where the git and archive servers of tests are. */
+/** The networks of the git and archive servers of tests. */
 export const LOOPBACK_NETWORKS = parseNetworks('127.0.0.0/8, ::1/128')
 
 /** Runs it in the background. `closeAgents` throws the error that ended it too early. */

@@ -1,5 +1,5 @@
-// Which files of tests run on which runtime. All but test/edge/ run on Node. `npm test` runs some of them on workerd,
-// fewer on Deno and Bun, and `npm run test:runtimes` everything that can run there.
+// Files of tests by the runtimes on which they run. All but test/edge/ run on Node. `npm test` runs some of them on
+// workerd, fewer on Deno and Bun, and `npm run test:runtimes` everything that can run there.
 
 /** Deno and Bun: a route that writes, and what the runtime itself does for the app. */
 export const ON_SERVERS = [

@@ -91,7 +91,7 @@ const isTransformInput = (one: z.ZodType, pipe: z.ZodType | undefined) =>
 const isContainerInput = (one: z.ZodType, pipe: z.ZodType | undefined) =>
   isPipeInput(one, pipe) && ['array', 'record'].includes(getDefinition(getDefinition(pipe!).out as z.ZodType).type)
 
-/** Of a schema that several requests share. */
+/** Counts of schemas that several requests share. */
 const knownReads = new WeakMap<z.ZodType, number>()
 
 /** The reads of a large value before it is refused. */

@@ -28,7 +28,7 @@ const gateways = {
   }),
   withoutRowSecurity: createGateway({ ...options, databaseUrl: database.url, rewrite: keepOwnRole }),
 }
-/** Those whose settings name another database, such as one that cannot be reached. */
+/** Hosts whose settings name another database, such as one that cannot be reached. */
 const hosts: ReturnType<typeof createHost>[] = []
 onFileEnd(async () => {
   await finishPendingWork()

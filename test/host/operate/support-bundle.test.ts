@@ -78,7 +78,7 @@ test('a support bundle has what helps, and nothing that was planted', async () =
   expect(read('log-1.txt')).toContain(`"path":"/v2/deployments/${REVISION}/*","status":500`)
 })
 
-test('of a log only lines of Slipway are kept, with their ids, codes and numbers', () => {
+test('only lines of Slipway are kept from a log, with their ids, codes and numbers', () => {
   const filter = createLineFilter(new Set(['v2', 'deployments']))
   expect(LOG.split('\n').map(filter)).toEqual([
     `{"level":"error","request_id":"${REVISION}","method":"GET","path":"/v2/deployments/${REVISION}/*","status":500,` +

@@ -38,7 +38,7 @@ it('every table has a bound, and a quota is one that a trigger enforces', async 
   expect(enforced).toEqual(expect.arrayContaining(quotas.map(([name]) => name)))
 })
 
-it('what expires is deleted by scheduled work that the app runs', () => {
+it('every sweep that bounds a table is scheduled work of the app', () => {
   const env = { DATABASE_URL: 'postgres://a/b', SEALING_KEYS: `k1:${'A'.repeat(43)}`, PUBLIC_URL: 'https://a.test' }
   const config = readConfig(env)
   const { sweeps } = createApp(config, { ...createServerPlatform(env, config), log: () => {} })

@@ -55,7 +55,7 @@ it('concurrent patches of different members all take effect', async () => {
   })
 })
 
-it('of two concurrent patches with the same If-Match or the same plan digest, one is applied', async () => {
+it('one of two concurrent patches with the same If-Match or the same plan digest is applied', async () => {
   const tenant = await newTenant()
   await runInParallel(ROUNDS, async () => {
     const path = await createPath(tenant)
@@ -97,7 +97,7 @@ it('a patch during a deletion is either applied before it or refused after it', 
   })
 })
 
-it('of a patch and a deletion with the same If-Match one succeeds, and of four deletions one', async () => {
+it('a patch or a deletion with the same If-Match succeeds, not both, and so does one of four deletions', async () => {
   const tenant = await newTenant()
   await runInParallel(ROUNDS, async () => {
     const path = await createPath(tenant)
@@ -118,7 +118,7 @@ it('of a patch and a deletion with the same If-Match one succeeds, and of four d
   expect(listOutcomes(deletes)).toEqual([204, ...Array.from({ length: 3 }, () => 'deployment_not_found')])
 })
 
-it('of several concurrent deployments with one name one is created, and its deletion frees the name', async () => {
+it('one of several concurrent deployments with one name is created, and its deletion frees the name', async () => {
   const tenant = await newTenant()
   await runInParallel(ROUNDS, async i => {
     const created = await runInParallel(4, () => tenant.post('/v2/deployments', makeImageBody({ name: `same-${i}` })))

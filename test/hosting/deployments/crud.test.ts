@@ -61,7 +61,7 @@ describe('a new deployment', () => {
     internal_source: 'CREATING',
     internal_template: 'AWAITING_DEPLOY',
   }
-  it.each(sources)('of source %s is created with its first revision', async source => {
+  it.each(sources)('from source %s is created with its first revision', async source => {
     const tenant = await newTenantFor(source)
     const request: Record<string, unknown> = await makeBodyFor(tenant, source, {
       secrets: [{ name: 'KEY', value: 'hush' }],
@@ -114,7 +114,7 @@ describe('a new deployment', () => {
     ])
   })
 
-  it.each(sources)('of source %s is refused in the mode without that source', async source => {
+  it.each(sources)('from source %s is refused in the mode without that source', async source => {
     const tenant = await newTenantFor(source === 'external_container' ? 'githost' : 'external_container')
     const reply = await tenant.post('/v2/deployments', await makeBodyFor(tenant, source))
     expect(outcome(reply)).toEqual([400, 'source_rule'])
@@ -353,7 +353,7 @@ describe('the version of an image', () => {
     [`acme/app${digest}`, null],
     ['registry.example.com:5000/acme/app', null],
   ])(
-    'of %s is %s in a new and in a patched deployment, and the list can be filtered by it',
+    'in %s is %s for a new and for a patched deployment, and the list can be filtered by it',
     async (image_uri, version) => {
       const tenant = await newTenant()
       const created = await createContainer(tenant, { source_revision_config: { image_uri } })

@@ -70,7 +70,7 @@ async function startSharedAgent(tenant: Tenant) {
 }
 
 describe('a custom host', () => {
-  it('of one workspace is refused to every other workspace, in any spelling', async () => {
+  it('that one workspace has is refused to every other workspace, in any spelling', async () => {
     const [own, other] = await Promise.all([newAppTenant(), newAppTenant()])
     const host = newHost()
     expect(outcome(await create(own, `https://${host}/shop`))).toBe(201)
@@ -333,7 +333,7 @@ describe('an agent', () => {
     expect((await readCustomUrls()).get(id)).toBe(host)
   })
 
-  it('of one workspace that serves in public gets a host only after it is verified', async () => {
+  it('for one workspace that serves in public gets a host only after it is verified', async () => {
     const tenant = await newAppTenant()
     const { listener, key } = await newListener(tenant)
     const agent = makeSyncAgent(tenant, key)
@@ -351,7 +351,7 @@ describe('an agent', () => {
     expect(await listHosts(tenant)).toMatchObject([{ served: true }])
   })
 
-  it('of one workspace gets an unverified host, until another workspace verifies it', async () => {
+  it('for one workspace gets an unverified host, until another workspace verifies it', async () => {
     const tenant = await newAppTenant()
     const { listener, key } = await newListener(tenant)
     const host = newHost()

@@ -66,7 +66,7 @@ const STEPS: Record<string, Step> = {
   },
 }
 
-/** What is shown now, in the form of the state at a moment. */
+/** The present state, in the form of the state at a moment. */
 async function takeSnapshot(tenant: Tenant, id: string) {
   const deployment: Deployment = (await tenant.get(`/v2/deployments/${id}`)).body
   const revisions = await listRevisions(tenant, id)

@@ -135,7 +135,7 @@ describe('logs', () => {
     expect(await readEvents(second.headers.get('X-Request-Id')!)).toEqual([])
   })
 
-  it('of another workspace can be neither read nor written', async () => {
+  it('that belong to another workspace can be neither read nor written', async () => {
     const [own, other] = await Promise.all([newTenant(), newTenant()])
     const { append, build, all } = await createLogs(own)
     expect(await append([line(1)], 'build', other.tenant_id)).toEqual([])

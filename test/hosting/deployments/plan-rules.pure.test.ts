@@ -69,7 +69,7 @@ describe('a reference that names one thing for good', () => {
     ['image_uri', `${digest}a`, false],
     ['image_uri', `${digest} `, false],
     ['image_uri', `app@sha256:${'a'.repeat(63)}`, false],
-  ])('as %s %s: %j', (member, value, isFixed) => {
+  ])('in %s %s: %j', (member, value, isFixed) => {
     const config = { source_revision_config: { [member]: value } }
     const plan = planPatch(config, config)
     expect(plan.creates_revision).toBe(!isFixed)
@@ -258,7 +258,7 @@ describe('a rollback', () => {
     expect(IN_PLACE_MEMBERS).toEqual(['build_on_push', 'custom_url'])
   })
 
-  it('of one secret has its change', () => {
+  it('that restores one secret has its change', () => {
     const { changes } = planRestoreChanges(
       { ...EMPTY, secrets: [secret('A', 2)] },
       { ...EMPTY, secrets: [secret('A')] },

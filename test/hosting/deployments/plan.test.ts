@@ -51,7 +51,7 @@ describe('plan_patch() in the database', () => {
     ],
   ]
 
-  /** What the changes of the plan make of the stored configuration. */
+  /** The stored configuration with the changes of the plan. */
   function applyChanges({ secrets: _, ...current }: typeof stored, changes: { path: string; after: unknown }[]) {
     const next = structuredClone(current) as Record<string, unknown>
     for (const { path, after } of changes) {
@@ -153,7 +153,7 @@ describe('a complete deployment that is read and sent back', () => {
     ['internal_container', { source_config: { build_command: 'make' }, source_revision_config: pinned }],
     ['internal_source', { source_config: { deployment_type: 'prod' }, source_revision_config: {} }],
     ['internal_template', { source_config: { template_id: 'web' }, source_revision_config: {} }],
-  ])('of source %s changes nothing, and with one changed member changes only that', async (source, over) => {
+  ])('from source %s changes nothing, and with one changed member changes only that', async (source, over) => {
     const tenant = await newTenant(source === 'external_container' ? { app: selfHosted } : {})
     const before = (await tenant.post('/v2/deployments', makeImageBody({ source, ...over }))).body
     const path = `/v2/deployments/${before.id}`

@@ -31,7 +31,7 @@ describe('archives', () => {
     return send('PUT', pathname + search, { raw, headers: { 'Content-Length': String(raw.length) }, app })
   }
 
-  it('of a workspace have a total size limit, after which neither links nor uploads are accepted', async () => {
+  it('in a workspace have a total size limit, after which neither links nor uploads are accepted', async () => {
     const app = await startAppWithRoomFor(2)
     const [tenant, other] = [await newTenant({ app }), await newTenant({ app })]
     const links = [

@@ -120,7 +120,7 @@ describe('two revisions of a deployment', () => {
     expect(same).toMatchObject({ before: body.after, after: body.after, changes: [], commits: { compare_url: null } })
   })
 
-  it('of an image are compared by its digest, without commits and builds', async () => {
+  it('that run an image are compared by its digest, without commits and builds', async () => {
     const tenant = await newTenant()
     const created = await newDeployment(tenant, { ...minimalBody, source_revision_config: imageConfig })
     const { id, latest_revision_id: first } = created

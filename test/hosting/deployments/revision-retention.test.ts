@@ -45,7 +45,7 @@ it('deletes revisions that are older than 400 days, but not the newest hundred',
   }
   await sweepAfter(402)
   expect(await countOf('revisions')).toBe(3)
-  // As after 102 revisions: the hundred newest begin with the third.
+  // Stands for 102 revisions: the hundred newest begin with the third.
   await runAsSystem(getApp().database, sql`update deployments set revisions = 102 where id = ${id}::uuid`)
   await sweepAfter(390)
   expect(await countOf('revisions')).toBe(3)

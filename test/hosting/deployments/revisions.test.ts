@@ -155,7 +155,7 @@ describe('a requested revision', () => {
     expect((await listRevisions(tenant, id))[0]!.status).toBe('AWAITING_DEPLOY')
   })
 
-  it('of the current configuration has a plan, which is refused when the deployment has changed since', async () => {
+  it('with the current configuration has a plan, which is refused when the deployment has changed since', async () => {
     const tenant = await newTenant()
     const { id } = await newDeployment(tenant)
     const path = `/v2/deployments/${id}`

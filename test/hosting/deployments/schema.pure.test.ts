@@ -189,7 +189,7 @@ describe.each(Object.entries(MEMBERS))('the member %s', (path, { good, bad }) =>
   it.each([
     ['a new deployment', NewDeployment, body],
     ['a patch', DeploymentPatch, {}],
-  ] as const)('of %s accepts valid values and refuses invalid ones', (_, schema, rest) => {
+  ] as const)('in %s accepts valid values and refuses invalid ones', (_, schema, rest) => {
     for (const value of good) expect(schema.parse({ ...rest, ...put(path, value) })).toMatchObject(put(path, value))
     for (const value of bad) expect(faults(schema, { ...rest, ...put(path, value) }), `${value}`).toEqual([path])
   })
@@ -315,7 +315,7 @@ describe('a response', () => {
     ['Revision', Revision],
     ['SourceConfig', Deployment.shape.source_config],
     ['SourceRevisionConfig', Deployment.shape.source_revision_config],
-  ] as const)('of %s has every member, even if it is null', (_, schema) => {
+  ] as const)('with %s has every member, even if it is null', (_, schema) => {
     const members = Object.entries<z.ZodType>(schema.shape).filter(([, member]) => member.safeParse(undefined).success)
     // Only answers to `include=summary` have one.
     expect(members.map(([name]) => name).filter(name => name !== 'summary')).toEqual([])

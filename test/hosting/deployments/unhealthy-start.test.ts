@@ -97,7 +97,7 @@ describe('a new revision', () => {
   })
 })
 
-describe('what a deployment serves', () => {
+describe('the revision that a deployment serves', () => {
   it('is no revision, then the latest, then the one before it', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id, serving } = await newDeployment(tenant)

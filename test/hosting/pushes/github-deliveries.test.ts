@@ -76,7 +76,7 @@ async function connectRepository(...apps: { tenant: Tenant; hasOwnApp?: boolean 
 }
 
 describe('a GitHub App', () => {
-  it('of the operator delivers only to the installation that the payload names', async () => {
+  it('that the operator owns delivers only to the installation that the payload names', async () => {
     const { github, connections, push } = await connectRepository(
       { tenant: await newTenant() },
       { tenant: await newTenant() },
@@ -89,7 +89,7 @@ describe('a GitHub App', () => {
     expect(github.state.mintedTokens).toBe(1)
   })
 
-  it('of a workspace delivers to its own URL with its own secret', async () => {
+  it('that a workspace owns delivers to its own URL with its own secret', async () => {
     const { connections, push } = await connectRepository(
       { tenant: await newTenant(), hasOwnApp: true },
       { tenant: await newTenant() },
@@ -123,7 +123,7 @@ describe('a GitHub App', () => {
     expect(await readState()).toBe('revoked')
   })
 
-  it('of a workspace is suspended and resumed by deliveries to its own URL', async () => {
+  it('that a workspace owns is suspended and resumed by deliveries to its own URL', async () => {
     const tenant = await newTenant()
     const { connections } = await connectRepository({ tenant, hasOwnApp: true })
     const [{ installation, id }] = connections as [(typeof connections)[0]]
@@ -139,7 +139,7 @@ describe('a GitHub App', () => {
     }
   })
 
-  it('of a workspace is rejected for every workspace after its installation was deleted', async () => {
+  it('that a workspace owns is rejected for every workspace after its installation was deleted', async () => {
     const [tenant, other] = [await newTenant(), await newTenant()]
     const { connections, push } = await connectRepository(
       { tenant, hasOwnApp: true },
@@ -156,7 +156,7 @@ describe('a GitHub App', () => {
     expect([await revoked!.listShas(), await active!.listShas()]).toEqual([[undefined], [undefined]])
   })
 
-  it('of a workspace is accepted while one of its installations is active', async () => {
+  it('that a workspace owns is accepted while one of its installations is active', async () => {
     const tenant = await newTenant()
     const { connections, push } = await connectRepository({ tenant, hasOwnApp: true }, { tenant, hasOwnApp: true })
     const [first, second] = connections
@@ -171,7 +171,7 @@ describe('a GitHub App', () => {
     expect((await deliver('push', payload, at)).status).toBe(401)
   })
 
-  it('of the operator that is not configured is rejected', async () => {
+  it('that the operator has not configured is rejected', async () => {
     const settings = Object.fromEntries(
       ['ID', 'SLUG', 'PRIVATE_KEY', 'CLIENT_ID', 'CLIENT_SECRET', 'WEBHOOK_SECRET'].map(name => [
         `GITHUB_APP_${name}`,

@@ -157,7 +157,7 @@ describe('the key of a repository URL', () => {
     [`https://a/b${'/'.repeat(2000)}`, 'a/b'],
     [`https://a/b${'/.git'.repeat(400)}`, `a/b${'/.git'.repeat(399)}`],
   ] as const
-  it.each(keys)('of %s is %s', (url, key) => expect(repoKey(url)).toBe(key))
+  it.each(keys)('for %s is %s', (url, key) => expect(repoKey(url)).toBe(key))
 
   it('is computed in the same way by the generated column of deployments', async () => {
     const column = sql<Row>`select pg_get_expr(adbin, adrelid) from pg_attrdef

@@ -52,7 +52,7 @@ const installApp = (tenant: Tenant, over = {}) =>
   )
 
 describe('a credential', () => {
-  it('of a GitHub App is a new token that is sealed to the agent and journaled', async () => {
+  it('from a GitHub App is a new token that is sealed to the agent and journaled', async () => {
     const tenant = await newTenant()
     const { id, revision, listener, requestCredential, open } = await createGitWork(
       tenant,
@@ -70,7 +70,7 @@ describe('a credential', () => {
     expect(JSON.stringify([events, logLines])).not.toContain(TOKEN_PREFIX)
   })
 
-  it('of an account is its stored token, without a request to the host', async () => {
+  it('from an account is its stored token, without a request to the host', async () => {
     const tenant = await newTenant()
     foreignServers.fetch = noServers
     const { id, revision, listener, requestCredential, open } = await createGitWork(

@@ -19,7 +19,7 @@ async function createServed({ app = getApp(), deployments = 2 } = {}) {
   return { tenant, listener, agent, ids: ids.sort(), request }
 }
 
-it('of all deployments of the listener come sealed in one request, each for its deployment', async () => {
+it('tokens for all deployments of the listener come sealed in one request, each for its deployment', async () => {
   const { tenant, listener, agent, ids, request } = await createServed()
   await createServed()
   const requestId = `trip-${unusedId()}`
@@ -49,7 +49,7 @@ it('of all deployments of the listener come sealed in one request, each for its 
   expect(Object.keys(agent.openModelTokens(listener.id, (await request()).body)!)).toEqual([ids[1]])
 })
 
-it('of some deployments come alone, and never those of another listener', async () => {
+it('tokens for some deployments come alone, and never those of another listener', async () => {
   const { listener, agent, ids, request } = await createServed()
   const foreign = await createServed()
   const { body } = await request({ deployment_ids: [ids[1], foreign.ids[0], unusedId()] })

@@ -94,7 +94,7 @@ describe('a report is refused', () => {
     expect(await select(sql`report_code(${state}, ${generation}, ${revision_id}::uuid, ${rows}, false)`)).toBe(code)
   })
 
-  it('as stale if its deployment was served and is deleted', async () => {
+  it('if its deployment was served and is deleted: it is stale', async () => {
     const rows = sql`${deploymentRow({})}, ${revisionRow({})}`
     expect(await select(sql`report_code('serving', 1, null, ${rows}, true)`)).toBe('generation_passed')
   })

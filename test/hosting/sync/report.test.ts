@@ -165,7 +165,7 @@ describe('a repeated report', () => {
     await expectCompleteJournal(tenant, id)
   })
 
-  it('of a failure is accepted, but one of another outcome is stale', async () => {
+  it('that says the same failure is accepted, but another outcome is stale', async () => {
     const { agent, work } = await createWork()
     await agent.report(work, { state: 'failed', message: 'no' })
     expect((await agent.report(work, { state: 'failed', message: 'no' })).outcome).toBe('accepted')
@@ -224,7 +224,7 @@ describe('a stale report', () => {
     })
   })
 
-  it('of an agent that lost its lease is refused and changes nothing', async () => {
+  it('from an agent that lost its lease is refused and changes nothing', async () => {
     const { tenant, key, agent, id, work } = await createWork()
     const successor = makeSyncAgent(tenant, key, agent.agent_id)
     await successor.poll()

@@ -1,4 +1,4 @@
-// What an agent is given so that applications trace themselves.
+// An agent receives the settings by which applications trace themselves.
 import { expect, it } from 'vitest'
 import { createTraceKey } from '../../../src/kernel/crypto/trace-keys.ts'
 import { getApp, newTenant, startApp } from '../../support/app.ts'
