@@ -92,14 +92,14 @@ create function hides(p_type text) returns boolean
 language sql stable parallel safe
 return coalesce((access_to(p_type)).hides, false);
 
--- For statements that judge a resource before it exists. Row policies use is_admitted() with a subselect instead, which
--- reads the rules once for a statement.
+-- Judges a resource before it exists. Row policies use is_admitted() with a subselect instead, which reads the rules
+-- once for a statement.
 create function admitted(p_type text, p_tags uuid[]) returns boolean
 language sql stable parallel safe
 return is_admitted(access_to(p_type), p_tags);
 
 -- The roles whose policies apply to a key or a member: for a key of a member, its own role and those of the member.
--- Without a workspace, those in all workspaces.
+-- A null workspace stands for all.
 create function policy_roles(p_key uuid, p_member uuid, p_tenant uuid) returns uuid[]
 language plpgsql stable as $$
 declare
@@ -215,8 +215,8 @@ begin
   perform refuse('permission_missing', p_permission);
 end $$;
 
--- For the one who manages policies: what a request with the role meets at a resource of the organization. A resource
--- that a rule for `p_reading` hides is not found, whatever the permission.
+-- Tells the manager of policies whether a request with the role may use a resource of the organization. A resource
+-- that a rule for `p_reading` hides is not found, for every permission.
 create function test_access(p_role uuid, p_permission text, p_reading text, p_table text, p_resource uuid) returns json
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 declare
@@ -274,8 +274,8 @@ create trigger attach_rules
   after insert on role_access_policies
   for each row execute function attach_rules();
 
--- For ingestion, before a project is created: each named project of the workspace, or else one without tags, admits the
--- request. The error names the project. As slipway_system, because a project that is not admitted is hidden.
+-- Refuses an ingestion unless each named project of the workspace admits it; a project that does not exist yet has no
+-- tags. The error names the project. Runs as slipway_system, because a project that does not admit it is hidden.
 create function require_admitted_projects(p_ids uuid[], p_names text[]) returns boolean
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 declare
@@ -297,8 +297,8 @@ begin
 end $$;
 grant execute on function require_admitted_projects(uuid[], text[]) to slipway_app;
 
--- Who gives a role to others passes on the policies that deny something to it, and none that allow more than it may.
--- `p_roles` are all roles of the one who gets them. Those who manage policies are free.
+-- A caller that gives a role to others passes on the policies that deny something to it, and none that allow more than
+-- it may. `p_roles` are all roles of the recipient. A manager of policies may give any role.
 create function require_grantable_policies(p_roles uuid[]) returns void
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 declare

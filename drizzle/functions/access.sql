@@ -1,4 +1,4 @@
--- Members, roles and API keys: who may grant what to whom.
+-- Members, roles and API keys, and which of them a caller may grant.
 
 -- The budget of a key that another key created. Agents of a listener poll steadily, so they share a budget of their own
 -- and not their creator's. A key that an organization key creates for a workspace gets a budget of that workspace:
@@ -349,8 +349,8 @@ begin
   );
 end $$;
 
--- Before a member is deleted. A request that is running has locked its session or key already, and may lock the member
--- next, so the deletion has to take them in the same order.
+-- Locks the sessions and keys of a member before its deletion. A request that is running has locked its session or key
+-- already, and may lock the member next, so the deletion takes them in the same order.
 create function lock_credentials(p_member uuid) returns void
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare

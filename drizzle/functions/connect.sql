@@ -119,7 +119,8 @@ begin
   return true;
 end $$;
 
--- Compared with the row's own workspace, whoever writes. Without foreign keys: a filter may outlive what it names.
+-- Compares references with the row's own workspace, for every writer. There are no foreign keys: a filter may outlive
+-- what it names.
 create function check_webhook_references() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 begin
@@ -237,7 +238,7 @@ begin
   end if;
   return null;
 end $$;
--- Without a foreign key: the list may outlive what it names.
+-- There is no foreign key: the list may outlive what it names.
 create trigger check_references
   after insert or update of deployment_ids on model_configurations
   for each row execute function check_model_references();

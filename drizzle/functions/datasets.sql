@@ -1,6 +1,6 @@
 -- Datasets, annotation queues and automation rules.
 
--- Compared with the row's own workspace, whoever writes.
+-- Compares references with the row's own workspace, for every writer.
 create function check_dataset_references() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 begin
@@ -45,7 +45,7 @@ begin
   return true;
 end $$;
 
--- Compared with the row's own workspace, whoever writes.
+-- Compares references with the row's own workspace, for every writer.
 create function check_rule_references() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 begin
@@ -153,7 +153,7 @@ create trigger queue_runs_with_changed_feedback
   referencing new table as added
   for each statement execute function queue_runs_with_feedback();
 
--- Compared with the row's own workspace, whoever writes.
+-- Compares references with the row's own workspace, for every writer.
 create function check_annotation_queue_references() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 begin

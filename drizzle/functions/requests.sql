@@ -218,9 +218,8 @@ grant execute on function count_request(text, text, integer) to slipway_login, s
 
 -- Arguments: the column whose rows are counted together, the default limit, which rows count, and the limit's name. The
 -- database's owner raises a limit with `alter database … set app.max_deployments = '50000'`. Writes of the operator
--- are not limited. What a workspace adds to its organization has a limit per workspace as well, so one workspace cannot
--- use up what all of them share. Requests of limited callers
--- count, too.
+-- are not limited. A table of an organization has a limit per workspace as well, so one workspace cannot use up the
+-- limit that all of them share. Requests of limited callers count, too.
 create function enforce_quota() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare

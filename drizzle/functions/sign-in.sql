@@ -1,6 +1,6 @@
 -- Sessions, links that open one, device sign-in, and the credentials that are derived from others.
 
--- Whoever makes a link for a member can act as that member, so it needs every permission that the member has.
+-- A caller that makes a link for a member can act as that member, so it needs every permission that the member has.
 create function require_signable_member(p_member uuid) returns uuid
 language plpgsql stable as $$
 begin
@@ -20,7 +20,7 @@ begin
   return p_member;
 end $$;
 
--- For scheduled and sign-in work: the rest of the transaction acts as the member.
+-- The rest of the transaction acts as the member, for scheduled and sign-in work.
 create function act_as_member(p_member uuid) returns void
 language sql as $$
   select
@@ -53,7 +53,7 @@ begin
   return v_session;
 end $$;
 
--- Null if there is no such link, if it was used, or if it has expired.
+-- Opens a session by a link. Null if there is no such link, if it was used, or if it has expired.
 create function use_sign_in_link(p_link_hash text, p_token_hash text, p_limit bigint) returns sessions
 language plpgsql as $$
 declare
@@ -229,7 +229,8 @@ begin
   if found and setting('actor_kind') <> 'session' then perform refuse('member_required'); end if;
 end $$;
 
--- What the calling member grants there with a built-in role: as much of it as the member has and the device asks for.
+-- The permissions of a built-in role that the calling member grants to a device: those that the member has in the
+-- workspace and that the device asks for.
 create function device_permissions(p_request device_requests, p_tenant uuid, p_role uuid) returns text[]
 language plpgsql stable as $$
 declare
@@ -250,7 +251,7 @@ begin
   );
 end $$;
 
--- With what the calling member could grant in each workspace.
+-- Shows a device's request, with the permissions that the calling member could grant in each workspace.
 create function read_device_request(p_user_code text) returns json
 language plpgsql security definer set search_path = public, pg_temp as $$
 begin

@@ -73,9 +73,9 @@ begin
   end if;
 end $$;
 
--- For a caller that has the permission to update the resource: the tags that a change adds or removes. Those with the
--- key Application need no more. Those with another key need workspaces:update: `p_is_strict` says that all of them do,
--- and otherwise those with a key that an access policy names. Returns the new tags, without duplicates.
+-- Judges the tags that a change adds or removes, for a caller that may update the resource. Tags with the key
+-- Application need no other permission. The others need workspaces:update: all of them with `p_is_strict`, otherwise
+-- those with a key that an access policy names. Returns the new tags, without duplicates.
 create function require_tag_rights(p_before uuid[], p_after uuid[], p_is_strict boolean default true) returns uuid[]
 language plpgsql stable as $$
 declare
@@ -105,8 +105,8 @@ begin
   );
 end $$;
 
--- For the change of a key, of its values, or of its name to another one. A key of the
--- caller's own policies keeps its name and values: to rename or delete one changes what they are about.
+-- Judges the change of keys, of their values or names. A key of the caller's own policies keeps its name and values: to
+-- rename or delete one would change the resources that the policies are about.
 create function require_key_rights(p_keys text[]) returns boolean
 language plpgsql stable as $$
 declare

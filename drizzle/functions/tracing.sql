@@ -15,7 +15,7 @@ return coalesce(
   p_tier
 );
 
--- For projects that are created without a tier.
+-- The tier of projects that are created without one.
 create function default_trace_tier() returns text
 language plpgsql stable as $$
 begin
@@ -226,8 +226,8 @@ create trigger expire_replaced_objects
   referencing old table as removed new table as added
   for each statement execute function expire_replaced_objects();
 
--- In place of a foreign key, which would lock the row of the project for each run. Row policies do not see the projects
--- that the same statement creates, a trigger does. Runs stay in their project.
+-- This stands in for a foreign key, which would lock the row of the project for each run. Row policies do not see the
+-- projects that the same statement creates, a trigger does. Runs stay in their project.
 create function check_projects() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 begin
@@ -416,7 +416,7 @@ begin atomic
   where jsonb_typeof(p_json -> k.key) = 'array' and p.key = k.key and p.value <> p_json -> k.key;
 end;
 
--- For how many days long-lived traces are kept. `p_days` is the project's own wish.
+-- The number of days for which long-lived traces are kept. `p_days` is the project's own wish.
 create function longlived_days(p_days integer) returns integer
 language sql stable
 return coalesce(
@@ -460,7 +460,7 @@ begin
   return true;
 end $$;
 
--- In seconds, from counts by bucket.
+-- The percentile in seconds, from counts by bucket.
 create function percentile_of(p_counts bigint[], p_part float8) returns float8
 language sql immutable
 return (
