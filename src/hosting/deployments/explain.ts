@@ -16,7 +16,7 @@ import type { DeploymentRef } from './schema.ts'
 import { isDeployment } from './service.ts'
 import { customHosts, deployments, type Hold, revisions } from './tables.ts'
 
-/** What is wrong, before `addRemedies` says what it is about and what to do. */
+/** A reason, before `addRemedies` adds its subject and the requests that resolve it. */
 type Reason = Pick<Obstacle, 'code' | 'detail'>
 type RevisionFacts = { id: string; number: number; status: string; status_message: string | null }
 type DeploymentFacts = {

@@ -22,8 +22,8 @@ export async function readPlannedVersion(ctx: Ctx, request: object): Promise<num
 }
 
 /**
- * Under each sealing key, the first one's to be shown. A request can hold values of secrets, and digests stand in the
- * logs of builds: from a hash without a key, everybody who reads them could guess a weak value.
+ * Computes a digest under each sealing key; that of the first is shown. A request can hold values of secrets, and
+ * digests stand in the logs of builds: from a hash without a key, everybody who reads them could guess a weak value.
  */
 async function digestRequest({ sealer, tenant }: Ctx, request: object): Promise<string[]> {
   const fingerprint = await sealer.fingerprinter('plan')

@@ -1,4 +1,5 @@
-// What a plan takes away, in words. `resource_spec`, `secrets` and `secret_references` are replaced as a whole. Pure.
+// Describes in words what a plan takes away. `resource_spec`, `secrets` and `secret_references` are replaced as a
+// whole. Pure.
 import { hasDatabase, type Part, partsOf, type ResourceSpec } from '../../protocol/resources.schema.ts'
 import type { Plan } from './schema.ts'
 

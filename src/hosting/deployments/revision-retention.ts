@@ -5,7 +5,7 @@ import { setClock } from '../../kernel/db/journal.ts'
 import { HAS_SWEEP_LEASE, type SweepServices, takeSweepLease } from '../../kernel/db/sweep.ts'
 import { MAX_LOG_LINES } from '../logs/logs.ts'
 
-/** Of each deployment, however old. */
+/** The newest revisions of each deployment stay, however old they are. */
 const KEPT_REVISIONS = 100
 const MAX_LOGS = 500
 const MAX_LINES = 20_000
@@ -22,7 +22,7 @@ const IS_IN_USE = sql`(
 /** The counter of log lines would go with its revision. */
 const HAS_COUNTER = sql`exists (select from log_counters c where c.revision_id = r.id and c.deployment_id = d.id)`
 
-/** Of log `l`. */
+/** The time of the newest line of log `l`. */
 const LAST_WRITTEN = sql`coalesce(
           (select max(n.timestamp) from log_lines n where n.revision_id = l.revision_id and n.kind = l.kind),
           r.created_at
@@ -67,7 +67,7 @@ const deleteOldLogs = (kept: number): SQL<Row> => sql`
   )
   select (select count(*) from due), (select count(*) from deleted_lines), (select count(*) from deleted_logs)`
 
-/** Of deployment `d`. */
+/** Selects the revisions `r` of deployment `d` that may be deleted. */
 const isOldRevision = (kept: number): SQL => sql`
           r.deployment_id = d.id
           and r.number <= d.revisions - ${KEPT_REVISIONS}

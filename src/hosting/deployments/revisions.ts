@@ -38,7 +38,7 @@ export const listRevisions = verb(
       .limit(limit)
       .offset(offset)
       .as('revision')
-    // From the deployment, to tell an unknown deployment from one without such revisions.
+    // Selects from the deployment, to tell an unknown deployment from one without such revisions.
     const pageOfDeployment = db
       .select()
       .from(deployments)

@@ -156,7 +156,7 @@ export const DeletionQuery = z.object({
     description: 'Whether its traces are deleted, too. Otherwise its tracing project stays, and keeps the name taken.',
   }),
 })
-/** Required, unlike the filter of the same name. */
+/** The ids are required, unlike in the filter of the same name. */
 export const DeploymentIds = z
   .object({
     ...DeletionQuery.shape,

@@ -31,7 +31,7 @@ export const revealDeployment = verb(
       name,
       value: await ctx.sealer.open(sealed, deployment_id, name),
     }))
-    // Without an ETag: that names the masked representation.
+    // There is no ETag: that names the masked representation.
     const { [etagVersion]: _, ...masked } = deploymentToWire(row)
     return { ...masked, secrets: await Promise.all(secrets) }
   },

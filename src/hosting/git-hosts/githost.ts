@@ -26,7 +26,7 @@ export type Githost = {
   mintedToken(): HostToken | null
 }
 
-/** Without an id: the webhook of the operator's App. With one: that of an integration with its own credentials. */
+/** The webhook of the operator's App has no id; that of an integration with its own credentials has one. */
 export const webhookPath = (integration_id?: string): string =>
   `/v1/integrations/forge/githost${integration_id ? `/${integration_id}` : ''}/webhook`
 

@@ -104,7 +104,7 @@ function hostFailure({ status, headers }: Response, body: unknown, host: string)
   return fail('upstream_error', { about: `${host} answered ${status}`, headers: retry })
 }
 
-/** In seconds. `Retry-After` is a number or a date. `X-RateLimit-Reset` counts only when the limit is used up. */
+/** The seconds to wait. `Retry-After` is a number or a date. `X-RateLimit-Reset` counts only with a used-up limit. */
 function retryAfterOf(headers: Headers): number {
   const [retryAfter, reset] = [headers.get('Retry-After'), headers.get('X-RateLimit-Reset')]
   const isUsedUp = headers.get('X-RateLimit-Remaining') === '0'

@@ -1,4 +1,4 @@
-// From an integration's row to the wire without its secrets, and the write that connects an integration.
+// Converts an integration's row to the wire without its secrets, and writes a connected integration.
 import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
 import { inTenant } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'

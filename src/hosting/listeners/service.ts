@@ -63,7 +63,7 @@ export const createListener = verb('listeners:create', async (ctx, input: schema
   return listenerToWire(requireRow(rows, 'workspace_not_found'))
 })
 
-/** Before the journal, as for deployments: deleting the workspace meanwhile could deadlock otherwise. */
+/** Locks the workspace before the journal: deleting the workspace meanwhile could deadlock otherwise. */
 const LOCK_WORKSPACE = sql`select from workspaces w where w.id = current_tenant() for key share`
 
 /** Refuses to remove a namespace that deployments use. */

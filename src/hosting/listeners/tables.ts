@@ -23,9 +23,9 @@ export const listeners = pgTable(
     agent_version: text(),
     /** The names of the templates that the agent offers; null until an agent has told them. */
     templates: text().array(),
-    /** What they are, by name, as far as the agent has told it. */
+    /** Their descriptions by name, as far as the agent has sent them. */
     template_descriptions: json().$type<Record<string, string>>(),
-    /** Whether its agent serves in public, so that a custom host of the workspace itself is proved first too. */
+    /** True if its agent serves in public, so a custom host of the workspace itself has to be proved first, too. */
     verified_hosts_only: boolean().notNull().default(false),
     /** The policy of its agent; null until an agent has sent one. */
     policy: json().$type<ListenerPolicy>(),

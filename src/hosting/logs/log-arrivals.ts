@@ -22,7 +22,7 @@ export type ArrivedPage = {
   lines: ArrivedLine[]
   /** The number of the newest line of the deployment. */
   newest: number
-  /** Where the next page begins. It passes lines that do not match. */
+  /** The next page begins here. It passes lines that do not match. */
   next: number
   hasMore: boolean
   dropped: number
@@ -193,7 +193,7 @@ const toWire = ([, , , , , arrival, revision_id, kind, number, timestamp, severi
   message,
 })
 
-/** What `matches` of the page's statement says. */
+/** The value of `matches` in the page's statement. */
 export function matchesFilters(line: ArrivedLine, filters: LogFilters): boolean {
   const { kind, revision_id, level, query, start_time } = filters
   return (

@@ -2,7 +2,7 @@
 import * as z from 'zod'
 import { commaSeparated, Instant, optionalFilter, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
 
-/** What each metric means, in the order of answers. */
+/** The meaning of each metric, in the order of answers. */
 export const METRICS = {
   cpu: { unit: 'cores', meaning: 'CPU cores that all copies used, on average.' },
   memory: { unit: 'bytes', meaning: 'Memory of all copies: the most of each minute, on average.' },

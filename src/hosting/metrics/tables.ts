@@ -9,7 +9,7 @@ const count = () => bigint({ mode: 'number' })
 export const COUNTERS = {
   restarts: count(),
   cpu_ms: count(),
-  /** Of all copies, added up over the minutes. */
+  /** The sum of all copies over the minutes. */
   memory_bytes: count(),
   unreached: count(),
   status_1xx: count(),

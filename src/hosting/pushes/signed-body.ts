@@ -4,9 +4,9 @@ import { type Failure, fail } from '../../kernel/http/errors.ts'
 
 /** GitHub's limit: it does not deliver larger payloads. */
 export const MAX_BODY_BYTES = 25 * 1024 * 1024
-/** Of all bodies together: anyone can send one, since the signature is checked only at its end. */
+/** The limit of all bodies together: anyone can send one, since the signature is checked only at its end. */
 const MAX_BUFFERED_BYTES = 32 * 1024 * 1024
-/** Longer than GitHub (10 s) and Gitea (5 s) wait for the answer. */
+/** GitHub waits 10 s for the answer, Gitea 5 s. */
 const READ_TIMEOUT_MS = 15_000
 const RETRY_AFTER_S = '10'
 

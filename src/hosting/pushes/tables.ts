@@ -51,7 +51,7 @@ export const deploymentHeads = pgTable('deployment_heads', {
   gone_ref: text(),
 })
 
-/** Which pull requests get a preview, and its configuration. `secrets` and `hook_secret` are sealed. */
+/** A policy selects pull requests that get a preview, and configures it. `secrets` and `hook_secret` are sealed. */
 export const previewPolicies = pgTable('preview_policies', {
   id: uuid()
     .primaryKey()

@@ -31,7 +31,7 @@ export async function createSeal(publicKey: string): Promise<Seal> {
   }
 }
 
-/** Of P-256: y² = x³ - 3x + b, modulo a prime. */
+/** The curve P-256: y² = x³ - 3x + b, modulo a prime. */
 const PRIME = 2n ** 256n - 2n ** 224n + 2n ** 192n + 2n ** 96n - 1n
 const B = 0x5ac635d8aa3a93e7b3ebbd55769886bc651d06b0cc53b0f63bce3c3e27d2604bn
 

@@ -16,7 +16,7 @@ const isOwnListener: SQL = servedByListener({ listener_id: listeners.id })
 const isCurrentLease = ({ agent_id, fence }: LeaseHolder): SQL =>
   refuseUnless('fence_stale', sql`${listeners.fence} = ${fence} and ${listeners.agent_id} = ${agent_id}`)
 
-/** With a fence renews the lease, without one acquires it under the next fence. */
+/** Renews the lease with a fence, and acquires it under the next fence without one. */
 export const acquireLease = ({ agent_id, fence = null, version = null, templates, ...request }: LeaseRequest): SQL =>
   sql`acquire_lease(
         ${agent_id},

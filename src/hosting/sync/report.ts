@@ -13,7 +13,7 @@ import {
 import { UNUSED_AFTER } from '../deployments/lifecycle.ts'
 
 type ReportCode = (typeof reportCodes)[number]
-/** What is wanted has moved on, and the next poll says to what. A report with any other code never becomes valid. */
+/** The wanted state has changed, and the next poll has it. A report with any other code never becomes valid. */
 const STALE_CODES: ReportCode[] = ['revision_ended', 'generation_passed']
 
 type ResultRow = [

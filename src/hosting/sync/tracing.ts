@@ -1,4 +1,4 @@
-// What an application is given so that it traces itself: variables that tracing clients and OpenTelemetry read.
+// Variables by which an application traces itself: tracing clients and OpenTelemetry read them.
 import type { Config } from '../../env.ts'
 import { createTraceKey } from '../../kernel/crypto/trace-keys.ts'
 import type { Tracing } from '../../protocol/work.schema.ts'
@@ -16,7 +16,7 @@ export async function makeTracing(
     key,
     variables: {
       LANGSMITH_TRACING: 'true',
-      // With the path, links that clients print lead to the dashboard.
+      // The path makes links that clients print lead to the dashboard.
       LANGSMITH_ENDPOINT: `${url}/api/v1`,
       LANGSMITH_PROJECT: name,
       LANGSMITH_API_KEY: key,

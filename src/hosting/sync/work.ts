@@ -42,7 +42,7 @@ type StoredRevision = {
   sealed: { name: string; sealed: string }[] | null
   archive: { id: string; size: number; sha256: string } | null
 }
-/** As `read_changes()` returns it. */
+/** A row of `read_changes()`. */
 export type StoredWork = {
   deployment_id: string
   generation: number
@@ -138,7 +138,7 @@ async function toRevisionWork(
   }
 }
 
-/** Without a credential: an agent requests one when it needs it (credentials.ts). */
+/** It has no credential: an agent requests one when it needs it (credentials.ts). */
 const toGitWork = (
   { repo_url = '' }: StoredConfig,
   { repo_ref = '', repo_commit_sha }: StoredRevisionConfig,

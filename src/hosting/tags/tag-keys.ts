@@ -49,7 +49,7 @@ export async function insertTagKey(ctx: Ctx, { key, description }: { key: string
     from workspaces
     where id = current_tenant() and ${refuseUnless('tag_keys_full', hasRoom)}
     returning *`
-  // So that two concurrent requests do not both take the last place.
+  // Two concurrent requests must not both take the last place.
   const lock = sql`select from workspaces where id = current_tenant() for no key update`
   const parts = { lock, changes: createdMembers(KEY_RECORD) }
   return requireRow(await commit(ctx, 'tag_key.created', change, {}, parts), 'workspace_not_found')

@@ -18,7 +18,7 @@ type Kind = 'project' | 'dataset' | 'deployment' | 'queue'
 type TaggedTable = {
   table: SQL
   listed: (typeof schema.TaggedKinds)[number]
-  /** In the types of its events. */
+  /** The name in the types of its events. */
   subject: string
   reading: Permission
   updating: Permission
@@ -55,7 +55,7 @@ const TABLES: Record<Kind, TaggedTable> = {
   },
 }
 const kinds = Object.keys(TABLES) as Kind[]
-/** Of projects, datasets and queues. */
+/** The limit of a project, a dataset or a queue. */
 const MAX_TAGS_OF_OTHERS = 100
 const MAX_LISTED = 10_000
 const IN_WORKSPACE = { inWorkspace: true }
@@ -66,7 +66,7 @@ function findKind(type: (typeof schema.taggedKinds)[number]): Kind {
   return kind as Kind
 }
 
-/** For lists. What only a policy lets the caller read is left out, and what a policy denies is hidden anyway. */
+/** Judges rows of lists. A row that only a policy permits is left out; a row that a policy denies is hidden anyway. */
 const mayReadKind = ({ reading }: TaggedTable): SQL => sql`${reading} = any(actor_permissions())`
 const mayRead = ({ reading }: TaggedTable): SQL => sql`is_permitted_for(${reading}, r.tag_value_ids)`
 /** A deployment that is being deleted keeps its tags. */
@@ -210,7 +210,7 @@ export const listResourceTags = verb(
   'workspaces:read',
   async (ctx, { resource_type, resource_id }: schema.ResourceTagQuery) => {
     const kind = findKind(resource_type)
-    // From the resource, to tell one without tags from none.
+    // Selects from the resource, to tell one without tags from none.
     const query = sql<Row>`
       select to_json(k)::text, to_json(v)::text, tagging_id(r.id, v.id), greatest(r.created_at, v.created_at)
       from ${TABLES[kind].table} r

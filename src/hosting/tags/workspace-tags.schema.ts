@@ -81,7 +81,7 @@ export const TaggedKinds = [
   'queues',
   'sandboxes',
 ] as const
-// Not a record: the document has no properties for the keys of one.
+// It is no record: the document has no properties for the keys of one.
 const ResourcesByKind = z.object(
   Object.fromEntries(TaggedKinds.map(kind => [kind, TaggedResources])) as Record<
     (typeof TaggedKinds)[number],

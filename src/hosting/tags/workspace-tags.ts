@@ -86,7 +86,7 @@ export const deleteKey = verb(
   IN_WORKSPACE,
 )
 
-/** From the key, to tell an unknown key from one without values. */
+/** Selects from the key, to tell an unknown key from one without values. */
 export const listValues = verb(
   'workspaces:read',
   async (ctx, { tag_key_id }: KeyParams) => {

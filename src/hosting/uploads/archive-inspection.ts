@@ -4,7 +4,7 @@ import { fail } from '../../kernel/http/errors.ts'
 import { paceStream } from '../../kernel/http/paced-body.ts'
 
 export const MAX_ARCHIVE_BYTES = 200 * 1024 * 1024
-/** How much is buffered to find the first tar header. A decompression bomb within it stays small. */
+/** The bytes that are buffered to find the first tar header. A decompression bomb within them stays small. */
 const MAX_HEAD_BYTES = 16 * 1024
 const TAR_HEADER_BYTES = 512
 
