@@ -9,21 +9,21 @@ export const createSweeps = (services: Services) => ({
   audit_log: async () => (await import('./people/audit/sweep.ts')).sweepAuditLog(services),
   overdue_revisions: async () => (await import('./hosting/deployments/sweep.ts')).sweepRevisions(services),
   old_revisions: async () => (await import('./hosting/deployments/revision-retention.ts')).sweepOldRevisions(services),
-  uploads: async () => (await import('./hosting/uploads/uploads.ts')).sweepUploads(services),
-  attachments: async () => (await import('./tracing/datasets/sweep.ts')).sweepAttachments(services),
-  metrics: async () => (await import('./hosting/metrics/metric-points.ts')).sweepMetrics(services),
-  oauth_flows: async () => (await import('./connect/oauth/sweep.ts')).sweepFlows(services),
-  installs: async () => (await import('./hosting/git-hosts/install.ts')).sweepInstalls(services),
-  oauth_providers: async () => (await import('./connect/oauth/sweep.ts')).sweepProviders(services),
-  webhooks: async () => (await import('./connect/webhooks/sweep.ts')).sweepWebhooks(services),
-  rules: async () => (await import('./tracing/rules/sweep.ts')).sweepRules(services),
-  insights: async () => (await import('./tracing/insights/sweep.ts')).sweepInsights(services),
+  uploads: async () => (await import('./hosting/uploads/sweep.ts')).sweepUploads(services),
+  attachments: async () => (await import('./tracing/datasets/attachments.ts')).sweepAttachments(services),
+  metrics: async () => (await import('./hosting/metrics/sweep.ts')).sweepMetrics(services),
+  oauth_flows: async () => (await import('./connect/oauth/flow.ts')).sweepFlows(services),
+  installs: async () => (await import('./hosting/git-hosts/sweep.ts')).sweepInstalls(services),
+  oauth_providers: async () => (await import('./connect/oauth/provider-recheck.ts')).sweepProviders(services),
+  webhooks: async () => (await import('./connect/webhooks/delivery-worker.ts')).sweepWebhooks(services),
+  rules: async () => (await import('./tracing/rules/evaluate.ts')).sweepRules(services),
+  insights: async () => (await import('./tracing/insights/scheduled-jobs.ts')).sweepInsights(services),
   traces: () => services.traces.expire(services),
   feedback: async () => (await import('./tracing/feedback/sweep.ts')).sweepFeedback(services),
   annotation_queues: async () => (await import('./tracing/queues/sweep.ts')).sweepQueues(services),
   model_usage: async () => (await import('./connect/models/sweep.ts')).sweepModelUsage(services),
   pushes: async () => {
-    await (await import('./hosting/pushes/githost-deliveries.ts')).sweepDeliveries(services)
+    await (await import('./hosting/pushes/sweep.ts')).sweepDeliveries(services)
     await (await import('./hosting/previews/sweep.ts')).sweepPreviews(services)
   },
 })

@@ -1,8 +1,8 @@
--- Deployments and revisions: what a write does, and what it records.
+-- Every write of deployments and revisions, and the members that its events record.
 
 create type patch_plan as (
   next deployments,
-  -- Paths of members that change, by what follows. The first are the reasons for a revision.
+  -- The paths of members that change, by their effect. The first are the reasons for a revision.
   reasons text[],
   in_place text[],
   immutable text[],
@@ -12,7 +12,7 @@ create type patch_plan as (
   unknown_masks text[]
 );
 
--- Compared with the row's own workspace, whoever writes, and only where a reference changes.
+-- Compares references with the row's own workspace, for every writer, and only where a reference changes.
 create function check_deployment_references() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 begin
@@ -182,7 +182,7 @@ begin
       on conflict (scope_id) do update set seq = journals.seq + 1
       returning seq
     )
-    -- Without the name and the request of the new owner: another workspace must not see them.
+    -- The event has no name and no request of the new owner: another workspace must not see them.
     insert into events (
       scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_name, request_id, request, data,
       changes
@@ -307,8 +307,8 @@ create trigger record_next_state
   for each row when (old.status is distinct from new.status)
   execute function record_revision_state();
 
--- What the listeners offer that can take a deployment of this workspace: its own, and those of the platform, which it
--- cannot read.
+-- The templates of the listeners that can take a deployment of this workspace: its own, and those of the platform,
+-- which it cannot read.
 create function offered_templates() returns table (
   name text, description text, listener_ids uuid[], is_on_platform boolean
 )
@@ -325,8 +325,8 @@ language sql stable security definer set search_path = public, pg_temp as $$
 $$;
 grant execute on function offered_templates() to slipway_app;
 
--- What events show of a deployment and of a revision: DEPLOYMENT_RECORD and REVISION_RECORD of
--- src/hosting/deployments/rows.ts.
+-- The members of a deployment and of a revision that events show. The configuration of a revision is that of its
+-- deployment when it was created, whose event has it.
 create function recorded_deployment(p_row deployments) returns jsonb
 language sql stable as $$
   select jsonb_build_object(
@@ -369,10 +369,10 @@ begin
   )::new_event;
 end $$;
 
--- The last step of a write: the events go into the caller's journal, and `p_changed`, the row that was changed, is kept
--- as the answer to a repeated request. Returns whether the workspace has webhooks, to which the events are announced.
--- `p_request` is what `describeWrite` in src/kernel/db/journal.ts tells of the request.
-create function conclude_write(p_changed json, p_events new_event[], p_request jsonb) returns boolean
+-- The last step of a write: the events go into the caller's journal, and `p_changed`, the rows that were changed, are
+-- kept as the answer to a repeated request. Returns whether the workspace has webhooks, to which the events are
+-- announced. `p_request` comes from `describeWrite` in src/kernel/db/journal.ts.
+create function conclude_writes(p_changed json[], p_events new_event[], p_request jsonb) returns boolean
 language plpgsql as $$
 begin
   perform journal(
@@ -381,17 +381,25 @@ begin
     array_agg(e.data),
     array_agg(e.changes),
     (p_request ->> 'event_limit')::bigint,
-    greatest((p_request ->> 'body_bytes')::bigint, octet_length(p_changed::text))
+    greatest(
+      (p_request ->> 'body_bytes')::bigint, (select sum(octet_length(c::text)) from unnest(p_changed) c)
+    )
   )
   from unnest(p_events) e
   having count(*) > 0;
-  if p_request ->> 'idempotency_key' is not null then
+  if p_request ->> 'idempotency_key' is not null and cardinality(p_changed) > 0 then
     insert into idempotency_keys (actor_id, key, fingerprint, result)
     values (
-      current_actor(), p_request ->> 'idempotency_key', p_request ->> 'fingerprint', json_build_array(p_changed)
+      current_actor(), p_request ->> 'idempotency_key', p_request ->> 'fingerprint', array_to_json(p_changed)
     );
   end if;
   return has_webhooks(current_tenant());
+end $$;
+
+create function conclude_write(p_changed json, p_events new_event[], p_request jsonb) returns boolean
+language plpgsql as $$
+begin
+  return conclude_writes(array[p_changed], p_events, p_request);
 end $$;
 
 -- A deployment of the caller's workspace, whose id is null if there is none. Concurrent writers of it take turns.
@@ -458,8 +466,7 @@ create function image_version(p_image text) returns text
 language sql immutable
 return substring(split_part(p_image, '@', 1) from ':([^:/]+)$');
 
--- The first state of a revision of this source when its turn comes: `startState` of
--- src/hosting/deployments/lifecycle.ts.
+-- The first state of a revision of this source when its turn comes. These sources have a build.
 create function start_state(p_source text) returns text
 language sql immutable
 return case when p_source in ('githost', 'internal_source') then 'AWAITING_BUILD' else 'AWAITING_DEPLOY' end;
@@ -570,7 +577,7 @@ language plpgsql as $$
 declare
   v_creates boolean := cardinality(p_reasons) > 0;
   v_lacks_artifact boolean := lacks_artifact(p_source, p_next.source_revision_config);
-  -- Before the new revision.
+  -- The revision in flight before the new one.
   v_in_flight uuid := p_stored.in_flight_revision_id;
   v_replaced uuid;
 begin
@@ -578,7 +585,7 @@ begin
   events := '{}';
   if not v_creates and not p_changes_in_place then return; end if;
 
-  -- Its agent has told why the revision in flight is not healthy, so the new one takes its place at once.
+  -- A revision in flight whose agent has reported why it is not healthy is replaced by the new one at once.
   if v_creates and not v_lacks_artifact and exists (
     select from revisions r
     where r.id = v_in_flight and r.tenant_id = current_tenant()
@@ -690,8 +697,8 @@ begin
   from compared;
 end $$;
 
--- What a patch comes to on a deployment. `planPatchChanges` of src/hosting/deployments/plan.ts describes the same to
--- people, by the same members: `describePatch` of src/hosting/deployments/patch.ts sends them with their rules.
+-- Decides which members of a deployment a patch changes, and what follows. `p_patch` comes from `describePatch` in
+-- src/hosting/deployments/patch.ts, which sends the members with their rules.
 create function plan_patch(p_stored deployments, p_patch jsonb) returns patch_plan
 language plpgsql stable as $$
 declare
@@ -870,8 +877,414 @@ begin
   return next;
 end $$;
 
--- True if a revision of this status is in flight or waits: `inFlightStates` and `waitingStates` of
--- src/hosting/deployments/lifecycle.ts.
+-- Refuses a new deployment that is not allowed, planned or created. `p_new` comes from `describeNewDeployment` in
+-- src/hosting/deployments/create.ts. Returns the listener. Without one, the deployment waits until a listener of the
+-- platform adopts it.
+create function require_allowed_creation(p_new json) returns uuid
+language plpgsql cost 10000 as $$
+declare
+  v_config json := p_new -> 'source_config';
+  v_listener uuid;
+begin
+  if v_config ->> 'integration_id' is not null then
+    perform require_active_integration((v_config ->> 'integration_id')::uuid);
+  end if;
+  perform require_allowed_commands('{}', v_config::jsonb);
+  -- The listener comes before its templates, which one of another workspace must not tell.
+  v_listener := require_listener(
+    (v_config ->> 'listener_id')::uuid,
+    v_config -> 'listener_config' ->> 'k8s_namespace',
+    p_new ->> 'source' = 'external_container'
+  );
+  if v_config ->> 'template_id' is not null then
+    perform require_offered_template(v_config ->> 'template_id', v_listener);
+  end if;
+  if json_array_length(p_new -> 'policy_needs') > 0 then
+    perform require_listener_allows(v_listener, (p_new -> 'policy_needs')::jsonb);
+  end if;
+  if p_new -> 'source_revision_config' ->> 'source_tarball_path' is not null then
+    perform require_stored_archive(p_new -> 'source_revision_config' ->> 'source_tarball_path');
+  end if;
+  return v_listener;
+end $$;
+
+-- Refuses what create_deployment() would refuse, except for the quota. Indexes refuse the names and the trigger
+-- claim_custom_host() the URL when the deployment is created.
+create function require_creatable_deployment(p_new json) returns uuid
+language plpgsql cost 10000 as $$
+declare
+  v_listener uuid := require_allowed_creation(p_new);
+  v_url text := p_new -> 'source_config' ->> 'custom_url';
+begin
+  if exists (
+    select from deployments d
+    where d.name = p_new ->> 'name' and d.tenant_id = current_tenant() and d.deleting_at is null
+  ) then
+    perform refuse('deployment_name_taken');
+  end if;
+  if exists (select from projects p where p.name = p_new ->> 'name' and p.tenant_id = current_tenant()) then
+    perform refuse('project_name_taken');
+  end if;
+  if v_url is not null then
+    perform require_free_custom_url(current_tenant(), null, custom_host(v_url), custom_path(v_url));
+  end if;
+  return v_listener;
+end $$;
+
+-- Inserts a deployment with its secrets, its tracing project and its first revision, which waits if it lacks its image
+-- or archive. A preview has the tags that its parent has now, so access policies treat both alike.
+create function insert_deployment(
+  p_id uuid,
+  p_revision uuid,
+  p_new json,
+  p_listener uuid default null,
+  p_parent deployments default null,
+  p_preview json default null,
+  p_commit json default null,
+  out created deployments,
+  out events new_event[]
+)
+language plpgsql as $$
+declare
+  v_source text := p_new ->> 'source';
+  v_config json := p_new -> 'source_revision_config';
+  v_lacks_artifact boolean := lacks_artifact(v_source, v_config);
+  v_revision revisions;
+begin
+  -- This is one statement, whose triggers lock the journal and a cursor at its end.
+  with inserted as (
+    insert into deployments (
+      id, organization_id, tenant_id, name, source, deployment_type, status, source_config, source_revision_config,
+      image_version, secrets, secret_references, tag_value_ids, parent_deployment_id, preview, owner, listener_id,
+      latest_revision_id, in_flight_revision_id, waiting_revision_id
+    )
+    values (
+      p_id,
+      current_organization(),
+      current_tenant(),
+      p_new ->> 'name',
+      v_source,
+      p_new -> 'source_config' ->> 'deployment_type',
+      case when (p_new ->> 'has_database')::boolean then 'AWAITING_DATABASE' else 'READY' end,
+      p_new -> 'source_config',
+      v_config,
+      image_version(v_config ->> 'image_uri'),
+      (
+        select coalesce(json_agg(json_build_object('name', s ->> 'name', 'version', 1) order by place), '[]')
+        from json_array_elements(p_new -> 'secrets') with ordinality sent(s, place)
+      ),
+      p_new -> 'secret_references',
+      coalesce(p_parent.tag_value_ids, '{}'),
+      p_parent.id,
+      p_preview,
+      p_new ->> 'owner',
+      p_listener,
+      p_revision,
+      case when not v_lacks_artifact then p_revision end,
+      case when v_lacks_artifact then p_revision end
+    )
+    returning *
+  ),
+  project as (
+    insert into projects (organization_id, tenant_id, deployment_id, name)
+    select i.organization_id, i.tenant_id, i.id, i.name from inserted i
+  ),
+  sealed as (
+    insert into deployment_secrets (organization_id, tenant_id, deployment_id, name, version, sealed, fingerprint)
+    select i.organization_id, i.tenant_id, i.id, s.name, 1, s.sealed, s.fingerprints ->> 0
+    from inserted i
+    cross join json_to_recordset(p_new -> 'secrets') s(name text, sealed text, fingerprints json)
+  )
+  select i.* into created from inserted i;
+  v_revision := insert_revision(
+    p_revision,
+    created,
+    case when v_lacks_artifact then 'CREATING' else start_state(v_source) end,
+    null,
+    '{created}',
+    v_source,
+    p_commit,
+    null,
+    created.updated_at
+  );
+  events := array[
+    (
+      'deployment.created',
+      created.id,
+      '{}',
+      changed_members(null, recorded_deployment(created) || jsonb_build_object('owner', created.owner))
+    )::new_event,
+    created_event(v_revision)
+  ];
+end $$;
+
+create function create_deployment(p_deployment uuid, p_revision uuid, p_new json, p_request jsonb)
+returns table (answer json, has_webhooks boolean)
+language plpgsql as $$
+declare
+  v_inserted record;
+begin
+  -- The foreign key would lock this row only after the journal: deleting the workspace meanwhile could deadlock.
+  perform from workspaces w where w.id = current_tenant() for key share;
+  select *
+  into v_inserted
+  from insert_deployment(p_deployment, p_revision, p_new, require_allowed_creation(p_new));
+  answer := to_json(v_inserted.created);
+  has_webhooks := conclude_write(answer, v_inserted.events, p_request);
+  return next;
+end $$;
+
+-- Marks deployments as deleted; their data plane removes them. Their names are free at once, unless their projects
+-- stay. A row for each one that was found.
+create function delete_deployments(p_deployments uuid[], p_deletes_projects boolean, p_request jsonb)
+returns table (answer json, has_webhooks boolean)
+language plpgsql as $$
+declare
+  -- The order of the ids keeps two requests for the same deployments from a deadlock.
+  v_stored deployments[] := array(
+    select d
+    from deployments d
+    where d.id = any(p_deployments) and d.tenant_id = current_tenant()
+    order by d.id
+    for update
+  );
+  v_ids uuid[];
+  v_deleted json[];
+begin
+  v_stored := array(select d::deployments from unnest(v_stored) d where d.deleting_at is null);
+  v_ids := array(select d.id from unnest(v_stored) d);
+  perform require_version(d.version, p_request) from unnest(v_stored) d;
+  if p_deletes_projects then
+    delete from projects p where p.deployment_id = any(v_ids) and p.tenant_id = current_tenant();
+  else
+    update projects p
+    set deployment_id = null
+    where p.deployment_id = any(v_ids) and p.tenant_id = current_tenant();
+  end if;
+  with deleted as (
+    update deployments d
+    set
+      status = 'AWAITING_DELETE',
+      deleting_at = clock(),
+      generation = d.generation + 1,
+      remote_reconciled = false,
+      version = d.version + 1,
+      updated_at = clock()
+    where d.id = any(v_ids) and d.tenant_id = current_tenant()
+    returning d.*
+  )
+  select coalesce(array_agg(to_json(d) order by d.id), '{}') into v_deleted from deleted d;
+  has_webhooks := conclude_writes(
+    v_deleted,
+    array(
+      select ('deployment.deleted', d.id, '{}', changed_members(recorded_deployment(d::deployments), null))::new_event
+      from unnest(v_stored) d
+    ),
+    p_request
+  );
+  return query select unnest(v_deleted), has_webhooks;
+end $$;
+
+-- A deployment that a write of some members locks; its id is null if there is none or if it is deleted.
+create function lock_deployment_version(p_deployment uuid, p_request jsonb) returns deployments
+language plpgsql as $$
+declare
+  v_stored deployments;
+begin
+  v_stored := lock_deployment(p_deployment);
+  if v_stored.deleting_at is not null then return null; end if;
+  perform require_version(v_stored.version, p_request);
+  return v_stored;
+end $$;
+
+-- An owner changes nothing that runs, so it is no member of patch_deployment(), which plans revisions.
+create function set_deployment_owner(p_deployment uuid, p_owner text, p_request jsonb)
+returns table (answer json, has_webhooks boolean)
+language plpgsql as $$
+declare
+  v_stored deployments := lock_deployment_version(p_deployment, p_request);
+  v_changed deployments;
+begin
+  if v_stored.id is null then return; end if;
+  update deployments d
+  set owner = p_owner, version = d.version + 1, updated_at = clock()
+  where d.id = v_stored.id and d.tenant_id = current_tenant()
+  returning d.* into v_changed;
+  answer := to_json(v_changed);
+  has_webhooks := conclude_write(
+    answer,
+    array[(
+      'deployment.owner_changed',
+      v_stored.id,
+      '{}',
+      changed_members(
+        jsonb_build_object('owner', v_stored.owner), jsonb_build_object('owner', v_changed.owner)
+      )
+    )::new_event],
+    p_request
+  );
+  return next;
+end $$;
+
+-- Refuses the trace key of the application from now on. Its next revision gets a new one.
+create function rotate_trace_key(p_deployment uuid, p_request jsonb)
+returns table (answer json, has_webhooks boolean)
+language plpgsql as $$
+declare
+  v_stored deployments := lock_deployment_version(p_deployment, p_request);
+  v_changed deployments;
+begin
+  if v_stored.id is null then return; end if;
+  update deployments d
+  set
+    trace_key_version = d.trace_key_version + 1,
+    generation = d.generation + 1,
+    remote_reconciled = false,
+    version = d.version + 1,
+    updated_at = clock()
+  where d.id = v_stored.id and d.tenant_id = current_tenant()
+  returning d.* into v_changed;
+  answer := to_json(v_changed);
+  has_webhooks := conclude_write(
+    answer,
+    array[(
+      'deployment.trace_key_rotated',
+      v_stored.id,
+      '{}',
+      changed_members(
+        jsonb_build_object('trace_key_version', v_stored.trace_key_version),
+        jsonb_build_object('trace_key_version', v_changed.trace_key_version)
+      )
+    )::new_event],
+    p_request
+  );
+  return next;
+end $$;
+
+-- ---- previews
+
+-- The body of the hook that announces a preview: it was created, or it has ended.
+create function preview_hook_body(p_preview previews, p_type text, p_url text) returns json
+language plpgsql stable as $$
+begin
+  return json_build_object(
+    'type', p_type,
+    'timestamp', clock(),
+    'data', json_build_object(
+      'preview_id', p_preview.id,
+      'number', p_preview.number,
+      'branch', p_preview.branch,
+      'head_sha', p_preview.head_sha,
+      'fork', p_preview.fork,
+      'deployment_id', p_preview.deployment_id,
+      'parent_deployment_id', p_preview.parent_id,
+      'url', p_url
+    )
+  );
+end $$;
+
+-- Creates the deployment of a preview, while the preview is as the app has read it (`p_read`) and fewer than `p_max`
+-- others have a deployment. `p_column` becomes `deployments.preview`. Its commands are those of its parent and its
+-- policy, which were allowed when they were set.
+create function create_preview(
+  p_deployment uuid,
+  p_revision uuid,
+  p_new json,
+  p_read previews,
+  p_max integer,
+  p_column json,
+  p_commit json,
+  p_url text,
+  p_request jsonb
+) returns table (answer json, has_webhooks boolean)
+language plpgsql as $$
+declare
+  v_parent deployments := lock_deployment(p_read.parent_id);
+  v_preview previews;
+  v_inserted record;
+begin
+  perform require_active_integration((p_new -> 'source_config' ->> 'integration_id')::uuid);
+  if not exists (
+    select from previews v
+    where v.parent_id = v_parent.id and v.tenant_id = current_tenant()
+      and v.number = p_read.number
+      and v.state <> 'ended'
+      and (v.head_sha, v.deployment_id, v.approved_sha)
+        is not distinct from (p_read.head_sha, p_read.deployment_id, p_read.approved_sha)
+  ) then
+    perform refuse('preview_moved');
+  end if;
+  if (
+    select count(*)
+    from previews v
+    where v.parent_id = v_parent.id and v.tenant_id = current_tenant()
+      and v.number <> p_read.number and v.state <> 'ended' and v.deployment_id is not null
+  ) >= p_max then
+    perform refuse('previews_full');
+  end if;
+
+  select *
+  into v_inserted
+  from insert_deployment(
+    p_deployment, p_revision, p_new, p_parent => v_parent, p_preview => p_column, p_commit => p_commit
+  );
+  update previews v
+  set
+    state = 'live',
+    deployment_id = p_deployment,
+    expires_at = (p_column ->> 'expires_at')::timestamptz,
+    updated_at = clock()
+  where v.parent_id = v_parent.id and v.tenant_id = current_tenant() and v.number = p_read.number
+  returning v.* into v_preview;
+  insert into preview_hooks (organization_id, tenant_id, preview_id, url, parent_id, secret, body)
+  select
+    h.organization_id, h.tenant_id, v_preview.id, h.on_create, h.id, h.hook_secret,
+    preview_hook_body(v_preview, 'preview.created', p_url)
+  from preview_policies h
+  where h.id = v_parent.id and h.tenant_id = current_tenant()
+    and h.on_create is not null and h.hook_secret is not null;
+  answer := to_json(v_inserted.created);
+  has_webhooks := conclude_write(answer, v_inserted.events, p_request);
+  return next;
+end $$;
+
+-- Extends a preview, and records on its deployment that the pull request has moved. deploy_push() deploys the commit.
+create function move_preview(p_deployment uuid, p_preview uuid, p_column json, p_request jsonb)
+returns table (answer json, has_webhooks boolean)
+language plpgsql as $$
+declare
+  v_stored deployments := lock_deployment(p_deployment);
+  v_changed deployments;
+begin
+  update previews v
+  set state = 'live', expires_at = (p_column ->> 'expires_at')::timestamptz, updated_at = clock()
+  where v.id = p_preview and v.tenant_id = current_tenant()
+    and v.head_sha = p_column ->> 'head_sha'
+    and v.state <> 'ended';
+  update deployments d
+  set
+    preview = p_column,
+    version = d.version + 1,
+    updated_at = greatest(clock(), d.updated_at)
+  where d.id = v_stored.id and d.tenant_id = current_tenant()
+    and d.deleting_at is null
+    and d.preview ->> 'head_sha' is distinct from p_column ->> 'head_sha'
+  returning d.* into v_changed;
+  if not found then return; end if;
+  answer := to_json(v_changed);
+  has_webhooks := conclude_write(
+    answer,
+    array[deployment_event(
+      'deployment.preview_moved', v_stored, v_changed, json_build_object('number', p_column -> 'number')
+    )],
+    p_request
+  );
+  return next;
+end $$;
+
+-- ---- revisions
+
+-- True if a revision of this status is in flight or waits.
 create function is_in_queue(p_status text) returns boolean
 language sql immutable
 return p_status in ('CREATING', 'QUEUED', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING');
@@ -902,9 +1315,10 @@ begin
   )::tenant_event;
 end $$;
 
--- What a deployment comes to when a revision of it moves: who is in flight, who serves. It also starts the revision
--- whose turn comes. The caller has locked the deployment. It writes the rows by write_moved_revisions(), the events,
--- and write_moved_deployments(), in this order: the last one locks cursors, and a journal comes before them.
+-- The next row of a deployment when a revision of it moves: the revision in flight, the one that serves. Also starts
+-- the revision whose turn comes. The caller has locked the deployment. It writes the rows by write_moved_revisions(),
+-- the events, and write_moved_deployments(), in this order: the last one locks cursors, and a journal comes before
+-- them.
 create function follow_revision(d deployments, p_before revisions, p_after revisions) returns deployments
 language plpgsql as $$
 declare
@@ -953,7 +1367,7 @@ begin
   return d;
 end $$;
 
--- The events of what a deployment comes to: a turn that is taken, another revision that serves, its status and its URL.
+-- The events of a deployment's next row: a revision starts, another one serves, its status or its URL changes.
 create function deployment_events(p_before deployments, p_after deployments) returns tenant_event[]
 language plpgsql stable as $$
 declare
@@ -1155,7 +1569,27 @@ begin
   return next;
 end $$;
 
--- Some rollback left this commit: it was wanted just before the rollback.
+create function release_hold(p_deployment uuid, p_request jsonb) returns table (answer json, has_webhooks boolean)
+language plpgsql as $$
+declare
+  v_stored deployments := lock_deployment(p_deployment);
+  v_changed deployments;
+begin
+  if v_stored.id is null then return; end if;
+  if v_stored.hold is null then perform refuse('hold_not_found'); end if;
+  perform require_version(v_stored.version, p_request);
+  update deployments d
+  set hold = null, version = d.version + 1, updated_at = clock()
+  where d.id = v_stored.id and d.tenant_id = current_tenant()
+  returning d.* into v_changed;
+  answer := to_json(v_changed);
+  has_webhooks := conclude_write(
+    answer, array[deployment_event('deployment.hold_released', v_stored, v_changed)], p_request
+  );
+  return next;
+end $$;
+
+-- True if a rollback left this commit: it was wanted just before the rollback.
 create function was_rolled_back(p_deployment uuid, p_sha text) returns boolean
 language plpgsql stable as $$
 begin
@@ -1174,7 +1608,7 @@ begin
   );
 end $$;
 
--- Why a pushed commit is not deployed; null where nothing holds it back.
+-- The reason why a pushed commit is not deployed; null where nothing holds it back.
 create function held_back_message(p_deployment deployments, p_sha text) returns text
 language plpgsql stable as $$
 begin
@@ -1281,6 +1715,33 @@ begin
   on conflict (deployment_id) do update set queried_at = excluded.queried_at, gone_ref = null;
   answer := to_json(v_outcome);
   has_webhooks := conclude_write(to_json(v_changed), v_events, p_request);
+  return next;
+end $$;
+
+-- Records that the host no longer has the ref of a deployment. No row where a later answer of the host was applied
+-- already, where that is recorded, or where the ref is not that of the deployment.
+create function record_missing_ref(p_deployment uuid, p_refs text[], p_queried_at timestamptz, p_request jsonb)
+returns table (answer json, has_webhooks boolean)
+language plpgsql as $$
+declare
+  v_stored deployments := lock_deployment(p_deployment);
+  v_ref text := v_stored.source_revision_config ->> 'repo_ref';
+  v_head deployment_heads;
+begin
+  if v_stored.deleting_at is not null or not coalesce(v_ref = any(p_refs), false) then return; end if;
+  insert into deployment_heads as h (deployment_id, organization_id, tenant_id, queried_at, gone_ref)
+  values (v_stored.id, v_stored.organization_id, v_stored.tenant_id, p_queried_at, v_ref)
+  on conflict (deployment_id) do update
+    set queried_at = excluded.queried_at, gone_ref = excluded.gone_ref
+    where h.queried_at < excluded.queried_at and h.gone_ref is distinct from excluded.gone_ref
+  returning h.* into v_head;
+  if not found then return; end if;
+  answer := to_json(v_head);
+  has_webhooks := conclude_write(
+    answer,
+    array[('deployment.ref_gone', v_stored.id, json_build_object('ref', v_ref), null)::new_event],
+    p_request
+  );
   return next;
 end $$;
 
@@ -1435,7 +1896,8 @@ begin
   return true;
 end $$;
 
--- The same for a patch, as `describePatch` of src/hosting/deployments/patch.ts sends it, if it changes the resources.
+-- Refuses the needs of a patch that changes the resources. `p_patch` comes from `describePatch` in
+-- src/hosting/deployments/patch.ts.
 create function require_listener_allows_patch(p_deployment uuid, p_patch jsonb) returns boolean
 language plpgsql stable cost 10000 as $$
 begin

@@ -70,7 +70,8 @@ begin
   return v_seq;
 end $$;
 
--- Who acts, for an event: the person that another system names, the listener of an agent, or the description of a key.
+-- The name of the actor of an event: the person that another system names, the listener of an agent, or the description
+-- of a key.
 create function event_actor_name() returns text
 language sql stable security definer set search_path = public, pg_temp as $$
   select coalesce(
@@ -88,10 +89,10 @@ return case
   when p_value is not null then jsonb_build_object('omitted_bytes', octet_length(p_value::text))
 end;
 
--- What changed between two descriptions of a resource, as a list of path, before and after, or null. Members of nested
--- objects are compared one by one, one level down. A null description is a resource that does not exist, and a member
--- without a value does not count as changed. A value over 8 KiB is left out, with its size.
--- In plpgsql, which keeps its plan for the session. The planner parses the body of an SQL function again for every
+-- Lists the differences of two descriptions of a resource, each with its path, before and after; null if there is none.
+-- Members of nested objects are compared one by one, one level down. A null description is a resource that does not
+-- exist, and a member without a value does not count as changed. A value over 8 KiB is left out, with its size. It is
+-- in plpgsql, which keeps its plan for the session. The planner parses the body of an SQL function again for every
 -- statement that calls it, to inline it, and before Postgres 18 plans it for every call.
 create function changed_members(p_before jsonb, p_after jsonb) returns json
 language plpgsql immutable as $$
@@ -177,7 +178,7 @@ create trigger chain_event
   before insert on events
   for each row execute function chain_event();
 
--- In plpgsql, which caches the plan: inline, with the policy to plan, it took three times the CPU.
+-- It is in plpgsql, which caches the plan: inline, with the policy to plan, it took three times the CPU.
 create function has_webhooks(p_tenant uuid) returns boolean
 language plpgsql stable as $$
 begin
@@ -254,8 +255,8 @@ begin
   end;
 end $$;
 
--- Whether the caller sees the resource that an event is about. Of a resource that was deleted no tags are left, so its
--- events are hidden from callers for whom some resources of its type are.
+-- True if the caller sees the resource that an event is about. A deleted resource has no tags any more, so its events
+-- are hidden from callers for whom some resources of its type are hidden.
 create function is_shown_event(p_type text, p_subject uuid, p_data json) returns boolean
 language plpgsql stable as $$
 declare
@@ -296,16 +297,14 @@ language sql stable security definer set search_path = public, pg_temp as $$
 $$;
 grant execute on function oldest_event() to slipway_app;
 
--- Writes events into the journals of their workspaces, in the order of the list. An agent acts as its listener;
--- otherwise the schedule acts. A null limit is none.
-create function journal_tenant_events(p_events tenant_event[], p_daily_limit bigint) returns void
+-- Writes events into the journals of their workspaces, in the order of the list. A null limit is none.
+create function journal_events_of(
+  p_actor_kind text, p_actor_id uuid, p_actor_name text, p_events tenant_event[], p_daily_limit bigint
+) returns void
 language plpgsql as $$
-declare
-  v_name text;
 begin
   if cardinality(p_events) = 0 then return; end if;
-  v_name := event_actor_name();
-  -- In the order of the ids, so that two writers cannot deadlock.
+  -- The order of the ids keeps two writers from a deadlock.
   with numbered as (
     insert into journals (scope_id, organization_id, seq, day, today)
     select e.tenant_id, e.organization_id, count(*), journal_day(), count(*)
@@ -337,9 +336,9 @@ begin
     p.tenant_id,
     p.type,
     p.subject_id,
-    case when current_listener() is null then 'cron' else 'listener' end,
-    current_listener(),
-    v_name,
+    p_actor_kind,
+    p_actor_id,
+    p_actor_name,
     setting('request_id'),
     p.data,
     p.changes,
@@ -347,6 +346,20 @@ begin
   from placed p
   join numbered n on n.scope_id = p.tenant_id
   where require_journal_room(n.today, p_daily_limit);
+end $$;
+
+-- The same, where an agent acts as its listener, and otherwise the schedule.
+create function journal_tenant_events(p_events tenant_event[], p_daily_limit bigint) returns void
+language plpgsql as $$
+begin
+  if cardinality(p_events) = 0 then return; end if;
+  perform journal_events_of(
+    case when current_listener() is null then 'cron' else 'listener' end,
+    current_listener(),
+    event_actor_name(),
+    p_events,
+    p_daily_limit
+  );
 end $$;
 
 -- Anyone can be refused, and must not fill the journal's day: of a workspace, at most 60 refusals an hour are

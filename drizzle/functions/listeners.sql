@@ -50,7 +50,7 @@ begin
   return p_listener;
 end $$;
 
--- What a deployment at a generation adds to its listener's digest.
+-- The part of a listener's digest that a deployment at a generation adds.
 create function sync_item_hash(p_deployment uuid, p_generation integer) returns bigint
 language sql immutable
 return ('x' || left(
@@ -95,17 +95,22 @@ language sql security definer set search_path = public, pg_temp as $$
     seq = excluded.seq
 $$;
 
--- Triggers, because many statements change a generation, and a workspace deletes its deployments with it.
+-- Triggers, because many statements change a generation, and a workspace deletes its deployments with it. Journals are
+-- locked before cursors, for functions that write their events later.
 create function sync_after_insert() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
-  v_items sync_items[] := (
-    select array_agg((id, listener_id, 0, generation)::sync_items)
-    from after
-    where listener_id is not null
-  );
+  v_items sync_items[];
+  v_tenants uuid[];
 begin
-  if v_items is not null then perform record_sync_items(v_items); end if;
+  select array_agg((id, listener_id, 0, generation)::sync_items), array_agg(distinct tenant_id)
+  into v_items, v_tenants
+  from after
+  where listener_id is not null;
+  if v_items is not null then
+    perform from journals j where j.scope_id = any(v_tenants) order by j.scope_id for no key update;
+    perform record_sync_items(v_items);
+  end if;
   return null;
 end $$;
 create trigger sync_after_insert
@@ -256,9 +261,9 @@ create function image_name(p_image text) returns text
 language sql immutable
 return regexp_replace(regexp_replace(p_image, '(:[^/:@]*)?(@.*)?$', ''), '^(docker[.]io/)?(library/)?', '');
 
--- What a report resolves of a revision's configuration: its ref to a commit, its tag to a digest. For sources whose
--- image the user names (`IMAGE_SOURCES` of src/hosting/registry/registry-credentials.ts), another image is ignored: it
--- would allow the agent to pull that one.
+-- The members of a revision's configuration that a report resolves: its ref to a commit, its tag to a digest. For
+-- sources whose image the user names (`IMAGE_SOURCES` of src/hosting/registry/registry-credentials.ts), another image
+-- is ignored: it would allow the agent to pull that one.
 create function resolved_config(r revisions, p_commit jsonb, p_image text) returns jsonb
 language sql stable
 return jsonb_strip_nulls(jsonb_build_object(
@@ -306,9 +311,9 @@ begin
   return v_events;
 end $$;
 
--- At most one report for each deployment. A row for each report, in their order: its code, the wanted generation after
--- it, and the workspace if events are to be sent to webhooks. Agents of the platform have no daily limit: one full
--- workspace would stop them for all workspaces.
+-- Applies reports, at most one for each deployment. Returns a row for each report, in their order: its code, the wanted
+-- generation after it, and the workspace if events are to be sent to webhooks. Agents of the platform have no daily
+-- limit: one full workspace would stop them for all workspaces.
 create function apply_reports(
   p_agent text, p_fence bigint, p_reports jsonb, p_daily_limit bigint, p_unused_after interval
 ) returns table (deployment_id uuid, revision_id uuid, code text, generation integer, hooked_tenant uuid)
@@ -633,7 +638,7 @@ begin
     left join described a on a.id = w.serving_id;
     perform journal_tenant_events(v_events, case when p_listener.tenant_id is not null then p_daily_limit end);
   end if;
-  -- Last, because it locks cursors. What it adopts is a change for the next poll.
+  -- This comes last, because it locks cursors. An adopted deployment is a change for the next poll.
   perform adopt_deployments(p_listener);
   return next;
 end $$;

@@ -2,7 +2,6 @@
 
 import { sql } from 'drizzle-orm'
 import { expect } from 'vitest'
-import { canFollow } from '../../src/hosting/deployments/lifecycle.ts'
 import type { Revision } from '../../src/hosting/deployments/schema.ts'
 import { registerPlatformListener } from '../../src/hosting/listeners/platform-listener.ts'
 import { runAsSystem } from '../../src/kernel/db/db.ts'
@@ -11,6 +10,7 @@ import type { Report, ReportResult } from '../../src/protocol/report.schema.ts'
 import { getApp, newTenant, type Tenant, unusedId } from './app.ts'
 import { onFileEnd } from './file-state.ts'
 import { makeRepositoryBody, makeRepositoryConfig } from './integrations.ts'
+import { canFollow } from './revision-steps.ts'
 import { makeSyncAgent, type SyncAgent } from './sync-agent.ts'
 
 type Overrides = Record<string, unknown>

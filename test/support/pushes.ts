@@ -1,6 +1,6 @@
 // A repository at a git host: its refs move, and its deliveries are signed.
 import { finishPendingWork } from '../../src/host/pending-work.ts'
-import { sweepDeliveries } from '../../src/hosting/pushes/githost-deliveries.ts'
+import { sweepDeliveries } from '../../src/hosting/pushes/sweep.ts'
 import { type App, foreignServers, getServices, send, type Tenant, withClockAhead } from './app.ts'
 import { makeFakeFetch, type Site } from './fake-fetch.ts'
 import { onFileEnd } from './file-state.ts'

@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm'
 import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { MAX_ARCHIVE_BYTES } from '../../src/hosting/uploads/archive-inspection.ts'
-import { sweepUploads } from '../../src/hosting/uploads/uploads.ts'
+import { sweepUploads } from '../../src/hosting/uploads/sweep.ts'
 import { runAsSystem } from '../../src/kernel/db/db.ts'
 import type { Storage } from '../../src/platform.ts'
 import {

@@ -1,7 +1,7 @@
 // Sends the deliveries of webhooks: one at a time for each webhook, first attempts in the order of the events.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, runAsSystem } from '../../kernel/db/db.ts'
-import { journalSystemEvents, setClock } from '../../kernel/db/journal.ts'
+import { journalTenantEvents, setClock } from '../../kernel/db/journal.ts'
 import { AttemptError, drainOutbox, LEASE, type Outbox, type OutboxItem } from '../../kernel/db/outbox.ts'
 import { changedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { workInTurns } from '../../kernel/db/worker-pool.ts'
@@ -183,14 +183,13 @@ const OUTBOX: Outbox<Item, Attempt> = {
         from held h
         where w.id = h.id
         returning w.*, h.was_enabled
-      ),
-      ${journalSystemEvents(sql`
+      )
+      select ${journalTenantEvents(sql`
         select tenant_id, organization_id, 'webhook.disabled' as type, id as subject_id,
           json_build_object('reason', disabled_reason, 'failing_since', failing_since) as data,
           ${changedMembers(webhooks, recordColumns(webhooks, ['enabled']), sql`noted`)} as changes
         from noted
-        where was_enabled and not enabled`)}
-      select`
+        where was_enabled and not enabled`)}`
     return [setRequestId(`webhook-${item.id}`), failed]
   },
   logMembers: ({ id, receiver }) => ({ webhook: receiver.id, delivery: id }),

@@ -1,5 +1,5 @@
 // Custom hosts: each has one owner in the installation, who proves it by a DNS record.
-import { and, eq, type SQL, sql } from 'drizzle-orm'
+import { and, eq, sql } from 'drizzle-orm'
 import { createSigner } from '../../kernel/crypto/crypto.ts'
 import { db, inTenant, run } from '../../kernel/db/db.ts'
 import { commit, concludeWrite, prepareWrite } from '../../kernel/db/journal.ts'
@@ -38,14 +38,6 @@ export function refuseReservedUrl(
   if (config?.custom_url != null) refuseReservedHost(ctx, hostOf(config.custom_url)!)
 }
 
-/**
- * Refuses a URL that this workspace may not serve the deployment at; its id is null before it is created. The trigger
- * checks the same on the write.
- */
-export const requireFreeCustomUrl = (customUrl: string, deployment: SQL): SQL =>
-  sql`require_free_custom_url(
-    current_tenant(), ${deployment}::uuid, custom_host(${customUrl}), custom_path(${customUrl}))`
-
 // ---- which hosts are served
 
 /**
@@ -66,7 +58,7 @@ const IS_SERVED = sql<boolean>`exists (
 
 export const isHostOfDeployment = and(eq(customHosts.host, deployments.custom_host), inTenant(customHosts))
 
-/** Whether deployment `c` with this URL would wait for the verification of its host. */
+/** True if deployment `c` with this URL would wait for the verification of its host. */
 export const awaitsHostVerification = (customUrl: string) => sql<boolean>`not exists (
     select from custom_hosts h
     where h.host = custom_host(${customUrl}) and h.tenant_id = current_tenant() and h.verified_at is not null)

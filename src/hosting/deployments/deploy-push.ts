@@ -1,10 +1,9 @@
 // Deploys a push to a deployment, or records that its ref is gone.
 import { sql } from 'drizzle-orm'
 import { textArray } from '../../kernel/db/db.ts'
-import { commit, describeWrite, runWrite } from '../../kernel/db/journal.ts'
+import { describeWrite, runWrite } from '../../kernel/db/journal.ts'
 import type { Row } from '../../kernel/db/statement.ts'
 import { verb } from '../../kernel/http/context.ts'
-import { isDeploymentInTenant, lockDeployment } from './revision-queue.ts'
 import type { Revision } from './schema.ts'
 
 type Commit = NonNullable<Revision['commit']>
@@ -20,7 +19,7 @@ export type PushedCommit = RefHead & {
   commit: Commit
   /** Set for previews, which follow their pull request even without `build_on_push`. */
   ignoresBuildOnPush?: boolean
-  /** What else the event records: who pushed what. */
+  /** The other members of the event: who pushed which commits. */
   journalData: Record<string, unknown>
 }
 /** `stale`: a later answer of the host was applied already, or no deployment with this ref exists any more. */
@@ -48,21 +47,14 @@ export const deployPush = verb('deployments:update', async (ctx, input: PushedCo
 export const recordMissingRef = verb(
   'deployments:update',
   async (ctx, { deployment_id, refs, queried_at }: RefHead) => {
-    const ref = sql`c.source_revision_config ->> 'repo_ref'`
-    const change = sql<{ id: string }>`
-    insert into deployment_heads as x (deployment_id, organization_id, tenant_id, queried_at, gone_ref)
-    select c.id, c.organization_id, c.tenant_id, ${queried_at}::timestamptz, ${ref}
-    from deployments c
-    left join deployment_heads h on h.deployment_id = c.id and h.tenant_id = current_tenant()
-    where ${isDeploymentInTenant(deployment_id)}
-      and c.deleting_at is null
-      and ${ref} = any(${textArray(refs)})
-      and coalesce(h.queried_at < ${queried_at}::timestamptz, true)
-      and h.gone_ref is distinct from ${ref}
-    on conflict (deployment_id) do update set queried_at = excluded.queried_at, gone_ref = excluded.gone_ref
-    returning x.deployment_id as id, x.gone_ref`
-    const data = sql`json_build_object('ref', changed.gone_ref)`
-    const rows = await commit(ctx, 'deployment.ref_gone', change, data, { lock: lockDeployment(deployment_id) })
-    return rows.length > 0
+    const statement = sql<Row>`
+      select answer, has_webhooks
+      from record_missing_ref(
+        ${deployment_id}::uuid,
+        ${textArray(refs)},
+        ${queried_at}::timestamptz,
+        ${describeWrite(ctx)}::jsonb
+      )`
+    return (await runWrite(ctx, statement)).length > 0
   },
 )

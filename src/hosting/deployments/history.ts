@@ -1,5 +1,6 @@
-// What was wanted, served and true at a moment. Revisions keep their configuration and when they entered their state.
-// Members that change in place are read back from the first event after the moment that changed them.
+// Reads the wanted, the serving and the observed state at a moment. Revisions keep their configuration and when they
+// entered their state. Members that change in place are read back from the first event after the moment that changed
+// them.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Row, run, textArray } from '../../kernel/db/db.ts'
@@ -10,12 +11,11 @@ import type { DeploymentStatus } from '../../protocol/parts.schema.ts'
 import type * as s from './history.schema.ts'
 import { inFlightStates, terminalStates, waitingStates } from './lifecycle.ts'
 import { compareRevisions, IN_PLACE_MEMBERS, type RevisionContent } from './plan.ts'
-import { HELD_BACK_REASON } from './revision-queue.ts'
 import { configToWire, type RevisionRow, revisionConfigToWire } from './rows.ts'
 import type { DeploymentRef } from './schema.ts'
 import type { Hold } from './tables.ts'
 
-/** How many events of a deployment after the moment are read at most. */
+/** Limits the events of a deployment after the moment that are read. */
 const MAX_EVENTS = 5000
 const MAX_EVENTS_IN_LIST = 200
 /** The queue holds two revisions. Pushes that are held back may be newer than them. */
@@ -31,7 +31,7 @@ const momentsCte = (at: string | undefined): SQL => sql`moments as (
   union all
   select 2, clock())`
 
-/** Where the first event after the moment can be, and since when no event is missing. */
+/** The place of the first event after the moment, and the time since which no event is missing. */
 const JOURNAL = sql`journal as (
   select
     first_event_since(current_tenant(), m.at - ${CLOCK_SKEW}) as first_number,
@@ -80,7 +80,7 @@ const CONFIGURATION = sql`,
 
 const LATEST = (columns: SQL): SQL => sql`(
     select ${describeRevision(columns)}
-    from ${REVISIONS_THEN} and not ${HELD_BACK_REASON}::text = any(r.reasons)
+    from ${REVISIONS_THEN} and not 'held' = any(r.reasons)
     ${NEWEST_FIRST}
     limit 1)`
 
@@ -217,7 +217,7 @@ function describeSummary(facts: Facts): s.MomentSummary {
   }
 }
 
-/** Members as they were: their value before the first later change, or the current one. */
+/** Reads members at the moment: their value before the first later change, or the current one. */
 function readBack({ at, kept_since, changed_since }: Facts) {
   const before = changed_since?.before ?? {}
   const isExpired = changed_since !== null && kept_since !== null && Date.parse(at) < Date.parse(kept_since)

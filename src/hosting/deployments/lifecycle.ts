@@ -1,43 +1,20 @@
-// The states of a revision, which may follow which, and the deadline of each. Pure.
-import type { RevisionStatus, Source } from '../../protocol/parts.schema.ts'
-import { SOURCE_RULES } from './source-rules.ts'
+// The states of a revision in groups, and the deadline of each. Pure. The database moves revisions from state to state.
+import type { RevisionStatus } from '../../protocol/parts.schema.ts'
 
 // ---- one revision
 
-const NEXT_STATES: Record<RevisionStatus, readonly RevisionStatus[]> = {
-  CREATING: ['QUEUED', 'CREATE_FAILED', 'SKIPPED', 'INTERRUPTED'],
-  QUEUED: ['AWAITING_BUILD', 'AWAITING_DEPLOY', 'SKIPPED', 'INTERRUPTED'],
-  AWAITING_BUILD: ['BUILDING', 'BUILD_FAILED', 'INTERRUPTED'],
-  BUILDING: ['AWAITING_DEPLOY', 'BUILD_FAILED', 'INTERRUPTED'],
-  AWAITING_DEPLOY: ['DEPLOYING', 'DEPLOY_FAILED', 'INTERRUPTED'],
-  DEPLOYING: ['DEPLOYED', 'DEPLOY_FAILED', 'INTERRUPTED', 'UNKNOWN'],
-  // Its listener fell silent. The listener's next report decides.
-  UNKNOWN: ['DEPLOYED', 'DEPLOY_FAILED'],
-  DEPLOYED: [],
-  CREATE_FAILED: [],
-  BUILD_FAILED: [],
-  DEPLOY_FAILED: [],
-  SKIPPED: [],
-  INTERRUPTED: [],
-}
-const revisionStates = Object.keys(NEXT_STATES) as RevisionStatus[]
-const BUILD_STATES = ['AWAITING_BUILD', 'BUILDING'] as RevisionStatus[]
-
-export const inFlightStates = [...BUILD_STATES, 'AWAITING_DEPLOY', 'DEPLOYING'] as RevisionStatus[]
-export const waitingStates = ['CREATING', 'QUEUED'] as RevisionStatus[]
-export const terminalStates = revisionStates.filter(state => NEXT_STATES[state].length === 0)
-
-/** A revision of a source without a build skips the build states. */
-export function nextStates(source: Source, state: RevisionStatus): readonly RevisionStatus[] {
-  const { builds } = SOURCE_RULES[source]
-  if (state === 'QUEUED') return NEXT_STATES.QUEUED.filter(to => to !== (builds ? 'AWAITING_DEPLOY' : 'AWAITING_BUILD'))
-  return !builds && BUILD_STATES.includes(state) ? [] : NEXT_STATES[state]
-}
-export const canFollow = (source: Source, from: RevisionStatus, to: RevisionStatus) =>
-  nextStates(source, from).includes(to)
-/** The first state of a revision in flight. */
-export const startState = (source: Source): RevisionStatus =>
-  SOURCE_RULES[source].builds ? 'AWAITING_BUILD' : 'AWAITING_DEPLOY'
+/** The states of a revision in the queue are those of is_in_queue() in drizzle/functions/deployments.sql. */
+export const waitingStates: RevisionStatus[] = ['CREATING', 'QUEUED']
+export const inFlightStates: RevisionStatus[] = ['AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING']
+/** A revision that is UNKNOWN has not ended: the next report of its listener decides. */
+export const terminalStates: RevisionStatus[] = [
+  'DEPLOYED',
+  'CREATE_FAILED',
+  'BUILD_FAILED',
+  'DEPLOY_FAILED',
+  'SKIPPED',
+  'INTERRUPTED',
+]
 
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE

@@ -11,22 +11,21 @@ import { listPolicyNeeds } from '../../protocol/listener-policy.ts'
 import { type Source, sources } from '../../protocol/parts.schema.ts'
 import { awaitsHostVerification, describeHostVerification, refuseReservedUrl } from '../custom-hosts/custom-hosts.ts'
 import {
+  describePatchPlan,
   hasSecrets,
   isMasked,
   isSetting,
   listPatchMembers,
+  type PatchDecision,
   type PatchMember,
-  planPatchChanges,
   replacesSecrets,
   type Wanted,
 } from './plan.ts'
 import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
-import { isDeploymentInTenant } from './revision-queue.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { type FingerprintedSecret, fingerprintSecrets, sealSecret } from './secret-versions.ts'
-import { sourceRuleError } from './service.ts'
-import { findModeFaults, SOURCE_RULES } from './source-rules.ts'
+import { findModeFaults, SOURCE_RULES, sourceRuleError } from './source-rules.ts'
 
 type PatchInput = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.output<typeof schema.PatchQuery>
 
@@ -39,19 +38,20 @@ export const planPatch = verb('deployments:update', async (ctx, input: PatchInpu
   const customUrl = input.source_config?.custom_url
   const secrets = await fingerprintSecrets(ctx, input.deployment_id, input.secrets ?? [])
   const patch = sql`${describePatch(input, secrets)}::jsonb`
-  const query = sql<[wanted: string, keptSecrets: string, awaitsVerification: boolean]>`
+  const query = sql<[wanted: string, decision: string, awaitsVerification: boolean]>`
     select
       to_json(c),
-      coalesce(to_json(p.kept_secrets), '[]'),
+      to_json(p),
       ${customUrl != null ? awaitsHostVerification(customUrl) : sql`false`}
     from deployments c
     cross join lateral plan_patch(c, ${patch}) p
-    where ${isDeploymentInTenant(input.deployment_id)}
+    where c.id = ${input.deployment_id}::uuid
+      and c.tenant_id = current_tenant()
       and require_allowed_patch(c, p, ${patch}, ${describeWrite(ctx)}::jsonb)
       and require_listener_allows_patch(c.id, ${patch})`
   const row = requireRow(await run(ctx, query), 'deployment_not_found')
   const wanted: Wanted & { tenant_id: string } = JSON.parse(row[0])
-  const planned = planPatchChanges(wanted, input, { clear: input.clear, keptSecrets: JSON.parse(row[1]) })
+  const planned = describePatchPlan(wanted, input, input.clear, JSON.parse(row[1]) as PatchDecision)
   if (row[2] && planned.changes.some(({ path }) => path === 'source_config.custom_url'))
     planned.warnings.push(await describeHostVerification(ctx, wanted.tenant_id, hostOf(customUrl!)!))
   planned.warnings.push(...ctx.warnings)
@@ -80,9 +80,9 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Pat
   return deploymentToWire(requireRow(await runWrite<DeploymentRow>(ctx, statement), 'deployment_not_found'))
 })
 
-// ---- what plan_patch() gets: the members of the patch with their rules
+// ---- described for plan_patch(): the members of the patch with their rules
 
-/** Of secrets that replace the stored ones, the database gets no values: it compares fingerprints. */
+/** The database gets no values of secrets: it compares fingerprints. */
 export function describePatch(
   input: Omit<PatchInput, 'deployment_id' | 'dry_run'>,
   secrets: FingerprintedSecret[],
@@ -110,7 +110,7 @@ const describeMember = ({ path, value, effect, isAlwaysNew }: PatchMember) => ({
 const sourcesWith = (rule: 'needs' | 'refuses', path: string[]): Source[] =>
   sources.filter(name => SOURCE_RULES[name][rule].some(other => other.join() === path.join()))
 
-/** What the patch may take from its source: members that it clears, and those that another source needs. */
+/** Members that the source may need and the patch may take away: those that it clears, or that another source needs. */
 const listRequiredPaths = ({ clear, revision_source }: Pick<PatchInput, 'clear' | 'revision_source'>): string[][] => [
   ...clear.filter(isSetting).map(name => ['source_config', name]),
   ...(revision_source ? SOURCE_RULES[revision_source].needs : []),

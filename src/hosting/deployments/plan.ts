@@ -1,5 +1,5 @@
-// The plan of a patch: which members change, whether that creates a revision, what is immutable. Pure.
-// patch.ts sends the same rules to plan_patch() in the database, so that a plan and its application cannot disagree.
+// The rules of the members of a patch, which patch.ts sends to plan_patch() in the database, and descriptions of plans.
+// Pure.
 import { type ClearableMember, MASK } from '../../protocol/parts.schema.ts'
 import { describeLosses } from './plan-warnings.ts'
 import type { RevisionComparison } from './revisions.schema.ts'
@@ -57,7 +57,7 @@ export type PatchMember = {
 
 export const isSetting = (member: ClearableMember) => member !== 'secrets'
 
-/** Without secrets, which are compared by name. */
+/** Secrets are not among them: they are compared by name. */
 export function listPatchMembers(patch: DeploymentPatch, clear: readonly ClearableMember[] = []): PatchMember[] {
   const members: PatchMember[] = []
   for (const [joinedPath, { effect, isMovable }] of Object.entries(MEMBER_RULES)) {
@@ -84,32 +84,37 @@ export const hasSecrets = (patch: DeploymentPatch): boolean => (patch.secrets?.l
 export const replacesSecrets = (patch: DeploymentPatch, clear: readonly ClearableMember[]): boolean =>
   hasSecrets(patch) || clear.includes('secrets')
 
-type PatchOptions = {
-  clear?: readonly ClearableMember[]
-  /** The names of secrets that are sent with the value that is stored. */
-  keptSecrets?: readonly string[]
+/** The decision of plan_patch() in the database: paths of members that change, and the deployment's next row. */
+export type PatchDecision = {
+  reasons: string[]
+  in_place: string[]
+  immutable: string[]
+  kept_secrets: string[] | null
+  next: { source_revision_config: Record<string, unknown> }
 }
 
-export function planPatchChanges(
+/** Describes a decided patch to people: its changes with their values, and what it takes away. */
+export function describePatchPlan(
   wanted: Wanted,
   patch: DeploymentPatch,
-  { clear = [], keptSecrets = [] }: PatchOptions = {},
+  clear: readonly ClearableMember[],
+  { reasons, in_place, immutable, kept_secrets, next }: PatchDecision,
 ): Omit<Plan, 'plan_digest'> {
-  const changes: Change[] = []
-  for (const { path, value, effect, isAlwaysNew } of listPatchMembers(patch, clear)) {
-    const before = readPath(wanted, path)
-    const after = isEmptyList(value) ? null : value
-    if (isAlwaysNew || !isJsonEqual(before, after)) changes.push({ path: path.join('.'), before, after, effect })
-  }
+  const changed = [...reasons, ...in_place, ...immutable]
+  const changes = listPatchMembers(patch, clear)
+    .map(({ path, value, effect }) => ({
+      path: path.join('.'),
+      before: readPath(wanted, path),
+      after: isEmptyList(value) ? null : value,
+      effect,
+    }))
+    .filter(({ path }) => changed.includes(path))
   const sent = patch.secrets ?? []
-  const isKept = (name: string) =>
-    keptSecrets.includes(name) || sent.some(secret => secret.name === name && isMasked(secret))
-  const secrets = replacesSecrets(patch, clear) ? listSecretChanges(wanted.secrets, sent, isKept) : []
+  const isKept = (name: string) => kept_secrets?.includes(name) ?? false
+  const secrets = reasons.includes('secrets') ? listSecretChanges(wanted.secrets, sent, isKept) : []
   if (secrets.length > 0) changes.push(changeOfSecrets(wanted.secrets, sent))
-  const reasons = changes.filter(change => change.effect === 'revision').map(change => change.path)
-  const resolvedCommit = wanted.source_revision_config.repo_commit_sha ?? null
-  if (reasons.includes(REPO_REF_PATH) && resolvedCommit !== null)
-    changes.push({ path: COMMIT_PATH, before: resolvedCommit, after: null, effect: 'revision' })
+  const [commit, nextCommit] = [wanted, next].map(row => row.source_revision_config.repo_commit_sha ?? null)
+  if (commit !== nextCommit) changes.push({ path: COMMIT_PATH, before: commit, after: nextCommit, effect: 'revision' })
   const repeated = changes.filter(change => change.effect === 'revision' && isJsonEqual(change.before, change.after))
   const mayBeNewer = ({ path }: Change) => `\`${path}\` has the same value, but it may point to something newer now.`
   return {
@@ -121,8 +126,7 @@ export function planPatchChanges(
   }
 }
 
-/** A ref that is sent again resolves again: the commit that it resolved to is dropped. */
-const REPO_REF_PATH = 'source_revision_config.repo_ref'
+/** The commit that the ref resolved to. */
 const COMMIT_PATH = 'source_revision_config.repo_commit_sha'
 
 type Named = { name: string }
@@ -158,7 +162,7 @@ export function planCreation({ name, source, ...input }: NewDeployment): Omit<Pl
 
 export type RevisionContent = Omit<Wanted, 'version'>
 const REVISION_MEMBERS = Object.keys(MEMBER_RULES).filter(path => MEMBER_RULES[path]!.effect === 'revision')
-/** Members of the deployment, not of a revision: a rollback keeps them. */
+/** These are members of the deployment, not of a revision: a rollback keeps them. */
 export const IN_PLACE_MEMBERS = Object.keys(MEMBER_RULES)
   .filter(path => MEMBER_RULES[path]!.effect === 'in_place')
   .map(path => path.split('.')[1]!)

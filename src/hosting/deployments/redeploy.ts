@@ -1,19 +1,16 @@
 // Creates revisions of the current configuration or of an older revision (redeploy, rollback), and interrupts them.
-import { and, eq, isNotNull, sql } from 'drizzle-orm'
+import { and, eq, sql } from 'drizzle-orm'
 import type * as z from 'zod'
-import { bumpVersion, db, inTenant, refuseUnless, run, textArray, versionMatches } from '../../kernel/db/db.ts'
-import { commit, describeWrite, runWrite } from '../../kernel/db/journal.ts'
-import { changedMembers } from '../../kernel/db/recorded-changes.ts'
+import { db, inTenant, run, textArray } from '../../kernel/db/db.ts'
+import { describeWrite, runWrite } from '../../kernel/db/journal.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
 import type { Row } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
-import { canChangeCommands } from './command-permission.ts'
 import { interrupt } from './interrupt.ts'
 import { IN_PLACE_MEMBERS, planRestoreChanges, type Wanted } from './plan.ts'
 import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
-import { lockDeployment } from './revision-queue.ts'
 import type { Rollback } from './revisions.schema.ts'
-import { DEPLOYMENT_RECORD, type DeploymentRow, deploymentToWire, type RevisionRow, revisionToWire } from './rows.ts'
+import { type DeploymentRow, deploymentToWire, type RevisionRow, revisionToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { isDeployment } from './service.ts'
 import { deployments, revisions } from './tables.ts'
@@ -62,7 +59,7 @@ const plannedRestore = ({ deployment_id, revision_id }: RevisionParams, { reason
 
 /** An unknown revision passes here, so that the answer is `revision_not_found`. */
 const canRestoreCommands = sql`case when ${revisions.id} is null then true
-  else ${canChangeCommands(sql`${deployments.source_config}`, sql`${revisions.source_config}`)} end`
+  else require_allowed_commands(${deployments.source_config}::jsonb, ${revisions.source_config}::jsonb) end`
 
 async function planRestore(ctx: Ctx, ref: RevisionParams, mode: RestoreMode): Promise<schema.Plan> {
   const target = and(
@@ -119,19 +116,10 @@ export const rollBackDeployment = verb('deployments:update', (ctx, input: Rollba
 )
 
 export const releaseHold = verb('deployments:update', async (ctx, { deployment_id }: DeploymentParams) => {
-  const change = db
-    .update(deployments)
-    .set({ hold: null, ...bumpVersion(deployments) })
-    .where(
-      and(
-        isDeployment(deployment_id),
-        refuseUnless('hold_not_found', sql`${isNotNull(deployments.hold)}`),
-        versionMatches(ctx, deployments),
-      ),
-    )
-    .returning()
-  const parts = { lock: lockDeployment(deployment_id), changes: changedMembers(deployments, DEPLOYMENT_RECORD) }
-  requireRow(await commit(ctx, 'deployment.hold_released', change, {}, parts), 'deployment_not_found')
+  const statement = sql<Row>`
+    select answer, has_webhooks
+    from release_hold(${deployment_id}::uuid, ${describeWrite(ctx)}::jsonb)`
+  requireRow(await runWrite(ctx, statement), 'deployment_not_found')
 })
 
 // ---- interruption

@@ -1,5 +1,6 @@
 // Routes of deployments and their revisions.
 import { slice } from '../../kernel/http/routes.ts'
+import { createDeployment, planCreate } from './create.ts'
 import { explainDeployment } from './explain.ts'
 import { DeploymentMoment, MomentList, MomentListQuery, MomentQuery } from './history.schema.ts'
 import { listMoments, readMoment } from './history.ts'
@@ -15,7 +16,6 @@ import { revealDeployment } from './secret-reveal.ts'
 import * as deployments from './service.ts'
 import { DeploymentCounts } from './summary.schema.ts'
 import { listTemplates } from './templates.ts'
-import { rotateTraceKey } from './trace-key.ts'
 
 const customUrlErrors = ['custom_host_taken', 'custom_url_taken', 'custom_host_reserved'] as const
 const integrationErrors = ['integration_unknown', 'integration_suspended', 'integration_revoked'] as const
@@ -74,8 +74,8 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
       ...(['workspace_not_found', ...integrationErrors, 'plan_stale'] as const),
     ],
     location: deployment => `/v2/deployments/${deployment.id}`,
-    variant: { on: 'dry_run', reply: s.Plan, verb: deployments.planCreate },
-    verb: deployments.createDeployment,
+    variant: { on: 'dry_run', reply: s.Plan, verb: planCreate },
+    verb: createDeployment,
   })
   .delete('/v2/deployments', {
     id: 'deleteDeployments',
@@ -269,7 +269,7 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
     status: 204,
     errors: ['deployment_not_found'],
     versioned: true,
-    verb: rotateTraceKey,
+    verb: deployments.rotateTraceKey,
   })
   .get('/v2/deployments/{deployment_id}/explain', {
     id: 'explainDeployment',

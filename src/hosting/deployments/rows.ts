@@ -1,6 +1,4 @@
 // Converts rows of deployments and revisions to the wire format, with every member present.
-import { type SQL, sql } from 'drizzle-orm'
-import { recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { completeMembers, pickColumns, toIsoTime } from '../../kernel/db/rows.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
 import { MASK, SourceConfig, SourceRevisionConfig } from '../../protocol/parts.schema.ts'
@@ -8,7 +6,7 @@ import type { Serving } from './revisions.schema.ts'
 import type { Deployment, Revision } from './schema.ts'
 import type { DeploymentSummary } from './summary.schema.ts'
 import { summaryToWire } from './summary.ts'
-import { deployments, revisions, type SecretVersion } from './tables.ts'
+import { deployments, type revisions, type SecretVersion } from './tables.ts'
 
 export const wireColumns = pickColumns(deployments, [
   'id',
@@ -37,35 +35,6 @@ export type DeploymentRow = Pick<typeof deployments.$inferSelect, keyof typeof w
 }
 export type RevisionRow = typeof revisions.$inferSelect
 
-// ---- what events show
-
-export const DEPLOYMENT_RECORD = {
-  ...recordColumns(deployments, [
-    'name',
-    'source',
-    'status',
-    'source_config',
-    'source_revision_config',
-    'secret_references',
-    'hold',
-    'parent_deployment_id',
-    'preview',
-  ]),
-  secrets: (row: SQL) => sql`secret_versions(${row}.secrets)`,
-}
-export const DEPLOYMENT_STATUS_RECORD = recordColumns(deployments, ['status'])
-
-/** The configuration of a revision is that of its deployment when it was created, whose event has it. */
-export const REVISION_RECORD = recordColumns(revisions, [
-  'number',
-  'source',
-  'source_revision_config',
-  'status',
-  'status_message',
-  'reasons',
-  'from_revision_id',
-  'commit',
-])
 // ---- the wire
 
 export const servingOf = (row: Pick<DeploymentRow, 'active_revision_id' | 'latest_revision_id'>): Serving => {
@@ -115,7 +84,7 @@ export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersio
   }
 }
 
-/** Of a revision that last moved before its states were recorded, only the current one is known. */
+/** A revision that last moved before states were recorded has only its current one. */
 const statesToWire = ({ states, status, status_since }: RevisionRow): Revision['states'] =>
   (states ?? [{ status, since: status_since }]).map(({ status, since }, i, all) => {
     const next = all[i + 1]

@@ -1,5 +1,5 @@
-// Which members each source requires and which it does not allow; whether it is built. Pure.
-import type { Fault } from '../../kernel/http/errors.ts'
+// The members that each source requires and those that it does not allow. Pure. patch.ts sends them to plan_patch().
+import { type Fault, fail } from '../../kernel/http/errors.ts'
 import type { Source } from '../../protocol/parts.schema.ts'
 import type { NewDeployment } from './schema.ts'
 
@@ -10,11 +10,10 @@ const revisionConfigPaths = (...names: (keyof NewDeployment['source_revision_con
   names.map(name => ['source_revision_config', name])
 const REFERENCE_PATHS = [['secret_references']]
 
-type SourceRules = { mode: Mode; builds: boolean; needs: string[][]; refuses: string[][] }
+type SourceRules = { mode: Mode; needs: string[][]; refuses: string[][] }
 export const SOURCE_RULES: Record<Source, SourceRules> = {
   githost: {
     mode: 'saas',
-    builds: true,
     needs: [
       ...configPaths('integration_id', 'repo_url', 'build_on_push'),
       ...revisionConfigPaths('repo_ref', 'platform_config_path'),
@@ -27,7 +26,6 @@ export const SOURCE_RULES: Record<Source, SourceRules> = {
   },
   external_container: {
     mode: 'self_hosted',
-    builds: false,
     needs: [...configPaths('resource_spec'), ...revisionConfigPaths('image_uri')],
     refuses: [
       ...configPaths('repo_url', 'build_on_push', 'build_command', 'deployment_type'),
@@ -36,19 +34,16 @@ export const SOURCE_RULES: Record<Source, SourceRules> = {
   },
   internal_container: {
     mode: 'saas',
-    builds: false,
     needs: [],
     refuses: [...configPaths('repo_url'), ...revisionConfigPaths('repo_ref'), ...REFERENCE_PATHS],
   },
   internal_source: {
     mode: 'saas',
-    builds: true,
     needs: [],
     refuses: [...configPaths('repo_url'), ...revisionConfigPaths('repo_ref', 'image_uri'), ...REFERENCE_PATHS],
   },
   internal_template: {
     mode: 'saas',
-    builds: false,
     needs: configPaths('template_id'),
     refuses: [
       ...configPaths('repo_url'),
@@ -65,6 +60,12 @@ const sourceFaultTypes = [
   'build_on_push_of_tag',
 ] as const
 export type SourceFault = Fault & { type: (typeof sourceFaultTypes)[number] }
+
+export const sourceRuleError = (faults: Fault[]) =>
+  fail('source_rule', {
+    about: faults.map(({ loc, msg }) => `${loc.slice(1).join('.')} ${msg}`).join('; '),
+    errors: faults,
+  })
 
 type SourceMembers = Pick<NewDeployment, 'source_config' | 'source_revision_config' | 'secret_references'>
 

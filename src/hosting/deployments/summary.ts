@@ -2,16 +2,11 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import { inTenant } from '../../kernel/db/db.ts'
 import { toIsoTime } from '../../kernel/db/rows.ts'
-import { inFlightStates, waitingStates } from './lifecycle.ts'
 import type { DeploymentSummary } from './summary.schema.ts'
 import { deployments, revisions } from './tables.ts'
 
 const MAX_RECENT = 8
 const MAX_TEXT = 300
-
-const textList = (items: readonly string[]): SQL => sql.raw(items.map(item => `'${item}'`).join(', '))
-const IN_FLIGHT = textList([...waitingStates, ...inFlightStates])
-const BROKEN = textList(['CREATE_FAILED', 'BUILD_FAILED', 'DEPLOY_FAILED', 'UNKNOWN'])
 
 const t = deployments
 const isRevision = (id: SQL): SQL => and(sql`${revisions.id} = ${id}`, inTenant(revisions))!
@@ -23,8 +18,8 @@ export const DEPLOYMENT_STATE: SQL<DeploymentSummary['state']> = sql`case
   when ${t.status} = 'AWAITING_DATABASE' then 'in_flight'
   else coalesce((
     select case
-      when ${revisions.status} in (${IN_FLIGHT}) then 'in_flight'
-      when ${revisions.status} in (${BROKEN}) then 'attention'
+      when is_in_queue(${revisions.status}) then 'in_flight'
+      when ${revisions.status} in ('CREATE_FAILED', 'BUILD_FAILED', 'DEPLOY_FAILED', 'UNKNOWN') then 'attention'
       when ${t.active_revision_id} is null then 'idle'
       when ${t.healthy} is false then 'attention'
       else 'serving'
@@ -56,14 +51,14 @@ const RECENT = sql`(
   from (
     select ${revisions.number},
       ${revisions.status},
-      case when ${revisions.status} not in (${IN_FLIGHT})
+      case when not is_in_queue(${revisions.status})
         then extract(epoch from ${revisions.status_since} - ${revisions.created_at})::float end as seconds
     from ${revisions}
     where ${and(sql`${revisions.deployment_id} = ${t.id}`, inTenant(revisions))}
     order by ${revisions.created_at} desc, ${revisions.id} desc
     limit ${sql.raw(String(MAX_RECENT))}) recent)`
 
-/** At most four revisions by their keys, and the newest of an index. */
+/** Reads at most four revisions by their keys, and the newest of an index. */
 export const SUMMARY_COLUMN = sql<DeploymentSummary>`json_build_object(
   'state', ${DEPLOYMENT_STATE},
   'healthy', ${t.healthy},

@@ -2,12 +2,9 @@
 // health.
 import { type SQL, sql } from 'drizzle-orm'
 import { runAsSystem } from '../../kernel/db/db.ts'
-import { journalSystemEvents, setSystemSettings } from '../../kernel/db/journal.ts'
-import { changesBetween, deletedMembers } from '../../kernel/db/recorded-changes.ts'
+import { journalTenantEvents, setSystemSettings } from '../../kernel/db/journal.ts'
 import type { DatabaseServices } from '../../kernel/http/context.ts'
-import { type EventRows, selectTenantEvents } from './event-rows.ts'
 import { DEADLINES, LISTENER_LOST, LISTENER_SILENT_AFTER, UNUSED_AFTER } from './lifecycle.ts'
-import { DEPLOYMENT_STATUS_RECORD } from './rows.ts'
 import { isHealthUnrecorded, isUnknownStatus } from './tables.ts'
 
 const MAX_ROWS = 1000
@@ -47,7 +44,7 @@ const POLLING_AGAIN = sql`
 /** A deployment whose revision fails now waits for the next sweep. */
 const isNotIn = (failed: string): SQL => sql`c.id <> all(${failed}::uuid[])`
 
-/** Of two sweeps at once, the second finds another status once the row is its own. */
+/** The second of two concurrent sweeps finds another status once it has the row. */
 const findStatusChanges = (failed: string): SQL => sql`status_changes as (
     select c.id, t.previous_status, t.becomes
     from (${NEWLY_SILENT}
@@ -88,7 +85,7 @@ const findHealthChanges = (failed: string, eventsPerDay: number): SQL => sql`hea
     limit ${MAX_ROWS}
     for update skip locked)`
 
-/** It is no member of the resource, so its version stays. */
+/** Health is no member of the resource, so the version stays. */
 const RECORDED_HEALTH = sql`recorded_health as (
     update deployments d set recorded_healthy = d.healthy
     from health_changes t
@@ -139,32 +136,28 @@ const removeUnserved = (failed: string): SQL => sql`removed as (
       for update skip locked)
     returning *)`
 
-const SWEEP_EVENTS: EventRows[] = [
-  {
-    type: sql`'deployment.' || lower(status)`,
-    subject: sql`id`,
-    changes: changesBetween({ status: sql`previous_status` }, { status: sql`status` }),
-    from: sql`applied_status_changes`,
-  },
-  {
-    type: sql`case when healthy then 'deployment.healthy' else 'deployment.unhealthy' end`,
-    subject: sql`id`,
-    changes: changesBetween({ healthy: sql`coalesce(previous_healthy, true)` }, { healthy: sql`healthy` }),
-    from: sql`recorded_health`,
-  },
-  {
-    type: sql`'deployment.unused'`,
-    subject: sql`id`,
-    changes: changesBetween({ status: sql`'READY'` }, { status: sql`status` }),
-    from: sql`unused`,
-  },
-  {
-    type: sql`'deployment.removed'`,
-    subject: sql`id`,
-    changes: deletedMembers(DEPLOYMENT_STATUS_RECORD, sql`removed`),
-    from: sql`removed`,
-  },
-]
+const EVENTS = sql`
+    select tenant_id, organization_id, 'deployment.' || lower(status) as type, id as subject_id, '{}'::json as data,
+      changed_members(
+        jsonb_build_object('status', previous_status), jsonb_build_object('status', status)
+      ) as changes
+    from applied_status_changes
+    union all
+    select tenant_id, organization_id,
+      case when healthy then 'deployment.healthy' else 'deployment.unhealthy' end, id, '{}', changed_members(
+        jsonb_build_object('healthy', coalesce(previous_healthy, true)), jsonb_build_object('healthy', healthy)
+      )
+    from recorded_health
+    union all
+    select tenant_id, organization_id, 'deployment.unused', id, '{}', changed_members(
+        jsonb_build_object('status', 'READY'), jsonb_build_object('status', status)
+      )
+    from unused
+    union all
+    select tenant_id, organization_id, 'deployment.removed', id, '{}', changed_members(
+        jsonb_build_object('status', status), null
+      )
+    from removed`
 
 /** One statement, so that it locks the journals of all workspaces in one order: two sweeps would otherwise deadlock. */
 const sweepDeployments = (failed: string, eventsPerDay: number): SQL => sql`
@@ -177,13 +170,12 @@ const sweepDeployments = (failed: string, eventsPerDay: number): SQL => sql`
       findIdle(failed),
       UNUSED,
       removeUnserved(failed),
-      journalSystemEvents(selectTenantEvents(...SWEEP_EVENTS)),
     ],
     sql`,\n  `,
   )}
-  select count(*) from event_rows`
+  select ${journalTenantEvents(EVENTS)}`
 
-/** Two transactions, because each locks journals in their order. */
+/** Runs two transactions, because each locks journals in their order. */
 export async function sweepRevisions({ config, platform, database }: DatabaseServices): Promise<void> {
   const settings = setSystemSettings(platform, `sweep-${crypto.randomUUID()}`)
   const [, rows] = await runAsSystem(database, settings, failOverdueRevisions)

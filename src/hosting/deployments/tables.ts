@@ -42,6 +42,10 @@ export type Hold = {
 
 export type Preview = { number: number; branch: string; head_sha: string; expires_at: string }
 
+/** One key for all spellings of a repository's URL. */
+export const repositoryKey = (url: SQL): SQL =>
+  sql`regexp_replace(regexp_replace(lower(${url}), '^https?://', ''), '/*(\\.git)?/*$', '')`
+
 /**
  * The desired state of a deployment in one row: its configuration, the versions of its secrets, and its revision queue
  * (one in flight, at most one waiting). So a patch decides everything on one locked row.
@@ -76,10 +80,8 @@ export const deployments = pgTable(
     /** Set for previews. No foreign key: the sweep deletes the previews of a deleted parent. */
     parent_deployment_id: uuid(),
     preview: json().$type<Preview>(),
-    /** The normalized repository URL, by which pushes find deployments. `repoKey()` computes the same in TypeScript. */
-    repo_key: text().generatedAlwaysAs(
-      sql`regexp_replace(regexp_replace(lower(source_config ->> 'repo_url'), '^https?://', ''), '/*(\\.git)?/*$', '')`,
-    ),
+    /** Pushes find deployments by it. */
+    repo_key: text().generatedAlwaysAs(repositoryKey(sql`source_config ->> 'repo_url'`)),
     deleting_at: instantColumn(),
     /** A label of the files that declare it. It grants nothing. */
     owner: text(),
@@ -107,15 +109,15 @@ export const deployments = pgTable(
     // Partial, so the planner does not use it for the lists of a workspace.
     index('deployments_served').on(t.listener_id, t.tenant_id).where(sql`listener_id is not null`),
     index('deployments_unserved').on(t.id).where(sql`listener_id is null`),
-    // For the sweep, when a silent listener is back.
+    // The sweep reads it when a silent listener is back.
     index('deployments_unknown').on(t.listener_id).where(isUnknownStatus(sql`status`)),
     index('deployments_health_unrecorded').on(t.id).where(isHealthUnrecorded(sql`healthy`, sql`recorded_healthy`)),
-    // For the sweep. A BRIN index leaves updates heap-only.
+    // The sweep reads it. A BRIN index leaves updates heap-only.
     index('deployments_idle').using('brin', t.updated_at),
     index('deployments_owner')
       .on(t.tenant_id, t.owner, ...newestFirstColumns(t))
       .where(sql`owner is not null`),
-    // For pages without a filter. The covering index with the filters is five times as wide. It is written in the
+    // Pages without a filter read it. The covering index with the filters is five times as wide. It is written in the
     // migration, because drizzle has no `include`.
     index('deployments_page').on(t.tenant_id, ...newestFirstColumns(t)),
     uniqueIndex('deployment_name_taken').on(t.tenant_id, t.name).where(sql`deleting_at is null`),
@@ -143,7 +145,7 @@ export const isPendingStatus = (status: SQL): SQL =>
 /** The sweep and its index use the same condition. Nothing recorded counts as healthy. */
 export const isHealthUnrecorded = (healthy: SQL, recorded: SQL): SQL => sql`${healthy} <> coalesce(${recorded}, true)`
 
-/** For the sweep only. With a plain comparison the planner would use this index for lists filtered by status. */
+/** Only the sweep uses it. With a plain comparison the planner would use its index for lists filtered by status. */
 export const isUnknownStatus = (status: SQL) => sql`${status} || '' = 'UNKNOWN'`
 
 export const revisions = pgTable(
@@ -182,7 +184,7 @@ export const revisions = pgTable(
   ],
 )
 
-/** Sealed values, one row for each version. A revision pins the versions that it runs with. */
+/** Holds sealed values, one row for each version. A revision pins the versions that it runs with. */
 export const deploymentSecrets = pgTable(
   'deployment_secrets',
   {
@@ -193,7 +195,7 @@ export const deploymentSecrets = pgTable(
     name: text().notNull(),
     version: integer().notNull(),
     sealed: text().notNull(),
-    /** Of the value, by `Sealer.fingerprints`. Null if it was stored before there were fingerprints. */
+    /** The fingerprint of the value by `Sealer.fingerprints`. Null if it was stored before there were fingerprints. */
     fingerprint: text(),
     created_at: createdAtColumn(),
   },

@@ -5,7 +5,6 @@ import { createSigner } from '../../kernel/crypto/crypto.ts'
 import { type Row, refuseUnless, runAsSystem } from '../../kernel/db/db.ts'
 import { commit, setSystemSettings } from '../../kernel/db/journal.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
-import { deleteExpired, type SweepServices } from '../../kernel/db/sweep.ts'
 import type { Code } from '../../kernel/http/codes.ts'
 import { type Ctx, createKeylessCaller, type OpenRequest, verb } from '../../kernel/http/context.ts'
 import { Failure, fail } from '../../kernel/http/errors.ts'
@@ -116,6 +115,3 @@ function chooseInstallation(fromState: string, fromQuery = ''): string | null {
 
 const recordFailure = (ctx: Ctx, id: string, failure: Code) =>
   commit(ctx, 'integration.install_failed', sql<{ id: string }>`select ${id}::uuid as id`, { failure })
-
-export const sweepInstalls = (services: SweepServices): Promise<number> =>
-  deleteExpired(services, 'installs', [{ table: 'integration_installs', where: sql`expires_at < clock()` }])

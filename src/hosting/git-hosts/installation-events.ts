@@ -1,7 +1,7 @@
 // Applies changes of an App's installation, as its host reports them, to the state of the integration.
 import { type SQL, sql } from 'drizzle-orm'
 import { runAsSystem, textArray } from '../../kernel/db/db.ts'
-import { journalSystemEvents, setSystemSettings } from '../../kernel/db/journal.ts'
+import { journalTenantEvents, setSystemSettings } from '../../kernel/db/journal.ts'
 import { changedMembers } from '../../kernel/db/recorded-changes.ts'
 import type { DatabaseServices } from '../../kernel/http/context.ts'
 import type { Integration } from './githost.ts'
@@ -59,9 +59,8 @@ export async function applyInstallationChange(
       update integration_listings l
       set fetched_at = 'epoch'
       from changed
-      where l.integration_id = changed.id),
-    ${journalSystemEvents(events, sql`'push', null::uuid, ${sender}`)}
-    select id, tenant_id
+      where l.integration_id = changed.id)
+    select id, tenant_id, ${journalTenantEvents(events, { actor: sql`'push', null, ${sender}` })}
     from changed`
   const settings = setSystemSettings(platform, requestId, request)
   const [, , rows] = await runAsSystem(database, settings, lock, statement)

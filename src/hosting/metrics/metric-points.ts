@@ -1,16 +1,12 @@
-// Stores the points of metrics: a row for each minute of a revision, added to the row of its hour, and their deletion.
+// Stores the points of metrics: a row for each minute of a revision, added to the row of its hour.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, uuidArray } from '../../kernel/db/db.ts'
-import { deleteExpired, type SweepServices } from '../../kernel/db/sweep.ts'
 import { statusClasses } from '../../protocol/latency-histogram.ts'
 import type { CopyMetrics, MetricPoint } from '../../protocol/metrics.schema.ts'
 import { COUNTERS } from './tables.ts'
 
 export const MINUTE_SECONDS = 60
 export const HOUR_SECONDS = 3600
-/** How long the rows of a minute and of an hour are kept. */
-export const KEPT_MINUTES_MS = 24 * 3600_000
-export const KEPT_HOURS_MS = 30 * 24 * 3600_000
 /** Bounds the rows of a deployment, which a build for every push would otherwise multiply. */
 const MAX_REVISIONS_PER_HOUR = 12
 const MAX_AGE = sql`interval '1 hour'`
@@ -25,8 +21,6 @@ const identifiers = (names: readonly string[]) =>
     sql`, `,
   )
 const COUNTER_COLUMNS = identifiers(counterNames)
-
-// ---- append
 
 type Point = Record<(typeof counterNames)[number] | 'memory_peak_bytes', number | null> & {
   deployment_id: string
@@ -68,7 +62,7 @@ const POINT_DEFINITION = sql.join(
   sql`, `,
 )
 
-/** Of the deployments of the points, in the order of every write, and before the rows that refer to them. */
+/** Locks the deployments of the points, in the order of every write, before the rows that refer to them. */
 export const lockDeploymentsOf = (points: MetricPoint[]): SQL => sql`
   select from deployments d
   where d.id = any(${uuidArray(points.map(({ deployment_id }) => deployment_id))})
@@ -166,16 +160,3 @@ export function appendPoints(points: MetricPoint[]): SQL<Row> {
     where code is not null
     order by place`
 }
-
-// ---- delete
-
-const expiredPoints = (seconds: number, keptMs: number) => ({
-  table: 'metric_points',
-  where: sql`seconds = ${seconds} and at < clock() - ${keptMs} * interval '1 millisecond'`,
-})
-
-export const sweepMetrics = (services: SweepServices): Promise<number> =>
-  deleteExpired(services, 'metrics', [
-    expiredPoints(MINUTE_SECONDS, KEPT_MINUTES_MS),
-    expiredPoints(HOUR_SECONDS, KEPT_HOURS_MS),
-  ])

@@ -13,45 +13,19 @@ export const HOOK_SEAL_CONTEXT = 'preview hooks'
 const MAX_ATTEMPTS = 10
 const MAX_CONCURRENT = 8
 
-type HookEvent = 'preview.created' | 'preview.deleted'
-
-const deploymentUrlSql = (domain: string | undefined, name: SQL): SQL =>
-  domain ? sql`'https://' || ${name} || ${`.${domain}`}::text` : sql`null::text`
-
-const DEPLOYMENT_NAME = sql`(
-  select d.name from deployments d where d.id = v.deployment_id and d.tenant_id = v.tenant_id)`
-
 /**
- * A CTE for the statement that creates or ends previews. It inserts a hook for each row of the CTE `from` whose column
- * `had_deployment` is true. `policy` is the relation with the policies, `name` the deployment's name over a row `v`.
+ * Inserts a hook for each ended preview that had a deployment: a CTE of the statement that ends them, whose CTE `ended`
+ * has their ids. It reads them as they were before the statement, with the policy that the statement may delete.
  */
-export const insertHooks = (
-  from: string,
-  policy: SQL,
-  type: HookEvent,
-  domain: string | undefined,
-  name: SQL = DEPLOYMENT_NAME,
-): SQL => {
-  const url = type === 'preview.created' ? sql`h.on_create` : sql`h.on_delete`
-  return sql`hooks as (
+export const insertEndHooks = (ended: string, domain: string | undefined): SQL => sql`hooks as (
     insert into preview_hooks (organization_id, tenant_id, preview_id, url, parent_id, secret, body)
-    select v.organization_id, v.tenant_id, v.id, ${url}, v.parent_id, h.hook_secret,
-      json_build_object(
-        'type', ${type}::text,
-        'timestamp', clock(),
-        'data', json_build_object(
-          'preview_id', v.id,
-          'number', v.number,
-          'branch', v.branch,
-          'head_sha', v.head_sha,
-          'fork', v.fork,
-          'deployment_id', v.deployment_id,
-          'parent_deployment_id', v.parent_id,
-          'url', ${deploymentUrlSql(domain, name)}))
-    from ${sql.identifier(from)} v
-    join ${policy} h on h.id = v.parent_id and h.tenant_id = v.tenant_id
-    where ${url} is not null and h.hook_secret is not null and v.had_deployment)`
-}
+    select v.organization_id, v.tenant_id, v.id, h.on_delete, v.parent_id, h.hook_secret,
+      preview_hook_body(v, 'preview.deleted', 'https://' || d.name || ${domain ? `.${domain}` : null}::text)
+    from ${sql.identifier(ended)} e
+    join previews v on v.id = e.id
+    join preview_policies h on h.id = v.parent_id and h.tenant_id = v.tenant_id
+    left join deployments d on d.id = v.deployment_id and d.tenant_id = v.tenant_id
+    where h.on_delete is not null and h.hook_secret is not null and v.deployment_id is not null)`
 
 // ---- sent
 

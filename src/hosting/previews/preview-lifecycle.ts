@@ -1,21 +1,22 @@
 // Creates, updates and ends previews: only of a commit that is allowed to run, and within the policy's limits.
 import { sql } from 'drizzle-orm'
 import { type Row, runAsSystem } from '../../kernel/db/db.ts'
-import { commit, type WriteParts } from '../../kernel/db/journal.ts'
+import { commit, describeWrite, runWrite, type WriteParts } from '../../kernel/db/journal.ts'
 import { changedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { type Caller, type Ctx, withoutRateLimit } from '../../kernel/http/context.ts'
 import { Failure } from '../../kernel/http/errors.ts'
 import { ResourceSpec } from '../../protocol/resources.schema.ts'
+import { describeNewDeployment, validateNewDeployment } from '../deployments/create.ts'
 import { deployPush } from '../deployments/deploy-push.ts'
-import { isDeploymentInTenant, lockDeployment } from '../deployments/revision-queue.ts'
-import { DEPLOYMENT_RECORD, type DeploymentRow } from '../deployments/rows.ts'
+import type { DeploymentRow } from '../deployments/rows.ts'
 import type { NewDeployment } from '../deployments/schema.ts'
-import { deleteDeployment, insertDeployment, type PreviewCreation } from '../deployments/service.ts'
-import { deployments, type Preview } from '../deployments/tables.ts'
+import { sealSecrets } from '../deployments/secret-versions.ts'
+import { deleteDeployment, lockDeployment } from '../deployments/service.ts'
+import type { Preview } from '../deployments/tables.ts'
 import { previews } from '../pushes/tables.ts'
 import type { Commit } from '../pushes/webhook-payloads.ts'
 import { deploymentUrl, previewName } from './preview-address.ts'
-import { insertHooks } from './preview-hooks.ts'
+import { insertEndHooks } from './preview-hooks.ts'
 import { overlaySealContext, type PolicyRow } from './preview-policy.ts'
 
 export type PreviewRow = typeof previews.$inferSelect
@@ -95,48 +96,27 @@ const previewColumn = (facts: PreviewFacts): Preview => {
 // ---- created
 
 async function createPreview(caller: Caller, facts: PreviewFacts, commit: Commit): Promise<void> {
-  const { parent, policy, preview } = facts
+  const { policy, preview } = facts
   const ctx = previewCtx(caller)
-  const isSibling = sql`v.parent_id = ${parent.id}::uuid and v.tenant_id = current_tenant()`
-  const isPreview = sql`${isSibling} and v.number = ${preview.number}`
-  const siblingCount = sql`(
-    select count(*)
-    from previews v
-    where ${isSibling} and v.number <> ${preview.number} and v.state <> 'ended' and v.deployment_id is not null)`
-  const isUnchanged = sql`exists (
-    select
-    from previews v
-    where ${isPreview}
-      and v.head_sha = ${preview.head_sha}
-      and v.state <> 'ended'
-      and v.deployment_id is not distinct from ${preview.deployment_id}
-      and v.approved_sha is not distinct from ${preview.approved_sha})`
-  const created = sql`created as (
-    update previews v
-    set state = 'live',
-      deployment_id = changed.id,
-      expires_at = ${expiryOf(facts)}::timestamptz,
-      updated_at = clock()
-    from changed
-    where ${isPreview}
-    returning v.*, true as had_deployment)`
-  const { appsDomain } = caller.config
-  const name = sql`(select name from changed)`
-  const creation: PreviewCreation = {
-    parent_deployment_id: parent.id,
-    preview: previewColumn(facts),
-    commit,
-    lock: lockDeployment(parent.id),
-    guard: sql`
-      case
-        when not ${isUnchanged} then refuse('preview_moved')
-        when ${siblingCount} >= ${policy.max} then refuse('previews_full')
-        else true
-      end`,
-    ctesAfter: [created, insertHooks('created', sql`preview_policies`, 'preview.created', appsDomain, name)],
-  }
+  const url = deploymentUrl(caller.config.appsDomain, previewName(facts.parent.name, preview.number))
+  const [id, revision] = [crypto.randomUUID(), crypto.randomUUID()]
+  const deployment = await previewDeployment(caller, facts, url)
+  validateNewDeployment(ctx, deployment)
+  const statement = sql<Row>`
+    select answer, has_webhooks
+    from create_preview(
+      ${id}::uuid,
+      ${revision}::uuid,
+      ${describeNewDeployment(deployment, await sealSecrets(ctx, id, deployment.secrets))}::json,
+      jsonb_populate_record(null::previews, ${JSON.stringify(preview)}::jsonb),
+      ${policy.max},
+      ${JSON.stringify(previewColumn(facts))}::json,
+      ${JSON.stringify(commit)}::json,
+      ${url},
+      ${describeWrite(ctx)}::jsonb
+    )`
   try {
-    await insertDeployment(ctx, await previewDeployment(caller, facts), creation)
+    await runWrite(ctx, statement)
   } catch (error) {
     const code = error instanceof Failure ? error.code : null
     // A newer delivery moved the preview to another commit, and creates it. Or another sweep has created it.
@@ -157,14 +137,13 @@ async function markFull(ctx: Ctx, { id, parent_id, number }: PreviewRow): Promis
   await commit(ctx, 'preview.refused', change, { number, reason: 'previews_full' }, parts)
 }
 
-async function previewDeployment(caller: Caller, facts: PreviewFacts): Promise<NewDeployment> {
+async function previewDeployment(caller: Caller, facts: PreviewFacts, url: string | null): Promise<NewDeployment> {
   const { parent, policy, preview } = facts
-  const name = previewName(parent.name, preview.number)
   const { platform_config_path } = parent.source_revision_config as { platform_config_path: string }
   // One deployment serves a URL: the parent keeps its own.
   const { custom_url: _, ...config } = parent.source_config as NewDeployment['source_config']
   return {
-    name,
+    name: previewName(parent.name, preview.number),
     source: 'githost',
     source_config: { ...config, build_on_push: false, ...mergeResources(config, policy) },
     source_revision_config: {
@@ -172,7 +151,7 @@ async function previewDeployment(caller: Caller, facts: PreviewFacts): Promise<N
       platform_config_path,
       ...({ repo_commit_sha: preview.head_sha } as object),
     },
-    secrets: await previewSecrets(caller, facts, deploymentUrl(caller.config.appsDomain, name)),
+    secrets: await previewSecrets(caller, facts, url),
   }
 }
 
@@ -210,32 +189,19 @@ async function previewSecrets(
 
 async function updatePreview(caller: Caller, facts: PreviewFacts, child_id: string, commitInfo: Commit): Promise<void> {
   const { preview, now } = facts
-  const column = previewColumn(facts)
   const { number, head_sha } = preview
   const ref = pullRef(number)
-  const change = sql<DeploymentRow>`
-    update deployments c
-    set preview = ${JSON.stringify(column)}::json,
-      version = c.version + 1,
-      updated_at = greatest(clock(), c.updated_at)
-    where ${isDeploymentInTenant(child_id)}
-      and c.deleting_at is null
-      and c.preview ->> 'head_sha' is distinct from ${head_sha}
-    returning c.*`
-  const extended = sql`extended as (
-    update previews v
-    set state = 'live', expires_at = ${column.expires_at}::timestamptz, updated_at = clock()
-    where v.id = ${preview.id}::uuid
-      and v.tenant_id = current_tenant()
-      and v.head_sha = ${head_sha}
-      and v.state <> 'ended')`
-  const parts: WriteParts = {
-    lock: lockDeployment(child_id),
-    changes: changedMembers(deployments, DEPLOYMENT_RECORD),
-    ctesAfter: [extended],
-  }
-  await commit(previewCtx(caller), 'deployment.preview_moved', change, { number }, parts)
-  await deployPush(previewCtx(caller), {
+  const ctx = previewCtx(caller)
+  const statement = sql<Row>`
+    select answer, has_webhooks
+    from move_preview(
+      ${child_id}::uuid,
+      ${preview.id}::uuid,
+      ${JSON.stringify(previewColumn(facts))}::json,
+      ${describeWrite(ctx)}::jsonb
+    )`
+  await runWrite(ctx, statement)
+  await deployPush(ctx, {
     deployment_id: child_id,
     refs: [ref],
     queried_at: now,
@@ -257,17 +223,16 @@ export async function endPreview(caller: Caller, key: PreviewKey, reason: EndRea
 }
 
 export function commitEnd(ctx: Ctx, { parent_id, number }: PreviewKey, reason: EndReason): Promise<PreviewRow[]> {
-  const change = sql<PreviewRow & { had_deployment: boolean }>`
+  const change = sql<PreviewRow>`
     update previews v
     set state = 'ended', updated_at = clock()
     where v.parent_id = ${parent_id}::uuid
       and v.number = ${number}
       and v.tenant_id = current_tenant()
       and v.state <> 'ended'
-    returning v.*, v.deployment_id is not null as had_deployment`
-  const hooks = insertHooks('changed', sql`preview_policies`, 'preview.deleted', ctx.config.appsDomain)
+    returning v.*`
   const parts: WriteParts = {
-    ctesAfter: [hooks],
+    ctesAfter: [insertEndHooks('changed', ctx.config.appsDomain)],
     lock: lockDeployment(parent_id),
     changes: changedMembers(previews, PREVIEW_RECORD),
   }

@@ -9,15 +9,14 @@ import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
 import { MASK } from '../../protocol/parts.schema.ts'
-import { canChangeSpecCommands } from '../deployments/command-permission.ts'
 import { isJsonEqual } from '../deployments/plan.ts'
 import { makePlanDigest, readPlannedVersion } from '../deployments/plan-digest.ts'
-import { lockDeployment } from '../deployments/revision-queue.ts'
 import type { DeploymentRef, DryRun } from '../deployments/schema.ts'
+import { lockDeployment } from '../deployments/service.ts'
 import { deployments } from '../deployments/tables.ts'
 import { matchesBranch } from '../pushes/branch-globs.ts'
 import { previewPolicies } from '../pushes/tables.ts'
-import { HOOK_SEAL_CONTEXT, insertHooks } from './preview-hooks.ts'
+import { HOOK_SEAL_CONTEXT, insertEndHooks } from './preview-hooks.ts'
 import type { NewPreviewPolicy, PreviewPolicy, PreviewPolicyPlan } from './previews.schema.ts'
 
 export type PolicyRow = typeof previewPolicies.$inferSelect
@@ -72,7 +71,9 @@ const selectParent = ({ deployment_id, resource_spec }: PolicyInput): SQL => sql
       where d.id = ${deployment_id}::uuid
         and d.tenant_id = current_tenant()
         and ${refuseUnless('deployment_deleting', sql`d.deleting_at is null`)}
-        and ${canChangeSpecCommands(sql`o.resource_spec`, sql`${specJson(resource_spec)}::jsonb`)}
+        and require_allowed_commands(
+          jsonb_build_object('resource_spec', o.resource_spec),
+          jsonb_build_object('resource_spec', ${specJson(resource_spec)}::jsonb))
         and case
           when d.source = 'githost' and d.parent_deployment_id is null then true
           else refuse('source_rule', ${UNSUPPORTED_PARENT})
@@ -233,8 +234,8 @@ export const removePolicy = verb('deployments:update', async (ctx, { deployment_
     set state = 'ended', updated_at = clock()
     from changed
     where v.parent_id = changed.id and v.tenant_id = current_tenant() and v.state <> 'ended'
-    returning v.*, v.deployment_id is not null as had_deployment)`
-  const ctesAfter = [ended, insertHooks('ended', sql`changed`, 'preview.deleted', ctx.config.appsDomain)]
+    returning v.id)`
+  const ctesAfter = [ended, insertEndHooks('ended', ctx.config.appsDomain)]
   const parts: WriteParts = { ctesAfter, lock: lockDeployment(deployment_id), changes: deletedMembers(POLICY_RECORD) }
   requireRow(await commit(ctx, 'preview_policy.removed', change, {}, parts), 'preview_policy_not_found')
 })

@@ -8,8 +8,8 @@ import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { pageBounds, toListPage } from '../../kernel/http/paging.ts'
 import type { Page } from '../../protocol/wire.ts'
-import { lockDeployment } from '../deployments/revision-queue.ts'
 import type { DeploymentRef } from '../deployments/schema.ts'
+import { lockDeployment } from '../deployments/service.ts'
 import type { githosts } from '../git-hosts/tables.ts'
 import { previews } from '../pushes/tables.ts'
 import { previewName, shownUrl } from './preview-address.ts'
@@ -23,7 +23,7 @@ import {
 import type { Approval, PreviewRef, PullPreview, WorkspacePreviewQuery } from './previews.schema.ts'
 import { notifyPullRequests } from './pull-request-notifications.ts'
 
-/** What other tables have about a preview. */
+/** The members of a preview that other tables have. */
 type About = {
   parent_name: string
   /** The address of its deployment, as its listener reported it. */
@@ -116,7 +116,7 @@ function selectPage(page: Page, condition: SQL): SQL {
 const toPage = (ctx: Ctx, page: Page, [json]: Row) =>
   toListPage(JSON.parse(json as string) as ShownPreview[], page, toWire(ctx))
 
-/** From the deployment, so that one trip tells an empty list from a missing deployment. */
+/** Selects from the deployment, so that one trip tells an empty list from a missing deployment. */
 export const listPreviews = verb(
   'deployments:read',
   async (ctx, { deployment_id, ...page }: z.output<typeof DeploymentRef> & Page) => {

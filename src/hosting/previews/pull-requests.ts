@@ -1,16 +1,16 @@
 // Handles pull requests: creates, updates or ends the previews of every deployment whose policy covers the branch.
 import { sql } from 'drizzle-orm'
-import { type Row, runAsSystem, textArray } from '../../kernel/db/db.ts'
+import { type Row, runAsSystem } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers } from '../../kernel/db/recorded-changes.ts'
 import { type Caller, createKeylessCaller } from '../../kernel/http/context.ts'
-import { lockDeployment } from '../deployments/revision-queue.ts'
+import { lockDeployment } from '../deployments/service.ts'
 import type { Integration } from '../git-hosts/githost.ts'
 import { withHost } from '../git-hosts/with-host.ts'
 import { matchesBranch } from '../pushes/branch-globs.ts'
-import { type DeliveryContext, UnsettledRefError } from '../pushes/find-integration.ts'
+import { type DeliveryContext, UnsettledRefError, usesRepository } from '../pushes/find-integration.ts'
 import { previews } from '../pushes/tables.ts'
-import { type Commit, type PullRequest, repoKey } from '../pushes/webhook-payloads.ts'
+import type { Commit, PullRequest } from '../pushes/webhook-payloads.ts'
 import {
   endPreview,
   PREVIEW_RECORD,
@@ -75,10 +75,9 @@ async function fetchHead(
 
 async function findParents(
   { services }: DeliveryContext,
-  { id, tenant_id }: Integration,
+  integration: Integration,
   { repo_urls, number }: PullRequest,
 ) {
-  const keys = textArray(repo_urls.map(repoKey))
   const query = sql<Row>`
     select json_build_object(
       'id', d.id,
@@ -88,12 +87,7 @@ async function findParents(
     from deployments d
     join preview_policies p on p.id = d.id
     left join previews v on v.parent_id = d.id and v.number = ${number}
-    where d.repo_key is not null
-      and d.repo_key = any(${keys})
-      and d.tenant_id = ${tenant_id}::uuid
-      and d.source_config ->> 'integration_id' = ${id}
-      and d.deleting_at is null
-      and d.parent_deployment_id is null
+    where ${usesRepository(integration, repo_urls)}
     order by d.id`
   const [rows] = (await runAsSystem(services.database, query)) as [Row[]]
   return rows.map(([text]) => JSON.parse(text as string) as PreviewParent)

@@ -1,9 +1,10 @@
-// Finds the integration that a webhook delivery belongs to.
+// Finds the integration that a webhook delivery belongs to, and the deployments that it is about.
 import { type SQL, sql } from 'drizzle-orm'
-import { type Row, runAsSystem } from '../../kernel/db/db.ts'
+import { type Row, runAsSystem, textArray } from '../../kernel/db/db.ts'
 import { AttemptError } from '../../kernel/db/outbox.ts'
 import type { OpenRequest } from '../../kernel/http/context.ts'
 import type { Services } from '../../kernel/http/routes.ts'
+import { repositoryKey } from '../deployments/tables.ts'
 import type { Integration } from '../git-hosts/githost.ts'
 
 /** `request` is that of the delivery. */
@@ -50,3 +51,12 @@ export async function findIntegration(
   const [[row]] = (await runAsSystem(database, query)) as [Row[]]
   return row ? (JSON.parse(row[0] as string) as Integration) : null
 }
+
+/** Selects each deployment `d` of the repository that uses the integration. Its previews follow it. */
+export const usesRepository = ({ id, tenant_id }: Integration, repo_urls: string[]): SQL => sql`
+  d.repo_key is not null
+    and d.repo_key = any(array(select ${repositoryKey(sql`url`)} from unnest(${textArray(repo_urls)}) url))
+    and d.tenant_id = ${tenant_id}::uuid
+    and d.source_config ->> 'integration_id' = ${id}
+    and d.deleting_at is null
+    and d.parent_deployment_id is null`

@@ -5,8 +5,8 @@ import { createKeylessCaller } from '../../kernel/http/context.ts'
 import { deployPush, recordMissingRef } from '../deployments/deploy-push.ts'
 import type { Integration } from '../git-hosts/githost.ts'
 import { withHost } from '../git-hosts/with-host.ts'
-import { type DeliveryContext, UnsettledRefError } from './find-integration.ts'
-import { type Push, refSpellings, repoKey } from './webhook-payloads.ts'
+import { type DeliveryContext, UnsettledRefError, usesRepository } from './find-integration.ts'
+import { type Push, refSpellings } from './webhook-payloads.ts'
 
 /** After this many attempts, the host's answer is accepted even if it looks older than the delivery. */
 const MAX_UNSETTLED_ATTEMPTS = 3
@@ -58,11 +58,10 @@ const chooseCommit = ({ commit }: Push, head: NonNullable<Push['commit']>) =>
 /** The deployments of the ref that use this integration, and the database's time before the host is asked. */
 async function findTargets(
   { services }: DeliveryContext,
-  { id, tenant_id }: Integration,
+  integration: Integration,
   { repo_urls }: Push,
   refs: string[],
 ) {
-  const keys = textArray(repo_urls.map(repoKey))
   const query = sql<Row>`
     with targets as (
       select
@@ -71,12 +70,7 @@ async function findTargets(
         d.source_revision_config ->> 'repo_commit_sha' as wanted_sha,
         coalesce((d.source_config ->> 'build_on_push') = 'true', false) as builds_on_push
       from deployments d
-      where d.repo_key is not null
-        and d.repo_key = any(${keys})
-        and d.tenant_id = ${tenant_id}::uuid
-        and d.source_config ->> 'integration_id' = ${id}
-        and d.deleting_at is null
-        and d.parent_deployment_id is null
+      where ${usesRepository(integration, repo_urls)}
         and d.source_revision_config ->> 'repo_ref' = any(${textArray(refs)}))
     select clock_timestamp()::text, coalesce(json_agg(to_json(targets) order by id), '[]')::text
     from targets`

@@ -200,20 +200,6 @@ const READERS: Record<string, (payload: unknown) => HostEvent | null> = {
 export const parseDelivery = (name: string, payload: unknown): HostEvent | null =>
   Object.hasOwn(READERS, name) ? READERS[name]!(payload) : null
 
-/** One key for all spellings of a repository's URL. Must match the generated column `deployments.repo_key`. */
-export function repoKey(url: string): string {
-  const lower = url.toLowerCase()
-  const scheme = ['https://', 'http://'].find(prefix => lower.startsWith(prefix)) ?? ''
-  const path = trimTrailingSlashes(lower.slice(scheme.length))
-  return path.endsWith('.git') ? trimTrailingSlashes(path.slice(0, -'.git'.length)) : path
-}
-
-function trimTrailingSlashes(path: string): string {
-  let end = path.length
-  while (path[end - 1] === '/') end--
-  return path.slice(0, end)
-}
-
 /** The spellings of a ref in a deployment's `repo_ref`: in full, or a branch by its name. */
 export function refSpellings(ref: string): string[] {
   const branch = ref.startsWith(BRANCH_PREFIX) ? ref.slice(BRANCH_PREFIX.length) : ''

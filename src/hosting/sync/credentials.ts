@@ -2,13 +2,12 @@
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { run } from '../../kernel/db/db.ts'
-import { agentEventLimit, journalSystemEvents, LISTENER_ACTOR } from '../../kernel/db/journal.ts'
+import { agentEventLimit, journalTenantEvents } from '../../kernel/db/journal.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import type { CredentialWish, GivenCredential, RegistryCredential } from '../../protocol/credentials.schema.ts'
 import type { Source } from '../../protocol/parts.schema.ts'
-import { selectTenantEvents } from '../deployments/event-rows.ts'
 import type { Integration } from '../git-hosts/githost.ts'
 import { withHost } from '../git-hosts/with-host.ts'
 import { issueRegistryCredential } from '../registry/registry-credentials.ts'
@@ -44,15 +43,12 @@ export const issueCredential = verb(
 /** Writes the event before the git host is asked: no credential is issued without an event. */
 function selectCredentialSubject(ctx: Ctx, wish: CredentialInput) {
   const isAvailable = wish.for === 'registry' ? sql`${ctx.config.registry !== undefined}` : sql`integration is not null`
-  const events = selectTenantEvents({
-    type: sql`'revision.credential_revealed'`,
-    subject: sql`id`,
-    data: sql`json_build_object(
-      'deployment_id', deployment_id,
-      'fence', ${wish.fence}::bigint,
-      'for', ${wish.for}::text)`,
-    from: sql`wanted where ${isAvailable}`,
-  })
+  const events = sql`
+    select tenant_id, organization_id, 'revision.credential_revealed' as type, id as subject_id,
+      json_build_object('deployment_id', deployment_id, 'fence', ${wish.fence}::bigint, 'for', ${wish.for}::text) as data,
+      null as changes
+    from wanted
+    where ${isAvailable}`
   return sql<CredentialSubject>`
   with wanted as (
     select r.id, r.deployment_id, r.tenant_id, r.organization_id, r.source,
@@ -65,9 +61,9 @@ function selectCredentialSubject(ctx: Ctx, wish: CredentialInput) {
     where r.id = ${wish.revision_id}::uuid
       and d.id = ${wish.deployment_id}::uuid
       and d.listener_id = current_listener()
-      and d.deleting_at is null),
-  ${journalSystemEvents(events, LISTENER_ACTOR, agentEventLimit(ctx))}
-  select current_listener(), current_actor(), tenant_id, source, image_uri, repo_url, integration
+      and d.deleting_at is null)
+  select current_listener(), current_actor(), tenant_id, source, image_uri, repo_url, integration,
+    ${journalTenantEvents(events, { dailyLimit: agentEventLimit(ctx) })}
   from wanted`
 }
 

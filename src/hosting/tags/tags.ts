@@ -10,9 +10,8 @@ import { verb } from '../../kernel/http/context.ts'
 import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
 import type { NamedPage } from '../../protocol/wire.ts'
-import { lockDeployment } from '../deployments/revision-queue.ts'
 import type { DeploymentRef } from '../deployments/schema.ts'
-import { isDeployment } from '../deployments/service.ts'
+import { isDeployment, lockDeployment } from '../deployments/service.ts'
 import { deployments } from '../deployments/tables.ts'
 import { tagKeys, tagValues } from './tables.ts'
 import {
@@ -98,7 +97,7 @@ export const listTagValues = verb(
       .limit(limit)
       .offset(offset)
       .as('value')
-    // From the key, to tell an unknown key from one without values.
+    // Selects from the key, to tell an unknown key from one without values.
     const pageOfKey = db
       .select()
       .from(tagKeys)
@@ -145,8 +144,8 @@ const TAGS_JSON = sql`(
   join tag_keys k on k.id = v.tag_key_id
   where v.id = any(d.tag_value_ids) and v.tenant_id = d.tenant_id)`
 
-/** As text, because a tag that is deleted later cannot be looked up by its id. */
-const TAGS_RECORD = {
+/** Describes tags as text, because a tag that is deleted later cannot be looked up by its id. */
+export const TAGS_RECORD = {
   tags: (row: SQL) => sql`(
     select jsonb_agg(k.key || '=' || v.value order by k.key, v.value)
     from tag_values v

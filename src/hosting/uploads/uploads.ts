@@ -1,14 +1,13 @@
-// Uploads of source archives: by a signed link that works once. Archives that no revision needs are removed.
+// Uploads of source archives: by a signed link that works once.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { createSigner } from '../../kernel/crypto/crypto.ts'
-import { type Row, refuseUnless, runAsSystem, uuidArray } from '../../kernel/db/db.ts'
-import { commit, journalSystemEvents, setSystemSettings } from '../../kernel/db/journal.ts'
-import { LEASE } from '../../kernel/db/outbox.ts'
-import { createdMembers, deletedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
+import { type Row, refuseUnless, runAsSystem } from '../../kernel/db/db.ts'
+import { commit, journalTenantEvents, setSystemSettings } from '../../kernel/db/journal.ts'
+import { createdMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
 import { MISSING_STORAGE } from '../../kernel/db/storage.ts'
-import { type DatabaseServices, type OpenRequest, verb } from '../../kernel/http/context.ts'
+import { type OpenRequest, verb } from '../../kernel/http/context.ts'
 import { Failure, fail, notConfigured } from '../../kernel/http/errors.ts'
 import type { Services } from '../../kernel/http/routes.ts'
 import type * as shared from '../deployments/schema.ts'
@@ -22,7 +21,7 @@ type UploadLink = z.output<typeof schema.UploadRef> & z.output<typeof schema.Upl
 type UploadRow = typeof uploads.$inferSelect
 type SigningKeys = { sealingKeys: [kid: string, key: string][] }
 
-const UPLOAD_RECORD = recordColumns(uploads, ['object_path', 'size', 'sha256'])
+export const UPLOAD_RECORD = recordColumns(uploads, ['object_path', 'size', 'sha256'])
 /** Null until the archive is stored. */
 const ARCHIVE_RECORD = recordColumns(uploads, ['size', 'sha256'])
 
@@ -71,7 +70,7 @@ type UploadBody = Pick<OpenRequest, 'requestId' | 'request'> & {
   length: number | null
   type: string | undefined
 }
-/** Per workspace. */
+/** The limit of a workspace. */
 const MAX_UNUSED_LINKS = 100
 const ARCHIVE_TYPES = /^application\/(gzip|x-gzip|x-gtar|x-tgz|x-tar|octet-stream)\s*(;|$)/i
 
@@ -119,11 +118,11 @@ const claimUpload = (link: UploadLink, bytes: number, limit: number): SQL<Row> =
   returning object_path`
 
 const STORED_EVENTS = sql`
-    select ${uploadEventColumns('upload.stored', createdMembers(ARCHIVE_RECORD))}, actor_kind, actor_id
+    select ${uploadEventColumns('upload.stored', createdMembers(ARCHIVE_RECORD))}
     from changed`
-const LINK_ACTOR = sql`t.actor_kind, t.actor_id, coalesce(
-      (select k.description from api_keys k where k.id = t.actor_id),
-      (select coalesce(m.full_name, m.email) from members m where m.id = t.actor_id)
+const LINK_ACTOR = sql`changed.actor_kind, changed.actor_id, coalesce(
+      (select k.description from api_keys k where k.id = changed.actor_id),
+      (select coalesce(m.full_name, m.email) from members m where m.id = changed.actor_id)
     )`
 
 /** The actor of the event is the one who requested the link. */
@@ -131,58 +130,12 @@ const markStored = (link: UploadLink, { size, sha256 }: { size: number; sha256: 
   with changed as (
     update uploads set state = 'stored', size = ${size}, sha256 = ${sha256}
     where ${isUploadOfLink(link)} and state = 'receiving'
-    returning *),
-  ${journalSystemEvents(STORED_EVENTS, LINK_ACTOR)}
-  select id from changed`
+    returning *)
+  select id, ${journalTenantEvents(STORED_EVENTS, { actor: LINK_ACTOR })}
+  from changed`
 
-function uploadEventColumns(type: string, changes: SQL): SQL {
+export function uploadEventColumns(type: string, changes: SQL): SQL {
   return sql`tenant_id, organization_id, ${type}::text as type, id as subject_id,
       json_build_object('deployment_id', deployment_id, 'object_path', object_path) as data,
       ${changes} as changes`
 }
-
-const MAX_REMOVALS = 100
-
-/** Removes what no revision names a day after its link expired, except archives locked by `requireStoredArchive`. */
-export async function sweepUploads({ platform, database }: DatabaseServices): Promise<void> {
-  const { storage } = platform
-  if (!storage) return
-  const settings = setSystemSettings(platform, `sweep-${crypto.randomUUID()}`)
-  const isUnused = sql`expires_at < clock() - interval '1 day' and not exists (
-    select from revisions r
-    where r.source_revision_config ->> 'source_tarball_path' = object_path)`
-  const lockUnused = sql`
-    select id
-    from uploads
-    where ${isUnused}
-    order by expires_at
-    limit ${MAX_REMOVALS}
-    for update skip locked`
-  // A statement after the lock, so that it sees revisions that were written before the lock was granted.
-  const markRemoving = sql<Row>`
-    update uploads set state = 'removing', expires_at = clock() - interval '1 day' + ${LEASE}
-    where id in (${lockUnused}) and ${isUnused}
-    returning id, object_path`
-  const results = await runAsSystem(database, settings, lockUnused, markRemoving)
-  const rows = results[2] as Row[]
-  if (rows.length === 0) return
-  await storage.remove(rows.map(([, path]) => path as string))
-  await runAsSystem(database, settings, deleteUploads(rows.map(([id]) => id as string)))
-}
-
-const REMOVED_EVENTS = sql`
-    select ${uploadEventColumns('upload.removed', deletedMembers(UPLOAD_RECORD))}
-    from changed`
-
-/** A link that was never used has no event; a removed archive has one. */
-const deleteUploads = (ids: string[]): SQL => sql`
-  with deleted as (
-    delete from uploads
-    where id = any(${uuidArray(ids)})
-    returning *),
-  changed as (
-    select *
-    from deleted
-    where size is not null),
-  ${journalSystemEvents(REMOVED_EVENTS)}
-  select from changed`

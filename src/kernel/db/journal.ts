@@ -125,49 +125,20 @@ export const agentEventLimit = ({ config }: Pick<Ctx, 'config'>): SQL => sql`(
   )`
 
 /**
- * CTEs for a statement of runAsSystem. Each row of `events` has tenant_id, organization_id, type, subject_id, data and
- * changes, and becomes an event in the journal of its workspace. `actor`, its kind, id and name, is SQL over
- * such a row, `t`.
+ * Writes events of several workspaces: a call for the select list of a statement. Each row of `events` has tenant_id,
+ * organization_id, type, subject_id, data and changes. An agent acts as its listener, otherwise the schedule acts, or
+ * `actor`: its kind, id and name.
  */
-export const journalSystemEvents = (
-  events: SQL,
-  actor: SQL = sql`'cron', null::uuid, null`,
-  dailyLimit: SQL = sql`null::bigint`,
-): SQL => sql`
-  event_rows as (${events}),
-  numbered as (
-    insert into journals (scope_id, organization_id, seq, day, today)
-    select tenant_id, organization_id, count(*), journal_day(), count(*)
-    from event_rows
-    group by tenant_id, organization_id
-    order by tenant_id
-    on conflict (scope_id) do update set
-      seq = journals.seq + excluded.seq,
-      day = excluded.day,
-      today = excluded.today + case when journals.day = excluded.day then journals.today else 0 end
-    returning scope_id, seq, today
-  ),
-  journaled as (
-    insert into events (
-      scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, actor_name, request_id, data,
-      changes, part_of
-    )
-    select
-      t.tenant_id,
-      n.seq - count(*) over same_journal + row_number() over (same_journal),
-      t.organization_id, t.tenant_id, t.type, t.subject_id,
-      ${actor},
-      setting('request_id'),
-      t.data,
-      t.changes,
-      case
-        when setting('request') is not null and row_number() over (same_journal) > 1
-          then n.seq - count(*) over same_journal + 1
-      end
-    from event_rows t
-    join numbered n on n.scope_id = t.tenant_id and require_journal_room(n.today, ${dailyLimit})
-    window same_journal as (partition by t.tenant_id)
-  )`
+export function journalTenantEvents(events: SQL, { actor, dailyLimit = sql`null` }: TenantEventOptions = {}): SQL {
+  const list = sql`array(
+      select (e.tenant_id, e.organization_id, e.type, e.subject_id, e.data, e.changes)::tenant_event
+      from (${events}) e
+    )`
+  return actor
+    ? sql`journal_events_of(${actor}, ${list}, ${dailyLimit})`
+    : sql`journal_tenant_events(${list}, ${dailyLimit})`
+}
+type TenantEventOptions = { actor?: SQL; dailyLimit?: SQL }
 
 /** `request`: a `RequestRecord` as JSON, where a request to the API is the cause. */
 export const setSystemSettings = (
@@ -179,10 +150,7 @@ export const setSystemSettings = (
     set_config('app.request_id', ${requestId}, true),
     set_config('app.request', ${request ?? ''}, true)`
 
-/** The listener whose agent sends the request, for `journalSystemEvents`. */
-export const LISTENER_ACTOR = sql`'listener', current_listener(), event_actor_name()`
-
-/** A statement that writes no events needs no more. */
+/** Enough for a statement that writes no events. */
 export const setClock = ({ clock }: Pick<Platform, 'clock'>): SQL =>
   sql`select set_config('app.clock_offset', ${`${clock.ahead()} ms`}, true)`
 

@@ -46,7 +46,3 @@ export const createdMembers = (members: RecordedMembers, created = sql`changed`)
 
 export const deletedMembers = (members: RecordedMembers, deleted = sql`changed`): SQL =>
   sql`changed_members(${describeRow(members, deleted)}, null)`
-
-/** For a row that is only marked as deleted: `changed` already has other values than those that were deleted. */
-export const markedMembers = (table: PgTable, members: RecordedMembers): SQL =>
-  sql`changed_members(${storedRow(table, members, sql`changed`)}, null)`

@@ -1,8 +1,8 @@
 // Metrics: what an agent sends, what is stored of it, and the series that come from it.
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { sweepMetrics } from '../../../src/hosting/metrics/metric-points.ts'
 import { chooseRange, quantileOf } from '../../../src/hosting/metrics/metrics.ts'
+import { sweepMetrics } from '../../../src/hosting/metrics/sweep.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { LATENCY_BUCKETS } from '../../../src/protocol/latency-histogram.ts'
 import { getApp, newTenant, type Tenant, withClockAhead } from '../../support/app.ts'

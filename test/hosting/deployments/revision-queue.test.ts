@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
-import { canFollow, DEADLINES } from '../../../src/hosting/deployments/lifecycle.ts'
+import { DEADLINES } from '../../../src/hosting/deployments/lifecycle.ts'
 import { sweepRevisions } from '../../../src/hosting/deployments/sweep.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { type RevisionStatus, revisionStatuses } from '../../../src/protocol/parts.schema.ts'
@@ -17,6 +17,7 @@ import {
   reportRevision,
 } from '../../support/deployments.ts'
 import { findReportPath, movingStates } from '../../support/report-path.ts'
+import { canFollow } from '../../support/revision-steps.ts'
 
 type RevisionIds = { deployment_id: string; revision_id: string }
 /** Creates a revision in each status through the API, reports of agents, and the schedule. */

@@ -4,7 +4,6 @@ import {
   findPushFaults,
   findRefusedMembers,
   findSourceFaults,
-  SOURCE_RULES,
   type SourceFault,
 } from '../../../src/hosting/deployments/source-rules.ts'
 import { type Source, sources } from '../../../src/protocol/parts.schema.ts'
@@ -105,10 +104,6 @@ describe.each(sources)('a deployment of source %s', source => {
   it('can have an empty list of secret references', () => {
     expect(faultsOf(put(makeMinimalBody(source), 'secret_references', []))).toEqual([])
   })
-})
-
-it('only the sources githost and internal_source are built', () => {
-  expect(sources.filter(source => SOURCE_RULES[source].builds)).toEqual(['githost', 'internal_source'])
 })
 
 it('build_on_push is refused for a tag, and allowed for a branch', () => {

@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { sweepInstalls } from '../../../src/hosting/git-hosts/install.ts'
+import { sweepInstalls } from '../../../src/hosting/git-hosts/sweep.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import {
   clock,

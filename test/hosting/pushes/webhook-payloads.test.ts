@@ -1,7 +1,8 @@
 import examples from '@octokit/webhooks-examples'
-import { sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
-import { type HostEvent, parseDelivery, refSpellings, repoKey } from '../../../src/hosting/pushes/webhook-payloads.ts'
+import { repositoryKey } from '../../../src/hosting/deployments/tables.ts'
+import { type HostEvent, parseDelivery, refSpellings } from '../../../src/hosting/pushes/webhook-payloads.ts'
 import { type Row, runAsSystem } from '../../../src/kernel/db/db.ts'
 import { getApp } from '../../support/app.ts'
 
@@ -157,16 +158,23 @@ describe('the key of a repository URL', () => {
     [`https://a/b${'/'.repeat(2000)}`, 'a/b'],
     [`https://a/b${'/.git'.repeat(400)}`, `a/b${'/.git'.repeat(399)}`],
   ] as const
-  it.each(keys)('for %s is %s', (url, key) => expect(repoKey(url)).toBe(key))
+  const selectKeys = async (key: SQL) => {
+    const urls = JSON.stringify(keys.map(([repo_url]) => ({ source_config: { repo_url } })))
+    const query = sql<Row>`select ${key} from json_to_recordset(${urls}::json) as t(source_config json)`
+    const [rows] = (await runAsSystem(getApp().database, query)) as [Row[]]
+    return rows.map(([found]) => found)
+  }
+  const expected = keys.map(([, key]) => key)
+
+  it('is one for all its spellings', async () => {
+    expect(await selectKeys(repositoryKey(sql`source_config ->> 'repo_url'`))).toEqual(expected)
+  })
 
   it('is computed in the same way by the generated column of deployments', async () => {
     const column = sql<Row>`select pg_get_expr(adbin, adrelid) from pg_attrdef
       where adrelid = 'deployments'::regclass and pg_get_expr(adbin, adrelid) like '%repo_url%'`
     const [[[expression]]] = (await runAsSystem(getApp().database, column)) as [[[string]]]
-    const urls = JSON.stringify(keys.map(([repo_url]) => ({ source_config: { repo_url } })))
-    const query = sql<Row>`select ${sql.raw(expression)} from json_to_recordset(${urls}::json) as t(source_config json)`
-    const [rows] = (await runAsSystem(getApp().database, query)) as [Row[]]
-    expect(rows.map(([key]) => key)).toEqual(keys.map(([, key]) => key))
+    expect(await selectKeys(sql.raw(expression))).toEqual(expected)
   })
 })
 

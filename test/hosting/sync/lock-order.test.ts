@@ -3,10 +3,10 @@
 import type pg from 'pg'
 import { expect, it } from 'vitest'
 import type { Work } from '../../../src/protocol/work.schema.ts'
-import { newTenant, type Tenant } from '../../support/app.ts'
+import { newTenant } from '../../support/app.ts'
 import { newDeployment } from '../../support/deployments.ts'
 import { connect } from '../../support/postgres.ts'
-import { makeListenerDeployment, makeSyncAgent, newListener, type SyncAgent } from '../../support/sync-agent.ts'
+import { makeListenerDeployment, makeSyncAgent, newListener } from '../../support/sync-agent.ts'
 import { database } from '../../support/worker-database.ts'
 
 async function createWork() {
@@ -17,10 +17,13 @@ async function createWork() {
   const [work] = (await agent.poll()).changes as [Work]
   return { tenant, listener, agent, work, path: `/v2/deployments/${work.deployment_id}` }
 }
-type Write = (parts: { tenant: Tenant; agent: SyncAgent; work: Work; path: string }) => Promise<unknown>
+type Parts = Awaited<ReturnType<typeof createWork>>
+type Write = (parts: Parts) => Promise<unknown>
 
 const WRITES: [name: string, write: Write][] = [
   ['a patch', ({ tenant, path }) => tenant.patch(path, { source_config: { resource_spec: { cpu: 2 } } })],
+  ['a creation', ({ tenant, listener }) => newDeployment(tenant, makeListenerDeployment(listener))],
+  ['a rotated trace key', ({ tenant, path }) => tenant.post(`${path}/trace-key/rotation`)],
   ['a redeploy', ({ tenant, path }) => tenant.post(`${path}/revisions`)],
   ['a deletion', ({ tenant, path }) => tenant.delete(path)],
   ['an interruption', ({ tenant, path, work }) => tenant.post(`${path}/revisions/${work.revision!.id}/interruption`)],
@@ -28,11 +31,11 @@ const WRITES: [name: string, write: Write][] = [
 ]
 
 it.each(WRITES)('%s locks the journal before the cursor', async (_, write) => {
-  const { listener, ...parts } = await createWork()
+  const parts = await createWork()
   const [holder, observer] = [await connect(database.url), await connect(database.url)]
   try {
     await holder.query('begin')
-    await holder.query('select from sync_cursors where listener_id = $1 for update', [listener.id])
+    await holder.query('select from sync_cursors where listener_id = $1 for update', [parts.listener.id])
     const written = write(parts)
     await expect.poll(() => isBlockedBy(holder, observer)).toBe(true)
     const journal = 'select from journals where scope_id = $1 for update skip locked'

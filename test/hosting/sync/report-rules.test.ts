@@ -1,13 +1,12 @@
 // The rules of reports that are functions of the database, called directly.
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
-import { canFollow, inFlightStates, waitingStates } from '../../../src/hosting/deployments/lifecycle.ts'
-import { SOURCE_RULES } from '../../../src/hosting/deployments/source-rules.ts'
 import { IMAGE_SOURCES } from '../../../src/hosting/registry/registry-credentials.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { type RevisionStatus, revisionStatuses, sources } from '../../../src/protocol/parts.schema.ts'
 import { getApp, unusedId } from '../../support/app.ts'
 import { findReportPath, type MovingState, movingStates } from '../../support/report-path.ts'
+import { builtSources, canFollow } from '../../support/revision-steps.ts'
 
 async function select(expression: ReturnType<typeof sql>): Promise<unknown> {
   const [[row]] = (await runAsSystem(getApp().database, sql`select to_json(${expression})`)) as [[[string | null]]]
@@ -53,19 +52,11 @@ describe('the statuses that follow from a report', () => {
         for (const source of sources)
           for (const [i, to] of (path ?? []).entries()) {
             // No revision of a source without a build has these statuses.
-            if (!SOURCE_RULES[source].builds && (status === 'AWAITING_BUILD' || status === 'BUILDING')) continue
+            if (!builtSources.includes(source) && (status === 'AWAITING_BUILD' || status === 'BUILDING')) continue
             expect(canFollow(source, path![i - 1] ?? status, to), `${source} ${status} ${path}`).toBe(true)
           }
       }
     expect(paths).toBeGreaterThan(25)
-  })
-
-  it('are those of the lifecycle: which revisions are in the queue', async () => {
-    for (const status of revisionStatuses)
-      expect([status, await select(sql`is_in_queue(${status})`)]).toEqual([
-        status,
-        [...waitingStates, ...inFlightStates].includes(status),
-      ])
   })
 })
 

@@ -14,7 +14,7 @@ export const cores: Core[] = [
       'src/hosting/deployments/plan-warnings.ts',
       'src/hosting/deployments/source-rules.ts',
     ],
-    tests: ['plan-rules', 'source-rules'].map(name => `test/hosting/deployments/${name}.pure`),
+    tests: ['plan-rules.pure', 'source-rules.pure', 'patch-plan'].map(name => `test/hosting/deployments/${name}`),
   },
   {
     name: 'lifecycle',

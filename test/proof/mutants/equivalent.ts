@@ -119,12 +119,6 @@ export const equivalents: Equivalent[] = [
     reason: 'Nothing is as good as null.',
   },
   {
-    file: 'src/hosting/deployments/lifecycle.ts',
-    code: 'return !builds && BUILD_STATES.includes(state) ? [] : NEXT_STATES[state]',
-    changes: ["[] → ['mutant']"],
-    reason: 'No state has this name.',
-  },
-  {
     file: address,
     code: 'const IP_LITERAL = /^\\[|(^|\\.)(\\d+|0x[0-9a-f]*)$/',
     changes: [

@@ -1,0 +1,84 @@
+// Creates a deployment, or plans it. create_deployment() in drizzle/functions/deployments.sql decides and inserts.
+import { sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { run } from '../../kernel/db/db.ts'
+import { describeWrite, runWrite } from '../../kernel/db/journal.ts'
+import { requireRow } from '../../kernel/db/rows.ts'
+import { prepareStatement, type Row } from '../../kernel/db/statement.ts'
+import { type Ctx, verb } from '../../kernel/http/context.ts'
+import { fail } from '../../kernel/http/errors.ts'
+import { hostOf } from '../../protocol/custom-url.schema.ts'
+import { listPolicyNeeds } from '../../protocol/listener-policy.ts'
+import { hasDatabase } from '../../protocol/resources.schema.ts'
+import { awaitsHostVerification, describeHostVerification, refuseReservedUrl } from '../custom-hosts/custom-hosts.ts'
+import { planCreation } from './plan.ts'
+import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
+import { type DeploymentRow, deploymentToWire } from './rows.ts'
+import type * as schema from './schema.ts'
+import { type SealedSecret, sealSecrets } from './secret-versions.ts'
+import { findSourceFaults, sourceRuleError } from './source-rules.ts'
+
+type NewDeployment = schema.NewDeployment
+type CreateInput = NewDeployment & z.output<typeof schema.DryRun>
+const plannedRequest = ({ dry_run: _, ...body }: CreateInput) => body
+
+/** Refuses what creating it would refuse, except for the quota. */
+export const planCreate = verb('deployments:create', async (ctx, input: CreateInput): Promise<schema.Plan> => {
+  validateNewDeployment(ctx, input)
+  const customUrl = input.source_config.custom_url
+  const described = describeNewDeployment(input, [])
+  const query = sql<[tenant: string, lacksArtifact: boolean, awaitsVerification: boolean]>`
+    select
+      c.tenant_id,
+      lacks_artifact(${input.source}, ${described}::json -> 'source_revision_config'),
+      ${customUrl != null ? awaitsHostVerification(customUrl) : sql`false`}
+    from (select current_tenant() as tenant_id, require_creatable_deployment(${described}::json) as listener_id) c`
+  const [tenant, lacksArtifact, awaitsVerification] = requireRow(await run(ctx, query), 'workspace_not_found')
+  const plan = planCreation(input)
+  if (lacksArtifact) plan.warnings.push('The first revision waits for a patch that brings its archive or image.')
+  if (awaitsVerification) plan.warnings.push(await describeHostVerification(ctx, tenant, hostOf(customUrl!)!))
+  plan.warnings.push(...ctx.warnings)
+  return { ...plan, plan_digest: await makePlanDigest(ctx, 0, plannedRequest(input)) }
+})
+
+const createStatement = prepareStatement<{ id: string; revision: string; described: string; request: string }, Row>(
+  ({ id, revision, described, request }) => sql`
+    select answer, has_webhooks
+    from create_deployment(${id}::uuid, ${revision}::uuid, ${described}::json, ${request}::jsonb)`,
+)
+
+export const createDeployment = verb('deployments:create', async (ctx, input: CreateInput) => {
+  const version = await readPlannedVersion(ctx, plannedRequest(input))
+  if (version !== null && version !== 0) throw fail('plan_stale')
+  validateNewDeployment(ctx, input)
+  const [id, revision] = [crypto.randomUUID(), crypto.randomUUID()]
+  const described = describeNewDeployment(input, await sealSecrets(ctx, id, input.secrets))
+  const statement = createStatement({ id, revision, described, request: describeWrite(ctx) })
+  return deploymentToWire(requireRow(await runWrite<DeploymentRow>(ctx, statement), 'workspace_not_found'))
+})
+
+export function validateNewDeployment(ctx: Ctx, input: NewDeployment): void {
+  const faults = findSourceFaults(input, ctx.config)
+  if (faults.length > 0) throw sourceRuleError(faults)
+  refuseReservedUrl(ctx, input.source_config)
+}
+
+/** The argument `p_new` of create_deployment() and create_preview(). */
+export const describeNewDeployment = (
+  { name, source, source_config, source_revision_config, secret_references, owner }: NewDeployment,
+  secrets: SealedSecret[],
+): string =>
+  JSON.stringify({
+    name,
+    source,
+    source_config: {
+      ...source_config,
+      deployment_type: source === 'external_container' ? 'prod' : (source_config.deployment_type ?? 'dev'),
+    },
+    source_revision_config,
+    secret_references: secret_references ?? undefined,
+    owner: owner ?? undefined,
+    has_database: hasDatabase(source_config.resource_spec),
+    policy_needs: listPolicyNeeds(source_config.resource_spec ?? {}),
+    secrets,
+  })
