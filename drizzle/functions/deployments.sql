@@ -63,7 +63,7 @@ create trigger check_references_on_insert
   after insert on revisions
   for each row execute function check_revision_references();
 
--- The only functions that parse a custom_url. Rows may be older than the schema that normalizes it.
+-- No other functions parse a custom_url. Rows may be older than the schema that normalizes it.
 create function custom_host(p_url text) returns text
 language sql immutable
 return nullif(lower(split_part(split_part(regexp_replace(p_url, '^https?://', ''), '/', 1), ':', 1)), '');
@@ -72,7 +72,7 @@ create function custom_path(p_url text) returns text
 language sql immutable
 return coalesce(nullif(rtrim(substring(regexp_replace(p_url, '^https?://', '') from '/.*$'), '/'), ''), '/');
 
--- The host belongs to no other workspace, and no other deployment of this one uses it with the path.
+-- Refuses a host that belongs to another workspace, or that another deployment of this one uses with the path.
 create function require_free_custom_url(p_tenant uuid, p_deployment uuid, p_host text, p_path text) returns boolean
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 begin
@@ -89,9 +89,9 @@ begin
 end $$;
 grant execute on function require_free_custom_url(uuid, uuid, text, text) to slipway_app;
 
--- Claims the host of a deployment's custom_url for its workspace and releases the previous host. A trigger, because
--- several statements change custom_url and deleting_at. BEFORE, because the lock order everywhere is deployments,
--- hosts, journals, cursors.
+-- Claims the host of a deployment's custom_url for its workspace and releases the previous host. It is a trigger,
+-- because several statements change custom_url and deleting_at, and a BEFORE trigger, because the lock order everywhere
+-- is deployments, hosts, journals, cursors.
 create function claim_custom_host() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
@@ -134,7 +134,7 @@ create trigger claim_custom_host_on_update
   )
   execute function claim_custom_host();
 
--- The workspace that has claimed a host, if any: the control plane looks up its DNS record. Never shown to a caller.
+-- The workspace that has claimed a host, if any: the control plane looks up its DNS record. No caller sees it.
 create function custom_host_owner(p_host text) returns setof custom_hosts
 language sql stable security definer set search_path = public, pg_temp as $$
   select *
@@ -221,7 +221,8 @@ begin
 end $$;
 grant execute on function verify_custom_host(text, uuid, boolean) to slipway_app;
 
--- The archive was uploaded in this workspace. Its row stays locked until the transaction ends, so the sweep skips it.
+-- Refuses an archive that was not uploaded in this workspace. Its row stays locked until the transaction ends, so the
+-- sweep skips it.
 create function require_stored_archive(p_path text) returns boolean
 language plpgsql cost 10000 as $$
 begin
@@ -230,8 +231,8 @@ begin
   return true;
 end $$;
 
--- The workspace may store `p_bytes` more bytes. Serialized per workspace, so two uploads do not share the last room. An
--- upload that broke off counts for an hour.
+-- Refuses `p_bytes` more bytes than the workspace may store. Callers of a workspace take turns, so two uploads do not
+-- share the last room. An upload that broke off counts for an hour.
 create function require_upload_room(p_tenant uuid, p_bytes bigint, p_limit bigint) returns boolean
 language plpgsql volatile cost 20000 as $$
 declare
@@ -247,7 +248,7 @@ begin
   return true;
 end $$;
 
--- The workspace has fewer than `p_limit` unused upload links.
+-- Refuses an upload link if the workspace has `p_limit` unused ones.
 create function require_upload_link_room(p_tenant uuid, p_limit integer) returns boolean
 language plpgsql volatile cost 10000 as $$
 begin
@@ -287,7 +288,7 @@ begin
 end $$;
 grant execute on function require_offered_template(text, uuid) to slipway_app;
 
--- A trigger, so that no writer can forget it.
+-- Records each state of a revision. It is a trigger, so that no writer can forget it.
 create function record_revision_state() returns trigger
 language plpgsql as $$
 declare
@@ -412,7 +413,7 @@ begin
   return v_stored;
 end $$;
 
--- The request's If-Match and Plan-Digest name the current version.
+-- Refuses a request whose If-Match or Plan-Digest names another version.
 create function require_version(p_version integer, p_request jsonb) returns boolean
 language plpgsql stable cost 10000 as $$
 begin
@@ -423,7 +424,7 @@ begin
   return true;
 end $$;
 
--- Pushes and schedules pass: they repeat what a key or a person decided.
+-- Refuses keys and people that may not change commands. Pushes and schedules repeat the decision of one that may.
 create function require_command_permission() returns boolean
 language plpgsql stable cost 10000 as $$
 begin
@@ -451,7 +452,7 @@ begin
   return true;
 end $$;
 
--- A push does not move a tag.
+-- Refuses build_on_push for a tag, which a push does not move.
 create function require_branch_to_build_on_push(p_config json, p_revision_config json) returns boolean
 language plpgsql stable cost 10000 as $$
 begin
@@ -471,13 +472,13 @@ create function start_state(p_source text) returns text
 language sql immutable
 return case when p_source in ('githost', 'internal_source') then 'AWAITING_BUILD' else 'AWAITING_DEPLOY' end;
 
--- The image or the archive of the revision is still missing.
+-- True if the image or the archive of the revision is still missing.
 create function lacks_artifact(p_source text, p_revision_config json) returns boolean
 language sql immutable
 return p_source = 'internal_container' and p_revision_config ->> 'image_uri' is null
   or p_source = 'internal_source' and p_revision_config ->> 'source_tarball_path' is null;
 
--- Inserts a revision of what the deployment is now.
+-- Inserts a revision of the deployment's current configuration.
 create function insert_revision(
   p_id uuid,
   p_deployment deployments,
@@ -519,7 +520,7 @@ begin
   )::new_event;
 end $$;
 
--- Only the newest revision waits: the one that waited until now is skipped, one that was deploying interrupted.
+-- Skips the revision that waited until now, and interrupts one that was deploying: only the newest revision waits.
 create function supersede_revisions(p_ids uuid[], p_number integer) returns new_event[]
 language plpgsql as $$
 declare
@@ -1035,7 +1036,7 @@ begin
 end $$;
 
 -- Marks deployments as deleted; their data plane removes them. Their names are free at once, unless their projects
--- stay. A row for each one that was found.
+-- stay. Returns a row for each one that was found.
 create function delete_deployments(p_deployments uuid[], p_deletes_projects boolean, p_request jsonb)
 returns table (answer json, has_webhooks boolean)
 language plpgsql as $$
@@ -1085,7 +1086,7 @@ begin
   return query select unnest(v_deleted), has_webhooks;
 end $$;
 
--- A deployment that a write of some members locks; its id is null if there is none or if it is deleted.
+-- Locks a deployment and checks its version. The id is null if there is none or if it is deleted.
 create function lock_deployment_version(p_deployment uuid, p_request jsonb) returns deployments
 language plpgsql as $$
 declare
@@ -1440,7 +1441,7 @@ begin
   where r.id = n.id and r.deployment_id = n.deployment_id;
 end $$;
 
--- The version follows what clients see.
+-- The version changes with the members that clients see.
 create function write_moved_deployments(p_deployments deployments[]) returns void
 language plpgsql as $$
 begin
@@ -1622,8 +1623,8 @@ begin
 end $$;
 
 -- Brings a deployment to the head of its ref: creates a revision of the commit, records that it was held back, or does
--- nothing. No row where a later answer of the host was applied already, or the ref is not that of the deployment. The
--- row stays locked, so that the second of two pushes sees the revision of the first.
+-- nothing. Returns no row where a later answer of the host was applied already, or the ref is not that of the
+-- deployment. The row stays locked, so that the second of two pushes sees the revision of the first.
 create function deploy_push(
   p_deployment uuid,
   p_revision uuid,
@@ -1718,8 +1719,8 @@ begin
   return next;
 end $$;
 
--- Records that the host no longer has the ref of a deployment. No row where a later answer of the host was applied
--- already, where that is recorded, or where the ref is not that of the deployment.
+-- Records that the host no longer has the ref of a deployment. Returns no row where a later answer of the host was
+-- applied already, where that is recorded, or where the ref is not that of the deployment.
 create function record_missing_ref(p_deployment uuid, p_refs text[], p_queried_at timestamptz, p_request jsonb)
 returns table (answer json, has_webhooks boolean)
 language plpgsql as $$

@@ -1,4 +1,4 @@
--- The journal: events, what they record as changed, and their hash chain.
+-- The journal: events, the changes that they record, and their hash chain.
 
 create type new_event as (type text, subject_id uuid, data json, changes json);
 
@@ -24,8 +24,8 @@ begin
 end $$;
 
 -- Writes events into the caller's journal, numbered in their order, while the day is within the limit. Stored bytes
--- count too, 4 KiB as one event: otherwise changes of a mebibyte each would fill the disk. A function, because Postgres
--- caches its plans: inline in every change it was a third of what a patch costs the database.
+-- count too, 4 KiB as one event: otherwise changes of a mebibyte each would fill the disk. It is a function,
+-- because Postgres caches its plans: inline in every change it was a third of the cost of a patch in the database.
 create function journal(
   p_types text[],
   p_subjects uuid[],
@@ -132,9 +132,10 @@ begin
   return (select jsonb_object_agg(s ->> 'name', s -> 'version') from json_array_elements(p_secrets) s);
 end $$;
 
--- A trigger, so that no writer can leave the hash out. The row of the journal is locked by every writer, so events of a
--- journal are inserted one after the other, and this reads the one before: the newest that is committed, or one of the
--- same statement. The array's text is unambiguous, and src/people/audit/hash-chain.ts computes the same.
+-- Chains an event to the one before. It is a trigger, so that no writer can leave the hash out. The row of the journal
+-- is locked by every writer, so events of a journal are inserted one after the other, and this reads the one before:
+-- the newest that is committed, or one of the same statement. The array's text is unambiguous, and
+-- src/people/audit/hash-chain.ts computes the same.
 create function chain_event() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
@@ -178,7 +179,7 @@ create trigger chain_event
   before insert on events
   for each row execute function chain_event();
 
--- It is in plpgsql, which caches the plan: inline, with the policy to plan, it took three times the CPU.
+-- This is plpgsql, which caches the plan: inline, with the policy to plan, it took three times the CPU.
 create function has_webhooks(p_tenant uuid) returns boolean
 language plpgsql stable as $$
 begin
@@ -218,8 +219,9 @@ language sql as $$
   )
 $$;
 
--- Anyone can be refused, and must not fill the journal's day: of an organization, at most 60 refusals an hour are
--- journaled. The subject is the member as whom the visitor tried to sign in, or else the organization.
+-- Journals a refusal. Anyone can be refused, and must not fill the journal's day: of an organization, at most 60
+-- refusals an hour are journaled. The subject is the member as whom the visitor tried to sign in, or else the
+-- organization.
 create function journal_refused_sign_in(p_organization uuid, p_member uuid, p_data json, p_limit bigint) returns void
 language plpgsql as $$
 declare
@@ -348,7 +350,7 @@ begin
   where require_journal_room(n.today, p_daily_limit);
 end $$;
 
--- The same, where an agent acts as its listener, and otherwise the schedule.
+-- Does the same, where an agent acts as its listener, and otherwise the schedule.
 create function journal_tenant_events(p_events tenant_event[], p_daily_limit bigint) returns void
 language plpgsql as $$
 begin
@@ -362,8 +364,8 @@ begin
   );
 end $$;
 
--- Anyone can be refused, and must not fill the journal's day: of a workspace, at most 60 refusals an hour are
--- journaled.
+-- Journals a refusal. Anyone can be refused, and must not fill the journal's day: of a workspace, at most 60 refusals
+-- an hour are journaled.
 create function journal_refused_exchange(p_tenant uuid, p_subject uuid, p_data json, p_limit bigint) returns void
 language plpgsql as $$
 declare

@@ -1,6 +1,6 @@
--- The agent protocol: leases, what an agent polls, and what it reports.
+-- The agent protocol: leases, polls and reports of agents.
 
--- Called after enter(): the holder of an agent's key acts for its listener only.
+-- Runs after enter(): the holder of an agent's key acts for its listener only.
 create function become_listener(p_key uuid) returns uuid
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
@@ -95,8 +95,8 @@ language sql security definer set search_path = public, pg_temp as $$
     seq = excluded.seq
 $$;
 
--- Triggers, because many statements change a generation, and a workspace deletes its deployments with it. Journals are
--- locked before cursors, for functions that write their events later.
+-- These are triggers, because many statements change a generation, and a workspace deletes its deployments with it.
+-- They lock journals before cursors, for functions that write their events later.
 create function sync_after_insert() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
@@ -226,7 +226,8 @@ begin
   return v_order[array_position(v_order, p_status) + 1 : array_position(v_order, v_reported)];
 end $$;
 
--- Why a report is not valid, or null. Without the deployment, `p_was_served` says whether the listener served it.
+-- The code of a report that is not valid, or null. Without the deployment, `p_was_served` says whether the listener
+-- served it.
 create function report_code(
   p_state text, p_generation integer, p_revision uuid, d deployments, r revisions, p_was_served boolean
 ) returns text
@@ -287,7 +288,7 @@ return case
     then p_generation
 end;
 
--- An event for each step of a revision. What the report tells of the revision comes with the last one.
+-- The events of the steps of a revision. The last one has the members that the report changes.
 create function step_events(p_before revisions, p_after revisions, p_path text[], p_message text, p_commit text)
 returns tenant_event[]
 language plpgsql stable as $$

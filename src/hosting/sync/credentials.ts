@@ -45,7 +45,10 @@ function selectCredentialSubject(ctx: Ctx, wish: CredentialInput) {
   const isAvailable = wish.for === 'registry' ? sql`${ctx.config.registry !== undefined}` : sql`integration is not null`
   const events = sql`
     select tenant_id, organization_id, 'revision.credential_revealed' as type, id as subject_id,
-      json_build_object('deployment_id', deployment_id, 'fence', ${wish.fence}::bigint, 'for', ${wish.for}::text) as data,
+      json_build_object(
+        'deployment_id', deployment_id,
+        'fence', ${wish.fence}::bigint,
+        'for', ${wish.for}::text) as data,
       null as changes
     from wanted
     where ${isAvailable}`
