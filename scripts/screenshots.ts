@@ -1,5 +1,6 @@
-// Takes the pictures of the dashboard that the README shows: `node scripts/screenshots.ts`. With a folder as its
-// argument it takes one of every screen there, wide and as a phone. `npm run dev` runs the applications they show.
+// Takes the pictures of the dashboard that the README shows: `npm run screenshots`. With a folder as its argument it
+// takes one of every screen there, wide and as a phone. `npm run dev` runs the applications they show. With `--check` it
+// takes none, and fails if the dashboard has changed since the README's were taken.
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
@@ -12,6 +13,7 @@ import { type Client, createClient } from '../src/client/client.ts'
 import { launchChromium } from '../test/support/chromium.ts'
 import { answerTrace, toRuns } from '../test/support/example-traces.ts'
 import type { RunInput } from '../test/support/trace-operations.ts'
+import { arePicturesCurrent, recordPictures } from './picture-sources.ts'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const IMAGES = join(ROOT, 'docs/images')
@@ -22,7 +24,13 @@ const MINUTE_MS = 60_000
 const SIZES = { wide: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } }
 const THEMES = ['light', 'dark'] as const
 
-const allFolder = process.argv[2]
+const [argument] = process.argv.slice(2)
+if (argument === '--check') {
+  if (arePicturesCurrent(ROOT)) process.exit()
+  console.error('The pictures in docs/images show an earlier dashboard. Take them again: npm run screenshots')
+  process.exit(1)
+}
+const allFolder = argument
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-screenshots-'))
 // With root, applications run as other users, who have to reach their folders below it.
 fs.chmodSync(root, 0o755)
@@ -45,6 +53,7 @@ try {
   await fillWorkspace(client)
   const traced = await fillTracing(client)
   await takePictures(client, link, traced)
+  if (!allFolder) recordPictures(ROOT)
 } finally {
   for (const deploy of deploys) deploy.kill()
   dev.kill('SIGINT')
@@ -110,7 +119,7 @@ async function fillWorkspace(client: Client): Promise<void> {
   await deployFolder(client, 'billing', 'echo "src/invoice.ts:41 Cannot find name total"; exit 2')
   await client.call('POST /v2/deployments/{deployment_id}/revisions', { params })
   await settle(client, shop)
-  // Its build is on its way while the pictures are taken.
+  // The build is in progress while the pictures are taken.
   await deployFolder(client, 'checkout', 'exit 0')
   startDeploy('checkout', `sleep ${BUILD_SECONDS}`).catch(() => {})
   await waitFor('a build to start', async () => {
@@ -129,7 +138,7 @@ function toPost({ loc: _, attachments: __, ...run }: RunInput) {
   return { ...run, ...Object.fromEntries(texts) }
 }
 
-/** Traces, what was said of them, and what is made of them. */
+/** Traces with feedback, a dataset, a rule and an annotation queue. */
 async function fillTracing(client: Client) {
   const traces = Array.from({ length: 30 }, (_, i) =>
     toRuns(answerTrace(i), new Date(Date.now() - (1 + i * i * 4) * MINUTE_MS), 'support-agent'),
@@ -171,7 +180,7 @@ async function fillTracing(client: Client) {
   return { project: session_id, trace: traces[3]![0]!.id, dataset: dataset.id, queue: queue.id }
 }
 
-/** As a person does, with the command line. */
+/** Deploys with the command line, like a person. */
 function startDeploy(name: string, build: string) {
   const folder = join(root, name)
   fs.mkdirSync(folder, { recursive: true })
@@ -207,7 +216,7 @@ async function takePictures(client: Client, link: string, traced: Traced): Promi
   try {
     const page = await browser.newPage({ viewport: SIZES.wide, deviceScaleFactor: 1.5, reducedMotion: 'reduce' })
     await page.goto(link)
-    await page.getByRole('button', { name: 'Hide whose account this is' }).click()
+    await page.getByRole('button', { name: 'Hide this notice' }).click()
     const [shop, billing] = [await findId(client, 'storefront'), await findId(client, 'billing')]
     const screens: Record<string, string> = {
       'dashboard-list': '/deployments',

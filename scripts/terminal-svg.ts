@@ -10,7 +10,7 @@ const [CELL_WIDTH, LINE_HEIGHT, FONT_SIZE, PADDING, TITLE_HEIGHT] = [8.43, 21, 1
 const PACE = { key: 0.06, typed: 0.5, line: 0.16, waiting: 0.7, question: 1.1, end: 5 }
 const SPINNER = /^[\u2800-\u28ff] /
 const ESCAPE = String.fromCharCode(27)
-/** What begins a line anew. */
+/** Control sequences that start a line again. */
 const REWRITE = new RegExp(`\\r(?:${ESCAPE}\\[2K)?|${ESCAPE}\\[1G|${ESCAPE}\\[0?J`)
 const SEQUENCE = new RegExp(`(${ESCAPE}\\[[\\d;?]*[A-Za-z])`)
 const WHOLE_SEQUENCE = new RegExp(`^${ESCAPE}\\[([\\d;?]*)([A-Za-z])$`)

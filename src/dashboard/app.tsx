@@ -1,4 +1,4 @@
-// Finds out who is here and in which workspace, then shows the screen of the address.
+// Reads the caller and the workspace, then shows the screen of the address.
 import { QueryClientProvider } from '@tanstack/preact-query'
 import { useEffect, useErrorBoundary, useState } from 'preact/hooks'
 import { Redirect, Route, Switch, useLocation, useSearch } from 'wouter-preact'
@@ -26,7 +26,7 @@ import { HOME } from './screens/menu.ts'
 const SessionEnded = lazily(() => import('./layout/session-ended.tsx'))
 const Screens = lazily(() => import('./screens/screens.tsx'), <Skeleton lines={8} />)
 
-/** When another person signs in in another tab, nothing of the one before stays. */
+/** Reload if another person signs in in another tab: nothing of the previous person may stay. */
 const CALLER_KEY = 'slipway-caller'
 const callerOf = ({ member, api_key }: Me): string => String((member ?? api_key)?.id)
 addEventListener('storage', ({ key }) => key === CALLER_KEY && meVersion.value++)
@@ -51,7 +51,8 @@ export function App() {
       failed => me || setError(failed),
     )
   }, [meVersion.value])
-  // While the list of deployments is read, or earlier for another screen. If this fails, opening one says why.
+  // Load the other screens while the list of deployments is read, or at once for another screen. Opening one reports a
+  // failure.
   useEffect(() => {
     if (me || !location.pathname.endsWith(HOME)) Screens.preload().catch(() => {})
   }, [me])
@@ -82,17 +83,17 @@ function Workspaces({ me }: { me: Me }) {
   const home = me.workspaces.find(one => one.id === last) ?? me.workspaces[0]
   if (!home)
     return (
-      <Empty title="You are in no workspace">
+      <Empty title="You are not a member of a workspace">
         Ask an Admin of {me.organization.display_name} to add you to one, then reload this page.
       </Empty>
     )
   if (!workspace && id)
     return (
       <Empty
-        title="You are not in this workspace"
+        title="You are not a member of this workspace"
         action={<ButtonLink href={toAddress(HOME, home.id)}>Open {home.display_name}</ButtonLink>}
       >
-        Ask one of its Admins to add you, or open one of yours.
+        Ask an Admin of the workspace to add you, or open another workspace.
       </Empty>
     )
   const rest = path.slice((prefix ?? '/ui').length)

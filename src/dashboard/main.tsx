@@ -4,7 +4,7 @@ import './styles/tokens.css'
 import './styles/base.css'
 import { App } from './app.tsx'
 
-// The files of an older build are gone after a deploy. Without a network, the page stays: it may hold a draft.
+// The server has no files of an older build. Without a network the page stays: it may hold a draft.
 addEventListener('vite:preloadError', () => navigator.onLine && location.reload())
 
 render(<App />, document.getElementById('app')!)

@@ -1,4 +1,4 @@
-// How the dashboard is built: hashed files below /ui/assets, and a manifest that names them for the shell page.
+// The build of the dashboard: hashed files below /ui/assets, and a manifest that names them for the shell page.
 import { fileURLToPath } from 'node:url'
 import type { Rolldown, UserConfig } from 'vite'
 

@@ -38,8 +38,8 @@ describe('the steps of a discovery', () => {
 describe('a listener', () => {
   const now = Date.parse('2026-11-23T12:00:00Z')
   it.each([
-    [null, 'Waiting for its agent'],
-    ['2026-11-23T11:58:01Z', 'Its agent polls'],
+    [null, 'Waiting for an agent'],
+    ['2026-11-23T11:58:01Z', 'Connected'],
     ['2026-11-23T11:58:00Z', 'Silent'],
   ])('last heard at %s is “%s” at noon', (last_seen_at, word) => {
     expect(stateOfListener({ last_seen_at }, now).word).toBe(word)

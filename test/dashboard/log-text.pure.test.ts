@@ -130,7 +130,7 @@ describe('the blocks of a log', () => {
   })
 })
 
-describe('what made a build fail', () => {
+describe('the cause of a failed build', () => {
   const linesWith = (...messages: string[]) => messages.map((message, i) => line(i + 1, message))
   it('is the first line of the last step that tells of an error, and not that the command ended', () => {
     const lines = linesWith(

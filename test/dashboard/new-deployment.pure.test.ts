@@ -47,7 +47,7 @@ const repository = draft({
 })
 
 describe('the request of a new deployment', () => {
-  it('of an image names its listener and namespace, and has no commands of a build', () => {
+  it('names the listener and namespace of an image, and has no build commands', () => {
     expect(toRequest(image, false)).toEqual({
       name: 'shop',
       source: 'internal_container',
@@ -58,7 +58,7 @@ describe('the request of a new deployment', () => {
     expect(toRequest(image, true)).toMatchObject({ source: 'external_container', source_config: { resource_spec: {} } })
   })
 
-  it('of a repository names no listener, which that source refuses', () => {
+  it('names no listener for a repository, which that source refuses', () => {
     expect(toRequest(repository, false)).toMatchObject({
       source_config: { integration_id: 'i1', repo_url: 'https://git.test/acme/shop', build_on_push: true },
       source_revision_config: { repo_ref: "it's", platform_config_path: 'slipway.json' },
@@ -112,7 +112,7 @@ describe('the steps of a first revision', () => {
       },
     ).map(({ name, state }) => `${name} ${state}`)
 
-  it('of a folder wait for its files, and then build them', () => {
+  it('wait for the files of a folder, and then build them', () => {
     expect(stepsOf('internal_source', null, 'CREATING')).toEqual([
       'Upload running',
       'Waiting ahead',
@@ -129,7 +129,7 @@ describe('the steps of a first revision', () => {
     ])
   })
 
-  it('of a template build nothing, and end once it serves', () => {
+  it('build nothing for a template, and end once it serves', () => {
     expect(stepsOf('internal_template', null, 'AWAITING_DEPLOY', 'DEPLOYING')).toEqual([
       'Waiting done',
       'Deploying running',

@@ -48,12 +48,12 @@ describe('the state of a deployment', () => {
   const hold = { since: '', revision_id: '', from_commit: null, until: 'released' } as const
   it.each([
     [{ status: 'READY', serving: 'current', hold: null }, undefined, 'Serving'],
-    [{ status: 'READY', serving: 'current', hold }, undefined, 'Serving, held'],
+    [{ status: 'READY', serving: 'current', hold }, undefined, 'Serving, rolled back'],
     [{ status: 'READY', serving: 'previous', hold: null }, 'BUILD_FAILED', 'Build failed'],
     [{ status: 'READY', serving: 'none', hold: null }, 'BUILDING', 'Building'],
     [{ status: 'READY', serving: 'none', hold: null }, undefined, 'Not serving'],
     [{ status: 'UNKNOWN', serving: 'current', hold: null }, undefined, 'State unknown'],
-    [{ status: 'AWAITING_DELETE', serving: 'current', hold: null }, 'BUILDING', 'Being deleted'],
+    [{ status: 'AWAITING_DELETE', serving: 'current', hold: null }, 'BUILDING', 'Deleting'],
   ] as const)('of %j with the latest revision %s is “%s”', (deployment, latest, word) => {
     expect(stateOfDeployment(deployment, latest && { status: latest }).word).toBe(word)
   })
@@ -135,7 +135,7 @@ const HOSTILE = [
 describe.each(['sh', 'bash', 'zsh'].filter(shell => spawnSync(shell, ['-c', ':']).status === 0))(
   'a copied command in %s',
   shell => {
-    /** What the program gets: its arguments, and its input. */
+    /** Runs a command, and returns the arguments and the input of the program. */
     const run = (command: string) => {
       const show = `f() { for word in "$@"; do printf '%s\\036' "$word"; done; case "$*" in *--input*) cat;; esac; }; `
       const script = `SLIPWAY_API_KEY=k; ${show}${command.replace(/^curl/, 'f').replace('slipway', 'f')}`
@@ -187,6 +187,6 @@ it('lists operations of the audit log by group and name', () => {
     'Keys: Delete API key',
     'OAuth providers: Update OAuth provider',
     'Webhooks: Create webhook',
-    'Others: Some thing',
+    'Other: Some thing',
   ])
 })

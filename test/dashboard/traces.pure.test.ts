@@ -11,7 +11,7 @@ import { barOf, boundsOf, buildTree, toBlocks, toRows } from '../../src/dashboar
 import { RUN_FIELDS } from '../../src/tracing/runs/filter/fields.ts'
 import { readFilters } from '../../src/tracing/runs/filter/resolve.ts'
 
-describe('what is typed into the filter of runs', () => {
+describe('the filter of runs', () => {
   it.each([
     ['late  order', 'search("late order")'],
     ['name:50%_off', String.raw`like(name, "%50\\%\\_off%")`],
@@ -113,7 +113,7 @@ describe('the messages of a run', () => {
     expect(readChat({ messages: [{ role: 'user', content: 'Hi' }], model: 'm' })?.rest).toEqual({ model: 'm' })
   })
 
-  it('of the last turn are those after the last answer', () => {
+  it('belong to the last turn if they come after the last answer', () => {
     const messages = ['system', 'user', 'assistant', 'tool', 'user'].map(role => ({ role, name: undefined, parts: [] }))
     expect(lastTurn(messages).map(({ role }) => role)).toEqual(['tool', 'user'])
   })

@@ -6,17 +6,17 @@ export type WriteRoute = Exclude<Route, `GET ${string}`>
 export type ActionRequest = {
   route: WriteRoute
   options: { params?: object; query?: object; body?: unknown }
-  /** The plan that was shown: the request is refused if it would do something else. */
+  /** The digest of the shown plan. The API refuses the request if the plan has changed. */
   planDigest?: string
 }
 
-/** Only for types: an action whose request fits its route. */
+/** Checks the types: the request fits its route. */
 export const request = <R extends WriteRoute>(
   route: R,
   options: Pick<CallOptions<R>, Extract<keyof CallOptions<R>, 'params' | 'query' | 'body'>>,
 ): ActionRequest => ({ route, options: options as ActionRequest['options'] })
 
-/** Marks that a terminal does not show, such as those that turn the direction of writing, as escapes of JSON. */
+/** Escapes characters that a terminal does not show, such as those that reverse the direction of text. */
 const toJson = (body: unknown) =>
   JSON.stringify(body).replace(
     /[\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,

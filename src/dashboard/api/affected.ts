@@ -1,6 +1,6 @@
-// Which reads an event makes old (pure).
+// Finds the reads that an event makes stale (pure).
 
-/** Under what a read is cached. */
+/** The cache key of a read. */
 export type ReadKey = [workspace: string, route: string, options: { params?: object; query?: object }]
 
 export type LiveEvent = {

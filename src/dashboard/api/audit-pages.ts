@@ -1,4 +1,4 @@
-// Reading the audit log. Each reading is in the audit log itself, so it is read when a person asks for it only.
+// Reads the audit log. Each read is recorded in the log itself, so pages read it only when a person asks for it.
 import { useInfiniteQuery } from '@tanstack/preact-query'
 import { type CallOptions, getClient, type Reply } from './client.ts'
 
@@ -11,7 +11,7 @@ const PAGE_SIZE = 50
 
 export function useAuditPages(filter: AuditFilter, { enabled }: { enabled: boolean }) {
   const { data, ...query } = useInfiniteQuery({
-    // Not below a workspace: no event makes it old.
+    // No workspace in the key: no event makes the audit log stale.
     queryKey: ['audit', ROUTE, filter],
     queryFn: ({ signal, pageParam }) =>
       getClient().call(ROUTE, {

@@ -11,9 +11,8 @@ export type Me = Reply<'GET /v2/me'>
 export type Workspace = Me['workspaces'][number]
 
 export const workspaceId = signal<string | undefined>(undefined)
-/** Who uses the page. */
 export const caller = signal<Me | undefined>(undefined)
-/** Counts up when what `/v2/me` answers has changed, such as the name of a workspace. */
+/** A counter that increases when the answer of `/v2/me` has changed, such as the name of a workspace. */
 export const meVersion = signal(0)
 /** Set when a request found that the session has ended. The page stays, so that no draft is lost. */
 export const sessionEnded = signal(false)

@@ -16,7 +16,7 @@ export function listFaults(error: Error | undefined): Faults {
   return faults
 }
 
-/** Those of a member and of what is inside it, which name their place. */
+/** The faults of a member and of the members inside it, with their paths. */
 export function faultAt(faults: Faults, path: string): string | undefined {
   const found = [...faults].flatMap(([at, msg]) =>
     at === path ? [msg] : at.startsWith(`${path}.`) ? [`\`${at.slice(path.length + 1)}\` ${msg}`] : [],

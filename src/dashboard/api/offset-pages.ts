@@ -1,7 +1,7 @@
-// Reads lists of tracing page by page: an array each, of which a shorter one is the last.
+// Reads lists that are arrays: page by page, where a shorter page is the last, or as a whole.
 import { useInfiniteQuery } from '@tanstack/preact-query'
 import { getClient, isPartial, type Reply } from './client.ts'
-import { type GetRoute, keyOf, type ReadOptions } from './queries.ts'
+import { type GetRoute, keyOf, type ReadOptions, useRead } from './queries.ts'
 
 export type ArrayRoute = { [R in GetRoute]: Reply<R> extends unknown[] ? R : never }[GetRoute]
 type ItemOf<R extends ArrayRoute> = Reply<R> extends (infer Item)[] ? Item : never
@@ -27,4 +27,15 @@ export function useOffsetPages<R extends ArrayRoute>(
     placeholderData: previous => previous,
   })
   return { ...query, items: data?.pages.flatMap(({ items }) => items), isPartial: data?.pages[0]?.isPartial ?? false }
+}
+
+/** Reads a list that has no pages. */
+export function useReadList<R extends ArrayRoute>(
+  workspace: string,
+  route: R,
+  options: ReadOptions<R>,
+  freshness: { everyMs?: number | false } = {},
+) {
+  const { data, ...read } = useRead(workspace, route, options, freshness)
+  return { ...read, items: data as ItemOf<R>[] | undefined }
 }

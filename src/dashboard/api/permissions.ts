@@ -1,9 +1,9 @@
-// What the caller may do in the open workspace.
+// Permissions of the caller in the open workspace.
 import { caller, type Me, workspaceId } from './client.ts'
 
 export type Permission = Me['permissions'][number]
 
-/** Why an action is unavailable, or undefined if the role of the caller allows it. */
+/** Explains why an action is unavailable. Undefined if the role of the caller allows it. */
 export function explainMissing(me: Me, workspace: string, permission: Permission): string | undefined {
   const here = me.workspaces.find(({ id }) => id === workspace)
   return here?.permissions.includes(permission)

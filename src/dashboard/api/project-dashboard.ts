@@ -9,8 +9,8 @@ export type DashboardRequest = NonNullable<CallOptions<typeof ROUTE>['body']>
 
 const READ_EVERY_MS = 30_000
 
-export function useDashboard(workspace: string, session_id: string, body: DashboardRequest) {
-  const params = { session_id }
+export function useDashboard(workspace: string, project: string, body: DashboardRequest) {
+  const params = { session_id: project }
   return useQuery<Dashboard, Error>({
     queryKey: keyOf(workspace, ROUTE, { params, query: body }),
     queryFn: ({ signal }) => getClient().call(ROUTE, { params, body, signal }),

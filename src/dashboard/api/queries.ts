@@ -1,4 +1,4 @@
-// Reading: what is shown is cached by route and parameters, and read again when an event says that it has changed.
+// Reads: answers are cached by route and parameters, and read again when an event says that they have changed.
 import { QueryClient, useInfiniteQuery, useQuery } from '@tanstack/preact-query'
 import type { ReadKey } from './affected.ts'
 import type { Route } from './client.ts'
@@ -10,7 +10,7 @@ export const queryClient = new QueryClient({
       // Events say when something changes. Until the stream is live, pages that are opened read again.
       staleTime: 5_000,
       gcTime: 10 * 60_000,
-      // The client repeats what can succeed later.
+      // The client retries requests itself.
       retry: false,
       refetchOnWindowFocus: false,
       refetchOnReconnect: false,
@@ -25,7 +25,7 @@ export const keyOf = (workspace: string, route: string, options: object): ReadKe
 
 type Freshness = {
   enabled?: boolean
-  /** For what changes without an event: read again after this time, while the tab is shown. */
+  /** For data without events: the interval of reads, while the tab is shown. */
   everyMs?: number | false
 }
 type ReadFreshness<T> = Omit<Freshness, 'everyMs'> & {
@@ -44,7 +44,7 @@ export function useRead<R extends GetRoute>(
     queryFn: ({ signal }) => getClient().call(route, { ...options, signal } as never),
     enabled,
     refetchInterval: typeof everyMs === 'function' ? ({ state }) => everyMs(state.data) : everyMs,
-    // Keep what was there while the parameters change.
+    // Keep the old data while the parameters change.
     placeholderData: (previous, query) =>
       query?.queryKey[1] === route && paramsOf(query.queryKey[2] as object) === paramsOf(options)
         ? previous
@@ -61,7 +61,7 @@ export function usePages<R extends ListRoute & GetRoute>(
   { enabled = true, everyMs = false }: Freshness = {},
 ) {
   const { data, ...query } = useInfiniteQuery({
-    // Apart from what `useRead` keeps of the same route, which has another shape.
+    // `useRead` caches another shape for the same route.
     queryKey: [...keyOf(workspace, route, options), 'pages'],
     queryFn: async ({ signal, pageParam }) => {
       const query = { ...(options as { query?: object }).query, ...(pageParam && { cursor: pageParam }) }
@@ -78,7 +78,3 @@ export function usePages<R extends ListRoute & GetRoute>(
 }
 
 export const isMissing = (error: unknown): boolean => error instanceof ApiError && error.status === 404
-
-/** For what no event of the workspace tells: things of the organization. */
-export const readAgain = (path: string): Promise<void> =>
-  queryClient.invalidateQueries({ predicate: ({ queryKey }) => String(queryKey[1]).includes(path) })

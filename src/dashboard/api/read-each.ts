@@ -3,7 +3,7 @@ import { useQuery } from '@tanstack/preact-query'
 import { getClient, type Reply } from './client.ts'
 import { type GetRoute, keyOf, queryClient, type ReadOptions } from './queries.ts'
 
-/** Those that are known, and that no event has made old, are not read again. */
+/** Resources that are cached, and that no event has made stale, are not read again. */
 export function useReadEach<R extends GetRoute>(workspace: string, route: R, all: ReadOptions<R>[]) {
   return useQuery<Reply<R>[], Error>({
     queryKey: keyOf(workspace, route, { query: { each: all } }),

@@ -1,4 +1,4 @@
-// Reads what an automation rule did, page by page.
+// Reads the log of an automation rule, page by page.
 import { useInfiniteQuery } from '@tanstack/preact-query'
 import { getClient } from './client.ts'
 import { keyOf } from './queries.ts'

@@ -9,7 +9,7 @@ export type Run = Reply<typeof ROUTE>['runs'][number]
 type RunPage = Reply<typeof ROUTE>
 
 const PAGE_SIZE = 50
-/** A page reads a bounded number of runs: pages without one are followed up to here, then by hand. */
+/** The API searches a bounded number of runs per page. Empty pages are followed up to this number, then on request. */
 const MAX_EMPTY_PAGES = 10
 
 const keyOfRuns = (workspace: string, query: RunQuery) => keyOf(workspace, ROUTE, { query })

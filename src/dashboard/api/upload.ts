@@ -26,11 +26,11 @@ const send = (path: string, body: Blob, { signal, onProgress }: UploadOptions): 
     request.onload = () => {
       const answer = readJson(request.responseText)
       if (request.status === 200) return resolve(answer as Upload)
-      const detail = `The server answered ${request.status}, which is no answer of Slipway.`
+      const detail = `The server answered ${request.status}, which is not a response of Slipway.`
       const response = { status: request.status, headers: new Headers() }
       reject(new ApiError(response, isProblem(answer) ? answer : { detail }))
     }
-    request.onerror = () => reject(new ConnectionError('The upload was cut. Check the network, and try again.'))
+    request.onerror = () => reject(new ConnectionError('The upload was interrupted. Check the network and try again.'))
     request.onabort = () => reject(signal.reason)
     request.onloadend = () => signal.removeEventListener('abort', stop)
     signal.addEventListener('abort', stop)

@@ -1,11 +1,11 @@
-// Commands: what the palette finds and what keys do. A screen adds its own while it is open.
+// Commands of the palette and of keys. A screen adds its own while it is open.
 import { signal } from '@preact/signals'
 import { useLayoutEffect } from 'preact/hooks'
 
 export type Command = {
   id: string
   label: string
-  /** Where it leads or what kind it is, in one word. */
+  /** One word for its kind, or for the place where it leads. */
   kind: string
   /** One key, or two after each other: `/`, `g d`. */
   keys?: string
@@ -13,12 +13,12 @@ export type Command = {
 }
 
 const groups = signal<Command[][]>([])
-/** Those of the open screen come first. */
+/** Commands of the open screen come first. */
 export const allCommands = (): Command[] => groups.value.toReversed().flat()
 
 export function useCommands(commands: Command[]): void {
   const key = commands.map(({ id, label }) => id + label).join()
-  // Before the screen is painted, so that keys work once it is seen.
+  // Register before the first paint, so that keys work at once.
   useLayoutEffect(() => {
     groups.value = [...groups.value, commands]
     return () => {
@@ -41,7 +41,7 @@ export function useRowKeys(table: { current: HTMLElement | null }, thing: string
 }
 
 const SWITCH_KEY = 'slipway-shortcuts'
-/** Keys without Ctrl can be switched off, for those who speak to their computer (WCAG 2.1.4). */
+/** Keys without Ctrl can be switched off, for people who use speech input (WCAG 2.1.4). */
 export const shortcutsOn = signal(localStorage.getItem(SWITCH_KEY) !== 'off')
 export function setShortcuts(on: boolean): void {
   shortcutsOn.value = on

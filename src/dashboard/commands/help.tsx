@@ -36,7 +36,7 @@ export default function Help() {
           checked={shortcutsOn.value}
           onChange={({ currentTarget }) => setShortcuts(currentTarget.checked)}
         />
-        Keys without Ctrl are shortcuts
+        Single-key shortcuts
       </label>
     </Dialog>
   )

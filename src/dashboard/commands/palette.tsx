@@ -19,7 +19,7 @@ const DEPLOYMENT_PAGES = [
   ['history', 'history, roll back'],
 ] as const
 
-/** Every word occurs; those whose label begins with the text come first. */
+/** All words must match. Labels that begin with the text come first. */
 function findCommands(commands: Command[], text: string): Command[] {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean)
   const matches = commands.filter(({ label, kind }) => {
@@ -60,7 +60,7 @@ export default function Palette({ workspace }: { workspace: string }) {
     ...commands.filter(isSetting),
   ]
   const found = findCommands(ordered, text)
-  // Before the next key, which belongs to it.
+  // Open before the next key arrives.
   useLayoutEffect(() => {
     const { current } = dialog
     current?.showModal()
@@ -86,7 +86,7 @@ export default function Palette({ workspace }: { workspace: string }) {
       ref={dialog}
       class={styles.palette}
       aria-label="Find or run"
-      // As in parts/dialog.tsx.
+      // The same as in parts/dialog.tsx.
       onCancel={event => {
         event.preventDefault()
         close()
@@ -131,7 +131,7 @@ export default function Palette({ workspace }: { workspace: string }) {
           </div>
         ))}
       </div>
-      {found.length === 0 && <p class={styles.none}>Nothing is called “{text}”.</p>}
+      {found.length === 0 && <p class={styles.none}>No result for “{text}”.</p>}
     </dialog>
   )
 }

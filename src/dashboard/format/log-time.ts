@@ -14,6 +14,6 @@ export function formatLineTime(at: number, utc: boolean): string {
 /** `2026-11-23` */
 export const formatLineDay = (at: number, utc: boolean): string => shift(at, utc).toISOString().slice(0, 10)
 
-/** What an input for a local time holds: `2026-11-23T14:20`. */
+/** The value of an input for a local time: `2026-11-23T14:20`. */
 export const toLocalInput = (at: number, utc: boolean): string => shift(at, utc).toISOString().slice(0, 19)
 export const fromLocalInput = (text: string, utc: boolean): string => new Date(utc ? `${text}Z` : text).toISOString()

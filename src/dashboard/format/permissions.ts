@@ -1,4 +1,4 @@
-// What a role may do, in words (pure).
+// Descriptions of permissions (pure).
 import type { CallOptions } from '../../client/client.ts'
 
 type NewRole = NonNullable<CallOptions<'POST /orgs/current/roles'>['body']>
@@ -15,7 +15,7 @@ const SENTENCES: Record<Permission, [group: Group, sentence: string]> = {
   'deployments:delete': ['Deployments', 'Delete deployments'],
   'secrets:read': ['Deployments', 'Show the values of secrets. Each time is recorded'],
   'events:read': ['Deployments', 'Read and follow the events of a workspace'],
-  'fleet-admin:read': ['Deployments', 'See the fleet that deployments run on'],
+  'fleet-admin:read': ['Deployments', 'See the listeners that deployments run on'],
   'projects:read': ['Tracing', 'See tracing projects'],
   'projects:create': ['Tracing', 'Create tracing projects'],
   'projects:update': ['Tracing', 'Change tracing projects and their saved views'],
@@ -45,7 +45,7 @@ const SENTENCES: Record<Permission, [group: Group, sentence: string]> = {
   'rules:create': ['Tracing', 'Create automation rules'],
   'rules:update': ['Tracing', 'Change automation rules'],
   'rules:delete': ['Tracing', 'Delete automation rules'],
-  'listeners:read': ['Connections', 'See listeners, and when their agents were last heard'],
+  'listeners:read': ['Connections', 'See listeners, and when their agents last connected'],
   'listeners:create': ['Connections', 'Register listeners'],
   'listeners:update': ['Connections', 'Change listeners, and create keys for their agents'],
   'listeners:delete': ['Connections', 'Delete listeners'],
@@ -58,7 +58,7 @@ const SENTENCES: Record<Permission, [group: Group, sentence: string]> = {
   'workspaces:manage-model-configs': ['Connections', 'Create and change model configurations and budgets'],
   'tokens:use': ['Connections', 'Connect people with OAuth providers, and use their tokens'],
   'organization:manage-providers': ['Connections', 'Register and change OAuth providers'],
-  'workspaces:read-members': ['People and keys', 'See who is in a workspace'],
+  'workspaces:read-members': ['People and keys', 'See the members of a workspace'],
   'workspaces:manage-members': ['People and keys', 'Add people to a workspace, change their roles, remove them'],
   'api-keys:read': ['People and keys', 'See API keys of a workspace, never the keys themselves'],
   'api-keys:create': ['People and keys', 'Create API keys of a workspace'],
@@ -70,11 +70,11 @@ const SENTENCES: Record<Permission, [group: Group, sentence: string]> = {
   'organization:manage-roles': ['People and keys', 'Create, change and delete roles'],
   'organization:manage-keys': ['People and keys', 'See, create and revoke all API keys of the organization'],
   'workspaces:read': ['Workspaces and organization', 'See workspaces'],
-  'workspaces:update': ['Workspaces and organization', 'Rename a workspace and change its rules'],
+  'workspaces:update': ['Workspaces and organization', 'Rename a workspace and change its settings'],
   'workspaces:create': ['Workspaces and organization', 'Create workspaces'],
   'workspaces:delete': ['Workspaces and organization', 'Delete a workspace with everything in it'],
   'organization:read': ['Workspaces and organization', 'See the organization with its roles and members'],
-  'organization:update': ['Workspaces and organization', 'Rename the organization and change its rules'],
+  'organization:update': ['Workspaces and organization', 'Rename the organization and change its settings'],
   'organization:manage': ['Workspaces and organization', 'Create access policies and attach them to roles'],
   'audit-logs:read': ['Workspaces and organization', 'Read and export the audit log of the organization'],
 }
@@ -94,5 +94,4 @@ export const groupPermissions = <Name extends string>(names: readonly Name[]): [
     names.filter(name => groupOfPermission(name) === group).toSorted((a, b) => rankOf(a) - rankOf(b)),
   ]).filter(([, inGroup]) => inGroup.length > 0)
 
-/** What one may read only. */
 export const isReading = (name: string): boolean => /:(read|read-members)$/.test(name) && name !== 'secrets:read'

@@ -1,4 +1,4 @@
-// Why a revision was created, in a sentence (pure).
+// Describes why a revision was created (pure).
 
 const REASONS: Record<string, string> = {
   created: 'First revision',

@@ -1,5 +1,5 @@
-// A text as one word of a command, in any shell (pure).
+// Quotes a text as one word of a shell command (pure).
 export const quote = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
 
-/** Only in quotes if it needs them. A word that begins with `=` or `~` is another one in zsh. */
+/** Quotes only where needed. In zsh, a word that begins with `=` or `~` expands. */
 export const word = (text: string): string => (/^[\w./:@%+-]+$/.test(text) ? text : quote(text))

@@ -1,4 +1,4 @@
-// Where a deployment comes from, in few words (pure).
+// Describes the source of a deployment (pure).
 import type { Deployment, Revision } from './state.ts'
 
 type SourceKind = 'branch' | 'box' | 'archive' | 'grid'
@@ -35,7 +35,3 @@ export function describeActor({ kind, name }: Actor): string {
   if (kind === 'listener') return name ? `listener ${name}` : 'a listener'
   return name ?? (kind === 'key' ? 'an API key' : 'a person')
 }
-
-/** Only a deployment of a repository is deployed by pushes. */
-export const hasCommits = ({ source_config }: Pick<Deployment, 'source_config'>): boolean =>
-  source_config.repo_url != null

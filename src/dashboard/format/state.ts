@@ -46,13 +46,13 @@ export function stateOfDeployment(
   { status, serving, hold, summary }: Pick<Deployment, 'status' | 'serving' | 'hold' | 'summary'>,
   latest?: Pick<Revision, 'status'>,
 ): State {
-  if (status === 'AWAITING_DELETE') return { word: 'Being deleted', tone: 'idle', shape: 'minus' }
+  if (status === 'AWAITING_DELETE') return { word: 'Deleting', tone: 'idle', shape: 'minus' }
   if (status === 'UNKNOWN') return { word: 'State unknown', tone: 'warn', shape: 'diamond' }
-  if (status === 'AWAITING_DATABASE') return { word: 'Creating its database', tone: 'busy', shape: 'queued' }
+  if (status === 'AWAITING_DATABASE') return { word: 'Creating the database', tone: 'busy', shape: 'queued' }
   if (latest && latest.status !== 'DEPLOYED') return stateOfRevision(latest)
   if (serving !== 'none' && summary?.healthy === false) return { word: 'Unhealthy', tone: 'bad', shape: 'triangle' }
   if (serving === 'none') return { word: 'Not serving', tone: 'idle', shape: 'minus' }
-  if (hold) return { word: 'Serving, held', tone: 'warn', shape: 'held' }
+  if (hold) return { word: 'Serving, rolled back', tone: 'warn', shape: 'held' }
   if (status === 'UNUSED') return { word: 'Serving, unused', tone: 'idle', shape: 'ring' }
   return { word: 'Serving', tone: 'ok', shape: 'check' }
 }

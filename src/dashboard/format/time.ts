@@ -46,10 +46,3 @@ export function setTimeZone(timeZone?: 'UTC'): void {
 export const formatExact = (time: string | number): string => formats.exact.format(new Date(time))
 export const formatClock = (time: string | number): string => formats.clock.format(new Date(time))
 export const formatShort = (time: string | number): string => formats.short.format(new Date(time))
-
-export function medianOf(values: number[]): number | undefined {
-  const sorted = values.toSorted((a, b) => a - b)
-  const middle = sorted.length >> 1
-  if (sorted.length === 0) return undefined
-  return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1]! + sorted[middle]!) / 2
-}

@@ -1,14 +1,15 @@
-// What was done in this tab, also what was shown and is gone.
+// The list of all toasts of this tab, also of those that are no longer shown.
 import { formatClock } from '../format/time.ts'
 import { Dialog } from '../parts/dialog.tsx'
-import { ToastContent, toasts } from '../parts/toasts.tsx'
+import { toasts } from '../parts/toast.ts'
+import { ToastContent } from '../parts/toasts.tsx'
 import styles from './done-list.module.css'
 
 export default function DoneList({ onClose }: { onClose: () => void }) {
   return (
-    <Dialog title="Done in this tab" onClose={onClose}>
+    <Dialog title="Activity in this tab" onClose={onClose}>
       {toasts.value.length === 0 ? (
-        <p class={styles.none}>Nothing has been done in this tab yet.</p>
+        <p class={styles.none}>No activity in this tab yet.</p>
       ) : (
         <ol class={styles.list}>
           {toasts.value.map(one => (

@@ -1,5 +1,4 @@
-// For a session that began with a sign-in link: whose account it is. Somebody may have sent the link to have a person
-// work in another account.
+// Shows the account of a session from a sign-in link: the link may lead to the account of another person.
 import { useState } from 'preact/hooks'
 import type { Me } from '../api/client.ts'
 import { Button } from '../parts/button.tsx'
@@ -24,7 +23,7 @@ export default function LinkNotice({ me: { session, member, organization }, onSi
       <Button small look="bare" onClick={onSignOut}>
         Not you? Sign out
       </Button>
-      <Button small look="bare" icon="cross" aria-label="Hide whose account this is" onClick={hide} />
+      <Button small look="bare" icon="cross" aria-label="Hide this notice" onClick={hide} />
     </aside>
   )
 }

@@ -1,4 +1,4 @@
-// The session has ended while the page was open. What a person has typed stays, also if they sign in in another tab.
+// Asks to sign in again. Unsaved input stays, also if the person signs in in another tab.
 import { useEffect } from 'preact/hooks'
 import { currentPath, meVersion, readMe, sessionEnded, signInAddress } from '../api/client.ts'
 import { queryClient } from '../api/queries.ts'
@@ -9,7 +9,7 @@ async function checkSession(): Promise<void> {
   const me = await readMe().catch(() => undefined)
   if (!me) return
   sessionEnded.value = false
-  // It may be another person.
+  // Another person may have signed in.
   meVersion.value++
   await queryClient.invalidateQueries()
 }
@@ -35,7 +35,7 @@ export default function SessionEnded() {
       }
     >
       <p>
-        Sign in to go on at this place. To keep what you have typed,{' '}
+        Sign in to continue on this page. To keep unsaved input,{' '}
         <a href="/sign-in" target="_blank" rel="noreferrer">
           sign in in a new tab
         </a>{' '}

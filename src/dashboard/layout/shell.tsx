@@ -1,4 +1,4 @@
-// What surrounds every screen: menu, path, search and state of the connection.
+// The frame of every screen: menu, path, search and state of the connection.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { useLocation } from 'wouter-preact'
@@ -9,37 +9,44 @@ import { Button } from '../parts/button.tsx'
 import { Icon } from '../parts/icon.tsx'
 import { lazily } from '../parts/lazily.tsx'
 import { LiveBadge } from '../parts/live-badge.tsx'
-import { setTheme, THEMES, type Theme, theme } from '../parts/preferences.ts'
-import { Toasts, toast } from '../parts/toasts.tsx'
+import { setTheme, THEMES } from '../parts/preferences.ts'
+import { shownIds, toast } from '../parts/toast.ts'
 import { crumbs } from '../router/crumbs.ts'
 import { Link, toAddress } from '../router/links.tsx'
-import { GROUPS, HOME, OPENED_BY_KEYS } from '../screens/menu.ts'
+import { HOME, OPENED_BY_KEYS } from '../screens/menu.ts'
+import type { AccountMenuProps } from './account-menu.tsx'
+import { Avatar } from './avatar.tsx'
+import { Menu, ScreenLinks } from './menu.tsx'
+import { learnFromEvent, useMenuUse } from './menu-use.ts'
 import styles from './shell.module.css'
 
+const AccountMenu = lazily<AccountMenuProps>(() => import('./account-menu.tsx'))
 const DoneList = lazily(() => import('./done-list.tsx'))
 const Help = lazily(() => import('../commands/help.tsx'))
 const LinkNotice = lazily(() => import('./link-notice.tsx'))
+const Toasts = lazily(() => import('./shown-toasts.tsx'))
 const Palette = lazily(() => import('../commands/palette.tsx'))
 
-/** What a phone shows without its menu. */
-const PHONE_TABS = OPENED_BY_KEYS.filter(({ group }) => group === '').slice(0, 4)
+/** The tabs at the bottom of a phone. */
+const PHONE_TABS = OPENED_BY_KEYS.filter(({ group }) => group === 'Deploy')
 
 type ShellProps = { me: Me; workspace: Workspace; children: ComponentChildren }
 
 export function Shell({ me, workspace, children }: ShellProps) {
   const [, navigate] = useLocation()
   const [isListOpen, setListOpen] = useState(false)
-  useLive(workspace.id)
+  useMenuUse(workspace.id)
+  useLive(workspace.id, ({ subject }) => learnFromEvent(workspace.id, subject.type))
   const main = useRef<HTMLElement>(null)
   useEffect(() => {
-    // A screen that was opened begins at its top, for readers too. Back returns to where one was.
+    // Scroll a new screen to its top and focus it, for screen readers. Back keeps the position.
     const begin = () => {
       scrollTo(0, 0)
       main.current?.focus({ preventScroll: true })
     }
     addEventListener('keydown', handleKey)
     addEventListener('pushState', begin)
-    // Keys typed at once after Ctrl+K reach its field only if it is there. If this fails, opening it says why.
+    // Load the palette early: keys typed after Ctrl+K must reach its field. Opening it reports a failure.
     Palette.preload().catch(() => {})
     return () => {
       removeEventListener('keydown', handleKey)
@@ -64,7 +71,7 @@ export function Shell({ me, workspace, children }: ShellProps) {
       })),
     { id: 'filter', label: 'Filter', kind: 'action', keys: '/', run: focusFilter },
     { id: 'help', label: 'Shortcuts', kind: 'action', keys: '?', run: () => (isHelpOpen.value = true) },
-    { id: 'done', label: 'What was done in this tab', kind: 'action', run: () => setListOpen(true) },
+    { id: 'done', label: 'Activity in this tab', kind: 'action', run: () => setListOpen(true) },
     ...THEMES.map(name => ({
       id: `theme-${name}`,
       label: `Theme: ${name}`,
@@ -75,13 +82,14 @@ export function Shell({ me, workspace, children }: ShellProps) {
     { id: 'docs', label: 'API pages', kind: 'page', run: () => location.assign('/docs') },
     { id: 'sign-out', label: 'Sign out', kind: 'action', run: () => void signOut() },
   ])
+  const account = { me, workspace, onShowList: () => setListOpen(true), onSignOut: () => void signOut() }
   return (
     <div class={styles.shell}>
       <a class={styles.skip} href="#content">
         Skip to the content
       </a>
       <div class={styles.side} id="menu">
-        <WorkspaceMenu me={me} workspace={workspace} onShowList={() => setListOpen(true)} />
+        <WorkspaceMenu {...account} />
         <Menu />
       </div>
       <header class={styles.top}>
@@ -112,9 +120,13 @@ export function Shell({ me, workspace, children }: ShellProps) {
       </nav>
       <div id="phone-menu" popover="auto" class={styles.phoneMenu}>
         <Menu />
-        <WorkspaceMenu me={me} workspace={workspace} onShowList={() => setListOpen(true)} isOpen />
+        <div class={styles.phoneAccount}>
+          <AccountMenu {...account} group="phone-theme" />
+        </div>
       </div>
-      <Toasts />
+      <div class={styles.toasts} role="status" aria-live="polite">
+        {shownIds.value.length > 0 && <Toasts />}
+      </div>
       {isPaletteOpen.value && <Palette workspace={workspace.id} />}
       {isHelpOpen.value && <Help />}
       {isListOpen && <DoneList onClose={() => setListOpen(false)} />}
@@ -135,112 +147,19 @@ async function signOut(): Promise<void> {
   }
 }
 
-function closeMenu(): void {
-  for (const menu of document.querySelectorAll<HTMLElement>('#phone-menu, #workspaces')) menu.hidePopover()
-}
-
-function ScreenLinks({ screens }: { screens: typeof OPENED_BY_KEYS }) {
-  const [path] = useLocation()
-  return screens.map(({ path: screen, label, icon }) => (
-    <Link
-      key={screen}
-      to={screen}
-      title={label}
-      aria-current={path.startsWith(toAddress(screen)) ? 'page' : undefined}
-      onClick={closeMenu}
-    >
-      <Icon name={icon!} />
-      <span>{label}</span>
-    </Link>
-  ))
-}
-
-function Menu() {
+type WorkspaceMenuProps = Omit<AccountMenuProps, 'group'>
+function WorkspaceMenu(props: WorkspaceMenuProps) {
+  const { display_name } = props.workspace
   return (
     <>
-      <nav class={styles.menu} aria-label="Workspace">
-        {GROUPS.map(group => (
-          <div key={group}>
-            {group && <p>{group}</p>}
-            <ScreenLinks screens={OPENED_BY_KEYS.filter(screen => screen.group === group)} />
-          </div>
-        ))}
-        <a href="/docs">
-          <Icon name="book" />
-          <span>API pages</span>
-        </a>
-      </nav>
-      <div class={styles.foot}>
-        <button type="button" onClick={() => (isHelpOpen.value = true)}>
-          <kbd>?</kbd>
-          <span>All shortcuts</span>
-        </button>
-      </div>
-    </>
-  )
-}
-
-type WorkspaceMenuProps = { me: Me; workspace: Workspace; onShowList: () => void; isOpen?: boolean }
-
-function WorkspaceMenu({ me, workspace, onShowList, isOpen = false }: WorkspaceMenuProps) {
-  const content = (
-    <>
-      <p class={styles.who}>
-        {me.member ? (me.member.full_name ?? me.member.email) : `Key “${me.api_key?.description}”`}
-        <span>{me.organization.display_name}</span>
-      </p>
-      <ul>
-        {me.workspaces.map(({ id, display_name }) => (
-          <li key={id}>
-            <a href={toAddress(HOME, id)} aria-current={id === workspace.id ? 'true' : undefined}>
-              <Avatar name={display_name} />
-              <span>{display_name}</span>
-            </a>
-          </li>
-        ))}
-      </ul>
-      <fieldset>
-        <legend>Theme</legend>
-        {THEMES.map(name => (
-          <label key={name}>
-            <input
-              type="radio"
-              name={isOpen ? 'phone-theme' : 'theme'}
-              checked={theme.value === name}
-              onChange={() => setTheme(name as Theme)}
-            />
-            <span>{name}</span>
-          </label>
-        ))}
-      </fieldset>
-      <Link to="/account" onClick={closeMenu}>
-        Your account and sessions
-      </Link>
-      <button type="button" onClick={onShowList}>
-        What was done in this tab
-      </button>
-      <button type="button" onClick={() => void signOut()}>
-        Sign out
-      </button>
-    </>
-  )
-  if (isOpen) return <div class={styles.account}>{content}</div>
-  return (
-    <>
-      <button type="button" class={styles.workspace} popovertarget="workspaces" title={workspace.display_name}>
-        <Avatar name={workspace.display_name} />
-        <span>{workspace.display_name}</span>
+      <button type="button" class={styles.workspace} popovertarget="workspaces" title={display_name}>
+        <Avatar name={display_name} />
+        <span>{display_name}</span>
         <Icon name="down" />
       </button>
-      <div id="workspaces" popover="auto" class={`${styles.account} ${styles.popover}`}>
-        {content}
+      <div id="workspaces" popover="auto" class={styles.popover}>
+        <AccountMenu {...props} group="theme" />
       </div>
     </>
   )
 }
-
-const Avatar = ({ name }: { name: string }) => (
-  <span class={styles.avatar} aria-hidden="true">
-    {[...name][0]?.toUpperCase()}
-  </span>
-)

@@ -1,5 +1,5 @@
-// One event stream for all tabs of a browser: the tab that holds the lock reads it and passes it on. A hidden tab lets
-// go of both, and continues after its last event when it is shown again.
+// One event stream for all tabs of a browser: the tab that holds the lock reads it and forwards the events. A hidden
+// tab releases both, and resumes after its last event when it is shown again.
 
 import type { LiveEvent } from '../api/affected.ts'
 import { ApiError, getClient, sessionEnded } from '../api/client.ts'
@@ -9,7 +9,7 @@ type Message =
   | { type: 'event'; event: LiveEvent }
   | { type: 'state'; state: LiveState['state']; cursor: number | undefined }
   | { type: 'reset' }
-  /** A tab that has just been shown asks the one that reads for its state. */
+  /** A tab that becomes visible asks the reading tab for its state. */
   | { type: 'hello' }
 
 type Callbacks = {
@@ -60,7 +60,7 @@ export function followEvents(workspace: string, { onEvent, onGap }: Callbacks): 
   async function read(signal: AbortSignal): Promise<void> {
     const after = cursor === undefined ? {} : { query: { after: cursor } }
     const onState = (stream: { state: 'live' | 'reconnecting' }) => {
-      // What happened between the first reads and the start of the stream is in neither.
+      // Neither the first reads nor the stream has what happened between them.
       if (stream.state === 'live' && cursor === undefined) onGap()
       enter(stream.state)
     }

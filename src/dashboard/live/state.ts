@@ -1,10 +1,9 @@
-// How current the page is.
+// The state of the live connection.
 import { signal } from '@preact/signals'
 
 export type LiveState = {
   /** `polling`: the stream is refused, so the page reads again every few seconds. */
   state: 'connecting' | 'live' | 'reconnecting' | 'offline' | 'polling'
-  /** When it entered this state. */
   since: number
 }
 

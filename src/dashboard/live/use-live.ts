@@ -1,44 +1,21 @@
-// Reads again what events have made old.
+// Follows the events of the workspace while the page is shown.
 import { useEffect } from 'preact/hooks'
-import { isAffected, type LiveEvent, type ReadKey } from '../api/affected.ts'
+import type { LiveEvent } from '../api/affected.ts'
 import { sessionEnded } from '../api/client.ts'
-import { queryClient } from '../api/queries.ts'
 
-/** A deploy has several events at once, which need one read. */
-const GATHER_MS = 120
-
-export function useLive(workspace: string): void {
+export function useLive(workspace: string, onEvent: (event: LiveEvent) => void): void {
   const isEnded = sessionEnded.value
   useEffect(() => {
-    // The stream of a session that has ended does not come back. The next session has one of its own.
+    // The stream ends with the session. The next session opens its own.
     if (isEnded) return
-    let gathered: LiveEvent[] = []
-    let timer: ReturnType<typeof setTimeout> | undefined
-    const refresh = () => {
-      const events = gathered
-      gathered = []
-      timer = undefined
-      queryClient.invalidateQueries({
-        predicate: ({ queryKey }) =>
-          queryKey[0] === workspace && events.some(event => isAffected(event, queryKey as unknown as ReadKey)),
-      })
-    }
     let stop: (() => void) | undefined
     let isLeft = false
-    // After what is shown first.
-    void import('./follow.ts').then(({ followEvents }) => {
-      if (isLeft) return
-      stop = followEvents(workspace, {
-        onEvent: event => {
-          gathered.push(event)
-          timer ??= setTimeout(refresh, GATHER_MS)
-        },
-        onGap: () => void queryClient.invalidateQueries({ predicate: ({ queryKey }) => queryKey[0] === workspace }),
-      })
+    // Load the stream after the first content.
+    void import('./refresh.ts').then(({ startRefresh }) => {
+      if (!isLeft) stop = startRefresh(workspace, onEvent)
     })
     return () => {
       isLeft = true
-      clearTimeout(timer)
       stop?.()
     }
   }, [workspace, isEnded])

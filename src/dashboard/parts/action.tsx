@@ -1,5 +1,5 @@
-// A button for an action: asks where something would be lost, performs it, says how it ended, and offers the same as a
-// command. What the server has then comes back as an event: nothing is assumed.
+// A button for an action: it asks before something is lost, performs the action, reports the result, and copies the
+// action as a command. The new state arrives as an event.
 import type { VNode } from 'preact'
 import { useId, useState } from 'preact/hooks'
 import { toCommand, toCurl, type WriteRoute } from '../api/action-command.ts'
@@ -11,7 +11,7 @@ import { CopyButton } from './copy.tsx'
 import { Dialog } from './dialog.tsx'
 import type { IconName } from './icon.tsx'
 import { Problem } from './problem.tsx'
-import { toast } from './toasts.tsx'
+import { toast } from './toast.ts'
 
 type ActionOptions = {
   onDone?: ((reply: Reply<WriteRoute>) => void) | undefined
@@ -55,11 +55,15 @@ export function useAction({ onDone, showsError = false }: ActionOptions = {}) {
       onClose={close}
       footer={
         <>
-          <Button onClick={close}>Keep it</Button>
+          <Button onClick={close}>Cancel</Button>
           <Button
             look={asked.confirm.isDestructive ? 'danger' : 'primary'}
             busy={busy}
-            disabled={asked.confirm.typed !== undefined && asked.confirm.typed !== typed.trim()}
+            unavailable={
+              asked.confirm.typed !== undefined && asked.confirm.typed !== typed.trim()
+                ? `Type ${asked.confirm.typed} first.`
+                : undefined
+            }
             onClick={() => void run(asked)}
           >
             {asked.label}
@@ -71,7 +75,7 @@ export function useAction({ onDone, showsError = false }: ActionOptions = {}) {
       {asked.confirm.typed !== undefined && (
         <label class={styles.typed}>
           <span>
-            Type <b>{asked.confirm.typed}</b> to go on
+            Type <b>{asked.confirm.typed}</b> to confirm
           </span>
           <input
             type="text"
@@ -111,7 +115,11 @@ export function ActionButton({ action, icon, small = false, look = 'default', on
   return (
     <span class={styles.pair}>
       <Button
-        {...{ small, look, icon, busy, title: action.unavailable, unavailable: action.unavailable !== undefined }}
+        small={small}
+        look={look}
+        icon={icon}
+        busy={busy}
+        unavailable={action.unavailable}
         onClick={() => start(action)}
       >
         {action.label}

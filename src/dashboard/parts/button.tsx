@@ -3,6 +3,7 @@ import type { ComponentChildren, JSX } from 'preact'
 import { Link as RouterLink } from 'wouter-preact'
 import styles from './button.module.css'
 import { Icon, type IconName } from './icon.tsx'
+import { toast } from './toast.ts'
 
 type Look = 'primary' | 'default' | 'bare' | 'danger'
 type Shared = {
@@ -11,13 +12,14 @@ type Shared = {
   icon?: IconName | undefined
   /** A key that does the same. */
   hint?: string | undefined
+  /** The reason why it cannot be used. It then looks disabled, keeps the focus, and a press shows the reason. */
+  unavailable?: string | undefined
   children?: ComponentChildren
 }
-type ButtonProps = Shared & {
-  busy?: boolean
-  /** It looks disabled, but a press says why. */
-  unavailable?: boolean
-} & Omit<JSX.ButtonHTMLAttributes<HTMLButtonElement>, 'icon'>
+type ButtonProps = Shared & { busy?: boolean } & Omit<
+    JSX.ButtonHTMLAttributes<HTMLButtonElement>,
+    'icon' | 'disabled' | 'aria-disabled'
+  >
 
 const classOf = ({ look = 'default', small, children }: Shared) =>
   [styles.button, styles[look], small ? styles.small : '', children === undefined ? styles.square : ''].join(' ')
@@ -31,14 +33,21 @@ const Content = ({ icon, hint, children }: Shared) => (
 )
 
 export function Button({ look, small = false, icon, hint, busy = false, unavailable, children, ...rest }: ButtonProps) {
+  const isOff = busy || unavailable !== undefined
+  const refuse = (event: Event) => {
+    event.preventDefault()
+    const label = rest['aria-label'] ?? (typeof children === 'string' ? children : 'This')
+    if (unavailable) toast('bad', `${label} is not possible`, unavailable)
+  }
   return (
     <button
       type="button"
       data-main={look === 'primary' || look === 'danger' || undefined}
-      aria-disabled={busy || unavailable || undefined}
       {...rest}
-      class={`${classOf({ look, small, children })} ${busy || unavailable ? styles.busy : ''}`}
-      onClick={busy ? undefined : rest.onClick}
+      title={unavailable ?? rest.title}
+      aria-disabled={isOff || undefined}
+      class={`${classOf({ look, small, children })} ${isOff ? styles.off : ''}`}
+      onClick={isOff ? refuse : rest.onClick}
     >
       <Content icon={icon} hint={hint}>
         {children}
@@ -48,8 +57,14 @@ export function Button({ look, small = false, icon, hint, busy = false, unavaila
 }
 
 type LinkProps = Shared & JSX.AnchorHTMLAttributes<HTMLAnchorElement>
-/** One to another screen does not load the page again. */
-export function ButtonLink({ look, small = false, icon, hint, children, ...rest }: LinkProps) {
+/** Links to other screens do not load the page again. */
+export function ButtonLink({ look, small = false, icon, hint, unavailable, children, ...rest }: LinkProps) {
+  if (unavailable !== undefined)
+    return (
+      <Button look={look} small={small} icon={icon} unavailable={unavailable}>
+        {children}
+      </Button>
+    )
   const Anchor = String(rest.href).startsWith('/ui/') ? RouterLink : 'a'
   return (
     <Anchor {...(rest as { href: string })} class={classOf({ look, small, children })}>

@@ -77,7 +77,7 @@ export default function Plot({ times, series, marks, format, formatTime, steps, 
     event.preventDefault()
     const from = drawn.cursor.idx ?? times.length
     const next = Math.max(0, Math.min(times.length - 1, from + step))
-    // As a pointer would, so that the other charts follow.
+    // Imitate a pointer, so that the other charts follow.
     const { left, top } = drawn.over.getBoundingClientRect()
     const at = { clientX: left + drawn.valToPos(times[next]!, 'x'), clientY: top + drawn.over.clientHeight / 2 }
     for (const type of ['mouseenter', 'mousemove']) drawn.over.dispatchEvent(new MouseEvent(type, at))
@@ -182,7 +182,7 @@ function drawMarks(drawn: UPlot, marks: PlotMark[], color: string, font: string)
     ctx.lineTo(x, bbox.top + bbox.height)
     ctx.stroke()
     const group = groups.at(-1)
-    // Two labels such as “r12–r15” are beside each other then.
+    // The width of two labels such as “r12–r15” beside each other.
     if (group && x - group.to < ctx.measureText(`${group.first}–${label}`).width + 8 * scale)
       Object.assign(group, { to: x, last: label })
     else groups.push({ from: x, to: x, first: label, last: label })

@@ -1,5 +1,4 @@
-// Charts: values over time, and drawn by hand in SVG stacked bars, and bars with the median. What they show is in a
-// table behind them too.
+// Charts: values over time, stacked bars, and bars with the median, each with a table of its values.
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import styles from './chart.module.css'
@@ -64,12 +63,11 @@ export function ChartFigure({ title, value, aside, children, columns, rows }: Fi
   )
 }
 
-/** Values over time. What draws it is as heavy as all else on its page. */
+/** Values over time. The chart library loads on demand: it is as large as the rest of the page. */
 export const Plot = lazily<PlotProps>(() => import('./chart-plot.tsx'), <div class={styles.plot} />)
 
 export const NoData = ({ children }: { children: ComponentChildren }) => <p class={styles.nothing}>{children}</p>
 
-/** What the colors of bars mean. */
 export const Key = ({ items }: { items: [tone: Tone, label: string][] }) => (
   <ul class={styles.key}>
     {items.map(([tone, label]) => (
@@ -88,7 +86,7 @@ const FEWEST_PLACES = 20
 
 export type StackedBar = { label: string; parts: [tone: Tone, count: number][] }
 
-/** `label` is the sentence that says the same. */
+/** `label` describes the drawing in a sentence. */
 export function StackedBars({ bars, label }: { bars: StackedBar[]; label: string }) {
   const sums = bars.map(({ parts }) => parts.reduce((sum, [, count]) => sum + count, 0))
   const most = Math.max(...sums, 1)
@@ -119,7 +117,7 @@ export type MedianBar = { label: string; value: number; tone: Tone }
 export function MedianBars({ bars, median, label }: { bars: MedianBar[]; median: number | undefined; label: string }) {
   const most = Math.max(...bars.map(({ value }) => value), median ?? 0, 0.001)
   const line = median === undefined ? undefined : HEIGHT - (median / most) * (HEIGHT - 2)
-  // A few stand at the end, where the newest always is.
+  // Few bars are aligned at the end, where the newest is.
   const places = Math.max(bars.length, FEWEST_PLACES)
   return (
     <svg class={styles.bars} viewBox={`0 0 ${places * 10} ${HEIGHT}`} preserveAspectRatio="none" role="img">
@@ -143,7 +141,7 @@ export type StripCell = { label: string; tone: Tone; share: number }
 /** Told apart without colors. */
 const STRIP_HEIGHTS: Record<Tone, number> = { ok: 16, accent: 16, warn: 20, bad: 24, idle: 5 }
 
-/** What was true for how long, from left to right. */
+/** A strip of states, each as wide as it lasted, from left to right. */
 export function Strip({ cells, label }: { cells: StripCell[]; label: string }) {
   let at = 0
   return (

@@ -1,7 +1,7 @@
-// Copies text, and says so where it was asked for.
+// Copies text, and confirms it in the button.
 import { useEffect, useState } from 'preact/hooks'
 import { Button } from './button.tsx'
-import { toast } from './toasts.tsx'
+import { toast } from './toast.ts'
 
 const SHOWN_MS = 1600
 
@@ -17,7 +17,7 @@ export function CopyButton({ text, children, label, look = 'bare' }: CopyProps) 
       await navigator.clipboard.writeText(text())
       setCopied(count => count + 1)
     } catch {
-      toast('bad', 'Nothing was copied', 'The browser does not allow it here: pages need https.')
+      toast('bad', 'Nothing was copied', 'The browser allows copying on https pages only.')
     }
   }
   return (

@@ -9,14 +9,13 @@ type DialogProps = {
   children: ComponentChildren
   footer?: ComponentChildren
   onClose: () => void
-  /** For one that a person must answer. */
   persistent?: boolean
   wide?: boolean
 }
 export function Dialog({ title, children, footer, onClose, persistent = false, wide = false }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null)
   const titleId = useId()
-  // Before the next key, which belongs to it.
+  // Open before the next key arrives.
   useLayoutEffect(() => {
     const { current } = dialog
     current?.showModal()
@@ -26,7 +25,7 @@ export function Dialog({ title, children, footer, onClose, persistent = false, w
       if (document.activeElement === document.body) document.getElementById('content')?.focus({ preventScroll: true })
     }
   }, [])
-  /** Ctrl or Cmd with Enter is the last button, if it does what the dialog is for. */
+  /** Ctrl+Enter or Cmd+Enter presses the last button, if it is the main one. */
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey) || event.defaultPrevented) return
     const main = [...dialog.current!.querySelectorAll<HTMLButtonElement>(':scope > div > footer button')].at(-1)
@@ -34,7 +33,7 @@ export function Dialog({ title, children, footer, onClose, persistent = false, w
     event.preventDefault()
     main.click()
   }
-  /** At once: the browser reports a closed dialog only later, and a key pressed meanwhile would open it in vain. */
+  /** React at once: the browser reports a closed dialog later, and a key pressed meanwhile would be lost. */
   const cancel = (event: Event) => {
     event.preventDefault()
     if (!persistent) onClose()

@@ -1,4 +1,4 @@
-// What differs: a table of members with their values before and after.
+// A table of members with their values before and after.
 import type { ComponentChildren } from 'preact'
 import styles from './diff.module.css'
 
@@ -7,7 +7,6 @@ export type Difference = {
   before: ComponentChildren
   after: ComponentChildren
   aside?: ComponentChildren
-  /** What makes it stand out. */
   note?: ComponentChildren
 }
 
@@ -50,7 +49,7 @@ export const DiffTable = ({ caption, columns = ['Now', 'After'], asideColumn, ro
   </table>
 )
 
-/** A value that goes, and one that comes. `text` is said instead of a value that must not be shown. */
+/** An old and a new value. `text` replaces a value that must not be shown. */
 type ValueProps = { value: unknown; absent?: string }
 export const OldValue = ({ value, absent = 'not set' }: ValueProps) =>
   isAbsent(value) ? <span class={styles.absent}>{absent}</span> : <del class={styles.old}>{formatValue(value)}</del>

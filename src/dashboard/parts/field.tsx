@@ -1,4 +1,4 @@
-// A filter: what is typed takes effect a moment later, Escape clears it.
+// A filter field. Typed text takes effect after a moment, Escape clears it.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import styles from './field.module.css'

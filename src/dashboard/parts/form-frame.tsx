@@ -1,4 +1,4 @@
-// What surrounds the fields of a form, a choice with explanations, and a secret that is only written.
+// The frame of a form, a choice with explanations, and a field for a secret that is only written.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useRef } from 'preact/hooks'
 import { ApiError } from '../api/client.ts'
@@ -10,12 +10,12 @@ import { Prose } from './prose.tsx'
 type FormProps = {
   label: string
   onSubmit: () => void
-  /** What was wrong with the last request. The first field with a fault gets the focus. */
+  /** The error of the last request. The first field with a fault gets the focus. */
   error?: Error | undefined
   children: ComponentChildren
   footer: ComponentChildren
 }
-/** Ctrl+Enter submits from every field, as Enter does from those of one line. */
+/** Ctrl+Enter submits from every field, Enter from fields of one line. */
 export function Form({ label, onSubmit, error, children, footer }: FormProps) {
   const form = useRef<HTMLFormElement>(null)
   useEffect(() => {
@@ -49,9 +49,7 @@ const FormProblem = ({ error }: { error: Error }) =>
   error instanceof ApiError && error.errors.length > 0 ? (
     <p class={styles.summary} role="alert">
       <Glyph shape="octagon" tone="bad" />
-      {error.errors.length === 1
-        ? 'One field needs another value.'
-        : `${error.errors.length} fields need other values.`}
+      {error.errors.length === 1 ? 'One field is invalid.' : `${error.errors.length} fields are invalid.`}
     </p>
   ) : (
     <Problem error={error} />
@@ -85,7 +83,7 @@ export function SecretField({ label, hint, fault, value, onChange }: SecretProps
             <Prose text={fault} />
           </p>
         )}
-        <p>{hint ?? 'Stored encrypted, and never shown again.'}</p>
+        <p>{hint ?? 'Stored encrypted. It cannot be shown again.'}</p>
       </div>
     </div>
   )
@@ -98,7 +96,7 @@ type ChoicesProps<Value extends string> = {
   onChange: (value: Value) => void
   options: Choice<Value>[]
 }
-/** One of a few, each with what it means. */
+/** Radio buttons with explanations. */
 export function Choices<Value extends string>({ legend, value, onChange, options }: ChoicesProps<Value>) {
   const name = useId()
   return (

@@ -1,4 +1,4 @@
-// Fields of a form: a label, a control, what belongs there, and what is wrong with it.
+// Fields of a form: label, control, hint and fault.
 import type { ComponentChildren } from 'preact'
 import { useId } from 'preact/hooks'
 import styles from './form.module.css'
@@ -8,13 +8,16 @@ import { Prose } from './prose.tsx'
 type FieldProps = {
   label: string
   hint?: ComponentChildren
-  /** What is wrong with the value. */
   fault?: string | undefined
   /** Differs from what is stored. */
   isChanged?: boolean | undefined
-  /** Why it cannot be changed. The control is disabled. */
-  locked?: string | undefined
+  /** The reason why it cannot be changed. The control is then disabled. */
+  unavailable?: string | undefined
 }
+/** A control without a field, which would show the reason. */
+export const unavailableControl = (reason: string | undefined) => ({ disabled: reason !== undefined, title: reason })
+export const unlessChanged = (isChanged: boolean) => (isChanged ? undefined : 'Nothing has changed.')
+
 type ControlProps = { id: string; disabled: boolean; 'aria-describedby': string; 'aria-invalid': boolean }
 
 const About = ({ id, fault, text }: { id: string; fault: string | undefined; text: ComponentChildren }) => (
@@ -34,14 +37,14 @@ function Field({
   hint,
   fault,
   isChanged,
-  locked,
+  unavailable,
   wide = false,
   children,
 }: FieldProps & { wide?: boolean; children: (control: ControlProps) => ComponentChildren }) {
   const id = useId()
   const control = {
     id,
-    disabled: locked !== undefined,
+    disabled: unavailable !== undefined,
     'aria-describedby': `${id}-about`,
     'aria-invalid': fault !== undefined,
   }
@@ -52,7 +55,7 @@ function Field({
         {isChanged && <span class={styles.changed}>changed</span>}
       </label>
       {children(control)}
-      <About id={`${id}-about`} fault={fault} text={locked ?? hint} />
+      <About id={`${id}-about`} fault={fault} text={unavailable ?? hint} />
     </div>
   )
 }
@@ -61,7 +64,7 @@ type TextProps = FieldProps & {
   value: string
   onChange: (value: string) => void
   placeholder?: string
-  /** For what a person could paste into a terminal. */
+  /** For text that could be pasted into a terminal. */
   mono?: boolean
   /** The number of lines; more than one makes it a text area. */
   rows?: number
@@ -137,7 +140,7 @@ export const SelectField = ({ value, options, onChange, ...field }: SelectProps)
 const toGroups = (options: Option[]) => [...Map.groupBy(options, ({ group }) => group)]
 
 type CheckProps = FieldProps & { checked: boolean; onChange: (checked: boolean) => void }
-export function CheckField({ label, hint, fault, isChanged, locked, checked, onChange }: CheckProps) {
+export function CheckField({ label, hint, fault, isChanged, unavailable, checked, onChange }: CheckProps) {
   const id = useId()
   return (
     <div class={styles.field}>
@@ -145,14 +148,14 @@ export function CheckField({ label, hint, fault, isChanged, locked, checked, onC
         <input
           type="checkbox"
           checked={checked}
-          disabled={locked !== undefined}
+          disabled={unavailable !== undefined}
           aria-describedby={id}
           onChange={({ currentTarget }) => onChange(currentTarget.checked)}
         />
         {label}
         {isChanged && <span class={styles.changed}>changed</span>}
       </label>
-      <About id={id} fault={fault} text={locked ?? hint} />
+      <About id={id} fault={fault} text={unavailable ?? hint} />
     </div>
   )
 }
@@ -163,7 +166,7 @@ export const Fields = ({ children }: { children: ComponentChildren }) => <div cl
 type BarProps = { children: ComponentChildren; actions: ComponentChildren }
 /** Stays in sight while something is not applied yet. */
 export const UnsavedBar = ({ children, actions }: BarProps) => (
-  <section class={styles.bar} data-bar aria-label="Changes that are not applied">
+  <section class={styles.bar} data-bar aria-label="Unsaved changes">
     <div class={styles.barText} role="status">
       {children}
     </div>

@@ -1,4 +1,4 @@
-// A component whose code loads when it is shown for the first time, or before by `preload`.
+// A component whose code loads on first use, or earlier by `preload`.
 import type { ComponentType, VNode } from 'preact'
 import { useEffect, useErrorBoundary, useState } from 'preact/hooks'
 import { Problem } from './problem.tsx'
@@ -13,9 +13,9 @@ export function lazily<Props extends object>(load: () => Promise<Module<Props>>,
   function Lazy(props: Props) {
     const [, setDone] = useState(false)
     const [error, setError] = useState<Error>()
-    // Without it the page would be empty.
+    // Without the boundary the page would be empty.
     useErrorBoundary(({ message }) =>
-      setError(new Error(`${message}. The installation may be of another version than this page: reload it.`)),
+      setError(new Error(`${message}. The installation may have been updated. Reload the page.`)),
     )
     useEffect(() => {
       preload().then(() => setDone(true), setError)

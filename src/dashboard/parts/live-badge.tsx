@@ -1,4 +1,4 @@
-// How current the page is: live, reconnecting for some seconds, or old since a time.
+// The badge of the live connection: live, reconnecting for some seconds, or stale since a time.
 import { formatClock } from '../format/time.ts'
 import { live } from '../live/state.ts'
 import styles from './live-badge.module.css'

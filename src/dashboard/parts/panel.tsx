@@ -1,26 +1,9 @@
-// Surfaces: a card with a head, the place of what is loading, and a page without content.
+// A placeholder while loading, an empty state, and a command to copy.
 import type { ComponentChildren } from 'preact'
 import { CopyButton } from './copy.tsx'
 import styles from './panel.module.css'
 
-type CardProps = {
-  title: ComponentChildren
-  aside?: ComponentChildren
-  tone?: 'warn' | 'bad' | undefined
-  class?: string | undefined
-  children: ComponentChildren
-}
-export const Card = ({ title, aside, tone, class: extra = '', children }: CardProps) => (
-  <section class={`${styles.card} ${tone ? styles[tone] : ''} ${extra}`}>
-    <header>
-      <h2>{title}</h2>
-      {aside && <div class={styles.aside}>{aside}</div>}
-    </header>
-    {children}
-  </section>
-)
-
-/** Lines of the height of what will stand here. */
+/** Placeholder lines of the height of the content. */
 export const Skeleton = ({ lines, height = 44 }: { lines: number; height?: 20 | 44 }) => (
   <div class={styles.skeleton} role="status" aria-label="Loading">
     {Array.from({ length: lines }, (_, line) => (

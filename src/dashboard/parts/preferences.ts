@@ -1,5 +1,4 @@
-// What a person has chosen for this browser: the theme, which `theme.ts` applies before the page is painted, and
-// the zone of times.
+// Preferences of this browser: the theme, which `theme.ts` applies before the page is painted, and the time zone.
 import { signal } from '@preact/signals'
 import { setTimeZone } from '../format/time.ts'
 

@@ -1,4 +1,4 @@
-// What went wrong with a request: title, detail, every fault, and the id that the log of the server has.
+// The error of a request: title, detail, every fault, and the request id of the server's log.
 import { ApiError, ConnectionError } from '../api/client.ts'
 import { Button } from './button.tsx'
 import { CopyButton } from './copy.tsx'
@@ -12,7 +12,7 @@ export function Problem({ error, onRetry }: ProblemProps) {
     error instanceof ApiError
       ? error
       : {
-          title: error instanceof ConnectionError ? 'No answer' : 'This did not work',
+          title: error instanceof ConnectionError ? 'No response' : 'The request failed',
           errors: [],
           requestId: undefined,
         }

@@ -1,4 +1,4 @@
-// A secret that the API returns once: it is gone when the page is left.
+// A secret that the API returns once. It cannot be shown after the page is left.
 import type { ComponentChildren } from 'preact'
 import { CopyButton } from './copy.tsx'
 import { Glyph } from './icon.tsx'

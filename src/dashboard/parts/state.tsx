@@ -4,7 +4,7 @@ import { Glyph } from './icon.tsx'
 import styles from './state.module.css'
 
 export const StateLabel = ({ state, large = false }: { state: State; large?: boolean }) => (
-  <span class={`${styles.state} ${styles[state.tone]} ${large ? styles.large : ''}`}>
+  <span data-state class={`${styles.state} ${styles[state.tone]} ${large ? styles.large : ''}`}>
     <Glyph shape={state.shape} tone={state.tone} />
     {state.word}
   </span>

@@ -22,5 +22,5 @@ export function Ago({ time, suffix = '' }: { time: string; suffix?: string }) {
   )
 }
 
-/** A duration that goes on. */
+/** A duration that still grows. */
 export const Running = ({ since }: { since: string }) => <>{formatSeconds(Math.floor(secondsSince(since)))}</>

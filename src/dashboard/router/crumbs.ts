@@ -1,4 +1,4 @@
-// Where the page is: shown at the top, and in the title of the window.
+// The path of the page, at its top and in the title of the window.
 import { signal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 

@@ -25,7 +25,7 @@ export const Link = ({ to, children, ...rest }: LinkProps) => (
 
 /** A filter in the address. It replaces the entry of the history, so that Back leaves the screen. */
 export function useFilter(name: string): [value: string, set: (value: string) => void] {
-  // The router has decoded what `useSearch` returns, so it only tells that the address has changed.
+  // `useSearch` only signals that the address has changed: its value is already decoded.
   useSearch()
   const value = new URLSearchParams(location.search).get(name) ?? ''
   return [value, next => setFilters({ [name]: next })]

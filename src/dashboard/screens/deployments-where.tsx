@@ -4,9 +4,10 @@ import type { CallOptions } from '../api/client.ts'
 import { usePages } from '../api/queries.ts'
 import { describeSource } from '../format/source.ts'
 import { type Deployment, stateOfDeployment } from '../format/state.ts'
+import { Card } from '../parts/card.tsx'
 import { Icon } from '../parts/icon.tsx'
-import { Body, Note } from '../parts/page.tsx'
-import { Card, Skeleton } from '../parts/panel.tsx'
+import { Skeleton } from '../parts/panel.tsx'
+import { Body, Note } from '../parts/sections.tsx'
 import { StateLabel } from '../parts/state.tsx'
 import { Cell, Row, rowLink, Table } from '../parts/table.tsx'
 import { Ago } from '../parts/time.tsx'
@@ -17,22 +18,27 @@ const MAX_READ = 1000
 
 type Query = NonNullable<CallOptions<'GET /v2/deployments'>['query']>
 type Found = { deployments: Deployment[] | undefined; isComplete: boolean }
+type Read = { error: Error | null; isLoadingError: boolean; refetch: () => unknown }
 
-/** All that match, up to a thousand. `isWanted` chooses by what the API has no filter for. */
+/** Reads all that match, up to a thousand. `isWanted` filters by what the API cannot. */
 export function useDeploymentsWhere(
   workspace: string,
   query: Query,
   isWanted: (deployment: Deployment) => boolean = () => true,
-): Found {
-  const { items, hasNextPage, isFetchingNextPage, fetchNextPage } = usePages(workspace, 'GET /v2/deployments', {
-    query: { ...query, include: ['summary'], limit: PAGE_SIZE },
-  })
+): Found & { read: Read } {
+  const { items, hasNextPage, isFetchingNextPage, fetchNextPage, ...read } = usePages(
+    workspace,
+    'GET /v2/deployments',
+    {
+      query: { ...query, include: ['summary'], limit: PAGE_SIZE },
+    },
+  )
   const isComplete = items !== undefined && !hasNextPage
   const goesOn = hasNextPage && !isFetchingNextPage && (items?.length ?? 0) < MAX_READ
   useEffect(() => {
     if (goesOn) void fetchNextPage()
   }, [goesOn, items?.length])
-  return { deployments: items?.filter(isWanted), isComplete }
+  return { deployments: items?.filter(isWanted), isComplete, read }
 }
 
 type Props = Found & { title: string; none: string }

@@ -83,7 +83,7 @@ const LOADERS: [path: string, load: () => Promise<Module<ScreenProps<never>>>][]
   ['/account', () => import('./settings/account.tsx')],
 ]
 
-/** What the caller needs for a list and the pages of its items. The audit log says itself who can read it. */
+/** The permission for a list and the pages of its items. The audit log checks its own. */
 const NEEDED: [path: string, permission: Permission, things: string][] = [
   ['/traces', 'projects:read', 'traces'],
   ['/datasets', 'datasets:read', 'datasets'],
@@ -118,11 +118,8 @@ export default function Screens({ workspace, me }: { workspace: string; me: Me }
         </Route>
       ))}
       <Route>
-        <Empty
-          title="There is no such page"
-          action={<ButtonLink href={toAddress(HOME)}>Open the deployments</ButtonLink>}
-        >
-          The address may be mistyped, or of another version.
+        <Empty title="Page not found" action={<ButtonLink href={toAddress(HOME)}>Open the deployments</ButtonLink>}>
+          The address may be mistyped or outdated.
         </Empty>
       </Route>
     </Switch>

@@ -6,7 +6,7 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 const PROJECT = '/o/:1/projects/p/:2'
 
-/** What is shared has no page for people without an account: its link leads to the JSON. */
+/** Shared runs and datasets have no page for people without an account: their links lead to the JSON. */
 const TARGETS = {
   [PROJECT]: '/ui/:1/traces/:2',
   '/o/:1/projects/p/:2/r/:3': '/ui/:1/traces/run/:3',

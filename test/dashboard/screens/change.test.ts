@@ -62,7 +62,7 @@ it('rolls back after its difference was shown, and says what holds then', async 
   const dialog = dialogOf(page, 'Roll back shop to r1')
   await dialog.getByText('Creates r3. r2 serves until it is healthy.').waitFor()
   await dialog.getByRole('row', { name: 'resource_spec.min_scale 2' }).waitFor()
-  await dialog.getByText('The hold stays until you release the hold').waitFor()
+  await dialog.getByText('The hold lasts until you release the hold').waitFor()
   await check(page, 'rollback')
   expect((await shop.read()).hold, 'planning changes nothing').toBe(null)
   await page.keyboard.press('Control+Enter')
@@ -71,7 +71,7 @@ it('rolls back after its difference was shown, and says what holds then', async 
   expect((await shop.read()).source_config.resource_spec).toBe(null)
 
   await page.getByRole('link', { name: 'r1', exact: true }).click()
-  await page.getByText('What it runs with').waitFor()
+  await page.getByText('Configuration', { exact: true }).waitFor()
   await check(page, 'revision')
   await page.getByRole('link', { name: 'Compare', exact: true }).click()
   await page.getByLabel('To', { exact: true }).selectOption('2')
@@ -103,19 +103,19 @@ it('keeps the draft when another person was faster, and shows what they have cha
   expect((await shop.read()).source_config.resource_spec).toEqual({ min_scale: 3, max_scale: 4 })
   await page.keyboard.press('Control+Enter')
   await dialog.getByRole('button', { name: 'Apply: create r3' }).waitFor()
-  // As fast as keys can come.
+  // Press both keys without a pause.
   await Promise.all([page.keyboard.press('Escape'), page.keyboard.press('p')])
   expect(await page.getByLabel('Minimum replicas').first().inputValue()).toBe('2')
   await dialog.getByRole('button', { name: 'Apply: create r3' }).waitFor()
   await page.keyboard.press('Control+Enter')
   await dialog.waitFor({ state: 'detached' })
   expect((await shop.read()).source_config.resource_spec).toEqual({ min_scale: 2, max_scale: 4 })
-  await page.getByRole('region', { name: 'Changes that are not applied' }).waitFor({ state: 'detached' })
+  await page.getByRole('region', { name: 'Unsaved changes' }).waitFor({ state: 'detached' })
 
   await page.getByLabel('Build command').waitFor({ state: 'detached' })
   await page.getByLabel('CPU', { exact: true }).first().fill('99')
   await page.getByLabel('Custom URL').fill('/not a host')
-  await page.getByText('2 faults, shown at their fields').waitFor()
+  await page.getByText('2 invalid fields').waitFor()
   const faults = page.locator('main [aria-invalid="true"]')
   expect(await faults.evaluateAll(fields => fields.map(field => 'value' in field && field.value))).toEqual([
     '/not a host',

@@ -1,4 +1,4 @@
-// What is connected to a workspace, in a real browser: listeners, OAuth providers, git hosts and webhooks.
+// Listeners, OAuth providers, git hosts and webhooks, in a real browser.
 import type { Page } from 'playwright-core'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { finishPendingWork } from '../../../src/host/pending-work.ts'
@@ -28,19 +28,19 @@ const rowOf = (page: Page, text: string) => page.getByRole('row').filter({ hasTe
 describe('the dashboard', () => {
   it('registers a listener, shows the key of its agent once, and says when the agent is first heard', async () => {
     const { page, problems, tenant } = await openAt('/listeners')
-    await seeHeading(page, 'No listeners of your own')
+    await seeHeading(page, 'No listeners yet')
     await page.keyboard.press('n')
     await page.getByLabel('Name', { exact: true }).fill('build-server-1')
     await check(page, 'listener-new')
     await page.keyboard.press('Control+Enter')
     await seeHeading(page, 'build-server-1')
-    await page.getByText('Looking every 2 seconds').waitFor()
-    await press(page, 'Create a key for its agent')
-    const key = await page.getByLabel('This key is shown only now').getByText(/^slw_/).innerText()
+    await page.getByText('Checking every 2 seconds').waitFor()
+    await press(page, 'Create agent key')
+    const key = await page.getByLabel('Copy the key now').getByText(/^slw_/).innerText()
     await page.getByText(`SLIPWAY_LISTENER_KEY=${key} npm run agent`).waitFor()
 
     await makeSyncAgent(tenant, key).poll({ version: '1.4.0' })
-    await page.getByText('The agent of this listener was heard').waitFor()
+    await page.getByText('The agent connected').waitFor()
     const listener = { id: new URL(page.url()).pathname.split('/').at(-1)! }
     await tenant.post('/v2/deployments', makeListenerDeployment(listener, { name: 'shop' }))
     await rowOf(page, 'shop').waitFor()
@@ -50,7 +50,7 @@ describe('the dashboard', () => {
     await check(page, 'listener')
 
     await page.getByRole('button', { name: 'Delete listener', exact: true }).press('Enter')
-    await page.getByText('It serves 1 deployment. Delete them first.').first().waitFor()
+    await page.getByText('The listener serves 1 deployment. Delete them first.').first().waitFor()
     await page.goto(`${dashboard.origin}/ui/${tenant.tenant_id}/listeners?name=build`)
     await rowOf(page, 'build-server-1').getByText('1 deployment', { exact: true }).waitFor()
     await check(page, 'listeners')
@@ -74,10 +74,10 @@ describe('the dashboard', () => {
     await page.keyboard.press('Enter')
     await seeHeading(page, 'The discovery is complete')
     const steps = page.getByRole('list', { name: 'Steps of the discovery' })
-    await steps.getByRole('listitem').filter({ hasText: '404' }).getByText('It is not here.').first().waitFor()
+    await steps.getByRole('listitem').filter({ hasText: '404' }).getByText('Not found.').first().waitFor()
     expect(await steps.getByRole('heading').allInnerTexts()).toEqual([
       expect.stringContaining('Ask the MCP server'),
-      expect.stringContaining('Find who protects it'),
+      expect.stringContaining('Find the authorization server'),
       expect.stringContaining('Ask the authorization server'),
       expect.stringContaining('Obtain a client'),
     ])
@@ -110,7 +110,7 @@ describe('the dashboard', () => {
     const { page, problems, tenant } = await openAt('/integrations')
     await seeHeading(page, 'No git host is connected')
     await page.keyboard.press('n')
-    await press(page, 'Get an address at GitHub')
+    await press(page, 'Get installation URL')
     const install = page.getByRole('link', { name: 'Continue at GitHub' })
     expect(await install.getAttribute('href')).toMatch(/^https:\/\/github\.com\/apps\//)
     await page.getByRole('radio', { name: /Gitea or Forgejo/ }).check()
@@ -118,7 +118,7 @@ describe('the dashboard', () => {
     await page.getByLabel('Access token', { exact: true }).fill('token-of-acme')
     await check(page, 'git-host-new')
     await page.keyboard.press('Control+Enter')
-    await page.getByLabel('The secret of the webhook is shown only now').waitFor()
+    await page.getByLabel('Copy the webhook secret now').waitFor()
     await press(page, 'Open acme')
     await page.getByText('The first 50').waitFor()
     await page.keyboard.press('/')
@@ -128,7 +128,7 @@ describe('the dashboard', () => {
 
     gitea.accounts.clear()
     await press(page, 'Check again')
-    await seeHeading(page, 'It is revoked')
+    await seeHeading(page, 'Connection revoked')
     await page.getByText('Revoked at the host').or(page.getByText('Checked')).first().waitFor()
     await page.goto(`${dashboard.origin}/ui/${tenant.tenant_id}/integrations`)
     await rowOf(page, 'acme').getByText('Revoked', { exact: true }).waitFor()
@@ -143,11 +143,11 @@ describe('the dashboard', () => {
     await seeHeading(page, 'No webhooks yet')
     await page.keyboard.press('n')
     await page.getByLabel('URL').fill(receiver.url)
-    await page.getByRole('radio', { name: /Some types/ }).check()
+    await page.getByRole('radio', { name: /Selected types/ }).check()
     await page.getByRole('checkbox', { name: /tag_key/ }).check()
     await check(page, 'webhook-new')
     await page.keyboard.press('Control+Enter')
-    await page.getByLabel('The secret is shown only now').waitFor()
+    await page.getByLabel('Copy the secret now').waitFor()
     await page.getByRole('link', { name: /send a test event/ }).click()
     await press(page, 'Send test event')
     await seeHeading(page, 'The test event was received')
@@ -172,7 +172,7 @@ describe('the dashboard', () => {
 
     await press(page, 'Rotate secret')
     await page.getByRole('dialog').getByRole('button', { name: 'Rotate secret', exact: true }).click()
-    await page.getByLabel('The new secret is shown only now').waitFor()
+    await page.getByLabel('Copy the new secret now').waitFor()
     await press(page, 'Pause')
     await page.getByText('Paused', { exact: true }).first().waitFor()
     await page.goto(`${dashboard.origin}/ui/${tenant.tenant_id}/webhooks`)

@@ -39,7 +39,7 @@ describe('the dashboard', () => {
     await page.keyboard.press('Control+Enter')
     await see(page, 'What people ask')
     await see(page, 'Clusters')
-    await page.getByText('No model has read these traces.').waitFor()
+    await page.getByText('Grouped by shared words, without a model.').waitFor()
     await check(page, 'insights-lexical')
     await page
       .getByRole('button', { name: /Frequent words/ })
@@ -63,7 +63,7 @@ describe('the dashboard', () => {
     await press(page, 'Start job')
     await finishPendingWork()
     await see(page, 'What people ask')
-    await page.getByText('Traces worth a look').waitFor()
+    await page.getByText('Notable traces').waitFor()
     await check(page, 'insights-report')
     await press(page, 'Delete job')
     await page.getByRole('dialog').getByRole('button', { name: 'Delete job' }).click()

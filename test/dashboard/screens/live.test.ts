@@ -73,7 +73,8 @@ it('a page whose stream is refused says so, and reads again every 15 seconds', a
   await rowOf(page, 'polled').waitFor()
 })
 
-it('a list of 1,000 deployments is counted, loads as one scrolls, and fits at 200 % zoom and text', async () => {
+/** With one deployment in progress, the oldest, and 999 others. */
+async function fillWorkspace(): Promise<Tenant> {
   const tenant = await newTenant()
   await newDeployment(tenant, { name: 'first', ...imageConfig })
   const fill = sql`
@@ -84,11 +85,16 @@ it('a list of 1,000 deployments is counted, loads as one scrolls, and fits at 20
     from deployments, generate_series(1, 999) n
     where tenant_id = ${tenant.tenant_id}::uuid`
   await runAsSystem(getApp().database, fill)
-  // As autovacuum would after a while. Without statistics, the list by state takes over 10 seconds.
+  // Autovacuum does this after a while. Without statistics, the list by state takes over 10 seconds.
   await query(database.url, 'analyze deployments, revisions')
+  return tenant
+}
+
+it('a list of 1,000 deployments is counted, loads as one scrolls, and fits at 200 % zoom and text', async () => {
+  const tenant = await fillWorkspace()
   const { page, problems } = await dashboard.open(tenant, '/deployments')
   await page.getByText('1,000 deployments', { exact: true }).waitFor()
-  // The only one on its way is the oldest, on the last page of the list.
+  // Its group comes first, though it is on the last page of the list.
   await rowOf(page, 'first').waitFor()
   const rows = page.locator('a[data-row]')
   const before = await rows.count()
@@ -107,4 +113,16 @@ it('a list of 1,000 deployments is counted, loads as one scrolls, and fits at 20
   expect(await page.locator('h1').evaluate(heading => getComputedStyle(heading).fontSize)).toBe('40px')
   expect(await overflow()).toBe(0)
   expect(problems).toEqual([])
+})
+
+it('a list says so when it cannot read a group that comes before its pages', async () => {
+  const tenant = await fillWorkspace()
+  const { page } = await dashboard.open(tenant, '/deployments')
+  await rowOf(page, 'first').waitFor()
+  const refusal = { status: 403, code: 'permission_missing', title: 'Refused', detail: 'No group.', request_id: 'r' }
+  const answer = { status: 403, contentType: 'application/problem+json', body: JSON.stringify(refusal) }
+  await page.route(/state=in_flight/, route => route.fulfill(answer))
+  await page.reload()
+  await page.getByRole('alert').getByText('No group.').waitFor()
+  expect(await page.locator('a[data-row]').count()).toBeGreaterThan(90)
 })

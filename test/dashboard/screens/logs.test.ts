@@ -48,7 +48,7 @@ it('follows 10,000 lines of a log, also after its tab was hidden, finds text in 
   const scrolled = '(log => log.scrollHeight - log.scrollTop - log.clientHeight)(document.querySelector("[role=log]"))'
   expect(await page.evaluate<number>(scrolled)).toBeLessThan(12)
 
-  // Who reads further up is not moved, and learns what arrives.
+  // A person who reads further up is not moved, but told what arrives.
   await page.locator('[role=log]').hover()
   await page.mouse.wheel(0, -600)
   await page.locator('label', { hasText: 'Follow' }).locator('input:not(:checked)').waitFor()
@@ -129,7 +129,7 @@ it('explains a failed build, and plots metrics with a table behind each chart', 
     .first()
     .waitFor()
   await check(page, 'logs')
-  await reason.getByRole('link', { name: 'This line in the log' }).click()
+  await reason.getByRole('link', { name: 'Open this line in the log' }).click()
   await page.locator('#line-3[aria-current]').waitFor()
 
   await page.getByRole('log').focus()

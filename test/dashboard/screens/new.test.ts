@@ -81,12 +81,12 @@ async function tabTo(page: Page, target: Locator): Promise<void> {
 }
 
 const nameField = (page: Page) => page.getByLabel('Name', { exact: true })
-const isChecked = (page: Page) => page.getByText('Nothing is created before you confirm its plan.').waitFor()
+const isChecked = (page: Page) => page.getByText('Nothing is created until you confirm the plan.').waitFor()
 const openNew = async (from: string) => (await dashboard.open(tenant, `/new?from=${from}`)).page
 const choose = (page: Page, what: 'folder' | 'archive', path: string) =>
   page.locator(`input[data-choose=${what}]`).setInputFiles(path)
 
-/** As a person drags a folder from a file manager. */
+/** Drags a folder onto the page, like from a file manager. */
 async function drop(page: Page, target: Locator, path: string): Promise<void> {
   const { x, y, width, height } = (await target.boundingBox())!
   const session = await page.context().newCDPSession(page)
@@ -97,7 +97,7 @@ async function drop(page: Page, target: Locator, path: string): Promise<void> {
 
 describe('a new deployment', () => {
   it(
-    'of a template is created with keys only, up to the URL that answers',
+    'from a template is created with keys only, up to the URL that answers',
     async () => {
       const { page, context, problems } = await dashboard.open(tenant, '/')
       await page.getByRole('heading', { name: 'No deployments yet' }).waitFor()
@@ -118,7 +118,7 @@ describe('a new deployment', () => {
       await check(page, 'new-plan')
       await page.keyboard.press('Control+Enter')
       const url = await page
-        .getByRole('region', { name: 'Its URL' })
+        .getByRole('region', { name: 'URL' })
         .getByRole('link', { name: /localhost/ })
         .textContent()
       await check(page, 'new-answers')
@@ -133,7 +133,7 @@ describe('a new deployment', () => {
   )
 
   it(
-    'of a dropped folder is packed by its ignore files, uploaded, built, and answers',
+    'from a dropped folder is packed by its ignore files, uploaded, built, and answers',
     async () => {
       const folder = writeFiles(join(root, 'diary'), {
         'package.json': JSON.stringify({
@@ -154,24 +154,24 @@ describe('a new deployment', () => {
       page.on('pageerror', error => problems.push(String(error)))
       const place = page.getByRole('region', { name: 'Files' })
       await drop(page, place, folder)
-      await page.getByText('.env may hold secrets, and is left out.').waitFor()
+      await page.getByText('.env may contain secrets, and is excluded.').waitFor()
       await page.getByRole('button', { name: 'Add .env as variables' }).click()
-      await page.getByText('What is packed').click()
-      const leftOut = page.getByRole('list', { name: 'Left out' }).getByRole('listitem')
-      expect(await leftOut.allTextContents()).toEqual(['dist/', 'node_modules/', '.env'])
+      await page.getByText('Packed files').click()
+      const excluded = page.getByRole('list', { name: 'Excluded' }).getByRole('listitem')
+      expect(await excluded.allTextContents()).toEqual(['dist/', 'node_modules/', '.env'])
       await page.getByLabel('Runs on').selectOption({ index: 1 })
       await isChecked(page)
       await check(page, 'new-folder-packed')
       await page.getByRole('button', { name: 'Review the plan' }).click()
       await page.getByRole('button', { name: 'Create diary' }).click()
-      await page.getByText('It does not serve').waitFor()
+      await page.getByText('The deployment is not serving').waitFor()
       await page.getByRole('list', { name: 'Log' }).getByText('Nothing to build', { exact: true }).waitFor()
       await check(page, 'new-build-failed')
       writeFiles(folder, { 'build.cjs': '' })
       await choose(page, 'folder', folder)
       await page.getByRole('button', { name: 'Upload and deploy' }).click()
       const url = await page
-        .getByRole('region', { name: 'Its URL' })
+        .getByRole('region', { name: 'URL' })
         .getByRole('link', { name: /localhost/ })
         .textContent()
       await page.getByRole('link', { name: 'Open the deployment' }).click()
@@ -188,7 +188,7 @@ describe('a new deployment', () => {
     WALK_MS,
   )
 
-  it('of a repository is planned with the branch, once a git host is connected', async () => {
+  it('from a repository is planned with the branch, once a git host is connected', async () => {
     const page = await openNew('repository')
     expect(await page.getByRole('link', { name: 'Connect a git host' }).getAttribute('href')).toMatch(/\/integrations$/)
     const host = makeGitea()

@@ -20,7 +20,7 @@ beforeEach(() => serveRepositories())
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE
 
-/** What happened in the last hours: r1 served, r2 failed, r3 served, a change in place, and a rollback to r1. */
+/** Events of the last hours: r1 served, r2 failed, r3 served, a change in place, and a rollback to r1. */
 async function createHistory(tenant: Tenant) {
   const start = clock.ahead
   const wait = (ms: number) => (clock.ahead += ms)
@@ -99,7 +99,7 @@ it('a deployment is walked back in time with keys, and shown at the moment of a 
   await served.getByText('r1', { exact: true }).waitFor()
 
   await page.goto(`${dashboard.origin}/ui/deployments/${id}/history?at=2020-01-01T00:00:00Z`)
-  await page.getByRole('heading', { name: 'It did not exist' }).waitFor()
+  await page.getByRole('heading', { name: 'The deployment did not exist' }).waitFor()
   await page.goto(`${dashboard.origin}/ui/${tenant.tenant_id}/history?${link.split('?')[1]}`)
   const row = page.getByRole('row').filter({ hasText: 'shop' })
   await row.getByText('Different').waitFor()

@@ -1,4 +1,4 @@
-// What can be done with annotation queues and their items, each as one request.
+// Actions on annotation queues and their items, each as one request.
 import { type Action, request } from '../../api/actions.ts'
 import type { CallOptions, Reply } from '../../api/client.ts'
 import { explainMissingHere } from '../../api/permissions.ts'
@@ -20,7 +20,7 @@ export const deleteQueue = ({ id, name, total_runs }: Queue): Action => ({
   unavailable: explainMissingHere('annotation-queues:delete'),
   confirm: {
     title: `Delete the queue ${name}?`,
-    body: `Who reviewed which of its ${total_runs} items is forgotten. The runs and the feedback that was given stay.`,
+    body: `The progress of the reviewers is deleted. The ${total_runs} runs and their feedback stay.`,
     isDestructive: true,
   },
   done: `The queue ${name} is deleted.`,
@@ -34,7 +34,7 @@ export const addToQueue = (runs: string[], { id, name }: Pick<Queue, 'id' | 'nam
 })
 
 export const complete = ({ queue_run_id, name }: ReviewedRun): Action => ({
-  label: 'Done, next',
+  label: 'Complete and next',
   request: request('POST /annotation-queues/status/{queue_run_id}', {
     params: { queue_run_id },
     body: { status: 'completed' },
@@ -44,18 +44,18 @@ export const complete = ({ queue_run_id, name }: ReviewedRun): Action => ({
 })
 
 export const postpone = ({ queue_run_id, name }: ReviewedRun, now = new Date()): Action => ({
-  label: 'Later',
+  label: 'Skip for now',
   request: request('POST /annotation-queues/status/{queue_run_id}', {
     params: { queue_run_id },
     body: { override_added_at: now.toISOString() },
   }),
   unavailable: explainMissingHere('annotation-queues:update'),
-  done: `${name} comes last.`,
+  done: `${name} is now last.`,
 })
 
 export const removeFromQueue = (queue_id: string, { queue_run_id, name }: ReviewedRun): Action => ({
-  label: 'Take out',
+  label: 'Remove from queue',
   request: request('DELETE /annotation-queues/{queue_id}/runs/{queue_run_id}', { params: { queue_id, queue_run_id } }),
   unavailable: explainMissingHere('annotation-queues:update'),
-  done: `${name} is not in the queue anymore.`,
+  done: `${name} is removed from the queue.`,
 })

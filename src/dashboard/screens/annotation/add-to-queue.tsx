@@ -1,15 +1,15 @@
 // Puts a run into an annotation queue.
 import { useState } from 'preact/hooks'
 import { useOffsetPages } from '../../api/offset-pages.ts'
-import { readAgain } from '../../api/queries.ts'
+import { readAgain } from '../../api/read-again.ts'
 import type { Run } from '../../api/runs.ts'
 import { CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Dialog } from '../../parts/dialog.tsx'
 import { SelectField } from '../../parts/form.tsx'
-import { Note } from '../../parts/page.tsx'
 import { Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Note } from '../../parts/sections.tsx'
 import { toAddress } from '../../router/links.tsx'
 import { addToQueue } from './actions.ts'
 
@@ -38,12 +38,7 @@ export default function AddToQueue({ workspace, run, onClose }: Props) {
         action && (
           <>
             <CopyAs action={action} />
-            <Button
-              look="primary"
-              busy={busy}
-              unavailable={action.unavailable !== undefined}
-              onClick={() => start(action)}
-            >
+            <Button look="primary" busy={busy} unavailable={action.unavailable} onClick={() => start(action)}>
               {action.label}
             </Button>
           </>
@@ -54,7 +49,7 @@ export default function AddToQueue({ workspace, run, onClose }: Props) {
       {error && <Problem error={error} />}
       {items?.length === 0 && (
         <>
-          <Note>There is no annotation queue yet. Create one, then add runs to it.</Note>
+          <Note>No annotation queues yet. Create one, then add runs to it.</Note>
           <p>
             <ButtonLink href={toAddress('/annotation/new')}>Create a queue</ButtonLink>
           </p>
@@ -62,7 +57,7 @@ export default function AddToQueue({ workspace, run, onClose }: Props) {
       )}
       {queue && items && (
         <>
-          <Note>People review it there. Its trace is then kept for as long as those of the long-lived tier.</Note>
+          <Note>Reviewers see it in the queue. The trace is then kept for the retention of the long-lived tier.</Note>
           <SelectField
             label="Queue"
             value={queue.id}

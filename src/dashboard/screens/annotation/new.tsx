@@ -5,10 +5,10 @@ import type { Reply } from '../../api/client.ts'
 import { faultAt, listFaults } from '../../api/faults.ts'
 import { CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { TextField } from '../../parts/form.tsx'
 import { Form } from '../../parts/form-frame.tsx'
 import { PageHead } from '../../parts/page.tsx'
-import { Card } from '../../parts/panel.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
 import { createQueue } from './actions.ts'
@@ -33,14 +33,14 @@ export default function NewQueuePage() {
   return (
     <>
       <PageHead title="Create an annotation queue" />
-      <Card title="What people are asked">
+      <Card title="Questions for reviewers">
         <Form
           label="Create an annotation queue"
           error={error}
           onSubmit={() => start(action)}
           footer={
             <>
-              <Button type="submit" look="primary" busy={busy} title={action.unavailable}>
+              <Button type="submit" look="primary" busy={busy} unavailable={action.unavailable}>
                 {action.label}
               </Button>
               <ButtonLink href={toAddress('/annotation')}>Cancel</ButtonLink>
@@ -61,7 +61,7 @@ export default function NewQueuePage() {
             value={rubric}
             onChange={setRubric}
             placeholder={'correct: Is the answer correct?\ntone: Is it friendly?'}
-            hint="A key in each line, and after a colon what it asks."
+            hint="One feedback key per line, then a colon and the question."
             fault={faultAt(faults, 'rubric_items')}
           />
           <TextField
@@ -69,7 +69,7 @@ export default function NewQueuePage() {
             rows={3}
             value={instructions}
             onChange={setInstructions}
-            placeholder="What reviewers should look at"
+            placeholder="Compare the answer with the order in the shop"
             fault={faultAt(faults, 'rubric_instructions')}
           />
         </Form>

@@ -1,8 +1,8 @@
-// What is asked about a run: an answer is feedback at once, and can be changed.
+// The questions about a run. An answer is feedback at once, and can be changed.
 import { useRef, useState } from 'preact/hooks'
 import { caller } from '../../api/client.ts'
 import { useOffsetPages } from '../../api/offset-pages.ts'
-import { readAgain } from '../../api/queries.ts'
+import { readAgain } from '../../api/read-again.ts'
 import { useCommands } from '../../commands/commands.ts'
 import { useAction } from '../../parts/action.tsx'
 import { Button } from '../../parts/button.tsx'
@@ -25,7 +25,7 @@ type Props = { workspace: string; queue: Queue; run: ReviewedRun; onBusy: (busy:
 export function Questions({ workspace, queue, run, onBusy }: Props) {
   const items = (queue.rubric_items?.length ? queue.rubric_items : DEFAULT_ITEMS) as RubricItem[]
   const me = (caller.value?.member ?? caller.value?.api_key)?.id
-  // What others say is not shown, so that it does not sway.
+  // Answers of others are hidden: they could bias the reviewer.
   const { items: given } = useOffsetPages(
     workspace,
     'GET /feedback',
@@ -41,7 +41,7 @@ export function Questions({ workspace, queue, run, onBusy }: Props) {
   })
   const [comment, setComment] = useState('')
   const scoreOf = (key: string) => given?.find(one => one.key === key && one.score !== null)?.score
-  // One id for each key: another answer replaces the one before.
+  // One id per key: a new answer replaces the previous one.
   const ids = useRef(new Map<string, string>())
   const idOf = (key: string) => {
     const known = given?.find(one => one.key === key)?.id ?? ids.current.get(key) ?? crypto.randomUUID()
@@ -100,9 +100,8 @@ export function Questions({ workspace, queue, run, onBusy }: Props) {
         <TextField label="Comment" rows={2} value={comment} onChange={setComment} />
         <Button
           small
-          unavailable={comment.trim() === ''}
+          unavailable={comment.trim() === '' ? 'Type a comment first.' : undefined}
           onClick={() => {
-            if (comment.trim() === '') return
             send('comment', { comment: comment.trim() })
             setComment('')
           }}

@@ -1,15 +1,18 @@
-// An annotation queue: the next run that needs the review of the caller, and what is asked about it.
+// An annotation queue: the next run for the caller to review, with its questions.
 import { useRef, useState } from 'preact/hooks'
 import { useLocation } from 'wouter-preact'
-import { isMissing, readAgain, useRead } from '../../api/queries.ts'
+import { isMissing, useRead } from '../../api/queries.ts'
+import { readAgain } from '../../api/read-again.ts'
 import { useCommands } from '../../commands/commands.ts'
 import { formatCount, formatLatency } from '../../format/amount.ts'
 import { ActionButton, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { Icon } from '../../parts/icon.tsx'
-import { Foot, PageHead } from '../../parts/page.tsx'
-import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { PageHead } from '../../parts/page.tsx'
+import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Foot } from '../../parts/sections.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
@@ -34,11 +37,8 @@ export default function QueuePage({ workspace, params }: ScreenProps<{ queue: st
   useCrumbs({ label: 'Annotation', to: '/annotation' }, { label: queue?.name ?? '…' })
   if (isMissing(error))
     return (
-      <Empty
-        title="This queue is gone"
-        action={<ButtonLink href={toAddress('/annotation')}>Open the queues</ButtonLink>}
-      >
-        It was deleted, or it is in another workspace.
+      <Empty title="Queue not found" action={<ButtonLink href={toAddress('/annotation')}>Open the queues</ButtonLink>}>
+        The queue was deleted, or it is in another workspace.
       </Empty>
     )
   const failed = error ?? size.error
@@ -57,14 +57,14 @@ export default function QueuePage({ workspace, params }: ScreenProps<{ queue: st
           <span>
             <b>{formatCount(left)}</b> {left === 1 ? 'needs' : 'need'} your review
           </span>,
-          `${formatCount(queue.total_runs)} in all`,
+          `${formatCount(queue.total_runs)} in total`,
         ]}
       />
       {left > 0 ? (
         <Review workspace={workspace} queue={queue} />
       ) : (
         <Empty
-          title={queue.total_runs === 0 ? 'No runs yet' : 'You have reviewed all of them'}
+          title={queue.total_runs === 0 ? 'No runs yet' : 'You have reviewed all runs'}
           action={<ButtonLink href={toAddress('/traces')}>Open the traces</ButtonLink>}
         >
           Open a run of a trace and press “Add to queue”.
@@ -80,7 +80,6 @@ export default function QueuePage({ workspace, params }: ScreenProps<{ queue: st
   )
 }
 
-/** The first one, until it is done: then another one is the first. */
 function Review({ workspace, queue }: { workspace: string; queue: Queue }) {
   const ref = { params: { queue_id: queue.id, index: 0 } }
   const { data: run, error, refetch } = useRead(workspace, 'GET /annotation-queues/{queue_id}/run/{index}', ref)
@@ -89,7 +88,7 @@ function Review({ workspace, queue }: { workspace: string; queue: Queue }) {
   return <ReviewRun key={run.queue_run_id} workspace={workspace} queue={queue} run={run} />
 }
 
-/** Events tell of queues, but not of reviews. */
+/** Reviews have no events. */
 const showNext = () => void readAgain('/annotation-queues')
 
 type ReviewProps = { workspace: string; queue: Queue; run: ReviewedRun }
@@ -99,8 +98,8 @@ function ReviewRun({ workspace, queue, run }: ReviewProps) {
   const latest = useRef({ done: () => {}, later: () => {} })
   latest.current = { done: () => start(complete(run)), later: () => start(postpone(run)) }
   useCommands([
-    { id: 'done', label: 'Done, next run', kind: 'action', keys: 'd', run: () => latest.current.done() },
-    { id: 'later', label: 'Review this run later', kind: 'action', keys: 's', run: () => latest.current.later() },
+    { id: 'done', label: 'Complete and next run', kind: 'action', keys: 'd', run: () => latest.current.done() },
+    { id: 'later', label: 'Skip this run for now', kind: 'action', keys: 's', run: () => latest.current.later() },
   ])
   const latency = latencyOf(run)
   return (
@@ -112,12 +111,12 @@ function ReviewRun({ workspace, queue, run }: ReviewProps) {
           {latency !== undefined && <span>{formatLatency(latency)}</span>}
           {run.start_time && <Ago time={run.start_time} suffix=" ago" />}
           <ButtonLink small look="bare" icon="spans" href={toAddress(runPath(run))}>
-            Open its trace
+            Open the trace
           </ButtonLink>
         </header>
         {run.error && <ErrorText error={run.error} />}
-        <Payload title="Input" value={run.inputs} stored={run.inputs_s3_urls?.ROOT} nothing="It has no input." />
-        <Payload title="Output" value={run.outputs} stored={run.outputs_s3_urls?.ROOT} nothing="It has no output." />
+        <Payload title="Input" value={run.inputs} stored={run.inputs_s3_urls?.ROOT} nothing="No input." />
+        <Payload title="Output" value={run.outputs} stored={run.outputs_s3_urls?.ROOT} nothing="No output." />
         {run.s3_urls && <Attachments urls={run.s3_urls} />}
       </section>
       <div class={styles.side}>
@@ -128,10 +127,10 @@ function ReviewRun({ workspace, queue, run }: ReviewProps) {
           </div>
           <footer class={styles.footer}>
             <Button look="primary" hint="D" busy={busy || isBusy} onClick={() => latest.current.done()}>
-              Done, next
+              Complete and next
             </Button>
             <Button hint="S" busy={busy} onClick={() => latest.current.later()}>
-              Later
+              Skip for now
             </Button>
             <ActionButton look="bare" action={removeFromQueue(queue.id, run)} onDone={showNext} />
           </footer>

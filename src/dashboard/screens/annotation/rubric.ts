@@ -1,4 +1,4 @@
-// What reviewers are asked, as a text with a line for each key (pure).
+// The questions for reviewers as a text with a line for each key (pure).
 
 export type RubricItem = { feedback_key: string; description?: string | null }
 

@@ -4,11 +4,12 @@ import type { AuditFilter } from '../../api/audit-pages.ts'
 import { getClient } from '../../api/client.ts'
 import { word } from '../../format/shell-word.ts'
 import { Button } from '../../parts/button.tsx'
-import { Body, Note } from '../../parts/page.tsx'
-import { Card, CommandLine } from '../../parts/panel.tsx'
+import { Card } from '../../parts/card.tsx'
+import { CommandLine } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { formatBytes, saveFile } from '../../parts/save-file.ts'
-import { toast } from '../../parts/toasts.tsx'
+import { Body, Note } from '../../parts/sections.tsx'
+import { toast } from '../../parts/toast.ts'
 import styles from './audit.module.css'
 
 const FORMATS = [
@@ -44,7 +45,7 @@ export function ExportBar({ filter }: { filter: AuditFilter }) {
             </Button>
           ))}
         </div>
-        <Note>All entries, oldest first: lines of JSON, a table for people, or the open format of security logs.</Note>
+        <Note>All matching entries, oldest first, as NDJSON, CSV or OCSF (a standard for security logs).</Note>
         <CommandLine command={toCommand(filter)} />
         {error && <Problem error={error} />}
       </Body>

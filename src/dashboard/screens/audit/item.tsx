@@ -1,10 +1,10 @@
-// One entry: a write with what it changed, or a request that was refused.
+// An entry: a write with its changes, or a refused request.
 import { flattenChanges } from '../../../client/changes.ts'
 import type { AuditItem } from '../../api/audit-pages.ts'
 import { formatExact } from '../../format/time.ts'
 import { DiffTable, NewValue, OldValue } from '../../parts/diff.tsx'
 import { Glyph } from '../../parts/icon.tsx'
-import { Facts } from '../../parts/page.tsx'
+import { Facts } from '../../parts/sections.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { describeUserAgent } from '../settings/user-agent.ts'
 import styles from './audit.module.css'
@@ -58,7 +58,7 @@ export function AuditEntry({ item, onActor, onSubject }: EntryProps) {
             </h3>
             {event.changes && event.changes.length > 0 ? (
               <DiffTable
-                caption={`What ${event.type} changed`}
+                caption={`Changes of ${event.type}`}
                 columns={['Before', 'After']}
                 rows={flattenChanges(event.changes as { path: string; before: unknown; after: unknown }[]).map(
                   ({ path, before, after }) => ({
@@ -69,9 +69,7 @@ export function AuditEntry({ item, onActor, onSubject }: EntryProps) {
                 )}
               />
             ) : (
-              <p>
-                {Object.keys(event.data).length > 0 ? JSON.stringify(event.data) : 'It has no members that changed.'}
-              </p>
+              <p>{Object.keys(event.data).length > 0 ? JSON.stringify(event.data) : 'No changes.'}</p>
             )}
           </section>
         ))}
@@ -102,7 +100,7 @@ export function AuditEntry({ item, onActor, onSubject }: EntryProps) {
             ['User agent', unmapped.user_agent],
             ['Request id', <code key="id">{unmapped.request_id}</code>],
             [
-              'Left out',
+              'Omitted',
               unmapped.attempts_left_out > 0 && `${unmapped.attempts_left_out} more like this in the same minute`,
             ],
           ]}

@@ -1,12 +1,12 @@
 // Items of the audit log in words (pure).
 import type { AuditItem } from '../../api/audit-pages.ts'
 
-/** What happens by itself, which verb and noun would say as if somebody did it. */
+/** Events without an actor, which a verb and a noun would describe wrongly. */
 const PLAIN: Record<string, string> = {
   fail_integration_install: 'Connection of a Git host failed',
   fail_oauth_flow: 'OAuth connection failed',
-  find_deployment_ref: 'Branch of a deployment is back',
-  lose_deployment_ref: 'Branch of a deployment is gone',
+  find_deployment_ref: 'Branch of a deployment was restored',
+  lose_deployment_ref: 'Branch of a deployment was deleted',
 }
 const WRITTEN: Record<string, string> = { api: 'API', oauth: 'OAuth', url: 'URL', org: 'organization' }
 
@@ -30,7 +30,7 @@ const GROUPS: [group: string, nouns: RegExp][] = [
   ['Deployments', /deployment|revision|upload|push|custom_host/],
   ['Workspaces', /workspace|organization/],
 ]
-const OTHERS = 'Others'
+const OTHERS = 'Other'
 
 /** For a filter: by group, then by name. */
 export const listOperations = (names: readonly string[]) =>
@@ -59,7 +59,7 @@ export const describeActorOf = ({ unmapped: { actor_name, actor_kind } }: AuditI
   actor_name ?? ACTORS[actor_kind] ?? actor_kind
 
 const NAMES = ['name', 'display_name', 'email', 'description', 'key', 'value', 'host', 'url', 'compute_id']
-/** What was changed, by the name that the change itself tells. */
+/** Names the subject of a change by the change's own data. */
 export function nameSubject({ unmapped: { events } }: AuditItem): string | undefined {
   const changes = events.flatMap(event => event.changes ?? [])
   for (const name of NAMES) {
@@ -75,18 +75,18 @@ export const PERIODS = [
   { value: '7d', label: 'Last 7 days', hours: 7 * 24 },
   { value: '30d', label: 'Last 30 days', hours: 30 * 24 },
   { value: '90d', label: 'Last 90 days', hours: 90 * 24 },
-  { value: 'all', label: 'All that is kept', hours: undefined },
+  { value: 'all', label: 'All', hours: undefined },
 ]
 const DEFAULT_PERIOD = PERIODS[2]!
 const findPeriod = (value: string) => PERIODS.find(period => period.value === value) ?? DEFAULT_PERIOD
 
 const HOUR_MS = 3_600_000
-/** To the hour, so that the same view is the same request. */
+/** Round to the hour, so that the same view sends the same request. */
 export const startOfPeriod = (value: string, now: number): string => {
   const { hours } = findPeriod(value)
   return hours
     ? new Date(Math.floor(now / HOUR_MS) * HOUR_MS - hours * HOUR_MS).toISOString()
     : '2000-01-01T00:00:00.000Z'
 }
-/** What comes while the page is open belongs to it. */
+/** The end of every period: new entries belong to the open page. */
 export const END = '2099-12-31T23:59:59Z'

@@ -1,4 +1,4 @@
-// What can be done with datasets and their examples, each as one request.
+// Actions on datasets and their examples, each as one request.
 import { type Action, request } from '../../api/actions.ts'
 import type { CallOptions, Reply } from '../../api/client.ts'
 import { explainMissingHere } from '../../api/permissions.ts'
@@ -29,7 +29,7 @@ export const deleteDataset = ({ id, name, example_count }: Dataset): Action => (
     title: `Delete the dataset ${name}?`,
     body:
       `Its ${example_count === 1 ? 'example is' : `${example_count} examples are`} deleted in all versions, with ` +
-      'their attachments. The runs they came from and its experiments stay.',
+      'their attachments. The source runs and the experiments stay.',
     isDestructive: true,
     ...(example_count > 0 && { typed: name }),
   },
@@ -38,7 +38,7 @@ export const deleteDataset = ({ id, name, example_count }: Dataset): Action => (
 
 export const addExample = (dataset: Dataset, body: { inputs: unknown; outputs?: unknown; split?: string }): Action => ({
   label: 'Add example',
-  // Its body is kept byte for byte, so the types do not know it.
+  // The API keeps the body byte for byte, so the types do not describe it.
   request: request('POST /examples', { body: { dataset_id: dataset.id, ...body } } as never),
   unavailable: explainMissingHere('datasets:update'),
   done: `${dataset.name} has one more example.`,
@@ -50,7 +50,7 @@ export const deleteExample = ({ id }: Example): Action => ({
   unavailable: explainMissingHere('datasets:update'),
   confirm: {
     title: 'Delete this example?',
-    body: 'The next version of the dataset does not have it. Earlier versions keep it.',
+    body: 'The next version of the dataset will not include it. Earlier versions keep it.',
     isDestructive: true,
   },
   done: 'The example is deleted. Earlier versions keep it.',

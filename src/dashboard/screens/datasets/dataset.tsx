@@ -1,4 +1,4 @@
-// A dataset: its examples as they are or were in one version, and its experiments.
+// A dataset: the examples of one version, and its experiments.
 import { useRef, useState } from 'preact/hooks'
 import { useLocation } from 'wouter-preact'
 import { getClient } from '../../api/client.ts'
@@ -10,15 +10,17 @@ import { formatCount, plural } from '../../format/amount.ts'
 import { formatExact, formatShort } from '../../format/time.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { Chip, FilterField } from '../../parts/field.tsx'
 import { Icon } from '../../parts/icon.tsx'
-import { Foot, ListCard, PageHead } from '../../parts/page.tsx'
-import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { ListCard, PageHead } from '../../parts/page.tsx'
+import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { formatBytes, saveFile } from '../../parts/save-file.ts'
+import { Foot } from '../../parts/sections.tsx'
 import { Cell, More, Row, rowLink, Table } from '../../parts/table.tsx'
 import { Ago } from '../../parts/time.tsx'
-import { toast } from '../../parts/toasts.tsx'
+import { toast } from '../../parts/toast.ts'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, setFilters, toAddress, useFilter } from '../../router/links.tsx'
 import type { ScreenProps } from '../screen-props.ts'
@@ -36,14 +38,14 @@ export default function DatasetPage({ workspace, params, me }: ScreenProps<{ dat
   const [, navigate] = useLocation()
   useCrumbs({ label: 'Datasets', to: '/datasets' }, { label: dataset?.name ?? '…' })
   const missing = explainMissing(me, workspace, 'datasets:update')
-  const toggle = (form: string) => !missing && setOpen(open === form ? '' : form)
+  const toggle = (form: string) => setOpen(open === form ? '' : form)
   if (isMissing(error))
     return (
       <Empty
-        title="This dataset is gone"
+        title="Dataset not found"
         action={<ButtonLink href={toAddress('/datasets')}>Open the datasets</ButtonLink>}
       >
-        It was deleted, or it is in another workspace.
+        The dataset was deleted, or it is in another workspace.
       </Empty>
     )
   if (error && !dataset) return <Problem error={error} onRetry={() => void refetch()} />
@@ -58,19 +60,13 @@ export default function DatasetPage({ workspace, params, me }: ScreenProps<{ dat
               look="primary"
               icon="plus"
               aria-expanded={open === 'add'}
-              title={missing}
-              unavailable={missing !== undefined}
+              unavailable={missing}
               onClick={() => toggle('add')}
             >
               Add example
             </Button>
             <Download dataset={dataset} missing={explainMissing(me, workspace, 'datasets:download')} />
-            <Button
-              aria-expanded={open === 'edit'}
-              title={missing}
-              unavailable={missing !== undefined}
-              onClick={() => toggle('edit')}
-            >
+            <Button aria-expanded={open === 'edit'} unavailable={missing} onClick={() => toggle('edit')}>
               Edit
             </Button>
           </>
@@ -107,12 +103,11 @@ export default function DatasetPage({ workspace, params, me }: ScreenProps<{ dat
   )
 }
 
-/** As a file with one example in each line. */
+/** Downloads a file with one example in each line. */
 function Download({ dataset, missing }: { dataset: Dataset; missing: string | undefined }) {
   const [bytes, setBytes] = useState<number>()
   const [version] = useFilter('version')
   async function save() {
-    if (missing) return toast('bad', 'Download is not possible', missing)
     setBytes(0)
     try {
       const parts = getClient().download('GET /datasets/{dataset_id}/jsonl', {
@@ -128,13 +123,7 @@ function Download({ dataset, missing }: { dataset: Dataset; missing: string | un
     setBytes(undefined)
   }
   return (
-    <Button
-      icon="get"
-      busy={bytes !== undefined}
-      title={missing}
-      unavailable={missing !== undefined}
-      onClick={() => void save()}
-    >
+    <Button icon="get" busy={bytes !== undefined} unavailable={missing} onClick={() => void save()}>
       {bytes ? formatBytes(bytes) : 'Download'}
     </Button>
   )
@@ -171,8 +160,8 @@ function Examples({ workspace, dataset }: Props) {
     <>
       <div class={styles.filters}>
         <FilterField
-          label="Filter examples by a text in them"
-          placeholder="Filter by a text in inputs or outputs"
+          label="Filter examples by text"
+          placeholder="Filter by text in inputs or outputs"
           value={text}
           onChange={setText}
           hint="/"
@@ -206,12 +195,12 @@ function Examples({ workspace, dataset }: Props) {
       {version && (
         <p class={styles.note} role="status">
           <Icon name="clock" />
-          The examples as they were at {formatExact(version)}.
+          Examples of the version of {formatExact(version)}.
         </p>
       )}
       {isPartial && (
         <p class={styles.note} role="status">
-          Inputs and outputs over 1 MB were searched only in their beginning.
+          Only the first 1 MB of large inputs and outputs was searched.
         </p>
       )}
       {error && !items && <Problem error={error} onRetry={() => void refetch()} />}
@@ -252,7 +241,7 @@ function Examples({ workspace, dataset }: Props) {
                     {previewOf(example.inputs) || 'No inputs'}
                   </button>
                 </Cell>
-                <Cell>{previewOf(example.outputs) || <span class={styles.none}>Nothing is expected</span>}</Cell>
+                <Cell>{previewOf(example.outputs) || <span class={styles.none}>No expected outputs</span>}</Cell>
                 <Cell isWideOnly>{splitsOf(example.metadata).join(', ')}</Cell>
                 <Cell isEnd>{example.modified_at && <Ago time={example.modified_at} />}</Cell>
               </Row>
@@ -264,7 +253,10 @@ function Examples({ workspace, dataset }: Props) {
       {selected && (
         <ExampleDialog
           key={selected}
-          {...{ workspace, dataset, id: selected, version }}
+          workspace={workspace}
+          dataset={dataset}
+          id={selected}
+          version={version}
           known={items?.find(({ id }) => id === selected)}
           onClose={() => select('')}
         />
@@ -297,7 +289,7 @@ function Experiments({ workspace, dataset }: Props) {
             { label: 'Experiment', width: '46%' },
             { label: 'Traces' },
             { label: 'Feedback' },
-            { label: 'Began', width: '96', isEnd: true },
+            { label: 'Started', width: '96', isEnd: true },
           ]}
         >
           {items.map(project => (

@@ -1,12 +1,12 @@
-// One example: its inputs, what is expected, and the run that it came from.
+// An example: inputs, expected outputs, and the source run.
 import { useRead } from '../../api/queries.ts'
 import { formatExact } from '../../format/time.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Dialog } from '../../parts/dialog.tsx'
-import { Facts } from '../../parts/page.tsx'
 import { Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Facts } from '../../parts/sections.tsx'
 import { toAddress } from '../../router/links.tsx'
 import { Payload } from '../traces/payload.tsx'
 import { type Dataset, deleteExample, type Example } from './actions.ts'
@@ -40,7 +40,7 @@ export function ExampleDialog({ workspace, dataset, id, version, known, onClose 
           <>
             {!version && <ActionButton action={deleteExample(example)} onDone={onClose} />}
             {example.source_run_id && (
-              <ButtonLink href={toAddress(`/traces/run/${example.source_run_id}`)}>Open its run</ButtonLink>
+              <ButtonLink href={toAddress(`/traces/run/${example.source_run_id}`)}>Open the source run</ButtonLink>
             )}
             <Button onClick={onClose}>Close</Button>
           </>
@@ -51,8 +51,8 @@ export function ExampleDialog({ workspace, dataset, id, version, known, onClose 
       {!example && !error && <Skeleton lines={6} height={20} />}
       {example && (
         <div class={styles.example}>
-          <Payload title="Inputs" value={example.inputs} stored={undefined} nothing="It has no inputs." />
-          <Payload title="Expected outputs" value={example.outputs} stored={undefined} nothing="Nothing is expected." />
+          <Payload title="Inputs" value={example.inputs} stored={undefined} nothing="No inputs." />
+          <Payload title="Expected outputs" value={example.outputs} stored={undefined} nothing="No expected outputs." />
           {Object.keys(metadata).length > 0 && (
             <Payload title="Metadata" value={metadata} stored={undefined} nothing="None." />
           )}

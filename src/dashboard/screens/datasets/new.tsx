@@ -5,10 +5,10 @@ import type { Reply } from '../../api/client.ts'
 import { faultAt, listFaults } from '../../api/faults.ts'
 import { CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { TextField } from '../../parts/form.tsx'
 import { Form } from '../../parts/form-frame.tsx'
 import { PageHead } from '../../parts/page.tsx'
-import { Card } from '../../parts/panel.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
 import { createDataset } from './actions.ts'
@@ -30,14 +30,14 @@ export default function NewDataset() {
   return (
     <>
       <PageHead title="Create a dataset" />
-      <Card title="What it is called">
+      <Card title="Name and description">
         <Form
           label="Create a dataset"
           error={error}
           onSubmit={() => start(action)}
           footer={
             <>
-              <Button type="submit" look="primary" busy={busy} title={action.unavailable}>
+              <Button type="submit" look="primary" busy={busy} unavailable={action.unavailable}>
                 {action.label}
               </Button>
               <ButtonLink href={toAddress('/datasets')}>Cancel</ButtonLink>
@@ -57,7 +57,7 @@ export default function NewDataset() {
             rows={2}
             value={description}
             onChange={setDescription}
-            placeholder="What its examples have in common"
+            placeholder="Questions about orders"
             fault={faultAt(faults, 'description')}
           />
         </Form>

@@ -1,9 +1,8 @@
-// What can be done with a deployment, each as one request.
+// Actions on a deployment, each as one request.
 import { type Action, request } from '../../api/actions.ts'
 import { explainMissingHere } from '../../api/permissions.ts'
-import { hasCommits } from '../../format/source.ts'
 import type { Deployment, Revision } from '../../format/state.ts'
-import { deployAsItIs } from './change-requests.ts'
+import { deployAsItIs, hasCommits } from './change-requests.ts'
 import { openedPlan } from './opened-plan.tsx'
 
 const refOf = ({ id }: Pick<Deployment, 'id'>) => ({ deployment_id: id })
@@ -18,7 +17,7 @@ export const deployAgain = (deployment: Deployment): Action => ({
   done: `${deployment.name}: a new revision of the current configuration is queued.`,
 })
 
-/** Of another source, nothing is in a folder that could be deployed. */
+/** Only a folder or an archive can be deployed from a folder again. */
 export const deployCommandOf = ({ source, name }: Deployment): string | undefined =>
   source === 'internal_source' ? `slipway deploy --name ${name}` : undefined
 
@@ -32,9 +31,9 @@ export const interrupt = (deployment: Deployment, { id, number }: Pick<Revision,
   confirm: {
     title: `Interrupt r${number} of ${deployment.name}?`,
     body: [
-      'It stops where it is.',
-      deployment.active_revision_id === null ? 'Nothing serves yet.' : 'What serves now keeps serving.',
-      ...(deployment.latest_revision_id === id ? [] : ['The revision that waits behind it starts.']),
+      'The revision stops at its current step.',
+      deployment.active_revision_id === null ? 'No revision serves yet.' : 'The serving revision keeps serving.',
+      ...(deployment.latest_revision_id === id ? [] : ['The next queued revision starts.']),
     ].join(' '),
   },
   done: `${deployment.name}: r${number} is interrupted.`,
@@ -48,8 +47,8 @@ export const releaseHold = (deployment: Deployment): Action => ({
   confirm: {
     title: `Release the hold of ${deployment.name}?`,
     body: hasCommits(deployment)
-      ? 'The next push deploys again. What serves now keeps serving until then.'
-      : 'What serves now keeps serving until you deploy again.',
+      ? 'The next push deploys again. The serving revision keeps serving until then.'
+      : 'The serving revision keeps serving until you deploy again.',
   },
   done: hasCommits(deployment)
     ? `${deployment.name}: pushes deploy again.`
@@ -63,8 +62,8 @@ export const deleteDeployment = (deployment: Deployment): Action => ({
   confirm: {
     title: `Delete ${deployment.name}?`,
     body:
-      'It stops serving at once. Its revisions, logs and secrets are deleted, and cannot be restored. ' +
-      'Its tracing project and its name in the audit log stay.',
+      'The deployment stops serving immediately. Its revisions, logs and secrets are deleted and cannot be restored. ' +
+      'The tracing project and the entries in the audit log stay.',
     isDestructive: true,
     ...(deployment.active_revision_id !== null && { typed: deployment.name }),
   },

@@ -1,5 +1,5 @@
-// What changes a deployment through a plan, as buttons and keys: a change of its configuration, and revisions that it
-// can go back to. The dialogs load when they are opened.
+// Buttons and keys for changes that need a plan: of the configuration, and to earlier revisions. The dialogs load when
+// they are opened.
 import { useEffect, useState } from 'preact/hooks'
 import { navigate } from 'wouter-preact/use-browser-location'
 import { explainMissingHere } from '../../api/permissions.ts'
@@ -7,7 +7,7 @@ import { useCommands } from '../../commands/commands.ts'
 import { type Deployment, isInFlight, type Revision } from '../../format/state.ts'
 import { Button, ButtonLink } from '../../parts/button.tsx'
 import { lazily } from '../../parts/lazily.tsx'
-import { toast } from '../../parts/toasts.tsx'
+import { toast } from '../../parts/toast.ts'
 import { toAddress } from '../../router/links.tsx'
 import { redeploy } from './change-requests.ts'
 import type { PlanDialogProps } from './plan-dialog.tsx'
@@ -16,18 +16,9 @@ import type { RollbackDialogProps } from './rollback-dialog.tsx'
 const PlanDialog = lazily<PlanDialogProps>(() => import('./plan-dialog.tsx'))
 const RollbackDialog = lazily<RollbackDialogProps>(() => import('./rollback-dialog.tsx'))
 
-/** What the caller may not do looks disabled, and says why when it is pressed. */
-function useMayChange() {
-  const missing = explainMissingHere('deployments:update')
-  return {
-    refused: { unavailable: missing !== undefined, title: missing },
-    ifAllowed: (run: () => void) => () => (missing ? toast('bad', 'Your role does not allow this', missing) : run()),
-  }
-}
-
 type Props = { workspace: string; deployment: Deployment }
 
-/** The newest one that was deployed before what serves, or before the latest where nothing serves. */
+/** The newest deployed revision before the serving one, or before the latest if none serves. */
 function findEarlier(deployment: Deployment, revisions: Revision[]): Revision | undefined {
   const serving = revisions.find(({ id }) => id === deployment.active_revision_id) ?? revisions[0]
   return revisions.find(({ number, status }) => status === 'DEPLOYED' && number < (serving?.number ?? 0))
@@ -35,11 +26,11 @@ function findEarlier(deployment: Deployment, revisions: Revision[]): Revision | 
 
 export function ChangeButtons({ workspace, deployment, revisions }: Props & { revisions: Revision[] }) {
   const [target, setTarget] = useState<Revision>()
-  const { refused, ifAllowed } = useMayChange()
+  const missing = explainMissingHere('deployments:update')
   const earlier = findEarlier(deployment, revisions)
-  const rollBack = ifAllowed(() => setTarget(earlier))
+  const rollBack = () => (missing ? toast('bad', 'Roll back is not possible', missing) : setTarget(earlier))
   const edit = () => navigate(toAddress(`/deployments/${deployment.id}/settings`))
-  // Its key opens it at once.
+  // The shortcut opens it at once.
   useEffect(() => {
     if (earlier) RollbackDialog.preload().catch(() => {})
   }, [earlier === undefined])
@@ -60,7 +51,7 @@ export function ChangeButtons({ workspace, deployment, revisions }: Props & { re
   return (
     <>
       {earlier && (
-        <Button hint="R" {...refused} onClick={rollBack}>
+        <Button hint="R" unavailable={missing} onClick={rollBack}>
           Roll back
         </Button>
       )}
@@ -79,10 +70,9 @@ export function ChangeButtons({ workspace, deployment, revisions }: Props & { re
 
 type RevisionProps = Props & { revision: Revision; small?: boolean }
 
-/** What can be done with one revision of the list. */
 export function RevisionButtons({ workspace, deployment, revision, small = false }: RevisionProps) {
   const [dialog, setDialog] = useState<'rollback' | 'redeploy'>()
-  const { refused, ifAllowed } = useMayChange()
+  const missing = explainMissingHere('deployments:update')
   const { id, number, status } = revision
   const isServing = id === deployment.active_revision_id
   const other = isServing ? number - 1 : undefined
@@ -96,12 +86,12 @@ export function RevisionButtons({ workspace, deployment, revision, small = false
         </ButtonLink>
       )}
       {!isServing && status === 'DEPLOYED' && (
-        <Button small={small} {...refused} onClick={ifAllowed(() => setDialog('rollback'))}>
+        <Button small={small} unavailable={missing} onClick={() => setDialog('rollback')}>
           Roll back
         </Button>
       )}
       {!isInFlight(revision) && !small && (
-        <Button icon="again" {...refused} onClick={ifAllowed(() => setDialog('redeploy'))}>
+        <Button icon="again" unavailable={missing} onClick={() => setDialog('redeploy')}>
           Deploy r{number} again
         </Button>
       )}

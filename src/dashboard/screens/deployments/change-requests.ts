@@ -1,7 +1,5 @@
-// Changes of a deployment that are planned before they are made: each as the request that is planned, then applied
-// (pure).
+// Changes of a deployment: each is a request that is planned, then applied (pure).
 import { type ActionRequest, request } from '../../api/action-command.ts'
-import { hasCommits } from '../../format/source.ts'
 import type { Deployment, Revision } from '../../format/state.ts'
 import { type Draft, MASK, toPatch } from './draft.ts'
 
@@ -16,9 +14,9 @@ export type PlannedChange = {
   /** Changes are the same if their keys are. */
   key: string
   title: string
-  /** What applying it is called. */
+  /** The verb of the button that applies it. */
   verb: string
-  /** Made from the deployment as it is when the plan is made, so that a draft keeps what others have changed. */
+  /** Built from the deployment at the time of the plan, so a draft keeps the changes of others. */
   request: (deployment: Deployment) => PlannedRequest
   done: string
 }
@@ -54,7 +52,7 @@ export const rollBackTo = (
       }),
     ),
   done: `${rolledBack.name} is rolled back to r${number}.${
-    hasCommits(rolledBack) ? ' Pushes wait until the hold is released.' : ''
+    hasCommits(rolledBack) ? ' Pushes do not deploy until the hold is released.' : ''
   }`,
 })
 
@@ -109,3 +107,7 @@ export function leaveOutSecrets(made: ActionRequest): { request: ActionRequest; 
     names: sent.map(({ name }) => name),
   }
 }
+
+/** Only a deployment of a repository is deployed by pushes. */
+export const hasCommits = ({ source_config }: Pick<Deployment, 'source_config'>): boolean =>
+  source_config.repo_url != null

@@ -9,9 +9,10 @@ import { shortCommit } from '../../format/source.ts'
 import { type Deployment, stateOfRevision } from '../../format/state.ts'
 import { formatSeconds } from '../../format/time.ts'
 import { Button } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { DiffTable, NewValue, OldValue } from '../../parts/diff.tsx'
 import { SelectField } from '../../parts/form.tsx'
-import { Card, CommandLine, Empty, Skeleton } from '../../parts/panel.tsx'
+import { CommandLine, Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
@@ -51,12 +52,12 @@ function Compare({ workspace, deployment }: { workspace: string; deployment: Dep
   const command = deployCommandOf(deployment)
   if (revisions.length < 2)
     return (
-      <Empty title="There are no two revisions to compare" {...(command && { command })}>
-        Each deploy and each change that is not made in place creates one.
+      <Empty title="Not enough revisions to compare" {...(command && { command })}>
+        Each deploy, and each change that does not take effect in place, creates a revision.
       </Empty>
     )
   const serving = revisions.find(({ id }) => id === deployment.active_revision_id)
-  // By its number, or by its id: explanations of the API have ids.
+  // A revision by its number or its id: explanations of the API have ids.
   const numberOf = (text: string) => revisions.find(({ id }) => id === text)?.number ?? Number(text)
   const after = numberOf(to) || latest!.number
   const before = numberOf(from) || (serving && serving.number !== after ? serving.number : after - 1)
@@ -126,10 +127,10 @@ function Difference({ workspace, deployment, revisions, before, after }: Differe
   if (first!.isMissing || second!.isMissing)
     return (
       <Empty
-        title={`There is no r${first!.isMissing ? before : after}`}
+        title={`No revision r${first!.isMissing ? before : after}`}
         action={<Button onClick={() => setFilters({ from: '', to: '' })}>Compare the last two</Button>}
       >
-        The number in the address is not that of a revision of this deployment.
+        The address names a revision that this deployment does not have.
       </Empty>
     )
   if (error) return <Problem error={error} onRetry={() => void refetch()} />
@@ -140,11 +141,11 @@ function Difference({ workspace, deployment, revisions, before, after }: Differe
       <Card title="Configuration and secrets" aside={data.changes.length > 0 ? 'Secrets by version' : undefined}>
         {data.changes.length === 0 ? (
           <p class={styles.same}>
-            {before === after ? 'This is the same revision twice.' : 'Their configurations and secrets are the same.'}
+            {before === after ? 'Both sides are the same revision.' : 'The configurations and secrets are identical.'}
           </p>
         ) : (
           <DiffTable
-            caption={`What differs from r${before} to r${after}`}
+            caption={`Differences from r${before} to r${after}`}
             columns={[`r${before}`, `r${after}`]}
             rows={flattenChanges(data.changes).map(({ path, before, after }) => ({
               path,
@@ -161,7 +162,7 @@ function Difference({ workspace, deployment, revisions, before, after }: Differe
 const versionOf = (path: string, value: unknown) =>
   path.startsWith('secrets.') && typeof value === 'number' ? `set by r${value}` : value
 
-/** What is not part of the configuration. */
+/** Differences outside of the configuration. */
 function Results({
   deployment,
   comparison: { before, after, commits },

@@ -1,4 +1,4 @@
-// A deployment: what serves, what is on its way, why not, and its last revisions.
+// A deployment: the serving revision, progress, obstacles, and the last revisions.
 import { useRead } from '../../api/queries.ts'
 import { describeReasons } from '../../format/reasons.ts'
 import { describeActor, shortCommit, shortImage } from '../../format/source.ts'
@@ -6,8 +6,9 @@ import { type Deployment, isInFlight, type Revision, stateOfRevision } from '../
 import { formatExact, formatSeconds, formatShort } from '../../format/time.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { Glyph } from '../../parts/icon.tsx'
-import { Card, CommandLine, Skeleton } from '../../parts/panel.tsx'
+import { CommandLine, Skeleton } from '../../parts/panel.tsx'
 import { Prose } from '../../parts/prose.tsx'
 import { Badge, StateLabel } from '../../parts/state.tsx'
 import { Ago, now } from '../../parts/time.tsx'
@@ -35,7 +36,7 @@ export default function Overview({ workspace, params }: ScreenProps<{ deployment
 function Content({ workspace, deployment, revisions }: CardProps & { workspace: string }) {
   const ref = { params: { deployment_id: deployment.id } }
   const explanation = useRead(workspace, 'GET /v2/deployments/{deployment_id}/explain', ref, {
-    // No event says that a listener polls again.
+    // Polls of a listener have no event.
     everyMs: reply => (reply?.resources.some(({ code }) => code === 'listener_silent') ? SILENT_MS : false),
   })
   return (
@@ -92,7 +93,7 @@ function ServingCard({ workspace, deployment, revisions }: CardProps & { workspa
   return (
     <Card title={<span class={styles.label}>Serving</span>} aside={serving && <ServingBadge deployment={deployment} />}>
       {active === null ? (
-        <p class={styles.nothing}>Nothing serves. Requests to it are refused until a revision is deployed.</p>
+        <p class={styles.nothing}>No revision is serving. Requests are refused until a revision is deployed.</p>
       ) : serving ? (
         <div class={styles.serving}>
           <RevisionName revision={serving} />
@@ -138,12 +139,12 @@ function FlightCard({ workspace, deployment, revisions }: CardProps & { workspac
     const deployed = latest && listStages(latest, revisions.slice(1))
     const command = deployCommandOf(deployment)
     return (
-      <Card title={<span class={styles.label}>On its way</span>}>
+      <Card title={<span class={styles.label}>In progress</span>}>
         <div class={styles.calm}>
           <p>
             {latest
-              ? `Nothing. r${latest.number} is the latest revision. It took ${formatSeconds(tookSeconds(latest))}:`
-              : 'Nothing. There is no revision yet.'}
+              ? `r${latest.number} is the latest revision. Duration: ${formatSeconds(tookSeconds(latest))}:`
+              : 'No revision yet.'}
           </p>
           {deployed && deployed.length > 0 && <Stages stages={deployed} />}
           {command && <CommandLine command={command} />}
@@ -156,7 +157,7 @@ function FlightCard({ workspace, deployment, revisions }: CardProps & { workspac
     <Card
       title={
         <>
-          <span class={styles.label}>{inFlight ? 'On its way' : 'Last attempt'}</span>
+          <span class={styles.label}>{inFlight ? 'In progress' : 'Last attempt'}</span>
           <RevisionName revision={shown} />
           <span class={styles.content}>{describeContent(shown)}</span>
         </>
@@ -167,7 +168,7 @@ function FlightCard({ workspace, deployment, revisions }: CardProps & { workspac
         <div class={styles.now}>
           <StateLabel state={stateOfRevision(shown)} />
           {shown.status === 'INTERRUPTED' && <InterruptionEnd workspace={workspace} deployment={deployment} />}
-          {/* Of one that has ended, the reasons below have the message. */}
+          {/* The reasons below have the message of a revision that has ended. */}
           {inFlight?.status_message && (
             <p>
               <Prose text={inFlight.status_message} />
@@ -181,7 +182,7 @@ function FlightCard({ workspace, deployment, revisions }: CardProps & { workspac
           </span>
           {waiting.map(revision => (
             <span key={revision.id} class={styles.waiting}>
-              r{revision.number} waits behind it{' '}
+              r{revision.number} is queued behind it{' '}
               <ActionButton small look="bare" action={interrupt(deployment, revision)} />
             </span>
           ))}
@@ -193,7 +194,7 @@ function FlightCard({ workspace, deployment, revisions }: CardProps & { workspac
 
 const CONFIRM_MS = 3_000
 
-/** An interruption is recorded at once. Its data plane stops the work later, which no event says. */
+/** An interruption is recorded at once. The data plane stops the work later, without an event. */
 function InterruptionEnd({ workspace, deployment }: { workspace: string; deployment: Deployment }) {
   const include: ['summary'] = ['summary']
   const { data } = useRead(
@@ -206,8 +207,8 @@ function InterruptionEnd({ workspace, deployment }: { workspace: string; deploym
   return (
     <p role="status">
       {data.summary.remote_reconciled
-        ? 'It has stopped: its data plane has confirmed it.'
-        : 'It is stopping: its data plane has not confirmed it yet.'}
+        ? 'Stopped. The data plane has confirmed it.'
+        : 'Stopping. The data plane has not confirmed it yet.'}
     </p>
   )
 }
@@ -264,7 +265,7 @@ function Reasons({ reasons, deployment }: { reasons: Reason[]; deployment: Deplo
         <>
           <span class={styles.reasonsTitle}>
             <Glyph shape={tone === 'bad' ? 'octagon' : tone === 'warn' ? 'triangle' : 'queued'} tone={tone ?? 'busy'} />
-            {deployment.serving === 'current' ? 'What needs attention' : 'Why the latest revision does not serve'}
+            {deployment.serving === 'current' ? 'Needs attention' : 'Why the latest revision is not serving'}
           </span>
           {deployment.serving !== 'current' && <span class={styles.content}>{describeServing(deployment)}</span>}
         </>
@@ -292,7 +293,7 @@ function Reasons({ reasons, deployment }: { reasons: Reason[]; deployment: Deplo
 }
 
 const describeServing = ({ serving }: Deployment): string =>
-  serving === 'none' ? 'Nothing serves' : 'The one before keeps serving'
+  serving === 'none' ? 'Not serving' : 'The previous revision keeps serving'
 
 function RevisionsCard({ workspace, deployment, revisions }: CardProps & { workspace: string }) {
   return (
@@ -303,13 +304,13 @@ function RevisionsCard({ workspace, deployment, revisions }: CardProps & { works
           {revisions.length === SHOWN_REVISIONS && `The last ${SHOWN_REVISIONS}`}
           {revisions.length > 1 && (
             <ButtonLink small href={toAddress(`/deployments/${deployment.id}/compare`)}>
-              Compare two
+              Compare
             </ButtonLink>
           )}
         </>
       }
     >
-      {revisions.length === 0 && <p class={styles.nothing}>There is none yet. The first deploy creates one.</p>}
+      {revisions.length === 0 && <p class={styles.nothing}>No revisions yet. The first deploy creates one.</p>}
       <ol class={styles.revisions}>
         {revisions.map(revision => (
           <RevisionRow

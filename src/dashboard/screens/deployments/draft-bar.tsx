@@ -1,4 +1,4 @@
-// The draft of a deployment in one line, on each of its pages: how much it changes, what is wrong, and its plan.
+// The bar of a draft, on each page of a deployment: its edits, faults and plan.
 import { useEffect, useState } from 'preact/hooks'
 import { ApiError, getClient, sessionEnded } from '../../api/client.ts'
 import { useCommands } from '../../commands/commands.ts'
@@ -17,7 +17,7 @@ import { isWithoutChange } from './plan-words.ts'
 const PlanDialog = lazily<PlanDialogProps>(() => import('./plan-dialog.tsx'))
 const TYPING_MS = 400
 
-/** Plans the draft a moment after it was written, and again when the deployment has changed. */
+/** Plans the draft shortly after an edit, and again when the deployment has changed. */
 function usePreview(deployment: Deployment): void {
   const draft = draftOf(deployment)
   const isEmpty = countEdits(deployment, draft) === 0
@@ -55,7 +55,7 @@ function Bar({ workspace, deployment }: DraftBarProps) {
   const edits = countEdits(deployment, draft)
   const open = () => setOpen(true)
   const discard = () => discardDraft(deployment)
-  // Its key opens it at once.
+  // The shortcut opens it at once.
   useEffect(() => void PlanDialog.preload().catch(() => {}), [])
   useCommands([{ id: 'plan', label: 'Plan the change', kind: 'action', keys: 'p', run: open }])
   const faults = preview.error instanceof ApiError ? preview.error.errors.length : 0
@@ -65,7 +65,7 @@ function Bar({ workspace, deployment }: DraftBarProps) {
         actions={
           <>
             <Button onClick={discard}>Discard draft</Button>
-            {faults > 0 && <Button onClick={showFault}>Show the first fault</Button>}
+            {faults > 0 && <Button onClick={showFault}>Show the first invalid field</Button>}
             <Button look="primary" hint="P" onClick={open}>
               Plan the change
             </Button>
@@ -97,13 +97,13 @@ function Summary({ preview: { plan, error, isPlanning }, faults }: { preview: Pr
       <>
         <Glyph shape="octagon" tone="bad" />
         {faults > 0 ? (
-          <span>{faults === 1 ? '1 fault, shown at its field' : `${faults} faults, shown at their fields`}</span>
+          <span>{faults === 1 ? '1 invalid field' : `${faults} invalid fields`}</span>
         ) : (
           <Prose text={error.message} />
         )}
       </>
     )
   if (!plan) return <span>{isPlanning ? 'planning …' : 'not applied yet'}</span>
-  if (isWithoutChange(plan)) return <span>the deployment is like this already</span>
+  if (isWithoutChange(plan)) return <span>no difference to the current configuration</span>
   return <span>{plan.creates_revision ? 'would create a revision' : 'would take effect in place'}</span>
 }

@@ -6,7 +6,7 @@ import type { Draft } from './draft.ts'
 import type { Plan } from './plan-words.ts'
 
 type Ref = Pick<Deployment, 'id'>
-/** What a draft would change, or what is wrong with it. */
+/** The plan of a draft, or its error. */
 export type Preview = { plan?: Plan; error?: Error; isPlanning: boolean }
 
 const EMPTY: Draft = { settings: new Map(), variables: [] }

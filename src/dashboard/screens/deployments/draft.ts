@@ -7,12 +7,12 @@ import { fieldAt, parseValue, readValue, SPEC } from './setting-fields.ts'
 /** Without a value, the variable is removed. */
 export type VariableEdit = { id: number; name: string; value: string | undefined; isNew: boolean }
 export type Draft = {
-  /** What is written in the fields, by the path of the member. */
+  /** Texts of the fields, by the path of the member. */
   settings: ReadonlyMap<string, string>
   variables: readonly VariableEdit[]
 }
 
-/** What the API shows instead of a value, and takes for a value that stays. */
+/** The API shows this mask instead of a value, and keeps the stored value if it gets the mask. */
 export const MASK = '********'
 
 type PatchOptions = CallOptions<'PATCH /v2/deployments/{deployment_id}'>
@@ -94,7 +94,7 @@ export function withStoredEdit(edits: readonly VariableEdit[], name: string, val
 
 export const readVariables = (text: string) => new Map(Object.entries(parseEnvFile(text)))
 
-/** What a file adds and replaces. Variables that it does not name stay. */
+/** Adds and replaces variables. Those that the file does not name stay. */
 export function withImported(
   { secrets }: Pick<Deployment, 'secrets'>,
   edits: readonly VariableEdit[],
@@ -110,7 +110,7 @@ export function withImported(
   return next
 }
 
-/** The edits that a text makes of the variables it was written from: a line that is gone removes its variable. */
+/** Compares a text with the variables that it was written from. A deleted line removes its variable. */
 export function editsOfText(base: readonly string[], text: ReadonlyMap<string, string>): VariableEdit[] {
   const stored = base.flatMap(name => {
     if (!text.has(name)) return [newEdit(name, undefined, false)]
@@ -121,7 +121,7 @@ export function editsOfText(base: readonly string[], text: ReadonlyMap<string, s
   return [...stored, ...added]
 }
 
-/** Every variable as it is sent: the mask keeps a value that is stored. */
+/** All variables of the request: the mask keeps a stored value. */
 export function listVariables(deployment: Pick<Deployment, 'secrets'>, edits: readonly VariableEdit[]) {
   const effective = listEffective(deployment, edits)
   const kept = deployment.secrets

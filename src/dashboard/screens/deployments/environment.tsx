@@ -8,10 +8,12 @@ import { explainMissing } from '../../api/permissions.ts'
 import { useRead } from '../../api/queries.ts'
 import type { Deployment, Revision } from '../../format/state.ts'
 import { Button } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { Dialog } from '../../parts/dialog.tsx'
 import { Chip } from '../../parts/field.tsx'
+import { unavailableControl } from '../../parts/form.tsx'
 import { Glyph } from '../../parts/icon.tsx'
-import { Card, CommandLine } from '../../parts/panel.tsx'
+import { CommandLine } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { Prose } from '../../parts/prose.tsx'
 import { Badge } from '../../parts/state.tsx'
@@ -109,14 +111,13 @@ function Environment({ workspace, me, deployment }: EnvironmentProps) {
                 currentTarget.value = ''
               }}
             />
-            <Button small icon="archive" disabled={locked !== undefined} onClick={() => file.current?.click()}>
+            <Button small icon="archive" unavailable={locked} onClick={() => file.current?.click()}>
               Import .env
             </Button>
             {deployment.secrets.length > 0 && (
               <Button
                 small
-                disabled={cannotReveal !== undefined}
-                title={cannotReveal}
+                unavailable={cannotReveal}
                 onClick={() => (revealed ? setRevealed(undefined) : setAsking(true))}
               >
                 {revealed ? 'Hide values' : 'Reveal values'}
@@ -141,14 +142,14 @@ function Environment({ workspace, me, deployment }: EnvironmentProps) {
           )}
           {locked && <p class={styles.notice}>{locked}</p>}
           {isText ? (
-            <TextView deployment={deployment} draft={draft} revealed={revealed} locked={!!locked} onChange={change} />
+            <TextView deployment={deployment} draft={draft} revealed={revealed} locked={locked} onChange={change} />
           ) : (
             <TableView
               workspace={workspace}
               deployment={deployment}
               draft={draft}
               revealed={revealed}
-              locked={!!locked}
+              locked={locked}
               faults={faults}
               preview={preview}
               onChange={change}
@@ -159,14 +160,14 @@ function Environment({ workspace, me, deployment }: EnvironmentProps) {
       </Card>
       <Comparison deployment={deployment} draft={draft} preview={preview} faults={faults} isText={isText} />
       <References deployment={deployment} />
-      <p class={styles.command}>The same from a terminal, with a file:</p>
+      <p class={styles.command}>To import a file in a terminal:</p>
       <CommandLine command={`slipway env import .env --name ${deployment.name}`} />
       {isAsking && <Reveal deployment={deployment} onReveal={setRevealed} onClose={() => setAsking(false)} />}
     </div>
   )
 }
 
-/** By the name of the variable, and of a new one by its number: its name may be the fault. */
+/** Keys are names of variables, and numbers for new ones: a name may be the fault. */
 function nameFaults(faults: Faults, deployment: Deployment, draft: Draft): Faults {
   const sent = listVariables(deployment, draft.variables)
   const edits = listEffective(deployment, draft.variables)
@@ -189,7 +190,7 @@ type TableProps = {
   deployment: Deployment
   draft: Draft
   revealed: ReadonlyMap<string, string> | undefined
-  locked: boolean
+  locked: string | undefined
   faults: Faults
   preview: Preview
   onChange: (variables: readonly VariableEdit[]) => void
@@ -208,7 +209,7 @@ function TableView({ workspace, deployment, draft, revealed, locked, faults, pre
     <>
       {deployment.secrets.length + added.length === 0 && (
         <p class={styles.none}>
-          There are no variables. Add one, or drop a <code>.env</code> file here.
+          No variables yet. Add one, or drop a <code>.env</code> file here.
         </p>
       )}
       {deployment.secrets.length + added.length > 0 && (
@@ -237,7 +238,7 @@ function TableView({ workspace, deployment, draft, revealed, locked, faults, pre
                   </th>
                   <td>
                     {isRemoved ? (
-                      <span class={styles.gone}>Its value cannot be read back.</span>
+                      <span class={styles.gone}>The value cannot be restored.</span>
                     ) : (
                       <ValueField
                         label={`Value of ${name}`}
@@ -269,7 +270,7 @@ function TableView({ workspace, deployment, draft, revealed, locked, faults, pre
                         small
                         look="bare"
                         icon="cross"
-                        disabled={locked}
+                        unavailable={locked}
                         aria-label={`Remove ${name}`}
                         title={`Remove ${name}`}
                         onClick={() => set(undefined)}
@@ -317,7 +318,9 @@ function TableView({ workspace, deployment, draft, revealed, locked, faults, pre
                   </td>
                   <td class={styles.state}>
                     <Badge tone="ok">
-                      {deployment.secrets.some(({ name }) => name === edit.name) ? 'Replaces it' : 'Added'}
+                      {deployment.secrets.some(({ name }) => name === edit.name)
+                        ? 'Replaces the stored value'
+                        : 'Added'}
                     </Badge>
                   </td>
                   <td class={styles.actions}>
@@ -336,7 +339,7 @@ function TableView({ workspace, deployment, draft, revealed, locked, faults, pre
         </table>
       )}
       <div class={styles.foot}>
-        <Button small icon="plus" disabled={locked} onClick={add}>
+        <Button small icon="plus" unavailable={locked} onClick={add}>
           Add variable
         </Button>
         <span>Paste the lines of a .env file into a new name to add all of them.</span>
@@ -345,7 +348,7 @@ function TableView({ workspace, deployment, draft, revealed, locked, faults, pre
   )
 }
 
-/** Which revision set the value, and whether what serves has it. */
+/** Describes which revision set a value, and whether the serving revision has it. */
 function useVersions(workspace: string, deployment: Deployment): (name: string) => string {
   const { id, latest_revision_id: latest, active_revision_id: active } = deployment
   const useRevision = (revision: string | null) =>
@@ -372,7 +375,7 @@ type ValueProps = {
   value: string
   placeholder: string
   shown: boolean
-  locked: boolean
+  locked: string | undefined
   fault: string | undefined
   onChange: (value: string) => void
 }
@@ -385,7 +388,7 @@ const ValueField = ({ label, value, placeholder, shown, locked, fault, onChange 
       aria-label={label}
       aria-invalid={fault !== undefined}
       placeholder={placeholder}
-      disabled={locked}
+      {...unavailableControl(locked)}
       autocomplete="off"
       spellcheck={false}
       value={value}
@@ -404,14 +407,14 @@ const ValueField = ({ label, value, placeholder, shown, locked, fault, onChange 
 type TextProps = Pick<TableProps, 'deployment' | 'draft' | 'revealed' | 'locked' | 'onChange'>
 
 function TextView({ deployment, draft, revealed, locked, onChange }: TextProps) {
-  // Variables that another person adds while this text is edited are not in it, and stay: `base` is what it was made of.
+  // Another person may add variables while this text is edited: `base` has the names that the text was made from.
   const [written, setWritten] = useState<{ base: string[]; text: string; edits: readonly VariableEdit[] }>()
   // The draft was applied, discarded or imported since.
   const isOld = written?.edits !== draft.variables && (written?.edits.length || draft.variables.length) !== 0
   const { base, text } = written && !isOld ? written : writeText(deployment, draft, revealed)
   const unread = describeUnreadLines(text)
   const change = (next: string) => {
-    // Its variable would be removed.
+    // An invalid line would remove its variable.
     if (describeUnreadLines(next)) return setWritten({ base, text: next, edits: draft.variables })
     const isSame = ({ name, value }: VariableEdit) => value !== undefined && revealed?.get(name) === value
     const edits = editsOfText(base, readVariables(next)).filter(edit => edit.isNew || !isSame(edit))
@@ -427,19 +430,19 @@ function TextView({ deployment, draft, revealed, locked, onChange }: TextProps) 
         rows={Math.min(24, Math.max(8, text.split('\n').length + 2))}
         autocomplete="off"
         spellcheck={false}
-        disabled={locked}
+        {...unavailableControl(locked)}
         value={text}
         onInput={({ currentTarget }) => change(currentTarget.value)}
       />
       {unread && (
         <p class={styles.unread} role="alert">
           <Glyph shape="octagon" tone="bad" />
-          {unread} Until then, the draft stays as it was.
+          {unread} The draft is unchanged until the line is valid.
         </p>
       )}
       <p id="text-about">
-        <code>{MASK}</code> keeps the stored value. A line that is gone removes its variable. Quotes, comments and
-        several lines are read as in any .env file.
+        <code>{MASK}</code> keeps the stored value. To remove a variable, delete its line. Quotes, comments and several
+        lines are read as in any .env file.
       </p>
     </div>
   )
@@ -456,7 +459,7 @@ function writeText(deployment: Deployment, draft: Draft, revealed: TableProps['r
 
 type ComparisonProps = { deployment: Deployment; draft: Draft; preview: Preview; faults: Faults; isText: boolean }
 
-/** Names only, compared with what is stored. The plan knows which values are the same. */
+/** Names only, compared with the stored ones. The plan knows equal values. */
 function Comparison({ deployment, draft, preview, faults, isText }: ComparisonProps) {
   const edits = listEffective(deployment, draft.variables)
   if (edits.length === 0) return null
@@ -472,7 +475,7 @@ function Comparison({ deployment, draft, preview, faults, isText }: ComparisonPr
     names: edits.filter(edit => kindOf(edit) === kind).map(({ name }) => name || '(no name)'),
   }))
   return (
-    <Card title="Compared with what is stored">
+    <Card title="Changes to the stored variables">
       <dl class={styles.comparison}>
         {kinds
           .filter(({ names }) => names.length > 0)
@@ -515,7 +518,7 @@ function References({ deployment: { secret_references } }: { deployment: Deploym
               <code>{name}</code>
             </dt>
             <dd>
-              Key <code>{secret_key}</code> of <code>{secret_name}</code>. It is changed in the settings.
+              Key <code>{secret_key}</code> of <code>{secret_name}</code>. Change it in the settings.
             </dd>
           </div>
         ))}
@@ -559,7 +562,7 @@ function Reveal({ deployment: { id, name, secrets }, onReveal, onClose }: Reveal
       }
     >
       <p>
-        They are shown on this page until you leave it. The event <code>deployment.secrets_revealed</code> with your
+        The values are shown until you leave this page. The event <code>deployment.secrets_revealed</code> with your
         name stays in the journal.
       </p>
       {error && <Problem error={error} />}

@@ -1,15 +1,15 @@
 // The reasons a deployment does not serve its latest revision, each with what a person can do (pure).
 import type { Action } from '../../api/actions.ts'
-import { hasCommits } from '../../format/source.ts'
 import type { Deployment, Explanation, Revision, Tone } from '../../format/state.ts'
 import { deployAgain, interrupt, releaseHold } from './actions.ts'
+import { hasCommits } from './change-requests.ts'
 
 type Obstacle = Explanation['resources'][number]
 /** Done at once, or in another screen. */
 export type Remedy = { action: Action } | { label: string; to: string }
 export type Reason = {
   code: Obstacle['code']
-  /** What it is about, such as `Listener`. */
+  /** The kind of its subject, such as `Listener`. */
   about: string
   title: string
   detail: string
@@ -18,25 +18,25 @@ export type Reason = {
 }
 
 const TITLES: Record<Obstacle['code'], [title: string, tone: Tone]> = {
-  deleting: ['It is being deleted', 'idle'],
-  awaiting_database: ['Its database is not ready', 'busy'],
-  listener_silent: ['Its listener is silent', 'warn'],
+  deleting: ['The deployment is being deleted', 'idle'],
+  awaiting_database: ['The database is not ready', 'busy'],
+  listener_silent: ['The listener is silent', 'warn'],
   awaiting_artifact: ['The latest revision has no source yet', 'busy'],
-  waiting_behind: ['The latest revision waits for another', 'busy'],
-  in_progress: ['The latest revision is on its way', 'busy'],
+  waiting_behind: ['The latest revision is queued behind another', 'busy'],
+  in_progress: ['The latest revision is in progress', 'busy'],
   revision_failed: ['The latest revision failed', 'bad'],
   revision_skipped: ['The latest revision was skipped', 'idle'],
   revision_interrupted: ['The latest revision was interrupted', 'idle'],
   revision_unknown: ['The state of the latest revision is unknown', 'warn'],
-  unhealthy: ['What serves is unhealthy', 'bad'],
-  unused: ['It is unused', 'idle'],
+  unhealthy: ['The serving revision is unhealthy', 'bad'],
+  unused: ['The deployment is unused', 'idle'],
   held_by_rollback: ['A rollback holds automatic deploys', 'warn'],
-  ref_gone: ['Its branch is gone', 'warn'],
-  integration_gone: ['Its integration was deleted', 'warn'],
-  integration_suspended: ['Its integration is suspended', 'warn'],
-  integration_revoked: ['Its integration was revoked', 'warn'],
-  custom_url_unverified: ['Its own host is not verified', 'warn'],
-  custom_url_lost: ['Another workspace owns its host', 'warn'],
+  ref_gone: ['The branch was deleted', 'warn'],
+  integration_gone: ['The git host was disconnected', 'warn'],
+  integration_suspended: ['The git host connection is suspended', 'warn'],
+  integration_revoked: ['The git host connection was revoked', 'warn'],
+  custom_url_unverified: ['The custom domain is not verified', 'warn'],
+  custom_url_lost: ['The custom domain belongs to another workspace', 'warn'],
 }
 
 function aboutOf({ code, revision_id, listener_id, integration_id }: Obstacle, revisions: NumberedRevision[]): string {
@@ -58,21 +58,21 @@ function toRemedies(obstacle: Obstacle, deployment: Deployment, revisions: Numbe
     if (action === 'redeploy') return [{ action: deployAgain(deployment) }]
     if (action === 'release_hold') return [{ action: releaseHold(deployment) }]
     if (action === 'interrupt') return revision ? [{ action: interrupt(deployment, revision) }] : []
-    if (action === 'view_logs') return [{ label: 'Read its log', to: `${page}/logs?revision=${revision_id}` }]
+    if (action === 'view_logs') return [{ label: 'Read the log', to: `${page}/logs?revision=${revision_id}` }]
     if (action === 'compare') {
       const to = `${page}/compare?from=${deployment.active_revision_id}&to=${revision_id}`
-      return [{ label: 'Compare with what serves', to }]
+      return [{ label: 'Compare with the serving revision', to }]
     }
     if (action === 'edit_environment') return [{ label: 'Edit the environment', to: `${page}/environment` }]
     if (action === 'upload_source')
       return [
         {
-          label: deployment.source === 'internal_source' ? 'Upload a folder' : 'Open its settings',
+          label: deployment.source === 'internal_source' ? 'Upload a folder' : 'Open the settings',
           to: `${page}/settings`,
         },
       ]
     if (action === 'set_ref' || action === 'verify_host')
-      return [{ label: 'Open its settings', to: `${page}/settings` }]
+      return [{ label: 'Open the settings', to: `${page}/settings` }]
     if (action === 'open_listener' && listener_id)
       return [{ label: 'Open the listener', to: `/listeners/${listener_id}` }]
     if (action === 'open_integration' && integration_id)
@@ -86,7 +86,7 @@ export function listReasons(
   deployment: Deployment,
   revisions: NumberedRevision[],
 ): Reason[] {
-  // What is on its way is shown with its stages.
+  // The stages show a revision in progress.
   const shown = resources.filter(({ code }) => code !== 'in_progress')
   return shown.map(obstacle => {
     const { code } = obstacle
@@ -97,7 +97,7 @@ export function listReasons(
   })
 }
 
-/** Of some, the API says what to send. A person does it here. */
+/** The details of some obstacles name a request. A person does it on this page. */
 function describe({ code, detail }: Obstacle, deployment: Deployment): string {
   if (code === 'held_by_rollback') return describeHold(deployment)
   if (code === 'awaiting_artifact' && deployment.source === 'internal_source')
@@ -105,9 +105,8 @@ function describe({ code, detail }: Obstacle, deployment: Deployment): string {
   return detail
 }
 
-/** Its title says the rest. */
 function describeHold(deployment: Deployment): string {
-  if (!hasCommits(deployment)) return 'The hold stays until you release it. You can deploy meanwhile.'
+  if (!hasCommits(deployment)) return 'The hold lasts until you release it. You can still deploy manually.'
   return deployment.hold?.until === 'newer_commit'
     ? 'Pushes deploy again when a newer commit arrives, or when you release the hold.'
     : 'Pushes deploy again when you release the hold.'

@@ -1,4 +1,4 @@
-// What all pages of a deployment share: its heading, what can be done with it, and its tabs.
+// The frame of all pages of a deployment: heading, actions and tabs.
 import type { ComponentChildren } from 'preact'
 import { isMissing, useRead } from '../../api/queries.ts'
 import { useCommands } from '../../commands/commands.ts'
@@ -38,7 +38,7 @@ const TABS = [
 type FrameProps = {
   workspace: string
   id: string
-  /** A page that is in no tab names the one it is reached from. */
+  /** A page without a tab highlights the tab that leads to it. */
   tab: TabPath
   /** Follows the name of the deployment in the path at the top. */
   page?: string
@@ -61,10 +61,10 @@ export function DeploymentFrame({ workspace, id, tab, page, children }: FramePro
   if (isMissing(error))
     return (
       <Empty
-        title="This deployment is gone"
+        title="Deployment not found"
         action={<ButtonLink href={toAddress('/deployments')}>Open the deployments</ButtonLink>}
       >
-        It was deleted, or it is in another workspace.
+        The deployment was deleted, or it is in another workspace.
       </Empty>
     )
   const failed = error ?? revisions.error

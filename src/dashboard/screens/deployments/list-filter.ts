@@ -1,4 +1,4 @@
-// What is typed into the filter of the list: words are part of the name, `source:image` is a condition (pure).
+// Parses the filter of the list: words are part of the name, `source:image` is a condition (pure).
 import type { CallOptions } from '../../../client/client.ts'
 
 export type ListQuery = NonNullable<CallOptions<'GET /v2/deployment-counts'>['query']>
@@ -38,7 +38,7 @@ export function parseFilter(text: string): ParsedFilter {
     const at = word.indexOf(':')
     const [condition, value] = [word.slice(0, Math.max(0, at)), word.slice(at + 1)]
     if (!Object.hasOwn(CONDITIONS, condition)) words.push(word)
-    // It is being typed.
+    // The value is still being typed.
     else if (!value) continue
     else if (condition === 'tag') parsed.tag = value
     else if (condition === 'listener') parsed.listener = value

@@ -1,7 +1,8 @@
-// What the charts of a deployment show, from its metrics and its revisions (pure).
+// The charts of a deployment, from its metrics and its revisions (pure).
 import type { Reply } from '../../../client/client.ts'
+import { medianOf } from '../../format/amount.ts'
 import type { Deployment, Revision } from '../../format/state.ts'
-import { formatSeconds, medianOf } from '../../format/time.ts'
+import { formatSeconds } from '../../format/time.ts'
 import type { MedianBar, StackedBar, StripCell, Tone } from '../../parts/chart.tsx'
 import type { PlotMark, PlotSeries, PlotTone } from '../../parts/chart-plot.tsx'
 import { outcomeOf } from '../../parts/spark.tsx'
@@ -19,7 +20,7 @@ export type Range = (typeof RANGES)[number]
 
 const MIB = 2 ** 20
 const GIB = 2 ** 30
-/** Three digits that count, so that the lines of a grid never have the same label. */
+/** Three significant digits, so that grid lines never have the same label. */
 const number = (value: number) =>
   value >= 100 ? Math.round(value).toLocaleString() : value.toLocaleString(undefined, { maximumSignificantDigits: 3 })
 const formatRate = (value: number) => `${number(value)}/s`
@@ -31,7 +32,7 @@ const formatMs = (value: number) => (value < 1000 ? `${number(value)} ms` : form
 export type ChartSpec = {
   title: string
   lines: { metric: Metric; label: string; tone: PlotTone; dash?: number[]; filled?: boolean }[]
-  /** Whether counts of a step become a rate for each second. */
+  /** Counts of a step become a rate per second. */
   isRate?: boolean
   /** Shows the newest revisions apart, if there are several. */
   hasRevisions?: boolean
@@ -139,23 +140,21 @@ export const marksOf = (revisions: Revision[]): PlotMark[] =>
 
 const FIRST_SAMPLE_MS = 150_000
 
-/** Whether any replica was measured. */
 export const isMeasured = ({ series }: Metrics): boolean =>
   hasValues(series.filter(({ metric }) => metric === 'copies'))
 
-/** Why a chart has no values where replicas were measured. An engine that counts requests reports 0 for none. */
+/** Explains a chart without values though replicas were measured. An engine that counts requests reports 0 for none. */
 export const explainNoValues = ({ lines }: ChartSpec, { series }: Metrics): string =>
   lines[0]?.metric.startsWith('latency') && hasValues(series.filter(({ metric }) => metric === 'requests'))
-    ? 'No request was answered in this time. The first one appears here some seconds after its minute ends.'
-    : 'The engine of its listener does not measure this. See “What is measured” in the docs.'
+    ? 'No requests in this period. The first data point appears a few seconds after its minute ends.'
+    : 'The engine of the listener does not measure this. See “What is measured” in the docs.'
 
-/** Why nothing was measured. */
 export function explainNoData({ serving }: Pick<Deployment, 'serving'>, marks: PlotMark[], now: number): string {
   const newest = marks.at(-1)
   if (serving !== 'none' && newest && now - newest.at * 1000 < FIRST_SAMPLE_MS)
-    return 'The first minute is being measured. It appears here some seconds after it ends.'
-  if (serving === 'none') return 'No replica ran in this time, so there was nothing to measure.'
-  return 'Its agent sent no metrics for this time: it was not running, or it is of a version without them.'
+    return 'Measuring. The first data point appears a few seconds after the minute ends.'
+  if (serving === 'none') return 'No replica ran in this period.'
+  return 'The agent sent no metrics for this period. It was not running, or its version does not support them.'
 }
 
 // ---- health, from metrics
@@ -182,20 +181,20 @@ export function healthOf(metrics: Metrics, formatTime: (at: number) => string): 
   return cells
 }
 
-/** Says for how long the health is known at all. */
+/** Describes for how long the health is known. */
 export function summarizeHealth(cells: StripCell[], seconds: number): string {
   const lengthOf = (some: StripCell[]) =>
     formatSeconds(Math.round(some.reduce((sum, { share }) => sum + share, 0) * seconds))
   const known = cells.filter(({ tone }) => tone !== 'idle')
   const bad = known.filter(({ tone }) => tone !== 'ok')
   const whole = known.length === cells.length ? '' : ` of the ${lengthOf(known)} that were reported`
-  if (known.length === 0) return 'Nothing was reported'
+  if (known.length === 0) return 'No reports'
   if (bad.length > 0) return `Failures or restarts in ${lengthOf(bad)}${whole}`
   return whole ? `Healthy for the ${lengthOf(known)} that were reported` : 'Healthy all the time'
 }
 
 function judge(copies: number, share: number, restarts: number): [tone: Tone, word: string] {
-  if (copies === 0) return ['idle', 'nothing measured']
+  if (copies === 0) return ['idle', 'no data']
   const failed = `${(share * 100).toFixed(1)} % of responses failed`
   if (share >= BAD_SHARE) return ['bad', failed]
   if (share >= WARN_SHARE) return ['warn', failed]
@@ -265,7 +264,7 @@ export const toBuildBars = (builds: Build[]): MedianBar[] =>
 
 export type Served = { number: number | undefined; from: number; to: number }
 
-/** Which revision served when, since the beginning of the days. */
+/** Lists the revisions that served, with their times. */
 export function servedBy(revisions: Revision[], { serving }: Pick<Deployment, 'serving'>, now: number): Served[] {
   const start = now - DAYS * DAY_MS
   const marks = marksOf(revisions).map(({ at, label }) => ({ at: at * 1000, number: Number(label.slice(1)) }))

@@ -1,4 +1,4 @@
-// The tab of metrics: what its replicas used and answered over time, and what its revisions show without an agent.
+// The tab of metrics: resources and requests of the replicas, and statistics of the revisions.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { useRead } from '../../api/queries.ts'
 import type { Deployment, Revision } from '../../format/state.ts'
@@ -57,7 +57,7 @@ function MetricsView({ workspace, deployment }: { workspace: string; deployment:
     query: { limit: READ_REVISIONS },
   })
   const revisions = data?.resources
-  // Together with the values. If this fails, a chart says why.
+  // Load the charts with the values. Opening one reports a failure.
   useEffect(() => void Plot.preload().catch(() => {}), [])
   return (
     <>
@@ -226,12 +226,12 @@ function FromRevisions({ deployment, revisions }: { deployment: Deployment; revi
   const failed = days.reduce((sum, { counts }) => sum + counts.failed, 0)
   const latest = builds.at(-1)
   return (
-    <section aria-label="From its revisions">
+    <section aria-label="From the revisions">
       <div class={styles.grid}>
         <ChartFigure
           title={`Deploys per day, last ${DAYS} days`}
           value={`${total}${failed ? `, ${failed} failed` : ''}`}
-          columns={['Day', 'Deployed', 'Failed', 'Skipped', 'On its way']}
+          columns={['Day', 'Deployed', 'Failed', 'Skipped', 'In progress']}
           rows={() =>
             days.map(({ day, counts }) => ({ label: day, cells: Object.values(counts).map(String) })).toReversed()
           }
@@ -241,7 +241,7 @@ function FromRevisions({ deployment, revisions }: { deployment: Deployment; revi
               ['ok', 'Deployed'],
               ['bad', 'Failed'],
               ['idle', 'Skipped'],
-              ['accent', 'On its way'],
+              ['accent', 'In progress'],
             ]}
           />
           <StackedBars
@@ -270,12 +270,12 @@ function FromRevisions({ deployment, revisions }: { deployment: Deployment; revi
               label={`The last build took ${formatSeconds(latest.seconds)}, the median is ${formatSeconds(median ?? 0)}.`}
             />
           ) : (
-            <NoData>Nothing was built yet. Images and templates may need no build.</NoData>
+            <NoData>No builds yet. Images and templates may need no build.</NoData>
           )}
         </ChartFigure>
       </div>
       <ChartFigure
-        title={`What served, last ${DAYS} days`}
+        title={`Served revisions, last ${DAYS} days`}
         columns={['From', 'Revision', 'For']}
         rows={() =>
           served
@@ -290,7 +290,7 @@ function FromRevisions({ deployment, revisions }: { deployment: Deployment; revi
           items={[
             ['ok', 'The latest'],
             ['accent', 'An earlier revision'],
-            ['idle', 'Nothing served'],
+            ['idle', 'Not serving'],
           ]}
         />
         <Strip

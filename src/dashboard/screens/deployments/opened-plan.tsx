@@ -1,4 +1,4 @@
-// The plan that an action has opened, over whatever screen it was started from.
+// The plan that an action has opened, above the open screen.
 import { signal } from '@preact/signals'
 import type { Deployment } from '../../format/state.ts'
 import { lazily } from '../../parts/lazily.tsx'

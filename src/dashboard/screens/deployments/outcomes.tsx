@@ -1,17 +1,17 @@
-// The last revisions of a deployment as bars: up for deployed, as high as it took; down for failed.
+// The last revisions of a deployment as bars: up with the build time if deployed, down if failed.
 import { type Summary, stateOfRevision } from '../../format/state.ts'
-import styles from './list.module.css'
+import styles from './outcomes.module.css'
 
 const STEP = 6
 const MIDDLE = 14
 
 type Recent = Summary['recent_revisions']
 
-export function Outcomes({ revisions }: { revisions: Recent }) {
+export default function Outcomes({ revisions }: { revisions: Recent }) {
   if (revisions.length === 0) return null
   const longest = Math.max(1, ...revisions.map(({ seconds }) => seconds ?? 0))
   return (
-    <svg class={styles.outcomes} viewBox="0 0 48 20" role="img" aria-label={describeOutcomes(revisions)}>
+    <svg class={styles.bars} viewBox="0 0 48 20" role="img" aria-label={describeOutcomes(revisions)}>
       <title>{describeOutcomes(revisions)}</title>
       <path class={styles.axis} d={`M0 ${MIDDLE}.5h48`} />
       {revisions.map((revision, i) => (
@@ -41,7 +41,7 @@ function describeOutcomes(revisions: Recent): string {
   const parts = [
     [count('ok'), 'deployed'],
     [count('bad'), 'failed'],
-    [count('busy'), 'on their way'],
+    [count('busy'), 'in progress'],
     [count('idle') + count('warn'), 'skipped, interrupted or unknown'],
   ] as const
   const text = parts.flatMap(([number, word]) => (number ? [`${number} ${word}`] : [])).join(', ')

@@ -1,12 +1,12 @@
 // The stages of a revision with their durations, beside the median of the deployment's earlier ones (pure).
+import { medianOf } from '../../format/amount.ts'
 import type { Revision } from '../../format/state.ts'
-import { medianOf } from '../../format/time.ts'
 
 type StageName = 'Waiting' | 'Building' | 'Deploying'
 export type Stage = {
   name: StageName
   state: 'done' | 'running' | 'failed' | 'ahead'
-  /** Of the whole parts. While it runs, `since` is the start of the last one. */
+  /** The sum of the finished parts. While it runs, `since` is the start of the last one. */
   seconds: number
   since: string | undefined
   median: number | undefined
@@ -31,7 +31,7 @@ const LEAST_KNOWN = 3
 
 type Timed = Pick<Revision, 'status' | 'states'>
 
-/** Of one that failed at once, the agent reports only the failure: it failed in what it was waiting for. */
+/** An agent reports only the failure of a revision that failed at once: it failed in the stage that it waited for. */
 function partsOf({ status, states }: Timed): { stage: StageName | undefined; seconds: number }[] {
   const parts = states.map(({ status, seconds }) => ({ stage: STAGE_OF[status], seconds: seconds ?? 0 }))
   const failedIn = FAILED_IN[status]

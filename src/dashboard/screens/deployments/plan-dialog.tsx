@@ -1,5 +1,5 @@
-// The plan of a change, before it is made: what differs, what follows, what is lost. Applying it applies that plan and
-// no other. When somebody else was faster, it says who changed what, and the draft stays.
+// The plan of a change: its differences, effects and losses. Apply sends the digest of this plan. After a concurrent
+// change the dialog shows who changed what, and keeps the draft.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { flattenChanges } from '../../../client/changes.ts'
@@ -20,7 +20,7 @@ import { Problem } from '../../parts/problem.tsx'
 import { Prose } from '../../parts/prose.tsx'
 import { Badge } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
-import { toast } from '../../parts/toasts.tsx'
+import { toast } from '../../parts/toast.ts'
 import { leaveOutSecrets, type PlannedChange, type PlannedRequest } from './change-requests.ts'
 import styles from './plan.module.css'
 import {
@@ -81,7 +81,7 @@ export default function PlanDialog({
   const canApply = plan !== undefined && !isStale && !isRefused && !isWithoutChange(plan)
   const lead = isStale
     ? `Nothing was applied.${onDiscard ? ' Your draft is kept.' : ''}`
-    : plan && `${describeEffect(plan, revisions, deployment.active_revision_id)} Nothing has happened yet.`
+    : plan && `${describeEffect(plan, revisions, deployment.active_revision_id)} Nothing was changed.`
   return (
     <Dialog
       wide
@@ -103,7 +103,7 @@ export default function PlanDialog({
               </Button>
             )}
             <Button hint="Esc" onClick={onClose}>
-              {onDiscard ? 'Close, keep the draft' : canApply ? 'Apply nothing' : 'Close the plan'}
+              {onDiscard ? 'Close and keep the draft' : canApply ? 'Cancel' : 'Close the plan'}
             </Button>
             {(isStale || error) && (
               <Button look="primary" icon="again" hint="Ctrl Enter" busy={isPlanning} onClick={planAgain}>
@@ -119,7 +119,7 @@ export default function PlanDialog({
         </div>
       }
     >
-      <p role="status">{lead ?? (error ? 'There is no plan.' : 'Planning …')}</p>
+      <p role="status">{lead ?? (error ? 'No plan.' : 'Planning …')}</p>
       {children}
       {isStale && <Meanwhile events={meanwhile} />}
       {!plan && !error && <Skeleton lines={3} />}
@@ -127,7 +127,7 @@ export default function PlanDialog({
       {plan && isWithoutChange(plan) && (
         <p class={styles.none}>
           <Glyph shape="check" tone="ok" />
-          This changes nothing, so there is nothing to apply.
+          No changes to apply.
         </p>
       )}
       {plan && <Warnings plan={plan} isRefused={isRefused} />}
@@ -150,7 +150,7 @@ function usePlan(deployment_id: string, change: PlannedChange, onDone: () => voi
     setError(undefined)
     try {
       const client = getClient()
-      // Both before the plan: what is changed between them and the plan is in the plan.
+      // Read both before the plan: the plan has changes that are made in between.
       const [after, current] = await Promise.all([
         client.call('GET /v2/events', { query: { order: 'desc', limit: 1 } }).then(
           ({ resources }) => resources[0]?.number ?? 0,
@@ -254,16 +254,16 @@ function Changes({ plan, meanwhile, isOld }: { plan: Plan; meanwhile: Event[]; i
       ),
     }
   })
-  if (rows.length === 0) return <p>The configuration stays as it is.</p>
+  if (rows.length === 0) return <p>The configuration does not change.</p>
   return (
     <div class={`${styles.table} ${isOld ? styles.old : ''}`}>
-      <DiffTable caption="What the plan changes" asideColumn="Effect" rows={rows} />
+      <DiffTable caption="Changes of the plan" asideColumn="Effect" rows={rows} />
     </div>
   )
 }
 
 const describeMade = ({ path, after }: { path: string; after: unknown }): string =>
-  path.startsWith('secrets') ? 'Set anew' : after === null ? 'Removed' : `Now ${formatValue(after)}`
+  path.startsWith('secrets') ? 'Set again' : after === null ? 'Removed' : `Now ${formatValue(after)}`
 
 function describeValues({ path, before, after, secret }: PlanRow): Pick<Difference, 'before' | 'after'> {
   if (secret)
@@ -291,8 +291,8 @@ function Warnings({ plan, isRefused }: { plan: Plan; isRefused: boolean }) {
         <li>
           <Glyph shape="octagon" tone="bad" />
           <span>
-            <b>What cannot change was set when the deployment was created.</b> Create a second deployment instead, and
-            move the custom URL to it.
+            <b>Some settings are fixed when the deployment is created.</b> Create a second deployment instead, and move
+            the custom URL to it.
           </span>
         </li>
       )}
@@ -313,7 +313,7 @@ function Meanwhile({ events }: { events: Event[] }) {
       <Glyph shape="triangle" tone="warn" />
       <div>
         <h3>The deployment changed after this plan was made</h3>
-        {made.length === 0 && <p>Somebody else has changed it.</p>}
+        {made.length === 0 && <p>Another change was applied.</p>}
         {made.map(({ id, actor, created_at, changes }) => (
           <p key={id}>
             <b>{actor.name ?? actor.kind}</b>{' '}
@@ -343,7 +343,7 @@ function Commands({ request, digest }: { request: PlannedRequest; digest: string
   const { request: shown, names } = leaveOutSecrets({ ...request, planDigest: digest })
   const text = kind === 'slipway' ? toCommand(shown) : toCurl(shown, location.origin, workspaceId.value)
   return (
-    <section class={styles.commands} aria-label="The same as a command">
+    <section class={styles.commands} aria-label="As a command">
       <header>
         {(['slipway', 'curl'] as const).map(one => (
           <Chip key={one} pressed={kind === one} onPress={() => setKind(one)}>
@@ -356,7 +356,7 @@ function Commands({ request, digest }: { request: PlannedRequest; digest: string
       <pre tabIndex={0}>{text}</pre>
       {names.length > 0 && (
         <p>
-          Values of secrets are left out. Write {names.length === 1 ? 'it' : 'them'} in place of{' '}
+          Values of secrets are omitted. Write {names.length === 1 ? 'it' : 'them'} in place of{' '}
           <code>{`<value of ${names[0]}>`}</code>
           {names.length > 1 && ` and ${names.length - 1} more`} to apply this plan.
         </p>

@@ -38,9 +38,9 @@ const nextNumber = (revisions: Pick<Revision, 'number'>[]): number => (revisions
 
 type Listed = Pick<Revision, 'id' | 'number' | 'status'>
 
-/** What applying it does to revisions. `revisions` are the last ones, newest first. */
+/** Describes the effect of a plan on revisions. `revisions` are the last ones, newest first. */
 export function describeEffect(plan: Plan, revisions: Listed[], active: string | null): string {
-  if (isWithoutChange(plan)) return 'The deployment is like this already.'
+  if (isWithoutChange(plan)) return 'No changes.'
   if (!plan.creates_revision) return 'Takes effect in place, without a new revision.'
   const inFlight = revisions.findLast(isInFlight)
   const waiting = revisions.filter(revision => isInFlight(revision) && revision !== inFlight)
@@ -49,12 +49,11 @@ export function describeEffect(plan: Plan, revisions: Listed[], active: string |
     `Creates r${nextNumber(revisions)}${inFlight ? `, which waits for r${inFlight.number}` : ''}.`,
     ...waiting.map(({ number }) => `r${number}, which waits too, is skipped.`),
     active === null
-      ? 'Nothing serves until it is healthy.'
-      : `${serving ? `r${serving.number}` : 'What serves now'} serves until it is healthy.`,
+      ? 'The deployment does not serve until it is healthy.'
+      : `${serving ? `r${serving.number}` : 'The serving revision'} serves until it is healthy.`,
   ]
   return sentences.join(' ')
 }
 
-/** What the button that applies it is called. */
 export const describeApply = (verb: string, plan: Plan, revisions: Pick<Revision, 'number'>[]): string =>
   plan.creates_revision ? `${verb}: create r${nextNumber(revisions)}` : `${verb} in place`

@@ -1,4 +1,4 @@
-// What a person can do about a reason: actions, and links to the screens where it is done.
+// The remedies of an obstacle: actions, and links to other screens.
 import { ActionButton } from '../../parts/action.tsx'
 import { ButtonLink } from '../../parts/button.tsx'
 import { toAddress } from '../../router/links.tsx'

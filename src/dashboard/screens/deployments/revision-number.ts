@@ -1,10 +1,10 @@
-// A revision by its number, as addresses name it.
+// Finds a revision by the number in the address.
 import type { Item } from '../../../client/client.ts'
 import { useRead } from '../../api/queries.ts'
 
 type Revision = Item<'GET /v2/deployments/{deployment_id}/revisions'>
 
-/** Numbers count up without gaps, so one that is not among the newest is found by its place. */
+/** Numbers have no gaps, so the place of a revision follows from its number. */
 export function useRevision(workspace: string, deployment_id: string, newest: Revision[], number: number) {
   const found = newest.find(one => one.number === number)
   const place = (newest[0]?.number ?? 0) - number

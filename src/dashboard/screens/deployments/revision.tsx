@@ -1,4 +1,4 @@
-// One revision: how it went, what it runs with, and what can be done with it.
+// A revision: its timeline, configuration and actions.
 import { flattenChanges } from '../../../client/changes.ts'
 import { describeReasons } from '../../format/reasons.ts'
 import { describeActor, shortCommit, shortImage } from '../../format/source.ts'
@@ -6,9 +6,10 @@ import { type Deployment, isInFlight, type Revision, stateOfRevision } from '../
 import { formatExact, formatSeconds, formatShort } from '../../format/time.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { formatValue } from '../../parts/diff.tsx'
 import { Glyph } from '../../parts/icon.tsx'
-import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Prose } from '../../parts/prose.tsx'
 import { Badge, StateLabel } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
@@ -38,10 +39,10 @@ function Content({ workspace, deployment, revisions, number }: ContentProps) {
   if (isMissing)
     return (
       <Empty
-        title={`${deployment.name} has no such revision`}
+        title={`${deployment.name} does not have this revision`}
         action={<ButtonLink href={toAddress(page)}>Open the deployment</ButtonLink>}
       >
-        Its revisions are numbered from 1 to {revisions[0]?.number ?? 0}.
+        Revisions are numbered from 1 to {revisions[0]?.number ?? 0}.
       </Empty>
     )
   if (!revision) return <Skeleton lines={6} />
@@ -98,7 +99,7 @@ function Content({ workspace, deployment, revisions, number }: ContentProps) {
           <ButtonLink href={logs('deploy')}>Run log</ButtonLink>
         </div>
       </Card>
-      <Card title="How it went">
+      <Card title="Timeline">
         <ol class={styles.states}>
           {states.map(({ status, since, seconds }) => (
             <li key={since + status}>
@@ -130,7 +131,6 @@ const Fact = ({ label, children }: { label: string; children: preact.ComponentCh
   </div>
 )
 
-/** Everything that it runs with. */
 function Configuration({ revision }: { revision: Revision }) {
   const { source_config, source_revision_config, secrets, secret_references } = revision
   const members = flattenChanges([
@@ -139,7 +139,7 @@ function Configuration({ revision }: { revision: Revision }) {
     { path: 'secret_references', before: null, after: secret_references },
   ]).filter(({ after }) => after !== null && typeof after !== 'undefined')
   return (
-    <Card title="What it runs with" aside="Secrets by name">
+    <Card title="Configuration" aside="Secrets by name">
       <dl class={styles.configuration}>
         {members.map(({ path, after }) => (
           <Fact key={path} label={path}>

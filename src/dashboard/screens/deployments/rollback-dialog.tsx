@@ -1,11 +1,11 @@
-// Rolling back to a revision: its difference first, what serves then, and the hold that follows.
+// The rollback to a revision: its differences, the result, and the hold that follows.
 import { useState } from 'preact/hooks'
 import { useRead } from '../../api/queries.ts'
-import { hasCommits, shortCommit } from '../../format/source.ts'
+import { shortCommit } from '../../format/source.ts'
 import type { Deployment, Revision } from '../../format/state.ts'
 import { CopyButton } from '../../parts/copy.tsx'
 import { CheckField } from '../../parts/form.tsx'
-import { rollBackTo } from './change-requests.ts'
+import { hasCommits, rollBackTo } from './change-requests.ts'
 import PlanDialog from './plan-dialog.tsx'
 import styles from './rollback.module.css'
 
@@ -40,7 +40,7 @@ export default function RollbackDialog({ workspace, deployment, revision, onClos
       onClose={onClose}
     >
       <dl class={styles.facts}>
-        <dt>Serves then</dt>
+        <dt>After the rollback</dt>
         <dd>
           A new revision with the {isPushed ? 'commit' : 'files or image'}, the configuration and the secrets of r
           {revision.number}
@@ -62,7 +62,7 @@ export default function RollbackDialog({ workspace, deployment, revision, onClos
         </dd>
         <dt>Hold</dt>
         <dd>
-          {isPushed ? 'Pushes do not deploy' : 'The hold stays'} until you release the hold: with the button on the page
+          {isPushed ? 'Pushes do not deploy' : 'The hold lasts'} until you release the hold: with the button on the page
           of {name}, or <code>{command}</code>
           <CopyButton text={() => command} label="Copy the command that releases the hold" />
         </dd>
@@ -70,7 +70,7 @@ export default function RollbackDialog({ workspace, deployment, revision, onClos
       {isPushed && (
         <CheckField
           label="A newer commit ends the hold too"
-          hint="The commit that is rolled back is never deployed automatically."
+          hint="The rolled-back commit is never deployed automatically."
           checked={untilNewer}
           onChange={setUntilNewer}
         />

@@ -1,4 +1,4 @@
-// What can be done with a deployment from its row in the list.
+// The actions in the row of a deployment.
 import { type Deployment, isInFlight } from '../../format/state.ts'
 import { useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
@@ -11,7 +11,6 @@ export default function RowActions({ deployment }: { deployment: Deployment }) {
   const { start, busy, question } = useAction()
   const action = latest && isInFlight(latest) ? interrupt(deployment, latest) : deployAgain(deployment)
   const label = (text: string) => ({ 'aria-label': `${text}: ${name}`, title: text })
-  const { unavailable } = action
   return (
     <>
       <ButtonLink small look="bare" icon="lines" href={toAddress(`/deployments/${id}/logs`)} {...label('Logs')} />
@@ -24,9 +23,8 @@ export default function RowActions({ deployment }: { deployment: Deployment }) {
         icon={action.label.startsWith('Interrupt') ? 'stop' : 'again'}
         busy={busy}
         onClick={() => start(action)}
-        unavailable={unavailable !== undefined}
+        unavailable={action.unavailable}
         {...label(action.label)}
-        title={unavailable ?? action.label}
       />
       {question}
     </>

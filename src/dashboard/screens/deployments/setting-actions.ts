@@ -1,4 +1,4 @@
-// What takes effect at once, without a plan: tags, and the verification of a host.
+// Actions that take effect at once, without a plan: tags, and the verification of a host.
 import { type Action, request } from '../../api/actions.ts'
 import type { Deployment } from '../../format/state.ts'
 

@@ -1,7 +1,7 @@
 // The settings that a patch can change: their names, groups and values as text (pure).
 import type { Deployment } from '../../format/state.ts'
 
-/** `json` is written as JSON: what has no field of its own. */
+/** `json`: members without a field of their own. */
 export type SettingField = {
   path: string
   label: string
@@ -10,14 +10,14 @@ export type SettingField = {
   unit?: string
   placeholder?: string
   permission?: 'deployments:change-commands'
-  /** Of a check whose value is not stored. */
+  /** The value of a checkbox that is not stored. */
   isOnByDefault?: boolean
 }
 export type SettingGroup = {
   title: string
   about: string
   fields: SettingField[]
-  /** Shown only when something in it is set, or when it is opened. */
+  /** Folded unless a value is set. */
   isRare?: boolean
 }
 
@@ -33,7 +33,7 @@ const text = (path: string, label: string, more: Partial<SettingField> = {}): Se
 })
 const command = (name: string, label: string) =>
   text(`source_config.${name}`, label, {
-    placeholder: 'Found by itself',
+    placeholder: 'Detected',
     permission: 'deployments:change-commands',
   })
 const amount = (name: string, label: string, more: Partial<SettingField> = {}): SettingField => ({
@@ -68,7 +68,7 @@ const BUILD = [
   command('install_command', 'Install command'),
   command('build_command', 'Build command'),
 ]
-const IMAGE = text('source_revision_config.image_uri', 'Image', { hint: 'A tag is resolved anew by each plan.' })
+const IMAGE = text('source_revision_config.image_uri', 'Image', { hint: 'Each plan resolves the tag again.' })
 
 const SOURCE_FIELDS: Record<Deployment['source'], SettingField[]> = {
   githost: [
@@ -98,26 +98,27 @@ export function listGroups(source: Deployment['source']): SettingGroup[] {
   const sourceFields = SOURCE_FIELDS[source]
   return [
     ...(sourceFields.length > 0
-      ? [{ title: 'Source and build', about: 'What the next revision is made from.', fields: sourceFields }]
+      ? [{ title: 'Source and build', about: 'The source of the next revision.', fields: sourceFields }]
       : []),
     {
       title: 'Address',
-      about: 'A host or URL of your own, besides the one that the listener gives.',
+      about: 'A custom domain or URL, in addition to the one from the listener.',
       fields: [text('source_config.custom_url', 'Custom URL', { placeholder: 'shop.example.com' })],
     },
     {
       title: 'Tracing',
-      about: 'Its clients of tracing send runs into the project of the deployment, without settings of their own.',
-      fields: [{ path: 'source_config.tracing', label: 'Traces itself', kind: 'check', isOnByDefault: true }],
+      about: 'Tracing clients in the application send runs to the project of the deployment, without configuration.',
+      fields: [{ path: 'source_config.tracing', label: 'Tracing enabled', kind: 'check', isOnByDefault: true }],
     },
     {
       title: 'Scale',
-      about: 'How many replicas run, and what each may use. An absent limit is twice its request.',
+      about: 'The number of replicas and the resources of each. The default limit is twice the request.',
       fields: [...scale(''), ...size('')],
     },
     {
       title: 'Database',
-      about: 'Any value here asks for a Postgres database of its own. Without one, it is detached; its data stay.',
+      about:
+        'Set any value to create a Postgres database. Without values the database is detached, and its data is kept.',
       fields: [
         ...size('db_'),
         amount('db_storage_gi', 'Storage', { unit: 'GiB' }),
@@ -125,16 +126,16 @@ export function listGroups(source: Deployment['source']): SettingGroup[] {
       ],
       isRare: true,
     },
-    { title: 'Redis', about: 'Any value here asks for a Redis.', fields: size('redis_'), isRare: true },
+    { title: 'Redis', about: 'Set any value to create a Redis.', fields: size('redis_'), isRare: true },
     {
       title: 'Queue workers',
-      about: 'Any value here asks for workers. What is absent is that of the application.',
+      about: 'Set any value to run workers. Other values default to those of the application.',
       fields: [...scale('queue_'), ...size('queue_')],
       isRare: true,
     },
     {
       title: 'Orchestrator and executor',
-      about: 'Any value here asks for that process beside the application.',
+      about: 'Set any value to run this process beside the application.',
       fields: [...scale('orchestrator_'), ...size('orchestrator_')]
         .map(named('Orchestrator: '))
         .concat(size('executor_').map(named('Executor: '))),
@@ -142,7 +143,7 @@ export function listGroups(source: Deployment['source']): SettingGroup[] {
     },
     {
       title: 'Cluster',
-      about: 'For listeners on Kubernetes. Each is JSON, as in a manifest.',
+      about: 'For listeners on Kubernetes. Each value is JSON, as in a manifest.',
       fields: [
         text(`${SPEC}.service_account_name`, 'Service account'),
         json('image_pull_secrets', 'Image pull secrets'),
@@ -168,7 +169,7 @@ const FIELDS = new Map(
 )
 export const fieldAt = (path: string): SettingField => FIELDS.get(path)!
 
-/** The stored value as it is written in its field. */
+/** The stored value as text of the field. */
 export function readValue(deployment: Deployment, path: string): string {
   const value = path
     .split('.')
@@ -179,7 +180,7 @@ export function readValue(deployment: Deployment, path: string): string {
   return kind === 'json' ? JSON.stringify(value, null, 2) : String(value)
 }
 
-/** Undefined is absent. What cannot be read is sent as it was written: the API says what is wrong with it. */
+/** Undefined is absent. Invalid text is sent unchanged: the API explains the fault. */
 export function parseValue({ kind }: Pick<SettingField, 'kind'>, text: string): unknown {
   if (kind === 'check') return text === 'true'
   if (text.trim() === '') return undefined

@@ -9,10 +9,10 @@ import { usePages, useRead } from '../../api/queries.ts'
 import { hostOf } from '../../format/source.ts'
 import type { Deployment } from '../../format/state.ts'
 import { ActionButton } from '../../parts/action.tsx'
+import { Card } from '../../parts/card.tsx'
 import { CopyButton } from '../../parts/copy.tsx'
 import { CheckField, Fields, SelectField, TextField } from '../../parts/form.tsx'
 import { lazily } from '../../parts/lazily.tsx'
-import { Card } from '../../parts/panel.tsx'
 import { Badge } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
 import type { ChangedFolderProps } from '../new/changed-folder.tsx'
@@ -43,7 +43,15 @@ function Settings({ workspace, me, deployment }: SettingsProps) {
   const faults = addHostFault(listFaults(preview.error), preview.error)
   const groups = listGroups(deployment.source)
   const render = (field: SettingField) => (
-    <Setting key={field.path} {...{ workspace, me, deployment, draft, faults, field }} />
+    <Setting
+      key={field.path}
+      workspace={workspace}
+      me={me}
+      deployment={deployment}
+      draft={draft}
+      faults={faults}
+      field={field}
+    />
   )
   return (
     <div class={styles.page}>
@@ -109,7 +117,7 @@ function Setting({ workspace, me, deployment, draft, faults, field }: SettingPro
     hint: isChanged && kind !== 'check' ? describeStored(readValue(deployment, path)) : hint,
     fault: faultAt(faults, path),
     isChanged,
-    locked:
+    unavailable:
       explainMissing(me, workspace, 'deployments:update') ?? (permission && explainMissing(me, workspace, permission)),
   }
   if (kind === 'check')
@@ -147,7 +155,7 @@ function Host({ workspace, me, deployment }: SettingsProps) {
     <div class={styles.host}>
       <p>
         <code>{host}</code> {verified_at ? <Badge tone="ok">Verified</Badge> : <Badge tone="warn">Not verified</Badge>}{' '}
-        {served ? 'It is served.' : 'It is not served yet: its owner is not proved.'}
+        {served ? 'Serving.' : 'Not serving until the ownership is verified.'}
         {verified_at && (
           <>
             {' '}
@@ -181,7 +189,7 @@ function Host({ workspace, me, deployment }: SettingsProps) {
   )
 }
 
-/** What the role does not allow is said, not offered. */
+/** Shows the reason instead of a control that the role does not allow. */
 function Locked({ me, workspace, children }: Pick<SettingsProps, 'me' | 'workspace'> & { children: VNode }) {
   const refusal = explainMissing(me, workspace, 'deployments:update')
   return refusal ? <p class={styles.locked}>{refusal}</p> : children
@@ -194,8 +202,10 @@ function Tags({ workspace, me, deployment }: SettingsProps) {
   const { data } = useRead(workspace, 'GET /v2/deployments/{deployment_id}/tags', ref)
   return (
     <Card title="Tags">
-      <p class={styles.about}>To find deployments by, such as by team. They take effect at once, without a revision.</p>
-      {data && data.resources.length === 0 && <p class={styles.about}>It has no tags.</p>}
+      <p class={styles.about}>
+        Use tags to find deployments, for example by team. They take effect immediately, without a revision.
+      </p>
+      {data && data.resources.length === 0 && <p class={styles.about}>No tags.</p>}
       <ul class={styles.tags}>
         {data?.resources.map(tag => (
           <li key={tag.tag_value_id}>
@@ -304,8 +314,8 @@ function Fixed({ deployment: { name, source, source_config } }: { deployment: De
     ['Namespace', listener_config?.k8s_namespace],
   ]
   return (
-    <Card title="What cannot change">
-      <p class={styles.about}>Chosen when it was created. For other values, create a second deployment.</p>
+    <Card title="Fixed settings">
+      <p class={styles.about}>Set when the deployment was created. For other values, create another deployment.</p>
       <dl class={styles.fixed}>
         {facts.map(([label, value]) =>
           value ? (
@@ -327,17 +337,15 @@ function Danger({ workspace, me, deployment }: SettingsProps) {
     <Card title="Delete" tone="bad">
       <div class={styles.danger}>
         <div>
-          <p>Deleting {name} cannot be undone. What is lost:</p>
+          <p>Deleting {name} cannot be undone. The following is deleted:</p>
           <ul>
-            {url && <li>{hostOf(url)} stops answering at once.</li>}
-            <li>Its revisions and logs, so nothing can be rolled back to.</li>
+            {url && <li>{hostOf(url)} stops responding immediately.</li>}
+            <li>All revisions and logs.</li>
             {secrets.length > 0 && (
-              <li>
-                {secrets.length === 1 ? 'Its secret' : `Its ${secrets.length} secrets`}, which nobody can read back.
-              </li>
+              <li>{secrets.length === 1 ? 'Secret' : `Its ${secrets.length} secrets`}, which cannot be restored.</li>
             )}
             {Object.keys(source_config.resource_spec ?? {}).some(member => member.startsWith('db_')) && (
-              <li>Its database with all data.</li>
+              <li>The database with all data.</li>
             )}
           </ul>
         </div>

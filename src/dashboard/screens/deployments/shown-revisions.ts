@@ -1,2 +1,2 @@
-// How many of the newest revisions the pages of a deployment have.
+// The number of newest revisions on the pages of a deployment.
 export const SHOWN_REVISIONS = 10

@@ -1,4 +1,4 @@
-// A deployment at any moment: what was wanted, what served, what was true, and what differs now.
+// A deployment at any time: desired, served and observed state, and the differences to now.
 import type { ComponentChildren } from 'preact'
 import type { Reply } from '../../../client/client.ts'
 import { usePages, useRead } from '../../api/queries.ts'
@@ -6,8 +6,9 @@ import { shortCommit, shortImage } from '../../format/source.ts'
 import { type Deployment, stateOfRevision } from '../../format/state.ts'
 import { formatAge, formatExact, formatShort } from '../../format/time.ts'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { Glyph } from '../../parts/icon.tsx'
-import { Card, Skeleton } from '../../parts/panel.tsx'
+import { Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { Prose } from '../../parts/prose.tsx'
 import { Badge, StateLabel } from '../../parts/state.tsx'
@@ -71,11 +72,11 @@ function MomentView({ moment, isNow }: { moment: Moment; isNow: boolean }) {
   const { past, present, changes } = moment
   if (!past)
     return (
-      <Card title="It did not exist">
+      <Card title="The deployment did not exist">
         <p class={styles.nothing}>
           The deployment was created on {formatExact(moment.created_at)}.{' '}
           <Link class={styles.link} to={`/deployments/${moment.deployment_id}/history?at=${moment.created_at}`}>
-            Go to that moment
+            Go to that time
           </Link>
         </p>
       </Card>
@@ -97,14 +98,14 @@ const Unknown = ({ members }: { members: string[] }) => (
   <p class={styles.unknown} role="note">
     <Glyph shape="diamond" tone="warn" />
     <span>
-      The journal no longer has all events since then, so these are not known:{' '}
+      The journal no longer has all events since then. Unknown:{' '}
       {members.map((member, i) => (
         <span key={member}>
           {i > 0 && ', '}
           <code>{member.replace('wanted.', '')}</code>
         </span>
       ))}
-      . Revisions and what they served are exact.
+      . The revisions are exact.
     </span>
   </p>
 )
@@ -122,7 +123,7 @@ const RevisionLine = ({ revision }: { revision: RevisionThen }) => (
   </p>
 )
 
-/** What is another thing now. */
+/** Marks a value that is different now. */
 const Since = ({ show, children }: { show: boolean; children: ComponentChildren }) =>
   show ? (
     <p class={styles.since}>
@@ -149,10 +150,10 @@ function Served({ moment, past, isNow }: { moment: Moment; past: MomentState; is
             </p>
           </>
         ) : (
-          <p class={styles.none}>{isNow ? 'Nothing serves.' : 'Nothing served.'}</p>
+          <p class={styles.none}>{isNow ? 'Not serving.' : 'Was not serving.'}</p>
         )}
         <Since show={isOther}>
-          {current ? `r${current.number} serves, since ${formatShort(current.since)}` : 'nothing serves'}
+          {current ? `r${current.number} serves, since ${formatShort(current.since)}` : 'not serving'}
         </Since>
         {isOther && served && (
           <div class={styles.actions}>
@@ -177,7 +178,7 @@ function Served({ moment, past, isNow }: { moment: Moment; past: MomentState; is
 function Wanted({ past, present, isNow }: FactProps) {
   const { latest, wanted } = past
   return (
-    <Card title={<span class={styles.label}>{isNow ? 'Wanted' : 'Was wanted'}</span>}>
+    <Card title={<span class={styles.label}>{isNow ? 'Desired' : 'Was desired'}</span>}>
       <div class={styles.fact}>
         {latest ? <RevisionLine revision={latest} /> : <p class={styles.none}>No revision.</p>}
         {latest && (
@@ -191,7 +192,7 @@ function Wanted({ past, present, isNow }: FactProps) {
         )}
         {wanted && <Configuration wanted={wanted} />}
         <Since show={!isNow && latest?.id !== present.latest?.id}>
-          {present.latest ? `r${present.latest.number} is wanted` : 'no revision'}
+          {present.latest ? `r${present.latest.number} is desired` : 'no revision'}
         </Since>
       </div>
     </Card>
@@ -236,12 +237,12 @@ function Truth({ past, present, isNow }: FactProps) {
   const facts: [string, string][] = [
     ['Health', served === null ? '–' : healthy === null ? 'unknown' : healthy ? 'healthy' : 'unhealthy'],
     ['Listener', past.status === null ? 'unknown' : past.status === 'UNKNOWN' ? 'silent' : 'heard'],
-    ['On its way', in_flight ? `${nameOf(in_flight)}, ${wordOf(in_flight)}` : 'nothing'],
+    ['In progress', in_flight ? `${nameOf(in_flight)}, ${wordOf(in_flight)}` : 'nothing'],
     ['Waiting', waiting ? `${nameOf(waiting)}, ${wordOf(waiting)}` : 'nothing'],
     ['Hold', hold ? `since ${formatShort(hold.since)}` : past.unknown.includes('hold') ? 'unknown' : 'none'],
   ]
   return (
-    <Card title={<span class={styles.label}>{isNow ? 'True' : 'Was true'}</span>}>
+    <Card title={<span class={styles.label}>{isNow ? 'Observed' : 'Was observed'}</span>}>
       <div class={styles.fact}>
         <StateLabel state={state} large />
         <dl class={styles.truth}>
@@ -261,9 +262,9 @@ const wordOf = ({ status }: RevisionThen): string =>
   status ? stateOfRevision({ status }).word.toLowerCase() : 'state not recorded'
 
 const Differences = ({ changes }: Pick<Moment, 'changes'>) => (
-  <Card class={styles.block} title="What is configured differently now">
+  <Card class={styles.block} title="Configuration changes since then">
     {changes.length === 0 ? (
-      <p class={styles.nothing}>Nothing: the configuration is the same now.</p>
+      <p class={styles.nothing}>No changes.</p>
     ) : (
       <table class={styles.table}>
         <thead>
@@ -305,8 +306,8 @@ function Around({ marks, at, isNow }: { marks: Mark[]; at: number; isNow: boolea
   const place = next === -1 ? marks.length : next
   const shown = marks.slice(Math.max(0, place - (isNow ? 2 : 1) * SHOWN_AROUND), place + SHOWN_AROUND).toReversed()
   return (
-    <Card class={styles.block} title={isNow ? 'The last changes' : 'Around this moment'}>
-      {shown.length === 0 && <p class={styles.nothing}>No change is recorded here.</p>}
+    <Card class={styles.block} title={isNow ? 'The last changes' : 'Around this time'}>
+      {shown.length === 0 && <p class={styles.nothing}>No changes recorded.</p>}
       <MarkList marks={shown} at={at} />
     </Card>
   )

@@ -1,11 +1,12 @@
-// All deployments of the workspace at any moment, beside how they are now.
+// All deployments of the workspace at any time, compared with now.
 import type { Item } from '../../../client/client.ts'
 import { usePages, useRead } from '../../api/queries.ts'
 import { shortCommit } from '../../format/source.ts'
 import { Button } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { Chip, FilterField } from '../../parts/field.tsx'
 import { PageHead, Toolbar } from '../../parts/page.tsx'
-import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { Badge, StateLabel } from '../../parts/state.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
@@ -53,7 +54,7 @@ export default function History({ workspace }: ScreenProps) {
   if (items?.length === 0)
     return (
       <Empty title="No history yet" command="slipway deploy">
-        The first deployment starts it. From then on, every moment can be looked at again.
+        The history starts with the first deployment. It shows the workspace at any time since then.
       </Empty>
     )
   return (
@@ -87,11 +88,11 @@ export default function History({ workspace }: ScreenProps) {
         <div class={`${styles.card} ${isPlaceholderData ? styles.old : ''}`}>
           {shown.length === 0 ? (
             <Empty
-              title={view === 'different' ? 'Nothing is different now' : 'No deployment matches'}
+              title={view === 'different' ? 'No differences' : 'No deployment matches'}
               action={<Button onClick={() => setFilters({ name: '', view: '' })}>Show all deployments</Button>}
             >
               {view === 'different'
-                ? 'Every deployment serves the same revision in the same state as at this moment.'
+                ? 'Every deployment serves the same revision in the same state as now.'
                 : 'The filter is in the address, so a link to it shows the same.'}
             </Empty>
           ) : (
@@ -108,7 +109,7 @@ export default function History({ workspace }: ScreenProps) {
       )}
       <Deleted events={deleted.data?.resources ?? []} isMore={deleted.data?.has_more ?? false} />
       {around.length > 0 && (
-        <Card class={styles.block} title={at === undefined ? 'The last changes' : 'Around this moment'}>
+        <Card class={styles.block} title={at === undefined ? 'The last changes' : 'Around this time'}>
           <MarkList marks={around} at={at ?? Number.POSITIVE_INFINITY} />
         </Card>
       )}
@@ -120,7 +121,7 @@ const isDifferent = ({ past, present }: Listed): boolean => past === null || !is
 
 const Table = ({ items, at }: { items: Listed[]; at: string | undefined }) => (
   <table class={styles.states}>
-    <caption class={styles.unseen}>Deployments at the chosen moment and now</caption>
+    <caption class={styles.unseen}>Deployments at the chosen time and now</caption>
     <thead>
       <tr>
         <th scope="col">Deployment</th>
@@ -163,7 +164,7 @@ function SummaryView({ summary }: { summary: Summary }) {
     <span class={styles.summary}>
       <StateLabel state={stateAtMoment(summary)} />
       <span class={styles.detail}>
-        {served ? `r${served.number} serves` : 'nothing serves'}
+        {served ? `r${served.number} serves` : 'not serving'}
         {served?.commit && (
           <>
             {' '}
@@ -175,7 +176,7 @@ function SummaryView({ summary }: { summary: Summary }) {
   )
 }
 
-/** Deployments that were there at the moment and are gone: their rows are deleted, their names are in the journal. */
+/** Deployments that were deleted since then: their names are in the journal. */
 function Deleted({ events, isMore }: { events: Event[]; isMore: boolean }) {
   const createdLater = new Set(events.filter(one => one.type === 'deployment.created').map(one => one.subject.id))
   const names = events
@@ -185,7 +186,7 @@ function Deleted({ events, isMore }: { events: Event[]; isMore: boolean }) {
   return (
     <p class={styles.deleted}>
       Deleted since then: {names.join(', ')}
-      {isMore && ', and perhaps more'}. What they served is deleted with them.
+      {isMore && ', and possibly more'}. Their revisions were deleted with them.
     </p>
   )
 }

@@ -1,5 +1,5 @@
-// What happened, as marks on the slider: of revisions when they were created and how they ended, of a deployment what
-// changed in place and what became of it (pure).
+// Marks of the slider: the creation and the end of revisions, and the in-place changes and states of a deployment
+// (pure).
 import type { Reply } from '../../../client/client.ts'
 import { describeReasons } from '../../format/reasons.ts'
 import { describeActor } from '../../format/source.ts'
@@ -21,14 +21,14 @@ const EVENTS: Record<string, Omit<State, 'word'> & { title: string }> = {
   'deployment.created': { title: 'Created', ...QUIET },
   'deployment.patched': { title: 'Changed in place', tone: 'busy', shape: 'diamond' },
   'deployment.hold_released': { title: 'Hold released', tone: 'idle', shape: 'held' },
-  'deployment.unknown': { title: 'Its listener fell silent', tone: 'warn', shape: 'triangle' },
+  'deployment.unknown': { title: 'Listener went silent', tone: 'warn', shape: 'triangle' },
   'deployment.ready': { title: 'Ready', ...QUIET },
   'deployment.unhealthy': { title: 'Became unhealthy', tone: 'bad', shape: 'octagon' },
   'deployment.healthy': { title: 'Healthy again', tone: 'ok', shape: 'check' },
   'deployment.unused': { title: 'Became unused', ...QUIET },
-  'deployment.located': { title: 'Got another URL', ...QUIET },
-  'deployment.ref_gone': { title: 'Its branch is gone', tone: 'warn', shape: 'triangle' },
-  'deployment.ref_found': { title: 'Its branch is back', ...QUIET },
+  'deployment.located': { title: 'URL changed', ...QUIET },
+  'deployment.ref_gone': { title: 'Branch deleted', tone: 'warn', shape: 'triangle' },
+  'deployment.ref_found': { title: 'Branch restored', ...QUIET },
   'deployment.deleted': { title: 'Deleted', tone: 'idle', shape: 'minus' },
 }
 
@@ -55,16 +55,16 @@ function marksOfRevision({ number, ...revision }: MarkedRevision): Mark[] {
   const wanted: Mark = {
     key: `${id} created`,
     at: Date.parse(created_at),
-    title: isRollback ? `Rolled back as r${number}` : `r${number} wanted`,
+    title: isRollback ? `Rolled back as r${number}` : `r${number} desired`,
     detail: commit?.message?.split('\n', 1)[0] ?? describeReasons(reasons),
     by,
     state: isRollback
       ? { word: 'Rollback', tone: 'warn', shape: 'held' }
-      : { word: 'Wanted', tone: 'busy', shape: 'queued' },
+      : { word: 'Desired', tone: 'busy', shape: 'queued' },
   }
   const last = states.at(-1)
   const state = stateOfRevision({ status })
-  // One that is on its way has no end yet; one that was recorded as skipped never was wanted.
+  // A revision in progress has no end yet. A skipped revision was never desired.
   if (!last || state.tone === 'busy') return [wanted]
   const end: Mark = {
     key: `${id} ended`,
@@ -105,11 +105,11 @@ const WORKSPACE_EVENTS: Record<string, Omit<State, 'word'> & { verb: string }> =
   'revision.deployed': { verb: 'serves a new revision', tone: 'ok', shape: 'check' },
   'revision.build_failed': { verb: 'failed to build', tone: 'bad', shape: 'octagon' },
   'revision.deploy_failed': { verb: 'failed to deploy', tone: 'bad', shape: 'octagon' },
-  'revision.create_failed': { verb: 'got no source', tone: 'bad', shape: 'octagon' },
+  'revision.create_failed': { verb: 'failed to fetch the source', tone: 'bad', shape: 'octagon' },
   'deployment.created': { verb: 'was created', ...QUIET },
   'deployment.patched': { verb: 'was changed', tone: 'busy', shape: 'diamond' },
   'deployment.rolled_back': { verb: 'was rolled back', tone: 'warn', shape: 'held' },
-  'deployment.trace_key_rotated': { verb: 'got another trace key', ...QUIET },
+  'deployment.trace_key_rotated': { verb: 'got a new trace key', ...QUIET },
   'deployment.hold_released': { verb: 'was released from its hold', tone: 'idle', shape: 'held' },
   'deployment.unknown': { verb: 'lost its listener', tone: 'warn', shape: 'triangle' },
   'deployment.unhealthy': { verb: 'became unhealthy', tone: 'bad', shape: 'octagon' },
@@ -124,7 +124,7 @@ export const listWorkspaceMarks = (events: Event[], names: ReadonlyMap<string, s
   events.toReversed().map(({ number, type, created_at, actor, subject, data, changes }) => {
     const { verb, ...look } = WORKSPACE_EVENTS[type]!
     const deployment = subject.type === 'deployment' ? subject.id : String(data.deployment_id)
-    // The name of one that is gone is in the event that deleted it.
+    // The event of the deletion has the name of a deleted deployment.
     const gone = changes.find(({ path }) => path === 'name')
     const name = names.get(deployment) ?? gone?.before ?? gone?.after ?? 'A deleted deployment'
     return {

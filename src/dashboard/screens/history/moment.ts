@@ -4,7 +4,6 @@ import { type State, stateOfDeployment, stateOfRevision } from '../../format/sta
 
 export type Summary = Item<'GET /v2/deployment-states'>['present']
 
-/** What was true, as one state. */
 export function stateAtMoment({ status, healthy, latest, served, hold }: Summary): State {
   if (latest?.status && latest.status !== 'DEPLOYED' && status !== 'UNKNOWN')
     return stateOfRevision({ status: latest.status })
@@ -35,7 +34,7 @@ export const RANGES = [
   { name: '', label: 'All', ms: undefined },
 ] as const
 
-/** What the slider spans: up to now, and always around the moment. */
+/** The range of the slider: up to now, and always around the chosen time. */
 export function windowOf(range: string, { first, at, now }: { first: number; at: number; now: number }) {
   const length = RANGES.find(({ name }) => name === range)?.ms
   const start = Math.min(length === undefined ? first : Math.max(first, now - length), at)

@@ -11,8 +11,9 @@ import styles from './history.module.css'
 import { findMark, type Mark } from './marks.ts'
 import { parseMoment, RANGES, toMoment, windowOf } from './moment.ts'
 
+const NOW_SHOWN = 'The newest state is shown.'
 const STEPS = 1000
-/** Of the drawing, which is stretched to the width of the slider. */
+/** The height of the drawing, which is stretched to the width of the slider. */
 const HEIGHT = 22
 
 /** The moment in the address; undefined is now. */
@@ -27,7 +28,7 @@ type SliderProps = { marks: Mark[]; first: number; children?: preact.ComponentCh
 export function TimeSlider({ marks, first, children }: SliderProps) {
   const { at } = useMoment()
   const [range, setRange] = useFilter('range')
-  // The window stands still while a person looks at it.
+  // The window does not move while a person looks at it.
   const opened = useRef(now.peek())
   const newest = Math.max(opened.current, marks.at(-1)?.at ?? 0)
   const moment = Math.min(at ?? newest, newest)
@@ -47,13 +48,13 @@ export function TimeSlider({ marks, first, children }: SliderProps) {
     else if (direction === 1) goTo(undefined)
   }
   useCommands([
-    { id: 'mark-before', label: 'Go to the change before', kind: 'action', keys: '[', run: () => step.current(-1) },
-    { id: 'mark-after', label: 'Go to the change after', kind: 'action', keys: ']', run: () => step.current(1) },
+    { id: 'mark-before', label: 'Go to the previous change', kind: 'action', keys: '[', run: () => step.current(-1) },
+    { id: 'mark-after', label: 'Go to the next change', kind: 'action', keys: ']', run: () => step.current(1) },
     { id: 'now', label: 'Go to now', kind: 'action', keys: 'n', run: () => goTo(undefined) },
   ])
   const visible = marks.filter(mark => mark.at >= start && mark.at <= end)
   return (
-    <section class={styles.machine} aria-label="Time machine">
+    <section class={styles.machine} aria-label="History">
       <div class={styles.bar}>
         <div class={styles.when}>
           <strong>
@@ -73,22 +74,22 @@ export function TimeSlider({ marks, first, children }: SliderProps) {
           <Button
             small
             hint="["
-            disabled={!findMark(marks, moment, -1)}
+            unavailable={findMark(marks, moment, -1) ? undefined : 'There is no earlier change.'}
             onClick={() => step.current(-1)}
-            aria-label="The change before"
+            aria-label="Previous change"
           >
             Before
           </Button>
           <Button
             small
             hint="]"
-            disabled={at === undefined}
+            unavailable={at === undefined ? NOW_SHOWN : undefined}
             onClick={() => step.current(1)}
-            aria-label="The change after"
+            aria-label="Next change"
           >
             After
           </Button>
-          <Button small hint="N" disabled={at === undefined} onClick={() => goTo(undefined)}>
+          <Button small hint="N" unavailable={at === undefined ? NOW_SHOWN : undefined} onClick={() => goTo(undefined)}>
             Now
           </Button>
         </div>
@@ -114,7 +115,7 @@ export function TimeSlider({ marks, first, children }: SliderProps) {
           min={0}
           max={STEPS}
           value={shown}
-          aria-label="Moment"
+          aria-label="Time"
           aria-valuetext={formatExact(shownTime)}
           onInput={({ currentTarget }) => setDragged(Number(currentTarget.value))}
           onChange={({ currentTarget }) => {
@@ -135,7 +136,7 @@ export function TimeSlider({ marks, first, children }: SliderProps) {
         ))}
         <span class={styles.spring} />
         {children}
-        {at !== undefined && <CopyButton text={() => location.href}>Copy a link to this moment</CopyButton>}
+        {at !== undefined && <CopyButton text={() => location.href}>Copy a link to this time</CopyButton>}
       </div>
     </section>
   )

@@ -6,7 +6,7 @@ import type { Cluster, Job } from './actions.ts'
 const STATES: Record<Job['status'], State> = {
   queued: { word: 'Waiting', tone: 'busy', shape: 'arc' },
   running: { word: 'Running', tone: 'busy', shape: 'arc' },
-  success: { word: 'Done', tone: 'ok', shape: 'check' },
+  success: { word: 'Completed', tone: 'ok', shape: 'check' },
   error: { word: 'Failed', tone: 'bad', shape: 'octagon' },
 }
 export const stateOfJob = ({ status }: Pick<Job, 'status'>): State => STATES[status]
@@ -16,7 +16,7 @@ export const isOpen = ({ status }: Pick<Job, 'status'>): boolean => status === '
 export const isLexical = ({ metadata }: Pick<Job, 'metadata'>): boolean => metadata.method === 'lexical'
 
 export const describeMethod = (job: Pick<Job, 'metadata'>): string =>
-  isLexical(job) ? 'By words, without a model' : `By the model ${String(job.metadata.model ?? '')}`.trim()
+  isLexical(job) ? 'Lexical, without a model' : `With the model ${String(job.metadata.model ?? '')}`.trim()
 
 type Progress = { phase: string; done: number; total: number }
 const PHASES: Record<string, string> = {
@@ -25,7 +25,7 @@ const PHASES: Record<string, string> = {
   report: 'report',
 }
 
-/** Of a job that has ended, what it found. */
+/** Describes the progress of a job, or its result. */
 export function describeProgress(job: Pick<Job, 'status' | 'metadata' | 'shape'>): string {
   const { num_runs, progress } = job.metadata as { num_runs?: number | null; progress?: Progress }
   const runs = num_runs == null ? '' : plural(num_runs, 'trace')

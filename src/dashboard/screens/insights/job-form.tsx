@@ -6,9 +6,9 @@ import { type Faults, faultAt, listFaults } from '../../api/faults.ts'
 import { usePages } from '../../api/queries.ts'
 import { CopyAs, useAction } from '../../parts/action.tsx'
 import { Button } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { Fields, SelectField, TextField } from '../../parts/form.tsx'
 import { Form } from '../../parts/form-frame.tsx'
-import { Card } from '../../parts/panel.tsx'
 import { toAddress } from '../../router/links.tsx'
 import { createConfig, createJob, type NewJob } from './actions.ts'
 import styles from './insights.module.css'
@@ -48,7 +48,7 @@ const EMPTY: Draft = {
 }
 const QUESTION = 'What would you like to learn about your application?'
 
-/** What is no number is sent as it is, so that the API says what it has to be. */
+/** Send invalid numbers unchanged: the API explains what is expected. */
 const toNumber = (text: string) => (Number.isNaN(Number(text)) ? (text as unknown as number) : Number(text))
 
 function toRequest(draft: Draft, model: string): NewJob {
@@ -97,7 +97,7 @@ export function JobForm({ workspace, project, onClose }: Props) {
         onSubmit={() => start(action)}
         footer={
           <>
-            <Button type="submit" look="primary" busy={busy} title={action.unavailable}>
+            <Button type="submit" look="primary" busy={busy} unavailable={action.unavailable}>
               {action.label}
             </Button>
             <Button onClick={onClose}>Cancel</Button>
@@ -134,7 +134,7 @@ const JobFields = ({ draft, model, models, onChange, fault, faults }: FieldsProp
       label="Name"
       value={draft.name}
       onChange={name => onChange({ name })}
-      placeholder="What people ask"
+      placeholder="Questions of users"
       fault={fault('name')}
     />
     <SelectField
@@ -147,9 +147,9 @@ const JobFields = ({ draft, model, models, onChange, fault, faults }: FieldsProp
       ]}
       hint={
         model === 'none'
-          ? 'Groups traces by the words that they share, and names each group by its strongest words. Nothing reads ' +
-            'the traces, so there are no summaries and no report.'
-          : 'Each trace is summarized by one call of the model, and a few calls find clusters and write a report.'
+          ? 'Groups traces by shared words, and names each group by its most significant words. There are no ' +
+            'summaries and no report.'
+          : 'The model summarizes each trace in one call. A few more calls find clusters and write a report.'
       }
       fault={fault('model')}
     />
@@ -206,14 +206,14 @@ const JobFields = ({ draft, model, models, onChange, fault, faults }: FieldsProp
       fault={fault('hierarchy')}
     />
     <TextField
-      label="What of a trace is read"
+      label="Prompt template for a trace"
       mono
       wide
       rows={3}
       value={draft.prompt}
       onChange={prompt => onChange({ prompt })}
       placeholder="{{run.inputs}}"
-      hint="A template. Without one, inputs, outputs and the error."
+      hint="By default inputs, outputs and the error."
       fault={fault('summary_prompt')}
     />
   </Fields>

@@ -5,10 +5,12 @@ import { isMissing, useRead } from '../../api/queries.ts'
 import { formatCount, formatLatency, formatShare, plural } from '../../format/amount.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { Chip } from '../../parts/field.tsx'
-import { Body, Foot, Note, PageHead, Stack } from '../../parts/page.tsx'
-import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { PageHead, Stack } from '../../parts/page.tsx'
+import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Body, Foot, Note } from '../../parts/sections.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Cell, More, Row, rowLink, Table } from '../../parts/table.tsx'
 import { Ago } from '../../parts/time.tsx'
@@ -31,9 +33,9 @@ const READ_EVERY_MS = 2000
 const PAGE = 20
 
 export default function JobPage({ workspace, params }: ScreenProps<{ project: string; job: string }>) {
-  const session_id = params.project
-  const ref = { session_id, job_id: params.job }
-  const to = `/traces/${session_id}`
+  const { project } = params
+  const ref = { session_id: project, job_id: params.job }
+  const to = `/traces/${project}`
   const {
     data: job,
     error,
@@ -46,22 +48,22 @@ export default function JobPage({ workspace, params }: ScreenProps<{ project: st
       everyMs: last => (last && isOpen(last) ? READ_EVERY_MS : false),
     },
   )
-  const { data: project } = useRead(workspace, 'GET /sessions/{session_id}', { params: { session_id } })
+  const { data: found } = useRead(workspace, 'GET /sessions/{session_id}', { params: { session_id: project } })
   const [cluster, setCluster] = useFilter('cluster')
   const [, navigate] = useLocation()
   useCrumbs(
     { label: 'Traces', to: '/traces' },
-    { label: project?.name ?? '…', to },
+    { label: found?.name ?? '…', to },
     { label: 'Insights', to: `${to}/insights` },
     { label: job?.name ?? '…' },
   )
   if (isMissing(error))
     return (
       <Empty
-        title="This job is gone"
+        title="Job not found"
         action={<ButtonLink href={toAddress(`${to}/insights`)}>Open the insights</ButtonLink>}
       >
-        It was deleted, or it is of another project.
+        The job was deleted, or it belongs to another project.
       </Empty>
     )
   if (error && !job) return <Problem error={error} onRetry={() => void refetch()} />
@@ -76,19 +78,26 @@ export default function JobPage({ workspace, params }: ScreenProps<{ project: st
       />
       <Stack>
         {job.error && (
-          <Card title="Why it failed" tone="bad">
+          <Card title="Error" tone="bad">
             <Body>
               <p>{job.error}</p>
             </Body>
           </Card>
         )}
-        {job.report && <Report job={job} report={job.report} project={session_id} onChoose={setCluster} />}
+        {job.report && <Report job={job} report={job.report} project={project} onChoose={setCluster} />}
         {job.clusters.length > 0 && <Clusters job={job} chosen={cluster} onChoose={setCluster} />}
         {job.status === 'success' && job.clusters.length === 0 && (
-          <Empty title="No trace was selected">No trace of that time matches the filter of the job.</Empty>
+          <Empty title="No traces matched">No trace of that period matches the filter of the job.</Empty>
         )}
         {job.clusters.length > 0 && (
-          <Runs key={cluster} {...{ workspace, session_id, job_id: job.id, chosen, onChoose: setCluster }} />
+          <Runs
+            key={cluster}
+            workspace={workspace}
+            project={project}
+            job_id={job.id}
+            chosen={chosen}
+            onChoose={setCluster}
+          />
         )}
       </Stack>
       <Foot>
@@ -98,7 +107,7 @@ export default function JobPage({ workspace, params }: ScreenProps<{ project: st
         <ActionButton
           small
           look="bare"
-          action={deleteJob(session_id, job)}
+          action={deleteJob(project, job)}
           onDone={() => navigate(toAddress(`${to}/insights`))}
         />
       </Foot>
@@ -122,7 +131,7 @@ const Report = ({ report, project, onChoose }: ReportProps) => (
       </ul>
       {report.highlighted_traces.length > 0 && (
         <>
-          <h3 class={styles.subtitle}>Traces worth a look</h3>
+          <h3 class={styles.subtitle}>Notable traces</h3>
           <ol class={styles.points}>
             {report.highlighted_traces.map(({ run_id, highlight_reason, cluster_id, cluster_name }) => (
               <li key={run_id}>
@@ -149,9 +158,9 @@ function Clusters({ job, chosen, onChoose }: ClustersProps) {
     <Card title="Clusters" aside={plural(total, 'trace')}>
       <Body>
         {isLexical(job) && (
-          <Note>Grouped by shared words, each named by its strongest ones. No model has read these traces.</Note>
+          <Note>Grouped by shared words, without a model. Each cluster is named by its most significant words.</Note>
         )}
-        <ClusterList {...{ nodes: tops, total, chosen, onChoose }} />
+        <ClusterList nodes={tops} total={total} chosen={chosen} onChoose={onChoose} />
       </Body>
     </Card>
   )
@@ -175,7 +184,9 @@ const ClusterList = ({ nodes, total, chosen, onChoose }: ListProps) => (
           <meter class={styles.meter} min={0} max={Math.max(1, total)} value={node.num_runs} aria-hidden="true" />
           <span class={styles.about}>{[node.description, describeStats(node)].filter(Boolean).join(' ')}</span>
         </button>
-        {node.children.length > 0 && <ClusterList {...{ nodes: node.children, total, chosen, onChoose }} />}
+        {node.children.length > 0 && (
+          <ClusterList nodes={node.children} total={total} chosen={chosen} onChoose={onChoose} />
+        )}
       </li>
     ))}
   </ul>
@@ -193,16 +204,16 @@ function describeStats({ stats }: Cluster): string {
 
 type RunsProps = {
   workspace: string
-  session_id: string
+  project: string
   job_id: string
   chosen: Cluster | undefined
   onChoose: (cluster: string) => void
 }
-function Runs({ workspace, session_id, job_id, chosen, onChoose }: RunsProps) {
+function Runs({ workspace, project, job_id, chosen, onChoose }: RunsProps) {
   const [offset, setOffset] = useState(0)
   const [shown, setShown] = useState<JobRun[]>([])
   const { data, error, refetch, isFetching } = useRead(workspace, 'GET /sessions/{session_id}/insights/{job_id}/runs', {
-    params: { session_id, job_id },
+    params: { session_id: project, job_id },
     query: { limit: PAGE, offset, ...(chosen && { cluster_id: chosen.id }) },
   })
   useEffect(() => {
@@ -227,13 +238,13 @@ function Runs({ workspace, session_id, job_id, chosen, onChoose }: RunsProps) {
           columns={[
             { label: 'Trace' },
             { label: 'Cluster', width: '30%' },
-            { label: 'Began', width: '96', isEnd: true },
+            { label: 'Started', width: '96', isEnd: true },
           ]}
         >
           {shown.map(run => (
             <Row key={run.id}>
               <Cell detail={run.summary ? String(run.inputs_preview ?? '') : String(run.outputs_preview ?? '')}>
-                <Link to={`/traces/${session_id}/${run.id}`} data-row class={rowLink}>
+                <Link to={`/traces/${project}/${run.id}`} data-row class={rowLink}>
                   {run.summary || String(run.inputs_preview ?? '') || String(run.name ?? 'An expired trace')}
                 </Link>
               </Cell>

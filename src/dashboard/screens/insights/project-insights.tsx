@@ -1,14 +1,16 @@
 // Insights of a tracing project: its jobs, a form for another one, and saved configs with their schedules.
 import { useRef } from 'preact/hooks'
 import { explainMissing } from '../../api/permissions.ts'
-import { readAgain, useRead } from '../../api/queries.ts'
+import { useRead } from '../../api/queries.ts'
+import { readAgain } from '../../api/read-again.ts'
 import { useCommands, useRowKeys } from '../../commands/commands.ts'
 import { formatExact } from '../../format/time.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { Button } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { Icon } from '../../parts/icon.tsx'
 import { ListCard, Stack } from '../../parts/page.tsx'
-import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Cell, Row, rowLink, Table } from '../../parts/table.tsx'
@@ -22,7 +24,7 @@ import { describeMethod, describeProgress, isOpen, stateOfJob } from './insight-
 import styles from './insights.module.css'
 import { JobForm } from './job-form.tsx'
 
-/** Jobs tell no events. */
+/** Jobs have no events. */
 const READ_EVERY_MS = 15_000
 const READ_OPEN_EVERY_MS = 2000
 
@@ -55,14 +57,8 @@ function Insights({ workspace, project, missing }: Props) {
         <JobForm workspace={workspace} project={project.id} onClose={() => setOpen('')} />
       ) : (
         <div class={styles.bar}>
-          <p>What happens in the traces of this project, sorted into clusters.</p>
-          <Button
-            look="primary"
-            icon="plus"
-            unavailable={missing !== undefined}
-            title={missing}
-            onClick={() => !missing && setOpen('new')}
-          >
+          <p>Clusters of similar traces in this project.</p>
+          <Button look="primary" icon="plus" unavailable={missing} onClick={() => setOpen('new')}>
             New insights
           </Button>
         </div>
@@ -71,8 +67,8 @@ function Insights({ workspace, project, missing }: Props) {
       {!jobs && !error && <Skeleton lines={4} />}
       {jobs?.length === 0 && !isFormOpen && (
         <Empty title="No insights yet">
-          A job reads up to a thousand traces, sorts them into clusters, and says what stands out. With a model it
-          writes summaries and a report. Without one it groups traces by their words.
+          A job groups up to 1,000 traces into clusters. With a model it also writes summaries and a report. Without a
+          model it groups traces by shared words.
         </Empty>
       )}
       {jobs && jobs.length > 0 && <Jobs project={project} jobs={jobs} />}

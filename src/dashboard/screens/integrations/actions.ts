@@ -1,4 +1,4 @@
-// What can be done with a git host, each as one request.
+// Actions on a git host, each as one request.
 import { type Action, request } from '../../api/actions.ts'
 import type { CallOptions } from '../../api/client.ts'
 import type { Integration } from './integration-state.ts'
@@ -9,12 +9,12 @@ type Unavailable = string | undefined
 const refOf = ({ id }: Integration) => ({ params: { integration_id: id } })
 
 export const startInstall = (installation_id: string, unavailable: Unavailable): Action => ({
-  label: 'Get an address at GitHub',
+  label: 'Get installation URL',
   request: request('POST /v1/integrations/forge/githost/install', {
     body: installation_id ? { installation_id } : {},
   }),
   unavailable,
-  done: 'The address is ready. It works once, within an hour.',
+  done: 'The installation URL is ready. It can be used once, within one hour.',
 })
 
 export const connect = (body: ConnectBody, unavailable: Unavailable): Action => {
@@ -38,7 +38,7 @@ export const recheck = (integration: Integration, unavailable: Unavailable): Act
   label: 'Check again',
   request: request('POST /v1/integrations/forge/githost/{integration_id}/recheck', refOf(integration)),
   unavailable,
-  done: `The state of ${integration.name} is the one of the host now.`,
+  done: `The state of ${integration.name} is up to date.`,
 })
 
 const describeUse = (deployments: number | undefined): string => {
@@ -58,8 +58,8 @@ export const disconnect = (
     title: `Disconnect ${integration.name}?`,
     body:
       describeUse(deployments) +
-      'What serves keeps serving, but pushes and pull requests deploy nothing any more, and its stored credentials ' +
-      'are deleted. They cannot be read back. ' +
+      'Serving revisions keep serving, but pushes and pull requests no longer deploy. The stored credentials ' +
+      'are deleted and cannot be restored. ' +
       (integration.host === 'github'
         ? 'The App stays installed at GitHub until you remove it there.'
         : 'The token stays valid at the host until you revoke it there.'),

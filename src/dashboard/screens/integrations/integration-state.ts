@@ -13,26 +13,24 @@ export const stateOfIntegration = ({ state }: Pick<Integration, 'state'>): State
 
 export const HOST_NAMES: Record<Integration['host'], string> = { github: 'GitHub', gitea: 'Gitea or Forgejo' }
 
-/** What it means for deployments, and what a person does at the host. */
+/** Explains the effect of a state on deployments, and the remedy at the host. */
 export function explainState({ state, host }: Pick<Integration, 'state' | 'host'>): string | undefined {
   if (state === 'active') return undefined
   if (state === 'suspended')
     return (
-      'An administrator of the account has suspended it at the host. What serves keeps serving, but pushes deploy ' +
-      'nothing. Resume it in the settings of the account at the host, then check again.'
+      'An administrator of the account suspended the app at the host. Serving revisions keep serving, but ' +
+      'pushes do not deploy. Resume the app in the account settings at the host, then check again.'
     )
-  const connectAgain = 'Connect the same account again: it keeps its id, so its deployments go on.'
+  const connectAgain = 'Connect the same account again to continue with the existing deployments.'
   return host === 'github'
-    ? `The App was uninstalled at the host. What serves keeps serving, but pushes deploy nothing. ${connectAgain}`
-    : `The host refuses its token. What serves keeps serving, but pushes deploy nothing. ${connectAgain}`
+    ? `The app was uninstalled at the host. Serving revisions keep serving, but pushes do not deploy. ${connectAgain}`
+    : `The host refuses the access token. Serving revisions keep serving, but pushes do not deploy. ${connectAgain}`
 }
 
-/** Where the account at the host is shown. */
 export const accountUrl = ({ base_url, name }: Pick<Integration, 'base_url' | 'name'>): string =>
   `${base_url}/${encodeURIComponent(name)}`
 
-/** Where the host lists its deliveries, and sends one again. */
 export const describeDeliveries = ({ host }: Pick<Integration, 'host'>): string =>
   host === 'github'
-    ? 'GitHub lists its deliveries, and sends one again, in the settings of the App, under Advanced.'
-    : 'The host lists its deliveries, and sends one again, on the page of the webhook in the repository or account.'
+    ? 'To see and redeliver webhook deliveries, open the settings of the app at GitHub, under Advanced.'
+    : 'To see and redeliver webhook deliveries, open the webhook in the repository or account at the host.'

@@ -1,15 +1,17 @@
-// A git host: its state with the remedy, its repositories, what builds from it, and what has happened to it.
+// A git host: state, remedy, repositories, deployments and activity.
 import { useLocation } from 'wouter-preact'
 import { explainMissing } from '../../api/permissions.ts'
 import { isMissing, useRead } from '../../api/queries.ts'
 import { describeActor, hostOf } from '../../format/source.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { FilterField } from '../../parts/field.tsx'
 import { Icon } from '../../parts/icon.tsx'
-import { Body, Columns, Facts, Foot, Marked, Note, PageHead, Stack } from '../../parts/page.tsx'
-import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { PageHead, Stack } from '../../parts/page.tsx'
+import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Body, Columns, Facts, Foot, Marked, Note } from '../../parts/sections.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Cell, Row, Table } from '../../parts/table.tsx'
 import { Ago } from '../../parts/time.tsx'
@@ -46,10 +48,10 @@ export default function IntegrationPage({ workspace, params, me }: ScreenProps<{
   if (isMissing(error))
     return (
       <Empty
-        title="This git host is gone"
+        title="Git host not found"
         action={<ButtonLink href={toAddress('/integrations')}>Open the git hosts</ButtonLink>}
       >
-        It was disconnected, or it is in another workspace.
+        The git host was disconnected, or it is in another workspace.
       </Empty>
     )
   if (error && !integration) return <Problem error={error} onRetry={() => void refetch()} />
@@ -84,12 +86,12 @@ export default function IntegrationPage({ workspace, params, me }: ScreenProps<{
         <div class={styles.remedy}>
           <Card
             tone={state.tone === 'bad' ? 'bad' : 'warn'}
-            title={<Marked {...state}>It is {state.word.toLowerCase()}</Marked>}
+            title={<Marked {...state}>Connection {state.word.toLowerCase()}</Marked>}
           >
             <Body>
               <Note>{remedy}</Note>
               <p>
-                <ButtonLink href={toAddress(`/integrations/new?by=${host}`)}>Connect it again</ButtonLink>
+                <ButtonLink href={toAddress(`/integrations/new?by=${host}`)}>Reconnect</ButtonLink>
               </p>
             </Body>
           </Card>
@@ -99,8 +101,8 @@ export default function IntegrationPage({ workspace, params, me }: ScreenProps<{
         <Stack>
           <Repositories integration={integration} workspace={workspace} />
           <DeploymentsCard
-            title="Deployments that build from it"
-            none="None. Deploy one of its repositories."
+            title="Deployments"
+            none="No deployments yet. Deploy a repository of this account."
             {...found}
           />
         </Stack>
@@ -160,7 +162,7 @@ function Repositories({ integration, workspace }: CardProps) {
       aside={
         isActive &&
         data &&
-        `${data.length === SHOWN_REPOSITORIES ? 'The first ' : ''}${data.length}, a minute old at most`
+        `${data.length === SHOWN_REPOSITORIES ? 'The first ' : ''}${data.length}, at most one minute old`
       }
     >
       {isActive ? (
@@ -171,7 +173,7 @@ function Repositories({ integration, workspace }: CardProps) {
               placeholder="Find by name"
               value={name}
               onChange={setName}
-              aside={isFetching && 'Asking the host'}
+              aside={isFetching && 'Loading from the host'}
               hint="/"
             />
           </div>
@@ -183,7 +185,8 @@ function Repositories({ integration, workspace }: CardProps) {
               <Note>
                 {name
                   ? `No repository has “${name}” in its name.`
-                  : 'The account lets this installation see no repository. Change that at the host, then check again.'}
+                  : 'The account gives this installation access to no repositories. Change the access at the host, then check ' +
+                    'again.'}
               </Note>
             </Body>
           )}
@@ -209,7 +212,7 @@ function Repositories({ integration, workspace }: CardProps) {
         </>
       ) : (
         <Body>
-          <Note>The host does not show them to this integration any more.</Note>
+          <Note>The integration can no longer read the repositories.</Note>
         </Body>
       )}
     </Card>
@@ -222,17 +225,17 @@ const HAPPENED: Record<string, string> = {
   resumed: 'Resumed at the host',
   revoked: 'Revoked at the host',
   rechecked: 'Checked',
-  repositories_changed: 'Its repositories changed',
+  repositories_changed: 'Repositories changed',
 }
 
-/** What the host has said about it, and who has changed it. */
+/** The events of the integration. */
 function History({ integration, workspace }: CardProps) {
   const { data } = useRead(workspace, 'GET /v2/events', {
     query: { subject_id: integration.id, order: 'desc', limit: SHOWN_EVENTS },
   })
   if (!data || data.resources.length === 0) return null
   return (
-    <Card title="What has happened">
+    <Card title="Activity">
       <ol class={styles.history}>
         {data.resources.map(({ id, type, created_at, actor }) => (
           <li key={id}>

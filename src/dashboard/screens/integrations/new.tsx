@@ -7,12 +7,13 @@ import { explainMissing } from '../../api/permissions.ts'
 import { useRead } from '../../api/queries.ts'
 import { CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { CopyButton } from '../../parts/copy.tsx'
 import { TextField } from '../../parts/form.tsx'
 import { Choices, Form, SecretField } from '../../parts/form-frame.tsx'
 import { Glyph } from '../../parts/icon.tsx'
-import { Body, Note, PageHead, Stack } from '../../parts/page.tsx'
-import { Card } from '../../parts/panel.tsx'
+import { PageHead, Stack } from '../../parts/page.tsx'
+import { Body, Note } from '../../parts/sections.tsx'
 import { ShownOnce } from '../../parts/shown-once.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
@@ -27,18 +28,18 @@ type Way = 'app' | 'gitea' | 'github'
 const WAYS: { value: Way; label: string; detail: string }[] = [
   {
     value: 'app',
-    label: 'GitHub, by the App of this installation',
-    detail: 'You choose the repositories at GitHub and come back. No credentials to copy.',
+    label: 'GitHub, with the app of this installation',
+    detail: 'Choose the repositories at GitHub. No credentials are needed.',
   },
   {
     value: 'gitea',
-    label: 'Gitea or Forgejo, by an access token',
+    label: 'Gitea or Forgejo, with an access token',
     detail: 'The token reads repositories and writes commit statuses and comments.',
   },
   {
     value: 'github',
-    label: 'GitHub, by an App of your own',
-    detail: 'Also on an Enterprise Server. You enter its id, private key and installation.',
+    label: 'GitHub, with your own app',
+    detail: 'Also for GitHub Enterprise Server. You need the app id, private key and installation id.',
   },
 ]
 
@@ -53,7 +54,7 @@ export default function ConnectGitHost({ workspace, me }: ScreenProps) {
       <Stack>
         <Card title="How">
           <Body>
-            <Choices legend="Where your repositories are" value={way} onChange={setWay} options={WAYS} />
+            <Choices legend="Where are your repositories?" value={way} onChange={setWay} options={WAYS} />
           </Body>
         </Card>
         {way === 'app' ? (
@@ -66,7 +67,7 @@ export default function ConnectGitHost({ workspace, me }: ScreenProps) {
   )
 }
 
-/** The person leaves for GitHub in another tab. This one shows when the integration is there. */
+/** The person continues at GitHub in another tab. This page shows the integration once it exists. */
 function InstallCard({ workspace, missing }: { workspace: string; missing: string | undefined }) {
   const [installation, setInstallation] = useState('')
   const [install, setInstall] = useState<Reply<'POST /v1/integrations/forge/githost/install'>>()
@@ -82,10 +83,10 @@ function InstallCard({ workspace, missing }: { workspace: string; missing: strin
   const arrived = install && all?.find(({ id, updated_at }) => !before.includes(id + updated_at))
   const action = startInstall(installation.trim(), missing)
   return (
-    <Card title="Install the App">
+    <Card title="Install the app">
       <Form
         error={error}
-        label="Install the App"
+        label="Install the app"
         onSubmit={() => start(action)}
         footer={
           <>
@@ -102,7 +103,7 @@ function InstallCard({ workspace, missing }: { workspace: string; missing: strin
           inputMode="numeric"
           value={installation}
           onChange={setInstallation}
-          hint="Only if the App is already installed: the number at the end of its address at GitHub. Otherwise empty."
+          hint="Only if the app is already installed: the number at the end of the URL of the installation at GitHub."
           fault={faultAt(listFaults(error), 'installation_id')}
         />
         {install && !arrived && (
@@ -113,8 +114,8 @@ function InstallCard({ workspace, missing }: { workspace: string; missing: strin
               </ButtonLink>
             </p>
             <Note>
-              It opens in another tab. This page shows the account when you are done there. The address works once,
-              until the hour is over.
+              GitHub opens in another tab. This page shows the account once you have installed the app. The URL can be
+              used once, within one hour.
             </Note>
           </div>
         )}
@@ -165,11 +166,11 @@ function CredentialsCard({ host, missing }: { host: 'gitea' | 'github'; missing:
   const faults = listFaults(error)
   if (connected)
     return (
-      <Card title={`${connected.name} is connected. One step is left at the host`}>
+      <Card title={`${connected.name} is connected. One step left at the host`}>
         <Body>
           <WebhookSetup integration={connected} />
-          <ShownOnce title="The secret of the webhook is shown only now" secret={secret}>
-            Enter it as the secret of the webhook at the host. Without it, its deliveries are refused.
+          <ShownOnce title="Copy the webhook secret now. It is not shown again" secret={secret}>
+            Enter it as the secret of the webhook at the host. Deliveries without it are refused.
           </ShownOnce>
           <p>
             <Button look="primary" onClick={() => navigate(toAddress(`/integrations/${connected.id}`))}>
@@ -180,7 +181,7 @@ function CredentialsCard({ host, missing }: { host: 'gitea' | 'github'; missing:
       </Card>
     )
   return (
-    <Card title={host === 'gitea' ? 'An account of Gitea or Forgejo' : 'Your GitHub App'}>
+    <Card title={host === 'gitea' ? 'An account of Gitea or Forgejo' : 'Your GitHub app'}>
       <Form
         error={error}
         label="Credentials"
@@ -202,7 +203,7 @@ function CredentialsCard({ host, missing }: { host: 'gitea' | 'github'; missing:
           value={draft.baseUrl}
           onChange={baseUrl => set({ baseUrl })}
           placeholder={host === 'gitea' ? 'https://git.example.com' : 'https://github.com'}
-          hint={host === 'gitea' ? 'As people open it.' : 'Leave it empty for github.com.'}
+          hint={host === 'gitea' ? 'The public URL of the host.' : 'Leave it empty for github.com.'}
           fault={faultAt(faults, 'base_url')}
         />
         {host === 'gitea' ? (
@@ -210,7 +211,8 @@ function CredentialsCard({ host, missing }: { host: 'gitea' | 'github'; missing:
             label="Access token"
             value={draft.token}
             onChange={token => set({ token })}
-            hint="May read the user and the repositories, and write commit statuses and comments. Stored encrypted."
+            hint="Needs read access to the user and the repositories, and write access to commit statuses and comments.
+          Stored encrypted."
             fault={faultAt(faults, 'token')}
           />
         ) : (
@@ -239,13 +241,13 @@ function CredentialsCard({ host, missing }: { host: 'gitea' | 'github'; missing:
               value={draft.privateKey}
               onChange={privateKey => set({ privateKey })}
               placeholder="-----BEGIN RSA PRIVATE KEY-----"
-              hint="The whole file from GitHub. Stored encrypted, and never shown again."
+              hint="The content of the file from GitHub. Stored encrypted. It cannot be shown again."
               fault={faultAt(faults, 'private_key')}
             />
           </>
         )}
         <Note>
-          A secret for its webhook was created here. It is shown after the host is connected.{' '}
+          Slipway created a webhook secret. It is shown after the host is connected.{' '}
           <CopyButton text={() => secret}>Copy it now</CopyButton>
         </Note>
       </Form>

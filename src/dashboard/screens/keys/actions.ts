@@ -1,4 +1,4 @@
-// What can be done with API keys, each as one request. A key of the organization is of no workspace.
+// Actions on API keys, each as one request. A key of the organization belongs to no workspace.
 import { type Action, request } from '../../api/actions.ts'
 import type { Item, Me, Reply } from '../../api/client.ts'
 import { explainMissing } from '../../api/permissions.ts'
@@ -32,7 +32,7 @@ export function createKey(
     request: request(isOrganization ? 'POST /orgs/current/api-keys' : 'POST /workspaces/current/api-keys', {
       body: body as never,
     }),
-    done: `The key “${description}” works from now on.`,
+    done: `The key “${description}” is created.`,
   }
 }
 
@@ -41,7 +41,7 @@ export function revokeKey({ me, workspace }: Caller, key: Key, descendants: numb
   const isHere = tenant_id === workspace && !explainMissing(me, workspace, 'api-keys:delete')
   const made = descendants === 1 ? 'The key that was' : `The ${descendants} keys that were`
   const others = descendants > 0 ? ` ${made} made with it ${descendants === 1 ? 'is' : 'are'} revoked too.` : ''
-  const agent = listener_id ? ' The agent of a listener uses it: the agent stops, and nothing is deployed there.' : ''
+  const agent = listener_id ? ' The agent of a listener uses this key. It stops, and its listener deploys nothing.' : ''
   return {
     label: 'Revoke key',
     unavailable:
@@ -56,20 +56,19 @@ export function revokeKey({ me, workspace }: Caller, key: Key, descendants: numb
     confirm: {
       title: `Revoke “${description}”, ${hint}?`,
       body:
-        `Every request with it is refused at once, and sessions that were opened with it end.${others}${agent} ` +
-        'It cannot be made valid again. What was done with it stays in the audit log.',
+        `Requests with the key are refused immediately, and its sessions end.${others}${agent} ` +
+        'This cannot be undone. The audit log keeps its entries.',
       isDestructive: true,
     },
     done: `The key “${description}” is revoked.`,
   }
 }
 
-/** Whose a key is, in words. */
 export const describeOwner = ({ client, member, listener_id, tenant_id }: Key): string => {
   if (client && member) return `Connected by ${member.email}`
   if (member) return `Belongs to ${member.email}`
   if (listener_id) return 'The agent of a listener'
-  return tenant_id ? 'Of a workspace' : 'Of the organization'
+  return tenant_id ? 'Another workspace' : 'Organization'
 }
 
 /** The text of a connected program's key is replaced every hour, for as long as the program comes back. */

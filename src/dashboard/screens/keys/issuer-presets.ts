@@ -1,8 +1,8 @@
-// What is trusted for each kind of CI: from what people know of it to the issuer and subject of its tokens (pure).
+// Presets for each kind of CI: they make the issuer and the subject of its tokens from names that people know (pure).
 
 const PRESETS = ['github', 'gitlab', 'kubernetes', 'other'] as const
 export type Preset = (typeof PRESETS)[number]
-/** What people fill in. Each kind of CI takes some of it. */
+/** The fields of the form. Each kind of CI uses some of them. */
 export type Answers = Record<'issuer' | 'subject' | 'repository' | 'part' | 'ref' | 'namespace' | 'account', string>
 
 export const GITHUB_ISSUER = 'https://token.actions.githubusercontent.com'
@@ -20,7 +20,7 @@ export const PARTS = [
   { value: 'branch', label: 'Runs on one branch' },
   { value: 'environment', label: 'Jobs of one environment' },
   { value: 'pull_request', label: 'Runs of pull requests' },
-  { value: 'all', label: 'Everything of the repository' },
+  { value: 'all', label: 'All jobs of the repository' },
 ]
 
 const githubPart = ({ part, ref }: Answers): string =>
@@ -49,7 +49,7 @@ export function trustedOf(preset: Preset, answers: Answers): { issuer: string; s
   }
 }
 
-/** The name under which it is listed, unless a person chooses another one. */
+/** The default name in lists. */
 export const nameOf = (preset: Preset, answers: Answers): string => {
   const { subject } = trustedOf(preset, answers)
   return { github: answers.repository, gitlab: answers.repository, kubernetes: subject, other: subject }[preset].slice(

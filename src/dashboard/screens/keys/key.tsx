@@ -1,12 +1,15 @@
-// A key: what it may do, how long it is unused, and what revoking it stops.
+// A key: permissions, use, and the effects of revoking it.
 import { useLocation } from 'wouter-preact'
 import { explainMissing } from '../../api/permissions.ts'
-import { isMissing, readAgain, useRead } from '../../api/queries.ts'
+import { isMissing, useRead } from '../../api/queries.ts'
+import { readAgain } from '../../api/read-again.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { ButtonLink } from '../../parts/button.tsx'
-import { Body, Facts, Foot, PageHead, Stack } from '../../parts/page.tsx'
-import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { Card } from '../../parts/card.tsx'
+import { PageHead, Stack } from '../../parts/page.tsx'
+import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Body, Facts, Foot } from '../../parts/sections.tsx'
 import { Badge } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
@@ -31,8 +34,8 @@ export default function KeyPage({ workspace, params, me }: ScreenProps<{ key: st
   if (missing && !mayReadAll) return <Empty title="You cannot see keys">{missing}</Empty>
   if (isMissing(error))
     return (
-      <Empty title="This key is revoked" action={<ButtonLink href={toAddress('/keys')}>Open the keys</ButtonLink>}>
-        Or it is of another workspace. What was done with it stays in the audit log.
+      <Empty title="Key not found" action={<ButtonLink href={toAddress('/keys')}>Open the keys</ButtonLink>}>
+        The key was revoked, or it belongs to another workspace. The audit log keeps its entries.
       </Empty>
     )
   if (error && !key) return <Problem error={error} onRetry={() => void refetch()} />
@@ -57,27 +60,27 @@ export default function KeyPage({ workspace, params, me }: ScreenProps<{ key: st
               ['Last used', key.last_used_at ? <Ago time={key.last_used_at} suffix=" ago" /> : 'Never'],
               ['Expires', <Expiry key="ends" time={endOf(key)} />],
               ['Created', <Ago key="created" time={key.created_at} suffix=" ago" />],
-              ['Made with', key.created_by && <Link to={`/keys/${key.created_by}`}>another key</Link>],
-              ['Keys made with it', key.descendants > 0 && `${key.descendants}, which are revoked with it`],
+              ['Created with', key.created_by && <Link to={`/keys/${key.created_by}`}>another key</Link>],
+              ['Keys created with this key', key.descendants > 0 && `${key.descendants}, which are revoked with it`],
               [
                 'Belongs to',
                 key.member && (
                   <>
                     <Link to={`/members/${key.member.id}`}>{key.member.email}</Link>
-                    <span>It never has more permissions than this member has.</span>
+                    <span>The key never has more permissions than this member.</span>
                   </>
                 ),
               ],
               [
                 'Program',
-                key.client && <code>{key.client.id.startsWith('http') ? key.client.id : 'Registered itself'}</code>,
+                key.client && <code>{key.client.id.startsWith('http') ? key.client.id : 'Self-registered'}</code>,
               ],
               ['Agent of', key.listener_id && <Link to={`/listeners/${key.listener_id}`}>a listener</Link>],
             ]}
           />
         </Body>
       </Card>
-      <Card title="What it may do" aside={role && <Link to={`/roles/${role.id}`}>{role.display_name}</Link>}>
+      <Card title="Permissions" aside={role && <Link to={`/roles/${role.id}`}>{role.display_name}</Link>}>
         <Body>
           <PermissionList permissions={key.permissions ?? role?.permissions ?? []} />
         </Body>
@@ -87,7 +90,7 @@ export default function KeyPage({ workspace, params, me }: ScreenProps<{ key: st
           Id <code>{key.id}</code>
         </p>
         <p>
-          <Link to={`/audit?actor_id=${key.id}`}>What was done with it</Link>
+          <Link to={`/audit?actor_id=${key.id}`}>Activity of the key</Link>
           {' · '}
           <Link to={`/audit?subject_id=${key.id}`}>History of this</Link>
         </p>

@@ -1,15 +1,16 @@
-// Trusts an issuer: by what people know of their CI, or by the issuer and subject of its tokens.
+// Trusts an issuer: by names of the CI, or by issuer and subject of its tokens.
 import { useState } from 'preact/hooks'
 import { useLocation } from 'wouter-preact'
 import type { Reply } from '../../api/client.ts'
 import { faultAt, listFaults } from '../../api/faults.ts'
 import { CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { SelectField, TextField } from '../../parts/form.tsx'
 import { Choices, Form } from '../../parts/form-frame.tsx'
-import { Note, PageHead } from '../../parts/page.tsx'
-import { Card } from '../../parts/panel.tsx'
+import { PageHead } from '../../parts/page.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Note } from '../../parts/sections.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
 import { useRoles } from '../members/use-roles.ts'
@@ -20,9 +21,9 @@ import { createTrustedIssuer } from './trusted-actions.ts'
 const LIST = '/keys/trusted'
 const CHOICES = [
   { value: 'github', label: 'GitHub Actions', detail: 'Jobs of a repository at github.com.' },
-  { value: 'gitlab', label: 'GitLab', detail: 'Jobs of a project, at gitlab.com or an instance of your own.' },
+  { value: 'gitlab', label: 'GitLab', detail: 'Jobs of a project at gitlab.com or your own instance.' },
   { value: 'kubernetes', label: 'Kubernetes', detail: 'Pods with a service account of a cluster.' },
-  { value: 'other', label: 'Another issuer', detail: 'Any that publishes OpenID Connect discovery.' },
+  { value: 'other', label: 'Another issuer', detail: 'Any issuer with OpenID Connect discovery.' },
 ] satisfies { value: Preset; label: string; detail: string }[]
 
 export default function NewTrustedIssuer({ workspace, me }: ScreenProps) {
@@ -55,13 +56,13 @@ export default function NewTrustedIssuer({ workspace, me }: ScreenProps) {
   return (
     <>
       <PageHead title="Trust an issuer" />
-      <Card title="Jobs that need no stored key">
+      <Card title="Keyless CI">
         <Form
           label="Trust an issuer"
           onSubmit={() => start(action)}
           footer={
             <>
-              <Button type="submit" look="primary" busy={busy} unavailable={action.unavailable !== undefined}>
+              <Button type="submit" look="primary" busy={busy} unavailable={action.unavailable}>
                 {action.label}
               </Button>
               <ButtonLink href={toAddress(LIST)}>Cancel</ButtonLink>
@@ -89,7 +90,7 @@ export default function NewTrustedIssuer({ workspace, me }: ScreenProps) {
               value={answers.ref}
               onChange={answer('ref')}
               mono
-              hint="* stands for any text: release/*"
+              hint="* matches any text, for example release/*"
             />
           )}
           {preset !== 'github' && (
@@ -102,8 +103,8 @@ export default function NewTrustedIssuer({ workspace, me }: ScreenProps) {
               mono
               hint={
                 preset === 'kubernetes'
-                  ? 'The issuer of the service accounts: kubectl get --raw /.well-known/openid-configuration shows it.'
-                  : 'This installation reads its public keys there.'
+                  ? 'The issuer of the service accounts, as shown by kubectl get --raw /.well-known/openid-configuration.'
+                  : 'This installation reads the public keys from this URL.'
               }
               fault={issuerFault}
             />
@@ -126,7 +127,7 @@ export default function NewTrustedIssuer({ workspace, me }: ScreenProps) {
               value={answers.subject}
               onChange={answer('subject')}
               mono
-              hint="The sub of the tokens. * stands for any text."
+              hint="The sub claim of the tokens. * matches any text."
               fault={subjectFault}
             />
           )}
@@ -149,7 +150,7 @@ export default function NewTrustedIssuer({ workspace, me }: ScreenProps) {
             onChange={setAudience}
             placeholder={location.origin}
             mono
-            hint="The aud of the tokens. Without one, the address of this installation."
+            hint="The aud claim of the tokens. By default the URL of this installation."
             fault={faultAt(faults, 'audience')}
           />
           <TextField
@@ -157,7 +158,7 @@ export default function NewTrustedIssuer({ workspace, me }: ScreenProps) {
             value={name}
             onChange={setName}
             placeholder={defaultName}
-            hint="Lists show it."
+            hint="Shown in lists."
             fault={faultAt(faults, 'name')}
           />
           {error && <Problem error={error} />}

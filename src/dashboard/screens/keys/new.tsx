@@ -5,11 +5,13 @@ import { explainMissing } from '../../api/permissions.ts'
 import { isReading, type Permission } from '../../format/permissions.ts'
 import { CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { SelectField, TextField } from '../../parts/form.tsx'
 import { Choices, Form } from '../../parts/form-frame.tsx'
-import { Body, Note, PageHead, Stack } from '../../parts/page.tsx'
-import { Card, CommandLine } from '../../parts/panel.tsx'
+import { PageHead, Stack } from '../../parts/page.tsx'
+import { CommandLine } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Body, Note } from '../../parts/sections.tsx'
 import { ShownOnce } from '../../parts/shown-once.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
@@ -70,13 +72,13 @@ export default function NewKeyPage({ workspace, me }: ScreenProps) {
   return (
     <>
       <PageHead title="Create a key" />
-      <Card title="For a program">
+      <Card title="Key">
         <Form
           label="Create a key"
           onSubmit={() => start(action)}
           footer={
             <>
-              <Button type="submit" look="primary" busy={busy} unavailable={action.unavailable !== undefined}>
+              <Button type="submit" look="primary" busy={busy} unavailable={action.unavailable}>
                 {action.label}
               </Button>
               <ButtonLink href={toAddress('/keys')}>Cancel</ButtonLink>
@@ -89,20 +91,20 @@ export default function NewKeyPage({ workspace, me }: ScreenProps) {
             value={description}
             onChange={setDescription}
             placeholder="CI of the shop"
-            hint="Who or what uses it. Lists and the audit log show it."
+            hint="The program that uses the key. Shown in lists and in the audit log."
             fault={faultAt(faults, 'description')}
           />
           {mayManageAll && (
             <Choices
-              legend="Where it acts"
+              legend="Scope"
               value={place}
               onChange={setPlace}
               options={[
-                { value: 'workspace', label: 'In this workspace', detail: 'It sees and changes nothing else.' },
+                { value: 'workspace', label: 'This workspace', detail: 'The key has no access to other workspaces.' },
                 {
                   value: 'organization',
-                  label: `In all of ${me.organization.display_name}`,
-                  detail: 'Its requests name the workspace in X-Tenant-Id.',
+                  label: `All of ${me.organization.display_name}`,
+                  detail: 'Requests name the workspace in X-Tenant-Id.',
                 },
               ]}
             />
@@ -116,13 +118,17 @@ export default function NewKeyPage({ workspace, me }: ScreenProps) {
             fault={faultAt(faults, 'role_id')}
           />
           <Choices
-            legend="How much of the role"
+            legend="Permissions"
             value={extent}
             onChange={setExtent}
             options={[
-              { value: 'all', label: 'All of it', detail: 'A change of the role changes the key too.' },
-              { value: 'read', label: 'Only what reads' },
-              { value: 'some', label: 'Some of it', detail: 'The less a key may do, the less a lost one costs.' },
+              { value: 'all', label: 'All permissions of the role', detail: 'Changes of the role apply to the key.' },
+              { value: 'read', label: 'Read-only' },
+              {
+                value: 'some',
+                label: 'Selected permissions',
+                detail: 'Grant only the permissions that the program needs.',
+              },
             ]}
           />
           {extent === 'some' ? (
@@ -135,7 +141,7 @@ export default function NewKeyPage({ workspace, me }: ScreenProps) {
             value={days}
             onChange={setDays}
             options={EXPIRIES}
-            hint="After that, each request with it is refused. One that never ends is valid until someone revokes it."
+            hint="Requests with an expired key are refused. A key that never expires is valid until it is revoked."
             fault={faultAt(faults, 'expires_at')}
           />
           {error && <Problem error={error} />}
@@ -154,14 +160,14 @@ function Created({ created, workspace }: { created: NewKey; workspace: string })
   return (
     <Stack>
       <PageHead title={`Key “${created.description}”`} />
-      <ShownOnce title="The key. It is shown only now" secret={created.key}>
-        Store it where the program reads its secrets. If it is lost, revoke it and create another one.
+      <ShownOnce title="Copy the key now. It is not shown again" secret={created.key}>
+        Store it as a secret of the program. If it is lost, revoke it and create another key.
       </ShownOnce>
-      <Card title="Use it in a shell">
+      <Card title="Use in a shell">
         <Body>
           <CommandLine command={command} />
           <CommandLine command="slipway whoami" />
-          <Note>The first command sets the address and the key. The second one says what the key may do.</Note>
+          <Note>The first command sets the URL and the key. The second command shows the permissions of the key.</Note>
           <p>
             <ButtonLink href={toAddress(`/keys/${created.id}`)}>Open the page of the key</ButtonLink>
           </p>

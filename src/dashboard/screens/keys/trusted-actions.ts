@@ -1,4 +1,4 @@
-// What can be done with trusted issuers, each as one request.
+// Actions on trusted issuers, each as one request.
 import { type Action, request } from '../../api/actions.ts'
 import type { Item, Me } from '../../api/client.ts'
 import { explainMissing } from '../../api/permissions.ts'
@@ -13,7 +13,7 @@ export function createTrustedIssuer({ me, workspace }: Caller, { audience, ...dr
     label: 'Trust issuer',
     unavailable: explainMissing(me, workspace, 'api-keys:create'),
     request: request('POST /v2/trusted-issuers', { body: { ...draft, ...(audience && { audience }) } as never }),
-    done: `Tokens of ${draft.name} are exchanged for keys from now on.`,
+    done: `Tokens of ${draft.name} can now be exchanged for keys.`,
   }
 }
 
@@ -25,8 +25,8 @@ export function deleteTrustedIssuer({ me, workspace }: Caller, { id, name }: Tru
     confirm: {
       title: `Delete “${name}”?`,
       body:
-        'Its tokens are no longer exchanged, and the keys that jobs have now are revoked at once: what they deploy ' +
-        'continues, and they cannot follow it. What was done with the keys stays in the audit log.',
+        'Tokens of this issuer are no longer exchanged, and the current keys of jobs are revoked immediately. ' +
+        'Deploys in progress continue, but the jobs cannot follow them. The audit log keeps its entries.',
       isDestructive: true,
     },
     done: `“${name}” is no longer trusted.`,

@@ -3,9 +3,11 @@ import { useLocation } from 'wouter-preact'
 import { isMissing, useRead } from '../../api/queries.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { ButtonLink } from '../../parts/button.tsx'
-import { Body, type Fact, Facts, Foot, Note, PageHead, Stack } from '../../parts/page.tsx'
-import { Card, CommandLine, Empty, Skeleton } from '../../parts/panel.tsx'
+import { Card } from '../../parts/card.tsx'
+import { PageHead, Stack } from '../../parts/page.tsx'
+import { CommandLine, Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Body, type Fact, Facts, Foot, Note } from '../../parts/sections.tsx'
 import { Badge } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
@@ -27,10 +29,10 @@ export default function TrustedIssuerPage({ workspace, params, me }: ScreenProps
   if (isMissing(error))
     return (
       <Empty
-        title="This issuer is not trusted"
+        title="Trusted issuer not found"
         action={<ButtonLink href={toAddress(LIST)}>Open the trusted issuers</ButtonLink>}
       >
-        It was deleted, or it is of another workspace. What its keys did stays in the audit log.
+        The trusted issuer was deleted, or it belongs to another workspace. The audit log keeps the entries of its keys.
       </Empty>
     )
   if (error && !data) return <Problem error={error} onRetry={() => void refetch()} />
@@ -48,7 +50,7 @@ export default function TrustedIssuerPage({ workspace, params, me }: ScreenProps
           />
         }
       />
-      <Card title="Which tokens it accepts">
+      <Card title="Accepted tokens">
         <Body>
           <Facts
             facts={[
@@ -60,7 +62,7 @@ export default function TrustedIssuerPage({ workspace, params, me }: ScreenProps
           />
         </Body>
       </Card>
-      <Card title="What a job gets">
+      <Card title="Keys of jobs">
         <Body>
           <Facts
             facts={[
@@ -78,7 +80,7 @@ export default function TrustedIssuerPage({ workspace, params, me }: ScreenProps
                 data.granted_by && (
                   <>
                     <Link to={`/keys/${data.granted_by}`}>a key</Link>
-                    <span>If that key is revoked, no token is exchanged any more.</span>
+                    <span>If this key is revoked, tokens are no longer exchanged.</span>
                   </>
                 ),
               ],
@@ -103,7 +105,7 @@ type UseProps = { trusted: { issuer: string; audience: string }; workspace: stri
 function UseCard({ trusted: { issuer, audience }, workspace }: UseProps) {
   const named = audience === location.origin ? '' : ` --audience ${audience}`
   return (
-    <Card title="Use it in a job">
+    <Card title="Use in a job">
       <Body>
         <CommandLine command={`slipway login --oidc --url ${location.origin} --workspace ${workspace}${named}`} />
         <Note>

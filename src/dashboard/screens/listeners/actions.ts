@@ -1,4 +1,4 @@
-// What can be done with a listener, each as one request.
+// Actions on a listener, each as one request.
 import { type Action, request } from '../../api/actions.ts'
 import type { Item } from '../../api/client.ts'
 import type { Listener } from './listener-state.ts'
@@ -12,18 +12,18 @@ export const createListener = ({ compute_type, compute_id, namespaces }: NewList
   request: request('POST /v2/listeners', {
     body: { compute_type, compute_id, compute_config: { k8s_namespaces: namespaces } },
   }),
-  done: `The listener ${compute_id} is registered. Create a key for its agent.`,
+  done: `The listener ${compute_id} is registered. Create agent key.`,
 })
 
 export const createKey = ({ id, compute_id }: Listener, unavailable: Unavailable): Action => ({
-  label: 'Create a key for its agent',
+  label: 'Create agent key',
   request: request('POST /v2/listeners/{listener_id}/keys', {
     params: { listener_id: id },
     body: { description: `Agent of ${compute_id}` },
   }),
   command: `slipway listeners key ${compute_id}`,
   unavailable,
-  done: `A key for the agent of ${compute_id} was created. It is shown only now.`,
+  done: `The agent key of ${compute_id} is created. Copy it now.`,
 })
 
 export const changeNamespaces = ({ id, compute_id }: Listener, k8s_namespaces: string[]): Action => ({
@@ -43,8 +43,8 @@ export const revokeKey = ({ id, description, hint }: Key, unavailable: Unavailab
   confirm: {
     title: `Revoke the key ${hint}?`,
     body:
-      `“${description}” stops working at once. An agent that uses it is refused and cannot deploy until it gets ` +
-      'another key. What it runs keeps running.',
+      `“${description}” stops working immediately. An agent with this key cannot deploy until it has another ` +
+      'key. Running applications keep running.',
     isDestructive: true,
   },
   done: `The key ${hint} is revoked.`,
@@ -58,8 +58,8 @@ export const deleteListener = ({ id, compute_id }: Listener, unavailable: Unavai
   confirm: {
     title: `Delete the listener ${compute_id}?`,
     body:
-      'The keys of its agents are deleted with it, so an agent that still runs is refused. ' +
-      'Its deployments have to be gone first. The machine or cluster itself is not touched.',
+      'The agent keys are deleted too, so running agents are refused. Delete its deployments first. The machine ' +
+      'or cluster is not changed.',
     isDestructive: true,
   },
   done: `The listener ${compute_id} is deleted.`,

@@ -4,13 +4,13 @@ import type { State } from '../../format/state.ts'
 
 export type Listener = Item<'GET /v2/listeners'>
 
-/** As `explain` of a deployment counts. */
+/** The same limit as in the obstacles of a deployment. */
 const SILENT_AFTER_MS = 2 * 60_000
 
 export function stateOfListener({ last_seen_at }: Pick<Listener, 'last_seen_at'>, now: number): State {
-  if (last_seen_at === null) return { word: 'Waiting for its agent', tone: 'busy', shape: 'queued' }
+  if (last_seen_at === null) return { word: 'Waiting for an agent', tone: 'busy', shape: 'queued' }
   return now - Date.parse(last_seen_at) < SILENT_AFTER_MS
-    ? { word: 'Its agent polls', tone: 'ok', shape: 'check' }
+    ? { word: 'Connected', tone: 'ok', shape: 'check' }
     : { word: 'Silent', tone: 'warn', shape: 'triangle' }
 }
 
@@ -20,11 +20,11 @@ export const describeType = ({ compute_type, compute_config }: Pick<Listener, 'c
   return namespaces.length > 0 ? `Kubernetes, ${namespaces.join(', ')}` : 'Kubernetes, any namespace'
 }
 
-/** What it can do that depends on its kind: the API does not know which engine its agent uses. */
+/** Describes the abilities of a kind of listener: the API does not know which engine its agent uses. */
 export const describeAbilities = ({ compute_type }: Pick<Listener, 'compute_type'>): string =>
   compute_type === 'k8s'
-    ? 'Runs images as objects of the cluster. Builds sources where its agent has an image builder.'
-    : 'Builds sources and runs them as processes, or as containers if its agent has a container engine.'
+    ? 'Runs images as Kubernetes objects. Builds sources if the agent has an image builder.'
+    : 'Builds sources, and runs them as processes, or as containers if the agent has a container engine.'
 
 export type Engine = 'process' | 'container' | 'kubernetes'
 export const enginesOf = ({ compute_type }: Pick<Listener, 'compute_type'>): Engine[] =>

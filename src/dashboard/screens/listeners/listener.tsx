@@ -1,4 +1,4 @@
-// A listener: whether its agent is heard, how to start one, what runs there, and the keys of its agents.
+// A listener: the state of its agent, how to start one, its deployments and agent keys.
 import { useEffect, useState } from 'preact/hooks'
 import { useLocation } from 'wouter-preact'
 import type { Item, Reply } from '../../api/client.ts'
@@ -7,18 +7,20 @@ import { explainMissing } from '../../api/permissions.ts'
 import { isMissing, useRead } from '../../api/queries.ts'
 import { ActionButton, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { Chip } from '../../parts/field.tsx'
-import { TextField } from '../../parts/form.tsx'
+import { TextField, unlessChanged } from '../../parts/form.tsx'
 import { Form } from '../../parts/form-frame.tsx'
 import { Icon } from '../../parts/icon.tsx'
-import { Body, Columns, Foot, Note, PageHead, Stack } from '../../parts/page.tsx'
-import { Card, CommandLine, Empty, Skeleton } from '../../parts/panel.tsx'
+import { PageHead, Stack } from '../../parts/page.tsx'
+import { CommandLine, Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Body, Columns, Foot, Note } from '../../parts/sections.tsx'
 import { ShownOnce } from '../../parts/shown-once.tsx'
 import { Badge, StateLabel } from '../../parts/state.tsx'
 import { Cell, Row, Table } from '../../parts/table.tsx'
 import { Ago, now } from '../../parts/time.tsx'
-import { toast } from '../../parts/toasts.tsx'
+import { toast } from '../../parts/toast.ts'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
 import { DeploymentsCard, useDeploymentsWhere } from '../deployments-where.tsx'
@@ -37,13 +39,13 @@ import {
 
 type Key = Item<'GET /workspaces/current/api-keys'>
 
-/** A poll has no event. While someone waits for the first one, it is looked for more often. */
+/** Polls have no event. Read more often while a person waits for the first one. */
 const READ_EVERY_MS = 10_000
 const WAIT_EVERY_MS = 2_000
 
 export default function ListenerPage({ workspace, params, me }: ScreenProps<{ listener: string }>) {
   const ref = { params: { listener_id: params.listener } }
-  /** Set if nobody had heard the agent when the page was opened. */
+  /** True if no agent had connected when the page was opened. */
   const [first, setFirst] = useState<'awaited' | 'heard'>()
   const {
     data: listener,
@@ -60,17 +62,17 @@ export default function ListenerPage({ workspace, params, me }: ScreenProps<{ li
     if (isWaiting) setFirst('awaited')
     else if (listener && first === 'awaited') {
       setFirst('heard')
-      toast('ok', `The agent of ${listener.compute_id} was heard for the first time.`)
+      toast('ok', `The agent of ${listener.compute_id} has connected for the first time.`)
     }
   }, [isWaiting])
 
   if (isMissing(error))
     return (
       <Empty
-        title="This listener is gone"
+        title="Listener not found"
         action={<ButtonLink href={toAddress('/listeners')}>Open the listeners</ButtonLink>}
       >
-        It was deleted, or it is in another workspace.
+        The listener was deleted, or it is in another workspace.
       </Empty>
     )
   if (error && !listener) return <Problem error={error} onRetry={() => void refetch()} />
@@ -79,7 +81,9 @@ export default function ListenerPage({ workspace, params, me }: ScreenProps<{ li
   const count = found.deployments?.length ?? 0
   const blocked =
     explainMissing(me, workspace, 'listeners:delete') ??
-    (count > 0 ? `It serves ${count} ${count === 1 ? 'deployment' : 'deployments'}. Delete them first.` : undefined)
+    (count > 0
+      ? `The listener serves ${count} ${count === 1 ? 'deployment' : 'deployments'}. Delete them first.`
+      : undefined)
   return (
     <>
       <PageHead
@@ -92,33 +96,33 @@ export default function ListenerPage({ workspace, params, me }: ScreenProps<{ li
           </>,
           last_seen_at ? (
             <span>
-              Last heard <Ago time={last_seen_at} suffix=" ago" />
+              Last connected <Ago time={last_seen_at} suffix=" ago" />
             </span>
           ) : (
-            'Never heard'
+            'Never connected'
           ),
           version && `Agent ${version}`,
         ]}
       />
       <Columns>
         <Stack>
-          {/* A new listener first needs an agent; later, what runs there is looked for. */}
-          {first && <AgentCard {...{ listener, workspace, me }} />}
+          {/* A new listener shows its agent first, later ones their deployments. */}
+          {first && <AgentCard listener={listener} workspace={workspace} me={me} />}
           <DeploymentsCard
-            title="Deployments that run here"
-            none="None. To run one here, choose this listener under “Runs on” when you create it."
+            title="Deployments"
+            none="No deployments yet. Choose this listener under “Runs on” when you create a deployment."
             {...found}
           />
-          {!first && <AgentCard {...{ listener, workspace, me }} />}
+          {!first && <AgentCard listener={listener} workspace={workspace} me={me} />}
         </Stack>
         <Stack>
-          <Card title="What it can do">
+          <Card title="Capabilities">
             <Body>
               <Note>{describeAbilities(listener)}</Note>
             </Body>
           </Card>
           {listener.compute_type === 'k8s' && <NamespacesCard listener={listener} key={listener.updated_at} />}
-          <KeysCard {...{ listener, workspace, me }} />
+          <KeysCard listener={listener} workspace={workspace} me={me} />
         </Stack>
       </Columns>
       <Foot>
@@ -145,11 +149,12 @@ const ENGINES: Record<Engine, string> = {
 }
 const NEEDS: Record<Engine, string> = {
   process:
-    'As root it gives each application a system user of its own. As another user, applications can read what ' +
-    'that user can: see docs/operate/processes.md.',
+    'If the agent runs as root, each application has its own system user. Otherwise applications can read the ' +
+    'files of the agent: see docs/operate/processes.md.',
   container:
-    'It needs the socket of Docker or Podman, by default /var/run/docker.sock: see docs/operate/containers.md.',
-  kubernetes: 'It finds the cluster like kubectl, and needs the Role of docs/operate/kubernetes.md in each namespace.',
+    'The agent needs the socket of Docker or Podman, by default /var/run/docker.sock: see docs/operate/containers.md.',
+  kubernetes:
+    'The agent finds the cluster like kubectl, and needs the Role of docs/operate/kubernetes.md in each namespace.',
 }
 
 /** The key, the command, and the first sign of the agent, in the order in which a person needs them. */
@@ -163,14 +168,14 @@ function AgentCard({ listener, workspace, me }: CardProps) {
   const missing = explainMissing(me, workspace, 'api-keys:create')
   return (
     <Card
-      title={isHeard ? 'Start another agent' : listener.last_seen_at ? 'Start its agent again' : 'Start its agent'}
+      title={isHeard ? 'Start another agent' : listener.last_seen_at ? 'Restart the agent' : 'Start an agent'}
       tone={state.tone === 'warn' ? 'warn' : undefined}
       aside={<StateLabel state={state} />}
     >
       <ol class={styles.steps}>
         <li>
           <h3>Create a key</h3>
-          <p>It allows what an agent of this listener does, and nothing else.</p>
+          <p>The key allows only the operations of an agent of this listener.</p>
           {key === undefined ? (
             <ActionButton
               action={createKey(listener, missing)}
@@ -178,8 +183,8 @@ function AgentCard({ listener, workspace, me }: CardProps) {
               onDone={reply => setKey((reply as Reply<'POST /v2/listeners/{listener_id}/keys'>).key)}
             />
           ) : (
-            <ShownOnce title="This key is shown only now" secret={key}>
-              The command below has it too. Copy one of the two before you leave this page.
+            <ShownOnce title="Copy the key now. It is not shown again" secret={key}>
+              The command below contains the key. Copy one of the two before you leave this page.
             </ShownOnce>
           )}
         </li>
@@ -208,17 +213,17 @@ function AgentCard({ listener, workspace, me }: CardProps) {
           <p>{NEEDS[engine]}</p>
         </li>
         <li>
-          <h3>{isHeard ? 'It takes over when the first one stops' : 'Wait until it is heard'}</h3>
+          <h3>{isHeard ? 'The agent takes over when the first one stops' : 'Wait for the agent to connect'}</h3>
           {listener.last_seen_at === null ? (
-            <p role="status">Looking every 2 seconds. This page says so when its agent polls for the first time.</p>
+            <p role="status">Checking every 2 seconds. This page shows when the agent connects.</p>
           ) : (
             <p role="status">
-              {isHeard ? 'The agent of this listener was heard ' : 'It was last heard '}
+              {isHeard ? 'The agent connected ' : 'The agent last connected '}
               <Ago time={listener.last_seen_at} suffix=" ago" />
               {isHeard
-                ? '. Only one agent works at a time: another one waits until this one ends.'
-                : '. What it runs keeps running, but nothing is deployed and its logs stay there. Start it again, or ' +
-                  'look why it cannot reach this address.'}
+                ? '. Only one agent is active at a time. Others wait until it ends.'
+                : '. Running applications keep running, but deploys and logs are paused. Start the agent again, or check ' +
+                  'why it cannot reach this installation.'}
             </p>
           )}
         </li>
@@ -240,18 +245,18 @@ function NamespacesCard({ listener }: { listener: Listener }) {
         label="Namespaces"
         onSubmit={() => start(action)}
         footer={
-          <Button type="submit" busy={busy} disabled={!isChanged}>
+          <Button type="submit" busy={busy} unavailable={unlessChanged(isChanged)}>
             {action.label}
           </Button>
         }
       >
         <TextField
-          label="Those that deployments can use"
+          label="Allowed namespaces"
           mono
           value={text}
           onChange={setText}
           isChanged={isChanged}
-          hint="One that deployments use cannot be removed. They have to exist: the agent creates none."
+          hint="Namespaces in use cannot be removed. The agent does not create namespaces: they must exist."
           fault={faultAt(listFaults(error), 'compute_config')}
         />
       </Form>
@@ -270,15 +275,15 @@ function KeysCard({ listener, workspace, me }: CardProps) {
   const keys = data?.resources.filter(({ listener_id }) => listener_id === listener.id)
   const cannotRevoke = explainMissing(me, workspace, 'api-keys:delete')
   return (
-    <Card title="Keys of its agents" aside={keys && keys.length > 0 && keys.length}>
+    <Card title="Agent keys" aside={keys && keys.length > 0 && keys.length}>
       {error && <Problem error={error} />}
       {(missing || keys?.length === 0) && (
         <Body>
-          <Note>{missing ?? 'None. An agent needs one to poll.'}</Note>
+          <Note>{missing ?? 'No agent keys yet. An agent needs a key to connect.'}</Note>
         </Body>
       )}
       {keys && keys.length > 0 && (
-        <Table caption="Keys of its agents" columns={[{ label: 'Key' }, { label: 'Used', width: '152', isEnd: true }]}>
+        <Table caption="Agent keys" columns={[{ label: 'Key' }, { label: 'Used', width: '152', isEnd: true }]}>
           {keys.map(key => (
             <KeyRow key={key.id} agentKey={key} cannotRevoke={cannotRevoke} />
           ))}

@@ -5,10 +5,10 @@ import type { Reply } from '../../api/client.ts'
 import { faultAt, listFaults } from '../../api/faults.ts'
 import { CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { TextField } from '../../parts/form.tsx'
 import { Choices, Form } from '../../parts/form-frame.tsx'
 import { PageHead } from '../../parts/page.tsx'
-import { Card } from '../../parts/panel.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
 import { createListener } from './actions.ts'
@@ -35,7 +35,7 @@ export default function NewListener() {
   return (
     <>
       <PageHead title="Register a listener" />
-      <Card title="Where deployments will run">
+      <Card title="Listener">
         <Form
           error={error}
           label="Register a listener"
@@ -51,19 +51,19 @@ export default function NewListener() {
           }
         >
           <Choices
-            legend="What it is"
+            legend="Type"
             value={type}
             onChange={setType}
             options={[
               {
                 value: 'local',
                 label: 'A machine',
-                detail: 'Its agent runs deployments as processes, or as containers of Docker or Podman.',
+                detail: 'The agent runs deployments as processes, or as containers with Docker or Podman.',
               },
               {
                 value: 'k8s',
                 label: 'A Kubernetes cluster',
-                detail: 'Its agent runs images as objects of the cluster, in the namespaces that you allow.',
+                detail: 'The agent runs images as Kubernetes objects in the namespaces that you allow.',
               },
             ]}
           />
@@ -83,7 +83,7 @@ export default function NewListener() {
               value={namespaces}
               onChange={setNamespaces}
               placeholder="apps, previews"
-              hint="Those that deployments can use. If there are any, each deployment names one. They have to exist."
+              hint="The namespaces that deployments can use. They must exist. If set, each deployment must name one."
               fault={faultAt(faults, 'compute_config')}
             />
           )}

@@ -1,10 +1,10 @@
-// Finds in the last lines of a build what made it fail (pure).
+// Finds the error in the last lines of a failed build (pure).
 import type { Line } from './blocks.ts'
 
 export type FailedStep = { name: string; command: string | undefined }
 export type Excerpt = { lines: Line[]; cause: Line | undefined }
 
-/** What the agents write when a step begins. */
+/** The lines that agents write when a step begins. */
 const STEPS: [pattern: RegExp, name: string][] = [
   [/^Fetching (.{1,400})/, 'Fetching the source'],
   [/^Building commit (.{1,400})/, 'Reading the source'],
@@ -28,7 +28,7 @@ export function findStep(lines: Line[]): FailedStep | undefined {
 
 const ERROR_WORDS =
   /\b(?:error|failed|failure|fatal|exception|panic|cannot|could not|not found|no such|denied)\b|\bERR!/i
-/** They say that it failed, not why. */
+/** Lines that report the failure, not its cause. */
 const CLOSING_WORDS =
   /\bexit(?:ed)?(?: with)? (?:code|status)|command (?:failed|ended)|A complete log of this run|lifecycle/i
 const SHOWN_LINES = 12

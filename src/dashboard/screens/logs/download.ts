@@ -1,4 +1,4 @@
-// Downloads a log as text: all of its lines that the filters show, not only those that the page has.
+// Downloads all lines of a log that match the filters, also those that the page does not have.
 import { getClient } from '../../api/client.ts'
 import { toPlainText } from '../../format/ansi.ts'
 import type { Names } from './log-lines.tsx'

@@ -1,4 +1,4 @@
-// Why a revision failed: the reason, the step and its lines, how long it took, and what has changed since the last one
+// The failure of a revision: the reason, the step and its lines, the duration, and the changes since the last revision
 // that was deployed.
 import { useMemo } from 'preact/hooks'
 import { useRead } from '../../api/queries.ts'
@@ -8,8 +8,9 @@ import { type Deployment, type Revision, stateOfRevision } from '../../format/st
 import { formatSeconds } from '../../format/time.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { Glyph, Icon } from '../../parts/icon.tsx'
-import { Card, Skeleton } from '../../parts/panel.tsx'
+import { Skeleton } from '../../parts/panel.tsx'
 import { Prose } from '../../parts/prose.tsx'
 import { toAddress } from '../../router/links.tsx'
 import { deployAgain } from '../deployments/actions.ts'
@@ -27,11 +28,10 @@ export const hasFailed = ({ status }: Pick<Revision, 'status'>): boolean => stat
 type FailedBuildProps = {
   workspace: string
   deployment: Deployment
-  /** One that has failed. */
   revision: Revision
-  /** Those that are known, also later ones. */
+  /** All known revisions, also later ones. */
   revisions: Revision[]
-  /** Where the log itself stands below. */
+  /** Given if the log is on the same page. */
   onHide?: () => void
 }
 export function FailedBuild({ workspace, deployment, revision, revisions, onHide }: FailedBuildProps) {
@@ -68,7 +68,7 @@ export function FailedBuild({ workspace, deployment, revision, revisions, onHide
             Open the full log
           </ButtonLink>
           {isLatest && !onHide && <ActionButton small icon="again" action={deployAgain(deployment)} />}
-          {onHide && <Button small look="bare" icon="cross" aria-label="Hide why it failed" onClick={onHide} />}
+          {onHide && <Button small look="bare" icon="cross" aria-label="Hide the error" onClick={onHide} />}
         </>
       }
     >
@@ -101,13 +101,17 @@ export function FailedBuild({ workspace, deployment, revision, revisions, onHide
       {log.isPending ? (
         <Skeleton lines={6} height={20} />
       ) : excerpt.lines.length === 0 ? (
-        <p class={styles.none}>It wrote no lines.</p>
+        <p class={styles.none}>No log lines.</p>
       ) : (
-        <ol class={styles.excerpt} aria-label="The lines where it failed">
+        <ol class={styles.excerpt} aria-label="Log lines around the error">
           {excerpt.lines.map(line => (
             <li key={line.arrival} class={line === excerpt.cause ? styles.cause : undefined}>
               {line === excerpt.cause ? (
-                <a href={logPage(line.arrival)} aria-label="This line in the log" title="This line in the log">
+                <a
+                  href={logPage(line.arrival)}
+                  aria-label="Open this line in the log"
+                  title="Open this line in the log"
+                >
                   <Icon name="right" />
                 </a>
               ) : (
@@ -146,7 +150,7 @@ function Changes({ workspace, deployment, revision, earlier }: ChangesProps) {
     <div>
       <dt>Changed since r{good.number}, the last that was deployed</dt>
       <dd>
-        {isSame && 'Nothing. What it depends on may have changed, or the machine.'}
+        {isSame && 'No changes. A dependency or the build machine may have changed.'}
         {commits && (
           <span>
             {commits.compare_url ? (

@@ -1,4 +1,4 @@
-// What a log shows, as it stands in the address.
+// The filters of a log, which are in the address.
 import { useMemo } from 'preact/hooks'
 import { setFilters, useFilter } from '../../router/links.tsx'
 import { LEVELS, type Level } from './blocks.ts'
@@ -11,12 +11,12 @@ export type ShownLog = {
   kind: Kind | undefined
   revision: string
   level: Level | undefined
-  /** What is searched for, and whether other lines are left out. */
+  /** The text to find. `only` hides other lines. */
   find: string
   isOnlyFound: boolean
   from: string
   line: number | undefined
-  /** Of the API. */
+  /** The filters of the request. */
   filters: LogFilters
 }
 

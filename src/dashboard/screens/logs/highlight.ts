@@ -1,4 +1,4 @@
-// Marks found text in rows without changing the page, so that rows stay as they are while a person types.
+// Highlights matches without changing the rows, so that they stay while a person types.
 const FOUND = 'log-found'
 
 const canHighlight = 'highlights' in CSS

@@ -8,7 +8,7 @@ import { formatSeconds } from '../../format/time.ts'
 import type { Block, Line } from './blocks.ts'
 import styles from './log-lines.module.css'
 
-/** What is shown of a revision: its number, and how its build went. */
+/** The number of a revision, and the result of its build. */
 export type Names = Map<string, { number: number; build: string }>
 type Shown = { names: Names; utc: boolean }
 
@@ -67,7 +67,7 @@ export const showParts = (parts: AnsiPart[]) =>
     ),
   )
 
-/** Where a day or a log begins, where lines are missing, and where it was quiet. */
+/** Dividers between lines: the start of a day or a log, missing lines, and quiet times. */
 function dividersOf(line: Line, before: Line | undefined, { names, utc }: Shown): VNode[] {
   const { arrival, at, revision_id, kind, id, lost } = line
   const day = formatLineDay(at, utc)

@@ -20,7 +20,6 @@ type LogViewProps = {
   isFollowing: boolean
   onFollow: (follow: boolean) => void
   onSelect: (arrival: number) => void
-  /** What stands after the last line. */
   end: preact.ComponentChildren
 }
 export function LogView({ reader, shown, names, matches, isFollowing, onFollow, onSelect, end }: LogViewProps) {
@@ -114,7 +113,7 @@ function isInView(row: HTMLElement): boolean {
   return top >= frame.top + 4 && bottom <= frame.bottom - 4
 }
 
-/** Marks what is found in the blocks that are in view. */
+/** Highlights matches in the visible blocks. */
 function useMarks(frame: { current: HTMLElement | null }, blocks: Block[], find: string, matches: number[]): void {
   useEffect(() => {
     if (!find) {

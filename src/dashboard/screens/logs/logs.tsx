@@ -9,7 +9,7 @@ import { Button } from '../../parts/button.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { now } from '../../parts/time.tsx'
-import { toast } from '../../parts/toasts.tsx'
+import { toast } from '../../parts/toast.ts'
 import { setFilters } from '../../router/links.tsx'
 import { type Block, countLevels, countLines, findMatches } from './blocks.ts'
 import { readLogText, saveFile } from './download.ts'
@@ -137,14 +137,14 @@ export function Logs({ workspace, deployment }: { workspace: string; deployment:
           {count.toLocaleString()} {count === 1 ? 'line' : 'lines'} read
         </span>
         {shown.line !== undefined && count > 0 && !has(blocks, shown.line) && (
-          <span>The linked line is not there: it is no longer kept, or the filters leave it out.</span>
+          <span>The linked line is not available. It is no longer kept, or the filters exclude it.</span>
         )}
       </p>
     </section>
   )
 }
 
-/** A reader for each set of filters. It stops while nobody sees the page, and while there is no session. */
+/** One reader per set of filters. It stops while the page is hidden or the session has ended. */
 function useReader(deployment_id: string, { filters, line }: ShownLog): LogReader {
   const key = JSON.stringify([deployment_id, filters])
   const reader = useMemo(() => new LogReader(deployment_id, filters), [key])
@@ -177,7 +177,7 @@ const has = (blocks: Block[], arrival: number): boolean =>
   )
 const isError = ({ level }: Block[number]): boolean => level === 'ERROR' || level === 'CRITICAL'
 
-/** The first after the selected line, or the last before it; around the ends. */
+/** The next or previous match from the selected line, wrapping around. */
 function nextOf(arrivals: number[], from: number | undefined, step: 1 | -1): number | undefined {
   if (step === 1) return arrivals.find(one => one > (from ?? Number.POSITIVE_INFINITY)) ?? arrivals[0]
   return arrivals.findLast(one => one < (from ?? Number.POSITIVE_INFINITY)) ?? arrivals.at(-1)
@@ -204,7 +204,7 @@ function describeBuild(revision: Revision): string {
   return `${revision.status === 'BUILD_FAILED' ? 'failed after' : 'took'} ${formatSeconds(seconds)}`
 }
 
-/** How many lines have arrived since a person left the end. */
+/** Counts the lines that have arrived since a person scrolled away from the end. */
 function useUnseen(blocks: Block[], isFollowing: boolean): number {
   const newest = blocks.at(-1)?.at(-1)?.arrival ?? 0
   const [seen, setSeen] = useState(newest)
@@ -230,7 +230,7 @@ type LogKeys = {
   toggleFollow: () => void
 }
 
-/** The commands stay the same, and do what the last render says. */
+/** The commands are registered once, and call the functions of the last render. */
 function useLogKeys(latest: LogKeys): void {
   const keys = useRef(latest)
   keys.current = latest
@@ -249,8 +249,8 @@ function useLogKeys(latest: LogKeys): void {
     act('line', 'Next line of the log', 'j', () => keys.current.moveToLine(1)),
     act('line-back', 'Previous line of the log', 'k', () => keys.current.moveToLine(-1)),
     act('end', 'Newest line of the log', 'End', () => keys.current.toEnd()),
-    act('follow', 'Follow the log, or stop', 'f', () => keys.current.toggleFollow()),
-    act('wrap', 'Wrap the lines of the log, or not', 'w', () => {
+    act('follow', 'Toggle following the log', 'f', () => keys.current.toggleFollow()),
+    act('wrap', 'Toggle line wrapping', 'w', () => {
       wraps.value = !wraps.value
     }),
     act('link', 'Copy link to the selected line', 'y', () => void copyLink()),
@@ -278,7 +278,7 @@ function Download({ deployment, shown, names }: DownloadProps) {
     }
     setLines(undefined)
   }
-  const scope = hasFilters(shown) ? 'All lines that the filters show' : 'The whole log'
+  const scope = hasFilters(shown) ? 'All lines that match the filters' : 'The whole log'
   return (
     <Button
       icon="get"
@@ -317,8 +317,8 @@ function NoLines({ deployment, shown }: { deployment: Deployment; shown: ShownLo
     )
   return (
     <Empty title="No lines yet" command={`slipway logs ${deployment.name} --follow`}>
-      Lines of a build appear when it starts, and those of the application when it writes to its output. This command
-      follows them in a terminal.
+      Build lines appear when a build starts, and runtime lines when the application writes to its output. To follow the
+      log in a terminal:
     </Empty>
   )
 }

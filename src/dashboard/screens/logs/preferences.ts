@@ -1,4 +1,4 @@
-// How a person likes logs: kept in the browser, because it is no part of what a link shows.
+// Preferences for logs. The browser keeps them: a link does not carry them.
 import { type Signal, signal } from '@preact/signals'
 
 const stored = (name: string, initial: boolean): Signal<boolean> => {

@@ -1,5 +1,5 @@
-// Reads a log for a page: its newest lines or those around a line, then older ones, and follows what arrives. A hidden
-// tab stops following, and goes on after its last line.
+// Reads a log: the newest lines or those around a line, then older ones, and follows new lines. A hidden tab pauses,
+// and resumes after its last line.
 import { signal } from '@preact/signals'
 import { type CallOptions, getClient, type Reply } from '../../api/client.ts'
 import {
@@ -21,7 +21,7 @@ export type LogFilters = Pick<
 >
 
 const PAGE_LINES = 1000
-/** How many lines are read without being asked for, which is what the log of a revision keeps. */
+/** The number of lines that are read unasked: as many as the log of a revision keeps. */
 const FILL_LINES = 10_000
 const MAX_LINES = 30_000
 const DROPPED_LINES = 5_000
@@ -32,7 +32,7 @@ const SILENCE_MS = 40_000
 
 export type LogState = {
   blocks: Block[]
-  /** `ended`: it could not be followed, and `error` says why. */
+  /** `ended`: following failed with `error`. */
   phase: 'loading' | 'live' | 'reconnecting' | 'paused' | 'reading' | 'ended'
   hasOlder: boolean
   /** Later lines are known that are not read yet, so nothing is followed. */
@@ -54,7 +54,7 @@ export class LogReader {
   readonly state = signal<LogState>(EMPTY)
   readonly #params: { deployment_id: string }
   readonly #filters: LogFilters
-  /** Only then may the oldest lines be left out: nobody reads them. */
+  /** Oldest lines may be dropped only then. */
   isAtEnd = true
   #reading = new AbortController()
   #following: AbortController | undefined
@@ -105,7 +105,7 @@ export class LogReader {
     this.pause()
   }
 
-  /** What has arrived is shown, and nothing else is read until `resume`. */
+  /** Shows the lines that have arrived, and reads no others until `resume`. */
   pause(): void {
     if (!this.#following) return
     this.#following.abort()

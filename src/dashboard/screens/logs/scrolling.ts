@@ -5,7 +5,7 @@ import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
 const AT_END = 12
 
 type Options = {
-  /** What scrolls, and what grows in it. */
+  /** The scrolling element. */
   frame: RefObject<HTMLElement>
   content: RefObject<HTMLElement>
   isFollowing: boolean

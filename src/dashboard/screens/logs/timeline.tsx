@@ -1,4 +1,4 @@
-// How many lines there were over the time that is shown, with warnings and errors apart. A press leads there.
+// Lines per time, with warnings and errors apart. A press goes to that time.
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import { formatLineTime } from '../../format/log-time.ts'
 import { type Block, toHistogram } from './blocks.ts'
@@ -6,7 +6,7 @@ import styles from './timeline.module.css'
 
 const BARS = 120
 const HEIGHT = 32
-/** A busy log would be counted for each of its lines. */
+/** A busy log would be counted for each line. */
 const PAUSE_MS = 400
 
 function useCalm<Value>(value: Value): Value {

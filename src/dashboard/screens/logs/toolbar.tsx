@@ -1,4 +1,4 @@
-// What a log shows and how: search, kind, revision, level and time, and the switches of the reader.
+// The toolbar of a log: search, kind, revision, level and time, and the switches of the reader.
 import type { Signal } from '@preact/signals'
 import { fromLocalInput, toLocalInput } from '../../format/log-time.ts'
 import { type Revision, stateOfRevision } from '../../format/state.ts'
@@ -29,6 +29,7 @@ export function Search({ find, place, count, onMove }: SearchProps) {
   const moveByKey = (event: KeyboardEvent) => {
     if (event.key === 'Enter') onMove(event.shiftKey ? -1 : 1)
   }
+  const unlessFound = count === 0 ? 'No line matches.' : undefined
   return (
     // biome-ignore lint/a11y/noStaticElementInteractions: Enter in the field leads to the next match
     <div class={styles.search} onKeyDown={moveByKey}>
@@ -40,8 +41,8 @@ export function Search({ find, place, count, onMove }: SearchProps) {
         aside={find ? <span role="status">{describePlace(place, count)}</span> : undefined}
         hint="/"
       />
-      <Button icon="up" look="bare" aria-label="Previous match" disabled={count === 0} onClick={() => onMove(-1)} />
-      <Button icon="down" look="bare" aria-label="Next match" disabled={count === 0} onClick={() => onMove(1)} />
+      <Button icon="up" look="bare" aria-label="Previous match" unavailable={unlessFound} onClick={() => onMove(-1)} />
+      <Button icon="down" look="bare" aria-label="Next match" unavailable={unlessFound} onClick={() => onMove(1)} />
     </div>
   )
 }

@@ -1,4 +1,4 @@
-// What can be done with people, each as one request.
+// Actions on members, each as one request.
 import { type Action, request } from '../../api/actions.ts'
 import type { Item, Me, Reply } from '../../api/client.ts'
 import { explainMissing } from '../../api/permissions.ts'
@@ -10,11 +10,11 @@ export type SignInLink = Reply<'POST /orgs/current/members/{member_id}/sign-in-l
 
 export const nameOf = ({ full_name, email }: { full_name: string | null; email: string }): string => full_name ?? email
 
-/** What only a role of the organization can give. */
+/** Explains a missing permission that only an organization role can grant. */
 export function explainMissingInOrganization(me: Me, permission: string): string | undefined {
   return me.permissions.includes(permission)
     ? undefined
-    : `It takes the permission ${permission} in the organization. Ask one of its Admins.`
+    : `You need the permission ${permission} in the organization. Ask an Admin of the organization.`
 }
 
 type Caller = { me: Me; workspace: string }
@@ -38,7 +38,7 @@ export const changeRoleHere = ({ me, workspace }: Caller, membership: Membership
     params: { membership_id: membership.id },
     body: { role_id: role.id },
   }),
-  done: `${nameOf(membership)} is ${role.display_name} in this workspace from the next request on.`,
+  done: `${nameOf(membership)} is now ${role.display_name} in this workspace.`,
 })
 
 export const changeOrganizationRole = (me: Me, member: Member, role: Role): Action => ({
@@ -50,7 +50,7 @@ export const changeOrganizationRole = (me: Me, member: Member, role: Role): Acti
   }),
   confirm: {
     title: `Make ${nameOf(member)} ${role.display_name}?`,
-    body: `From the next request on, it holds in the organization and all of its workspaces. ${role.description}`,
+    body: `The role applies to the organization and all of its workspaces from the next request on. ${role.description}`,
   },
   done: `${nameOf(member)} is ${role.display_name} of the organization.`,
 })
@@ -62,9 +62,9 @@ export const removeFromWorkspace = ({ me, workspace }: Caller, membership: Membe
   confirm: {
     title: `Remove ${nameOf(membership)} from this workspace?`,
     body:
-      'The person loses the role here at once, and keys that belong to the person stop working in this workspace. ' +
-      'Keys of the workspace that the person knows go on working: revoke them. ' +
-      'The membership in the organization and in other workspaces stays.',
+      'The person loses the role in this workspace immediately, and keys of the person stop working in this ' +
+      'workspace. Workspace keys that the person knows keep working: revoke them. The membership in the ' +
+      'organization and in other workspaces stays.',
     isDestructive: true,
   },
   done: `${nameOf(membership)} is no longer in this workspace.`,
@@ -77,8 +77,8 @@ export const removeFromOrganization = (me: Me, member: Member): Action => ({
   confirm: {
     title: `Remove ${nameOf(member)} from ${me.organization.display_name}?`,
     body:
-      'Sessions end at once, and the roles in all workspaces and the keys that belong to the person are deleted. ' +
-      'Keys of workspaces that the person knows go on working: revoke them. Deployments and the audit log stay.',
+      'Sessions end immediately, and the roles in all workspaces and the keys of the person are deleted. ' +
+      'Workspace keys that the person knows keep working: revoke them. Deployments and the audit log stay.',
     isDestructive: true,
     typed: member.email,
   },
@@ -89,5 +89,5 @@ export const createSignInLink = (me: Me, member: { id: string; full_name: string
   label: 'Create sign-in link',
   unavailable: explainMissingInOrganization(me, 'organization:manage-members'),
   request: request('POST /orgs/current/members/{member_id}/sign-in-links', { params: { member_id: member.id } }),
-  done: `There is a sign-in link for ${nameOf(member)}. It works once.`,
+  done: `The sign-in link for ${nameOf(member)} is created. It can be used once.`,
 })

@@ -1,13 +1,16 @@
 // A person: roles here and in the organization, keys, and a way to sign in.
 import { useState } from 'preact/hooks'
 import type { Action } from '../../api/actions.ts'
-import { isMissing, readAgain, usePages, useRead } from '../../api/queries.ts'
+import { isMissing, usePages, useRead } from '../../api/queries.ts'
+import { readAgain } from '../../api/read-again.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { SelectField } from '../../parts/form.tsx'
-import { Body, Facts, Foot, Note, PageHead, Stack } from '../../parts/page.tsx'
-import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { PageHead, Stack } from '../../parts/page.tsx'
+import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Body, Facts, Foot, Note } from '../../parts/sections.tsx'
 import { Badge } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
@@ -43,11 +46,8 @@ export default function MemberPage({ workspace, params, me }: ScreenProps<{ memb
   useCrumbs({ label: 'Members', to: '/members' }, { label: person ? nameOf(person) : '…' })
   if (isMissing(member.error))
     return (
-      <Empty
-        title="This person is no longer a member"
-        action={<ButtonLink href={toAddress('/members')}>Open the members</ButtonLink>}
-      >
-        What the person did stays in the audit log.
+      <Empty title="Member not found" action={<ButtonLink href={toAddress('/members')}>Open the members</ButtonLink>}>
+        This person is not a member. The audit log keeps earlier entries.
       </Empty>
     )
   if (member.error && !person) return <Problem error={member.error} onRetry={() => void member.refetch()} />
@@ -85,7 +85,7 @@ export default function MemberPage({ workspace, params, me }: ScreenProps<{ memb
         ]}
       />
       {link && <SignInLinkBox link={link} name={nameOf(person)} />}
-      <Card title="In this workspace" aside={here && roles.nameOf(here.role_id)}>
+      <Card title="This workspace" aside={here && roles.nameOf(here.role_id)}>
         <Body>
           {here ? (
             <>
@@ -98,7 +98,7 @@ export default function MemberPage({ workspace, params, me }: ScreenProps<{ memb
               <ActionButton small look="bare" action={removeFromWorkspace(caller, here)} />
             </>
           ) : (
-            memberships.items && <Note>No role here. What the role in the organization allows holds here too.</Note>
+            memberships.items && <Note>No role in this workspace. The role in the organization applies here too.</Note>
           )}
         </Body>
       </Card>
@@ -115,7 +115,7 @@ export default function MemberPage({ workspace, params, me }: ScreenProps<{ memb
         </Body>
       </Card>
       {own && own.length > 0 && (
-        <Card title="Keys that belong to the person">
+        <Card title="Keys">
           <Body>
             <Facts
               facts={own.map(({ id, hint, description, last_used_at }) => [
@@ -136,7 +136,7 @@ export default function MemberPage({ workspace, params, me }: ScreenProps<{ memb
           Joined <Ago time={person.created_at} suffix=" ago" />. Id <code>{person.id}</code>
         </p>
         <p>
-          <Link to={`/audit?actor_id=${person.id}`}>What this person did</Link>
+          <Link to={`/audit?actor_id=${person.id}`}>Activity</Link>
           {' · '}
           <Link to={`/audit?subject_id=${person.id}`}>History of this</Link>
         </p>
@@ -167,7 +167,7 @@ function RoleChoice({ label, roles, current, toAction, onDone }: RoleChoiceProps
         options={roles.map(({ id, display_name }) => ({ value: id, label: display_name }))}
         hint={role.description}
         isChanged={role.id !== current}
-        locked={action.unavailable}
+        unavailable={action.unavailable}
       />
       <PermissionList permissions={role.permissions} />
       {role.id !== current && (

@@ -1,15 +1,16 @@
-// Invites somebody: a role in this workspace, and a link to sign in with.
+// Invites a member with a role, and creates a sign-in link.
 import { useState } from 'preact/hooks'
 import { perform } from '../../api/actions.ts'
 import type { Reply } from '../../api/client.ts'
 import { faultAt, listFaults } from '../../api/faults.ts'
 import { CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { SelectField, TextField } from '../../parts/form.tsx'
 import { Form } from '../../parts/form-frame.tsx'
-import { Body, Note, PageHead, Stack } from '../../parts/page.tsx'
-import { Card } from '../../parts/panel.tsx'
+import { PageHead, Stack } from '../../parts/page.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Body, Note } from '../../parts/sections.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
 import { PermissionList } from '../roles/permission-list.tsx'
@@ -57,12 +58,12 @@ export default function NewMember({ workspace, me }: ScreenProps) {
         <PageHead title={`${nameOf(added)} is a member`} />
         {link && <SignInLinkBox link={link} name={nameOf(added)} />}
         {linkError && <Problem error={linkError} />}
-        <Card title="How to sign in">
+        <Card title="Sign in">
           <Body>
             <Note>
               {missing
                 ? `An Admin of ${me.organization.display_name} can create a sign-in link. ${missing}`
-                : 'The link signs the person in once. A new one can be created on the page of the member.'}{' '}
+                : 'The link can be used once. Create new links on the page of the member.'}{' '}
               Where an identity provider is set up, signing in with <b>{added.email}</b> leads here too.
             </Note>
             <p>
@@ -76,13 +77,13 @@ export default function NewMember({ workspace, me }: ScreenProps) {
   return (
     <>
       <PageHead title="Invite a member" />
-      <Card title="Who, and with which role">
+      <Card title="Member">
         <Form
           label="Invite a member"
           onSubmit={() => start(action)}
           footer={
             <>
-              <Button type="submit" look="primary" busy={busy} unavailable={action.unavailable !== undefined}>
+              <Button type="submit" look="primary" busy={busy} unavailable={action.unavailable}>
                 {action.label}
               </Button>
               <ButtonLink href={toAddress('/members')}>Cancel</ButtonLink>
@@ -96,7 +97,7 @@ export default function NewMember({ workspace, me }: ScreenProps) {
             value={email}
             onChange={setEmail}
             placeholder="ada@example.com"
-            hint="It names the person. No message is sent: you get a link to give."
+            hint="No message is sent. You get a sign-in link to pass on."
             fault={faultAt(faults, 'email')}
           />
           <TextField
@@ -104,7 +105,7 @@ export default function NewMember({ workspace, me }: ScreenProps) {
             value={fullName}
             onChange={setFullName}
             placeholder="Ada Lovelace"
-            hint="Optional. Lists and the audit log show it."
+            hint="Optional. Shown in lists and in the audit log."
             fault={faultAt(faults, 'full_name')}
           />
           <SelectField

@@ -5,7 +5,7 @@ import { ShownOnce } from '../../parts/shown-once.tsx'
 import type { SignInLink } from './actions.ts'
 
 export const SignInLinkBox = ({ link, name }: { link: SignInLink; name: string }) => (
-  <ShownOnce title="Sign-in link. It is shown only now" secret={link.url}>
+  <ShownOnce title="Copy the sign-in link now. It is not shown again" secret={link.url}>
     Give it to {name} over a channel that nobody else reads: whoever opens it first is signed in as {name}. It works
     once, until {formatClock(link.expires_at)}.
   </ShownOnce>

@@ -1,4 +1,4 @@
-// The roles of the organization, by id and by what they are for.
+// The roles of the organization, by id and by scope.
 import { useRead } from '../../api/queries.ts'
 import type { Role } from './actions.ts'
 

@@ -1,4 +1,4 @@
-// What can be done with model configurations, budgets and the settings of the proxy, each as one request.
+// Actions on model configurations, budgets and the settings of the proxy, each as one request.
 import { type Action, request } from '../../api/actions.ts'
 import type { CallOptions, Me } from '../../api/client.ts'
 import { explainMissing } from '../../api/permissions.ts'
@@ -48,7 +48,7 @@ export const deleteModel = (model: Model, unavailable: Unavailable): Action => (
   unavailable,
   confirm: {
     title: `Delete the model ${model.name}?`,
-    body: 'What calls it by its URL fails from then on. Its secret is deleted; what it used stays in the usage.',
+    body: 'Calls to the URL of the model fail from then on. The secret is deleted. The usage is kept.',
     isDestructive: true,
   },
   done: `The model ${model.name} is deleted.`,
@@ -67,7 +67,7 @@ export const deleteBudget = (budget: Budget, unavailable: Unavailable): Action =
   unavailable,
   confirm: {
     title: `Delete the budget of the ${budget.period}?`,
-    body: 'Calls are no longer limited by it. What was used stays in the usage.',
+    body: 'The budget no longer limits calls. The usage is kept.',
   },
   done: 'The budget is deleted.',
 })
@@ -76,5 +76,5 @@ export const changeSettings = (me: Me, body: SettingsBody): Action => ({
   label: 'Save settings',
   request: request('PATCH /orgs/current/model-proxy', { body }),
   unavailable: explainMissingInOrganization(me, 'organization:update'),
-  done: 'The settings hold for the next call.',
+  done: 'The settings are saved. They apply from the next call on.',
 })

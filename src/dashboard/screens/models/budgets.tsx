@@ -1,4 +1,4 @@
-// Budgets: what is spent of each, and a form for another one.
+// Budgets with their spending, and a form to create one.
 import { useState } from 'preact/hooks'
 import type { Me } from '../../api/client.ts'
 import { faultAt, listFaults } from '../../api/faults.ts'
@@ -6,11 +6,12 @@ import { usePages } from '../../api/queries.ts'
 import { formatExact, formatShort } from '../../format/time.ts'
 import { ActionButton, CopyAs, useAction } from '../../parts/action.tsx'
 import { Button } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { SelectField, TextField } from '../../parts/form.tsx'
 import { Form } from '../../parts/form-frame.tsx'
-import { Body, Note } from '../../parts/page.tsx'
-import { Card, Skeleton } from '../../parts/panel.tsx'
+import { Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Body, Note } from '../../parts/sections.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Cell, Row, Table } from '../../parts/table.tsx'
 import { useFilter } from '../../router/links.tsx'
@@ -19,7 +20,7 @@ import { type Budget, describeSpent, NEARLY, PERIODS, shareSpent, stateOfBudget 
 import styles from './models.module.css'
 
 const ALMOST_ALL = 0.999
-/** What is spent has no events. */
+/** Spending has no events. */
 const READ_EVERY_MS = 15_000
 
 export function Budgets({ workspace, me }: { workspace: string; me: Me }) {
@@ -45,9 +46,8 @@ export function Budgets({ workspace, me }: { workspace: string; me: Me }) {
             small
             icon="plus"
             aria-expanded={open === 'budget'}
-            title={missing}
-            unavailable={missing !== undefined}
-            onClick={() => !missing && setOpen(open === 'budget' ? '' : 'budget')}
+            unavailable={missing}
+            onClick={() => setOpen(open === 'budget' ? '' : 'budget')}
           >
             Create budget
           </Button>
@@ -58,7 +58,7 @@ export function Budgets({ workspace, me }: { workspace: string; me: Me }) {
         {items?.length === 0 && (
           <Body>
             <Note>
-              There is no budget, so calls are not limited. A budget refuses calls once its limit is reached, until its
+              No budgets yet, so calls are not limited. A budget refuses calls once the limit is reached, until the
               period ends.
             </Note>
           </Body>
@@ -67,7 +67,7 @@ export function Budgets({ workspace, me }: { workspace: string; me: Me }) {
           <Table
             caption="Budgets, newest first"
             columns={[
-              { label: 'Whose calls', width: '36%' },
+              { label: 'Applies to', width: '36%' },
               { label: 'Spent' },
               { label: 'State', width: '22%' },
               { label: '', width: '120', isEnd: true },
@@ -149,7 +149,7 @@ function NewBudget({ deployments, onClose }: NewProps) {
       >
         <div class={styles.fields}>
           <SelectField
-            label="Whose calls"
+            label="Applies to"
             value={draft.deployment}
             onChange={deployment => change({ deployment })}
             options={[
@@ -159,11 +159,11 @@ function NewBudget({ deployments, onClose }: NewProps) {
             fault={faultAt(faults, 'deployment_id')}
           />
           <SelectField
-            label="In each"
+            label="Period"
             value={draft.period}
             onChange={period => change({ period })}
             options={Object.entries(PERIODS).map(([value, label]) => ({ value, label }))}
-            hint="In UTC. What it has used already counts."
+            hint="In UTC. Earlier usage of the current period counts."
             fault={faultAt(faults, 'period')}
           />
           <TextField

@@ -7,7 +7,7 @@ import { Tabs } from '../tabs.tsx'
 const TABS = [
   { path: '', label: 'Models', keys: '1' },
   { path: '/usage', label: 'Usage and budgets', keys: '2' },
-  { path: '/settings', label: 'What is allowed', keys: '3' },
+  { path: '/settings', label: 'Settings', keys: '3' },
 ] as const
 
 type Props = { tab: (typeof TABS)[number]['path']; actions?: ComponentChildren; children: ComponentChildren }

@@ -1,4 +1,4 @@
-// The fields of a model: where it is, how calls are authenticated, what it costs, and who may call it.
+// The fields of a model: endpoint, authentication, prices and access.
 import { type Faults, faultAt } from '../../api/faults.ts'
 import { usePages } from '../../api/queries.ts'
 import { Chip } from '../../parts/field.tsx'
@@ -64,7 +64,7 @@ export const toDraft = (model: Model): Draft => ({
   deployments: model.deployment_ids ?? [],
 })
 
-/** What is no number is sent as it is, so that the API says what it has to be. */
+/** Send invalid numbers unchanged: the API explains what is expected. */
 const toPrice = (text: string) =>
   text.trim() === '' ? null : Number.isNaN(Number(text)) ? (text as never) : Number(text)
 
@@ -125,7 +125,7 @@ export function ModelFields({ workspace, draft, onChange, faults, model }: Props
           value={draft.name}
           onChange={name => onChange({ name })}
           placeholder="fast"
-          hint="How people find it here."
+          hint="Shown in lists."
           fault={faultAt(faults, 'name')}
         />
         <SelectField
@@ -142,7 +142,7 @@ export function ModelFields({ workspace, draft, onChange, faults, model }: Props
           value={draft.model}
           onChange={model => onChange({ model })}
           placeholder={draft.provider === 'anthropic' ? 'claude-sonnet-4-5' : 'gpt-4.1-mini'}
-          hint="Its name at the provider."
+          hint="The name of the model at the provider."
           fault={faultAt(faults, 'model')}
         />
         <TextField
@@ -154,10 +154,10 @@ export function ModelFields({ workspace, draft, onChange, faults, model }: Props
           placeholder={DEFAULT_URLS[draft.provider]}
           hint={
             model
-              ? 'Another URL needs the secret again.'
+              ? 'Enter the secret again after you change the URL.'
               : draft.provider === 'openai_compatible'
-                ? 'What the SDK takes as its base URL.'
-                : 'Leave it empty for that of the provider.'
+                ? 'The base URL for the SDK of the provider.'
+                : 'Leave it empty for the default of the provider.'
           }
           fault={faultAt(faults, 'base_url')}
         />
@@ -178,11 +178,11 @@ export function ModelFields({ workspace, draft, onChange, faults, model }: Props
           fault={faultAt(faults, 'output_price')}
         />
         <TextField
-          label="Trace calls in the project"
+          label="Trace calls in project"
           value={draft.project}
           onChange={project => onChange({ project })}
-          placeholder="In none"
-          hint="Calls of an application are traced in its own project."
+          placeholder="None"
+          hint="Calls of an application are traced in the project of the application."
           fault={faultAt(faults, 'trace_project')}
         />
       </div>
@@ -192,20 +192,20 @@ export function ModelFields({ workspace, draft, onChange, faults, model }: Props
           value={draft.keepsAuth ? 'keep' : 'replace'}
           onChange={value => onChange({ keepsAuth: value === 'keep' })}
           options={[
-            { value: 'keep', label: 'As it is', detail: `${AUTH_TYPES[model.auth_type]}.` },
-            { value: 'replace', label: 'Replace it', detail: 'Also to give the secret again, or a new one.' },
+            { value: 'keep', label: 'Keep', detail: `${AUTH_TYPES[model.auth_type]}.` },
+            { value: 'replace', label: 'Replace', detail: 'Enter the secret again, or a new one.' },
           ]}
         />
       )}
       {!draft.keepsAuth && <Auth draft={draft} onChange={onChange} faults={faults} />}
       <Choices
-        legend="Which deployments may use it"
+        legend="Deployments that can use the model"
         value={draft.access}
         onChange={access => onChange({ access })}
         options={[
-          { value: 'all', label: 'All of the workspace' },
-          { value: 'some', label: 'Some' },
-          { value: 'none', label: 'None', detail: 'People and API keys still may.' },
+          { value: 'all', label: 'All deployments of the workspace' },
+          { value: 'some', label: 'Selected deployments' },
+          { value: 'none', label: 'None', detail: 'People and API keys can still call the model.' },
         ]}
       />
       {draft.access === 'some' && (
@@ -223,20 +223,20 @@ export function ModelFields({ workspace, draft, onChange, faults, model }: Props
 const Auth = ({ draft, onChange, faults }: Pick<Props, 'draft' | 'onChange' | 'faults'>) => (
   <>
     <Choices
-      legend="How calls are authenticated"
+      legend="Authentication"
       value={draft.auth}
       onChange={auth => onChange({ auth })}
       options={[
-        { value: 'secret', label: AUTH_TYPES.secret, detail: 'It is added to each call.' },
+        { value: 'secret', label: AUTH_TYPES.secret, detail: 'The key is added to each call.' },
         {
           value: 'jwt',
           label: AUTH_TYPES.jwt,
-          detail: 'For an authentication proxy of yours in front of the model. It says who calls.',
+          detail: 'For your own authentication proxy in front of the model. The token identifies the caller.',
         },
         {
           value: 'oauth_client_credentials',
           label: AUTH_TYPES.oauth_client_credentials,
-          detail: 'A token is fetched.',
+          detail: 'Slipway fetches a token with client credentials.',
         },
         { value: 'none', label: AUTH_TYPES.none },
       ]}
@@ -294,7 +294,7 @@ function Deployments({ workspace, draft: { deployments }, onChange, fault }: Dep
   const unknown = deployments.filter(id => !items.some(one => one.id === id))
   return (
     <fieldset class={styles.chips}>
-      <legend>Press those that may use it</legend>
+      <legend>Select the deployments that can use the model</legend>
       {[...items, ...unknown.map(id => ({ id, name: id }))].map(({ id, name }) => (
         <Chip key={id} pressed={deployments.includes(id)} onPress={() => toggle(id)}>
           {name}

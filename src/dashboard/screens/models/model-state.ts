@@ -35,7 +35,7 @@ export const describePrices = ({ input_price, output_price }: Model): string =>
 
 export const PERIODS: Record<Budget['period'], string> = { day: 'day', week: 'week', month: 'month' }
 
-/** What is spent of each limit, such as `$1.20 of $50`. */
+/** Describes the spent part of each limit, such as `$1.20 of $50`. */
 export function describeSpent({ spent, limit_usd, limit_tokens, limit_calls }: Budget): string[] {
   return [
     limit_usd !== null && `${formatCost(spent.usd)} of ${formatCost(limit_usd)}`,

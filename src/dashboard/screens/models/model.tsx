@@ -1,21 +1,24 @@
-// A model: how it is called, its test, and its settings.
+// A model: its URL, test and settings.
 import { useState } from 'preact/hooks'
 import { useLocation } from 'wouter-preact'
 import type { Me } from '../../api/client.ts'
 import { listFaults } from '../../api/faults.ts'
 import { explainMissing } from '../../api/permissions.ts'
-import { isMissing, readAgain, useRead } from '../../api/queries.ts'
+import { isMissing, useRead } from '../../api/queries.ts'
+import { readAgain } from '../../api/read-again.ts'
 import { useCommands } from '../../commands/commands.ts'
 import { formatCount, formatLatency } from '../../format/amount.ts'
 import { ActionButton, CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { CopyButton } from '../../parts/copy.tsx'
 import { Form } from '../../parts/form-frame.tsx'
 import { Icon } from '../../parts/icon.tsx'
-import { Body, Facts, Foot, Marked, Note, PageHead, Stack } from '../../parts/page.tsx'
-import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { PageHead, Stack } from '../../parts/page.tsx'
+import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { Prose } from '../../parts/prose.tsx'
+import { Body, Facts, Foot, Marked, Note } from '../../parts/sections.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
@@ -35,7 +38,7 @@ export default function ModelPage({ workspace, params, me }: ScreenProps<{ model
   const [, navigate] = useLocation()
   const missing = explainMissingManagement(me, workspace)
   const cannotCall = explainMissing(me, workspace, 'models:invoke')
-  // No event tells of a test.
+  // Tests have no event.
   const { start, busy, question } = useAction({ onDone: () => void readAgain(PATH) })
   useCrumbs({ label: 'Models', to: '/models' }, { label: model?.name ?? '…' })
   useCommands(
@@ -45,8 +48,8 @@ export default function ModelPage({ workspace, params, me }: ScreenProps<{ model
   )
   if (isMissing(error))
     return (
-      <Empty title="This model is gone" action={<ButtonLink href={toAddress('/models')}>Open the models</ButtonLink>}>
-        It was deleted, or it is in another workspace.
+      <Empty title="Model not found" action={<ButtonLink href={toAddress('/models')}>Open the models</ButtonLink>}>
+        The model was deleted, or it is in another workspace.
       </Empty>
     )
   if (error && !model) return <Problem error={error} onRetry={() => void refetch()} />
@@ -59,20 +62,13 @@ export default function ModelPage({ workspace, params, me }: ScreenProps<{ model
         state={<StateLabel state={stateOfModel(model)} large />}
         actions={
           <>
-            <Button
-              look="primary"
-              busy={busy}
-              title={cannotCall}
-              unavailable={cannotCall !== undefined}
-              onClick={() => start(test)}
-            >
+            <Button look="primary" busy={busy} unavailable={cannotCall} onClick={() => start(test)}>
               {test.label}
             </Button>
             <Button
               aria-expanded={open === 'edit'}
-              title={missing}
-              unavailable={missing !== undefined}
-              onClick={() => !missing && setOpen(open === 'edit' ? '' : 'edit')}
+              unavailable={missing}
+              onClick={() => setOpen(open === 'edit' ? '' : 'edit')}
             >
               Edit
             </Button>
@@ -91,20 +87,20 @@ export default function ModelPage({ workspace, params, me }: ScreenProps<{ model
       <Stack>
         {model.last_test && <TestCard test={model.last_test} />}
         {open === 'edit' && !missing && (
-          <EditCard {...{ workspace, me, model }} key={model.updated_at} onClose={() => setOpen('')} />
+          <EditCard workspace={workspace} me={me} model={model} key={model.updated_at} onClose={() => setOpen('')} />
         )}
-        <Card title="Call it">
+        <Card title="Call the model">
           <Body>
             <Note>
-              Give an SDK of the provider this base URL, and a key of this workspace instead of that of the provider. An
-              application that runs here gets a token by itself.
+              Use this base URL in an SDK of the provider, with an API key of this workspace as its key. Deployments get
+              a token automatically.
             </Note>
             <p>
               <code>{model.proxy_url}</code> <CopyButton text={() => model.proxy_url} label="Copy the base URL" />
             </p>
           </Body>
         </Card>
-        <Card title="How it is set">
+        <Card title="Configuration">
           <Body>
             <Facts
               facts={[
@@ -113,7 +109,7 @@ export default function ModelPage({ workspace, params, me }: ScreenProps<{ model
                 ['Token URL', model.token_url && <code>{model.token_url}</code>],
                 ['Client id', model.client_id && <code>{model.client_id}</code>],
                 ['Traced in', model.trace_project ?? 'No project'],
-                ['Open to', describeAccess(model)],
+                ['Available to', describeAccess(model)],
               ]}
             />
           </Body>

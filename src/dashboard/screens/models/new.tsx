@@ -4,9 +4,9 @@ import { useLocation } from 'wouter-preact'
 import { listFaults } from '../../api/faults.ts'
 import { CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { Form } from '../../parts/form-frame.tsx'
 import { PageHead } from '../../parts/page.tsx'
-import { Card } from '../../parts/panel.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
 import type { ScreenProps } from '../screen-props.ts'
@@ -26,14 +26,14 @@ export default function NewModel({ workspace, me }: ScreenProps) {
   return (
     <>
       <PageHead title="Create a model" />
-      <Card title="Which model is called, and how">
+      <Card title="Model">
         <Form
           error={error}
           label="Create a model"
           onSubmit={() => start(action)}
           footer={
             <>
-              <Button type="submit" look="primary" busy={busy} title={action.unavailable}>
+              <Button type="submit" look="primary" busy={busy} unavailable={action.unavailable}>
                 {action.label}
               </Button>
               <ButtonLink href={toAddress('/models')}>Cancel</ButtonLink>

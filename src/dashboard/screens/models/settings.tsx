@@ -1,16 +1,19 @@
-// What the organization allows for calls of models, and what the operator of the other side needs to know.
+// The organization's settings for model calls, and the values for an authentication proxy.
 import { useState } from 'preact/hooks'
 import type { Me } from '../../api/client.ts'
 import { faultAt, listFaults } from '../../api/faults.ts'
-import { readAgain, useRead } from '../../api/queries.ts'
+import { useRead } from '../../api/queries.ts'
+import { readAgain } from '../../api/read-again.ts'
 import { CopyAs, useAction } from '../../parts/action.tsx'
 import { Button } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { CopyButton } from '../../parts/copy.tsx'
-import { CheckField, TextField } from '../../parts/form.tsx'
+import { CheckField, TextField, unlessChanged } from '../../parts/form.tsx'
 import { Choices, Form } from '../../parts/form-frame.tsx'
-import { Body, Facts, Note, Stack } from '../../parts/page.tsx'
-import { Card, Skeleton } from '../../parts/panel.tsx'
+import { Stack } from '../../parts/page.tsx'
+import { Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Body, Facts, Note } from '../../parts/sections.tsx'
 import type { ScreenProps } from '../screen-props.ts'
 import { changeSettings, type SettingsBody } from './actions.ts'
 import { ModelsFrame } from './frame.tsx'
@@ -24,14 +27,14 @@ export default function SettingsPage({ workspace, me }: ScreenProps) {
       {!data && !error && <Skeleton lines={9} />}
       {data && (
         <Stack>
-          <Card title={`What ${me.organization.display_name} allows`}>
+          <Card title={`Settings of ${me.organization.display_name}`}>
             <SettingsForm key={data.updated_at} me={me} settings={data} />
           </Card>
-          <Card title="For an authentication proxy of yours">
+          <Card title="Authentication proxy">
             <Body>
               <Note>
-                Models with the authentication “Token of this installation” get a signed token with each call. The proxy
-                in front of them verifies it, and reads who calls.
+                Calls to models with the authentication “Token of this installation” have a signed token. Your proxy
+                verifies the token and reads the caller from it.
               </Note>
               <Facts
                 facts={[
@@ -79,19 +82,12 @@ function SettingsForm({ me, settings }: { me: Me; settings: Settings }) {
     JSON.stringify(body) !== JSON.stringify({ enabled: settings.enabled, audience: before, allowed_urls })
   return (
     <Form
-      label="What the organization allows"
+      label="Settings"
       error={error}
       onSubmit={() => isChanged && start(action)}
       footer={
         <>
-          <Button
-            type="submit"
-            look="primary"
-            busy={busy}
-            disabled={!isChanged && !locked}
-            unavailable={locked !== undefined}
-            title={locked}
-          >
+          <Button type="submit" look="primary" busy={busy} unavailable={locked ?? unlessChanged(isChanged)}>
             {action.label}
           </Button>
           <CopyAs action={action} />
@@ -99,21 +95,25 @@ function SettingsForm({ me, settings }: { me: Me; settings: Settings }) {
       }
     >
       <CheckField
-        label="Models can be called"
-        hint="If off, each call in this organization is refused, from the next one on."
+        label="Enable model calls"
+        hint="If disabled, all calls in this organization are refused."
         checked={enabled}
         onChange={setEnabled}
-        locked={locked}
+        unavailable={locked}
         isChanged={enabled !== settings.enabled}
       />
       <Choices
-        legend="Which URLs calls may address"
+        legend="Allowed URLs"
         value={mode}
         onChange={setMode}
         options={[
-          { value: 'configurations', label: 'Those of the models', detail: 'Each call stays below a base URL.' },
-          { value: 'list', label: 'Of these, the ones that a pattern matches' },
-          { value: 'all', label: 'All', detail: 'Calls still stay below the base URL of their model.' },
+          {
+            value: 'configurations',
+            label: 'URLs of the models',
+            detail: 'Each call must be below the base URL of a model.',
+          },
+          { value: 'list', label: 'URLs of the models that a pattern matches' },
+          { value: 'all', label: 'All', detail: 'Calls must still be below the base URL of their model.' },
           { value: 'none', label: 'None' },
         ]}
       />
@@ -125,8 +125,8 @@ function SettingsForm({ me, settings }: { me: Me; settings: Settings }) {
           value={patterns}
           onChange={setPatterns}
           placeholder="https://api.openai.com/v1/*"
-          hint="One in each line. A * at the end stands for any rest of the path, or for the first label of the host."
-          locked={locked}
+          hint="One pattern per line. * matches the rest of the path, or the first label of the host."
+          unavailable={locked}
           fault={faultAt(faults, 'allowed_urls')}
         />
       )}
@@ -136,7 +136,7 @@ function SettingsForm({ me, settings }: { me: Me; settings: Settings }) {
         value={audience}
         onChange={setAudience}
         placeholder="The origin of the base URL"
-        locked={locked}
+        unavailable={locked}
         isChanged={audience !== (settings.audience ?? '')}
         fault={faultAt(faults, 'audience')}
       />

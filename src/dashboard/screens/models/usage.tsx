@@ -1,10 +1,11 @@
-// What calls of models used, day by day, and the budgets that limit it.
+// The usage of models by day, and the budgets that limit it.
 import { useRead } from '../../api/queries.ts'
 import { formatCost, formatCount, plural } from '../../format/amount.ts'
+import { Card } from '../../parts/card.tsx'
 import { ChartFigure, Key, NoData, StackedBars } from '../../parts/chart.tsx'
 import { Chip } from '../../parts/field.tsx'
 import { Stack } from '../../parts/page.tsx'
-import { Card, Skeleton } from '../../parts/panel.tsx'
+import { Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { Cell, Row, Table } from '../../parts/table.tsx'
 import { useFilter } from '../../router/links.tsx'
@@ -83,7 +84,7 @@ function CallsChart({ usage }: { usage: Usage }) {
       }
     >
       {calls === 0 ? (
-        <NoData>No model was called in this time.</NoData>
+        <NoData>No model calls in this period.</NoData>
       ) : (
         <>
           <StackedBars
@@ -109,7 +110,7 @@ function CallsChart({ usage }: { usage: Usage }) {
 }
 
 const Users = ({ usage }: { usage: Usage }) => (
-  <Card title="Who called what">
+  <Card title="Calls by model and deployment">
     <Table
       caption="Models and deployments, the most calls first"
       columns={[

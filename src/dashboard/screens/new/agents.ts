@@ -1,9 +1,9 @@
-// Who could run a deployment: the listeners of the workspace, and the templates that all agents offer to it.
+// The agents that can run a deployment: listeners of the workspace, and the templates that all agents offer to it.
 import { useState } from 'preact/hooks'
 import { useRead } from '../../api/queries.ts'
 
 const ALL = { query: { limit: 100 } }
-/** No event says that an agent has polled for the first time. */
+/** The first poll of an agent has no event. */
 const WAIT_MS = 3_000
 
 export function useTemplates(workspace: string) {

@@ -1,4 +1,4 @@
-// Other files for a deployment of an uploaded folder: they are uploaded, and their plan is shown before they deploy.
+// Uploads a changed folder, and shows its plan before it deploys.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { uploadArchive } from '../../api/upload.ts'
 import type { Deployment } from '../../format/state.ts'
@@ -43,7 +43,7 @@ export default function ChangedFolder({ workspace, deployment }: ChangedFolderPr
       {error && <Problem error={error} />}
       {archive && sent === undefined && (
         <div class={styles.submit}>
-          <p>It is uploaded, and deployed only once you apply its plan.</p>
+          <p>The folder is uploaded first. It is deployed only after you apply the plan.</p>
           <Button look="primary" onClick={() => void upload(archive)}>
             Upload and plan
           </Button>
@@ -59,7 +59,9 @@ export default function ChangedFolder({ workspace, deployment }: ChangedFolderPr
       )}
       {change && (
         <PlanDialog
-          {...{ workspace, deployment, change }}
+          workspace={workspace}
+          deployment={deployment}
+          change={change}
           onClose={() => setChange(undefined)}
           onApplied={() => setPacked(undefined)}
         />

@@ -1,4 +1,4 @@
-// A deployment that is not created yet: what was chosen, as a request and as a command (pure).
+// The draft of a new deployment, as a request and as a command (pure).
 import { toName } from '../../../client/archive-rules.ts'
 import type { CallOptions } from '../../../client/client.ts'
 import { parseEnvFile } from '../../../client/env-file.ts'
@@ -8,7 +8,7 @@ export const WAYS = ['template', 'repository', 'image', 'folder'] as const
 export type Way = (typeof WAYS)[number]
 export type NewDeployment = CallOptions<'POST /v2/deployments'>['body']
 
-/** What the address keeps. */
+/** The part of the draft that is in the address. */
 export type Choice = {
   template: string
   integration: string
@@ -106,7 +106,7 @@ export const withoutValues = (body: NewDeployment): NewDeployment => ({
   secrets: body.secrets.map(({ name }) => ({ name, value: `VALUE OF ${name}` })),
 })
 
-/** What `slipway deploy` cannot set when it creates is set, or noted, after it. */
+/** Settings that `slipway deploy` cannot create are set, or noted, in a later command. */
 export function toCommands(draft: Draft): string {
   const { way, name, template, repository, branch, image, variables } = draft
   const source = {
@@ -127,7 +127,7 @@ const FIELDS_OF_CODES: Record<string, string> = {
   integration_suspended: 'source_config.integration_id',
   integration_revoked: 'source_config.integration_id',
 }
-/** Where a refusal without faults belongs. */
+/** Finds the field of a refusal without faults. */
 export function fieldOf(code: string, message: string): string | undefined {
   if (code === 'source_rule') return /source(?:_revision)?_config(?:\.\w+){1,2}/.exec(message)?.[0]
   return FIELDS_OF_CODES[code]

@@ -7,8 +7,9 @@ import { hostOf } from '../../format/source.ts'
 import { type Deployment, isInFlight, type Revision, stateOfDeployment } from '../../format/state.ts'
 import { formatSeconds } from '../../format/time.ts'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { Glyph } from '../../parts/icon.tsx'
-import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { Prose } from '../../parts/prose.tsx'
 import { StateLabel } from '../../parts/state.tsx'
@@ -37,16 +38,16 @@ export default function FirstDeployment({ workspace, params, me }: ScreenProps<{
   if (isMissing(error))
     return (
       <Empty
-        title="This deployment is gone"
+        title="Deployment not found"
         action={<ButtonLink href={toAddress('/deployments')}>Open the deployments</ButtonLink>}
       >
-        It was deleted, or it is in another workspace.
+        The deployment was deleted, or it is in another workspace.
       </Empty>
     )
   if (error && !deployment) return <Problem error={error} onRetry={() => void refetch()} />
   const latest = revisions?.resources[0]
   if (!deployment || !latest) return <Skeleton lines={8} />
-  return <Follow {...{ workspace, me, deployment, latest }} />
+  return <Follow workspace={workspace} me={me} deployment={deployment} latest={latest} />
 }
 
 type FollowProps = Pick<ScreenProps, 'workspace' | 'me'> & { deployment: Deployment; latest: Revision }
@@ -69,10 +70,10 @@ function Follow({ workspace, me, deployment, latest }: FollowProps) {
         <ButtonLink href={toAddress(`/deployments/${id}`)}>Open the deployment</ButtonLink>
       </header>
       {isServing && url && (
-        <section class={styles.answers} aria-label="Its URL">
+        <section class={styles.answers} aria-label="URL">
           <Glyph shape="check" tone="ok" />
           <div>
-            <h2>It answers at</h2>
+            <h2>The application responds at</h2>
             <a href={url} target="_blank" rel="noreferrer">
               {url}
             </a>
@@ -93,7 +94,7 @@ function Follow({ workspace, me, deployment, latest }: FollowProps) {
         {isInFlight(latest) && !awaitsFiles(deployment, latest) && <NoAgent workspace={workspace} />}
       </Card>
       {needsFiles && <Files deployment={deployment} job={job} />}
-      {hasFailed(latest) && <Failure {...{ workspace, deployment, latest }} />}
+      {hasFailed(latest) && <Failure workspace={workspace} deployment={deployment} latest={latest} />}
       <LastLines deployment={id} revision={latest.id} isEnded={!isInFlight(latest)} />
       {isServing && <NextSteps workspace={workspace} me={me} />}
     </div>
@@ -119,7 +120,7 @@ function StepDetail({ step, latest, job }: { step: Step; latest: Revision; job: 
   if (step.name === 'Upload') {
     if (job?.state === 'uploading')
       return <ProgressBar text="Uploading the files" done={job.sent} total={job.size} onCancel={job.cancel} />
-    return <p>{job?.state === 'applying' ? 'The files are stored.' : 'Its files are missing.'}</p>
+    return <p>{job?.state === 'applying' ? 'The files are stored.' : 'The files are missing.'}</p>
   }
   if (latest.status_message)
     return (
@@ -131,8 +132,8 @@ function StepDetail({ step, latest, job }: { step: Step; latest: Revision; job: 
 }
 const RUNNING_TEXTS: Partial<Record<Step['name'], string>> = {
   Waiting: 'An agent picks it up within seconds.',
-  Building: 'Its commands run. The log below shows their output.',
-  Deploying: 'The application starts, and is checked until it is healthy.',
+  Building: 'The build runs. The log below shows its output.',
+  Deploying: 'The application starts. Waiting until it is healthy.',
 }
 
 function describeTotal(steps: Step[]): string | undefined {
@@ -150,7 +151,7 @@ function Files({ deployment, job }: { deployment: Deployment; job?: UploadJob | 
       <FolderSource packed={packed} onChange={setPacked} />
       {archive && (
         <div class={styles.submit}>
-          <p>It becomes the next revision of {deployment.name}.</p>
+          <p>The folder becomes the next revision of {deployment.name}.</p>
           <Button look="primary" onClick={() => startUpload(deployment.id, archive)}>
             Upload and deploy
           </Button>
@@ -160,7 +161,6 @@ function Files({ deployment, job }: { deployment: Deployment; job?: UploadJob | 
   )
 }
 
-/** A sentence, and the lines of output that it may end with. */
 function Detail({ text }: { text: string }) {
   const end = text.indexOf('\n')
   return (
@@ -186,7 +186,7 @@ function Failure({ workspace, deployment, latest }: { workspace: string; deploym
         title={
           <>
             <Glyph shape="octagon" tone="bad" />
-            It does not serve
+            The deployment is not serving
           </>
         }
       >
@@ -217,21 +217,22 @@ function Failure({ workspace, deployment, latest }: { workspace: string; deploym
 function adviseAfter(deployment: Deployment, latest: Revision): string {
   const { source } = deployment
   const { status } = latest
-  // The agent refused it before it ran anything, and its reason says what to do.
+  // The agent refused the revision before any command ran, and its reason has the remedy.
   if (listSteps(deployment, latest).some(({ name, state }) => name === 'Waiting' && state === 'failed')) {
     const isImage = source === 'internal_container' || source === 'external_container'
     return isImage
-      ? 'It never started. Where it runs cannot be changed: create another deployment on a listener that can run it.'
-      : 'It never started: see the reason above.'
+      ? 'The application never started. The listener cannot be changed: create another deployment on a listener ' +
+          'that can run it.'
+      : 'The application never started. See the reason above.'
   }
   const correct = {
-    githost: 'Push a correction: it deploys by itself if pushes do.',
-    internal_source: 'Correct the files, and choose the folder again.',
-    internal_template: 'Deploy it again, or try it with the command line in your own folder.',
-    internal_container: 'Push a corrected image, and deploy it again.',
-    external_container: 'Push a corrected image, and deploy it again.',
+    githost: 'Push a fix. It deploys automatically if pushes deploy.',
+    internal_source: 'Fix the files, and choose the folder again.',
+    internal_template: 'Deploy again, or try your own folder with the command line.',
+    internal_container: 'Push a fixed image, and deploy again.',
+    external_container: 'Push a fixed image, and deploy again.',
   }[source]
   if (status === 'BUILD_FAILED') return `The log below ends with the reason. ${correct}`
-  if (status === 'DEPLOY_FAILED') return `It has to listen on the port in PORT. ${correct}`
+  if (status === 'DEPLOY_FAILED') return `The application must listen on the port in PORT. ${correct}`
   return correct
 }

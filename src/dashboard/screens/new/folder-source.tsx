@@ -2,8 +2,8 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { formatBytes } from '../../format/size.ts'
 import { Button } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { Glyph, Icon } from '../../parts/icon.tsx'
-import { Card } from '../../parts/panel.tsx'
 import {
   checkArchive,
   type Folder,
@@ -21,7 +21,7 @@ import { ProgressBar } from './progress.tsx'
 export type PackedSource = {
   name: string
   configuration: string
-  /** Missing while it is packed, and of one that cannot be uploaded. */
+  /** Undefined while packing, and for a folder that cannot be uploaded. */
   archive?: Blob
   folder?: Folder
   keepsSecrets?: boolean
@@ -157,8 +157,8 @@ export function FolderSource({ packed, onChange, onVariables }: FolderProps) {
               </Button>
             </div>
             <p class={styles.small}>
-              At most 200 MB packed. Left out: <code>.git</code>, <code>node_modules</code>, <code>.env</code>, and what{' '}
-              <code>.gitignore</code> and <code>.slipwayignore</code> name. Nothing is sent yet.
+              At most 200 MB packed. Excluded: <code>.git</code>, <code>node_modules</code>, <code>.env</code>, and what{' '}
+              <code>.gitignore</code> and <code>.slipwayignore</code> name. The files are not uploaded yet.
             </p>
           </>
         )}
@@ -221,38 +221,42 @@ function About({ folder, keepsSecrets, onKeep, onVariables }: AboutProps) {
     <>
       {!startsItself && (
         <p class={styles.note}>
-          Nothing here says how the application starts. Add a start script to package.json, a Dockerfile, or a
-          slipway.json with start_command.
+          No start command was found. Add a start script to package.json, a Dockerfile, or a slipway.json with
+          start_command.
         </p>
       )}
       {secretFiles.length > 0 && (
         <div class={styles.note}>
           <p>
-            {secretFiles.map(({ path }) => path).join(', ')} may hold secrets, and{' '}
-            {keepsSecrets ? 'is packed. Everyone who can read the source can read it.' : 'is left out.'}
+            {secretFiles.map(({ path }) => path).join(', ')} may contain secrets, and{' '}
+            {keepsSecrets ? 'is packed. Everyone with access to the source can read it.' : 'is excluded.'}
           </p>
           <span class={styles.noteActions}>
             {root && onVariables && (
-              <Button small disabled={isAdded} onClick={() => void add()}>
+              <Button
+                small
+                unavailable={isAdded ? 'The variables are already added.' : undefined}
+                onClick={() => void add()}
+              >
                 {isAdded ? 'Added as variables' : 'Add .env as variables'}
               </Button>
             )}
             <Button small look="bare" onClick={() => onKeep(!keepsSecrets)}>
-              {keepsSecrets ? 'Leave it out' : 'Pack it'}
+              {keepsSecrets ? 'Exclude' : 'Include'}
             </Button>
           </span>
         </div>
       )}
       <details class={styles.details}>
         <summary>
-          What is packed <span>{unpacked.length > 0 ? `${unpacked.length} left out` : 'Everything'}</span>
+          Packed files <span>{unpacked.length > 0 ? `${unpacked.length} excluded` : 'Everything'}</span>
         </summary>
         <div class={styles.lists}>
           <FileList
             title="Packed"
             paths={files.filter(file => keepsSecrets || !secretFiles.includes(file)).map(({ path }) => path)}
           />
-          <FileList title="Left out" paths={unpacked} />
+          <FileList title="Excluded" paths={unpacked} />
         </div>
       </details>
     </>

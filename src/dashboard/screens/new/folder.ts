@@ -22,7 +22,7 @@ export type Folder = {
   /** Folders end with a slash. */
   leftOut: string[]
   bytes: number
-  /** Where its runtime configuration is. */
+  /** The path of the runtime configuration. */
   configuration: string
   startsItself: boolean
   secretFiles: FolderFile[]
@@ -31,7 +31,7 @@ export type Folder = {
 /** A file has `open`, a folder `list`. */
 type TreeNode = { name: string; open?: () => Promise<File>; list?: () => Promise<TreeNode[]> }
 
-/** One whose message says what to do. */
+/** An error whose message has the remedy. */
 export class FolderError extends Error {
   override readonly name = 'FolderError'
 }
@@ -52,14 +52,14 @@ async function listEntries(folder: FileSystemDirectoryEntry): Promise<FileSystem
   const reader = folder.createReader()
   const all: FileSystemEntry[] = []
   for (;;) {
-    // Each answer has some of them, and the last one none.
+    // Each call returns some entries, and the last one none.
     const some = await new Promise<FileSystemEntry[]>((done, fail) => reader.readEntries(done, fail))
     if (some.length === 0) return all
     all.push(...some)
   }
 }
 
-/** Of `<input webkitdirectory>`, whose paths begin with the name of the folder. */
+/** Builds a tree of the files of `<input webkitdirectory>`, whose paths begin with the name of the folder. */
 export function treeOfFiles(files: Iterable<File>): TreeNode {
   type Folders = Map<string, File | Folders>
   const root: Folders = new Map()
@@ -112,7 +112,7 @@ export async function readFolder(tree: TreeNode, options: WalkOptions): Promise<
   await walk(tree, '', [], found, options)
   const { files, leftOut } = found
   if (files.length === 0)
-    throw new FolderError(`${tree.name || 'What was dropped'} has no files to deploy. Choose another folder.`)
+    throw new FolderError(`${tree.name || 'The dropped item'} has no files to deploy. Choose another folder.`)
   const has = (path: string) => files.some(file => file.path === path)
   const manifest = await files.find(({ path }) => path === 'package.json')?.file.text()
   const { name, startScript } = manifest === undefined ? {} : readManifest(manifest)

@@ -1,8 +1,8 @@
 // An image of a registry, by its name.
 import { useEffect, useState } from 'preact/hooks'
 import { faultAt } from '../../api/faults.ts'
+import { Card } from '../../parts/card.tsx'
 import { Fields, TextField } from '../../parts/form.tsx'
-import { Card } from '../../parts/panel.tsx'
 
 const TYPING_MS = 300
 
@@ -25,8 +25,8 @@ export function ImageSource({ image, faults, onChoose }: ImageProps) {
           value={typed}
           onChange={setTyped}
           fault={image ? (faultAt(faults, 'source_revision_config.image_uri') ?? faults.get('source')) : undefined}
-          hint="With its registry, and a tag or digest. It listens on the port in PORT. Logins for private registries
-            are set where the agent runs."
+          hint="With the registry, and a tag or digest. The application must listen on the port in PORT. Configure
+          logins for private registries on the agent."
         />
       </Fields>
     </Card>

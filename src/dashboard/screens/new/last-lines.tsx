@@ -1,11 +1,11 @@
 // The last lines of a revision's log, as they arrive.
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { getClient } from '../../api/client.ts'
-import { Card } from '../../parts/panel.tsx'
+import { Card } from '../../parts/card.tsx'
 import styles from './new.module.css'
 
 const SHOWN = 14
-/** How the API stores the sequences of colors. */
+/** The API stores sequences of colors in this form. */
 const STORED_COLOR = /␛\[[\d;]{0,20}m/g
 const GATHER_MS = 100
 
@@ -34,7 +34,7 @@ function useLastLines(deployment_id: string, revision_id: string): Line[] {
       }
     }
     setLines([])
-    // The state of the revision says how it goes: lines that cannot be read are not an error of their own.
+    // The state of the revision is shown elsewhere: lines that cannot be read are not an error.
     follow().catch(() => {})
     return () => {
       clearTimeout(timer)

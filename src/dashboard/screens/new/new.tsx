@@ -33,7 +33,7 @@ const CHOICES = [
 
 /** The choices in the address, so that a link opens the same view. */
 function useChoice(): [way: Way, choice: Choice, set: (values: Partial<Choice>) => void] {
-  // The router has decoded what `useSearch` returns, so it only tells that the address has changed.
+  // `useSearch` only signals that the address has changed: its value is already decoded.
   useSearch()
   const params = new URLSearchParams(location.search)
   const from = params.get('from') as Way
@@ -113,7 +113,9 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
         )}
         {way === 'repository' && (
           <RepositorySource
-            {...{ workspace, choice, faults }}
+            workspace={workspace}
+            choice={choice}
+            faults={faults}
             configuration={typed.configuration}
             deploysPushes={typed.deploysPushes}
             onChoose={setChoice}
@@ -121,7 +123,7 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
           />
         )}
         {way === 'image' && (
-          <ImageSource {...{ faults }} image={choice.image} onChoose={image => setChoice({ image })} />
+          <ImageSource faults={faults} image={choice.image} onChoose={image => setChoice({ image })} />
         )}
         {way === 'folder' && (
           <FolderSource
@@ -130,14 +132,23 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
             onVariables={text => type({ variables: [typed.variables.trim(), text.trim()].filter(Boolean).join('\n') })}
           />
         )}
-        {isReady && <Settings {...{ workspace, draft, suggested, faults }} onChoose={setChoice} onChange={type} />}
+        {isReady && (
+          <Settings
+            workspace={workspace}
+            draft={draft}
+            suggested={suggested}
+            faults={faults}
+            onChoose={setChoice}
+            onChange={type}
+          />
+        )}
         {isReady && error && <Problem error={error} />}
         {isReady && <Faults faults={faults} way={way} />}
         {missing && <p class={styles.missing}>{missing}</p>}
         {isReady && (
           <div class={styles.submit}>
             <p role="status">{describeCheck(checked)}</p>
-            <Button type="submit" look="primary" hint="Ctrl Enter" disabled={missing !== undefined} busy={!isCurrent}>
+            <Button type="submit" look="primary" hint="Ctrl Enter" unavailable={missing} busy={!isCurrent}>
               Review the plan
             </Button>
           </div>
@@ -145,7 +156,9 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
       </form>
       {isReviewed && checked.body && plan && (
         <Review
-          {...{ workspace, draft, plan }}
+          workspace={workspace}
+          draft={draft}
+          plan={plan}
           body={checked.body}
           files={way === 'folder' ? packed : undefined}
           onClose={() => setReviewed(false)}
@@ -159,11 +172,11 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
 function describeCheck({ isCurrent, faults, error, plan }: ReturnType<typeof usePlan>): string {
   if (!isCurrent) return 'Checking'
   if (faults.size > 0) return faults.size === 1 ? 'One field needs a change.' : `${faults.size} fields need a change.`
-  if (error) return 'It cannot be created like this.'
-  return plan ? 'Nothing is created before you confirm its plan.' : ''
+  if (error) return 'The deployment cannot be created.'
+  return plan ? 'Nothing is created until you confirm the plan.' : ''
 }
 
-/** Those that no field above shows. */
+/** Faults that no field above shows. */
 function Faults({ faults, way }: { faults: Map<string, string>; way: Way }) {
   const others = [...faults].filter(([path]) => !isAtField(path, way))
   if (others.length === 0) return null

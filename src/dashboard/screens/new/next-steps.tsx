@@ -1,11 +1,11 @@
-// What a workspace still lacks once its first deployment serves. It can be hidden for good.
+// Next steps after the first deployment of a workspace serves. They can be hidden for good.
 import { useState } from 'preact/hooks'
 import type { Me } from '../../api/client.ts'
 import { explainMissing, type Permission } from '../../api/permissions.ts'
 import { useRead } from '../../api/queries.ts'
 import { Button } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { Icon, type IconName } from '../../parts/icon.tsx'
-import { Card } from '../../parts/panel.tsx'
 import { Link } from '../../router/links.tsx'
 import styles from './new.module.css'
 
@@ -32,7 +32,7 @@ export function NextSteps({ workspace, me }: { workspace: string; me: Me }) {
       to: '/members',
       icon: 'plus',
       label: 'Invite a member',
-      detail: 'Each with a role of their own.',
+      detail: 'Each member has their own role.',
       isOpen: members?.resources.length === 1,
       needs: 'workspaces:manage-members',
     },
@@ -40,7 +40,7 @@ export function NextSteps({ workspace, me }: { workspace: string; me: Me }) {
       to: '/webhooks',
       icon: 'bell',
       label: 'Add a webhook',
-      detail: 'Tell another system what is deployed.',
+      detail: 'Notify another system of deploys.',
       isOpen: webhooks?.resources.length === 0,
       needs: 'webhooks:manage',
     },

@@ -1,4 +1,4 @@
-// Says that nothing would run a deployment, where that is known.
+// Warns if no agent would run a deployment.
 import { ButtonLink } from '../../parts/button.tsx'
 import { toAddress } from '../../router/links.tsx'
 import { useListeners, useTemplates } from './agents.ts'
@@ -14,9 +14,9 @@ export function NoAgent({ workspace }: { workspace: string }) {
     <div class={styles.note}>
       <p>
         {has
-          ? 'No agent of your listeners has been heard yet.'
+          ? 'No agent of your listeners has connected yet.'
           : 'This workspace has no listener, and the platform offers no template.'}{' '}
-        A deployment that no agent picks up waits until one does.
+        Deployments wait until an agent is available.
       </p>
       <ButtonLink href={toAddress('/listeners')}>{has ? 'Start an agent' : 'Connect a machine or cluster'}</ButtonLink>
     </div>

@@ -1,4 +1,4 @@
-// One of several, each with a line about it: radio buttons, so that arrow keys move between them.
+// Radio buttons with a line of explanation, so that arrow keys move between them.
 import type { ComponentChildren } from 'preact'
 import { useId } from 'preact/hooks'
 import styles from './new.module.css'

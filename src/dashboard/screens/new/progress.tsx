@@ -1,4 +1,4 @@
-// How far packing or an upload is, and the button that cancels it.
+// The progress of packing or an upload, and the button that cancels it.
 import { formatBytes } from '../../format/size.ts'
 import { Button } from '../../parts/button.tsx'
 import styles from './new.module.css'

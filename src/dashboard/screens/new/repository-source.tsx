@@ -3,9 +3,10 @@ import { useEffect, useState } from 'preact/hooks'
 import { faultAt } from '../../api/faults.ts'
 import { useRead } from '../../api/queries.ts'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { FilterField } from '../../parts/field.tsx'
 import { CheckField, Fields, SelectField, TextField } from '../../parts/form.tsx'
-import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { toAddress } from '../../router/links.tsx'
 import type { Choice, Draft } from './draft.ts'
@@ -76,8 +77,8 @@ const NoHost = ({ isBroken }: { isBroken: boolean }) => (
       }
     >
       {isBroken
-        ? 'Its connection was suspended or revoked there. Connect it again, and come back to this page.'
-        : 'Connect GitHub, Gitea or Forgejo once, and come back to this page. Every push then deploys.'}
+        ? 'The connection was suspended or revoked at the git host. Reconnect it, then return to this page.'
+        : 'Connect GitHub, Gitea or Forgejo, then return to this page. Every push can then deploy.'}
     </Empty>
   </Card>
 )
@@ -86,7 +87,7 @@ type ListProps = { workspace: string; integration: string; onChoose: RepositoryP
 function RepositoryList({ workspace, integration, onChoose }: ListProps) {
   const [text, setText] = useState('')
   const [limit, setLimit] = useState(PAGE_SIZE)
-  // One more than is shown tells whether there are more.
+  // Read one more than is shown, to know if there are more.
   const query = { limit: limit + 1, ...(text && { name_contains: text }) }
   const read = useRead(workspace, REPOSITORIES, { params: { integration_id: integration }, query })
   const [known, setKnown] = useState(read.data)
@@ -112,10 +113,10 @@ function RepositoryList({ workspace, integration, onChoose }: ListProps) {
       {read.error && <Problem error={read.error} onRetry={() => void read.refetch()} />}
       {!shown && !read.error && <Skeleton lines={5} />}
       {shown?.length === 0 && (
-        <Empty title={text ? `No repository is called “${text}”` : 'The git host shows no repository'}>
+        <Empty title={text ? `No repository matches “${text}”` : 'No repositories'}>
           {text
-            ? 'It may not be among those that the git host shows to this installation.'
-            : 'Give the connection access to one at the git host, and come back.'}
+            ? 'The installation may not have access to this repository at the git host.'
+            : 'Grant the installation access to a repository at the git host, then return to this page.'}
         </Empty>
       )}
       {shown && shown.length > 0 && (
@@ -169,7 +170,7 @@ function ChosenRepository({ choice, faults, configuration, deploysPushes, onChoo
           value={configuration}
           onChange={value => onChange({ configuration: value })}
           fault={inRepository('platform_config_path')}
-          hint="Its path in the repository, which need not exist."
+          hint="The path in the repository. The file is optional."
         />
         <CheckField
           label="Deploy every push to this branch"

@@ -9,7 +9,7 @@ import { Dialog } from '../../parts/dialog.tsx'
 import { Glyph } from '../../parts/icon.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { Prose } from '../../parts/prose.tsx'
-import { toast } from '../../parts/toasts.tsx'
+import { toast } from '../../parts/toast.ts'
 import { useListeners } from './agents.ts'
 import { type Draft, type NewDeployment, toCommands, withoutValues } from './draft.ts'
 import type { PackedSource } from './folder-source.tsx'
@@ -29,7 +29,7 @@ const LABELS: Record<string, string> = {
   'source_revision_config.platform_config_path': 'Runtime configuration',
   secrets: 'Variables',
 }
-/** Named elsewhere in the dialog, or by an id that says nothing. */
+/** Omit members that the dialog shows elsewhere, and ids. */
 const UNSHOWN = ['name', 'source', 'source_config.integration_id', 'source_config.resource_spec']
 
 type ReviewProps = {
@@ -37,7 +37,7 @@ type ReviewProps = {
   draft: Draft
   body: NewDeployment
   plan: CreationPlan
-  /** What is uploaded once the deployment is there. */
+  /** The files to upload after the deployment is created. */
   files: PackedSource | undefined
   onClose: () => void
   onCreated: (id: string) => void
@@ -67,7 +67,7 @@ export function Review({ workspace, draft, body, plan, files, onClose, onCreated
       setBusy(false)
     }
   }
-  // The one of a folder is that it has no files yet, which are sent next.
+  // Omit the warning that a folder has no files: they are uploaded next.
   const warnings = files ? [] : plan.warnings
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey) || busy) return
@@ -82,7 +82,7 @@ export function Review({ workspace, draft, body, plan, files, onClose, onCreated
         onClose={onClose}
         footer={
           <>
-            <Button onClick={onClose}>Change it</Button>
+            <Button onClick={onClose}>Edit</Button>
             <Button look="primary" hint="Ctrl Enter" busy={busy} onClick={() => void create()}>
               {action.label}
             </Button>
@@ -91,8 +91,8 @@ export function Review({ workspace, draft, body, plan, files, onClose, onCreated
       >
         <p>
           {files
-            ? 'A deployment is created, its files are uploaded, and its first revision is built from them.'
-            : 'A deployment is created, and its first revision starts at once.'}
+            ? 'Slipway creates the deployment, uploads the files and builds the first revision.'
+            : 'Slipway creates the deployment and starts the first revision.'}
         </p>
         <dl class={styles.plan}>
           {files?.archive && (

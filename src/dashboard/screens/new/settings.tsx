@@ -1,9 +1,9 @@
-// What every source needs: a name, where it runs, its variables, and the commands that build it.
+// The settings of every source: name, listener, variables and build commands.
 import { useEffect } from 'preact/hooks'
 import { faultAt } from '../../api/faults.ts'
 import { formatAge } from '../../format/time.ts'
+import { Card } from '../../parts/card.tsx'
 import { Fields, SelectField, TextField } from '../../parts/form.tsx'
-import { Card } from '../../parts/panel.tsx'
 import { now } from '../../parts/time.tsx'
 import { useListeners, useTemplates } from './agents.ts'
 import { type Choice, type Draft, isBuilt, listVariables, nameVariable, PLATFORM, VARIABLES } from './draft.ts'
@@ -35,9 +35,11 @@ export function Settings({ workspace, draft, suggested, faults, onChoose, onChan
           placeholder={suggested}
           onChange={value => onChange({ name: value })}
           fault={faultAt(faults, 'name')}
-          hint="Part of its URL. It cannot be changed later."
+          hint="Part of the URL. It cannot be changed later."
         />
-        {way !== 'repository' && <ListenerField {...{ workspace, draft, faults, onChoose, onChange }} />}
+        {way !== 'repository' && (
+          <ListenerField workspace={workspace} draft={draft} faults={faults} onChoose={onChoose} onChange={onChange} />
+        )}
       </Fields>
       <NoAgent workspace={workspace} />
       <details class={styles.details} open={inVariables.length > 0 || undefined}>
@@ -53,7 +55,7 @@ export function Settings({ workspace, draft, suggested, faults, onChoose, onChan
             value={variables}
             onChange={value => onChange({ variables: value })}
             fault={inVariables.length > 0 ? inVariables.join('; ') : undefined}
-            hint="Paste the text of a .env file. Values are stored encrypted, and shown only to those who may."
+            hint="Paste the text of a .env file. Values are stored encrypted. Showing them needs a permission."
           />
         </Fields>
       </details>
@@ -61,7 +63,7 @@ export function Settings({ workspace, draft, suggested, faults, onChoose, onChan
         <details class={styles.details}>
           <summary>
             Build and start{' '}
-            <span>{installCommand || buildCommand ? 'Own commands' : 'By package.json, or a Dockerfile'}</span>
+            <span>{installCommand || buildCommand ? 'Custom commands' : 'From package.json or a Dockerfile'}</span>
           </summary>
           <Fields>
             <TextField
@@ -84,8 +86,8 @@ export function Settings({ workspace, draft, suggested, faults, onChoose, onChan
             />
           </Fields>
           <p class={styles.aside}>
-            It is started by <code>start_command</code> of <code>slipway.json</code>, or else by <code>npm start</code>,
-            and listens on the port in <code>PORT</code>.
+            The application is started with <code>start_command</code> of <code>slipway.json</code>, or else by{' '}
+            <code>npm start</code>, and listens on the port in <code>PORT</code>.
           </p>
         </details>
       )}
@@ -123,8 +125,8 @@ function ListenerField({ workspace, draft, faults, onChoose, onChange }: Listene
   if (listeners.length === 0) return null
   const describe = (seen: string | null) =>
     seen === null
-      ? 'never heard'
-      : `heard ${formatAge((now.value - Date.parse(seen)) / 1000)} ago`.replace('now ago', 'now')
+      ? 'never connected'
+      : `connected ${formatAge((now.value - Date.parse(seen)) / 1000)} ago`.replace('now ago', 'now')
   const namespaces = chosen?.compute_config.k8s_namespaces ?? []
   return (
     <>

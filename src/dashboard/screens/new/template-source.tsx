@@ -1,6 +1,7 @@
 // The templates that agents offer to this workspace, and what to do if there are none.
 import { useEffect } from 'preact/hooks'
-import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { Card } from '../../parts/card.tsx'
+import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { useTemplates } from './agents.ts'
 import { NoAgent } from './no-agent.tsx'
@@ -23,7 +24,7 @@ export function TemplateSource({ workspace, chosen, onChoose }: TemplateProps) {
       ) : templates.length === 0 ? (
         <>
           <Empty title="No templates">
-            Templates are offered by agents, and none has reported any. An image, a repository or a folder needs none.
+            Agents offer templates, and no agent has reported any. Use an image, a repository or a folder instead.
           </Empty>
           <NoAgent workspace={workspace} />
         </>

@@ -8,7 +8,7 @@ import { type Draft, fieldOf, isChosen, type NewDeployment, toRequest, VARIABLES
 
 export type CreationPlan = Plan<'POST /v2/deployments'>
 export type Checked = {
-  /** Of this draft, and not of an earlier one. */
+  /** The plan is of this draft, not of an earlier one. */
   isCurrent: boolean
   body?: NewDeployment
   plan?: CreationPlan

@@ -5,10 +5,10 @@ import { WAYS, type Way } from './draft.ts'
 import styles from './new.module.css'
 
 const TEXTS: Record<Way, { label: string; detail: string; icon: IconName }> = {
-  template: { label: 'Template', detail: 'An application to begin with', icon: 'grid' },
-  repository: { label: 'Repository', detail: 'Built again at every push', icon: 'branch' },
+  template: { label: 'Template', detail: 'A sample application', icon: 'grid' },
+  repository: { label: 'Repository', detail: 'Built on every push', icon: 'branch' },
   image: { label: 'Image', detail: 'Built and pushed elsewhere', icon: 'box' },
-  folder: { label: 'Folder', detail: 'Files of this computer', icon: 'archive' },
+  folder: { label: 'Folder', detail: 'Files on this computer', icon: 'archive' },
 }
 
 export const WayLinks = ({ chosen }: { chosen?: Way }) => (

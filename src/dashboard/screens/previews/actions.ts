@@ -1,4 +1,4 @@
-// What can be done with a preview, each as one request.
+// Actions on a preview, each as one request.
 import { type Action, request } from '../../api/actions.ts'
 import { shortCommit } from '../../format/source.ts'
 import { nameOf, type Preview } from './words.ts'
@@ -8,7 +8,7 @@ const refOf = ({ parent_deployment_id, number }: Preview) => ({
   number: String(number),
 })
 
-/** Of the commit that was shown, also if a newer one has arrived since. */
+/** Approves the commit that was shown, also if a newer one has arrived since. */
 export const approve = (preview: Preview): Action => ({
   label: `Approve ${shortCommit(preview.head_sha)}`,
   request: request('POST /v2/deployments/{deployment_id}/previews/{number}/approval', {
@@ -27,12 +27,12 @@ export const remove = (preview: Preview): Action => {
     confirm: waits
       ? {
           title: `Decline commit ${commit} of ${nameOf(preview)}?`,
-          body: 'It is not built. The next push to the pull request asks for an approval again.',
+          body: 'The commit is not built. The next push to the pull request asks for approval again.',
         }
       : {
           title: `Remove the preview ${nameOf(preview)}?`,
           body:
-            `Its deployment, URL and logs are deleted. The pull request stays open, and the next push to ` +
+            `The deployment, URL and logs are deleted. The pull request stays open, and the next push to ` +
             `${preview.branch} creates the preview again.`,
           isDestructive: true,
         },

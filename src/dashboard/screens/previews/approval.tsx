@@ -8,7 +8,7 @@ import { Button } from '../../parts/button.tsx'
 import { Dialog } from '../../parts/dialog.tsx'
 import { Glyph } from '../../parts/icon.tsx'
 import { Problem } from '../../parts/problem.tsx'
-import { toast } from '../../parts/toasts.tsx'
+import { toast } from '../../parts/toast.ts'
 import { approve } from './actions.ts'
 import styles from './previews.module.css'
 import { nameOf, type Preview } from './words.ts'
@@ -39,7 +39,7 @@ export function ApprovalDialog({ workspace, preview: current, onClose }: Approva
       onClose={onClose}
       footer={
         <>
-          <Button onClick={onClose}>Approve nothing</Button>
+          <Button onClick={onClose}>Cancel</Button>
           {isOld ? (
             <Button
               look="primary"
@@ -62,7 +62,7 @@ export function ApprovalDialog({ workspace, preview: current, onClose }: Approva
         <p class={styles.newer} role="alert">
           <Glyph shape="triangle" tone="warn" />
           <span>
-            A newer commit has arrived: <code>{shortCommit(current.head_sha)}</code>. The one below can no longer be
+            A newer commit has arrived: <code>{shortCommit(current.head_sha)}</code>. The commit below can no longer be
             approved.
           </span>
         </p>
@@ -81,7 +81,7 @@ function CommitView({ preview }: { preview: Preview }) {
   const body = rest.join('\n').trim()
   return (
     <section class={styles.commit} aria-label="The commit">
-      <p class={styles.message}>{title || 'The git host gave no message.'}</p>
+      <p class={styles.message}>{title || 'No commit message.'}</p>
       {body && <pre class={styles.messageBody}>{body}</pre>}
       <dl>
         <dt>Commit</dt>
@@ -118,16 +118,16 @@ function Consequences({ workspace, deployment }: { workspace: string; deployment
   const names = data?.secrets.map(({ name }) => name) ?? []
   return (
     <ul class={styles.consequences}>
-      <li>This commit is built and run, with commands that its author wrote.</li>
+      <li>The commit is built and run, with commands from its author.</li>
       <li>
         {isMissing(error)
           ? 'The deployment no longer has a preview policy.'
           : names.length > 0
-            ? `It can read the secrets of the preview policy: ${names.join(', ')}.`
-            : 'The preview policy has no secrets that it could read.'}{' '}
-        It gets none of the deployment’s own.
+            ? `The preview can read the secrets of the preview policy: ${names.join(', ')}.`
+            : 'The preview policy has no secrets.'}{' '}
+        The preview cannot read the secrets of the deployment.
       </li>
-      <li>Only this commit is approved. The next one waits for an approval of its own.</li>
+      <li>Only this commit is approved. Later commits need their own approval.</li>
     </ul>
   )
 }

@@ -5,8 +5,9 @@ import { isMissing, usePages, useRead } from '../../api/queries.ts'
 import type { Deployment } from '../../format/state.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { ListCard } from '../../parts/page.tsx'
-import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { toAddress } from '../../router/links.tsx'
 import { DeploymentFrame } from '../deployments/frame.tsx'
@@ -25,11 +26,11 @@ export default function DeploymentPreviews({ workspace, params }: ScreenProps<{ 
             title="This deployment is a preview"
             action={
               <ButtonLink href={toAddress(`/deployments/${deployment.parent_deployment_id}/previews`)}>
-                Open the previews beside it
+                Open all previews
               </ButtonLink>
             }
           >
-            It belongs to a pull request of another deployment and has no previews of its own.
+            This deployment belongs to a pull request of another deployment, so it has no previews.
           </Empty>
         ) : deployment.source === 'githost' ? (
           <OfDeployment workspace={workspace} deployment={deployment} />
@@ -39,8 +40,7 @@ export default function DeploymentPreviews({ workspace, params }: ScreenProps<{ 
               title="Previews need a Git repository"
               action={<ButtonLink href={toAddress('/new?from=repository')}>Deploy a repository</ButtonLink>}
             >
-              Each pull request of the repository gets a deployment of its own. This deployment comes from another
-              source.
+              Previews deploy each pull request of a repository. This deployment has another source.
             </Empty>
           </ListCard>
         )
@@ -70,8 +70,8 @@ function OfDeployment({ workspace, deployment }: { workspace: string; deployment
       {hasNone ? (
         <Card class={styles.block} title="Policy">
           <Empty title="No previews yet" command={policyCommand(deployment.id)} action={edit}>
-            A policy says which branches get a preview, how long it stays, and what happens with forks. Then each pull
-            request of the repository gets a deployment of its own.
+            Each pull request of the repository gets its own deployment. The policy selects the branches, the lifetime
+            of previews and the treatment of forks.
           </Empty>
         </Card>
       ) : stored ? (
@@ -86,7 +86,7 @@ function OfDeployment({ workspace, deployment }: { workspace: string; deployment
         <Card class={styles.block} title="Previews">
           {items.length === 0 ? (
             <p class={styles.nothing}>
-              There is none yet. Open a pull request from a branch that the policy matches, or push to one.
+              No previews yet. Open a pull request from a branch that the policy matches, or push to one.
             </p>
           ) : (
             <PreviewList
@@ -117,11 +117,11 @@ const removePolicy = (deployment: Deployment): Action => ({
   confirm: {
     title: `Remove the preview policy of ${deployment.name}?`,
     body:
-      'All its previews end: their deployments, URLs and logs are deleted, and so are the secrets of the policy. ' +
-      `${deployment.name} itself stays as it is.`,
+      'All previews are removed: their deployments, URLs and logs, and the secrets of the policy are deleted. ' +
+      `${deployment.name} does not change.`,
     isDestructive: true,
   },
-  done: `${deployment.name}: the preview policy is removed and its previews end.`,
+  done: `${deployment.name}: the preview policy and its previews are removed.`,
 })
 
 type PolicyCardProps = { deployment: Deployment; policy: Policy; edit: preact.ComponentChildren }
@@ -131,10 +131,10 @@ function PolicyCard({ deployment, policy, edit }: PolicyCardProps) {
     ['Branches', <Codes key="branches" values={branches} />],
     ['Kept for', `${describeTtl(ttl)} after the last push`],
     ['At most', `${max} at once`],
-    ['Forks', forks === 'approve' ? 'after somebody approves the commit' : 'never'],
+    ['Forks', forks === 'approve' ? 'after approval of the commit' : 'never'],
     [
       'Secrets',
-      secrets.length > 0 ? <Codes key="secrets" values={secrets.map(({ name }) => name)} /> : 'those of the deployment',
+      secrets.length > 0 ? <Codes key="secrets" values={secrets.map(({ name }) => name)} /> : 'Same as the deployment',
     ],
     ...(resource_spec ? [['Resources', <code key="spec">{JSON.stringify(resource_spec)}</code>] as const] : []),
     ...(hooks

@@ -9,7 +9,7 @@ import { Dialog } from '../../parts/dialog.tsx'
 import { Glyph } from '../../parts/icon.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { Prose } from '../../parts/prose.tsx'
-import { toast } from '../../parts/toasts.tsx'
+import { toast } from '../../parts/toast.ts'
 import styles from './previews.module.css'
 
 export type Policy = Reply<'GET /v2/deployments/{deployment_id}/preview-policy'>
@@ -63,7 +63,7 @@ export function PolicyDialog({ deployment, stored, onClose }: PolicyDialogProps)
     setError(undefined)
     await work().catch(caught => {
       setError(caught as Error)
-      // Somebody else was faster: the form stays, and is planned again.
+      // A concurrent change was applied: the form stays, and is planned again.
       if (caught instanceof ApiError && caught.code === 'plan_stale') setPlan(undefined)
     })
     setBusy(false)
@@ -95,7 +95,7 @@ export function PolicyDialog({ deployment, stored, onClose }: PolicyDialogProps)
           </>
         ) : (
           <>
-            <Button onClick={onClose}>Change nothing</Button>
+            <Button onClick={onClose}>Cancel</Button>
             <Button look="primary" busy={busy} onClick={() => void makePlan()}>
               Plan the policy
             </Button>
@@ -109,7 +109,7 @@ export function PolicyDialog({ deployment, stored, onClose }: PolicyDialogProps)
         <div class={styles.form}>
           <Labelled
             label="Branches"
-            hint="One pattern on each line: * matches within a part, ** across slashes, ! in front excludes."
+            hint="One pattern per line. * matches within a path segment, ** matches across slashes, ! excludes."
           >
             {control => (
               <textarea
@@ -142,7 +142,7 @@ export function PolicyDialog({ deployment, stored, onClose }: PolicyDialogProps)
               )}
             </Labelled>
           </div>
-          <Labelled label="Pull requests of forks" hint="A fork runs code of people without access to the repository.">
+          <Labelled label="Pull requests of forks" hint="Forks run code from people without access to the repository.">
             {control => (
               <select
                 {...control}
@@ -150,7 +150,7 @@ export function PolicyDialog({ deployment, stored, onClose }: PolicyDialogProps)
                 onChange={({ currentTarget }) => setForks(currentTarget.value as 'deny' | 'approve')}
               >
                 <option value="deny">get no preview</option>
-                <option value="approve">get one once somebody approves the commit</option>
+                <option value="approve">get a preview after approval of the commit</option>
               </select>
             )}
           </Labelled>
@@ -171,7 +171,7 @@ export function PolicyDialog({ deployment, stored, onClose }: PolicyDialogProps)
               ))}
             </fieldset>
           )}
-          <Labelled label="New secrets" hint="NAME=value, one on each line. They override those of the deployment.">
+          <Labelled label="New secrets" hint="NAME=value, one per line. They override the secrets of the deployment.">
             {control => (
               <textarea
                 {...control}
@@ -218,7 +218,7 @@ function PlanView({ plan: { changes, new_values, previews, warnings } }: { plan:
   return (
     <>
       {changes.length === 0 && new_values.length === 0 ? (
-        <p>This changes nothing.</p>
+        <p>No changes.</p>
       ) : (
         <table class={styles.plan}>
           <thead>
@@ -253,7 +253,7 @@ function PlanView({ plan: { changes, new_values, previews, warnings } }: { plan:
       {previews.length > 0 && (
         <p>
           {previews.length} open {previews.length === 1 ? 'preview' : 'previews'}, {matching} of them on branches that
-          match. They keep their settings: the policy applies to previews that are created from now on.
+          match. Existing previews keep their settings. The policy applies to new previews.
         </p>
       )}
       {warnings.map(warning => (

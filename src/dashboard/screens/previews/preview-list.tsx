@@ -98,7 +98,7 @@ function PreviewRow({ preview, onApprove }: { preview: Preview; onApprove: () =>
         )}
       </td>
       <td data-label="Last request">
-        {last_request_at ? <Ago time={last_request_at} suffix=" ago" /> : <span class={styles.absent}>none known</span>}
+        {last_request_at ? <Ago time={last_request_at} suffix=" ago" /> : <span class={styles.absent}>unknown</span>}
       </td>
       <td data-label="Expires">
         <time dateTime={expires_at} title={formatExact(expires_at)}>

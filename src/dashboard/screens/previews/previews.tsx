@@ -92,8 +92,8 @@ const First = () => (
     command={policyCommand('DEPLOYMENT_ID')}
     action={<ButtonLink href={toAddress('/deployments')}>Choose a deployment</ButtonLink>}
   >
-    A preview is a deployment of its own for each pull request. Open a deployment that comes from a Git repository, set
-    a preview policy in its tab Previews, then open a pull request.
+    A preview is a deployment for one pull request. Open a deployment from a Git repository, set a preview policy in the
+    tab Previews, then open a pull request.
   </Empty>
 )
 

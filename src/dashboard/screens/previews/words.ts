@@ -6,10 +6,10 @@ import { formatAge, formatSeconds } from '../../format/time.ts'
 export type Preview = Item<'GET /v2/previews'>
 
 const STATES: Record<Preview['state'], State> = {
-  pending: { word: 'Being created', tone: 'busy', shape: 'queued' },
-  awaiting_approval: { word: 'Waits for approval', tone: 'warn', shape: 'held' },
+  pending: { word: 'Creating', tone: 'busy', shape: 'queued' },
+  awaiting_approval: { word: 'Waiting for approval', tone: 'warn', shape: 'held' },
   denied: { word: 'Forks are denied', tone: 'idle', shape: 'struck' },
-  full: { word: 'Waits for room', tone: 'warn', shape: 'queued' },
+  full: { word: 'Queued: limit reached', tone: 'warn', shape: 'queued' },
   live: { word: 'Serving', tone: 'ok', shape: 'check' },
   ended: { word: 'Ended', tone: 'idle', shape: 'minus' },
 }

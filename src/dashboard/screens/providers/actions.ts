@@ -1,4 +1,4 @@
-// What can be done with an OAuth provider and its connections, each as one request.
+// Actions on an OAuth provider and its connections, each as one request.
 import { type Action, request } from '../../api/actions.ts'
 import type { CallOptions, Item } from '../../api/client.ts'
 import type { Provider } from './discovery-steps.ts'
@@ -50,7 +50,7 @@ export const changeProvider = (provider: Provider, body: PatchBody, unavailable:
       confirm: {
         title: `Disconnect everyone from ${provider.name}?`,
         body:
-          `Another ${movesEndpoint ? 'endpoint' : 'client'} ends all connections in every workspace. ` +
+          `A new ${movesEndpoint ? 'endpoint' : 'client'} ends all connections in every workspace. ` +
           'Each person has to connect again. Earlier tokens are not revoked at the server.',
         isDestructive: true,
       },
@@ -78,9 +78,9 @@ export const deleteProvider = (
     title: `Delete the provider ${provider.name}?`,
     body:
       `${connections ? `This workspace has ${connections} connections through it. ` : ''}` +
-      'The connections of all workspaces are deleted, and applications that use their tokens get none any more. ' +
-      'The newest hundred tokens are revoked at the server; others stay valid there until they expire. ' +
-      'People have to connect again if you create it anew.',
+      'The connections of all workspaces are deleted, and applications no longer get tokens. The newest 100 ' +
+      'tokens are revoked at the server. Others stay valid until they expire. If you create the provider again, ' +
+      'people have to reconnect.',
     isDestructive: true,
   },
   done: `The provider ${provider.name} is deleted.`,
@@ -91,7 +91,9 @@ export const disconnect = ({ id, user_id, provider_id }: Connection): Action => 
   request: request('DELETE /v2/auth/tokens', { query: { token_id: id } }),
   confirm: {
     title: `Disconnect ${user_id} from ${provider_id}?`,
-    body: 'The tokens are deleted here and revoked at the server if it can. The person has to connect again.',
+    body:
+      'The tokens are deleted, and revoked at the server if it supports revocation. The person has to connect ' +
+      'again.',
     isDestructive: true,
   },
   done: `${user_id} is disconnected from ${provider_id}.`,

@@ -4,11 +4,11 @@ import { useLocation } from 'wouter-preact'
 import { faultAt, listFaults } from '../../api/faults.ts'
 import { CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { CopyButton } from '../../parts/copy.tsx'
 import { CheckField, SelectField, TextField } from '../../parts/form.tsx'
 import { Form, SecretField } from '../../parts/form-frame.tsx'
 import { PageHead } from '../../parts/page.tsx'
-import { Card } from '../../parts/panel.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
 import { createByHand, type HandBody } from './actions.ts'
@@ -39,7 +39,7 @@ const EMPTY: Draft = {
   usesPkce: true,
 }
 export const AUTH_METHODS = [
-  { value: '', label: 'As usual: in the body, or none without a secret' },
+  { value: '', label: 'Default: in the body, or none without a secret' },
   { value: 'client_secret_post', label: 'Secret in the body (client_secret_post)' },
   { value: 'client_secret_basic', label: 'Secret in a header (client_secret_basic)' },
   { value: 'none', label: 'No secret (none)' },
@@ -74,12 +74,12 @@ export default function ProviderByHand() {
     <>
       <PageHead
         title="Create a provider by hand"
-        actions={<ButtonLink href={toAddress(NEW_BY_DISCOVERY)}>Discover it instead</ButtonLink>}
+        actions={<ButtonLink href={toAddress(NEW_BY_DISCOVERY)}>Discover instead</ButtonLink>}
       />
-      <Card title="A client that you registered">
+      <Card title="Client">
         <Form
           error={error}
-          label="A client that you registered"
+          label="Client"
           onSubmit={() => start(action)}
           footer={
             <>
@@ -147,7 +147,7 @@ export default function ProviderByHand() {
             mono
             value={draft.revocationUrl}
             onChange={revocationUrl => set({ revocationUrl })}
-            hint="Leave it empty if the server has none: tokens then stay valid there until they expire."
+            hint="Leave it empty if the server has none. Tokens then stay valid until they expire."
             fault={faultAt(faults, 'revocation_url')}
           />
           <TextField
@@ -156,7 +156,7 @@ export default function ProviderByHand() {
             value={draft.scopes}
             onChange={scopes => set({ scopes })}
             placeholder="read:user"
-            hint="Those of a flow that names none. Separated by spaces."
+            hint="The default scopes, separated by spaces."
             fault={faultAt(faults, 'scopes')}
           />
           <SelectField
@@ -170,7 +170,7 @@ export default function ProviderByHand() {
             label="Use PKCE (S256)"
             checked={draft.usesPkce}
             onChange={usesPkce => set({ usesPkce })}
-            hint="Switch it off only if the server refuses it."
+            hint="Disable only if the server does not support PKCE."
           />
         </Form>
       </Card>

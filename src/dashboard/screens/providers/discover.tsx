@@ -5,12 +5,13 @@ import { ApiError, getClient } from '../../api/client.ts'
 import { faultAt, listFaults } from '../../api/faults.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { CopyButton } from '../../parts/copy.tsx'
 import { SelectField, TextField } from '../../parts/form.tsx'
 import { Form, SecretField } from '../../parts/form-frame.tsx'
-import { Body, Facts, Marked, Note, PageHead, Stack } from '../../parts/page.tsx'
-import { Card } from '../../parts/panel.tsx'
+import { PageHead, Stack } from '../../parts/page.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Body, Facts, Marked, Note } from '../../parts/sections.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
 import { createDiscovered, type DiscoveryBody } from './actions.ts'
@@ -30,12 +31,12 @@ import { Trace, Warnings } from './trace.tsx'
 const DISCOVER = 'POST /v2/auth/providers/mcp-discover'
 const previewProvider = (body: DiscoveryBody) => getClient().plan(DISCOVER, { body })
 const NEXT = {
-  given: 'By the client that you registered there.',
-  metadata_document: 'By a document of its own, which the server reads. Nothing is registered.',
-  dynamic: 'It will be registered when you create the provider. Not before.',
+  given: 'The client that you registered.',
+  metadata_document: 'A client-ID metadata document of this installation. No registration is needed.',
+  dynamic: 'Registered when you create the provider.',
 }
 type Preview = Awaited<ReturnType<typeof previewProvider>>
-/** What was found for which request. A form that has changed since needs another discovery. */
+/** The result of a discovery with its request. A form that has changed since needs another discovery. */
 type Result = { body: DiscoveryBody; preview?: Preview; error?: Error }
 
 type Draft = {
@@ -99,9 +100,9 @@ export default function DiscoverProvider() {
         actions={<ButtonLink href={toAddress(NEW_BY_HAND)}>Create by hand instead</ButtonLink>}
       />
       <Stack>
-        <Card title="Which MCP server">
+        <Card title="MCP server">
           <Form
-            label="Which MCP server"
+            label="MCP server"
             onSubmit={() => !busy && void discover()}
             footer={
               <>
@@ -109,7 +110,7 @@ export default function DiscoverProvider() {
                   {result && isCurrent ? 'Discover again' : 'Discover'}
                 </Button>
                 <ButtonLink href={toAddress('/providers')}>Cancel</ButtonLink>
-                <span class={styles.aside}>Nothing is registered or stored yet.</span>
+                <span class={styles.aside}>Discovery stores and registers nothing.</span>
               </>
             }
           >
@@ -120,7 +121,7 @@ export default function DiscoverProvider() {
               value={draft.address}
               onChange={address => set({ address })}
               placeholder="https://mcp.example.com/mcp"
-              hint="Where it sends people to sign in, and which tokens it takes, is read from there."
+              hint="Slipway reads the authorization server and its endpoints from there."
               fault={faultAt(faults, 'mcp_server_url')}
             />
             <div class={styles.pair}>
@@ -128,7 +129,7 @@ export default function DiscoverProvider() {
                 label="Name"
                 value={draft.name ?? suggestName(body.provider_id)}
                 onChange={name => set({ name })}
-                hint="What people see."
+                hint="Shown to people who connect."
                 fault={faultAt(faults, 'name')}
               />
               <TextField
@@ -165,7 +166,7 @@ export default function DiscoverProvider() {
                 />
                 {!draft.clientId && (
                   <SelectField
-                    label="How to obtain the client"
+                    label="Client registration"
                     value={draft.registration}
                     onChange={registration => set({ registration: registration as Draft['registration'] })}
                     options={[
@@ -181,7 +182,7 @@ export default function DiscoverProvider() {
                   mono
                   value={draft.scopes}
                   onChange={scopes => set({ scopes })}
-                  hint="Instead of those that the server lists. Separated by spaces."
+                  hint="By default the scopes that the server lists. Separated by spaces."
                   fault={faultAt(faults, 'scopes')}
                 />
               </div>
@@ -241,13 +242,13 @@ function Found({ preview, body, isCurrent }: { preview: Preview; body: Discovery
   return (
     <>
       {warnings.length > 0 && (
-        <Card title="Warnings" tone="warn" aside="They do not prevent its use">
+        <Card title="Warnings" tone="warn" aside="The provider can still be used">
           <div class={styles.warnings}>
             <Warnings warnings={warnings} />
           </div>
         </Card>
       )}
-      <Card title={`What would be created: ${preview.name}`}>
+      <Card title={`Preview: ${preview.name}`}>
         <Body>
           <Facts
             facts={[
@@ -258,7 +259,7 @@ function Found({ preview, body, isCurrent }: { preview: Preview; body: Discovery
                 'Tokens are revoked',
                 metadata.revocation_url ? <code>{metadata.revocation_url}</code> : 'Not supported',
               ],
-              ['Scopes', metadata.scopes.length > 0 ? <code>{metadata.scopes.join(' ')}</code> : 'None are asked for'],
+              ['Scopes', metadata.scopes.length > 0 ? <code>{metadata.scopes.join(' ')}</code> : 'None requested'],
               ['PKCE', metadata.uses_pkce ? 'S256' : 'Not used'],
               ['Client', REGISTRATIONS[registration]],
               [
@@ -272,9 +273,7 @@ function Found({ preview, body, isCurrent }: { preview: Preview; body: Discovery
               ],
             ]}
           />
-          {registration === 'given' && (
-            <Note>Register the redirect URI at the server, or people are refused when they come back.</Note>
-          )}
+          {registration === 'given' && <Note>Register the redirect URI at the server. Otherwise sign-ins fail.</Note>}
           {isCurrent ? (
             <p>
               <ActionButton
@@ -284,7 +283,7 @@ function Found({ preview, body, isCurrent }: { preview: Preview; body: Discovery
               />
             </p>
           ) : (
-            <Note>You have changed the form since. Discover again before you create it.</Note>
+            <Note>The form has changed. Discover again before you create the provider.</Note>
           )}
         </Body>
       </Card>

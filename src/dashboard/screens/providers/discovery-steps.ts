@@ -27,37 +27,37 @@ const RULES: Record<string, Rule> = {
     conclude: ({ status, method }) => {
       if (status === 401 || status === 403) return 'It requires authorization.'
       if (status === 404 || status === 405)
-        return method === 'POST' ? 'It refuses POST, so GET is tried.' : 'It answers at another address.'
+        return method === 'POST' ? 'It refuses POST. Trying GET.' : 'It answers at another address.'
       if (status !== null && status < 300) return 'It answers without authorization.'
-      return 'It gave no usable answer.'
+      return 'It gave no usable response.'
     },
     summary: { done: '', none: '' },
   },
   'protected resource metadata': {
-    title: 'Find who protects it',
+    title: 'Find the authorization server',
     question: 'Which authorization server does it trust?',
-    conclude: fetched => (isFound(fetched) ? 'The metadata is here.' : 'It is not here.'),
+    conclude: fetched => (isFound(fetched) ? 'Metadata found.' : 'Not found.'),
     summary: {
       done: 'It names its authorization server.',
-      none: 'It names none, so its own origin is asked next.',
+      none: 'It names none. Trying the origin of the server next.',
     },
   },
   'authorization server metadata': {
     title: 'Ask the authorization server',
-    question: 'Where do people sign in, and where are tokens?',
-    conclude: fetched => (isFound(fetched) ? 'The metadata is here.' : 'It is not here.'),
-    summary: { done: 'Its endpoints are known.', none: 'It publishes no metadata.' },
+    question: 'Which endpoints does it have?',
+    conclude: fetched => (isFound(fetched) ? 'Metadata found.' : 'Not found.'),
+    summary: { done: 'Endpoints found.', none: 'It publishes no metadata.' },
   },
   registration: {
     title: 'Register a client',
-    question: 'Does it accept a client of this installation?',
+    question: 'Does it accept dynamic client registration?',
     conclude: fetched => (isFound(fetched) ? 'It registered the client.' : 'It refused the client.'),
     summary: { done: '', none: 'No client was registered.' },
   },
   'client configuration': {
     title: 'Check the client',
     question: 'Is the client still registered?',
-    conclude: fetched => (isFound(fetched) ? 'It is.' : 'It was not confirmed.'),
+    conclude: fetched => (isFound(fetched) ? 'The client is registered.' : 'It was not confirmed.'),
     summary: { done: 'It was checked.', none: 'It was not confirmed.' },
   },
   'authorization endpoint': {
@@ -104,15 +104,16 @@ export function listSteps(trace: Fetched[], hasFailed: boolean): Step[] {
   })
 }
 
-/** What a person can do about a failed discovery. The sentence of the problem says what is wrong. */
+/** The remedies of a failed discovery. The sentence of the problem says what is wrong. */
 export const REMEDIES: Record<string, string> = {
-  oauth_not_required: 'Connect to the server without a provider: it takes requests from everyone.',
-  invalid_mcp_server_url: 'Enter the whole address, such as https://mcp.example.com/mcp.',
-  blocked_url: 'Use the public https address of the server. This installation calls no private networks.',
-  resource_mismatch: 'Copy the address from the documentation of the server: it protects another one.',
-  issuer_mismatch: 'The operator of the server has to correct its metadata. Until then, create the provider by hand.',
-  pkce_unsupported: 'If you trust the server, create the provider by hand and switch PKCE off.',
-  metadata_invalid: 'The operator of the server has to correct its metadata. Until then, create the provider by hand.',
+  oauth_not_required: 'The server needs no authorization. Connect to it without a provider.',
+  invalid_mcp_server_url: 'Enter the full URL, such as https://mcp.example.com/mcp.',
+  blocked_url: 'Use the public https URL of the server. This installation does not call private networks.',
+  resource_mismatch: 'The metadata is for another URL. Copy the URL from the documentation of the server.',
+  issuer_mismatch: 'The metadata of the server is invalid. Ask its operator to fix it, or create the provider by hand.',
+  pkce_unsupported: 'If you trust the server, create the provider by hand and disable PKCE.',
+  metadata_invalid:
+    'The metadata of the server is invalid. Ask its operator to fix it, or create the provider by hand.',
   unsafe_endpoint: 'The endpoints are not public https addresses. Ask the operator of the server.',
   grant_unsupported: 'The server does not let people sign in with a browser. Use a key of the server instead.',
   registration_unsupported:
@@ -120,11 +121,11 @@ export const REMEDIES: Record<string, string> = {
   registration_rejected: 'Register a client at the server yourself, and enter its id above, under Client and scopes.',
   registration_invalid_response:
     'Register a client at the server yourself, and enter its id above, under Client and scopes.',
-  upstream_error: 'The server fails. Try again later, or look at its status page.',
+  upstream_error: 'The server reports an error. Try again later, or check its status page.',
   upstream_timeout: 'The server does not answer in time. Try again later.',
-  provider_id_conflict: 'Another provider has this id. Choose another one.',
+  provider_id_conflict: 'Another provider already has this id. Choose another id.',
 }
-/** Where a person who knows the endpoints gets on without the discovery. */
+/** Failures after which a person who knows the endpoints can create the provider by hand. */
 export const HELPED_BY_HAND = ['issuer_mismatch', 'pkce_unsupported', 'metadata_invalid']
 export const NEEDS_CLIENT = ['registration_unsupported', 'registration_rejected', 'registration_invalid_response']
 
@@ -142,8 +143,7 @@ type Checked = Pick<Provider, 'health' | 'mcp_server_url' | 'checked_at' | 'crea
 export function stateOfProvider(provider: Checked): State {
   if (isUnchecked(provider)) return { word: 'Not checked yet', tone: 'idle', shape: 'ring' }
   // The check of one that was made by hand only asks whether its endpoints answer.
-  if (provider.health === 'healthy' && provider.mcp_server_url === null)
-    return { ...HEALTH.healthy, word: 'Its endpoints answer' }
+  if (provider.health === 'healthy' && provider.mcp_server_url === null) return { ...HEALTH.healthy, word: 'Healthy' }
   return HEALTH[provider.health]
 }
 
@@ -151,8 +151,8 @@ export const HEALTH_REMEDIES: Partial<Record<Provider['health'], string>> = {
   degraded: 'The servers no longer match this provider. Check again after they were corrected, or edit the provider.',
   as_changed:
     'The MCP server trusts another authorization server now. People who are connected keep the previous one. ' +
-    'Create a new provider from the same address, and move to it.',
-  unreachable: 'New sign-ins fail until it answers. Tokens that have not expired keep working.',
+    'Create a new provider from the same URL, and switch to it.',
+  unreachable: 'New sign-ins fail until the server responds. Tokens that have not expired keep working.',
   client_expired: 'Enter a new client secret below. One that was registered automatically is renewed by itself.',
 }
 

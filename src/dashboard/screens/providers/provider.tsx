@@ -8,13 +8,15 @@ import type { State } from '../../format/state.ts'
 import { formatExact } from '../../format/time.ts'
 import { ActionButton, CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { CopyButton } from '../../parts/copy.tsx'
-import { CheckField, SelectField, TextField } from '../../parts/form.tsx'
+import { CheckField, SelectField, TextField, unlessChanged } from '../../parts/form.tsx'
 import { Form, SecretField } from '../../parts/form-frame.tsx'
-import { Body, Facts, Foot, Marked, Note, PageHead, Stack } from '../../parts/page.tsx'
-import { Card, CommandLine, Empty, Skeleton } from '../../parts/panel.tsx'
+import { PageHead, Stack } from '../../parts/page.tsx'
+import { CommandLine, Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { Prose } from '../../parts/prose.tsx'
+import { Body, Facts, Foot, Marked, Note } from '../../parts/sections.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Cell, More, Row, Table } from '../../parts/table.tsx'
 import { Ago } from '../../parts/time.tsx'
@@ -53,10 +55,10 @@ export default function ProviderPage({ workspace, params, me }: ScreenProps<{ pr
   if (isMissing(error))
     return (
       <Empty
-        title="This provider is gone"
+        title="Provider not found"
         action={<ButtonLink href={toAddress('/providers')}>Open the providers</ButtonLink>}
       >
-        It was deleted, or it is in another organization.
+        The provider was deleted, or it is in another organization.
       </Empty>
     )
   if (error && !provider) return <Problem error={error} onRetry={() => void refetch()} />
@@ -73,19 +75,14 @@ export default function ProviderPage({ workspace, params, me }: ScreenProps<{ pr
         actions={
           <>
             <ActionButton action={recheck} icon="again" />
-            <Button
-              aria-expanded={edit !== ''}
-              title={cannotChange}
-              unavailable={cannotChange !== undefined}
-              onClick={() => !cannotChange && setEdit(edit ? '' : 'yes')}
-            >
+            <Button aria-expanded={edit !== ''} unavailable={cannotChange} onClick={() => setEdit(edit ? '' : 'yes')}>
               Edit
             </Button>
           </>
         }
         meta={[
           <code>{provider_id}</code>,
-          provider.mcp_server_url ? 'Discovered from an MCP server' : 'Made by hand',
+          provider.mcp_server_url ? 'Discovered from an MCP server' : 'Created by hand',
           !isUnchecked(provider) && (
             <span>
               Checked <Ago time={provider.checked_at} suffix=" ago" />
@@ -162,7 +159,7 @@ function explainNotYours(
   const missing = explainMissing(me, workspace, permission)
   if (missing || made_by_workspace === workspace || me.permissions.includes('organization:manage-providers'))
     return missing
-  return 'Another workspace created it. To change it here takes the permission organization:manage-providers.'
+  return 'Another workspace created this provider. You need the permission organization:manage-providers to change it.'
 }
 
 const copied = (text: string, label: string) => (
@@ -179,10 +176,10 @@ const listFacts = (provider: Provider): Parameters<typeof Facts>[0]['facts'] => 
   ['Tokens come from', <code>{provider.token_url}</code>],
   ['Tokens are revoked', provider.revocation_url ? <code>{provider.revocation_url}</code> : 'Not supported'],
   ['Redirect URI', copied(provider.redirect_uri, 'Copy the redirect URI')],
-  ['Scopes', provider.scopes.length > 0 ? <code>{provider.scopes.join(' ')}</code> : 'None are asked for'],
+  ['Scopes', provider.scopes.length > 0 ? <code>{provider.scopes.join(' ')}</code> : 'None requested'],
   ['Client', REGISTRATIONS[provider.registration]],
   ['Client id', copied(provider.client_id, 'Copy the client id')],
-  ['Authenticates by', <code>{provider.token_endpoint_auth_method}</code>],
+  ['Client authentication', <code>{provider.token_endpoint_auth_method}</code>],
   ['PKCE', provider.uses_pkce ? 'S256' : 'Not used'],
   [
     'Secret expires',
@@ -195,7 +192,7 @@ const listFacts = (provider: Provider): Parameters<typeof Facts>[0]['facts'] => 
 // ---- connections
 
 const CONNECTED: State = { word: 'Connected', tone: 'ok', shape: 'check' }
-const MUST_CONNECT: State = { word: 'Has to connect again', tone: 'warn', shape: 'triangle' }
+const MUST_CONNECT: State = { word: 'Needs to reconnect', tone: 'warn', shape: 'triangle' }
 
 const describeExpiry = ({ expires_at, refreshable }: Connection): string => {
   if (expires_at === null) return 'Does not expire'
@@ -233,9 +230,14 @@ const Connections = ({
     {!items && !error && !cannotUse && <Skeleton lines={2} />}
     {items?.length === 0 && (
       <Body>
-        <Note>Nobody is connected. An application starts a connection, and sends the person to its address:</Note>
+        <Note>
+          No connections yet. An application starts a connection, and sends the person to the URL in the response:
+        </Note>
         <CommandLine
-          command={`echo '{"provider": "${provider.provider_id}", "user_id": "ada"}' | slipway api POST /v2/auth/authenticate --input -`}
+          command={
+            `echo '{"provider": "${provider.provider_id}", "user_id": "ada"}' | slipway api POST ` +
+            '/v2/auth/authenticate --input -'
+          }
         />
       </Body>
     )}
@@ -316,7 +318,7 @@ function EditCard({ provider, onClose }: { provider: Provider; onClose: () => vo
         onSubmit={() => isChanged && start(action)}
         footer={
           <>
-            <Button type="submit" look="primary" busy={busy} disabled={!isChanged}>
+            <Button type="submit" look="primary" busy={busy} unavailable={unlessChanged(isChanged)}>
               {action.label}
             </Button>
             <Button onClick={onClose}>Discard changes</Button>
@@ -337,7 +339,7 @@ function EditCard({ provider, onClose }: { provider: Provider; onClose: () => vo
           value={draft.scopes}
           onChange={scopes => set({ scopes })}
           isChanged={'scopes' in body}
-          hint="Those of a flow that names none. Separated by spaces."
+          hint="The default scopes, separated by spaces."
           fault={faultAt(faults, 'scopes')}
         />
         <TextField
@@ -346,8 +348,8 @@ function EditCard({ provider, onClose }: { provider: Provider; onClose: () => vo
           value={draft.clientId}
           onChange={clientId => set({ clientId })}
           isChanged={'client_id' in body}
-          hint="Another one ends all connections."
-          locked={registered}
+          hint="A new client id ends all connections."
+          unavailable={registered}
           fault={faultAt(faults, 'client_id')}
         />
         {isGiven && (
@@ -356,7 +358,7 @@ function EditCard({ provider, onClose }: { provider: Provider; onClose: () => vo
               label="New client secret"
               value={draft.clientSecret}
               onChange={clientSecret => set({ clientSecret })}
-              hint="Leave it empty to keep the stored one, which cannot be shown. Another endpoint needs it again."
+              hint="Leave it empty to keep the stored secret. Enter it again after you change an endpoint."
               fault={faultAt(faults, 'client_secret')}
             />
             <SelectField
@@ -375,7 +377,7 @@ function EditCard({ provider, onClose }: { provider: Provider; onClose: () => vo
           value={draft.authUrl}
           onChange={authUrl => set({ authUrl })}
           isChanged={'auth_url' in body}
-          locked={byServer}
+          unavailable={byServer}
           fault={faultAt(faults, 'auth_url')}
         />
         <TextField
@@ -384,7 +386,7 @@ function EditCard({ provider, onClose }: { provider: Provider; onClose: () => vo
           value={draft.tokenUrl}
           onChange={tokenUrl => set({ tokenUrl })}
           isChanged={'token_url' in body}
-          locked={byServer}
+          unavailable={byServer}
           fault={faultAt(faults, 'token_url')}
         />
         {isByHand && (

@@ -7,7 +7,7 @@ import styles from './trace.module.css'
 type TraceProps = {
   trace: Fetched[]
   hasFailed?: boolean
-  /** What a discovery that registers nothing leaves for later. */
+  /** The step that a discovery without registration leaves for later. */
   next?: string
 }
 export const Trace = ({ trace, hasFailed = false, next }: TraceProps) => (
@@ -41,7 +41,7 @@ export const Trace = ({ trace, hasFailed = false, next }: TraceProps) => (
         <Glyph shape="queued" tone="busy" />
         <div class={styles.step}>
           <h3>
-            Obtain a client <span>How does this installation identify itself?</span>
+            Obtain a client <span>Which client does this installation use?</span>
           </h3>
           <p>{next}</p>
         </div>

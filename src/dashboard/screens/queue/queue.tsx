@@ -1,12 +1,14 @@
-// What is on its way in the workspace, what waits for it, what was skipped, and why.
+// Revisions in progress in the workspace, those that are queued or were skipped, and the reasons.
 import { usePages, useRead } from '../../api/queries.ts'
+import { medianOf } from '../../format/amount.ts'
 import { describeActor, shortCommit } from '../../format/source.ts'
 import { type Deployment, type Summary, stateOfRevision } from '../../format/state.ts'
-import { formatSeconds, medianOf } from '../../format/time.ts'
+import { formatSeconds } from '../../format/time.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { ListCard, PageHead } from '../../parts/page.tsx'
-import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { Prose } from '../../parts/prose.tsx'
 import { StateLabel } from '../../parts/state.tsx'
@@ -41,13 +43,13 @@ export default function Queue({ workspace }: ScreenProps) {
       {!items && !error && <Skeleton lines={4} />}
       {items && entries.length === 0 && (
         <ListCard>
-          <Empty title="Nothing is on its way" command="slipway deploy">
-            Revisions appear here from the moment they are created until they serve or end. Each deployment has one on
-            its way, and at most one that waits behind it.
+          <Empty title="Nothing in progress" command="slipway deploy">
+            The queue shows revisions from their creation until they serve or end. Each deployment has at most one
+            revision in progress and one queued.
           </Empty>
         </ListCard>
       )}
-      <Entries title="On its way" entries={running} />
+      <Entries title="In progress" entries={running} />
       <Entries title="Waiting" entries={waiting} />
       {hasNextPage && (
         <Button busy={isFetchingNextPage} onClick={() => void fetchNextPage()}>
@@ -106,12 +108,12 @@ function QueueRow({ deployment, revision, behind }: Entry) {
 }
 
 function describeWait({ status, summary }: Deployment, revision: RevisionSummary, behind?: RevisionSummary): string {
-  if (behind) return `Waits behind r${behind.number}. It starts when that one has ended.`
+  if (behind) return `Queued behind r${behind.number}. Starts when it has ended.`
   if (revision.status_message) return revision.status_message
-  if (status === 'AWAITING_DATABASE') return 'Waits for its database.'
-  if (revision.status === 'CREATING') return 'Waits for an archive or an image.'
+  if (status === 'AWAITING_DATABASE') return 'Waiting for the database.'
+  if (revision.status === 'CREATING') return 'Waiting for an archive or an image.'
   if (isRunning(revision)) return ''
-  return summary?.listener_id ? 'Waits for its listener to take it.' : 'No listener serves it yet.'
+  return summary?.listener_id ? 'Waiting for the listener.' : 'No listener assigned yet.'
 }
 
 function Elapsed({ deployment, since }: { deployment: Deployment; since: string }) {
@@ -140,7 +142,7 @@ function Skipped({ workspace }: { workspace: string }) {
   )
   if (events.length === 0) return null
   return (
-    <Card class={styles.card} title="Skipped lately">
+    <Card class={styles.card} title="Recently skipped">
       <ol class={styles.list}>
         {events.slice(0, SHOWN_SKIPPED).map(event => (
           <SkippedRow key={event.id} workspace={workspace} event={event} />

@@ -1,4 +1,4 @@
-// What can be done with roles, each as one request.
+// Actions on roles, each as one request.
 import { type Action, request } from '../../api/actions.ts'
 import type { Me } from '../../api/client.ts'
 import type { Permission } from '../../format/permissions.ts'
@@ -17,14 +17,14 @@ export const createRole = (me: Me, draft: RoleDraft): Action => ({
   label: 'Create role',
   unavailable: missing(me),
   request: request('POST /orgs/current/roles', { body: draft }),
-  done: `There is a role ${draft.display_name}.`,
+  done: `Created the role ${draft.display_name}.`,
 })
 
 export const changeRole = (me: Me, { id }: Role, { scope: _, ...draft }: RoleDraft): Action => ({
   label: 'Save role',
   unavailable: missing(me),
   request: request('PATCH /orgs/current/roles/{role_id}', { params: { role_id: id }, body: draft }),
-  done: `${draft.display_name} is changed. It holds for everyone who has it from the next request on.`,
+  done: `${draft.display_name} is saved. It applies from the next request on.`,
 })
 
 export const deleteRole = (me: Me, { id, display_name }: Role): Action => ({
@@ -34,8 +34,8 @@ export const deleteRole = (me: Me, { id, display_name }: Role): Action => ({
   confirm: {
     title: `Delete the role ${display_name}?`,
     body:
-      'A role that a person or a key has, in any workspace, is not deleted: the answer says so. ' +
-      'Nobody loses a permission by this. The role itself cannot be restored.',
+      'A role that a member or key uses cannot be deleted, so no one loses permissions. A deleted role cannot ' +
+      'be restored.',
     isDestructive: true,
   },
   done: `The role ${display_name} is deleted.`,

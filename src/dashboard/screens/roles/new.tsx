@@ -1,9 +1,9 @@
 // Creates a role.
 import { useLocation } from 'wouter-preact'
-import { readAgain } from '../../api/queries.ts'
+import { readAgain } from '../../api/read-again.ts'
 import { ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { PageHead } from '../../parts/page.tsx'
-import { Card } from '../../parts/panel.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
 import type { ScreenProps } from '../screen-props.ts'
@@ -16,7 +16,7 @@ export default function NewRole({ workspace, me }: ScreenProps) {
   return (
     <>
       <PageHead title="Create a role" />
-      <Card title="What it may do">
+      <Card title="Role">
         <RoleForm
           workspace={workspace}
           me={me}

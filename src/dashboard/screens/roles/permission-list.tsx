@@ -1,11 +1,12 @@
-// What a role or key may do, in words, by what it is about.
+// The permissions of a role or key, described and grouped.
 import { ALL_PERMISSIONS, describePermission, groupPermissions, type Permission } from '../../format/permissions.ts'
+import { unavailableControl } from '../../parts/form.tsx'
 import { Glyph } from '../../parts/icon.tsx'
 import styles from './permissions.module.css'
 
 export const PermissionList = ({ permissions }: { permissions: readonly string[] }) =>
   permissions.length === 0 ? (
-    <p class={styles.none}>It may do nothing.</p>
+    <p class={styles.none}>No permissions.</p>
   ) : (
     <div class={styles.groups}>
       {groupPermissions(permissions).map(([group, names]) => (
@@ -25,11 +26,11 @@ export const PermissionList = ({ permissions }: { permissions: readonly string[]
   )
 
 type PickerProps = {
-  /** Those that can be chosen. */
+  /** The permissions to choose from. */
   from?: readonly Permission[]
   chosen: readonly Permission[]
   onChange: (chosen: Permission[]) => void
-  /** Why one cannot be chosen. */
+  /** Explains why a permission cannot be chosen. */
   explainLocked?: (name: Permission) => string | undefined
 }
 export const PermissionPicker = ({ from = ALL_PERMISSIONS, chosen, onChange, explainLocked }: PickerProps) => (
@@ -43,7 +44,7 @@ export const PermissionPicker = ({ from = ALL_PERMISSIONS, chosen, onChange, exp
           <legend>{group}</legend>
           {free.length > 1 && (
             <button type="button" onClick={() => onChange(isAll ? others : [...others, ...free])}>
-              {isAll ? 'Choose none' : 'Choose all'}
+              {isAll ? 'Select none' : 'Select all'}
             </button>
           )}
           {names.map(name => {
@@ -53,7 +54,7 @@ export const PermissionPicker = ({ from = ALL_PERMISSIONS, chosen, onChange, exp
                 <input
                   type="checkbox"
                   checked={chosen.includes(name)}
-                  disabled={locked !== undefined}
+                  {...unavailableControl(locked)}
                   onChange={({ currentTarget }) =>
                     onChange(currentTarget.checked ? [...chosen, name] : chosen.filter(other => other !== name))
                   }

@@ -40,7 +40,7 @@ export function RoleForm({ workspace, me, initial, isNew, toAction, onDone, canc
       onSubmit={() => start(action)}
       footer={
         <>
-          <Button type="submit" look="primary" busy={busy} unavailable={action.unavailable !== undefined}>
+          <Button type="submit" look="primary" busy={busy} unavailable={action.unavailable}>
             {action.label}
           </Button>
           {cancel}
@@ -50,7 +50,7 @@ export function RoleForm({ workspace, me, initial, isNew, toAction, onDone, canc
     >
       {isNew && (
         <Choices
-          legend="Where it holds"
+          legend="Scope"
           value={draft.scope}
           onChange={scope => set({ scope })}
           options={[
@@ -58,7 +58,7 @@ export function RoleForm({ workspace, me, initial, isNew, toAction, onDone, canc
             {
               value: 'organization',
               label: me.organization.display_name,
-              detail: 'For people and keys of the organization. It holds in every workspace.',
+              detail: 'For members and keys of the organization. Applies to every workspace.',
             },
           ]}
         />
@@ -75,13 +75,13 @@ export function RoleForm({ workspace, me, initial, isNew, toAction, onDone, canc
         value={draft.description}
         onChange={description => set({ description })}
         placeholder="Rolls back and restarts, changes no configuration"
-        hint="Optional. It is shown where a role is chosen."
+        hint="Optional. Shown in lists of roles."
         fault={faultAt(faults, 'description')}
       />
       <PermissionPicker
         chosen={permissions}
         onChange={chosen => set({ permissions: ALL_PERMISSIONS.filter(name => chosen.includes(name)) })}
-        explainLocked={name => (isLocked(name) ? 'Only a role of the organization can have this.' : undefined)}
+        explainLocked={name => (isLocked(name) ? 'Only organization roles can have this permission.' : undefined)}
       />
       {error && <Problem error={error} />}
     </Form>

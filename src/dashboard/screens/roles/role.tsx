@@ -1,16 +1,19 @@
 // A role: what it may do in words, and who has it.
 import { useState } from 'preact/hooks'
 import { useLocation } from 'wouter-preact'
-import { isMissing, readAgain, useRead } from '../../api/queries.ts'
+import { isMissing, useRead } from '../../api/queries.ts'
+import { readAgain } from '../../api/read-again.ts'
 import type { Permission } from '../../format/permissions.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
-import { Body, Facts, Foot, Note, PageHead, Stack } from '../../parts/page.tsx'
-import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { Card } from '../../parts/card.tsx'
+import { PageHead, Stack } from '../../parts/page.tsx'
+import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Body, Facts, Foot, Note } from '../../parts/sections.tsx'
 import { Badge } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
-import { toast } from '../../parts/toasts.tsx'
+import { toast } from '../../parts/toast.ts'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, toAddress } from '../../router/links.tsx'
 import { explainMissingInOrganization, type Role } from '../members/actions.ts'
@@ -29,26 +32,26 @@ export default function RolePage({ workspace, params, me }: ScreenProps<{ role: 
   useCrumbs({ label: 'Roles', to: '/roles' }, { label: role?.display_name ?? '…' })
   if (isMissing(error))
     return (
-      <Empty title="This role is gone" action={<ButtonLink href={toAddress('/roles')}>Open the roles</ButtonLink>}>
-        It was deleted, or it is of another organization.
+      <Empty title="Role not found" action={<ButtonLink href={toAddress('/roles')}>Open the roles</ButtonLink>}>
+        The role was deleted, or it belongs to another organization.
       </Empty>
     )
   if (error && !role) return <Problem error={error} onRetry={() => void refetch()} />
   if (!role) return <Skeleton lines={8} />
   const isBuiltIn = role.organization_id === null
   const missing = isBuiltIn
-    ? 'A built-in role cannot be changed. Create one of your own.'
+    ? 'A built-in role cannot be changed. Create a custom role instead.'
     : explainMissingInOrganization(me, 'organization:manage-roles')
   const holders = holdersOf?.(role.id)
-  const edit = () => (missing ? toast('bad', 'You cannot change this role', missing) : setEdited(true))
+  const edit = () => (missing ? toast('bad', 'Change role is not possible', missing) : setEdited(true))
   return (
     <Stack>
       <PageHead
         title={role.display_name}
-        state={<Badge tone={isBuiltIn ? 'idle' : 'busy'}>{isBuiltIn ? 'Built in' : 'Own'}</Badge>}
+        state={<Badge tone={isBuiltIn ? 'idle' : 'busy'}>{isBuiltIn ? 'Built in' : 'Custom'}</Badge>}
         actions={
           !isEdited && (
-            <Button unavailable={missing !== undefined} title={missing} onClick={edit}>
+            <Button unavailable={missing} onClick={edit}>
               Change role
             </Button>
           )
@@ -61,7 +64,7 @@ export default function RolePage({ workspace, params, me }: ScreenProps<{ role: 
         ]}
       />
       {isEdited ? (
-        <Card title="What it may do">
+        <Card title="Permissions">
           <RoleForm
             workspace={workspace}
             me={me}
@@ -76,13 +79,13 @@ export default function RolePage({ workspace, params, me }: ScreenProps<{ role: 
           />
         </Card>
       ) : (
-        <Card title="What it may do" aside={`${role.permissions.length} permissions`}>
+        <Card title="Permissions" aside={`${role.permissions.length} permissions`}>
           <Body>
             <PermissionList permissions={role.permissions} />
           </Body>
         </Card>
       )}
-      <Card title="Holders" aside="People and keys that you can see from here">
+      <Card title="Holders" aside="Visible to you">
         <Body>
           {holders && holders.people.length + holders.keys.length > 0 ? (
             <Facts
@@ -92,7 +95,7 @@ export default function RolePage({ workspace, params, me }: ScreenProps<{ role: 
               ]}
             />
           ) : (
-            <Note>{holders ? 'Nobody in this workspace.' : '…'}</Note>
+            <Note>{holders ? 'No holders in this workspace.' : '…'}</Note>
           )}
         </Body>
       </Card>

@@ -1,4 +1,4 @@
-// Who has a role, as far as the caller may see it.
+// The holders of a role that the caller can see.
 
 import type { Me } from '../../api/client.ts'
 import { usePages } from '../../api/queries.ts'

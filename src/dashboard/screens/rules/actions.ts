@@ -1,4 +1,4 @@
-// What can be done with automation rules, each as one request.
+// Actions on automation rules, each as one request.
 import { type Action, request } from '../../api/actions.ts'
 import type { CallOptions, Reply } from '../../api/client.ts'
 import { explainMissingHere } from '../../api/permissions.ts'
@@ -14,7 +14,7 @@ export const createRule = (body: NewRule): Action => ({
   label: 'Create rule',
   request: request('POST /runs/rules', { body }),
   unavailable: explainMissingHere('rules:create'),
-  done: 'The rule is created. It applies to runs that end from now on.',
+  done: 'The rule is created. It applies to new runs.',
 })
 
 export const changeRule = (rule: Rule, body: RulePatch): Action => ({
@@ -28,21 +28,21 @@ export const pauseRule = (rule: Rule): Action => ({
   label: 'Pause',
   request: request('PATCH /runs/rules/{rule_id}', { ...refOf(rule), body: { is_enabled: false } }),
   unavailable: explainMissingHere('rules:update'),
-  done: 'The rule does nothing until it is resumed.',
+  done: 'The rule is paused.',
 })
 
 export const resumeRule = (rule: Rule): Action => ({
   label: 'Resume',
   request: request('PATCH /runs/rules/{rule_id}', { ...refOf(rule), body: { is_enabled: true } }),
   unavailable: explainMissingHere('rules:update'),
-  done: 'The rule applies again.',
+  done: 'The rule is resumed.',
 })
 
 export const triggerRule = (rule: Rule): Action => ({
   label: 'Evaluate now',
   request: request('POST /runs/rules/{rule_id}/trigger', refOf(rule)),
   unavailable: explainMissingHere('rules:update'),
-  done: 'The rule looks at the runs that have ended since the last time.',
+  done: 'The rule evaluates the runs that have ended since the last evaluation.',
 })
 
 export const deleteRule = (rule: Rule): Action => ({
@@ -52,8 +52,8 @@ export const deleteRule = (rule: Rule): Action => ({
   confirm: {
     title: `Delete the rule ${rule.display_name}?`,
     body:
-      'It and the record of what it did are deleted. What it did stays: examples, retention of traces, and messages ' +
-      'that were sent. To stop for a while, pause it.',
+      'The rule and its log are deleted. Examples, extended retention and sent messages stay. To stop it ' +
+      'temporarily, pause it instead.',
     isDestructive: true,
   },
   done: `The rule ${rule.display_name} is deleted.`,

@@ -3,8 +3,8 @@ import type { NewRule, Rule } from './actions.ts'
 
 export const KINDS = [
   { value: 'boolean', label: 'Yes or no' },
-  { value: 'number', label: 'A number' },
-  { value: 'string', label: 'A text' },
+  { value: 'number', label: 'Number' },
+  { value: 'string', label: 'Text' },
 ] as const
 type Kind = (typeof KINDS)[number]['value']
 export type ScoreDraft = { key: string; kind: Kind; description: string }
@@ -36,7 +36,7 @@ const COMMENT = 'comment'
 
 const propertiesOf = ({ schema }: Structured) => (schema.properties ?? {}) as Record<string, Property>
 
-/** Whether the form shows all of what the rule has. What it does not show is changed by the API. */
+/** True if the form shows the whole rule. Other settings can be changed with the API only. */
 export function isShown({ evaluators, evaluator_id }: Rule): boolean {
   if (evaluator_id !== null || evaluators.length > 1) return false
   return evaluators.every(({ structured }) => {

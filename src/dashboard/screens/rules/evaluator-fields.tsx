@@ -9,8 +9,8 @@ import { usePages } from '../../api/queries.ts'
 import { useAction } from '../../parts/action.tsx'
 import { Button } from '../../parts/button.tsx'
 import { SelectField, TextField } from '../../parts/form.tsx'
-import { Note } from '../../parts/page.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Note } from '../../parts/sections.tsx'
 import { Badge } from '../../parts/state.tsx'
 import { Link } from '../../router/links.tsx'
 import type { NewRule, Rule } from './actions.ts'
@@ -26,7 +26,7 @@ type Props = {
   draft: EvaluatorDraft
   onChange: (part: Partial<EvaluatorDraft>) => void
   faults: Faults
-  /** What the form would send. */
+  /** The request of the form. */
   sample: NewRule
   rule: Rule | undefined
 }
@@ -35,31 +35,33 @@ export function EvaluatorFields({ workspace, draft, onChange, faults, sample, ru
   if (rule && !isShown(rule))
     return (
       <section class={styles.section} aria-label="Evaluators">
-        <h3>Judge the runs with a model</h3>
-        <Note>The evaluators of this rule have more than this form shows. Change them by the API.</Note>
+        <h3>Evaluate runs with a model</h3>
+        <Note>
+          The evaluators of this rule have settings that this form does not support. Change them with the API.
+        </Note>
       </section>
     )
   const setScore = (place: number, part: Partial<ScoreDraft>) =>
     onChange({ scores: draft.scores.map((one, i) => (i === place ? { ...one, ...part } : one)) })
   return (
     <section class={styles.section} aria-label="Evaluator">
-      <h3>Judge the runs with a model</h3>
+      <h3>Evaluate runs with a model</h3>
       <div class={styles.fields}>
         <SelectField
           label="Model"
           value={draft.model}
           onChange={model => onChange({ model })}
           options={[
-            { value: '', label: 'Do not judge them' },
+            { value: '', label: 'No model' },
             ...(models.items ?? []).map(({ id, name, model }) => ({ value: id, label: `${name} (${model})` })),
           ]}
           hint={
             models.items?.length === 0 ? (
               <>
-                This workspace has no models yet. <Link to="/models/new">Create one</Link>.
+                No models yet. <Link to="/models/new">Create one</Link>.
               </>
             ) : (
-              'Each run is one call. The answers become feedback.'
+              'One call per run. The scores are stored as feedback.'
             )
           }
           fault={faultAt(faults, `${PLACE}.playground_settings_id`)}
@@ -67,36 +69,32 @@ export function EvaluatorFields({ workspace, draft, onChange, faults, sample, ru
         {draft.model && (
           <>
             <TextField
-              label="At most in a week"
+              label="Weekly limit"
               inputMode="decimal"
               unit="USD"
               value={draft.limit}
               onChange={limit => onChange({ limit })}
-              hint="As far as the model has prices. Without a limit, only budgets count."
+              hint="Needs prices on the model. Budgets apply too."
               fault={faultAt(faults, 'spend_limit') && 'must be a number of dollars, from 0.01'}
             />
+            <TextField label="System prompt" rows={2} value={draft.system} onChange={system => onChange({ system })} />
             <TextField
-              label="What the model is"
-              rows={2}
-              value={draft.system}
-              onChange={system => onChange({ system })}
-            />
-            <TextField
-              label="What it is asked"
+              label="Prompt"
               rows={5}
               mono
               value={draft.prompt}
               onChange={prompt => onChange({ prompt })}
               hint={
                 draft.format === 'mustache'
-                  ? 'Variables: {{input}}, {{output}}, {{reference}}, {{metadata}}, {{error}}, {{name}}, and places within them: {{input.question}}.'
+                  ? 'Variables: {{input}}, {{output}}, {{reference}}, {{metadata}}, {{error}}, {{name}}, and places within ' +
+                    'them: {{input.question}}.'
                   : 'Variables: {input}, {output}, {reference}, {metadata}, {error}, {name}, and places within them.'
               }
               fault={findFault(faults, 'prompt') ?? findFault(faults, 'variable_mapping')}
             />
             {draft.scores.map((score, i) => (
               <fieldset key={i} class={styles.score}>
-                <legend>{`What it scores, ${i + 1}`}</legend>
+                <legend>{`Score ${i + 1}`}</legend>
                 <TextField
                   label="Feedback key"
                   mono
@@ -105,20 +103,20 @@ export function EvaluatorFields({ workspace, draft, onChange, faults, sample, ru
                   placeholder="helpful"
                 />
                 <SelectField
-                  label="It is"
+                  label="Type"
                   value={score.kind}
                   onChange={kind => setScore(i, { kind: kind as ScoreDraft['kind'] })}
                   options={[...KINDS]}
                 />
                 <TextField
-                  label="When, or how much"
+                  label="Criterion"
                   value={score.description}
                   onChange={description => setScore(i, { description })}
                   placeholder="The answer helps the person who asked."
                 />
                 {draft.scores.length > 1 && (
                   <Button small onClick={() => onChange({ scores: draft.scores.filter((_, at) => at !== i) })}>
-                    Leave it out
+                    Remove score
                   </Button>
                 )}
               </fieldset>
@@ -127,10 +125,12 @@ export function EvaluatorFields({ workspace, draft, onChange, faults, sample, ru
             <div class={styles.tries}>
               <Button
                 small
-                disabled={draft.scores.length >= MAX_SCORES}
+                unavailable={
+                  draft.scores.length >= MAX_SCORES ? `An evaluator has at most ${MAX_SCORES} scores.` : undefined
+                }
                 onClick={() => onChange({ scores: [...draft.scores, NEW_SCORE] })}
               >
-                Score one more thing
+                Add score
               </Button>
               <TryIt sample={sample} />
             </div>
@@ -146,10 +146,10 @@ const findFault = (faults: Faults, member: string): string | undefined =>
   [...faults].find(([at]) => at.startsWith(`${PLACE}.${member}`))?.[1]
 
 const tryEvaluator = (body: NewRule): Action => ({
-  label: 'Try it on the latest run',
+  label: 'Test on the latest run',
   request: request('POST /runs/rules/validate', { body }),
   unavailable: explainMissingHere('models:invoke'),
-  done: 'The evaluator was asked.',
+  done: 'The evaluator has run.',
 })
 
 function TryIt({ sample }: { sample: NewRule }) {
@@ -166,7 +166,7 @@ function TryIt({ sample }: { sample: NewRule }) {
       </Button>
       <div class={styles.verdict} role="status">
         {error && <Problem error={error} />}
-        {!error && verdicts?.length === 0 && <Note>No run that has ended matches.</Note>}
+        {!error && verdicts?.length === 0 && <Note>No completed run matches.</Note>}
         {!error &&
           verdicts?.map(({ run_id, run_name, outcome, payload }) => (
             <div key={run_id}>

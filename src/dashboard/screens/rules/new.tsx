@@ -5,9 +5,10 @@ import type { Reply } from '../../api/client.ts'
 import { listFaults } from '../../api/faults.ts'
 import { CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { Form } from '../../parts/form-frame.tsx'
-import { Body, PageHead } from '../../parts/page.tsx'
-import { Card } from '../../parts/panel.tsx'
+import { PageHead } from '../../parts/page.tsx'
+import { Body } from '../../parts/sections.tsx'
 import { ShownOnce } from '../../parts/shown-once.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress, useFilter } from '../../router/links.tsx'
@@ -37,8 +38,8 @@ export default function NewRule({ workspace }: ScreenProps) {
         <PageHead title="The rule is created" />
         <Card title={created.display_name}>
           <Body>
-            <ShownOnce title="The secret is shown only now" secret={created.webhook_secret ?? ''}>
-              The receiver verifies each message with it. Setting the URLs again makes a new one.
+            <ShownOnce title="Copy the secret now. It is not shown again" secret={created.webhook_secret ?? ''}>
+              The receiver verifies each message with the secret. If you set the URLs again, a new secret is created.
             </ShownOnce>
             <p>
               <ButtonLink href={toAddress(`/rules/${created.id}`)} look="primary">
@@ -52,14 +53,14 @@ export default function NewRule({ workspace }: ScreenProps) {
   return (
     <>
       <PageHead title="Create a rule" />
-      <Card title="Which runs, and what is done with them">
+      <Card title="Rule">
         <Form
           label="Create a rule"
           error={error}
           onSubmit={() => start(action)}
           footer={
             <>
-              <Button type="submit" look="primary" busy={busy} title={action.unavailable}>
+              <Button type="submit" look="primary" busy={busy} unavailable={action.unavailable}>
                 {action.label}
               </Button>
               <ButtonLink href={toAddress('/rules')}>Cancel</ButtonLink>

@@ -61,7 +61,7 @@ const listUrls = (text: string): string[] => text.split(/\s+/).filter(Boolean)
 
 const toActions = (draft: Draft) => ({
   display_name: draft.name.trim(),
-  // What is no number is sent as none, so that the API says what it has to be.
+  // Send invalid numbers as none: the API explains what is expected.
   sampling_rate: Number(draft.percent.replace(',', '.')) / 100,
   filter: draft.filter.trim() || null,
   trace_filter: draft.traceFilter.trim() || null,
@@ -102,7 +102,7 @@ type Props = {
   draft: Draft
   onChange: (part: Partial<Draft>) => void
   faults: Faults
-  /** What it is about cannot change. */
+  /** Its project or dataset cannot change. */
   rule?: Rule
 }
 export function RuleFields({ workspace, draft, onChange, faults, rule }: Props) {
@@ -138,33 +138,33 @@ export function RuleFields({ workspace, draft, onChange, faults, rule }: Props) 
         onChange={project => onChange({ project })}
         options={
           rule
-            ? [{ value: draft.project, label: rule.session_name ?? rule.dataset_name ?? 'Its dataset' }]
+            ? [{ value: draft.project, label: rule.session_name ?? rule.dataset_name ?? 'Dataset of the rule' }]
             : toOptions(projects.items, 'Choose a project')
         }
-        locked={rule && 'What a rule is about cannot change.'}
+        unavailable={rule && 'The project of a rule cannot be changed.'}
         fault={faultAt(faults, 'session_id') && (draft.project ? faultAt(faults, 'session_id') : 'must be chosen')}
       />
       <TextField
-        label="Share of the traces"
+        label="Sampling rate"
         inputMode="decimal"
         unit="%"
         value={draft.percent}
         onChange={percent => onChange({ percent })}
-        hint="All runs of a trace are taken, or none."
+        hint="Sampled by trace: all runs of a trace, or none."
         fault={faultAt(faults, 'sampling_rate') && 'must be a number from 0 to 100'}
       />
       <TextField
-        label="Filter of the runs"
+        label="Filter for runs"
         mono
         wide
         value={draft.filter}
         onChange={filter => onChange({ filter })}
         placeholder='and(eq(is_root, true), eq(status, "error"))'
-        hint="In the filter language. Without one, the rule is about all runs."
+        hint="In the filter language. By default all runs match."
         fault={faultAt(faults, 'filter')}
       />
       <TextField
-        label="Filter of the first run of their trace"
+        label="Filter for the root run of the trace"
         mono
         wide
         value={draft.traceFilter}
@@ -173,32 +173,32 @@ export function RuleFields({ workspace, draft, onChange, faults, rule }: Props) 
         fault={faultAt(faults, 'trace_filter')}
       />
       <SelectField
-        label="Add the runs to a dataset"
+        label="Add runs to dataset"
         value={draft.dataset}
         onChange={dataset => onChange({ dataset })}
-        options={toOptions(datasets.items, 'To none')}
+        options={toOptions(datasets.items, 'None')}
         fault={faultAt(faults, 'add_to_dataset_id')}
       />
       <SelectField
-        label="Add them to an annotation queue"
+        label="Add runs to annotation queue"
         value={draft.queue}
         onChange={queue => onChange({ queue })}
-        options={toOptions(queues.items, 'To none')}
+        options={toOptions(queues.items, 'None')}
         fault={faultAt(faults, 'add_to_annotation_queue_id')}
       />
       <TextField
-        label="Send the runs to URLs"
+        label="Send runs to URLs"
         mono
         rows={2}
         value={draft.urls}
         onChange={urls => onChange({ urls })}
         placeholder="https://ci.example.com/runs"
-        hint="One in each line, at most five. Messages are signed."
+        hint="One URL per line, at most five. Messages are signed."
         fault={faultAt(faults, 'webhooks')}
       />
       <CheckField
-        label="Keep their traces for longer"
-        hint="They become long-lived."
+        label="Extend trace retention"
+        hint="Traces move to the long-lived tier."
         checked={draft.extends}
         onChange={value => onChange({ extends: value })}
         fault={faultAt(faults, 'extend_only')}
@@ -206,7 +206,7 @@ export function RuleFields({ workspace, draft, onChange, faults, rule }: Props) 
       {draft.dataset && (
         <CheckField
           label="Prefer corrections"
-          hint="The example expects what feedback says it should have been."
+          hint="Use the correction from feedback as the expected output."
           checked={draft.prefersCorrection}
           onChange={prefersCorrection => onChange({ prefersCorrection })}
         />
@@ -226,20 +226,20 @@ export function RuleFields({ workspace, draft, onChange, faults, rule }: Props) 
 
 const DAY_MS = 86_400_000
 const AGES = [
-  { value: '', label: 'Only runs from now on' },
-  { value: '1', label: 'Also runs of the last day' },
-  { value: '7', label: 'Also runs of the last 7 days' },
-  { value: '14', label: 'Also runs of the last 14 days' },
+  { value: '', label: 'New runs only' },
+  { value: '1', label: 'Include runs of the last day' },
+  { value: '7', label: 'Include runs of the last 7 days' },
+  { value: '14', label: 'Include runs of the last 14 days' },
 ]
 
 type BackfillProps = { draft: Draft; onChange: Props['onChange']; fault: string | undefined }
 const Backfill = ({ draft, onChange, fault }: BackfillProps) => (
   <SelectField
-    label="Which runs"
+    label="Backfill"
     value={AGES.find(({ value }) => value && draft.backfillFrom.startsWith(dayBefore(value)))?.value ?? ''}
     onChange={days => onChange({ backfillFrom: days && `${dayBefore(days)}T00:00:00Z` })}
     options={AGES}
-    hint="Earlier runs are handled in the background."
+    hint="Earlier runs are processed in the background."
     fault={fault}
   />
 )

@@ -1,10 +1,11 @@
-// What a rule did, run by run.
+// The log of a rule, run by run.
 import { useRef } from 'preact/hooks'
 import { useRuleLogs } from '../../api/rule-logs.ts'
 import { useRowKeys } from '../../commands/commands.ts'
-import { Body, Note } from '../../parts/page.tsx'
-import { Card, Skeleton } from '../../parts/panel.tsx'
+import { Card } from '../../parts/card.tsx'
+import { Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Body, Note } from '../../parts/sections.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Cell, More, Row, rowLink, Table } from '../../parts/table.tsx'
 import { Ago } from '../../parts/time.tsx'
@@ -17,27 +18,23 @@ export function RuleLogs({ workspace, rule }: { workspace: string; rule: Rule })
   const table = useRef<HTMLTableElement>(null)
   useRowKeys(table, 'run')
   return (
-    <Card title="What it did" aside={items && items.length > 0 && 'Newest first, kept for a month'}>
+    <Card title="Log" aside={items && items.length > 0 && 'Newest first, kept for 30 days'}>
       {error && !items && <Problem error={error} onRetry={() => void refetch()} />}
       {!items && !error && <Skeleton lines={4} />}
       {items?.length === 0 && (
         <Body>
           <Note>
             {rule.is_enabled
-              ? 'Nothing yet. It looks at the runs that have ended once a minute.'
-              : 'Nothing yet, and it is paused.'}
+              ? 'No entries yet. The rule evaluates completed runs once a minute.'
+              : 'No entries yet. The rule is paused.'}
           </Note>
         </Body>
       )}
       {items && items.length > 0 && (
         <Table
-          caption="What the rule did, newest first"
+          caption="Log of the rule, newest first"
           tableRef={table}
-          columns={[
-            { label: 'Run', width: '34%' },
-            { label: 'What was done' },
-            { label: 'When', width: '96', isEnd: true },
-          ]}
+          columns={[{ label: 'Run', width: '34%' }, { label: 'Action' }, { label: 'Time', width: '96', isEnd: true }]}
         >
           {items.map(log => (
             <Row key={log.run_id}>

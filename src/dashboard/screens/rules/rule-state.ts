@@ -6,11 +6,10 @@ import type { Rule, RuleLog } from './actions.ts'
 export function stateOfRule({ is_enabled, backfill_status }: Rule): State {
   if (!is_enabled) return { word: 'Paused', tone: 'idle', shape: 'held' }
   if (backfill_status === 'waiting' || backfill_status === 'running')
-    return { word: 'Catching up', tone: 'busy', shape: 'arc' }
+    return { word: 'Backfilling', tone: 'busy', shape: 'arc' }
   return { word: 'Active', tone: 'ok', shape: 'check' }
 }
 
-/** What it is about: `Runs of shop`. */
 export const describeScope = ({ session_name, dataset_name, dataset_id }: Rule): string =>
   dataset_id ? `Experiments on ${dataset_name ?? 'a dataset'}` : `Runs of ${session_name ?? 'a project'}`
 
@@ -19,14 +18,13 @@ export function describeActions(rule: Rule): string[] {
   return [
     ...(add_to_dataset_id ? [`Add to ${add_to_dataset_name ?? 'a dataset'}`] : []),
     ...(add_to_annotation_queue_id ? [`Queue in ${rule.add_to_annotation_queue_name ?? 'a queue'}`] : []),
-    ...(rule.evaluators.length > 0 || rule.evaluator_id ? [`Judge ${listKeys(rule).join(', ')}`.trim()] : []),
+    ...(rule.evaluators.length > 0 || rule.evaluator_id ? [`Evaluate ${listKeys(rule).join(', ')}`.trim()] : []),
     ...(rule.alerts.length > 0 ? ['Alert PagerDuty'] : []),
     ...(webhooks.length > 0 ? [webhooks.length === 1 ? 'Send to a URL' : `Send to ${webhooks.length} URLs`] : []),
-    ...(extend_only ? ['Keep for longer'] : []),
+    ...(extend_only ? ['Extend retention'] : []),
   ]
 }
 
-/** What its evaluators score. */
 export const listKeys = ({ evaluators, evaluator_name }: Rule): string[] => [
   ...evaluators.flatMap(({ structured: { schema } }) =>
     Object.keys(schema.properties ?? {}).filter(key => !['comment', 'reasoning', 'explanation'].includes(key)),
@@ -45,13 +43,12 @@ export const describeSampling = ({ sampling_rate }: Pick<Rule, 'sampling_rate'>)
   sampling_rate === 1 ? 'All traces' : `${formatShare(sampling_rate)} of the traces`
 
 const OUTCOMES: Record<'success' | 'skipped' | 'error', State> = {
-  success: { word: 'Done', tone: 'ok', shape: 'check' },
+  success: { word: 'Succeeded', tone: 'ok', shape: 'check' },
   skipped: { word: 'Skipped', tone: 'idle', shape: 'struck' },
   error: { word: 'Failed', tone: 'bad', shape: 'octagon' },
 }
 export type Did = { what: string; state: State; detail: string | undefined }
 
-/** What the evaluators of a rule said of a run. */
 function readVerdicts(payload: Record<string, unknown> | null): string | undefined {
   const evaluations = (payload?.evaluations ?? []) as { feedback: (Verdict & { comment?: string })[] }[]
   const said = evaluations.flatMap(({ feedback }) => feedback)
@@ -59,7 +56,7 @@ function readVerdicts(payload: Record<string, unknown> | null): string | undefin
   return said.length > 0 ? [said.map(describeVerdict).join(', '), ...comments].join(': ') : undefined
 }
 
-/** Why something was skipped or failed, in the words of its payload. */
+/** Reads the reason of a skip or failure from its payload. */
 function readDetail(payload: Record<string, unknown> | null): string | undefined {
   const found = ['message', 'reason', 'error', 'detail']
     .map(name => payload?.[name])

@@ -9,11 +9,13 @@ import { formatCost, formatShare } from '../../format/amount.ts'
 import { formatExact } from '../../format/time.ts'
 import { ActionButton, CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { Form } from '../../parts/form-frame.tsx'
 import { Icon } from '../../parts/icon.tsx'
-import { Body, Facts, Foot, PageHead, Stack } from '../../parts/page.tsx'
-import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { PageHead, Stack } from '../../parts/page.tsx'
+import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Body, Facts, Foot } from '../../parts/sections.tsx'
 import { ShownOnce } from '../../parts/shown-once.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
@@ -44,8 +46,8 @@ export default function RulePage({ workspace, params, me }: ScreenProps<{ rule: 
   if (!data) return <Skeleton lines={9} />
   if (!rule)
     return (
-      <Empty title="This rule is gone" action={<ButtonLink href={toAddress('/rules')}>Open the rules</ButtonLink>}>
-        It was deleted, or it is in another workspace.
+      <Empty title="Rule not found" action={<ButtonLink href={toAddress('/rules')}>Open the rules</ButtonLink>}>
+        The rule was deleted, or it is in another workspace.
       </Empty>
     )
   return (
@@ -62,9 +64,8 @@ export default function RulePage({ workspace, params, me }: ScreenProps<{ rule: 
             />
             <Button
               aria-expanded={open === 'edit'}
-              title={missing}
-              unavailable={missing !== undefined}
-              onClick={() => !missing && setOpen(open === 'edit' ? '' : 'edit')}
+              unavailable={missing}
+              onClick={() => setOpen(open === 'edit' ? '' : 'edit')}
             >
               Edit
             </Button>
@@ -87,8 +88,8 @@ export default function RulePage({ workspace, params, me }: ScreenProps<{ rule: 
       />
       <Stack>
         {secret && (
-          <ShownOnce title="The new secret is shown only now" secret={secret}>
-            The receivers verify each message with it from now on.
+          <ShownOnce title="Copy the new secret now. It is not shown again" secret={secret}>
+            Receivers must verify new messages with this secret.
           </ShownOnce>
         )}
         {open === 'edit' && !missing ? (
@@ -115,25 +116,25 @@ export default function RulePage({ workspace, params, me }: ScreenProps<{ rule: 
 }
 
 const About = ({ rule }: { rule: Rule }) => (
-  <Card title="Which runs, and what is done with them">
+  <Card title="Filters and actions">
     <Body>
       <Facts
         facts={[
           ['Filter', rule.filter ? <code>{rule.filter}</code> : 'All runs'],
-          ['Of the trace', rule.trace_filter && <code>{rule.trace_filter}</code>],
-          ['Of any run', rule.tree_filter && <code>{rule.tree_filter}</code>],
-          ['What is done', describeActions(rule).join(', ') || 'Nothing yet: edit the rule.'],
+          ['Trace filter', rule.trace_filter && <code>{rule.trace_filter}</code>],
+          ['Any run in the trace', rule.tree_filter && <code>{rule.tree_filter}</code>],
+          ['Actions', describeActions(rule).join(', ') || 'No actions. Edit the rule to add one.'],
           [
             'Dataset',
             rule.add_to_dataset_id && (
-              <Link to={`/datasets/${rule.add_to_dataset_id}`}>{rule.add_to_dataset_name ?? 'Open it'}</Link>
+              <Link to={`/datasets/${rule.add_to_dataset_id}`}>{rule.add_to_dataset_name ?? 'Open'}</Link>
             ),
           ],
           [
             'Queue',
             rule.add_to_annotation_queue_id && (
               <Link to={`/annotation/${rule.add_to_annotation_queue_id}`}>
-                {rule.add_to_annotation_queue_name ?? 'Open it'}
+                {rule.add_to_annotation_queue_name ?? 'Open'}
               </Link>
             ),
           ],

@@ -1,14 +1,17 @@
 // The signed-in person: who one is here, one's sessions, and what is chosen for this browser.
 import { useQuery } from '@tanstack/preact-query'
 import { getClient } from '../../api/client.ts'
-import { readAgain, usePages } from '../../api/queries.ts'
+import { usePages } from '../../api/queries.ts'
+import { readAgain } from '../../api/read-again.ts'
 import { setShortcuts, shortcutsOn } from '../../commands/commands.ts'
 import { formatExact } from '../../format/time.ts'
 import { ActionButton } from '../../parts/action.tsx'
-import { Body, Facts, PageHead, Stack } from '../../parts/page.tsx'
-import { Card, Skeleton } from '../../parts/panel.tsx'
+import { Card } from '../../parts/card.tsx'
+import { PageHead, Stack } from '../../parts/page.tsx'
+import { Skeleton } from '../../parts/panel.tsx'
 import { isUtc, setTheme, setUtc, THEMES, theme } from '../../parts/preferences.ts'
 import { Problem } from '../../parts/problem.tsx'
+import { Body, Facts } from '../../parts/sections.tsx'
 import { Badge } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
@@ -62,7 +65,7 @@ export default function Account({ workspace, me }: ScreenProps) {
               <div>
                 <p>
                   <b title={session.user_agent ?? undefined}>{name}</b>{' '}
-                  {session.is_current && <Badge tone="ok">This one</Badge>}
+                  {session.is_current && <Badge tone="ok">Current session</Badge>}
                 </p>
                 <p class={styles.hint}>
                   Signed in {METHODS[session.method]} <Ago time={session.created_at} suffix=" ago" /> from{' '}
@@ -116,19 +119,16 @@ export default function Account({ workspace, me }: ScreenProps) {
               checked={shortcutsOn.value}
               onChange={({ currentTarget }) => setShortcuts(currentTarget.checked)}
             />
-            Shortcuts of a single key
+            Single-key shortcuts
           </label>
         </Body>
       </Card>
-      <Card
-        title="What you may do here"
-        aside={member && <Link to={`/members/${member.id}`}>Your page as a member</Link>}
-      >
+      <Card title="Your permissions" aside={member && <Link to={`/members/${member.id}`}>Your member page</Link>}>
         <Body>
           <Facts
             facts={[
               [
-                'In this workspace',
+                'This workspace',
                 roles.all.length > 0 && (here?.role_id ? roles.nameOf(here.role_id) : key && roles.nameOf(key.role_id)),
               ],
               [`In ${me.organization.display_name}`, roles.all.length > 0 && member && roles.nameOf(member.role_id)],

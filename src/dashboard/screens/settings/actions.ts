@@ -1,4 +1,4 @@
-// What can be done with a workspace, its tags, its organization and one's sessions, each as one request.
+// Actions on a workspace, its tags, its organization and one's sessions, each as one request.
 import { type Action, request } from '../../api/actions.ts'
 import type { Item, Me, Reply } from '../../api/client.ts'
 import { explainMissing } from '../../api/permissions.ts'
@@ -25,7 +25,7 @@ export const createWorkspace = (me: Me, display_name: string): Action => ({
   label: 'Create workspace',
   unavailable: explainMissingInOrganization(me, 'workspaces:create'),
   request: request('POST /workspaces', { body: { display_name } }),
-  done: `There is a workspace ${display_name}.`,
+  done: `Created the workspace ${display_name}.`,
 })
 
 export const deleteWorkspace = (me: Me, { id, display_name }: Workspace, deployments: number | undefined): Action => ({
@@ -36,8 +36,8 @@ export const deleteWorkspace = (me: Me, { id, display_name }: Workspace, deploym
     title: `Delete the workspace ${display_name}?`,
     body:
       `All deployments${deployments ? ` (${deployments})` : ''} with their revisions, logs and secrets, ` +
-      'and all listeners, webhooks, git hosts, keys and memberships are deleted at once. None of it can be restored: ' +
-      'export the workspace first. The members of the organization and the audit log stay.',
+      'and all listeners, webhooks, git hosts, keys and memberships are deleted immediately. This cannot be ' +
+      'undone: export the workspace first. The members of the organization and the audit log stay.',
     isDestructive: true,
     typed: display_name,
   },
@@ -63,13 +63,13 @@ export const createTagKey = (caller: Caller, key: string): Action => ({
   label: 'Add key',
   unavailable: mayTag(caller),
   request: request('POST /v2/tag-keys', { body: { key } }),
-  done: `There is a tag key ${key}.`,
+  done: `Created the tag key ${key}.`,
 })
 export const renameTagKey = (caller: Caller, { id, key: old }: TagKey, key: string): Action => ({
   label: 'Rename key',
   unavailable: mayTag(caller),
   request: request('PATCH /v2/tag-keys/{tag_key_id}', { params: { tag_key_id: id }, body: { key } }),
-  done: `The tag key ${old} is called ${key}.`,
+  done: `The tag key ${old} is now ${key}.`,
 })
 export const deleteTagKey = (caller: Caller, { id, key }: TagKey, values: number): Action => ({
   label: 'Delete key',
@@ -79,7 +79,7 @@ export const deleteTagKey = (caller: Caller, { id, key }: TagKey, values: number
     title: `Delete the tag key ${key}?`,
     body:
       `Its ${values === 1 ? 'value is' : `${values} values are`} deleted too, and removed from all deployments. ` +
-      'The deployments themselves stay. A webhook that is limited to such a tag sends nothing more for it.',
+      'The deployments stay. Webhooks that are limited to these tags no longer send events for them.',
     isDestructive: true,
   },
   done: `The tag key ${key} is deleted.`,
@@ -88,7 +88,7 @@ export const createTagValue = (caller: Caller, { id, key }: TagKey, value: strin
   label: 'Add value',
   unavailable: mayTag(caller),
   request: request('POST /v2/tag-keys/{tag_key_id}/values', { params: { tag_key_id: id }, body: { value } }),
-  done: `There is a tag ${key}=${value}.`,
+  done: `Created the tag ${key}=${value}.`,
 })
 export const deleteTagValue = (caller: Caller, { key }: TagKey, { id, value }: TagValue): Action => ({
   label: `Delete ${key}=${value}`,
@@ -96,7 +96,7 @@ export const deleteTagValue = (caller: Caller, { key }: TagKey, { id, value }: T
   request: request('DELETE /v2/tag-values/{tag_value_id}', { params: { tag_value_id: id } }),
   confirm: {
     title: `Delete the tag ${key}=${value}?`,
-    body: 'It is removed from all deployments that have it. The deployments themselves stay.',
+    body: 'The tag is removed from all deployments. The deployments stay.',
     isDestructive: true,
   },
   done: `The tag ${key}=${value} is deleted.`,
@@ -109,7 +109,7 @@ export const endSession = ({ id }: Session, name: string): Action => ({
   request: request('DELETE /v2/me/sessions/{own_session_id}', { params: { own_session_id: id } }),
   confirm: {
     title: `End the session in ${name}?`,
-    body: 'It is signed out with its next request. What was typed there and not saved is lost.',
+    body: 'The session is signed out with its next request. Unsaved input is lost.',
     isDestructive: true,
   },
   done: `The session in ${name} has ended.`,

@@ -3,11 +3,12 @@ import { useState } from 'preact/hooks'
 import { type ExportFormat, LEFT_OUT, listUnreadable, writeExport } from '../../../client/export.ts'
 import { getClient, type Workspace } from '../../api/client.ts'
 import { Button } from '../../parts/button.tsx'
-import { Body, Note } from '../../parts/page.tsx'
-import { Card, CommandLine } from '../../parts/panel.tsx'
+import { Card } from '../../parts/card.tsx'
+import { CommandLine } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { formatBytes, saveFile } from '../../parts/save-file.ts'
-import { toast } from '../../parts/toasts.tsx'
+import { Body, Note } from '../../parts/sections.tsx'
+import { toast } from '../../parts/toast.ts'
 import styles from './settings.module.css'
 
 const TYPES = { yaml: 'application/yaml', json: 'application/json' }
@@ -38,9 +39,9 @@ export function ExportCard({ workspace }: { workspace: Workspace }) {
     <Card title="Export" aside={busy && <span role="status">{formatBytes(bytes)} so far</span>}>
       <Body>
         <Note>
-          One file with everything that can be created again: deployments with their configuration and the names of
-          their secrets, preview policies, own roles, listeners, tags, custom hosts and webhooks. Each part is the body
-          of the request that creates it.
+          One file with all resources that can be created again: deployments with their configuration and the names of
+          their secrets, preview policies, custom roles, listeners, tags, custom domains and webhooks. Each resource has
+          the body of the request that creates it.
         </Note>
         <div class={styles.buttons}>
           <Button busy={busy === 'yaml'} onClick={() => void save('yaml')}>
@@ -52,7 +53,7 @@ export function ExportCard({ workspace }: { workspace: Workspace }) {
         </div>
         <CommandLine command="slipway export --output workspace.yaml" />
         <details class={styles.details}>
-          <summary>What is not in it</summary>
+          <summary>Not included</summary>
           <ul>
             {[...LEFT_OUT, ...listUnreadable(workspace)].map(what => (
               <li key={what}>{what}</li>

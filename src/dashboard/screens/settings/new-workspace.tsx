@@ -3,10 +3,10 @@ import { useState } from 'preact/hooks'
 import { faultAt, listFaults } from '../../api/faults.ts'
 import { CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { TextField } from '../../parts/form.tsx'
 import { Form } from '../../parts/form-frame.tsx'
 import { PageHead } from '../../parts/page.tsx'
-import { Card } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
@@ -31,7 +31,7 @@ export default function NewWorkspace({ me }: ScreenProps) {
           onSubmit={() => start(action)}
           footer={
             <>
-              <Button type="submit" look="primary" busy={busy} unavailable={action.unavailable !== undefined}>
+              <Button type="submit" look="primary" busy={busy} unavailable={action.unavailable}>
                 {action.label}
               </Button>
               <ButtonLink href={toAddress('/settings')}>Cancel</ButtonLink>
@@ -44,7 +44,7 @@ export default function NewWorkspace({ me }: ScreenProps) {
             value={name}
             onChange={setName}
             placeholder="Staging"
-            hint="It has deployments, members, keys and connections of its own, which other workspaces do not see."
+            hint="A workspace has its own deployments, members, keys and connections. Other workspaces cannot see them."
             fault={faultAt(listFaults(error), 'display_name')}
           />
           {error && <Problem error={error} />}

@@ -6,9 +6,10 @@ import { usePages } from '../../api/queries.ts'
 import { useReadEach } from '../../api/read-each.ts'
 import { useAction } from '../../parts/action.tsx'
 import { Button } from '../../parts/button.tsx'
-import { Body, Note } from '../../parts/page.tsx'
-import { Card, CommandLine, Skeleton } from '../../parts/panel.tsx'
+import { Card } from '../../parts/card.tsx'
+import { CommandLine, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Body, Note } from '../../parts/sections.tsx'
 import {
   createTagKey,
   createTagValue,
@@ -42,8 +43,8 @@ export function TagsCard(caller: Caller) {
       {ordered?.length === 0 && (
         <Body>
           <Note>
-            There are none. With tags, deployments are found and webhooks limited: by team, by stage, by customer. Add a
-            key, then values.
+            No tags yet. Use tags to find deployments and to limit webhooks, for example by team, stage or customer. Add
+            a key, then values.
           </Note>
           <CommandLine command="slipway list --tag team=payments" />
         </Body>
@@ -91,7 +92,7 @@ function TagRow({ caller, tagKey, values }: TagRowProps) {
       </div>
       <div class={styles.buttons}>
         <Button small look="bare" onClick={() => setRenamed(before => !before)}>
-          {isRenamed ? 'Keep name' : 'Rename'}
+          {isRenamed ? 'Cancel' : 'Rename'}
         </Button>
         <Button small look="bare" onClick={() => start(deleteTagKey(caller, tagKey, values.length))}>
           Delete key
@@ -137,9 +138,7 @@ function AddField({ label, placeholder, initial = '', toAction, onDone }: AddFie
         type="submit"
         small
         busy={busy}
-        unavailable={action.unavailable !== undefined}
-        title={action.unavailable}
-        disabled={!text.trim() && !action.unavailable}
+        unavailable={action.unavailable ?? (text.trim() ? undefined : 'Type a name first.')}
       >
         {label}
       </Button>

@@ -3,15 +3,17 @@ import { useState } from 'preact/hooks'
 import { type Me, type Workspace as MyWorkspace, meVersion } from '../../api/client.ts'
 import { faultAt, listFaults } from '../../api/faults.ts'
 import { explainMissing } from '../../api/permissions.ts'
-import { readAgain, usePages, useRead } from '../../api/queries.ts'
+import { usePages, useRead } from '../../api/queries.ts'
+import { readAgain } from '../../api/read-again.ts'
 import { ActionButton, CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
-import { CheckField, TextField } from '../../parts/form.tsx'
+import { Card } from '../../parts/card.tsx'
+import { CheckField, TextField, unlessChanged } from '../../parts/form.tsx'
 import { Form } from '../../parts/form-frame.tsx'
-import { Body, Foot, Note, PageHead, Stack } from '../../parts/page.tsx'
-import { Card, Skeleton } from '../../parts/panel.tsx'
+import { PageHead, Stack } from '../../parts/page.tsx'
+import { Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
-import { toast } from '../../parts/toasts.tsx'
+import { Body, Foot, Note } from '../../parts/sections.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, toAddress } from '../../router/links.tsx'
 import { explainMissingInOrganization } from '../members/actions.ts'
@@ -37,19 +39,13 @@ export default function WorkspaceSettings({ workspace, me }: ScreenProps) {
       <PageHead
         title={data.display_name}
         actions={
-          missing ? (
-            <Button icon="plus" unavailable title={missing} onClick={() => toast('bad', 'You cannot do this', missing)}>
-              New workspace
-            </Button>
-          ) : (
-            <ButtonLink href={toAddress('/settings/new-workspace')} icon="plus">
-              New workspace
-            </ButtonLink>
-          )
+          <ButtonLink href={toAddress('/settings/new-workspace')} icon="plus" unavailable={missing}>
+            New workspace
+          </ButtonLink>
         }
-        meta={[`A workspace of ${me.organization.display_name}`, <code key="id">{data.id}</code>]}
+        meta={[`Organization ${me.organization.display_name}`, <code key="id">{data.id}</code>]}
       />
-      <Card title="Name and rules">
+      <Card title="Workspace settings">
         <WorkspaceForm key={data.updated_at} me={me} workspace={data} />
       </Card>
       <TagsCard me={me} workspace={workspace} />
@@ -63,8 +59,10 @@ export default function WorkspaceSettings({ workspace, me }: ScreenProps) {
         <Body>
           <Note>
             {count === 0
-              ? 'There is no deployment in it. Its listeners, webhooks, git hosts, keys and memberships are deleted with it.'
-              : 'Its deployments stop serving at once, and all that is in it is deleted. Export it first.'}
+              ? 'The workspace has no deployments. Its listeners, webhooks, git hosts, keys and memberships are deleted ' +
+                'too.'
+              : 'All deployments stop serving immediately, and everything in the workspace is deleted. Export the ' +
+                'workspace first.'}
           </Note>
           <div>
             <ActionButton action={deleteWorkspace(me, data, count)} onDone={() => location.assign('/ui/')} />
@@ -96,18 +94,11 @@ function WorkspaceForm({ me, workspace }: { me: Me; workspace: Workspace }) {
   const isChanged = name !== workspace.display_name || isStrict !== workspace.require_if_match
   return (
     <Form
-      label="Name and rules"
+      label="Workspace settings"
       onSubmit={() => isChanged && start(action)}
       footer={
         <>
-          <Button
-            type="submit"
-            look="primary"
-            busy={busy}
-            disabled={!isChanged && !locked}
-            unavailable={locked !== undefined}
-            title={locked}
-          >
+          <Button type="submit" look="primary" busy={busy} unavailable={locked ?? unlessChanged(isChanged)}>
             {action.label}
           </Button>
           <CopyAs action={action} />
@@ -118,16 +109,17 @@ function WorkspaceForm({ me, workspace }: { me: Me; workspace: Workspace }) {
         label="Name"
         value={name}
         onChange={setName}
-        locked={locked}
+        unavailable={locked}
         isChanged={name !== workspace.display_name}
         fault={faultAt(faults, 'display_name')}
       />
       <CheckField
-        label="Refuse changes without If-Match"
-        hint="A script must name the version that it changes, so it cannot overwrite a newer one. The dashboard changes the newest version."
+        label="Require If-Match for changes"
+        hint="API clients must name the version that they change, so they cannot overwrite a newer version. The
+          dashboard always changes the newest version."
         checked={isStrict}
         onChange={setStrict}
-        locked={locked}
+        unavailable={locked}
         isChanged={isStrict !== workspace.require_if_match}
       />
       {error && <Problem error={error} />}
@@ -160,14 +152,7 @@ function OrganizationForm({ me, organization }: { me: Me; organization: Organiza
       onSubmit={() => isChanged && start(action)}
       footer={
         <>
-          <Button
-            type="submit"
-            look="primary"
-            busy={busy}
-            disabled={!isChanged && !locked}
-            unavailable={locked !== undefined}
-            title={locked}
-          >
+          <Button type="submit" look="primary" busy={busy} unavailable={locked ?? unlessChanged(isChanged)}>
             {action.label}
           </Button>
           <CopyAs action={action} />
@@ -178,16 +163,16 @@ function OrganizationForm({ me, organization }: { me: Me; organization: Organiza
         label="Name of the organization"
         value={name}
         onChange={setName}
-        locked={locked}
+        unavailable={locked}
         isChanged={name !== organization.display_name}
         fault={faultAt(faults, 'display_name')}
       />
       <CheckField
-        label="A new member needs a role"
-        hint="If off, a person added to a workspace without a role becomes an Admin there."
+        label="Require a role for new members"
+        hint="If disabled, people added to a workspace without a role become Admins of the workspace."
         checked={isRbac}
         onChange={setRbac}
-        locked={locked}
+        unavailable={locked}
         isChanged={isRbac !== organization.rbac_enabled}
       />
       <TextField
@@ -197,12 +182,12 @@ function OrganizationForm({ me, organization }: { me: Me; organization: Organiza
         onChange={setHosts}
         placeholder="auth.example.com"
         hint="Hosts that support PKCE with S256 without announcing it, separated by spaces."
-        locked={locked}
+        unavailable={locked}
         isChanged={hosts !== organization.assume_s256.join(' ')}
         fault={faultAt(faults, 'assume_s256')}
       />
       <Note>
-        How long the audit log is kept is a setting of the installation: <code>AUDIT_RETENTION_DAYS</code>.
+        The retention of the audit log is a setting of the installation: <code>AUDIT_RETENTION_DAYS</code>.
       </Note>
       {error && <Problem error={error} />}
     </Form>

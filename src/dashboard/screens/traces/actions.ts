@@ -1,4 +1,4 @@
-// What can be done with a run, each as one request.
+// Actions on a run, each as one request.
 import { type Action, request } from '../../api/actions.ts'
 import type { CallOptions } from '../../api/client.ts'
 import { explainMissingHere } from '../../api/permissions.ts'
@@ -17,14 +17,14 @@ export const share = ({ id, name }: RunRef): Action => ({
       'Anyone who has the link can read this run and all runs below it, without signing in: inputs, outputs, errors ' +
       'and metadata. Sharing can be ended at any time.',
   },
-  done: `${name} has a link.`,
+  done: `${name} is shared.`,
 })
 
 export const unshare = ({ id, name }: RunRef): Action => ({
   label: 'End sharing',
   request: request('DELETE /runs/{run_id}/share', { params: { run_id: id } }),
   unavailable: explainMissingHere('runs:share'),
-  done: `The link to ${name} does not work anymore.`,
+  done: `The link to ${name} is no longer valid.`,
 })
 
 export const giveFeedback = (body: NewFeedback): Action => ({
@@ -40,7 +40,7 @@ export const deleteFeedback = ({ id, key }: { id: string; key: string }): Action
   unavailable: explainMissingHere('feedback:delete'),
   confirm: {
     title: `Delete this feedback “${key}”?`,
-    body: 'It is gone from the run and from all averages. For how long the trace is kept does not change.',
+    body: 'The feedback is removed from the run and from all averages. The retention of the trace does not change.',
     isDestructive: true,
   },
   done: `The feedback “${key}” is deleted.`,
@@ -64,7 +64,7 @@ export const addToDataset = (
   split: string,
 ): Action => ({
   label: 'Add to dataset',
-  // Its body is kept byte for byte, so the types do not know it.
+  // The API keeps the body byte for byte, so the types do not describe it.
   request: request('POST /examples', {
     body: {
       dataset_id: dataset.id,

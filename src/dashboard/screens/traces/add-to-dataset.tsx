@@ -6,9 +6,9 @@ import { CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Dialog } from '../../parts/dialog.tsx'
 import { SelectField, TextField } from '../../parts/form.tsx'
-import { Note } from '../../parts/page.tsx'
 import { Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Note } from '../../parts/sections.tsx'
 import { toAddress } from '../../router/links.tsx'
 import { addToDataset } from './actions.ts'
 
@@ -33,12 +33,7 @@ export default function AddToDataset({ workspace, run, onClose }: Props) {
         action && (
           <>
             <CopyAs action={action} />
-            <Button
-              look="primary"
-              busy={busy}
-              unavailable={action.unavailable !== undefined}
-              onClick={() => start(action)}
-            >
+            <Button look="primary" busy={busy} unavailable={action.unavailable} onClick={() => start(action)}>
               {action.label}
             </Button>
           </>
@@ -49,7 +44,7 @@ export default function AddToDataset({ workspace, run, onClose }: Props) {
       {error && <Problem error={error} />}
       {items?.length === 0 && (
         <>
-          <Note>There is no dataset yet. Create one, then add runs to it.</Note>
+          <Note>No datasets yet. Create one, then add runs to it.</Note>
           <p>
             <ButtonLink href={toAddress('/datasets')}>Open the datasets</ButtonLink>
           </p>
@@ -58,8 +53,7 @@ export default function AddToDataset({ workspace, run, onClose }: Props) {
       {dataset && items && (
         <>
           <Note>
-            The example has the inputs of the run, and its outputs as those that are expected. Its dataset gets a new
-            version.
+            The example has the inputs of the run, and its outputs as expected outputs. The dataset gets a new version.
           </Note>
           <SelectField
             label="Dataset"

@@ -7,7 +7,7 @@ type Chart = Dashboard['sub_sections'][number]['charts'][number]
 export type Line = { name: string; metric: string; values: (number | null)[] }
 export type Series = { id: string; title: string; times: number[]; lines: Line[] }
 
-/** Of all sections, by their id. */
+/** Collects the series of all sections, by their id. */
 export const toSeries = (dashboard: Dashboard): Series[] =>
   dashboard.sub_sections.flatMap(section => section.charts.map(chart => readChart(section.id, chart)))
 
@@ -28,7 +28,6 @@ export const valuesOf = (all: Series[], metric: string): (number | null)[] =>
 export const sum = (values: (number | null)[]): number =>
   values.reduce<number>((total, value) => total + (value ?? 0), 0)
 
-/** How the values of a metric are written. */
 export function formatOf(metric: string): (value: number) => string {
   if (metric.includes('latency') || metric.startsWith('first_token')) return formatLatency
   if (metric.endsWith('rate')) return formatShare

@@ -27,7 +27,7 @@ function Charts({ workspace, project }: { workspace: string; project: Project })
   const { span, from } = useSpan()
   const { data, error, refetch } = useDashboard(workspace, project.id, { start_time: from, stride: span.stride })
   const all = useMemo(() => data && toSeries(data), [data])
-  // Together with the values. If this fails, a chart says why.
+  // Load the charts with the values. Opening one reports a failure.
   useEffect(() => void Plot.preload().catch(() => {}), [])
   if (error && !data) return <Problem error={error} onRetry={() => void refetch()} />
   if (!all) return <Skeleton lines={12} />
@@ -43,11 +43,11 @@ function Charts({ workspace, project }: { workspace: string; project: Project })
 }
 
 const WHY_EMPTY: Record<string, string> = {
-  'time-to-the-first-token': 'No run reported when its first token came.',
+  'time-to-the-first-token': 'No run reported the time of the first token.',
   'error-rate': 'No trace failed.',
-  'streaming-rate': 'No trace streamed its answer.',
-  tokens: 'No run reported its tokens.',
-  cost: 'No run reported what it cost.',
+  'streaming-rate': 'No trace streamed a response.',
+  tokens: 'No run reported tokens.',
+  cost: 'No run reported costs.',
 }
 
 function SeriesChart({ series, span }: { series: Series; span: Span }) {
@@ -74,7 +74,7 @@ function SeriesChart({ series, span }: { series: Series; span: Span }) {
       : new Date(at * 1000).toLocaleDateString(undefined, { day: 'numeric', month: 'short' })
   const time = times[shown]
   const described = lines.map(line => `${line.name} ${show(line, newest)}`).join(', ')
-  const why = WHY_EMPTY[series.id] ?? 'Nothing was traced.'
+  const why = WHY_EMPTY[series.id] ?? 'No traces.'
   return (
     <ChartFigure
       title={title}

@@ -27,11 +27,8 @@ function Traces({ workspace, deployment }: { workspace: string; deployment: Depl
   if (!data) return <Skeleton lines={9} />
   if (!project)
     return (
-      <Empty
-        title="It has no tracing project"
-        action={<ButtonLink href={toAddress('/traces')}>Open the traces</ButtonLink>}
-      >
-        A deployment gets one when it is created. It can be deleted only with the deployment.
+      <Empty title="No tracing project" action={<ButtonLink href={toAddress('/traces')}>Open the traces</ButtonLink>}>
+        New deployments have a tracing project.
       </Empty>
     )
   return (
@@ -39,7 +36,7 @@ function Traces({ workspace, deployment }: { workspace: string; deployment: Depl
       <div class={styles.bar}>
         <SpanPicker />
         <ButtonLink small href={toAddress(`/traces/${project.id}`)} icon="spans">
-          Open its project
+          Open the project
         </ButtonLink>
       </div>
       <OverviewCharts workspace={workspace} project={project} />

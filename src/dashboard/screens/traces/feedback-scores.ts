@@ -11,7 +11,7 @@ export type KeyStats = {
 }
 export type Score = { key: string; stats: KeyStats }
 
-/** Those with the most first. Names that begin the same stay beside each other. */
+/** Scores with the most values come first. Names with the same beginning stay together. */
 export const scoresOf = (stats: Record<string, object> | null | undefined): Score[] =>
   Object.entries(stats ?? {})
     .map(([key, one]) => ({ key, stats: one as KeyStats }))

@@ -1,11 +1,12 @@
 // The feedback of a tracing project: averages by key, and what was said last.
 import { useOffsetPages } from '../../api/offset-pages.ts'
-import { readAgain } from '../../api/queries.ts'
+import { readAgain } from '../../api/read-again.ts'
 import { formatCount, plural } from '../../format/amount.ts'
+import { Card } from '../../parts/card.tsx'
 import { Chip } from '../../parts/field.tsx'
-import { Body, Note } from '../../parts/page.tsx'
-import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Body, Note } from '../../parts/sections.tsx'
 import { Cell, More, Row, Table } from '../../parts/table.tsx'
 import { Link, useFilter } from '../../router/links.tsx'
 import type { ScreenProps } from '../screen-props.ts'
@@ -50,10 +51,13 @@ function ProjectFeedback({ workspace, project }: { workspace: string; project: P
     return (
       <Empty
         title={`No feedback in the last ${span.label}`}
-        command={`curl ${location.origin}/feedback -H "X-Api-Key: $SLIPWAY_API_KEY" -H 'Content-Type: application/json' -d '{"run_id": "…", "key": "helpful", "score": 1}'`}
+        command={
+          `curl ${location.origin}/feedback -H "X-Api-Key: $SLIPWAY_API_KEY" -H 'Content-Type: application/json' -d ` +
+          `'{"run_id": "…", "key": "helpful", "score": 1}'`
+        }
       >
-        Feedback says how good a run was: a score, a word or a comment. Open a run to give it by hand, let your
-        application send it, or give people a link.
+        Feedback rates a run with a score, a value or a comment. Open a run to add feedback, send it from your
+        application, or give people a feedback link.
       </Empty>
     )
   return (
@@ -63,7 +67,7 @@ function ProjectFeedback({ workspace, project }: { workspace: string; project: P
           <Scores scores={scores} chosen={key} onChoose={next => setKey(next === key ? '' : next)} />
         </Card>
       )}
-      <Card title="What was said">
+      <Card title="Entries">
         <div class={styles.views}>
           <Chip pressed={comments !== ''} onPress={() => setComments(comments ? '' : '1')}>
             With a comment
@@ -88,7 +92,7 @@ function ProjectFeedback({ workspace, project }: { workspace: string; project: P
             onChanged={refresh}
             about={
               feedback.run_id ? (
-                <Link to={`/traces/run/${feedback.run_id}`}>Open its run</Link>
+                <Link to={`/traces/run/${feedback.run_id}`}>Open the run</Link>
               ) : (
                 'About the whole project'
               )

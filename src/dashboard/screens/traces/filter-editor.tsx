@@ -7,7 +7,7 @@ import styles from './runs.module.css'
 type EditorProps = {
   value: string
   fault: string | undefined
-  /** What the field above it is as a filter. */
+  /** The filter that the field above it stands for. */
   typed: string | undefined
   onApply: (value: string) => void
   onClose: () => void
@@ -34,13 +34,13 @@ export default function FilterEditor({ value, fault, typed, onApply, onClose }: 
         hint={
           typed ? (
             <>
-              The words and conditions above are{' '}
+              The words and conditions above correspond to{' '}
               <button type="button" class={styles.typed} onClick={() => setText(typed)}>
                 <code>{typed}</code>
               </button>
             </>
           ) : (
-            'The language of the API: what stands here works in every client and in rules.'
+            'The filter language of the API. It also works in clients and in rules.'
           )
         }
       />

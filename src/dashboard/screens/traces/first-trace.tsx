@@ -1,4 +1,4 @@
-// How the first trace of a project arrives: what to set, in a form to copy.
+// The setup for the first trace of a project, in a form to copy.
 import type { ComponentChildren } from 'preact'
 import { caller } from '../../api/client.ts'
 import { explainMissing } from '../../api/permissions.ts'
@@ -20,8 +20,8 @@ export default function FirstTrace({ workspace, project }: FirstTraceProps) {
   const canCreateKey = caller.value && explainMissing(caller.value, workspace, 'api-keys:create') === undefined
   return (
     <Nothing text={text}>
-      A trace is what an application did for one request: its steps, their inputs and outputs, times, tokens and costs.
-      Set these variables where it runs, with{' '}
+      A trace records one request to an application: its steps with inputs, outputs, times, tokens and costs. Set these
+      variables where the application runs, with{' '}
       {canCreateKey ? <Link to="/keys/new">a key</Link> : 'a key that has the permission runs:create'}. Spans of
       OpenTelemetry go to <code>{location.origin}/otel</code>.
     </Nothing>
@@ -37,8 +37,8 @@ export const answer = traceable(ask, { name: 'answer' })`
 /** The agent gives it what it needs. */
 const OfDeployment = () => (
   <Nothing text={WRAPPED}>
-    The application has the address, its project and a key in its variables already, unless its setting or one of its
-    own variables says otherwise. Wrap a function, or use an exporter of OpenTelemetry, which needs no settings either.
+    The application already has the URL, the project and a key in its variables, unless its setting or its own variables
+    override them. Wrap a function, or use an OpenTelemetry exporter, which needs no configuration either.
   </Nothing>
 )
 

@@ -1,8 +1,8 @@
-// What was sent about a run besides its contents: metadata, tags, events and everything in `extra`.
+// The metadata, tags, events and `extra` of a run.
 import type { Run } from '../../api/runs.ts'
 import { formatLatency } from '../../format/amount.ts'
-import { Body, type Fact, Facts } from '../../parts/page.tsx'
-import { Card } from '../../parts/panel.tsx'
+import { Card } from '../../parts/card.tsx'
+import { Body, type Fact, Facts } from '../../parts/sections.tsx'
 import { Link } from '../../router/links.tsx'
 import { JsonView, LongText } from './json-view.tsx'
 import { metadataOf } from './metadata-of.ts'
@@ -42,7 +42,7 @@ export default function Metadata({ run }: { run: Run }) {
       <Card title="Metadata">
         <Body>
           {metadata.length === 0 ? (
-            <p>None was sent.</p>
+            <p>No metadata.</p>
           ) : (
             <Facts
               facts={metadata.map(

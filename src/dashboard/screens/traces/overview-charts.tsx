@@ -77,7 +77,7 @@ export function OverviewCharts({ workspace, project }: Props) {
       </ChartFigure>
       <ChartFigure
         title="Error rate"
-        aside={failed ? `${formatShare(failed / total)} in ${span.label}` : 'None failed'}
+        aside={failed ? `${formatShare(failed / total)} in ${span.label}` : 'No failures'}
         columns={['From', 'Error rate']}
         rows={tableOf(i => [counts[i] ? formatShare(rate(i)) : '–'])}
       >

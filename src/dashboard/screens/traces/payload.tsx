@@ -16,9 +16,9 @@ export type StoredUrl = { presigned_url: string }
 type PayloadProps = {
   title: string
   value: unknown
-  /** Where it is stored, if that is apart from the run. */
+  /** The URL of a value that is stored apart from the run. */
   stored: StoredUrl | undefined
-  /** Why there is none. */
+  /** The text that explains why there is no value. */
   nothing: string
 }
 
@@ -81,13 +81,13 @@ function LoadStored({ title, stored, onLoad }: LoadProps) {
   }
   return (
     <>
-      <p class={styles.nothing}>It is long, so it is stored apart from the run.</p>
+      <p class={styles.nothing}>Large values are stored separately from the run.</p>
       <p class={styles.buttons}>
         <Button busy={bytes !== undefined} icon="get" onClick={() => void load()}>
           {bytes ? `Reading, ${formatBytes(bytes)}` : `Show the ${title.toLowerCase()}`}
         </Button>
         <a class={styles.link} href={toObjectPath(stored)} download>
-          Download it
+          Download
         </a>
       </p>
       {error && <Problem error={error} />}

@@ -1,4 +1,4 @@
-// What all pages of a tracing project share: its heading, what it did in the chosen time, and its tabs.
+// The frame of all pages of a tracing project: heading, totals of the chosen time, and tabs.
 import type { ComponentChildren } from 'preact'
 import { isMissing, useRead } from '../../api/queries.ts'
 import { formatCost, formatCount, formatLatency, formatShare } from '../../format/amount.ts'
@@ -48,11 +48,8 @@ export function ProjectFrame({ workspace, id, tab, children }: FrameProps) {
   )
   if (isMissing(error))
     return (
-      <Empty
-        title="This project is gone"
-        action={<ButtonLink href={toAddress('/traces')}>Open the projects</ButtonLink>}
-      >
-        It was deleted, or it is in another workspace.
+      <Empty title="Project not found" action={<ButtonLink href={toAddress('/traces')}>Open the projects</ButtonLink>}>
+        The project was deleted, or it is in another workspace.
       </Empty>
     )
   if (error && !project) return <Problem error={error} onRetry={() => void refetch()} />
@@ -65,7 +62,11 @@ export function ProjectFrame({ workspace, id, tab, children }: FrameProps) {
         meta={[<Origin project={project} />, ...factsOf(project)]}
       />
       <Tabs
-        {...{ label: 'Project', thing: 'this project', tabs: TABS, to, tab }}
+        label="Project"
+        thing="this project"
+        tabs={TABS}
+        to={to}
+        tab={tab}
         search={span.name && `?span=${span.name}`}
       />
       {children(project)}
@@ -80,13 +81,13 @@ const Origin = ({ project }: { project: Project }) => {
       {deployment_id && (
         <>
           <Icon name="cube" />
-          <Link to={`/deployments/${deployment_id}`}>Its deployment</Link>
+          <Link to={`/deployments/${deployment_id}`}>Deployment</Link>
         </>
       )}
       {reference_dataset_id && (
         <>
           <Icon name="stack" />
-          <Link to={`/datasets/${reference_dataset_id}`}>Its dataset</Link>
+          <Link to={`/datasets/${reference_dataset_id}`}>Dataset</Link>
         </>
       )}
       <span>Kept {trace_tier === 'longlived' ? `${project.longlived_ttl_days ?? 400} days` : '14 days'}</span>
@@ -109,7 +110,7 @@ function factsOf(project: Project): ComponentChildren[] {
         </span>
       </span>
     ) : (
-      'None failed'
+      'No failures'
     ),
     latency_p50 !== null && (
       <span>

@@ -9,6 +9,7 @@ import { Glyph, Icon } from '../../parts/icon.tsx'
 import { ListCard, PageHead, Toolbar } from '../../parts/page.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { SortButton } from '../../parts/sort-button.tsx'
 import { Cell, type Column, More, Row, rowLink, Table } from '../../parts/table.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
@@ -48,14 +49,19 @@ function useSort(): { sort: Sort; isDescending: boolean; column: (label: string,
   return {
     sort,
     isDescending,
-    column: (label, by) => ({
-      label,
-      sorted: by === sort ? (isDescending ? 'descending' : 'ascending') : undefined,
-      onSort: () => {
+    column: (label, by) => {
+      const sorted = by === sort ? (isDescending ? 'descending' : 'ascending') : undefined
+      const onSort = () => {
         const next = by === sort ? !isDescending : by !== 'name'
         setText(by === SORTS[0] && next ? '' : `${next ? '-' : ''}${by}`)
-      },
-    }),
+      }
+      const head = (
+        <SortButton sorted={sorted} onSort={onSort}>
+          {label}
+        </SortButton>
+      )
+      return { label, sorted, head }
+    },
   }
 }
 
@@ -89,7 +95,7 @@ export default function ProjectList({ workspace }: ScreenProps) {
       <PageHead
         title="Traces"
         actions={<SpanPicker />}
-        meta={[`What the applications of this workspace did in the last ${span.label}.`]}
+        meta={[`Traces of the applications in this workspace in the last ${span.label}.`]}
       />
       <Toolbar
         views={VIEWS.map(one => (
@@ -116,7 +122,7 @@ export default function ProjectList({ workspace }: ScreenProps) {
             action={<Button onClick={() => setFilters({ name: '', view: '' })}>Show all projects</Button>}
           >
             {view.name === 'experiments' && !name
-              ? 'An experiment runs an application on each example of a dataset, and keeps what it did as a project.'
+              ? 'An experiment runs an application on each example of a dataset, and stores the runs in a project.'
               : 'The filter is in the address, so a link to it shows the same.'}
           </Empty>
         )}
@@ -177,9 +183,8 @@ function ProjectRow({ project, span }: { project: Project; span: Span }) {
   )
 }
 
-/** What traces into the project. */
 const Origin = ({ project: { deployment_id, description, reference_dataset_id } }: { project: Project }) => {
-  if (deployment_id) return <Link to={`/deployments/${deployment_id}`}>Its deployment</Link>
+  if (deployment_id) return <Link to={`/deployments/${deployment_id}`}>Deployment</Link>
   if (reference_dataset_id) return <Link to={`/datasets/${reference_dataset_id}`}>Experiment on a dataset</Link>
   return <>{description || 'No description'}</>
 }

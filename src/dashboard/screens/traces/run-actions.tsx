@@ -1,4 +1,4 @@
-// What can be done with a run: share it, make an example of it, and read it in a terminal.
+// The actions on a run: share it, make an example of it, and read it in a terminal.
 import { useState } from 'preact/hooks'
 import { workspaceId } from '../../api/client.ts'
 import type { Run } from '../../api/runs.ts'

@@ -175,17 +175,17 @@ function Views({ workspace, run }: { workspace: string; run: Run }) {
 const InputAndOutput = ({ run }: { run: Run }) => (
   <>
     {run.error && <ErrorText error={run.error} />}
-    <Payload title="Input" value={run.inputs} stored={run.inputs_s3_urls?.ROOT} nothing="It has no input." />
+    <Payload title="Input" value={run.inputs} stored={run.inputs_s3_urls?.ROOT} nothing="No input." />
     <Payload
       title="Output"
       value={run.outputs}
       stored={run.outputs_s3_urls?.ROOT}
       nothing={
         run.status === 'pending'
-          ? 'It still runs.'
+          ? 'Still running.'
           : run.status === 'error'
-            ? 'It failed before it answered.'
-            : 'It has no output.'
+            ? 'Failed without an output.'
+            : 'No output.'
       }
     />
     {run.s3_urls && <Attachments urls={run.s3_urls} />}

@@ -1,9 +1,9 @@
 // The error of a run, and the files that were sent with it.
 import type { Run } from '../../api/runs.ts'
+import { Card } from '../../parts/card.tsx'
 import { CopyButton } from '../../parts/copy.tsx'
 import { Glyph, Icon } from '../../parts/icon.tsx'
-import { Body } from '../../parts/page.tsx'
-import { Card } from '../../parts/panel.tsx'
+import { Body } from '../../parts/sections.tsx'
 import { toObjectPath } from './payload.tsx'
 import styles from './trace.module.css'
 
@@ -22,7 +22,7 @@ export function ErrorText({ error }: { error: string }) {
       <p>{first.slice(0, SHORT)}</p>
       {(rest.trim() || first.length > SHORT) && (
         <details>
-          <summary>{first.length > SHORT ? 'All of it' : 'Where'}</summary>
+          <summary>{first.length > SHORT ? 'Show all' : 'Stack trace'}</summary>
           <pre>{first.length > SHORT ? error : rest}</pre>
         </details>
       )}

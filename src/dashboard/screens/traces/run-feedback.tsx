@@ -1,18 +1,19 @@
-// What was said of a run, and a form to say more.
+// The feedback on a run, and a form to add some.
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Reply } from '../../api/client.ts'
 import { faultAt, listFaults } from '../../api/faults.ts'
 import { useOffsetPages } from '../../api/offset-pages.ts'
-import { readAgain } from '../../api/queries.ts'
+import { readAgain } from '../../api/read-again.ts'
 import type { Run } from '../../api/runs.ts'
 import { ActionButton, CopyAs, useAction } from '../../parts/action.tsx'
 import { Button } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { TextField } from '../../parts/form.tsx'
 import { Form } from '../../parts/form-frame.tsx'
-import { Body, Note } from '../../parts/page.tsx'
-import { Card, Skeleton } from '../../parts/panel.tsx'
+import { Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Body, Note } from '../../parts/sections.tsx'
 import { Badge } from '../../parts/state.tsx'
 import { More } from '../../parts/table.tsx'
 import { Ago } from '../../parts/time.tsx'
@@ -39,7 +40,7 @@ export default function RunFeedback({ workspace, run }: { workspace: string; run
         {!items && !error && <Skeleton lines={2} />}
         {items?.length === 0 && (
           <Body>
-            <Note>Nothing was said of this run yet. People and programs can: below, by the API, or by a link.</Note>
+            <Note>No feedback yet. Add it below, with the API, or with a feedback link.</Note>
           </Body>
         )}
         {items?.map(feedback => (
@@ -62,7 +63,7 @@ const SOURCES: Record<string, string> = {
 type ItemProps = {
   feedback: Feedback
   onChanged: () => void
-  /** What it is about, where that is not clear. */
+  /** The subject of the feedback, where it is not clear. */
   about?: ComponentChildren
 }
 export function FeedbackItem({ feedback, onChanged, about }: ItemProps) {
@@ -83,7 +84,7 @@ export function FeedbackItem({ feedback, onChanged, about }: ItemProps) {
       {comment && <p class={styles.said}>{comment}</p>}
       {correction !== null && correction !== undefined && (
         <p class={styles.said}>
-          Should have been: {typeof correction === 'string' ? correction : JSON.stringify(correction)}
+          Correction: {typeof correction === 'string' ? correction : JSON.stringify(correction)}
         </p>
       )}
       <p class={styles.who}>
@@ -109,7 +110,7 @@ function toBody(run: Run, { key, score, value, comment }: typeof EMPTY): NewFeed
     session_id: run.session_id,
     key: key.trim(),
     ...(run.start_time && { start_time: run.start_time }),
-    // What is no number is sent as it is, so that the API says so.
+    // Send invalid numbers unchanged: the API explains what is expected.
     ...(number && { score: (Number.isNaN(Number(number)) ? number : Number(number)) as number }),
     ...(value.trim() && { value: value.trim() }),
     ...(comment.trim() && { comment: comment.trim() }),
@@ -141,7 +142,7 @@ function Give({ run }: { run: Run }) {
         onSubmit={() => start(action)}
         footer={
           <>
-            <Button type="submit" look="primary" busy={busy} title={action.unavailable}>
+            <Button type="submit" look="primary" busy={busy} unavailable={action.unavailable}>
               {action.label}
             </Button>
             <CopyAs action={action} />
@@ -149,7 +150,7 @@ function Give({ run }: { run: Run }) {
         }
       >
         <div class={styles.draft}>
-          <TextField label="Key" placeholder="helpful" hint="What it is about." {...field('key')} />
+          <TextField label="Key" placeholder="helpful" hint="The criterion of the feedback." {...field('key')} />
           <TextField
             label="Score"
             inputMode="decimal"
@@ -157,10 +158,10 @@ function Give({ run }: { run: Run }) {
             hint="A number, such as 0 or 1."
             {...field('score')}
           />
-          <TextField label="Value" placeholder="good" hint="Or a word." {...field('value')} />
+          <TextField label="Value" placeholder="good" hint="A word instead of a score." {...field('value')} />
           <TextField label="Comment" rows={2} {...field('comment')} />
         </div>
-        <Note>A trace with feedback is kept for as long as those of the long-lived tier.</Note>
+        <Note>A trace with feedback is kept for the retention of the long-lived tier.</Note>
       </Form>
     </Card>
   )

@@ -1,8 +1,8 @@
-// What is typed into the filter of runs: words are searched for, `tag:beta` is a condition. Both become a filter of the
-// API's filter language (pure).
+// Parses the filter of runs: words are searched for, `tag:beta` is a condition. Both become a filter of the API's
+// filter language (pure).
 import { RUN_TYPES } from './run-state.ts'
 
-/** What each condition looks like. */
+/** The forms of the conditions. */
 export const CONDITIONS = {
   name: 'name:answer',
   type: 'type:llm',

@@ -1,4 +1,4 @@
-// Where a run is shown: within its trace (pure).
+// The address of a run within its trace (pure).
 import type { Run } from '../../api/runs.ts'
 
 export const runPath = ({ session_id, trace_id, id }: Pick<Run, 'session_id' | 'trace_id' | 'id'>): string =>

@@ -29,15 +29,15 @@ export function FindRun({ workspace, id, project }: FindProps) {
   if (!error) return <Skeleton lines={9} />
   return (
     <Empty
-      title="This trace is gone"
+      title="Trace not found"
       action={
         <ButtonLink href={toAddress(project ? `/traces/${project}` : '/traces')}>
-          {project ? 'Open its project' : 'Open the traces'}
+          {project ? 'Open the project' : 'Open the traces'}
         </ButtonLink>
       }
     >
-      Traces are kept for 14 days, or for longer if their project or feedback says so. It may also be in another
-      workspace, or not have arrived yet.
+      Traces are kept for 14 days, or longer if their project or feedback extends the retention. The trace may also be
+      in another workspace, or not have arrived yet.
     </Empty>
   )
 }

@@ -1,4 +1,4 @@
-// What a run is and how it went, in words (pure).
+// Describes the type and the state of a run (pure).
 import type { Run } from '../../api/runs.ts'
 import type { State } from '../../format/state.ts'
 

@@ -44,10 +44,10 @@ export const RunTable = ({ runs, caption, tableRef, isOld = false }: TableProps)
     columns={[
       { label: 'Run', width: '27%' },
       { label: 'Input and output' },
-      { label: 'Took', width: '86' },
+      { label: 'Duration', width: '86' },
       { label: 'Tokens', width: '92' },
       { label: 'Feedback', width: '124' },
-      { label: 'Began', width: '84', isEnd: true },
+      { label: 'Started', width: '84', isEnd: true },
     ]}
   >
     {runs.map(run => (

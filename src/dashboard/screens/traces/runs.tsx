@@ -33,7 +33,7 @@ const STATUSES = [
   { name: 'pending', label: 'Running', shape: 'arc', tone: 'busy' },
 ] as const
 
-/** What the address asks for, as a query of the API. */
+/** Turns the address into a query of the API. */
 function useShownRuns({ id }: Project) {
   const [text] = useFilter('q')
   const [status] = useFilter('status')
@@ -141,7 +141,7 @@ export function Runs({ workspace, project }: { workspace: string; project: Proje
       {parsed.unknown && <Unknown condition={parsed.unknown} />}
       {isPartial && (
         <p class={styles.partial} role="status">
-          Errors, inputs and outputs over 32 KB were searched only in their beginning or preview.
+          Only the beginning or preview of errors, inputs and outputs over 32 KB was searched.
         </p>
       )}
       {error && !fault && !items && <Problem error={error} onRetry={() => void refetch()} />}
@@ -152,11 +152,17 @@ export function Runs({ workspace, project }: { workspace: string; project: Proje
             title="The filter cannot be read"
             action={<Button onClick={() => setFilters({ filter: '' })}>Remove the filter</Button>}
           >
-            What is wrong stands below its field. The runs are shown when it is right.
+            Correct the filter above to see the runs.
           </Empty>
         )}
         {!fault && items?.length === 0 && !isFetching && (
-          <NoRuns {...{ workspace, project, isFiltered, hasMore: hasNextPage }} label={span.label} />
+          <NoRuns
+            workspace={workspace}
+            project={project}
+            isFiltered={isFiltered}
+            hasMore={hasNextPage}
+            label={span.label}
+          />
         )}
         {!fault && items && items.length > 0 && (
           <RunTable
@@ -178,7 +184,7 @@ const Unknown = ({ condition }: { condition: string }) => {
     <p class={styles.unknown} role="status">
       <Glyph shape="triangle" tone="warn" />
       <span>
-        <code>{condition}</code> is left out: it has to look like <code>{CONDITIONS[name]}</code>.
+        <code>{condition}</code> is ignored. Expected form: <code>{CONDITIONS[name]}</code>.
       </span>
     </p>
   )
@@ -215,7 +221,7 @@ function NoRunsInSpan({ workspace, project, label }: Pick<NoRunsProps, 'workspac
       action={!isAll && <Button onClick={() => setFilters({ span: '400d' })}>Show 400 days</Button>}
     >
       {project.trace_tier === 'longlived'
-        ? 'There were some before.'
+        ? 'Older runs exist.'
         : 'Traces of this project are kept for 14 days. Their counts and charts stay.'}
     </Empty>
   )
@@ -228,7 +234,7 @@ type NewProps = {
   known: Run[] | undefined
   onShow: () => void
 }
-/** How many runs began since the table was read. It stays as it is until a person asks for them. */
+/** Counts the runs that have started since the table was read. The table changes only when a person asks for it. */
 function New({ workspace, query, newest, known, onShow }: NewProps) {
   const since = newest?.start_time
   const { data } = useRunQuery(

@@ -59,7 +59,7 @@ export function ThreadView({ workspace, project, thread }: Props) {
       {error && !items && <Problem error={error} onRetry={() => void refetch()} />}
       {!items && !error && <Skeleton lines={8} />}
       {items?.length === 0 && (
-        <Empty title="This thread has no traces">They may have expired. Their counts stay in the charts.</Empty>
+        <Empty title="This thread has no traces">The traces may have expired. The charts keep their counts.</Empty>
       )}
       <ol class={styles.turns}>
         {items?.map(run => (
@@ -95,7 +95,7 @@ function Turn({ run }: { run: Run }) {
 }
 
 type SaidProps = { side: 'user' | 'assistant'; value: unknown; preview: string | null | undefined }
-/** Of a conversation that is sent as a whole each time, only what is new. */
+/** Shows only the new messages: a conversation is sent as a whole each time. */
 function Said({ side, value, preview }: SaidProps) {
   const chat = useMemo(() => readChat(value), [value])
   const messages = chat && (side === 'user' ? lastTurn(chat.messages) : chat.messages.slice(-1))
@@ -109,7 +109,7 @@ function Said({ side, value, preview }: SaidProps) {
           ))}
         </ol>
       ) : value === null || value === undefined ? (
-        // What is long is stored apart from the run.
+        // Long values are stored apart from the run.
         <p>{preview}</p>
       ) : (
         <Readable value={value} />

@@ -6,9 +6,10 @@ import { formatCost, formatCount, formatLatency, plural } from '../../format/amo
 import { ActionButton } from '../../parts/action.tsx'
 import { Button } from '../../parts/button.tsx'
 import { Glyph, Icon } from '../../parts/icon.tsx'
-import { Foot, PageHead } from '../../parts/page.tsx'
+import { PageHead } from '../../parts/page.tsx'
 import { Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Foot } from '../../parts/sections.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
@@ -73,7 +74,7 @@ export default function TracePage({ workspace, params }: ScreenProps<Params>) {
           ),
           latency !== undefined && (
             <span>
-              Took <b>{formatLatency(latency)}</b>
+              Duration <b>{formatLatency(latency)}</b>
             </span>
           ),
           <span>

@@ -19,9 +19,9 @@ export const TREE_SELECT = [
 export type Node = {
   run: Run
   depth: number
-  /** How many runs are below it. */
+  /** The number of runs below it. */
   below: number
-  /** How many of them failed. */
+  /** The number of failed runs below it. */
   failedBelow: number
 }
 export type Bounds = { start: number; end: number }

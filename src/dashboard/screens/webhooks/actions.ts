@@ -1,4 +1,4 @@
-// What can be done with a webhook and its deliveries, each as one request.
+// Actions on a webhook and its deliveries, each as one request.
 import { type Action, request } from '../../api/actions.ts'
 import type { CallOptions } from '../../api/client.ts'
 import type { Delivery, Webhook } from './webhook-state.ts'
@@ -13,7 +13,7 @@ export const createWebhook = (body: NewBody, unavailable: Unavailable): Action =
   label: 'Create webhook',
   request: request('POST /v2/webhooks', { body }),
   unavailable,
-  done: 'The webhook is created. Its secret is shown only now.',
+  done: 'The webhook is created. Copy the secret now.',
 })
 
 export const changeWebhook = (webhook: Webhook, body: PatchBody): Action => ({
@@ -26,14 +26,14 @@ export const pause = (webhook: Webhook, unavailable: Unavailable): Action => ({
   label: 'Pause',
   request: request('PATCH /v2/webhooks/{webhook_id}', { ...refOf(webhook), body: { enabled: false } }),
   unavailable,
-  done: 'Nothing is sent until it is resumed. Nothing is lost either.',
+  done: 'The webhook is paused. Events are sent when it is resumed.',
 })
 
 export const resume = (webhook: Webhook, unavailable: Unavailable): Action => ({
   label: 'Resume',
   request: request('PATCH /v2/webhooks/{webhook_id}', { ...refOf(webhook), body: { enabled: true } }),
   unavailable,
-  done: 'It goes on where it stopped.',
+  done: 'The webhook continues with the first unsent event.',
 })
 
 export const ping = (webhook: Webhook, unavailable: Unavailable): Action => ({
@@ -56,20 +56,20 @@ export const rotateSecret = (webhook: Webhook, overlapHours: number, unavailable
     title: 'Rotate the secret?',
     body:
       overlapHours > 0
-        ? `A new secret is shown once. For ${overlapHours} hours each message is signed with both, so that the ` +
-          'receiver can be given the new one. After that the current secret is worthless.'
-        : 'A new secret is shown once. The current one is worthless at once: the receiver refuses messages until it ' +
-          'has the new one.',
+        ? `A new secret is shown once. For ${overlapHours} hours each message is signed with both secrets, so you ` +
+          'can update the receiver. After that the current secret is invalid.'
+        : 'A new secret is shown once. The current secret is invalid immediately: the receiver refuses messages ' +
+          'until it has the new secret.',
     isDestructive: overlapHours === 0,
   },
-  done: 'The new secret is shown only now.',
+  done: 'Copy the new secret now.',
 })
 
 export const recoverSince = (webhook: Webhook, since: string, unavailable: Unavailable): Action => ({
   label: 'Retry failed deliveries',
   request: request('POST /v2/webhooks/{webhook_id}/recover', { ...refOf(webhook), body: { since } }),
   unavailable,
-  done: 'Failed deliveries since then are attempted again, the oldest first.',
+  done: 'Failed deliveries since then are retried, the oldest first.',
 })
 
 export const redeliver = ({ id, webhook_id, number }: Delivery, unavailable: Unavailable): Action => ({
@@ -89,8 +89,8 @@ export const deleteWebhook = (webhook: Webhook, unavailable: Unavailable): Actio
   confirm: {
     title: `Delete the webhook to ${webhook.url}?`,
     body:
-      'Its receiver gets nothing more, also what still waits to be sent. The record of its deliveries, its secret ' +
-      'and its key pair are deleted. Events themselves stay. To stop for a while, pause it.',
+      'Unsent events are not delivered. The deliveries, the secret and the key pair are deleted. Events stay. ' +
+      'To stop it temporarily, pause it instead.',
     isDestructive: true,
   },
   done: `The webhook to ${webhook.url} is deleted.`,

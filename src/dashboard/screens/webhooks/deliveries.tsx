@@ -5,11 +5,12 @@ import { useRowKeys } from '../../commands/commands.ts'
 import { formatAge, formatExact, formatSeconds } from '../../format/time.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { Button } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { Dialog } from '../../parts/dialog.tsx'
 import { Chip } from '../../parts/field.tsx'
-import { Body, Facts, Note } from '../../parts/page.tsx'
-import { Card, Skeleton } from '../../parts/panel.tsx'
+import { Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Body, Facts, Note } from '../../parts/sections.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Cell, More, Row, rowLink, Table } from '../../parts/table.tsx'
 import { Ago, now } from '../../parts/time.tsx'
@@ -71,7 +72,7 @@ export function Deliveries({ workspace, webhook, missing }: Props) {
           <Note>
             {isFiltered
               ? 'No delivery matches.'
-              : 'None yet. The next event whose type matches arrives within about a second of its write.'}
+              : 'No deliveries yet. The next matching event is sent within about a second.'}
           </Note>
           {isFiltered && (
             <p>
@@ -114,7 +115,10 @@ export function Deliveries({ workspace, webhook, missing }: Props) {
       {selected && (
         <DeliveryDialog
           key={selected}
-          {...{ workspace, webhook, missing, selected }}
+          workspace={workspace}
+          webhook={webhook}
+          missing={missing}
+          selected={selected}
           onClose={() => select('')}
           onType={one => setFilters({ type: one, delivery: '' })}
         />
@@ -168,7 +172,7 @@ function DeliveryDialog({ workspace, webhook, missing, selected, onClose, onType
               ['State', <StateLabel state={stateOfDelivery(data)} />],
               ['Attempts', <Attempts delivery={data} />],
               ['Last error', data.error && describeError(data.error)],
-              ['Took', data.duration_ms !== null && `${data.duration_ms} ms`],
+              ['Duration', data.duration_ms !== null && `${data.duration_ms} ms`],
               ['Message', <code>{data.message_id}</code>],
             ]}
           />

@@ -1,6 +1,6 @@
 // A request to a receiver and what it answered.
 import { CopyButton } from '../../parts/copy.tsx'
-import { Note } from '../../parts/page.tsx'
+import { Note } from '../../parts/sections.tsx'
 import styles from './webhook.module.css'
 import type { DeliveryDetails } from './webhook-state.ts'
 
@@ -19,7 +19,7 @@ export const Exchange = ({ request: { url, headers, body }, answer }: ExchangePr
       <h3>
         Answer {answer && <code>{answer.status}</code>} <span>the first 2 KiB</span>
       </h3>
-      {!answer && <Note>There was none.</Note>}
+      {!answer && <Note>No response.</Note>}
       {answer && (answer.body ? <Text label="Body of the answer" text={pretty(answer.body)} /> : <Note>Empty.</Note>)}
     </section>
     <section class={styles.part}>
@@ -30,10 +30,10 @@ export const Exchange = ({ request: { url, headers, body }, answer }: ExchangePr
           text={[`POST ${url}`, ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`)].join('\n')}
         />
       ) : (
-        <Note>It was not sent yet.</Note>
+        <Note>Not sent yet.</Note>
       )}
       {body === null ? (
-        <Note>The event is no longer kept, so its body is gone.</Note>
+        <Note>The event is no longer kept, so its body is not available.</Note>
       ) : (
         <Text label="Body of the request" text={pretty(body)} />
       )}

@@ -5,9 +5,10 @@ import { listFaults } from '../../api/faults.ts'
 import { explainMissing } from '../../api/permissions.ts'
 import { CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { Form } from '../../parts/form-frame.tsx'
-import { Body, PageHead } from '../../parts/page.tsx'
-import { Card } from '../../parts/panel.tsx'
+import { PageHead } from '../../parts/page.tsx'
+import { Body } from '../../parts/sections.tsx'
 import { ShownOnce } from '../../parts/shown-once.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
@@ -31,8 +32,8 @@ export default function NewWebhook({ workspace, me }: ScreenProps) {
         <PageHead title="The webhook is created" />
         <Card title={created.url}>
           <Body>
-            <ShownOnce title="The secret is shown only now" secret={created.secret}>
-              The receiver verifies each message with it. If it is lost, rotate it.
+            <ShownOnce title="Copy the secret now. It is not shown again" secret={created.secret}>
+              The receiver verifies each message with the secret. If it is lost, rotate it.
             </ShownOnce>
             <Verify webhook={created} />
             <p>
@@ -47,14 +48,14 @@ export default function NewWebhook({ workspace, me }: ScreenProps) {
   return (
     <>
       <PageHead title="Create a webhook" />
-      <Card title="Where events are sent">
+      <Card title="Webhook">
         <Form
           error={error}
           label="Create a webhook"
           onSubmit={() => start(action)}
           footer={
             <>
-              <Button type="submit" look="primary" busy={busy} title={action.unavailable}>
+              <Button type="submit" look="primary" busy={busy} unavailable={action.unavailable}>
                 {action.label}
               </Button>
               <ButtonLink href={toAddress('/webhooks')}>Cancel</ButtonLink>

@@ -1,6 +1,6 @@
-// How a receiver verifies the signature of a message.
+// Instructions to verify the signature of a message.
 import { CopyButton } from '../../parts/copy.tsx'
-import { Note } from '../../parts/page.tsx'
+import { Note } from '../../parts/sections.tsx'
 import styles from './webhook.module.css'
 import { verifySnippet, type Webhook } from './webhook-state.ts'
 

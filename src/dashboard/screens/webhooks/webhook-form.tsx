@@ -72,26 +72,30 @@ export function WebhookFields({ workspace, draft, onChange, faults }: Props) {
         label="Description"
         value={draft.description}
         onChange={description => onChange({ description })}
-        placeholder="What it is for"
+        placeholder="Notifies the CI"
         fault={faultAt(faults, 'description')}
       />
       <Choices
-        legend="Which events"
+        legend="Events"
         value={draft.allTypes ? 'all' : 'some'}
         onChange={value => onChange({ allTypes: value === 'all' })}
         options={[
           { value: 'all', label: 'All events of the workspace' },
-          { value: 'some', label: 'Some types', detail: 'Chosen from the list, or by patterns of your own.' },
+          { value: 'some', label: 'Selected types', detail: 'From the list, or with your own patterns.' },
         ]}
       />
       {!draft.allTypes && <Types draft={draft} onChange={onChange} fault={faultAt(faults, 'event_types')} />}
       <Choices
-        legend="About which deployments"
+        legend="Deployments"
         value={draft.allDeployments ? 'all' : 'some'}
         onChange={value => onChange({ allDeployments: value === 'all' })}
         options={[
-          { value: 'all', label: 'All, and everything else in the workspace' },
-          { value: 'some', label: 'Some', detail: 'Only events about the deployments you name, or that have a tag.' },
+          { value: 'all', label: 'All deployments and all other resources' },
+          {
+            value: 'some',
+            label: 'Some',
+            detail: 'Only events about selected deployments, or deployments with a tag.',
+          },
         ]}
       />
       {!draft.allDeployments && <Targets workspace={workspace} draft={draft} onChange={onChange} faults={faults} />}
@@ -114,7 +118,7 @@ function Types({ draft: { types }, onChange, fault }: TypesProps) {
   return (
     <div class={styles.inside}>
       <fieldset class={styles.chips}>
-        <legend>What people watch most</legend>
+        <legend>Common events</legend>
         {COMMON.map(([pattern, label]) => (
           <Chip
             key={pattern}
@@ -143,14 +147,14 @@ function Types({ draft: { types }, onChange, fault }: TypesProps) {
       </fieldset>
       <div class={styles.add}>
         <TextField
-          label="A pattern of your own"
+          label="Custom pattern"
           mono
           value={text}
           onChange={setText}
           placeholder="*.deleted"
           hint={
             <>
-              <code>*</code> stands for any text.
+              <code>*</code> matches any text.
             </>
           }
           fault={fault}
@@ -194,8 +198,8 @@ function Targets({ workspace, draft: { deployments, tags }, onChange, faults }: 
         label="Find a deployment"
         value={text}
         onChange={setText}
-        placeholder="A part of its name"
-        hint="Press one to choose it, or again to leave it out."
+        placeholder="Part of the name"
+        hint="Press a deployment to select or deselect it."
         fault={faultAt(faults, 'deployment_ids')}
       />
       <div class={styles.chips}>
@@ -214,9 +218,9 @@ function Targets({ workspace, draft: { deployments, tags }, onChange, faults }: 
       </div>
       {keys && keys.length > 0 && (
         <fieldset class={styles.chips}>
-          <legend>Or those with one of these tags</legend>
+          <legend>Or deployments with one of these tags</legend>
           {keys.map(key => (
-            <TagChips key={key.id} tagKey={key} {...{ workspace, tags, onChange }} />
+            <TagChips key={key.id} tagKey={key} workspace={workspace} tags={tags} onChange={onChange} />
           ))}
         </fieldset>
       )}

@@ -13,18 +13,18 @@ export function stateOfWebhook({ enabled, health }: Pick<Webhook, 'enabled' | 'h
   return { word: 'Healthy', tone: 'ok', shape: 'check' }
 }
 
-/** Why it sends nothing or fails, and what happens next. */
+/** Explains a webhook that is paused, disabled or failing. */
 export function explainHealth({ enabled, health }: Pick<Webhook, 'enabled' | 'health'>): string | undefined {
   if (health.status === 'disabled')
     return health.disabled_reason === 'gone'
-      ? 'The receiver answered 410, which says that it wants nothing more. Resume it to go on where it stopped.'
-      : 'No attempt succeeded for five days. Repair the receiver, send a test event, then resume: it goes on ' +
-          'where it stopped, so nothing is lost.'
-  if (!enabled) return 'It sends nothing. The events of the pause are sent when it is resumed.'
+      ? 'The receiver responded with 410 Gone. Resume the webhook to continue with the first unsent event.'
+      : 'No attempt succeeded for five days. Fix the receiver, send a test event, then resume. The webhook ' +
+          'continues with the first unsent event.'
+  if (!enabled) return 'The webhook is paused. Events are sent when it is resumed.'
   if (health.status === 'failing')
     return (
-      'Failed deliveries are attempted again, ten times within four days. ' +
-      'After five days without a success it is disabled.'
+      'Failed deliveries are retried ten times within four days. After five days without a success the webhook ' +
+      'is disabled.'
     )
   return undefined
 }
@@ -38,7 +38,7 @@ export function stateOfDelivery({ state, attempts }: Pick<Delivery, 'state' | 'a
 }
 
 const ERRORS: Record<string, string> = {
-  refused: 'It did not answer 2xx',
+  refused: 'The response was not 2xx',
   skipped: 'Skipped',
   event_expired: 'The event is no longer kept',
   upstream_timeout: 'No answer within 15 s',
@@ -58,7 +58,7 @@ export const RESOURCES = [
   ['revision', 'Revisions: queued, building, deployed, failed'],
   ['preview', 'Previews of pull requests'],
   ['preview_policy', 'Preview policies'],
-  ['custom_host', 'Hosts of your own: verified, lost'],
+  ['custom_host', 'Custom domains: verified, lost'],
   ['upload', 'Source archives'],
   ['listener', 'Listeners'],
   ['integration', 'Git hosts: connected, suspended, revoked'],
@@ -68,7 +68,7 @@ export const RESOURCES = [
   ['oauth_token', 'Tokens of people: connected, refreshed, used'],
   ['project', 'Tracing projects: created, changed, traces deleted'],
   ['filter_view', 'Saved views of tracing projects'],
-  ['ttl_settings', 'For how long traces are kept'],
+  ['ttl_settings', 'Trace retention'],
   ['run', 'Links to runs'],
   ['feedback_config', 'Kinds of feedback'],
   ['dataset', 'Datasets: changed, examples added, shared'],
@@ -93,11 +93,11 @@ export const RESOURCES = [
 export const COMMON: [pattern: string, label: string][] = [
   ['revision.deployed', 'A revision serves'],
   ['revision.*_failed', 'A build or deploy failed'],
-  ['deployment.unknown', 'A listener fell silent'],
+  ['deployment.unknown', 'A listener went silent'],
   ['preview.*', 'A preview changed'],
 ]
 
-/** How a receiver verifies a message, in its words. */
+/** Code that verifies a message, in Node. */
 export const verifySnippet = `import { Webhook } from 'standardwebhooks'
 
 // body: the text as it was received, before JSON is parsed

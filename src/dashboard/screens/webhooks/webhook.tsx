@@ -9,12 +9,14 @@ import { useCommands } from '../../commands/commands.ts'
 import { formatExact, formatShort } from '../../format/time.ts'
 import { ActionButton, CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card } from '../../parts/card.tsx'
 import { SelectField } from '../../parts/form.tsx'
 import { Form } from '../../parts/form-frame.tsx'
 import { Icon } from '../../parts/icon.tsx'
-import { Body, Foot, Marked, Note, PageHead, Stack } from '../../parts/page.tsx'
-import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { PageHead, Stack } from '../../parts/page.tsx'
+import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Body, Foot, Marked, Note } from '../../parts/sections.tsx'
 import { ShownOnce } from '../../parts/shown-once.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
@@ -53,10 +55,10 @@ export default function WebhookPage({ workspace, params, me }: ScreenProps<{ web
   if (isMissing(error))
     return (
       <Empty
-        title="This webhook is gone"
+        title="Webhook not found"
         action={<ButtonLink href={toAddress('/webhooks')}>Open the webhooks</ButtonLink>}
       >
-        It was deleted, or it is in another workspace.
+        The webhook was deleted, or it is in another workspace.
       </Empty>
     )
   if (error && !webhook) return <Problem error={error} onRetry={() => void refetch()} />
@@ -83,9 +85,8 @@ export default function WebhookPage({ workspace, params, me }: ScreenProps<{ web
             />
             <Button
               aria-expanded={open === 'edit'}
-              title={missing}
-              unavailable={missing !== undefined}
-              onClick={() => !missing && setOpen(open === 'edit' ? '' : 'edit')}
+              unavailable={missing}
+              onClick={() => setOpen(open === 'edit' ? '' : 'edit')}
             >
               Edit
             </Button>
@@ -166,11 +167,11 @@ const PingResult = ({ pinged, onClose }: { pinged: Ping; onClose: () => void }) 
     <Body>
       <Note>
         {pinged.error
-          ? `${describeError(pinged.error)}. A test event is not sent again by itself.`
-          : `It answered ${pinged.answer?.status}.`}
+          ? `${describeError(pinged.error)}. Test events are not retried.`
+          : `The receiver responded with ${pinged.answer?.status}.`}
       </Note>
       <details class={styles.exchange} open={pinged.error !== null}>
-        <summary>Answer and request</summary>
+        <summary>Response and request</summary>
         <Exchange request={pinged.request} answer={pinged.answer} />
       </details>
     </Body>
@@ -222,11 +223,9 @@ function Recover({ webhook, missing }: CardProps) {
   const time = new Date(since)
   const isTime = !Number.isNaN(time.getTime())
   return (
-    <Card title="Retry what failed">
+    <Card title="Retry failed deliveries">
       <Body>
-        <Note>
-          After an outage, all deliveries since a time whose attempts are used up get their ten attempts again.
-        </Note>
+        <Note>After an outage, retry all failed deliveries since a given time, with ten new attempts each.</Note>
         <div class={styles.recover}>
           <label>
             <span>Failed since</span>
@@ -240,8 +239,8 @@ function Recover({ webhook, missing }: CardProps) {
           )}
           {recovered !== undefined && (
             <span role="status">
-              {recovered === 0 ? 'None had failed since then.' : `${recovered} are attempted again.`}
-              {recovered === 1000 && ' There may be more: retry once again.'}
+              {recovered === 0 ? 'No failed deliveries since then.' : `${recovered} are retried.`}
+              {recovered === 1000 && ' There may be more. Retry again.'}
             </span>
           )}
         </div>
@@ -251,9 +250,9 @@ function Recover({ webhook, missing }: CardProps) {
 }
 
 const OVERLAPS = [
-  { value: '24', label: 'For a day, both secrets sign' },
-  { value: '168', label: 'For a week, both secrets sign' },
-  { value: '0', label: 'At once, because it has leaked' },
+  { value: '24', label: 'After one day' },
+  { value: '168', label: 'After one week' },
+  { value: '0', label: 'Immediately (the secret has leaked)' },
 ]
 
 function Secret({ webhook, missing }: CardProps) {
@@ -263,21 +262,21 @@ function Secret({ webhook, missing }: CardProps) {
     <Card title="Secret">
       <Body>
         <Note>
-          It was shown when it was created, and cannot be read back.
+          The secret was shown once and cannot be shown again.
           {webhook.previous_secret_until && (
             <>
               {' '}
-              The previous one signs too, until <Until time={webhook.previous_secret_until} />.
+              The previous secret is valid until <Until time={webhook.previous_secret_until} />.
             </>
           )}
         </Note>
         {secret ? (
-          <ShownOnce title="The new secret is shown only now" secret={secret}>
-            Give it to the receiver before the previous one ends.
+          <ShownOnce title="Copy the new secret now. It is not shown again" secret={secret}>
+            Update the receiver before the previous secret ends.
           </ShownOnce>
         ) : (
           <div class={styles.rotate}>
-            <SelectField label="When the current one ends" value={overlap} onChange={setOverlap} options={OVERLAPS} />
+            <SelectField label="Current secret is valid" value={overlap} onChange={setOverlap} options={OVERLAPS} />
             <ActionButton
               action={rotateSecret(webhook, Number(overlap), missing)}
               onDone={reply => setSecret((reply as Reply<'POST /v2/webhooks/{webhook_id}/rotate_secret'>).secret)}
