@@ -104,7 +104,7 @@ const READ_BACK = ['status', 'url', 'healthy', ...IN_PLACE_MEMBERS.map(name => `
 /** Events of these types record what they changed, in every release that records changes. */
 const CONFIGURING = ['deployment.patched', 'deployment.rolled_back', 'deployment.redeployed']
 
-/** Each member with its value before the first event after the moment that changed it. */
+/** Selects each member with its value before the first event after the moment that changed it. */
 const CHANGED_SINCE = (limit: number): SQL => sql`(
     with later as (
       select e.seq, e.type, e.changes, e.request

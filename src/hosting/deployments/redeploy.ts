@@ -6,7 +6,6 @@ import { describeWrite, runWrite } from '../../kernel/db/journal.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
 import type { Row } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
-import { interrupt } from './interrupt.ts'
 import { IN_PLACE_MEMBERS, planRestoreChanges, type Wanted } from './plan.ts'
 import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
 import type { Rollback } from './revisions.schema.ts'
@@ -124,4 +123,17 @@ export const releaseHold = verb('deployments:update', async (ctx, { deployment_i
 
 // ---- interruption
 
-export const interruptRevision = verb('deployments:update', (ctx, ref: RevisionParams) => interrupt(ctx, ref))
+export const interruptRevision = verb(
+  'deployments:update',
+  async (ctx, { deployment_id, revision_id }: RevisionParams): Promise<void> => {
+    const statement = sql<Row>`
+      select answer, has_webhooks
+      from interrupt_revision(
+        ${deployment_id}::uuid,
+        ${revision_id}::uuid,
+        'Interrupted on request.',
+        ${describeWrite(ctx)}::jsonb
+      )`
+    requireRow(await runWrite(ctx, statement), 'revision_not_found')
+  },
+)

@@ -18,7 +18,7 @@ export async function fingerprintSecrets(
   return Promise.all(secrets.map(async secret => ({ ...secret, fingerprints: await fingerprintsOf(secret) })))
 }
 
-/** Bound to the deployment and their name, so that the database never sees a value. */
+/** Binds the sealed value to the deployment and the name. The database never sees the value. */
 export const sealSecret = async ({ sealer }: Ctx, deployment: string, secret: FingerprintedSecret) => ({
   ...secret,
   sealed: await sealer.seal(secret.value, deployment, secret.name),

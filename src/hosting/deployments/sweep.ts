@@ -159,7 +159,7 @@ const EVENTS = sql`
       )
     from removed`
 
-/** One statement, so that it locks the journals of all workspaces in one order: two sweeps would otherwise deadlock. */
+/** This is one statement, so it locks all journals in one order: otherwise two sweeps could deadlock. */
 const sweepDeployments = (failed: string, eventsPerDay: number): SQL => sql`
   with ${sql.join(
     [

@@ -9,8 +9,8 @@ export function previewName(parent: string, number: number): string {
 }
 
 /**
- * The address to show. The reported one if it is below the domain: a name that another workspace has gets a suffix
- * there, and the plain name is the other one's.
+ * Chooses the address to show: the reported one if it is below the domain. A name that another workspace uses has a
+ * suffix there, and the plain name is the address of the other one.
  */
 export function shownUrl(domain: string | undefined, name: string, reported: string | null): string | null {
   const host = reported === null ? undefined : URL.parse(reported)?.hostname

@@ -95,7 +95,7 @@ const toWire =
 const isAfter = ({ cursor }: Page): SQL =>
   cursor ? sql`(v.created_at, v.id) < (${cursor.at}::timestamptz, ${cursor.id}::uuid)` : sql`true`
 
-/** A page as one JSON array. Its times are texts of Postgres, for the cursor of the next page. */
+/** Selects a page as one JSON array. Its times are texts of Postgres, for the cursor of the next page. */
 function selectPage(page: Page, condition: SQL): SQL {
   const { limit, offset } = pageBounds(page)
   return sql`(

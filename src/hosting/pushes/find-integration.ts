@@ -52,7 +52,7 @@ export async function findIntegration(
   return row ? (JSON.parse(row[0] as string) as Integration) : null
 }
 
-/** Selects each deployment `d` of the repository that uses the integration. Its previews follow it. */
+/** Selects the deployments `d` of the repository that use the integration, without previews. */
 export const usesRepository = ({ id, tenant_id }: Integration, repo_urls: string[]): SQL => sql`
   d.repo_key is not null
     and d.repo_key = any(array(select ${repositoryKey(sql`url`)} from unnest(${textArray(repo_urls)}) url))

@@ -21,7 +21,7 @@ export async function sweepDeliveries(services: Services): Promise<void> {
   await deleteExpired(services, 'githost deliveries', [
     { table: 'githost_deliveries', where: sql`created_at < clock() - ${RETENTION}` },
   ])
-  // Due without attempts left: the last worker died, since one that survives stores an outcome.
+  // A due delivery without attempts left had a worker that died: one that survives stores an outcome.
   const failExhausted = sql<Row>`
     update githost_deliveries
     set state = 'failed', error = 'worker_died'

@@ -41,7 +41,7 @@ export const githostDeliveries = pgTable(
   ],
 )
 
-/** When the host was last queried for the head of a deployment's ref, to ignore older answers; and a deleted ref. */
+/** The time of the last query for a deployment's ref, so that older answers are ignored; and a ref that is gone. */
 export const deploymentHeads = pgTable('deployment_heads', {
   deployment_id: uuid()
     .primaryKey()

@@ -23,7 +23,7 @@ export const poll = verb('listeners:sync', async (ctx, input: Poll): Promise<Cha
     if (left <= 0 || !(await pauseWhileConnected(ctx, Math.min(delay, left)))) break
     const [latest] = requireRow(await run(repeatCtx, selectLatestChange(lease)), 'listener_not_found')
     if (Number(latest) === changes.cursor) continue
-    // Without the digest, which was compared already. The lease is not renewed: the agent may have died during the
+    // The digest was compared already. The lease is not renewed: the agent may have died during the
     // wait, which not every host notices.
     changes = await fetchChanges(repeatCtx, seal, { ...input, digest: null }, requireLease(lease))
   }

@@ -79,7 +79,7 @@ export async function toWork(
   context: WorkContext,
   { deployment_id, generation, deployment, ...stored }: StoredWork,
 ): Promise<Work> {
-  // Deleted with its workspace, or being deleted.
+  // It was deleted with its workspace, or is being deleted.
   if (!deployment || deployment.absent) return { deployment_id, generation, wanted: 'absent', ...ABSENT_MEMBERS }
   const { tenant_id, name, deployment_type, source_config, custom_url, trace_key_version } = deployment
   const workOf = (revision: StoredRevision | null) =>

@@ -37,7 +37,8 @@ async function collectSteps(source: Source): Promise<Map<RevisionStatus, Revisio
     const next = new Set<RevisionStatus>()
     if (from === 'QUEUED') next.add(await findStartState(source))
     if (await isInQueue(from)) next.add('INTERRUPTED')
-    if (DEADLINES[from]) next.add(DEADLINES[from].becomes)
+    const deadline = DEADLINES[from]
+    if (deadline) next.add(deadline.becomes)
     if (from === 'DEPLOYING') next.add(LISTENER_LOST.becomes)
     for (const [state, to] of SUPERSEDED) if (state === from) next.add(to)
     for (const state of movingStates) {
