@@ -1,7 +1,9 @@
 // The text of a statement depends on which members are set and never on their values, which are parameters.
-import { sql } from 'drizzle-orm'
+import { eq, sql } from 'drizzle-orm'
+import { drizzle } from 'drizzle-orm/neon-http'
+import { bigint, boolean, jsonb, pgTable, text, timestamp, uuid } from 'drizzle-orm/pg-core'
 import { expect, it } from 'vitest'
-import { prepareStatement } from '../../src/kernel/db/statement.ts'
+import { compileQuery, db, prepareStatement } from '../../src/kernel/db/statement.ts'
 import * as fc from '../support/seeded-fast-check.ts'
 
 type Filters = { name?: unknown; within?: { id?: unknown }; ids?: unknown[] }
@@ -46,4 +48,39 @@ it('an instance of a class is passed as one parameter', () => {
 it('the text of a statement depends on whether a member is set', () => {
   const build = prepareStatement<{ within?: object }, unknown>(({ within }) => sql`select ${within ? sql`1` : sql`0`}`)
   expect([build({}).sql, build({ within: {} }).sql]).toEqual(['select 0', 'select 1'])
+})
+
+const things = pgTable('things', {
+  id: uuid().notNull(),
+  at: timestamp({ mode: 'string', withTimezone: true }),
+  size: bigint({ mode: 'number' }),
+  parts: text().array(),
+  about: jsonb(),
+  is_open: boolean(),
+})
+const THING = ['0192f000-0000-7000-8000-000000000000', '2026-11-28 22:00:00+00', '12', '{a,"b,c"}', '{"a":1}', true]
+
+it('rows of plain columns are read like Drizzle reads them', () => {
+  const rows = [THING, [THING[0], null, null, null, null, null]]
+  const [first] = compileQuery(db.select().from(things)).read(rows)
+  expect(first).toEqual({ id: THING[0], at: THING[1], size: 12, parts: ['a', 'b,c'], about: { a: 1 }, is_open: true })
+  expect(compileQuery(db.select().from(things)).read(rows)).toEqual(
+    drizzle.mock().select().from(things).prepare('').mapResult({ rows }),
+  )
+})
+
+it('nested fields, joins and decoders of expressions are read by Drizzle', () => {
+  const parents = pgTable('parents', { id: uuid().notNull() })
+  const query = db
+    .select({ id: things.id, parent: parents, twice: sql`2 * ${things.size}`.mapWith(Number) })
+    .from(things)
+    .leftJoin(parents, eq(parents.id, things.id))
+  const rows = [
+    ['a', 'b', '24'],
+    ['a', null, null],
+  ]
+  expect(compileQuery(query).read(rows)).toEqual([
+    { id: 'a', parent: { id: 'b' }, twice: 24 },
+    { id: 'a', parent: null, twice: null },
+  ])
 })
