@@ -21,7 +21,7 @@ import { withWarnings } from './tracing/ingest/long-texts.ts'
 import { clickHouseTraceStore } from './tracing/store/clickhouse/store.ts'
 import { postgresTraceStore } from './tracing/store/postgres/store.ts'
 
-/** By the starts of all paths that they serve, where `*` is any segment: the first request to one imports the slice. */
+/** Slices by the starts of their paths, where `*` is any segment: the first request to one imports the slice. */
 export const slices = {
   '/v2/deployments /v2/deployment-counts /v2/deployment-states /v2/templates': () =>
     import('./hosting/deployments/routes.ts'),
@@ -98,7 +98,7 @@ const overviews = {
   }),
 }
 
-/** By its method and path, such as `GET /v2/me`. Imports the slices that may serve the path. */
+/** Finds an operation by method and path, such as `GET /v2/me`. Imports the slices that may serve the path. */
 export async function loadOperation(route: string): Promise<Operation | undefined> {
   const [method, path] = route.split(' ') as [string, string]
   const segments = path.split('/')

@@ -322,7 +322,7 @@ const UploadsFolder = z.object({ UPLOADS_DIR: z.string().default('.slipway/uploa
 export type S3Settings = {
   endpoint: string
   bucket: string
-  /** By default from the endpoint's name, else us-east-1. */
+  /** By default taken from the endpoint's name, else us-east-1. */
   region?: string
   accessKeyId: string
   secretAccessKey: string

@@ -91,7 +91,7 @@ export type Platform = {
   log: (line: Record<string, unknown>) => void
   /** The process ends soon: it is not ready for more requests. */
   draining?: AbortSignal | undefined
-  /** The process ends: what waits is ended, and background work claims nothing more. */
+  /** The process ends: requests that wait are answered, and background work claims nothing more. */
   stopping?: AbortSignal | undefined
   /** Undefined on a host without a lasting process, where counts in memory say nothing. */
   processMetrics?: (() => MetricFamily[]) | undefined

@@ -169,7 +169,7 @@ const HEADERS = {
 
 type Page = ReturnType<typeof serveStaticPage>
 
-/** By path. Each is rendered at its first request. */
+/** Pages by path. Each is rendered at its first request. */
 function listPages(document: OpenApiDocument): Map<string, Page> {
   const groups = groupOperations(document)
   const page = (content: () => Html, title?: string, current?: string) =>

@@ -1,4 +1,4 @@
-// Reads what waits in the whole installation, in one round trip. The same on every host.
+// Counts the waiting work of the whole installation, in one round trip. Every host reports the same.
 import { sql } from 'drizzle-orm'
 import journal from '../../drizzle/meta/_journal.json' with { type: 'json' }
 import { LISTENER_SILENT_AFTER } from '../hosting/deployments/lifecycle.ts'
@@ -96,7 +96,7 @@ function readVersions(applied: string, agents: string): MetricFamily[] {
   ]
 }
 
-/** Without the database, only that it does not answer. */
+/** While the database does not answer, only that is reported, and the keys. */
 export async function readInstallationGauges({ config, platform, database }: DatabaseServices) {
   const rows = await runAsSystem(database, setClock(platform), SELECT_GAUGES).catch(() => undefined)
   const [values] = (rows?.[1] ?? []) as string[][]

@@ -192,7 +192,7 @@ export const narrowingMembers = (context: Fields): Fields =>
 
 const isNarrowing = (member: string, value: unknown) => Object.hasOwn(NARROWING, member) && NARROWING[member]!(value)
 
-/** Tells for members of a security context which values open nothing. Other members count as opening. */
+/** Members of a security context, with a check for values that open nothing. Other members count as opening. */
 const NARROWING: Record<string, (value: unknown) => boolean> = {
   privileged: value => value === false,
   allowPrivilegeEscalation: value => value === false,

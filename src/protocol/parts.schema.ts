@@ -55,7 +55,7 @@ const RepoUrl = textMatching(
   `https?://${HOST_PATTERN}/[!"$->@-~]+`,
   'must be the http(s) URL of a repository, without credentials, query or fragment',
 )
-/** Roughly as git checks it. A ref must never look like a command line option. */
+/** Approximates git's own check. A ref must never look like a command line option. */
 const GitRef = textMatching(
   255,
   '(?![-/.])(?!.*(\\.\\.|@\\{|//))[^\\x00-\\x20\\x7f~^:?*[\\\\]+(?<![/.])',

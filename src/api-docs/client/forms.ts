@@ -31,7 +31,7 @@ export const setUpForms = () => {
     if (form) refreshForm(form)
   }
 
-  /** By the `data-do` of a button. */
+  /** Handlers by the `data-do` of a button. */
   const actions: Record<string, (button: HTMLElement, form: HTMLFormElement) => void> = {
     copy: (button, form) => void copyText(button, outputOf(form, 'code').textContent ?? ''),
     fresh: (_, form) => {
