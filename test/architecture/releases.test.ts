@@ -23,7 +23,7 @@ const releases = Releases.parse(JSON.parse(read('deploy/releases/releases.json')
 const newest = releases[0]!
 
 const git = (...args: string[]) => execFileSync('git', args, { cwd: ROOT, encoding: 'utf8', stdio: 'pipe' }).trim()
-/** Returns why there is no history to compare with. A pipeline may have checked out one commit alone. */
+/** Returns the reason why there is no history to compare with. A pipeline may have checked out one commit alone. */
 function findHistoryObstacle(): string | undefined {
   if (!existsSync(join(ROOT, '.git'))) return 'this is no git repository'
   return git('rev-parse', '--is-shallow-repository') === 'true' ? 'the history is shallow' : undefined
