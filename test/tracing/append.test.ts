@@ -80,7 +80,7 @@ describe('a run', () => {
     expect(await codeOf(append(of, [patch({ id: newId(), error: 'boom' })]))).toBe('run_not_found')
   })
 
-  it('of another project is refused, as is a project that does not exist, and nothing is stored', async () => {
+  it('in another project is refused, as is a project that does not exist, and nothing is stored', async () => {
     const of = await newTenant()
     const root = newRoot(START)
     await append(of, [post({ ...root, session_name: 'one' })])

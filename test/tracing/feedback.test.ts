@@ -94,7 +94,7 @@ describe('feedback', () => {
     expect((await tenant.get('/feedback')).body).toEqual([])
   })
 
-  it('of a project that does not exist is refused', async () => {
+  it('on a project that does not exist is refused', async () => {
     const [tenant, other] = [await newTenant(), await newTenant()]
     const session_id = (await other.post('/sessions', { name: 'theirs' })).body.id
     const reply = await tenant.post('/feedback', { session_id, key: 'k' })

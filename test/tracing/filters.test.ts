@@ -189,7 +189,7 @@ describe('a filter', () => {
     expect(nonTrivial).toBeGreaterThan(100)
   })
 
-  it('of the root or of any run of the trace finds the runs of those traces', async () => {
+  it('on the root or on any run of the trace finds the runs of those traces', async () => {
     await fc.assert(
       fc.asyncProperty(filterText, filterText, async (trace_filter, tree_filter) => {
         const [ofRoot, ofSome] = [parseFilter(trace_filter), parseFilter(tree_filter)]

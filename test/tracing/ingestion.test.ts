@@ -104,7 +104,7 @@ describe('a run', () => {
     expect((await tenant.get(`/runs/${run.id}`)).body.start_time).toContain('11:03:34')
   })
 
-  it('of a child may begin before its parent, because the clocks of two machines differ', async () => {
+  it('may begin before its parent, because the clocks of two machines differ', async () => {
     const tenant = await newTenant()
     const [root, child] = [unusedId(), unusedId()]
     const dotted_order = `${orderOf(root)}.20261122T110333000000Z${child}`
@@ -251,7 +251,7 @@ describe('a body of JSON is refused with all its faults, and nothing of it is st
 describe('a multipart body', () => {
   const { inputs, outputs, ...rest } = NewRun.meta()!.example as Row & { id: string }
 
-  it('of the client for Python is stored', async () => {
+  it('from the client for Python is stored', async () => {
     const tenant = await newTenant()
     const run = newRun({ session_name: 'python', tags: ['a'], extra: { metadata: { thread_id: 't' } } })
     const { extra, ...main } = run as typeof run & { extra: object }
@@ -284,7 +284,7 @@ describe('a multipart body', () => {
     expect(Object.keys((row.objects as { attachments: object }).attachments)).toEqual(['picture'])
   })
 
-  it('of the proxy of the collector is stored: extra and error stand in the run', async () => {
+  it('from the proxy of the collector is stored: extra and error are members of the run', async () => {
     const tenant = await newTenant()
     const run = newRun({ extra: { metadata: { a: 1 } }, error: 'boom' })
     const goPart = (name: string, content: object) => ({ ...pythonPart(name, content) })
@@ -479,7 +479,7 @@ describe('a compressed body', () => {
     ['/runs/batch', JSON.stringify({ post: [run] }), 'application/json'],
     ['/runs/multipart', Buffer.from(joinParts([part(`post.${run.id}`, run)])).toString(), MULTIPART],
   ]
-  it.each(Object.entries(encoders))('of %s is taken by every route', async (encoding, encode) => {
+  it.each(Object.entries(encoders))('in %s is taken by every route', async (encoding, encode) => {
     for (const [path, text, type] of bodies) {
       const tenant = await newTenant()
       const headers = { 'Content-Type': type, 'Content-Encoding': encoding }

@@ -79,7 +79,7 @@ describe.skipIf(onClickHouse)('every operator over the longest text ends in time
     await query(database.url, `update example_contents set inputs = ${long}, outputs = ${deep} ${ofTenant}`)
   })
 
-  it('of runs', async () => {
+  it('on runs', async () => {
     for (const filter of filtersOf(RUN_FIELDS)) {
       const { filters } = resolveFilters({ filter }, RUN_FIELDS)
       const statement = statsStatement({ projects: [project], ...filters, statistics: ['run_count'] })
@@ -88,7 +88,7 @@ describe.skipIf(onClickHouse)('every operator over the longest text ends in time
     expect(await countRunning()).toBe(0)
   })
 
-  it('of examples', async () => {
+  it('on examples', async () => {
     const ofExamples = filtersOf(RUN_FIELDS).filter(filter =>
       /^\w+\((inputs?|outputs?|metadata)\b|^search\("/.test(filter),
     )
@@ -115,7 +115,7 @@ describe('a long error', () => {
   }
   const newRun = () => ({ id: unusedId(), name: 'x', run_type: 'chain', start_time: new Date().toISOString() })
 
-  it('of an application is stored apart from its row, and is whole on the wire', async () => {
+  it('is stored apart from its row, and is whole on the wire', async () => {
     const { tenant, traced } = await newTraced()
     const run = newRun()
     expect((await traced('POST', '/runs', { ...run, error: LONG_ERROR })).status).toBe(202)

@@ -178,7 +178,7 @@ describe('16 MiB are read in linear time', () => {
     )
   })
 
-  it('of empty parts', async () => {
+  it('with empty parts', async () => {
     const body = toBytes(wrap(...Array<string>(10_000).fill(`${DISPOSITION}\r\n\r\n`)))
     await expectCheap('empty parts', body.byteLength, () =>
       expect(readMultipart(body, TYPE, 10_000)).toHaveLength(10_000),

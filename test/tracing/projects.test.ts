@@ -129,7 +129,7 @@ describe('a project', () => {
     expect((await tenant.get('/sessions')).body).toEqual([])
   })
 
-  it('of a deployment keeps its name, and lives as long as the deployment', async () => {
+  it('keeps the name of its deployment, and lives as long as the deployment', async () => {
     const tenant = await newTenant()
     const deployment = await newDeployment(tenant)
     const [{ id, name }] = (await tenant.get('/sessions')).body
@@ -265,7 +265,7 @@ describe('a tier', () => {
     ['longer', LONG, true],
     ['as usual', SHORT, false],
     ['for fewer days', days(14), false],
-  ])('of a new project that keeps traces %s', async (_, body, needed) => {
+  ])('for a new project that keeps traces %s', async (_, body, needed) => {
     const tenant = await newTenant()
     const attempt = async (permissions: string[]) => {
       const { key } = (await tenant.post('/workspaces/current/api-keys', { description: 'x', permissions })).body

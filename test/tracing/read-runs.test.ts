@@ -139,7 +139,7 @@ describe('pages of runs', () => {
     [['first'], 'asc'],
     [['first', 'second'], 'desc'],
     [['first', 'second'], 'asc'],
-  ])('of %j, %s, follow each other, and lead back', async (names, order) => {
+  ])('in %j, %s, follow each other, and lead back', async (names, order) => {
     const expected = idsOf(all.filter(({ project }) => names.includes(project)))
     if (order === 'asc') expected.reverse()
     const body = { session: projectsOf(names), order, limit: 7, select: ['id'] }
@@ -160,7 +160,7 @@ describe('pages of runs', () => {
     [['first'], 3],
     [['first', 'second'], 2],
     [['first', 'second'], 8],
-  ])('of a filter over %j read %i runs each, and find all that match', async (names, maxScanned) => {
+  ])('with a filter over %j read %i runs each, and find all that match', async (names, maxScanned) => {
     for (const order of ['asc', 'desc'] as const) {
       const expected = idsOf(all.filter(({ project, name }) => names.includes(project) && name === 'rare'))
       if (order === 'asc') expected.reverse()
@@ -194,7 +194,7 @@ describe('pages of runs', () => {
     expect(Object.keys(run).sort()).toEqual([...always, 'start_time', 'execution_order', 'inputs', 'end_time'].sort())
   })
 
-  it('of a trace, of a parent, or of ids need no project', async () => {
+  it('need no project for a trace, a parent or ids', async () => {
     const { root, children, runs } = newTrace(['a', 'b'], new Date('2026-11-22T00:00:00Z'))
     await appendRuns(tenant, runs)
     const newestFirst = idsOf(runs).reverse()

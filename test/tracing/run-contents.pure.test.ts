@@ -27,7 +27,7 @@ describe('a preview', () => {
     expect(previewOf(JSON.stringify(value))).toBe(expected)
   })
 
-  it('of an absent member does not exist', () => {
+  it('does not exist for an absent member', () => {
     expect(previewOf(undefined)).toBe(undefined)
   })
 })

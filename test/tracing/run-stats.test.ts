@@ -77,7 +77,7 @@ const read = async (body: object) => {
 }
 
 describe('statistics', () => {
-  it('of all runs count each with its own tokens', async () => {
+  it('count each run with its own tokens', async () => {
     expect(await read({})).toMatchObject({
       run_count: 8,
       error_rate: 1 / 8,
@@ -97,7 +97,7 @@ describe('statistics', () => {
     })
   })
 
-  it('of roots have the tokens of their traces', async () => {
+  it('have the tokens of the traces, for roots', async () => {
     expect(await read({ is_root: true })).toMatchObject({
       run_count: 4,
       error_rate: 0.25,

@@ -233,7 +233,7 @@ describe('a trace key is refused', () => {
       ).toEqual([401, 'key_unknown'])
   })
 
-  it('of a version that the deployment does not have', async () => {
+  it('with a version that the deployment does not have', async () => {
     const { id, request } = await newTraced()
     const key = await createTraceKey(getApp().config, { deployment_id: id, version: 2 })
     const reply = await request('POST', '/runs', { body: newTrace().root, headers: { 'X-Api-Key': key } })

@@ -11,7 +11,7 @@ export type Answer = {
   isError?: boolean
 }
 
-/** A tool cannot do what it was asked to. */
+/** A tool cannot do its task. */
 export class ToolFailure extends Error {
   readonly code: string
   readonly detail: string
@@ -52,7 +52,7 @@ const MAX_ANSWER = 50_000
 const MAX_SUMMARY = 4_000
 const TEXT_LIMITS = [4_000, 1_000, 250, 60]
 
-/** The value, or as much of it as an answer may have, and what was cut. */
+/** Cuts a value to the size of an answer, and names the cut parts. */
 export function fitAnswer(value: Record<string, unknown>, max = MAX_ANSWER): Record<string, unknown> {
   const sizeOf = (candidate: unknown) => JSON.stringify(candidate).length
   if (sizeOf(value) <= max) return value

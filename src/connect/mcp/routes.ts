@@ -1,4 +1,4 @@
-// The route of MCP clients. What serves it is imported by its first request.
+// The route of MCP clients. Its first request imports the server.
 import * as z from 'zod'
 import { loadOnce } from '../../kernel/http/load-once.ts'
 import { slice } from '../../kernel/http/routes.ts'

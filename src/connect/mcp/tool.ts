@@ -13,15 +13,15 @@ export type Operations = {
 }
 
 export type Query = Record<string, string>
-/** The tools get this besides their input. */
+/** Tools get this context and their input. */
 export type ToolContext = {
   api: ApiCall
   operations: Operations
   /** The workspace of the call, once a request has named or needed it. */
   workspace: () => string | undefined
   /**
-   * Asks the person at the client, if the client can, and returns when the person has accepted. `subject` is what is
-   * accepted: an answer to a question about another subject does not count.
+   * Asks the person at the client, if the client can, and returns when the person has accepted. `subject` is accepted:
+   * an answer to a question about another subject does not count.
    */
   confirm: (subject: unknown, question: () => Promise<string>) => Promise<void>
 }
@@ -32,7 +32,7 @@ export type Tool = {
   description: string
   /** The operations that it is for, as `GET /v2/deployments`. The first one has the parameters of `query`. */
   routes: string[]
-  /** Operations that it calls besides, to find what arguments name. */
+  /** Operations that it calls first, to resolve the names in its arguments. */
   lookUps: string[]
   /** Query parameters of the first operation that are arguments of the tool. */
   query: string[]

@@ -38,7 +38,7 @@ function decode(text: string): string | null {
   }
 }
 
-/** Empty segments are refused, except for a last one: servers differ in what they make of them. */
+/** Empty segments are refused, except for a last one: servers treat them differently. */
 const isPlainPath = (path: string): boolean =>
   path
     .split('/')
@@ -75,7 +75,7 @@ const isBelow = (path: string, base: string): boolean => path === base || path.s
 
 type Pattern = { protocol: string; host: string; anyLabel: boolean; path: string; anySuffix: boolean }
 
-/** `https://host[:port]/path`, where `*` is the whole first label of the host, or stands at the end of the path. */
+/** Parses `https://host[:port]/path`, where `*` is the whole first label of the host, or the end of the path. */
 export function parsePattern(text: string): Pattern | null {
   const anyLabel = /^https?:\/\/\*\./i.test(text)
   const anySuffix = text.endsWith('*')

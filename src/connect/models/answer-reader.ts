@@ -14,7 +14,7 @@ export type ReadAnswer = {
   model: string | null
   /** The body, or the joined pieces of a stream. A long answer keeps its start only. */
   text: string
-  /** The characters of all that it says, also of what is not kept. */
+  /** The characters of the whole text, also of the part that is not kept. */
   length: number
   /** The outputs of the run. Undefined if there is nothing to show. */
   outputs: Record<string, unknown> | undefined
@@ -28,7 +28,7 @@ export type AnswerReader = {
 }
 
 const MAX_KEPT = 1024 * 1024
-/** The usage stands at the end of a long answer. */
+/** The usage is at the end of a long answer. */
 const MAX_TAIL = 16 * 1024
 const MAX_TOOL_CALLS = 1000
 /** The members that `readTokens()` reads. Merging all members that a server sends takes quadratic time. */
@@ -192,8 +192,8 @@ const isCount = (value: unknown): value is number =>
   Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= MAX_TOKENS
 const countOf = (value: unknown): number => (isCount(value) ? value : 0)
 
-/** Anthropic does not count what it read from its cache, or wrote into it, among the input. */
-function readTokens(usage: Json): Tokens | null {
+/** Anthropic does not count tokens that it read from its cache, or wrote into it, among the input. */
+export function readTokens(usage: Json): Tokens | null {
   if (!isObject(usage)) return null
   const input = usage.prompt_tokens ?? usage.input_tokens
   const output = usage.completion_tokens ?? usage.output_tokens

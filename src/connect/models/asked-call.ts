@@ -13,7 +13,7 @@ const MAX_DEPTH = 100
 const MAX_NAMES = 100_000
 const MAX_MODEL = 200
 const JSON_TYPE = /^application\/json(?:\s*;\s*charset\s*=\s*(?:utf-8|"utf-8"))?\s*$/i
-/** Some parsers end a text at a control character, and replace what is no character. */
+/** Some parsers end a text at a control character, and replace invalid characters. */
 const HIDDEN_CHARACTER = /\p{C}/u
 /** Decoders of Go, among others, ignore the case of names. */
 const READ_NAMES = ['model', 'stream']

@@ -13,7 +13,7 @@ import { createTokenClient } from './upstream.ts'
 /** `secrets` must not appear in anything that we show or store. */
 export type Authorization = { headers: Record<string, string>; secrets: string[] }
 
-/** Only a token of ours says what the request asks for, so `readAsked` is not called for the others. */
+/** Only a token of ours describes the request, so `readAsked` is not called for the others. */
 export async function authorizeCall(
   ctx: Ctx,
   call: OpenedCall,

@@ -1,4 +1,4 @@
-// Budgets for calls of models: their limits, and what is spent. `take_model_call()` in the database refuses calls.
+// Budgets for calls of models: their limits and their spending. `take_model_call()` in the database refuses calls.
 import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { bumpVersion, db, inTenant, lockRows, refuseUnless, run, versionMatches } from '../../kernel/db/db.ts'

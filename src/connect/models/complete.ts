@@ -41,7 +41,7 @@ const MAX_EXCERPT = 200
 
 type Answer = { status: number; retryAfter: string | null; read: ReadAnswer }
 
-/** Throws failures with a code. What the upstream said is part of them as a short excerpt only. */
+/** Throws failures with a code. They quote a short excerpt of the upstream's answer only. */
 export async function complete(ctx: Ctx, request: CompletionRequest): Promise<Completion> {
   const { configuration_id, actor, about, schema, trace } = request
   const call = await openCall(ctx, configuration_id, { actor, about })
@@ -85,7 +85,7 @@ export async function complete(ctx: Ctx, request: CompletionRequest): Promise<Co
   }
 }
 
-/** Repeats once what the server refused for now, if the signal leaves the time for it. */
+/** Repeats once a call that the server refused for now, if the signal leaves the time for it. */
 async function sendWithRetry(
   ctx: Ctx,
   call: OpenedCall,

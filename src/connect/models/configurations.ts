@@ -67,7 +67,7 @@ export const RECORD = recordColumns(modelConfigurations, [
   'deployment_ids',
 ] as const)
 
-/** The base without a slash at its end. Refuses what no call could reach. */
+/** The base without a slash at its end. Refuses bases that no call could reach. */
 function readBaseUrl(ctx: Ctx, text: string): URL {
   const base = parseBaseUrl(text)
   if (!base)
@@ -128,7 +128,7 @@ export const readConfiguration = verb('models:read', async (ctx, ref: Configurat
   return toWire(ctx)(requireRow(rows, 'model_not_found'))
 })
 
-/** The authentication as a whole: what belongs to another kind is null. */
+/** The authentication as a whole: members of another kind are null. */
 async function authColumns(ctx: Ctx, id: string, input: schema.NewConfiguration | schema.ConfigurationPatch) {
   const { auth_type, secret, token_url, client_id, scope, audience } = input
   if (token_url != null) requireAddress(ctx, 'token_url', token_url)

@@ -16,7 +16,7 @@ const HOP_BY_HOP = [
   'accept-encoding',
   'http2-settings',
 ]
-/** The caller's credentials, and what tells where it is. */
+/** The caller's credentials, and headers with its address. */
 const OF_CALLER = [
   'authorization',
   'x-api-key',
@@ -93,7 +93,7 @@ export function forwardAnswerHeaders(headers: Headers): Headers {
   const upstreamId = headers.get('x-request-id')
   if (upstreamId !== null) forwarded.set('X-Upstream-Request-Id', upstreamId)
   forwarded.set('Cache-Control', 'no-store')
-  // A browser must not run what another server says as a page of this origin.
+  // A browser must not run another server's answer as a page of this origin.
   forwarded.set('Content-Security-Policy', "sandbox; default-src 'none'; frame-ancestors 'none'")
   forwarded.set('X-Content-Type-Options', 'nosniff')
   forwarded.set('X-Accel-Buffering', 'no')

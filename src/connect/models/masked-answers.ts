@@ -1,4 +1,4 @@
-// Masks secrets in what a server says: a server may repeat the key that it was called with, also in a good answer.
+// Masks secrets in answers: a server may repeat the key that it was called with, also in a good answer.
 
 export const SECRET_MASK = '********'
 /** Shorter forms occur in ordinary answers. */

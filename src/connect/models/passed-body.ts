@@ -6,9 +6,9 @@ export type PassedBody = {
   stream: ReadableStream<Uint8Array> | null
   /** Bytes forwarded so far. */
   bytes: () => number
-  /** Why it could not be passed on as a whole. */
+  /** The failure that kept it from being passed on as a whole. */
   failure: () => Failure | undefined
-  /** The body as text, or undefined if it is longer than what is kept. */
+  /** The body as text, or undefined if it is longer than the kept part. */
   keptText: () => string | undefined
   /** The whole body, before any of it is sent. Fails if it is longer than `maxBytes`. */
   readAhead(maxBytes: number): Promise<Uint8Array>

@@ -52,7 +52,7 @@ export function measureUsage({ configuration }: OpenedCall, ended: EndedCall): C
   return { tokens, input_tokens: tokens.input_tokens, output_tokens: tokens.output_tokens, cost, estimated }
 }
 
-/** Returns the id of the run, if there is one. What fails is logged: the caller has its answer. */
+/** Returns the id of the run, if there is one. Failures are logged: the caller has its answer. */
 export async function recordCall(
   ctx: Ctx,
   call: OpenedCall,
@@ -108,7 +108,7 @@ async function traceCall(
   const { configuration, organization, workspace, deployment } = call
   const project = ended.trace?.project ?? configuration.trace_project
   if (project === null) return null
-  // The credential of the call may be gone by now, and need not be one that sends runs.
+  // The credential of the call may have expired, and need not be one that sends runs.
   const actor = { kind: 'cron' as const, id: null, organization: organization.id, tenant: workspace.id }
   const tracing: Ctx = { ...createKeylessCaller(ctx, actor, ctx.requestId, ctx.origin), permission: null }
   const operation = buildRun(ctx, call, ended, usage, tokens)

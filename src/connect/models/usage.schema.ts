@@ -1,4 +1,4 @@
-// Schemas of what calls of models used, and of the budgets that limit it.
+// Schemas of the usage of models, and of the budgets that limit it.
 import * as z from 'zod'
 import { boundedText, listOf, optionalFilter, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
 import { Time } from './schema.ts'

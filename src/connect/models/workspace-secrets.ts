@@ -1,4 +1,4 @@
-// Secrets of a workspace, as published clients know them: each stands for the model configuration of a provider.
+// Secrets of a workspace for published clients: each is the secret of a provider's model configuration.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, run } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'

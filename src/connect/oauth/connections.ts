@@ -87,7 +87,7 @@ export const disconnect = verb('tokens:use', async (ctx, ref: z.output<typeof sc
     where p.id = t.provider_id and t.tenant_id = current_tenant() and ${isSelected})`)
   const parts = { lock, changes: deletedMembers(TOKEN_RECORD) }
   const row = requireRow(await commit(ctx, 'oauth_token.deleted', change, ref, parts), 'token_not_found')
-  // The provider has another server by now. Tokens are sent only to the server that issued them.
+  // The provider has moved to another server. Tokens are sent only to the server that issued them.
   if (!row.is_bound) return { id: row.id, revocation: 'unsupported' as const }
   return { id: row.id, revocation: await revokeAtServer(ctx, row.provider, row) }
 })

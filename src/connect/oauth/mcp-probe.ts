@@ -45,8 +45,8 @@ export async function probeServer(http: GuardedClient, server: URL): Promise<Pro
 const CHALLENGE_PART = /[\s,]*(?:([^\s,="]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"(?=[\s,]|$)|([^\s,="][^\s,"]*))|[^\s,"]+)/gy
 
 /**
- * The parameters of all challenges, whatever their schemes (RFC 9728 allows `resource_metadata` with any). Many servers
- * do not quote URLs. A stray quote ends the parsing: after it, the text of a quoted value could pass for a parameter.
+ * Reads the parameters of all challenges of any scheme (RFC 9728 allows `resource_metadata` with any). Many servers do
+ * not quote URLs. A stray quote ends the parsing: after it, the text of a quoted value could pass for a parameter.
  */
 export function parseChallenges(header: string) {
   const parameters: [name: string, value: string][] = []

@@ -104,8 +104,8 @@ export const readDelivery = verb('webhooks:read', async (ctx, ref: DeliveryParam
 )
 
 /**
- * One attempt, now, also for a disabled webhook. It changes neither the schedule of the retries nor the health: it says
- * nothing of how the receiver does with what is sent by itself.
+ * Attempts a delivery once, now, also for a disabled webhook. It changes neither the schedule of the retries nor the
+ * health, which is about scheduled deliveries.
  */
 export const redeliver = verb('webhooks:manage', async (ctx, ref: DeliveryParams) => {
   const { current, replayed } = await prepareWrite<Row, SentDelivery & { id: string }>(ctx, selectDelivery(ref))

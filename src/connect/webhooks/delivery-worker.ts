@@ -26,7 +26,7 @@ const GONE = 410
 const BUSY_STATUSES = [429, 502, 503, 504]
 const BUSY_ERRORS = ['upstream_timeout', 'upstream_error']
 const MAX_PAUSE_S = 300
-/** The event is no longer kept: no attempt can succeed, which says nothing of the receiver. */
+/** The event is no longer kept: no attempt can succeed, and the receiver is not to blame. */
 const EVENT_EXPIRED = 'event_expired'
 
 type Item = OutboxItem & {

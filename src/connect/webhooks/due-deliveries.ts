@@ -6,7 +6,7 @@ const BATCH = 2000
 /** Deliveries that wait. While there are as many, the position of the webhook stays. */
 const MAX_WAITING = 1000
 
-/** A relation without rows for what no longer exists. Events of a write name their deployment in `data`. */
+/** A relation without rows if the deployment no longer exists. Events of a write name their deployment in `data`. */
 const DEPLOYMENT_ID = sql`case
       when e.type like 'deployment.%' or e.type like 'preview\\_policy.%' then e.subject_id
       when e.data ->> 'deployment_id' ~ '^[0-9a-f-]{36}$' then (e.data ->> 'deployment_id')::uuid

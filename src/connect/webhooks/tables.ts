@@ -1,4 +1,4 @@
-// Tables of webhooks: the endpoints of a workspace, and what was sent or is to be sent to them.
+// Tables of webhooks: the endpoints of a workspace, and their deliveries.
 
 import { sql } from 'drizzle-orm'
 import { bigint, boolean, index, integer, json, pgTable, text, unique, uuid } from 'drizzle-orm/pg-core'

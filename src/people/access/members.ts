@@ -23,7 +23,7 @@ const LOCK_WORKSPACE = sql`select from workspaces where id = current_tenant() fo
 const grantableRole = (id: string | SQL, scope: 'workspace' | 'organization') =>
   sql`require_grantable_role(${id}::uuid, ${scope})`
 
-// ---- of the organization
+// ---- members of the organization
 
 const lastSeen = (member: SQL | typeof members.id) => sql<string | null>`member_last_seen(${member})`.as('last_seen_at')
 
@@ -103,7 +103,7 @@ export const removeMember = verb('organization:manage-members', async (ctx, { me
   requireRow(await commit(ctx, 'member.removed', change, {}, parts), 'member_not_found')
 })
 
-// ---- of a workspace
+// ---- members of a workspace
 
 const membershipColumns = (person: SQL) => ({
   ...getTableColumns(workspaceMembers),

@@ -122,7 +122,7 @@ const attachedTo = (role: SQL): SQL => sql`array(
   where a.role_id = ${role} and a.organization_id = current_organization()
   order by a.access_policy_id)`
 
-/** Selects the role with what was attached before, and refuses policies that the organization does not have. */
+/** Selects the role with the policies attached before, and refuses policies that the organization does not have. */
 const selectRole = (role_id: string, policies: readonly string[]): SQL => sql`
   select r.id, to_jsonb(${attachedTo(sql`r.id`)}) as before
   from roles r

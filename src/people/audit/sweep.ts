@@ -1,4 +1,4 @@
-// Scheduled work on the audit log: signs the newest event of each journal once a day, and deletes what is too old.
+// Scheduled work on the audit log: signs the newest event of each journal once a day, and deletes old events.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, runAsSystem, textArray, uuidArray } from '../../kernel/db/db.ts'
 import { setClock } from '../../kernel/db/journal.ts'

@@ -1,4 +1,4 @@
-// The decision of a person about a client: what the page shows, and the code that the client redeems.
+// The decision of a person about a client: the data of the page, and the code that the client redeems.
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { newAuthorizationCode } from '../../kernel/crypto/crypto.ts'

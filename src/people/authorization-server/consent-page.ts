@@ -1,5 +1,5 @@
 // The authorization endpoint: a page, which is the same for every request. Only its script reads the query, and only
-// the API judges it, so nothing of an invalid request leads a browser anywhere.
+// the API judges it, so an invalid request leads a browser nowhere.
 import type { Env, Hono } from 'hono'
 import { BUTTONS, GRANT, PERSON } from '../sign-in/grant-page.ts'
 import { serveScriptPage } from '../sign-in/script-page.ts'

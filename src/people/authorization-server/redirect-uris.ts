@@ -3,7 +3,7 @@ import { LOOPBACK_HOST } from '../../protocol/guarded-address.ts'
 
 /**
  * Schemes of applications that are no reversed domain name, as RFC 8252 wants it. Any other scheme without a dot may be
- * one of the browser or of the system, which runs or shows what the address itself holds.
+ * one of the browser or of the system, which runs or shows the contents of the address.
  */
 const KNOWN_SCHEMES = ['claude:', 'cursor:', 'vscode:', 'vscode-insiders:', 'vscodium:', 'windsurf:', 'zed:']
 const VISIBLE_ASCII = /^[\x21-\x7e]{1,2048}$/

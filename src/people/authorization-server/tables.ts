@@ -31,7 +31,7 @@ export const oauthGrants = pgTable(
     key_id: uuid()
       .unique('oauth_grants_key')
       .references(() => apiKeys.id, { onDelete: 'cascade' }),
-    /** A hash of what all refresh tokens of the client have in common. It tells an old one from one that never was. */
+    /** A hash of the common part of all refresh tokens of the client. It tells an old one from one that never was. */
     token_family: text(),
     refresh_hash: text(),
     previous_refresh_hash: text(),

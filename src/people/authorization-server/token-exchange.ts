@@ -152,7 +152,7 @@ async function recordRefusal(
   )
 }
 
-/** Refusals that say nothing of the workspace, and that the caller can do something about. */
+/** Refusals that reveal nothing about the workspace, and that the caller can act on. */
 const ANSWERED = {
   issuer_unavailable: 'issuer_unavailable',
   scope_exceeds_role: 'invalid_scope',

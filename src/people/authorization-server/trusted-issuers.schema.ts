@@ -109,7 +109,7 @@ const hostOf = (issuer: string): string => (URL.canParse(issuer) ? new URL(issue
 const namesPart = (subject: string): boolean => !subject.includes('*') || /[^:/|][:/|]/.test(subject.split('*')[0]!)
 
 type Trusted = { issuer: string; subject: string; claims: Record<string, string> }
-/** Why a subject would accept tokens of strangers, or null. */
+/** Explains why a subject would accept tokens of strangers, or returns null. */
 export function findSubjectFault({ issuer, subject, claims }: Trusted): string | null {
   const known = PUBLIC_ISSUERS[hostOf(issuer)]
   if (known) {
@@ -184,7 +184,7 @@ export const TrustedIssuerPatch = z
     const given = { issuer, subject, claims }
     const missing = Object.entries(given).flatMap(([name, value]) => (value == null ? [name] : []))
     if (missing.length === 3) return
-    // They are judged together, and what is stored may change meanwhile.
+    // They are judged together, and the stored ones may change meanwhile.
     for (const name of missing)
       check.addIssue({ code: 'custom', path: [name], message: 'is required with `issuer`, `subject` and `claims`' })
     if (missing.length === 0) refuseStrangers({ issuer: issuer!, subject: subject!, claims: claims! }, check)

@@ -96,7 +96,7 @@ export const createTrustedIssuer = verb(
   },
 )
 
-/** A caller who can change what is trusted can also create it, so the grant is the caller's from then on. */
+/** A caller who can change the trust can also create it, so the grant is the caller's from then on. */
 function grantAgain({ role_id, expires_at }: schema.TrustedIssuerPatch) {
   const role = sql`coalesce(${role_id ?? null}::uuid, ${trustedIssuers.role_id})`
   const end = expires_at ? sql`new_key_expiry(${expires_at}::timestamptz)` : trustedIssuers.expires_at

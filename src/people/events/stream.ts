@@ -45,7 +45,7 @@ async function* followEvents(
   }
 }
 
-/** After a reset the stream goes on from what there is: a client that gets one reads its resources again. */
+/** The stream goes on with existing events after a reset: a client that gets one reads its resources again. */
 function startOf({ rows, newest, oldest, next }: JournalPage, after: number | undefined) {
   const reset = (reason: 'expired' | 'unknown', cursor: number) => ({
     id: String(cursor),

@@ -1,4 +1,4 @@
-// Watches the events of a workspace. All watchers of the workspace share the looks, and each filters what it sees.
+// Watches the events of a workspace. All watchers of the workspace share queries, and each filters their result.
 
 import type { Numbered, Watch } from '../../kernel/db/watch.ts'
 import { type Ctx, toWatcher, withoutRateLimit } from '../../kernel/http/context.ts'

@@ -49,7 +49,7 @@ async function openProvider(services: HostServices, origin: string) {
   return { http, options, server, client, authentication, redirectUri: origin + CALLBACK_PATH }
 }
 
-/** Errors of the library quote what the provider sent, so they go to the log only. */
+/** Errors of the library quote the provider's answer, so they go to the log only. */
 async function asFailure<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work()

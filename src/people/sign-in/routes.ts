@@ -154,7 +154,7 @@ export const signInRoutes = slice('Sign-in', 'Who the caller is, and the session
         const sealed = readCookie(c, flowCookieName(origin))
         const visit = visitOf(c, services, operation)
         const proof = { route: 'sign-in', refusal: 'sign_in_expired' } as const
-        // A code works once. Without the cookie, nothing of the flow can be repeated.
+        // A code works once. The flow cannot be repeated without the cookie.
         c.header('Set-Cookie', formatFlowCookie(origin, null, 0))
         const url = new URL(c.req.url)
         const token = await c.var.limits.prove(c, proof, () => completeSignIn(services, visit, origin, url, sealed))

@@ -1,4 +1,4 @@
-// A page that is the same for everyone, whose script is beside it and asks the API for what the page shows.
+// A page that is the same for everyone, whose script is beside it and asks the API for its contents.
 import type { Env, Hono } from 'hono'
 import { renderScriptPage, scriptPageHeaders } from '../../kernel/pages/html-page.ts'
 import { serveStaticPage } from '../../kernel/pages/static-page.ts'

@@ -12,7 +12,7 @@ import { timeOf } from './versions.ts'
 
 const PAGE_ROWS = 200
 
-/** The first two are of the dataset. The others are null where it has no more examples. */
+/** The first two are about the dataset. The others are null once it has no further examples. */
 type Row = [
   name: string,
   as_of: string | null,

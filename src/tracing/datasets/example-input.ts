@@ -1,4 +1,4 @@
-// Reads examples from bodies: from JSON, and from the parts of a form. What an example holds stays a text, byte for
+// Reads examples from bodies: from JSON, and from the parts of a form. The contents of an example stay texts, byte for
 // byte. All faults of a body are found before any is thrown.
 import type * as z from 'zod'
 import type { Fault } from '../../kernel/http/errors.ts'
@@ -29,11 +29,11 @@ const MAX_DEPTH = 64
 /** Inputs within an example within a list. Members that are not known may be as deep. */
 const MAX_BODY_DEPTH = 512
 
-/** Members besides inputs, outputs and metadata are short. */
+/** The limit of members other than inputs, outputs and metadata. */
 const MAX_MEMBER_LENGTH = 64 * 1024
 const MAX_MEMBERS = 100
 
-/** Collects the faults of a body, all texts of which share the budget of its values. */
+/** Collects the faults of a body. All its texts share the budget of its values. */
 export class BodyReader {
   readonly faults: Fault[] = []
   readonly values: ValueBudget
@@ -54,7 +54,7 @@ export class BodyReader {
     return decodeText(bytes) ?? this.fault('utf8_invalid', loc, 'is not valid UTF-8')
   }
 
-  /** Returns a text that is JSON. Nothing of it is built. */
+  /** Checks that a text is JSON without building its values. */
   check(text: string, loc: Path, maxDepth = MAX_BODY_DEPTH): string | undefined {
     const fault = this.values.check(text, maxDepth)
     return fault ? this.fault(fault.type, loc, fault.msg) : text
@@ -65,14 +65,14 @@ export class BodyReader {
     return fault ? this.fault(fault.type, loc, fault.msg) : { value: JSON.parse(text) }
   }
 
-  /** A text of an object that is not nested too deep. Null stands for no text. */
+  /** A text of an object that is not nested too deep. Null counts as no text. */
   readObject(text: string, loc: Path): string | undefined {
     const checked = this.check(text, loc, MAX_DEPTH)?.trim()
     if (checked === undefined || checked === 'null') return undefined
     return checked[0] === '{' ? text : this.fault('invalid_type', loc, 'must be an object')
   }
 
-  /** Metadata is searched, so the database must be able to store what it holds. */
+  /** Metadata is searched, so the database must be able to store it as JSON. */
   readMetadata(text: string, loc: Path): string | undefined {
     if (text.length > MAX_METADATA_LENGTH)
       return this.fault('too_big', loc, `must be at most ${MAX_METADATA_LENGTH} characters`)
@@ -122,7 +122,7 @@ function hasHugeNumber(json: string): boolean {
 
 export type ExampleSchema = z.ZodObject & z.ZodType<{ split?: string[] | null | undefined }>
 
-/** The members of the schema, and what an example has besides inputs and outputs. Other members are only looked at. */
+/** Reads the members of the schema, and the metadata. Other members are only checked. */
 export function readExampleMembers<Schema extends ExampleSchema>(
   reader: BodyReader,
   schema: Schema,

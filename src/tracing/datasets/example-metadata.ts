@@ -80,9 +80,9 @@ async function changeMetadataOf(
   return requireRow(await commit(ctx, 'dataset.examples_updated', change, data, parts), 'dataset_not_found').ids ?? []
 }
 
-/** The limit is above what a client may send at once, because Postgres writes spaces. */
+/** The limit is above that of a request, because Postgres writes spaces. */
 const MAX_METADATA_BYTES = 128 * 1024
-/** Every example gets a copy of what the operations set. */
+/** Every example gets a copy of the values that the operations set. */
 const MAX_STORED_LENGTH = 16 * 1024 * 1024
 function requireModestChange(ids: string[], operations: schema.MetadataOperation[]): void {
   if (JSON.stringify(operations).length * ids.length <= MAX_STORED_LENGTH) return

@@ -23,7 +23,7 @@ export async function requireUsableSchemas(definitions: SchemaDefinitions): Prom
   if (faults.length > 0) throw invalidRequest(faults)
 }
 
-/** `loc` is where the texts stand in the request. An absent text is not compared. */
+/** `loc` is the place of the texts in the request. An absent text is not compared. */
 export type CheckedExample = {
   inputs?: string | undefined
   outputs?: string | undefined

@@ -1,4 +1,4 @@
-// The keywords of JSON Schema that are checked: what each may be, and which values it admits.
+// The keywords of JSON Schema that are checked: the values that each may have, and those that it admits.
 import * as z from 'zod'
 import { arrayOf, boundedText } from '../../protocol/wire.ts'
 
@@ -218,7 +218,7 @@ export const KEYWORDS: Record<string, Keyword> = {
   ),
 
   prefixItems: keyword(Subschemas, findInFirstItems),
-  // A list is what older drafts have for `prefixItems`.
+  // Older drafts have a list here instead of `prefixItems`.
   items: keyword(z.union([Subschema, Subschemas]), (rule, place, run) =>
     Array.isArray(rule)
       ? findInFirstItems(rule, place, run)

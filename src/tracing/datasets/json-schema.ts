@@ -59,7 +59,7 @@ class Validation implements Run {
 
 export const newBudget = () => ({ steps: MAX_STEPS })
 
-/** Returns what is wrong with the value, or undefined. */
+/** Returns the first fault of the value, or undefined. */
 export const findMismatch = (schema: unknown, value: unknown, budget = newBudget()): Mismatch | undefined =>
   new Validation(schema, budget).find(schema, value, [])
 

@@ -1,4 +1,4 @@
-// Takes what new examples have from the runs that they are made of.
+// Takes members of new examples from the runs that they are made of.
 import { type Ctx, withoutRateLimit } from '../../kernel/http/context.ts'
 import { type Fault, fail } from '../../kernel/http/errors.ts'
 import { invalidRequest } from '../../kernel/http/input.ts'

@@ -68,7 +68,7 @@ const NO_RUNS = sql`(
       where false)`
 
 type ScoreCheck = { key: SQL; stored: SQL; given: SQL; score: SQL }
-/** A condition: a key has one configuration, and the score is what that allows. */
+/** A condition: a key has one configuration, and the score must fit it. */
 export const requireFittingScore = ({ key, stored, given, score }: ScoreCheck): SQL => sql`case
         when ${given} is null or ${stored} is null or ${given}::jsonb = ${stored}::jsonb then true
         else refuse('feedback_config_differs', ${key})

@@ -1,5 +1,5 @@
-// The scheduled work of feedback: it finds runs that came meanwhile, extends the retention of their traces, and deletes
-// what is old.
+// The scheduled work of feedback: it attaches runs that were written concurrently, extends the retention of their
+// traces, and deletes old feedback.
 import { type SQL, sql } from 'drizzle-orm'
 import { runAsSystem } from '../../kernel/db/db.ts'
 import { setClock } from '../../kernel/db/journal.ts'

@@ -1,4 +1,4 @@
-// Tables of feedback: what was said of a run or a project, what a key may say, and links that take it without a key.
+// Tables of feedback on runs and projects, the configs of its keys, and links that take it without a key.
 import { sql } from 'drizzle-orm'
 import { boolean, index, json, numeric, pgTable, primaryKey, text, unique, uuid } from 'drizzle-orm/pg-core'
 import {

@@ -1,4 +1,4 @@
-// Reads runs, attachments and feedback from the parts of a multipart body. A part is named for what it belongs to:
+// Reads runs, attachments and feedback from the parts of a multipart body. The name of a part says to which it belongs:
 // `post.<run id>`, `patch.<run id>.inputs`, `attachment.<run id>.<name>`, `feedback.<feedback id>`.
 import type { Fault } from '../../kernel/http/errors.ts'
 import type { RawBody } from '../../kernel/http/raw-body.ts'
@@ -20,7 +20,7 @@ import {
   TOO_MANY_OPERATIONS,
 } from './read-operation.ts'
 
-/** A run has seven, besides its attachments. */
+/** A run has seven parts and its attachments. */
 const MAX_PARTS = 20 * MAX_OPERATIONS
 /** Each is put into the object store on its own, within the time of the request. */
 const MAX_ATTACHMENTS = 1000

@@ -1,5 +1,5 @@
 // Derives columns of a run from its JSON: metadata, usage, previews and the time of the first token. The JSON may have
-// megabytes, of which members are cut out, and only what is short is parsed.
+// megabytes: members are cut out of it, and only short ones are parsed.
 import { sliceArray, sliceObject } from '../../kernel/json/json-slices.ts'
 import { readTraceTime } from '../runs/time.schema.ts'
 import type { UsageDetails } from '../store/store.ts'
@@ -138,7 +138,7 @@ function readDetails(usage: Members): UsageDetails {
 
 // ---- previews
 
-/** Members that hold what a person wants to see, the best first. */
+/** Members with the text for people, the best first. */
 const TEXT_MEMBERS = [
   'content',
   'text',

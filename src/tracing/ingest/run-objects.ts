@@ -1,4 +1,4 @@
-// The object store holds what is too long for a row: JSON members of runs, and attachments.
+// The object store holds texts that are too long for a row: JSON members of runs, and attachments.
 
 import { verifyKey } from '../../kernel/db/db.ts'
 import { type Ctx, withoutRateLimit } from '../../kernel/http/context.ts'
@@ -15,7 +15,7 @@ const PARALLEL_PUTS = 8
 type PutObject = { run_id: string; path: string; bytes: number }
 type Pending = { run_id: string; bytes: Uint8Array<ArrayBuffer>; stored: StoredObject }
 
-/** The runs as their rows hold them, and what has been put for them. */
+/** Runs as rows, and the objects that were put for them. */
 export type StoredRuns = { runs: (MergedRun & { objects?: StoredObjects })[]; objects: PutObject[] }
 
 /**
@@ -79,7 +79,7 @@ function moveIntoObjects(run: MergedRun, storage: Storage | undefined, pending: 
   return Object.keys(objects).length > 0 ? { ...kept, objects } : kept
 }
 
-/** Each put has a path of its own: what a repeated request puts must not replace what the first one refers to. */
+/** Each put has a path of its own: a repeated request must not replace the objects of the first one. */
 const newPath = (): string => `traces/${new Date().toISOString().slice(0, 10)}/${crypto.randomUUID()}`
 const pathOf = (stored: StoredObject): string => (stored as { path: string }).path
 

@@ -77,7 +77,7 @@ export function actAsJob(services: Services, job: ClaimedJob): Ctx {
   }
 }
 
-/** Another worker has the job, or it is deleted. What this one did is stored nowhere. */
+/** Another worker has the job, or it is deleted. The work of this one is not stored. */
 export class LeaseLostError extends Error {}
 
 /**

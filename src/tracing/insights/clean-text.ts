@@ -1,4 +1,4 @@
-// Texts of a model before they are stored (pure). A trace may have told it what to write.
+// Cleans texts of a model before they are stored (pure). A trace may have dictated them.
 
 /** Control characters, and those that reorder or hide text. Joiners stay: languages and emoji need them. */
 const HIDDEN = /[\p{Cc}\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]+/gu

@@ -1,4 +1,4 @@
-// Asks for a configuration that answers what a person wants to know about their application (pure).
+// Asks for a configuration that answers a person's questions about their application (pure).
 import * as z from 'zod'
 import { AttributeSchemas } from './attributes.schema.ts'
 import { cleanLine } from './clean-text.ts'
@@ -33,7 +33,7 @@ const Answer = z.object({
     .default([]),
 })
 
-/** `examples` are the beginnings of what some traces got and answered. */
+/** `examples` are the beginnings of inputs and outputs of some traces. */
 export const askForConfig = (
   user_context: Record<string, string> | null | undefined,
   examples: { inputs: string; outputs: string }[],

@@ -29,7 +29,7 @@ export type Cron = {
   isEitherDay: boolean
 }
 
-/** Says what is wrong, for the person who wrote it. */
+/** Explains the fault to the person who wrote the text. */
 export class CronFault extends Error {}
 
 export function parseCron(text: string): Cron {

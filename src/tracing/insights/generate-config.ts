@@ -1,4 +1,4 @@
-// Has a model write a config: from what people want to know, and from what some traces look like.
+// Has a model write a config, from people's questions and from examples of traces.
 import type { Ctx } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { fillPayloads } from '../runs/object-links.ts'

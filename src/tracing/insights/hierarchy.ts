@@ -3,7 +3,7 @@
 /** The names of categories, if given, make the top level. */
 export type Partitions = Record<string, string>
 
-/** None is greater than what is below it. Without a hierarchy, they follow from the number of runs. */
+/** No level is larger than the one below it. The sizes follow from the number of runs if there is no hierarchy. */
 export function sizesOf(hierarchy: number[] | null | undefined, runs: number): number[] {
   const wanted = hierarchy && hierarchy.length > 0 ? hierarchy : defaultSizes(runs)
   let most = Math.max(1, runs)

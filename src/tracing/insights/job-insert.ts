@@ -1,4 +1,4 @@
-// The statement that creates a job: what it is asked for, completed by its config, with the models that it will call.
+// The statement that creates a job: its request, completed by its config, with the models that it will call.
 import { type SQL, sql } from 'drizzle-orm'
 import { refuseUnless, requirePermission } from '../../kernel/db/db.ts'
 import type { insightJobs } from './tables.ts'

@@ -1,4 +1,4 @@
-// The runs of an insights job, or of one of its clusters, with what the job says of them.
+// The runs of an insights job, or of one of its clusters, with their summaries.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Row, run } from '../../kernel/db/db.ts'
@@ -82,7 +82,7 @@ function orderOf({ attribute_sort_key: key, attribute_sort_order: order = 'asc' 
             r.place`
 }
 
-/** The second trip reads the runs, which may lie in another store. Of a run that expired, what was said is left. */
+/** The second trip reads the runs, which may be in another store. The summary of an expired run is left. */
 async function showPage(ctx: Ctx, page: Said[]): Promise<schema.JobRuns['runs']> {
   if (page.length === 0) return []
   const ids = page.map(({ run_id }) => run_id)

@@ -1,4 +1,4 @@
-// Schemas of insights jobs: what they are asked for, and what they found.
+// Schemas of insights jobs: their requests and results.
 import * as z from 'zod'
 import { arrayOf, boundedText, optionalFilter, recordOf, Uuid } from '../../protocol/wire.ts'
 import { ProjectRef } from '../projects/projects.schema.ts'

@@ -108,7 +108,7 @@ export const createJob = verb('rules:create', async (ctx, input: ProjectParams &
   return { id, name, status, error }
 })
 
-/** Works after the response. The schedule does what this leaves. */
+/** Works after the response. The schedule does the rest. */
 async function startJob(ctx: Ctx, id: string): Promise<void> {
   const { workOnJobs } = await import('./job-steps.ts')
   await workOnJobs(ctx, sql`j.id = ${id}::uuid`)

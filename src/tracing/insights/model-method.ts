@@ -1,5 +1,5 @@
-// The method that calls models: summaries of runs, then clusters and their names, then the report. What has been
-// answered is in `insight_steps`, and `planJob()` says from there what to ask next.
+// The method that calls models: summaries of runs, then clusters and their names, then the report. Answers are in
+// `insight_steps`, and `planJob()` derives the next questions from them.
 
 import { derivedUuid } from '../../kernel/crypto/digest.ts'
 import type { Ctx } from '../../kernel/http/context.ts'
@@ -115,7 +115,7 @@ class JobCalls {
     await this.#store(call, toStep(answered, facts), answered.completion)
   }
 
-  /** A model refuses some traces for what they say. If it has answered nothing yet, it refuses the job. */
+  /** A model refuses some traces for their contents. If it has answered nothing yet, it refuses the job. */
   #readRefusal(call: PlannedCall, error: unknown): Answered {
     const isRefusal = error instanceof Failure && error.code === 'model_call_failed'
     const hasAnswered = [...this.#steps.values()].some(({ state }) => state === 'answered')

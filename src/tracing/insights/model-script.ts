@@ -1,4 +1,4 @@
-// The questions of a job and the answers so far (pure). What has no answer yet becomes a call.
+// The questions of a job and the answers so far (pure). A question without an answer becomes a call.
 
 import type { Context } from './cluster-questions.ts'
 import type { RunFacts } from './cluster-stats.ts'
@@ -45,7 +45,7 @@ export class Script {
     this.calls.push({ ...found.call, question })
   }
 
-  /** The text is what was wrong with both answers. */
+  /** The text explains why both answers were unusable. */
   askAboutRun(run: string): SummaryAnswer | string | undefined {
     const found = this.#find(`summary/${run}`)
     if (found.state === 'answered') return found.answer as SummaryAnswer

@@ -13,10 +13,10 @@ export type Question<Value> = {
   read(answer: unknown): Value
 }
 
-/** The message says what is wrong, for the model that is asked again. */
+/** The message explains the fault to the model that is asked again. */
 export class UnusableAnswer extends Error {}
 
-/** The author of a trace cannot know the boundary: no text in a trace can end the data that it stands in. */
+/** The author of a trace cannot know the boundary: no text in a trace can end the data around it. */
 export const boundaryOf = (jobId: string, key: string): string => sha256Hex(`${jobId} ${key}`).slice(0, 16)
 
 export const RULES = (boundary: string): string =>

@@ -1,4 +1,4 @@
-// Asks for the report of a job (pure): a title, what matters most, and traces worth a look.
+// Asks for the report of a job (pure): a title, the most important findings, and traces worth a look.
 import * as z from 'zod'
 import { cleanLine } from './clean-text.ts'
 import type { Context } from './cluster-questions.ts'

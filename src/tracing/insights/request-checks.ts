@@ -1,11 +1,12 @@
-// Checks of a request for insights that a schema cannot make: its filter, its template, and what belongs together.
+// Checks of a request for insights that a schema cannot make: its filter, its template, and members that exclude or
+// need each other.
 import { type Fault, fail } from '../../kernel/http/errors.ts'
 import { RUN_FIELDS } from '../runs/filter/fields.ts'
 import { readFilters, resolveFilters } from '../runs/filter/resolve.ts'
 import type { SavedRequest } from './jobs.schema.ts'
 import { findTemplateFault } from './summary-template.ts'
 
-/** Throws all faults together. `place` is where the request stands in the body. */
+/** Throws all faults together. `place` is the place of the request in the body. */
 export function checkRequest(request: SavedRequest, place: string[] = []): void {
   const { filter, summary_prompt, start_time, end_time, last_n_hours, model, attribute_schemas } = request
   const faults: Fault[] = []

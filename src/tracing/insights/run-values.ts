@@ -110,5 +110,5 @@ function messagesOf({ inputs, outputs }: StoredRun): Message[] {
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Undefined for nothing, and for what lies apart and could not be read. */
+/** Undefined for an absent text, and for one that is stored apart and could not be read. */
 const parse = (json: string | null | undefined): unknown => (json ? JSON.parse(json) : undefined)

@@ -1,4 +1,4 @@
-// Asks what happened in one trace: its summary, its category where categories are given, and its attributes (pure).
+// Asks for the summary of one trace, its category where categories are given, and its attributes (pure).
 import * as z from 'zod'
 import type { AttributeSchemas } from './attributes.schema.ts'
 import { type Attributes, attributesJsonSchema, readAttributes } from './attributes.ts'

@@ -100,7 +100,7 @@ export const insightJobs = pgTable(
     metadata: json().$type<Record<string, unknown>>().notNull().default({}),
     report: json().$type<InsightReport>(),
     error: text(),
-    /** Counts the claims. What a worker stores counts only while it is the worker's. */
+    /** Counts the claims. Writes of a worker count only while the lease is the worker's. */
     lease: integer().notNull().default(0),
     /** The end of the current worker's lease, or the time of the next attempt. */
     leased_until: createdAtColumn(),
@@ -167,7 +167,7 @@ export const insightRuns = pgTable(
   ],
 )
 
-/** One call of a model, by what it is about, such as `summary:<run id>`. Answered calls are not repeated. */
+/** One call of a model, by its subject, such as `summary:<run id>`. Answered calls are not repeated. */
 export const insightSteps = pgTable(
   'insight_steps',
   {

@@ -1,4 +1,4 @@
-// Answers what a person wants to know by a config: which model writes it, and whether they may call it.
+// Answers a person's questions by a config: chooses the model that writes it, and checks that the caller may call it.
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Row, run } from '../../kernel/db/db.ts'
@@ -18,7 +18,7 @@ export const writeConfig = verb('rules:create', async (ctx, input: Input) => {
   return generateConfig(actAsInsights(ctx, session_id), { session_id, user_context, configuration_id })
 })
 
-/** Checks in the first trip what the caller may do. */
+/** Checks the permissions of the caller in the first trip. */
 async function findConfiguration(ctx: Ctx, { session_id, model, cluster_model }: Input): Promise<string> {
   const wanted = cluster_model ?? model ?? 'openai'
   const query = sql<Row>`

@@ -50,7 +50,7 @@ function sortKey({ sort_by, ...query }: schema.ProjectQuery, counts: Counts): SQ
   }
 }
 
-/** Facets and filters tell what runs hold. */
+/** Facets and filters reveal contents of runs. */
 const MAY_READ_RUNS = sql`is_permitted_for('runs:read', p.tag_value_ids)`
 
 const readsCounts = ({ include_stats, filter, sort_by }: schema.ProjectQuery): boolean =>

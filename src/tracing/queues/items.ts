@@ -57,7 +57,7 @@ async function countItems(ctx: Ctx, queue_id: string, condition: SQL): Promise<n
 
 const IS_RUN = sql`i.run_id is not null`
 
-/** The second trip reads the runs, which may lie in another store. A run that expired meanwhile is left out. */
+/** The second trip reads the runs, which may be in another store. An expired run is left out. */
 async function showReviewedRuns(
   ctx: Ctx,
   items: SectionedRow[],

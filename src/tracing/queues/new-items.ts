@@ -27,7 +27,7 @@ export const roomOf = (queueId: SQL): SQL => sql`(
         )
       )`
 
-/** Rows `found`: what is to be added to a queue. */
+/** Rows `found`: the runs to add to a queue. */
 const FOUND = sql`
         place integer, run_id uuid, thread_id text, session_id uuid, trace_id uuid, start_time timestamptz,
         source_proposed_example_id uuid`

@@ -126,7 +126,7 @@ export const listQueues = verb(
   { byPolicy: true },
 )
 
-/** A statement of its own: a list without rows says nothing of the run. */
+/** A statement of its own: a list without rows does not tell whether the run exists. */
 const requireRun = (runs: SQL, id: string): SQL => sql`
   select ${refuseUnless(
     'run_not_found',

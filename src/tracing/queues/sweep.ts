@@ -1,4 +1,4 @@
-// The scheduled work of annotation queues: it extends the retention of what was added, and deletes what has expired.
+// The scheduled work of annotation queues: it extends the retention of added runs, and deletes expired items.
 import { sql } from 'drizzle-orm'
 import { runAsSystem, uuidArray } from '../../kernel/db/db.ts'
 import { setClock } from '../../kernel/db/journal.ts'

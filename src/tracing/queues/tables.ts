@@ -65,7 +65,7 @@ export const annotationQueueItems = pgTable(
     queue_id: uuid()
       .notNull()
       .references(() => annotationQueues.id, { onDelete: 'cascade' }),
-    /** The order of what was added at once. */
+    /** The order of items that were added at once. */
     place: bigint({ mode: 'number' }).notNull().generatedByDefaultAsIdentity(),
     session_id: uuid()
       .notNull()

@@ -31,7 +31,7 @@ const toWire = (row: Effective, applied = false): schema.TtlSettings => ({
 const readRows = async (ctx: Ctx, query: SQL<Row>) =>
   (await run(ctx, query)).map(([json]) => toWire(JSON.parse(json as string)))
 
-// ---- of a workspace
+// ---- settings of a workspace
 
 export const listTtlSettings = verb('projects:read', ctx =>
   readRows(
@@ -124,7 +124,7 @@ export const setWorkspaceTtl = verb(
   },
 )
 
-// ---- of the organization
+// ---- settings of the organization
 
 export const listOrganizationTtlSettings = verb('organization:read', ctx =>
   readRows(

@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm'
 import { insertItems, roomOf } from '../queues/new-items.ts'
 
-/** A row for each run that is given to the queue of the rule. A full queue takes no more of them. */
+/** A row for each run that is given to the queue of the rule. A full queue takes no further ones. */
 export const QUEUE_OUTCOMES = sql`
   queue as (
     select q.id, ${roomOf(sql`q.id`)} as room

@@ -15,9 +15,9 @@ import type { RuleOutcome, RuleOutcomes } from './tables.ts'
 const RUNS_PER_DELIVERY = 20
 
 /**
- * `progress` sets how far the rule has come. The last statement stores it together with what was done, once for each
- * run: of two workers at the same run, the second finds its row and does nothing. What comes before that statement
- * finds its own effect when it is repeated. Returns false if the rule is gone or off.
+ * `progress` sets the progress of the rule. The last statement stores it together with the actions, once for each run:
+ * of two workers at the same run, the second finds its row and does nothing. Statements before it find their own effect
+ * when they are repeated. Returns false if the rule is gone or off.
  */
 export async function applyRule(
   ctx: Ctx,

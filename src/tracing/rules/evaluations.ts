@@ -1,5 +1,5 @@
-// Asks the evaluators of rules about runs. What a model answers is stored before it becomes feedback, and feedback has
-// ids that follow from the evaluation: a repeat asks nothing twice that was answered, and adds nothing twice.
+// Asks the evaluators of rules about runs. The answer of a model is stored before it becomes feedback, and feedback has
+// ids that follow from the evaluation: a repeat asks no answered question again, and adds nothing twice.
 import { type SQL, sql } from 'drizzle-orm'
 import { derivedUuid } from '../../kernel/crypto/digest.ts'
 import { type Row, run, runAsSystem } from '../../kernel/db/db.ts'

@@ -1,4 +1,4 @@
-// Schemas of evaluators: a prompt, a model that answers it, and what its answer says of a run.
+// Schemas of evaluators: a prompt, a model that answers it, and the meaning of its answer.
 import * as z from 'zod'
 import { arrayOf, boundedText, recordOf, Uuid } from '../../protocol/wire.ts'
 import { JsonObject, storableText } from '../runs/list-parameters.schema.ts'
@@ -12,7 +12,7 @@ const ROLES = { system: 'system', user: 'user', human: 'user', assistant: 'assis
 const Role = z.enum(['system', 'user', 'human', 'assistant', 'ai']).transform(role => ROLES[role])
 const Message = z.tuple([Role, storableText(MAX_PROMPT_LENGTH)])
 
-/** Clients send these members with the value that stands for nothing. */
+/** Clients send these members with an empty value. */
 export const notSupported = (instead: string) =>
   z
     .unknown()

@@ -10,8 +10,8 @@ import type { JudgePrompt } from './tables.ts'
 import { toVerdicts, type Verdict } from './verdicts.ts'
 
 /** The project of the calls. */
-const PROJECT = 'evaluators'
-/** Many runs are judged at once, and a model reads no more. */
+export const PROJECT = 'evaluators'
+/** Many runs are judged at once, and a model does not read more. */
 const MAX_PAYLOAD_BYTES = 2 * 1024 * 1024
 /** Shorter than the lease of an evaluation. */
 const TIMEOUT_MS = 60_000
@@ -76,7 +76,7 @@ export async function askModel(ctx: Ctx, judge: JudgePrompt, judged: JudgedRun, 
 
 type Said = { role: 'system' | 'user' | 'assistant'; content: string }
 
-/** A model needs something to answer, so a prompt of the system alone is what the user says. */
+/** A model needs a message to answer, so a prompt of the system alone becomes the message of the user. */
 function toConversation(said: Said[]) {
   const system = said.filter(({ role }) => role === 'system').map(({ content }) => content)
   const messages = said.flatMap(({ role, content }) => (role === 'system' ? [] : [{ role, content }]))

@@ -1,4 +1,4 @@
-// Logs of rules: what they did with runs.
+// Logs of rules: their actions on runs.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Row, run } from '../../kernel/db/db.ts'

@@ -146,7 +146,7 @@ const toJudge = (input: schema.NewOnlineEvaluator['llm_evaluator']): JudgePrompt
   return { playground_settings_id, prompt, schema, template_format, variable_mapping }
 }
 
-/** A rule acts with the rights of its workspace, so the author of an evaluator needs those of what it does. */
+/** A rule acts with the rights of its workspace, so the author of an evaluator needs those of its actions. */
 const mayJudge = (judge: JudgePrompt): SQL =>
   and(
     ...hasModels([{ structured: judge }]),
@@ -247,7 +247,7 @@ export const deleteOnlineEvaluators = verb(
   },
 )
 
-/** Returns those that exist. The foreign key refuses what rules use that the caller does not see. */
+/** Returns existing ones. The foreign key refuses an evaluator of rules that the caller does not see. */
 function deleteRows(ctx: Ctx, ids: string[], withRules: boolean): Promise<(EvaluatorRow & { is_deleted: boolean })[]> {
   const given = (evaluator: SQL) =>
     sql`${evaluator}.id = any(${uuidArray(ids)}) and ${evaluator}.tenant_id = current_tenant()`

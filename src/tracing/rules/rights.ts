@@ -1,5 +1,5 @@
-// The rights that a rule needs: those to what it refers to, and those of its actions. A rule acts with the rights of
-// its workspace, so a caller who gives it an action needs the permissions to do the same.
+// The rights that a rule needs: those to its references, and those of its actions. A rule acts with the rights of its
+// workspace, so a caller who gives it an action needs the permissions to do the same.
 import { and, type SQL, sql } from 'drizzle-orm'
 import { refuseUnless, requirePermission } from '../../kernel/db/db.ts'
 import type { Permission } from '../../kernel/permissions.ts'
@@ -37,7 +37,7 @@ const mayUseRuns = (permission: Permission, { session_id, dataset_id }: Scope): 
         else ${requirePermission(permission)}
       end`
 
-/** A condition that refuses what the workspace does not have, and what the caller may not do. */
+/** A condition that refuses references that the workspace does not have, and actions that the caller may not take. */
 export function isAllowed(given: Given, scope: Scope): SQL {
   const { add_to_dataset_id: dataset, add_to_annotation_queue_id: queue, extend_only, webhooks } = given
   const { evaluators, evaluator_id: evaluator } = given

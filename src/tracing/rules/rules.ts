@@ -308,7 +308,7 @@ export const createRule = verb('rules:create', async (ctx, input: schema.NewRule
   return withSecret(ctx, requireRow(rows, 'workspace_not_found'))
 })
 
-/** Refuses what creation would refuse, except for a workspace that has no room, and tries the evaluators on a run. */
+/** Refuses the same as creation, except for a full workspace, and tries the evaluators on a run. */
 export const validateRule = verb('rules:create', async (ctx, input: schema.ValidatedRule) => {
   requireUsable(ctx, input)
   const { evaluator_id } = input

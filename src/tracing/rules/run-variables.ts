@@ -42,7 +42,7 @@ const splitPath = (path: string): [string, string] => {
 
 export const isRunPath = (path: string): boolean => Object.hasOwn(MEMBERS, splitPath(path)[0])
 
-/** The place in the run that a variable stands for, or undefined if nothing says it. */
+/** The place of a variable in the run, or undefined if it has none. */
 export function pathOf(variable: string, mapping: Mapping): string | undefined {
   if (Object.hasOwn(mapping, variable)) return mapping[variable]
   const [head, rest] = splitPath(variable)
@@ -74,7 +74,7 @@ export function createReader(run: JudgedRun, mapping: Mapping): (variable: strin
   }
 }
 
-/** A prompt that exceeds what a model reads fails as a whole, and costs. */
+/** A prompt that exceeds the limit of a model fails as a whole, and costs. */
 function cutLongText(value: unknown): unknown {
   const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
   if (text.length <= MAX_VALUE_LENGTH) return value

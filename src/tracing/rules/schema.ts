@@ -28,7 +28,7 @@ export const RuleIds = z
   .object({ rule_ids: arrayOf(Uuid, MAX_RULES, 1) })
   .meta({ id: 'RunRuleIds', example: { rule_ids: ['5d41402a-bc4b-4a76-b971-9d911017c592'] } })
 
-/** Stands for the value of a header in replies. */
+/** Replaces the value of a header in replies. */
 export const HIDDEN = '*****'
 
 const OWN_HEADERS = /^(?:webhook-.*|content-type|content-length|host|cookie|connection|transfer-encoding)$/i

@@ -1,4 +1,4 @@
-// Evaluates the rules that are due, and deletes what every rule has seen and what was done long ago.
+// Evaluates the rules that are due, and deletes finished runs and old applications.
 import { sql } from 'drizzle-orm'
 import { deleteExpired } from '../../kernel/db/sweep.ts'
 import type { Services } from '../../kernel/http/routes.ts'
@@ -14,7 +14,7 @@ const RETENTION = sql`interval '31 days'`
 /** A rule that cannot be evaluated for so long has lost its place. */
 const MAX_WAIT = sql`interval '7 days'`
 
-/** Deletes the runs that every rule has seen, and what was done longer ago than a month. */
+/** Deletes the runs that every rule has seen, and applications after a month. */
 export async function deleteSeenRuns(services: Services): Promise<void> {
   const isSeen = sql`(
       finished_runs.created_at < clock() - ${MAX_WAIT}

@@ -1,4 +1,4 @@
-// Tables of automation rules: the rules, the runs that wait for them, and what they did.
+// Tables of automation rules: the rules, the runs that wait for them, and their actions.
 import { sql } from 'drizzle-orm'
 import {
   bigint,
@@ -151,7 +151,7 @@ export type RuleOutcome = { outcome: 'success' | 'skipped' | 'error'; payload?: 
 /** Outcomes by the members of the log. Those of webhooks are in their deliveries. */
 export type RuleOutcomes = Partial<Record<'add_to_annotation_queue' | 'add_to_dataset' | 'extend_only', RuleOutcome>>
 
-/** A rule acts on a run once: the row is written with what it does. */
+/** A rule acts on a run once: the row is written with its actions. */
 export const ruleApplications = pgTable(
   'rule_applications',
   {
@@ -215,7 +215,7 @@ export const ruleDeliveries = pgTable(
 
 export type StoredVerdict = { key: string; score?: number | boolean; value?: string; comment?: string }
 
-/** An evaluator judges a run once: what it says is stored before it becomes feedback. */
+/** An evaluator judges a run once: its answer is stored before it becomes feedback. */
 export const ruleEvaluations = pgTable(
   'rule_evaluations',
   {

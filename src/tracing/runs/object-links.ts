@@ -59,7 +59,7 @@ type Signed = Pick<ObjectLink, 'run_id' | 'workspace_id' | 'organization_id' | '
 const signedText = ({ organization_id, workspace_id, run_id, expires }: Signed) =>
   ['GET', organization_id, workspace_id, run_id, expires].join('\n')
 
-/** The URLs of what is stored apart from these runs. */
+/** The URLs of texts that are stored apart from these runs. */
 export async function signObjects({ config, platform, origin, requestInfo }: Ctx, runs: StoredRun[]) {
   const expires = platform.clock.now() + LINK_TTL_MS
   const place = { organization_id: requestInfo.organization!, workspace_id: requestInfo.tenant!, expires }

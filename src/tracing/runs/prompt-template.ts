@@ -4,7 +4,7 @@
 type Section = { section: string; isInverted: boolean; parts: Part[] }
 type Part = string | { variable: string } | Section
 
-/** The message says what is wrong at which character. */
+/** Its message says what is wrong at which character. */
 export class TemplateError extends Error {}
 
 const VARIABLE = /^[\w$-]+(?:\.[\w$-]+)*$/

@@ -1,4 +1,4 @@
-// Schemas of what runs add up to.
+// Schemas of statistics of runs.
 import * as z from 'zod'
 import { arrayOf, boundedText } from '../../protocol/wire.ts'
 import { RunSelectionBody } from './runs.schema.ts'

@@ -8,7 +8,7 @@ export type Select = (typeof RUN_SELECT)[number]
 /** The context in which a run is shown. */
 export type Showing = {
   tenant: string
-  /** The URL of what is stored apart. */
+  /** The URL of a text that is stored apart. */
   urlOf(run: StoredRun, name: string): string
 }
 type Member = { columns: DetailColumn[]; show(run: StoredRun, showing: Showing): Partial<Run> }
@@ -34,7 +34,7 @@ const storedPayload = (name: 'inputs' | 'outputs'): Member =>
     [`${name}_s3_urls`]: objectsOf(run)[name] ? { ROOT: urlEntry(run, showing, name, 'application/json') } : null,
   }))
 
-/** Null and the empty text of what is stored apart. */
+/** Null, and the empty text of a member that is stored apart. */
 const toJson = (text: string | null | undefined): unknown => (text ? rawJson(text) : null)
 const readJson = <Value>(text: string | null | undefined): Value | undefined =>
   text ? (JSON.parse(text) as Value) : undefined

@@ -1,4 +1,4 @@
-// Schemas of runs in the second version of the API of published clients: upper-case names, and only what is selected.
+// Schemas of runs in the second version of the API of published clients: upper-case names, and selected members only.
 import * as z from 'zod'
 import { arrayOf, boundedText, CREDENTIAL, emptyAsAbsent, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
 import { CursorText, filterText, MAX_PROJECTS, RUN_TYPES, type Run } from './runs.schema.ts'

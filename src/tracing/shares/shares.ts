@@ -107,7 +107,7 @@ async function findShare(ctx: Ctx, id: string): Promise<string | null> {
 
 /** A request without a key. */
 export type Visit = { services: Services; share_token: string; requestId: string; origin: string }
-/** A link was given for one project: what else its trace has in others is not shown. */
+/** A link was given for one project: other runs of its trace are not shown. */
 type OpenShare = { ctx: Ctx; projects: [string]; run_id: string; trace_id: string }
 
 async function openShare({ services, share_token, requestId, origin }: Visit): Promise<OpenShare> {

@@ -16,11 +16,11 @@ export interface TraceStore {
   /**
    * Stores all operations and all feedback, or refuses all of them. Missing projects are created by their name. Repeats
    * change nothing, and the order of a post and its patches does not matter. `spans` are those that the runs were made
-   * of: as soon as all ancestors of a span are known, its run stands below them.
+   * of: as soon as all ancestors of a span are known, its run is below them.
    */
   append(ctx: Ctx, operations: RunOperation[], feedback?: NewFeedback[], spans?: SpanPlace[]): Promise<void>
   query(ctx: Ctx, query: RunQuery): Promise<RunPage>
-  /** Adds up all runs of the selection. Refuses with advice what would take longer than a request may. */
+  /** Adds up all runs of the selection. Refuses a query, with advice, that would take longer than a request may. */
   stats(ctx: Ctx, query: StatsQuery): Promise<StatsAnswer>
   listThreads(ctx: Ctx, query: ThreadQuery): Promise<ThreadPage>
   /** The most frequent values of each key in the metadata of a project's latest runs. Null if there is no project. */
@@ -36,7 +36,7 @@ export interface TraceStore {
   upgrade(ctx: Ctx, traceIds: string[]): Promise<void>
   /** Returns the traces that existed, and journals them. Their feedback, links and places in queues are deleted too. */
   remove(ctx: Ctx, traceIds: string[], project?: string): Promise<string[]>
-  /** The scheduled work: deletes what has expired, and makes room for what comes. */
+  /** The scheduled work: deletes expired rows, and makes partitions. */
   expire(services: Services): Promise<void>
   /** The scheduled work: feedback and a run that were written at the same time do not see each other. */
   attachFeedback(services: Services): Promise<void>
@@ -94,7 +94,7 @@ type RunMembers = {
   loc: (string | number)[]
 }
 
-/** Members of a run that hold JSON. The long ones lie in the object store. */
+/** Members of a run that hold JSON. The long ones are in the object store. */
 export const PAYLOADS = ['extra', 'serialized', 'inputs', 'outputs', 'events'] as const
 export type Payload = (typeof PAYLOADS)[number]
 

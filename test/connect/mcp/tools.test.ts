@@ -28,7 +28,7 @@ describe('the list of tools', () => {
     [['events:read'], ['whoami', 'list_events', 'search_api', 'read_api']],
     [['deployments:update'], ['whoami', 'plan_change', 'apply_plan', 'approve_preview', 'interrupt_revision']],
     [['deployments:create'], ['whoami', 'plan_change', 'apply_plan']],
-  ])('of a key with %s has the tools that it may call', async (permissions, names) => {
+  ])('has the tools that a key with %s may call', async (permissions, names) => {
     const tenant = await newTenant()
     const tools = (await connectMcp(await newKey(tenant, permissions)).listTools()).map(({ name }) => name)
     expect(tools.filter(name => !['search_api', 'read_api'].includes(name))).toEqual(
@@ -89,7 +89,7 @@ describe('a tool call', () => {
     ['plan_change', { change: 'redeploy', deployment: 'ID' }, 1],
     ['search_api', { query: 'webhook deliveries' }, 1],
     ['read_api', { operation: 'readDeployment', parameters: { deployment_id: 'ID' } }, 1],
-  ])('of %s with %o makes only the round trips of its operations', async (name, args, trips) => {
+  ])('to %s with %o makes only the round trips of its operations', async (name, args, trips) => {
     const { tenant, id } = logged
     const filled = JSON.parse(JSON.stringify(args).replace('"ID"', `"${id}"`).replace('"NAME"', '"logged"'))
     const { isError, result, requestId } = await connectMcp(tenant.key).call(name, filled)
@@ -136,7 +136,7 @@ describe('a tool call', () => {
     ['read_api', { operation: 'readDeployment', parameters: { deployment_id: [{ toString: 1 }] } }],
     ['get_deployment', Object.fromEntries(Array.from({ length: 20_000 }, (_, i) => [`a${i}`, 1]))],
     ['read_api', { operation: 'listDeployments', parameters: Object.fromEntries(Array(20_000).fill(1).entries()) }],
-  ])('of %s with hostile arguments is refused, in short', async (name, args) => {
+  ])('to %s with hostile arguments is refused, in short', async (name, args) => {
     const { data, result } = await connectMcp((await newTenant()).key).call(name, args)
     expect(data.code).toMatch(/^invalid_(arguments|request)$/)
     expect(JSON.stringify(result).length).toBeLessThan(20_000)

@@ -114,7 +114,7 @@ describe('a budget', () => {
     })
   })
 
-  it('of a deployment limits its calls only, and that of the workspace those of all', async () => {
+  it('limits the calls of its deployment only, or those of all for the workspace', async () => {
     const { tenant, take, record, createBudget } = await newCaller()
     const [one, two] = [await newDeployment(tenant), await newDeployment(tenant)]
     const own = await createBudget({ period: 'day', limit_calls: 1, deployment_id: one.id })
@@ -199,7 +199,7 @@ describe('usage', () => {
       expect((await tenant.get(`${USAGE}?${query}`)).status, query).toBe(422)
   })
 
-  it('of a deployment is hidden with it, and so are its budgets', async () => {
+  it('is hidden with its deployment, and so are budgets', async () => {
     const { tenant, record, createBudget } = await newCaller()
     const deployment = await newTaggedDeployment(tenant, ['team=secret'])
     await record({ deployment: deployment.id })

@@ -172,7 +172,7 @@ describe('a token of an application is refused', () => {
     expect(outcome(await sendWith(token))).toEqual([401, 'key_revoked'])
   })
 
-  it('where applications get none', async () => {
+  it('if applications get none', async () => {
     const { token, sendWith } = await newApplication()
     expect(outcome(await sendWith(token, startApp({ settings: { DEPLOYMENT_MODELS: 'off' } })))).toEqual([
       401,

@@ -78,7 +78,7 @@ describe('a call', () => {
     expect(models.calls).toMatchObject([{ headers: { authorization: `Bearer ${SECRET}` } }])
   })
 
-  it('of an unknown key does not have its body read', async () => {
+  it('with an unknown key does not have its body read', async () => {
     let pulls = 0
     const body = new ReadableStream({ pull: () => void pulls++ }, { highWaterMark: 0 })
     expect(await outcomeOf(call(unusedId(), { key: newApiKey(), body }))).toEqual([401, 'key_unknown'])
@@ -284,7 +284,7 @@ describe('a traced call', () => {
     expect(Number(found.runs[1].total_cost)).toBeCloseTo((2 * 2 + 4 * 10) / 1_000_000)
   })
 
-  it('of an application belongs to the project of its deployment', async () => {
+  it('by an application belongs to the project of its deployment', async () => {
     const deployment = (await tenant.post('/v2/deployments', { ...minimalBody, name: `a${unusedId()}` })).body
     const key = await createModelToken(app, { deployment_id: deployment.id, version: 1 })
     const id = await newModel(tenant, { base_url: models.url, trace_project: 'not this one' })

@@ -7,7 +7,7 @@ const startHttpsApp = () => startApp({ settings: { PUBLIC_URL: ORIGIN } })
 const WELL_KNOWN = '/.well-known/oauth-client.json'
 
 describe('the client metadata document', () => {
-  it('of a provider has its own URL as the client id, and names one redirect URI', async () => {
+  it('for a provider has its own URL as the client id, and names one redirect URI', async () => {
     const provider = unusedId()
     const address = clientDocumentUrl(ORIGIN, provider)!
     const { pathname, search, hash } = new URL(address)
@@ -27,7 +27,7 @@ describe('the client metadata document', () => {
     expect(body.redirect_uris).toEqual([`${ORIGIN}/v2/auth/callback/${provider}`])
   })
 
-  it('of the installation has its own URL as the client id', async () => {
+  it('for the installation has its own URL as the client id', async () => {
     const { status, body } = await send('GET', WELL_KNOWN, { app: startHttpsApp() })
     expect([status, body.client_id]).toEqual([200, `${ORIGIN}${WELL_KNOWN}`])
     expect(body.redirect_uris).toHaveLength(1)
@@ -44,7 +44,7 @@ describe('the client metadata document', () => {
     expect(clientDocumentUrl('http://slipway.example.com', unusedId())).toBe(null)
   })
 
-  it('of a provider is refused if its id is not a UUID', async () => {
+  it('is refused if the id of its provider is not a UUID', async () => {
     for (const client of ['x', 'x.json', '%00', `${unusedId()}x`])
       expect((await send('GET', `${WELL_KNOWN}/${client}`, { app: startHttpsApp() })).status).toBe(422)
   })

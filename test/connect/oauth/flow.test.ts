@@ -459,7 +459,7 @@ describe('a state', () => {
     expect((await as.visitCallback(app, begun)).status).toBe(200)
   })
 
-  it('of a provider whose server or client has changed since sends no code', async () => {
+  it('from before a change of the server or the client sends no code', async () => {
     const newServer = { token_url: 'https://evil.example/token', client_secret: 'other' }
     for (const change of [newServer, { client_id: 'another' }]) {
       const { tenant } = await as.setUpProvider(app)
@@ -588,7 +588,7 @@ const HOSTILE_TEXTS = [
 
 describe.each(HOSTILE_TEXTS)('a page that receives %s', hostile => {
   it.each(['state', 'code', 'iss', 'error', 'error_description', 'error_uri', 'unknown'])(
-    'as %s does not repeat it',
+    'in %s does not repeat it',
     async name => {
       const { tenant } = await as.setUpProvider(app, {}, withIssuer)
       const begun = await as.beginAuthentication(tenant)
@@ -599,7 +599,7 @@ describe.each(HOSTILE_TEXTS)('a page that receives %s', hostile => {
     },
   )
 
-  it('as the name of the provider escapes it', async () => {
+  it('in the name of the provider escapes it', async () => {
     const { tenant } = await as.setUpProvider(app, { name: `Name ${hostile}` })
     const { text } = await as.visitCallback(app, await as.beginAuthentication(tenant))
     expect(text).toContain('is connected')

@@ -165,7 +165,7 @@ describe('a permitted change', () => {
   const changeProvider = (victim: Tenant, patch: object) =>
     victim.owner.patch(getProviderPath('example'), patch, { 'X-Tenant-Id': victim.tenant_id })
 
-  it.each(ENDPOINTS)('of %s needs the client secret again, unless the value stays the same', async member => {
+  it.each(ENDPOINTS)('to %s needs the client secret again, unless the value stays the same', async member => {
     const { victim } = await newOrganization('victim')
     const { status, body } = await changeProvider(victim, makeEvilEndpoint(member))
     expect([status, body.code]).toEqual([400, 'secret_required'])
@@ -185,7 +185,7 @@ describe('a permitted change', () => {
     expect(readEvilRequests()).not.toContain(as.CLIENT_SECRET)
   })
 
-  it.each(ENDPOINTS)('of %s ends every connection and every flow, in every workspace', async member => {
+  it.each(ENDPOINTS)('to %s ends every connection and every flow, in every workspace', async member => {
     const { victim, attacker, begun } = await newOrganization('victim')
     await as.completeAuthentication(app, attacker)
     const changed = await changeProvider(victim, { ...makeEvilEndpoint(member), client_secret: 'another' })

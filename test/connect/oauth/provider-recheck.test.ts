@@ -192,7 +192,7 @@ describe('a recheck', () => {
     expect(mcpServer.clients.size).toBe(1)
   })
 
-  it('of a manually created provider checks that its endpoints respond', async () => {
+  it('checks that the endpoints of a manually created provider respond', async () => {
     const tenant = await newTenant()
     const manualProvider = {
       ...NewProvider.meta()!.example!,

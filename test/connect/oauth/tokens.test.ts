@@ -288,7 +288,7 @@ describe('tokens of people', () => {
     expect((await tenant.delete('/v2/auth/tokens?provider=example')).status).toBe(404)
   })
 
-  it('of another workspace are neither listed nor deleted', async () => {
+  it('are neither listed nor deleted in another workspace', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     const [{ id }] = (await tenant.get('/v2/auth/tokens')).body.resources

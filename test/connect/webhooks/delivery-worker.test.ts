@@ -207,7 +207,7 @@ describe('an event', () => {
     ])
   })
 
-  it('of many writes at once costs one look for webhooks', async () => {
+  it('shares one query for webhooks with those of other writes at once', async () => {
     let trips = 0
     const services = getServices(app)
     const database = wrapTrips(services.database, trip => statements => {

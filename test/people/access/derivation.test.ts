@@ -77,7 +77,7 @@ const endMember = async (member_id: string) => {
   expect((await tenant.owner.delete(`/orgs/current/members/${member_id}`)).status).toBe(204)
 }
 
-// ---- what can be made
+// ---- credentials that can be made
 
 async function useLink({ body }: Reply): Promise<string | undefined> {
   const token = body.url.split('#')[1]
@@ -312,7 +312,7 @@ describe.each(rows)('$name', ({ name, endsWithIt, stays, ends }) => {
   })
 })
 
-// ---- what no table has
+// ---- cases outside of the table
 
 describe('a refresh of an access token', () => {
   const connect = async () => (await connectClient(await newPerson()))!

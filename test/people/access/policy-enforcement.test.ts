@@ -273,7 +273,7 @@ describe('a hidden resource', () => {
 describe('a stream', () => {
   const app = startStreamingApp()
 
-  it('of events has only those that its caller sees, although watchers of the workspace share queries', async () => {
+  it('has only events that its caller sees, although watchers of the workspace share queries', async () => {
     const own = await newTenant()
     const hidden = await newTaggedDeployment(own, ['Secret=yes'])
     const caller = await newLimitedCaller(own, ['events:read', READ!], [deny(READ!, SECRET)])
@@ -302,7 +302,7 @@ describe('a stream', () => {
     await other.close()
   })
 
-  it('of logs ends when a policy hides its deployment, and others go on', async () => {
+  it('with logs ends when a policy hides its deployment, and others go on', async () => {
     const deployment = await newLoggedDeployment()
     const caller = await newLimitedCaller(deployment.tenant, [READ!], [deny(READ!, hasTag('Public', 'yes'))])
     const send = deployment.openLog()

@@ -78,7 +78,7 @@ describe('roles', () => {
     expect((await first.owner.post('/orgs/current/roles', role)).body.code).toBe('role_name_taken')
   })
 
-  it('of a workspace cannot have permissions of the organization', async () => {
+  it('in a workspace cannot have permissions of the organization', async () => {
     const { owner } = await newTenant()
     const permissions = ['deployments:read', 'organization:manage-keys', 'workspaces:create']
     const refused = await owner.post('/orgs/current/roles', { display_name: 'Too much', permissions })

@@ -270,7 +270,7 @@ describe('an attempt', () => {
     expect(await listItems(tenant, '&operations=delete_deployment')).toHaveLength(1)
   })
 
-  it('of a session names its person, also when the session has ended', async () => {
+  it('by a session names its person, also when the session has ended', async () => {
     const tenant = await newTenant()
     const session = await newSession(tenant, { workspaceRole: VIEWER })
     const inside = { 'X-Tenant-Id': tenant.tenant_id }
@@ -302,7 +302,7 @@ describe('an attempt', () => {
     for (const value of [session.token, sha256Hex(session.token)]) expect(all).not.toContain(value)
   })
 
-  it('of a session that a key opened names the key', async () => {
+  it('by a session that a key opened names the key', async () => {
     const tenant = await newTenant()
     const { id, key } = (await tenant.post('/workspaces/current/api-keys', { description: 'opener' })).body
     const token = tokenOf(await send('POST', '/v2/me/sessions', { headers: { 'X-Api-Key': key } }))!
@@ -357,7 +357,7 @@ describe('an attempt', () => {
     expect(item).toMatchObject({ status: 'Success', activity_name: 'Read', http_response: { code: 200 } })
   })
 
-  it('of an agent is recorded only if its key may not do that', async () => {
+  it('by an agent is recorded only if its key may not do that', async () => {
     const tenant = await newTenant()
     const { key } = await newListener(tenant)
     const agent = tenant.as(key)
@@ -458,7 +458,7 @@ describe('an export', () => {
     expect(parseLines(many)).toHaveLength(450)
   })
 
-  it('as NDJSON, CSV and OCSF has changes, and no secret', async () => {
+  it('has changes in NDJSON, CSV and OCSF, and no secret', async () => {
     const tenant = await newTenant()
     const { id } = (await tenant.post('/v2/deployments', body('shop'))).body
     await tenant.patch(`/v2/deployments/${id}`, { secrets: [{ name: 'TOKEN', value: 'canary-of-the-audit-log-2' }] })

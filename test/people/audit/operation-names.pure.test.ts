@@ -31,7 +31,7 @@ describe('the names of operations', () => {
     for (const name of [...names, ...Object.values(EVENT_OPERATIONS)]) expect(name).toMatch(/^[a-z]+(_[a-z]+)+(_v2)?$/)
   })
 
-  it('of a route that writes one resource are those of its event', () => {
+  it('are those of the event, for routes that write one resource', () => {
     for (const id of [
       'createDeployment',
       'patchDeployment',

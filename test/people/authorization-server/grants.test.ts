@@ -381,7 +381,7 @@ describe('a request for authorization', () => {
     ['names another client', { client_id: 'https://assistant.example.com/other.json' }],
     ['has no redirect URI', { redirect_uris: [] }],
     ['wants a secret', { token_endpoint_auth_method: 'client_secret_basic' }],
-  ])('of a client whose document %s is refused', async (_, more) => {
+  ])('by a client whose document %s is refused', async (_, more) => {
     serveDocument({ ...DOCUMENT, ...more })
     expect((await look(await query())).body.code).toBe('invalid_client')
   })

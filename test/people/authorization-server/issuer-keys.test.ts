@@ -144,7 +144,7 @@ const hostile: [name: string, path: 'discovery' | 'keys', code: string, Handler]
   ],
 ]
 it.each(hostile)(
-  'of an issuer that %s give no key, and it is not asked again at once',
+  'from an issuer that %s give no key, and it is not asked again at once',
   async (_, path, code, handler) => {
     issuer.instead[path === 'keys' ? '/keys' : issuer.discovery] = handler
     expect(await exchange()).toEqual(unavailable(code))
@@ -156,7 +156,7 @@ it.each(hostile)(
   },
 )
 
-it('of an issuer with a secret among them never verify a token with that secret', async () => {
+it('with a secret among them never verify a token with that secret', async () => {
   const secret = { kty: 'oct', k: Buffer.from('hush').toString('base64url'), kid: issuer.key().kid, alg: 'HS256' }
   issuer.instead['/keys'] = (_, response) => sendJson(response, { keys: [secret] })
   expect(await exchange()).toEqual(UNKNOWN)

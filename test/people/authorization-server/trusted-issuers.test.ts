@@ -161,7 +161,7 @@ describe('a subject', () => {
     ['https://oidc.example.com', '*:deployer', { namespace: 'ci' }, true],
     ['https://oidc.example.com', 'system:serviceaccount:ci:*', {}, false],
   ]
-  it.each(cases)('of %s: %s with %j is refused: %j', (issuer, subject, claims, isRefused) => {
+  it.each(cases)('at %s: %s with %j is refused: %j', (issuer, subject, claims, isRefused) => {
     expect(findSubjectFault({ issuer, subject, claims }) !== null).toBe(isRefused)
   })
 

@@ -83,7 +83,7 @@ it.each<[unknown, unknown, unknown]>([
   [{ multipleOf: 0.1 }, 0.3, undefined],
   [{ pattern: '^a', format: 'email', uniqueItems: true }, 'b', undefined],
   [{ patternProperties: { '^a': {} }, additionalProperties: false }, { a: 1 }, undefined],
-])('of %j and %j names the place %j', (one, about, path) => {
+])('between %j and %j names the place %j', (one, about, path) => {
   expect(findMismatch(one, about)?.path).toEqual(path)
 })
 

@@ -40,7 +40,7 @@ describe('the smallest gap', () => {
     // Two of a day, and the last of one before the first of the next.
     ['0 0,23 * * *', 3600],
     ['0 0 29 2 *', 4 * 365 * 86_400 + 86_400],
-  ])('of %s is %i seconds', (text, seconds) => {
+  ])('in %s is %i seconds', (text, seconds) => {
     expect(smallestGapSeconds(parseCron(text), START)).toBe(seconds)
   })
 })

@@ -26,7 +26,7 @@ function makeTexts(count: number): string[] {
 }
 
 describe('texts', () => {
-  it('of one topic are in one cluster, named by its words', () => {
+  it('on one topic are in one cluster, named by its words', () => {
     const { clusters, clusterOf } = buildTextTree(makeTexts(80), 'seed', [4], null)
     expect(clusters).toHaveLength(4)
     for (const [i, id] of clusterOf.entries()) {

@@ -216,7 +216,7 @@ describe('a model', () => {
 })
 
 describe('workers', () => {
-  it('of which one is late store nothing after the other has taken over', async () => {
+  it('that are late store nothing after another has taken over', async () => {
     const { tenant, services, models, startJob } = await newModelTenant()
     const id = await startJob({ hierarchy: [3] })
     const late = Promise.withResolvers<void>()

@@ -139,7 +139,7 @@ describe('a job', () => {
     ])
   })
 
-  it('of one level with given categories has no other clusters', () => {
+  it('with one level and given categories has no other clusters', () => {
     const summary = (run: string) => ({ ...usual.summary(run), category: 1 })
     const { result, keys } = play({ hierarchy: [3], partitions: { all: '' } }, runsOf(3), { summary })
     expect(shapeOf(result)).toEqual([[0, 'all', 3]])

@@ -203,7 +203,7 @@ describe('an annotation queue', () => {
     expect([added.status, added.body.code]).toEqual([400, 'queue_full'])
   })
 
-  it('of another workspace is refused', async () => {
+  it('in another workspace is refused', async () => {
     const { tenant, session_id } = await newTracedTenant()
     const rule = { display_name: 'Rule', sampling_rate: 1, session_id, add_to_annotation_queue_id: unusedId() }
     const { status, body } = await tenant.post('/runs/rules', rule)

@@ -193,7 +193,7 @@ describe('a refusal', () => {
     expect(late.body.code).toBe('invalid_request')
   })
 
-  describe('of an action that the caller may not take', () => {
+  describe('for an action that the caller may not take', () => {
     const webhooks = [{ url }]
     const rights = ['rules:create', 'rules:update']
     let target: string

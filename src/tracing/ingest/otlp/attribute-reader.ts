@@ -1,4 +1,4 @@
-// Reads attributes by their names. What nothing has read is left over, and becomes metadata.
+// Reads attributes by their names. Attributes that were not read become metadata.
 import { ValueBudget } from '../../../kernel/limits/value-budget.ts'
 import type { Attributes, Value } from './spans.ts'
 

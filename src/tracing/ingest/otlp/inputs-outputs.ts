@@ -7,7 +7,7 @@ export type Payload = { inputs?: string; outputs?: string }
 
 const toJson = (value: Value): string => JSON.stringify(value, keepDigits)
 
-/** The text of an object stays as it was sent, with all digits of its numbers. Anything else becomes a member. */
+/** The text of an object stays unchanged, with all digits of its numbers. Anything else becomes a member. */
 function wrap(value: Value | undefined, member: string): string | undefined {
   if (value === undefined) return undefined
   const parsed = parseIfJson(value)

@@ -70,7 +70,7 @@ function readOwnMetadata(attributes: AttributeReader): Members {
 export const readRuntime = (resource: Attributes): Members =>
   Object.fromEntries([...resource].filter(([name]) => RESOURCE.test(name)))
 
-/** Call it last: what no other reader has read goes to `metadata.otel`. */
+/** Call it last: attributes that no other reader has read go to `metadata.otel`. */
 export function readExtra(attributes: AttributeReader, runtime: Members, ids: Members): Members {
   const requested = attributes.text(...REQUESTED_MODEL)
   const answering = attributes.text(...ANSWERING_MODEL)

@@ -52,7 +52,7 @@ export function readLinks(span: Span, attributes: AttributeReader): LooseSpan {
   }
 }
 
-/** Undefined unless it is right. Then the span stands where its parent does. */
+/** Undefined unless it is right. Then the span is below the parent that it names. */
 function readGivenOrder(dotted_order: string | undefined): string | undefined {
   if (dotted_order === undefined) return undefined
   const [id, trace_id] = [dotted_order.slice(-36), dotted_order.slice(22, 58)].map(text => text.toLowerCase())
@@ -61,7 +61,7 @@ function readGivenOrder(dotted_order: string | undefined): string | undefined {
   return faults.length === 0 ? place?.dotted_order : undefined
 }
 
-/** A trace has one root. What else has no parent hangs under it. */
+/** A trace has one root. Other spans without a parent hang under it. */
 function keepOneRoot(spans: LooseSpan[]): LooseSpan[] {
   const roots = new Map<string, LooseSpan>()
   for (const span of spans) {

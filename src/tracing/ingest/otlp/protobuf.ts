@@ -14,7 +14,7 @@ import {
   type Value,
 } from './spans.ts'
 
-/** The limit is above what spans have with as many values as are allowed. */
+/** The limit is above the fields of spans with as many values as are allowed. */
 const MAX_FIELDS = 4_000_000
 
 class Source {

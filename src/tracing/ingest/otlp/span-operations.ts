@@ -21,7 +21,7 @@ export type SpanOperations = {
   operations: RunOperation[]
   spans: SpanPlace[]
   rejected: number
-  /** Why the first of them was rejected. */
+  /** The reason for the first of them. */
   reason?: string
 }
 
@@ -103,7 +103,7 @@ function readProject(attributes: AttributeReader, project: string | undefined) {
     : { session_id: undefined, session_name: name }
 }
 
-/** An event may hold what other instrumentations send as attributes of the span. */
+/** An event may hold details that other instrumentations send as attributes of the span. */
 function hoistDetails({ attributes, events }: Span): { attributes: Attributes; events: SpanEvent[] } {
   const isDetails = ({ name }: SpanEvent) => name === 'gen_ai.client.inference.operation.details'
   const details = events.filter(isDetails).flatMap(event => [...event.attributes])

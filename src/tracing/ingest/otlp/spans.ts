@@ -46,7 +46,7 @@ const VALUES_OF_GROUP = 4
 
 export class UndecodableSpans extends Error {}
 
-/** Counts what a request makes the decoder allocate. */
+/** Counts the allocations of the decoder. */
 export class DecodeLimits {
   #spans = 0
   #values = 0
@@ -75,7 +75,7 @@ const HEX_SPAN_ID = /^(?!0+$)[0-9a-f]{16}$/
 /** Some exporters send zeros for a parent that there is not. */
 const HEX_PARENT_ID = /^([0-9a-f]{16})?$/
 
-/** Why a span cannot be stored, or undefined. */
+/** Explains why a span cannot be stored, or returns undefined. */
 export function findSpanFault(span: Span): string | undefined {
   if (!HEX_TRACE_ID.test(span.trace_id)) return 'its trace id is not 16 bytes other than zeros'
   if (!HEX_SPAN_ID.test(span.span_id)) return 'its span id is not 8 bytes other than zeros'

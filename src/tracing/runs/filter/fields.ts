@@ -144,7 +144,7 @@ function readPattern(value: Literal): string | undefined {
   const isWhole = parts.at(-1) !== '\\'
   return isWhole && parts.filter(part => part === '%' || part === '_').length <= MAX_WILDCARDS ? value : undefined
 }
-/** Into single characters, of which an escaped one has its backslash. */
+/** Splits into single characters. An escaped one has its backslash. */
 export const splitPattern = (pattern: string): string[] => pattern.match(/\\?./gsu) ?? []
 const readScalarText: Read = value => (value === null ? undefined : String(value))
 

@@ -59,7 +59,7 @@ function readToken(source: string, from: number): { token: Token; end: number } 
 
 const ESCAPES: Record<string, string> = { n: '\n', r: '\r', t: '\t', b: '\b', f: '\f' }
 
-/** Escapes of JSON. Any other escaped character stands for itself. */
+/** Escapes of JSON. Any other escaped character means itself. */
 function unquote({ text, position }: Token): string {
   const value = text
     .slice(1, -1)

@@ -1,5 +1,5 @@
-// Stores runs: one statement of Postgres decides where each belongs, and then one insert into ClickHouse stores them.
-// What fails in between is mended when the client sends the request again, because it was not told of success.
+// Stores runs: one statement of Postgres places them, and then one insert into ClickHouse stores them. The client
+// repeats a request that failed in between, because it got no success.
 import { sql } from 'drizzle-orm'
 import { type Row, run, uuidArray } from '../../../kernel/db/db.ts'
 import { type Ctx, isConfined, withoutRateLimit } from '../../../kernel/http/context.ts'
@@ -95,7 +95,7 @@ async function insertPlaced(
   await insertRuns(clickHouse, rows)
 }
 
-/** Postgres is told what it decides by. A patch that waits for its project waits as a whole. */
+/** Postgres gets the members that it decides by. A patch that waits for its project waits as a whole. */
 function toGiven(run: StoredRuns['runs'][number], mayWait: boolean): object {
   const { place, loc: _loc, attachments: _attachments, is_posted: _posted, ...values } = run
   if (mayWait) return { ...values, ...place }

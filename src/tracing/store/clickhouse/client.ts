@@ -3,7 +3,7 @@ import type { ClickHouseClient } from '@clickhouse/client-web'
 import { Failure, fail } from '../../../kernel/http/errors.ts'
 import { compile, type Sql } from './sql.ts'
 
-/** The limit is below that of a request. The engine ends a query earlier, and says so. */
+/** The limit is below that of a request. The engine ends a query earlier, with an error. */
 const REQUEST_MS = 10_000
 const QUERY_SECONDS = 4
 const RETRY_AFTER_MS = 100
@@ -89,7 +89,7 @@ async function translated<T>(kind: 'read' | 'write', act: () => Promise<T>): Pro
   }
 }
 
-/** An error without a code of ClickHouse comes from the network, or from what stands before the server. */
+/** An error without a code of ClickHouse comes from the network, or from a proxy before the server. */
 const isUnavailable = (error: unknown): boolean => {
   if (error instanceof Failure) return false
   const { code } = error as { code?: string }

@@ -38,7 +38,7 @@ export function filterCondition(filter: ResolvedFilter, source: FilterSource): S
 
 /** A text that may be long, as far as it is compared. */
 export const beginningOf = (value: Sql): Sql => sql`substringUTF8(${value}, 1, ${name(String(COMPARED_CHARACTERS))})`
-/** JSON of which members are compared. Longer JSON has none. */
+/** JSON whose members are compared. Longer JSON has none. */
 export const parsedJson = (json: Sql): Sql => sql`if(length(${json}) <= ${name(String(PARSED_BYTES))}, ${json}, '')`
 
 const known = (condition: Sql): Sql => sql`ifNull(${condition}, false)`

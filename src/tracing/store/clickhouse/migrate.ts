@@ -9,7 +9,7 @@ const APPLIED = `
   engine = MergeTree
   order by number`
 
-/** ClickHouse has no transactions. Each statement can be repeated, so what failed in between is finished next time. */
+/** ClickHouse has no transactions. Each statement can be repeated, so the next run finishes a failed one. */
 export async function migrateClickHouse(url: string, log: (line: string) => void = console.log): Promise<void> {
   const database = new URL(url).pathname.slice(1)
   const server = connectClickHouse(Object.assign(new URL(url), { pathname: '/default' }).href)

@@ -1,5 +1,5 @@
-// The statement of Postgres that decides where the runs of a batch belong, and stores what lies beside them: projects,
-// feedback, objects, and which runs are open.
+// The statement of Postgres that places the runs of a batch, and stores projects, feedback, objects, and the runs that
+// are open.
 import { type Placeholder, type SQL, sql } from 'drizzle-orm'
 import { type Row, requirePermission } from '../../../kernel/db/db.ts'
 import { type Placeholders, prepareStatement } from '../../../kernel/db/statement.ts'

@@ -1,5 +1,5 @@
-// Reads a page of runs, in the order of their start: their places from ClickHouse, then their columns, and what lies
-// beside them in Postgres.
+// Reads a page of runs, in the order of their start: their places from ClickHouse, then their columns, and
+// related columns from Postgres.
 import type { Ctx } from '../../../kernel/http/context.ts'
 import { PLACE_COLUMNS, type RunCursor, type RunPage, type RunQuery, type StoredRun } from '../queries.ts'
 import type { ClickHouse } from './client.ts'

@@ -1,4 +1,5 @@
-// Deletes traces at once, with their feedback. Postgres journals it first: what fails then is repeated by the client.
+// Deletes traces at once, with their feedback. Postgres journals it first: the client repeats a deletion that fails
+// then.
 import { sql as pg } from 'drizzle-orm'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import { commitRemoval } from '../postgres/removal.ts'

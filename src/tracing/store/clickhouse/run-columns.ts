@@ -1,4 +1,4 @@
-// Merges the writes of a run into one row, by the rule of `merged-operations.ts`, and says what its columns are.
+// Merges the writes of a run into one row, by the rule of `merged-operations.ts`, and defines its columns.
 import { MERGED_MEMBERS } from '../../ingest/merged-operations.ts'
 import { LONG_MEMBERS } from '../store.ts'
 import { join, name, type Sql, sql, uuid } from './sql.ts'
@@ -44,7 +44,7 @@ const MERGED: Record<string, Sql> = {
   received_at: sql`min(w.version)`,
 }
 const KEY = ['session_id', 'order_time', 'id']
-/** Columns of which every query needs some. */
+/** Every query needs some of these columns. */
 const ALWAYS = ['trace_id', 'trace_time', 'name', 'run_type', 'is_longlived']
 const COMPUTED: Record<string, { from: string[]; sql(tenant: string): Sql }> = {
   status: {

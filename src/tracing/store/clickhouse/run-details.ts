@@ -2,7 +2,7 @@
 import { sql as pg, type SQL } from 'drizzle-orm'
 import { type Row, run } from '../../../kernel/db/db.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
-import { COLUMNS_BESIDE } from '../postgres/columns-beside.ts'
+import { RELATED_COLUMNS } from '../postgres/related-columns.ts'
 import { type DetailColumn, type StoredRun, TOTALS } from '../queries.ts'
 import { LONG_MEMBERS, PAYLOADS, type StoredObjects } from '../store.ts'
 import type { ClickHouse } from './client.ts'
@@ -22,14 +22,14 @@ export async function addDetails(
   { columns, hasProjects }: Wanted,
 ): Promise<StoredRun[]> {
   if (runs.length === 0) return []
-  const [own, ofTraces, beside] = await Promise.all([
+  const [own, ofTraces, related] = await Promise.all([
     readOwnColumns(clickHouse, scope.tenant, runs, columns),
     readTraces(clickHouse, scope.tenant, runs, columns),
-    readBeside(ctx, runs, columns, hasProjects),
+    readRelated(ctx, runs, columns, hasProjects),
   ])
   return runs
-    .filter(({ id }) => !beside || beside.has(id))
-    .map(run => ({ ...run, ...own?.get(run.id), ...ofTraces?.(run), ...beside?.get(run.id) }))
+    .filter(({ id }) => !related || related.has(id))
+    .map(run => ({ ...run, ...own?.get(run.id), ...ofTraces?.(run), ...related?.get(run.id) }))
 }
 
 // ---- the run itself
@@ -162,8 +162,8 @@ function childrenOf(parent: Pick<Member, 'id' | 'dotted_order'>, members: [strin
 
 // ---- Postgres
 
-const BESIDE: { [Name in DetailColumn]?: SQL } = {
-  ...COLUMNS_BESIDE,
+const RELATED: { [Name in DetailColumn]?: SQL } = {
+  ...RELATED_COLUMNS,
   reference_dataset_id: pg`project.reference_dataset_id`,
 }
 
@@ -171,9 +171,9 @@ const BESIDE: { [Name in DetailColumn]?: SQL } = {
  * Drops runs of projects that the caller may not read, or that keep long-lived traces for less. Undefined if nothing is
  * asked of Postgres, and the projects are known.
  */
-async function readBeside(ctx: Ctx, runs: Found, columns: readonly DetailColumn[], hasProjects: boolean) {
-  const beside = columns.filter(column => BESIDE[column])
-  if (hasProjects && beside.length === 0) return undefined
+async function readRelated(ctx: Ctx, runs: Found, columns: readonly DetailColumn[], hasProjects: boolean) {
+  const related = columns.filter(column => RELATED[column])
+  if (hasProjects && related.length === 0) return undefined
   const given = JSON.stringify(
     runs.map(({ id, trace_id, session_id, trace_time, trace_tier }) => ({
       id,
@@ -186,7 +186,7 @@ async function readBeside(ctx: Ctx, runs: Found, columns: readonly DetailColumn[
   const rows = await run(
     ctx,
     pg<Row>`
-      select ${pg.join([pg`r.id`, ...beside.map(column => BESIDE[column]!)], pg`, `)}
+      select ${pg.join([pg`r.id`, ...related.map(column => RELATED[column]!)], pg`, `)}
       from json_to_recordset(${given}::json) as r(
         id uuid, trace_id uuid, session_id uuid, trace_time timestamptz, trace_tier text
       )
@@ -198,7 +198,7 @@ async function readBeside(ctx: Ctx, runs: Found, columns: readonly DetailColumn[
   return new Map(
     rows.map(([id, ...values]) => [
       id as string,
-      Object.fromEntries(beside.map((column, i) => [column, values[i]])) as Details,
+      Object.fromEntries(related.map((column, i) => [column, values[i]])) as Details,
     ]),
   )
 }

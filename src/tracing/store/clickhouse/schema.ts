@@ -1,11 +1,9 @@
 // The tables of ClickHouse, by migration. `npm run db:migrate` applies them.
 
 /**
- * Each row is one write of a run: what a request said of it. Reading merges the writes of a run, member by member, so
- * the order in which they arrive does not matter, and a repeated write is the same row again. The copies of a trace
- * that is upgraded have the other tier.
- *
- * `week` is the partition. It follows from `order_time`, within the time that runs are kept.
+ * Each row is one write of a run. Reading merges the writes of a run, member by member, so the order in which they
+ * arrive does not matter, and a repeated write is the same row again. The copies of a trace that is upgraded have the
+ * other tier. `week` is the partition. It follows from `order_time`, within the time that runs are kept.
  */
 const RUNS = `
   create table if not exists runs (

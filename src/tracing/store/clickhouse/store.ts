@@ -1,5 +1,5 @@
-// The trace store on ClickHouse. Postgres decides what a caller may do, and keeps what is small: projects, upgrades,
-// feedback and links. The parts are loaded when they are first used.
+// The trace store on ClickHouse. Postgres checks permissions, and stores projects, upgrades, feedback and links. The
+// parts are loaded when they are first used.
 import { loadOnce } from '../../../kernel/http/load-once.ts'
 import type { TraceStore } from '../store.ts'
 

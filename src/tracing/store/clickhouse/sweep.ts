@@ -1,5 +1,5 @@
-// The scheduled work: what partitions do not drop by themselves, late patches, upgrades that ran beside a write, and
-// what lies in Postgres.
+// The scheduled work: deletions that partitions do not do by themselves, late patches, upgrades that ran concurrently
+// with a write, and the sweep of Postgres.
 import { sql as pg } from 'drizzle-orm'
 import { type Row, runAsSystem, uuidArray } from '../../../kernel/db/db.ts'
 import { setClock } from '../../../kernel/db/journal.ts'

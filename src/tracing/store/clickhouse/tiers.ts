@@ -35,7 +35,7 @@ export async function upgrade(clickHouse: ClickHouse, ctx: Ctx, traceIds: string
     await moveTraces(clickHouse, tenant, traceIds.slice(at, at + MAX_TRACES))
 }
 
-/** The table `upgraded` is written first: it decides for a run that is written meanwhile. */
+/** The table `upgraded` is written first: it decides for a run that is written concurrently. */
 export async function moveTraces(clickHouse: ClickHouse, tenant: string, traceIds: string[]): Promise<void> {
   const upgraded_at = Math.floor(Date.now() / 1000)
   await clickHouse.insert(

@@ -12,8 +12,8 @@ import { insertRuns, type PlacedRun, toWriteRow } from './write-rows.ts'
 type WaitingPatch = { row: StoredRuns['runs'][number]; place: PlacedRun; waiting_id: string; created_at: string }
 
 /**
- * Runs that are here by now take the patches that waited for them. They are deleted after they are stored: a repeat
- * stores the same rows again.
+ * Merges the patches that waited for these runs. They are deleted after they are stored: a repeat stores the same rows
+ * again.
  */
 export async function mergeWaitingPatches(clickHouse: ClickHouse, ctx: Ctx, ids: string[]): Promise<void> {
   const known = JSON.stringify(await findPlaces(clickHouse, ctx, ids))

@@ -1,4 +1,4 @@
-// Reads from Postgres what a read of runs needs: the workspace of the caller, its projects, and feedback.
+// Reads from Postgres the workspace of the caller, its projects, and feedback.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, run, uuidArray } from '../../../kernel/db/db.ts'
 import { type Ctx, hasCredential, withoutRateLimit } from '../../../kernel/http/context.ts'

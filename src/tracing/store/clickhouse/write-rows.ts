@@ -1,4 +1,4 @@
-// Rows of `runs` in ClickHouse: what one request said of each run, and where Postgres has placed it.
+// Rows of `runs` in ClickHouse: the write of a request, and the place of the run from Postgres.
 import { sha256 } from '../../../kernel/crypto/digest.ts'
 import { MERGED_MEMBERS } from '../../ingest/merged-operations.ts'
 import type { StoredRuns } from '../../ingest/run-objects.ts'
@@ -52,7 +52,7 @@ function toColumn(column: string, value: unknown): unknown {
   return column.endsWith('_cost') ? toDecimal(value as number) : value
 }
 
-/** Eighteen digits after the point. An exponent stands for fewer significant digits than that. */
+/** Eighteen digits after the point. A cost with an exponent has fewer significant digits than that. */
 const toDecimal = (cost: number): string => (/e-/.test(String(cost)) ? cost.toFixed(18) : String(cost))
 
 /** The Monday before, within the time that runs are kept: a wrong clock makes no partition of its own. */

@@ -1,9 +1,9 @@
-// The columns of an answer, from the rows `r` of a page and from what belongs to them.
+// The columns of an answer, from the rows `r` of a page and from related rows.
 import { type SQL, sql } from 'drizzle-orm'
 import type { Row } from '../../../kernel/db/db.ts'
 import { type DetailColumn, PLACE_COLUMNS, type StoredRun, TOTALS } from '../queries.ts'
-import { COLUMNS_BESIDE } from './columns-beside.ts'
 import { toIso } from './iso-time.ts'
+import { RELATED_COLUMNS } from './related-columns.ts'
 import { inTraceOf } from './run-fields.ts'
 
 type Join = { columns: readonly DetailColumn[]; alias: SQL; join: SQL }
@@ -66,7 +66,7 @@ const COMPUTED: { [Name in DetailColumn]?: SQL } = {
       sql`case when r.id = r.trace_id then ${named(sql`totals`, name)} else ${named(sql`r`, name)} end`,
     ]),
   ),
-  ...COLUMNS_BESIDE,
+  ...RELATED_COLUMNS,
 }
 
 function columnSql(name: DetailColumn | (typeof PLACE_COLUMNS)[number]): SQL {

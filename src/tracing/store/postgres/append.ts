@@ -104,7 +104,7 @@ const appendStatement = prepareStatement(
       and run_id in (select id from given where session_id is not null or session_name is not null)`,
 )
 
-/** Merges the rows of `given`, of which each run has one. A run in `found` stays where it is. */
+/** Merges the rows of `given`, one for each run. A run in `found` keeps its place. */
 const mergeGiven = (found: SQL | undefined): SQL => sql`
     ${placeGiven(found, { mayWait: found === FOUND })}
     written as (
@@ -128,10 +128,7 @@ const mergeGiven = (found: SQL | undefined): SQL => sql`
 
 // ---- patches before their posts
 
-/**
- * A run that is here by now takes the patches that waited for it, the oldest first. Where this does not happen, because
- * the process ends, the schedule does it.
- */
+/** Merges the patches that waited for these runs, the oldest first. The schedule does it if this process ends. */
 export async function mergeWaitingPatches(ctx: Ctx, runIds: string[]): Promise<void> {
   for (;;) {
     const [row] = await run(ctx, mergeWaiting(runIds), lockTraces([], { traceIds: [], runIds }))

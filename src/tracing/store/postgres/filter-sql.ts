@@ -61,7 +61,7 @@ function compare({ operator, type, values }: ResolvedCondition, column: SQL): SQ
 }
 
 const contains = (column: SQL, value: Literal): SQL => sql`${column} @> ${value}::jsonb`
-/** JavaScript and ClickHouse order texts like this, whatever the collation of the database. */
+/** Orders texts like JavaScript and ClickHouse, with any collation of the database. */
 const BY_CODE_POINT = sql` collate "C"`
 
 const TYPES: Record<FieldType, SQL> = {

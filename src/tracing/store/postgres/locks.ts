@@ -1,5 +1,5 @@
-// Locks between the writes of a trace and what changes its tier: each would miss rows of the other. They are statements
-// of their own before the write, so that it sees what others have committed meanwhile.
+// Locks between the writes of a trace and changes of its tier: each would miss rows of the other. They are statements
+// of their own before the write, so that it sees the rows that others have committed meanwhile.
 import { type SQL, sql } from 'drizzle-orm'
 import { uuidArray } from '../../../kernel/db/db.ts'
 

@@ -37,7 +37,7 @@ const PROJECTS = sql`
       select * from created
     ),`
 
-/** Access policies say which projects the caller may write into. One that it may not write into refuses all. */
+/** Access policies admit the caller to projects. One project that they do not admit refuses all. */
 const requireAdmittedProjects = (found: SQL | undefined): SQL => sql`(
         select require_admitted_projects(
           array(
@@ -87,8 +87,8 @@ export const IN_OWN_PROJECT = sql`
         ${columns(TRACE_COLUMNS)}, ${columns(VALUE_COLUMNS)}`
 
 /**
- * CTEs that place the rows of `given`, of which each run has one: `placed` has their project, tier and place in the
- * trace. A run in `found` stays where it is. Patches that name no project wait, where they may.
+ * CTEs that place the rows of `given`, one for each run: `placed` has their project, tier and place in the trace. A run
+ * in `found` keeps its place. Patches that name no project wait if they may.
  */
 export const placeGiven = (found: SQL | undefined, { mayWait = false } = {}): SQL => sql`
     ${PROJECTS}

@@ -5,8 +5,8 @@ export const RUNS = sql`runs`
 export const SESSION_MINUTES = sql`session_minutes`
 
 /**
- * A run without a name or a type has only been patched so far. What has expired is not shown, though it is deleted only
- * later. Nothing is kept for less than a short-lived trace, so the project is looked up for old runs only.
+ * A run without a name or a type has only been patched so far. Expired runs are not shown, though they are deleted only
+ * later. Runs are kept at least as long as a short-lived trace, so the project is looked up for old runs only.
  */
 export function isShown(table: string): SQL {
   const run = sql.identifier(table)

@@ -18,8 +18,7 @@ export async function remove(ctx: Ctx, traceIds: string[], project?: string): Pr
 }
 
 /**
- * Journals the removal of the runs in `removed`, and deletes what else is known of them. Returns the traces that were
- * found.
+ * Journals the removal of the runs in `removed`, and deletes their related rows. Returns the traces that were found.
  */
 export async function commitRemoval(ctx: Ctx, traceIds: string[], removed: SQL, more: SQL[] = []): Promise<string[]> {
   const forgotten = sql`forgotten as (

@@ -31,9 +31,7 @@ const below = (order: SQL, span: SQL): SQL => sql`${order} || '.' || right(${spa
 const canStandBelow = (order: SQL, span: SQL): SQL =>
   sql`length(${order}) < ${(MAX_DEPTH - 1) * (SEGMENT_LENGTH + 1)} and strpos(${order}, ${span}.run_id::text) = 0`
 
-/**
- * Reads by the index, whatever the planner knows of the table: a plan for few rows would read all spans of the tenant.
- */
+/** Reads by the index: with few statistics, the planner would choose to read all spans of the tenant. */
 const spansWhere = (condition: SQL): SQL => sql`lateral (
         select *
         from otlp_spans s
@@ -42,7 +40,7 @@ const spansWhere = (condition: SQL): SQL => sql`lateral (
       )`
 
 /**
- * CTEs that move spans of which an ancestor has been found: `destinations` has the run of each, and its new place.
+ * CTEs that move spans once an ancestor has been found: `destinations` has the run of each, and its new place.
  * `placeSpans()` in `otlp/placement.ts` does the same within one request.
  */
 const moveSpans = ({ traces, spans }: Placeholders<IdsInput>): SQL => sql`

@@ -1,4 +1,4 @@
-// The scheduled work of traces: partitions for the days to come, and the deletion of what has expired, in batches.
+// The scheduled work of traces: partitions for the days to come, and the deletion of expired rows, in batches.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, runAsSystem, textArray, uuidArray } from '../../../kernel/db/db.ts'
 import { setClock } from '../../../kernel/db/journal.ts'

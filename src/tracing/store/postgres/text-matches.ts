@@ -1,6 +1,6 @@
-// Patterns and words as regular expressions of Postgres. Unlike `like` and `strpos()`, which try the whole pattern at
-// each place of the text and cannot be interrupted meanwhile, their time grows with the text alone, and each of them is
-// a point at which `statement_timeout` ends the statement.
+// Patterns and words as regular expressions of Postgres. `like` and `strpos()` try the whole pattern at each place of
+// the text and cannot be interrupted. The time of these grows with the text alone, and `statement_timeout` can end the
+// statement at each of them.
 import { type SQL, sql } from 'drizzle-orm'
 import { COMPARED_CHARACTERS, PARSED_BYTES } from '../../runs/filter/bounds.ts'
 import { splitPattern } from '../../runs/filter/fields.ts'

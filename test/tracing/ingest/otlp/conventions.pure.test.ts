@@ -179,7 +179,7 @@ describe('inputs and outputs', () => {
       { documents: [{ page_content: 'Rain falls.', metadata: { source: 'almanac' }, type: 'Document', score: 0.5 }] },
     ],
     ['none', {}, undefined, undefined],
-  ])('of %s', (_, attributes, inputs, outputs) => {
+  ])('are read from %s', (_, attributes, inputs, outputs) => {
     const run = runOf(spanOf(attributes))
     expect({ inputs: run.inputs, outputs: run.outputs }).toEqual({ inputs, outputs })
     expect(run.metadata.otel).toBeUndefined()

@@ -76,7 +76,7 @@ describe('an export', () => {
   it.each([
     ['protobuf', PROTOBUF, ProtobufTraceSerializer],
     ['JSON', JSON_TYPE, JsonTraceSerializer],
-  ] as const)('of the SDK of OpenTelemetry is stored as runs, in %s', async (_, type, serializer) => {
+  ] as const)('by the SDK of OpenTelemetry is stored as runs, in %s', async (_, type, serializer) => {
     const own = await newTenant()
     const exporter = new InMemorySpanExporter()
     const provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] })

@@ -122,7 +122,7 @@ describe('a filter', () => {
     }
   })
 
-  it('of hostile characters is read or refused with a position inside it', () => {
+  it('with hostile characters is read or refused with a position inside it', () => {
     const piece = fc.constantFrom(
       'and(',
       'or(',
@@ -214,7 +214,7 @@ describe('a filter', () => {
     )
   })
 
-  it('of the greatest length takes a few milliseconds', () => {
+  it('with the greatest length takes a few milliseconds', () => {
     const length = 20_000
     const texts = ['not('.repeat(length / 4), `"${'\\"'.repeat(length / 2 - 1)}`, `eq(a, '${'\\'.repeat(length - 8)}`]
     texts.push(`in(a, [${'1,'.repeat(length / 2 - 8)}])`, ' '.repeat(length), '1'.repeat(length), 'a'.repeat(length))

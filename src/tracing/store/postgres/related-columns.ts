@@ -4,7 +4,7 @@ import type { DetailColumn } from '../queries.ts'
 import { feedbackStats } from './feedback-stats.ts'
 import { toIso } from './iso-time.ts'
 
-export const COLUMNS_BESIDE = {
+export const RELATED_COLUMNS = {
   feedback_stats: feedbackStats(sql`f.run_id = r.id`),
   share_token: sql`(
     select s.share_token
