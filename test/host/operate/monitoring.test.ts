@@ -73,6 +73,7 @@ it('every metric of an alert or a panel is served', async () => {
 it('every alert has a runbook of its name', () => {
   const page = read('docs/operate/installation.md')
   const headings = [...page.matchAll(/^#{2,4} (\w+)$/gm)].map(([, heading]) => heading)
+  expect(rules.length).toBeGreaterThan(5)
   for (const { alert, annotations } of rules) {
     expect(annotations.runbook_url).toBe(`docs/operate/installation.md#${alert.toLowerCase()}`)
     expect(headings, alert).toContain(alert)
