@@ -1,4 +1,4 @@
-// The chart's schema is closed and complete, and what it repeats from elsewhere is the same there.
+// The chart's schema is closed and complete, and agrees with the code whose values it repeats.
 // test/proof/trials/chart.ts has the real Helm render it.
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-// ARCHITECTURE.md is the map of the code: what it names exists, and every room is on it.
+// ARCHITECTURE.md is the map of the code: the files and functions that it names exist, and it has every room.
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'

@@ -91,7 +91,7 @@ describe('a caller without policies', () => {
     }
   })
 
-  it('is not limited, also if its role has policies that deny nothing of what it asks for', async () => {
+  it('is not limited by policies of its role about other permissions', async () => {
     const ids = Array.from({ length: 5 }, () => crypto.randomUUID())
     const [organization, tenant, role, key, policy] = ids
     const name = 'text'

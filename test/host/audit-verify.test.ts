@@ -39,7 +39,7 @@ async function verify(args: string[] = [], env: Record<string, string> = {}) {
   return { code: await exited, ...output }
 }
 
-test('it ends with 0 on a journal that nobody changed, and with 1 on a fault, which it names', async () => {
+test('it ends with 0 on an unchanged journal, and with 1 on a fault, which it names', async () => {
   const counts = '1 journals, 4 events, 1 signatures\n'
   expect(await verify()).toEqual({ code: 0, out: `${counts}No fault found.\n`, err: '' })
   expect(await verify([`--workspace=${tenant.tenant_id}`])).toMatchObject({ code: 0 })

@@ -1,4 +1,4 @@
-// Backups on a real Postgres: what a restore brings back, and what it refuses.
+// Backups on a real Postgres: a restore brings back all rows and files, and refuses foreign and damaged backups.
 import { chown, cp, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

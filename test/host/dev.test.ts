@@ -104,7 +104,7 @@ const listStoredArchives = () =>
     .filter(path => /r2\/.*blobs\/./.test(path))
 const queryDatabase = (text: string) => query(fs.readFileSync(join(home, 'database-url'), 'utf8'), text)
 
-// One test, because each start takes seconds: what it does follows the life of one installation.
+// One test follows the life of one installation, because each start takes seconds.
 test('an installation restarts a killed database, stops all processes and continues after a restart', async () => {
   const port = await findFreePort()
   const first = dev([`--port=${port}`])

@@ -163,7 +163,7 @@ async function pushApplication(remote: string): Promise<void> {
 /** Each command of `slipway` shows its installation on standard error. */
 const INSTALLATION_LINE = /^\{"type":"installation",.*\}\n/gm
 
-it.each(RUNNING)('%s: its commands answer what it says', async page => {
+it.each(RUNNING)('%s: its commands print the output that it shows', async page => {
   const blocks = readBlocks(page)
   expect(blocks.length).toBeGreaterThan(0)
   const receiverPort = String(await findFreePort())

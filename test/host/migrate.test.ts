@@ -263,7 +263,7 @@ describe('a database of another application', () => {
     expect(await countShips()).toBe(null)
   })
 
-  test('is not what a fresh database with tables of an extension and of the hosting provider is', async () => {
+  test('is not assumed of a fresh database with tables of an extension and of the hosting provider', async () => {
     const { pathname } = new URL(url)
     const owner = `owner_of_${pathname.slice(1)}`
     await admin.query(`create role ${owner} login password 'pw'`)

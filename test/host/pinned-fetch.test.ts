@@ -1,4 +1,4 @@
-// The fetch of foreign servers connects only to addresses that it has checked, and bounds what it reads.
+// The fetch of foreign servers connects only to addresses that it has checked, and limits the answer that it reads.
 import { once } from 'node:events'
 import { Agent, createServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'

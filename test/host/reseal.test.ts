@@ -229,7 +229,7 @@ describe('another key of the same name', () => {
     expect(output.err).not.toContain(wrong[0]![1])
   })
 
-  test('is noticed by what it has sealed beside the right one', async () => {
+  test('is noticed by a value that it has sealed beside values of the right key', async () => {
     const [webhook] = await query(url, 'select secret from webhooks')
     const sealed = await createSealer(wrong).seal(PLAIN, ID, 'webhook secret')
     await query(url, `update webhooks set secret = '${sealed}'`)

@@ -194,7 +194,7 @@ describe('a person', () => {
     expect(second!.session!.id).not.toBe(first!.session!.id)
   })
 
-  it('is told why the sign-in was refused', async () => {
+  it('sees why the sign-in was refused', async () => {
     const { who } = await newMember({ email_verified: false })
     const visitor = await newVisitor({ colorScheme: 'dark' })
     await visitProvider(visitor, who)
@@ -380,7 +380,7 @@ async function openOtherSession(): Promise<string> {
   return new RegExp(`^${COOKIE}=(\\w+);`).exec(response.headers.get('Set-Cookie')!)![1]!
 }
 
-it('a sign-in replaces a session that somebody else has left in the browser', async () => {
+it('a sign-in replaces the session of another person in the same browser', async () => {
   const visitor = await newVisitor()
   const value = await openOtherSession()
   await visitor.context.addCookies([{ name: COOKIE, value, url: origin, secure: true, sameSite: 'Strict' }])

@@ -70,7 +70,7 @@ describe('computations in slices', () => {
     const [alone, besideOne, besideMany] = [await timeOf(0), await timeOf(1), await timeOf(100)]
     // Half of the time is left for requests.
     expect(alone.ms).toBeGreaterThanOrEqual(50 * 2 * 10)
-    // The half of a half, and now and then the end of a slice of another one.
+    // Both workspaces share that half. At times, the end of another one's slice is added.
     for (const { ms } of [besideOne, besideMany]) expect(ms).toBeLessThanOrEqual(2.5 * alone.ms)
     // Each of the hundred has a first slice soon. After that they together have what one has.
     expect(besideMany.hostileSlices).toBeLessThanOrEqual(besideOne.hostileSlices + 100)
@@ -127,7 +127,7 @@ describe('stored work', () => {
     expect(begun.toSorted()).toEqual(due.map(({ id }) => id).toSorted())
   })
 
-  it('is listed in turns: what a workspace has stored later does not wait for all of another', async () => {
+  it('is listed in turns: later work of one workspace does not wait for all work of another', async () => {
     const due = sql`
       select i::text as id, case when i <= 1000 then ${HOSTILE} else ${QUIET} end as workspace, i as due_at
       from generate_series(1, 1002) i`

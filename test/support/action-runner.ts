@@ -27,7 +27,7 @@ type Job = {
 export type JobResult = {
   code: number
   outputs: Record<string, string>
-  /** With what is masked shown as `***`. */
+  /** Masked values appear as `***`. */
   log: string
   /** The commands that the runner took from the output. */
   commands: { name: string; message: string }[]

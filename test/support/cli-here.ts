@@ -16,7 +16,7 @@ export type HereResult = {
 type Login = { url: string | undefined; key: string | undefined; workspace?: string }
 type Running = { seen: () => Record<string, unknown>[]; stop: () => void; ended: Promise<HereResult> }
 
-/** One at a time: what it prints is taken from this process. */
+/** Runs one command at a time, because it catches the output of this process. */
 export function startHere({ url, key, workspace }: Login, args: string[]): Running {
   const interruption = new AbortController()
   const program = createProgram(interruption.signal)

@@ -3,7 +3,7 @@ import { type Tenant, unusedId } from './app.ts'
 import { appendRuns, newTrace, projectId } from './new-traces.ts'
 import { joinParts, MULTIPART, part } from './parts.ts'
 
-/** `create` posts a body, and returns the id of what it created. */
+/** `create` posts a body, and returns the id of the new resource. */
 export function makeDataCalls(
   tenant: Tenant,
   create: (path: string, body?: unknown) => Promise<string>,

@@ -241,7 +241,7 @@ function join(parts: SentPart[]): Buffer {
 const mostly = <T>(right: T, wrong: fc.Arbitrary<T>): fc.Arbitrary<T> =>
   fc.oneof({ weight: 3, arbitrary: fc.constant(right) }, { weight: 2, arbitrary: wrong })
 
-/** Some are right. The project of the runs is `project`, unless that is what is wrong. */
+/** Some are valid. The runs belong to `project`, unless the project is the fault. */
 export const hostileMultipart = (project: string): fc.Arbitrary<HostileBody> =>
   fc.uuid().chain(id =>
     fc

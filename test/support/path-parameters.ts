@@ -91,7 +91,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
       select ${cluster_id}::uuid, organization_id, tenant_id, id, 0, 0, 'Cluster', '', 0
       from insight_jobs
       where id = ${job.body.id}::uuid`,
-    // Decided on by somebody of this organization, and so none that another one could still find.
+    // A member of this organization has decided it, so no other organization can find it.
     sql`
       insert into device_requests (device_code_hash, user_code, organization_id, member_id, decided_at)
       select ${user_code}, ${user_code}, organization_id, id, clock()

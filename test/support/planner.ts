@@ -55,7 +55,7 @@ export function describeBody(operation: Operation | undefined): Map<string, bool
 const isObject = (value: unknown): value is Members =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** A member that is not wanted may be null in what is read. Anything else that nothing wants is a difference. */
+/** An unwanted member may be null in the read resource. Any other value of it is a difference. */
 export const isSame = (wanted: unknown, read: unknown): boolean => {
   if (!isObject(wanted) || !isObject(read)) return isDeepStrictEqual(wanted ?? null, read ?? null)
   return [...new Set([...Object.keys(wanted), ...Object.keys(read)])].every(name => isSame(wanted[name], read[name]))

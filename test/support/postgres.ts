@@ -11,7 +11,7 @@ export async function connect(url: string): Promise<pg.Client> {
   return client
 }
 
-/** On a connection of its own. */
+/** Opens a connection for this query alone. */
 export async function query<Row extends pg.QueryResultRow = pg.QueryResultRow>(
   url: string,
   text: string,

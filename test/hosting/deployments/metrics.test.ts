@@ -99,7 +99,7 @@ describe('the metrics of a deployment', () => {
     }
   })
 
-  it('are null for what the engine cannot see, in minutes and in hours', async () => {
+  it('are null if the engine cannot measure them, in minutes and in hours', async () => {
     const revision = await newRevision()
     await store([{ ...revision, at: timeOf(30), copies: [makeCopy()] }])
     for (const query of [

@@ -96,7 +96,7 @@ describe('the journal', () => {
     expect(outcome(next)).toEqual([201, undefined])
   })
 
-  it('also counts the size of what a change stores, so that a few large changes cannot fill the disk', async () => {
+  it('also counts the bytes that a change stores, so that a few large changes cannot fill the disk', async () => {
     const app = startApp({ overrides: { eventsPerDay: 300 } })
     const tenant = await newTenant({ app })
     const makeLargeBody = (name: string) => ({

@@ -61,7 +61,7 @@ describe('a revision', () => {
     expect((await listRevisions(tenant, id))[1]).toEqual(body)
   })
 
-  it('tells each state that it was in and how long, whoever moved it', async () => {
+  it('lists each state that it was in and for how long, whichever caller moved it', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant)
     const path = `/v2/deployments/${id}`

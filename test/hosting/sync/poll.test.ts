@@ -26,7 +26,7 @@ async function createAgent() {
 }
 
 describe('work', () => {
-  it('comes with the order to keep what it does not name, after a restore', async () => {
+  it('comes with the order to keep deployments that it does not name, after a restore', async () => {
     const { listener, agent } = await createAgent()
     expect(await agent.poll()).toMatchObject({ keep_unknown: false })
     const held = sql`update listeners set holds_removals_since = clock() where id = ${listener.id}::uuid`

@@ -16,7 +16,7 @@ const createFrom = (tenant: Tenant, template_id: string, config: object = {}, qu
   )
 
 describe('a template', () => {
-  it('is accepted while no agent has told what it offers, and by a listener of an older agent', async () => {
+  it('is accepted until an agent reports its templates, and by a listener of an older agent', async () => {
     const tenant = await newTenant()
     expect((await createFrom(tenant, 'unknown')).status).toBe(201)
     const { listener, key } = await newListener(tenant)
@@ -72,7 +72,7 @@ describe('a template', () => {
     expect((await tenant.get('/v2/templates?limit=1&offset=1')).body).toEqual({ resources: all.slice(1, 2), offset: 2 })
   })
 
-  it('tells nobody what a listener of another workspace offers', async () => {
+  it('hides the templates of a listener in another workspace', async () => {
     const [owner, stranger] = [await newTenant(), await newTenant()]
     const { listener, key } = await newListener(owner)
     await makeSyncAgent(owner, key).poll({ templates: ['web-service'] })
