@@ -1,5 +1,5 @@
 // Values of the variables of an evaluator's prompt, from a run (pure).
-import { type parseTemplate, readPath, renderTemplate } from './prompt-template.ts'
+import { type parseTemplate, readPath, renderTemplate } from '../runs/prompt-template.ts'
 
 /** JSON texts of the run, as the trace store has them. */
 export type JudgedRun = {
