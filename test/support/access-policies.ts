@@ -25,7 +25,7 @@ const toPolicy = (effect: Policy['effect'], permission: string, conditions: Cond
 export const allow = (permission: string, ...conditions: Condition[]) => toPolicy('allow', permission, conditions)
 export const deny = (permission: string, ...conditions: Condition[]) => toPolicy('deny', permission, conditions)
 
-/** Values of tags by `key=value`. */
+/** Ids of tag values by `key=value`. */
 const knownTags = new WeakMap<Tenant, Map<string, Promise<string>>>()
 export function tagValue(tenant: Tenant, tag: string): Promise<string> {
   const known = knownTags.get(tenant) ?? new Map<string, Promise<string>>()

@@ -13,14 +13,12 @@ export type Action = {
   runs: { using: string; steps: Step[] }
 }
 type Job = {
-  /** The members of `with:`. */
   inputs: Record<string, string>
   /** The variables of the job. */
   env?: Record<string, string>
   eventName?: string
   event?: object
   workspace: string
-  /** RUNNER_TEMP. */
   temp: string
   signal?: AbortSignal
 }
@@ -64,7 +62,7 @@ function readInputs({ inputs }: Action, given: Record<string, string>): Record<s
   return Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, given[name] ?? input.default ?? '']))
 }
 
-/** `${{ context.name.name }}`. What is missing is empty, as on GitHub. */
+/** Evaluates `${{ context.name.name }}`. A missing name is empty, as on GitHub. */
 function evaluate(text: string, contexts: object): string {
   return text.replace(/\$\{\{\s*([\w.-]+)\s*\}\}/g, (_, path: string) => {
     const value = path
@@ -146,7 +144,7 @@ function readOutput(output: string, result: JobResult): void {
 const hide = (text: string, masked: string[]): string =>
   masked.reduce((shown, secret) => shown.replaceAll(secret, '***'), text)
 
-/** `name=value`, or `name<<DELIMITER` and lines. */
+/** Reads `name=value`, or `name<<DELIMITER` and lines. */
 function readPairs(text: string): Record<string, string> {
   const pairs: Record<string, string> = {}
   const lines = text.split('\n')

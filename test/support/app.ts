@@ -64,7 +64,7 @@ export function startApp({ settings = {}, through = 'gateway', ...options }: App
     clock: createClock(() => clock.ahead),
     foreignFetch,
     resolveTxt,
-    // Streams end after their first page. A test of more starts an app of its own.
+    // Streams end after their first page. Tests that need more start another app.
     liveStreams: { seconds: 0, trips: 45, perKey: 100, lookMs: [10, 20], keyCheckMs: 15_000 },
     ...options.overrides,
   }
@@ -92,7 +92,7 @@ export const getApp = (): App => (sharedApp ??= startApp())
 export function getServices({ config, platform, database, traces, shareGroups } = getApp()) {
   return { config, platform, database, sealer: createSealer(config.sealingKeys), traces, shareGroups }
 }
-/** The database with the round trips of both logins wrapped. */
+/** Wraps the round trips of both logins. */
 export const wrapTrips = (database: Database, around: (trip: Trip) => Trip): Database =>
   Object.assign(around(database), { asSystem: around(database.asSystem) })
 /** For tests of schedules, which see every workspace. Deployments refer to listeners, so they are deleted first. */
@@ -314,7 +314,7 @@ export const getExampleQuery = (operation: Operation): string => {
   return example ? `?${new URLSearchParams(example)}` : ''
 }
 
-/** Every route that needs a key, and as an operation of its own the variant that has another verb. */
+/** Lists every route that needs a key. A variant with another verb counts as an operation. */
 export const guardedOperations: Operation[] = operations
   .filter(operation => operation.verb)
   .flatMap(operation => {
@@ -325,7 +325,7 @@ export const guardedOperations: Operation[] = operations
     return [operation, { ...operation, id, verb, query: query.meta({ example }) }]
   })
 
-/** Once for a workspace and once for an organization. */
+/** Keeps one operation of each permission for a workspace, and one for an organization. */
 export const onePerPermission = (all: Operation[]): Operation[] => [
   ...new Map(all.map(one => [`${one.verb!.permission} ${isWorkspaceScoped(one.verb!)}`, one])).values(),
 ]

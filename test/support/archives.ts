@@ -1,7 +1,7 @@
 // Archives to upload.
 export type Bytes = Uint8Array<ArrayBuffer>
 
-/** With one file. */
+/** Makes an archive with one file. */
 export function makeTar(text: string): Bytes {
   const header = Buffer.alloc(512)
   header.write('hello.txt', 0)

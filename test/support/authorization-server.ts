@@ -98,7 +98,7 @@ export const beginAuthentication = async (tenant: Tenant, over: Record<string, u
 }
 export const readState = ({ url }: { url: string }) => new URL(url).searchParams.get('state')!
 
-/** With a valid state and code, unless `over` replaces or removes them. */
+/** Sends a valid state and code, unless `over` replaces or removes them. */
 export const visitCallback = (
   app: App,
   authentication: { url: string },

@@ -73,7 +73,7 @@ function collectProblems(page: Page): string[] {
 const AXE = readFileSync(fileURLToPath(import.meta.resolve('axe-core/axe.min.js')), 'utf8')
 const STANDARDS = ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa']
 
-/** With `rules`, only these of the standards. */
+/** Checks all rules of the standards, or only `rules`. */
 export async function expectAccessible(page: Page, rules?: string[]): Promise<void> {
   if (!(await page.evaluate('"axe" in window'))) await page.evaluate(AXE)
   const options = JSON.stringify({ runOnly: rules ?? STANDARDS, resultTypes: ['violations'] })
@@ -82,7 +82,7 @@ export async function expectAccessible(page: Page, rules?: string[]): Promise<vo
   expect(faults, page.url()).toEqual([])
 }
 
-/** For a person to look at, if SCREENSHOTS_DIR names a folder. */
+/** Saves a picture if SCREENSHOTS_DIR names a folder. */
 export async function takePicture(page: Page, name: string): Promise<void> {
   const folder = process.env.SCREENSHOTS_DIR
   if (!folder) return

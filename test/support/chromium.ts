@@ -64,7 +64,7 @@ const ARGUMENTS = [
     'EXCLUDE *.localhost',
 ]
 
-/** Or why this machine can run none. */
+/** Returns a browser, or why this machine can run none. */
 export async function launchChromium(): Promise<Browser | string> {
   const failures: string[] = []
   for (const source of sources)

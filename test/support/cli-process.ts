@@ -15,7 +15,7 @@ export const hasTerminal =
 export type CliOptions = { cwd: string; input?: string; env?: Record<string, string>; main?: string }
 export type CliResult = {
   code: number | null
-  /** The objects of standard output. */
+  /** The JSON objects of standard output. */
   objects: Record<string, unknown>[]
   out: string
   err: string
@@ -30,7 +30,6 @@ export type CliResult = {
   }
 }
 
-/** With a pipe. */
 export const startCliIn = ({ main = MAIN, ...options }: CliOptions, args: string[]) =>
   runProgramIn(options, [process.execPath, main, ...args])
 
@@ -50,7 +49,6 @@ export function runProgramIn({ cwd, input = '', env = {} }: Omit<CliOptions, 'ma
   return { exited, kill: (signal: NodeJS.Signals) => child.kill(signal), seen: () => parseLines(out) }
 }
 
-/** On a pseudo-terminal of util-linux's `script`. */
 export function startCliOnTerminal(args: string[], { cwd, env = {} }: { cwd: string; env?: Record<string, string> }) {
   const command = [process.execPath, MAIN, ...args].map(word => `'${word}'`).join(' ')
   const settings = { SLIPWAY_CONFIG_HOME: join(cwd, '.config'), HOME: cwd, TERM: 'xterm-256color' }

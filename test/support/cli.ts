@@ -50,7 +50,7 @@ export { type CliResult, MAIN, startCliOnTerminal } from './cli-process.ts'
 export const runProgram = (command: string[], options: Partial<CliOptions> = {}) =>
   runProgramIn({ ...options, cwd: options.cwd ?? makeFolder() }, command)
 
-/** In a new folder, if none is given. */
+/** Runs in a new folder, if none is given. */
 export const startCli = (args: string[], options: Partial<CliOptions> = {}) =>
   startCliIn({ ...options, cwd: options.cwd ?? makeFolder() }, args)
 

@@ -31,7 +31,7 @@ async function installChdb(): Promise<string> {
   return PACKAGES
 }
 
-/** Its address ends with the name of a migrated database. */
+/** Returns an address that ends with the name of a migrated database. */
 export async function startClickHouse(
   dataFolder: string,
 ): Promise<{ url: string; pid: number; stop(): Promise<void> }> {

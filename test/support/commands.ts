@@ -13,7 +13,7 @@ const ROOT = join(import.meta.dirname, '../..')
 const PRELOAD = ['--import', join(ROOT, 'src/host/resolve-drizzle-once.ts')]
 const startedCommands: { stop(): Promise<unknown> }[] = []
 
-/** It gets only those variables of this process that it needs to run. */
+/** Passes only the variables of this process that the command needs to run. */
 export const startCommand = (file: string, args: string[] = [], env: Record<string, string> = {}) =>
   startProgram(process.execPath, [...PRELOAD, join(ROOT, file), ...args], env)
 
@@ -76,7 +76,7 @@ export async function startPublicMcpServer(): Promise<string> {
   return `http://localhost:${port}/mcp`
 }
 
-/** For afterEach: a failed test leaves its commands running. */
+/** Call it in afterEach: a failed test leaves its commands running. */
 export async function stopCommands(): Promise<void> {
   await Promise.all(startedCommands.splice(0).map(({ stop }) => stop()))
 }

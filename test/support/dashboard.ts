@@ -42,7 +42,7 @@ export function useDashboard({ settings = {}, overrides = {} }: Pick<AppOptions,
     signIn,
     open,
   }
-  // A walk is long, and shares its processor with the other tests.
+  // These tests are long, and share their processor with others.
   vi.setConfig({ testTimeout: 120_000 })
   afterAll(() => vi.resetConfig())
   beforeAll(async () => {
@@ -59,7 +59,7 @@ export function useDashboard({ settings = {}, overrides = {} }: Pick<AppOptions,
   })
   afterAll(() => hosts?.close())
 
-  /** With a link like that of `npm run dev`, which leads on to `next`. */
+  /** Opens a link like that of `npm run dev`, which leads on to `next`. */
   async function signIn(
     { page }: Pick<Visitor, 'page'>,
     { organization_id }: SignedInTenant,
@@ -96,7 +96,7 @@ const MOVING = `document.getAnimations()
   .filter(({ effect }) => effect.getComputedTiming().duration > 0)
   .map(({ animationName, transitionProperty }) => animationName ?? transitionProperty)`
 
-/** Without a fault of accessibility, motion, and scrolling sideways: light and wide, dark and on a phone. */
+/** Expects no fault of accessibility, no motion and no scrolling sideways: light and wide, dark and on a phone. */
 export async function check(page: Page, name: string): Promise<void> {
   for (const { colorScheme, viewport, rules } of LOOKS) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })

@@ -11,13 +11,13 @@ import { keepOwnRole, stripTenantPredicates } from './tenant-predicates.ts'
 type GatewayAddress = { url: string; connectionString: string; systemConnectionString: string }
 export type Database = {
   name: string
-  /** For the owner. */
+  /** The login of the owner. */
   url: string
   logins: Logins
   gateway: GatewayAddress
   /** Removes the tenant predicates from every statement and function. */
   withoutTenantPredicates: GatewayAddress
-  /** With the login of the owner, a superuser, whom no policy limits. */
+  /** Uses the login of the owner, a superuser, whom no policy limits. */
   withoutRowSecurity: GatewayAddress
 }
 

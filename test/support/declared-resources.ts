@@ -13,7 +13,7 @@ export type Declared = {
   create?: { method?: 'put'; path?: string }
   /** Members that the route of updates takes, if its schema does not say. */
   accepts?: string[]
-  /** With the key of the organization's Admin. */
+  /** Requests use the key of the organization's Admin. */
   asOwner?: true
   /** Creates the things that its path or body refers to. */
   parents?: (tenant: Tenant) => Promise<Ids>
@@ -25,7 +25,7 @@ export type Declared = {
   named?: { member: string; list?: string; query?: string; resources?: string }
   /** Members that no read shows, and the fingerprints that reads show instead. */
   secrets?: { members: string[]; fingerprints: (read: Members) => unknown }
-  /** For a resource that is read as a part of another one. */
+  /** Reads a resource that is a part of another one. */
   read?: (tenant: Tenant, ids: Ids, id: string) => Promise<Members | undefined>
   /** The resource in the reply to its creation. */
   created?: (body: Members) => Members
@@ -35,7 +35,7 @@ export type Declared = {
   keyQuery?: string
   /** Creating it again has the same effect. */
   isOverwritten?: true
-  /** Members of a second one that are not those of the first. */
+  /** Members that a second one needs to have different. */
   unlike?: string[]
   /** Members within a member that the server fills in. */
   computed?: string[]

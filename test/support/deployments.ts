@@ -35,7 +35,7 @@ export const listStatuses = async (tenant: Tenant, id: string) =>
 type RevisionIds = { deployment_id: string; revision_id: string }
 type RevisionReport = Partial<Omit<Report, 'state'>>
 
-/** Serves every deployment that names no listener. */
+/** The agent that serves every deployment without a listener. */
 let platformAgent: Promise<SyncAgent> | undefined
 onFileEnd(() => (platformAgent = undefined))
 export function getPlatformAgent(): Promise<SyncAgent> {
@@ -101,7 +101,7 @@ export async function readRevisionQueue(id: string) {
   return { inFlight: row[0], waiting: row[1], flying: Number(row[2]), queued: Number(row[3]) }
 }
 
-/** From the journal, oldest first. */
+/** Reads the journal, oldest first. */
 export async function readRevisionHistory(revision_id: string): Promise<RevisionStatus[]> {
   const query = sql`select type, data ->> 'status' from events
     where subject_id = ${revision_id}::uuid and type like 'revision.%' and type <> 'revision.secrets_revealed'

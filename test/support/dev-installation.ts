@@ -21,7 +21,7 @@ type DevInstallation = {
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** With a name of who uses it: GET answers a `DevInstallation`, and DELETE ends the use. */
+    /** A URL that takes the name of a user: GET answers a `DevInstallation`, and DELETE ends the use. */
     devInstallation: string
   }
 }

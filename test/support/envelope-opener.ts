@@ -9,7 +9,7 @@ export const computeDigest = (generations: Map<string, number>): string => {
   return digest.toString(16).padStart(16, '0')
 }
 
-/** Follows PROTOCOL.md, with another library than the one that seals. */
+/** Follows PROTOCOL.md with another library than the one that seals. */
 export function makeEnvelopeOpener() {
   const keyPair = createECDH('prime256v1')
   const publicKey = keyPair.generateKeys()

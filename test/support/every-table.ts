@@ -59,7 +59,7 @@ function chooseValue(type: string): string {
   return type.startsWith('_') ? `array[${value}, ${value}]::${type.slice(1)}[]` : value
 }
 
-/** The contents of every table, and what the schema has besides. */
+/** Reads the contents of every table, and the rest of the schema. */
 export async function describeDatabase(client: pg.Client, without: string[] = []): Promise<Record<string, unknown>> {
   const { rows } = await client.query<{ table: string }>(`
     select relname as table from pg_class

@@ -8,7 +8,7 @@ const toSegment = (time: Date, id: string): string =>
 export type Step = {
   name: string
   type: RunType
-  /** In milliseconds after the trace began. */
+  /** Milliseconds after the start of the trace. */
   from: number
   to: number | undefined
   inputs?: unknown
@@ -16,7 +16,7 @@ export type Step = {
   error?: string
   extra?: unknown
   tags?: string[]
-  /** In milliseconds after the trace began. */
+  /** Milliseconds after the start of the trace. */
   firstToken?: number
   attachments?: Attachment[]
   steps?: Step[]

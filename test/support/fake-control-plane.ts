@@ -264,7 +264,7 @@ export async function startControlPlane() {
       wake()
       if (value) server.closeAllConnections()
     },
-    /** Another agent has the lease from now on. */
+    /** Gives the lease to another agent. */
     stealLease(): void {
       lease = { agent: 'another', fence: lease.fence + 1 }
     },

@@ -1,6 +1,6 @@
 // Foreign servers on their real host names, offline: a fetch that answers for the given origins and refuses others.
 type Responder = (request: Request) => Response | Promise<Response>
-/** By path, or by method and path. A number is a status; anything but a function is JSON. */
+/** Answers by path, or by method and path. A number is a status; anything but a function is JSON. */
 export type Site = Responder | { [path: string]: unknown }
 type RecordedRequest = { method: string; url: string; headers: Headers; body: string; refused: boolean }
 export type FakeFetch = typeof fetch & { requests: RecordedRequest[] }

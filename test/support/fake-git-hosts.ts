@@ -75,7 +75,7 @@ async function computeEtag(text: string, token: string): Promise<string> {
   return `W/"${Buffer.from(digest).toString('hex').slice(0, 40)}"`
 }
 
-/** Signed by the App's key, valid for at most ten minutes, and not issued in the future. */
+/** Accepts a JWT of the App's key that is valid for at most ten minutes and not issued in the future. */
 async function isAppJwt(jwt: string, id: string): Promise<boolean> {
   const [head = '', payload = '', signature = ''] = jwt.split('.')
   const spki = Buffer.from(PUBLIC_KEY.replace(/-----.*-----|\s/g, ''), 'base64')
@@ -90,7 +90,7 @@ async function isAppJwt(jwt: string, id: string): Promise<boolean> {
 
 type RecordedWrite = { method: string; path: string; body: Record<string, unknown> }
 
-/** GitHub with one App, installations by id, and people by the code of their sign-in. */
+/** Makes a GitHub with one App, installations by id, and people by the code of their sign-in. */
 export function makeGithub(base = 'https://github.com', options: { padding?: number; ms?: number } = {}) {
   const installations = new Map<number, Installation>()
   const people = new Map<string, Person>()

@@ -45,7 +45,7 @@ function nearlyValidValues({ anyOf = [], type, format, items }: Shape): fc.Arbit
   return near
 }
 
-/** Named schemas are in `$defs`. Of a list, those of its elements. */
+/** Lists named schemas of `$defs`, and the elements of lists. */
 function listShapes(body: z.ZodType): [string, Shape][] {
   type Listed = Properties & { items?: Properties & { anyOf?: Properties[] } }
   type Root = Listed & { $defs?: Record<string, Listed> }
@@ -70,7 +70,7 @@ function arbitraryMember(body: z.ZodType | undefined): fc.Arbitrary<[string, str
 const toJsonObject = (entries: [string, string][]) =>
   `{${entries.map(([name, one]) => `${JSON.stringify(name)}:${one}`).join(',')}}`
 
-/** Without a schema, the body is of a kind of its own: the example, with a piece of it replaced. */
+/** Makes bodies of operations without a schema: the example, with a piece of it replaced. */
 function arbitraryExample(example: string): fc.Arbitrary<string> {
   const broken = fc.tuple(fc.nat(), fc.nat(40), oddText).map(([at, length, text]) => {
     const start = at % example.length
@@ -117,7 +117,7 @@ function arbitraryBodyText(operation: Operation): fc.Arbitrary<string> {
 function arbitraryBody(operation: Operation): fc.Arbitrary<HostileBody | null> {
   const body = fc.record<HostileBody>({
     text: arbitraryBodyText(operation),
-    // One byte per character: what is not ASCII is then invalid UTF-8.
+    // `bytes` has one byte per character: characters beyond ASCII are then invalid UTF-8.
     as: pickWeighted<HostileBody['as']>([3, fc.constant('utf8')], [1, fc.constant('bytes')]),
     spaces: pickWeighted([60, fc.constant(0)], [1, fc.constant(MIB + 1)]),
     streamed: pickWeighted([4, fc.constant(false)], [1, fc.constant(true)]),
@@ -132,7 +132,7 @@ export function toBytes({ text, as, spaces }: HostileBody): Uint8Array<ArrayBuff
   return as === 'bytes' ? Uint8Array.from(padded, unit => unit.charCodeAt(0) & 0xff) : new TextEncoder().encode(padded)
 }
 
-/** In chunks, without a Content-Length. */
+/** Sends chunks without a Content-Length. */
 export function streamBytes(bytes: Uint8Array<ArrayBuffer>): ReadableStream<Uint8Array> {
   let at = 0
   return new ReadableStream({
@@ -166,7 +166,7 @@ function arbitrarySearch({ query }: Operation): fc.Arbitrary<string> {
 const toCursor = (plain: string) => Buffer.from(plain).toString('base64url')
 
 function arbitraryPath({ path, method, query }: Operation, { ids }: ExistingResources): fc.Arbitrary<string> {
-  // Nothing that later requests need is deleted, and no request waits for changes.
+  // Later requests need what a DELETE would remove, and no request may wait for changes.
   const known = method === 'delete' || (query && 'timeout' in query.shape) ? fc.uuid() : fc.constantFrom(...ids)
   const upper = known.map(id => id.toUpperCase())
   const param = pickWeighted(

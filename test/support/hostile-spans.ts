@@ -17,7 +17,7 @@ const text = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 30 }),
   fc.constantFrom('', '\0', '\ud800', '0', 'a'.repeat(300)),
 )
-/** Mostly right, so that much reaches the database. */
+/** Prefers valid values, so that many bodies reach the database. */
 const mostly = <T>(right: fc.Arbitrary<T>, wrong: fc.Arbitrary<unknown>) =>
   fc.oneof({ weight: 60, arbitrary: right as fc.Arbitrary<unknown> }, { weight: 1, arbitrary: wrong })
 const hexOf = (length: number) => mostly(fc.constantFrom(...['a', 'b', '1'].map(digit => digit.repeat(length))), text)

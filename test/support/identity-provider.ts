@@ -7,7 +7,7 @@ export const CLIENT_SECRET = 'hush-client-secret'
 /** The claims of a person. */
 export type Person = Record<string, unknown> & { sub: string }
 
-/** Signs in everybody, under the name that they type, with the claims of the person. */
+/** Signs in any name that is typed, with the claims of the person. */
 export const createIdentityProvider = (origin: string, callback: string, readPerson: () => Person): RequestListener =>
   new Provider(origin, {
     clients: [{ client_id: 'slipway', client_secret: CLIENT_SECRET, redirect_uris: [callback] }],

@@ -23,7 +23,7 @@ export const TOPICS = [
   ['parcel has not arrived', 'where is my parcel', 'parcel arrived damaged'],
 ]
 
-/** Roots that have ended, one for each question. */
+/** Appends roots that have ended, one for each question. */
 export async function appendQuestions(tenant: Tenant, questions: string[], members: Partial<RunInput> = {}) {
   const now = Date.now()
   const roots = questions.map((question, i) => ({
@@ -47,7 +47,7 @@ export async function newAskedTenant(options: Parameters<typeof newTenant>[0] = 
   return { tenant, ids, session_id: await projectId(tenant, 'traced') }
 }
 
-/** A model configuration, whose server need not exist. Returns its id. */
+/** Creates a model configuration, whose server need not exist. Returns its id. */
 export async function setUpModel(
   { organization_id, tenant_id }: Tenant,
   { name = 'Model', provider = 'openai', model = 'test-model', base_url = 'http://127.0.0.1:1/v1' } = {},

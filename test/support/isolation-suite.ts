@@ -48,7 +48,7 @@ export function describeIsolation({ through, hasPolicies = false }: Options) {
     }
   })
 
-  /** Everything that a tenant can list. */
+  /** Lists everything that a tenant can list. */
   const listAll = async ({ owner, tenant_id }: Tenant) => {
     const inside = { 'X-Tenant-Id': tenant_id }
     const lists = [

@@ -61,7 +61,7 @@ export class KubernetesApi extends KubernetesObjects {
     this.logs.set(pod, [...(this.logs.get(pod) ?? []), stamped])
     for (const follower of this.#followers.get(pod) ?? []) follower.write(`${stamped}\n`)
   }
-  /** A message of the node itself, between the lines of an application. */
+  /** Writes a message of the node itself between the lines of an application. */
   writeNodeMessage(pod: string, line: string): void {
     for (const follower of this.#followers.get(pod) ?? []) follower.write(`${line}\n`)
   }
@@ -71,7 +71,7 @@ export class KubernetesApi extends KubernetesObjects {
   cutWatches(): void {
     for (const watch of this.#watches) watch.destroy()
   }
-  /** Like a server that ends old watches. */
+  /** Ends all watches, as a server ends old ones. */
   endWatches(): void {
     for (const watch of this.#watches) watch.end()
   }

@@ -58,7 +58,7 @@ export function mergeObjects(live: Json | undefined, applied: Json, name = ''): 
   return applied
 }
 
-/** Also removes what becomes empty. */
+/** Removes fields, and members that become empty. */
 function removeFields(value: Json, paths: Set<string>, path = '', name = ''): Json | undefined {
   if (paths.has(path)) return undefined
   if (isObject(value) && Object.keys(value).length > 0) {

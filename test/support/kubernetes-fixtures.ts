@@ -18,7 +18,7 @@ export const makeKubernetesSettings = (more: Record<string, string> = {}): Kuber
 export const DEPLOYMENT_ID = 'aaaaaaaa-0000-4000-8000-000000000001'
 export const makeRevisionId = (number: number) => `bbbbbbbb-0000-4000-8000-${String(number).padStart(12, '0')}`
 
-/** From a resource specification as a user sends it. */
+/** Makes a unit from a resource specification as a user sends it. */
 export function makeKubernetesUnit({
   spec = {},
   type = 'dev',
@@ -77,7 +77,7 @@ const MODELS: Record<string, Model> = Object.fromEntries(
 export const serializeObject = <T extends KubernetesObject>(object: T): T =>
   JSON.parse(JSON.stringify(ObjectSerializer.serialize(object, getSerializationType(object.apiVersion, object.kind))))
 
-/** Including members that the published schemas do not know. */
+/** Includes members that the published schemas do not know. */
 export function listSchemaFaults(object: KubernetesObject): string[] {
   const { apiVersion, kind } = object
   const Model = MODELS[`${apiVersion}/${kind}`]

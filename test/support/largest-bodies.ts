@@ -1,4 +1,4 @@
-// For every part of a schema, the largest bodies that it admits: as much work as a size allows.
+// Makes the largest bodies that each part of a schema admits: as much work as a size allows.
 import type * as z from 'zod'
 import { nestBrackets } from './hostile-values.ts'
 
@@ -12,7 +12,7 @@ const getDefinition = (schema: z.ZodType) => schema._zod.def as unknown as Defin
 const RUNS = ['a', ' ', '/', '.', '-', '*', 'a.', 'a/', 'a-', ' a', '0', ':', '\\n', '&&', '%', 'é', '\\u200b']
 const ITEMS = ['null', '0', '{}', '[]', '""', '{"name":"a"}', '{"name":"A","value":""}']
 
-/** JSON of about that many bytes, for every member of every object. */
+/** Makes JSON of about that many bytes for every member of every object. */
 export function makeLargestBodies(body: z.ZodType, bytes: number): LargestBody[] {
   const bodies: LargestBody[] = []
   const seen = new Set<z.ZodType>()

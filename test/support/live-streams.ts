@@ -20,13 +20,13 @@ function parseItem(block: string): StreamItem {
 
 export type OpenStream = Awaited<ReturnType<typeof openStream>>
 
-/** With a key, or with headers of a session. */
+/** Opens a stream with a key, or with headers of a session. */
 export async function openStream(app: App, { key }: Partial<Pick<Tenant, 'key'>>, path: string, headers: object = {}) {
   const request = new Request(`http://slipway.test${path}`, {
     headers: { ...(key && { 'X-Api-Key': key }), ...headers },
   })
   const response = await app.fetch(request)
-  // Read directly: a pipe would read ahead.
+  // A pipe would read ahead.
   const reader = response.body!.getReader()
   const decoder = new TextDecoder()
   let rest = ''
@@ -47,7 +47,7 @@ export async function openStream(app: App, { key }: Partial<Pick<Tenant, 'key'>>
   let isFirst = true
   return {
     response,
-    /** Without the cursor that comes first where there is nothing to send yet. */
+    /** Skips the cursor that comes first if there is nothing to send yet. */
     async next(): Promise<StreamItem | undefined> {
       let block = await readUpTo('\n\n')
       if (isFirst && block && !/^(data|event|:)/m.test(block)) block = await readUpTo('\n\n')

@@ -21,7 +21,7 @@ export async function newLoggedDeployment({ tenant, revisions = 1, name }: Optio
   expect(revisionIds).toHaveLength(revisions)
   await agent.poll()
 
-  /** Returns the sender of one stream of the agent. With `times`, a batch is repeated. */
+  /** Returns the sender of one stream of the agent. It repeats a batch `times` times. */
   function openLog({ revision_id = revisionIds[0]!, kind = 'deploy' }: Log = {}) {
     const stream = unusedId()
     let from = 0

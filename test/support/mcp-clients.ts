@@ -10,7 +10,7 @@ import { StreamableHTTPClientTransport as EarlierHttp } from '@modelcontextproto
 export type OuterServer =
   | { url: string; headers: Record<string, string>; fetch?: typeof fetch }
   | { command: string; args: string[]; env: Record<string, string>; cwd: string }
-/** Or the proxy of `slipway mcp` in this process. */
+/** A server, or the proxy of `slipway mcp` in this process. */
 export type Server = OuterServer | { transport: Transport }
 
 /** Has a person approve the client at this address, and returns where the browser goes then. */
@@ -115,7 +115,7 @@ export async function obtainTokens(name: ClientName, url: string, signIn: SignIn
   return {
     tokens: () => provider.kept.tokens as { access_token: string; refresh_token: string; expires_in: number },
     client: provider.kept.client as { client_id: string },
-    /** With the refresh token that it has. */
+    /** Uses its refresh token. */
     refresh: () => run({}),
   }
 }

@@ -5,10 +5,10 @@ import { join } from 'node:path'
 
 const MEMORY = '/dev/shm'
 const PREFIX = 'slipway-tests-'
-/** Several times what a run takes. */
+/** Several times the need of a run. */
 const NEEDED_BYTES = 6 * 2 ** 30
 
-/** For this process and those it starts, unless TMPDIR names a folder. Removed when this process ends. */
+/** Sets TMPDIR for this process and those it starts, unless it is set. Removes the folder when this process ends. */
 export function useMemoryFolder(): void {
   if (process.env.TMPDIR || !hasRoom()) return
   for (const name of readdirSync(MEMORY)) {

@@ -17,7 +17,7 @@ export async function copyPostgresTemplate(dataDir: string): Promise<void> {
   await copyDataFolder(await askSetup('GET'), dataDir)
 }
 
-/** For tests that stop it or restart it. */
+/** Starts a server that a test may stop or restart. */
 export async function startMigratedPostgres(dataDir: string): Promise<Postgres> {
   await copyPostgresTemplate(dataDir)
   return startPostgres({ dataDir, durable: false })

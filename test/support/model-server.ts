@@ -10,7 +10,7 @@ export type ModelCall = {
   method: string
   path: string
   headers: Record<string, string>
-  /** The body as it came. Of a call that is cut, what had come. */
+  /** The body as it came. A call that is cut has the part that had come. */
   body: string
   json: Json
   model: string

@@ -54,7 +54,7 @@ const hasWords = (text: string | null, words: string, isJson = false): boolean =
     return spellings.some(one => text.toLowerCase().includes(one.toLowerCase()))
   })
 
-/** On a text, a number or a boolean. Null compares as no value. */
+/** Compares a text, a number or a boolean. Null equals no value. */
 function holds(operator: string, actual: string | number | boolean | null, values: Literal[]): boolean {
   const [value] = values as [Literal]
   if (operator === 'in') return actual !== null && values.includes(actual)

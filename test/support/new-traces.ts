@@ -7,7 +7,7 @@ import { toOperation } from './trace-operations.ts'
 const toSegment = (time: Date, id: string): string =>
   `${time.toISOString().replace(/[-:.]/g, '').replace('Z', '000Z')}${id}`
 
-/** A trace of a root and, below it, children of the given names. */
+/** Makes a trace of a root and, below it, children of the given names. */
 export function newTrace(children: string[] = [], start = new Date()) {
   const id = crypto.randomUUID()
   const root = {

@@ -17,7 +17,7 @@ import { getApp, type Tenant, txtRecords, unusedId } from './app.ts'
 import { newIntegration } from './integrations.ts'
 import { appendRuns, newTrace } from './new-traces.ts'
 
-/** Ids by the name of the parameter. */
+/** Returns ids by the name of the parameter. */
 export async function newPathParameters(tenant: Tenant): Promise<Record<string, string>> {
   const role = await tenant.owner.post('/orgs/current/roles', { display_name: 'Role', permissions: [] })
   const [membership] = (await tenant.get('/workspaces/current/members')).body.resources

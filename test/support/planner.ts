@@ -26,7 +26,7 @@ export type Routes = {
   computed: readonly string[]
   /** Returns true if the resource is being deleted. */
   isLeaving: (read: Members) => boolean
-  /** For a resource without a route that reads one. */
+  /** Reads a resource that has no route to read one. */
   read?: ((id: string) => Promise<Members | undefined>) | undefined
 }
 
@@ -61,7 +61,7 @@ export const isSame = (wanted: unknown, read: unknown): boolean => {
   return [...new Set([...Object.keys(wanted), ...Object.keys(read)])].every(name => isSame(wanted[name], read[name]))
 }
 
-/** Without the members that the server has filled in because they are not wanted. */
+/** Removes members that the server has filled in because they are not wanted. */
 function withoutComputed(read: Members, wanted: Members, paths: readonly string[]): Members {
   const rest = structuredClone(read)
   for (const path of paths) {

@@ -82,7 +82,7 @@ export function runAgent(agent: Agent): Agent {
   return agent
 }
 
-/** For afterEach, before the control plane stops. */
+/** Call it in afterEach, before the control plane stops. */
 export async function closeAgents(): Promise<void> {
   const closing = runningAgents.splice(0).map(async ({ agent, ended }) => {
     await agent.close({ stop: true })
@@ -114,12 +114,12 @@ export async function openEngine(
   return { engine, lines, changes }
 }
 
-/** For afterEach. */
+/** Call it in afterEach. */
 export async function closeEngines(): Promise<void> {
   for (const engine of openEngines.splice(0)) await engine.close({ stop: true })
 }
 
-/** Short beside the time in which a revision takes over, and long beside the CPU time of a request. */
+/** Shorter than the time in which a revision takes over, and longer than the CPU time of a request. */
 const POLL_PAUSE_MS = 10
 
 /** A client that sends one request after the other, and counts the responses and errors. Stop it in any case. */

@@ -29,7 +29,7 @@ export async function expectKitPasses(...args: string[]): Promise<void> {
   }
 }
 
-/** Linux only. */
+/** Works on Linux only. */
 function listProcessesIn(folder: string): string[] {
   if (process.platform !== 'linux') return []
   return fs.readdirSync('/proc').filter(pid => {

@@ -94,7 +94,7 @@ export const makeDiscoverBody = (over: Record<string, unknown> = {}) => ({
   ...over,
 })
 
-/** With its secrets opened. */
+/** Opens its secrets. */
 export async function readProvider({ organization_id }: Tenant, provider_id: string) {
   const query = sql`select provider_id, client_secret, registration_access_token from oauth_providers
     where organization_id = ${organization_id}::uuid and provider_id = ${provider_id}`

@@ -47,7 +47,7 @@ export async function deliverAndSettle(integration_id: string, delivery: Deliver
 type HostRequest = { method: string; path: string; body: unknown }
 export type Repository = Awaited<ReturnType<typeof newRepository>>
 
-/** At Gitea, with an integration of each of these tenants. */
+/** Creates a repository at Gitea, with an integration of each of these tenants. */
 export async function newRepository(...tenants: Tenant[]) {
   const name = `app-${crypto.randomUUID()}`
   const url = `${GITEA_URL}/acme/${name}`

@@ -12,14 +12,14 @@ export async function newQueueTenant(options: Parameters<typeof newTenant>[0] = 
   return { tenant, createQueue, newRuns: (count: number) => newRuns(tenant, count) }
 }
 
-/** Roots, each of a trace of its own. */
+/** Creates roots of different traces. */
 async function newRuns(tenant: Tenant, count: number): Promise<string[]> {
   const roots = Array.from({ length: count }, () => ({ ...newTrace().root, inputs: '{"a":12345678901234567890}' }))
   await appendRuns(tenant, roots)
   return roots.map(({ id }) => id)
 }
 
-/** Another caller with every permission, and its identity. */
+/** Creates another caller with every permission, and returns its identity. */
 export async function newReviewer(tenant: Tenant) {
   const { body } = await tenant.post('/workspaces/current/api-keys', { description: unusedId() })
   const headers = { 'X-Api-Key': body.key as string }

@@ -23,7 +23,7 @@ export async function newTracedTenant(options: Parameters<typeof newTenant>[0] =
   return { tenant, session_id, createRule }
 }
 
-/** Roots that have ended, each of a trace of its own. */
+/** Appends roots of different traces that have ended. */
 export async function appendEnded(tenant: Tenant, count: number, members: Partial<RunInput> = {}): Promise<string[]> {
   const roots = Array.from({ length: count }, () => ({ ...newTrace().root, ...END, ...members }))
   await appendRuns(tenant, roots)

@@ -14,7 +14,7 @@ export function traceCtx({ key }: Pick<Tenant, 'key'>): Ctx {
   return { ...caller, actor: { kind: 'key', hash: sha256Hex(key) }, permission: 'runs:create', byPolicy: true }
 }
 
-/** Each is a root that began and ended now, unless it says otherwise. Returns their ids. */
+/** Stores roots that begin and end now, unless their members differ. Returns their ids. */
 export async function storeRuns(
   tenant: Pick<Tenant, 'key'>,
   runs: Partial<RunInput>[],

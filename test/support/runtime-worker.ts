@@ -5,7 +5,7 @@ import { decodeMessage, encodeMessage } from './runtime-messages.ts'
 // Tests replace some of these.
 const exit = process.exit.bind(process)
 const send = process.send!.bind(process)
-// Vitest itself has died.
+// The parent, Vitest, has died.
 process.on('disconnect', () => exit(1))
 
 const listeners = new Map<(message: unknown) => void, (text: string) => void>()

@@ -43,7 +43,7 @@ export async function startS3(directory: string) {
       UPLOADS_S3_ACCESS_KEY_ID: ACCESS_KEY.id,
       UPLOADS_S3_SECRET_ACCESS_KEY: ACCESS_KEY.secret,
     },
-    /** In order: the method and the names of the query. */
+    /** The method and the names of the query, in order. */
     requests: requests,
     intercept: (by: Interceptor) => {
       intercept = by

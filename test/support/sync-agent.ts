@@ -49,7 +49,7 @@ export function makeSyncAgent(tenant: Tenant, key: string, agent_id = `agent-${u
       for (const work of body.changes as Work[]) generations.set(work.deployment_id, work.generation)
       return body
     },
-    /** All pages. */
+    /** Polls all pages. */
     async pollAll(): Promise<Work[]> {
       const changes: Work[] = []
       for (let more = true; more; ) {

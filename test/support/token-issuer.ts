@@ -21,7 +21,7 @@ export type TokenIssuer = Awaited<ReturnType<typeof startTokenIssuer>>
 
 export async function startTokenIssuer() {
   const requests: string[] = []
-  /** By path, in place of what an issuer answers. */
+  /** Handlers by path that replace answers of the issuer. */
   const instead: Record<string, Handler> = {}
   let keys = [await newSigningKey()]
   const { origin, close } = await listenLocally(origin => (request, response) => {
@@ -43,7 +43,7 @@ export async function startTokenIssuer() {
     publish: (published: SigningKey[]) => {
       keys = published
     },
-    /** A token of a job. Null leaves a claim out. `now` is in milliseconds. */
+    /** Signs a token of a job. Null leaves a claim out. `now` is in milliseconds. */
     sign: (
       claims: Record<string, unknown> = {},
       { by = keys[0]!, header = {}, now = Date.now() }: { by?: SigningKey; header?: object; now?: number } = {},

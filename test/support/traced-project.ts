@@ -6,7 +6,7 @@ import type { RunInput } from './trace-operations.ts'
 
 const MINUTE_MS = 60_000
 
-/** Traces of the last days, the newest a minute ago. Returns the ids of their roots, the newest first. */
+/** Appends traces of the last days, the newest a minute ago. Returns the ids of their roots, the newest first. */
 export async function fillProject(tenant: Tenant, { name = 'support-agent', traces = 24 } = {}) {
   const roots: string[] = []
   const all: RunInput[] = []
@@ -20,7 +20,7 @@ export async function fillProject(tenant: Tenant, { name = 'support-agent', trac
   return { id: await projectId(tenant, name), roots }
 }
 
-/** A trace of a root and `count - 1` runs below it, a tenth of which failed. */
+/** Appends a trace of a root and `count - 1` runs below it, a tenth of which failed. */
 export async function appendLongTrace(tenant: Tenant, count: number, project = 'long'): Promise<string> {
   const step = (i: number): Step => ({
     name: `step ${i}`,

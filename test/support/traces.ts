@@ -18,7 +18,7 @@ export const append = (tenant: Tenant, operations: RunOperation[], app?: App): P
   return ctx.traces.append(ctx, operations)
 }
 
-/** Rows of a query over all workspaces, as objects. */
+/** Reads rows over all workspaces, as objects. */
 export async function select<T = Record<string, unknown>>(query: SQL): Promise<T[]> {
   const [rows] = await runAsSystem(getApp().database, sql`select to_json(r) from (${query}) r`)
   return (rows as [string][]).map(([row]) => JSON.parse(row))

@@ -1,4 +1,4 @@
-// The published tracing client in two versions, connected to the app, and what it sends.
+// The published tracing client in two versions, connected to the app, and the requests that it sends.
 import { getApp, newTenant, type Tenant } from './app.ts'
 
 type Module = typeof import('langsmith')

@@ -1,4 +1,4 @@
-// A receiver of webhooks: a real HTTP server on the loopback that keeps what it got.
+// A receiver of webhooks: a real HTTP server on the loopback that keeps every request.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
