@@ -59,7 +59,7 @@ function sliceOf(path: string): string {
   return whole ?? `${room}/${folder}`
 }
 const layerOf = (path: string) => LAYERS.findIndex(slices => slices.includes(sliceOf(path)))
-/** A module that is named at the start of a file, and one that is loaded when it is needed. */
+/** Matches imports at the start of a line, and those that load a module when it is needed. */
 const IMPORT = /^(?:import|export)\s[^'"]*?from '([^']+)'|(?<![\w.])import\(\s*'([^']+)',?\s*\)/gms
 const imports = files.flatMap(file =>
   [...readFileSync(join(src, file), 'utf8').matchAll(IMPORT)].map(([, early, late]) => {

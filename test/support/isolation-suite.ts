@@ -24,7 +24,7 @@ const operations = await loadOperations()
 
 const ROUNDS = 600
 const ROUNDS_WITH_POLICIES = 200
-/** With a policy for each, every request about resources is a limited one, although nothing is denied. */
+/** A policy for each limits every request about resources, although none is denied. */
 const LIMITED = [...new Set(Object.values(policyPermissions).flat())]
 
 type Options = { through: NonNullable<AppOptions['through']>; hasPolicies?: boolean }

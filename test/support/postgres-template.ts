@@ -44,7 +44,7 @@ export default async function setup(project: TestProject) {
     const { url } = await sharedServer
     const withDatabase = (name: string) => Object.assign(new URL(url), { pathname: name }).href
     const name = `host_${++databases}`
-    // The migrated one is `postgres`. A connection to it would prevent copies.
+    // The migrated database is `postgres`. A connection to it would prevent copies.
     await query(withDatabase('template1'), `create database ${name} template postgres`)
     return withDatabase(name)
   }
