@@ -190,7 +190,7 @@ describe('the boundaries between files', () => {
         /^(api-docs|dashboard|people\/sign-in|monitoring)\/|^people\/authorization-server\/consent-page\.ts$/,
       ],
     ],
-    // For modules of Node itself see architecture/built-ins.test.ts.
+    // architecture/built-ins.test.ts is about modules of Node itself.
     ['a package for Node', /^pg$|^@hono\/node-server$/, [/^(host|agent|cli|postgres)\//]],
   ])('%s is imported only by its owners', (_, name, owners) => {
     const importers = importersOf(name)

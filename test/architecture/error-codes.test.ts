@@ -14,7 +14,7 @@ const CODE = new RegExp(`'(${codes.join('|')})'`)
 type Node = { type: string; [member: string]: unknown }
 const isNode = (value: unknown): value is Node => typeof value === 'object' && value !== null && 'type' in value
 
-/** Collects the strings of a module, except those in lists, comparisons and types, and the codes that its SQL refuses. */
+/** Collects the strings of a module outside of lists, comparisons and types, and the codes of refuse() in its SQL. */
 function listRaised(node: Node, parent: Node | null, raised: Set<unknown>): Set<unknown> {
   const isListed = parent === null || /^(Array|Binary)Expression$|^TS/.test(parent.type)
   const isLookup = parent?.type === 'CallExpression' && (parent.callee as Node).type === 'MemberExpression'

@@ -1,5 +1,5 @@
-// No line is wider than 120 characters. Exempt are Markdown's tables and code blocks, what cannot be broken, and what
-// is generated.
+// No line is wider than 120 characters. Tables and code blocks of Markdown, unbreakable words and generated files are
+// exempt.
 import { execFileSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'

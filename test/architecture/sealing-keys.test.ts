@@ -37,7 +37,7 @@ const SEALS: Record<string, string[][]> = {
   'hosting/previews/preview-policy.ts': [['preview_policies.secrets'], ['preview_policies.hook_secret']],
   'tracing/rules/rules.ts': [['run_rules.webhooks'], ['run_rules.alerts'], ['run_rules.webhook_secret']],
   'people/sign-in/links.ts': [['idempotency_keys.result']],
-  // In a cookie of ten minutes.
+  // The sealed value is in a cookie of ten minutes.
   'people/sign-in/oidc.ts': [[]],
   'people/sign-in/sessions.ts': [['idempotency_keys.result']],
   'connect/webhooks/endpoints.ts': [

@@ -23,7 +23,7 @@ const MODEL_TOKEN = 'header.payload.signature'
 // Podman ignores fsGroup: an init container writes to a volume as root, which this setting allows.
 const settings = makeKubernetesSettings({ K8S_PRIVILEGES: 'on' })
 
-/** With the Secret of a token for models, as the agent writes it. */
+/** Includes the Secret of a token for models, as the agent writes it. */
 function createObjects(more: Parameters<typeof makeKubernetesUnit>[0] = {}, artifact = {}) {
   const unit = makeKubernetesUnit({ spec: SMALL, models_url: MODELS_URL, ...more })
   const token = { ...modelTokenSecretOf(settings, unit), data: { [MODEL_TOKEN_FILE]: encodeBase64(MODEL_TOKEN) } }

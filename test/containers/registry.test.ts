@@ -31,7 +31,7 @@ type Answer = {
   resources: { status: string; status_message: string | null }[]
 }
 let api: (method: string, path: string, body?: unknown) => Promise<Answer>
-/** With the key of another workspace. */
+/** Sends the key of another workspace. */
 let otherWorkspaceApi: typeof api
 
 beforeAll(async () => {

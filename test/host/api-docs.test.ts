@@ -21,7 +21,7 @@ const folder = mkdtempSync(join(tmpdir(), 'slipway-api-docs-'))
 afterAll(() => rmSync(folder, { recursive: true }))
 const ENVIRONMENT = { PATH: process.env.PATH, API_KEY: 'the-key' }
 
-/** With the same router as the app. */
+/** Uses the same router as the app. */
 const createApp = (document: OpenApiDocument) => {
   const app = new Hono({ router: new SegmentRouter() })
   serveDocsPages(app, async () => document)
@@ -325,7 +325,7 @@ describe('a code example', () => {
   test.for(runners)(
     'in %s sends user input unchanged, and prints the response',
     async ([language, execute], { skip }) => {
-      // Not part of a machine that runs `npm test`.
+      // A machine that runs `npm test` may lack it.
       if (language === 'Python' && spawnSync('python3', ['--version']).error) skip('python3 is not installed')
       const server = createServer(async (request, response) => {
         const { method, url, headers } = request

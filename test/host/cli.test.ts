@@ -85,7 +85,7 @@ const linesBesides = ({ err }: { err: string }): unknown[] =>
     .trim()
     .split('\n')
     .map(line => JSON.parse(line))
-/** With curl, which resolves `.localhost` as browsers do. */
+/** Uses curl, which resolves `.localhost` as browsers do. */
 const fetchText = async (url: string) => (await execute('curl', ['-s', url])).stdout
 const callApi = async (method: string, path: string, body?: object) => {
   const headers = { 'X-Api-Key': dev.api_key, 'Content-Type': 'application/json' }

@@ -189,7 +189,7 @@ test('the last line that npm run dev prints deploys an application that answers'
   const { printed } = await readDevInstallation()
   const lastLine = printed.split('\n').findLast(line => line.startsWith('curl '))!
   expect((await runShell(lastLine)).stdout).toContain('{"service":"hello"')
-  // Not on a terminal, the lines of the agent are JSON like those of the app.
+  // Without a terminal, the lines of the agent are JSON like those of the app.
   const event = await waitFor(async () => {
     const lines = (await readDevInstallation()).printed.split('\n')
     return lines.find(line => /"event":"revision serving".*"hello"/.test(line))

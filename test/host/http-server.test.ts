@@ -15,7 +15,7 @@ afterEach(() => {
 const UPLOAD = 'PUT /v2/uploads/one/two'
 /** Starts a server that answers the length of the body once it has read it. */
 async function startServer(limits: Partial<ServerLimits>) {
-  // From the stream, for which the server makes a `Request`.
+  // Reads the stream, for which the server makes a `Request`.
   const fetch = async ({ body }: Request) => new Response(String((await new Response(body).text()).length))
   server = createHttpServer(fetch, limits)
   await once(server.listen(0, '127.0.0.1'), 'listening')

@@ -252,7 +252,7 @@ describe('a database of another application', () => {
     expect(error.message).toContain('SHARE_DATABASE')
     expect(await tables()).toEqual(before)
     expect(await migrate(url, { folder, log, sharesDatabase: true })).toHaveLength(2)
-    // From now on it is ours too.
+    // The database is ours from now on, too.
     expect(await migrate(url, { folder, log })).toEqual([])
   })
 

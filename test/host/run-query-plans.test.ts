@@ -134,7 +134,7 @@ const FILTERS = [
   'and(eq(run_type, "chain"), neq(error, null))',
   'and(eq(metadata_key, "user"), eq(metadata_value, "u8"))',
 ]
-/** From noon to noon, so that no bound is near the end of a day. */
+/** Counts days from noon, so that no bound is near the end of a day. */
 const noonAgo = (days: number) => new Date((Math.floor(Date.now() / DAY_MS) + 0.5 - days) * DAY_MS).toISOString()
 const within = () => ({ start_time: noonAgo(3), end_time: noonAgo(2) })
 const dayOf = (time: string) => `runs_shortlived_${time.slice(0, 10).replaceAll('-', '')}`

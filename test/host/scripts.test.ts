@@ -94,7 +94,7 @@ const argument = (calls: Call[], flag: string) => {
   const call = calls.find(({ argv }) => argv.includes(flag))
   return call?.argv[call.argv.indexOf(flag) + 1]
 }
-/** By a dry run, which starts no programs. */
+/** Uses a dry run, which starts no programs. */
 const aliasOf = (branch: string) => preview('--dry-run', 'up', branch).stdout.match(/--preview-alias (\S+)/)![1]!
 
 const STEPS =

@@ -42,7 +42,7 @@ const operations = await loadOperations()
 const REQUEST_ID = `changes-${unusedId()}`
 const HEADERS = { 'User-Agent': 'journal-test/1.0', 'X-Test-Address': '203.0.113.9' }
 const CANARY = 'canary-value'
-/** For every secret that is sent here. */
+/** Makes every secret that is sent here. */
 const makeSecret = (name: string) => `${CANARY}-${name}-${unusedId()}`
 
 /** Operations whose events name no changed member, and why. */
@@ -565,7 +565,7 @@ it('no event has a secret, a key, a link or a hash', async () => {
   expect(rows.flat().filter(isSecretIn)).toEqual([])
 })
 
-// For workerd see edge/worker.test.ts.
+// edge/worker.test.ts is the test for workerd.
 it.skipIf(isWorker).each([
   ['the socket’s', '192.0.2.1', '192.0.2.1'],
   ['the one that a trusted proxy forwards', '10.0.0.1', '198.51.100.1'],

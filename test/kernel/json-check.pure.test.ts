@@ -124,7 +124,7 @@ it('counts the levels of objects and arrays', () => {
 
 describe('the time for 8 MiB stays within its budget', () => {
   it.each(['[],', '1,', '"",', '"\\n",', '{"a":1},', '" ",', `"${LONG}",`])('for %s', async unit => {
-    // From bytes, like a body: a text that was put together of parts is slower to read.
+    // A body comes from bytes, too: a text that was put together of parts is slower to read.
     const text = Buffer.from(`[${unit.repeat((8 * 1024 * 1024) / unit.length)}1]`).toString()
     await expectCheap(unit, text.length, () => expect(findJsonFault(text, 64)).toBeNull())
   })

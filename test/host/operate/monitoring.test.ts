@@ -21,7 +21,7 @@ const expressions = [
   ...dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr)),
 ]
 
-/** With the suffixes of their types. */
+/** Suffixes of metrics by their type. */
 const SUFFIXES: Record<string, string[]> = {
   counter: ['_total'],
   info: ['_info'],

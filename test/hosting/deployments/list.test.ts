@@ -28,7 +28,7 @@ type Query = Partial<Record<string, string>>
 
 let tenant: Tenant
 let rows: Row[]
-/** For each tag key, the ids of its values. */
+/** The ids of the values of each tag key. */
 let keys: string[][]
 
 const newestFirst = (a: Row, b: Row) =>

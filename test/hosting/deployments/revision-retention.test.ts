@@ -8,7 +8,7 @@ import { newLoggedDeployment } from '../../support/logged-deployment.ts'
 
 const DAY = 24 * 60 * 60_000
 
-/** At every minute of an hour, since each deployment has its turn in one of them. */
+/** Sweeps at every minute of an hour, since each deployment has its turn in one of them. */
 const sweepAfter = async (days: number) => {
   for (let minute = 0; minute < 60; minute++)
     await withClockAhead(days * DAY + minute * 60_000, () => sweepOldRevisions(getApp()))
