@@ -6,7 +6,7 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { ReadableStream } from 'node:stream/web'
 import { createGzip } from 'node:zlib'
-import type { TarHeader } from 'modern-tar'
+import { createTarPacker, type TarHeader } from 'modern-tar'
 import * as rules from '../client/archive-rules.ts'
 import { usageError } from './failure.ts'
 
@@ -49,6 +49,8 @@ function statEntry(file: string, name: string): fs.Stats {
 
 const changedError = (file: string) => usageError(`${file} changed while it was read. Run the command again.`)
 
+export const listFiles = (root: string): string[] => [...walk(root, '', [])].map(({ path }) => path)
+
 /** Links stay links, so they have to lead to something that is in the archive too. */
 function readLinkTarget(root: string, path: string): string {
   const target = fs.readlinkSync(join(root, path))
@@ -68,7 +70,6 @@ export async function packFolder(root: string, onFile: (count: number) => void =
     throw usageError(`The files of ${root} have more than 2 GB. List what the build does not need in .slipwayignore.`)
   const headers = found.map(file => describeFile(root, file))
 
-  const { createTarPacker } = await import('modern-tar')
   const { readable, controller } = createTarPacker()
   const hash = createHash('sha256')
   const chunks: Uint8Array<ArrayBuffer>[] = []
