@@ -581,7 +581,7 @@ describe('a command of a build', () => {
     ['interrupted', {}, () => controller.abort(new Error('interrupted')), /interrupted/],
     ['too slow', { time_ms: 3000 }, () => {}, /did not end within 3 s/],
     ['writing too much', { disk_mb: 1 }, () => {}, /more than the 1 MB/],
-  ])('that is %s ends with all processes that it started', async (_, more, then, reason) => {
+  ])('ends with all processes that it started when it is %s', async (_, more, then, reason) => {
     const big = 'dd if=/dev/zero of=big bs=1024 count=4096 2>/dev/null'
     const outcome = run(`sleep 60 & echo $! $$; ${big}; wait`, more).then(
       () => 'success',

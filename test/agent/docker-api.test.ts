@@ -48,7 +48,7 @@ describe('the API version', () => {
   test.each([
     ['1.99', '1.47'],
     ['1.41', '1.41'],
-  ])('for an engine whose newest API is %s is %s', async (engineApi, usedApi) => {
+  ])('with an engine of the API %s is %s', async (engineApi, usedApi) => {
     answer = (_, res) => json(res, 200, { ...version, ApiVersion: engineApi })
     const api = new DockerApi(socket)
     expect(await api.open()).toEqual({ engine: 'Engine', version: '28.0', api: usedApi })

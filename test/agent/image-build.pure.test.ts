@@ -33,7 +33,7 @@ describe('the base images of a Dockerfile', () => {
     [FROM('base-$TARGETARCH', 'ARG TARGETARCH'), ['base-arm64', 'base-']],
     [FROM('base-$TARGETARCH', 'ARG TARGETARCH=x'), ['base-arm64', 'base-x']],
     [FROM('docker://a:1', '# syntax=docker/dockerfile:1.7-labs'), ['a:1']],
-  ])('of %j are %j', (text, images) => expect(findBaseImages(text, 'arm64')).toEqual(images))
+  ])('in %j are %j', (text, images) => expect(findBaseImages(text, 'arm64')).toEqual(images))
 
   test.each<[string, RegExp]>([
     [FROM('node:$V'), /`FROM node:\$V`.*`ARG NAME=value`/],

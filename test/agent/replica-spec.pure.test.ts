@@ -356,7 +356,7 @@ describe('the reason of a failure', () => {
     ['write /var/lib/x: no space left on device', 'The disk of the container engine is full'],
     ['something else', 'cannot be pulled: something else.'],
     ['Head "https://example.com/v2/shop/manifests/1": no basic auth credentials', 'denied access'],
-  ])('of a pull that fails with "%s" contains "%s"', (message, reason) =>
+  ])('after the pull failed with "%s" contains "%s"', (message, reason) =>
     expect(explainPullFailure('shop:1', message)).toContain(reason),
   )
 

@@ -39,7 +39,7 @@ const ENCODINGS: [string, (text: string) => string][] = [
   ...[
     ['\u001b[38:2::255:0:0m', 'another colour'],
     ['\u001b[1 q', 'a cursor'],
-    ['\u001b(B\u001b[m', 'what `tput sgr0` writes'],
+    ['\u001b(B\u001b[m', 'the output of `tput sgr0`'],
     ['\u001b]8;;https://example.com\u001b\\', 'a link'],
     ['\u001b]0;title\u0007', 'a title'],
     ['\u009b1m', 'an escape of one character'],

@@ -42,17 +42,17 @@ it('packs the same bytes for the same files, whatever their times and the order 
 
 it.each([
   [
-    'what .gitignore names',
+    'files that .gitignore lists',
     { '.gitignore': '*.log\n/dist/\n', 'a.log': '', 'dist/a.js': '', 'lib/dist/b.js': '' },
     ['lib/dist/b.js'],
   ],
   [
-    'what .slipwayignore names, which decides over .gitignore',
+    'files that .slipwayignore lists, which overrides .gitignore',
     { '.gitignore': 'dist\n', '.slipwayignore': '!dist\nsrc\n', 'dist/a.js': '', 'src/b.ts': '' },
     ['dist/a.js'],
   ],
   [
-    'what the .gitignore of a deeper folder names',
+    'files that the .gitignore of a deeper folder lists',
     { 'lib/.gitignore': 'tmp\n!keep.log\n', '.gitignore': '*.log\n', 'lib/tmp/x': '', 'lib/keep.log': '', 'tmp/y': '' },
     ['lib/keep.log', 'tmp/y'],
   ],

@@ -149,7 +149,7 @@ it('refuses to deploy a folder to a deployment that has another source', async (
 it.each([
   ['a server that does not answer', { SLIPWAY_URL: 'http://127.0.0.1:1' }, [1, 'no_connection']],
   ['no key at all', { SLIPWAY_URL: '', SLIPWAY_API_KEY: '' }, [4, 'not_signed_in']],
-])('with %s, the exit code says so', async (_, env, outcome) => {
+])('exits with the code for %s', async (_, env, outcome) => {
   const tenant = await newTenant()
   const { exited } = startCli(['deploy', '--yes'], { cwd: makeApplication(), env: { ...keyEnv(url, tenant), ...env } })
   const { code, error } = await exited

@@ -36,7 +36,7 @@ it.each([
   ['XDG_CONFIG_HOME', 'config'],
   ['SLIPWAY_CONFIG_HOME', ''],
   ['HOME', ''],
-])('the key is never kept in the folder of a project, as with %s=%j', (name, value) => {
+])('never keeps the key in the folder of a project, as with %s=%j', (name, value) => {
   for (const one of ['SLIPWAY_CONFIG_HOME', 'XDG_CONFIG_HOME', 'APPDATA']) vi.stubEnv(one, undefined)
   vi.stubEnv(name, value)
   expect(configFile()).toMatch(/^\/.+\/slipway\/login\.json$/)

@@ -26,7 +26,7 @@ it.each([
   ['without any', '# a comment\n\nA=1\nexport B=\n  \t\nC="x\nnot a line\ny" # d', []],
   ['without an equals sign, also after a value of three lines', 'A="x\n\ny"\nno equals here\r\nB=1\nword', [4, 6]],
   ['without a name', 'A=1\n = 2\n=3', [2, 3]],
-])('names the lines that it skips, of a text %s', (_, text, expected) => {
+])('lists the skipped lines of a text %s', (_, text, expected) => {
   expect(listUnreadLines(text)).toEqual(expected)
   expect(describeUnreadLines(text) === undefined).toBe(expected.length === 0)
 })

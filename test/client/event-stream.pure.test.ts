@@ -111,7 +111,7 @@ const problem = (status: number, code: string) =>
 it.each([
   ['when it is opened', problem(401, 'key_unknown')],
   ['by an event', 'event: error\ndata: {"code":"key_unknown","detail":"No.","status":401}\n\n'],
-])('throws what the server refuses %s', async (_, refusal) => {
+])('throws the refusal of the server %s', async (_, refusal) => {
   const { stream, resumedAfter } = serve(['cut', refusal])
   await expect(stream().next()).rejects.toMatchObject({ code: 'key_unknown', status: 401 })
   expect(resumedAfter.length).toBe(2)
