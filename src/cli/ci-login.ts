@@ -1,4 +1,4 @@
-// A key for the token of a CI: where the token comes from, its exchange, and another key before the first one ends.
+// A key for the token of a CI job: reads the token, exchanges it, and renews the key before it expires.
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { ApiError, ConnectionError } from '../client/errors.ts'
@@ -33,7 +33,9 @@ async function askGitHub(text: string, secret: string, audience: string, signal:
   const url = new URL(text)
   url.searchParams.set('audience', audience)
   const failure = (what: string) =>
-    new ConnectionError(`GitHub gave no token for this job: ${what}. Give the job the permission \`id-token: write\`.`)
+    new ConnectionError(
+      `GitHub issued no token for this job: ${what}. Give the job the permission \`id-token: write\`.`,
+    )
   const response = await fetch(url, {
     headers: { Authorization: `Bearer ${secret}`, Accept: 'application/json', 'User-Agent': USER_AGENT },
     redirect: 'error',
@@ -55,13 +57,13 @@ function describeToken(token: string): string {
     const { iss, aud, sub } = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString())
     return `The token has the issuer ${iss}, the audience ${aud} and the subject ${sub}.`
   } catch {
-    return 'The token is no JSON Web Token.'
+    return 'The token is not a JSON Web Token.'
   }
 }
 
 type Exchange = { url: string; workspace: string; audience: string }
 
-/** Every attempt takes another token where there is one: an answer that was lost has used its token up. */
+/** Each attempt reads another token if there is one, because a lost answer has used its token. */
 export async function exchangeCiToken(
   { url, workspace, audience }: Exchange,
   signal: AbortSignal,
@@ -88,7 +90,7 @@ export async function exchangeCiToken(
   }
 }
 
-/** `fetch` with the key of the login, or with its successor when it ends soon. */
+/** A `fetch` with the key of the login, which is renewed before it expires. */
 export function createRenewingFetch(login: Login & { ci: CiKey }, out: Output, signal: AbortSignal): typeof fetch {
   let current: { key: string; ci: CiKey } = login
   let renewal: Promise<void> | undefined
@@ -110,7 +112,7 @@ export function createRenewingFetch(login: Login & { ci: CiKey }, out: Output, s
     renewal ??= renew(current.ci)
       .catch(error => {
         signal.throwIfAborted()
-        out.note(`The key of this job ends at ${current.ci.ends_at}, and there is no other one: ${error.message}`)
+        out.note(`The key of this job expires at ${current.ci.ends_at} and was not renewed: ${error.message}`)
       })
       .finally(() => {
         nextTry = Date.now() + RETRIED_AFTER_MS

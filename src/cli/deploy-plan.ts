@@ -40,7 +40,7 @@ export async function openSource(
   if (given.length > 1) throw usageError('Give one source: a folder, --image, --repo or --template.')
   if (branch !== undefined && repo === undefined) throw usageError('--branch needs --repo, the repository it is in.')
   if (dryRun && given.length === 1 && folder === undefined)
-    throw usageError('--dry-run lists the files of a folder, and this source has none here. Use `slipway plan`.')
+    throw usageError('--dry-run lists the files of a folder, and this source is not a folder. Use `slipway plan`.')
   if (image !== undefined) return openImage(session, image)
   if (repo !== undefined) return openRepository(session, repo, branch)
   if (template !== undefined) return openTemplate(session, template)

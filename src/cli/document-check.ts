@@ -3,7 +3,7 @@ import { type OutputUnit, type Schema, Validator } from '@cfworker/json-schema'
 import { type DocumentFault, KINDS } from '../client/apply/documents.ts'
 import type { FoundDocument } from './document-files.ts'
 
-/** Keywords whose faults are those of what they contain. */
+/** Keywords that only wrap others. The faults inside of them are reported. */
 const WRAPPERS = ['$ref', 'allOf', 'anyOf', 'if', 'items', 'properties', 'additionalProperties']
 const MAX_FAULTS_OF_A_DOCUMENT = 20
 const MAX_NAMED = 12
@@ -36,7 +36,7 @@ export function checkAgainstSchema(documents: FoundDocument[], schema: Schema): 
   })
 }
 
-/** Most members may be null, and that alternative is never what was meant. */
+/** Skips the alternative null, which most members allow and a person rarely means. */
 const isLeaf = ({ keyword, error }: OutputUnit): boolean =>
   !WRAPPERS.includes(keyword) && !(keyword === 'type' && error.includes('Expected "null"'))
 
@@ -47,10 +47,10 @@ const toPath = (location: string): (string | number)[] =>
     .map(part => decodeURIComponent(part).replaceAll('~1', '/').replaceAll('~0', '~'))
     .map(part => (/^\d+$/.test(part) ? Number(part) : part))
 
-/** Without the value, which may be a secret that stands in the wrong place. */
+/** Leaves out the value, which may be a misplaced secret. */
 function toMessage({ keyword, error }: OutputUnit): string {
-  if (keyword === 'false') return 'is not a member that it can have'
-  if (keyword === 'pattern') return 'has not the right form'
+  if (keyword === 'false') return 'is not an allowed member'
+  if (keyword === 'pattern') return 'does not match the required pattern'
   if (keyword === 'enum') {
     const allowed = JSON.parse(error.slice(error.indexOf('['), error.lastIndexOf(']') + 1)) as unknown[]
     const more = allowed.length > MAX_NAMED ? `, and ${allowed.length - MAX_NAMED} more` : ''
@@ -58,7 +58,7 @@ function toMessage({ keyword, error }: OutputUnit): string {
   }
   if (keyword === 'required') return `needs the member ${/"([^"]*)"/.exec(error)?.[1]}`
   if (keyword === 'type') return `must be of the type ${/Expected "(\w+)"/.exec(error)?.[1]}`
-  if (keyword === 'const') return 'has not the right value'
+  if (keyword === 'const') return 'has the wrong value'
   return error.replace(/\.$/, '').replace(/^[A-Z]/, letter => letter.toLowerCase())
 }
 

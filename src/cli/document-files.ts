@@ -208,7 +208,7 @@ function createLineFinder(text: string): (offset: number) => number {
   }
 }
 
-const HALF_CHARACTER = 'has half a character: a surrogate without the other one'
+const UNPAIRED_SURROGATE = 'has an unpaired surrogate'
 
 /** Aliases share values, so a small file can expand beyond the memory, or contain itself. */
 function findHostileValue(root: unknown): { path: Path; message: string } | undefined {
@@ -219,16 +219,16 @@ function findHostileValue(root: unknown): { path: Path; message: string } | unde
     values++
     if (typeof value === 'string') {
       characters += value.length
-      if (!value.isWellFormed()) return { path, message: HALF_CHARACTER }
+      if (!value.isWellFormed()) return { path, message: UNPAIRED_SURROGATE }
     }
     if (values > MAX_VALUES || characters > MAX_CHARACTERS || path.length > MAX_DEPTH)
       return { path: [], message: 'is too large once its aliases are expanded. Write it without aliases' }
-    if (typeof value === 'number' && !Number.isFinite(value)) return { path, message: 'is not a number of JSON' }
+    if (typeof value === 'number' && !Number.isFinite(value)) return { path, message: 'is not a JSON number' }
     if (typeof value !== 'object' || value === null) continue
     const members = Array.isArray(value) ? value.entries() : Object.entries(value)
     for (const [name, member] of members) {
       if (name === '__proto__') return { path, message: 'has a member __proto__, which is not allowed' }
-      if (!String(name).isWellFormed()) return { path, message: HALF_CHARACTER }
+      if (!String(name).isWellFormed()) return { path, message: UNPAIRED_SURROGATE }
       characters += String(name).length
       waiting.push({ value: member, path: [...path, name] })
     }

@@ -20,13 +20,13 @@ export async function makePlan(session: Session, flags: DocumentFlags): Promise<
   const files = flags.file ?? []
   if (files.length === 0) throw usageError('Name the files: -f PATH', 'slipway apply -f PATH')
   if (flags.prune && flags.owner === undefined)
-    throw usageError('--prune deletes what has an owner: name it with --owner.')
+    throw usageError('--prune deletes resources of an owner. Name the owner with --owner.')
   const secrets = readSecrets(flags.secretsFile ?? [])
   const { documents, faults } = await readDocumentFiles(files)
   const { reply: schema } = await client.send({ method: 'GET', path: '/schemas/slipway.json', signal })
   const all = [...faults, ...checkAgainstSchema(documents, schema as unknown as Schema)]
   if (all.length > 0) throw refuse(all)
-  // An empty file is more often a mistake of what writes it than the wish to delete all of an owner.
+  // An empty file is more often a mistake than the intent to delete all resources of an owner.
   if (documents.length === 0) throw usageError(`${files.join(', ')}: there is no document in it. Nothing was changed.`)
   const workspace = await findWorkspace(client, { workspace: login.workspace, signal })
   if (!workspace) throw usageError('Name the workspace: the key is of the organization.', 'SLIPWAY_WORKSPACE=ID …')

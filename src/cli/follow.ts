@@ -1,6 +1,6 @@
 // Follows a revision until it serves or has ended. Its state decides the result; its log lines are an extra.
 import { pause } from '../client/retry.ts'
-import { CommandFailure, EXIT } from './failure.ts'
+import { CommandFailure, EXIT, usageError } from './failure.ts'
 import { formatLogMessage } from './log-lines.ts'
 import type { Deployment, Revision, Session } from './session.ts'
 
@@ -10,7 +10,7 @@ type LogFollower = ReturnType<typeof followLogs>
 
 const FAILED = ['CREATE_FAILED', 'BUILD_FAILED', 'DEPLOY_FAILED', 'SKIPPED', 'INTERRUPTED', 'UNKNOWN']
 const LOOK_SECONDS = 2
-/** Longer than a cut stream takes to come back. */
+/** Longer than the reconnection of a stream. */
 const LAST_LINES_MS = 5000
 const MAX_LAST_LINES = 12
 const SHORTEST_STAGE_S = 0.1
@@ -19,7 +19,7 @@ const STORED_COLOR = /␛\[[\d;]{0,20}m/g
 
 export const parseTimeout = (seconds: string): number => {
   if (/^[1-9]\d{0,5}$/.test(seconds)) return Number(seconds) * 1000
-  throw new CommandFailure(EXIT.usage, 'usage', `--timeout ${seconds} is not a number of seconds.`)
+  throw usageError(`--timeout ${seconds} is not a number of seconds.`)
 }
 
 export async function followRevision(
@@ -39,7 +39,7 @@ export async function followRevision(
   try {
     for (;;) {
       const secondsLeft = Math.max(0, Math.ceil((deadline - Date.now()) / 1000))
-      // The first look shows at once where the revision stands.
+      // The first request returns the state at once.
       const timeout = shown === '' ? 0 : Math.min(LOOK_SECONDS, secondsLeft)
       const revision = await client.call('GET /v2/deployments/{deployment_id}/revisions/{revision_id}/wait', {
         params,
@@ -98,7 +98,7 @@ function describe({ out }: Session, { number, status, states }: Revision): strin
 const readDeployment = ({ client, signal }: Session, deployment_id: string) =>
   client.call('GET /v2/deployments/{deployment_id}', { params: { deployment_id }, signal })
 
-/** Agents add the last lines to the reason. Those of the log are newer, and on a terminal they may be there already. */
+/** Prefers the last lines of the log to those in the reason, which are older. A terminal may show them already. */
 async function ended(
   { client, out, signal }: Session,
   { name }: Deployment,
@@ -128,7 +128,7 @@ const timedOut = ({ name }: Deployment, { number, status }: Revision, timeoutMs:
     `slipway status ${name}`,
   )
 
-/** A failure of the log is reported and changes nothing else. */
+/** Reports a failure of the log, and does not fail. */
 function followLogs({ client, out }: Session, { deployment_id, revision_id }: RevisionParams, signal: AbortSignal) {
   const params = { deployment_id }
   let arrival = 0

@@ -267,5 +267,5 @@ function toApiError(response: Response, body: unknown): ApiError {
   if (isProblem(body)) return new ApiError(response, body)
   const type = response.headers.get('Content-Type') ?? 'nothing'
   const what = `The server answered ${response.status} with ${type}`
-  return new ApiError(response, { detail: `${what}, which is no answer of Slipway. Check its address.` })
+  return new ApiError(response, { detail: `${what}, which is not an answer of Slipway. Check its address.` })
 }

@@ -95,7 +95,7 @@ async function findRepository(session: Session, wanted: string): Promise<Reposit
   if (found.length === 1) return found[0]!
   if (found.length > 1)
     throw usageError(`${wanted} names several repositories: ${found.map(({ url }) => url).join(', ')}. Give its URL.`)
-  const message = `No connected git host has a repository ${wanted} that it shows to Slipway.`
+  const message = `No connected git host lists a repository ${wanted}.`
   throw new CommandFailure(EXIT.failed, 'repository_not_found', message, 'slipway repos')
 }
 

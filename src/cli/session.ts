@@ -50,7 +50,9 @@ export function openSession({ isSilent, ...options }: SessionOptions, signal: Ab
 export function validLogin(login: Login): Login {
   const key = login.key.trim()
   if (/^[\x21-\x7e]+$/.test(key)) return { ...login, key }
-  throw usageError(`The API key of ${login.from} is empty, or has spaces, line breaks or letters that no key has.`)
+  throw usageError(
+    `The API key of ${login.from} is empty, or has characters that a key cannot have, such as spaces or line breaks.`,
+  )
 }
 
 function openClient(given: Login, out: Output, signal: AbortSignal, isSilent = false) {
