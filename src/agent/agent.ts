@@ -289,7 +289,7 @@ export class Agent {
     if (code === 'lease_held') {
       if (failures === 1) this.#logEvent('standby', { reason: STANDBY_REASON })
     } else if (code !== 'fence_stale' && failures === 2) {
-      // One failure alone is no news: a control plane that is updated refuses for a moment.
+      // Ignores a single failure: a control plane refuses for a moment while it is updated.
       this.#logEvent('poll failed', { error: describeConnectionError(error as Error) })
     }
     await delay(backoffSeconds(error, failures) * 1000, undefined, { signal: this.#shutdown.signal }).catch(() => {})
@@ -325,7 +325,7 @@ export class Agent {
     this.#lease.lose()
   }
 
-  /** For the operator's tools. */
+  /** The values for the operator's tools. */
   state(): AgentState {
     const { version, engine } = this.#options
     return {

@@ -18,7 +18,7 @@ export type RevisionSpec = RevisionRef & {
   image_uri: string | null
   namespace: string | null
   custom_url: string | null
-  /** Started only once `observe` reports its database as ready. The engine sets `DATABASE_URI` for it. */
+  /** The revision starts once `observe` reports its database as ready. The engine sets `DATABASE_URI` for it. */
   needs_database: boolean
   resources: CompleteResourceSpec
   /** The parts to run besides the application. `resources` has all amounts of each. */
@@ -124,7 +124,7 @@ export type CopyUsage = {
   /** Names the copy within its revision, also after a restart. */
   copy: string
   running: boolean
-  /** Totals. Also a total: `cpu_ms`, of an engine that sees the time, and not `cpu_cores`, the current rate. */
+  /** Totals. `cpu_ms` is a total as well, and `cpu_cores` the current rate of an engine without totals. */
   restarts: number
   cpu_ms?: number | null
   cpu_cores?: number | null
@@ -153,7 +153,7 @@ export interface Engine {
   readonly name: string
   /** The limits of deployments. The control plane refuses a change beyond them when it is planned. */
   readonly policy: ListenerPolicy
-  /** Why it cannot run this revision, as a sentence for the user; null if it can. */
+  /** The reason why it cannot run this revision, as a sentence for the user; null if it can. */
   refusalReason(spec: RevisionSpec): string | null
   /** Takes over what an earlier agent left running. Called once, before anything else. */
   open(events: EngineEvents): Promise<void>

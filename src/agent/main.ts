@@ -245,7 +245,7 @@ async function main() {
   const engine = await createEngine({ home, ...router, proxy, agent_id, isolation, logEvent })
   logEvent('agent started', { engine: engineName, home, control_plane: url })
   const hidden_values = collectSecrets(process.env)
-  // No child process inherits them.
+  // Child processes do not inherit these variables.
   for (const name of ['SLIPWAY_LISTENER_KEY', 'AGENT_DATABASE_URL', 'METRICS_TOKEN']) delete process.env[name]
   const control = createControlPlaneClient({ url: url.replace(/\/$/, ''), key })
   const networks = parseNetworks(process.env.AGENT_ALLOWED_NETWORKS ?? '')

@@ -15,7 +15,7 @@ type ArchiveLimits = { megabytes: number; entries: number; depth: number }
 export const ARCHIVE_LIMITS: ArchiveLimits = { megabytes: 2_048, entries: 100_000, depth: 64 }
 const DOWNLOAD_TIMEOUT_MS = 5 * 60_000
 const MAX_NAME_BYTES = 255
-/** Relative to the target folder, whose own path also counts towards the limit of the system. */
+/** The limit of a path in the target folder, whose own path also counts towards the limit of the system. */
 const MAX_PATH_BYTES = 3000
 
 /** The download link has expired; the control plane issues a new one. */
@@ -160,7 +160,7 @@ function splitEntryPath(name: string, { depth }: ArchiveLimits): string[] {
   return parts
 }
 
-/** Checked here, because the error of the file system would contain the agent's own path. */
+/** Checked before the file system does, whose error would contain the agent's own path. */
 const isTooLong = (parts: string[]) =>
   parts.some(part => Buffer.byteLength(part) > MAX_NAME_BYTES) || Buffer.byteLength(parts.join('/')) > MAX_PATH_BYTES
 

@@ -48,7 +48,7 @@ type Options = {
   retry_ms?: number | undefined
 }
 
-/** Shared by revisions. `source` belongs to the agent: git settings in its mirror could run commands as the agent. */
+/** Revisions share it. `source` belongs to the agent: git settings in its mirror could run commands as the agent. */
 const SHARED_FOLDERS = new Set(['cache', 'source'])
 const MAX_CONCURRENT_BUILDS = 2
 const GRACE_MS = 2_000

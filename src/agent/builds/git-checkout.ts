@@ -15,7 +15,7 @@ export type GitSource = {
   url: string
   ref: string
   commit_sha: string | null
-  /** Fetched right before its use, because it may be short-lived. */
+  /** Called right before the credential is used, because it may be short-lived. */
   credential: (signal: AbortSignal) => Promise<GitCredential | null>
 }
 type Options = {
@@ -231,7 +231,7 @@ export function gitSettings({ url, addresses }: AllowedAddress, credential: GitC
   return { scheme, settings }
 }
 
-/** Without the configuration of this machine. The credential is in the environment, where `ps` does not show it. */
+/** Leaves out the configuration of this machine. The credential is in the environment, which `ps` does not show. */
 function gitEnvironment(
   task: BuildTask,
   address: AllowedAddress,

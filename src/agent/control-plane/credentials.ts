@@ -13,7 +13,7 @@ type Options = {
   currentLease: () => ListenerLease | undefined
   signal: AbortSignal
   retry_ms?: number | undefined
-  /** Registers a password for masking. Called before anybody gets the credential. */
+  /** Registers a password for masking, before the credential is used. */
   hide: (deployment_id: string, values: string[]) => void
 }
 type CachedCredential = { until: number; credential: RegistryCredential }

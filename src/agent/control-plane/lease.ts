@@ -4,7 +4,7 @@ import os from 'node:os'
 /** A lease lasts 60 seconds from the start of a poll. The rest is a safety margin. */
 const TRUSTED_MS = 55_000
 
-/** Unlike `performance.now()` it counts while the machine sleeps; unlike `Date.now()` nobody can set it. */
+/** Unlike `performance.now()` it counts while the machine sleeps; unlike `Date.now()` it cannot be set. */
 export const uptimeMs = () => os.uptime() * 1000
 
 export class Lease {

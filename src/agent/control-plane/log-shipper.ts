@@ -13,7 +13,7 @@ type LogStream = {
   kind: Kind
   id: string
   from: number
-  /** Lines dropped before the first of `lines`. */
+  /** The number of lines that were dropped before the first of `lines`. */
   droppedCount: number
   isWithheld: boolean
   lines: Line[]
@@ -83,7 +83,7 @@ export class LogShipper {
     line.isMasked = true
   }
 
-  /** Several streams at once, because a request carries the lines of one revision only. */
+  /** Ships several streams at once, because a request carries the lines of one revision only. */
   async #send(): Promise<void> {
     const streams = this.#streams.entries()
     await Promise.all(Array.from({ length: MAX_CONCURRENT_STREAMS }, () => this.#sendEach(streams)))

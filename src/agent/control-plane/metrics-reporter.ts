@@ -71,7 +71,7 @@ export class MetricsReporter {
     })
   }
 
-  /** Under a new lease: what is used from now on counts. */
+  /** A new lease counts the usage from now on. */
   async begin(): Promise<void> {
     const revisions = this.#previous ? undefined : await this.#options.engine.readUsage?.().catch(() => undefined)
     if (revisions && !this.#previous)
@@ -109,7 +109,7 @@ export class MetricsReporter {
     const at = this.#now()
     const minute = Math.floor((at - this.#periodMs / 2) / MINUTE_MS) * MINUTE_MS
     const previous = this.#previous
-    // After a pause, such as sleep, what was used does not belong to this minute: a gap is right.
+    // Leaves a gap after a pause such as sleep, because the usage does not belong to this minute.
     const isContinuous = previous !== undefined && at - previous.at < 2 * Math.max(this.#periodMs, MINUTE_MS)
     this.#previous = { at, revisions: new Map(revisions.map(toLastRead)) }
     this.#noteUsage(revisions)

@@ -13,13 +13,13 @@ type Options = {
   /** Undefined while this agent must not act. */
   currentLease: () => ListenerLease | undefined
   signal: AbortSignal
-  /** Registers a token for masking. Called before anybody gets it. */
+  /** Registers a token for masking, before it is used. */
   hide: (deployment_id: string, token: string) => void
   logEvent: LogEvent
   renew_ms?: number | undefined
 }
 
-/** A third of their lifetime, so that two renewals may fail. */
+/** A third of their lifetime: two renewals may fail. */
 const RENEW_MS = 5 * 60_000
 /** Engines write to a file, or send a request to a cluster. */
 const WRITES_AT_ONCE = 8
@@ -86,7 +86,7 @@ export class ModelTokens {
         if (!lease) throw new Error('this agent does not have the lease of its listener.')
         if (this.#isRenewalDue) {
           await this.#requestAll(lease)
-          // Not all agents at the same moment.
+          // Spreads the requests of all agents.
           this.#startAfter(renew_ms * (0.9 + 0.2 * Math.random()))
         } else await this.#requestPage(lease, { deployment_ids: [...this.#wanted].slice(0, MODEL_TOKENS_PAGE_SIZE) })
         this.#failures = 0

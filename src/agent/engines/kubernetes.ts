@@ -248,7 +248,7 @@ export class KubernetesEngine implements Engine {
     return { revision_id, phase: isFailing ? 'failing' : phase, reason }
   }
 
-  /** When the cluster gives the rollout up, or the finding is hopeless before. */
+  /** The time when the cluster gives the rollout up, or earlier if waiting cannot help. */
   #deadlineOf({ hopeless_at }: Finding, { deployments }: ObservedObjects, revision_id: string): number {
     const created = deployments
       .filter(object => labelOf(object, REVISION_LABEL) === revision_id)
@@ -320,7 +320,7 @@ export class KubernetesEngine implements Engine {
     if (refusal !== null) throw new PermanentError(refusal)
     await this.#requireRestrictedNamespace(spec)
     await this.#objects.checkNamedObjects(spec)
-    // First, because pods that an earlier agent started may already log these passwords.
+    // Comes first, because pods of an earlier agent may already log these passwords.
     for (const store of storesFor(this.#settings, spec)) await this.#hideStoreSecrets(spec, store)
     // An invalid host fails the start, instead of the switch to a healthy revision.
     const routes = routesOf(this.#settings, spec)

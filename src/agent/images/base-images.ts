@@ -14,7 +14,7 @@ const IMAGE_NAME = /^[\w.:/@-]+$/
 const SHELL_WORD = /(?:"(?:\\.|[^"\\])*"|'[^']*'|\\.|[^\s\\"'])+/g
 const ARCHITECTURES: Record<string, string> = { x64: 'amd64', ia32: '386' }
 
-/** Without the Dockerfile's own stages. `arch` is Node's name of the architecture. */
+/** Leaves out the stages of the Dockerfile. `arch` is Node's name of the architecture. */
 export function findBaseImages(dockerfile: string, arch: string = process.arch): string[] {
   const images = new Set<string>()
   const stages: (string | undefined)[] = []

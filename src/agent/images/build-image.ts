@@ -25,7 +25,7 @@ const APP_FOLDER = '/app'
 const APP_HOME = '/home/app'
 const CACHE_FOLDER = '/cache'
 const CACHE_MB = 1024
-/** Sourced and removed first, so that no secret becomes part of the image. */
+/** The shell sources and removes the file first, so no secret becomes part of the image. */
 const ENV_FILE = '/slipway.env'
 /** Empties a cache that has grown too large. */
 const BUILD_PRELUDE = `set -e; . ${ENV_FILE}; rm ${ENV_FILE}
@@ -193,7 +193,7 @@ function watchBuild(task: BuildTask) {
 const excludeGit = (folder: string) => (path: string) => !/(^|\/)\.git(\/|$)/.test(relative(folder, path))
 function dockerignoreFilter(folder: string): (path: string, stat: fs.Stats) => boolean {
   const text = readText(folder, '.dockerignore') ?? ''
-  // Bounded, because every file is matched against every line.
+  // The limit is needed because every file is matched against every line.
   if (text.length > MAX_DOCKERIGNORE_LENGTH)
     throw new PermanentError(`The .dockerignore has more than ${MAX_DOCKERIGNORE_LENGTH} characters. Shorten it.`)
   const ignored = parseDockerignore(text)

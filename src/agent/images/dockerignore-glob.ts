@@ -25,7 +25,7 @@ function parseSegment(segment: string): GlobStep<string> {
 
 function parseSteps(characters: string[]): GlobStep<string>[] {
   const steps: GlobStep<string>[] = []
-  // Without this, a row of opening brackets would be searched to its end from each of them.
+  // After one unclosed bracket no other can close, so the rest is not searched again for each of them.
   let canClose = true
   for (let at = 0; at < characters.length; at++) {
     const character = characters[at]!

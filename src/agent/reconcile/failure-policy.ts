@@ -18,7 +18,7 @@ type FailureDecision = { retryMs: number; failure?: Pick<Report, 'revision_id' |
 /** A serving revision is never given up: its permanent failures are retried too, until the cause is fixed. */
 const PERMANENT_RETRY_MS = 30_000
 const LOG_AFTER_MS = 30_000
-/** Less than the control plane's own deadline, which would not know the reason. */
+/** Shorter than the control plane's deadline, which would not know the reason. */
 const GIVE_UP_MS = 10 * 60_000
 
 export class FailurePolicy {

@@ -9,7 +9,7 @@ export type Observation = {
   records: Map<string, BuildRecord>
   url: string | null
   last_request_at?: string | undefined
-  /** Why the database is not ready; null when it is, or when none is wanted. */
+  /** The reason why the database is not ready; null when it is, or when none is wanted. */
   databaseFailure: string | null
 }
 

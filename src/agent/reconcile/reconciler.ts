@@ -75,7 +75,7 @@ export class Reconciler {
     })
   }
 
-  /** Logs once when all that has to serve does, or fails. Later calls do nothing. */
+  /** Logs once when all deployments serve or have failed. Later calls do nothing. */
   watchRestored(): void {
     if (this.#restoring) return
     const serving = [...this.#deployments].filter(([, { work }]) => work.serving)

@@ -1,4 +1,4 @@
-// Composes the report of a deployment from its observation, and says what of it an operator reads. Pure.
+// Composes the report of a deployment from its observation, and the lines of it in the operator's log. Pure.
 import type { Report } from '../../protocol/report.schema.ts'
 import type { Work } from '../../protocol/work.schema.ts'
 import type { Observation } from './observe.ts'
@@ -80,7 +80,7 @@ function composeServingReport(
   }
 }
 
-/** Everything in a report but its generation: two reports with the same facts say the same. */
+/** The content of a report without its generation. Reports with the same facts are the same. */
 export const serializeReportFacts = (report: Report) => JSON.stringify({ ...report, generation: 0 })
 
 type OutcomeEvent = { event: string; fields: Record<string, string | number | null | undefined> }

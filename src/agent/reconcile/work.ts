@@ -93,7 +93,7 @@ export function workAfterReport({ revision_id, state }: Report, work: Work): Wor
   return state === 'failed' ? { ...work, revision: null } : work
 }
 
-/** Independent of the order of the deployments. */
+/** Does not depend on the order of the deployments. */
 export function digestGenerations(deployments: Map<string, { generation: number }>): string {
   let digest = 0n
   for (const [id, { generation }] of deployments)

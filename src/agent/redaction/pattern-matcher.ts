@@ -10,7 +10,7 @@ type Span = { start: number; end: number }
 /** Longer patterns are cut to this length; a hit of this length extends to the end of the line. */
 export const LONGEST_PATTERN = 4096
 
-/** So many characters of a value tell nothing. Words often end with the first ones of some pattern. */
+/** The number of characters of a value that reveal nothing. Words often end with the first ones of a pattern. */
 const MAX_SHOWN_PREFIX = 2
 const ROOT = 0
 const NONE = 0

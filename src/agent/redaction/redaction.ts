@@ -39,7 +39,7 @@ export class Redaction {
       try {
         const { secrets, tracing } = open(revision)
         this.#masks.addRevision({ deployment_id, revision_id: revision.id }, Object.values(secrets))
-        // It may change without a new revision.
+        // The value may change without a new revision.
         if (tracing) this.hide(deployment_id, [tracing.key])
       } catch {
         // Its build or start reports the reason. Until it is known, lines of this revision are held back.

@@ -43,7 +43,7 @@ export class SecretMasks {
     this.#matchers.delete(deployment_id)
   }
 
-  /** Apart from the others, which they would displace. */
+  /** Keeps these apart from the other secrets, which they would displace. */
   addShortLived(deployment_id: string, value: string): void {
     const secrets = this.#secretsOf(deployment_id)
     if (secrets.shortLived.includes(value)) return
@@ -96,7 +96,7 @@ export class SecretMasks {
     } = this.#deployments.get(deployment_id) ?? {}
     const values = [...this.#globalValues, ...[...revisions.values()].flat(), ...others, ...shortLived]
     const matcher = this.#matchers.get(deployment_id) ?? new PatternMatcher(derivePatterns(values))
-    // Reinserted at the end, so that the least recently used matcher is evicted first.
+    // Inserts it again at the end, so the least recently used matcher is evicted first.
     this.#matchers.delete(deployment_id)
     this.#matchers.set(deployment_id, matcher)
     for (const oldest of [...this.#matchers.keys()].slice(0, -MAX_MATCHERS)) this.#matchers.delete(oldest)

@@ -11,7 +11,7 @@ const ORDINARY_WORDS = new Set(
     'warning verbose notice console postgres postgresql sqlite mariadb mongodb'
   ).split(' '),
 )
-/** However encoded text is wrapped, any 15 characters of it contain one whole tile. */
+/** Any 15 characters of encoded text contain one whole tile, for every way of wrapping. */
 const TILE_LENGTH = 8
 /** Limits the encoded and the quoted forms of a deployment. Those of its longest values are left out first. */
 const MAX_PATTERN_CHARACTERS = 256 * 1024
@@ -120,7 +120,7 @@ function base64Patterns(value: string): Pattern[] {
   })
 }
 
-/** Each tile identifies the run that it is part of, however the run is wrapped. */
+/** Each tile identifies the run that it is part of, for every way of wrapping. */
 function tilePatterns(text: string, size: number): Pattern[] {
   if (text.length <= size) return [{ text, inRun: true }]
   const tiles = Array.from({ length: Math.floor(text.length / size) }, (_, i) => text.slice(i * size, (i + 1) * size))

@@ -97,7 +97,7 @@ async function makeWritable(folder: string): Promise<void> {
     if (entry.isDirectory()) await makeWritable(join(folder, entry.name))
 }
 
-/** Counted for each entry at least, so that the number of empty files is limited too. */
+/** The minimum that an entry counts, so the number of empty files is limited too. */
 const MIN_ENTRY_BYTES = 4096
 
 /** Counts hard links once and stops at the limit. A folder nested too deeply for a path counts as infinite. */
@@ -111,7 +111,7 @@ export async function measureMegabytes(folder: string, limit = Number.POSITIVE_I
   }
   const isOver = () => bytes >= limit * 1024 * 1024 || bytes === Number.POSITIVE_INFINITY
   for (let at = open.pop(); at !== undefined && !isOver(); at = open.pop()) {
-    // Streamed, because a folder may have millions of entries. It may also be removed meanwhile.
+    // Reads entry by entry, because a folder may have millions. It may be removed while it is read.
     try {
       for await (const entry of await fs.promises.opendir(at, { bufferSize: 512 })) {
         const path = `${at}/${entry.name}`

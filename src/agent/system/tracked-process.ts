@@ -99,7 +99,7 @@ export class TrackedProcess {
   readonly identity: ProcessIdentity | undefined
   readonly #child: ChildProcess | undefined
   readonly #mark: ProcessMark
-  /** Without a cgroup: descendants seen so far, which stay known after their parents have ended. */
+  /** The descendants seen so far, if there is no cgroup. They stay known after their parents have ended. */
   readonly #seen = new Map<number, ProcessIdentity>()
 
   constructor(mark: ProcessMark, identity: ProcessIdentity | undefined, child?: ChildProcess) {

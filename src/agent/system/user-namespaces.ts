@@ -12,7 +12,7 @@ const ENOSYS = 38
 /** Numbers of system calls: https://github.com/torvalds/linux/tree/master/arch/x86/entry/syscalls */
 const X64 = { arch: 0xc000_003e, clone: 56, unshare: 272, clone3: 435 }
 const X86 = { arch: 0x4000_0003, clone: 120, unshare: 310, clone3: 435 }
-/** Numbers from here on are of the x32 interface, which would be a way around. */
+/** The first number of the x32 interface, which would bypass the filter. */
 const X32_CALLS = 0x4000_0000
 
 type Instruction = { code: number; value: number; jump?: string; label?: string }
@@ -142,7 +142,7 @@ export function denyUserNamespaces(folder: string, user: User): string | undefin
   launcher = undefined
   const file = join(folder, 'without-user-namespaces')
   if (process.arch === 'x64') {
-    // Replaced, not written: a running process may still use the one that is there.
+    // Replaces the file, because a running process may still use the present one.
     // The owner of the folder could have put a link there.
     fs.rmSync(`${file}.new`, { recursive: true, force: true })
     fs.writeFileSync(`${file}.new`, buildLauncher(), { flag: 'wx' })

@@ -84,7 +84,7 @@ export class Images {
     if (others || (await this.#encodedLogin(image, spec))) await this.pin(image, wanted, spec, task)
   }
 
-  /** Built or pulled for another deployment, so only the registry can decide whether this one may use it. */
+  /** True if it was built or pulled for another deployment, so only the registry can decide if this one may use it. */
   #belongsToOthers(here: InspectedImage, image: string, { deployment_id }: RevisionSpec, own: string): boolean {
     const built = here.Config?.Labels?.[DEPLOYMENT_LABEL]
     if (built) return built !== deployment_id

@@ -23,10 +23,10 @@ type Mount = NonNullable<Resources['volume_mounts']>[number]
 export type ReplicaParts = {
   copy: string
   volumes: CreateRequest[]
-  /** Run to completion, one after the other. */
+  /** Init containers run to completion, one after the other. */
   inits: CreateRequest[]
   app: CreateRequest
-  /** Created after the app's container, whose network they join. */
+  /** Create them after the app's container, whose network they join. */
   sidecars: CreateRequest[]
   port: number
 }

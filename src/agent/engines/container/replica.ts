@@ -206,7 +206,7 @@ export class ContainerReplica implements Replica {
       })
       void this.#watchSidecar(id, partName(sidecar))
     }
-    // Last, so that a probe sees all sidecars.
+    // Comes last, so a probe sees all sidecars.
     if (published) this.#port = Number(published.HostPort)
   }
 

@@ -104,7 +104,7 @@ const envLines = (env: Record<string, string>) => Object.entries(env).map(([name
 const databaseSpec = ({ connections }: StoreRequest, { password }: StorePlacement) => ({
   body: {
     Cmd: ['-c', `max_connections=${connections}`],
-    // Below the mount, which may contain `lost+found`.
+    // A folder below the mount, which may contain `lost+found`.
     Env: envLines({
       POSTGRES_USER: DATABASE_USER,
       POSTGRES_DB: DATABASE_USER,

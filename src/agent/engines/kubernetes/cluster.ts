@@ -196,7 +196,7 @@ export class Cluster {
     }
   }
 
-  /** Best effort: no lines if the log cannot be read. */
+  /** Returns no lines if the log cannot be read. */
   async tailLog(
     namespace: string,
     name: string,

@@ -27,7 +27,7 @@ const REVISION_KINDS = ['Secret', 'ServiceAccount', 'HorizontalPodAutoscaler'] a
 /** A complete deployment has at least one of these. */
 const DEPLOYMENT_KINDS = ['Deployment', 'StatefulSet', 'Pod', 'Service', ...REVISION_KINDS] as const
 const LASTING_KINDS = ['NetworkPolicy', 'PersistentVolumeClaim'] as const
-/** Removed first. The objects that pods use are removed once the pods are gone. */
+/** The kinds that are removed first. Objects that pods use are removed after the pods. */
 const POD_CREATING_KINDS = new Set<string | undefined>(['HorizontalPodAutoscaler', 'Deployment', 'StatefulSet'])
 const LOG_TAIL_LINES = 12
 

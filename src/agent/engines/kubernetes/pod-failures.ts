@@ -1,4 +1,4 @@
-// Why pods do not run, as a sentence that a user can act on, and whether waiting helps. Pure.
+// The reason why pods do not run, as a sentence that a user can act on, and if waiting helps. Pure.
 import type { CoreV1Event, V1ContainerStatus, V1Deployment, V1Pod } from '@kubernetes/client-node'
 import { COMPONENT_LABEL } from './names.ts'
 import { APP_PORT } from './pod-template.ts'
@@ -151,7 +151,7 @@ function containerFindings(pod: V1Pod, container: V1ContainerStatus): Finding[] 
       )
   }
   const end = state?.terminated ?? lastState?.terminated
-  // It succeeded, or it runs again.
+  // The container succeeded, or it runs again.
   if (!end || (state?.terminated && end.exitCode === 0) || (state?.running && container.ready)) return []
   const hopelessAt = restartCount + (state?.terminated ? 1 : 0) >= MAX_CRASHES ? NOW : NEVER
   const log = { pod: pod.metadata!.name!, container: name, previous: !state?.terminated }

@@ -76,7 +76,7 @@ export class PodLogs {
     this.#streams.clear()
   }
 
-  /** Not by the client's log stream, which does not report a broken connection. */
+  /** Does not use the client's log stream, which does not report a broken connection. */
   async #follow(uid: string): Promise<void> {
     const stream = this.#streams.get(uid)
     if (!stream) return
@@ -107,7 +107,7 @@ export class PodLogs {
           response.on('data', chunk => {
             if (response.statusCode === 200) for (const line of lines.push(chunk)) this.#writeLine(stream, line)
           })
-          // Not on an aborted answer: the next request repeats the incomplete line.
+          // Skips an aborted answer: the next request repeats the incomplete line.
           response.once('end', () => {
             for (const line of lines.end()) this.#writeLine(stream, line)
           })

@@ -144,7 +144,7 @@ function appContainerOf(
     imagePullPolicy: image.includes('@') ? 'IfNotPresent' : 'Always',
     ...(artifact.start_command !== null && { command: ['/bin/sh', '-c', escapeDollars(artifact.start_command)] }),
     env: environmentOf(spec, artifact, workload.component),
-    // Always there, so that pods are not replaced when a revision gets one or loses it.
+    // The volume is always there, so pods are not replaced when a revision gets or loses its Secret.
     envFrom: [tracingName(spec), modelVariablesName(spec)].map(name => ({ secretRef: { name, optional: true } })),
     resources: workload.resources,
     securityContext: RESTRICTED_SECURITY,
@@ -172,7 +172,7 @@ const containerOf = (settings: KubernetesSettings, container: z.output<typeof Co
 /** Kubernetes starts such a sidecar before the application and ends it afterwards. */
 const isNativeSidecar = ({ restartPolicy }: z.output<typeof Container>) => restartPolicy === 'Always'
 
-/** Always there, too. The cluster updates the file in it without a restart. */
+/** The volume is always there, too. The cluster updates its file without a restart. */
 const tokenVolumeOf = (spec: RevisionSpec): V1Volume => ({
   name: TOKEN_VOLUME,
   secret: { secretName: modelTokenName(spec), optional: true, defaultMode: 0o444 },

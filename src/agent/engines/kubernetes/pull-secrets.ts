@@ -85,7 +85,7 @@ export class PullSecrets {
 
   async #renewSecrets(): Promise<void> {
     const { cluster, now, requestCredential } = this.#options
-    // Retried at the next renewal.
+    // The next renewal retries.
     if (!this.#areLoaded) await this.#loadSecrets().catch(() => {})
     for (const [key, secret] of this.#secrets) {
       if (now().getTime() < secret.renew_at) continue

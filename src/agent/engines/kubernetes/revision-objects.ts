@@ -61,7 +61,7 @@ function secretOf(settings: KubernetesSettings, spec: RevisionSpec, name: string
   return { apiVersion: 'v1', kind: 'Secret', metadata, type: 'Opaque', data }
 }
 
-/** Without the token, which is written apart and renewed. */
+/** Leaves out the token, which is written apart and renewed. */
 export function modelTokenSecretOf(settings: KubernetesSettings, spec: RevisionSpec): V1Secret {
   const metadata = metadataOf(settings, spec, modelTokenName(spec), { component: 'models' })
   return { apiVersion: 'v1', kind: 'Secret', metadata, type: 'Opaque' }
@@ -113,7 +113,7 @@ function autoscalerOf(settings: KubernetesSettings, spec: RevisionSpec, workload
       metrics: [
         {
           type: 'ContainerResource',
-          // Only the application's container: sidecars may have no CPU request.
+          // Measures the application's container only, because sidecars may have no CPU request.
           containerResource: {
             name: 'cpu',
             container: APP_CONTAINER,

@@ -20,7 +20,7 @@ const DATABASE = 'app'
 export type StoreObjects = {
   component: 'redis' | 'database'
   port: number
-  /** Applied only if the cluster has no such Secret yet. */
+  /** Apply it only if the cluster has no such Secret yet. */
   secret(password: string): V1Secret
   objects: KubernetesObject[]
 }
@@ -62,7 +62,7 @@ function databaseObjects(settings: KubernetesSettings, spec: RevisionSpec): Stor
         { name: 'POSTGRES_USER', value: DATABASE },
         { name: 'POSTGRES_DB', value: DATABASE },
         { name: 'POSTGRES_PASSWORD', valueFrom: { secretKeyRef: { name, key: 'password' } } },
-        // Below the mount, which may contain `lost+found`.
+        // A folder below the mount, which may contain `lost+found`.
         { name: 'PGDATA', value: '/data/pg' },
       ],
       volumeMounts: [
@@ -154,7 +154,7 @@ function storeObjectsOf(settings: KubernetesSettings, spec: RevisionSpec, parts:
       replicas: 1,
       selector: { matchLabels: labels },
       template: {
-        // None of the user's labels: a change of theirs would restart the database.
+        // Leaves out the user's labels, because a change of them would restart the database.
         metadata: { labels: labels },
         spec: {
           automountServiceAccountToken: false,

@@ -14,7 +14,7 @@ export function hostOwnersOf(all: HostClaim[], domains: string[]): HostOwners {
   return owners
 }
 
-/** Null for a host that nobody may claim: an IP address, or a name below a domain in which the agent assigns names. */
+/** Null for a host that cannot be claimed: an IP address, or a name below a domain in which the agent assigns names. */
 export function parseCustomUrl(
   custom_url: string | null | undefined,
   domains: string[],

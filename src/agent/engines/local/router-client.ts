@@ -118,7 +118,7 @@ export class RouterClient {
     }
   }
 
-  /** Serial, so that the newest routes win. */
+  /** Sends one at a time, so the newest routes win. */
   apply(routes: () => Route[]): Promise<void> {
     const applied = this.#lastApply
       .catch(() => {})

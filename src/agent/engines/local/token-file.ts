@@ -12,7 +12,7 @@ export function makeTokenFolder(folder: string, reader: TokenReader): void {
   if (reader === 'container') fs.chmodSync(folder, 0o755)
 }
 
-/** Replaced as a whole, so that no reader sees half a token. */
+/** Replaces the file as a whole, so no reader sees half a token. */
 export function writeTokenFile(folder: string, token: string, reader: TokenReader): void {
   const file = join(folder, MODEL_TOKEN_FILE)
   const temporary = `${file}.new`

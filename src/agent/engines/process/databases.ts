@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import type { PostgresServer } from './postgres-server.ts'
 
-/** Stored from before the database is created until it is dropped. */
+/** The record exists from before the database is created until it is dropped. */
 export type Database = {
   /** The name of both the role and the database: pg_hba.conf lets a role enter only the database of its name. */
   name: string
@@ -12,7 +12,7 @@ export type Database = {
   uri: string | null
   connections: number
   storage_gi: number
-  /** Above its storage limit, therefore read-only. */
+  /** True while it is read-only because it exceeds its storage limit. */
   full: boolean
 }
 

@@ -9,7 +9,7 @@ import { findFreePort } from '../../../postgres/free-port.ts'
 import { listFolder, readJson, removeRecursively, writeJson } from '../../system/files.ts'
 
 export interface PostgresServer {
-  /** Why there can be no server, as a sentence for the user; null if there can. */
+  /** The reason why there can be no server, as a sentence for the user; null if there can. */
   readonly obstacle: string | null
   /** Starts the server if needed. The URL of a role that may create databases and roles. */
   open(): Promise<string>

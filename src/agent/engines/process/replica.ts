@@ -16,7 +16,7 @@ import { shellCommand } from '../local/shell-command.ts'
 
 const MIB = 1024 * 1024
 const MAX_LOG_BYTES = 8 * MIB
-/** Per read. The log shipper would drop more. */
+/** The limit of one read. The log shipper would drop more. */
 const MAX_LINES = 20_000
 const LAST_LINES = 40
 const NEWLINE = 10
@@ -176,7 +176,7 @@ export class ProcessReplica implements Replica {
   }
 
   async #endRemaining(): Promise<void> {
-    // Before its cgroup is removed.
+    // Measures before the cgroup is removed.
     this.#measureCpu()
     this.#tracked?.kill()
     this.#cleanup = this.#tracked?.end(0)
@@ -194,7 +194,7 @@ export class ProcessReplica implements Replica {
     try {
       lines = this.#readLog(final)
     } catch {
-      // Its folder is gone.
+      // Its folder was removed.
     }
     if (final) lines.push(...this.#splitter.end())
     const cut = lines.map(line => cutLine(line, MAX_LINE_LENGTH))
