@@ -24,12 +24,13 @@ export function describeRevisions({ out }: Session, { name }: Deployment, compar
   const { before, after, commits } = comparison
   const describe = ({ number, status, created_at, commit }: Compared) =>
     `${out.paint('bold', `revision ${number}`)} ${status}, ${age(created_at)}${commit ? `, ${commit.slice(0, 8)}` : ''}`
-  const [seconds, errors] = (['build_seconds', 'error_lines'] as const).map(member => [before[member], after[member]])
+  const seconds = [before.build_seconds, after.build_seconds]
+  const errors = [before.error_lines, after.error_lines]
   return [
     `${name}: ${describe(before)} → ${describe(after)}`,
     ...(commits?.compare_url ? [`Commits      ${commits.compare_url}`] : []),
-    ...(seconds!.every(value => value !== null) ? [`Build        ${seconds!.map(formatSeconds).join(' → ')}`] : []),
-    ...(errors!.some(value => value !== 0) ? [`Error lines  ${errors!.join(' → ')}`] : []),
+    ...(seconds.every(value => value !== null) ? [`Build        ${seconds.map(formatSeconds).join(' → ')}`] : []),
+    ...(errors.some(value => value !== 0) ? [`Error lines  ${errors.join(' → ')}`] : []),
   ]
 }
 

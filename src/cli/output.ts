@@ -138,16 +138,10 @@ const inline = (text: string) => printable(text).replace(/[\n\t]/g, ' ')
 export const formatValue = (value: unknown): string => inline(typeof value === 'string' ? value : JSON.stringify(value))
 
 export const age = (time: string): string => {
-  const seconds = Math.max(0, (Date.now() - Date.parse(time)) / 1000)
-  const [size, unit] = (
-    [
-      [86_400, 'd'],
-      [3600, 'h'],
-      [60, 'm'],
-      [1, 's'],
-    ] as const
-  ).find(([size]) => seconds >= size) ?? [1, 's']
-  return `${Math.floor(seconds / size)}${unit} ago`
+  const seconds = Math.max(0, Math.floor((Date.now() - Date.parse(time)) / 1000))
+  if (seconds >= 86_400) return `${Math.floor(seconds / 86_400)}d ago`
+  if (seconds >= 3600) return `${Math.floor(seconds / 3600)}h ago`
+  return seconds >= 60 ? `${Math.floor(seconds / 60)}m ago` : `${seconds}s ago`
 }
 
 export const formatBytes = (bytes: number): string =>
