@@ -51,16 +51,16 @@ export async function findWorkspace(client: Client, { workspace, signal }: Optio
   return me.workspaces.find(one => one.id === id)
 }
 
+const READ_PERMISSIONS = {
+  'own roles': 'organization:read',
+  listeners: 'listeners:read',
+  webhooks: 'webhooks:read',
+} as const
+
 /** The parts that the caller has no permission to read. */
 export const listUnreadable = ({ permissions }: Workspace): string[] =>
-  (
-    [
-      ['own roles', 'organization:read'],
-      ['listeners', 'listeners:read'],
-      ['webhooks', 'webhooks:read'],
-    ] as const
-  ).flatMap(([what, permission]) =>
-    permissions.includes(permission) ? [] : [`${what}, which take the permission ${permission}`],
+  Object.entries(READ_PERMISSIONS).flatMap(([part, permission]) =>
+    permissions.includes(permission) ? [] : [`${part}, which take the permission ${permission}`],
   )
 
 /** Sorted by name, so the order does not depend on creation times. Holds all names, and 100 deployments at a time. */
