@@ -19,7 +19,7 @@ const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts'
 // Functions of values: no database, no network, no state that one file could leave to the next.
 const pure = ['test/**/*.pure.test.ts']
 const edge = ['test/edge/**/*.test.ts', ...ON_EDGE]
-// What the host does by modules of Node: the limits of its server, its storage, and the guard of requests to others.
+// The host uses modules of Node for these: the limits of its server, its storage, and the guard of foreign requests.
 const hosts = ['test/host/{folder-storage,http-server,pinned-fetch}.test.ts']
 // The seed is fixed unless FUZZ_SEED sets it, so that a run can be repeated. FUZZ_REQUESTS is the number of hostile
 // requests in total. Workers have no process.env, so both are provided.
@@ -27,7 +27,7 @@ const fuzz = { seed: Number(process.env.FUZZ_SEED ?? 1), requests: Number(proces
 const isDeepFuzz = fuzz.requests >= 10_000
 /** For `npm run test:runtimes`. */
 const isEverything = process.env.RUNTIMES === 'all'
-/** What tests on workerd, Deno and Bun get. `npm test` runs some there. */
+/** Provided to tests on workerd, Deno and Bun. `npm test` runs some there. */
 const providedElsewhere = isEverything || isDeepFuzz ? {} : { tries: 'one route for each permission' as const }
 // Node parses drizzle-orm's package.json of 175 kB again for each of its files: 0.8 s of CPU for each file of tests.
 const server = { deps: { inline: ['drizzle-orm'] } }
@@ -45,7 +45,7 @@ useMemoryFolder()
 declare module 'vitest' {
   interface ProvidedContext {
     fuzz: typeof fuzz
-    /** Whether tables of all routes try each of them on this runtime. */
+    /** The routes that tables of all routes try on this runtime. */
     tries: 'each route' | 'one route for each permission'
   }
 }

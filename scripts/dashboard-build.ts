@@ -32,7 +32,7 @@ function compressFiles(folder: string): void {
   }
 }
 
-/** Whether the build is the one of the current sources. */
+/** Compares the build with the current sources. */
 export const isBuilt = (hash = hashSources()): boolean =>
   existsSync(HASH_FILE) && readFileSync(HASH_FILE, 'utf8') === hash
 

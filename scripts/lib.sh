@@ -1,4 +1,4 @@
-# What deploy.sh and preview.sh share: settings, dry runs, and the secrets that go with each version of the Worker.
+# Shared by deploy.sh and preview.sh: settings, dry runs, and the secrets that go with each version of the Worker.
 # shellcheck shell=bash
 
 set -euo pipefail

@@ -25,7 +25,7 @@ neon() {
   run npx --yes neonctl@5.0.1 "$@" --project-id "$NEON_PROJECT_ID"
 }
 
-# Whether the database branch exists. Only "not found" counts as absence: any other failure ends the script.
+# Succeeds if the database branch exists. Only "not found" counts as absence: any other failure ends the script.
 has_database() {
   local answer
   if ! answer=$(neon branches get "$database" 2>&1); then

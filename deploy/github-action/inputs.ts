@@ -1,4 +1,4 @@
-// What a step of the workflow asks for, from its inputs and the event (pure).
+// Reads the request of a workflow's step from its inputs and the event (pure).
 import { previewName } from '../../src/hosting/previews/preview-address.ts'
 
 const MODES = ['deploy', 'plan', 'preview', 'remove-preview', 'setup'] as const
@@ -9,7 +9,7 @@ export type Inputs = {
   url: string
   workspace: string
   audience: string
-  /** Of the preview, in the modes of previews. */
+  /** The name of the preview, in the modes of previews. */
   name: string
   /** The arguments of `slipway deploy` and `slipway plan` that name the source. */
   source: string[]
@@ -17,7 +17,7 @@ export type Inputs = {
   timeout: string
 }
 type Repository = { full_name?: string } | null
-/** Of a pull request, or of a workflow that another one has started (`workflow_run`). */
+/** The event of a pull request, or of a workflow that another one has started (`workflow_run`). */
 export type PullRequestEvent = {
   action?: string
   pull_request?: { number?: number; head?: { repo?: Repository } }

@@ -1,4 +1,4 @@
-// How a step speaks to the runner: commands in its output, and files that it appends to.
+// Sends values from a step to the runner: commands in its output, and files that it appends to.
 import { randomUUID } from 'node:crypto'
 import { appendFileSync } from 'node:fs'
 

@@ -1,4 +1,4 @@
-// What is in the images, layer by layer. Layers that rarely change come first, so that an upgrade pulls little.
+// The content of the images, layer by layer. Layers that rarely change come first, so that an upgrade pulls little.
 import type { ImageFile } from './layer.ts'
 import { type Lock, type Platform, readLock } from './lock-packages.ts'
 import { readDebianPackage, readNpmPackage } from './package-files.ts'
@@ -20,7 +20,7 @@ const LEFT_OUT = new RegExp(
     'usr/(bin|lib/git-core)/(scalar|git-shell)$|usr/bin/(tini-static|pinky|uptime|users|who)$)',
 )
 
-/** What every image of ours has that is not in a package: its user, and the folders that it may write to. */
+/** The files of every image that are not in a package: its user, and the folders that it may write to. */
 const OWN_FILES: ImageFile[] = [
   text(
     'etc/passwd',
@@ -66,7 +66,7 @@ export async function listNode(platform: Platform, lock = readLock()): Promise<I
 const linkSecondGit = (file: ImageFile): ImageFile =>
   file.path === 'usr/lib/git-core/git' ? { path: file.path, link: '../../bin/git' } : file
 
-/** What an agent needs to fetch sources and to build applications of processes. */
+/** An agent needs these to fetch sources and to build applications of processes. */
 export async function listTools(platform: Platform, lock = readLock()): Promise<ImageFile[]> {
   const debian = await readPackages(lock, 'tools', platform)
   const npm = (await readNpmPackage(lock.npm)).filter(({ path }) => !/^(docs|man|tap-snapshots|test)\//.test(path))

@@ -37,7 +37,7 @@ export const IMAGES: Image[] = [
     name: 'slipway-agent',
     title: 'Slipway: the agent of a listener',
     hasTools: true,
-    // As process 1, Node would not reap the orphans of applications and builds.
+    // Node as process 1 would not reap the orphans of applications and builds.
     entrypoint: ['/usr/bin/tini', '--', ...NODE],
     command: 'agent',
     port: 8788,

@@ -171,7 +171,7 @@ const TABLES = `
   left join pg_inherits h on h.inhrelid = c.oid
   where ${IS_DECLARED}`
 
-/** Those of constraints come with their table, and those of partitions with the index of the parent. */
+/** Indexes of constraints come with their table, and those of partitions with the index of the parent. */
 const INDEXES = `
   select
     'index' as kind,
@@ -185,7 +185,7 @@ const INDEXES = `
   join pg_class c on c.oid = x.indrelid
   where ${IS_DECLARED} and not exists (select from pg_constraint n where n.conindid = i.oid and n.contype <> 'f')`
 
-/** Those of partitions come with the trigger of the parent. */
+/** Triggers of partitions come with the trigger of the parent. */
 const TRIGGERS = `
   select
     'trigger' as kind,
@@ -235,7 +235,7 @@ const POLICIES = `
 
 const IS_SEQUENCE = `c.relnamespace = ${IN_PUBLIC} and c.relkind = 'S'`
 
-/** What a role may do with a table or a sequence. Its owner may do everything. */
+/** The rights of a role on a table or a sequence. Its owner may do everything. */
 const GRANTS_ON_TABLES = `
   with rights as (
     select c.oid, c.relname, a.grantee::regrole as role, lower(a.privilege_type) as right, null as columns

@@ -1,4 +1,4 @@
-// Whether a migrated database is what the files of drizzle/ show.
+// Compares a migrated database with the files of drizzle/.
 import { join } from 'node:path'
 import type pg from 'pg'
 import { connectClient } from '../../src/host/migrate.ts'

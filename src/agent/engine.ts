@@ -153,7 +153,7 @@ export interface Engine {
   readonly name: string
   /** The limits of deployments. The control plane refuses a change beyond them when it is planned. */
   readonly policy: ListenerPolicy
-  /** The reason why it cannot run this revision, as a sentence for the user; null if it can. */
+  /** Returns the reason why it cannot run this revision, as a sentence for the user; null if it can. */
   refusalReason(spec: RevisionSpec): string | null
   /** Takes over what an earlier agent left running. Called once, before anything else. */
   open(events: EngineEvents): Promise<void>

@@ -10,19 +10,13 @@ const root = join(import.meta.dirname, '../..')
 
 /** Files and folders that still have fragments. The list shrinks until it is empty, and then goes. */
 const OPEN = [
-  'deploy/',
-  'drizzle/config.ts',
   'drizzle/functions/',
-  'scripts/',
-  'src/agent/',
   'src/dashboard/',
-  'src/hosting/',
   'test/agent/',
   'test/cli/',
   'test/dashboard/',
   'test/hosting/',
   'test/proof/',
-  'vitest.config.ts',
 ]
 /** Generated files, and migrations, which are never edited. */
 const EXEMPT = /^dist\/|^drizzle\/(schema|\d+_\w+)\.sql$|^src\/api-docs\/client-bundle\.ts$/

@@ -206,7 +206,7 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* Where a pod may run. Takes the values of the component. */}}
+{{/* The placement of a pod. Takes the values of the component. */}}
 {{- define "slipway.placement" -}}
 {{- with .priorityClassName }}
 priorityClassName: {{ . }}

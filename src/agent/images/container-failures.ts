@@ -1,4 +1,4 @@
-// The reason why a container did not start or ended, as a verb phrase about the container. Pure.
+// Explains why a container did not start or ended, as the rest of a sentence whose subject is the container. Pure.
 import { DISK_FULL, shorten } from './image-failures.ts'
 
 const PORT_TAKEN = /port is already allocated|address already in use/i

@@ -1,4 +1,4 @@
-// The reason why an image could not be pulled, built or pushed, and what to do, as sentences for users. Pure.
+// Explains why an image could not be pulled, built or pushed, and what to do, in sentences for users. Pure.
 
 export const DISK_FULL = /no space left on device|disk quota exceeded/i
 const ACCESS_DENIED = /unauthorized|denied|authentication required|no basic auth|forbidden|\b40[13]\b/i

@@ -21,7 +21,7 @@ export type Isolation = {
   apps: string
   /** The folder of node and npm, if applications cannot run the agent's own. */
   bin?: string | undefined
-  /** The reason why they can create user namespaces although the settings forbid it. */
+  /** The reason why they can create user namespaces, if they can against the settings. */
   userNamespaces?: string | undefined
 }
 type Settings = {

@@ -112,8 +112,8 @@ export function buildLauncher(): Buffer {
   file.writeUInt16LE(2, 16) // an executable
   file.writeUInt16LE(62, 18) // for x86-64
   file.writeUInt32LE(1, 20)
-  file.writeBigUInt64LE(BigInt(LOADED_AT + HEADERS_SIZE), 24) // where it starts
-  file.writeBigUInt64LE(64n, 32) // where the program header is
+  file.writeBigUInt64LE(BigInt(LOADED_AT + HEADERS_SIZE), 24) // the address of its start
+  file.writeBigUInt64LE(64n, 32) // the offset of the program header
   for (const [i, size] of [64, 56, 1].entries()) file.writeUInt16LE(size, 52 + 2 * i)
   file.writeUInt32LE(1, 64) // a segment to load
   file.writeUInt32LE(5, 68) // to read and execute

@@ -17,7 +17,7 @@ import { listeners } from '../listeners/tables.ts'
 type CustomHostRow = typeof customHosts.$inferSelect
 type InstallationContext = Pick<Ctx, 'config' | 'origin'>
 
-// ---- which hosts can be claimed
+// ---- hosts that can be claimed
 
 /** The installation's own hosts, and those that it gives to deployments. */
 function isReserved({ config, origin }: InstallationContext, host: string): boolean {
@@ -38,7 +38,7 @@ export function refuseReservedUrl(
   if (config?.custom_url != null) refuseReservedHost(ctx, hostOf(config.custom_url)!)
 }
 
-// ---- which hosts are served
+// ---- hosts that are served
 
 /**
  * An agent of several workspaces, or one that serves in public, gets a host only once it is verified; another agent of

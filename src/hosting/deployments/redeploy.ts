@@ -18,7 +18,7 @@ type DeploymentParams = z.output<typeof schema.DeploymentRef>
 type RevisionParams = z.output<typeof schema.RevisionRef>
 type RestoreMode = { reason: 'redeployed' | 'rolled_back'; until: 'released' | 'newer_commit' | null }
 
-// ---- of the current configuration
+// ---- redeploys of the current configuration
 
 const plannedRevision = ({ deployment_id }: DeploymentParams) => ({ reason: 'requested', deployment_id })
 
@@ -41,7 +41,7 @@ export const createRevision = verb('deployments:update', async (ctx, ref: Deploy
   return revisionToWire(requireRow(await runWrite<RevisionRow>(ctx, statement), 'deployment_not_found'))
 })
 
-// ---- of an older revision
+// ---- redeploys of an older revision
 
 const redeployMode: RestoreMode = { reason: 'redeployed', until: null }
 const rollbackMode = ({ release_on_newer_commit }: Rollback): RestoreMode => ({

@@ -107,7 +107,7 @@ export async function receiveUpload(
 const isUploadOfLink = ({ workspace_id, upload_id }: UploadLink): SQL =>
   sql`id = ${upload_id}::uuid and tenant_id = ${workspace_id}::uuid`
 
-/** Of two concurrent uploads the second waits here, and then finds the link used. */
+/** The second of two concurrent uploads waits here, and then finds the link used. */
 const claimUpload = (link: UploadLink, bytes: number, limit: number): SQL<Row> => sql`
   update uploads set state = 'receiving', used_at = clock(), reserved = ${bytes}
   where ${isUploadOfLink(link)}

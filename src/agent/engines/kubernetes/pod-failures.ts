@@ -1,4 +1,4 @@
-// The reason why pods do not run, as a sentence that a user can act on, and if waiting helps. Pure.
+// Explains why pods do not run, as a sentence that a user can act on, and whether waiting helps. Pure.
 import type { CoreV1Event, V1ContainerStatus, V1Deployment, V1Pod } from '@kubernetes/client-node'
 import { COMPONENT_LABEL } from './names.ts'
 import { APP_PORT } from './pod-template.ts'

@@ -107,7 +107,7 @@ export class ReplicaPool {
   #wasFailing = false
   #isSlowLogged = false
   #problem: string | null = null
-  /** Why a slow start is not healthy yet. */
+  /** The reason why a slow start is not healthy yet. */
   #startReason: { text: string; facts: string; at: number } | null = null
   #stopping = false
   #slowTickAt = 0
