@@ -9,7 +9,10 @@ import type { Answer } from '../limits/answer-bytes.ts'
 import type { ShareGroups } from '../limits/share-groups.ts'
 import { type Permission, permissions } from '../permissions.ts'
 
-/** Services for requests and the schedule. Slices add theirs by `declare module`: `tracing/store/store.ts`. */
+/**
+ * Services for requests and the schedule. Slices add theirs by `declare module`: `tracing/store/store.ts`.
+ * @public
+ */
 export interface Ports {
   /** Sends the events of a workspace to its webhooks. */
   deliverEvents?: (tenant: string) => Promise<void>
