@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
 import type { Rolldown } from 'vite'
 import config, { OUTPUT } from '../src/dashboard/vite.config.ts'
+import { writeCloudflareRules } from '../src/host/dashboard-folder.ts'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const SOURCES = ['src/dashboard', 'src/client']
@@ -42,6 +43,7 @@ export async function buildDashboard(logLevel: 'info' | 'warn' = 'warn'): Promis
   const { build } = await import('vite')
   const { output } = (await build({ ...config, configFile: false, logLevel })) as Rolldown.RolldownOutput
   compressFiles(join(OUTPUT, 'assets'))
+  writeCloudflareRules()
   writeFileSync(HASH_FILE, hash)
   const modules = output.flatMap(file => (file.type === 'chunk' ? file.moduleIds : []))
   const folders = modules.flatMap(id => /node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/.exec(id)?.[0] ?? [])

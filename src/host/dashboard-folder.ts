@@ -1,4 +1,5 @@
 // The files of the dashboard in a folder, where a file may have a compressed copy beside it.
+import { copyFileSync, mkdirSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { extname, join } from 'node:path'
 import type { BuiltFiles } from '../platform.ts'
@@ -6,6 +7,14 @@ import { PROJECT_ROOT } from './home-folder.ts'
 import { toWebStream } from './web-stream.ts'
 
 export const DASHBOARD_FOLDER = join(PROJECT_ROOT, 'dist/dashboard/ui')
+
+/** wrangler reads this folder also before a build, with the rules of Cloudflare for its files. */
+export function writeCloudflareRules(): void {
+  const folder = join(DASHBOARD_FOLDER, '..')
+  mkdirSync(folder, { recursive: true })
+  for (const name of ['_headers', '.assetsignore'])
+    copyFileSync(join(PROJECT_ROOT, 'src/dashboard/cloudflare', name), join(folder, name))
+}
 
 const TYPES: Record<string, string> = {
   '.js': 'text/javascript; charset=utf-8',

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
 import { SETTINGS } from '../env.ts'
+import { writeCloudflareRules } from './dashboard-folder.ts'
 import { type Home, PROJECT_ROOT } from './home-folder.ts'
 import type { WranglerInput } from './wrangler-main.ts'
 
@@ -49,6 +50,7 @@ export function startWrangler({ home, port, settings, onLine, onProblem }: Wrang
     mkdirSync(home.file(name), { recursive: true, mode: 0o700 })
     chmodSync(home.file(name), 0o700)
   }
+  writeCloudflareRules()
   const input: WranglerInput = {
     config: chooseConfig(home, settings),
     envFile: home.write('worker.env', Object.entries(settings).map(envFileLine).join('')),

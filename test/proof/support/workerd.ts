@@ -5,6 +5,7 @@ import { basename, dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
+import { writeCloudflareRules } from '../../../src/host/dashboard-folder.ts'
 import { type Cleanup, runForOutput, startProcess } from './processes.ts'
 
 /** The texts of its modules by their paths. Where there are several, the first is the entry. */
@@ -26,6 +27,7 @@ const BUCKET_BINDING = '(name = "UPLOADS", r2Bucket = "network")'
 
 /** With the flags of `npm run build`. */
 export async function buildWorker(cleanup: Cleanup, entry: string): Promise<BuiltWorker> {
+  writeCloudflareRules()
   const folder = await makeTempFolder(cleanup)
   const flags = ['--dry-run', '--outdir', folder, '--minify', '--metafile', join(folder, 'meta.json')]
   const env = { ...process.env, WRANGLER_SEND_METRICS: 'false', WRANGLER_WRITE_LOGS: 'false', CI: 'true' }
