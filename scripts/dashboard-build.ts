@@ -33,7 +33,7 @@ function compressFiles(folder: string): void {
   }
 }
 
-/** Compares the build with the current sources. */
+/** True if the build is the one of the current sources. */
 export const isBuilt = (hash = hashSources()): boolean =>
   existsSync(HASH_FILE) && readFileSync(HASH_FILE, 'utf8') === hash
 

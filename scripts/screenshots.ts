@@ -1,6 +1,6 @@
 // Takes the pictures of the dashboard that the README shows: `npm run screenshots`. With a folder as its argument it
-// takes one of every screen there, wide and as a phone. `npm run dev` runs the applications they show. With `--check` it
-// takes none, and fails if the dashboard has changed since the README's were taken.
+// takes one of every screen there, wide and as a phone. `npm run dev` runs the applications they show. With `--check`
+// it takes none, and fails if the dashboard has changed since the README's were taken.
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import * as fs from 'node:fs'

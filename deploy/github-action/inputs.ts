@@ -1,4 +1,4 @@
-// Reads the request of a workflow's step from its inputs and the event (pure).
+// Reads the request of a step of a workflow from its inputs and the event (pure).
 import { previewName } from '../../src/hosting/previews/preview-address.ts'
 
 const MODES = ['deploy', 'plan', 'preview', 'remove-preview', 'setup'] as const

@@ -29,7 +29,7 @@ type Result = { lines: Line[]; failure?: Failure }
 
 const { env } = process
 const CLI = join(import.meta.dirname, 'slipway.mjs')
-/** GitHub keeps 1 MB of the outputs of a job. */
+/** GitHub keeps 1 MB of all outputs of a job. */
 const MAX_PLAN_LENGTH = 200_000
 
 const children = new Set<ChildProcess>()

@@ -1,4 +1,4 @@
-// Sends values from a step to the runner: commands in its output, and files that it appends to.
+// A step speaks to the runner by commands in its output, and by files that it appends to.
 import { randomUUID } from 'node:crypto'
 import { appendFileSync } from 'node:fs'
 

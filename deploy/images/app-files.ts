@@ -11,11 +11,11 @@ import { FIXED_TIME, type ImageFile, listEntries } from './layer.ts'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const FOLDER = 'app'
 
-/** Files that no program of an installation loads: the command line, sources of bundles, other hosts. */
+/** No program of an installation loads these: the command line, sources of bundles, other hosts. */
 const LEFT_OUT =
   /^(src\/(cli\/|dashboard\/(?!served\/)|api-docs\/client\/|host\/(workers|deno|bun)\.ts$)|drizzle\/(meta\/\d+_snapshot\.json|config\.ts)$)/
 const SOURCES = ['src', 'drizzle', 'examples', 'dist/dashboard/ui']
-/** Files of packages that Node does not load: declarations, source maps, manuals, builds for another runtime. */
+/** Node does not load these from packages: declarations, source maps, manuals, builds for another runtime. */
 const LEFT_OUT_OF_PACKAGES =
   /^(\.bin|@types)\/|\.(d\.[cm]?ts|[cm]?ts|map|tsbuildinfo|flow|bare|yml|md)$|\/\.[^/]+$|^\.package-lock\.json$|\/prebuilds\//
 const LICENSE = /\/(licen[cs]e|notice|copying)[^/]*$/i
@@ -81,7 +81,7 @@ export function listModules(root = ROOT): ImageFile[] {
   }
 }
 
-/** The time of the commit makes images reproducible, and shows browsers that files have changed. */
+/** The time of the commit, so that the same commit is the same image, and browsers see that files have changed. */
 export function readCommitTime(root = ROOT): Date {
   const seconds =
     process.env.SOURCE_DATE_EPOCH || execFileSync('git', ['log', '-1', '--format=%ct'], { cwd: root, encoding: 'utf8' })

@@ -1,4 +1,4 @@
-// The content of the images, layer by layer. Layers that rarely change come first, so that an upgrade pulls little.
+// The contents of the images, layer by layer. Layers that rarely change come first, so that an upgrade pulls little.
 import type { ImageFile } from './layer.ts'
 import { type Lock, type Platform, readLock } from './lock-packages.ts'
 import { readDebianPackage, readNpmPackage } from './package-files.ts'
@@ -20,7 +20,7 @@ const LEFT_OUT = new RegExp(
     'usr/(bin|lib/git-core)/(scalar|git-shell)$|usr/bin/(tini-static|pinky|uptime|users|who)$)',
 )
 
-/** The files of every image that are not in a package: its user, and the folders that it may write to. */
+/** Every image has these beside its packages: its user, and the folders that it may write to. */
 const OWN_FILES: ImageFile[] = [
   text(
     'etc/passwd',

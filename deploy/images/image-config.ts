@@ -37,7 +37,7 @@ export const IMAGES: Image[] = [
     name: 'slipway-agent',
     title: 'Slipway: the agent of a listener',
     hasTools: true,
-    // Node as process 1 would not reap the orphans of applications and builds.
+    // Node would not reap the orphans of applications and builds, as process 1.
     entrypoint: ['/usr/bin/tini', '--', ...NODE],
     command: 'agent',
     port: 8788,

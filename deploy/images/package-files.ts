@@ -67,7 +67,7 @@ const decompress = ({ name, bytes }: Member): Uint8Array =>
 
 const decode = (entry?: ParsedTarEntryWithData) => new TextDecoder().decode(entry?.data)
 
-/** Scanners for vulnerabilities read these files, as in Debian's images without a package manager. */
+/** Scanners for vulnerabilities read these: the same files as in Debian's images without a package manager. */
 function toStatusFiles(entries: ParsedTarEntryWithData[]): ImageFile[] {
   const find = (name: string) => entries.find(({ header }) => header.name.replace('./', '') === name)
   const control = decode(find('control'))

@@ -1,4 +1,4 @@
-// Describes the build of an image: an in-toto statement with the provenance predicate of SLSA, version 1. It is not
+// The provenance of an image: an in-toto statement with the provenance predicate of SLSA, version 1. It is not
 // signed: the workflow of a release adds the signature of its own identity. https://slsa.dev/spec/v1.1/provenance
 import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'

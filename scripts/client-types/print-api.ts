@@ -13,7 +13,7 @@ import {
 import { loadOperations } from '../../src/app.ts'
 import { buildOpenApi, type OpenApiDocument } from '../../src/kernel/http/openapi.ts'
 
-/** The document's description of a type. Every member is optional: the checker decides. */
+/** The document's words about a type. Everything in it is optional: the checker decides. */
 type Described = {
   $ref?: string
   description?: string
@@ -71,8 +71,8 @@ class Printer {
   }
 
   /**
-   * The checker includes `undefined` in an optional member, by a type of its own, also where
-   * `exactOptionalPropertyTypes` does not allow it.
+   * The checker adds `undefined` to an optional member also where `exactOptionalPropertyTypes` does not allow it, by a
+   * type of its own.
    */
   #printUnion(all: readonly Type[], described: Described): string {
     const types = all.filter(type => !(type.flags & TypeFlags.Undefined) || type.id === this.#undefinedId)

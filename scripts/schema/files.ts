@@ -40,7 +40,7 @@ function readStatements(folder: string): Statement[] {
   })
 }
 
-/** The codes of an object that does not exist yet: a later statement may create it. */
+/** Objects that do not exist yet: a later statement may create them. */
 const UNDEFINED = ['42883', '42704', '42P01']
 
 async function applyInAnyOrder(client: pg.Client, statements: Statement[]): Promise<void> {

@@ -8,15 +8,34 @@ import { describe, expect, it } from 'vitest'
 
 const root = join(import.meta.dirname, '../..')
 
-/** Files and folders that still have fragments. The list shrinks until it is empty, and then goes. */
-const OPEN = [
-  'drizzle/functions/',
-  'src/dashboard/',
-  'test/agent/',
-  'test/cli/',
-  'test/dashboard/',
-  'test/hosting/',
+/** Files and folders without fragments. The list grows until it is everything, and then goes. */
+const CLEAN = [
+  '.github/',
+  'deploy/',
+  'drizzle/policies/',
+  'examples/',
+  'scripts/',
+  'src/api-docs/',
+  'src/app.ts',
+  'src/connect/',
+  'src/people/',
+  'src/schedule.ts',
+  'src/tracing/datasets/',
+  'src/tracing/feedback/',
+  'src/tracing/ingest/',
+  'src/tracing/projects/',
+  'src/tracing/queues/',
+  'src/tracing/retention/',
+  'src/tracing/runs/',
+  'src/tracing/shares/',
+  'src/tracing/store/',
+  'src/tracing/threads/',
+  'test/architecture',
+  'test/connect/',
+  'test/edge/',
+  'test/people/',
   'test/proof/',
+  'test/tracing/',
 ]
 /** Generated files, and migrations, which are never edited. */
 const EXEMPT = /^dist\/|^drizzle\/(schema|\d+_\w+)\.sql$|^src\/api-docs\/client-bundle\.ts$/

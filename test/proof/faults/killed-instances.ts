@@ -22,7 +22,7 @@ const [WRITERS, READERS] = [4, 3]
 const WRITE_PAUSE_MS = 50
 const TICK_MS = 250
 const RUN_MS = 500
-/** Of answered writes, the part that is sent again with its key. */
+/** The part of the answered writes that is sent again with its key. */
 const REPEATED = 0.2
 const RATE_LIMIT = 100_000
 const MAX_FAILURES_OF_ADDRESS = 60

@@ -22,7 +22,7 @@ const KILL_BACKEND = `
     and state = 'active'
     and query ~ '^\\s*with given as'
   limit 1`
-/** What the runs of a workspace come to: rows, different ids, runs with everything that was sent, and counted runs. */
+/** Counts the runs of a workspace: rows, different ids, runs with everything that was sent, and counted runs. */
 const BALANCE = `
   select
     count(*)::int as rows,
@@ -111,7 +111,7 @@ export default {
     })
     await Promise.all([kill(), ingest])
     proxy.end()
-    // What a request left waiting when it was cut.
+    // A request that was cut may leave patches waiting.
     await killer.query(`update waiting_patches set created_at = created_at - interval '2 minutes'`)
     await traces.expire(services)
     const { rows } = await killer.query(BALANCE, [tenant_id])

@@ -82,7 +82,7 @@ function openEnvelope<T>(envelope: string, context: string): T {
   return JSON.parse(cipher.update(sealed.subarray(0, -16), undefined, 'utf8') + cipher.final('utf8'))
 }
 
-/** Of the token by which its application would call models. */
+/** Finds the owner of the token by which its application would call models. */
 async function findTokenOwner({ fence }: Lease, deployment_id: string): Promise<string | undefined> {
   const wish = { fence, public_key: public_key.toString('base64url'), deployment_ids: [deployment_id] }
   const { status, body } = await call('/v1/sync/model-tokens', wish)

@@ -18,9 +18,9 @@ type KitOptions = {
   only?: string
   print?: (line: string) => void
   output?: 'inherit' | 'ignore'
-  /** How many scenarios run at the same time. */
+  /** The number of scenarios that run at the same time. */
   parallel?: number
-  /** Of a Postgres with all migrations. Without it, the kit starts one. */
+  /** The address of a Postgres with all migrations. Without it, the kit starts one. */
   databaseUrl?: string
 }
 

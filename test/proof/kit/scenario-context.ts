@@ -1,4 +1,4 @@
-// What a scenario works with: a workspace, its listener, the agent as a process, and an application to deploy.
+// A scenario works with a workspace, its listener, the agent as a process, and an application to deploy.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { createHash, randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
@@ -71,7 +71,7 @@ export async function createScenarioContext(plane: ControlPlane, command: string
   const folder = await mkdtemp(join(tmpdir(), 'slipway-kit-agent-'))
   const running = new Set<ChildProcess>()
   const stopped = new Set<ChildProcess>()
-  /** How the command ended before it was stopped. */
+  /** Set if the command ended before it was stopped. */
   let earlyExit: string | null = null
 
   // The agent runs in another folder, so paths in the command are made absolute.

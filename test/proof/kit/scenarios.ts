@@ -1,4 +1,4 @@
-// What an agent must do, one scenario each.
+// The duties of an agent, one scenario each.
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { sql } from 'drizzle-orm'
@@ -17,7 +17,7 @@ const listPolls = (context: ScenarioContext) => context.exchanges('/poll')
 const listFencedExchanges = (context: ScenarioContext) =>
   context.exchanges().filter(one => one.response?.code === 'fence_stale')
 
-/** As another agent, once the lease has expired. */
+/** Polls as another agent, once the lease has expired. */
 async function takeLease({ plane, listener_key, waitFor }: ScenarioContext): Promise<number> {
   const headers = { 'X-Api-Key': listener_key, 'Content-Type': 'application/json' }
   const { public_key } = Poll.meta()!.example as { public_key: string }
@@ -169,7 +169,7 @@ export const scenarios: Scenario[] = [
       const [remaining, lost] = [await context.deploy(), await context.deploy()]
       for (const { id } of [remaining, lost]) await context.waitUntilServing(id)
       await waitUntilSettled(context)
-      // As if an older backup had been restored: the deployment is gone, without a change that says so.
+      // An older backup is restored: the deployment is gone, without a change that says so.
       const listener = sql`
         select set_config('app.listener_id', listener_id::text, true)
         from deployments

@@ -1,4 +1,4 @@
-// How the results of mutants are printed and written.
+// Prints and writes the results of mutants.
 import { execFileSync } from 'node:child_process'
 import type { Mutant } from './mutants.ts'
 

@@ -68,7 +68,7 @@ async function measureCore(vitest: WarmVitest, core: Core): Promise<CoreResult> 
     }
     vitest.replace(file)
   }
-  // What a mutant left behind in the process must not kill those after it.
+  // State that a mutant leaves in the process must not kill those after it.
   for (const [test] of baselines)
     if (!(await vitest.run(test, BASELINE_LIMIT_MS)).isPassed) throw new Error(`${test} fails after the mutants.`)
   return { name: core.name, results, seconds: (performance.now() - started) / 1000 }

@@ -1,4 +1,4 @@
-// What a bench returns, and what it works with: resources that all benches share, and a cleanup of its own.
+// The result of a bench, and its context: resources that all benches share, and a cleanup of its own.
 import { type BenchDatabase, openDatabase } from './database.ts'
 import type { DatasetOptions } from './dataset.ts'
 import { openClickHouse, type SeededClickHouse } from './seeded-clickhouse.ts'

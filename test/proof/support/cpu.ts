@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import type { Measurement } from './bench-context.ts'
 import { readProcesses } from './machine.ts'
 
-/** Of the times in /proc/…/stat, on every Linux. */
+/** The unit of the times in /proc/…/stat, on every Linux. */
 const MS_PER_TICK = 10
 
 export const hasCpuTimes = existsSync('/proc/self/task') && existsSync('/proc/self/schedstat')

@@ -27,7 +27,7 @@ export type ServedDatabase = {
 export type BenchDatabase = ServedDatabase & { tenant: BootstrapResult }
 
 export const SEALING_KEYS = `a:${Buffer.alloc(32, 7).toString('base64url')}`
-/** Of a control plane that refuses nothing for its rate. */
+/** A control plane with these settings refuses nothing for its rate. */
 export const SETTINGS = {
   PUBLIC_URL: 'http://slipway.test',
   SEALING_KEYS,

@@ -19,7 +19,7 @@ export type Dataset<Info> = {
   size: Record<string, unknown>
   /** The files that make it. With other ones, other migrations or another size, it is another dataset. */
   sources: string[]
-  /** What it returns is kept beside the data. It may write into the folder, too. */
+  /** Its result is kept beside the data. It may write into the folder, too. */
   make(place: { url: string; folder: string }, progress: (text: string) => void): Promise<Info>
 }
 export type OpenDataset<Info> = { url: string; pid: number; folder: string; info: Info; madeAt: number }
@@ -109,7 +109,7 @@ async function serve<Info>(cleanup: Cleanup, folder: string): Promise<OpenDatase
   return { url, pid, folder, info, madeAt }
 }
 
-/** What is too old, and what a run that is over has left half-made. */
+/** Deletes datasets that are too old, and those that a run that is over has left half-made. */
 async function removeOld(): Promise<void> {
   for (const name of await readdir(CACHE)) {
     const folder = join(CACHE, name)

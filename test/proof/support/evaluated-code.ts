@@ -1,4 +1,4 @@
-// How much of the Worker is evaluated until its first answer. For this it is built into one file for each part that is
+// Measures how much of the Worker is evaluated until its first answer. For this it is built into one file for each part that is
 // imported by itself, and Node says which of them it reads.
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -20,7 +20,7 @@ export async function buildParts(cleanup: Cleanup) {
     outdir: folder,
     // Without a package.json beside them, Node takes other files for CommonJS.
     outExtension: { '.js': '.mjs' },
-    // As wrangler builds it, but for the parts.
+    // The options of wrangler, but for the parts.
     bundle: true,
     splitting: true,
     minify: true,

@@ -62,7 +62,7 @@ export async function startFleet(cleanup: Cleanup, names: string[], env: Record<
   }
   const instances = await Promise.all(names.map(openInstance))
 
-  // As health checks of a load balancer: one that answers no more, or says so, gets nothing new.
+  // Health checks of a load balancer: an instance that answers no more, or says so, gets nothing new.
   let isOver = false
   const looking = Promise.all(
     instances.map(async instance => {
@@ -140,7 +140,7 @@ export async function startFleet(cleanup: Cleanup, names: string[], env: Record<
     refused: () => refused,
     failures,
     stalls,
-    /** Those on a connection that no kill has cut. */
+    /** Requests on a connection that no kill has cut. */
     listUnexplained: () =>
       failures.filter(failure => ![...failure.instance.kills, ...stalls].some(span => wasOpenIn(span, failure))),
     kills: () => instances.flatMap(({ kills }) => kills.map(({ from }) => from)),

@@ -5,7 +5,7 @@ import pg from 'pg'
 const EVERY_MS = 20
 export type Longest = { ms: number; what: string }
 
-/** Of the tables that exist now: those that a migration creates are nobody else's yet. */
+/** Locks of the tables that exist now: no one else uses yet those that a migration creates. */
 export async function watchLocks(url: string): Promise<{ stop(): Promise<{ lock: Longest; wait: Longest }> }> {
   const client = new pg.Client({ connectionString: url })
   await client.connect()

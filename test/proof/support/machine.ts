@@ -39,7 +39,7 @@ function readMachineTicks(): { all: number; used: number } {
   return { all: used + idle! + waiting!, used }
 }
 
-/** Of this process and all that it started, also of those that have ended. */
+/** The CPU time of this process and all that it started, also of those that have ended. */
 function readOwnTicks(): number {
   const children = new Map<number, ProcessTimes[]>()
   const all = readProcesses()

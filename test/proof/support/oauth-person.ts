@@ -24,7 +24,7 @@ export async function signIn({ url, signInToken }: Installation) {
   }
   return {
     call,
-    /** What the script of the page does. Returns the address that the browser goes to. */
+    /** Does what the script of the page does. Returns the address that the browser goes to. */
     async approve(authorizeUrl: string, { access }: Approval = { access: 'all' }): Promise<string> {
       const { origin, pathname, search } = new URL(authorizeUrl)
       const page = await fetch(origin + pathname + search, { headers: { Cookie: cookie } })

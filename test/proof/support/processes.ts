@@ -14,7 +14,7 @@ export type StartedProcess = {
 
 const STOP_TIMEOUT_MS = 15_000
 
-/** What kills each process that runs. */
+/** Functions that each kill a process that runs. */
 const kills = new Set<() => void>()
 process.once('exit', () => {
   for (const kill of kills) kill()

@@ -11,7 +11,7 @@ export type Results = {
   run: { at: string } & Record<string, unknown>
   /** Rows of runs before the newest one. */
   older: string[]
-  /** Those runs, by their time. */
+  /** Earlier runs, by their time. */
   older_runs: Record<string, Results['run']>
   rows: StoredRow[]
 }

@@ -51,7 +51,7 @@ export class Load {
     while (this.#inFlight.size > 0) await delay(20)
   }
 
-  /** What is sent while `during` runs is counted under this name. */
+  /** Requests that are sent while `during` runs are counted under this name. */
   async phase(name: string, during: () => Promise<unknown>): Promise<void> {
     this.#phase = name
     await during()

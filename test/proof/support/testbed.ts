@@ -1,4 +1,4 @@
-// What a trial is, and what it runs on: a database of its own with the app and tenants.
+// A trial, and its testbed: a database of its own with the app and tenants.
 import { join } from 'node:path'
 import { createApp } from '../../../src/app.ts'
 import { readConfig } from '../../../src/env.ts'

@@ -3,7 +3,7 @@
 # shellcheck shell=bash
 #
 #   #!/usr/bin/env bash
-#   # What this trial shows, and what it needs.
+#   # Shows this and that. It needs caddy.
 #   . "$(dirname "$0")/../support/trial.sh"
 #   need caddy || skip_all "everything: $missing"
 #   expect 'two and two' $((2 + 2)) 4
@@ -42,7 +42,7 @@ skipped() {
   skipped_count=$((skipped_count + 1))
   say "skipped $*"
 }
-# What follows makes no sense without it.
+# Ends the trial: the rest makes no sense without it.
 fail() {
   failed "$*"
   exit 1

@@ -19,7 +19,7 @@ export type Installation = {
   key: string
   workspace: string
   folder: string
-  /** Of a link that signs Ada in once, as an Admin. */
+  /** The address of a link that signs Ada in once, as an Admin. */
   signInToken: () => Promise<string>
 }
 

@@ -65,7 +65,7 @@ function makeAssistant(client: ConnectedClient, name: string) {
     if (result.isError) throw new Error(`${name}: ${tool} failed: ${result.content[0]?.text}`)
     return result.structuredContent
   }
-  /** As an assistant that looks again. */
+  /** Looks again, as an assistant does. */
   const look = (what: string, tool: string, args: Record<string, unknown>, isIt: (found: never) => unknown) => {
     calls.push(tool)
     return until(`${name}: ${what}`, async () => {

@@ -16,7 +16,7 @@ const CHART = join(ROOT, 'deploy/chart')
 const WORKING = join(CHART, 'ci/existing-secrets.yaml')
 /** The oldest version that the chart allows, and the one that the agent's objects are made for. */
 const KUBERNETES = ['1.28.15', '1.36.3']
-/** Of custom resources, which Kubernetes does not describe. */
+/** Schemas of custom resources, which Kubernetes does not describe. */
 const CUSTOM = ['HTTPRoute', 'ServiceMonitor', 'PrometheusRule']
 const work = mkdtempSync(join(tmpdir(), 'slipway-chart-'))
 

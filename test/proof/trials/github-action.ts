@@ -8,7 +8,7 @@ import { startCommand, stopCommands } from '../../support/commands.ts'
 import { startTokenIssuer } from '../../support/token-issuer.ts'
 import { check, findMissing, note, runTrial, skipped } from '../support/trial.ts'
 
-/** What the page of the Action gives to the role of its keys. */
+/** The permissions that the page of the Action gives to the role of its keys. */
 const PERMISSIONS = ['read', 'create', 'update', 'delete'].map(verb => `deployments:${verb}`)
 const ROOT = join(import.meta.dirname, '../../..')
 

@@ -41,7 +41,7 @@ const TOOL_NAMES = [
 ]
 const same = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b)
 
-/** As the npm package has it. */
+/** Packs the command line as in the npm package. */
 async function packCommandLine(folder: string): Promise<string> {
   await mkdir(folder, { recursive: true })
   await runForOutput({ defer: () => {} }, process.execPath, ['scripts/cli-package.ts', folder], { cwd: PROJECT })

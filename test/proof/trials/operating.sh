@@ -77,7 +77,7 @@ TRUSTED_PROXIES=127.0.0.1
 UPLOADS_DIR=$work/uploads
 ENV
   echo "DATABASE_OWNER_URL=$owner" >"$work/etc/owner.env"
-  # As the unit does: without privileges, and without a way to get any.
+  # Runs like the unit: without privileges, and without a way to get any.
   (set -a && . "$work/etc/control-plane.env" && PORT=$2 exec setpriv --reuid=65534 --regid=65534 --clear-groups \
     --no-new-privs --bounding-set=-all --inh-caps=-all "$NODE" src/host/main.ts start >"$work/control-plane.log" 2>&1) &
   control_plane=$!

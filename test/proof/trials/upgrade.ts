@@ -172,7 +172,7 @@ async function fill(folder: string, owner: string): Promise<string> {
   return /slw_\w+/.exec(output)![0]
 }
 
-/** What the seed leaves out: two events and two log lines of each deployment, and some keys and secrets. */
+/** Adds what the seed leaves out: two events and two log lines of each deployment, and some keys and secrets. */
 const MORE_ROWS = [
   `insert into events (
     scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, request_id, data, created_at
@@ -220,7 +220,7 @@ function readLogins(folder: string, owner: string): Record<string, string> {
   return Object.fromEntries([...output.matchAll(/^(DATABASE_\w+)=(\S+)$/gm)].map(([, name, url]) => [name!, url!]))
 }
 
-/** Of an organization of its own. */
+/** A key of an organization of its own. */
 function createKey(folder: string, settings: Record<string, string>): string {
   const output = execFileSync(process.execPath, [join(folder, 'src/host/bootstrap.ts'), '--organization', 'Trial'], {
     env: { ...process.env, ...settings },

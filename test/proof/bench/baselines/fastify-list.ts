@@ -1,4 +1,4 @@
-// What a Node team would write: Fastify and node-postgres, with the statements of our list one after another in a
+// The list as a Node team would write it: Fastify and node-postgres, with the statements of our list one after another in a
 // transaction.
 import Fastify from 'fastify'
 import pg from 'pg'

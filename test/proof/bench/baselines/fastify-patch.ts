@@ -1,4 +1,4 @@
-// What a Node team would write for a patch: Fastify and node-postgres, with a transaction of eight statements, each a
+// A patch as a Node team would write it: Fastify and node-postgres, with a transaction of eight statements, each a
 // round trip. It checks the same body, seals the same value and writes the same rows as ours.
 import { createCipheriv, createHash, randomBytes, randomUUID } from 'node:crypto'
 import Fastify from 'fastify'

@@ -1,4 +1,4 @@
-// What holds for every object that the chart renders, whatever the values.
+// Rules for every object that the chart renders, with any values.
 import type {
   KubernetesObject,
   V1Container,

@@ -55,7 +55,7 @@ build() {
 
 build etcd go.etcd.io/etcd/server/v3 "$etcd" go.etcd.io/etcd/server/v3
 build kwok sigs.k8s.io/kwok "$kwok" sigs.k8s.io/kwok/cmd/kwok
-# What kwok does with nodes and pods, as it comes with its module.
+# The stages of kwok for nodes and pods, from its module.
 stages=$(cd "$to/modules/kwok" && go list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage
 for stage in pod/fast/pod-ready pod/fast/pod-complete pod/fast/pod-delete node/fast/node-initialize; do
   echo ---

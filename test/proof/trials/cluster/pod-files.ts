@@ -98,7 +98,7 @@ export async function prepareVolume(facts: PodFacts, volume: V1Volume): Promise<
   return path
 }
 
-/** What `fsGroup` does. */
+/** Does what `fsGroup` asks of a node. */
 function giveToGroup(path: string, { spec }: V1Pod): void {
   const group = spec?.securityContext?.fsGroup
   if (group === undefined) return

@@ -1,4 +1,4 @@
-// What kwok does with the pods of the trial: as it comes, and what an annotation of the pod asks for.
+// The stages of kwok for the pods of the trial: its own, and those that an annotation of the pod asks for.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { dumpYaml } from '@kubernetes/client-node'

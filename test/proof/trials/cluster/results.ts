@@ -2,7 +2,7 @@
 import { failed, passed, skipped } from '../../support/trial.ts'
 
 export class Results {
-  /** What it throws is the fault; a text that it returns is printed. */
+  /** An error that it throws is the fault; a text that it returns is printed. */
   async check(name: string, run: () => Promise<unknown>): Promise<boolean> {
     const start = performance.now()
     try {

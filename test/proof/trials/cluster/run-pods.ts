@@ -109,7 +109,7 @@ export class PodRunner {
     return (await execute('podman', args, { env: this.#environment })).stdout
   }
 
-  /** What its pods do and wrote last, to explain a failure. */
+  /** The state of its pods and their last lines, to explain a failure. */
   describe(): string {
     const lines = [...this.#pods.values()].flatMap(running =>
       [...running.containers].map(([name, { status, output }]) => {

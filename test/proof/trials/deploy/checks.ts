@@ -1,4 +1,4 @@
-// What every platform expects of a control plane: readiness, the address of a client, uploads, an end under load.
+// Every platform expects these of a control plane: readiness, the address of a client, uploads, an end under load.
 import { request } from 'node:http'
 import { networkInterfaces } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -18,12 +18,12 @@ export type Platform = {
   healthPath: string
   /** On every address of the machine, or on the loopback alone. */
   listens: 'everywhere' | 'on the loopback'
-  /** What the proxy of the platform sends for this client, who wrote `X-Forwarded-For: forged` itself. */
+  /** Headers that the proxy of the platform sends for this client, who wrote `X-Forwarded-For: forged` itself. */
   clientHeaders(client: string, forged: string): Record<string, string>
   stop: {
     signal: NodeJS.Signals
     killedAfterMs: number
-    /** How often the platform asks for readiness; it sends no requests to what is not ready. 0: it stops before. */
+    /** The interval of readiness checks. The platform sends no requests to what is not ready. 0: it stops before. */
     checkMs: number
   }
 }

@@ -18,7 +18,7 @@ const MAX_BYTES = 10 ** 9
 const CRON_MS = 60_000
 const METRICS_TOKEN = 'a-token-of-this-trial'
 
-/** What the CLI uploads, installed and built. On the builder, `node` and `npm` are Deno too. */
+/** Installs and builds what the CLI uploads. On the builder, `node` and `npm` are Deno too. */
 function build(folder: string, { deploy }: DenoConfig): string {
   const [source, programs] = [join(folder, 'deno-deploy'), join(folder, 'deno-programs')]
   for (const path of [source, programs]) mkdirSync(path)
@@ -29,7 +29,7 @@ function build(folder: string, { deploy }: DenoConfig): string {
   }
   write('deno', `exec '${DENO}'`)
   write('node', run)
-  // As npm runs this trial.
+  // npm runs this trial with these, too.
   write('npm', `${run} '${process.env.npm_execpath}'`)
   execFileSync('sh', ['-c', `git ls-files -z | xargs -0 cp --parents --target-directory='${source}'`], { cwd: ROOT })
   const env = { ...process.env, PATH: `${programs}:/usr/bin:/bin`, CI: 'true', DENO_DEPLOY: 'true' }

@@ -20,7 +20,7 @@ type FlyConfig = {
   }
 }
 const READ_TOML = 'import json, sys, tomllib; print(json.dumps(tomllib.load(open(sys.argv[1], "rb"))))'
-/** How long `fly deploy` waits for a machine. */
+/** `fly deploy` waits for a machine for this time. */
 const DEPLOY_TIMEOUT_MS = 5 * 60_000
 const APP_ADDRESSES = ['66.241.124.230', '2a09:8280:1::af:1aa1']
 const PROXY_ADDRESSES = ['172.19.4.9', '::ffff:172.16.133.114', 'fdaa:0:18:a7b::3']

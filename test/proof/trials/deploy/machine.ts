@@ -78,7 +78,7 @@ export async function tryMachine(folder: string, installation: Installation): Pr
   for (const override of readOverrides()) await checkRuntime(inside, url, platform.ready.path, override)
 }
 
-/** Those of other runtimes that the page has, each a drop-in file. */
+/** The settings of other runtimes on the page, each a drop-in file. */
 const readOverrides = (): string[] =>
   [...readPage('operate/vm').matchAll(/```ini\n(.*?)```/gs)].map(([, settings]) => settings!)
 
@@ -98,7 +98,7 @@ const toLines = (settings: Settings) =>
     .map(([name, value]) => `${name}=${value}\n`)
     .join('')
 
-/** Those commands of the page that begin with one of these programs. */
+/** The commands of the page that begin with one of these programs. */
 const pageCommands = (...programs: string[]): string =>
   /```bash\n(.*?)```/s
     .exec(readPage('operate/vm'))![1]!

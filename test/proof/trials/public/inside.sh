@@ -1,4 +1,4 @@
-# What happens on the machine that test/proof/trials/public.sh has started.
+# Runs on the machine that test/proof/trials/public.sh has started.
 # shellcheck shell=bash
 set -uo pipefail
 cd /opt/slipway
