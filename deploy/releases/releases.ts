@@ -127,7 +127,7 @@ export function findChanged(releases: Release[], earlier: Release[]): string[] {
     .map(({ chart }) => `${chart} was published with other content. Make a new release instead.`)
 }
 
-// ---- documents made from releases
+// ---- the changelog and the versions that are made of them
 
 export function renderChangelog(releases: Release[]): string {
   const sections = releases.map(({ chart, app, date, images, repackages, changes, contract }) => {

@@ -206,7 +206,7 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* The placement of a pod. Takes the values of the component. */}}
+{{/* The rules for the nodes of a pod. Takes the values of the component. */}}
 {{- define "slipway.placement" -}}
 {{- with .priorityClassName }}
 priorityClassName: {{ . }}

@@ -12,7 +12,7 @@ export type Operations = {
   load: (route: string) => Promise<Operation | undefined>
 }
 
-export type Query = Record<string, string>
+type Query = Record<string, string>
 /** Tools get this context and their input. */
 export type ToolContext = {
   api: ApiCall

@@ -193,7 +193,7 @@ const isCount = (value: unknown): value is number =>
 const countOf = (value: unknown): number => (isCount(value) ? value : 0)
 
 /** Anthropic does not count tokens that it read from its cache, or wrote into it, among the input. */
-export function readTokens(usage: Json): Tokens | null {
+function readTokens(usage: Json): Tokens | null {
   if (!isObject(usage)) return null
   const input = usage.prompt_tokens ?? usage.input_tokens
   const output = usage.completion_tokens ?? usage.output_tokens

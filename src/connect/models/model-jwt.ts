@@ -3,7 +3,7 @@
 import { type Claims, signJwt } from '../../kernel/crypto/signing-keys.ts'
 import type { HostServices } from '../../kernel/http/context.ts'
 
-export const MODEL_JWT_SECONDS = 300
+const MODEL_JWT_SECONDS = 300
 /** Verifiers may have clocks that are late. */
 const EARLY_SECONDS = 5
 

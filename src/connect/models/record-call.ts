@@ -33,7 +33,7 @@ const BYTES_PER_TOKEN = 4
 const estimateTokens = (bytes: number): number => Math.ceil(bytes / BYTES_PER_TOKEN)
 
 /** Tokens are estimated if the server sends no figures, or figures of a part of the answer only. */
-export function measureUsage({ configuration }: OpenedCall, ended: EndedCall): CallUsage & { tokens: Tokens } {
+function measureUsage({ configuration }: OpenedCall, ended: EndedCall): CallUsage & { tokens: Tokens } {
   const { answer, asked, isCut } = ended
   const said = answer?.tokens ?? null
   // A call that was cut before its answer began is at work, or was.

@@ -145,7 +145,7 @@ const TAGS_JSON = sql`(
   where v.id = any(d.tag_value_ids) and v.tenant_id = d.tenant_id)`
 
 /** Describes tags as text, because a tag that is deleted later cannot be looked up by its id. */
-export const TAGS_RECORD = {
+const TAGS_RECORD = {
   tags: (row: SQL) => sql`(
     select jsonb_agg(k.key || '=' || v.value order by k.key, v.value)
     from tag_values v

@@ -6,7 +6,7 @@ const TOKEN_TYPE = 'urn:ietf:params:oauth:token-type:' as const
 export const ACCESS_TOKEN_TYPE = `${TOKEN_TYPE}access_token` as const
 
 /** Parameters in the form of the token endpoint. */
-export const tokenExchangeParameters = {
+const tokenExchangeParameters = {
   subject_token: boundedText(16_384).meta({ description: 'A JSON Web Token of an issuer that the workspace trusts.' }),
   subject_token_type: z.enum([`${TOKEN_TYPE}jwt`, `${TOKEN_TYPE}id_token`]),
   audience: Uuid.meta({ description: 'The id of the workspace.' }),

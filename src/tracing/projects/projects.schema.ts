@@ -21,9 +21,9 @@ import {
 } from '../runs/list-parameters.schema.ts'
 import { TraceTime } from '../runs/time.schema.ts'
 
-export const TRACE_TIERS = ['shortlived', 'longlived'] as const
+const TRACE_TIERS = ['shortlived', 'longlived'] as const
 /** The days that the tiers keep, and so the bounds of a retention of one's own. */
-export const SHORTLIVED_DAYS = 14
+const SHORTLIVED_DAYS = 14
 export const LONGLIVED_DAYS = 400
 const MAX_TAGS = 50
 

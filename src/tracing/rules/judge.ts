@@ -10,7 +10,7 @@ import type { JudgePrompt } from './tables.ts'
 import { toVerdicts, type Verdict } from './verdicts.ts'
 
 /** The project of the calls. */
-export const PROJECT = 'evaluators'
+const PROJECT = 'evaluators'
 /** Many runs are judged at once, and a model does not read more. */
 const MAX_PAYLOAD_BYTES = 2 * 1024 * 1024
 /** Shorter than the lease of an evaluation. */
@@ -85,5 +85,5 @@ function toConversation(said: Said[]) {
 }
 
 /** Providers admit these characters in names. */
-export const nameOf = ({ title }: { title?: unknown }): string =>
+const nameOf = ({ title }: { title?: unknown }): string =>
   (typeof title === 'string' ? title : '').replace(/[^\w-]+/g, '_').slice(0, 64) || 'evaluator'

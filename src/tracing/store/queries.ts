@@ -27,10 +27,9 @@ export const TOTALS = [
   'prompt_cost',
   'completion_cost',
 ] as const
-export type Total = (typeof TOTALS)[number]
 
 /** JSON: tags, metadata, payloads, objects, usage_details, feedback_stats and the ids of children. */
-export const DETAIL_COLUMNS = [
+const DETAIL_COLUMNS = [
   ...TOTALS,
   'end_time',
   'first_token_time',

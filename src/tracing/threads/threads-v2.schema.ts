@@ -111,7 +111,7 @@ export const ThreadStats = z
   })
   .meta({ id: 'ThreadStats', description: 'The selected statistics of one thread.' })
 
-export const AGGREGATES = [
+const AGGREGATES = [
   'THREAD_COUNT',
   'TRACE_COUNT',
   'TOTAL_TOKENS',

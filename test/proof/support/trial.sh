@@ -64,7 +64,7 @@ check() {
 # refuse NAME COMMAND…: passes if the command fails.
 refuse() { if "${@:2}" >/dev/null 2>&1; then failed "$1: it succeeded"; else passed "$1"; fi; }
 
-# ---- what a trial needs
+# ---- programs of a trial
 
 # need PROGRAM…: succeeds if all are there. With `--install`, first installs each that is missing. Otherwise $missing
 # says why.

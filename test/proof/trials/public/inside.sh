@@ -55,7 +55,7 @@ dns() { curl -s "http://127.0.0.1:8055/$1" -d "$2"; }
 "$NODE" test/proof/trials/public/postgres.ts /var/lib/trial-postgres >/trial/database 2>/trial/database.log &
 until_true 60 grep -q postgres: /trial/database || die "$(cat /trial/database.log)"
 
-# ---- what is missing is said at once
+# ---- everything that is missing is reported at once
 
 dns clear-a '{}' >/dev/null
 dns set-default-ipv4 '{"ip": ""}' >/dev/null
