@@ -61,7 +61,7 @@ try {
   fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 }
 
-/** Records the output of a command on a pseudo-terminal. Answers are typed when their question is shown. */
+/** Records the timed output of a command on a pseudo-terminal. Answers are typed when their question is shown. */
 async function record(command: string, answers: Record<string, string> = {}): Promise<Output[]> {
   const child = spawn('script', ['-qec', command, '/dev/null'], { cwd: folder, env: environment })
   const began = performance.now()

@@ -15,6 +15,7 @@ import {
   renderChangelog,
   writeChartVersions,
 } from '../deploy/releases/releases.ts'
+import { arePicturesCurrent } from './picture-sources.ts'
 
 const ROOT = process.env.RELEASE_ROOT ?? fileURLToPath(new URL('..', import.meta.url))
 const USAGE = `npm run release -- rc|stable|patch|repackage [--change SENTENCE]… [--contract SENTENCE]…
@@ -78,6 +79,8 @@ function prepare(earlier: Release[], kind: Kind, changes: string[], contract: st
   for (const path of ['package.json', 'package-lock.json']) write(path, text => writePackageVersion(text, due.app))
   write('src/kernel/version.ts', text => text.replace(/VERSION = '.*'/, `VERSION = '${due.app}'`))
   if (existsSync(at('deploy/chart/Chart.yaml'))) write('deploy/chart/Chart.yaml', text => writeChartVersions(text, due))
+  if (!isSameApp && !arePicturesCurrent(ROOT))
+    execFileSync(process.execPath, [at('scripts/screenshots.ts')], { cwd: ROOT, stdio: 'inherit' })
   console.log(
     isSameApp
       ? `\n${due.chart} packages ${due.app} again. Next: commit, tag v${due.chart}, and push the tag.`

@@ -5,7 +5,6 @@ import type { Deployment, Revision } from '../../format/state.ts'
 import { formatSeconds } from '../../format/time.ts'
 import type { MedianBar, StackedBar, StripCell, Tone } from '../../parts/chart.tsx'
 import type { PlotMark, PlotSeries, PlotTone } from '../../parts/chart-plot.tsx'
-import { outcomeOf } from '../../parts/spark.tsx'
 
 export type Metrics = Reply<'GET /v2/deployments/{deployment_id}/metrics'>
 type Metric = Metrics['series'][number]['metric']
@@ -273,4 +272,12 @@ export function servedBy(revisions: Revision[], { serving }: Pick<Deployment, 's
   const known: Served[] = [{ number: undefined, from: start, to: Math.max(start, first) }, ...spans]
   if (serving === 'none') known.at(-1)!.number = undefined
   return known.filter(({ to }) => to > start).map(one => ({ ...one, from: Math.max(start, one.from) }))
+}
+
+type Outcome = 'deployed' | 'failed' | 'skipped' | 'in flight'
+
+function outcomeOf(status: Revision['status']): Outcome {
+  if (status === 'DEPLOYED') return 'deployed'
+  if (status.endsWith('_FAILED')) return 'failed'
+  return status === 'SKIPPED' || status === 'INTERRUPTED' || status === 'UNKNOWN' ? 'skipped' : 'in flight'
 }

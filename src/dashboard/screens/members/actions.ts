@@ -50,7 +50,7 @@ export const changeOrganizationRole = (me: Me, member: Member, role: Role): Acti
   }),
   confirm: {
     title: `Make ${nameOf(member)} ${role.display_name}?`,
-    body: `The role applies to the organization and all of its workspaces from the next request on. ${role.description}`,
+    body: `The role applies to the organization and all of its workspaces immediately. ${role.description}`,
   },
   done: `${nameOf(member)} is ${role.display_name} of the organization.`,
 })
