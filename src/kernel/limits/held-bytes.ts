@@ -21,7 +21,7 @@ export type Hold = {
   release(): void
 }
 
-export function createHeldBytes({ heldBytes, bytes: maxBytes }: BodyLimits) {
+export function createHeldBytes({ heldBytes, bytes: maxBytes }: Pick<BodyLimits, 'heldBytes' | 'bytes'>) {
   const known = createShares({ capacity: heldBytes })
   const strangers = createShares({ capacity: heldBytes * PART_OF_STRANGERS })
   /** The oldest first. */

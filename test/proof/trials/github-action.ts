@@ -1,5 +1,5 @@
 // Runs the GitHub Action in workflows with act, another program that runs them: a deploy, a preview, later steps.
-import { execFile } from 'node:child_process'
+import { execFile, execFileSync } from 'node:child_process'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
