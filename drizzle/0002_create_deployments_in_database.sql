@@ -71,7 +71,10 @@ begin
   has_webhooks := conclude_write(answer, v_inserted.events, p_request);
   return next;
 end $function$;
-create or replace function create_preview(p_deployment uuid, p_revision uuid, p_new json, p_read previews, p_max integer, p_column json, p_commit json, p_url text, p_request jsonb)
+create or replace function create_preview(
+  p_deployment uuid, p_revision uuid, p_new json, p_read previews, p_max integer, p_column json, p_commit json,
+  p_url text, p_request jsonb
+)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
 AS $function$
@@ -173,7 +176,11 @@ begin
   );
   return query select unnest(v_deleted), has_webhooks;
 end $function$;
-create or replace function insert_deployment(p_id uuid, p_revision uuid, p_new json, p_listener uuid DEFAULT NULL::uuid, p_parent deployments DEFAULT NULL::deployments, p_preview json DEFAULT NULL::json, p_commit json DEFAULT NULL::json, OUT created deployments, OUT events new_event[])
+create or replace function insert_deployment(
+  p_id uuid, p_revision uuid, p_new json, p_listener uuid DEFAULT NULL::uuid,
+  p_parent deployments DEFAULT NULL::deployments, p_preview json DEFAULT NULL::json,
+  p_commit json DEFAULT NULL::json, OUT created deployments, OUT events new_event[]
+)
  RETURNS record
  LANGUAGE plpgsql
 AS $function$
@@ -249,7 +256,9 @@ begin
     created_event(v_revision)
   ];
 end $function$;
-create or replace function journal_events_of(p_actor_kind text, p_actor_id uuid, p_actor_name text, p_events tenant_event[], p_daily_limit bigint)
+create or replace function journal_events_of(
+  p_actor_kind text, p_actor_id uuid, p_actor_name text, p_events tenant_event[], p_daily_limit bigint
+)
  RETURNS void
  LANGUAGE plpgsql
 AS $function$
@@ -378,7 +387,11 @@ begin
     )
   );
 end $function$;
-create or replace function queue_revision(p_stored deployments, p_next deployments, p_revision uuid, p_reasons text[], p_source text, p_commit json DEFAULT NULL::json, p_from_revision uuid DEFAULT NULL::uuid, p_changes_in_place boolean DEFAULT false, OUT changed deployments, OUT revision revisions, OUT events new_event[])
+create or replace function queue_revision(
+  p_stored deployments, p_next deployments, p_revision uuid, p_reasons text[], p_source text,
+  p_commit json DEFAULT NULL::json, p_from_revision uuid DEFAULT NULL::uuid,
+  p_changes_in_place boolean DEFAULT false, OUT changed deployments, OUT revision revisions, OUT events new_event[]
+)
  RETURNS record
  LANGUAGE plpgsql
 AS $function$
@@ -458,7 +471,9 @@ begin
     )::new_event;
   end if;
 end $function$;
-create or replace function read_changes(p_listener listeners, p_cursor bigint, p_digest text, p_page_size integer, p_daily_limit bigint)
+create or replace function read_changes(
+  p_listener listeners, p_cursor bigint, p_digest text, p_page_size integer, p_daily_limit bigint
+)
  RETURNS TABLE(latest bigint, digest text, resync boolean, more boolean, changes json)
  LANGUAGE plpgsql
  SET plan_cache_mode TO 'force_generic_plan'
@@ -582,7 +597,9 @@ begin
   perform adopt_deployments(p_listener);
   return next;
 end $function$;
-create or replace function record_missing_ref(p_deployment uuid, p_refs text[], p_queried_at timestamp with time zone, p_request jsonb)
+create or replace function record_missing_ref(
+  p_deployment uuid, p_refs text[], p_queried_at timestamp with time zone, p_request jsonb
+)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
 AS $function$
