@@ -75,7 +75,7 @@ async function findRepository(session: Session, wanted: string): Promise<Reposit
   const { client, signal } = session
   const integrations = await client.call('GET /v1/integrations/forge/githost/install', { signal })
   if (integrations.length === 0) {
-    const message = 'This workspace is connected to no git host. Connect one first: docs/deploy-from-git.md says how.'
+    const message = 'This workspace is connected to no git host. Connect one first: docs/deploy/from-git.md says how.'
     throw new CommandFailure(EXIT.failed, 'no_git_host', message)
   }
   const address = toWebUrl(wanted)
