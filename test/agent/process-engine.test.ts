@@ -569,7 +569,7 @@ test.each([
   [500_000, 1],
   [100_000, 150],
   [10_000, 1_500],
-])('of %i lines of %i characters the last are read, with a note that others were dropped', async (written, width) => {
+])('the last of %i lines of %i characters are read, with a note that others were dropped', async (written, width) => {
   const [note, ...last] = (await runToEnd(written, width)).readLines(true)
   expect(Number(note)).toBeNaN()
   expect(last.length).toBeGreaterThan(5_000)

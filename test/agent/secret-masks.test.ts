@@ -94,7 +94,7 @@ describe.each([
   ['short', 'qwertz'],
   ['repetitive', 'abcabcabdabcabcabe'],
   ['line of a', `first line\n${randomBytes(20).toString('base64')}\nlast line`],
-])('of a %s value in an unfinished line, no more than two characters are shown', (_, value) => {
+])('at most two characters of a %s value in an unfinished line are shown', (_, value) => {
   const masks = new SecretMasks(['key-of-the-agent'])
   masks.addRevision(revision, [value, 'hunter2-is', 'secret-too'])
   test.each(ENCODINGS)('%s', (name, encode) => {

@@ -30,7 +30,7 @@ function makeMachine({ key }: Pick<Tenant, 'key'>) {
 }
 
 it.each([[['deploy']], [['plan']], [['list']], [['delete', 'shop', '--yes']]])(
-  'of several, %j without a terminal chooses none and lists them',
+  'lists several for %j without a terminal, and chooses none',
   async ([command, ...args]) => {
     const { folder, run } = makeMachine(await newTenant())
     const given = command === 'deploy' || command === 'plan' ? [folder] : args

@@ -157,7 +157,7 @@ describe('a rollout', () => {
 
 describe('ownership', () => {
   test.each([{ K8S_ROUTES: 'ingress' }, { K8S_ROUTES: 'gateway', K8S_GATEWAY: 'edge/main' }])(
-    'of a custom host stays with the first workspace that uses it ($K8S_ROUTES)',
+    'leaves a custom host to the first workspace that uses it ($K8S_ROUTES)',
     async settings => {
       const engine = createEngine(settings)
       const shop = { ...firstUnit(), custom_url: 'https://shop.example.com' }

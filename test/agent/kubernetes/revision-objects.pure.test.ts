@@ -136,7 +136,7 @@ describe('every member is passed on unchanged', () => {
     downwardAPI: { items: [{ path: 'labels', fieldRef: { fieldPath: 'metadata.labels' } }] },
     csi: { driver: 'csi.example.com', volumeAttributes: { share: 'a' } },
   }
-  test.each(Object.keys(Volume.shape).filter(name => name !== 'name'))('of a volume of the type %s', name => {
+  test.each(Object.keys(Volume.shape).filter(name => name !== 'name'))('in a volume of the type %s', name => {
     const volume = { name: 'v', [name]: SOURCES[name] }
     const objects = createObjects({ spec: { volumes: [volume] } })
     expect(podOf(objects).volumes![0]).toEqual(volume)
