@@ -1,4 +1,5 @@
-// `.node-version` has the one version of Node: of the workflows, of the tests, of the images. Programs may run on others.
+// `.node-version` has the one version of Node: of the workflows, of the tests, of the images. Programs may run on
+// others.
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'

@@ -17,7 +17,7 @@ const LONGEST = [
   'test/agent/process-databases.test.ts',
   'test/dashboard/screens/new.test.ts',
   'test/dashboard/screens/connect.test.ts',
-  'test/host/chaos.test.ts',
+  'test/host/faults.test.ts',
   'test/host/dev.test.ts',
   'test/people/access/policy-isolation.test.ts',
   'test/dashboard/screens/change.test.ts',

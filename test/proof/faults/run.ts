@@ -1,4 +1,4 @@
-// `npm run chaos`: runs the named trials, or all of them, and prints a row for each. SEED repeats a run.
+// `npm run faults`: runs the named trials, or all of them, and prints a row for each. SEED repeats a run.
 import { formatCounts } from '../support/counts.ts'
 import { loadExperiments } from '../support/experiments.ts'
 import { openResults } from '../support/results.ts'

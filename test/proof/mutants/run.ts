@@ -1,6 +1,6 @@
 // `npm run mutation`: changes the pure cores in one place at a time, and counts how many changes the tests notice.
-// `-- plan lifecycle` measures some cores. Without names it measures all, and writes `report.md`.
-import { readFileSync, writeFileSync } from 'node:fs'
+// `-- plan lifecycle` measures some cores. Without names it measures all, and writes a report.
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { formatCounts } from '../support/counts.ts'
 import { type Core, cores } from './cores.ts'
@@ -85,7 +85,10 @@ try {
       `${name}: ${score.toFixed(1)} % (${killed} killed, ${survived} survived, ${equivalent} equivalent, ${seconds} s)`,
     )
   }
-  if (names.length === 0) writeFileSync(pathOf('test/proof/mutants/report.md'), writeReport(measured))
+  if (names.length === 0) {
+    mkdirSync(pathOf('test/proof/results'), { recursive: true })
+    writeFileSync(pathOf('test/proof/results/mutants.md'), writeReport(measured))
+  }
   const { length: failed } = measured.filter(core => summarize(core).score < MIN_TARGET)
   console.log(`A core passes with ${MIN_TARGET} % of its mutants killed.`)
   console.log(formatCounts({ passed: measured.length - failed, failed, skipped: 0 }))

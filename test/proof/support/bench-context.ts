@@ -17,7 +17,7 @@ export type Measurement = {
   skipped?: boolean
   /** Lines below the row. */
   notes?: string[]
-  /** Goes into results.json. */
+  /** Goes into the file of results. */
   figures?: Record<string, unknown>
 }
 

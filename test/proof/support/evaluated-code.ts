@@ -1,5 +1,5 @@
-// Measures how much of the Worker is evaluated until its first answer. For this it is built into one file for each part that is
-// imported by itself, and Node says which of them it reads.
+// Measures how much of the Worker is evaluated until its first answer. For this it is built into one file for each part
+// that is imported by itself, and Node says which of them it reads.
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'

@@ -1,5 +1,5 @@
-// The list as a Node team would write it: Fastify and node-postgres, with the statements of our list one after another in a
-// transaction.
+// The list as a Node team would write it: Fastify and node-postgres, with the statements of our list one after another
+// in a transaction.
 import Fastify from 'fastify'
 import pg from 'pg'
 

@@ -1,4 +1,4 @@
-// A short run of each trial of `npm run chaos` that counts something. R13 measures times, and R19 and R20 start
+// A short run of each trial of `npm run faults` that counts something. R13 measures times, and R19 and R20 start
 // processes, which take minutes, so they run only there.
 import { afterEach, expect, inject, it } from 'vitest'
 import { loadExperiments } from '../proof/support/experiments.ts'
