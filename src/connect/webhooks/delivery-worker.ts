@@ -17,7 +17,7 @@ import { type Attempt, type Receiver, sendMessage } from './send.ts'
 import { webhooks } from './tables.ts'
 
 /** Seconds before each retry. A random fifth is added. */
-export const RETRY_SECONDS = [5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400]
+const RETRY_SECONDS = [5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400]
 const MAX_ATTEMPTS = RETRY_SECONDS.length + 1
 const JITTER = 0.2
 const DISABLED_AFTER = sql`interval '5 days'`
