@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { accessSync, constants, mkdirSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { delimiter, join } from 'node:path'
+import { formatCounts } from './counts.ts'
 
 /** Programs and downloads that survive the trial. Never a folder of the repository. */
 export const CACHE = process.env.SLIPWAY_TRIALS || join(homedir(), '.cache/slipway-trials')
@@ -36,7 +37,7 @@ export function check(name: string, isTrue: boolean, detail = ''): void {
 /** Runs a trial, prints the counts, and sets the status of the process. */
 export async function runTrial(trial: () => Promise<void>): Promise<void> {
   await trial().catch((error: unknown) => failed(error instanceof Error ? (error.stack ?? error.message) : `${error}`))
-  console.log(`${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped`)
+  console.log(formatCounts(counts))
   process.exitCode = counts.failed > 0 ? 1 : 0
 }
 

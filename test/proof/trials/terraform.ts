@@ -8,7 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { startPostgres } from '../../../src/host/embedded-postgres.ts'
 import { findFreePort } from '../../../src/postgres/free-port.ts'
-import { CACHE, check, hasProgram, note, passed, runTrial, skipped } from '../support/trial.ts'
+import { CACHE, check, hasProgram, isInstalling, note, passed, runTrial, skipped } from '../support/trial.ts'
 
 const MAIN = join(import.meta.dirname, '../../../src/host/main.ts')
 const PAGE = join(import.meta.dirname, '../../../docs/deploy/terraform.md')
@@ -21,6 +21,7 @@ const work = mkdtempSync(join(tmpdir(), 'slipway-terraform-'))
 async function buildOpenTofu(): Promise<string> {
   const program = join(CACHE, `tofu-${OPENTOFU.version}`)
   if (existsSync(program)) return program
+  if (!isInstalling) throw new Error('it is not installed: --install')
   note(`building OpenTofu ${OPENTOFU.version}, which takes minutes`)
   const { stdout } = await runFile('go', ['mod', 'download', '-json', `${OPENTOFU.module}@${OPENTOFU.version}`])
   const source = join(work, 'opentofu')
@@ -40,6 +41,7 @@ async function buildProvider(): Promise<string> {
   }
   if (given) return given
   if (existsSync(program)) return program
+  if (!isInstalling) throw new Error('it is not installed: --install')
   const env = { ...process.env, GOBIN: work }
   await runFile('go', ['install', `${PROVIDER.module}@master`], { env, maxBuffer: 64 << 20 })
   cpSync(join(work, 'terraform-provider-restapi'), program)
