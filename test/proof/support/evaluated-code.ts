@@ -31,7 +31,7 @@ export async function buildParts(cleanup: Cleanup) {
     external: ['node:*', 'cloudflare:*'],
   })
   return async ({ path, headers, env }: FirstRequest): Promise<number> => {
-    const request = { folder, entry: join(folder, 'worker.mjs'), env, path, headers }
+    const request = { folder, entry: join(folder, 'workers.mjs'), env, path, headers }
     const text = await runForOutput(cleanup, process.execPath, [PROGRAM, JSON.stringify(request)])
     const files: string[] = JSON.parse(text)
     const parts = await Promise.all(files.map(file => readFile(file)))
