@@ -1,4 +1,5 @@
 // ARCHITECTURE.md is the map of the code: the files and functions that it names exist, and it has every room.
+import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
@@ -10,6 +11,20 @@ it('ARCHITECTURE.md names only files and folders that exist', () => {
   const paths = [...map.matchAll(/`((?:src|test|drizzle|docs|deploy|examples|scripts)\/[\w./-]*)`/g)]
   expect(paths.length).toBeGreaterThan(60)
   for (const [, path] of paths) expect(existsSync(join(ROOT, path!)), path).toBe(true)
+})
+
+it('the top has seven folders, and no output of a program', () => {
+  const files = execFileSync('git', ['ls-files'], { cwd: ROOT, encoding: 'utf8' }).trim().split('\n')
+  const folders = new Set(files.filter(file => file.includes('/')).map(file => file.split('/')[0]!))
+  expect([...folders].filter(name => !name.startsWith('.')).sort()).toEqual([
+    'deploy',
+    'docs',
+    'drizzle',
+    'examples',
+    'scripts',
+    'src',
+    'test',
+  ])
 })
 
 it('ARCHITECTURE.md has every folder of src, apart from those of the dashboard', () => {
