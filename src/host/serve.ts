@@ -16,7 +16,7 @@ import { finishPendingWork } from './pending-work.ts'
 import type { Schedule } from './schedule.ts'
 import { createShutdown } from './shutdown.ts'
 
-/** The differences between Node, Deno and Bun. */
+/** The differences between the runtimes. */
 export type Runtime = {
   /** Runs the scheduled work every minute. */
   schedule: (work: () => Promise<unknown>) => Schedule
