@@ -8,44 +8,11 @@ import { describe, expect, it } from 'vitest'
 
 const root = join(import.meta.dirname, '../..')
 
-/** Files and folders without fragments. The list grows until it is everything, and then goes. */
-const CLEAN = [
-  '.github/',
-  'deploy/',
-  'drizzle/policies/',
-  'examples/',
-  'scripts/',
-  'src/api-docs/',
-  'src/app.ts',
-  'src/dashboard/',
-  'src/env.ts',
-  'src/host/',
-  'src/kernel/',
-  'src/monitoring/',
-  'src/platform.ts',
-  'src/postgres/',
-  'src/protocol/',
-  'src/schedule.ts',
-  'src/tracing/datasets/',
-  'src/tracing/feedback/',
-  'src/tracing/ingest/',
-  'src/tracing/projects/',
-  'src/tracing/queues/',
-  'src/tracing/retention/',
-  'src/tracing/runs/',
-  'src/tracing/shares/',
-  'src/tracing/store/',
-  'src/tracing/threads/',
-  'test/architecture',
-  'test/containers/',
-  'test/dashboard/',
-  'test/edge/',
-  'test/people/',
-  'test/proof/',
-  'test/tracing/',
-]
 /** Generated files, and migrations, which are never edited. */
 const EXEMPT = /^dist\/|^drizzle\/(schema|\d+_\w+)\.sql$|^src\/api-docs\/client-bundle\.ts$/
+
+/** A comment in the body of a function is part of it, so it changes with the next migration of the function. */
+const IN_BODIES = ['drizzle/functions/sign-in.sql: Of several organizations, the one where …']
 
 const FRAGMENTS =
   /^(what|of|as|whether|those|who|whose|where|how|why|which|that|whatever|whoever|whichever|wherever|nobody|somebody)\b/i
@@ -148,7 +115,6 @@ it('no comment and no title of a test begins with a fragment', () => {
   const tracked = execFileSync('git', ['ls-files'], { cwd: root, encoding: 'utf8' }).split('\n')
   const files = tracked.filter(
     path =>
-      !OPEN.some(open => path.startsWith(open)) &&
       !EXEMPT.test(path) &&
       (isCode(path) || hasBlockComments(path) || lineCommentsOf(path)) &&
       existsSync(join(root, path)),
@@ -156,7 +122,7 @@ it('no comment and no title of a test begins with a fragment', () => {
   const found = files.flatMap(path =>
     findFragments(path, readFileSync(join(root, path), 'utf8')).map(({ line, text }) => `${path}:${line}: ${text} …`),
   )
-  expect(found).toEqual([])
+  expect(found.filter(line => !IN_BODIES.includes(line.replace(/:\d+/, '')))).toEqual([])
 })
 
 describe('a fragment', () => {

@@ -33,7 +33,7 @@ describe('the colors of a line', () => {
     ['␛[90mgray␛[38;5;240mgray too', ['black(graygray too)']],
     ['␛[31m␛[31m␛[4mone␛[24m', ['red+underline(one)']],
     ['', []],
-  ])('of %j are %j', (line, parts) => {
+  ])('in %j are %j', (line, parts) => {
     expect(show(line)).toEqual(parts)
   })
 

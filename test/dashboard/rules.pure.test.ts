@@ -54,7 +54,7 @@ describe('the state of a deployment', () => {
     [{ status: 'READY', serving: 'none', hold: null }, undefined, 'Not serving'],
     [{ status: 'UNKNOWN', serving: 'current', hold: null }, undefined, 'State unknown'],
     [{ status: 'AWAITING_DELETE', serving: 'current', hold: null }, 'BUILDING', 'Deleting'],
-  ] as const)('of %j with the latest revision %s is “%s”', (deployment, latest, word) => {
+  ] as const)('for %j with the latest revision %s is “%s”', (deployment, latest, word) => {
     expect(stateOfDeployment(deployment, latest && { status: latest }).word).toBe(word)
   })
 })

@@ -1,5 +1,5 @@
-// The template of a summary prompt (pure): sections of Mustache are conditions here, and names are absolute. A value of a
-// trace is data, so it stands between tags that the author of the trace cannot guess.
+// The template of a summary prompt (pure): sections of Mustache are conditions here, and names are absolute. A value of
+// a trace is data, so it stands between tags that the author of the trace cannot guess.
 import { parseMustache, readMember, renderTemplate, TemplateError, toText } from '../runs/prompt-template.ts'
 
 const VARIABLES = /^(?:run\.(?:inputs|outputs)(?:\.[^.\s]+)*|run\.error|run\.feedback(?:\..+)?|all_thread_messages)$/

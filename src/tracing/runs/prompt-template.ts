@@ -1,5 +1,5 @@
-// Templates of prompts, Mustache or f-strings (pure). A value is never read as a template. The package `mustache` bounds
-// neither depth nor output (three nested lists of 300 items took 20 seconds), and renders inherited members.
+// Templates of prompts, Mustache or f-strings (pure). A value is never read as a template. The package `mustache`
+// bounds neither depth nor output (three nested lists of 300 items took 20 seconds), and renders inherited members.
 
 type Section = { section: string; isInverted: boolean; parts: Part[] }
 type Part = string | { variable: string } | Section

@@ -66,7 +66,7 @@ describe('a reference that names one thing for good', () => {
     ['image_uri', `${digest}a`, false],
     ['image_uri', `${digest} `, false],
     ['image_uri', `app@sha256:${'a'.repeat(63)}`, false],
-  ])('as %s %s: %j', async (member, value, isFixed) => {
+  ])('in the member %s, %s: %j', async (member, value, isFixed) => {
     const config = { source_revision_config: { [member]: value } }
     const plan = await planPatch(config, config)
     expect(plan.creates_revision).toBe(!isFixed)

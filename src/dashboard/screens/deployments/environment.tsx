@@ -455,7 +455,7 @@ function writeText(deployment: Deployment, draft: Draft, revealed: TableProps['r
   return { base: deployment.secrets.map(({ name }) => name), text: lines.filter(Boolean).join('\n') }
 }
 
-// ---- what the draft changes
+// ---- changes of the draft
 
 type ComparisonProps = { deployment: Deployment; draft: Draft; preview: Preview; faults: Faults; isText: boolean }
 

@@ -291,7 +291,7 @@ function NewTag({ workspace, deployment }: Pick<SettingsProps, 'workspace' | 'de
   )
 }
 
-// ---- what stays
+// ---- settings that stay
 
 const SOURCE_WORDS: Record<Deployment['source'], string> = {
   githost: 'Git repository',

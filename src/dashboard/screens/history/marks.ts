@@ -99,7 +99,7 @@ export function findMark(marks: Mark[], at: number, direction: 1 | -1): Mark | u
   return direction === 1 ? marks.find(mark => mark.at > at) : marks.findLast(mark => mark.at < at)
 }
 
-// ---- of all deployments
+// ---- marks of all deployments
 
 const WORKSPACE_EVENTS: Record<string, Omit<State, 'word'> & { verb: string }> = {
   'revision.deployed': { verb: 'serves a new revision', tone: 'ok', shape: 'check' },

@@ -44,7 +44,7 @@ export function dropOldest(blocks: Block[], max: number): Block[] {
 
 export const countLines = (blocks: Block[]): number => blocks.reduce((sum, { length }) => sum + length, 0)
 
-// ---- what is known of a block is computed once
+// ---- counts of a block, computed once
 
 export type LevelCounts = Record<Level, number>
 const counted = new WeakMap<Block, LevelCounts>()
