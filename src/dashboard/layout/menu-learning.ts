@@ -7,7 +7,6 @@ import { storeUsed, used } from './menu-use.ts'
 /** An entry is in use if a read of this path finds something, or after this event. */
 const FOLDED = [
   { path: '/previews', read: '/v2/previews', event: 'preview.created' },
-  { path: '/traces', read: '/sessions', event: 'project.created' },
   { path: '/datasets', read: '/datasets', event: 'dataset.created' },
   { path: '/annotation', read: '/annotation-queues', event: 'annotation_queue.created' },
   { path: '/rules', read: '/runs/rules', event: 'rule.created' },
@@ -60,7 +59,7 @@ export function startLearning(workspace: string, isKnown: boolean): () => void {
 
 async function learnFromJournal(workspace: string): Promise<void> {
   try {
-    const query = { type: EVENTS.join(), order: 'desc' as const, limit: MAX_EVENTS }
+    const query = { type: EVENTS, order: 'desc' as const, limit: MAX_EVENTS }
     const { resources } = await getClient().call('GET /v2/events', { query })
     const subjects = new Set(resources.map(({ subject }) => subject.type))
     learn(workspace, ({ subject }) => subjects.has(subject))

@@ -48,6 +48,7 @@ export function Shell({ me, workspace, children }: ShellProps) {
     addEventListener('pushState', begin)
     // Load the palette early: keys typed after Ctrl+K must reach its field. Opening it reports a failure.
     Palette.preload().catch(() => {})
+    Toasts.preload().catch(() => {})
     return () => {
       removeEventListener('keydown', handleKey)
       removeEventListener('pushState', begin)

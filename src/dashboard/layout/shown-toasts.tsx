@@ -5,12 +5,16 @@ import styles from '../parts/toasts.module.css'
 import { ToastContent } from '../parts/toasts.tsx'
 
 export default function ShownToasts() {
-  return toasts.value
-    .filter(({ id }) => shownIds.value.includes(id))
-    .map(one => (
-      <div key={one.id} class={styles.toast}>
-        <ToastContent {...one} />
-        <Button small look="bare" icon="cross" aria-label="Hide" onClick={() => hide(one.id)} />
-      </div>
-    ))
+  return (
+    <>
+      {toasts.value
+        .filter(({ id }) => shownIds.value.includes(id))
+        .map(one => (
+          <div key={one.id} class={styles.toast}>
+            <ToastContent {...one} />
+            <Button small look="bare" icon="cross" aria-label="Hide" onClick={() => hide(one.id)} />
+          </div>
+        ))}
+    </>
+  )
 }

@@ -143,7 +143,7 @@ function FlightCard({ workspace, deployment, revisions }: CardProps & { workspac
         <div class={styles.calm}>
           <p>
             {latest
-              ? `r${latest.number} is the latest revision. Duration: ${formatSeconds(tookSeconds(latest))}:`
+              ? `No deploy in progress. r${latest.number} took ${formatSeconds(tookSeconds(latest))}:`
               : 'No revision yet.'}
           </p>
           {deployed && deployed.length > 0 && <Stages stages={deployed} />}
