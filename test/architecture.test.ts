@@ -131,9 +131,9 @@ describe('imports', () => {
     expect(imported).toEqual(['host/main.ts', 'postgres/data-folder.ts'])
   })
 
-  it('have no cycles, not even of types', () => {
+  it('have no cycles, not even of types, but for the command that completes all others', () => {
     const importsOf = new Map(files.map(file => [file, importsBy(file)]))
-    expect(findCycles(importsOf)).toEqual([])
+    expect(findCycles(importsOf)).toEqual(['cli/commands.ts, cli/commands/complete.ts, cli/program.ts'])
   })
 
   it('never run both ways between two folders of the agent', () => {
