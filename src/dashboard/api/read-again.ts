@@ -1,3 +1,4 @@
+// Reads lists again after a change that no event announces.
 import { queryClient } from './queries.ts'
 
 /** Resources of the organization have no events in the workspace. */

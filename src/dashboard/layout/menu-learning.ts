@@ -2,7 +2,7 @@
 // once, in a browser that knows nothing yet, the newest events of creation.
 import { getClient } from '../api/client.ts'
 import { queryClient } from '../api/queries.ts'
-import { storeUsed, used } from './menu-use.ts'
+import { storeUsed, used } from './menu-entries.ts'
 
 /** An entry is in use if a read of this path finds something, or after this event. */
 const FOLDED = [

@@ -1,20 +1,10 @@
-// Remembers which entries of the menu a workspace uses, in this browser.
-import { signal } from '@preact/signals'
+// Learns the entries of the menu that a workspace uses while its pages are open.
 import { useEffect, useState } from 'preact/hooks'
-
-export const used = signal<ReadonlySet<string>>(new Set())
-
-const keyOf = (workspace: string) => `slipway-menu-${workspace}`
-export const storeUsed = (workspace: string): void =>
-  localStorage.setItem(keyOf(workspace), JSON.stringify([...used.peek()]))
+import { loadUsed } from './menu-entries.ts'
 
 export function useMenuUse(workspace: string): void {
   // Before the menu is drawn.
-  const [isKnown] = useState(() => {
-    const stored = localStorage.getItem(keyOf(workspace))
-    used.value = new Set<string>(stored ? JSON.parse(stored) : [])
-    return stored !== null
-  })
+  const [isKnown] = useState(() => loadUsed(workspace))
   useEffect(() => {
     let stop: (() => void) | undefined
     let isLeft = false

@@ -6,7 +6,7 @@ import { isHelpOpen } from '../commands/commands.ts'
 import { Icon } from '../parts/icon.tsx'
 import { Link, toAddress } from '../router/links.tsx'
 import { GROUPS, OPENED_BY_KEYS } from '../screens/menu.ts'
-import { used } from './menu-use.ts'
+import { used } from './menu-entries.ts'
 import styles from './shell.module.css'
 
 const ENTRIES = OPENED_BY_KEYS.filter(({ group }) => group !== undefined)
