@@ -1,3 +1,4 @@
+// The picture of a workspace in the menu.
 import styles from './shell.module.css'
 
 /** The first letter of a workspace. */
