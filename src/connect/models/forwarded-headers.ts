@@ -1,4 +1,4 @@
-// The headers that pass through the proxy, in both directions (pure).
+// The headers that pass through the proxy of models, in both directions (pure).
 
 /** Headers of one connection (RFC 9110, section 7.6.1), and those that `fetch` decides on. */
 const HOP_BY_HOP = [

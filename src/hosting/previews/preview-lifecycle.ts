@@ -213,7 +213,10 @@ async function updatePreview(caller: Caller, facts: PreviewFacts, child_id: stri
 
 // ---- ended
 
-/** `removed`: by a request. `deleted`: its deployment was deleted. */
+/**
+ * `closed`: its pull request was, in pull-requests.ts. `removed`: by a request, in previews.ts. sweep.ts finds the
+ * others; `deleted`: its own deployment was. Removing a policy ends its previews without one, in preview-policy.ts.
+ */
 export type EndReason = 'closed' | 'expired' | 'parent_deleted' | 'deleted' | 'removed'
 
 /** Ends the preview and queues its hook, then deletes its deployment. The sweep deletes what a crash leaves behind. */

@@ -1,4 +1,4 @@
-// A token of a trusted issuer: its claims, signature and times.
+// A token of a trusted issuer: its claims, signature, audience and times.
 import type { JWTPayload } from 'jose'
 import * as errors from 'jose/errors'
 import { decodeJwt } from 'jose/jwt/decode'

@@ -1,4 +1,5 @@
-// Merges the run operations of one request: one row for each run. The statement that stores it merges by the same rule.
+// Merges the run operations of one request: one row for each run. `run-columns.ts` of each store merges that row into
+// the stored one by the same rule.
 import type { Fault } from '../../kernel/http/errors.ts'
 import type { Attachment, Payload, RunOperation } from '../store/store.ts'
 import { placeRoot, type RunPlace, readPlace } from './dotted-order.ts'
