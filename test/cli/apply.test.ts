@@ -90,7 +90,7 @@ const planOf = ({ objects }: HereResult) =>
 const actionsOf = (result: HereResult) => planOf(result).map(([action, title]) => `${action} ${title}`)
 const lastOf = ({ objects }: HereResult) => objects.at(-1)
 
-it('creates all documents in the order of dependency, changes nothing the second time, and exports the same', async () => {
+it('creates documents in the order of dependency, changes nothing the second time, and exports the same', async () => {
   const { write, run, exported, tenant, owner } = await setUp()
   const file = write('all.yaml', DOCUMENTS.toReversed())
   const diff = await run('diff', file, '--exit-code')

@@ -114,7 +114,7 @@ it('plans no change in its own workspace, and restores a deleted preview policy'
   expect(listWrites(await plan({ [`PreviewPolicy/${parent.name}/hooks.secret`]: 'another' }))).toEqual([])
 })
 
-it('lists the parts that a key cannot read, and exports the workspace named with a key of the organization', async () => {
+it('lists the parts that a key cannot read, and exports the workspace that an organization key names', async () => {
   const tenant = await newTenant()
   const permissions = ['workspaces:read', 'deployments:read']
   const { body } = await tenant.post('/workspaces/current/api-keys', { description: 'reader', permissions })

@@ -14,6 +14,15 @@ import { useRoles } from './use-roles.ts'
 /** Requests of other people have no event. */
 const READ_EVERY_MS = 60_000
 
+type ListedMember = {
+  member_id: string
+  email: string
+  full_name: string | null
+  role_id: string
+  created_at: string
+  last_seen_at: string | null
+}
+
 export default function MemberList({ workspace, me }: ScreenProps) {
   const [of, setOf] = useFilter('of')
   const isOrganization = of === 'organization'
@@ -26,12 +35,10 @@ export default function MemberList({ workspace, me }: ScreenProps) {
     enabled: isOrganization,
     everyMs: READ_EVERY_MS,
   })
-  const query = isOrganization
-    ? { ...all, items: all.items?.map(one => ({ ...one, member_id: one.id })) }
-    : { ...here, items: here.items?.map(({ id: _, ...one }) => one) }
+  const query = isOrganization ? { ...all, items: all.items?.map(one => ({ ...one, member_id: one.id })) } : here
   const roles = useRoles(workspace)
   return (
-    <ResourceList
+    <ResourceList<ListedMember>
       title="Members"
       thing="member"
       caption={isOrganization ? 'Members of the organization' : 'Members of this workspace'}
