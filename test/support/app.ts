@@ -181,7 +181,8 @@ async function expectEvent(method: string, path: string, { status, headers }: Re
   const actor = operation.verb && { actor_name: expect.any(String) }
   const events = await readEvents(headers.get('X-Request-Id')!, app)
   expect(events, `${method} ${path}`).toContainEqual(expect.objectContaining({ ...event, ...actor }))
-  for (const { type } of events) expect(EVENT_OPERATIONS, 'its name in the audit log').toHaveProperty([String(type)])
+  for (const { type } of events)
+    expect(EVENT_OPERATIONS, 'src/people/audit/operation-names.ts').toHaveProperty([String(type)])
 }
 
 function expectDocumented(method: string, path: string, { status, headers, body, text }: Reply): void {
