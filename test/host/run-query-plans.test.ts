@@ -57,7 +57,7 @@ afterAll(async () => {
   await host?.close()
 })
 
-/** Traces of a root and a child, over days that have partitions. */
+/** Traces of a root and a child, over days that have partitions. All of today is filled, at any time of the day. */
 async function fill(tenant: { tenant_id: string }, sessions: string[]): Promise<void> {
   await admin.query('begin')
   await admin.query('set local session_replication_role = replica')
@@ -70,7 +70,7 @@ async function fill(tenant: { tenant_id: string }, sessions: string[]): Promise<
   await admin.query(
     `with traces as (
       select n, gen_random_uuid() as id, gen_random_uuid() as child,
-        now() - n * interval '${(DAYS * DAY_MS) / TRACES} milliseconds' as time
+        date_trunc('day', now()) + interval '1 day' - n * interval '${(DAYS * DAY_MS) / TRACES} milliseconds' as time
       from generate_series(1, ${TRACES}) n
     )
     insert into runs (

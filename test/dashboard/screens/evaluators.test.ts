@@ -44,7 +44,7 @@ it('writes an evaluator, tries it on the latest run, and shows its verdicts', as
   await check(page, 'evaluator-tried')
   await press(page, 'Create rule')
   await page.getByRole('heading', { name: 'Judge answers' }).waitFor()
-  await page.getByText('Judge helpful, tone').waitFor()
+  await page.getByText('Evaluate helpful, tone').waitFor()
   const [rule] = (await tenant.get('/runs/rules')).body
   expect(rule).toMatchObject({
     spend_limit: { limit_usd: '5' },
@@ -53,7 +53,7 @@ it('writes an evaluator, tries it on the latest run, and shows its verdicts', as
   await appendEnded(tenant, 1, QUESTION)
   await sweep(tenant, getServices(dashboard.app))
   await page.reload()
-  await page.getByText('Evaluator: done').waitFor()
+  await page.getByText('Evaluator: succeeded').waitFor()
   await page.getByText('helpful no, tone curt: It does not say why.').waitFor()
   await check(page, 'evaluator-verdicts')
   await press(page, 'Edit')
