@@ -32,10 +32,13 @@ it('the OpenAPI document has each operation once, with its permission', async ()
   const ids = operations.map(operation => operation.id)
   expect(new Set(ids).size).toBe(ids.length)
   const { paths } = await document()
-  for (const { method, path, verb, passThrough, keyOnly } of operations) {
+  for (const operation of operations) {
+    const { method, path, kind } = operation
+    const verb = operation.kind === 'open' ? undefined : operation.verb
     expect(paths[path][method]['x-permission']).toBe(verb?.permission ?? undefined)
-    const headersOnly = (passThrough || keyOnly) && [{ apiKey: [] }, { bearer: [] }]
-    expect(paths[path][method].security).toEqual(headersOnly ?? (verb ? undefined : []))
+    const isHeaderOnly = kind === 'passThrough' || (operation.kind === 'open' && operation.keyOnly)
+    const others = verb ? undefined : []
+    expect(paths[path][method].security).toEqual(isHeaderOnly ? [{ apiKey: [] }, { bearer: [] }] : others)
   }
 })
 

@@ -79,7 +79,9 @@ export function createHttpServer(fetch: Fetch, limits: Partial<ServerLimits> = {
 }
 
 /** All slices are imported when the server starts, and no request waits for one. */
-const uploads = (await loadOperations()).filter(operation => operation.longBody)
+const uploads = (await loadOperations()).filter(
+  one => (one.kind === 'open' || one.kind === 'passThrough') && one.longBody,
+)
 /** Compares the fixed start of the path. */
 const isUpload = ({ method, url }: IncomingMessage): boolean =>
   uploads.some(

@@ -506,7 +506,7 @@ beforeAll(async () => {
       ...(call.raw ? { raw: call.raw } : call.body ? { body: call.body } : example),
       headers: {
         ...example.headers,
-        ...(operation.verb && !call.headers?.Cookie && headers),
+        ...(operation.kind !== 'open' && !call.headers?.Cookie && headers),
         ...call.headers,
         ...HEADERS,
         'X-Request-Id': `${REQUEST_ID}-${id}`,

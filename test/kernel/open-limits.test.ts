@@ -2,13 +2,15 @@
 import { expect, it } from 'vitest'
 import { loadOperations } from '../../src/app.ts'
 import { errorStatuses } from '../../src/kernel/http/openapi.ts'
-import type { Operation } from '../../src/kernel/http/routes.ts'
+import type { OpenOperation } from '../../src/kernel/http/routes.ts'
 import { createLinkBudget } from '../../src/kernel/limits/spent-budgets.ts'
 import { getExampleBody, getExampleQuery, newTenant, send, startApp, unusedId } from '../support/app.ts'
 import { appendRuns, newTrace } from '../support/new-traces.ts'
 
 /** Operations that read a key themselves pass requests on with it. The document takes long to build. */
-const open = (await loadOperations()).filter(one => one.open && !(one.isProbe || one.keyOnly || one.id === 'openapi'))
+const open = (await loadOperations())
+  .filter(one => one.kind === 'open')
+  .filter(one => !(one.isProbe || one.keyOnly || one.id === 'openapi'))
 /** Their signature is checked, and git hosts send the deliveries of all customers from a few addresses. */
 const WITH_OWN_LIMIT = ['receiveDelivery', 'receiveIntegrationDelivery']
 
@@ -52,9 +54,9 @@ it('each open route that reaches the database is limited by address, and its doc
   expect(reaching).toEqual(expect.arrayContaining(['readSharedRun', 'querySharedRunsV2', 'listSharedExamples']))
 })
 
-const formHeaders = ({ body, bodyMediaType }: Operation): Record<string, string> =>
+const formHeaders = ({ body, bodyMediaType }: OpenOperation): Record<string, string> =>
   bodyMediaType ? { 'Content-Type': bodyMediaType } : body ? { 'Content-Type': 'application/json' } : {}
-function bodyOf(operation: Operation): string | null {
+function bodyOf(operation: OpenOperation): string | null {
   const body = getExampleBody(operation)
   if (!body) return null
   return operation.bodyMediaType ? `${new URLSearchParams(body as Record<string, string>)}` : JSON.stringify(body)

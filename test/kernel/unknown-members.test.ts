@@ -84,13 +84,15 @@ describe('an unknown query parameter', () => {
 
   it('`dry_run` is refused on every route without a plan', async () => {
     const tenant = await newTenant()
-    const withoutPlan = operations.filter(({ verb, variant }) => verb && variant?.on !== 'dry_run')
+    const withoutPlan = operations
+      .filter(one => one.kind !== 'open')
+      .filter(one => one.kind !== 'json' || one.variant?.on !== 'dry_run')
     expect(withoutPlan.length).toBeGreaterThan(200)
     for (const operation of withoutPlan) {
-      const { method, path, rawBody } = operation
+      const { method, path, kind } = operation
       const concrete = path.replace(/\{\w+\}/g, crypto.randomUUID())
       // A media type that the route does not take would be refused first.
-      const headers = { ...(rawBody && getExampleRequest(operation).headers), 'X-Api-Key': tenant.owner.key }
+      const headers = { ...(kind === 'raw' && getExampleRequest(operation).headers), 'X-Api-Key': tenant.owner.key }
       const { status, body } = await send(method.toUpperCase(), `${concrete}?dry_run=true`, { headers })
       expect([status, body.code], `${method} ${path}`).toEqual([422, 'invalid_request'])
       expect(faultsOf({ body }), path).toContain('unknown_member query.dry_run')

@@ -13,7 +13,7 @@ import { type Database, runAsSystem, type Trip } from '../../src/kernel/db/db.ts
 import { isWorkspaceScoped } from '../../src/kernel/http/context.ts'
 import { errorStatuses } from '../../src/kernel/http/openapi.ts'
 import { resolveAlias } from '../../src/kernel/http/path-aliases.ts'
-import type { Operation } from '../../src/kernel/http/routes.ts'
+import type { KeyedOperation, Operation, ReplyingOperation } from '../../src/kernel/http/routes.ts'
 import { ADMIN, ORGANIZATION_ADMIN } from '../../src/people/access/built-in-roles.ts'
 import { EVENT_OPERATIONS } from '../../src/people/audit/operation-names.ts'
 import { createClock, type Platform } from '../../src/platform.ts'
@@ -134,7 +134,7 @@ export async function send(
 const operationPatterns = operations
   .map(one => ({
     one,
-    pattern: new RegExp(`^${one.path.replace(/\{\w+\}/g, '[^/]+')}${one.passThrough ? '.*' : ''}$`),
+    pattern: new RegExp(`^${one.path.replace(/\{\w+\}/g, '[^/]+')}${one.kind === 'passThrough' ? '.*' : ''}$`),
   }))
   .sort((a, b) => a.one.path.split('{').length - b.one.path.split('{').length)
 
@@ -178,7 +178,7 @@ async function expectEvent(method: string, path: string, { status, headers }: Re
   const operation = findOperation(method, path)
   if (!hasWritten || !operation || operation.isReadOnly || operation.idempotent) return
   const event = { request: expect.stringContaining(`"operation":"${operation.id}"`), part_of: null }
-  const actor = operation.verb && { actor_name: expect.any(String) }
+  const actor = operation.kind !== 'open' && { actor_name: expect.any(String) }
   const events = await readEvents(headers.get('X-Request-Id')!, app)
   expect(events, `${method} ${path}`).toContainEqual(expect.objectContaining({ ...event, ...actor }))
   for (const { type } of events)
@@ -188,11 +188,12 @@ async function expectEvent(method: string, path: string, { status, headers }: Re
 function expectDocumented(method: string, path: string, { status, headers, body, text }: Reply): void {
   expect(headers.get('X-Request-Id')).toBeTruthy()
   const operation = findOperation(method, path)
-  if (operation?.passThrough && headers.get('Content-Type') !== 'application/problem+json') return
-  if (operation?.pageMediaType && status !== 302) {
-    expect(headers.get('Content-Type')).toBe(`${operation.pageMediaType}; charset=utf-8`)
+  const open = operation?.kind === 'open' ? operation : undefined
+  if (operation?.kind === 'passThrough' && headers.get('Content-Type') !== 'application/problem+json') return
+  if (open?.pageMediaType && status !== 302) {
+    expect(headers.get('Content-Type')).toBe(`${open.pageMediaType}; charset=utf-8`)
     expect(headers.get('Content-Security-Policy')).not.toMatch(/script|unsafe/)
-  } else if (operation?.oauthErrors && status >= 400) {
+  } else if (open?.oauthErrors && status >= 400) {
     expect(headers.get('Content-Type')).toBe('application/json')
     expect(body).toMatchObject({ error: expect.any(String), error_description: expect.any(String) })
   } else if (status >= 400) {
@@ -203,13 +204,15 @@ function expectDocumented(method: string, path: string, { status, headers, body,
     if (status === 422 && body?.code === 'invalid_request') expect(body.errors.length).toBeGreaterThan(0)
   }
   if (!operation) return
-  const success = operation.status ?? (operation.reply || hasTextReply(operation) ? 200 : 204)
-  if (status < 300 || status === operation.status) {
-    const { variant } = operation
+  const { reply, status: ownStatus }: ReplyingOperation = operation
+  const success = ownStatus ?? (reply || hasTextReply(operation) ? 200 : 204)
+  if (status < 300 || status === ownStatus) {
+    const json = operation.kind === 'json' ? operation : undefined
+    const variant = json?.variant
     const isVariant =
       variant && new URL(path, 'http://slipway.test').searchParams.get(variant.on)?.toLowerCase() === 'true'
-    expect(operation.partial ? [success, 207] : [isVariant ? 200 : success]).toContain(status)
-    const schema = isVariant ? variant.reply : operation.reply
+    expect(json?.partial ? [success, 207] : [isVariant ? 200 : success]).toContain(status)
+    const schema = isVariant ? variant.reply : reply
     if (schema) expectEqual(schema.parse(body), body)
     else if (!hasTextReply(operation)) expect(text).toBe('')
   } else if (status !== 304) {
@@ -217,8 +220,10 @@ function expectDocumented(method: string, path: string, { status, headers, body,
   }
 }
 
-const hasTextReply = ({ pageMediaType, streamMediaType, liveStream }: Operation) =>
-  pageMediaType !== undefined || streamMediaType !== undefined || liveStream === true
+const hasTextReply = (operation: Operation) =>
+  operation.kind === 'liveStream' ||
+  (operation.kind === 'open' && operation.pageMediaType !== undefined) ||
+  ('streamMediaType' in operation && operation.streamMediaType !== undefined)
 
 /** `toEqual`, but a quarter of its time where the two are equal: a page of a hundred deployments took it 3 ms. */
 const expectEqual = (found: unknown, wanted: unknown): void => {
@@ -295,14 +300,14 @@ export async function newTenant(options: { app?: App } = {}) {
 }
 
 export const getExampleBody = (operation: Operation): Record<string, unknown> | undefined =>
-  getExampleOf(operation.body)
+  operation.kind === 'json' || operation.kind === 'open' ? getExampleOf(operation.body) : undefined
 
 const getExampleOf = (schema: z.ZodType | undefined) =>
   schema && ((schema.meta() as { example?: Record<string, unknown> }).example ?? {})
 
 /** The body of the example and its headers, as `send` takes them. */
 export function getExampleRequest(operation: Operation): { body?: unknown; raw?: string; headers: Headings } {
-  const [media] = Object.entries(operation.rawBody ?? {})
+  const [media] = operation.kind === 'raw' ? Object.entries(operation.rawBody) : []
   if (!media) return { body: getExampleBody(operation), headers: {} }
   const [type, { schema, example }] = media
   if (example) return { raw: example.text, headers: { 'Content-Type': example.contentType } }
@@ -316,19 +321,19 @@ export const getExampleQuery = (operation: Operation): string => {
 }
 
 /** Lists every route that needs a key. A variant with another verb counts as an operation. */
-export const guardedOperations: Operation[] = operations
-  .filter(operation => operation.verb)
+export const guardedOperations: KeyedOperation[] = operations
+  .filter(operation => operation.kind !== 'open')
   .flatMap(operation => {
+    if (operation.kind !== 'json' || !operation.variant || !operation.query) return [operation]
     const { variant, query } = operation
-    if (!variant || !query) return [operation]
     const example = { ...(query.meta()?.example as object), [variant.on]: 'true' }
     const { id, verb } = { id: `${operation.id} with ${variant.on}`, verb: variant.verb }
     return [operation, { ...operation, id, verb, query: query.meta({ example }) }]
   })
 
 /** Keeps one operation of each permission for a workspace, and one for an organization. */
-export const onePerPermission = (all: Operation[]): Operation[] => [
-  ...new Map(all.map(one => [`${one.verb!.permission} ${isWorkspaceScoped(one.verb!)}`, one])).values(),
+export const onePerPermission = (all: KeyedOperation[]): KeyedOperation[] => [
+  ...new Map(all.map(one => [`${one.verb.permission} ${isWorkspaceScoped(one.verb)}`, one])).values(),
 ]
 
 export const unusedId = () => crypto.randomUUID()

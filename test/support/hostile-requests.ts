@@ -79,16 +79,17 @@ function arbitraryExample(example: string): fc.Arbitrary<string> {
   return pickWeighted([8, broken], [1, fc.constant(example)], [1, anyText])
 }
 
-const listMedia = ({ rawBody }: Operation) => Object.entries(rawBody ?? {})
+const listMedia = (operation: Operation) => (operation.kind === 'raw' ? Object.entries(operation.rawBody) : [])
 /** The schema of a JSON body. */
 const schemaOf = (operation: Operation) =>
-  operation.body ?? listMedia(operation).find(([, { schema }]) => schema)?.[1].schema
+  (operation.kind === 'json' || operation.kind === 'open' ? operation.body : undefined) ??
+  listMedia(operation).find(([, { schema }]) => schema)?.[1].schema
 const exampleOf = (operation: Operation) => listMedia(operation).find(([, { example }]) => example)?.[1].example
 
 /** The operation's example: unchanged, cut short, or with members broken or added; or something else. */
 function arbitraryBodyText(operation: Operation): fc.Arbitrary<string> {
   const body = schemaOf(operation)
-  if (!body && operation.rawBody) return arbitraryExample(exampleOf(operation)?.text ?? ' ')
+  if (!body && operation.kind === 'raw') return arbitraryExample(exampleOf(operation)?.text ?? ' ')
   const example = (body?.meta()?.example ?? {}) as object
   const toText = (entries: [string, string][]) =>
     Array.isArray(example) ? `[${toJsonObject(entries)}]` : toJsonObject(entries)

@@ -46,7 +46,7 @@ const isNullable = (one: JsonSchema): boolean =>
 
 /** The members of a body, and whether each may be null. */
 export function describeBody(operation: Operation | undefined): Map<string, boolean> {
-  if (!operation?.body) return new Map()
+  if (operation?.kind !== 'json' || !operation.body) return new Map()
   const schema = z.toJSONSchema(operation.body, { io: 'input', unrepresentable: 'any' }) as JsonSchema
   const named = schema.$defs?.[schema.$ref?.split('/').at(-1) ?? ''] ?? schema
   return new Map(Object.entries(named.properties ?? {}).map(([name, one]) => [name, isNullable(one)]))

@@ -2,11 +2,11 @@
 import { withStop } from '../../kernel/http/caller.ts'
 import type { Fault } from '../../kernel/http/errors.ts'
 import { readExecution } from '../../kernel/http/execution.ts'
-import type { Operation, Services } from '../../kernel/http/routes.ts'
+import type { OpenOperation, Services } from '../../kernel/http/routes.ts'
 import { VERSION } from '../../kernel/version.ts'
 import type { Execution } from '../../platform.ts'
 
-export type Visitor = Parameters<NonNullable<Operation['open']>>[0]
+export type Visitor = Parameters<OpenOperation['open']>[0]
 
 declare module '../../kernel/http/context.ts' {
   interface Ports {

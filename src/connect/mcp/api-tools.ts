@@ -1,15 +1,11 @@
 // The tools for the rest of the API: a search of its operations, and reads of any of them.
 import * as z from 'zod'
-import type { Operation } from '../../kernel/http/routes.ts'
+import type { KeyedOperation, Operation } from '../../kernel/http/routes.ts'
 import { ToolFailure } from './answers.ts'
 import { isListOfScalars, MAX_UNKNOWN, type Tool, tool } from './tool.ts'
 
 /** Reads whose answer is JSON. Credentials in it are masked, as in all that tools read. */
-const isReadable = ({ method, verb, ...one }: Operation): boolean =>
-  method === 'get' &&
-  verb !== undefined &&
-  one.reply !== undefined &&
-  !(one.liveStream || one.streamMediaType || one.passThrough || one.pageMediaType)
+const isReadable = (one: Operation): boolean => one.kind === 'json' && one.method === 'get' && one.reply !== undefined
 
 /** These show secrets, or make the answer another one. */
 const REFUSED_PARAMETERS = ['reveal', 'dry_run']
@@ -27,13 +23,13 @@ const listParameters = ({ params, query }: Operation): Parameter[] => [
     }),
 ]
 
-const describeOperation = (operation: Operation) => ({
+const describeOperation = (operation: KeyedOperation) => ({
   operation: operation.id,
   method: operation.method.toUpperCase(),
   path: operation.path,
   summary: operation.summary,
   ...(operation.description && { description: operation.description }),
-  permission: operation.verb?.permission ?? null,
+  permission: operation.verb.permission,
   read_api: isReadable(operation),
   parameters: listParameters(operation),
 })
@@ -83,11 +79,11 @@ const searchApi = tool({
   run: async ({ query = '', operation: id }, _, { api, operations }) => {
     // A search takes time and needs nothing of a workspace: the key is checked and counted all the same.
     await api('GET /v2/me')
-    const all = (await operations.loadAll()).filter(({ verb }) => verb)
+    const all = (await operations.loadAll()).filter(one => one.kind !== 'open')
     if (id !== undefined) {
       const operation = all.find(one => one.id === id)
       if (!operation) throw unknownOperation(id)
-      const body = operation.body && { body: describeBody(operation.body) }
+      const body = operation.kind === 'json' && operation.body && { body: describeBody(operation.body) }
       return { summary: operation.summary, data: { ...describeOperation(operation), ...body } }
     }
     const wanted = wordsOf(query)

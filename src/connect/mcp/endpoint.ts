@@ -11,7 +11,7 @@ import { jsonResponse } from '../../kernel/http/json-response.ts'
 import { logFailureCause } from '../../kernel/http/middleware.ts'
 import { readOpenBody } from '../../kernel/http/open-body.ts'
 import { requestOrigin } from '../../kernel/http/origin.ts'
-import type { Operation, Services } from '../../kernel/http/routes.ts'
+import type { Operation, ReplyingOperation, Services } from '../../kernel/http/routes.ts'
 import { findJsonFault } from '../../kernel/json/json-check.ts'
 import { ApiFailure, createApiCalls, type Visitor } from './api-calls.ts'
 import { maskCredentials } from './masked-credentials.ts'
@@ -44,7 +44,9 @@ export function createEndpoint(operations: Operations) {
     const api: Session['api'] = async (route, request) => {
       try {
         const body = await send(route, request)
-        const { reply, variant } = (await operations.load(route)) ?? {}
+        const operation = await operations.load(route)
+        const { reply }: Partial<ReplyingOperation> = operation ?? {}
+        const variant = operation?.kind === 'json' ? operation.variant : undefined
         return [reply, variant?.reply].reduce(
           (shown, schema) => (schema ? maskCredentials(schema, shown) : shown),
           body,
@@ -82,7 +84,7 @@ export function createEndpoint(operations: Operations) {
 }
 
 /** A session counts as no credential, as for routes that pass requests on. */
-const KEY_ONLY = { passThrough: true } as Operation
+const KEY_ONLY = { kind: 'passThrough' } as Operation
 
 /**
  * Browsers send it. The protocol demands that a foreign one is refused. One that is the host of the request, and not

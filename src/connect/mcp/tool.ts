@@ -125,14 +125,17 @@ const readsOnly = ({ method, isReadOnly }: Operation): boolean => method === 'ge
 
 /** Hints for clients. The other hints of a tool that reads have no meaning. */
 export function annotate({ onlyPlans, isDestructive, isIdempotent }: Tool, operations: Operation[]) {
-  const openWorldHint = operations.some(({ callsExternalServers }) => callsExternalServers === true)
+  const openWorldHint = operations.some(one => one.kind === 'json' && one.callsExternalServers === true)
   if (onlyPlans || operations.every(readsOnly)) return { readOnlyHint: true, openWorldHint }
   return { readOnlyHint: false, destructiveHint: isDestructive, idempotentHint: isIdempotent, openWorldHint }
 }
 
 /** The permission that the operation needs, as the tool calls it. */
-export const permissionOf = ({ onlyPlans }: Tool, { verb, variant }: Operation): string | null =>
-  (onlyPlans && variant ? variant.verb : verb)?.permission ?? null
+export const permissionOf = ({ onlyPlans }: Tool, operation: Operation): string | null => {
+  if (operation.kind === 'open') return null
+  const { verb } = (onlyPlans && operation.kind === 'json' && operation.variant) || operation
+  return verb.permission
+}
 
 export type Arguments = { workspace: string | undefined; own: never; query: Query }
 

@@ -40,7 +40,7 @@ const declared = (summary: string, id: string) => ({
   summary,
   description: DESCRIPTION,
   params: CallRef,
-  passThrough: true as const,
+  kind: 'passThrough' as const,
   // Bodies and answers take minutes.
   longBody: true,
   // Calls are counted and write no event.

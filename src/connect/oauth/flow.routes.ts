@@ -4,7 +4,7 @@ import { type Code, detailOf, statusOf, titleOf } from '../../kernel/http/codes.
 import { Failure } from '../../kernel/http/errors.ts'
 import { readForm } from '../../kernel/http/input.ts'
 import { logFailureCause } from '../../kernel/http/middleware.ts'
-import { type Operation, slice } from '../../kernel/http/routes.ts'
+import { type OpenOperation, slice } from '../../kernel/http/routes.ts'
 import { pageHeaders, readSingleParameter, renderPage } from '../../kernel/pages/html-page.ts'
 import { disconnect, listConnections } from './connections.ts'
 import * as s from './flow.schema.ts'
@@ -16,7 +16,7 @@ import {
   waitForConnection,
 } from './flow.ts'
 
-type OpenHandler = NonNullable<Operation['open']>
+type OpenHandler = OpenOperation['open']
 
 const TOKEN_SERVER_ERRORS: Code[] = [
   'secret_required',
@@ -81,7 +81,7 @@ const callbackOperation = {
     'address_rate_limited',
     'database_unavailable',
   ],
-} satisfies Partial<Operation>
+} satisfies Partial<OpenOperation>
 
 export const flowRoutes = slice(
   'OAuth connections',

@@ -1,7 +1,7 @@
 // Routes of git host integrations.
 import { readOpenRequest } from '../../kernel/http/caller.ts'
 import { statusOf } from '../../kernel/http/codes.ts'
-import { type Operation, slice } from '../../kernel/http/routes.ts'
+import { type OpenOperation, slice } from '../../kernel/http/routes.ts'
 import { pageHeaders, readSingleParameter } from '../../kernel/pages/html-page.ts'
 import { beginInstall, completeInstall, type SetupParameters } from './install.ts'
 import { setupPage } from './install-page.ts'
@@ -10,7 +10,7 @@ import { HOST_ERRORS } from './request.ts'
 import * as s from './schema.ts'
 import * as integrations from './service.ts'
 
-const handleSetup: Operation['open'] = async (c, services, operation) => {
+const handleSetup: OpenOperation['open'] = async (c, services, operation) => {
   const headers = await pageHeaders()
   // A link preview sends HEAD. It must not use up the state.
   if (c.req.method === 'HEAD') return c.body(null, 200, headers)

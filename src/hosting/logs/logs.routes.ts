@@ -68,7 +68,7 @@ export const logRoutes = slice('Logs', 'Log lines of builds and deployments.')
     ].join(' '),
     params: DeploymentRef,
     query: s.StreamQuery,
-    liveStream: true,
+    kind: 'liveStream',
     errors: ['deployment_not_found', 'revision_not_found'],
     verb: streamLogs,
   })

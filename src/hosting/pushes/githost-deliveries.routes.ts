@@ -1,6 +1,6 @@
 // Routes of webhook deliveries.
 
-import { type Operation, slice } from '../../kernel/http/routes.ts'
+import { type OpenOperation, slice } from '../../kernel/http/routes.ts'
 import { IntegrationRef } from '../git-hosts/schema.ts'
 import { receiveDelivery } from './webhook-receiver.ts'
 
@@ -22,7 +22,7 @@ const deliveryOperation = {
   // Git hosts deliver for all integrations from a few addresses, and do not repeat a refused delivery.
   hasOwnLimit: true,
   open: receiveDelivery,
-} satisfies Partial<Operation>
+} satisfies Partial<OpenOperation>
 
 export const deliveryRoutes = slice('Deliveries', 'Webhooks of git hosts: pushes, pull requests and installations.')
   .post('/v1/integrations/forge/githost/webhook', {

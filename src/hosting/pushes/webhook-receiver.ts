@@ -5,14 +5,14 @@ import { readOpenRequest } from '../../kernel/http/caller.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { createWaitUntil } from '../../kernel/http/execution.ts'
 import { invalidRequest } from '../../kernel/http/input.ts'
-import type { Operation, Services } from '../../kernel/http/routes.ts'
+import type { OpenOperation, Services } from '../../kernel/http/routes.ts'
 import { openWebhookSecret } from '../git-hosts/credentials.ts'
 import type { Integration } from '../git-hosts/githost.ts'
 import { processDelivery, storeDelivery } from './githost-deliveries.ts'
 import { withSignedBody } from './signed-body.ts'
 import { parseDelivery } from './webhook-payloads.ts'
 
-type Context = Parameters<NonNullable<Operation['open']>>[0]
+type Context = Parameters<OpenOperation['open']>[0]
 
 const UUID_PATTERN = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 const SIGNATURE_PATTERN = /^(?:sha256=)?([0-9a-f]{64})$/i
@@ -53,7 +53,7 @@ async function findWebhookSecret(
   return secret
 }
 
-export async function receiveDelivery(c: Context, services: Services, operation: Operation): Promise<Response> {
+export async function receiveDelivery(c: Context, services: Services, operation: OpenOperation): Promise<Response> {
   const [, signature] = SIGNATURE_PATTERN.exec(readHeader(c, 'signature')) ?? []
   if (signature === undefined) throw fail('delivery_unsigned')
   const integration_id = c.req.param('integration_id')?.toLowerCase()

@@ -14,6 +14,7 @@ import { requestOrigin } from './origin.ts'
 import {
   type AppEnv,
   canUseIdempotencyKey,
+  type KeyedOperation,
   listBodyTypes,
   type Operation,
   type Services,
@@ -36,7 +37,7 @@ export async function readCredential(c: Context, services: Services, operation: 
     return { kind: 'key', hash: sha256Hex(key) }
   }
   const token =
-    !operation.passThrough &&
+    operation.kind !== 'passThrough' &&
     c.req.header('Cookie') &&
     readSessionToken(c, requestOrigin(services.config, c.req.url), listBodyTypes(operation))
   if (!token) throw fail('key_missing')
@@ -106,7 +107,7 @@ export const readOpenRequest = (
 /** Fills in the caller from its other headers. The faults are reported together with those of path, query and body. */
 export function readCallerHeaders(
   c: Context<AppEnv>,
-  operation: Operation,
+  operation: KeyedOperation,
   body: string | Uint8Array,
   caller: Caller,
 ): Fault[] {
@@ -117,7 +118,7 @@ export function readCallerHeaders(
   if (tenant !== undefined && !Uuid.safeParse(tenant).success) addFault('X-Tenant-Id', 'must be a UUID')
   caller.tenant = tenant ?? null
 
-  if (operation.versioned && operation.method !== 'get') {
+  if (operation.kind === 'json' && operation.versioned && operation.method !== 'get') {
     const ifMatch = c.req.header('If-Match')
     caller.withoutIfMatch = ifMatch === undefined
     caller.ifMatch = ifMatch === undefined || ifMatch.trim() === '*' ? null : parseIfMatch(ifMatch)

@@ -1,11 +1,16 @@
 // Mounts the operations of slices, and handlers that refuse other methods on their paths.
-import type { Hono } from 'hono'
+import type { Context, Hono } from 'hono'
 import { fail } from './errors.ts'
-import type { AppEnv, Operation, Services } from './routes.ts'
+import type { AppEnv, OpenOperation, Operation, Services } from './routes.ts'
 import type { HandleOperation } from './serve-routes.ts'
 
-const toRouterPath = ({ path, passThrough }: Operation): string =>
-  path.replace(/\{(\w+)\}/g, ':$1') + (passThrough ? '*' : '')
+const toRouterPath = ({ path, kind }: Operation): string =>
+  path.replace(/\{(\w+)\}/g, ':$1') + (kind === 'passThrough' ? '*' : '')
+
+const isProbe = (operation: Operation): operation is OpenOperation =>
+  operation.kind === 'open' && operation.isProbe === true
+
+type Handle<One> = (c: Context<AppEnv>, operation: One) => Response | Promise<Response>
 
 /** Returns a function that mounts a slice. The first operation that is no probe loads the handler of all. */
 export function createMounter(app: Hono<AppEnv>, services: Services, loadHandler: () => Promise<HandleOperation>) {
@@ -23,20 +28,22 @@ export function createMounter(app: Hono<AppEnv>, services: Services, loadHandler
     })
   }
 
-  return async (operations: Operation[]): Promise<void> => {
-    const handle: HandleOperation = operations.every(({ isProbe }) => isProbe)
-      ? (c, operation) => operation.open!(c, services, operation)
-      : await loadHandler()
+  function mountAll<One extends Operation>(operations: One[], handle: Handle<One>): void {
     for (const operation of operations) {
       const [path, method] = [toRouterPath(operation), operation.method.toUpperCase()]
       app.on(method, path, c => {
         const requestInfo = c.get('requestInfo')
         requestInfo.operation = operation.id
-        if (operation.oauthErrors) requestInfo.oauthErrors = true
-        if (operation.passThrough) requestInfo.passThrough = true
+        if (operation.kind === 'open' && operation.oauthErrors) requestInfo.oauthErrors = true
+        if (operation.kind === 'passThrough') requestInfo.passThrough = true
         return handle(c, operation)
       })
       allowMethod(path, method)
     }
+  }
+
+  return async (operations: Operation[]): Promise<void> => {
+    if (operations.every(isProbe)) mountAll(operations, (c, probe) => probe.open(c, services, probe))
+    else mountAll(operations, await loadHandler())
   }
 }

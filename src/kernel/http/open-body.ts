@@ -1,8 +1,8 @@
 // Bodies of routes that are open: while they are read, they hold memory in the share of their caller.
 import { type BeforeLarge, readBody } from './input.ts'
-import type { Operation, Services } from './routes.ts'
+import type { OpenOperation, Services } from './routes.ts'
 
-type Visitor = Parameters<NonNullable<Operation['open']>>[0]
+type Visitor = Parameters<OpenOperation['open']>[0]
 
 /** `hash` is of the key, on routes that read one themselves. */
 type OpenBodyOptions = { hash?: string; beforeLarge?: BeforeLarge }

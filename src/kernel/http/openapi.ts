@@ -6,7 +6,7 @@ import { VERSION } from '../version.ts'
 import { codesWithStatus, detailOf, listCodes, statusOf } from './codes.ts'
 import { oauthStatusOf } from './errors.ts'
 import { STREAM_MEDIA_TYPES } from './live-stream.ts'
-import { canUseIdempotencyKey, type Operation, slice } from './routes.ts'
+import { canUseIdempotencyKey, type OpenOperation, type Operation, type ReplyingOperation, slice } from './routes.ts'
 import { SESSION_COOKIE } from './session-cookie.ts'
 
 export type OpenApiDocument = {
@@ -188,49 +188,51 @@ export function buildOpenApi(operations: Operation[]): OpenApiDocument {
 const BINARY = { type: 'string', format: 'binary' }
 
 function describeOperation(operation: Operation, { schemaOf, describeBody }: Describe): JsonObject {
-  const { verb } = operation
+  const { kind } = operation
   const parameters = describeParameters(operation, schemaOf)
+  const requestBody = describeRequestBody(operation, describeBody)
+  const isHeaderOnly = kind === 'passThrough' || (kind === 'open' && operation.keyOnly)
   return {
     operationId: operation.id,
     summary: operation.summary,
     ...(operation.description && { description: operation.description }),
     tags: [operation.tag.name],
-    ...(verb ? verb.permission && { 'x-permission': verb.permission } : { security: [] }),
-    ...((operation.passThrough || operation.keyOnly) && { security: [{ apiKey: [] }, { bearer: [] }] }),
+    ...(operation.kind === 'open'
+      ? { security: [] }
+      : operation.verb.permission && { 'x-permission': operation.verb.permission }),
+    ...(isHeaderOnly && { security: [{ apiKey: [] }, { bearer: [] }] }),
     ...(parameters.length > 0 && { parameters }),
-    ...(operation.body && {
-      requestBody: {
-        required: !operation.body.safeParse({}).success,
-        content: {
-          [operation.bodyMediaType ?? 'application/json']: {
-            schema: describeBody(operation.body, !operation.toleratesUnknown && !operation.bodyMediaType),
-          },
-        },
-      },
-    }),
-    ...(operation.bodyMediaType &&
-      !operation.body && {
-        requestBody: { required: true, content: { [operation.bodyMediaType]: { schema: BINARY } } },
-      }),
-    ...(operation.passThrough &&
-      operation.method !== 'get' && { requestBody: { content: { '*/*': { schema: BINARY } } } }),
-    ...(operation.rawBody && {
-      requestBody: {
-        required: true,
-        content: Object.fromEntries(
-          Object.entries(operation.rawBody).map(([type, { schema, example }]) => [
-            type,
-            { schema: schema ? describeBody(schema, false) : BINARY, ...(example && { example: example.text }) },
-          ]),
-        ),
-      },
-    }),
+    ...(requestBody && { requestBody }),
     responses: describeResponses(operation, schemaOf),
   }
 }
 
+function describeRequestBody(operation: Operation, describeBody: Describe['describeBody']): JsonObject | undefined {
+  switch (operation.kind) {
+    case 'raw': {
+      const medias = Object.entries(operation.rawBody).map(([type, { schema, example }]) => [
+        type,
+        { schema: schema ? describeBody(schema, false) : BINARY, ...(example && { example: example.text }) },
+      ])
+      return { required: true, content: Object.fromEntries(medias) }
+    }
+    case 'passThrough':
+      return operation.method === 'get' ? undefined : { content: { '*/*': { schema: BINARY } } }
+    case 'json':
+    case 'open': {
+      const { body, toleratesUnknown } = operation
+      const mediaType = operation.kind === 'open' ? operation.bodyMediaType : undefined
+      if (!body) return mediaType ? { required: true, content: { [mediaType]: { schema: BINARY } } } : undefined
+      const schema = describeBody(body, !toleratesUnknown && !mediaType)
+      return { required: !body.safeParse({}).success, content: { [mediaType ?? 'application/json']: { schema } } }
+    }
+    default:
+      return undefined
+  }
+}
+
 function describeParameters(operation: Operation, schemaOf: SchemaOf): unknown[] {
-  const { method, verb, versioned } = operation
+  const { kind, method } = operation
   const parametersOf = (schema: z.ZodObject | undefined, location: 'path' | 'query' | 'header') =>
     Object.entries(schema?.shape ?? {}).map(([name, member]) => {
       const { description, ...json } = schemaOf(member as z.ZodType, 'output')
@@ -239,55 +241,71 @@ function describeParameters(operation: Operation, schemaOf: SchemaOf): unknown[]
     })
 
   const parameters: unknown[] = [...parametersOf(operation.params, 'path'), ...parametersOf(operation.query, 'query')]
-  parameters.push(...parametersOf(operation.headers, 'header'))
-  if (verb) parameters.push(TENANT)
+  if (operation.kind === 'raw') parameters.push(...parametersOf(operation.headers, 'header'))
+  if (kind !== 'open') parameters.push(TENANT)
   if (canUseIdempotencyKey(operation)) parameters.push(IDEMPOTENCY)
-  if (operation.liveStream) parameters.push(LAST_EVENT_ID)
+  if (kind === 'liveStream') parameters.push(LAST_EVENT_ID)
+  if (operation.kind !== 'json') return parameters
   if (operation.hasContentTag) parameters.push(IF_NONE_MATCH)
-  if (versioned) parameters.push(method === 'get' ? IF_NONE_MATCH : IF_MATCH)
+  if (operation.versioned) parameters.push(method === 'get' ? IF_NONE_MATCH : IF_MATCH)
   if (operation.variant?.on === 'dry_run') parameters.push(PLAN_DIGEST)
   return parameters
 }
 
+/** Lists the media types of an answer that has no schema. */
+function listMediaTypes(operation: Operation): string[] {
+  switch (operation.kind) {
+    case 'liveStream':
+      return Object.values(STREAM_MEDIA_TYPES)
+    case 'passThrough':
+      return ['*/*']
+    case 'json':
+      return []
+    case 'open':
+      return [operation.pageMediaType ?? operation.streamMediaType ?? []].flat()
+    default:
+      return [operation.streamMediaType ?? []].flat()
+  }
+}
+
 function describeResponses(operation: Operation, schemaOf: SchemaOf): JsonObject {
-  const { method, versioned, reply, partial } = operation
-  const { pageMediaType, streamMediaType, liveStream } = operation
-  const medias = liveStream
-    ? Object.values(STREAM_MEDIA_TYPES)
-    : [pageMediaType ?? streamMediaType ?? (operation.passThrough ? '*/*' : [])].flat()
+  const { method, query, toleratesUnknown, reply, status: ownStatus }: ReplyingOperation = operation
+  const json = operation.kind === 'json' ? operation : undefined
+  const medias = listMediaTypes(operation)
   const text = { content: Object.fromEntries(medias.map(media => [media, { schema: { type: 'string' } }])) }
-  const status = operation.status ?? (reply || medias.length > 0 ? 200 : 204)
+  const status = ownStatus ?? (reply || medias.length > 0 ? 200 : 204)
   const headers = {
-    ...(versioned && { ETag: HEADERS.ETag }),
-    ...(operation.hasContentTag && { ETag: HEADERS.ContentTag }),
-    ...(operation.query && 'offset' in operation.query.shape && { Link: HEADERS.Link }),
-    ...(operation.location && { Location: HEADERS.Location }),
+    ...(json?.versioned && { ETag: HEADERS.ETag }),
+    ...(json?.hasContentTag && { ETag: HEADERS.ContentTag }),
+    ...(query && 'offset' in query.shape && { Link: HEADERS.Link }),
+    ...(json?.location && { Location: HEADERS.Location }),
     ...(canUseIdempotencyKey(operation) && { 'Idempotency-Replayed': HEADERS['Idempotency-Replayed'] }),
-    ...(operation.toleratesUnknown && { 'Slipway-Warnings': HEADERS['Slipway-Warnings'] }),
+    ...(toleratesUnknown && { 'Slipway-Warnings': HEADERS['Slipway-Warnings'] }),
   }
   const content = (...schemas: z.ZodType[]) => {
     const [schema, ...others] = schemas.map(listed => schemaOf(listed, 'output'))
     return { content: { 'application/json': { schema: others.length > 0 ? { oneOf: [schema, ...others] } : schema } } }
   }
-  const variant = operation.variant?.reply === reply ? undefined : operation.variant
+  const variant = json?.variant?.reply === reply ? undefined : json?.variant
   return {
     [status]: {
-      description: operation.passThrough ? 'The answer of the other server, also with another status.' : 'Success.',
+      description:
+        operation.kind === 'passThrough' ? 'The answer of the other server, also with another status.' : 'Success.',
       ...(Object.keys(headers).length > 0 && { headers }),
       ...(reply && content(reply, ...(variant && status === 200 ? [variant.reply] : []))),
       ...(medias.length > 0 && text),
     },
     ...(variant && status !== 200 && { 200: { description: `With \`${variant.on}\`.`, ...content(variant.reply) } }),
-    ...(partial && { 207: { description: 'A part of the request failed.', ...content(reply!) } }),
-    ...((versioned ? method === 'get' : operation.hasContentTag) && {
+    ...(json?.partial && { 207: { description: 'A part of the request failed.', ...content(reply!) } }),
+    ...((json?.versioned ? method === 'get' : json?.hasContentTag) && {
       304: { description: 'The resource has not changed.' },
     }),
     ...Object.fromEntries(
       errorStatuses(operation).map(failure => [
         failure,
-        pageMediaType
+        operation.kind === 'open' && operation.pageMediaType
           ? { description: 'A page that describes the error.', content: { ...text.content, ...PROBLEM_CONTENT } }
-          : operation.oauthErrors
+          : operation.kind === 'open' && operation.oauthErrors
             ? describeOAuthError(operation, failure, schemaOf)
             : { $ref: `#/components/responses/${failure}` },
       ]),
@@ -296,18 +314,21 @@ function describeResponses(operation: Operation, schemaOf: SchemaOf): JsonObject
 }
 
 export function errorStatuses(operation: Operation): number[] {
-  const { method, verb, open, isProbe, query, params, body, versioned, oauthErrors, errors = [] } = operation
+  const { method, query, params, errors = [] } = operation
   const statuses = [431, 500, ...errors.map(statusOf)]
-  if (verb) statuses.push(401, 403, 422, 429, 503)
-  // An open route that reaches the database is limited by address.
-  if (open && !isProbe && errors.includes('database_unavailable')) statuses.push(429)
-  if (query || params) statuses.push(422)
-  if (verb && method !== 'get') statuses.push(400, 408, 413, 415)
-  if (body) statuses.push(422)
+  if (operation.kind === 'open') {
+    // An open route that reaches the database is limited by address.
+    if (!operation.isProbe && errors.includes('database_unavailable')) statuses.push(429)
+    if (query || params || operation.body) statuses.push(422)
+  } else {
+    statuses.push(401, 403, 422, 429, 503)
+    if (method !== 'get') statuses.push(400, 408, 413, 415)
+  }
   if (canUseIdempotencyKey(operation)) statuses.push(409)
-  if (versioned && method !== 'get') statuses.push(412, 428)
+  if (operation.kind === 'json' && operation.versioned && method !== 'get') statuses.push(412, 428)
   // A request that is refused before its route is known gets a problem, so 431 stays.
-  const answered = oauthErrors ? statuses.map(status => (status === 431 ? status : oauthStatusOf(status))) : statuses
+  const isOAuth = operation.kind === 'open' && operation.oauthErrors
+  const answered = isOAuth ? statuses.map(status => (status === 431 ? status : oauthStatusOf(status))) : statuses
   return [...new Set(answered)].sort((a, b) => a - b)
 }
 
@@ -315,7 +336,7 @@ const OAuthError = z
   .object({ error: z.string(), error_description: z.string(), request_id: z.string() })
   .meta({ id: 'OAuthError' })
 
-function describeOAuthError({ errors = [] }: Operation, status: number, schemaOf: SchemaOf): JsonObject {
+function describeOAuthError({ errors = [] }: OpenOperation, status: number, schemaOf: SchemaOf): JsonObject {
   if (status === 431) return { $ref: '#/components/responses/431' }
   const list = errors
     .filter(code => oauthStatusOf(statusOf(code)) === status)

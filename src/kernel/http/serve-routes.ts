@@ -22,9 +22,14 @@ import { type RawBody, readRawBody } from './raw-body.ts'
 import {
   type AppEnv,
   etagVersion,
+  type JsonOperation,
+  type KeyedOperation,
+  type OpenOperation,
   type Operation,
   type Outcome,
   type PassedRequest,
+  type PassThroughOperation,
+  type RawOperation,
   type Services,
   type StreamReply,
   successStatus,
@@ -43,7 +48,7 @@ export function createHandler(services: Services, recordOutcome: RecordOutcome):
     c.set('limits', limits)
     c.set('watches', watches)
     c.set('heldBytes', heldBytes)
-    return operation.open
+    return operation.kind === 'open'
       ? serveVisitor(c, operation, services, answers)
       : serveOperation(c, operation, services, recordOutcome, answers)
   }
@@ -51,7 +56,7 @@ export function createHandler(services: Services, recordOutcome: RecordOutcome):
 
 async function serveVisitor(
   c: Context<AppEnv>,
-  operation: Operation,
+  operation: OpenOperation,
   services: Services,
   answers: AnswerBytes,
 ): Promise<Response> {
@@ -59,7 +64,7 @@ async function serveVisitor(
   const database = c.get('limits').databaseOfVisitor(address, operation.hasOwnLimit)
   const answer = answers.begin(() => services.shareGroups.groupOf(undefined, address))
   try {
-    return await operation.open!(c, { ...services, database, answer }, operation)
+    return await operation.open(c, { ...services, database, answer }, operation)
   } finally {
     answer.finish()
   }
@@ -70,7 +75,7 @@ const NO_STORE = { 'Cache-Control': 'no-store' }
 /** Checks in order of cost: the key's shape, the declared size, the budgets, the body, the database. */
 async function serveOperation(
   c: Context<AppEnv>,
-  operation: Operation,
+  operation: KeyedOperation,
   services: Services,
   recordOutcome: RecordOutcome,
   answers: AnswerBytes,
@@ -78,8 +83,8 @@ async function serveOperation(
   const limits = c.get('limits')
   const address = services.platform.clientAddress(c)
   const actor = await readCredentialCountingFailures(c, services, operation)
-  if (operation.method !== 'get' && !operation.rawBody && !operation.passThrough) refuseLargeBody(c.req)
-  const budget = budgetOf(actor, operation.verb?.permission)
+  if (operation.method !== 'get' && operation.kind !== 'raw' && operation.kind !== 'passThrough') refuseLargeBody(c.req)
+  const budget = budgetOf(actor, operation.verb.permission)
   c.get('requestInfo').budget = budget
   const arrival = await limits.arrive(actor.hash, address, budget)
   const database = limits.databaseOf(actor.hash, address)
@@ -90,7 +95,7 @@ async function serveOperation(
   try {
     const response = await runOperation(c, operation, caller, arrival)
     // The status of another server says nothing of what we allow.
-    const status = operation.passThrough ? 200 : response.status
+    const status = operation.kind === 'passThrough' ? 200 : response.status
     recordOutcome({ operation, caller, credentialHash: actor.hash, status, code: null })
     return response
   } catch (error) {
@@ -118,19 +123,21 @@ async function readCredentialCountingFailures(
 
 async function runOperation(
   c: Context<AppEnv>,
-  operation: Operation,
+  operation: KeyedOperation,
   caller: Caller,
   arrival: KeyedRequest,
 ): Promise<Response> {
   // A large body is read only for a key that is accepted, which costs a trip unless it was accepted lately.
   const beforeLarge = () => (arrival.isRecentlyAccepted() ? undefined : verifyKeyFirst(c, operation, caller))
-  if (operation.passThrough) return callVerb(c, operation, caller, { request: c.req.raw, rest: readRest(c, operation) })
+  if (operation.kind === 'passThrough')
+    return callVerb(c, operation, caller, { request: c.req.raw, rest: readRest(c, operation) })
   if (operation.method === 'get') return callVerb(c, operation, caller, '')
   const hold = c.get('heldBytes').open(() => groupOf(caller))
   try {
-    const body = operation.rawBody
-      ? await readRawBody(c.req, Object.keys(operation.rawBody), caller.platform.rawBodies, beforeLarge, hold)
-      : await readBody(c.req, { beforeLarge, hold, isUntyped: operation.untypedBody })
+    const body =
+      operation.kind === 'raw'
+        ? await readRawBody(c.req, Object.keys(operation.rawBody), caller.platform.rawBodies, beforeLarge, hold)
+        : await readBody(c.req, { beforeLarge, hold, isUntyped: operation.kind === 'json' && operation.untypedBody })
     return await callVerb(c, operation, caller, body)
   } finally {
     hold.release()
@@ -142,7 +149,7 @@ const groupOf = ({ shareGroups, actor, clientAddress }: Caller): string =>
 
 async function callVerb(
   c: Context<AppEnv>,
-  operation: Operation,
+  operation: KeyedOperation,
   caller: Caller,
   body: string | RawBody | PassedRequest,
 ): Promise<Response> {
@@ -152,12 +159,12 @@ async function callVerb(
   const headerFaults = readCallerHeaders(c, operation, raw?.bytes ?? text, caller)
   const faults = [...headerFaults, ...findRepeatedParameters(c.req, operation)]
   const warn = (warning: string) => caller.warnings.push(warning)
-  const onUnknown = operation.passThrough ? undefined : operation.toleratesUnknown ? warn : 'refuse'
+  const onUnknown = operation.kind === 'passThrough' ? undefined : operation.toleratesUnknown ? warn : 'refuse'
   const input = validateInput(c.req, operation, text, faults, onUnknown)
   if (raw) input.raw = raw
-  if (operation.passThrough) {
+  if (operation.kind === 'passThrough') {
     input.passed = body
-    return (await operation.verb!(caller, input as never)) as Response
+    return (await operation.verb(caller, input as never)) as Response
   }
   const response = await answerWithVerb(c, operation, caller, input)
   if (caller.warnings.length > 0) response.headers.set('Slipway-Warnings', formatWarnings(caller.warnings))
@@ -166,19 +173,21 @@ async function callVerb(
 
 async function answerWithVerb(
   c: Context<AppEnv>,
-  operation: Operation,
+  operation: Exclude<KeyedOperation, PassThroughOperation>,
   caller: Caller,
   input: Record<string, unknown>,
 ): Promise<Response> {
-  const { variant } = operation
+  const variant = operation.kind === 'json' ? operation.variant : undefined
   if (variant && input[variant.on] === true) return sendVariant(c, await variant.verb(caller, input as never), caller)
-  const reply = (await operation.verb!(caller, input as never)) as Record<string | symbol, unknown> | undefined
-  if (operation.liveStream) return sendLiveStream(c, reply as unknown as LiveStream, caller)
-  return operation.streamMediaType ? sendStream(c, reply as StreamReply) : sendReply(c, operation, reply, caller)
+  const reply = await operation.verb(caller, input as never)
+  if (operation.kind === 'liveStream') return sendLiveStream(c, reply as LiveStream, caller)
+  if (operation.kind === 'stream' || (operation.kind === 'raw' && operation.streamMediaType))
+    return sendStream(c, reply as StreamReply)
+  return sendReply(c, operation, reply as Reply | undefined, caller)
 }
 
 /** From the URL as it was sent: Hono decodes paths, and a decoded one can name something else. */
-function readRest(c: Context<AppEnv>, { path }: Operation): string {
+function readRest(c: Context<AppEnv>, { path }: PassThroughOperation): string {
   const { pathname, search } = new URL(c.req.url)
   const fixedSegments = path.split('/').length - 1
   return resolveAlias(pathname).split('/').slice(fixedSegments).join('/') + search
@@ -201,10 +210,11 @@ function sendLiveStream(c: Context<AppEnv>, live: LiveStream, { platform, reques
   return c.body(null, 200, headers)
 }
 
-async function verifyKeyFirst(c: Context<AppEnv>, { verb, variant }: Operation, caller: Caller): Promise<void> {
+async function verifyKeyFirst(c: Context<AppEnv>, operation: KeyedOperation, caller: Caller): Promise<void> {
   const { data: tenant = null } = Uuid.safeParse(c.req.header('X-Tenant-Id'))
+  const variant = operation.kind === 'json' ? operation.variant : undefined
   const isVariant = variant && c.req.query(variant.on)?.toLowerCase() === 'true'
-  const { permission, byPolicy, inWorkspace } = (isVariant ? variant.verb : verb)!
+  const { permission, byPolicy, inWorkspace } = isVariant ? variant.verb : operation.verb
   await verifyKey({ ...caller, tenant, permission, byPolicy, inWorkspace })
   caller.config = withoutRateLimit({ ...caller, permission }).config
 }
@@ -232,17 +242,20 @@ function sendVariant(c: Context<AppEnv>, reply: unknown, { answer }: Caller): Re
   return response
 }
 
+type Reply = Record<string | symbol, unknown>
+
 function sendReply(
   c: Context<AppEnv>,
-  operation: Operation,
-  reply: Record<string | symbol, unknown> | undefined,
+  operation: JsonOperation | RawOperation,
+  reply: Reply | undefined,
   { requestInfo, cookies, answer }: Caller,
 ): Response {
   const text = operation.reply && writeJson(reply)
-  const tag = readTag(operation, reply, text)
+  const json = operation.kind === 'json' ? operation : undefined
+  const tag = json && readTag(json, reply, text)
   const isRead = operation.method === 'get'
   const isUnchanged = tag !== undefined && isRead && matchesEtag(c.req.header('If-None-Match'), tag)
-  const partialStatus = operation.partial?.(reply as never) ? 207 : undefined
+  const partialStatus = json?.partial?.(reply as never) ? 207 : undefined
   const status = isUnchanged ? 304 : (partialStatus ?? successStatus(operation))
   const isHead = c.req.method === 'HEAD'
   const response =
@@ -252,22 +265,22 @@ function sendReply(
   if (requestInfo.replayed) headers.set('Idempotency-Replayed', 'true')
   if (reply && typeof reply === 'object' && nextCursor in reply)
     headers.set('Link', `<${nextPageUrl(c.req.url, reply)}>; rel="next"`)
-  if (operation.location) headers.set('Location', operation.location(reply as never))
+  if (json?.location) headers.set('Location', json.location(reply as never))
   if (tag) headers.set('ETag', tag)
   for (const cookie of cookies ?? []) headers.append('Set-Cookie', cookie)
   return response
 }
 
 function readTag(
-  { versioned, hasContentTag }: Operation,
-  reply: Record<string | symbol, unknown> | undefined,
+  { versioned, hasContentTag }: JsonOperation,
+  reply: Reply | undefined,
   text: string | undefined,
 ): string | undefined {
   if (versioned && reply && etagVersion in reply) return `"${String(reply[etagVersion])}"`
   return hasContentTag && text !== undefined ? `"${sha256Hex(text).slice(0, 32)}"` : undefined
 }
 
-function nextPageUrl(url: string, reply: Record<string | symbol, unknown>): string {
+function nextPageUrl(url: string, reply: Reply): string {
   const page = new URL(url)
   page.searchParams.set('offset', String(reply.offset))
   page.searchParams.set('cursor', String(reply[nextCursor]))

@@ -107,9 +107,9 @@ const ENDED_CREDENTIALS = ['key_revoked', 'key_expired', 'session_ended']
  * existed has no organization that could read its attempts.
  */
 function isRecorded({ operation, status, code }: Outcome): boolean {
-  if (status < 400) return operation.isAudited === true
+  if (status < 400) return (operation.kind === 'json' || operation.kind === 'stream') && operation.isAudited === true
   if (status === 401) return ENDED_CREDENTIALS.includes(code!)
   if (status === 403) return true
   const isWrite = operation.method !== 'get' && !operation.isReadOnly
-  return isWrite && status < 500 && status !== 429 && operation.verb?.permission !== 'listeners:sync'
+  return isWrite && status < 500 && status !== 429 && operation.verb.permission !== 'listeners:sync'
 }

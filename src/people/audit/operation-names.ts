@@ -242,7 +242,7 @@ export const listOperationNames = (operations: Operation[]): string[] =>
   [
     ...new Set([
       ...Object.values(EVENT_OPERATIONS),
-      ...operations.filter(({ verb }) => verb).map(({ id }) => nameRouteOperation(id)),
+      ...operations.filter(({ kind }) => kind !== 'open').map(({ id }) => nameRouteOperation(id)),
     ]),
   ].sort()
 

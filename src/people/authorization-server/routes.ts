@@ -5,7 +5,7 @@ import { Failure, fail } from '../../kernel/http/errors.ts'
 import { readFormInput, validateInput } from '../../kernel/http/input.ts'
 import { readOpenBody } from '../../kernel/http/open-body.ts'
 import { requestOrigin } from '../../kernel/http/origin.ts'
-import { type Operation, type Services, slice } from '../../kernel/http/routes.ts'
+import { type OpenOperation, type Services, slice } from '../../kernel/http/routes.ts'
 import { DeviceTokenRequest } from '../sign-in/device.schema.ts'
 import { GRANT_TYPE as DEVICE_GRANT, redeemDeviceCode } from '../sign-in/device.ts'
 import { type Visitor, visitOf } from '../sign-in/visit.ts'
@@ -40,7 +40,7 @@ const REFUSALS: Code[] = [
 type Granted = z.output<typeof s.AccessToken>
 
 /** Each grant requires its own parameters of the form. */
-async function redeem(c: Visitor, services: Services, operation: Operation): Promise<Granted> {
+async function redeem(c: Visitor, services: Services, operation: OpenOperation): Promise<Granted> {
   const form = await readFormInput(c.req, s.TokenRequest)
   const visit = visitOf(c, services, operation)
   const origin = requestOrigin(services.config, c.req.url)

@@ -27,6 +27,6 @@ export const eventRoutes = slice('Events', 'What happens in a workspace: a list 
       'If events after that number are no longer kept, the stream begins with a `reset` event.',
     ].join(' '),
     query: s.StreamQuery,
-    liveStream: true,
+    kind: 'liveStream',
     verb: streamEvents,
   })

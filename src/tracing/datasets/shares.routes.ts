@@ -2,13 +2,13 @@
 import type { Code } from '../../kernel/http/codes.ts'
 import { validateInput } from '../../kernel/http/input.ts'
 import { requestOrigin } from '../../kernel/http/origin.ts'
-import { type Operation, type Services, slice } from '../../kernel/http/routes.ts'
+import { type OpenOperation, type Services, slice } from '../../kernel/http/routes.ts'
 import { ExampleCount, ExampleList } from './examples.schema.ts'
 import { DatasetRef, Deleted } from './schema.ts'
 import * as s from './shares.schema.ts'
 import * as shares from './shares.ts'
 
-type RouteContext = Parameters<NonNullable<Operation['open']>>[0]
+type RouteContext = Parameters<OpenOperation['open']>[0]
 
 const ERRORS: Code[] = [
   'share_not_found',

@@ -2,7 +2,7 @@
 import type { Code } from '../../kernel/http/codes.ts'
 import { readFormInput, validateInput } from '../../kernel/http/input.ts'
 import { readOpenBody } from '../../kernel/http/open-body.ts'
-import { type Operation, type Services, slice } from '../../kernel/http/routes.ts'
+import { type OpenOperation, type Services, slice } from '../../kernel/http/routes.ts'
 import * as s from './feedback.schema.ts'
 import * as feedback from './feedback.ts'
 import * as configs from './feedback-configs.ts'
@@ -11,7 +11,7 @@ import * as links from './feedback-links.ts'
 
 const CHECKED: Code[] = ['feedback_out_of_range', 'feedback_config_differs']
 const LINK_ERRORS: Code[] = [...CHECKED, 'feedback_link_not_found', 'address_rate_limited', 'database_unavailable']
-type Visitor = Parameters<NonNullable<Operation['open']>>[0]
+type Visitor = Parameters<OpenOperation['open']>[0]
 const FORM = /^application\/x-www-form-urlencoded\s*(;|$)/i
 
 /** A browser that loads a page ahead of time, or only asks for the headers, says nothing. */
@@ -25,7 +25,7 @@ const readLinkFeedback = async (c: Visitor, services: Services): Promise<l.LinkF
   return validateInput(request, { body: l.LinkFeedback }, await readOpenBody(c, services), [])
 }
 
-const receiveLinkFeedback: NonNullable<Operation['open']> = async (c, services) => {
+const receiveLinkFeedback: OpenOperation['open'] = async (c, services) => {
   c.var.limits.countRequest(c, 'feedback link')
   const { token } = validateInput(c.req, { params: l.FeedbackLinkRef }, '', []) as { token: string }
   const input = await readLinkFeedback(c, services)

@@ -1,5 +1,5 @@
 // Routes that take runs, and the one that says how to send them.
-import { type Operation, slice } from '../../kernel/http/routes.ts'
+import { type RawOperation, slice } from '../../kernel/http/routes.ts'
 import { readInfo } from '../runs/info.ts'
 import * as s from './ingestion.schema.ts'
 import { createRun, createRuns, createRunsFromParts, patchRun } from './ingestion.ts'
@@ -17,7 +17,7 @@ const ingestion = {
     'bodies_busy',
     'trace_storage_unavailable',
   ],
-} satisfies Partial<Operation>
+} satisfies Partial<RawOperation>
 
 const ID = '0193e6a2-9c1b-7d52-8a51-5d2f3c7b9a10'
 const partExample = (name: string, value: object) => {

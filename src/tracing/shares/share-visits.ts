@@ -1,10 +1,10 @@
 // Requests to a link that shows runs, whose visitors have no key.
 import type { Code } from '../../kernel/http/codes.ts'
 import { requestOrigin } from '../../kernel/http/origin.ts'
-import type { Operation, Services } from '../../kernel/http/routes.ts'
+import type { OpenOperation, Services } from '../../kernel/http/routes.ts'
 import type { Visit } from './shares.ts'
 
-type RequestContext = Parameters<NonNullable<Operation['open']>>[0]
+type RequestContext = Parameters<OpenOperation['open']>[0]
 
 export const SHARE_ERRORS: Code[] = [
   'run_share_not_found',

@@ -3,6 +3,7 @@ import { expect, it } from 'vitest'
 import * as z from 'zod'
 import { loadOperations } from '../../../src/app.ts'
 import { maskCredentials } from '../../../src/connect/mcp/masked-credentials.ts'
+import type { ReplyingOperation } from '../../../src/kernel/http/routes.ts'
 import { CREDENTIAL } from '../../../src/protocol/wire.ts'
 import { newTenant } from '../../support/app.ts'
 import { connectMcp } from '../../support/mcp.ts'
@@ -44,7 +45,8 @@ it('every member of a reply that is named like a credential is marked as one', a
     }
     for (const part of Object.values(schema)) walk(part as Json, at)
   }
-  for (const { id, reply, path } of await loadOperations())
+  const operations: ReplyingOperation[] = await loadOperations()
+  for (const { id, reply, path } of operations)
     if (reply && !path.startsWith('/v1/sync')) walk(z.toJSONSchema(reply, { unrepresentable: 'any' }) as Json, id)
   expect([...unmarked]).toEqual([])
 })

@@ -57,10 +57,12 @@ describe.each(TOOLS.map(tool => [tool.name, tool] as const))('%s', (_, tool) => 
     const operations = (await Promise.all(tool.routes.map(loadOperation))).map(one => one!)
     const hints = annotate(tool, operations)
     const isRead = (permission: string | null) => permission === null || permission.endsWith(':read')
-    for (const { method, verb, variant } of operations) {
+    for (const operation of operations) {
+      if (operation.kind !== 'json') throw new Error(`${operation.id} is of the kind ${operation.kind}`)
+      const { method, verb, variant } = operation
       if (hints.readOnlyHint && tool.onlyPlans) expect(variant?.on).toBe('dry_run')
-      else if (hints.readOnlyHint) expect([method, isRead(verb!.permission)]).toEqual(['get', true])
-      else expect([method === 'get', isRead(verb!.permission)]).toEqual([false, false])
+      else if (hints.readOnlyHint) expect([method, isRead(verb.permission)]).toEqual(['get', true])
+      else expect([method === 'get', isRead(verb.permission)]).toEqual([false, false])
       if (method === 'delete') expect(hints.destructiveHint).toBe(true)
     }
     for (const route of tool.lookUps) expect(route).toMatch(/^GET /)

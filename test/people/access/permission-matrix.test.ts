@@ -4,7 +4,7 @@ import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, inject, it } from 'vitest'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { isWorkspaceScoped } from '../../../src/kernel/http/context.ts'
-import type { Operation } from '../../../src/kernel/http/routes.ts'
+import type { KeyedOperation } from '../../../src/kernel/http/routes.ts'
 import { organizationPermissions, type Permission, permissionNames } from '../../../src/kernel/permissions.ts'
 import {
   ADMIN,
@@ -31,17 +31,17 @@ import { cookieHeaders, newSession } from '../../support/sessions.ts'
 
 const workspacePermissions = permissionNames.filter(name => !organizationPermissions.includes(name))
 /** Operations that every caller may use have no permission. */
-const permittedOperations = guardedOperations.filter(one => one.verb!.permission !== null)
+const permittedOperations = guardedOperations.filter(one => one.verb.permission !== null)
 const writes = permittedOperations.filter(one => one.method !== 'get' && !one.isReadOnly)
 /**
  * Once every operation is known to check its permission, one of them shows what a role may do with the permission.
  * `npm run fuzz` tries all of them with each role.
  */
-const shown = (operations: Operation[]): Operation[] =>
+const shown = (operations: KeyedOperation[]): KeyedOperation[] =>
   inject('fuzz').requests >= 10_000 ? operations : onePerPermission(operations)
 
 const NUMBERS = new Set(['number', 'index'])
-const call = (operation: Operation, headers: Record<string, string>, ids: Record<string, string> = {}) => {
+const call = (operation: KeyedOperation, headers: Record<string, string>, ids: Record<string, string> = {}) => {
   const path = operation.path.replace(/\{(\w+)\}/g, (_, name) => ids[name] ?? (NUMBERS.has(name) ? '1' : unusedId()))
   const example = getExampleRequest(operation)
   return send(operation.method.toUpperCase(), path + getExampleQuery(operation), {
@@ -52,7 +52,7 @@ const call = (operation: Operation, headers: Record<string, string>, ids: Record
 
 /** The refusals of enter(). Later errors do not matter here. */
 const ENTRY_REFUSALS = ['permission_missing', 'workspace_required', 'workspace_forbidden']
-const readVerdict = async (operation: Operation, headers: Record<string, string>) => {
+const readVerdict = async (operation: KeyedOperation, headers: Record<string, string>) => {
   const { status, body } = await call(operation, headers)
   expect(status, operation.id).not.toBe(401)
   expect(status, operation.id).not.toBe(500)
@@ -74,7 +74,7 @@ async function createRoleKey(permissions: readonly string[]): Promise<string> {
 
 beforeAll(async () => {
   tenant = await newTenant()
-  const used = new Set(permittedOperations.map(({ verb }) => verb!.permission!))
+  const used = new Set(permittedOperations.map(({ verb }) => verb.permission!))
   for (const name of used) {
     const without = (names: Permission[]) => names.filter(one => one !== name)
     const createOrganizationKey = async (permissions: Permission[]) =>
@@ -98,7 +98,7 @@ describe('the permission check of each route', () => {
   it.each(permittedOperations.map(one => [one.id, one] as const))(
     '%s requires its permission and no other',
     async (id, one) => {
-      const permission = one.verb!.permission!
+      const permission = one.verb.permission!
       const { workspace, organization } = onlyWith.get(permission)!
       const inside = { 'X-Tenant-Id': tenant.tenant_id }
       const others = allWithout.get(permission)!
@@ -107,7 +107,7 @@ describe('the permission check of each route', () => {
       const verdict = id in SECOND_PERMISSIONS ? 'permission_missing' : 'passes'
       if (workspace) expect(await readVerdict(one, { 'X-Api-Key': workspace })).toBe(verdict)
       expect(await readVerdict(one, { 'X-Api-Key': organization, ...inside })).toBe(verdict)
-      const verdictWithoutWorkspace = isWorkspaceScoped(one.verb!) ? 'workspace_required' : 'passes'
+      const verdictWithoutWorkspace = isWorkspaceScoped(one.verb) ? 'workspace_required' : 'passes'
       expect(await readVerdict(one, { 'X-Api-Key': organization })).toBe(verdictWithoutWorkspace)
     },
   )
@@ -119,7 +119,7 @@ describe('the permission check of each route', () => {
       const { permissions } = (await tenant.get(`/orgs/current/roles/${role_id}`)).body
       const { key } = (await tenant.owner.post('/orgs/current/api-keys', { description: 'role', role_id })).body
       for (const one of shown(writes)) {
-        const expected = permissions.includes(one.verb!.permission!) ? 'passes' : 'permission_missing'
+        const expected = permissions.includes(one.verb.permission!) ? 'passes' : 'permission_missing'
         const verdict = await readVerdict(one, { 'X-Api-Key': key, ...inside })
         if (verdict !== expected) unexpected.push(`${role_id} ${one.id}: ${verdict}`)
       }
@@ -130,10 +130,10 @@ describe('the permission check of each route', () => {
 
 describe('a session of a member', () => {
   // Routes that take no session ask none for its permissions.
-  const routes = permittedOperations.filter(one => !one.passThrough)
+  const routes = permittedOperations.filter(one => one.kind !== 'passThrough')
   const somePerPermission = shown(routes)
-  const sendAs = async (one: Operation, token: string, headers: Record<string, string> = {}) => {
-    const hasJson = one.method !== 'delete' && !one.rawBody
+  const sendAs = async (one: KeyedOperation, token: string, headers: Record<string, string> = {}) => {
+    const hasJson = one.method !== 'delete' && one.kind !== 'raw'
     const type: Record<string, string> = hasJson ? { 'Content-Type': 'application/json' } : {}
     return readVerdict(one, { ...cookieHeaders(token), ...type, ...headers })
   }
@@ -159,20 +159,18 @@ describe('a session of a member', () => {
       )
       const triedWithout = new Set<string>()
       for (const one of operations) {
-        const permission = one.verb!.permission!
+        const permission = one.verb.permission!
         const isGranted = permission === 'organization:read' || role.permissions.includes(permission)
-        // A body with a media type of its own is refused before the database is asked.
-        const headers: Record<string, string> = one.bodyMediaType ? { 'Content-Type': one.bodyMediaType } : {}
-        const verdict = await sendAs(one, token, { ...inside, ...headers })
+        const verdict = await sendAs(one, token, inside)
         if (verdict !== (isGranted ? 'passes' : 'permission_missing')) unexpected.push(`${one.id}: ${verdict}`)
         // The answer without a workspace depends on no more than this.
-        const scoped = `${permission} ${isWorkspaceScoped(one.verb!)}`
+        const scoped = `${permission} ${isWorkspaceScoped(one.verb)}`
         if (triedWithout.has(scoped)) continue
         triedWithout.add(scoped)
         const isGrantedWithout = permission === 'organization:read' || (isOfOrganization && isGranted)
-        const refusal = isWorkspaceScoped(one.verb!) || isGranted ? 'workspace_required' : 'permission_missing'
-        const expected = isGrantedWithout && !isWorkspaceScoped(one.verb!) ? 'passes' : refusal
-        const without = await sendAs(one, token, headers)
+        const refusal = isWorkspaceScoped(one.verb) || isGranted ? 'workspace_required' : 'permission_missing'
+        const expected = isGrantedWithout && !isWorkspaceScoped(one.verb) ? 'passes' : refusal
+        const without = await sendAs(one, token)
         if (without !== expected) unexpected.push(`${one.id} without a workspace: ${without}`)
       }
       expect(unexpected).toEqual([])

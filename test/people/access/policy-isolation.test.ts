@@ -94,7 +94,7 @@ describe.each(['gateway', 'withoutTenantPredicates', 'withoutRowSecurity'] as co
     return secrets.filter(secret => rest.includes(secret))
   }
 
-  const inWorkspace = guardedOperations.filter(({ verb }) => verb!.permission !== null)
+  const inWorkspace = guardedOperations.filter(({ verb }) => verb.permission !== null)
 
   it.runIf(through !== 'withoutRowSecurity')(
     'shows nothing to a caller with every permission, for whom a policy denies reading',
@@ -126,7 +126,7 @@ describe.each(['gateway', 'withoutTenantPredicates', 'withoutRowSecurity'] as co
         const { status, body, text } = await call(operation, key)
         const leaks = findLeaks(operation, text)
         if (leaks.length > 0) unexpected.push(`${operation.id} shows ${leaks}`)
-        const isBound = bound.includes(operation.verb!.permission!)
+        const isBound = bound.includes(operation.verb.permission!)
         if (!isBound && body?.code !== 'permission_missing') unexpected.push(`${operation.id} ${status}`)
         if (namesHidden(operation) && ![403, 404, 422].includes(status)) unexpected.push(`${operation.id} ${status}`)
       }
@@ -141,7 +141,7 @@ describe.each(['gateway', 'withoutTenantPredicates', 'withoutRowSecurity'] as co
     const policies = changes.map(permission => deny(permission, hasTag('Secret', 'yes')))
     const { key } = await newLimitedCaller(tenant, workspacePermissions, policies)
     const unexpected: string[] = []
-    const denied = inWorkspace.filter(one => changes.includes(one.verb!.permission!) && namesHidden(one))
+    const denied = inWorkspace.filter(one => changes.includes(one.verb.permission!) && namesHidden(one))
     expect(denied.length).toBeGreaterThan(15)
     for (const operation of denied) {
       const { body } = await call(operation, key)
@@ -168,7 +168,7 @@ it('a caller that may send runs of a project and not read them sees nothing of a
 it('a verb that names no resource in its path opens by a policy, or reaches nothing that has tags', () => {
   const closed = guardedOperations.filter(
     ({ path, verb }) =>
-      bound.includes(verb!.permission!) && !verb!.byPolicy && !HIDDEN.some(name => path.includes(`{${name}}`)),
+      bound.includes(verb.permission!) && !verb.byPolicy && !HIDDEN.some(name => path.includes(`{${name}}`)),
   )
   const untagged = ['tag-keys', 'tag-values', 'custom-hosts', 'templates', 'auth', 'integrations', 'ttl-settings']
   const isUntagged = ({ path }: Operation) => path.split('/').some(word => untagged.includes(word))

@@ -49,10 +49,10 @@ function listAddresses(schema: Schema, path: string[] = [], seen: Schema[] = [])
 
 /** The operation id and the member, of every route that requires a key. */
 const addressInputs = operations
-  .filter(({ verb, method }) => verb && method !== 'get')
-  .flatMap(({ id, body, query }) =>
-    [body, query].flatMap(schema =>
-      (schema ? listAddresses(schema as unknown as Schema) : []).map(one => `${id} ${one}`),
+  .filter(({ kind, method }) => kind !== 'open' && method !== 'get')
+  .flatMap(one =>
+    [one.kind === 'json' ? one.body : undefined, one.query].flatMap(schema =>
+      (schema ? listAddresses(schema as unknown as Schema) : []).map(address => `${one.id} ${address}`),
     ),
   )
 

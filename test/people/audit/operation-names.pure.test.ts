@@ -27,7 +27,7 @@ describe('the names of operations', () => {
   })
 
   it('are a verb and a noun', () => {
-    const names = operations.filter(({ verb }) => verb).map(({ id }) => nameRouteOperation(id))
+    const names = operations.filter(({ kind }) => kind !== 'open').map(({ id }) => nameRouteOperation(id))
     for (const name of [...names, ...Object.values(EVENT_OPERATIONS)]) expect(name).toMatch(/^[a-z]+(_[a-z]+)+(_v2)?$/)
   })
 

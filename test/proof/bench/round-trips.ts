@@ -25,7 +25,7 @@ export default {
     const { api_key, tenant_id } = database.tenant
     const who = { 'X-Api-Key': api_key, 'X-Tenant-Id': tenant_id }
     const counted: { route: string; status: number; trips: number; most: number }[] = []
-    for (const operation of (await loadOperations()).filter(({ verb }) => verb)) {
+    for (const operation of (await loadOperations()).filter(one => 'verb' in one)) {
       const method = operation.method.toUpperCase()
       const route = `${method} ${operation.path}`
       context.progress(route)
@@ -36,7 +36,7 @@ export default {
       const init = { method, headers, ...(body !== undefined && { body }) }
       const response = await fetch(urls.slipway + path + makeQuery(operation), init)
       await response.body?.cancel()
-      const most = operation.callsExternalServers ? 2 : 1
+      const most = 'callsExternalServers' in operation && operation.callsExternalServers ? 2 : 1
       counted.push({ route, status: response.status, trips: database.tripsOf(requestId), most })
     }
     const unreached = counted.filter(({ status, most }) => !REACHED.includes(status) && !(most === 2 && status === 502))
@@ -68,8 +68,9 @@ function makeQuery({ query }: Operation): string {
   return example ? `?${new URLSearchParams(example as Record<string, string>)}` : ''
 }
 
-function makeBody({ body, rawBody }: Operation): { body?: string; type?: string } {
-  const [media] = Object.entries(rawBody ?? {})
+function makeBody(operation: Operation): { body?: string; type?: string } {
+  const [media] = Object.entries('rawBody' in operation ? operation.rawBody : {})
+  const body = 'body' in operation ? operation.body : undefined
   if (media) {
     const [type, { schema, example }] = media
     if (example) return { body: example.text, type: example.contentType }
