@@ -104,7 +104,7 @@ const newLink = async ({ id }: Member) =>
   (await api('POST', `/orgs/current/members/${id}/sign-in-links`)).body.url as string
 
 const sessionCookie = async ({ context }: Visitor) => (await context.cookies()).find(({ name }) => name === COOKIE)
-/** The request of the app's page. Null: nobody is signed in. */
+/** The request of the app's page. Null if no person is signed in. */
 const readMe = (page: Page) =>
   page.evaluate<Record<string, Record<string, unknown>> | null>(
     `fetch('${origin}/v2/me').then(reply => (reply.ok ? reply.json() : null))`,

@@ -235,7 +235,7 @@ describe('a session', () => {
   it.each([
     ['gets a role without the permission', 'permission_missing'],
     ['is removed from the workspace', 'key_revoked'],
-  ])('by a key of a person is told, like the key, when the person %s', async (_, code) => {
+  ])('by a key of a person ends with the refusal of the key when the person %s', async (_, code) => {
     const tenant = await newTenant()
     const { member_id } = await newSession(tenant, { workspaceRole: EDITOR })
     const key = await newKey(tenant)
