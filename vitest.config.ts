@@ -1,6 +1,6 @@
-// The projects of the tests: `pure` (functions), `node`, `deno` and `bun` (the app on them), `edge` (the app in
-// workerd), `host` (processes and servers), `architecture` (rules of the code) and, apart from `npm test`,
-// `containers` and `clickhouse`.
+// The projects of the tests. `npm test` runs `pure` (functions), `node` (the app), `edge` (the app in workerd) and
+// `architecture` (rules of the code). `npm run test:hosts` runs `host` (processes and servers), `programs` (the command
+// line and the dashboard in a browser), `deno` and `bun` (the app on them). `containers` and `clickhouse` are apart.
 import { availableParallelism, tmpdir } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { cloudflareTest } from '@cloudflare/vitest-plugin'
@@ -8,7 +8,7 @@ import { defineConfig } from 'vitest/config'
 import { LongestFirst } from './test/support/longest-first.ts'
 import { useMemoryFolder } from './test/support/memory-folder.ts'
 import { runtimePool } from './test/support/runtime-pool.ts'
-import { EXCEPT, ON_EDGE, ON_SERVERS } from './test/support/runtimes.ts'
+import { EXCEPT, ON_EDGE, ON_SERVERS, PROGRAMS } from './test/support/runtimes.ts'
 
 const app = [
   'test/*.test.ts',
@@ -27,7 +27,7 @@ const fuzz = { seed: Number(process.env.FUZZ_SEED ?? 1), requests: Number(proces
 const isDeepFuzz = fuzz.requests >= 10_000
 /** For `npm run test:runtimes`. */
 const isEverything = process.env.RUNTIMES === 'all'
-/** Provided to tests on workerd, Deno and Bun. `npm test` runs some there. */
+/** Provided to tests on workerd, Deno and Bun. Other runs try some there. */
 const providedElsewhere = isEverything || isDeepFuzz ? {} : { tries: 'one route for each permission' as const }
 // Node parses drizzle-orm's package.json of 175 kB again for each of its files: 0.8 s of CPU for each file of tests.
 const server = { deps: { inline: ['drizzle-orm'] } }
@@ -90,7 +90,19 @@ export default defineConfig({
         test: {
           name: 'node',
           include: app,
-          exclude: [...architecture, ...pure],
+          exclude: [...architecture, ...pure, ...PROGRAMS],
+          globalSetup: 'test/support/setup.ts',
+          setupFiles: 'test/support/reset-files.ts',
+          isolate: false,
+          env,
+          server,
+        },
+      },
+      {
+        resolve: { alias: runtime('server') },
+        test: {
+          name: 'programs',
+          include: PROGRAMS,
           globalSetup: ['test/support/setup.ts', 'test/support/built-dashboard.ts'],
           setupFiles: 'test/support/reset-files.ts',
           isolate: false,
@@ -131,8 +143,8 @@ export default defineConfig({
           hookTimeout: 120_000,
         },
       },
-      // Traces in ClickHouse, by the tests of the store on Postgres. Apart from `npm test`: the engine is 540 MB. It
-      // runs one statement at a time, so files run one after the other.
+      // Traces in ClickHouse, by the tests of the store on Postgres. The engine runs one statement at a time, so that
+      // files run one after the other.
       {
         resolve: { alias: runtime('server') },
         test: {

@@ -84,8 +84,8 @@ function prepare(earlier: Release[], kind: Kind, changes: string[], contract: st
   console.log(
     isSameApp
       ? `\n${due.chart} packages ${due.app} again. Next: commit, tag v${due.chart}, and push the tag.`
-      : `\n${due.chart} is prepared. Next: commit, run \`npm run check\` and \`npm test\`, build the images with ` +
-          '`npm run image`, and record them with `npm run release -- images`.',
+      : `\n${due.chart} is prepared. Next: commit, run \`npm run check\`, \`npm test\` and \`npm run test:hosts\`, ` +
+          'build the images with `npm run image`, and record them with `npm run release -- images`.',
   )
 }
 

@@ -325,7 +325,7 @@ describe('a code example', () => {
   test.for(runners)(
     'in %s sends user input unchanged, and prints the response',
     async ([language, execute], { skip }) => {
-      // A machine that runs `npm test` may lack it.
+      // A machine that runs the tests may lack it.
       if (language === 'Python' && spawnSync('python3', ['--version']).error) skip('python3 is not installed')
       const server = createServer(async (request, response) => {
         const { method, url, headers } = request

@@ -92,7 +92,7 @@ export const parts: Part[] = [
   {
     name: 'runtimes',
     about: 'All tests of the app on Node, workerd, Deno and Bun.',
-    command: vitest('pure', 'node', 'edge', 'deno', 'bun'),
+    command: vitest('pure', 'node', 'programs', 'edge', 'deno', 'bun'),
     env: { RUNTIMES: 'all' },
     minutes: 90,
   },

@@ -1,5 +1,5 @@
-// `npm run proof`: runs everything that proves the product and is not in `npm test`, part by part, and goes on after a
-// failure. `npm run trial` is the same for trials.
+// `npm run proof`: runs everything that proves the product and is in neither `npm test` nor `npm run test:hosts`, part
+// by part, and goes on after a failure. `npm run trial` is the same for trials.
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs, styleText } from 'node:util'

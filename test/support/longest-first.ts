@@ -52,7 +52,7 @@ const rank = ({ moduleId }: TestSpecification) => {
 }
 
 /** Files of a project share workers, but a worker ends when the next file is of another project. */
-const PROJECTS = ['node', 'edge', 'deno', 'bun', 'host', 'pure']
+const PROJECTS = ['programs', 'node', 'edge', 'deno', 'bun', 'host', 'pure']
 const rankGroup = (file: TestSpecification) => {
   const { name } = file.project
   if (name === 'host' && rank(file) < LONGEST.length) return 0

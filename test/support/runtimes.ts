@@ -1,5 +1,5 @@
 // Files of tests by the runtimes on which they run. All but test/edge/ run on Node. `npm test` runs some of them on
-// workerd, fewer on Deno and Bun, and `npm run test:runtimes` everything that can run there.
+// workerd, `npm run test:hosts` fewer on Deno and Bun, and `npm run test:runtimes` everything that can run there.
 
 /** Deno and Bun: a route that writes, and what the runtime itself does for the app. */
 export const ON_SERVERS = [
@@ -35,7 +35,7 @@ export const ON_EDGE = [
 ]
 
 /** These files start a program on Node, or Chromium. */
-const ABOUT_OTHER_PROGRAMS = {
+const STARTS_PROGRAMS = {
   'test/cli/{apply,ci-login,commands,completion,connections,deploy,github-action,terminal,workspace}.test.ts':
     'start the command line as a process',
   'test/cli/mcp-proxy.test.ts': 'is about the command line, which runs on Node',
@@ -43,16 +43,19 @@ const ABOUT_OTHER_PROGRAMS = {
   'test/dashboard/screens/*.test.ts': 'start Chromium',
 }
 
+/** The project `programs`. */
+export const PROGRAMS = Object.keys(STARTS_PROGRAMS)
+
 /** Files that cannot run on a runtime, with the reason. */
 export const EXCEPT = {
   deno: {
-    ...ABOUT_OTHER_PROGRAMS,
+    ...STARTS_PROGRAMS,
     'test/cli/archive.pure.test.ts': 'has file names that are not UTF-8, which Deno decodes',
   },
-  bun: ABOUT_OTHER_PROGRAMS,
+  bun: STARTS_PROGRAMS,
   // Nothing outside of a Worker can connect to a server that is made in it, and it has neither processes nor `pg`.
   edge: {
-    ...ABOUT_OTHER_PROGRAMS,
+    ...STARTS_PROGRAMS,
     'test/people/authorization-server/{issuer-keys,token-exchange}.test.ts': 'make an identity provider',
     'test/connect/models/{complete,hostile-upstreams,proxy,proxy-streams,test-call}.test.ts': 'make servers of models',
     'test/tracing/insights/{job-steps,jobs,model-jobs}.test.ts': 'make servers of models',
