@@ -28,6 +28,6 @@ it('functions that requests call are without their filters by tenant, too', asyn
 
 describeIsolation({ through: 'withoutTenantPredicates' })
 describe('callers whom access policies limit', () => {
-  describeIsolation({ through: 'withoutTenantPredicates', hasPolicies: true })
+  describeIsolation({ through: 'withoutTenantPredicates', policiesFor: 1 })
 })
-describe('without row-level security', () => describeIsolation({ through: 'withoutRowSecurity', hasPolicies: true }))
+describe('without row-level security', () => describeIsolation({ through: 'withoutRowSecurity', policiesFor: 2 }))
