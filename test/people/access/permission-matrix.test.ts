@@ -1,5 +1,6 @@
 // The permission of every route. Permissions are checked by name and do not imply each other, so two keys are enough
-// for each operation: one with only its permission, and one with all others.
+// for each operation: one with only its permission, and one with all others. enter() and enter_session() judge every
+// other caller, by the same arguments.
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, inject, it } from 'vitest'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
@@ -20,11 +21,11 @@ import {
   getExampleRequest,
   guardedOperations,
   newTenant,
-  onePerPermission,
   send,
   type Tenant,
   unusedId,
 } from '../../support/app.ts'
+import { type Entry, findUnexpected, insertKeys, insertRoles } from '../../support/entries.ts'
 import { newPathParameters } from '../../support/path-parameters.ts'
 import { newSiblingWorkspace } from '../../support/providers.ts'
 import { cookieHeaders, newSession } from '../../support/sessions.ts'
@@ -33,12 +34,17 @@ const workspacePermissions = permissionNames.filter(name => !organizationPermiss
 /** Operations that every caller may use have no permission. */
 const permittedOperations = guardedOperations.filter(one => one.verb.permission !== null)
 const writes = permittedOperations.filter(one => one.method !== 'get' && !one.isReadOnly)
-/**
- * Once every operation is known to check its permission, one of them shows what a role may do with the permission.
- * `npm run fuzz` tries all of them with each role.
- */
-const shown = (operations: KeyedOperation[]): KeyedOperation[] =>
-  inject('fuzz').requests >= 10_000 ? operations : onePerPermission(operations)
+const EXTREMES: [string, string][] = [
+  ['Organization Admin', ORGANIZATION_ADMIN],
+  ['Organization User', ORGANIZATION_USER],
+]
+const ROLES: [string, string][] = [
+  ...EXTREMES,
+  ['Admin', ADMIN],
+  ['Editor', EDITOR],
+  ['Viewer', VIEWER],
+  ['Auditor', AUDITOR],
+]
 
 const NUMBERS = new Set(['number', 'index'])
 const call = (operation: KeyedOperation, headers: Record<string, string>, ids: Record<string, string> = {}) => {
@@ -60,35 +66,31 @@ const readVerdict = async (operation: KeyedOperation, headers: Record<string, st
 }
 
 let tenant: Tenant
-/** Keys with only this permission. A workspace key exists if a workspace role can have the permission. */
-const onlyWith = new Map<Permission, { workspace?: string; organization: string }>()
+type Keys = { workspace: string; organization: string }
+/** Keys with only this permission. A workspace role cannot have a permission of the organization. */
+const onlyWith = new Map<Permission, Keys>()
 /** Keys with every other permission that a key of their scope can have. */
-const allWithout = new Map<Permission, { workspace: string; organization: string }>()
-
-async function createRoleKey(permissions: readonly string[]): Promise<string> {
-  const role = { display_name: unusedId(), permissions }
-  const role_id = (await tenant.owner.post('/orgs/current/roles', role)).body.id
-  const inside = { 'X-Tenant-Id': tenant.tenant_id }
-  return (await tenant.owner.post('/workspaces/current/api-keys', { description: 'x', role_id }, inside)).body.key
-}
+const allWithout = new Map<Permission, Keys>()
 
 beforeAll(async () => {
   tenant = await newTenant()
-  const used = new Set(permittedOperations.map(({ verb }) => verb.permission!))
-  for (const name of used) {
-    const without = (names: Permission[]) => names.filter(one => one !== name)
-    const createOrganizationKey = async (permissions: Permission[]) =>
-      (await tenant.owner.post('/orgs/current/api-keys', { description: name, permissions })).body.key
-    const organization = await createOrganizationKey([name])
-    onlyWith.set(
-      name,
-      workspacePermissions.includes(name) ? { workspace: await createRoleKey([name]), organization } : { organization },
-    )
-    allWithout.set(name, {
-      workspace: await createRoleKey(without(workspacePermissions)),
-      organization: await createOrganizationKey(without(permissionNames)),
-    })
-  }
+  const { tenant_id } = tenant
+  const lists = permissionNames.flatMap(name => [
+    { keys: onlyWith, name, permissions: [name] },
+    { keys: allWithout, name, permissions: permissionNames.filter(one => one !== name) },
+  ])
+  const inWorkspaces = lists.map(({ permissions }) => permissions.filter(one => workspacePermissions.includes(one)))
+  const roles = await insertRoles(tenant, inWorkspaces)
+  const workspace = await insertKeys(
+    tenant,
+    roles.map(role_id => ({ tenant_id, role_id })),
+  )
+  const organization = await insertKeys(
+    tenant,
+    lists.map(({ permissions }) => ({ role_id: ORGANIZATION_ADMIN, permissions })),
+  )
+  for (const [i, { keys, name }] of lists.entries())
+    keys.set(name, { workspace: workspace[i]!, organization: organization[i]! })
 })
 
 /** Operations that require a second permission, which the verb checks. */
@@ -102,36 +104,92 @@ describe('the permission check of each route', () => {
       const { workspace, organization } = onlyWith.get(permission)!
       const inside = { 'X-Tenant-Id': tenant.tenant_id }
       const others = allWithout.get(permission)!
-      expect(await readVerdict(one, { 'X-Api-Key': others.workspace })).toBe('permission_missing')
       expect(await readVerdict(one, { 'X-Api-Key': others.organization, ...inside })).toBe('permission_missing')
-      const verdict = id in SECOND_PERMISSIONS ? 'permission_missing' : 'passes'
-      if (workspace) expect(await readVerdict(one, { 'X-Api-Key': workspace })).toBe(verdict)
-      expect(await readVerdict(one, { 'X-Api-Key': organization, ...inside })).toBe(verdict)
+      const isOfWorkspaces = workspacePermissions.includes(permission)
+      const only = isOfWorkspaces ? { 'X-Api-Key': workspace } : { 'X-Api-Key': organization, ...inside }
+      expect(await readVerdict(one, only)).toBe(id in SECOND_PERMISSIONS ? 'permission_missing' : 'passes')
       const verdictWithoutWorkspace = isWorkspaceScoped(one.verb) ? 'workspace_required' : 'passes'
       expect(await readVerdict(one, { 'X-Api-Key': organization })).toBe(verdictWithoutWorkspace)
     },
   )
+})
 
-  it('lets each built-in role write as its permissions allow', async () => {
-    const inside = { 'X-Tenant-Id': tenant.tenant_id }
-    const unexpected: string[] = []
-    for (const role_id of [ADMIN, EDITOR, VIEWER, ORGANIZATION_ADMIN, ORGANIZATION_USER]) {
-      const { permissions } = (await tenant.get(`/orgs/current/roles/${role_id}`)).body
-      const { key } = (await tenant.owner.post('/orgs/current/api-keys', { description: 'role', role_id })).body
-      for (const one of shown(writes)) {
-        const expected = permissions.includes(one.verb.permission!) ? 'passes' : 'permission_missing'
-        const verdict = await readVerdict(one, { 'X-Api-Key': key, ...inside })
-        if (verdict !== expected) unexpected.push(`${role_id} ${one.id}: ${verdict}`)
-      }
-    }
-    expect(unexpected).toEqual([])
-  }, 90_000)
+/** Every permission, in a workspace and of the organization, with each workspace that a request can name. */
+async function listRequests() {
+  const foreign = (await newTenant()).tenant_id
+  return permissionNames.flatMap(permission =>
+    [true, false].flatMap(inWorkspace =>
+      [undefined, tenant.tenant_id, foreign].map(workspace => ({
+        permission,
+        inWorkspace,
+        workspace,
+        isForeign: workspace === foreign,
+      })),
+    ),
+  )
+}
+
+type Judged = Entry & { isForeign: boolean; granted: readonly string[]; isOfOrganization: boolean }
+const expectKey = ({ isForeign, workspace, inWorkspace, permission, granted, isOfOrganization }: Judged) => {
+  if (isForeign) return 'workspace_forbidden'
+  if (isOfOrganization && inWorkspace && !workspace) return 'workspace_required'
+  return granted.includes(permission) ? 'passes' : 'permission_missing'
+}
+
+describe('enter()', () => {
+  it('lets keys with one permission, and with all others, in by its name alone', async () => {
+    const entries = (await listRequests()).flatMap(request => {
+      const others = permissionNames.filter(one => one !== request.permission)
+      const lists = [[onlyWith, [request.permission]] as const, [allWithout, others] as const]
+      return lists.flatMap(([keys, granted]) => {
+        const { workspace, organization } = keys.get(request.permission)!
+        const grantedInWorkspace = granted.filter(one => workspacePermissions.includes(one))
+        return [
+          { ...request, key: workspace, granted: grantedInWorkspace, isOfOrganization: false },
+          { ...request, key: organization, granted, isOfOrganization: true },
+        ]
+      })
+    })
+    expect(await findUnexpected(entries, expectKey)).toEqual([])
+  })
+
+  it.each(ROLES)('lets a key of the organization with the role %s in as its permissions allow', async (_, role_id) => {
+    const { permissions: granted } = (await tenant.get(`/orgs/current/roles/${role_id}`)).body
+    const [key] = await insertKeys(tenant, [{ role_id }])
+    const entries = (await listRequests()).map(one => ({ ...one, key: key!, granted, isOfOrganization: true }))
+    expect(await findUnexpected(entries, expectKey)).toEqual([])
+  })
 })
 
 describe('a session of a member', () => {
+  const signIn = async (role_id: string) => {
+    const { scope, permissions } = (await tenant.get(`/orgs/current/roles/${role_id}`)).body
+    const isOfOrganization = scope === 'organization'
+    const { token } = await newSession(
+      tenant,
+      isOfOrganization ? { organizationRole: role_id } : { workspaceRole: role_id },
+    )
+    // Organization User, the least role, may read the organization.
+    return { token, isOfOrganization, granted: ['organization:read', ...permissions] as string[] }
+  }
+  const expectSession = ({ isForeign, workspace, inWorkspace, permission, granted, isOfOrganization }: Judged) => {
+    if (isForeign) return 'workspace_forbidden'
+    const isGranted = granted.includes(permission)
+    if (workspace) return isGranted ? 'passes' : 'permission_missing'
+    if (inWorkspace) return 'workspace_required'
+    if (permission === 'organization:read' || (isOfOrganization && isGranted)) return 'passes'
+    return isGranted ? 'workspace_required' : 'permission_missing'
+  }
+
+  it.each(ROLES)('with the role %s enters as its permissions allow', async (_, role_id) => {
+    const { token, ...session } = await signIn(role_id)
+    const requests = await listRequests()
+    const entries = requests.map(one => ({ ...one, ...session, key: token, isSession: true }))
+    expect(await findUnexpected(entries, expectSession)).toEqual([])
+  })
+
   // Routes that take no session ask none for its permissions.
   const routes = permittedOperations.filter(one => one.kind !== 'passThrough')
-  const somePerPermission = shown(routes)
   const sendAs = async (one: KeyedOperation, token: string, headers: Record<string, string> = {}) => {
     const hasJson = one.method !== 'delete' && one.kind !== 'raw'
     const type: Record<string, string> = hasJson ? { 'Content-Type': 'application/json' } : {}
@@ -139,39 +197,26 @@ describe('a session of a member', () => {
   }
 
   // One role that may do nearly everything and one that may do nearly nothing show that each route checks.
-  it.each([
-    ['Organization Admin', ORGANIZATION_ADMIN, routes],
-    ['Organization User', ORGANIZATION_USER, routes],
-    ['Admin', ADMIN, somePerPermission],
-    ['Editor', EDITOR, somePerPermission],
-    ['Viewer', VIEWER, somePerPermission],
-    ['Auditor', AUDITOR, somePerPermission],
-  ])(
+  // `npm run fuzz` tries all of them.
+  it.each(inject('fuzz').requests >= 10_000 ? ROLES : EXTREMES)(
     'with the role %s may act as its permissions allow',
-    async (_, role_id, operations) => {
-      const role = (await tenant.get(`/orgs/current/roles/${role_id}`)).body
-      const isOfOrganization = role.scope === 'organization'
-      const inside = { 'X-Tenant-Id': tenant.tenant_id }
+    async (_, role_id) => {
+      const { token, ...session } = await signIn(role_id)
       const unexpected: string[] = []
-      const { token } = await newSession(
-        tenant,
-        isOfOrganization ? { organizationRole: role_id } : { workspaceRole: role_id },
-      )
       const triedWithout = new Set<string>()
-      for (const one of operations) {
+      for (const one of routes) {
         const permission = one.verb.permission!
-        const isGranted = permission === 'organization:read' || role.permissions.includes(permission)
-        const verdict = await sendAs(one, token, inside)
-        if (verdict !== (isGranted ? 'passes' : 'permission_missing')) unexpected.push(`${one.id}: ${verdict}`)
+        const inWorkspace = isWorkspaceScoped(one.verb)
+        const request = { ...session, key: token, permission, inWorkspace, isForeign: false }
+        const verdict = await sendAs(one, token, { 'X-Tenant-Id': tenant.tenant_id })
+        if (verdict !== expectSession({ ...request, workspace: tenant.tenant_id }))
+          unexpected.push(`${one.id}: ${verdict}`)
         // The answer without a workspace depends on no more than this.
-        const scoped = `${permission} ${isWorkspaceScoped(one.verb)}`
+        const scoped = `${permission} ${inWorkspace}`
         if (triedWithout.has(scoped)) continue
         triedWithout.add(scoped)
-        const isGrantedWithout = permission === 'organization:read' || (isOfOrganization && isGranted)
-        const refusal = isWorkspaceScoped(one.verb) || isGranted ? 'workspace_required' : 'permission_missing'
-        const expected = isGrantedWithout && !isWorkspaceScoped(one.verb) ? 'passes' : refusal
         const without = await sendAs(one, token)
-        if (without !== expected) unexpected.push(`${one.id} without a workspace: ${without}`)
+        if (without !== expectSession(request)) unexpected.push(`${one.id} without a workspace: ${without}`)
       }
       expect(unexpected).toEqual([])
     },
