@@ -1,8 +1,9 @@
-// Invalid keys and foreign workspaces, on every route. For permissions see
-// test/people/access/permission-matrix.test.ts.
+// Invalid keys and foreign workspaces, on every route: one request of each kind, because all routes ask enter(), which
+// judges the other keys. For permissions see test/people/access/permission-matrix.test.ts.
 import { beforeAll, describe, expect, inject, it } from 'vitest'
 import { newApiKey } from '../src/kernel/crypto/crypto.ts'
 import type { Operation } from '../src/kernel/http/routes.ts'
+import { permissionNames } from '../src/kernel/permissions.ts'
 import { ADMIN } from '../src/people/access/built-in-roles.ts'
 import {
   getExampleQuery,
@@ -14,9 +15,14 @@ import {
   type Tenant,
   withClockAhead,
 } from './support/app.ts'
+import { findUnexpected } from './support/entries.ts'
 import { newPathParameters } from './support/path-parameters.ts'
 
 const operations = inject('tries') === 'each route' ? guardedOperations : onePerPermission(guardedOperations)
+const listRequests = (workspaces: (string | undefined)[]) =>
+  permissionNames.flatMap(permission =>
+    [true, false].flatMap(inWorkspace => workspaces.map(workspace => ({ permission, inWorkspace, workspace }))),
+  )
 let own: Tenant
 let other: Tenant
 let keys: Record<'revoked' | 'expired', string>
@@ -58,24 +64,31 @@ describe.each(operations.map(operation => [operation.id, operation] as const))('
     expect(await readOutcome({ Authorization: 'Bearer secret' })).toEqual([401, 'key_malformed'])
   })
 
-  it('refuses a key that was never created', async () => {
-    expect(await readOutcome({ 'X-Api-Key': newApiKey() })).toEqual([401, 'key_unknown'])
-  })
-
-  it('refuses a revoked key', async () => {
-    expect(await readOutcome({ 'X-Api-Key': keys.revoked })).toEqual([401, 'key_revoked'])
-  })
-
-  it('refuses an expired key', async () => {
-    expect(await withClockAhead(60_000, () => readOutcome({ 'X-Api-Key': keys.expired }))).toEqual([401, 'key_expired'])
+  it('refuses a key that is valid no longer', async () => {
+    const outcome = await withClockAhead(60_000, () => readOutcome({ 'X-Api-Key': keys.expired }))
+    expect(outcome).toEqual([401, 'key_expired'])
   })
 
   it('refuses a request for a workspace of another organization', async () => {
-    for (const { key } of [own, own.owner]) {
-      const outcome = await readOutcome({ 'X-Api-Key': key, 'X-Tenant-Id': other.tenant_id })
-      expect(outcome).toEqual([403, 'workspace_forbidden'])
-    }
+    const headers = { 'X-Api-Key': own.owner.key, 'X-Tenant-Id': other.tenant_id }
+    expect(await readOutcome(headers)).toEqual([403, 'workspace_forbidden'])
   })
+})
+
+it.each([
+  ['was never created', 'key_unknown'],
+  ['is revoked', 'key_revoked'],
+  ['has expired', 'key_expired'],
+] as const)('a key that %s is refused, whatever it asks for', async (_, code) => {
+  const key = { key_unknown: newApiKey(), key_revoked: keys.revoked, key_expired: keys.expired }[code]
+  const entries = listRequests([undefined, own.tenant_id, other.tenant_id]).map(one => ({ ...one, key, ahead: 60 }))
+  expect(await findUnexpected(entries, () => code)).toEqual([])
+})
+
+it('no key enters a workspace of another organization, whatever it asks for', async () => {
+  const requests = listRequests([other.tenant_id])
+  const entries = [own.key, own.owner.key].flatMap(key => requests.map(one => ({ ...one, key })))
+  expect(await findUnexpected(entries, () => 'workspace_forbidden')).toEqual([])
 })
 
 describe('an operation on a resource of another tenant answers 404', () => {
