@@ -3,7 +3,6 @@ import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { createLogins, type Logins } from '../../src/host/database-logins.ts'
 import { createGateway, type GatewayOptions } from '../../src/host/gateway.ts'
-import { migrate } from '../../src/host/migrate.ts'
 import { connect, query } from './postgres.ts'
 import { preferStripped, stripFunctions } from './stripped-functions.ts'
 import { keepOwnRole, stripTenantPredicates } from './tenant-predicates.ts'
@@ -49,8 +48,8 @@ end $$`
 export async function startDatabasePool(server: string, onTrip: NonNullable<GatewayOptions['onTrip']>) {
   const withDatabase = (url: string, name: string) => Object.assign(new URL(url), { pathname: name }).href
   const getUrl = (name: string) => withDatabase(server, name)
-  await query(server, 'create database template_of_tests')
-  await migrate(getUrl('template_of_tests'), { log: () => {} })
+  // The migrated database is `postgres`. A connection to it would prevent the copy.
+  await query(getUrl('template1'), 'create database template_of_tests template postgres')
   await stripFunctions(getUrl('template_of_tests'), { isCopy: true })
   const logins = await createLogins(getUrl('template_of_tests'))
 

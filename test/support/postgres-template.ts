@@ -7,21 +7,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestProject } from 'vitest/node'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
-import { migrate } from '../../src/host/migrate.ts'
 import { copyDataFolder, query } from './postgres.ts'
+import { findTemplateFolder } from './template-folder.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
     /** GET answers the path of the folder, and POST the URL of a new database. */
     postgresTemplate: string
   }
-}
-
-async function createTemplate(dataDir: string): Promise<string> {
-  const postgres = await startPostgres({ dataDir, durable: false })
-  await migrate(postgres.url, { log: () => {} })
-  await postgres.stop()
-  return dataDir
 }
 
 export default async function setup(project: TestProject) {
@@ -31,7 +24,7 @@ export default async function setup(project: TestProject) {
   let databases = 0
 
   const getTemplate = () => {
-    template ??= createTemplate(join(folder, 'data'))
+    template ??= findTemplateFolder()
     return template
   }
   async function startSharedServer(): Promise<Postgres> {

@@ -8,7 +8,9 @@ import type { TestProject } from 'vitest/node'
 import { startPostgres } from '../../src/host/embedded-postgres.ts'
 import { startDatabasePool } from './database-pool.ts'
 import { startModelServer } from './model-server.ts'
+import { copyDataFolder } from './postgres.ts'
 import { startS3 } from './s3.ts'
+import { findTemplateFolder } from './template-folder.ts'
 import { makeTripCounter } from './trips.ts'
 
 type Provided = {
@@ -29,7 +31,9 @@ declare module 'vitest' {
 
 async function startServices(): Promise<Services> {
   const folder = await mkdtemp(join(tmpdir(), 'slipway-test-'))
-  const postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
+  const dataDir = join(folder, 'data')
+  await copyDataFolder(await findTemplateFolder(), dataDir)
+  const postgres = await startPostgres({ dataDir, durable: false })
 
   const { trips, onTrip } = makeTripCounter()
   const databases = await startDatabasePool(postgres.url, onTrip)
