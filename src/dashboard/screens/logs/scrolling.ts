@@ -45,10 +45,15 @@ export function useFollowScroll({ frame, content, isFollowing, onFollow, firstLi
 
   useEffect(() => {
     const element = frame.current!
+    // The observer below may run before the next render, and would undo the person's scroll.
+    const setFollowing = (follow: boolean) => {
+      following.current = follow
+      onFollow(follow)
+    }
     const onScroll = () => {
       const isAtEnd = element.scrollHeight - element.scrollTop - element.clientHeight < AT_END
-      if (isAtEnd && !following.current) onFollow(true)
-      else if (!isAtEnd && following.current && element.scrollTop < top.current - 1) onFollow(false)
+      if (isAtEnd && !following.current) setFollowing(true)
+      else if (!isAtEnd && following.current && element.scrollTop < top.current - 1) setFollowing(false)
       top.current = element.scrollTop
       anchor.current = findAnchor(element)
     }
