@@ -108,7 +108,7 @@ describe('a job', () => {
       expect(calls + callsAfter.length).toBe(callsOfJob)
     } while (trips >= dyingTrip)
     expect(dyingTrip).toBeGreaterThan(2 * callsOfJob)
-  })
+  }, 120_000)
 })
 
 describe('a model', () => {
