@@ -58,8 +58,8 @@ export default defineConfig({
     hookTimeout: 60_000,
     // The default of a second is too short on a busy machine.
     expect: { poll: { timeout: 15_000 } },
-    // Half of the files wait for servers and processes more than they compute.
-    maxWorkers: availableParallelism() + 2,
+    // Files wait for servers and processes as well as compute, those of `npm run test:hosts` most of all.
+    maxWorkers: availableParallelism() + Number(process.env.EXTRA_WORKERS || 2),
     sequence: { sequencer: LongestFirst },
     projects: [
       {
