@@ -1,11 +1,10 @@
 // `npm run bench`: measures the named rows, or all of them, and prints each when it is measured. It
 // ends with status 1 if one failed or missed its target.
-// `--fresh` makes the kept databases anew. `--release 0.2.0` measures nothing: it adds a line to history.md.
+// `--fresh` makes the kept databases anew.
 import { parseArgs } from 'node:util'
 import { type Bench, openSharedResources } from '../support/bench-context.ts'
 import { formatCounts } from '../support/counts.ts'
 import { loadExperiments } from '../support/experiments.ts'
-import { recordRelease } from '../support/history.ts'
 import { MACHINE, readCommit } from '../support/machine.ts'
 import { openResults } from '../support/results.ts'
 import { runInTurn, runProgram } from '../support/runner.ts'
@@ -15,9 +14,8 @@ import { printLine } from '../support/terminal.ts'
 await runProgram(async cleanupStack => {
   const { positionals, values } = parseArgs({
     allowPositionals: true,
-    options: { fresh: { type: 'boolean', default: false }, release: { type: 'string' } },
+    options: { fresh: { type: 'boolean', default: false } },
   })
-  if (values.release !== undefined) return recordRelease(values.release)
   const benches = await loadExperiments<Bench>('bench')
   const selected = selectByName(benches, positionals, 'bench')
   const made: { what: string; seconds: number }[] = []

@@ -6,7 +6,7 @@ import type { ResultRow } from './runner.ts'
 
 /** A row names the run that it is from. */
 export type StoredRow = ResultRow & { run: string }
-export type Results = {
+type Results = {
   /** The newest run. */
   run: { at: string } & Record<string, unknown>
   /** Rows of runs before the newest one. */
@@ -18,7 +18,7 @@ export type Results = {
 
 const FOLDER = join(import.meta.dirname, '../results')
 
-export async function readResults(name: string): Promise<Results | undefined> {
+async function readResults(name: string): Promise<Results | undefined> {
   const text = await readFile(join(FOLDER, `${name}.json`), 'utf8').catch(() => '')
   try {
     const results = JSON.parse(text) as Results
