@@ -8,7 +8,7 @@ import { buildWorker, serveWorkers, type WorkerDefinition } from '../support/wor
 
 const SECONDS = 1
 const LIMITS = [20, 100] as const
-const TARGET = 1.35
+const TARGET = 1.15
 /** Headers that workerd sets. */
 const OF_BODY = /^(content-length|transfer-encoding)$/
 

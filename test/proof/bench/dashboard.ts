@@ -8,7 +8,7 @@ import { createHost } from '../../../src/host/host.ts'
 import { bootstrap } from '../../../src/people/access/bootstrap.ts'
 import { launchChromium } from '../../support/chromium.ts'
 import type { Bench, BenchContext } from '../support/bench-context.ts'
-import { SEALING_KEYS } from '../support/database.ts'
+import { SETTINGS } from '../support/database.ts'
 import { formatNumber, median } from '../support/statistics.ts'
 
 const [DEPLOYMENTS, LOADS] = [100, 5]
@@ -62,7 +62,7 @@ async function serveDashboard(context: BenchContext, browser: Browser) {
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   context.defer(() => void server.close())
   const origin = `http://localhost:${(server.address() as AddressInfo).port}`
-  const settings = { PUBLIC_URL: origin, SEALING_KEYS, DATABASE_URL: url, RATE_LIMIT_PER_MINUTE: '0' }
+  const settings = { ...SETTINGS, PUBLIC_URL: origin, DATABASE_URL: url }
   const { app, close } = createHost(settings, { log: () => {} })
   context.defer(close)
   respond = request => app.fetch(request)

@@ -1,11 +1,12 @@
 // P3: the list against what a Node team would write: Fastify and node-postgres, with the same SQL and Postgres. On
-// each runtime. Fastify is always on Node.
-import { setTimeout as delay } from 'node:timers/promises'
+// each runtime. Fastify is always on Node, and counts no requests. Beside it, Fastify that pipelines prepared
+// statements.
 import { fileURLToPath } from 'node:url'
 import { findFreePort } from '../../../src/postgres/free-port.ts'
 import type { Bench, BenchContext } from '../support/bench-context.ts'
 import { readChildCpuMs, readCpuMs } from '../support/cpu.ts'
-import { type Instance, RUNTIME_NAMES, RUNTIMES, startInstance } from '../support/instance.ts'
+import { WITHOUT_LIMITS } from '../support/database.ts'
+import { fetchFirst, type Instance, RUNTIME_NAMES, RUNTIMES, startInstance } from '../support/instance.ts'
 import { describeCpu, loadTool, measureLoad, rpsOf } from '../support/load.ts'
 import { startProcess } from '../support/processes.ts'
 import { captureStatements } from '../support/seeded-database.ts'
@@ -13,8 +14,8 @@ import { formatNumber, measureSlices, median, medianRatio } from '../support/sta
 import { serveWorkers } from '../support/workerd.ts'
 
 const SECONDS = 1
-const TARGETS = { workerd: 0.75, node: 1 }
-const NAMES = { workerd: 'workerd', ...RUNTIME_NAMES }
+const TARGETS = { workerd: 0.9, node: 1.5 }
+const NAMES = { workerd: 'workerd', ...RUNTIME_NAMES, withoutLimits: 'Node without limits' }
 const BASELINE = fileURLToPath(new URL('baselines/fastify-list.ts', import.meta.url))
 
 export default {
@@ -27,14 +28,12 @@ export default {
     const workerd = await serveWorkers(context, { slipway: { modules, bindings: large.bindings() } })
     const instances = await Promise.all(RUNTIMES.map(runtime => startInstance(context, large.url, runtime)))
     const [node, deno, bun] = instances as [Instance, Instance, Instance]
-    const port = await findFreePort()
+    const withoutLimits = await startInstance(context, large.url, 'node', WITHOUT_LIMITS)
+    const { headers } = await fetch(`${node.url}/v2/deployments`, { headers: { 'X-Api-Key': large.api_key } })
+    if (!headers.has('RateLimit-Policy')) throw new Error('The requests are not counted.')
     const statements = await captureStatements(large, '/v2/deployments')
-    const fastify = startProcess(context, process.execPath, [
-      BASELINE,
-      JSON.stringify({ port, url: large.url, statements }),
-    ])
-    const baseline = `http://127.0.0.1:${port}`
-    await Promise.race([waitUntilHealthy(`${baseline}/healthz`), fastify.broken])
+    const startFastify = (isPipelined: boolean) => startBaseline(context, { url: large.url, statements, isPipelined })
+    const [fastify, pipelined] = [await startFastify(false), await startFastify(true)]
     const list = (server: string, server_pid: number, gateway_pid?: number) => () =>
       measureLoad(
         context,
@@ -50,14 +49,20 @@ export default {
       node: list(node.url, node.pid),
       deno: list(deno.url, deno.pid),
       bun: list(bun.url, bun.pid),
-      fastify: list(baseline, fastify.child.pid!),
+      withoutLimits: list(withoutLimits.url, withoutLimits.pid),
+      fastify: list(fastify.url, fastify.pid),
+      pipelined: list(pipelined.url, pipelined.pid),
     }
     context.progress('warming up')
     // In two slices all have compiled what is hot.
     await measureSlices(candidates, () => {}, 2)
     const slices = await measureSlices(candidates, context.progress)
-    const ratioOf = (name: keyof typeof NAMES) => medianRatio(rpsOf(slices[name]), rpsOf(slices.fastify))
+    const ratioTo = (baseline: 'fastify' | 'pipelined') => (name: keyof typeof slices) =>
+      medianRatio(rpsOf(slices[name]), rpsOf(slices[baseline]))
+    const ratioOf = ratioTo('fastify')
     const ratios = { workerd: ratioOf('workerd'), node: ratioOf('node'), deno: ratioOf('deno'), bun: ratioOf('bun') }
+    const others = { withoutLimits: ratioOf('withoutLimits'), pipelined: ratioOf('pipelined') }
+    const toPipelined = (['workerd', 'node'] as const).map(ratioTo('pipelined'))
     const describe = (name: keyof typeof slices) =>
       `${formatNumber(median(rpsOf(slices[name])), 0)} requests per second; CPU of each: ${describeCpu(slices[name])}`
     return {
@@ -66,15 +71,22 @@ export default {
         .join('; '),
       met: ratios.workerd >= TARGETS.workerd && ratios.node >= TARGETS.node,
       notes: [
-        ...(['workerd', ...RUNTIMES] as const).map(name => `${NAMES[name]} ${describe(name)}`),
+        `÷ Fastify that pipelines prepared statements: ${toPipelined.map(ratio => formatNumber(ratio)).join('; ')}`,
+        `Node without limits ÷ Fastify: ${formatNumber(others.withoutLimits)}`,
+        ...(['workerd', ...RUNTIMES, 'withoutLimits'] as const).map(name => `${NAMES[name]} ${describe(name)}`),
         `Fastify ${describe('fastify')}`,
+        `pipelined Fastify ${describe('pipelined')}`,
         `load by ${loadTool}, 8 connections`,
       ],
-      figures: { ratios, tool: loadTool, slices },
+      figures: { ratios, others, to_pipelined: toPipelined, tool: loadTool, slices },
     }
   },
 } satisfies Bench
 
-async function waitUntilHealthy(url: string): Promise<void> {
-  while (!(await fetch(url).catch(() => undefined))?.ok) await delay(25)
+async function startBaseline(context: BenchContext, settings: object): Promise<{ url: string; pid: number }> {
+  const port = await findFreePort()
+  const { broken, child } = startProcess(context, process.execPath, [BASELINE, JSON.stringify({ port, ...settings })])
+  const url = `http://127.0.0.1:${port}`
+  await fetchFirst({ url, broken }, '/healthz')
+  return { url, pid: child.pid! }
 }

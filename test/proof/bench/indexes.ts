@@ -7,7 +7,7 @@ import { hasPgbench, PGBENCH_MISSING, preparePgbench } from '../support/pgbench.
 import { captureStatements, createDatabase, inlineParameters, withClient } from '../support/seeded-database.ts'
 import { formatNumber, measureSlices, median, medianRatio } from '../support/statistics.ts'
 
-const SECONDS = 2
+const SECONDS = 1
 const CLIENTS = 2
 const SIZE = { tenants: 10, deployments: 10_000 }
 const TARGETS = { ratio: 0.85, hot: 0.95 }

@@ -18,7 +18,6 @@ export default {
     const { RATE_LIMIT_PER_MINUTE: _, ...settings } = seeded.bindings()
     const admitted = readConfig(settings).rateLimits.key / 60
     const { modules } = await context.worker()
-    // The rate limit itself is off, because it would refuse the small tenant, which requests as fast as it can.
     const { urls } = await serveWorkers(context, { slipway: { modules, bindings: seeded.bindings() } })
     const list = `${urls.slipway}/v2/deployments`
     const offset = Math.floor(seeded.counts.largest * 0.9)

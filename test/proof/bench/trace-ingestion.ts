@@ -2,7 +2,7 @@
 // workspace has many, against one where it has few. The batches have post and patch of each run, as clients send them.
 import { migrate } from '../../../src/host/migrate.ts'
 import type { Bench, BenchContext } from '../support/bench-context.ts'
-import { makeTenant } from '../support/database.ts'
+import { makeTenant, WITHOUT_LIMITS } from '../support/database.ts'
 import { hasPgbench, PGBENCH_MISSING, preparePgbench } from '../support/pgbench.ts'
 import { createDatabase, inlineParameters } from '../support/seeded-database.ts'
 import { RUNS_TEXT, type SeededTraces, seedTraces } from '../support/seeded-traces.ts'
@@ -27,14 +27,17 @@ export default {
     const { url } = await context.database()
     const tenant = await makeTenant(url, { organization: 'Bench', workspace: 'Ingestion' })
     let last: { query: string; params: unknown[] }[] = []
-    const { ctx, close } = openTraceStore(url, tenant, {
+    const { ctx, close } = openTraceStore(url, tenant)
+    context.defer(close)
+    const uncounted = openTraceStore(url, tenant, {
+      settings: WITHOUT_LIMITS,
       onTrip: statements => {
         last = statements
       },
     })
-    context.defer(close)
+    context.defer(uncounted.close)
     const newId = (i: number) => `${PREFIX}-0000-4000-8000-${String(i).padStart(12, '0')}`
-    await ctx.traces.append(ctx, makeOperations(BATCH, BYTES, newId))
+    await uncounted.ctx.traces.append(uncounted.ctx, makeOperations(BATCH, BYTES, newId))
     const runPgbench = await preparePgbench(context, url, toScript(last))
     const ofPgbench = (clients: number) => async () => BATCH * (await runPgbench(SECONDS, { clients }))
     const ingest = (connections: number, bytes: number) => () =>

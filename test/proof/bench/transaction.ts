@@ -1,10 +1,10 @@
 // P6: a patch in one round trip against the same work as an ordinary transaction of eight, over a network. Both are
 // requested over HTTP, each behind its own server; only the way to the database is long.
-import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { findFreePort } from '../../../src/postgres/free-port.ts'
 import type { Bench, BenchContext } from '../support/bench-context.ts'
 import { SEALING_KEYS } from '../support/database.ts'
+import { fetchFirst } from '../support/instance.ts'
 import { addLatency } from '../support/latency-proxy.ts'
 import { startProcess } from '../support/processes.ts'
 import { findIdleDeployments, type SeededDatabase } from '../support/seeded-database.ts'
@@ -14,7 +14,7 @@ import { serveWorkers } from '../support/workerd.ts'
 const ROUND_TRIP_MS = 5
 const REQUESTS = 20
 const WARM_UP_REQUESTS = 100
-const TARGET = 3.3
+const TARGET = 4
 const BASELINE = fileURLToPath(new URL('baselines/fastify-patch.ts', import.meta.url))
 
 export default {
@@ -64,9 +64,6 @@ async function startBaseline(context: BenchContext, { url }: SeededDatabase): Pr
     JSON.stringify({ port, url: distant, sealingKey }),
   ])
   const server = `http://127.0.0.1:${port}`
-  const ready = async () => {
-    while (!(await fetch(`${server}/healthz`).catch(() => undefined))?.ok) await delay(25)
-  }
-  await Promise.race([ready(), broken])
+  await fetchFirst({ url: server, broken }, '/healthz')
   return server
 }

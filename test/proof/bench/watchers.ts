@@ -7,7 +7,7 @@ import type { Bench, BenchContext } from '../support/bench-context.ts'
 import { SETTINGS } from '../support/database.ts'
 import { formatNumber, median } from '../support/statistics.ts'
 
-const [WATCHERS, SECONDS, EVENTS_PER_SECOND, PER_KEY, BATCH] = [1000, 10, 2, 100, 25]
+const [WATCHERS, SECONDS, EVENTS_PER_SECOND, PER_KEY, BATCH] = [1000, 5, 2, 100, 25]
 const TARGET = 2
 
 export default {

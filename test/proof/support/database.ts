@@ -27,12 +27,20 @@ export type ServedDatabase = {
 export type BenchDatabase = ServedDatabase & { tenant: BootstrapResult }
 
 export const SEALING_KEYS = `a:${Buffer.alloc(32, 7).toString('base64url')}`
-/** A control plane with these settings refuses nothing for its rate. */
+/** The highest limits that there are: each request is counted as by default, and none is refused. */
 export const SETTINGS = {
   PUBLIC_URL: 'http://slipway.test',
   SEALING_KEYS,
+  RATE_LIMIT_PER_MINUTE: '1000000',
+  INGESTION_RATE_LIMIT_PER_MINUTE: '1000000',
+  DATABASE_SECONDS_PER_MINUTE: '1000000',
+  EVENTS_PER_DAY: '1000000000',
+}
+/** Nothing is counted. */
+export const WITHOUT_LIMITS = {
   RATE_LIMIT_PER_MINUTE: '0',
   INGESTION_RATE_LIMIT_PER_MINUTE: '0',
+  DATABASE_SECONDS_PER_MINUTE: '0',
   EVENTS_PER_DAY: '0',
 }
 

