@@ -4,8 +4,10 @@ import { mkdtempSync, readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
+import { cores } from '../proof/mutants/cores.ts'
 import { type Part, parts } from '../proof/parts.ts'
 import { runPart } from '../proof/support/run-part.ts'
+import { selectByName } from '../proof/support/selection.ts'
 
 const logFile = join(mkdtempSync(join(tmpdir(), 'slipway-proof-')), 'part.log')
 const run = (script: string, more: Partial<Part> = {}, options: { minutes?: number; isInstalling?: boolean } = {}) =>
@@ -47,4 +49,10 @@ it('skips what the machine lacks, and installs it when asked', async () => {
 it('lists the parts for the workflow', () => {
   const listed = execFileSync(process.execPath, ['test/proof/run.ts', '--list', '--json'], { encoding: 'utf8' })
   expect(JSON.parse(listed)).toEqual(parts.map(({ name }) => name))
+})
+
+it('refuses a name that no core of mutants has', () => {
+  expect(selectByName(cores, ['PLAN'], 'core').map(({ id }) => id)).toEqual(['plan'])
+  expect(selectByName(cores, [], 'core')).toEqual(cores)
+  expect(() => selectByName(cores, ['plan', 'unknown'], 'core')).toThrow()
 })

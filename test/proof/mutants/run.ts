@@ -1,98 +1,58 @@
 // `npm run mutation`: changes the pure cores in one place at a time, and counts how many changes the tests notice.
 // `-- plan lifecycle` measures some cores. Without names it measures all, and writes a report.
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
+import { fork } from 'node:child_process'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
 import { formatCounts } from '../support/counts.ts'
+import { selectByName } from '../support/selection.ts'
 import { type Core, cores } from './cores.ts'
-import { equivalents } from './equivalent.ts'
-import { countScopes, listMutants, type Mutant } from './mutants.ts'
-import { type CoreResult, describeChange, describeMutant, type Result, summarize, writeReport } from './report.ts'
-import { startVitest, type TestRun, type WarmVitest } from './warm-vitest.ts'
+import { type CoreResult, summarize, writeReport } from './report.ts'
 
 const MIN_TARGET = 80
-const BASELINE_LIMIT_MS = 300_000
-/** A mutant may loop forever. */
-const limitOf = ({ ms }: TestRun) => 5_000 + 5 * ms
-const pathOf = (file: string) => fileURLToPath(new URL(`../../../${file}`, import.meta.url))
+const RESULTS = join(import.meta.dirname, '../results')
 
-/** Runs each test without mutants, to learn which functions it reaches. The fastest comes first. */
-async function runBaselines(vitest: WarmVitest, { files, tests }: Core) {
-  const baselines = new Map<string, TestRun>()
-  for (const test of tests) {
-    for (const file of files) vitest.replace(file, countScopes(file, readFileSync(pathOf(file), 'utf8')))
-    // The first run also loads what the test imports.
-    await vitest.run(test, BASELINE_LIMIT_MS)
-    for (const file of files) vitest.replace(file, countScopes(file, readFileSync(pathOf(file), 'utf8')))
-    const baseline = await vitest.run(test, BASELINE_LIMIT_MS)
-    if (!baseline.isPassed) throw new Error(`${test} fails without a mutant.`)
-    baselines.set(test, baseline)
-  }
-  for (const file of files) vitest.replace(file)
-  return [...baselines].sort(([, a], [, b]) => a.ms - b.ms)
-}
+const measure = ({ id }: Core) =>
+  new Promise<CoreResult>((resolve, reject) => {
+    fork(join(import.meta.dirname, 'measure-core.ts'), [id], { serialization: 'advanced' })
+      .once('message', resolve)
+      .once('exit', code => reject(new Error(`${id} was not measured: its process ended with ${code}.`)))
+  })
 
-async function findKiller(vitest: WarmVitest, { file, scope }: Mutant, baselines: [string, TestRun][]) {
-  for (const [test, baseline] of baselines) {
-    if (!baseline.reached.includes(`${file}#${scope}`)) continue
-    const { isPassed, isTimeout } = await vitest.run(test, limitOf(baseline))
-    if (!isPassed) return isTimeout ? `${test}, by its time limit` : test
-  }
-  return null
-}
-
-const findReason = (mutant: Mutant) =>
-  equivalents.find(
-    ({ file, code, changes }) =>
-      file === mutant.file && mutant.code.startsWith(code) && changes.includes(describeChange(mutant)),
-  )?.reason
-
-async function measureCore(vitest: WarmVitest, core: Core): Promise<CoreResult> {
-  const started = performance.now()
-  const baselines = await runBaselines(vitest, core)
-  for (const [test, { ms }] of baselines) console.log(`${core.name}: ${test} takes ${Math.round(ms)} ms`)
-  const results: Result[] = []
-  for (const file of core.files) {
-    const code = readFileSync(pathOf(file), 'utf8')
-    const mutants = listMutants(file, code)
-    console.log(`${core.name}: ${file} has ${mutants.length} mutants`)
-    for (const mutant of mutants) {
-      const reason = findReason(mutant)
-      if (reason !== undefined) {
-        results.push({ mutant, killedBy: null, reason })
-        continue
-      }
-      vitest.replace(file, code.slice(0, mutant.start) + mutant.after + code.slice(mutant.end))
-      const killedBy = await findKiller(vitest, mutant, baselines)
-      results.push({ mutant, killedBy })
-      if (killedBy === null) console.log(`survived  ${describeMutant(mutant)}`)
+/** As many at once as the machine has processors. */
+async function measureAll(selected: Core[]): Promise<CoreResult[]> {
+  const measured = new Map<Core, CoreResult>()
+  const waiting = [...selected]
+  const work = async () => {
+    for (let core = waiting.shift(); core; core = waiting.shift()) {
+      const result = await measure(core)
+      measured.set(core, result)
+      const { name, score, killed, survived, equivalent, seconds } = summarize(result)
+      console.log(
+        `${name}: ${score.toFixed(1)} % (${killed} killed, ${survived} survived, ${equivalent} equivalent, ${seconds} s)`,
+      )
     }
-    vitest.replace(file)
   }
-  // State that a mutant leaves in the process must not kill those after it.
-  for (const [test] of baselines)
-    if (!(await vitest.run(test, BASELINE_LIMIT_MS)).isPassed) throw new Error(`${test} fails after the mutants.`)
-  return { name: core.name, results, seconds: (performance.now() - started) / 1000 }
+  await Promise.all(Array.from({ length: availableParallelism() }, work))
+  return selected.map(core => measured.get(core)!)
 }
 
-const names = process.argv.slice(2)
-const vitest = await startVitest()
-try {
-  const measured: CoreResult[] = []
-  for (const core of names.length > 0 ? cores.filter(({ name }) => names.includes(name)) : cores) {
-    measured.push(await measureCore(vitest, core))
-    const { name, score, killed, survived, equivalent, seconds } = summarize(measured.at(-1)!)
-    console.log(
-      `${name}: ${score.toFixed(1)} % (${killed} killed, ${survived} survived, ${equivalent} equivalent, ${seconds} s)`,
-    )
-  }
+async function main(): Promise<void> {
+  const names = process.argv.slice(2)
+  const measured = await measureAll(selectByName(cores, names, 'core'))
   if (names.length === 0) {
-    mkdirSync(pathOf('test/proof/results'), { recursive: true })
-    writeFileSync(pathOf('test/proof/results/mutants.md'), writeReport(measured))
+    mkdirSync(RESULTS, { recursive: true })
+    writeFileSync(join(RESULTS, 'mutants.md'), writeReport(measured))
   }
   const { length: failed } = measured.filter(core => summarize(core).score < MIN_TARGET)
   console.log(`A core passes with ${MIN_TARGET} % of its mutants killed.`)
   console.log(formatCounts({ passed: measured.length - failed, failed, skipped: 0 }))
   process.exitCode = failed > 0 ? 1 : 0
-} finally {
-  await vitest.close()
+}
+
+try {
+  await main()
+} catch (error) {
+  console.error((error as Error).message)
+  process.exitCode = 1
 }
