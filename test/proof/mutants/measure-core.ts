@@ -12,9 +12,14 @@ const BASELINE_LIMIT_MS = 300_000
 const limitOf = ({ ms }: TestRun) => 5_000 + 5 * ms
 const pathOf = (file: string) => fileURLToPath(new URL(`../../../${file}`, import.meta.url))
 
-/** Runs each test without mutants, to learn which functions it reaches. The fastest comes first. */
+type Candidate = { test: string; baseline: TestRun; runs: number; kills: number }
+
+/** Its expected time for a mutant that it notices: a slow test that notices most costs less than a fast one of few. */
+const priceOf = ({ baseline, runs, kills }: Candidate) => (baseline.ms * (runs + 1)) / (kills + 1)
+
+/** Runs each test without mutants, to learn which functions it reaches. */
 async function runBaselines(vitest: WarmVitest, { files, tests }: Core) {
-  const baselines = new Map<string, TestRun>()
+  const baselines: [string, TestRun][] = []
   for (const test of tests) {
     for (const file of files) vitest.replace(file, countScopes(file, readFileSync(pathOf(file), 'utf8')))
     // The first run also loads what the test imports.
@@ -22,17 +27,21 @@ async function runBaselines(vitest: WarmVitest, { files, tests }: Core) {
     for (const file of files) vitest.replace(file, countScopes(file, readFileSync(pathOf(file), 'utf8')))
     const baseline = await vitest.run(test, BASELINE_LIMIT_MS)
     if (!baseline.isPassed) throw new Error(`${test} fails without a mutant.`)
-    baselines.set(test, baseline)
+    baselines.push([test, baseline])
   }
   for (const file of files) vitest.replace(file)
-  return [...baselines].sort(([, a], [, b]) => a.ms - b.ms)
+  return baselines
 }
 
-async function findKiller(vitest: WarmVitest, { file, scope }: Mutant, baselines: [string, TestRun][]) {
-  for (const [test, baseline] of baselines) {
+async function findKiller(vitest: WarmVitest, { file, scope }: Mutant, candidates: Candidate[]) {
+  for (const candidate of candidates.toSorted((a, b) => priceOf(a) - priceOf(b))) {
+    const { test, baseline } = candidate
     if (!baseline.reached.includes(`${file}#${scope}`)) continue
+    candidate.runs++
     const { isPassed, isTimeout } = await vitest.run(test, limitOf(baseline))
-    if (!isPassed) return isTimeout ? `${test}, by its time limit` : test
+    if (isPassed) continue
+    candidate.kills++
+    return isTimeout ? `${test}, by its time limit` : test
   }
   return null
 }
@@ -52,6 +61,7 @@ async function measureCore(vitest: WarmVitest, core: Core): Promise<CoreResult> 
     const code = readFileSync(pathOf(file), 'utf8')
     const mutants = listMutants(file, code)
     console.log(`${core.id}: ${file} has ${mutants.length} mutants`)
+    const candidates = baselines.map(([test, baseline]) => ({ test, baseline, runs: 0, kills: 0 }))
     for (const mutant of mutants) {
       const reason = findReason(mutant)
       if (reason !== undefined) {
@@ -59,7 +69,7 @@ async function measureCore(vitest: WarmVitest, core: Core): Promise<CoreResult> 
         continue
       }
       vitest.replace(file, code.slice(0, mutant.start) + mutant.after + code.slice(mutant.end))
-      const killedBy = await findKiller(vitest, mutant, baselines)
+      const killedBy = await findKiller(vitest, mutant, candidates)
       results.push({ mutant, killedBy })
       if (killedBy === null) console.log(`survived  ${describeMutant(mutant)}`)
     }
