@@ -67,7 +67,7 @@ export const parts: Part[] = [
     name: 'mutants',
     about: 'Changes of the pure cores that no test notices.',
     command: node('test/proof/mutants/run.ts'),
-    minutes: 180,
+    minutes: 90,
   },
   {
     name: 'containers',
