@@ -4995,6 +4995,66 @@ begin
   where c.requests >= p_limit;
 end $function$;
 reset role;
+set role slipway_system;
+create or replace function count_answered_requests(p_budget text, p_hashes text[], p_requests integer[], p_clock_offset text, p_counts boolean)
+ RETURNS TABLE(key_hash text, budget_id uuid, requests integer, reset integer)
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+begin
+  perform set_config('app.clock_offset', p_clock_offset, true);
+  update api_keys a
+  set last_used_at = clock()
+  where a.id in (
+    select k.id
+    from (
+      select i.id from api_keys i where i.key_hash = any(p_hashes)
+      union
+      select o.key_id from sessions o where o.token_hash = any(p_hashes) and is_alive(o)
+    ) used
+    join api_keys k on k.id = used.id
+    where k.revoked_at is null and (k.last_used_at is null or k.last_used_at < clock() - interval '1 minute')
+    order by k.id
+    for no key update of k skip locked
+  );
+  update sessions s
+  set last_seen_at = clock()
+  where s.id in (
+    select o.id from sessions o
+    where o.token_hash = any(p_hashes) and is_alive(o) and o.last_seen_at < clock() - interval '1 minute'
+    order by o.id
+    for no key update skip locked
+  );
+  return query
+  with alive as (
+    select
+      g.key_hash,
+      b.budget_id,
+      case p_budget when 'ingestion' then ingestion_window(b.budget_id) else b.budget_id end as window_id,
+      g.requests
+    from unnest(p_hashes, p_requests) as g(key_hash, requests)
+    join budgets_of(p_hashes) b on b.hash = g.key_hash
+  ),
+  counted as (
+    insert into rate_windows as w (key_id, started_at, requests)
+    select a.window_id, clock(), sum(a.requests)::integer
+    from alive a
+    where p_counts
+    group by a.window_id
+    order by a.window_id
+    on conflict (key_id) do update set
+      requests = excluded.requests
+        + case when w.started_at > clock() - interval '60 seconds' then w.requests else 0 end,
+      started_at =
+        case when w.started_at > clock() - interval '60 seconds' then w.started_at else excluded.started_at end
+    returning w.key_id, w.requests, ceil(60 - extract(epoch from clock() - w.started_at))::integer as reset
+  )
+  select a.key_hash, a.budget_id, c.requests, c.reset
+  from alive a
+  left join counted c on c.key_id = a.window_id;
+end $function$;
+reset role;
 create or replace function count_bucket(p_counts integer[], p_bucket integer, p_count integer)
  RETURNS integer[]
  LANGUAGE plpgsql
@@ -5706,6 +5766,55 @@ end $function$;
 set role slipway_system;
 create or replace function enter(p_key_hash text, p_workspace uuid, p_permission text, p_in_workspace boolean, p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint text, p_access jsonb)
  RETURNS TABLE(organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean)
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+  select e.organization_id, e.tenant_id, e.actor_id, e.is_limited
+  from enter_by_key(
+    p_key_hash, p_workspace, p_permission, p_in_workspace, p_request_id, p_clock_offset, p_without_if_match,
+    p_idempotency_key, p_fingerprint, p_access
+  ) e
+$function$;
+reset role;
+set role slipway_system;
+create or replace function enter_by_deployment(p_key text, p_workspace uuid, p_permission text, p_in_workspace boolean, p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint text, p_access jsonb)
+ RETURNS TABLE(organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean, budget_id uuid)
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+declare
+  v_deployment record;
+begin
+  perform set_config('app.clock_offset', p_clock_offset, true);
+  select d.id, d.organization_id, d.tenant_id, d.name, p.id as project_id, p.name as project
+  into v_deployment
+  from deployments d
+  join projects p on p.deployment_id = d.id
+  where d.id = trace_key_deployment(p_key)
+    and d.trace_key_version = split_part(p_key, '.', 2)::integer
+    and d.deleting_at is null;
+  if not found then perform refuse('key_revoked'); end if;
+  if p_permission is distinct from credential_permission(p_key) then
+    if credential_permission(p_key) = 'models:invoke' then perform refuse('model_token_confined'); end if;
+    perform refuse('trace_key_confined', v_deployment.project);
+  end if;
+  if p_workspace <> v_deployment.tenant_id then perform refuse('workspace_forbidden'); end if;
+  perform
+    set_config('app.organization_id', v_deployment.organization_id::text, true),
+    set_config('app.tenant_id', v_deployment.tenant_id::text, true),
+    set_config('app.actor_kind', 'deployment', true),
+    set_config('app.actor_id', v_deployment.id::text, true),
+    set_config('app.actor_name', v_deployment.name, true),
+    set_config('app.request_id', p_request_id, true),
+    set_config('app.confined_project', v_deployment.project_id::text, true);
+  return query select v_deployment.organization_id, v_deployment.tenant_id, v_deployment.id, false, v_deployment.id;
+end $function$;
+reset role;
+set role slipway_system;
+create or replace function enter_by_key(p_key_hash text, p_workspace uuid, p_permission text, p_in_workspace boolean, p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint text, p_access jsonb)
+ RETURNS TABLE(organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean, budget_id uuid)
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
@@ -5720,8 +5829,7 @@ declare
 begin
   perform set_config('app.clock_offset', p_clock_offset, true);
   select
-    a.id, a.organization_id, a.tenant_id, a.expires_at, a.revoked_at, a.last_used_at, a.member_id,
-    a.role_id,
+    a.id, a.organization_id, a.tenant_id, a.expires_at, a.revoked_at, a.member_id, a.role_id, a.budget_id,
     p_permission = any(r.permissions) and (a.permissions is null or p_permission = any(a.permissions)) as is_permitted,
     -- A key that lists its permissions keeps to them, whatever policies allow.
     a.permissions is null or p_permission = any(a.permissions) as can_be_allowed,
@@ -5796,54 +5904,12 @@ begin
       raise exception using errcode = 'SW001', message = 'replay', detail = v_stored.result::text;
     end if;
   end if;
-
-  -- At most once a minute, and without waiting for another request's update. Not journaled: no caller changed anything.
-  if v_key.last_used_at is null or v_key.last_used_at < clock() - interval '1 minute' then
-    update api_keys a
-    set last_used_at = clock()
-    where a.id = (select b.id from api_keys b where b.id = v_key.id for update skip locked);
-  end if;
-  return query select v_key.organization_id, v_tenant, v_key.id, v_is_limited;
+  return query select v_key.organization_id, v_tenant, v_key.id, v_is_limited, v_key.budget_id;
 end $function$;
 reset role;
 set role slipway_system;
-create or replace function enter_deployment(p_key text, p_workspace uuid, p_permission text, p_in_workspace boolean, p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint text, p_access jsonb)
- RETURNS TABLE(organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean)
- LANGUAGE plpgsql
- SECURITY DEFINER
- SET search_path TO 'public', 'pg_temp'
-AS $function$
-declare
-  v_deployment record;
-begin
-  perform set_config('app.clock_offset', p_clock_offset, true);
-  select d.id, d.organization_id, d.tenant_id, d.name, p.id as project_id, p.name as project
-  into v_deployment
-  from deployments d
-  join projects p on p.deployment_id = d.id
-  where d.id = trace_key_deployment(p_key)
-    and d.trace_key_version = split_part(p_key, '.', 2)::integer
-    and d.deleting_at is null;
-  if not found then perform refuse('key_revoked'); end if;
-  if p_permission is distinct from credential_permission(p_key) then
-    if credential_permission(p_key) = 'models:invoke' then perform refuse('model_token_confined'); end if;
-    perform refuse('trace_key_confined', v_deployment.project);
-  end if;
-  if p_workspace <> v_deployment.tenant_id then perform refuse('workspace_forbidden'); end if;
-  perform
-    set_config('app.organization_id', v_deployment.organization_id::text, true),
-    set_config('app.tenant_id', v_deployment.tenant_id::text, true),
-    set_config('app.actor_kind', 'deployment', true),
-    set_config('app.actor_id', v_deployment.id::text, true),
-    set_config('app.actor_name', v_deployment.name, true),
-    set_config('app.request_id', p_request_id, true),
-    set_config('app.confined_project', v_deployment.project_id::text, true);
-  return query select v_deployment.organization_id, v_deployment.tenant_id, v_deployment.id, false;
-end $function$;
-reset role;
-set role slipway_system;
-create or replace function enter_session(p_token_hash text, p_workspace uuid, p_permission text, p_in_workspace boolean, p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint text, p_access jsonb)
- RETURNS TABLE(organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean)
+create or replace function enter_by_session(p_token_hash text, p_workspace uuid, p_permission text, p_in_workspace boolean, p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint text, p_access jsonb)
+ RETURNS TABLE(organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean, budget_id uuid)
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
@@ -5879,17 +5945,11 @@ begin
     perform refuse('session_ended');
   end if;
 
-  -- Keys do the same: at most once a minute, without waiting, and not journaled.
-  if v_session.last_seen_at < clock() - interval '1 minute' then
-    update sessions s
-    set last_seen_at = clock()
-    where s.id = (select b.id from sessions b where b.id = v_session.id for update skip locked);
-  end if;
   perform set_config('app.session_id', v_session.id::text, true);
   if v_session.key_hash is not null then
     return query
-    select e.organization_id, e.tenant_id, e.actor_id, e.is_limited
-    from enter(
+    select e.organization_id, e.tenant_id, e.actor_id, e.is_limited, e.budget_id
+    from enter_by_key(
       v_session.key_hash, p_workspace, p_permission, p_in_workspace, p_request_id, p_clock_offset,
       p_without_if_match, p_idempotency_key, p_fingerprint, p_access
     ) e;
@@ -5952,8 +6012,36 @@ begin
       raise exception using errcode = 'SW001', message = 'replay', detail = v_stored.result::text;
     end if;
   end if;
-  return query select v_session.organization_id, v_tenant, v_session.member_id, v_is_limited;
+  return query select v_session.organization_id, v_tenant, v_session.member_id, v_is_limited, v_session.member_id;
 end $function$;
+reset role;
+set role slipway_system;
+create or replace function enter_deployment(p_key text, p_workspace uuid, p_permission text, p_in_workspace boolean, p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint text, p_access jsonb)
+ RETURNS TABLE(organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean)
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+  select e.organization_id, e.tenant_id, e.actor_id, e.is_limited
+  from enter_by_deployment(
+    p_key, p_workspace, p_permission, p_in_workspace, p_request_id, p_clock_offset, p_without_if_match,
+    p_idempotency_key, p_fingerprint, p_access
+  ) e
+$function$;
+reset role;
+set role slipway_system;
+create or replace function enter_session(p_token_hash text, p_workspace uuid, p_permission text, p_in_workspace boolean, p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint text, p_access jsonb)
+ RETURNS TABLE(organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean)
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+  select e.organization_id, e.tenant_id, e.actor_id, e.is_limited
+  from enter_by_session(
+    p_token_hash, p_workspace, p_permission, p_in_workspace, p_request_id, p_clock_offset, p_without_if_match,
+    p_idempotency_key, p_fingerprint, p_access
+  ) e
+$function$;
 reset role;
 create or replace function event_value(p_value jsonb)
  RETURNS jsonb
@@ -10052,6 +10140,10 @@ revoke execute on function count_address_failures(text[], integer[], text, integ
 grant execute on function count_address_failures(text[], integer[], text, integer) to slipway_login, session_user;
 reset role;
 set role slipway_system;
+revoke execute on function count_answered_requests(text, text[], integer[], text, boolean) from public;
+grant execute on function count_answered_requests(text, text[], integer[], text, boolean) to slipway_login, session_user;
+reset role;
+set role slipway_system;
 revoke execute on function count_ingestion(text, text, integer) from public;
 grant execute on function count_ingestion(text, text, integer) to slipway_login, session_user;
 reset role;
@@ -10106,6 +10198,18 @@ reset role;
 set role slipway_system;
 revoke execute on function enter(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) from public;
 grant execute on function enter(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) to slipway_login, session_user;
+reset role;
+set role slipway_system;
+revoke execute on function enter_by_deployment(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) from public;
+grant execute on function enter_by_deployment(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) to slipway_login, session_user;
+reset role;
+set role slipway_system;
+revoke execute on function enter_by_key(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) from public;
+grant execute on function enter_by_key(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) to slipway_login, session_user;
+reset role;
+set role slipway_system;
+revoke execute on function enter_by_session(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) from public;
+grant execute on function enter_by_session(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) to slipway_login, session_user;
 reset role;
 set role slipway_system;
 revoke execute on function enter_deployment(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) from public;

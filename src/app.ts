@@ -135,7 +135,7 @@ export function createApp(config: Config, runtime: Platform) {
   const platform: Platform = { ...runtime, storage }
   const counters = createProcessCounters()
   const connect = loadOnce(async () =>
-    (await import('./kernel/db/db.ts')).connect(config, platform.databaseFetch, counters.countTrip),
+    (await import('./kernel/db/db.ts')).connect(config, platform.databaseConnections, counters.countTrip),
   )
   const trip: Trip = async (...input) => (await connect())(...input)
   const systemTrip: Trip = async (...input) => (await connect()).asSystem(...input)

@@ -49,18 +49,47 @@ export type ConnectionUse = {
   untilKnown?: (() => AbortSignal) | undefined
 }
 
-export type DriverRequest = {
-  method: string
-  headers: Record<string, string>
-  body: string
-  signal?: AbortSignal
-  /** Read by a gateway in this process. `onReleased` gets how long a connection was held, even if the caller left. */
-  use?: ConnectionUse & { onReleased?: ((ms: number) => void) | undefined }
+export type SendingUse = ConnectionUse & {
+  /** Gets how many milliseconds a connection was held, even if the caller left. */
+  onReleased?: ((ms: number) => void) | undefined
 }
-export type DriverFetch = (
-  endpoint: string,
-  request: DriverRequest,
-) => Promise<Pick<Response, 'ok' | 'status' | 'json' | 'text'>>
+
+export type SentStatement = { sql: string; params: unknown[] }
+/**
+ * Runs statements in one round trip and one transaction. The values of rows are Postgres' text, apart from booleans.
+ * Rejects with a `StatementError` if Postgres has answered, and with another error if there is no answer.
+ */
+export type SendStatements = (
+  statements: SentStatement[],
+  use: SendingUse,
+  signal: AbortSignal,
+) => Promise<unknown[][][]>
+/** The logins of the app and of the system. */
+export type DatabaseConnections = { app: SendStatements; system: SendStatements }
+
+type DatabaseAnswer = {
+  code: string
+  message: string
+  detail?: string | undefined
+  constraint?: string | undefined
+}
+
+export class StatementError extends Error {
+  readonly code: string
+  readonly detail: string | undefined
+  readonly constraint: string | undefined
+  constructor({ code, message, detail, constraint }: DatabaseAnswer, cause?: unknown) {
+    super(message, { cause })
+    this.code = code
+    this.detail = detail
+    this.constraint = constraint
+  }
+}
+
+/** Begins a read whose plan is as good for all values, so that a connection keeps the plan. */
+export const ONE_PLAN = '/* one plan */'
+
+export const EXCHANGE_MS = 1000
 
 /** `now` is in milliseconds since 1970. `ahead` is how far it is ahead of the clock of the database, in tests. */
 type Clock = { now(): number; ahead(): number }
@@ -70,8 +99,8 @@ export const createClock = (ahead: () => number = () => 0): Clock => ({ now: () 
 export type Execution = { waitUntil(work: Promise<unknown>): void }
 
 export type Platform = {
-  /** Answers the driver in this process. Without it, the driver sends its requests over HTTP, to Neon or a gateway. */
-  databaseFetch?: DriverFetch | undefined
+  /** Connections of this process. Without them, Neon's driver sends statements over HTTP, to Neon or a gateway. */
+  databaseConnections?: DatabaseConnections | undefined
   /** A store in the settings is used in its place. Without either, uploads are refused. */
   storage?: Storage | undefined
   /** The files of the dashboard. Without them, /ui says how to build them. */
@@ -95,6 +124,8 @@ export type Platform = {
   stopping?: AbortSignal | undefined
   /** Undefined on a host without a lasting process, where counts in memory say nothing. */
   processMetrics?: (() => MetricFamily[]) | undefined
+  /** How often an instance adds the requests that it has answered to the database, and learns of those of others. */
+  exchangeMs: number
   liveStreams: StreamLimits
   rawBodies: BodyLimits
   /** The most bytes of large answers that are read, written or sent at a time, in one process. */

@@ -39,7 +39,7 @@ end $$;
 
 -- Every request starts here. Finds the key, refuses it or its missing permission, replays the answer stored under the
 -- idempotency key, and sets who acts for this transaction. `p_access` is the policy scope of the permission, or null.
-create function enter(
+create function enter_by_key(
   p_key_hash text,
   p_workspace uuid,
   p_permission text,
@@ -50,7 +50,7 @@ create function enter(
   p_idempotency_key text,
   p_fingerprint text,
   p_access jsonb
-) returns table (organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean)
+) returns table (organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean, budget_id uuid)
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
   v_key record;
@@ -62,8 +62,7 @@ declare
 begin
   perform set_config('app.clock_offset', p_clock_offset, true);
   select
-    a.id, a.organization_id, a.tenant_id, a.expires_at, a.revoked_at, a.last_used_at, a.member_id,
-    a.role_id,
+    a.id, a.organization_id, a.tenant_id, a.expires_at, a.revoked_at, a.member_id, a.role_id, a.budget_id,
     p_permission = any(r.permissions) and (a.permissions is null or p_permission = any(a.permissions)) as is_permitted,
     -- A key that lists its permissions keeps to them, whatever policies allow.
     a.permissions is null or p_permission = any(a.permissions) as can_be_allowed,
@@ -138,83 +137,10 @@ begin
       raise exception using errcode = 'SW001', message = 'replay', detail = v_stored.result::text;
     end if;
   end if;
-
-  -- At most once a minute, and without waiting for another request's update. Not journaled: no caller changed anything.
-  if v_key.last_used_at is null or v_key.last_used_at < clock() - interval '1 minute' then
-    update api_keys a
-    set last_used_at = clock()
-    where a.id = (select b.id from api_keys b where b.id = v_key.id for update skip locked);
-  end if;
-  return query select v_key.organization_id, v_tenant, v_key.id, v_is_limited;
+  return query select v_key.organization_id, v_tenant, v_key.id, v_is_limited, v_key.budget_id;
 end $$;
-grant execute on function enter(text, uuid, text, boolean, text, text, boolean, text, text, jsonb)
+grant execute on function enter_by_key(text, uuid, text, boolean, text, text, boolean, text, text, jsonb)
   to slipway_login, session_user;
-
--- Adds requests to the budgets of keys (`rate_windows.key_id` is a budget's id) and returns the count of each budget.
--- A key that may not enter is left out and spends nothing. A null limit counts nothing: the result then only says which
--- keys may enter.
-create function count_requests(p_key_hashes text[], p_requests integer[], p_clock_offset text, p_limit integer)
-returns table (key_hash text, requests integer, reset integer)
-language plpgsql security definer set search_path = public, pg_temp as $$
-begin
-  perform set_config('app.clock_offset', p_clock_offset, true);
-  return query
-  with given as (
-    select g.key_hash, g.requests
-    from unnest(p_key_hashes, p_requests) as g(key_hash, requests)
-  ),
-  alive as (
-    select a.key_hash, a.budget_id, g.requests
-    from given g
-    join api_keys a on a.key_hash = g.key_hash
-    where a.revoked_at is null and (a.expires_at is null or a.expires_at > clock())
-  ),
-  counted as (
-    insert into rate_windows as w (key_id, started_at, requests)
-    select a.budget_id, clock(), sum(a.requests)::integer
-    from alive a
-    where p_limit is not null
-    group by a.budget_id
-    order by a.budget_id
-    on conflict (key_id) do update set
-      requests = excluded.requests
-        + case when w.started_at > clock() - interval '60 seconds' then w.requests else 0 end,
-      started_at =
-        case when w.started_at > clock() - interval '60 seconds' then w.started_at else excluded.started_at end
-    returning w.key_id, w.requests, ceil(60 - extract(epoch from clock() - w.started_at))::integer as reset
-  )
-  select a.key_hash, c.requests, c.reset
-  from alive a
-  left join counted c on c.key_id = a.budget_id;
-end $$;
-grant execute on function count_requests(text[], integer[], text, integer) to slipway_login, session_user;
-
--- Counts one request. It is the first statement of a trip and commits before enter() runs. So the count survives a
--- later refusal, and the budget's row is not locked while the request runs. A request refused here is not counted.
-create function count_request(p_key_hash text, p_clock_offset text, p_limit integer)
-returns table (remaining integer, reset integer)
-language plpgsql security definer set search_path = public, pg_temp as $$
-declare
-  v_window record;
-begin
-  perform set_config('app.clock_offset', p_clock_offset, true);
-  -- Without a row lock, so a flood of refused requests does not queue for it.
-  select ceil(60 - extract(epoch from clock() - w.started_at))::integer as reset
-  into v_window
-  from api_keys a
-  join rate_windows w on w.key_id = a.budget_id
-  where a.key_hash = p_key_hash and a.revoked_at is null
-    and w.started_at > clock() - interval '60 seconds' and w.requests >= p_limit;
-  if found then perform refuse('rate_limited', v_window.reset::text); end if;
-
-  select c.requests, c.reset
-  into v_window
-  from count_requests(array[p_key_hash], array[1], p_clock_offset, p_limit) c;
-  if not found then return; end if;
-  if v_window.requests > p_limit then perform refuse('rate_limited', v_window.reset::text); end if;
-  return query select p_limit - v_window.requests, v_window.reset;
-end $$;
-grant execute on function count_request(text, text, integer) to slipway_login, session_user;
 
 -- Arguments: the column whose rows are counted together, the default limit, which rows count, and the limit's name. The
 -- database's owner raises a limit with `alter database … set app.max_deployments = '50000'`. Writes of the operator
@@ -472,9 +398,9 @@ return p_session.revoked_at is null
   and p_session.last_seen_at > clock() - interval '7 days'
   and (p_session.made_by is null or is_living_credential(p_session.made_by));
 
--- enter() for the token of a session. A session of a key enters as that key. A member acts with the role in the
+-- enter_by_key() for the token of a session. A session of a key enters as that key. A member acts with the role in the
 -- organization where that role has the permission, and otherwise with the role in the workspace and inside it only.
-create function enter_session(
+create function enter_by_session(
   p_token_hash text,
   p_workspace uuid,
   p_permission text,
@@ -485,7 +411,7 @@ create function enter_session(
   p_idempotency_key text,
   p_fingerprint text,
   p_access jsonb
-) returns table (organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean)
+) returns table (organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean, budget_id uuid)
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
   v_session record;
@@ -518,17 +444,11 @@ begin
     perform refuse('session_ended');
   end if;
 
-  -- Keys do the same: at most once a minute, without waiting, and not journaled.
-  if v_session.last_seen_at < clock() - interval '1 minute' then
-    update sessions s
-    set last_seen_at = clock()
-    where s.id = (select b.id from sessions b where b.id = v_session.id for update skip locked);
-  end if;
   perform set_config('app.session_id', v_session.id::text, true);
   if v_session.key_hash is not null then
     return query
-    select e.organization_id, e.tenant_id, e.actor_id, e.is_limited
-    from enter(
+    select e.organization_id, e.tenant_id, e.actor_id, e.is_limited, e.budget_id
+    from enter_by_key(
       v_session.key_hash, p_workspace, p_permission, p_in_workspace, p_request_id, p_clock_offset,
       p_without_if_match, p_idempotency_key, p_fingerprint, p_access
     ) e;
@@ -591,9 +511,9 @@ begin
       raise exception using errcode = 'SW001', message = 'replay', detail = v_stored.result::text;
     end if;
   end if;
-  return query select v_session.organization_id, v_tenant, v_session.member_id, v_is_limited;
+  return query select v_session.organization_id, v_tenant, v_session.member_id, v_is_limited, v_session.member_id;
 end $$;
-grant execute on function enter_session(text, uuid, text, boolean, text, text, boolean, text, text, jsonb)
+grant execute on function enter_by_session(text, uuid, text, boolean, text, text, boolean, text, text, jsonb)
   to slipway_login, session_user;
 
 -- The budgets that valid keys and sessions spend. A member has one for all sessions. Trace keys are counted too, though
@@ -631,66 +551,6 @@ language sql stable security definer set search_path = public, pg_temp as $$
     where m.member_id = p_member and m.tenant_id = p_tenant
   ) granted
 $$;
-
--- count_requests() and count_request() for callers that may be sessions too. Keys keep theirs, which are faster.
-create function count_requests_of_callers(
-  p_key_hashes text[],
-  p_requests integer[],
-  p_clock_offset text,
-  p_limit integer
-) returns table (key_hash text, requests integer, reset integer)
-language plpgsql security definer set search_path = public, pg_temp as $$
-begin
-  perform set_config('app.clock_offset', p_clock_offset, true);
-  return query
-  with alive as (
-    select g.key_hash, b.budget_id, g.requests
-    from unnest(p_key_hashes, p_requests) as g(key_hash, requests)
-    join budgets_of(p_key_hashes) b on b.hash = g.key_hash
-  ),
-  counted as (
-    insert into rate_windows as w (key_id, started_at, requests)
-    select a.budget_id, clock(), sum(a.requests)::integer
-    from alive a
-    where p_limit is not null
-    group by a.budget_id
-    order by a.budget_id
-    on conflict (key_id) do update set
-      requests = excluded.requests
-        + case when w.started_at > clock() - interval '60 seconds' then w.requests else 0 end,
-      started_at =
-        case when w.started_at > clock() - interval '60 seconds' then w.started_at else excluded.started_at end
-    returning w.key_id, w.requests, ceil(60 - extract(epoch from clock() - w.started_at))::integer as reset
-  )
-  select a.key_hash, c.requests, c.reset
-  from alive a
-  left join counted c on c.key_id = a.budget_id;
-end $$;
-grant execute on function count_requests_of_callers(text[], integer[], text, integer) to slipway_login, session_user;
-
-create function count_session_request(p_token_hash text, p_clock_offset text, p_limit integer)
-returns table (remaining integer, reset integer)
-language plpgsql security definer set search_path = public, pg_temp as $$
-declare
-  v_window record;
-begin
-  perform set_config('app.clock_offset', p_clock_offset, true);
-  -- Without a row lock, so a flood of refused requests does not queue for it.
-  select ceil(60 - extract(epoch from clock() - w.started_at))::integer as reset
-  into v_window
-  from budgets_of(array[p_token_hash]) b
-  join rate_windows w on w.key_id = b.budget_id
-  where w.started_at > clock() - interval '60 seconds' and w.requests >= p_limit;
-  if found then perform refuse('rate_limited', v_window.reset::text); end if;
-
-  select c.requests, c.reset
-  into v_window
-  from count_requests_of_callers(array[p_token_hash], array[1], p_clock_offset, p_limit) c;
-  if not found then return; end if;
-  if v_window.requests > p_limit then perform refuse('rate_limited', v_window.reset::text); end if;
-  return query select p_limit - v_window.requests, v_window.reset;
-end $$;
-grant execute on function count_session_request(text, text, integer) to slipway_login, session_user;
 
 -- When a session of a member was last used. Callers see only their own sessions.
 create function member_last_seen(p_member uuid) returns timestamptz
@@ -775,8 +635,8 @@ create function trace_key_deployment(p_key text) returns uuid
 language sql immutable parallel safe
 return case when p_key like '%.%' then split_part(p_key, '.', 1)::uuid end;
 
--- Like enter(), for a trace key whose signature the app has verified.
-create function enter_deployment(
+-- Like enter_by_key(), for a trace key whose signature the app has verified.
+create function enter_by_deployment(
   p_key text,
   p_workspace uuid,
   p_permission text,
@@ -787,7 +647,7 @@ create function enter_deployment(
   p_idempotency_key text,
   p_fingerprint text,
   p_access jsonb
-) returns table (organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean)
+) returns table (organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean, budget_id uuid)
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
   v_deployment record;
@@ -814,9 +674,9 @@ begin
     set_config('app.actor_name', v_deployment.name, true),
     set_config('app.request_id', p_request_id, true),
     set_config('app.confined_project', v_deployment.project_id::text, true);
-  return query select v_deployment.organization_id, v_deployment.tenant_id, v_deployment.id, false;
+  return query select v_deployment.organization_id, v_deployment.tenant_id, v_deployment.id, false, v_deployment.id;
 end $$;
-grant execute on function enter_deployment(text, uuid, text, boolean, text, text, boolean, text, text, jsonb)
+grant execute on function enter_by_deployment(text, uuid, text, boolean, text, text, boolean, text, text, jsonb)
   to slipway_login, session_user;
 
 -- Requests of keys that send runs have a budget of their own, beside that of all other requests.
@@ -824,28 +684,57 @@ create function ingestion_window(p_budget uuid) returns uuid
 language sql immutable parallel safe
 return md5('ingestion ' || p_budget)::uuid;
 
--- Does the same as count_requests_of_callers(), for keys.
-create function count_ingestion_of_keys(
-  p_key_hashes text[],
+-- Adds requests that instances have answered to the budgets of their keys, sessions and trace keys, and returns the
+-- count of each budget. `rate_windows.key_id` is a budget's id, or the id for its runs. A caller that may not enter is
+-- left out and spends nothing. Unless `p_counts`, the result only says which callers may enter, and their budgets.
+-- Notes when keys and sessions were used: once a minute, not journaled, and without waiting for others that do so.
+create function count_answered_requests(
+  p_budget text,
+  p_hashes text[],
   p_requests integer[],
   p_clock_offset text,
-  p_limit integer
-) returns table (key_hash text, requests integer, reset integer)
+  p_counts boolean
+) returns table (key_hash text, budget_id uuid, requests integer, reset integer)
 language plpgsql security definer set search_path = public, pg_temp as $$
 begin
   perform set_config('app.clock_offset', p_clock_offset, true);
+  update api_keys a
+  set last_used_at = clock()
+  where a.id in (
+    select k.id
+    from (
+      select i.id from api_keys i where i.key_hash = any(p_hashes)
+      union
+      select o.key_id from sessions o where o.token_hash = any(p_hashes) and is_alive(o)
+    ) used
+    join api_keys k on k.id = used.id
+    where k.revoked_at is null and (k.last_used_at is null or k.last_used_at < clock() - interval '1 minute')
+    order by k.id
+    for no key update of k skip locked
+  );
+  update sessions s
+  set last_seen_at = clock()
+  where s.id in (
+    select o.id from sessions o
+    where o.token_hash = any(p_hashes) and is_alive(o) and o.last_seen_at < clock() - interval '1 minute'
+    order by o.id
+    for no key update skip locked
+  );
   return query
   with alive as (
-    select a.key_hash, ingestion_window(a.budget_id) as window_id, g.requests
-    from unnest(p_key_hashes, p_requests) as g(key_hash, requests)
-    join api_keys a on a.key_hash = g.key_hash
-    where a.revoked_at is null and (a.expires_at is null or a.expires_at > clock())
+    select
+      g.key_hash,
+      b.budget_id,
+      case p_budget when 'ingestion' then ingestion_window(b.budget_id) else b.budget_id end as window_id,
+      g.requests
+    from unnest(p_hashes, p_requests) as g(key_hash, requests)
+    join budgets_of(p_hashes) b on b.hash = g.key_hash
   ),
   counted as (
     insert into rate_windows as w (key_id, started_at, requests)
     select a.window_id, clock(), sum(a.requests)::integer
     from alive a
-    where p_limit is not null
+    where p_counts
     group by a.window_id
     order by a.window_id
     on conflict (key_id) do update set
@@ -855,36 +744,12 @@ begin
         case when w.started_at > clock() - interval '60 seconds' then w.started_at else excluded.started_at end
     returning w.key_id, w.requests, ceil(60 - extract(epoch from clock() - w.started_at))::integer as reset
   )
-  select a.key_hash, c.requests, c.reset
+  select a.key_hash, a.budget_id, c.requests, c.reset
   from alive a
   left join counted c on c.key_id = a.window_id;
 end $$;
-grant execute on function count_ingestion_of_keys(text[], integer[], text, integer) to slipway_login, session_user;
-
--- Does the same as count_request().
-create function count_ingestion(p_key_hash text, p_clock_offset text, p_limit integer)
-returns table (remaining integer, reset integer)
-language plpgsql security definer set search_path = public, pg_temp as $$
-declare
-  v_window record;
-begin
-  perform set_config('app.clock_offset', p_clock_offset, true);
-  select ceil(60 - extract(epoch from clock() - w.started_at))::integer as reset
-  into v_window
-  from api_keys a
-  join rate_windows w on w.key_id = ingestion_window(a.budget_id)
-  where a.key_hash = p_key_hash and a.revoked_at is null
-    and w.started_at > clock() - interval '60 seconds' and w.requests >= p_limit;
-  if found then perform refuse('rate_limited', v_window.reset::text); end if;
-
-  select c.requests, c.reset
-  into v_window
-  from count_ingestion_of_keys(array[p_key_hash], array[1], p_clock_offset, p_limit) c;
-  if not found then return; end if;
-  if v_window.requests > p_limit then perform refuse('rate_limited', v_window.reset::text); end if;
-  return query select p_limit - v_window.requests, v_window.reset;
-end $$;
-grant execute on function count_ingestion(text, text, integer) to slipway_login, session_user;
+grant execute on function count_answered_requests(text, text[], integer[], text, boolean)
+  to slipway_login, session_user;
 
 -- Adds failures, and returns the addresses that have reached the limit, each with the seconds until its window ends.
 create function count_address_failures(

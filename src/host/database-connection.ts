@@ -1,27 +1,21 @@
-// Connects a process to Postgres: to Neon over HTTP, to any other through an in-process gateway.
+// Connects a process to Postgres: to Neon over HTTP, to any other by a pool of connections.
 import { sql } from 'drizzle-orm'
 import { SettingsError } from '../env.ts'
 import { connect, type Database } from '../kernel/db/db.ts'
 import type { Failure } from '../kernel/http/errors.ts'
 import { checkReadiness } from '../kernel/http/readiness.ts'
-import { createGateway, type GatewayOptions, isNeonUrl } from './gateway.ts'
+import { openPools, type PoolOptions } from './database-pools.ts'
 
-export type GatewaySettings = Omit<GatewayOptions, 'databaseUrl' | 'systemUrl'>
+export type PoolSettings = Omit<PoolOptions, 'databaseUrl' | 'systemUrl'>
 
 type Addresses = { url: string; systemUrl?: string }
 
-export function openDatabase({ url, systemUrl = url }: Addresses, options: GatewaySettings = {}) {
-  const gateway = isNeonUrl(url) ? undefined : createGateway({ ...options, databaseUrl: url, systemUrl })
-  return {
-    database: {
-      url: gateway?.connectionString ?? url,
-      systemUrl: gateway?.systemConnectionString ?? systemUrl,
-      gateway: undefined,
-    },
-    via: gateway?.fetch,
-    gateway,
-    close: async () => gateway?.close(),
-  }
+/** Neon's own hosts speak its protocol over HTTP. */
+export const isNeonUrl = (databaseUrl: string): boolean => /\.neon\.(tech|build)$/.test(new URL(databaseUrl).hostname)
+
+export function openDatabase({ url, systemUrl = url }: Addresses, options: PoolSettings = {}) {
+  const pools = isNeonUrl(url) ? undefined : openPools({ ...options, databaseUrl: url, systemUrl })
+  return { database: { url, systemUrl, gateway: undefined }, pools, close: async () => pools?.close() }
 }
 
 type DatabaseSetting = 'DATABASE_URL' | 'DATABASE_SYSTEM_URL'
@@ -59,9 +53,9 @@ export async function requireRole(
 
 /** For a command of the operator. Throws if the database is not ready, or the login cannot become slipway_system. */
 export async function openSystemDatabase(url: string, name: DatabaseSetting) {
-  const { database: address, via, close } = openDatabase({ url }, { poolSize: 1 })
+  const { database: address, pools, close } = openDatabase({ url }, { poolSize: 1 })
   try {
-    const database = connect({ database: address }, via)
+    const database = connect({ database: address }, pools?.connections)
     await requireReady(database, name)
     await requireRole(database, 'DATABASE_SYSTEM_URL', name)
     return { database, close }
@@ -77,10 +71,8 @@ const unusableError = (name: DatabaseSetting, error: unknown): SettingsError =>
       `Check the address in ${name}, and whether its Postgres runs.`,
   )
 
-/** The driver wraps the gateway's message, and hides why a fetch failed. */
+/** Neon's driver hides why a fetch failed. */
 function driverReason(error: unknown): string {
   const { message, sourceError } = error as Error & { sourceError?: Error }
-  if (sourceError) return String((sourceError.cause as Error)?.message ?? sourceError.message)
-  const gatewayMessage = message.match(/"message":("(?:[^"\\]|\\.)*")/)?.[1]
-  return gatewayMessage ? JSON.parse(gatewayMessage) : message
+  return String((sourceError?.cause as Error | undefined)?.message ?? sourceError?.message ?? message)
 }

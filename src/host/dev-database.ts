@@ -6,6 +6,7 @@ import { bootstrap } from '../people/access/bootstrap.ts'
 import { createOperatorLink } from '../people/sign-in/links.ts'
 import { migrateClickHouse } from '../tracing/store/clickhouse/migrate.ts'
 import { createLogins } from './database-logins.ts'
+import { createGateway } from './gateway.ts'
 import type { DevListener, DevState, Home } from './home-folder.ts'
 import { createHost } from './host.ts'
 import { migrate } from './migrate.ts'
@@ -29,14 +30,19 @@ export async function prepareDatabase(options: PrepareOptions) {
   if (clickHouse) await migrateClickHouse(clickHouse, () => {})
   const logins = await createLogins(ownerUrl)
   const addresses = { DATABASE_URL: logins.app, DATABASE_SYSTEM_URL: logins.system }
-  const host = createHost({ ...settings, ...addresses }, { log: () => {} }, { token })
-  await host.gateway?.listen(port)
+  const host = createHost({ ...settings, ...addresses }, { log: () => {} })
+  const gateway = host.pools && createGateway(host.pools, token)
+  await gateway?.listen(port)
   host.config.notices.forEach(printError)
   const key = await ensureKey(host, home)
   const listener = await ensureListener(host, home, key.organization_id)
   const [email = ''] = host.config.instanceAdmins
   const linkToken = await createOperatorLink(host.app.database, { organization_id: key.organization_id, email })
-  return { key, listener, linkToken, addresses, close: host.close }
+  const close = async () => {
+    await gateway?.close()
+    await host.close()
+  }
+  return { key, listener, linkToken, addresses, close }
 }
 
 type Host = ReturnType<typeof createHost>

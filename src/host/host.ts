@@ -1,11 +1,11 @@
-// The app in a process of Node, Deno or Bun, with an in-process gateway for databases that are not Neon's.
+// The app in a process of Node, Deno or Bun, with connections of its own to databases that are not Neon's.
 import { createApp } from '../app.ts'
 import { type Config, readConfig, readTrustedProxies, readUploadsFolder } from '../env.ts'
-import { type BodyLimits, createClock, type Platform, type StreamLimits } from '../platform.ts'
+import { type BodyLimits, createClock, EXCHANGE_MS, type Platform, type StreamLimits } from '../platform.ts'
 import { isRange } from '../protocol/client-address.ts'
 import { createAddressReader, type ReadPeer } from './client-address.ts'
 import { createFolderFiles, DASHBOARD_FOLDER } from './dashboard-folder.ts'
-import { type GatewaySettings, openDatabase } from './database-connection.ts'
+import { openDatabase, type PoolSettings } from './database-connection.ts'
 import { createFolderStorage } from './folder-storage.ts'
 import { addPendingWork } from './pending-work.ts'
 import { createPinnedFetch } from './pinned-fetch.ts'
@@ -39,6 +39,7 @@ export function createServerPlatform(
     foreignFetch: createPinnedFetch(config),
     modelFetch: config.modelPrivateAddresses ? createPinnedFetch({ ...config, allowPrivate: true }) : undefined,
     log: line => console.log(JSON.stringify(line)),
+    exchangeMs: EXCHANGE_MS,
     liveStreams: STREAMS,
     rawBodies: BODIES,
     answerBytes: 128 * MIB,
@@ -50,17 +51,17 @@ export function createServerPlatform(
 export function createHost(
   env: Record<string, unknown>,
   own: Partial<Platform> = {},
-  { readPeer, ...options }: GatewaySettings & { readPeer?: ReadPeer | undefined } = {},
+  { readPeer, ...options }: PoolSettings & { readPeer?: ReadPeer | undefined } = {},
 ) {
   const settings = readConfig(env)
   const platform = { ...createServerPlatform(env, settings, readPeer), ...own }
-  const { database, via, gateway, close } = openDatabase(settings.database, {
+  const { database, pools, close } = openDatabase(settings.database, {
     prepares: settings.preparesStatements,
     onStatementsLost: () => platform.log({ level: 'warn', notice: STATEMENTS_LOST }),
     ...options,
   })
   const config = { ...settings, database }
-  const processMetrics = () => readProcessMetrics(gateway)
-  const app = createApp(config, { ...platform, databaseFetch: via, processMetrics })
-  return { app, config, gateway, close }
+  const processMetrics = () => readProcessMetrics(pools)
+  const app = createApp(config, { ...platform, databaseConnections: pools?.connections, processMetrics })
+  return { app, config, pools, close }
 }

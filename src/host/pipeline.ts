@@ -1,11 +1,11 @@
-// Runs all statements of a gateway request in one round trip to Postgres.
+// Runs statements in one round trip to Postgres, and in the one transaction that its single Sync ends.
 import type { Duplex } from 'node:stream'
 import pg from 'pg'
-import { PreparedStatements, type Use } from './prepared-statements.ts'
+import { type Field, PreparedStatements, type Use } from './prepared-statements.ts'
 
 export type Statement = { query: string; params: unknown[] }
 export type Result = {
-  fields: { name: string; dataTypeID: number }[]
+  fields: Field[]
   rows: (string | null)[][]
   rowCount: number | null
   command: string
@@ -16,7 +16,7 @@ type PgConnection = {
   stream: Duplex
   close(message: { type: 'S'; name: string }): void
   parse(message: { name: string; text: string }): void
-  bind(message: { statement: string; values: (string | null)[] }): void
+  bind(message: { statement: string; values: (string | Buffer | null)[] }): void
   describe(message: { type: 'P' }): void
   execute(): void
   sync(): void
@@ -35,7 +35,7 @@ const preparedOn = new WeakMap<pg.ClientBase, PreparedStatements>()
 /** `onLost` is called when a connection has lost a prepared statement. It is not to be given `prepares` again. */
 export type Preparing = { onLost(): void } | undefined
 
-/** Runs the statements in order. Throws the error of the first that fails, and skips the rest. */
+/** Runs the statements in order. Throws the error of the first that fails: none of them is then done. */
 export async function runPipeline(
   client: pg.ClientBase,
   statements: Statement[],
@@ -52,13 +52,8 @@ export async function runPipeline(
     if (!failure) throw error
     prepared.forgetAll()
     if (failure === 'lost') preparing.onLost()
-    await client.query('ROLLBACK')
-    // Nothing of the transaction that failed is done. What was committed before it is not repeated.
-    const done = pipeline.results.slice(0, pipeline.results.findLastIndex(({ command }) => command === 'COMMIT') + 1)
-    const [begin, ...rest] = statements
-    if (done.length === 0) return send(client, new Pipeline(statements))
-    const again = new Pipeline([begin!, ...rest.slice(done.length - 1)])
-    return [...done, ...(await send(client, again)).slice(1)]
+    if (client.getTransactionStatus() !== 'I') await client.query('ROLLBACK')
+    return send(client, new Pipeline(statements))
   }
 }
 
@@ -94,10 +89,10 @@ class Pipeline {
     wire.stream.cork()
     for (const name of this.#prepared?.takeNamesToClose() ?? []) wire.close({ type: 'S', name })
     for (const [i, { query, params }] of this.#statements.entries()) {
-      const { name, isParsed } = uses[i] ?? { name: '', isParsed: true }
+      const { name, isParsed, fields } = uses[i] ?? { name: '', isParsed: true }
       if (isParsed) wire.parse({ name, text: query })
       wire.bind({ statement: name, values: params.map(toText) })
-      wire.describe({ type: 'P' })
+      if (!fields) wire.describe({ type: 'P' })
       wire.execute()
     }
     wire.sync()
@@ -107,6 +102,8 @@ class Pipeline {
   /** Recognizes errors after which a prepared statement must be parsed again. */
   failureOfPrepared(error: unknown): 'lost' | 'stale' | undefined {
     const code = (error instanceof pg.DatabaseError && error.code) || ''
+    // A client's own COMMIT within the batch: what it committed must not happen twice.
+    if (this.results.some(({ command }) => command === 'COMMIT')) return undefined
     if (STATEMENT_LOST.test(code)) return 'lost'
     const failed = this.#uses[this.results.length]
     return failed && !failed.isParsed && STATEMENT_STALE.test(code) ? 'stale' : undefined
@@ -124,7 +121,10 @@ class Pipeline {
     const [command = '', ...counts] = message.text.split(' ')
     const count = counts.at(-1)
     const rowCount = count !== undefined && /^\d+$/.test(count) ? Number(count) : null
-    this.results.push({ fields: this.#fields, rows: this.#rows, rowCount, command })
+    const use = this.#uses[this.results.length]
+    const fields = use?.fields ?? this.#fields
+    if (use) use.fields = fields
+    this.results.push({ fields, rows: this.#rows, rowCount, command })
     this.#fields = []
     this.#rows = []
   }
@@ -152,7 +152,7 @@ class Pipeline {
   }
 }
 
-function toText(value: unknown): string | null {
+function toText(value: unknown): string | Buffer | null {
   if (value === null || value === undefined) return null
-  return typeof value === 'string' ? value : JSON.stringify(value)
+  return typeof value === 'string' || Buffer.isBuffer(value) ? value : JSON.stringify(value)
 }

@@ -1,5 +1,6 @@
 // The statements that Postgres keeps parsed on one connection, and which of them it parses anew or closes.
 import { hash } from 'node:crypto'
+import { ONE_PLAN } from '../platform.ts'
 
 /** The statement of a list takes 130 KB of the connection's memory. */
 const MAX_KEPT = 50
@@ -13,8 +14,10 @@ const PLANS_FOR_VALUES = 5
 const WRITE = /\b(insert into|update|delete from)\b/i
 const PAGE = /\blimit \$\d/i
 
-type Kept = { name: string; uses: number; maxUses: number }
-export type Use = { query: string; name: string; isParsed: boolean }
+export type Field = { name: string; dataTypeID: number }
+type Kept = { name: string; uses: number; maxUses: number; fields: Field[] }
+/** Postgres describes the columns of a statement at its first use only. */
+export type Use = { query: string; name: string; isParsed: boolean; fields?: Field[] }
 
 export class PreparedStatements {
   /** By text, the least recently used first. */
@@ -31,7 +34,7 @@ export class PreparedStatements {
       if (kept && kept.uses < kept.maxUses) {
         kept.uses++
         this.#kept.set(query, kept)
-        return { query, name: kept.name, isParsed: false }
+        return { query, name: kept.name, isParsed: false, fields: kept.fields }
       }
       // The same text has the same name on every connection: a pooler that swaps them runs the statement that is meant.
       const name = kept?.name ?? hash('sha1', query)
@@ -51,11 +54,11 @@ export class PreparedStatements {
 
   /** After a pipeline that completed this many of its statements. Postgres may have parsed the next, too. */
   record(uses: Use[], completed: number): void {
-    for (const { query, name, isParsed } of uses.slice(0, completed)) {
+    for (const { query, name, isParsed, fields } of uses.slice(0, completed)) {
       if (!name || !isParsed) continue
-      const keepsPlan = WRITE.test(query) && !PAGE.test(query)
+      const keepsPlan = query.startsWith(ONE_PLAN) || (WRITE.test(query) && !PAGE.test(query))
       const maxUses = keepsPlan ? Number.POSITIVE_INFINITY : PLANS_FOR_VALUES
-      this.#kept.set(query, { name, uses: 1, maxUses })
+      this.#kept.set(query, { name, uses: 1, maxUses, fields: fields! })
     }
     const failed = uses[completed]
     if (failed?.name && failed.isParsed) this.#toClose.add(failed.name)

@@ -1,10 +1,10 @@
 // Metrics of the process that hosts the app: its CPU time, memory and database connections.
 import type { MetricFamily } from '../protocol/open-metrics.ts'
-import type { Gateway } from './gateway.ts'
+import type { DatabasePools } from './database-pools.ts'
 
 const startedAt = Date.now() / 1000 - process.uptime()
 
-export function readProcessMetrics(gateway: Gateway | undefined): MetricFamily[] {
+export function readProcessMetrics(pools: DatabasePools | undefined): MetricFamily[] {
   const { user, system } = process.cpuUsage()
   const value = (name: string, type: 'counter' | 'gauge', help: string, value: number): MetricFamily => ({
     name,
@@ -12,7 +12,7 @@ export function readProcessMetrics(gateway: Gateway | undefined): MetricFamily[]
     help,
     samples: [{ value }],
   })
-  const connections = Object.entries(gateway?.poolState() ?? {})
+  const connections = Object.entries(pools?.poolState() ?? {})
   return [
     value('process_cpu_seconds', 'counter', 'CPU time of this process.', (user + system) / 1e6),
     value('process_resident_memory_bytes', 'gauge', 'Memory of this process.', process.memoryUsage.rss()),

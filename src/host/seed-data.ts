@@ -70,9 +70,12 @@ async function openConnection(client: pg.Client): Promise<void> {
 }
 
 async function createBigTenant(databaseUrl: string) {
-  const { database, via, close } = openDatabase({ url: databaseUrl }, { poolSize: 1 })
+  const { database, pools, close } = openDatabase({ url: databaseUrl }, { poolSize: 1 })
   try {
-    return await bootstrap(connect({ database }, via), { organization: ORGANIZATION, workspace: BIG_WORKSPACE })
+    return await bootstrap(connect({ database }, pools?.connections), {
+      organization: ORGANIZATION,
+      workspace: BIG_WORKSPACE,
+    })
   } finally {
     await close()
   }

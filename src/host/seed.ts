@@ -26,8 +26,8 @@ async function main() {
   if (!DATABASE_URL) throw new Error('Set DATABASE_URL, or start `npm run dev` to use its database.')
   const url = readOwnerUrl({ ...process.env, DATABASE_URL })
 
-  const { database, via, close } = openDatabase({ url }, { poolSize: 1 })
-  await requireReady(connect({ database }, via)).finally(close)
+  const { database, pools, close } = openDatabase({ url }, { poolSize: 1 })
+  await requireReady(connect({ database }, pools?.connections)).finally(close)
   const began = performance.now()
   const { counts, ...largest } = await seed(url, {
     tenants,

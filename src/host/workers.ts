@@ -4,7 +4,7 @@ import { type AssetBinding, createBoundFiles } from '../dashboard/served/asset-b
 import { readConfig } from '../env.ts'
 import { type Bucket, createBucketStorage } from '../kernel/db/storage.ts'
 import { settingsErrorResponse } from '../kernel/http/errors.ts'
-import { createClock, type Execution, type Platform, type RateLimiter } from '../platform.ts'
+import { createClock, EXCHANGE_MS, type Execution, type Platform, type RateLimiter } from '../platform.ts'
 
 type Env = Record<string, unknown>
 type Context = Execution & { passThroughOnException(): void; props: unknown }
@@ -38,6 +38,7 @@ export function createWorkersPlatform(env: Env): Platform {
     // Cloudflare's network reaches public addresses only. With workerd, `network.allow` has to say so.
     foreignFetch: fetchWithLength,
     log: line => console.log(JSON.stringify(line)),
+    exchangeMs: EXCHANGE_MS,
     // A request may make 50 of its own.
     liveStreams: { seconds: 900, trips: 45, perKey: 100, lookMs: [1000, 5000], keyCheckMs: 15_000 },
     // An isolate has 128 MB for everything, and text takes up to four times the bytes until it is stored.

@@ -1,12 +1,14 @@
-// The gateway with a real Postgres and the real driver, over HTTP and in process.
+// The gateway with a real Postgres and the real driver, and the connections behind it.
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { NeonDbError, neon, neonConfig, types } from '@neondatabase/serverless'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { openPools } from '../../src/host/database-pools.ts'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
-import { createGateway, type Gateway } from '../../src/host/gateway.ts'
+import { StatementError } from '../../src/platform.ts'
 import { waitFor } from '../support/commands.ts'
+import { type OpenGateway, openGateway } from '../support/gateway.ts'
 import { startMigratedPostgres } from '../support/migrated-postgres.ts'
 import { query } from '../support/postgres.ts'
 
@@ -15,18 +17,18 @@ const { fetchEndpoint: defaultEndpoint, fetchFunction: defaultFetch } = neonConf
 // The driver of the app sets it for the whole process, too.
 types.setTypeParser(types.builtins.TIMESTAMPTZ as number, text => text)
 let server: Postgres
-let gateway: Gateway
+let gateway: OpenGateway
 let endpoint: string
 let tables = 0
 
-const inProcess = (to: Gateway) => {
+const driverOf = (to: OpenGateway) => {
   neonConfig.fetchFunction = to.fetch
   return neon(to.connectionString)
 }
 
 beforeAll(async () => {
   server = await startMigratedPostgres(join(root, 'postgres'))
-  gateway = createGateway({ databaseUrl: server.url })
+  gateway = openGateway({ databaseUrl: server.url })
   endpoint = (await gateway.listen()).url
 })
 
@@ -37,14 +39,14 @@ afterAll(async () => {
   fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 
-describe.each(['over HTTP', 'in process'])('the gateway %s', transport => {
+describe('the gateway', () => {
   const sql = (...args: Parameters<ReturnType<typeof neon>['query']>) => driver().query(...args)
   const driver = () => neon(gateway.connectionString)
   let table: string
 
   beforeEach(async () => {
-    neonConfig.fetchEndpoint = transport === 'over HTTP' ? endpoint : defaultEndpoint
-    neonConfig.fetchFunction = transport === 'over HTTP' ? fetch : gateway.fetch
+    neonConfig.fetchEndpoint = endpoint
+    neonConfig.fetchFunction = fetch
     table = `t${++tables}`
     await sql(`create table ${table} (n int primary key)`)
   })
@@ -207,36 +209,32 @@ describe('a request to the gateway', () => {
   test.each(attempts)('with %s is refused, and no statement runs', async (_, headers) => {
     const request = { method: 'POST', headers: headers(), body }
     const response = await fetch(endpoint, request)
-    expect([response.status, (await gateway.fetch(endpoint, request)).status]).toEqual([401, 401])
+    expect(response.status).toBe(401)
     expect([...response.headers.keys()].filter(name => name.startsWith('access-control'))).toEqual([])
-    expect(await inProcess(gateway)`select to_regclass('intruded') as name`).toEqual([{ name: null }])
+    expect(await driverOf(gateway)`select to_regclass('intruded') as name`).toEqual([{ name: null }])
   })
 
   test.each(['', 'x', 'null', '[]', '{"query":1}', '{"queries":[null]}', '{"query":"select 1","params":{}}'])(
     'with the body %j is refused',
     async body => {
-      for (const send of [fetch, gateway.fetch]) {
-        const headers = { 'Neon-Connection-String': gateway.connectionString }
-        expect((await send(endpoint, { method: 'POST', headers, body })).status).toBe(400)
-      }
+      const headers = { 'Neon-Connection-String': gateway.connectionString }
+      expect((await fetch(endpoint, { method: 'POST', headers, body })).status).toBe(400)
     },
   )
 
   test('with a body over 32 MiB is refused', async () => {
     const body = JSON.stringify({ query: 'select 1', padding: 'x'.repeat(33 * 1024 * 1024) })
-    for (const send of [fetch, gateway.fetch]) {
-      const headers = { 'Neon-Connection-String': gateway.connectionString }
-      const status = await send(endpoint, { method: 'POST', headers, body }).then(
-        response => response.status,
-        // A refusal may also close the connection while the body is still being sent.
-        () => 413,
-      )
-      expect(status).toBe(413)
-    }
+    const headers = { 'Neon-Connection-String': gateway.connectionString }
+    const status = await fetch(endpoint, { method: 'POST', headers, body }).then(
+      response => response.status,
+      // A refusal may also close the connection while the body is still being sent.
+      () => 413,
+    )
+    expect(status).toBe(413)
   })
 
   test('is accepted with the connection string of another gateway with the same configured token', async () => {
-    const create = () => createGateway({ databaseUrl: server.url, token: 'a token/with: separators' })
+    const create = () => openGateway({ databaseUrl: server.url, token: 'a token/with: separators' })
     const [first, second] = [create(), create()]
     expect(first.connectionString).toBe(second.connectionString)
     neonConfig.fetchFunction = second.fetch
@@ -246,9 +244,8 @@ describe('a request to the gateway', () => {
 })
 
 describe('failures', () => {
-  test('an aborted request in process ends at once with an error', async () => {
-    neonConfig.fetchFunction = gateway.fetch
-    const sql = neon(gateway.connectionString)
+  test('an aborted request ends at once with an error', async () => {
+    const sql = driverOf(gateway)
     const signal = AbortSignal.timeout(200)
     const start = performance.now()
     await expect(sql.query('select pg_sleep(9)', [], { fetchOptions: { signal } })).rejects.toThrow(NeonDbError)
@@ -259,9 +256,9 @@ describe('failures', () => {
   })
 
   const createSmallGateway = (databaseUrl: string, options = {}) =>
-    createGateway({ databaseUrl, poolSize: 1, ...options })
+    openGateway({ databaseUrl, poolSize: 1, ...options })
 
-  async function statusOf(gateway: Gateway, query: string): Promise<{ status: number; code: string }> {
+  async function statusOf(gateway: OpenGateway, query: string): Promise<{ status: number; code: string }> {
     const headers = { 'Neon-Connection-String': gateway.connectionString }
     const response = await gateway.fetch(endpoint, { method: 'POST', headers, body: JSON.stringify({ query }) })
     return { status: response.status, code: ((await response.json()) as { code: string }).code }
@@ -274,7 +271,7 @@ describe('failures', () => {
       code: '57P01',
     })
     expect(await statusOf(gateway, 'select 1')).toMatchObject({ status: 200 })
-    const sql = inProcess(gateway)
+    const sql = driverOf(gateway)
     const batch = sql.transaction([sql`select 1`, sql`select pg_terminate_backend(pg_backend_pid())`, sql`select 2`])
     await expect(batch).rejects.toBeInstanceOf(NeonDbError)
     expect(await sql`select 1 as n`).toEqual([{ n: 1 }])
@@ -283,7 +280,7 @@ describe('failures', () => {
 
   test('a backend that is killed while idle causes no error', async () => {
     const gateway = createSmallGateway(server.url)
-    const sql = inProcess(gateway)
+    const sql = driverOf(gateway)
     const [row] = await sql`select pg_backend_pid() as pid`
     await query(server.url, `select pg_terminate_backend(${row?.pid}, 5000)`)
     await waitFor(() => sql`select 1 as n`.catch(() => undefined))
@@ -294,17 +291,17 @@ describe('failures', () => {
     const gateway = createSmallGateway(server.url)
     for (const query of ['select 1 / 0', 'copy (select 1) to stdout', 'start transaction read only'])
       await statusOf(gateway, query)
-    expect(await inProcess(gateway)`select current_setting('transaction_read_only') as v`).toEqual([{ v: 'off' }])
+    expect(await driverOf(gateway)`select current_setting('transaction_read_only') as v`).toEqual([{ v: 'off' }])
     for (const query of ['begin', 'create table committed ()']) await statusOf(gateway, query)
     await gateway.close()
     const restarted = createSmallGateway(server.url)
-    expect(await inProcess(restarted)`select to_regclass('committed') as name`).toEqual([{ name: 'committed' }])
+    expect(await driverOf(restarted)`select to_regclass('committed') as name`).toEqual([{ name: 'committed' }])
     await restarted.close()
   })
 
   test('COPY FROM STDIN fails at once, and the next request works', async () => {
     const gateway = createSmallGateway(server.url)
-    const sql = inProcess(gateway)
+    const sql = driverOf(gateway)
     const batch = sql.transaction([sql`create temp table w (n int)`, sql`copy w from stdin`, sql`select 1 as n`])
     await expect(batch).rejects.toBeInstanceOf(NeonDbError)
     expect(await sql`select 2 as n`).toEqual([{ n: 2 }])
@@ -359,8 +356,8 @@ describe('failures', () => {
 
 test('onTrip is called once for each request, and rewrite can change statements', async () => {
   const onTrip = vi.fn()
-  const gateway = createGateway({ databaseUrl: server.url, onTrip, rewrite: text => text.replace('before', 'after') })
-  const sql = inProcess(gateway)
+  const gateway = openGateway({ databaseUrl: server.url, onTrip, rewrite: text => text.replace('before', 'after') })
+  const sql = driverOf(gateway)
   expect(await sql`select ${1}::int as n, 'before' as word`).toEqual([{ n: 1, word: 'after' }])
   await sql.transaction([sql`select 1`, sql`select 2`])
   expect(onTrip.mock.calls).toEqual([
@@ -378,9 +375,9 @@ test('onTrip is called once for each request, and rewrite can change statements'
 })
 
 test('a gateway that prepares statements does so once on each connection, also after one has failed', async () => {
-  const gateway = createGateway({ databaseUrl: server.url, poolSize: 1 })
+  const gateway = openGateway({ databaseUrl: server.url, poolSize: 1 })
   onTestFinished(gateway.close)
-  const sql = inProcess(gateway)
+  const sql = driverOf(gateway)
   const text = 'select 12 / $1::int as n'
   const run = (divisor: number) => sql.query(text, [divisor]).catch(error => error.code)
   const transaction = (divisor: number) =>
@@ -395,93 +392,77 @@ test('a gateway that prepares statements does so once on each connection, also a
 })
 
 describe('an abandoned trip', () => {
-  const abandonOnSignal = (sql: ReturnType<typeof inProcess>, text: string, signal: AbortSignal) =>
-    sql.query(text, [], { fetchOptions: { signal } }).catch((error: Error) => error)
+  const alone = { poolSize: 1, statementTimeout: 300_000 }
+  function open() {
+    const { connections, poolState, close } = openPools({ ...alone, databaseUrl: server.url })
+    onTestFinished(close)
+    const released: string[] = []
+    const send = (texts: string[], { signal } = new AbortController()) =>
+      connections
+        .app(
+          texts.map(sql => ({ sql, params: [] })),
+          { group: 'one', onReleased: () => released.push(texts.at(-1)!) },
+          signal,
+        )
+        .catch((error: Error) => error)
+    return { send, poolState, released }
+  }
 
   test('is cancelled in Postgres, and its connection is closed before the next one begins', async () => {
-    const gateway = createGateway({ databaseUrl: server.url, poolSize: 1, statementTimeout: 300_000 })
-    onTestFinished(gateway.close)
-    const sql = inProcess(gateway)
-    const [before] = await sql`select pg_backend_pid() as pid`
+    const { send } = open()
+    const before = await send(['select pg_backend_pid()'])
     const client = new AbortController()
-    const slow = abandonOnSignal(sql, 'select pg_sleep(200)', client.signal)
-    const waiting = sql`select pg_backend_pid() as pid`
+    const slow = send(['select pg_sleep(200)'], client)
+    const waiting = send(['select pg_backend_pid()'])
     client.abort()
     expect(await slow).toBeInstanceOf(Error)
-    const [after] = await waiting
-    expect(after).not.toEqual(before)
+    expect(await waiting).not.toEqual(before)
     const sleeping = `select from pg_stat_activity where query like 'select pg_sleep(200)%' and state = 'active'`
     expect(await query(server.url, sleeping)).toEqual([])
   })
 
   test('writes nothing once it is cancelled', async () => {
-    const gateway = createGateway({ databaseUrl: server.url, poolSize: 1, statementTimeout: 300_000 })
-    onTestFinished(gateway.close)
-    const sql = inProcess(gateway)
-    await sql`create table cancelled_writes (n int)`
+    const { send } = open()
+    await send(['create table cancelled_writes (n int)'])
     const client = new AbortController()
-    const write = sql
-      .transaction([sql`insert into cancelled_writes values (1)`, sql`select pg_sleep(200)`], {
-        fetchOptions: { signal: client.signal },
-      })
-      .catch((error: Error) => error)
+    const write = send(['insert into cancelled_writes values (1)', 'select pg_sleep(200)'], client)
     client.abort()
     expect(await write).toBeInstanceOf(Error)
-    expect(await sql`select n from cancelled_writes`).toEqual([])
+    expect(await send(['select n from cancelled_writes'])).toEqual([[]])
   })
 
   test('that waits for its share leaves the queue, and never runs', async () => {
-    const texts: string[] = []
-    const gateway = createGateway({
-      databaseUrl: server.url,
-      poolSize: 1,
-      statementTimeout: 300_000,
-      rewrite: text => texts[texts.push(text) - 1]!,
-    })
-    onTestFinished(gateway.close)
-    const sql = inProcess(gateway)
-    await sql`create sequence abandoned_calls`
+    const { send, poolState } = open()
+    await send(['create sequence abandoned_calls'])
     const [holder, waiter] = [new AbortController(), new AbortController()]
-    const held = abandonOnSignal(sql, 'select pg_sleep(200)', holder.signal)
-    const waiting = abandonOnSignal(sql, `select nextval('abandoned_calls')`, waiter.signal)
-    await waitFor(async () => gateway.poolState().waiting === 1)
+    const held = send(['select pg_sleep(200)'], holder)
+    const waiting = send([`select nextval('abandoned_calls')`], waiter)
+    await waitFor(async () => poolState().waiting === 1)
     waiter.abort()
     expect(await waiting).toBeInstanceOf(Error)
-    expect(gateway.poolState().waiting).toBe(0)
+    expect(poolState().waiting).toBe(0)
     holder.abort()
     await held
-    expect(await sql`select nextval('abandoned_calls') as n`).toEqual([{ n: '1' }])
+    expect(await send([`select nextval('abandoned_calls')`])).toEqual([[['1']]])
   })
 
   test('holds its connection until Postgres has ended it, and one that waits holds none', async () => {
-    const gateway = createGateway({ databaseUrl: server.url, poolSize: 1, statementTimeout: 300_000 })
-    onTestFinished(gateway.close)
-    const released: string[] = []
-    const request = (name: string, text: string, signal?: AbortSignal) =>
-      gateway
-        .fetch('', {
-          method: 'POST',
-          headers: { 'Neon-Connection-String': gateway.connectionString },
-          body: JSON.stringify({ query: text }),
-          use: { group: 'one', onReleased: () => released.push(name) },
-          ...(signal && { signal }),
-        })
-        .catch((error: Error) => error)
+    const { send, poolState, released } = open()
     const [holder, waiter] = [new AbortController(), new AbortController()]
-    const held = request('holder', 'select pg_sleep(200)', holder.signal)
-    const waiting = request('waiter', 'select 1', waiter.signal)
-    await waitFor(async () => gateway.poolState().waiting === 1)
+    const held = send(['select pg_sleep(200)'], holder)
+    const waiting = send(['select 1'], waiter)
+    await waitFor(async () => poolState().waiting === 1)
     waiter.abort()
     await waiting
     holder.abort()
     await held
     expect(released).toEqual([])
-    await request('next', 'select 1')
-    expect(released).toEqual(['holder', 'next'])
+    await send(['select 2'])
+    expect(released).toEqual(['select pg_sleep(200)', 'select 2'])
   })
 
   test('is cancelled over HTTP when its client disconnects', async () => {
-    const gateway = createGateway({ databaseUrl: server.url, poolSize: 1, statementTimeout: 300_000 })
+    const gateway = openGateway({ ...alone, databaseUrl: server.url })
     onTestFinished(gateway.close)
     const { url } = await gateway.listen()
     const request = (text: string, signal?: AbortSignal) =>
@@ -501,15 +482,66 @@ describe('an abandoned trip', () => {
 })
 
 test('trips of a group that is over its share do not hold up those of another', async () => {
-  const gateway = createGateway({ databaseUrl: server.url, poolSize: 4, statementTimeout: 300_000 })
-  onTestFinished(gateway.close)
-  const sql = inProcess(gateway)
+  const { connections, poolState, close } = openPools({
+    databaseUrl: server.url,
+    poolSize: 4,
+    statementTimeout: 300_000,
+  })
+  onTestFinished(close)
   const end = new AbortController()
-  const as = (group: string, text: string, signal?: AbortSignal) =>
-    sql.query(text, [], { fetchOptions: { use: { group }, ...(signal && { signal }) } }) as Promise<unknown>
-  const loud = Array.from({ length: 20 }, () => as('loud', 'select pg_sleep(200)', end.signal).catch(() => 'ended'))
-  expect(await as('quiet', 'select 1 as n')).toEqual([{ n: 1 }])
-  expect(gateway.poolState().waiting).toBeGreaterThan(0)
+  const as = (group: string, sql: string) => connections.app([{ sql, params: [] }], { group }, end.signal)
+  const loud = Array.from({ length: 20 }, () => as('loud', 'select pg_sleep(200)').catch(() => 'ended'))
+  expect(await as('quiet', 'select 1')).toEqual([[['1']]])
+  expect(poolState().waiting).toBeGreaterThan(0)
   end.abort()
   expect(await Promise.all(loud)).toEqual(loud.map(() => 'ended'))
+})
+
+describe('connections of this process', () => {
+  const { signal } = new AbortController()
+  const send = async (...statements: [sql: string, ...params: unknown[]][]) => {
+    const { connections, close } = openPools({ databaseUrl: server.url, poolSize: 1 })
+    const sent = statements.map(([sql, ...params]) => ({ sql, params }))
+    return connections.app(sent, { group: 'one' }, signal).finally(close)
+  }
+
+  test('give rows as the text of Postgres, and booleans as values', async () => {
+    const text = `select true, false, null::boolean, 1.50, '2026-11-21T09:00Z'::timestamptz, null, '{"b":1}'::jsonb`
+    expect(await send([text])).toEqual([[[true, false, null, '1.50', '2026-11-21 09:00:00+00', null, '{"b": 1}']]])
+  })
+
+  test.each([
+    ['text', 'žluťoučký 🐎 \u2028 "\\', 'žluťoučký 🐎 \u2028 "\\'],
+    ['text', null, null],
+    ['boolean', true, true],
+    ['int', 7, '7'],
+    ['text[]', ['a', null, 'b"c,\\'], '{a,NULL,"b\\"c,\\\\"}'],
+    ['int[]', [], '{}'],
+    ['json', { b: [1, null, 'x'] }, '{"b":[1,null,"x"]}'],
+    ['bytea', Buffer.from([0, 1, 254, 255]), '\\x0001feff'],
+  ])('send a parameter of %s: %j', async (type, given, expected) => {
+    expect(await send([`select $1::${type}`, given])).toEqual([[[expected]]])
+  })
+
+  test('run statements in one transaction, of which a failure leaves nothing', async () => {
+    await send(['create table direct_writes (n int primary key)'])
+    const write = `insert into direct_writes values ($1) returning n`
+    expect(
+      await send([`select set_config('app.x', 'y', true)`], [write, 1], [`select current_setting('app.x')`]),
+    ).toEqual([[['y']], [['1']], [['y']]])
+    const failure = await send([write, 2], [write, 1], [write, 3]).catch((error: Error) => error)
+    expect(failure).toBeInstanceOf(StatementError)
+    expect(failure).toMatchObject({ code: '23505', constraint: 'direct_writes_pkey' })
+    expect(await send(['select n from direct_writes'])).toEqual([[['1']]])
+    expect(await send(['select count(*) from direct_writes where n > $1', 0], ['select 1 where false'])).toEqual([
+      [['1']],
+      [],
+    ])
+  })
+
+  test('reject with another error if there is no answer', async () => {
+    const failure = await send(['select pg_terminate_backend(pg_backend_pid())']).catch((error: Error) => error)
+    expect(failure).toBeInstanceOf(Error)
+    expect(failure).not.toBeInstanceOf(StatementError)
+  })
 })

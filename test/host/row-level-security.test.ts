@@ -254,11 +254,11 @@ describe('the database logins', () => {
           where pronamespace = 'public'::regnamespace and prosecdef and prorettype <> 'trigger'::regtype`)
       ).rows.map(row => row.name as string),
     }))
-    const entryFunctions = /^(enter|enter_session|enter_deployment|become_listener|count_\w+|record_attempts)\(/
+    const entryFunctions = /^(enter\w*|become_listener|count_\w+|record_attempts)\(/
     const nullArguments = (types: string) => (types ? types.split(/, ?/).map(type => `null::${type}`) : '')
     const callStatement = (name: string) =>
       `select ${name.replace(/\((.*)\)$/, (_, types) => `(${nullArguments(types)})`)}`
-    expect(names.functions.filter(name => entryFunctions.test(name))).toHaveLength(12)
+    expect(names.functions.filter(name => entryFunctions.test(name))).toHaveLength(16)
     const statements = [
       ...becomeStatements('slipway_system', owner, new URL(logins.system).username),
       ...names.tables.map(table => `select from "${table}"`),
@@ -295,11 +295,13 @@ describe('the database logins', () => {
 
   it('are sufficient for the operator’s commands and for the server', async () => {
     for (const url of Object.values(logins)) {
-      const { database, via, close } = openDatabase({ url }, { poolSize: 1 })
-      await requireReady(connectDatabase({ database }, via)).finally(close)
+      const { database, pools, close } = openDatabase({ url }, { poolSize: 1 })
+      await requireReady(connectDatabase({ database }, pools?.connections)).finally(close)
     }
-    const { database, via, close } = openDatabase({ url: logins.system }, { poolSize: 1 })
-    const { api_key } = await bootstrap(connectDatabase({ database }, via), { organization: 'Acme' }).finally(close)
+    const { database, pools, close } = openDatabase({ url: logins.system }, { poolSize: 1 })
+    const { api_key } = await bootstrap(connectDatabase({ database }, pools?.connections), {
+      organization: 'Acme',
+    }).finally(close)
     const { app, close: stop } = createHost({ PUBLIC_URL, SEALING_KEYS, ...addresses(logins) }, quiet)
     const headers = { 'X-Api-Key': api_key }
     expect((await app.request('/orgs/current/info', { headers })).status).toBe(200)
@@ -309,8 +311,8 @@ describe('the database logins', () => {
   it('are checked by the server, which does not start with swapped or missing ones', async () => {
     const { app, system } = logins
     const startError = async (addresses: { url: string; systemUrl?: string }) => {
-      const { database, via, close } = openDatabase(addresses, { poolSize: 1 })
-      const connected = connectDatabase({ database }, via)
+      const { database, pools, close } = openDatabase(addresses, { poolSize: 1 })
+      const connected = connectDatabase({ database }, pools?.connections)
       const name = addresses.systemUrl ? 'DATABASE_SYSTEM_URL' : 'DATABASE_URL'
       try {
         await requireRole(connected, 'DATABASE_URL')

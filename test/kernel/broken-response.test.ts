@@ -1,6 +1,6 @@
 // When the response breaks off, the write may have happened, so the client has to retry: 503 instead of 500.
 import { sql } from 'drizzle-orm'
-import { expect, it } from 'vitest'
+import { expect, it, onTestFinished, vi } from 'vitest'
 import { readConfig } from '../../src/env.ts'
 import { connect } from '../../src/kernel/db/db.ts'
 import { SEALING_KEYS } from '../support/app.ts'
@@ -23,7 +23,9 @@ it.each([
     SEALING_KEYS,
     DATABASE_URL: 'postgresql://u:p@db.example.com/slipway',
   })
-  const database = connect(config, async () => reply())
+  vi.stubGlobal('fetch', async () => reply())
+  onTestFinished(() => void vi.unstubAllGlobals())
+  const database = connect(config)
   await expect(database([sql`select 1`])).rejects.toMatchObject({
     code: 'database_unavailable',
     extra: { headers: { 'Retry-After': '1' } },

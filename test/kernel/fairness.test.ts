@@ -1,7 +1,7 @@
 // A hostile workspace beside a quiet one, for each resource that all workspaces share.
 import { expect, it, onTestFinished } from 'vitest'
-import { createGateway } from '../../src/host/gateway.ts'
-import type { DriverFetch } from '../../src/platform.ts'
+import { openPools } from '../../src/host/database-pools.ts'
+import type { SendStatements } from '../../src/platform.ts'
 import { type App, newTenant, startApp, type Tenant, unusedId } from '../support/app.ts'
 import { appendRuns, newTrace, projectId } from '../support/new-traces.ts'
 import { connect } from '../support/postgres.ts'
@@ -14,7 +14,7 @@ const GATE = 4_711
 /** An app with a pool of its own, whose slow reads of one workspace wait until the gate opens. */
 async function startGated(overrides: Parameters<typeof startApp>[0] = {}) {
   let gated: string = unusedId()
-  const gateway = createGateway({
+  const pools = openPools({
     databaseUrl: database.logins.app,
     systemUrl: database.logins.system,
     rewrite: text =>
@@ -23,12 +23,11 @@ async function startGated(overrides: Parameters<typeof startApp>[0] = {}) {
         `$&, case when setting('tenant_id') = '${gated}' then pg_advisory_xact_lock_shared(${GATE}) end`,
       ),
   })
-  onTestFinished(gateway.close)
+  onTestFinished(pools.close)
   const app = startApp({
     ...overrides,
     overrides: {
-      database: { url: gateway.connectionString, systemUrl: gateway.systemConnectionString, gateway: undefined },
-      databaseFetch: gateway.fetch,
+      databaseConnections: pools.connections,
       ...overrides.overrides,
     },
   })
@@ -37,7 +36,7 @@ async function startGated(overrides: Parameters<typeof startApp>[0] = {}) {
   await holder.query(`select pg_advisory_lock(${GATE})`)
   return {
     app,
-    gateway,
+    pools,
     holder,
     gate: ({ tenant_id }: Tenant) => {
       gated = tenant_id
@@ -60,7 +59,7 @@ async function readStatistics(tenant: Tenant): Promise<() => Promise<{ status: n
 }
 
 it('slow reads of a workspace leave connections to its own short requests and to slow reads of others', async () => {
-  const { app, gateway, gate, open } = await startGated()
+  const { app, pools, gate, open } = await startGated()
   const [loud, quiet] = await openTenants(app)
   const [readLoudly, readQuietly] = [await readStatistics(loud), await readStatistics(quiet)]
   gate(loud)
@@ -68,7 +67,7 @@ it('slow reads of a workspace leave connections to its own short requests and to
   expect((await readQuietly()).status).toBe(200)
   expect((await quiet.get('/v2/tag-keys')).status).toBe(200)
   expect((await loud.get('/v2/tag-keys')).status).toBe(200)
-  expect(gateway.poolState().waiting).toBeGreaterThan(0)
+  expect(pools.poolState().waiting).toBeGreaterThan(0)
   await open()
   await reads
 })
@@ -88,14 +87,14 @@ it('requests of a workspace that wait for a lock leave connections to others', a
 
 it('a workspace that has spent its database time is refused, and no other', async () => {
   let isSlow = false
-  const { app, gateway } = await startGated()
-  const slowly: DriverFetch = (endpoint, { use, ...request }) => {
-    const onReleased = (ms: number) => use?.onReleased?.(ms + (isSlow ? 2000 : 0))
-    return gateway.fetch(endpoint, { ...request, use: { ...use!, onReleased } })
+  const { pools } = await startGated()
+  const slowly: SendStatements = (statements, use, signal) => {
+    const onReleased = (ms: number) => use.onReleased?.(ms + (isSlow ? 2000 : 0))
+    return pools.connections.app(statements, { ...use, onReleased }, signal)
   }
   const budgeted = startApp({
     settings: { DATABASE_SECONDS_PER_MINUTE: '1' },
-    overrides: { database: app.config.database, databaseFetch: slowly },
+    overrides: { databaseConnections: { ...pools.connections, app: slowly } },
   })
   const [loud, quiet] = await openTenants(budgeted)
   isSlow = true

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { NewListener } from '../../src/hosting/listeners/schema.ts'
 import { VIEWER } from '../../src/people/access/built-in-roles.ts'
-import { clock, newTenant, startApp, type Tenant } from '../support/app.ts'
+import { type App, clock, newTenant, send, startApp, type Tenant } from '../support/app.ts'
 
 afterEach(() => {
   clock.ahead = 0
@@ -123,6 +123,8 @@ describe('the budget of the rate limit', () => {
     const sibling = await createKeyIn(tenant.tenant_id)
     const ofSecondWorkspace = await createKeyIn(second)
     await runInParallel(30, () => tenant.as(leaked.key).get('/workspaces'))
+    // The instance learns the budget of a key from its first request.
+    await tenant.as(sibling.key).get('/workspaces')
     expect((await tenant.as(sibling.key).get('/workspaces')).status).toBe(429)
     expect(await readRemaining(tenant.as(ofSecondWorkspace.key))).toBe(9)
     const revoked = await owner.delete(`/orgs/current/api-keys/${leaked.id}`)
@@ -134,8 +136,9 @@ describe('the budget of the rate limit', () => {
     const tenant = await newTenant({ app: startAppWithLimit(10) })
     const { body } = await tenant.post('/workspaces/current/api-keys', { description: 'leaked' })
     await tenant.delete(`/workspaces/current/api-keys/${body.id}`)
-    for (const reply of await runInParallel(20, () => tenant.as(body.key).get('/workspaces')))
-      expect(reply.status).toBe(401)
+    for (let i = 0; i < 2; i++)
+      for (const reply of await runInParallel(10, () => tenant.as(body.key).get('/workspaces')))
+        expect(reply.status).toBe(401)
     expect(await readRemaining(tenant)).toBe(7)
   })
 
@@ -147,7 +150,45 @@ describe('the budget of the rate limit', () => {
     // An agent has no permission for workspaces, so the request is refused and counts.
     for (const reply of await runInParallel(10, i => [first!, second!][i % 2]!.get('/workspaces')))
       expect(reply.status).toBe(403)
+    // A refusal does not tell the instance the budget of a key that it has not seen before. The database does.
+    await finishPendingWork()
     expect((await first!.get('/workspaces')).status).toBe(429)
     expect(await readRemaining(tenant)).toBe(6)
+  })
+})
+
+describe('the budget at four instances', () => {
+  const LIMIT = 20
+  const startInstances = () => [1, 2, 3, 4].map(() => startAppWithLimit(LIMIT))
+  const at = (tenant: Tenant, app: App) => send('GET', '/workspaces', { app, headers: { 'X-Api-Key': tenant.key } })
+
+  it('is exceeded by what the other three have admitted since an instance asked the database', async () => {
+    const instances = startInstances()
+    const tenant = await newTenant({ app: instances[0]! })
+    const statuses: number[] = []
+    for (let i = 0; i < LIMIT + 12; i++) {
+      statuses.push((await at(tenant, instances[i % 4]!)).status)
+      await finishPendingWork()
+    }
+    const admitted = statuses.filter(status => status === 200).length
+    expect(admitted).toBeGreaterThanOrEqual(LIMIT)
+    expect(admitted).toBeLessThanOrEqual(LIMIT + 3)
+    expect(statuses.slice(-4)).toEqual([429, 429, 429, 429])
+  })
+
+  it('is admitted once by each of them at most, and then by none', async () => {
+    const instances = startInstances()
+    const tenant = await newTenant({ app: instances[0]! })
+    const replies = await runInParallel(4 * (LIMIT + 10), i => at(tenant, instances[i % 4]!))
+    expect(replies.filter(({ status }) => status === 200)).toHaveLength(4 * LIMIT)
+    await finishPendingWork()
+    for (const instance of [...instances, startAppWithLimit(LIMIT)]) {
+      // One that has not seen the key yet learns the count from its first request.
+      await at(tenant, instance)
+      await finishPendingWork()
+      expect((await at(tenant, instance)).status).toBe(429)
+    }
+    clock.ahead = 61_000
+    for (const instance of instances) expect((await at(tenant, instance)).status).toBe(200)
   })
 })

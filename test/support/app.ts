@@ -64,6 +64,7 @@ export function startApp({ settings = {}, through = 'gateway', ...options }: App
     clock: createClock(() => clock.ahead),
     foreignFetch,
     resolveTxt,
+    exchangeMs: 0,
     // Streams end after their first page. Tests that need more start another app.
     liveStreams: { seconds: 0, trips: 45, perKey: 100, lookMs: [10, 20], keyCheckMs: 15_000 },
     ...options.overrides,

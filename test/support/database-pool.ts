@@ -2,7 +2,8 @@
 import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { createLogins, type Logins } from '../../src/host/database-logins.ts'
-import { createGateway, type GatewayOptions } from '../../src/host/gateway.ts'
+import type { PoolOptions } from '../../src/host/database-pools.ts'
+import { openGateway as createGateway } from './gateway.ts'
 import { connect, query } from './postgres.ts'
 import { preferStripped, stripFunctions } from './stripped-functions.ts'
 import { keepOwnRole, stripTenantPredicates } from './tenant-predicates.ts'
@@ -45,7 +46,7 @@ begin
 end $$`
 
 /** POST makes a database, and DELETE with its name deletes the rows in it. */
-export async function startDatabasePool(server: string, onTrip: NonNullable<GatewayOptions['onTrip']>) {
+export async function startDatabasePool(server: string, onTrip: NonNullable<PoolOptions['onTrip']>) {
   const withDatabase = (url: string, name: string) => Object.assign(new URL(url), { pathname: name }).href
   const getUrl = (name: string) => withDatabase(server, name)
   // The migrated database is `postgres`. A connection to it would prevent the copy.
@@ -54,7 +55,7 @@ export async function startDatabasePool(server: string, onTrip: NonNullable<Gate
   const logins = await createLogins(getUrl('template_of_tests'))
 
   const open: { close(): Promise<void> }[] = []
-  const openGateway = async (options: GatewayOptions): Promise<GatewayAddress> => {
+  const openGateway = async (options: PoolOptions): Promise<GatewayAddress> => {
     const gateway = createGateway(options)
     open.push(gateway)
     const { connectionString, systemConnectionString } = gateway

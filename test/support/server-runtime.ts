@@ -1,11 +1,11 @@
-// The app on Node, Deno and Bun. Its gateway is in process, as with `npm start`, but one for all apps of this worker: a
-// connection costs more than most requests.
+// The app on Node, Deno and Bun. Its connections are those of `npm start`, but shared by all apps of this worker: to
+// open one costs more than most requests.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createApp } from '../../src/app.ts'
 import { readConfig } from '../../src/env.ts'
-import { createGateway } from '../../src/host/gateway.ts'
+import { openPools } from '../../src/host/database-pools.ts'
 import { createHost, createServerPlatform } from '../../src/host/host.ts'
 import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { createPinnedFetch } from '../../src/host/pinned-fetch.ts'
@@ -19,14 +19,14 @@ import { database } from './worker-database.ts'
 const { trips, onTrip } = makeTripCounter()
 const logins = { databaseUrl: database.logins.app, systemUrl: database.logins.system }
 const options = { ...logins, onTrip }
-const gateways = {
-  gateway: createGateway(options),
-  withoutTenantPredicates: createGateway({
+const poolsOf = {
+  gateway: openPools(options),
+  withoutTenantPredicates: openPools({
     ...options,
     databaseUrl: preferStripped(logins.databaseUrl),
     rewrite: stripTenantPredicates,
   }),
-  withoutRowSecurity: createGateway({ ...options, databaseUrl: database.url, rewrite: keepOwnRole }),
+  withoutRowSecurity: openPools({ ...options, databaseUrl: database.url, rewrite: keepOwnRole }),
 }
 /** Hosts whose settings name another database, such as one that cannot be reached. */
 const hosts: ReturnType<typeof createHost>[] = []
@@ -41,18 +41,17 @@ onFileEnd(() => {
   uploadsFolder = undefined
 })
 
-export function startRuntime(settings: Record<string, unknown>, overrides: Overrides, through: keyof typeof gateways) {
+export function startRuntime(settings: Record<string, unknown>, overrides: Overrides, through: keyof typeof poolsOf) {
   uploadsFolder ??= mkdtempSync(join(tmpdir(), 'slipway-uploads-'))
   if (settings.DATABASE_URL) {
     const host = createHost({ UPLOADS_DIR: uploadsFolder, ...settings }, overrides, { onTrip })
     hosts.push(host)
     return host.app
   }
-  const { connectionString, systemConnectionString, fetch } = gateways[through]
-  const addresses = { DATABASE_URL: connectionString, DATABASE_SYSTEM_URL: systemConnectionString }
-  const env: Record<string, unknown> = { ...addresses, UPLOADS_DIR: uploadsFolder, ...settings }
+  const { connections } = poolsOf[through]
+  const env: Record<string, unknown> = { DATABASE_URL: logins.databaseUrl, UPLOADS_DIR: uploadsFolder, ...settings }
   const config = { ...readConfig(env), ...overrides }
-  return createApp(config, { ...createServerPlatform(env, config), databaseFetch: fetch, ...overrides })
+  return createApp(config, { ...createServerPlatform(env, config), databaseConnections: connections, ...overrides })
 }
 
 /** Reaches the servers of this machine, too. */

@@ -2,7 +2,7 @@
 
 import { db, run } from '../../kernel/db/db.ts'
 import { detailOf } from '../../kernel/http/codes.ts'
-import { type Ctx, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { Failure } from '../../kernel/http/errors.ts'
 import { complete } from './complete.ts'
 import { type ConfigurationParams, isConfiguration } from './configurations.ts'
@@ -28,7 +28,7 @@ export const testConfiguration = verb('models:invoke', async (ctx, ref: Configur
     tested_at: new Date(started + ctx.platform.clock.ahead()).toISOString(),
   }
   const stored = db.update(modelConfigurations).set({ last_test: tested }).where(isConfiguration(ref))
-  await run(withoutRateLimit(ctx), stored.returning({ id: modelConfigurations.id }))
+  await run(ctx, stored.returning({ id: modelConfigurations.id }))
   return tested
 })
 

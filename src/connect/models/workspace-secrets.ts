@@ -3,7 +3,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import { type Row, run } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers } from '../../kernel/db/recorded-changes.ts'
-import { type Ctx, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { type ConfigurationRow, MODEL_SECRET_PLACE, RECORD } from './configurations.ts'
 import { allowsBase } from './proxy-settings.ts'
 import { DEFAULT_BASE_URLS } from './schema.ts'
@@ -41,7 +41,7 @@ export const storeSecrets = verb('workspaces:manage-model-configs', async (ctx, 
   const { secrets } = input
   const created = await insertMissing(ctx, secrets)
   const missing = secrets.filter(({ key }) => !created.some(({ name }) => name === key))
-  for (const secret of missing) await changeSecret({ ...withoutRateLimit(ctx), idempotency: null }, secret)
+  for (const secret of missing) await changeSecret({ ...ctx, idempotency: null }, secret)
   return secrets.map(({ key }) => ({ key }))
 })
 

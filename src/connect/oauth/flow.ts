@@ -14,7 +14,6 @@ import {
   type OpenRequest,
   pauseWhileConnected,
   verb,
-  withoutRateLimit,
 } from '../../kernel/http/context.ts'
 import { Failure, fail } from '../../kernel/http/errors.ts'
 import { createGuardedClient } from '../../kernel/http/guarded-fetch.ts'
@@ -91,13 +90,11 @@ export const waitForConnection = verb('tokens:use', async (ctx, { auth_id, timeo
     from oauth_flows f
     where f.id = ${auth_id}::uuid and f.tenant_id = current_tenant()`
   const deadline = Date.now() + timeout * 1000
-  let pollCtx = ctx
   for (let pause = MIN_PAUSE_MS; ; pause = Math.min(pause * 2, MAX_PAUSE_MS)) {
-    const row = requireRow(await run(pollCtx, query), 'flow_not_found')
+    const row = requireRow(await run(ctx, query), 'flow_not_found')
     const [status, failure, isExpired, user_id, scopes, provider] = row as FlowStatus
-    pollCtx = withoutRateLimit(ctx)
     if (status === 'completed') {
-      return readCompletedFlow(withoutRateLimit(ctx), auth_id, {
+      return readCompletedFlow(ctx, auth_id, {
         provider,
         user_id,
         scopes: JSON.parse(scopes),

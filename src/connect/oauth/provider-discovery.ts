@@ -6,7 +6,7 @@ import { db, type Row, run, runAsSystem } from '../../kernel/db/db.ts'
 import { commit, concludeWrite, prepareWrite } from '../../kernel/db/journal.ts'
 import { createdMembers } from '../../kernel/db/recorded-changes.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
-import { type Ctx, hasCredential, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type Ctx, hasCredential, verb } from '../../kernel/http/context.ts'
 import { Failure, fail } from '../../kernel/http/errors.ts'
 import { createGuardedClient, type GuardedClient } from '../../kernel/http/guarded-fetch.ts'
 import { clientDocumentUrl, redirectUri } from './client-document.ts'
@@ -49,7 +49,7 @@ export const discoverProvider = verb('deployments:create', async (ctx, input: Di
     const discovered = await withTrace(http, discoverServer(http, server, discoveryOptionsFor(ctx, s256Hosts)))
     client = await withTrace(http, obtainClient(http, discovered, clientRequestFor(ctx, input, id)))
     const provider = { id, input, server, discovered, client, http }
-    const rows = await concludeWrite(() => insertProvider(withoutRateLimit(ctx), provider, reservationId))
+    const rows = await concludeWrite(() => insertProvider(ctx, provider, reservationId))
     return toWire(requireRow(rows, 'provider_id_conflict'))
   } catch (error) {
     await undoDiscovery(ctx, id, reservationId, client)

@@ -5,7 +5,7 @@ import { db, inOrganization } from '../../kernel/db/db.ts'
 import { commit, concludeWrite, prepareWrite } from '../../kernel/db/journal.ts'
 import { changedMembers } from '../../kernel/db/recorded-changes.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
-import { type Ctx, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { Failure } from '../../kernel/http/errors.ts'
 import { createGuardedClient } from '../../kernel/http/guarded-fetch.ts'
 import { obtainClient, renewClient, unregisterClient } from './client-registration.ts'
@@ -61,9 +61,7 @@ async function checkProvider(ctx: Ctx, { provider_id }: Ref, renew?: RenewClient
   const finding = await checkHealth(http, row, discoveryOptionsFor(ctx, JSON.parse(s256_hosts)), nowOf(ctx))
   const client = (finding.discovered && (await renew?.(ctx, row, finding.discovered))) ?? null
   try {
-    const rows = await concludeWrite(() =>
-      updateCheckedProvider(withoutRateLimit(ctx), { ...row, binding }, finding, http.trace, client),
-    )
+    const rows = await concludeWrite(() => updateCheckedProvider(ctx, { ...row, binding }, finding, http.trace, client))
     return toDetails(requireRow(rows, 'provider_not_found'))
   } catch (error) {
     // The replacement was not stored, so nothing uses it.

@@ -6,7 +6,7 @@ import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
 import { statusOf } from '../../kernel/http/codes.ts'
-import { type Ctx, createKeylessCaller, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type Ctx, createKeylessCaller } from '../../kernel/http/context.ts'
 import { Failure, fail, isDatabaseUnavailable } from '../../kernel/http/errors.ts'
 import { createGuardedClient } from '../../kernel/http/guarded-fetch.ts'
 import * as authorization from './authorization.ts'
@@ -77,12 +77,10 @@ const [MIN_PAUSE_MS, MAX_PAUSE_MS, MAX_WAIT_MS] = [100, 1000, 25_000]
 export async function getFreshToken(ctx: Ctx, request: TokenRequest, newFlow: NewFlow | null): Promise<TokenVerdict> {
   const deadline = Date.now() + MAX_WAIT_MS
   let refusedGeneration = 0
-  let lookupCtx = ctx
   for (let pause = MIN_PAUSE_MS; ; ) {
-    const verdict = await lookUpToken(lookupCtx, request, newFlow, refusedGeneration)
-    lookupCtx = withoutRateLimit(ctx)
+    const verdict = await lookUpToken(ctx, request, newFlow, refusedGeneration)
     if (verdict.outcome === 'leased') {
-      const { token, isRefused } = await refreshLeasedToken(lookupCtx, request, verdict)
+      const { token, isRefused } = await refreshLeasedToken(ctx, request, verdict)
       if (token) return { ...verdict, outcome: 'completed', token }
       refusedGeneration = isRefused ? verdict.token!.generation : 0
     } else if (verdict.outcome === 'refreshing') {

@@ -5,7 +5,7 @@ import type * as z from 'zod'
 import { db, inTenant, type Row, requirePermission, run } from '../../kernel/db/db.ts'
 import { commit, concludeWrite, prepareWrite } from '../../kernel/db/journal.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
-import { type Ctx, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { configuredOrigin } from '../../kernel/http/origin.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
 import { type EventRow, eventId } from '../../people/events/rows.ts'
@@ -128,7 +128,7 @@ export const redeliver = verb('webhooks:manage', async (ctx, ref: DeliveryParams
     returning d.*)`
   const data = { delivery_id: delivery.id, number: event.seq, delivered: isDelivered }
   const parts = { ctesBefore: [redelivered] }
-  const rows = await concludeWrite(() => commit(withoutRateLimit(ctx), 'webhook.redelivered', change, data, parts))
+  const rows = await concludeWrite(() => commit(ctx, 'webhook.redelivered', change, data, parts))
   return toDetails(ctx, requireRow(rows, 'webhook_delivery_not_found'))
 })
 
@@ -185,7 +185,7 @@ export const pingWebhook = verb('webhooks:manage', async (ctx, { webhook_id }: W
     from webhooks w
     where w.id = ${webhook_id}::uuid and w.tenant_id = current_tenant()`
   const { delivered, error } = ping
-  const rows = await concludeWrite(() => commit(withoutRateLimit(ctx), 'webhook.pinged', change, { delivered, error }))
+  const rows = await concludeWrite(() => commit(ctx, 'webhook.pinged', change, { delivered, error }))
   return requireRow(rows, 'webhook_not_found').ping
 })
 

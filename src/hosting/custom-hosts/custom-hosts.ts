@@ -5,7 +5,7 @@ import { db, inTenant, run } from '../../kernel/db/db.ts'
 import { commit, concludeWrite, prepareWrite } from '../../kernel/db/journal.ts'
 import { changedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
-import { type Ctx, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
 import { lookUpTxtRecords } from '../../kernel/http/txt-records.ts'
@@ -143,6 +143,6 @@ export const verifyCustomHost = verb('deployments:update', async (ctx, { host }:
     select ${customHosts}.*, ${IS_SERVED} as served
     from verify_custom_host(${host}::text, ${owner}::uuid, ${isOwnerGone}) as ${customHosts}`
   const parts = { changes: changedMembers(customHosts, HOST_RECORD) }
-  const rows = await concludeWrite(() => commit(withoutRateLimit(ctx), 'custom_host.verified', change, { host }, parts))
+  const rows = await concludeWrite(() => commit(ctx, 'custom_host.verified', change, { host }, parts))
   return toWire(ctx, requireRow(rows, 'workspace_not_found'))
 })

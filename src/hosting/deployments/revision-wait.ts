@@ -3,7 +3,7 @@ import { and, eq } from 'drizzle-orm'
 import type * as z from 'zod'
 import { db, inTenant, run } from '../../kernel/db/db.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
-import { pauseWhileConnected, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { pauseWhileConnected, verb } from '../../kernel/http/context.ts'
 import { isDatabaseUnavailable } from '../../kernel/http/errors.ts'
 import { terminalStates } from './lifecycle.ts'
 import type { WaitQuery } from './revisions.schema.ts'
@@ -26,12 +26,8 @@ export const waitForRevision = verb(
       .innerJoin(deployments, and(eq(deployments.id, revisions.deployment_id), inTenant(deployments)))
       .where(and(eq(revisions.id, revision_id), eq(revisions.deployment_id, deployment_id), inTenant(revisions)))
     const end = Date.now() + timeout * 1000
-    for (
-      let queryCtx = ctx, delay = MIN_DELAY_MS, isConnected = true;
-      ;
-      queryCtx = withoutRateLimit(ctx), delay = Math.min(delay * DELAY_GROWTH, MAX_DELAY_MS)
-    ) {
-      const rows = await run(queryCtx, query).catch((error: unknown) => error as Error)
+    for (let delay = MIN_DELAY_MS, isConnected = true; ; delay = Math.min(delay * DELAY_GROWTH, MAX_DELAY_MS)) {
+      const rows = await run(ctx, query).catch((error: unknown) => error as Error)
       const left = end - Date.now()
       const isLast = left <= 0 || !isConnected
       if (rows instanceof Error) {

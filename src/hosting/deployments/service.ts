@@ -5,7 +5,7 @@ import { db, inTenant, type Row, run, uuidArray } from '../../kernel/db/db.ts'
 import { describeWrite, runWrite } from '../../kernel/db/journal.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
 import { prepareStatement } from '../../kernel/db/statement.ts'
-import { type Ctx, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { Failure } from '../../kernel/http/errors.ts'
 import { type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
 import type * as schema from './schema.ts'
@@ -85,7 +85,7 @@ export const deleteDeployments = verb(
 
 /** Finds the deployments that the caller can read. One that it cannot read either is reported as not found. */
 async function findReadable(ctx: Ctx, ids: string[]): Promise<Set<string>> {
-  const reading: Ctx = { ...withoutRateLimit(ctx), permission: 'deployments:read', byPolicy: true, idempotency: null }
+  const reading: Ctx = { ...ctx, permission: 'deployments:read', byPolicy: true, idempotency: null }
   const query = db
     .select({ id: deployments.id })
     .from(deployments)

@@ -3,7 +3,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Row, run } from '../../kernel/db/db.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
-import { type Ctx, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { Failure, fail } from '../../kernel/http/errors.ts'
 import { setTokenColumns } from './credentials.ts'
 import type { HostToken, Integration, ListingPage, Repository } from './githost.ts'
@@ -53,7 +53,7 @@ async function refreshListing(ctx: Ctx, { integration, pages: stored }: StoredLi
     where ${isSameInstallation(integration)}
     on conflict (integration_id) do update
       set fetched_at = excluded.fetched_at, pages = ${isUnchanged ? sql`l.pages` : sql`excluded.pages`}`
-  await run(withoutRateLimit(ctx), statement)
+  await run(ctx, statement)
   return pages
 }
 

@@ -5,7 +5,7 @@ import { db, inTenant, lockRows, run, versionMatches } from '../../kernel/db/db.
 import { commit, prepareWrite } from '../../kernel/db/journal.ts'
 import { changedMembers, deletedMembers } from '../../kernel/db/recorded-changes.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
-import { type Ctx, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { Failure, fail } from '../../kernel/http/errors.ts'
 import { newestFirst } from '../../kernel/http/paging.ts'
 import { type Credentials, openCredentials, sealCredentials } from './credentials.ts'
@@ -57,7 +57,7 @@ export const connectIntegration = verb('integrations:manage', async (ctx, input:
     webhook_secret,
   }
   const sealed = await sealCredentials(ctx.sealer, { ...proven, tenant_id: ctx.requestInfo.tenant! }, credentials)
-  return toWire(ctx.origin, await storeIntegration(withoutRateLimit(ctx), proven, sealed))
+  return toWire(ctx.origin, await storeIntegration(ctx, proven, sealed))
 })
 
 async function proveApp(ctx: Ctx, { base_url, app_id, private_key, installation_id }: schema.NewIntegration) {
@@ -93,7 +93,7 @@ export const recheckIntegration = verb('integrations:manage', async (ctx, { inte
     lock: lockRows(integrations, isIntegration(row.id)),
     changes: changedMembers(integrations, INTEGRATION_RECORD),
   }
-  const rows = await commit(withoutRateLimit(ctx), 'integration.rechecked', change, { state }, parts)
+  const rows = await commit(ctx, 'integration.rechecked', change, { state }, parts)
   return toWire(ctx.origin, requireRow(rows, 'integration_not_found'))
 })
 

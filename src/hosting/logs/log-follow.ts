@@ -1,7 +1,7 @@
 // Follows the logs of a deployment: pages that wait for the next line, and a stream.
 import type * as z from 'zod'
 import type { Numbered, Watch } from '../../kernel/db/watch.ts'
-import { type Ctx, credentialOf, toWatcher, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type Ctx, credentialOf, toWatcher, verb } from '../../kernel/http/context.ts'
 import { invalidRequest } from '../../kernel/http/input.ts'
 import { type LiveStream, resumeAfter, type StreamBatch, type StreamMessage } from '../../kernel/http/live-stream.ts'
 import type { DeploymentRef } from '../deployments/schema.ts'
@@ -16,11 +16,8 @@ type WatchedLine = Numbered & { line: s.ArrivedLine; json: string; dropped: numb
 /** Watchers of a deployment share all its lines, and each filters what it sees. */
 function watchLines(ctx: Ctx, deployment_id: string, start: { after: number; trips: number }): Watch<WatchedLine> {
   const read = async (after: number, isShared: boolean) => {
-    const page = await readArrivedLines(isShared ? withoutRateLimit(ctx) : ctx, {
-      deployment_id,
-      after,
-      limit: LOOK_SIZE,
-    })
+    if (!isShared) ctx.countAgain?.()
+    const page = await readArrivedLines(ctx, { deployment_id, after, limit: LOOK_SIZE })
     const items = page.lines.map((line, i): WatchedLine => {
       const json = JSON.stringify(line)
       const dropped = line.arrival - (page.lines[i - 1]?.arrival ?? after) - 1
@@ -71,7 +68,7 @@ async function waitForLines(
   const signal = ctx.disconnectSignal?.()
   let [page, trips] = [first, 1]
   while (page.hasMore && canGoOn(ctx, { until, signal, trips })) {
-    page = await readArrivedLines(withoutRateLimit(ctx), { ...request, after: page.next })
+    page = await readArrivedLines(ctx, { ...request, after: page.next })
     trips++
     if (isWorthSending(page)) return toWire(page)
   }
@@ -131,7 +128,7 @@ async function* followLines(
     yield { messages: [...droppedMessages(page.dropped), ...lines], cursor: String(page.next) }
     if (!page.hasMore) break
     if (!canGoOn(ctx, { until, signal, trips })) return
-    page = await readArrivedLines(withoutRateLimit(ctx), { ...request, after: page.next })
+    page = await readArrivedLines(ctx, { ...request, after: page.next })
     trips++
   }
   const watch = watchLines(ctx, request.deployment_id, { after: page.next, trips })

@@ -3,7 +3,7 @@ import { sql } from 'drizzle-orm'
 import { type Row, runAsSystem } from '../../kernel/db/db.ts'
 import { commit, describeWrite, runWrite, type WriteParts } from '../../kernel/db/journal.ts'
 import { changedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
-import { type Caller, type Ctx, withoutRateLimit } from '../../kernel/http/context.ts'
+import type { Caller, Ctx } from '../../kernel/http/context.ts'
 import { Failure } from '../../kernel/http/errors.ts'
 import { ResourceSpec } from '../../protocol/resources.schema.ts'
 import { describeNewDeployment, validateNewDeployment } from '../deployments/create.ts'
@@ -44,9 +44,9 @@ type PreviewFacts = {
   child_id: string | null
 }
 
-/** Drops the request's idempotency key and rate limit: one request or delivery can change several previews. */
+/** Drops the request's idempotency key: one request or delivery can change several previews. */
 const previewCtx = (caller: Caller): Ctx => ({
-  ...withoutRateLimit(caller),
+  ...caller,
   permission: 'deployments:update',
   idempotency: null,
   ifMatch: null,

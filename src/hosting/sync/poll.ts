@@ -4,7 +4,7 @@ import { modelProxyUrl } from '../../kernel/crypto/model-tokens.ts'
 import { type Row, run } from '../../kernel/db/db.ts'
 import { agentDailyLimit } from '../../kernel/db/journal.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
-import { type Ctx, pauseWhileConnected, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type Ctx, pauseWhileConnected, verb } from '../../kernel/http/context.ts'
 import { type Changes, POLL_PAGE_SIZE, type Poll } from '../../protocol/poll.schema.ts'
 import { createSeal, type Seal } from './envelope.ts'
 import { acquireLease, type LeaseHolder, requireLease } from './lease.ts'
@@ -17,15 +17,14 @@ export const poll = verb('listeners:sync', async (ctx, input: Poll): Promise<Cha
   const end = Date.now() + input.wait * 1000
   let changes = await fetchChanges(ctx, seal, input, acquireLease(input))
   const lease = { agent_id: input.agent_id, fence: changes.lease.fence }
-  const repeatCtx = withoutRateLimit(ctx)
   for (let delay = MIN_DELAY_MS; isIdle(changes); delay = Math.min(delay * 2, MAX_DELAY_MS)) {
     const left = end - Date.now()
     if (left <= 0 || !(await pauseWhileConnected(ctx, Math.min(delay, left)))) break
-    const [latest] = requireRow(await run(repeatCtx, selectLatestChange(lease)), 'listener_not_found')
+    const [latest] = requireRow(await run(ctx, selectLatestChange(lease)), 'listener_not_found')
     if (Number(latest) === changes.cursor) continue
     // The digest was compared already. The lease is not renewed: the agent may have died during the
     // wait, which not every host notices.
-    changes = await fetchChanges(repeatCtx, seal, { ...input, digest: null }, requireLease(lease))
+    changes = await fetchChanges(ctx, seal, { ...input, digest: null }, requireLease(lease))
   }
   return changes
 })

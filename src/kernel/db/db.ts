@@ -1,13 +1,11 @@
-// Access to Postgres: one HTTP round trip authenticates the caller and runs the verb's statement in one transaction.
-import { type FullQueryResults, NeonDbError, neon, neonConfig } from '@neondatabase/serverless'
+// Access to Postgres: one round trip authenticates the caller and runs the verb's statement in one transaction.
 import { type SQL, sql } from 'drizzle-orm'
 import type { AnyPgColumn, PgTable } from 'drizzle-orm/pg-core'
 import type { Config } from '../../env.ts'
-import type { Budget, DriverFetch, DriverRequest } from '../../platform.ts'
+import { type Budget, type DatabaseConnections, ONE_PLAN, type SendStatements, StatementError } from '../../platform.ts'
 import { describeAccess } from '../access-scopes.ts'
 import { type Code, isCode } from '../http/codes.ts'
 import {
-  budgetOf,
   type CredentialActor,
   type Ctx,
   type DatabaseServices,
@@ -16,8 +14,8 @@ import {
   type KeylessActor,
 } from '../http/context.ts'
 import { type Failure, fail, isDatabaseUnavailable } from '../http/errors.ts'
-import { USE_HEADERS } from '../limits/connection-shares.ts'
 import type { Permission } from '../permissions.ts'
+import { sendOverHttp } from './neon.ts'
 import {
   compileQuery,
   type Database,
@@ -51,37 +49,25 @@ export class Replay extends Error {
 const TRIP_TIMEOUT_MS = 4500
 const SYSTEM_GROUP = 'system'
 
-/** By default a trip goes to Neon's host. A gateway has an `endpoint`, or runs in this process behind `via`. */
-type TripRoute = { endpoint?: string | undefined; via?: DriverFetch | undefined }
-neonConfig.fetchFunction = (url: string, { endpoint = url, via, use, ...init }: DriverRequest & TripRoute) => {
-  if (via) return via(endpoint, { ...init, ...(use && { use }) })
-  // Neon has shares of its own. A gateway in another process has ours.
-  const headers = endpoint === url || !use ? init.headers : { ...init.headers, ...toUseHeaders(use) }
-  return fetch(endpoint, { ...init, headers })
-}
-const toUseHeaders = ({ group, isSlow }: NonNullable<DriverRequest['use']>): Record<string, string> => ({
-  [USE_HEADERS.group]: group,
-  ...(isSlow && { [USE_HEADERS.isSlow]: 'true' }),
-})
-
 /** A statement that fails counts as answered. */
 type CountTrip = (ms: number, isAnswered: boolean) => void
 
+/** Without connections of this process, trips go over HTTP. */
 export function connect(
   { database }: Pick<Config, 'database'>,
-  inProcess?: DriverFetch,
+  connections?: DatabaseConnections,
   countTrip: CountTrip = () => {},
 ): Database {
-  const route: TripRoute = { endpoint: database.gateway, via: inProcess }
-  const tripTo = (url: string) => createTrip(url, route, countTrip)
-  return Object.assign(tripTo(database.url), { asSystem: tripTo(database.systemUrl) })
+  const { app, system } = connections ?? {
+    app: sendOverHttp(database.url, database.gateway),
+    system: sendOverHttp(database.systemUrl, database.gateway),
+  }
+  return Object.assign(createTrip(app, countTrip), { asSystem: createTrip(system, countTrip) })
 }
 
-function createTrip(url: string, route: TripRoute, countTrip: CountTrip): Trip {
-  const client = neon(url, { fullResults: true, arrayMode: true })
+function createTrip(send: SendStatements, countTrip: CountTrip): Trip {
   return async (statements, { group = SYSTEM_GROUP, isSlow, untilKnown, signal, onSpent } = {}) => {
     const compiled = statements.map(compileQuery)
-    const queries = compiled.map(({ sql, params }) => client.query(sql, params, { types: TEXT_PARSERS }))
     // Not `AbortSignal.timeout()`, which keeps the memory of the request until it fires.
     const timeout = new AbortController()
     const timer = setTimeout(() => timeout.abort(new Error('The database did not answer in time')), TRIP_TIMEOUT_MS)
@@ -89,26 +75,22 @@ function createTrip(url: string, route: TripRoute, countTrip: CountTrip): Trip {
     if (signal?.aborted) abandon()
     signal?.addEventListener('abort', abandon)
     const started = Date.now()
-    const use = { group, isSlow, untilKnown, onReleased: onSpent }
-    const fetchOptions = { ...route, signal: timeout.signal, use }
-    const failWith = (error: unknown): never => {
+    try {
+      const results = await send(compiled, { group, isSlow, untilKnown, onReleased: onSpent }, timeout.signal)
+      countTrip(Date.now() - started, true)
+      return compiled.map((statement, i) => statement.read(results[i] as Row[]))
+    } catch (error) {
       const translated = translateError(error)
       countTrip(Date.now() - started, !isDatabaseUnavailable(translated))
       throw translated
+    } finally {
+      clearTimeout(timer)
+      signal?.removeEventListener('abort', abandon)
     }
-    const results = await client
-      .transaction(queries, { fetchOptions })
-      .catch(failWith)
-      .finally(() => {
-        clearTimeout(timer)
-        signal?.removeEventListener('abort', abandon)
-        // Over HTTP, the answer does not say how much of this was a wait.
-        if (!route.via) onSpent?.(Date.now() - started)
-      })
-    countTrip(Date.now() - started, true)
-    return compiled.map((statement, i) => statement.read((results[i] as FullQueryResults<true>).rows))
   }
 }
+
+type Entered = [organization: string, tenant: string | null, actor: string, isLimited: unknown, budget: string]
 
 /**
  * Authenticates the caller and runs one statement, in the same round trip. `lock` runs as a statement of its own before
@@ -125,14 +107,12 @@ export async function run<T>(
   const enter = hasCredential(actor)
     ? enterBy[actor.kind][role](callerParameters(ctx, actor))
     : enterWithoutKey(ctx, actor)
-  const counts = hasCredential(actor) ? buildCountStatements(ctx, actor) : []
   ctx.requestInfo.keyLookedUp = true
   const off = ctx.config.abac ? [] : [POLICIES_OFF]
-  const statements = [...counts, enter, ...off, ...[lock].flat(), query]
+  const statements = [enter, ...off, ...[lock].flat(), query]
   const results = await ctx.database(statements, hasCredential(actor) ? use : { ...use, group: groupOfKeyless(actor) })
-  const [organization, tenant, id, isLimited] = results[counts.length]![0] as [string, string | null, string, unknown]
-  ctx.onKeyAccepted?.(organization)
-  if (counts.length > 0) recordRate(ctx, results[0] as Row[])
+  const [organization, tenant, id, isLimited, budget] = results[0]![0] as Entered
+  ctx.onKeyAccepted?.(organization, budget)
   Object.assign(ctx.requestInfo, { organization, tenant, actor: id, isLimited: isLimited === true })
   if (hasCredential(actor)) ctx.shareGroups.remember(actor.hash, organization, tenant ?? undefined)
   return results.at(-1) as T[]
@@ -142,30 +122,15 @@ export async function run<T>(
 export async function verifyKey(ctx: Ctx): Promise<void> {
   const { actor } = ctx
   if (!hasCredential(actor)) return
-  const counts = buildCountStatements(ctx, actor)
   const parameters = callerParameters(ctx, actor)
   // The rights of a session depend on the workspace, so only the rights of a key can be checked without one.
   const inWorkspace = actor.kind === 'session' && parameters.inWorkspace
   const enter = enterBy[actor.kind].app({ ...parameters, inWorkspace, key: null, fingerprint: null })
   ctx.requestInfo.keyLookedUp = true
-  const results = await ctx.database([...counts, enter])
-  const [organization, tenant] = results[counts.length]![0] as [string, string | null]
+  const results = await ctx.database([enter])
+  const [organization, tenant, , , budget] = results[0]![0] as Entered
   ctx.shareGroups.remember(actor.hash, organization, tenant ?? undefined)
-  ctx.onKeyAccepted?.(organization)
-  if (counts.length > 0) recordRate(ctx, results[0] as Row[])
-}
-
-/** A transaction of its own: a later refusal keeps the count, and the budget is not locked for the whole request. */
-function buildCountStatements(ctx: Ctx, actor: CredentialActor): Query<unknown>[] {
-  const budget = budgetOf(actor, ctx.permission)
-  const limit = ctx.config.rateLimits[budget]
-  if (limit === 0) return []
-  const count = budget === 'ingestion' ? countIngestion : countBy[actor.kind]
-  return [count({ hash: actor.hash, clockOffset: clockOffsetText(ctx), limit }), NEXT_TRANSACTION]
-}
-
-function recordRate({ requestInfo }: Ctx, [count]: Row[]): void {
-  if (count) requestInfo.rate = { remaining: Number(count[0]), reset: Number(count[1]) }
+  ctx.onKeyAccepted?.(organization, budget)
 }
 
 const callerParameters = (ctx: Ctx, { hash }: CredentialActor) => ({
@@ -184,7 +149,7 @@ const callerParameters = (ctx: Ctx, { hash }: CredentialActor) => ({
 
 const buildEnterStatement = (entry: SQL, setRole: SQL) =>
   prepareStatement(
-    (caller: Placeholders<ReturnType<typeof callerParameters>>) => sql<Row>`
+    (caller: Placeholders<ReturnType<typeof callerParameters>>) => sql<Row>`${sql.raw(ONE_PLAN)}
       select
         e.*,
         set_config('app.request', ${caller.request}, true),
@@ -217,30 +182,11 @@ const buildEnterStatements = (entry: SQL, role = APP_ROLE) => ({
   ),
 })
 const enterBy = {
-  key: buildEnterStatements(sql`enter`),
-  session: buildEnterStatements(sql`enter_session`),
-  deployment: buildEnterStatements(sql`enter_deployment`, sql`'slipway_confined'`),
-}
-const buildCountStatement = (count: SQL) =>
-  prepareStatement(
-    ({ hash, clockOffset, limit }: Placeholders<{ hash: string; clockOffset: string; limit: number }>) =>
-      sql<Row>`select * from ${count}(${hash}, ${clockOffset}, ${limit}::integer)`,
-  )
-const countBy = {
-  key: buildCountStatement(sql`count_request`),
-  session: buildCountStatement(sql`count_session_request`),
-  deployment: buildCountStatement(sql`count_session_request`),
-}
-const countIngestion = buildCountStatement(sql`count_ingestion`)
-const countRefusedOf: Record<Budget, SQL> = {
-  key: sql`count_requests_of_callers`,
-  ingestion: sql`count_ingestion_of_keys`,
-  deployment: sql`count_requests_of_callers`,
+  key: buildEnterStatements(sql`enter_by_key`),
+  session: buildEnterStatements(sql`enter_by_session`),
+  deployment: buildEnterStatements(sql`enter_by_deployment`, sql`'slipway_confined'`),
 }
 const POLICIES_OFF = sql`select set_config('app.policies_off', 'true', true)`
-/** Ends the transaction that the driver opened for the batch, and opens the one that it commits. */
-const NEXT_TRANSACTION = sql`commit and chain`
-
 /** Background work of a workspace uses its share. Requests without a key are bound to that of their address. */
 const groupOfKeyless = ({ tenant, organization }: KeylessActor): string => tenant ?? organization
 
@@ -256,7 +202,7 @@ const enterWithoutKey = (ctx: Ctx, { kind, id, name, organization, tenant }: Key
     clock_offset: clockOffsetText(ctx),
   }
   const setSettings = Object.entries(settings).map(([name, value]) => sql`set_config(${`app.${name}`}, ${value}, true)`)
-  return sql`
+  return sql`${sql.raw(ONE_PLAN)}
     select
       ${organization},
       ${tenant}::text,
@@ -280,27 +226,31 @@ export async function runSlowAsSystem(database: Database, ...statements: Query<u
   return results
 }
 
-/** Counts requests that were refused before their trip. Returns the rate window of each valid key, and no other. */
-export async function countRefusedRequests(
+export type CountedRequests = { hash: string; budget: string; requests: number; reset: number }
+
+/** Adds the requests of several callers to their budgets. Returns those that may enter, and no others. */
+export async function countAnsweredRequests(
   { config, platform, database }: DatabaseServices,
-  budget: Budget,
+  kind: Budget,
   requests: Map<string, number>,
-): Promise<Map<string, { requests: number; reset: number }>> {
-  const hashes = [...requests.keys()]
-  const counts = [...requests.values()]
+): Promise<CountedRequests[]> {
   const [rows] = await database([
     sql<Row>`
-      select key_hash, coalesce(requests, 0), coalesce(reset, 0)
-      from ${countRefusedOf[budget]}(
-        ${textArray(hashes)},
-        ${sql.param(counts)}::integer[],
+      select key_hash, budget_id, coalesce(requests, 0), coalesce(reset, 0)
+      from count_answered_requests(
+        ${kind},
+        ${textArray([...requests.keys()])},
+        ${sql.param([...requests.values()])}::integer[],
         ${clockOffsetText({ platform })},
-        ${config.rateLimits[budget] || null}::integer
+        ${config.rateLimits[kind] > 0}
       )`,
   ])
-  return new Map(
-    (rows as string[][]).map(([hash, count, reset]) => [hash!, { requests: Number(count), reset: Number(reset) }]),
-  )
+  return (rows as string[][]).map(([hash, budget, requests, reset]) => ({
+    hash: hash!,
+    budget: budget!,
+    requests: Number(requests),
+    reset: Number(reset),
+  }))
 }
 
 /** One array parameter. Drizzle alone would spread an array into a list of parameters. */
@@ -333,11 +283,6 @@ export const bumpVersion = (table: { version: AnyPgColumn }) => ({
   updated_at: sql`clock()`,
 })
 
-/** Drizzle's columns decode the text of Postgres themselves, except for booleans (type 16). */
-const TEXT_PARSERS = {
-  getTypeParser: (type: number) => (value: string) => (type === 16 ? value === 't' : value),
-} as never
-
 /** A write that would end in a resource which the access policies of the caller do not admit. */
 const POLICY_ON_TAGS = 'row-level security policy "admitted"'
 /** A write by a trace key that would end in another project. */
@@ -349,8 +294,7 @@ const UNAVAILABLE_STATES = /^(08|53|57|40001|40P01)/
 const parentNotFoundCode = (constraint = '') => `${/_([a-z]+)s_id_fk$/.exec(constraint)?.[1]}_not_found`
 
 function translateError(error: unknown): unknown {
-  // The driver wraps the errors of Postgres and fetch, but not a connection that breaks within the response body.
-  if (!(error instanceof NeonDbError)) return databaseUnavailable(error)
+  if (!(error instanceof StatementError)) return databaseUnavailable(error)
   const { code, message, detail, constraint } = error
   if (code === 'SW000' && isCode(message)) return failureFromRefusal(message, detail ?? '')
   if (code === 'SW001') return new Replay(JSON.parse(detail!))
@@ -359,7 +303,7 @@ function translateError(error: unknown): unknown {
   const constraintCode = isCode(constraint) ? constraint : parentNotFoundCode(constraint)
   const isConstraintViolation = code === '23505' || code === '23503'
   if (isConstraintViolation && isCode(constraintCode)) return fail(constraintCode, { cause: error })
-  return !code || UNAVAILABLE_STATES.test(code) ? databaseUnavailable(error) : error
+  return UNAVAILABLE_STATES.test(code) ? databaseUnavailable(error) : error
 }
 
 const databaseUnavailable = (cause: unknown): Failure =>

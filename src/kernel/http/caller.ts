@@ -7,9 +7,9 @@ import { looksLikeApiKey } from '../crypto/crypto.ts'
 import { sha256Hex } from '../crypto/digest.ts'
 import { isModelToken, readModelToken } from '../crypto/model-tokens.ts'
 import { isTraceKey, readTraceKey } from '../crypto/trace-keys.ts'
+import type { KeyedRequest } from '../limits/caller-limits.ts'
 import { type Caller, type CredentialActor, hasCredential, type OpenRequest, type RequestRecord } from './context.ts'
 import { type Fault, fail } from './errors.ts'
-import { createWaitUntil } from './execution.ts'
 import { requestOrigin } from './origin.ts'
 import {
   type AppEnv,
@@ -52,7 +52,8 @@ export const createCaller = (
   c: Context<AppEnv>,
   services: Services,
   actor: CredentialActor,
-  onKeyAccepted: (organization: string) => void,
+  { recordAccepted, countAgain }: KeyedRequest,
+  waitUntil: Caller['waitUntil'],
 ): Caller => ({
   ...services,
   actor,
@@ -69,8 +70,9 @@ export const createCaller = (
   watches: c.get('watches'),
   warnings: [],
   disconnectSignal: () => withStop(services.platform, c.req.raw.signal),
-  waitUntil: createWaitUntil(services.platform, c),
-  onKeyAccepted,
+  waitUntil,
+  onKeyAccepted: recordAccepted,
+  countAgain,
   cookies: [],
   isCrossSite: isCrossSite(c),
   requestInfo: c.get('requestInfo'),

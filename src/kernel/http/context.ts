@@ -80,7 +80,9 @@ export type Ctx = CallerServices & {
   watches?: Watches
   /** The header `Slipway-Warnings`: members that are ignored, and answers that look at a part only. */
   warnings: string[]
-  onKeyAccepted?: (organization: string) => void
+  onKeyAccepted?: (organization: string, budget: string) => void
+  /** Counts what a long answer reads as a further request, or refuses it. Undefined for background work. */
+  countAgain?: () => void
   /** Set by the response, if the verb succeeds. */
   cookies?: string[]
   /** A page of another site sent the request. */
@@ -176,12 +178,6 @@ export const toWatcher = (ctx: Ctx): Watcher => ({
   isLimited: ctx.requestInfo.isLimited,
 })
 export const credentialOf = ({ actor }: Pick<Ctx, 'actor'>): CredentialActor => actor as CredentialActor
-
-/** For the later trips of a request, which counts once towards the rate limit. */
-export const withoutRateLimit = <C extends Caller>(ctx: C): C => ({
-  ...ctx,
-  config: { ...ctx.config, rateLimits: { key: 0, ingestion: 0, deployment: 0 } },
-})
 
 /** People with a session send hardly any runs, so theirs count towards their only budget. */
 export function budgetOf({ kind }: CredentialActor, permission: Permission | null | undefined): Budget {

@@ -10,9 +10,10 @@ import { createCallerLimits, type KeyedRequest } from '../limits/caller-limits.t
 import { createHeldBytes } from '../limits/held-bytes.ts'
 import { createCaller, describeRequest, readCallerHeaders, readCredential, withStop } from './caller.ts'
 import { statusOf } from './codes.ts'
-import { budgetOf, type Caller, type CredentialActor, hasCredential, withoutRateLimit } from './context.ts'
+import { budgetOf, type Caller, type CredentialActor, hasCredential } from './context.ts'
 import { Failure } from './errors.ts'
 import { matchesEtag } from './etag.ts'
+import { createWaitUntil } from './execution.ts'
 import { findRepeatedParameters, readBody, refuseLargeBody, validateInput } from './input.ts'
 import { type LiveStream, openLiveStream } from './live-stream.ts'
 import { logFailureCause } from './middleware.ts'
@@ -84,12 +85,14 @@ async function serveOperation(
   const address = services.platform.clientAddress(c)
   const actor = await readCredentialCountingFailures(c, services, operation)
   if (operation.method !== 'get' && operation.kind !== 'raw' && operation.kind !== 'passThrough') refuseLargeBody(c.req)
-  const budget = budgetOf(actor, operation.verb.permission)
-  c.get('requestInfo').budget = budget
-  const arrival = await limits.arrive(actor.hash, address, budget)
+  const kind = budgetOf(actor, operation.verb.permission)
+  const requestInfo = c.get('requestInfo')
+  requestInfo.budget = kind
+  const waitUntil = createWaitUntil(services.platform, c)
+  const arrival = await limits.arrive({ hash: actor.hash, address, kind, requestInfo, waitUntil })
   const database = limits.databaseOf(actor.hash, address)
   const answer = answers.begin(() => services.shareGroups.groupOf(actor.hash, address))
-  const caller = createCaller(c, { ...services, database, answer }, actor, arrival.recordAccepted)
+  const caller = createCaller(c, { ...services, database, answer }, actor, arrival, waitUntil)
   caller.request = describeRequest(c, operation, address)
   caller.clientAddress = address
   try {
@@ -99,7 +102,7 @@ async function serveOperation(
     recordOutcome({ operation, caller, credentialHash: actor.hash, status, code: null })
     return response
   } catch (error) {
-    arrival.recordFailure(error, caller)
+    arrival.recordFailure(error)
     const code = error instanceof Failure ? error.code : 'internal'
     recordOutcome({ operation, caller, credentialHash: actor.hash, status: statusOf(code), code })
     throw error
@@ -216,7 +219,6 @@ async function verifyKeyFirst(c: Context<AppEnv>, operation: KeyedOperation, cal
   const isVariant = variant && c.req.query(variant.on)?.toLowerCase() === 'true'
   const { permission, byPolicy, inWorkspace } = isVariant ? variant.verb : operation.verb
   await verifyKey({ ...caller, tenant, permission, byPolicy, inWorkspace })
-  caller.config = withoutRateLimit({ ...caller, permission }).config
 }
 
 const MAX_WARNINGS = 10

@@ -1,23 +1,26 @@
-// Rate limits in the memory of an instance: a flood is refused before it costs a trip or a body is read. They never let
-// a request in: the database still checks the key of every request.
+// Rate limits in the memory of an instance: requests cost no write, and a flood is refused before it costs a trip or a
+// body is read. They never let a request in: the database still checks the key of every request. Instances add what
+// they have counted to the database after their answers, once a second, and learn what others have.
 import type { Context } from 'hono'
 import type { Budget } from '../../platform.ts'
-import { countRefusedRequests, type Database } from '../db/db.ts'
+import { countAnsweredRequests, type Database } from '../db/db.ts'
 import { bindTrips } from '../db/statement.ts'
 import { createCountAfterResponses } from '../http/after-response.ts'
 import type { Code } from '../http/codes.ts'
-import type { Caller, CallerServices, DatabaseServices } from '../http/context.ts'
-import { Failure, fail, isDatabaseUnavailable } from '../http/errors.ts'
+import type { Caller, CallerServices, DatabaseServices, RequestInfo } from '../http/context.ts'
+import { Failure, isDatabaseUnavailable } from '../http/errors.ts'
 import { createWaitUntil } from '../http/execution.ts'
 import { writeJson } from '../json/raw-json.ts'
 import { type Attempt, createAddressLimits } from './address-limits.ts'
 import { createExpiringMap } from './expiring-map.ts'
+import { createRateWindows, rateLimited } from './rate-windows.ts'
 import type { ShareGroups } from './share-groups.ts'
 import { countAtLimiter, countInDatabase, LIMITER_SECONDS, shareFailures } from './shared-failures.ts'
 import { createDatabaseTime, createLinkBudget } from './spent-budgets.ts'
 
 const MAX_KEYS = 10_000
 const RECENT_KEY_MS = 15 * 60_000
+const USE_NOTED_MS = 60_000
 /** Long, because git hosts deliver for all integrations from a few addresses and do not retry a refused delivery. */
 const VERIFIED_NAME_MS = 7 * 24 * 60 * 60_000
 
@@ -26,15 +29,22 @@ const VISITS_PER_UNKNOWN_KEY = 10
 
 const KEY_REFUSALS: Code[] = ['key_unknown', 'key_revoked', 'key_expired', 'session_ended']
 const codeOf = (error: unknown): Code | undefined => (error instanceof Failure ? error.code : undefined)
-const rateLimited = (seconds: number) => fail('rate_limited', { headers: { 'Retry-After': String(seconds) } })
 
 export type KeyedRequest = {
   isRecentlyAccepted(): boolean
-  recordAccepted(organization?: string): void
-  recordFailure(error: unknown, caller: Caller): void
+  recordAccepted(organization: string, budget: string): void
+  recordFailure(error: unknown): void
+  /** Counts what a long answer reads as a further request, or refuses it. */
+  countAgain(): void
+}
+type Arrival = {
+  hash: string
+  address: string | undefined
+  kind: Budget
+  requestInfo: RequestInfo
+  waitUntil: Caller['waitUntil']
 }
 type Uncounted = { requests: number; attempts: Attempt[] }
-type Refused = { budget: Budget; hash: string; attempt: Attempt | undefined }
 export type CallerLimits = ReturnType<typeof createCallerLimits>
 
 export function createCallerLimits(services: DatabaseServices & { shareGroups: ShareGroups }) {
@@ -45,86 +55,107 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
   const countFailures = sharedLimiter ? countAtLimiter(sharedLimiter) : countInDatabase(services)
   const shareFailure = shareFailures(platform, countFailures, (key, seconds) => addresses.exhaust(key, seconds))
   const addresses = createAddressLimits(config.unknownKeysPerMinute, now, shareFailure)
-  /** Keys are grouped by organization, so that those of one do not evict those of another. */
-  const acceptedKeys = createExpiringMap<true>(MAX_KEYS, now)
+  /** Their budgets. Keys are grouped by organization, so that those of one do not evict those of another. */
+  const acceptedKeys = createExpiringMap<string>(MAX_KEYS, now)
+  const usedKeys = createExpiringMap<true>(MAX_KEYS, now)
   /** Names that were proved without a key. Grouped by route, so that many links do not evict senders of webhooks. */
   const provenNames = createExpiringMap<true>(MAX_KEYS, now)
-  const overBudget = createExpiringMap<true>(MAX_KEYS, now)
   const visitors = createAddressLimits(config.unknownKeysPerMinute * VISITS_PER_UNKNOWN_KEY, now, () => {})
   const links = createLinkBudget(now)
   const databaseTime = createDatabaseTime(config.databaseSecondsPerMinute, now)
-  const countLaterOf = {
-    key: createCounter('key'),
-    ingestion: createCounter('ingestion'),
-    deployment: createCounter('deployment'),
-  }
+  const budgets = { key: openBudget('key'), ingestion: openBudget('ingestion'), deployment: openBudget('deployment') }
 
-  const rememberKey = (hash: string, organization?: string) =>
-    void acceptedKeys.set(hash, true, RECENT_KEY_MS, organization)
-
-  async function arrive(hash: string, address: string | undefined, budget: Budget): Promise<KeyedRequest> {
-    const wait = overBudget.secondsLeft(`${budget} ${hash}`)
-    if (wait > 0) throw rateLimited(wait)
-    databaseTime.requireLeft(shareGroups.groupOf(hash, address))
-    const limiter = limiterOf(budget)
-    if (limiter && !(await limiter.limit({ key: hash })).success) throw rateLimited(LIMITER_SECONDS)
-    const attempt = acceptedKeys.get(hash) ? undefined : addresses.begin('key', address)
-    const recordAccepted = (organization?: string) => {
-      rememberKey(hash, organization)
-      attempt?.succeed()
-    }
-    return {
-      isRecentlyAccepted: () => acceptedKeys.get(hash) === true,
-      recordAccepted,
-      recordFailure(error, { requestInfo, waitUntil }) {
-        const code = codeOf(error)
-        if (!requestInfo.keyLookedUp) countLater({ budget, hash, attempt }, waitUntil)
-        else if (code && KEY_REFUSALS.includes(code)) {
-          acceptedKeys.delete(hash)
-          attempt?.fail(waitUntil)
-        } else if (isDatabaseUnavailable(error)) attempt?.succeed()
-        else {
-          recordAccepted(requestInfo.organization)
-          if (code === 'rate_limited')
-            overBudget.set(`${budget} ${hash}`, true, Number((error as Failure).extra.headers!['Retry-After']) * 1000)
-        }
-      },
-    }
-  }
-
-  /** A request that is refused before its key is looked up is counted after the response, together with others. */
-  function countLater({ budget, hash, attempt }: Refused, waitUntil: Caller['waitUntil']): void {
-    if (!attempt && config.rateLimits[budget] === 0) return
-    const merge = ({ requests, attempts }: Uncounted = { requests: 0, attempts: [] }): Uncounted => {
-      if (attempt) attempts.push(attempt)
-      return { requests: requests + 1, attempts }
-    }
-    if (!countLaterOf[budget](hash, merge, waitUntil)) attempt?.fail(waitUntil)
-  }
-
-  function createCounter(budget: Budget) {
-    return createCountAfterResponses<Uncounted>(platform, {
-      handle: batch => countBatch(budget, batch),
+  function openBudget(kind: Budget) {
+    const limit = config.rateLimits[kind]
+    const windows = limit > 0 ? createRateWindows(limit, now) : undefined
+    const countLater = createCountAfterResponses<Uncounted>(platform, {
+      handle: batch => countBatch(kind, batch),
+      everyMs: platform.exchangeMs,
       failure: 'requests not counted',
       onFailure(batch) {
         // These keys may exist, so the attempts do not count against their addresses.
         for (const { attempts } of batch.values()) for (const attempt of attempts) attempt.succeed()
       },
     })
+    return { windows, countLater }
+  }
+  /** Until the budget of a key is known, its hash stands for it. */
+  const budgetOf = (hash: string): string => acceptedKeys.get(hash) ?? hash
+
+  async function arrive({ hash, address, kind, requestInfo, waitUntil }: Arrival): Promise<KeyedRequest> {
+    const { windows, countLater } = budgets[kind]
+    const charge = windows?.charge(budgetOf(hash))
+    const attempt = await begin().catch(error => {
+      charge?.refund()
+      throw error
+    })
+    async function begin(): Promise<Attempt | undefined> {
+      databaseTime.requireLeft(shareGroups.groupOf(hash, address))
+      const limiter = limiterOf(kind)
+      if (limiter && !(await limiter.limit({ key: hash })).success) throw rateLimited(LIMITER_SECONDS)
+      return acceptedKeys.get(hash) ? undefined : addresses.begin('key', address)
+    }
+    /** Requests are counted in the database after the response, together with others. */
+    function count(unproven?: Attempt): boolean {
+      // Without a limit, the database only notes once a minute that a key is used.
+      if (!windows && !unproven && usedKeys.get(hash)) return true
+      if (!windows) usedKeys.set(hash, true, USE_NOTED_MS)
+      const merge = (waiting: Uncounted = { requests: 0, attempts: [] }) => {
+        waiting.requests++
+        if (unproven) waiting.attempts.push(unproven)
+        return waiting
+      }
+      return countLater(hash, merge, waitUntil)
+    }
+    let isAccepted = false
+    function recordEntered(): void {
+      if (!isAccepted) count()
+      isAccepted = true
+      attempt?.succeed()
+    }
+    return {
+      isRecentlyAccepted: () => acceptedKeys.get(hash) !== undefined,
+      recordAccepted(organization, budget) {
+        acceptedKeys.set(hash, budget, RECENT_KEY_MS, organization)
+        charge?.moveTo(budget, organization)
+        requestInfo.rate ??= charge?.rate
+        recordEntered()
+      },
+      recordFailure(error) {
+        const code = codeOf(error)
+        if (!requestInfo.keyLookedUp) {
+          if (!count(attempt)) attempt?.fail(waitUntil)
+        } else if (code && KEY_REFUSALS.includes(code)) {
+          charge?.refund()
+          acceptedKeys.delete(hash)
+          attempt?.fail(waitUntil)
+        } else if (isDatabaseUnavailable(error)) {
+          if (!isAccepted) charge?.refund()
+          attempt?.succeed()
+        } else recordEntered()
+      },
+      countAgain() {
+        windows?.charge(budgetOf(hash))
+        count()
+      },
+    }
   }
 
-  async function countBatch(budget: Budget, batch: Map<string, Uncounted>): Promise<void> {
+  async function countBatch(kind: Budget, batch: Map<string, Uncounted>): Promise<void> {
+    const { windows } = budgets[kind]
     const requests = new Map([...batch].map(([hash, entry]) => [hash, entry.requests]))
-    const windows = await countRefusedRequests(services, budget, requests)
-    const limit = config.rateLimits[budget]
+    for (const [hash, count] of requests) windows?.send(budgetOf(hash), count)
+    const counted = new Map((await countAnsweredRequests(services, kind, requests)).map(one => [one.hash, one]))
     const counting: Promise<unknown>[] = []
     for (const [hash, { attempts }] of batch) {
-      const window = windows.get(hash)
-      for (const attempt of attempts) window ? attempt.succeed() : attempt.fail(work => counting.push(work))
-      if (window) rememberKey(hash)
-      else acceptedKeys.delete(hash)
-      if (window && limit > 0 && window.requests >= limit)
-        overBudget.set(`${budget} ${hash}`, true, window.reset * 1000)
+      const known = counted.get(hash)
+      for (const attempt of attempts) known ? attempt.succeed() : attempt.fail(work => counting.push(work))
+      if (!known) acceptedKeys.delete(hash)
+      else {
+        // One that is known already keeps the group of its organization.
+        if (acceptedKeys.get(hash) !== known.budget) acceptedKeys.set(hash, known.budget, RECENT_KEY_MS)
+        windows?.adopt(known.budget, known.requests, known.reset)
+      }
     }
     await Promise.all(counting)
   }

@@ -13,7 +13,7 @@ export const LIMITER_SECONDS = 60
 
 /** Returns a function that records a failure. */
 export function shareFailures(
-  platform: Pick<Platform, 'log'>,
+  platform: Pick<Platform, 'log' | 'stopping'>,
   count: FailureCounter,
   onOver: (windowKey: string, seconds: number) => void,
 ): (windowKey: string, waitUntil: Caller['waitUntil']) => void {

@@ -1,7 +1,7 @@
 // Exports of the audit log, oldest first: a stream that reads one page for each trip, as fast as the client takes it.
 
 import { toIsoTime } from '../../kernel/db/rows.ts'
-import { credentialOf, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { credentialOf, verb } from '../../kernel/http/context.ts'
 import type { StreamReply } from '../../kernel/http/routes.ts'
 import { type AuditRow, hasSucceeded, itemId, operationOf, statusOf, toApiActivity } from './items.ts'
 import { toEntityManagement } from './ocsf-entities.ts'
@@ -106,7 +106,7 @@ export const exportAuditLogs = verb(
     const now = new Date(ctx.platform.clock.now()).toISOString()
     const past = { ...filter, end_time: filter.end_time < now ? filter.end_time : now }
     const readPage = (after?: AuditCursor) =>
-      readAuditRows(after ? withoutRateLimit(ctx) : ctx, { filter: past, after, limit: PAGE_ROWS, order: 'oldest' })
+      readAuditRows(ctx, { filter: past, after, limit: PAGE_ROWS, order: 'oldest' })
     const utf8 = new TextEncoder()
     const release = ctx.watches!.admit(credentialOf(ctx).hash)
     const releaseAndThrow = (error: unknown) => {

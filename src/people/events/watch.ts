@@ -1,7 +1,7 @@
 // Watches the events of a workspace. All watchers of the workspace share queries, and each filters their result.
 
 import type { Numbered, Watch } from '../../kernel/db/watch.ts'
-import { type Ctx, toWatcher, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type Ctx, toWatcher } from '../../kernel/http/context.ts'
 import { readPage } from './pages.ts'
 import { type EventRow, eventToWire } from './rows.ts'
 import type { Event } from './schema.ts'
@@ -22,7 +22,8 @@ export function watchEvents(ctx: Ctx, after: number, isLast: boolean): Watch<Wat
   const watcher = toWatcher(ctx)
   const read = async (after: number, isShared: boolean) => {
     const request = { after, limit: LOOK_SIZE, descending: false, filters: {} }
-    const { rows, hasMore } = await readPage(isShared ? withoutRateLimit(ctx) : ctx, request)
+    if (!isShared) ctx.countAgain?.()
+    const { rows, hasMore } = await readPage(ctx, request)
     return { items: rows.map(toWatched), isLast: !hasMore, isLimited: ctx.requestInfo.isLimited }
   }
   return ctx.watches!.watch(watcher, { subject: `events ${watcher.workspace}`, read }, { after, isLast })

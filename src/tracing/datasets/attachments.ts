@@ -4,7 +4,7 @@ import { sha256Hex } from '../../kernel/crypto/digest.ts'
 import { type Row, run, uuidArray } from '../../kernel/db/db.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
 import { MISSING_STORAGE } from '../../kernel/db/storage.ts'
-import { type Ctx, withoutRateLimit } from '../../kernel/http/context.ts'
+import type { Ctx } from '../../kernel/http/context.ts'
 import { fail, notConfigured } from '../../kernel/http/errors.ts'
 import { pathOfObject } from './attachment-links.ts'
 import type { NewAttachment } from './example-input.ts'
@@ -22,14 +22,14 @@ type Pending = { id: string; bytes: Uint8Array<ArrayBuffer> }
 export async function storeAttachments<Example extends Attached>(
   ctx: Ctx,
   examples: Example[],
-): Promise<{ ctx: Ctx; examples: (Example & { stored?: ExampleAttachments })[] }> {
+): Promise<(Example & { stored?: ExampleAttachments })[]> {
   const pending: Pending[] = []
   const stored = examples.map(example => {
     const { attachments } = example
     if (attachments.length === 0) return example
     return { ...example, stored: Object.fromEntries(attachments.map(one => describeAttachment(one, pending))) }
   })
-  if (pending.length === 0) return { ctx, examples }
+  if (pending.length === 0) return examples
   const { storage } = ctx.platform
   if (!storage) throw notConfigured(MISSING_STORAGE)
   const [tenant] = requireRow(await run(ctx, reserveObjects(pending, ctx.config.uploadBytes)), 'workspace_not_found')
@@ -41,7 +41,7 @@ export async function storeAttachments<Example extends Attached>(
   const outcomes = await Promise.allSettled(Array.from({ length: PARALLEL_PUTS }, putNext))
   const failed = outcomes.find(({ status }) => status === 'rejected') as PromiseRejectedResult | undefined
   if (failed) throw fail('attachments_unavailable', { headers: { 'Retry-After': '5' }, cause: failed.reason })
-  return { ctx: withoutRateLimit(ctx), examples: stored }
+  return stored
 }
 
 function describeAttachment(

@@ -45,8 +45,7 @@ export const changeUploadedExamples = verb(
   'datasets:update',
   async (ctx, { dataset_id, raw }: DatasetParams & { raw: RawBody }) => {
     const examples = readUploadedExamples(raw, schema.ChangedExampleMembers, { isChange: true })
-    const stored = await storeAttachments(ctx, examples)
-    return changeAll(stored.ctx, dataset_id, stored.examples)
+    return changeAll(ctx, dataset_id, await storeAttachments(ctx, examples))
   },
 )
 
@@ -99,7 +98,7 @@ const changeExamples = (
   dataset_id: string | undefined,
   examples: ExampleContents[],
 ): Promise<ChangedDataset[]> =>
-  writeChecked(ctx, examples, (one, hasSchemas) => {
+  writeChecked(examples, hasSchemas => {
     const ids = examples.map(({ id }) => id)
     const ctesBefore = [
       sql`given as materialized (${givenRows(examples)})`,
@@ -142,5 +141,5 @@ const changeExamples = (
         (select count(*) from inserted i where i.dataset_id = d.id) as count`
 
     const parts = { ctesBefore, ctesAfter: [insertVersions(sql`true`)], lock: lockOf(dataset_id, ids) }
-    return commit(one, 'dataset.examples_updated', change, sql`json_build_object('count', changed.count)`, parts)
+    return commit(ctx, 'dataset.examples_updated', change, sql`json_build_object('count', changed.count)`, parts)
   })

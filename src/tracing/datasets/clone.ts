@@ -3,7 +3,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import { refuseUnless, run, textArray, uuidArray } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
-import { type Ctx, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { lockDataset } from './datasets.ts'
 import type { CheckedExample } from './example-schema.ts'
 import { type ChangedDataset, insertVersions, NEXT_VERSION, writeChecked } from './example-versions.ts'
@@ -23,7 +23,7 @@ export const cloneDataset = verb(
   async (ctx, input: schema.Clone) => {
     let { as_of } = input
     const readContents = async (): Promise<CheckedExample[]> => {
-      const rows = await run(withoutRateLimit(ctx), selectContents({ ...input, as_of }))
+      const rows = await run(ctx, selectContents({ ...input, as_of }))
       // The version that is compared with the schemas is the one that is copied, also if the source changes meanwhile.
       if (rows[0]) as_of = { time: rows[0][0] }
       return rows.map(([, id, inputs, outputs]) => ({
@@ -32,8 +32,8 @@ export const cloneDataset = verb(
         loc: { inputs: ['source', id, 'inputs'], outputs: ['source', id, 'outputs'] },
       }))
     }
-    const copy = (one: Ctx, hasSchemas: SQL) => copyExamples(one, { ...input, as_of }, hasSchemas)
-    const { copies } = requireRow(await writeChecked(ctx, readContents, copy), 'dataset_not_found')
+    const copy = (hasSchemas: SQL) => copyExamples(ctx, { ...input, as_of }, hasSchemas)
+    const { copies } = requireRow(await writeChecked(readContents, copy), 'dataset_not_found')
     return copies ?? []
   },
   { byPolicy: true },

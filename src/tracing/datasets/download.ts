@@ -3,7 +3,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { run } from '../../kernel/db/db.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
-import { type Ctx, credentialOf, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type Ctx, credentialOf, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import type { StreamReply } from '../../kernel/http/routes.ts'
 import type { DatasetRef } from './schema.ts'
@@ -66,7 +66,7 @@ export const downloadDataset = verb(
     const stream = new ReadableStream<Uint8Array>(
       {
         async pull(controller) {
-          if (after) rows = await readPage(withoutRateLimit(ctx), sql`${version}::timestamptz`, after)
+          if (after) rows = await readPage(ctx, sql`${version}::timestamptz`, after)
           const found = rows.filter(([, , number]) => number !== null)
           if (found.length > 0) controller.enqueue(utf8.encode(found.map(row => `${toLine(row)}\n`).join('')))
           const isLast = found.length < PAGE_ROWS

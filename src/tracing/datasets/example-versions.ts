@@ -3,7 +3,6 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { uuidArray } from '../../kernel/db/db.ts'
 import { toIsoTime } from '../../kernel/db/rows.ts'
-import { type Ctx, withoutRateLimit } from '../../kernel/http/context.ts'
 import { Failure, fail } from '../../kernel/http/errors.ts'
 import { lockDataset } from './datasets.ts'
 import { type CheckedExample, requireMatchingExamples } from './example-schema.ts'
@@ -72,14 +71,13 @@ const MAX_ATTEMPTS = 3
  * once the examples have been compared with them.
  */
 export async function writeChecked<T>(
-  ctx: Ctx,
   examples: CheckedExample[] | (() => Promise<CheckedExample[]>),
-  write: (ctx: Ctx, hasSchemas: SQL) => Promise<T>,
+  write: (hasSchemas: SQL) => Promise<T>,
 ): Promise<T> {
   let checked = ''
   for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
     try {
-      return await write(attempt === 1 ? ctx : withoutRateLimit(ctx), hasCheckedSchemas(checked))
+      return await write(hasCheckedSchemas(checked))
     } catch (error) {
       const isUnchecked = error instanceof Failure && error.code === 'examples_unchecked'
       if (!isUnchecked) throw error

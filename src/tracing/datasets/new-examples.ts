@@ -91,7 +91,7 @@ async function insertInto(
 ): Promise<ChangedDataset & { examples: WrittenRow[] }> {
   requireInputs(examples)
   const stored = await storeAttachments(ctx, examples)
-  return requireRow(await insertExamples(stored.ctx, dataset_id, stored.examples), 'dataset_not_found')
+  return requireRow(await insertExamples(ctx, dataset_id, stored), 'dataset_not_found')
 }
 
 function requireOneDataset(examples: ExampleInput<NewMembers>[]): string {
@@ -144,7 +144,7 @@ const withoutIds = (attachments: SQL): SQL => sql`(
 
 /** A repeated request finds its examples, and changes nothing. */
 const insertExamples = (ctx: Ctx, dataset_id: string, examples: ExampleContents[]) =>
-  writeChecked(ctx, examples, (one, hasSchemas) => {
+  writeChecked(examples, hasSchemas => {
     const hasRoom = sql`d.example_count + ${examples.length} <= ${schema.MAX_DATASET_EXAMPLES}`
     const ctesBefore = [
       sql`given as materialized (${givenRows(examples)})`,
@@ -197,7 +197,7 @@ const insertExamples = (ctx: Ctx, dataset_id: string, examples: ExampleContents[
       returning d.id, d.examples_at as as_of, i.count, ${writtenRows(sql`
         (select * from inserted union all select * from present)`)} as examples`
     const parts = { ctesBefore, ctesAfter: [insertVersions(sql`changed.count > 0`)], lock: lockDataset(dataset_id) }
-    return commit(one, 'dataset.examples_created', change, sql`json_build_object('count', changed.count)`, parts)
+    return commit(ctx, 'dataset.examples_created', change, sql`json_build_object('count', changed.count)`, parts)
   })
 
 const writtenRows = (rows: SQL): SQL => sql`(

@@ -1,7 +1,7 @@
 // The object store holds texts that are too long for a row: JSON members of runs, and attachments.
 
 import { verifyKey } from '../../kernel/db/db.ts'
-import { type Ctx, withoutRateLimit } from '../../kernel/http/context.ts'
+import type { Ctx } from '../../kernel/http/context.ts'
 import { fail, isDatabaseUnavailable } from '../../kernel/http/errors.ts'
 import type { Storage } from '../../platform.ts'
 import { PAYLOADS, type StoredObject, type StoredObjects } from '../store/store.ts'
@@ -25,13 +25,14 @@ export type StoredRuns = { runs: (MergedRun & { objects?: StoredObjects })[]; ob
 export async function withObjects(
   ctx: Ctx,
   runs: MergedRun[],
-  store: (ctx: Ctx, stored: StoredRuns) => Promise<void>,
+  store: (stored: StoredRuns) => Promise<void>,
 ): Promise<void> {
   const { storage } = ctx.platform
   const pending: Pending[] = []
   const stored = runs.map(run => moveIntoObjects(run, storage, pending))
-  if (!storage || pending.length === 0) return store(ctx, { runs: stored, objects: [] })
-  const verified = await verifyOnce(ctx)
+  if (!storage || pending.length === 0) return store({ runs: stored, objects: [] })
+  // Objects are put only for a key that may do this.
+  if (!ctx.requestInfo.keyLookedUp) await verifyKey(ctx)
   const objects = pending.map(({ run_id, bytes, stored }) => ({
     run_id,
     bytes: bytes.byteLength,
@@ -39,18 +40,11 @@ export async function withObjects(
   }))
   try {
     await putAll(storage, pending)
-    await store(verified, { runs: stored, objects })
+    await store({ runs: stored, objects })
   } catch (error) {
     if (!isDatabaseUnavailable(error)) await storage.remove(objects.map(({ path }) => path)).catch(() => {})
     throw error
   }
-}
-
-/** Objects are put only for a key that may do this. */
-async function verifyOnce(ctx: Ctx): Promise<Ctx> {
-  if (ctx.requestInfo.keyLookedUp) return ctx
-  await verifyKey(ctx)
-  return withoutRateLimit(ctx)
 }
 
 function moveIntoObjects(run: MergedRun, storage: Storage | undefined, pending: Pending[]): StoredRuns['runs'][number] {

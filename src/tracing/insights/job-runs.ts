@@ -2,7 +2,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Row, run } from '../../kernel/db/db.ts'
-import { type Ctx, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { PAGE_PAYLOAD_BYTES } from '../runs/object-links.ts'
 import { columnsOf, DEFAULT_SELECT } from '../runs/run-wire.ts'
@@ -87,7 +87,7 @@ async function showPage(ctx: Ctx, page: Said[]): Promise<schema.JobRuns['runs']>
   if (page.length === 0) return []
   const ids = page.map(({ run_id }) => run_id)
   const query = { ids, order: 'desc' as const, limit: ids.length, columns: columnsOf(SELECT) }
-  const { runs } = await ctx.traces.query(withoutRateLimit(ctx), query)
+  const { runs } = await ctx.traces.query(ctx, query)
   const shown = new Map((await showRuns(ctx, runs, SELECT, PAGE_PAYLOAD_BYTES)).map(one => [one.id, one]))
   return page.map(({ run_id, ...said }) => ({ ...shown.get(run_id), id: run_id, ...said }))
 }

@@ -3,7 +3,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Row, run, uuidArray } from '../../kernel/db/db.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
-import { type Ctx, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { PAGE_PAYLOAD_BYTES, RUN_PAYLOAD_BYTES } from '../runs/object-links.ts'
 import { columnsOf, DEFAULT_SELECT, FULL_SELECT } from '../runs/run-wire.ts'
@@ -67,7 +67,7 @@ async function showReviewedRuns(
   if (items.length === 0) return []
   const query = { order: 'asc' as const, limit: items.length, columns: columnsOf(select) }
   const ids = items.map(({ run_id }) => run_id!)
-  const { runs } = await ctx.traces.query(withoutRateLimit(ctx), { ids, ...query })
+  const { runs } = await ctx.traces.query(ctx, { ids, ...query })
   const shown = new Map((await showRuns(ctx, runs, select, maxBytes)).map(one => [one.id, one]))
   return items.flatMap(item => {
     const one = shown.get(item.run_id!)

@@ -3,7 +3,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Row, run } from '../../kernel/db/db.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
-import { type Ctx, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import type { StoredRun } from '../store/queries.ts'
 import { ITEM_JSON, type ItemRow, itemToWire } from './item-wire.ts'
@@ -182,7 +182,7 @@ export const addQueueItems = verb(
 /** A CTE `found` of the root runs of projects, such as experiments. A trip of its own, because of other stores. */
 export async function findRootRuns(ctx: Ctx, projects: string[]): Promise<SQL> {
   const query = { projects, is_root: true, order: 'asc' as const, limit: MAX_ITEMS + 1, columns: [] }
-  const { runs, hasAllProjects } = await ctx.traces.query(withoutRateLimit(ctx), query)
+  const { runs, hasAllProjects } = await ctx.traces.query(ctx, query)
   if (!hasAllProjects) throw fail('project_not_found')
   return sql`found as (${readFound(runs)})`
 }

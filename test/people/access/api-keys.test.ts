@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
+import { finishPendingWork } from '../../../src/host/pending-work.ts'
 import { looksLikeApiKey } from '../../../src/kernel/crypto/crypto.ts'
 import { ADMIN, EDITOR, ORGANIZATION_ADMIN, VIEWER } from '../../../src/people/access/built-in-roles.ts'
 import { clock, logLines, newTenant, send, type Tenant, unusedId } from '../../support/app.ts'
@@ -62,9 +63,11 @@ describe('a key', () => {
   it('shows when it was last used, to the minute', async () => {
     const tenant = await newTenant()
     const { key, id } = (await createKey(tenant, {})).body
-    const readLastUse = async () =>
-      (await tenant.get('/workspaces/current/api-keys')).body.resources.find((one: { id: string }) => one.id === id)
-        .last_used_at
+    const readLastUse = async () => {
+      await finishPendingWork()
+      const { body } = await tenant.get('/workspaces/current/api-keys')
+      return body.resources.find((one: { id: string }) => one.id === id).last_used_at
+    }
     expect(await readLastUse()).toBeNull()
     await tenant.as(key).get('/workspaces')
     const first = await readLastUse()

@@ -23,13 +23,13 @@ class KilledError extends Error {}
 function makeLife(lastStep: number, losesAnswer: boolean) {
   let steps = 0
   const guard =
-    (send: typeof fetch): typeof fetch =>
-    async (input, init) => {
+    <Input extends unknown[], Answer>(send: (...input: Input) => Promise<Answer>) =>
+    async (...input: Input): Promise<Answer> => {
       steps++
       if (steps > lastStep || (steps === lastStep && !losesAnswer)) throw new KilledError()
-      const response = await send(input, init)
+      const answer = await send(...input)
       if (steps >= lastStep) throw new KilledError()
-      return response
+      return answer
     }
   return { guard, isOver: () => steps >= lastStep }
 }
@@ -51,19 +51,18 @@ export default {
     }
 
     let ahead = 0
-    const { gateway } = testbed
+    const { app, system } = testbed.pools.connections
     const pinnedFetch = createPinnedFetch({ allowLoopback: true })
     const settings = {
       ...SETTINGS,
       ALLOW_LOOPBACK: 'true',
-      DATABASE_URL: gateway.connectionString,
-      DATABASE_SYSTEM_URL: gateway.systemConnectionString,
+      DATABASE_URL: testbed.url,
     }
     const openApp = ({ guard }: Pick<ReturnType<typeof makeLife>, 'guard'>) =>
       createQuietApp(settings, {
         clock: createClock(() => ahead),
-        foreignFetch: guard(pinnedFetch),
-        databaseFetch: guard(gateway.fetch as typeof fetch),
+        foreignFetch: guard(pinnedFetch) as typeof fetch,
+        databaseConnections: { app: guard(app), system: guard(system) },
       })
     const sweep = async (life: Pick<ReturnType<typeof makeLife>, 'guard'>) => {
       const { config, platform, database, traces, shareGroups } = openApp(life)
@@ -73,11 +72,10 @@ export default {
     }
 
     // Writes without what sends: the app of the testbed would send its events itself.
-    const unguarded = { guard: (send: typeof fetch) => send }
     const writer = createQuietApp(settings, {
       clock: createClock(() => ahead),
       deliveriesPerRequest: 0,
-      databaseFetch: gateway.fetch,
+      databaseConnections: { app, system },
     })
     const { send } = makeClient(writer.fetch, (await testbed.tenant()).api_key)
     const { id } = (await send('POST', '/v2/tag-keys', { key: 'key' })).body
@@ -98,7 +96,7 @@ export default {
     const count = async (statement: string) => Number((await database.query(statement)).rows[0].count)
     const countWaiting = () => count(`select count(*) from webhook_deliveries where state = 'waiting'`)
     for (let life = 0; life < MAX_LAST_LIVES && (life === 0 || (await countWaiting()) > 0); life++)
-      await sweep(unguarded)
+      await sweep(makeLife(Number.POSITIVE_INFINITY, false))
 
     const { rows } = await database.query(
       `select 'evt_' || scope_id || '_' || seq as id from events where type = 'tag_key.renamed'`,

@@ -1,6 +1,7 @@
 // The database of a run: an embedded Postgres, migrated, with one tenant. And a gateway before any database, which
 // counts round trips.
 import { join } from 'node:path'
+import { openPools } from '../../../src/host/database-pools.ts'
 import { startPostgres } from '../../../src/host/embedded-postgres.ts'
 import { createGateway } from '../../../src/host/gateway.ts'
 import { createHost } from '../../../src/host/host.ts'
@@ -62,7 +63,9 @@ export async function serveDatabase(cleanup: Cleanup, url: string, pid: number):
     trips++
     counter.onTrip(trip)
   }
-  const gateway = createGateway({ databaseUrl: url, onTrip })
+  const pools = openPools({ databaseUrl: url, onTrip })
+  cleanup.defer(() => pools.close())
+  const gateway = createGateway(pools)
   cleanup.defer(() => gateway.close())
   const address = (await gateway.listen()).url
   const { connectionString } = gateway

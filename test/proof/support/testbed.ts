@@ -3,8 +3,9 @@ import { join } from 'node:path'
 import { createApp } from '../../../src/app.ts'
 import { readConfig } from '../../../src/env.ts'
 import { createLogins, type Logins } from '../../../src/host/database-logins.ts'
+import type { DatabasePools, PoolOptions } from '../../../src/host/database-pools.ts'
 import { type Postgres, startPostgres } from '../../../src/host/embedded-postgres.ts'
-import type { GatewayOptions } from '../../../src/host/gateway.ts'
+import { createGateway, type Gateway } from '../../../src/host/gateway.ts'
 import { createHost, createServerPlatform } from '../../../src/host/host.ts'
 import { migrate } from '../../../src/host/migrate.ts'
 import { type BootstrapResult, bootstrap } from '../../../src/people/access/bootstrap.ts'
@@ -36,7 +37,8 @@ export type Fetch = (request: Request) => Response | Promise<Response>
 
 export type Testbed = {
   app: ReturnType<typeof createHost>['app']
-  gateway: NonNullable<ReturnType<typeof createHost>['gateway']>
+  pools: DatabasePools
+  gateway: Gateway
   url: string
   logins: Logins
   tenant(): Promise<BootstrapResult>
@@ -59,7 +61,7 @@ export const SETTINGS = {
 export const SILENT_LOG = { log: () => {} }
 
 type TestbedOptions = { settings?: Record<string, string>; overrides?: Partial<Platform> } & Omit<
-  GatewayOptions,
+  PoolOptions,
   'databaseUrl'
 >
 
@@ -101,16 +103,20 @@ async function openApp(context: TrialContext, url: string, { settings, overrides
     options,
   )
   context.defer(() => host.close())
+  const pools = host.pools!
+  const gateway = createGateway(pools)
+  context.defer(() => gateway.close())
   return {
     app: host.app,
-    gateway: host.gateway!,
+    pools,
+    gateway,
     url,
     logins,
     tenant: () => bootstrap(host.app.database, { organization: `org-${crypto.randomUUID()}` }),
   }
 }
 
-/** An app without a gateway of its own: its settings or `own` say how it reaches the database. */
+/** An app without connections of its own: its settings or `own` say how it reaches the database. */
 export function createQuietApp(settings: Record<string, string>, own: Partial<Platform> = {}) {
   const config = readConfig(settings)
   return createApp(config, { ...createServerPlatform(settings, config), ...SILENT_LOG, ...own })

@@ -55,7 +55,7 @@ type StoreOptions = {
   madeAt?: number
 }
 
-/** A context of a key whose trips go to Postgres through a gateway in this process. */
+/** A context of a key whose trips go to Postgres from this process. */
 export function openTraceStore(
   url: string,
   tenant: BootstrapResult,

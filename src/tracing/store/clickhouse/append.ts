@@ -2,7 +2,7 @@
 // repeats a request that failed in between, because it got no success.
 import { sql } from 'drizzle-orm'
 import { type Row, run, uuidArray } from '../../../kernel/db/db.ts'
-import { type Ctx, isConfined, withoutRateLimit } from '../../../kernel/http/context.ts'
+import { type Ctx, isConfined } from '../../../kernel/http/context.ts'
 import { invalidRequest } from '../../../kernel/http/input.ts'
 import { toFeedbackRows } from '../../feedback/store-feedback.ts'
 import { mergeOperations } from '../../ingest/merged-operations.ts'
@@ -28,7 +28,7 @@ export async function append(
   if (faults.length > 0) throw invalidRequest(faults)
   const given = feedback.length > 0 ? { feedback, rows: toFeedbackRows(feedback) } : undefined
   if (runs.length === 0 && !given) return
-  await withObjects(ctx, runs, (verified, stored) => appendRows(clickHouse, verified, stored, given, spans))
+  await withObjects(ctx, runs, stored => appendRows(clickHouse, ctx, stored, given, spans))
 }
 
 type Feedback = { feedback: NewFeedback[]; rows: string }
@@ -71,7 +71,7 @@ async function appendRows(
   const [row] = await run(ctx, statement, lock)
   const placed = readPlaced(row!)
   await insertPlaced(clickHouse, ctx, placed, runs)
-  const later = withoutRateLimit({ ...ctx, idempotency: null })
+  const later = { ...ctx, idempotency: null }
   if (spans.length > 0) await moveSpans(clickHouse, later, spans, placed.runs)
   if (placed.hasRules) await run(later, queueStatement({ runs: JSON.stringify(placed.runs) }))
   if (placed.waiting > 0)

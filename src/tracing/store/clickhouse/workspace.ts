@@ -1,16 +1,15 @@
 // Reads from Postgres the workspace of the caller, its projects, and feedback.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, run, uuidArray } from '../../../kernel/db/db.ts'
-import { type Ctx, hasCredential, withoutRateLimit } from '../../../kernel/http/context.ts'
+import { type Ctx, hasCredential } from '../../../kernel/http/context.ts'
 import { fail } from '../../../kernel/http/errors.ts'
 import type { ResolvedFilter } from '../../runs/filter/resolve.ts'
 import { filterCondition } from '../postgres/filter-sql.ts'
 import { FEEDBACK_COLUMNS } from '../postgres/run-fields.ts'
 
-/** The first trip of a request. Later ones do not count towards its rate. An idempotency key is for the last. */
+/** The first trip of a request. An idempotency key is for the last one. */
 export async function enterWith(ctx: Ctx, query: SQL<Row>): Promise<{ tenant: string; row: Row }> {
   const [row] = await run({ ...ctx, idempotency: null }, query)
-  ctx.config = withoutRateLimit(ctx).config
   return { tenant: ctx.requestInfo.tenant!, row: row! }
 }
 

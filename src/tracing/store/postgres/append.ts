@@ -2,7 +2,7 @@
 import { type Placeholder, type SQL, sql } from 'drizzle-orm'
 import { type Row, requirePermission, run, uuidArray } from '../../../kernel/db/db.ts'
 import { type Placeholders, prepareStatement } from '../../../kernel/db/statement.ts'
-import { type Ctx, isConfined, withoutRateLimit } from '../../../kernel/http/context.ts'
+import { type Ctx, isConfined } from '../../../kernel/http/context.ts'
 import { fail } from '../../../kernel/http/errors.ts'
 import { invalidRequest } from '../../../kernel/http/input.ts'
 import { attachFeedback, readFeedbackRows, storeFeedback, toFeedbackRows } from '../../feedback/store-feedback.ts'
@@ -23,9 +23,8 @@ export async function append(
   const { runs, faults } = mergeOperations(operations, isConfined(ctx))
   if (faults.length > 0) throw invalidRequest(faults)
   const feedbackRows = feedback.length > 0 ? toFeedbackRows(feedback) : undefined
-  if (spans.length > 0) await withObjects(ctx, runs, (verified, stored) => appendSpans(verified, stored, spans))
-  else if (runs.length > 0)
-    await withObjects(ctx, runs, (verified, stored) => appendRows(verified, stored, feedbackRows))
+  if (spans.length > 0) await withObjects(ctx, runs, stored => appendSpans(ctx, stored, spans))
+  else if (runs.length > 0) await withObjects(ctx, runs, stored => appendRows(ctx, stored, feedbackRows))
   else if (feedbackRows) await run(ctx, feedbackStatement({ feedbackRows }))
 }
 
@@ -41,7 +40,7 @@ async function appendRows(ctx: Ctx, { runs, objects }: StoredRuns, feedbackRows:
   const input = { ...toInput(ctx, runs, objects), feedbackRows, ...(needsLookup && { needsLookup }) }
   const [row] = await run(ctx, appendStatement(input), lockTraces(traceIds, unassigned))
   const runIds = runs.map(({ id }) => id)
-  if (Number(row![0]) > 0) await mergeWaitingPatches(withoutRateLimit(ctx), runIds)
+  if (Number(row![0]) > 0) await mergeWaitingPatches(ctx, runIds)
 }
 
 async function appendSpans(ctx: Ctx, { runs, objects }: StoredRuns, spans: SpanPlace[]): Promise<void> {
