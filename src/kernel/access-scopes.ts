@@ -144,7 +144,10 @@ export function describeAccess(
       : Object.entries(path)
           .map(([name, id]) => ({ ...TABLES_OF_PARAMETERS[name], id }))
           .find(({ type }) => bound !== null && type === bound)
-  return JSON.stringify({
+  const unnamed = `${permission} ${byPolicy}`
+  const known = named ? undefined : describedAccess.get(unnamed)
+  if (known !== undefined) return known
+  const described = JSON.stringify({
     types: shownBy(permission),
     bound,
     everything: scopes[permission] === 'everything' ? readingAll : [],
@@ -152,4 +155,8 @@ export function describeAccess(
     can_open: byPolicy || named !== undefined,
     resource: named ?? null,
   })
+  if (!named) describedAccess.set(unnamed, described)
+  return described
 }
+/** Of requests that name no resource, by permission. */
+const describedAccess = new Map<string, string>()

@@ -1,7 +1,7 @@
 // Lists and counts deployments. All filters but the last three read columns of the one index that serves the list.
 import { and, eq, inArray, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import { db, inTenant, run } from '../../kernel/db/db.ts'
-import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
+import { keepPlan, literal, type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { verb } from '../../kernel/http/context.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
 import { type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
@@ -44,21 +44,22 @@ const hasTagValues = (ids: Placeholder): SQL => sql`not exists (
 /** Up to this offset, reading the rows before the page costs less than finding the page in the index first. */
 const MAX_SHALLOW_OFFSET = 200
 
+const plainPage = (condition: SQL | undefined, limit: number | Placeholder, offset: number | Placeholder) =>
+  db
+    .select(wireColumns)
+    .from(deployments)
+    .where(condition)
+    .orderBy(...newestFirst(deployments))
+    .limit(limit)
+    .offset(offset)
+
 /** Finds the page in the index, then reads its rows. A shallow page of rows alone, without filters, is read at once. */
 const pageStatement = prepareStatement<DeploymentQuery & { deep?: true }, DeploymentRow>(query => {
   const filters = listFilters(query)
   const condition = and(inTenant(deployments), afterCursor(deployments, query), ...filters)
   const order = newestFirst(deployments)
   const { limit, offset } = query
-  if (filters.length === 0 && !query.deep && !query.include) {
-    return db
-      .select(wireColumns)
-      .from(deployments)
-      .where(condition)
-      .orderBy(...order)
-      .limit(limit)
-      .offset(offset)
-  }
+  if (filters.length === 0 && !query.deep && !query.include) return plainPage(condition, limit, offset)
   const ids = db
     .select({ id: deployments.id })
     .from(deployments)
@@ -74,8 +75,14 @@ const pageStatement = prepareStatement<DeploymentQuery & { deep?: true }, Deploy
     .orderBy(...order)
 })
 
+/** Everybody asks for this page. Its text has the bounds, so that one plan is right for all workspaces. */
+const FIRST_PAGE_SIZE = 21
+const firstPage = keepPlan(plainPage(inTenant(deployments), literal(FIRST_PAGE_SIZE), literal(0)))
+
 export function deploymentPageQuery(query: DeploymentQuery) {
   const { limit, offset } = pageBounds(query)
+  const isPlain = Object.values(query).filter(value => value !== undefined).length === 2
+  if (limit === FIRST_PAGE_SIZE && offset === 0 && isPlain) return firstPage
   return pageStatement({ ...query, limit, offset, ...(offset >= MAX_SHALLOW_OFFSET && { deep: true }) })
 }
 

@@ -1,9 +1,9 @@
 // SHA-256 and HMAC by node:crypto, which Workers run natively. WebCrypto cannot hash a stream, and on Node it uses a
 // thread even for short texts.
-import { createHash, createHmac, timingSafeEqual } from 'node:crypto'
+import { createHash, createHmac, hash, timingSafeEqual } from 'node:crypto'
 
 export const sha256 = () => createHash('sha256')
-export const sha256Hex = (text: string | Uint8Array): string => sha256().update(text).digest('hex')
+export const sha256Hex = (text: string | Uint8Array): string => hash('sha256', text)
 /**
  * The fingerprint of a secret as it is stored changes when the secret is set again, and tells nothing of its value.
  * A value that `slipway reseal` has sealed again ends with its first fingerprint, so that nothing looks changed.

@@ -8,6 +8,7 @@ import {
   type PreparedQueryConfig,
   type SelectedFieldsOrdered,
 } from 'drizzle-orm/pg-core'
+import { ONE_PLAN } from '../../platform.ts'
 
 export type Row = unknown[]
 export type Statement<T> = { sql: string; params: unknown[]; read(rows: Row[]): T[] }
@@ -108,6 +109,15 @@ export function compileQuery<T>(query: Query<T>): Statement<T> {
   const prepared = (query as unknown as { prepare(name: string): PgPreparedQuery<PreparedQueryConfig> }).prepare('')
   return { ...prepared.getQuery(), read: rows => prepared.mapResult({ rows }) as T[] }
 }
+
+/** A read without parameters whose plan is as good for every workspace: connections keep it. */
+export function keepPlan<T>(query: Query<T>): Statement<T> {
+  const statement = compileQuery(query)
+  return { ...statement, sql: `${ONE_PLAN} ${statement.sql}` }
+}
+
+/** Drizzle makes a parameter of a number. */
+export const literal = (number: number): number => sql.raw(String(number)) as unknown as number
 
 /** Takes half the time of Drizzle's reader: which columns need decoding is decided once and not for each row. */
 function createRowReader(fields: SelectedFieldsOrdered): (result: unknown) => unknown[] {

@@ -58,6 +58,9 @@ export function wrapRequest(
 function hasOversizedHead(c: Context): boolean {
   if (c.req.url.length > MAX_HEAD_LENGTH) return true
   let size = 0
+  // On Node, the headers of a request are an object only once somebody reads them.
+  const { rawHeaders } = (c.env as { incoming?: { rawHeaders?: string[] } } | undefined)?.incoming ?? {}
+  if (rawHeaders) return rawHeaders.reduce((sum, text) => sum + text.length, 0) > MAX_HEAD_LENGTH
   c.req.raw.headers.forEach((value, name) => {
     size += name.length + value.length
   })

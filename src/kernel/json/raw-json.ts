@@ -1,7 +1,7 @@
 // JSON texts within a reply, sent as they are: parsed and written again, large numbers would lose digits.
 
 /** While a reply is written, each of its texts stands as the token, which nothing else in it can contain. */
-let writing: { token: string; texts: string[] } | undefined
+let writing: { token?: string; texts: string[] } | undefined
 
 class RawJson {
   readonly #text: string
@@ -11,6 +11,7 @@ class RawJson {
   toJSON(): string {
     if (!writing) throw new Error('A raw JSON text is written by writeJson() only.')
     writing.texts.push(this.#text)
+    writing.token ??= crypto.randomUUID()
     return writing.token
   }
 }
@@ -20,13 +21,12 @@ export const rawJson = <Value>(text: string): Value => new RawJson(text) as unkn
 
 /** `JSON.stringify`, with raw texts. */
 export function writeJson(value: unknown): string {
-  const token = crypto.randomUUID()
   const texts: string[] = []
-  writing = { token, texts }
+  writing = { texts }
   try {
     const json = JSON.stringify(value)
-    if (texts.length === 0) return json
-    const [first, ...parts] = json.split(`"${token}"`)
+    if (writing.token === undefined) return json
+    const [first, ...parts] = json.split(`"${writing.token}"`)
     return first + parts.map((part, i) => texts[i] + part).join('')
   } finally {
     writing = undefined
