@@ -12,7 +12,7 @@ cd "$work/root"
 mkdir -p opt/slipway
 mount --bind "$project" opt/slipway
 mount -t proc proc proc
-mount --rbind /sys sys
+. "$project/test/proof/support/bind-sys.sh"
 mount --rbind /dev dev
 mount -t tmpfs -o mode=755 tmpfs run
 mount -t tmpfs tmpfs tmp

@@ -11,7 +11,7 @@ mkdir -p opt/slipway trial etc/systemd/system
 mount --bind "$root" opt/slipway
 mount --bind "$work/shared" trial
 mount -t proc proc proc
-mount --rbind /sys sys
+. "$root/test/proof/support/bind-sys.sh"
 mount --rbind /dev dev
 mount -t tmpfs tmpfs run
 mount -t tmpfs tmpfs tmp
