@@ -1,5 +1,5 @@
-// Invalid keys and foreign workspaces, on every route: one request of each kind, because all routes ask enter(), which
-// judges the other keys. For permissions see test/people/access/permission-matrix.test.ts.
+// Invalid keys and foreign workspaces, on every route: one request of each kind, because all routes ask enter_by_key(),
+// which judges the other keys. For permissions see test/people/access/permission-matrix.test.ts.
 import { beforeAll, describe, expect, inject, it } from 'vitest'
 import { newApiKey } from '../src/kernel/crypto/crypto.ts'
 import type { Operation } from '../src/kernel/http/routes.ts'

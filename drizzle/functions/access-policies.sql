@@ -82,7 +82,7 @@ begin
   return not (v_holds and v_is_deny) and (v_is_allowed or v_holds);
 end $$;
 
--- The rules of the caller for this type of resource. enter() sets them.
+-- The rules of the caller for this type of resource. enter_by_key() sets them.
 create function access_to(p_type text) returns access
 language sql stable parallel safe
 return setting('access_' || p_type)::access;

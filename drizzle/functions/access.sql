@@ -324,8 +324,8 @@ begin
 end $$;
 
 -- The permissions that a key of a member has now. Null if the member has lost the workspace, or every permission of the
--- key. One query, because enter() asks it for each request of such a key: with reachable_permissions() it takes twice
--- as long.
+-- key. One query, because enter_by_key() asks it for each request of such a key: with reachable_permissions() it takes
+-- twice as long.
 create function bound_key_permissions(p_key uuid) returns text[]
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 begin

@@ -1,6 +1,6 @@
 -- The agent protocol: leases, polls and reports of agents.
 
--- Runs after enter(): the holder of an agent's key acts for its listener only.
+-- Runs after enter_by_key(): the holder of an agent's key acts for its listener only.
 create function become_listener(p_key uuid) returns uuid
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare

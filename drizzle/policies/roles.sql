@@ -4,8 +4,8 @@
 --                     policies. So the statements of all others have the plans that they would have without policies.
 --   slipway_confined  serves trace keys: it has the rights of slipway_app, and other projects do not exist for it.
 --   slipway_agent     serves agents: it sees what one listener serves.
---   slipway_system    sees every tenant: enter() and scheduled work run as it.
---   slipway_login     is the group of the logins that requests use. They start with entry functions, such as enter().
+--   slipway_system    sees every tenant: enter_by_key() and scheduled work run as it.
+--   slipway_login     is the group of the logins that requests use. They start with entry functions: enter_by_key().
 do $$
 declare
   v_role text;

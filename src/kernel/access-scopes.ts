@@ -129,7 +129,7 @@ const TABLES_OF_PARAMETERS: Record<string, TaggedTable> = {
 
 export type PathParameters = Record<string, string>
 
-/** The argument `p_access` of `enter()`, or null where policies do not matter. */
+/** The argument `p_access` of `enter_by_key()`, or null where policies do not matter. */
 export function describeAccess(
   permission: Permission | null,
   path: PathParameters = {},

@@ -12,7 +12,7 @@ const NOT_THE_APP = /^(host|agent|cli|postgres|api-docs\/client)\//
 
 /** The file, the module and, of a static import, its members. */
 const BUILT_INS = [
-  'kernel/crypto/digest.ts: node:crypto createHash, createHmac, timingSafeEqual',
+  'kernel/crypto/digest.ts: node:crypto createHash, createHmac, hash, timingSafeEqual',
   'kernel/http/decompress.ts: node:stream',
   'kernel/http/decompress.ts: node:zlib',
   'kernel/http/txt-records.ts: node:dns/promises Resolver',

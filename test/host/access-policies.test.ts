@@ -106,7 +106,7 @@ describe('a caller without policies', () => {
     const enter = async (permission: Permission) => {
       const access = describeAccess(permission, {}, true)
       const { rows } = await admin.query(
-        `select is_limited from enter($1, null, $2, true, 'x', '0 ms', false, null, null, $3::jsonb)`,
+        `select is_limited from enter_by_key($1, null, $2, true, 'x', '0 ms', false, null, null, $3::jsonb)`,
         [key, permission, access],
       )
       return rows[0].is_limited

@@ -64,7 +64,7 @@ describe('row-level security', () => {
     for (const row of rows) expect(['slipway_app', 'slipway_system']).not.toContain(row.owner)
   })
 
-  it('hides all rows but the built-in roles before enter() has been called', async () => {
+  it('hides all rows but the built-in roles before enter_by_key() has been called', async () => {
     await withClient(urlOf('rls'), async client => {
       const { rows } = await listTables(client)
       await client.query('set role slipway_app')
@@ -92,11 +92,11 @@ describe('row-level security', () => {
     })
   })
 
-  it('does not let slipway_app call enter(), or every role call a security definer function', async () => {
+  it('does not let slipway_app call enter_by_key(), or every role call a security definer function', async () => {
     await withClient(urlOf('rls'), async client => {
       expect(await listPublicFunctions(client)).toEqual([])
       await client.query('set role slipway_app')
-      const enter = `select enter('', null, '', true, '', '0', false, null, null, null)`
+      const enter = `select enter_by_key('', null, '', true, '', '0', false, null, null, null)`
       await expect(client.query(enter)).rejects.toMatchObject({ code: '42501' })
     })
   })
@@ -273,7 +273,7 @@ describe('the database logins', () => {
     ]
     const codes = await errorCodes(logins.app, statements)
     for (const [statement, code] of Object.entries(codes)) expect([statement, code]).toEqual([statement, '42501'])
-    // Neither role sees a row before enter(), and neither can become slipway_system.
+    // Neither role sees a row before enter_by_key(), and neither can become slipway_system.
     for (const role of ['slipway_app', 'slipway_agent'])
       await withClient(logins.app, async client => {
         await client.query(`set role ${role}`)

@@ -1,5 +1,6 @@
-// Roles, keys and the verdicts of enter() and enter_session() on them, by the thousand in one round trip: every route
-// passes the same arguments, so a test of a route need not repeat what the two functions make of each caller.
+// Roles, keys and the verdicts of enter_by_key() and enter_by_session() on them, by the thousand in one round trip:
+// every route passes the same arguments, so a test of a route need not repeat what the two functions make of each
+// caller.
 import { sql } from 'drizzle-orm'
 import { makeKeyHint, newApiKey } from '../../src/kernel/crypto/crypto.ts'
 import { sha256Hex } from '../../src/kernel/crypto/digest.ts'
@@ -59,11 +60,11 @@ const JUDGE = sql`
   language plpgsql as $$
   begin
     if (entry ->> 'isSession')::boolean then
-      perform enter_session(
+      perform enter_by_session(
         entry ->> 'hash', (entry ->> 'workspace')::uuid, entry ->> 'permission', (entry ->> 'inWorkspace')::boolean,
         'judged', entry ->> 'ahead', false, null, null, (entry ->> 'access')::jsonb);
     else
-      perform enter(
+      perform enter_by_key(
         entry ->> 'hash', (entry ->> 'workspace')::uuid, entry ->> 'permission', (entry ->> 'inWorkspace')::boolean,
         'judged', entry ->> 'ahead', false, null, null, (entry ->> 'access')::jsonb);
     end if;

@@ -46,7 +46,7 @@ export function createModelToken(
 }
 
 /**
- * Returns the argument of `enter_deployment()`. It is the same for all tokens of a version, which so share one budget.
+ * Returns the argument of `enter_by_deployment()`. All tokens of a version have the same, and so share one budget.
  */
 export async function readModelToken({ config, platform }: TokenServices, token: string): Promise<string> {
   if (!config.deploymentModels) throw fail('key_unknown')

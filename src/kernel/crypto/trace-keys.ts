@@ -20,7 +20,7 @@ export async function createTraceKey(keys: Keys, { deployment_id, version }: Tra
   return `slt_${deployment}.${version}.${signature}`
 }
 
-/** Returns the argument of `enter_deployment()`, or null if no sealing key has signed the key. */
+/** Returns the argument of `enter_by_deployment()`, or null if no sealing key has signed the key. */
 export async function readTraceKey(keys: Keys, key: string): Promise<string | null> {
   const [, deployment = '', version = '', signature = ''] = PATTERN.exec(key) ?? []
   const text = signedText(deployment, version)

@@ -113,7 +113,7 @@ export function createWatches({ config, platform, database }: DatabaseServices):
     feed.items.splice(0, dropped)
   }
 
-  /** Checks callers that no look has checked lately, as `enter()` and `enter_session()` do. Returns its trips. */
+  /** Checks callers that no look has checked lately, as `enter_by_key()` does. Returns its trips. */
   async function checkKeys(feed: Feed): Promise<number> {
     const now = Date.now()
     for (const [hash, { seenAt }] of feed.keys) if (now - seenAt > GONE_MS) feed.keys.delete(hash)

@@ -19,8 +19,8 @@ export interface Ports {
 }
 
 /**
- * Until enter() or enter_session() has looked it up, only the hash of the key or of the session's token is known. A
- * trace key or a model token is known by what it says, its deployment and version, once its signature is verified.
+ * Until the database has looked it up, only the hash of the key or of the session's token is known. A trace key or a
+ * model token is known by what it says, its deployment and version, once its signature is verified.
  */
 export type CredentialActor = { kind: 'key' | 'session' | 'deployment'; hash: string }
 /** Acts without a key, after an earlier trip authorized it: a person on a page, the schedule, a git host. */

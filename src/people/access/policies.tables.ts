@@ -42,7 +42,7 @@ export const roleAccessPolicies = pgTable(
   t => [primaryKey({ columns: [t.access_policy_id, t.role_id] }), index('role_access_policies_role').on(t.role_id)],
 )
 
-/** One row for each condition group and role, written by a trigger. `enter()` looks them up. */
+/** One row for each condition group and role, written by a trigger. `enter_by_key()` looks them up. */
 export const accessRules = pgTable(
   'access_rules',
   {

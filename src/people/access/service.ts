@@ -92,7 +92,7 @@ const reachableWorkspace = (id: string) =>
     sql`${workspaces.id} = coalesce(current_tenant(), ${workspaces.id})`,
   )
 
-/** An organization key has no current workspace, so enter() cannot check whether this one requires If-Match. */
+/** An organization key has no current workspace, so enter_by_key() cannot check whether this one requires If-Match. */
 const requireIfMatchHeader = ({ withoutIfMatch }: Ctx) =>
   withoutIfMatch ? refuseUnless('if_match_required', sql`not ${workspaces.require_if_match}`) : undefined
 

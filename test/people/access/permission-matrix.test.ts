@@ -1,6 +1,6 @@
 // The permission of every route. Permissions are checked by name and do not imply each other, so two keys are enough
-// for each operation: one with only its permission, and one with all others. enter() and enter_session() judge every
-// other caller, by the same arguments.
+// for each operation: one with only its permission, and one with all others. enter_by_key() and enter_by_session()
+// judge every other caller, by the same arguments.
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, inject, it } from 'vitest'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
@@ -56,7 +56,7 @@ const call = (operation: KeyedOperation, headers: Record<string, string>, ids: R
   })
 }
 
-/** The refusals of enter(). Later errors do not matter here. */
+/** The refusals of enter_by_key(). Later errors do not matter here. */
 const ENTRY_REFUSALS = ['permission_missing', 'workspace_required', 'workspace_forbidden']
 const readVerdict = async (operation: KeyedOperation, headers: Record<string, string>) => {
   const { status, body } = await call(operation, headers)
@@ -136,7 +136,7 @@ const expectKey = ({ isForeign, workspace, inWorkspace, permission, granted, isO
   return granted.includes(permission) ? 'passes' : 'permission_missing'
 }
 
-describe('enter()', () => {
+describe('enter_by_key()', () => {
   it('lets keys with one permission, and with all others, in by its name alone', async () => {
     const entries = (await listRequests()).flatMap(request => {
       const others = permissionNames.filter(one => one !== request.permission)

@@ -38,7 +38,7 @@ export default {
   },
 } satisfies Trial
 
-/** Rows of tenants that the app's role sees before enter() has set a tenant. */
+/** Rows of tenants that the app's role sees before enter_by_key() has set a tenant. */
 async function countVisibleRows(url: string): Promise<number> {
   const client = new pg.Client({ connectionString: url })
   await client.connect()
