@@ -27,11 +27,11 @@ it('only deliveries have a limit of their own', () => {
 
 it('each open route that reaches the database is limited by address, and its document says so', async () => {
   let trips = 0
-  const databaseFetch = async () => {
+  const count = async () => {
     trips++
     throw new Error('This database is counted only')
   }
-  const app = startInstance({ overrides: { databaseFetch } })
+  const app = startInstance({ overrides: { databaseConnections: { app: count, system: count } } })
   const reaching: string[] = []
   for (const [i, operation] of open.entries()) {
     const visit = () => {

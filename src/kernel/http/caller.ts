@@ -53,7 +53,7 @@ export const createCaller = (
   services: Services,
   actor: CredentialActor,
   { recordAccepted, countAgain }: KeyedRequest,
-  waitUntil: Caller['waitUntil'],
+  waitUntil: NonNullable<Caller['waitUntil']>,
 ): Caller => ({
   ...services,
   actor,

@@ -118,7 +118,7 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
       recordAccepted(organization, budget) {
         acceptedKeys.set(hash, budget, RECENT_KEY_MS, organization)
         charge?.moveTo(budget, organization)
-        requestInfo.rate ??= charge?.rate
+        if (charge) requestInfo.rate ??= charge.rate
         recordEntered()
       },
       recordFailure(error) {
