@@ -499,6 +499,7 @@ create or replace function check_annotation_queue_references()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   if exists (select from tag_values v where v.id = any(new.tag_value_ids) and v.tenant_id <> new.tenant_id)
@@ -609,6 +610,7 @@ create or replace function inherit_budget()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_creator api_keys;
@@ -888,6 +890,7 @@ create or replace function check_dataset_references()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   if exists (select from tag_values v where v.id = any(new.tag_value_ids) and v.tenant_id <> new.tenant_id)
@@ -1018,6 +1021,7 @@ create or replace function check_deployment_references()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   if exists (
@@ -1042,6 +1046,7 @@ create or replace function claim_custom_host()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_before text := case when tg_op = 'UPDATE' then old.custom_host end;
@@ -1202,6 +1207,7 @@ create or replace function remember_maker_key()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   new.made_by_key := (maker_key()).id;
@@ -1288,6 +1294,7 @@ create or replace function chain_event()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_previous text;
@@ -2337,6 +2344,7 @@ create or replace function require_organization_admin()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_admin constant uuid := '00000000-0000-4000-8000-000000000004';
@@ -2502,6 +2510,7 @@ create or replace function check_model_references()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   if exists (select from deployments d where d.id = any(new.deployment_ids) and d.tenant_id <> new.tenant_id) then
@@ -2717,6 +2726,7 @@ CREATE INDEX oauth_providers_made_by_workspace ON public.oauth_providers USING b
 create or replace function bind_provider_secrets()
  RETURNS trigger
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   if tg_op = 'INSERT' or new.client_secret is distinct from old.client_secret then
@@ -3089,6 +3099,7 @@ create or replace function check_tags()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   if exists (select from tag_values v where v.id = any(new.tag_value_ids) and v.tenant_id <> new.tenant_id) then
@@ -3150,6 +3161,7 @@ create or replace function check_revision_references()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   if exists (
@@ -3169,6 +3181,7 @@ CREATE TRIGGER check_references_on_insert AFTER INSERT ON public.revisions FOR E
 create or replace function record_revision_state()
  RETURNS trigger
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_before jsonb := '[]';
@@ -3207,6 +3220,7 @@ create or replace function attach_rules()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   insert into access_rules (organization_id, role_id, access_policy_id, place, effect, permission, conditions)
@@ -3442,6 +3456,7 @@ create or replace function check_rule_evaluator()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   if exists (select from evaluators e where e.id = new.evaluator_id and e.tenant_id <> new.tenant_id) then
@@ -3457,6 +3472,7 @@ create or replace function check_rule_queue()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   if exists (
@@ -3475,6 +3491,7 @@ create or replace function check_rule_references()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   if exists (select from projects p where p.id = new.session_id and p.tenant_id <> new.tenant_id)
@@ -3924,6 +3941,7 @@ create or replace function refuse_temporary_key()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   -- The foreign key takes this lock after the journal's, and another request of the key takes them in this order.
@@ -4338,6 +4356,7 @@ create or replace function check_webhook_references()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   if exists (select from deployments d where d.id = any(new.deployment_ids) and d.tenant_id <> new.tenant_id)
@@ -4389,6 +4408,7 @@ create or replace function require_workspace_admin()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_admin constant uuid := '00000000-0000-4000-8000-000000000001';
@@ -4427,6 +4447,7 @@ grant delete, insert, select, update on workspaces to slipway_system;
 create or replace function acquire_lease(p_agent text, p_fence bigint, p_version text, p_templates text[], p_descriptions json, p_verified_hosts_only boolean, p_policy json)
  RETURNS listeners
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_listener listeners;
@@ -4557,6 +4578,7 @@ RETURN is_admitted(access_to(p_type), p_tags);
 create or replace function adopt_deployments(p_listener listeners)
  RETURNS void
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   if p_listener.tenant_id is not null then return; end if;
@@ -4718,6 +4740,7 @@ create or replace function approve_client(p_tenant uuid, p_role uuid, p_scope te
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_permissions text[];
@@ -4843,32 +4866,37 @@ create or replace function changed_members(p_before jsonb, p_after jsonb)
  LANGUAGE plpgsql
  IMMUTABLE
 AS $function$
+declare
+  v_key text;
+  v_name text;
+  v_before jsonb;
+  v_after jsonb;
+  v_one jsonb;
+  v_other jsonb;
+  v_paths text[] := '{}';
+  v_changes text[] := '{}';
 begin
+  for v_key in select jsonb_object_keys(coalesce(p_before, '{}') || coalesce(p_after, '{}')) loop
+    v_before := nullif(nullif(p_before -> v_key, 'null'), '{}');
+    v_after := nullif(nullif(p_after -> v_key, 'null'), '{}');
+    continue when v_before is not distinct from v_after;
+    if jsonb_typeof(v_before) <> 'object' or jsonb_typeof(v_after) <> 'object' then
+      v_paths := v_paths || v_key;
+      v_changes := v_changes || member_change(v_key, v_before, v_after);
+      continue;
+    end if;
+    for v_name in select jsonb_object_keys(coalesce(v_before, '{}') || coalesce(v_after, '{}')) loop
+      v_one := nullif(nullif(v_before -> v_name, 'null'), '{}');
+      v_other := nullif(nullif(v_after -> v_name, 'null'), '{}');
+      continue when v_one is not distinct from v_other;
+      v_paths := v_paths || concat(v_key, '.', v_name);
+      v_changes := v_changes || member_change(concat(v_key, '.', v_name), v_one, v_other);
+    end loop;
+  end loop;
+  if v_paths = '{}' then return null; end if;
   return (
-    with members as (
-      select key, p_before -> key as before, p_after -> key as after
-      from jsonb_object_keys(coalesce(p_before, '{}') || coalesce(p_after, '{}')) key
-      where (p_before -> key) is distinct from (p_after -> key)
-    ),
-    compared as (
-      select m.key || coalesce('.' || n.key, '') as path,
-        nullif(nullif(case when n.key is null then m.before else m.before -> n.key end, 'null'), '{}') as before,
-        nullif(nullif(case when n.key is null then m.after else m.after -> n.key end, 'null'), '{}') as after
-      from members m
-      left join lateral jsonb_object_keys(
-        case
-          when coalesce(jsonb_typeof(m.before), 'null') in ('object', 'null')
-            and coalesce(jsonb_typeof(m.after), 'null') in ('object', 'null')
-            then coalesce(nullif(m.before, 'null'), '{}') || coalesce(nullif(m.after, 'null'), '{}')
-          else '{}'
-        end
-      ) n(key) on true
-    )
-    select json_agg(
-      json_build_object('path', path, 'before', event_value(before), 'after', event_value(after)) order by path
-    )
-    from compared
-    where before is distinct from after
+    select concat('[', string_agg(c.change, ', ' order by c.path), ']')
+    from unnest(v_paths, v_changes) c(path, change)
   );
 end $function$;
 set role slipway_system;
@@ -4933,6 +4961,7 @@ end $function$;
 create or replace function conclude_write(p_changed json, p_events new_event[], p_request jsonb)
  RETURNS boolean
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   return conclude_writes(array[p_changed], p_events, p_request);
@@ -4940,6 +4969,7 @@ end $function$;
 create or replace function conclude_writes(p_changed json[], p_events new_event[], p_request jsonb)
  RETURNS boolean
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   perform journal(
@@ -5001,6 +5031,7 @@ create or replace function count_answered_requests(p_budget text, p_hashes text[
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   perform set_config('app.clock_offset', p_clock_offset, true);
@@ -5260,6 +5291,7 @@ reset role;
 create or replace function create_deployment(p_deployment uuid, p_revision uuid, p_new json, p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_inserted record;
@@ -5276,6 +5308,7 @@ end $function$;
 create or replace function create_preview(p_deployment uuid, p_revision uuid, p_new json, p_read previews, p_max integer, p_column json, p_commit json, p_url text, p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_parent deployments := lock_deployment(p_read.parent_id);
@@ -5386,6 +5419,7 @@ create or replace function decide_device_request(p_user_code text, p_tenant uuid
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_request device_requests;
@@ -5468,6 +5502,7 @@ end $function$;
 create or replace function delete_deployments(p_deployments uuid[], p_deletes_projects boolean, p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   -- The order of the ids keeps two requests for the same deployments from a deadlock.
@@ -5539,6 +5574,7 @@ reset role;
 create or replace function deploy_push(p_deployment uuid, p_revision uuid, p_refs text[], p_queried_at timestamp with time zone, p_commit json, p_ignores_build_on_push boolean, p_data json, p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_sha text := p_commit ->> 'sha';
@@ -5754,6 +5790,7 @@ end $function$;
 create or replace function end_access_token(p_key uuid)
  RETURNS void
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   perform revoke_key_tree(a.id)
@@ -5787,8 +5824,16 @@ AS $function$
 declare
   v_deployment record;
 begin
-  perform set_config('app.clock_offset', p_clock_offset, true);
-  select d.id, d.organization_id, d.tenant_id, d.name, p.id as project_id, p.name as project
+  select
+    d.id, d.organization_id, d.tenant_id, p.name as project,
+    set_config('app.clock_offset', p_clock_offset, true),
+    set_config('app.organization_id', d.organization_id::text, true),
+    set_config('app.tenant_id', d.tenant_id::text, true),
+    set_config('app.actor_kind', 'deployment', true),
+    set_config('app.actor_id', d.id::text, true),
+    set_config('app.actor_name', d.name, true),
+    set_config('app.request_id', p_request_id, true),
+    set_config('app.confined_project', p.id::text, true)
   into v_deployment
   from deployments d
   join projects p on p.deployment_id = d.id
@@ -5801,15 +5846,12 @@ begin
     perform refuse('trace_key_confined', v_deployment.project);
   end if;
   if p_workspace <> v_deployment.tenant_id then perform refuse('workspace_forbidden'); end if;
-  perform
-    set_config('app.organization_id', v_deployment.organization_id::text, true),
-    set_config('app.tenant_id', v_deployment.tenant_id::text, true),
-    set_config('app.actor_kind', 'deployment', true),
-    set_config('app.actor_id', v_deployment.id::text, true),
-    set_config('app.actor_name', v_deployment.name, true),
-    set_config('app.request_id', p_request_id, true),
-    set_config('app.confined_project', v_deployment.project_id::text, true);
-  return query select v_deployment.organization_id, v_deployment.tenant_id, v_deployment.id, false, v_deployment.id;
+  organization_id := v_deployment.organization_id;
+  tenant_id := v_deployment.tenant_id;
+  actor_id := v_deployment.id;
+  budget_id := v_deployment.id;
+  is_limited := false;
+  return next;
 end $function$;
 reset role;
 set role slipway_system;
@@ -5820,83 +5862,94 @@ create or replace function enter_by_key(p_key_hash text, p_workspace uuid, p_per
  SET search_path TO 'public', 'pg_temp'
 AS $function$
 declare
-  v_key record;
+  v_key_tenant uuid;
+  v_member uuid;
+  v_role uuid;
+  v_refusal text;
+  v_is_permitted boolean;
+  v_can_be_allowed boolean;
+  v_has_rules boolean;
   v_bound text[];
-  v_tenant uuid;
   v_roles uuid[];
-  v_is_limited boolean := false;
   v_stored record;
 begin
-  perform set_config('app.clock_offset', p_clock_offset, true);
   select
-    a.id, a.organization_id, a.tenant_id, a.expires_at, a.revoked_at, a.member_id, a.role_id, a.budget_id,
-    p_permission = any(r.permissions) and (a.permissions is null or p_permission = any(a.permissions)) as is_permitted,
+    a.organization_id, coalesce(a.tenant_id, case when p_in_workspace then p_workspace end), a.id, false,
+    a.budget_id, a.tenant_id, a.member_id, a.role_id,
+    case
+      when a.revoked_at is not null then 'key_revoked'
+      -- Not clock(), whose setting is made here.
+      when a.expires_at <= now() + p_clock_offset::interval then 'key_expired'
+    end,
+    p_permission = any(r.permissions) and (a.permissions is null or p_permission = any(a.permissions)),
     -- A key that lists its permissions keeps to them, whatever policies allow.
-    a.permissions is null or p_permission = any(a.permissions) as can_be_allowed,
+    a.permissions is null or p_permission = any(a.permissions),
     p_access is not null and exists (
       select from access_rules x where x.role_id = a.role_id and x.organization_id = a.organization_id
-    ) as has_rules
-  into v_key
+    ),
+    set_config('app.organization_id', a.organization_id::text, true),
+    set_config(
+      'app.tenant_id', coalesce(a.tenant_id::text, case when p_in_workspace then p_workspace::text end, ''), true
+    ),
+    set_config('app.actor_kind', 'key', true),
+    set_config('app.actor_id', a.id::text, true),
+    set_config('app.request_id', p_request_id, true),
+    set_config('app.clock_offset', p_clock_offset, true)
+  into
+    organization_id, tenant_id, actor_id, is_limited,
+    budget_id, v_key_tenant, v_member, v_role, v_refusal, v_is_permitted, v_can_be_allowed, v_has_rules
   from api_keys a
   join roles r on r.id = a.role_id
   where a.key_hash = p_key_hash;
   if not found then perform refuse('key_unknown'); end if;
-  if v_key.revoked_at is not null then perform refuse('key_revoked'); end if;
-  if v_key.expires_at <= clock() then perform refuse('key_expired'); end if;
-  if v_key.member_id is not null then
-    v_bound := bound_key_permissions(v_key.id);
+  if v_refusal is not null then perform refuse(v_refusal); end if;
+  if v_member is not null then
+    v_bound := bound_key_permissions(actor_id);
     if v_bound is null then perform refuse('key_revoked'); end if;
-    v_key.can_be_allowed := v_key.is_permitted;
-    v_key.is_permitted := p_permission = any(v_bound);
+    v_can_be_allowed := v_is_permitted;
+    v_is_permitted := p_permission = any(v_bound);
   end if;
 
-  if v_key.tenant_id is not null then
-    if p_workspace <> v_key.tenant_id then perform refuse('workspace_forbidden'); end if;
-    v_tenant := v_key.tenant_id;
+  if v_key_tenant is not null then
+    if p_workspace <> v_key_tenant then perform refuse('workspace_forbidden'); end if;
   elsif p_workspace is not null then
     if not exists (
-      select from workspaces w where w.id = p_workspace and w.organization_id = v_key.organization_id
+      select from workspaces w where w.id = p_workspace and w.organization_id = enter_by_key.organization_id
     ) then
       perform refuse('workspace_forbidden');
     end if;
-    v_tenant := case when p_in_workspace then p_workspace end;
   elsif p_in_workspace then
     perform refuse('workspace_required');
   end if;
 
-  perform
-    set_config('app.organization_id', v_key.organization_id::text, true),
-    set_config('app.tenant_id', coalesce(v_tenant::text, ''), true),
-    set_config('app.actor_kind', 'key', true),
-    set_config('app.actor_id', v_key.id::text, true),
-    set_config('app.request_id', p_request_id, true);
-  if v_key.member_id is not null and p_access is not null then
-    v_roles := policy_roles(v_key.id, null, v_tenant);
-    v_key.has_rules := has_rules(v_roles, v_key.organization_id);
+  if v_member is not null and p_access is not null then
+    v_roles := policy_roles(actor_id, null, tenant_id);
+    v_has_rules := has_rules(v_roles, organization_id);
   end if;
-  if v_key.has_rules and (v_key.is_permitted or v_key.can_be_allowed) then
-    v_is_limited := limit_access(
-      p_access, coalesce(v_roles, array[v_key.role_id]), v_key.organization_id, v_tenant, p_permission,
-      v_key.is_permitted
+  if v_has_rules and (v_is_permitted or v_can_be_allowed) then
+    is_limited := limit_access(
+      p_access, coalesce(v_roles, array[v_role]), organization_id, tenant_id, p_permission, v_is_permitted
     );
-  elsif not v_key.is_permitted then
+  elsif not v_is_permitted then
     perform refuse('permission_missing', p_permission);
   end if;
-  if p_without_if_match and exists (select from workspaces w where w.id = v_tenant and w.require_if_match) then
-    perform refuse('if_match_required');
+  if p_without_if_match then
+    if exists (select from workspaces w where w.id = enter_by_key.tenant_id and w.require_if_match) then
+      perform refuse('if_match_required');
+    end if;
   end if;
 
   if p_idempotency_key is not null then
-    if not pg_try_advisory_xact_lock(hashtextextended(v_key.id || ':' || p_idempotency_key, 0)) then
+    if not pg_try_advisory_xact_lock(hashtextextended(actor_id || ':' || p_idempotency_key, 0)) then
       perform refuse('idempotency_in_flight');
     end if;
     select i.fingerprint, i.result, i.created_at
     into v_stored
     from idempotency_keys i
-    where i.actor_id = v_key.id and i.key = p_idempotency_key;
+    where i.actor_id = enter_by_key.actor_id and i.key = p_idempotency_key;
     if found and v_stored.created_at < clock() - interval '24 hours' then
       delete from idempotency_keys i
-      where i.actor_id = v_key.id and i.key = p_idempotency_key;
+      where i.actor_id = enter_by_key.actor_id and i.key = p_idempotency_key;
     elsif found and v_stored.fingerprint <> p_fingerprint then
       perform refuse('idempotency_key_reused');
     elsif found then
@@ -5904,7 +5957,7 @@ begin
       raise exception using errcode = 'SW001', message = 'replay', detail = v_stored.result::text;
     end if;
   end if;
-  return query select v_key.organization_id, v_tenant, v_key.id, v_is_limited, v_key.budget_id;
+  return next;
 end $function$;
 reset role;
 set role slipway_system;
@@ -5922,13 +5975,19 @@ declare
   v_is_limited boolean := false;
   v_stored record;
 begin
-  perform set_config('app.clock_offset', p_clock_offset, true);
   select
     s.id, s.organization_id, s.member_id, s.last_seen_at, s.expires_at, s.revoked_at, s.made_by, a.key_hash,
-    coalesce(m.full_name, m.email) as name,
     p_permission is null or p_permission = any(o.permissions) as is_permitted,
     coalesce(p_permission = any(w.permissions), false) as is_permitted_inside,
-    wm.id is not null as is_inside
+    wm.id is not null as is_inside,
+    set_config('app.clock_offset', p_clock_offset, true),
+    set_config('app.session_id', s.id::text, true),
+    -- For a session of a key, enter_by_key() sets all but the name again.
+    set_config('app.organization_id', s.organization_id::text, true),
+    set_config('app.actor_kind', 'session', true),
+    set_config('app.actor_id', coalesce(s.member_id::text, ''), true),
+    set_config('app.actor_name', coalesce(m.full_name, m.email, ''), true),
+    set_config('app.request_id', p_request_id, true)
   into v_session
   from sessions s
   left join api_keys a on a.id = s.key_id
@@ -5945,7 +6004,6 @@ begin
     perform refuse('session_ended');
   end if;
 
-  perform set_config('app.session_id', v_session.id::text, true);
   if v_session.key_hash is not null then
     return query
     select e.organization_id, e.tenant_id, e.actor_id, e.is_limited, e.budget_id
@@ -5976,13 +6034,7 @@ begin
     v_may := v_session.is_permitted_inside;
   end if;
 
-  perform
-    set_config('app.organization_id', v_session.organization_id::text, true),
-    set_config('app.tenant_id', coalesce(v_tenant::text, ''), true),
-    set_config('app.actor_kind', 'session', true),
-    set_config('app.actor_id', v_session.member_id::text, true),
-    set_config('app.actor_name', v_session.name, true),
-    set_config('app.request_id', p_request_id, true);
+  perform set_config('app.tenant_id', coalesce(v_tenant::text, ''), true);
   if p_access is not null then
     v_roles := policy_roles(null, v_session.member_id, v_tenant);
   end if;
@@ -5991,8 +6043,10 @@ begin
   elsif not v_may then
     perform refuse('permission_missing', p_permission);
   end if;
-  if p_without_if_match and exists (select from workspaces w where w.id = v_tenant and w.require_if_match) then
-    perform refuse('if_match_required');
+  if p_without_if_match then
+    if exists (select from workspaces w where w.id = v_tenant and w.require_if_match) then
+      perform refuse('if_match_required');
+    end if;
   end if;
 
   if p_idempotency_key is not null then
@@ -6012,7 +6066,12 @@ begin
       raise exception using errcode = 'SW001', message = 'replay', detail = v_stored.result::text;
     end if;
   end if;
-  return query select v_session.organization_id, v_tenant, v_session.member_id, v_is_limited, v_session.member_id;
+  organization_id := v_session.organization_id;
+  tenant_id := v_tenant;
+  actor_id := v_session.member_id;
+  budget_id := v_session.member_id;
+  is_limited := v_is_limited;
+  return next;
 end $function$;
 reset role;
 set role slipway_system;
@@ -6051,6 +6110,7 @@ RETURN CASE WHEN (octet_length((p_value)::text) <= 8192) THEN p_value WHEN (p_va
 create or replace function exchange_token(p_issuer uuid, p_version integer, p_token json, p_permissions text[], p_key_hash text, p_hint text, p_limit bigint)
  RETURNS json
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_trusted trusted_issuers;
@@ -6143,6 +6203,7 @@ end $function$;
 create or replace function fail_overdue_revisions(p_deadlines jsonb, p_lost jsonb, p_silent_after interval, p_limit integer)
  RETURNS uuid[]
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   -- A deployment that another transaction is changing waits for the next call.
@@ -6211,6 +6272,7 @@ create or replace function find_device_request(p_user_code text)
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_window record;
@@ -6252,6 +6314,7 @@ end $function$;
 create or replace function follow_revision(d deployments, p_before revisions, p_after revisions)
  RETURNS deployments
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_in_flight uuid := d.in_flight_revision_id;
@@ -6374,6 +6437,7 @@ RETURN (md5(('ingestion '::text || p_budget)))::uuid;
 create or replace function insert_deployment(p_id uuid, p_revision uuid, p_new json, p_listener uuid DEFAULT NULL::uuid, p_parent deployments DEFAULT NULL::deployments, p_preview json DEFAULT NULL::json, p_commit json DEFAULT NULL::json, OUT created deployments, OUT events new_event[])
  RETURNS record
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_source text := p_new ->> 'source';
@@ -6450,6 +6514,7 @@ end $function$;
 create or replace function insert_revision(p_id uuid, p_deployment deployments, p_status text, p_status_message text, p_reasons text[], p_source text, p_commit json, p_from_revision uuid, p_time timestamp with time zone)
  RETURNS revisions
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_inserted revisions;
@@ -6471,6 +6536,7 @@ end $function$;
 create or replace function interrupt_revision(p_deployment uuid, p_revision uuid, p_message text, p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_before deployments;
@@ -6653,6 +6719,7 @@ $function$;
 create or replace function journal(p_types text[], p_subjects uuid[], p_data json[], p_changes json[], p_limit bigint, p_bytes bigint)
  RETURNS bigint
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_count integer := cardinality(p_subjects);
@@ -6696,6 +6763,7 @@ RETURN ((clock() AT TIME ZONE 'UTC'::text))::date;
 create or replace function journal_events_of(p_actor_kind text, p_actor_id uuid, p_actor_name text, p_events tenant_event[], p_daily_limit bigint)
  RETURNS void
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   if cardinality(p_events) = 0 then return; end if;
@@ -6754,6 +6822,7 @@ $function$;
 create or replace function journal_of_member(p_member uuid, p_type text, p_data json, p_changes json, p_limit bigint)
  RETURNS void
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   perform act_as_member(p_member);
@@ -6762,6 +6831,7 @@ end $function$;
 create or replace function journal_refused_exchange(p_tenant uuid, p_subject uuid, p_data json, p_limit bigint)
  RETURNS void
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_organization uuid;
@@ -6803,6 +6873,7 @@ end $function$;
 create or replace function journal_refused_sign_in(p_organization uuid, p_member uuid, p_data json, p_limit bigint)
  RETURNS void
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_attempts integer;
@@ -6839,6 +6910,7 @@ end $function$;
 create or replace function journal_tenant_events(p_events tenant_event[], p_daily_limit bigint)
  RETURNS void
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   if cardinality(p_events) = 0 then return; end if;
@@ -6917,6 +6989,7 @@ RETURN (1 + (LEAST((239)::numeric, floor(((8)::numeric * log((2)::numeric, GREAT
 create or replace function latest_change(p_agent text, p_fence bigint)
  RETURNS bigint
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_listener listeners;
@@ -6931,6 +7004,7 @@ end $function$;
 create or replace function limit_access(p_access jsonb, p_roles uuid[], p_organization uuid, p_tenant uuid, p_permission text, p_may boolean)
  RETURNS boolean
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_type jsonb;
@@ -6988,6 +7062,7 @@ create or replace function lock_credentials(p_member uuid)
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_keys uuid[] := array(
@@ -7004,6 +7079,7 @@ reset role;
 create or replace function lock_deployment(p_id uuid)
  RETURNS deployments
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_stored deployments;
@@ -7014,6 +7090,7 @@ end $function$;
 create or replace function lock_deployment_version(p_deployment uuid, p_request jsonb)
  RETURNS deployments
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_stored deployments;
@@ -7026,6 +7103,7 @@ end $function$;
 create or replace function lock_for_admin_checks(p_member uuid)
  RETURNS void
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   perform from organizations where id = current_organization() for no key update;
@@ -7038,6 +7116,7 @@ end $function$;
 create or replace function lock_key_tree(p_key uuid)
  RETURNS void
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   perform from api_keys a
@@ -7060,6 +7139,7 @@ create or replace function lock_provider_to_change(p_provider_id text)
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   p oauth_providers;
@@ -7180,6 +7260,11 @@ begin
     v_hash := v_session.made_by;
   end loop;
 end $function$;
+create or replace function member_change(p_path text, p_before jsonb, p_after jsonb)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+RETURN concat('{"path" : ', to_json(p_path), ', "before" : ', COALESCE((event_value(p_before))::text, 'null'::text), ', "after" : ', COALESCE((event_value(p_after))::text, 'null'::text), '}');
 set role slipway_system;
 create or replace function member_last_seen(p_member uuid)
  RETURNS timestamp with time zone
@@ -7221,6 +7306,7 @@ RETURN date_trunc(p_period, clock(), 'UTC'::text);
 create or replace function move_preview(p_deployment uuid, p_preview uuid, p_column json, p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_stored deployments := lock_deployment(p_deployment);
@@ -7298,6 +7384,7 @@ reset role;
 create or replace function open_session(p_member uuid, p_token_hash text, p_method text, p_limit bigint)
  RETURNS sessions
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_session sessions;
@@ -7352,6 +7439,7 @@ RETURN format('runs_%s_%s'::text, p_tier, to_char((p_from AT TIME ZONE 'UTC'::te
 create or replace function patch_deployment(p_deployment uuid, p_revision uuid, p_patch jsonb, p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_stored deployments;
@@ -7510,6 +7598,7 @@ end $function$;
 create or replace function queue_revision(p_stored deployments, p_next deployments, p_revision uuid, p_reasons text[], p_source text, p_commit json DEFAULT NULL::json, p_from_revision uuid DEFAULT NULL::uuid, p_changes_in_place boolean DEFAULT false, OUT changed deployments, OUT revision revisions, OUT events new_event[])
  RETURNS record
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_creates boolean := cardinality(p_reasons) > 0;
@@ -7593,6 +7682,7 @@ create or replace function queue_runs(p_runs json)
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   perform pg_advisory_xact_lock_shared(hashtextextended('finished runs of ' || current_tenant(), 0));
@@ -7764,6 +7854,7 @@ create or replace function read_device_request(p_user_code text)
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   return (
@@ -7802,6 +7893,7 @@ create or replace function read_grantable_workspaces(p_scope text[])
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   if setting('actor_kind') <> 'session' then perform refuse('member_required'); end if;
@@ -7838,6 +7930,7 @@ create or replace function record_attempts(p_key_hashes text[], p_workspaces tex
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   perform set_config('app.clock_offset', p_clock_offset, true);
@@ -7938,6 +8031,7 @@ reset role;
 create or replace function record_missing_ref(p_deployment uuid, p_refs text[], p_queried_at timestamp with time zone, p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_stored deployments := lock_deployment(p_deployment);
@@ -7963,6 +8057,7 @@ end $function$;
 create or replace function record_model_call(p_tenant uuid, p_configuration uuid, p_deployment uuid, p_actor_kind text, p_failed boolean, p_input_tokens bigint, p_output_tokens bigint, p_cost_usd double precision)
  RETURNS void
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   insert into model_usage as u (
@@ -8093,6 +8188,7 @@ $function$;
 create or replace function redeem_authorization_code(p_code_hash text, p_client_id text, p_redirect_uri text, p_resource text, p_code_challenge text, p_key_hash text, p_hint text, p_token_family text, p_refresh_hash text, p_limit bigint)
  RETURNS json
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_grant oauth_grants;
@@ -8185,6 +8281,7 @@ end $function$;
 create or replace function redeem_device_code(p_device_code_hash text, p_key_hash text, p_hint text, p_limit bigint)
  RETURNS json
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_request device_requests;
@@ -8260,6 +8357,7 @@ end $function$;
 create or replace function refresh_client(p_token_family text, p_refresh_hash text, p_client_id text, p_resource text, p_next_refresh_hash text, p_key_hash text, p_hint text)
  RETURNS json
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_grant oauth_grants;
@@ -8329,6 +8427,7 @@ end $function$;
 create or replace function refuse_denied_resource(p_access jsonb, p_roles uuid[], p_organization uuid, p_tenant uuid, p_permission text)
  RETURNS void
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_tags uuid[] := resource_tags(p_access -> 'resource', p_tenant);
@@ -8350,6 +8449,7 @@ end $function$;
 create or replace function release_hold(p_deployment uuid, p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_stored deployments := lock_deployment(p_deployment);
@@ -8374,6 +8474,7 @@ create or replace function remove_tag_values(p_values uuid[])
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_table text;
@@ -8405,6 +8506,7 @@ reset role;
 create or replace function repeat_revision(p_deployment uuid, p_revision uuid, p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_stored deployments;
@@ -8532,6 +8634,7 @@ create or replace function require_allowed_creation(p_new json)
  RETURNS uuid
  LANGUAGE plpgsql
  COST 10000
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_config json := p_new -> 'source_config';
@@ -8562,6 +8665,7 @@ create or replace function require_allowed_patch(p_stored deployments, p_plan pa
  RETURNS boolean
  LANGUAGE plpgsql
  COST 10000
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_next deployments := p_plan.next;
@@ -8628,6 +8732,7 @@ create or replace function require_attachment_room(p_tenant uuid, p_bytes bigint
  RETURNS boolean
  LANGUAGE plpgsql
  COST 20000
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_used bigint;
@@ -8666,6 +8771,7 @@ create or replace function require_creatable_deployment(p_new json)
  RETURNS uuid
  LANGUAGE plpgsql
  COST 10000
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_listener uuid := require_allowed_creation(p_new);
@@ -8763,6 +8869,7 @@ reset role;
 create or replace function require_grantable_role(p_role uuid, p_scope text, p_only text[] DEFAULT NULL::text[])
  RETURNS uuid
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_role record;
@@ -8818,6 +8925,7 @@ end $function$;
 create or replace function require_lease(p_agent text, p_fence bigint)
  RETURNS listeners
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_listener listeners;
@@ -8829,6 +8937,7 @@ end $function$;
 create or replace function require_listener(p_listener uuid, p_namespace text, p_is_required boolean)
  RETURNS uuid
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_namespaces jsonb;
@@ -9042,6 +9151,7 @@ create or replace function require_stored_archive(p_path text)
  RETURNS boolean
  LANGUAGE plpgsql
  COST 10000
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   perform from uploads where tenant_id = current_tenant() and object_path = p_path and state = 'stored' for share;
@@ -9146,6 +9256,7 @@ create or replace function require_upload_link_room(p_tenant uuid, p_limit integ
  RETURNS boolean
  LANGUAGE plpgsql
  COST 10000
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   if (
@@ -9161,6 +9272,7 @@ create or replace function require_upload_room(p_tenant uuid, p_bytes bigint, p_
  RETURNS boolean
  LANGUAGE plpgsql
  COST 20000
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_used bigint;
@@ -9267,6 +9379,7 @@ end $function$;
 create or replace function restore_revision(p_deployment uuid, p_restored uuid, p_revision uuid, p_reason text, p_hold_until text, p_kept_members text[], p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_stored deployments;
@@ -9357,6 +9470,7 @@ end $function$;
 create or replace function revoke_client(p_key_hash text, p_token_family text, p_client_id text)
  RETURNS void
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_grant oauth_grants;
@@ -9376,6 +9490,7 @@ create or replace function revoke_key_tree(p_key uuid)
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_tree uuid[];
@@ -9454,6 +9569,7 @@ create or replace function revoke_outdated_grants(p_provider uuid, p_moved_bindi
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_now text := (
@@ -9484,6 +9600,7 @@ reset role;
 create or replace function rotate_trace_key(p_deployment uuid, p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_stored deployments := lock_deployment_version(p_deployment, p_request);
@@ -9531,6 +9648,7 @@ end $function$;
 create or replace function set_deployment_owner(p_deployment uuid, p_owner text, p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_stored deployments := lock_deployment_version(p_deployment, p_request);
@@ -9559,6 +9677,7 @@ end $function$;
 create or replace function sign_in_by_identity(p_issuer text, p_subject text, p_email text, p_is_verified boolean, p_name text, p_join uuid, p_roles uuid[], p_token_hash text, p_limit bigint)
  RETURNS json
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_found record;
@@ -9694,6 +9813,7 @@ end $function$;
 create or replace function supersede_revisions(p_ids uuid[], p_number integer)
  RETURNS new_event[]
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_before revisions;
@@ -9756,6 +9876,7 @@ end $function$;
 create or replace function take_model_call(p_deployment uuid)
  RETURNS boolean
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_budget record;
@@ -9877,6 +9998,7 @@ end $function$;
 create or replace function use_sign_in_link(p_link_hash text, p_token_hash text, p_limit bigint)
  RETURNS sessions
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_link sign_in_links;
@@ -9916,6 +10038,7 @@ create or replace function verify_custom_host(p_host text, p_owner uuid, p_owner
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
   v_tenant uuid := current_tenant();
@@ -10012,6 +10135,7 @@ end $function$;
 create or replace function write_moved_deployments(p_deployments deployments[])
  RETURNS void
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   update deployments d
@@ -10038,6 +10162,7 @@ end $function$;
 create or replace function write_moved_revisions(p_revisions revisions[])
  RETURNS void
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 begin
   if cardinality(p_revisions) = 0 then return; end if;

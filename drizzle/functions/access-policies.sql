@@ -196,7 +196,7 @@ create function refuse_denied_resource(
   p_tenant uuid,
   p_permission text
 ) returns void
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_tags uuid[] := resource_tags(p_access -> 'resource', p_tenant);
   v_reading text := (
@@ -261,7 +261,7 @@ begin
 end $$;
 
 create function attach_rules() returns trigger
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 begin
   insert into access_rules (organization_id, role_id, access_policy_id, place, effect, permission, conditions)
   select p.organization_id, new.role_id, p.id, g.place, p.effect, g.value ->> 'permission', g.value -> 'conditions'

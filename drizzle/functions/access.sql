@@ -14,7 +14,7 @@ return coalesce(
 -- exists: revoke_key_tree() waits for that lock and then finds the new key, or has already revoked the creator. The
 -- keys of a member share one budget in each workspace, as those of an organization key do.
 create function inherit_budget() returns trigger
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
   v_creator api_keys;
 begin
@@ -52,7 +52,7 @@ create trigger inherit_budget
 -- Revokes a key that the caller can see and every key created with it, transitively, in every workspace. Writes one
 -- event for each into the journal of its scope. Returns the revoked ids: none if the key is unknown or already revoked.
 create function revoke_key_tree(p_key uuid) returns setof uuid
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
   v_tree uuid[];
   v_locked uuid[] := '{}';
@@ -161,7 +161,7 @@ end $$;
 -- A caller can grant only a role of this scope whose permissions it has. `p_only` is the narrowed list of a new key.
 -- The role stays locked until the transaction ends, so it cannot be deleted meanwhile. Built-in roles need no lock.
 create function require_grantable_role(p_role uuid, p_scope text, p_only text[] default null) returns uuid
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_role record;
 begin
@@ -260,7 +260,7 @@ end $$;
 -- Locks the rows that the two triggers below lock, before the journal is locked. A write that locks the journal first
 -- and then waits for these rows would deadlock.
 create function lock_for_admin_checks(p_member uuid) returns void
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
   perform from organizations where id = current_organization() for no key update;
   perform from workspaces
@@ -274,7 +274,7 @@ end $$;
 -- is weak, as in lock_for_admin_checks(): the approval of a device holds the foreign key's lock of the workspace when
 -- it waits for the journal of the organization.
 create function require_workspace_admin() returns trigger
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
   v_admin constant uuid := '00000000-0000-4000-8000-000000000001';
 begin
@@ -291,7 +291,7 @@ create trigger require_workspace_admin
   for each row execute function require_workspace_admin();
 
 create function require_organization_admin() returns trigger
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
   v_admin constant uuid := '00000000-0000-4000-8000-000000000004';
 begin
@@ -352,7 +352,7 @@ end $$;
 -- Locks the sessions and keys of a member before its deletion. A request that is running has locked its session or key
 -- already, and may lock the member next, so the deletion takes them in the same order.
 create function lock_credentials(p_member uuid) returns void
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
   v_keys uuid[] := array(
     select a.id from api_keys a where a.member_id = p_member and a.organization_id = current_organization()
@@ -372,7 +372,7 @@ language sql immutable parallel safe
 return case when split_part(p_key, '.', 3) = 'models' then 'models:invoke' else 'runs:create' end;
 
 create function lock_key_tree(p_key uuid) returns void
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
   perform from api_keys a
   where a.id in (

@@ -10,7 +10,7 @@ $$;
 
 -- The workspaces in which the calling member could connect a client, with what it could grant there.
 create function read_grantable_workspaces(p_scope text[]) returns json
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 begin
   if setting('actor_kind') <> 'session' then perform refuse('member_required'); end if;
   return (
@@ -45,7 +45,7 @@ create function approve_client(
   p_code_challenge text,
   p_code_hash text
 ) returns setof oauth_grants
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
   v_permissions text[];
 begin
@@ -121,7 +121,7 @@ create function redeem_authorization_code(
   p_refresh_hash text,
   p_limit bigint
 ) returns json
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_grant oauth_grants;
   v_key api_keys;
@@ -224,7 +224,7 @@ create function refresh_client(
   p_key_hash text,
   p_hint text
 ) returns json
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_grant oauth_grants;
   v_key api_keys;
@@ -285,7 +285,7 @@ end $$;
 
 -- RFC 7009, for either token of a client. An unknown token is not an error.
 create function revoke_client(p_key_hash text, p_token_family text, p_client_id text) returns void
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_grant oauth_grants;
 begin
@@ -319,7 +319,7 @@ create function exchange_token(
   p_hint text,
   p_limit bigint
 ) returns json
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_trusted trusted_issuers;
   v_key api_keys;

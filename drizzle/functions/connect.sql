@@ -12,7 +12,7 @@ return md5(
 -- Records which addresses a client secret was issued for. A trigger, so no write can forget it: a secret that stays
 -- while its endpoints change still belongs to the old ones.
 create function bind_provider_secrets() returns trigger
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
   if tg_op = 'INSERT' or new.client_secret is distinct from old.client_secret then
     new.client_secret_urls := case
@@ -34,7 +34,7 @@ create trigger bind_provider_secrets
 -- organization: a workspace that could point it at another server would receive the tokens of every other workspace.
 -- A flow or token that is being written locks the provider too, so the checks below see it.
 create function lock_provider_to_change(p_provider_id text) returns void
-language plpgsql volatile security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
   p oauth_providers;
 begin
@@ -67,7 +67,7 @@ grant execute on function lock_provider_to_change(text) to slipway_app;
 -- binding `p_moved_binding` get the current one instead: the provider's own issuer moved its endpoints within their
 -- origins.
 create function revoke_outdated_grants(p_provider uuid, p_moved_binding text) returns integer
-language plpgsql volatile security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
   v_now text := (
     select oauth_binding(p)
@@ -122,7 +122,7 @@ end $$;
 -- Compares references with the row's own workspace, for every writer. There are no foreign keys: a filter may outlive
 -- what it names.
 create function check_webhook_references() returns trigger
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 begin
   if exists (select from deployments d where d.id = any(new.deployment_ids) and d.tenant_id <> new.tenant_id)
     or exists (select from tag_values v where v.id = any(new.tag_value_ids) and v.tenant_id <> new.tenant_id)
@@ -143,7 +143,7 @@ return date_trunc(p_period, clock(), 'UTC');
 -- Counts a call under all budgets that it falls under, or refuses it. What it uses is known afterwards, so calls that
 -- are under way together can exceed a limit.
 create function take_model_call(p_deployment uuid) returns boolean
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_budget record;
   v_limit text;
@@ -195,7 +195,7 @@ create function record_model_call(
   p_output_tokens bigint,
   p_cost_usd double precision
 ) returns void
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
   insert into model_usage as u (
     organization_id, tenant_id, day, configuration_id, configuration_name, deployment_id, actor_kind, calls, failed,
@@ -231,7 +231,7 @@ begin
 end $$;
 
 create function check_model_references() returns trigger
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 begin
   if exists (select from deployments d where d.id = any(new.deployment_ids) and d.tenant_id <> new.tenant_id) then
     raise exception using errcode = '42501', message = 'a model configuration refers to a row of another workspace';

@@ -2,7 +2,7 @@
 
 -- Compares references with the row's own workspace, for every writer.
 create function check_dataset_references() returns trigger
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 begin
   if exists (select from tag_values v where v.id = any(new.tag_value_ids) and v.tenant_id <> new.tenant_id)
     or exists (select from projects p where p.id = new.baseline_experiment_id and p.tenant_id <> new.tenant_id)
@@ -32,7 +32,7 @@ create trigger check_objects
 
 -- `p_limit` is the largest sum of bytes that the attachments of a workspace may have.
 create function require_attachment_room(p_tenant uuid, p_bytes bigint, p_limit bigint) returns boolean
-language plpgsql volatile cost 20000 as $$
+language plpgsql volatile cost 20000 set plan_cache_mode = force_generic_plan as $$
 declare
   v_used bigint;
 begin
@@ -47,7 +47,7 @@ end $$;
 
 -- Compares references with the row's own workspace, for every writer.
 create function check_rule_references() returns trigger
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 begin
   if exists (select from projects p where p.id = new.session_id and p.tenant_id <> new.tenant_id)
     or exists (
@@ -155,7 +155,7 @@ create trigger queue_runs_with_changed_feedback
 
 -- Compares references with the row's own workspace, for every writer.
 create function check_annotation_queue_references() returns trigger
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 begin
   if exists (select from tag_values v where v.id = any(new.tag_value_ids) and v.tenant_id <> new.tenant_id)
     or exists (select from datasets d where d.id = new.default_dataset_id and d.tenant_id <> new.tenant_id)
@@ -169,7 +169,7 @@ create trigger check_references
   for each row execute function check_annotation_queue_references();
 
 create function check_rule_queue() returns trigger
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 begin
   if exists (
     select from annotation_queues q
@@ -186,7 +186,7 @@ create trigger check_queue
 -- Numbers are taken under the lock that the trigger of `runs` takes. Runs that have not ended are passed over when
 -- their rule reads them.
 create function queue_runs(p_runs json) returns void
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 begin
   perform pg_advisory_xact_lock_shared(hashtextextended('finished runs of ' || current_tenant(), 0));
   insert into finished_runs (organization_id, tenant_id, session_id, run_id, trace_id, order_time)
@@ -203,7 +203,7 @@ end $$;
 grant execute on function queue_runs(json) to slipway_app;
 
 create function check_rule_evaluator() returns trigger
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 begin
   if exists (select from evaluators e where e.id = new.evaluator_id and e.tenant_id <> new.tenant_id) then
     raise exception using errcode = '42501', message = 'a rule refers to a row of another workspace';

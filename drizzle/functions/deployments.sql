@@ -14,7 +14,7 @@ create type patch_plan as (
 
 -- Compares references with the row's own workspace, for every writer, and only where a reference changes.
 create function check_deployment_references() returns trigger
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 begin
   if exists (
       select from revisions r
@@ -45,7 +45,7 @@ create trigger check_references_on_update
   execute function check_deployment_references();
 
 create function check_revision_references() returns trigger
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 begin
   if exists (
       select from deployments d
@@ -93,7 +93,7 @@ grant execute on function require_free_custom_url(uuid, uuid, text, text) to sli
 -- because several statements change custom_url and deleting_at, and a BEFORE trigger, because the lock order everywhere
 -- is deployments, hosts, journals, cursors.
 create function claim_custom_host() returns trigger
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
   v_before text := case when tg_op = 'UPDATE' then old.custom_host end;
 begin
@@ -147,7 +147,7 @@ grant execute on function custom_host_owner(text) to slipway_app;
 -- workspace. It takes over a verified one only if `p_owner` still owns it and its DNS record is gone.
 create function verify_custom_host(p_host text, p_owner uuid, p_owner_gone boolean)
 returns setof custom_hosts
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
   v_tenant uuid := current_tenant();
   v_before custom_hosts;
@@ -224,7 +224,7 @@ grant execute on function verify_custom_host(text, uuid, boolean) to slipway_app
 -- Refuses an archive that was not uploaded in this workspace. Its row stays locked until the transaction ends, so the
 -- sweep skips it.
 create function require_stored_archive(p_path text) returns boolean
-language plpgsql cost 10000 as $$
+language plpgsql cost 10000 set plan_cache_mode = force_generic_plan as $$
 begin
   perform from uploads where tenant_id = current_tenant() and object_path = p_path and state = 'stored' for share;
   if not found then perform refuse('archive_unknown'); end if;
@@ -234,7 +234,7 @@ end $$;
 -- Refuses `p_bytes` more bytes than the workspace may store. Callers of a workspace take turns, so two uploads do not
 -- share the last room. An upload that broke off counts for an hour.
 create function require_upload_room(p_tenant uuid, p_bytes bigint, p_limit bigint) returns boolean
-language plpgsql volatile cost 20000 as $$
+language plpgsql volatile cost 20000 set plan_cache_mode = force_generic_plan as $$
 declare
   v_used bigint;
 begin
@@ -250,7 +250,7 @@ end $$;
 
 -- Refuses an upload link if the workspace has `p_limit` unused ones.
 create function require_upload_link_room(p_tenant uuid, p_limit integer) returns boolean
-language plpgsql volatile cost 10000 as $$
+language plpgsql volatile cost 10000 set plan_cache_mode = force_generic_plan as $$
 begin
   if (
     select count(*)
@@ -290,7 +290,7 @@ grant execute on function require_offered_template(text, uuid) to slipway_app;
 
 -- Records each state of a revision. It is a trigger, so that no writer can forget it.
 create function record_revision_state() returns trigger
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_before jsonb := '[]';
 begin
@@ -374,7 +374,7 @@ end $$;
 -- kept as the answer to a repeated request. Returns whether the workspace has webhooks, to which the events are
 -- announced. `p_request` comes from `describeWrite` in src/kernel/db/journal.ts.
 create function conclude_writes(p_changed json[], p_events new_event[], p_request jsonb) returns boolean
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
   perform journal(
     array_agg(e.type),
@@ -398,14 +398,14 @@ begin
 end $$;
 
 create function conclude_write(p_changed json, p_events new_event[], p_request jsonb) returns boolean
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
   return conclude_writes(array[p_changed], p_events, p_request);
 end $$;
 
 -- A deployment of the caller's workspace, whose id is null if there is none. Concurrent writers of it take turns.
 create function lock_deployment(p_id uuid) returns deployments
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_stored deployments;
 begin
@@ -490,7 +490,7 @@ create function insert_revision(
   p_from_revision uuid,
   p_time timestamptz
 ) returns revisions
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_inserted revisions;
 begin
@@ -522,7 +522,7 @@ end $$;
 
 -- Skips the revision that waited until now, and interrupts one that was deploying: only the newest revision waits.
 create function supersede_revisions(p_ids uuid[], p_number integer) returns new_event[]
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_before revisions;
   v_after revisions;
@@ -574,7 +574,7 @@ create function queue_revision(
   out revision revisions,
   out events new_event[]
 )
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_creates boolean := cardinality(p_reasons) > 0;
   v_lacks_artifact boolean := lacks_artifact(p_source, p_next.source_revision_config);
@@ -771,7 +771,7 @@ end $$;
 -- Refuses a patch that is not allowed, planned or applied.
 create function require_allowed_patch(p_stored deployments, p_plan patch_plan, p_patch jsonb, p_request jsonb)
 returns boolean
-language plpgsql cost 10000 as $$
+language plpgsql cost 10000 set plan_cache_mode = force_generic_plan as $$
 declare
   v_next deployments := p_plan.next;
   v_source text := coalesce(p_patch ->> 'revision_source', p_stored.source);
@@ -836,7 +836,7 @@ end $$;
 
 create function patch_deployment(p_deployment uuid, p_revision uuid, p_patch jsonb, p_request jsonb)
 returns table (answer json, has_webhooks boolean)
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_stored deployments;
   v_plan patch_plan;
@@ -882,7 +882,7 @@ end $$;
 -- src/hosting/deployments/create.ts. Returns the listener. Without one, the deployment waits until a listener of the
 -- platform adopts it.
 create function require_allowed_creation(p_new json) returns uuid
-language plpgsql cost 10000 as $$
+language plpgsql cost 10000 set plan_cache_mode = force_generic_plan as $$
 declare
   v_config json := p_new -> 'source_config';
   v_listener uuid;
@@ -912,7 +912,7 @@ end $$;
 -- Refuses what create_deployment() would refuse, except for the quota. Indexes refuse the names and the trigger
 -- claim_custom_host() the URL when the deployment is created.
 create function require_creatable_deployment(p_new json) returns uuid
-language plpgsql cost 10000 as $$
+language plpgsql cost 10000 set plan_cache_mode = force_generic_plan as $$
 declare
   v_listener uuid := require_allowed_creation(p_new);
   v_url text := p_new -> 'source_config' ->> 'custom_url';
@@ -945,7 +945,7 @@ create function insert_deployment(
   out created deployments,
   out events new_event[]
 )
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_source text := p_new ->> 'source';
   v_config json := p_new -> 'source_revision_config';
@@ -1021,7 +1021,7 @@ end $$;
 
 create function create_deployment(p_deployment uuid, p_revision uuid, p_new json, p_request jsonb)
 returns table (answer json, has_webhooks boolean)
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_inserted record;
 begin
@@ -1039,7 +1039,7 @@ end $$;
 -- stay. Returns a row for each one that was found.
 create function delete_deployments(p_deployments uuid[], p_deletes_projects boolean, p_request jsonb)
 returns table (answer json, has_webhooks boolean)
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   -- The order of the ids keeps two requests for the same deployments from a deadlock.
   v_stored deployments[] := array(
@@ -1088,7 +1088,7 @@ end $$;
 
 -- Locks a deployment and checks its version. The id is null if there is none or if it is deleted.
 create function lock_deployment_version(p_deployment uuid, p_request jsonb) returns deployments
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_stored deployments;
 begin
@@ -1101,7 +1101,7 @@ end $$;
 -- An owner changes nothing that runs, so it is no member of patch_deployment(), which plans revisions.
 create function set_deployment_owner(p_deployment uuid, p_owner text, p_request jsonb)
 returns table (answer json, has_webhooks boolean)
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_stored deployments := lock_deployment_version(p_deployment, p_request);
   v_changed deployments;
@@ -1130,7 +1130,7 @@ end $$;
 -- Refuses the trace key of the application from now on. Its next revision gets a new one.
 create function rotate_trace_key(p_deployment uuid, p_request jsonb)
 returns table (answer json, has_webhooks boolean)
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_stored deployments := lock_deployment_version(p_deployment, p_request);
   v_changed deployments;
@@ -1198,7 +1198,7 @@ create function create_preview(
   p_url text,
   p_request jsonb
 ) returns table (answer json, has_webhooks boolean)
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_parent deployments := lock_deployment(p_read.parent_id);
   v_preview previews;
@@ -1252,7 +1252,7 @@ end $$;
 -- Extends a preview, and records on its deployment that the pull request has moved. deploy_push() deploys the commit.
 create function move_preview(p_deployment uuid, p_preview uuid, p_column json, p_request jsonb)
 returns table (answer json, has_webhooks boolean)
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_stored deployments := lock_deployment(p_deployment);
   v_changed deployments;
@@ -1321,7 +1321,7 @@ end $$;
 -- the events, and write_moved_deployments(), in this order: the last one locks cursors, and a journal comes before
 -- them.
 create function follow_revision(d deployments, p_before revisions, p_after revisions) returns deployments
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_in_flight uuid := d.in_flight_revision_id;
   v_commit text := p_after.source_revision_config ->> 'repo_commit_sha';
@@ -1426,7 +1426,7 @@ begin
 end $$;
 
 create function write_moved_revisions(p_revisions revisions[]) returns void
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
   if cardinality(p_revisions) = 0 then return; end if;
   update revisions r
@@ -1443,7 +1443,7 @@ end $$;
 
 -- The version changes with the members that clients see.
 create function write_moved_deployments(p_deployments deployments[]) returns void
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
   update deployments d
   set
@@ -1479,7 +1479,7 @@ end $$;
 
 create function repeat_revision(p_deployment uuid, p_revision uuid, p_request jsonb)
 returns table (answer json, has_webhooks boolean)
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_stored deployments;
   v_next deployments;
@@ -1510,7 +1510,7 @@ create function restore_revision(
   p_kept_members text[],
   p_request jsonb
 ) returns table (answer json, has_webhooks boolean)
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_stored deployments;
   v_restored revisions;
@@ -1571,7 +1571,7 @@ begin
 end $$;
 
 create function release_hold(p_deployment uuid, p_request jsonb) returns table (answer json, has_webhooks boolean)
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_stored deployments := lock_deployment(p_deployment);
   v_changed deployments;
@@ -1635,7 +1635,7 @@ create function deploy_push(
   p_data json,
   p_request jsonb
 ) returns table (answer json, has_webhooks boolean)
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_sha text := p_commit ->> 'sha';
   v_stored deployments;
@@ -1723,7 +1723,7 @@ end $$;
 -- applied already, where that is recorded, or where the ref is not that of the deployment.
 create function record_missing_ref(p_deployment uuid, p_refs text[], p_queried_at timestamptz, p_request jsonb)
 returns table (answer json, has_webhooks boolean)
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_stored deployments := lock_deployment(p_deployment);
   v_ref text := v_stored.source_revision_config ->> 'repo_ref';
@@ -1748,7 +1748,7 @@ end $$;
 
 create function interrupt_revision(p_deployment uuid, p_revision uuid, p_message text, p_request jsonb)
 returns table (answer json, has_webhooks boolean)
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_before deployments;
   d deployments;
@@ -1792,7 +1792,7 @@ end $$;
 create function fail_overdue_revisions(
   p_deadlines jsonb, p_lost jsonb, p_silent_after interval, p_limit integer
 ) returns uuid[]
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   -- A deployment that another transaction is changing waits for the next call.
   v_ids uuid[] := array(

@@ -34,7 +34,7 @@ create function journal(
   p_limit bigint,
   p_bytes bigint
 ) returns bigint
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_count integer := cardinality(p_subjects);
   v_seq bigint;
@@ -89,39 +89,52 @@ return case
   when p_value is not null then jsonb_build_object('omitted_bytes', octet_length(p_value::text))
 end;
 
+-- A change of a member, in the text of json_build_object(). It is stable, as to_json() is, or it would not be inlined.
+create function member_change(p_path text, p_before jsonb, p_after jsonb) returns text
+language sql stable
+return concat(
+  '{"path" : ', to_json(p_path),
+  ', "before" : ', coalesce(event_value(p_before)::text, 'null'),
+  ', "after" : ', coalesce(event_value(p_after)::text, 'null'), '}'
+);
+
 -- Lists the differences of two descriptions of a resource, each with its path, before and after; null if there is none.
 -- Members of nested objects are compared one by one, one level down. A null description is a resource that does not
--- exist, and a member without a value does not count as changed. A value over 8 KiB is left out, with its size. It is
--- in plpgsql, which keeps its plan for the session. The planner parses the body of an SQL function again for every
--- statement that calls it, to inline it, and before Postgres 18 plans it for every call.
+-- exist, and a member without a value does not count as changed. A value over 8 KiB is left out, with its size. It is a
+-- loop, because every write calls it: to compare members in variables costs a fraction of a statement.
 create function changed_members(p_before jsonb, p_after jsonb) returns json
 language plpgsql immutable as $$
+declare
+  v_key text;
+  v_name text;
+  v_before jsonb;
+  v_after jsonb;
+  v_one jsonb;
+  v_other jsonb;
+  v_paths text[] := '{}';
+  v_changes text[] := '{}';
 begin
+  for v_key in select jsonb_object_keys(coalesce(p_before, '{}') || coalesce(p_after, '{}')) loop
+    v_before := nullif(nullif(p_before -> v_key, 'null'), '{}');
+    v_after := nullif(nullif(p_after -> v_key, 'null'), '{}');
+    continue when v_before is not distinct from v_after;
+    if jsonb_typeof(v_before) <> 'object' or jsonb_typeof(v_after) <> 'object' then
+      v_paths := v_paths || v_key;
+      v_changes := v_changes || member_change(v_key, v_before, v_after);
+      continue;
+    end if;
+    for v_name in select jsonb_object_keys(coalesce(v_before, '{}') || coalesce(v_after, '{}')) loop
+      v_one := nullif(nullif(v_before -> v_name, 'null'), '{}');
+      v_other := nullif(nullif(v_after -> v_name, 'null'), '{}');
+      continue when v_one is not distinct from v_other;
+      v_paths := v_paths || concat(v_key, '.', v_name);
+      v_changes := v_changes || member_change(concat(v_key, '.', v_name), v_one, v_other);
+    end loop;
+  end loop;
+  if v_paths = '{}' then return null; end if;
   return (
-    with members as (
-      select key, p_before -> key as before, p_after -> key as after
-      from jsonb_object_keys(coalesce(p_before, '{}') || coalesce(p_after, '{}')) key
-      where (p_before -> key) is distinct from (p_after -> key)
-    ),
-    compared as (
-      select m.key || coalesce('.' || n.key, '') as path,
-        nullif(nullif(case when n.key is null then m.before else m.before -> n.key end, 'null'), '{}') as before,
-        nullif(nullif(case when n.key is null then m.after else m.after -> n.key end, 'null'), '{}') as after
-      from members m
-      left join lateral jsonb_object_keys(
-        case
-          when coalesce(jsonb_typeof(m.before), 'null') in ('object', 'null')
-            and coalesce(jsonb_typeof(m.after), 'null') in ('object', 'null')
-            then coalesce(nullif(m.before, 'null'), '{}') || coalesce(nullif(m.after, 'null'), '{}')
-          else '{}'
-        end
-      ) n(key) on true
-    )
-    select json_agg(
-      json_build_object('path', path, 'before', event_value(before), 'after', event_value(after)) order by path
-    )
-    from compared
-    where before is distinct from after
+    select concat('[', string_agg(c.change, ', ' order by c.path), ']')
+    from unnest(v_paths, v_changes) c(path, change)
   );
 end $$;
 
@@ -137,7 +150,7 @@ end $$;
 -- the newest that is committed, or one of the same statement. The array's text is unambiguous, and
 -- src/people/audit/hash-chain.ts computes the same.
 create function chain_event() returns trigger
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
   v_previous text;
 begin
@@ -205,7 +218,7 @@ begin
 end $$;
 
 create function journal_of_member(p_member uuid, p_type text, p_data json, p_changes json, p_limit bigint) returns void
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
   perform act_as_member(p_member);
   perform journal(array[p_type], array[p_member], array[p_data], array[p_changes], p_limit, 0);
@@ -223,7 +236,7 @@ $$;
 -- refusals an hour are journaled. The subject is the member as whom the visitor tried to sign in, or else the
 -- organization.
 create function journal_refused_sign_in(p_organization uuid, p_member uuid, p_data json, p_limit bigint) returns void
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_attempts integer;
 begin
@@ -303,7 +316,7 @@ grant execute on function oldest_event() to slipway_app;
 create function journal_events_of(
   p_actor_kind text, p_actor_id uuid, p_actor_name text, p_events tenant_event[], p_daily_limit bigint
 ) returns void
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
   if cardinality(p_events) = 0 then return; end if;
   -- The order of the ids keeps two writers from a deadlock.
@@ -352,7 +365,7 @@ end $$;
 
 -- Does the same, where an agent acts as its listener, and otherwise the schedule.
 create function journal_tenant_events(p_events tenant_event[], p_daily_limit bigint) returns void
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
   if cardinality(p_events) = 0 then return; end if;
   perform journal_events_of(
@@ -367,7 +380,7 @@ end $$;
 -- Journals a refusal. Anyone can be refused, and must not fill the journal's day: of a workspace, at most 60 refusals
 -- an hour are journaled.
 create function journal_refused_exchange(p_tenant uuid, p_subject uuid, p_data json, p_limit bigint) returns void
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_organization uuid;
   v_window constant uuid := md5('token exchange ' || p_tenant)::uuid;

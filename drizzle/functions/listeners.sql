@@ -21,7 +21,7 @@ grant execute on function become_listener(uuid) to slipway_login, session_user;
 
 -- The listener that a new deployment names, with its namespace. It stays locked while the deployment is written.
 create function require_listener(p_listener uuid, p_namespace text, p_is_required boolean) returns uuid
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_namespaces jsonb;
 begin
@@ -188,7 +188,7 @@ create trigger sync_after_delete
 
 -- The lease of the caller's listener, locked: no later lease begins before the transaction ends.
 create function require_lease(p_agent text, p_fence bigint) returns listeners
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_listener listeners;
 begin
@@ -454,7 +454,7 @@ create function acquire_lease(
   p_verified_hosts_only boolean,
   p_policy json
 ) returns listeners
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_listener listeners;
 begin
@@ -487,7 +487,7 @@ end $$;
 
 -- A deployment without a listener goes to the first listener of the platform that polls. Not journaled.
 create function adopt_deployments(p_listener listeners) returns void
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
   if p_listener.tenant_id is not null then return; end if;
   update deployments d
@@ -504,7 +504,7 @@ end $$;
 
 -- The number of the listener's latest change: a poll that waits calls this again and again. Renews no lease.
 create function latest_change(p_agent text, p_fence bigint) returns bigint
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_listener listeners;
 begin

@@ -39,6 +39,8 @@ end $$;
 
 -- Every request starts here. Finds the key, refuses it or its missing permission, replays the answer stored under the
 -- idempotency key, and sets who acts for this transaction. `p_access` is the policy scope of the permission, or null.
+-- Statements and expressions of a function are prepared anew in each transaction, which costs more than to run them. So
+-- the first statement also sets who acts. A refusal ends the transaction, and with it the settings.
 create function enter_by_key(
   p_key_hash text,
   p_workspace uuid,
@@ -53,83 +55,94 @@ create function enter_by_key(
 ) returns table (organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean, budget_id uuid)
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
-  v_key record;
+  v_key_tenant uuid;
+  v_member uuid;
+  v_role uuid;
+  v_refusal text;
+  v_is_permitted boolean;
+  v_can_be_allowed boolean;
+  v_has_rules boolean;
   v_bound text[];
-  v_tenant uuid;
   v_roles uuid[];
-  v_is_limited boolean := false;
   v_stored record;
 begin
-  perform set_config('app.clock_offset', p_clock_offset, true);
   select
-    a.id, a.organization_id, a.tenant_id, a.expires_at, a.revoked_at, a.member_id, a.role_id, a.budget_id,
-    p_permission = any(r.permissions) and (a.permissions is null or p_permission = any(a.permissions)) as is_permitted,
+    a.organization_id, coalesce(a.tenant_id, case when p_in_workspace then p_workspace end), a.id, false,
+    a.budget_id, a.tenant_id, a.member_id, a.role_id,
+    case
+      when a.revoked_at is not null then 'key_revoked'
+      -- Not clock(), whose setting is made here.
+      when a.expires_at <= now() + p_clock_offset::interval then 'key_expired'
+    end,
+    p_permission = any(r.permissions) and (a.permissions is null or p_permission = any(a.permissions)),
     -- A key that lists its permissions keeps to them, whatever policies allow.
-    a.permissions is null or p_permission = any(a.permissions) as can_be_allowed,
+    a.permissions is null or p_permission = any(a.permissions),
     p_access is not null and exists (
       select from access_rules x where x.role_id = a.role_id and x.organization_id = a.organization_id
-    ) as has_rules
-  into v_key
+    ),
+    set_config('app.organization_id', a.organization_id::text, true),
+    set_config(
+      'app.tenant_id', coalesce(a.tenant_id::text, case when p_in_workspace then p_workspace::text end, ''), true
+    ),
+    set_config('app.actor_kind', 'key', true),
+    set_config('app.actor_id', a.id::text, true),
+    set_config('app.request_id', p_request_id, true),
+    set_config('app.clock_offset', p_clock_offset, true)
+  into
+    organization_id, tenant_id, actor_id, is_limited,
+    budget_id, v_key_tenant, v_member, v_role, v_refusal, v_is_permitted, v_can_be_allowed, v_has_rules
   from api_keys a
   join roles r on r.id = a.role_id
   where a.key_hash = p_key_hash;
   if not found then perform refuse('key_unknown'); end if;
-  if v_key.revoked_at is not null then perform refuse('key_revoked'); end if;
-  if v_key.expires_at <= clock() then perform refuse('key_expired'); end if;
-  if v_key.member_id is not null then
-    v_bound := bound_key_permissions(v_key.id);
+  if v_refusal is not null then perform refuse(v_refusal); end if;
+  if v_member is not null then
+    v_bound := bound_key_permissions(actor_id);
     if v_bound is null then perform refuse('key_revoked'); end if;
-    v_key.can_be_allowed := v_key.is_permitted;
-    v_key.is_permitted := p_permission = any(v_bound);
+    v_can_be_allowed := v_is_permitted;
+    v_is_permitted := p_permission = any(v_bound);
   end if;
 
-  if v_key.tenant_id is not null then
-    if p_workspace <> v_key.tenant_id then perform refuse('workspace_forbidden'); end if;
-    v_tenant := v_key.tenant_id;
+  if v_key_tenant is not null then
+    if p_workspace <> v_key_tenant then perform refuse('workspace_forbidden'); end if;
   elsif p_workspace is not null then
     if not exists (
-      select from workspaces w where w.id = p_workspace and w.organization_id = v_key.organization_id
+      select from workspaces w where w.id = p_workspace and w.organization_id = enter_by_key.organization_id
     ) then
       perform refuse('workspace_forbidden');
     end if;
-    v_tenant := case when p_in_workspace then p_workspace end;
   elsif p_in_workspace then
     perform refuse('workspace_required');
   end if;
 
-  perform
-    set_config('app.organization_id', v_key.organization_id::text, true),
-    set_config('app.tenant_id', coalesce(v_tenant::text, ''), true),
-    set_config('app.actor_kind', 'key', true),
-    set_config('app.actor_id', v_key.id::text, true),
-    set_config('app.request_id', p_request_id, true);
-  if v_key.member_id is not null and p_access is not null then
-    v_roles := policy_roles(v_key.id, null, v_tenant);
-    v_key.has_rules := has_rules(v_roles, v_key.organization_id);
+  if v_member is not null and p_access is not null then
+    v_roles := policy_roles(actor_id, null, tenant_id);
+    v_has_rules := has_rules(v_roles, organization_id);
   end if;
-  if v_key.has_rules and (v_key.is_permitted or v_key.can_be_allowed) then
-    v_is_limited := limit_access(
-      p_access, coalesce(v_roles, array[v_key.role_id]), v_key.organization_id, v_tenant, p_permission,
-      v_key.is_permitted
+  if v_has_rules and (v_is_permitted or v_can_be_allowed) then
+    is_limited := limit_access(
+      p_access, coalesce(v_roles, array[v_role]), organization_id, tenant_id, p_permission, v_is_permitted
     );
-  elsif not v_key.is_permitted then
+  elsif not v_is_permitted then
     perform refuse('permission_missing', p_permission);
   end if;
-  if p_without_if_match and exists (select from workspaces w where w.id = v_tenant and w.require_if_match) then
-    perform refuse('if_match_required');
+  if p_without_if_match then
+    if exists (select from workspaces w where w.id = enter_by_key.tenant_id and w.require_if_match) then
+      perform refuse('if_match_required');
+    end if;
   end if;
 
   if p_idempotency_key is not null then
-    if not pg_try_advisory_xact_lock(hashtextextended(v_key.id || ':' || p_idempotency_key, 0)) then
+    if not pg_try_advisory_xact_lock(hashtextextended(actor_id || ':' || p_idempotency_key, 0)) then
       perform refuse('idempotency_in_flight');
     end if;
     select i.fingerprint, i.result, i.created_at
     into v_stored
     from idempotency_keys i
-    where i.actor_id = v_key.id and i.key = p_idempotency_key;
+    where i.actor_id = enter_by_key.actor_id and i.key = p_idempotency_key;
     if found and v_stored.created_at < clock() - interval '24 hours' then
       delete from idempotency_keys i
-      where i.actor_id = v_key.id and i.key = p_idempotency_key;
+      where i.actor_id = enter_by_key.actor_id and i.key = p_idempotency_key;
     elsif found and v_stored.fingerprint <> p_fingerprint then
       perform refuse('idempotency_key_reused');
     elsif found then
@@ -137,7 +150,7 @@ begin
       raise exception using errcode = 'SW001', message = 'replay', detail = v_stored.result::text;
     end if;
   end if;
-  return query select v_key.organization_id, v_tenant, v_key.id, v_is_limited, v_key.budget_id;
+  return next;
 end $$;
 grant execute on function enter_by_key(text, uuid, text, boolean, text, text, boolean, text, text, jsonb)
   to slipway_login, session_user;
@@ -290,7 +303,7 @@ create function record_attempts(
   p_clock_offset text,
   p_limit integer
 ) returns void
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 begin
   perform set_config('app.clock_offset', p_clock_offset, true);
   with given as (
@@ -421,13 +434,19 @@ declare
   v_is_limited boolean := false;
   v_stored record;
 begin
-  perform set_config('app.clock_offset', p_clock_offset, true);
   select
     s.id, s.organization_id, s.member_id, s.last_seen_at, s.expires_at, s.revoked_at, s.made_by, a.key_hash,
-    coalesce(m.full_name, m.email) as name,
     p_permission is null or p_permission = any(o.permissions) as is_permitted,
     coalesce(p_permission = any(w.permissions), false) as is_permitted_inside,
-    wm.id is not null as is_inside
+    wm.id is not null as is_inside,
+    set_config('app.clock_offset', p_clock_offset, true),
+    set_config('app.session_id', s.id::text, true),
+    -- For a session of a key, enter_by_key() sets all but the name again.
+    set_config('app.organization_id', s.organization_id::text, true),
+    set_config('app.actor_kind', 'session', true),
+    set_config('app.actor_id', coalesce(s.member_id::text, ''), true),
+    set_config('app.actor_name', coalesce(m.full_name, m.email, ''), true),
+    set_config('app.request_id', p_request_id, true)
   into v_session
   from sessions s
   left join api_keys a on a.id = s.key_id
@@ -444,7 +463,6 @@ begin
     perform refuse('session_ended');
   end if;
 
-  perform set_config('app.session_id', v_session.id::text, true);
   if v_session.key_hash is not null then
     return query
     select e.organization_id, e.tenant_id, e.actor_id, e.is_limited, e.budget_id
@@ -475,13 +493,7 @@ begin
     v_may := v_session.is_permitted_inside;
   end if;
 
-  perform
-    set_config('app.organization_id', v_session.organization_id::text, true),
-    set_config('app.tenant_id', coalesce(v_tenant::text, ''), true),
-    set_config('app.actor_kind', 'session', true),
-    set_config('app.actor_id', v_session.member_id::text, true),
-    set_config('app.actor_name', v_session.name, true),
-    set_config('app.request_id', p_request_id, true);
+  perform set_config('app.tenant_id', coalesce(v_tenant::text, ''), true);
   if p_access is not null then
     v_roles := policy_roles(null, v_session.member_id, v_tenant);
   end if;
@@ -490,8 +502,10 @@ begin
   elsif not v_may then
     perform refuse('permission_missing', p_permission);
   end if;
-  if p_without_if_match and exists (select from workspaces w where w.id = v_tenant and w.require_if_match) then
-    perform refuse('if_match_required');
+  if p_without_if_match then
+    if exists (select from workspaces w where w.id = v_tenant and w.require_if_match) then
+      perform refuse('if_match_required');
+    end if;
   end if;
 
   if p_idempotency_key is not null then
@@ -511,7 +525,12 @@ begin
       raise exception using errcode = 'SW001', message = 'replay', detail = v_stored.result::text;
     end if;
   end if;
-  return query select v_session.organization_id, v_tenant, v_session.member_id, v_is_limited, v_session.member_id;
+  organization_id := v_session.organization_id;
+  tenant_id := v_tenant;
+  actor_id := v_session.member_id;
+  budget_id := v_session.member_id;
+  is_limited := v_is_limited;
+  return next;
 end $$;
 grant execute on function enter_by_session(text, uuid, text, boolean, text, text, boolean, text, text, jsonb)
   to slipway_login, session_user;
@@ -578,7 +597,7 @@ create function limit_access(
   p_permission text,
   p_may boolean
 ) returns boolean
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_type jsonb;
   v_own access_condition[];
@@ -652,8 +671,16 @@ language plpgsql security definer set search_path = public, pg_temp as $$
 declare
   v_deployment record;
 begin
-  perform set_config('app.clock_offset', p_clock_offset, true);
-  select d.id, d.organization_id, d.tenant_id, d.name, p.id as project_id, p.name as project
+  select
+    d.id, d.organization_id, d.tenant_id, p.name as project,
+    set_config('app.clock_offset', p_clock_offset, true),
+    set_config('app.organization_id', d.organization_id::text, true),
+    set_config('app.tenant_id', d.tenant_id::text, true),
+    set_config('app.actor_kind', 'deployment', true),
+    set_config('app.actor_id', d.id::text, true),
+    set_config('app.actor_name', d.name, true),
+    set_config('app.request_id', p_request_id, true),
+    set_config('app.confined_project', p.id::text, true)
   into v_deployment
   from deployments d
   join projects p on p.deployment_id = d.id
@@ -666,15 +693,12 @@ begin
     perform refuse('trace_key_confined', v_deployment.project);
   end if;
   if p_workspace <> v_deployment.tenant_id then perform refuse('workspace_forbidden'); end if;
-  perform
-    set_config('app.organization_id', v_deployment.organization_id::text, true),
-    set_config('app.tenant_id', v_deployment.tenant_id::text, true),
-    set_config('app.actor_kind', 'deployment', true),
-    set_config('app.actor_id', v_deployment.id::text, true),
-    set_config('app.actor_name', v_deployment.name, true),
-    set_config('app.request_id', p_request_id, true),
-    set_config('app.confined_project', v_deployment.project_id::text, true);
-  return query select v_deployment.organization_id, v_deployment.tenant_id, v_deployment.id, false, v_deployment.id;
+  organization_id := v_deployment.organization_id;
+  tenant_id := v_deployment.tenant_id;
+  actor_id := v_deployment.id;
+  budget_id := v_deployment.id;
+  is_limited := false;
+  return next;
 end $$;
 grant execute on function enter_by_deployment(text, uuid, text, boolean, text, text, boolean, text, text, jsonb)
   to slipway_login, session_user;
@@ -695,7 +719,7 @@ create function count_answered_requests(
   p_clock_offset text,
   p_counts boolean
 ) returns table (key_hash text, budget_id uuid, requests integer, reset integer)
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 begin
   perform set_config('app.clock_offset', p_clock_offset, true);
   update api_keys a

@@ -34,7 +34,7 @@ language sql as $$
 $$;
 
 create function open_session(p_member uuid, p_token_hash text, p_method text, p_limit bigint) returns sessions
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_session sessions;
 begin
@@ -55,7 +55,7 @@ end $$;
 
 -- Opens a session by a link. Null if there is no such link, if it was used, or if it has expired.
 create function use_sign_in_link(p_link_hash text, p_token_hash text, p_limit bigint) returns sessions
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_link sign_in_links;
   v_session sessions;
@@ -103,7 +103,7 @@ create function sign_in_by_identity(
   p_token_hash text,
   p_limit bigint
 ) returns json
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_found record;
   v_member uuid;
@@ -209,7 +209,7 @@ end $$;
 
 -- A request that waits for a decision, by its code. Each search counts, so that codes cannot be guessed.
 create function find_device_request(p_user_code text) returns setof device_requests
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
   v_window record;
 begin
@@ -253,7 +253,7 @@ end $$;
 
 -- Shows a device's request, with the permissions that the calling member could grant in each workspace.
 create function read_device_request(p_user_code text) returns json
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 begin
   return (
     select json_build_object(
@@ -288,7 +288,7 @@ grant execute on function read_device_request(text) to slipway_app;
 
 -- Approves with a workspace and a built-in role, and denies without.
 create function decide_device_request(p_user_code text, p_tenant uuid, p_role uuid) returns setof device_requests
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
   v_request device_requests;
   v_permissions text[];
@@ -324,7 +324,7 @@ create function redeem_device_code(
   p_hint text,
   p_limit bigint
 ) returns json
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_request device_requests;
   v_polled device_requests;
@@ -485,7 +485,7 @@ grant execute on function granting_key() to slipway_app;
 
 -- Triggers, so that no way of making these rows can leave it out.
 create function refuse_temporary_key() returns trigger
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 begin
   -- The foreign key takes this lock after the journal's, and another request of the key takes them in this order.
   perform from api_keys a where a.id = new.key_id for key share;
@@ -498,7 +498,7 @@ create trigger refuse_temporary_key
   for each row when (new.key_id is not null) execute function refuse_temporary_key();
 
 create function remember_maker_key() returns trigger
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 begin
   new.made_by_key := (maker_key()).id;
   return new;
@@ -513,7 +513,7 @@ create trigger remember_maker_key
 -- Revokes the keys that a replaced access token has made, and blanks the answers that are stored for its requests.
 -- Their idempotency keys stay used, so that no request acts twice.
 create function end_access_token(p_key uuid) returns void
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
   perform revoke_key_tree(a.id)
   from api_keys a

@@ -2,7 +2,7 @@
 
 -- Tags are of the row's own workspace, whoever writes them.
 create function check_tags() returns trigger
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 begin
   if exists (select from tag_values v where v.id = any(new.tag_value_ids) and v.tenant_id <> new.tenant_id) then
     raise exception using errcode = '42501', message = 'a resource has a tag of another workspace';
@@ -36,7 +36,7 @@ return md5(p_resource::text || p_value::text)::uuid;
 -- Removes values from all resources of the current workspace, also from those that access policies hide. Resources are
 -- locked in one order, and before the journal, as by every other write.
 create function remove_tag_values(p_values uuid[]) returns void
-language plpgsql security definer set search_path = public, pg_temp as $$
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
   v_table text;
 begin
