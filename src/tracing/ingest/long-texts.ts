@@ -2,8 +2,7 @@
 import type { Ctx } from '../../kernel/http/context.ts'
 import { looksWithin } from '../runs/filter/bounds.ts'
 import type { ResolvedFilter } from '../runs/filter/resolve.ts'
-import type { TraceStore } from '../store/store.ts'
-import { MAX_IN_ROW } from './run-objects.ts'
+import { MAX_IN_ROW, type TraceStore } from '../store/store.ts'
 
 const LONG_MEMBERS = ['error', 'inputs', 'outputs', 'input', 'output']
 const WARNING =

@@ -4,12 +4,10 @@ import { verifyKey } from '../../kernel/db/db.ts'
 import type { Ctx } from '../../kernel/http/context.ts'
 import { fail, isDatabaseUnavailable } from '../../kernel/http/errors.ts'
 import type { Storage } from '../../platform.ts'
-import { PAYLOADS, type StoredObject, type StoredObjects } from '../store/store.ts'
+import { MAX_IN_ROW, PAYLOADS, type StoredObject, type StoredObjects } from '../store/store.ts'
 import type { MergedRun } from './merged-operations.ts'
 import { cutText } from './run-contents.ts'
 
-/** The limit in characters. */
-export const MAX_IN_ROW = 32 * 1024
 const PARALLEL_PUTS = 8
 
 type PutObject = { run_id: string; path: string; bytes: number }

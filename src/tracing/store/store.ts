@@ -97,6 +97,8 @@ type RunMembers = {
 /** Members of a run that hold JSON. The long ones are in the object store. */
 export const PAYLOADS = ['extra', 'serialized', 'inputs', 'outputs', 'events'] as const
 export type Payload = (typeof PAYLOADS)[number]
+/** The characters of a text that its row still has. */
+export const MAX_IN_ROW = 32 * 1024
 
 /** The members that are stored apart from their row where they are long. */
 export const LONG_MEMBERS = [...PAYLOADS, 'error'] as const
