@@ -23,8 +23,11 @@ import { postgresTraceStore } from './tracing/store/postgres/store.ts'
 
 /** Slices by the starts of their paths, where `*` is any segment: the first request to one imports the slice. */
 export const slices = {
-  '/v2/deployments /v2/deployment-counts /v2/deployment-states /v2/templates': () =>
-    import('./hosting/deployments/routes.ts'),
+  '/v2/deployments /v2/deployment-counts /v2/templates': () => import('./hosting/deployments/routes.ts'),
+  '/v2/deployments/*/revisions /v2/deployments/*/rollback /v2/deployments/*/hold': () =>
+    import('./hosting/deployments/revisions.routes.ts'),
+  '/v2/deployments/*/explain /v2/deployments/*/state /v2/deployment-states': () =>
+    import('./hosting/deployments/history.routes.ts'),
   '/v2/custom-hosts': () => import('./hosting/custom-hosts/custom-hosts.routes.ts'),
   '/v2/deployments/*/tags /v2/tag-keys /v2/tag-values': () => import('./hosting/tags/tags.routes.ts'),
   '/workspaces/current/tag-keys /workspaces/current/tags /workspaces/current/taggings': () =>

@@ -322,3 +322,15 @@ export const RevisionQuery = z.object({
   }),
 })
 export type RevisionQuery = z.output<typeof RevisionQuery>
+
+// ---- descriptions of routes
+
+export const COMMAND_PERMISSION_NOTE = [
+  'Changing `install_command`, `build_command`, or `init_containers` or `sidecars` of `resource_spec`',
+  'also requires the permission `deployments:change-commands`.',
+].join(' ')
+
+export const PLAN_NOTE = [
+  'With `dry_run=true`, the answer is the plan and nothing changes.',
+  'Send the plan’s `plan_digest` as `Plan-Digest` to apply that plan and no other.',
+].join(' ')

@@ -6,7 +6,6 @@ import type { DatabaseServices } from '../../kernel/http/context.ts'
 import type { Outcome } from '../../kernel/http/routes.ts'
 import { createExpiringMap } from '../../kernel/limits/expiring-map.ts'
 import { Uuid } from '../../protocol/wire.ts'
-import { nameRouteOperation } from './operation-names.ts'
 
 /** The limit of each key. The database counts exactly; an instance stops sending more. */
 const MAX_PER_MINUTE = 30
@@ -60,6 +59,9 @@ export function createAttemptLog({ config, platform, database }: DatabaseService
       const state = keys.get(credentialHash)
       if (state) state.last = undefined
     }
+    // Read before the import: the attempts are of this moment.
+    const clockOffset = clockOffsetText({ platform })
+    const { nameRouteOperation } = await import('./operation-names.ts')
     const texts = (read: (attempt: Attempt) => string | null) => sql`${sql.param(attempts.map(read))}::text[]`
     const numbers = (read: (attempt: Attempt) => number) => sql`${sql.param(attempts.map(read))}::integer[]`
     await database([
@@ -73,7 +75,7 @@ export function createAttemptLog({ config, platform, database }: DatabaseService
           ${texts(({ caller }) => caller.requestId)},
           ${texts(({ caller }) => caller.request)},
           ${numbers(({ more }) => more)},
-          ${clockOffsetText({ platform })},
+          ${clockOffset},
           ${MAX_PER_MINUTE}
         )`,
     ])
