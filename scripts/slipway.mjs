@@ -23,10 +23,9 @@ function listPrograms() {
 }
 
 function runProgram() {
-  const host = join(ROOT, 'src/host')
-  const child = spawn(NODE, ['-r', join(host, 'require-node.cjs'), join(host, 'main.ts'), ...process.argv.slice(2)], {
-    stdio: 'inherit',
-  })
+  const options = process.argv[2] === 'start' ? ['--max-semi-space-size=4'] : []
+  const main = join(ROOT, 'src/host/main.mjs')
+  const child = spawn(NODE, [...options, main, ...process.argv.slice(2)], { stdio: 'inherit' })
   // A terminal sends Ctrl-C to both; a service manager may send its signal to this process alone.
   process.on('SIGINT', () => {})
   for (const signal of ['SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal))

@@ -64,7 +64,8 @@ const IMPORT = /^(?:import|export)\s[^'"]*?from '([^']+)'|(?<![\w.])import\(\s*'
 const imports = files.flatMap(file =>
   [...readFileSync(join(src, file), 'utf8').matchAll(IMPORT)].map(([, early, late]) => {
     const from = (early ?? late)!
-    return { file, from, to: from.startsWith('.') ? relative(src, join(src, dirname(file), from)) : from }
+    const to = from.startsWith('.') ? relative(src, join(src, dirname(file), from)) : from
+    return { file, from, to, isLate: early === undefined }
   }),
 )
 const internalImports = imports.filter(({ from, to }) => from.startsWith('.') && !to.startsWith('..'))
@@ -126,9 +127,19 @@ describe('the slices of src', () => {
 })
 
 describe('imports', () => {
-  it('name their module, so that these rules see it, except for a command and an optional package', () => {
+  it('name their module, so that these rules see it, except for an optional package', () => {
     const imported = files.filter(file => /(?<![\w.])import\((?!\s*')/.test(readFileSync(join(src, file), 'utf8')))
-    expect(imported).toEqual(['host/main.ts', 'postgres/data-folder.ts'])
+    expect(imported).toEqual(['postgres/data-folder.ts'])
+  })
+
+  it('bring neither Drizzle nor a driver along with the app: a probe needs no database', () => {
+    const loaded = new Set(['app.ts'])
+    for (const loading of loaded)
+      for (const { file, from, to, isLate } of imports)
+        if (file === loading && !isLate && !importsTypesOnly(file, from)) loaded.add(to)
+    expect(loaded.size).toBeGreaterThan(50)
+    const packages = [...loaded].filter(name => !/\.(ts|json)$/.test(name))
+    expect(packages.sort()).toEqual(['hono/hono-base', 'hono/router', 'hono/utils/url'])
   })
 
   it('have no cycles, not even of types, but for the command that completes all others', () => {

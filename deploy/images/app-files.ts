@@ -13,8 +13,8 @@ const FOLDER = 'app'
 
 /** No program of an installation loads these: the command line, sources of bundles, other hosts. */
 const LEFT_OUT =
-  /^(src\/(cli\/|dashboard\/(?!served\/)|api-docs\/client\/|host\/(workers|deno|bun)\.ts$)|drizzle\/(meta\/\d+_snapshot\.json|config\.ts)$)/
-const SOURCES = ['src', 'drizzle', 'examples', 'dist/dashboard/ui']
+  /^(src\/(cli\/|dashboard\/(?!served\/)|api-docs\/client\/|host\/(workers|deno|bun)\.ts$)|drizzle\/(meta\/\d+_snapshot\.json|config\.ts)$|dist\/server\/inputs\.json$)/
+const SOURCES = ['src', 'drizzle', 'examples', 'dist/server', 'dist/dashboard/ui']
 /** Node does not load these from packages: declarations, source maps, manuals, builds for another runtime. */
 const LEFT_OUT_OF_PACKAGES =
   /^(\.bin|@types)\/|\.(d\.[cm]?ts|[cm]?ts|map|tsbuildinfo|flow|bare|yml|md)$|\/\.[^/]+$|^\.package-lock\.json$|\/prebuilds\//

@@ -115,6 +115,7 @@ async function buildImages() {
   const { output, platforms, isBase, hasChanges } = options
   const commit = git('rev-parse', 'HEAD')
   const time = isBase ? new Date(lock.time) : readCommitTime()
+  if (!isBase) execFileSync(process.execPath, [join(ROOT, 'scripts/server-build.mjs')], { stdio: 'inherit' })
   const packed = createLayerCache(time, isBase ? [] : await buildDashboard())
   const layout = createOciLayout(output)
   const digests: Record<string, string> = {}

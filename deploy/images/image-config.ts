@@ -13,7 +13,7 @@ export type Image = {
   port: number
 }
 
-const NODE = ['/usr/local/bin/node', '/app/src/host/main.ts']
+const [NODE, MAIN] = ['/usr/local/bin/node', '/app/src/host/main.mjs']
 const PATH = '/usr/local/bin:/usr/bin:/bin'
 export const ENVIRONMENT = {
   PATH,
@@ -29,7 +29,7 @@ export const IMAGES: Image[] = [
     name: 'slipway',
     title: 'Slipway: the control plane, and the commands of its operator',
     hasTools: false,
-    entrypoint: NODE,
+    entrypoint: [NODE, '--max-semi-space-size=4', MAIN],
     command: 'start',
     port: 8787,
   },
@@ -38,7 +38,7 @@ export const IMAGES: Image[] = [
     title: 'Slipway: the agent of a listener',
     hasTools: true,
     // Node would not reap the orphans of applications and builds, as process 1.
-    entrypoint: ['/usr/bin/tini', '--', ...NODE],
+    entrypoint: ['/usr/bin/tini', '--', NODE, MAIN],
     command: 'agent',
     port: 8788,
   },

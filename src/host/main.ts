@@ -1,22 +1,2 @@
-// The programs of an installation, such as `slipway start`. commands.json lists them, and each is loaded when it runs.
-// A program runs when its module is loaded, or is the `main` that the module exports.
-import commands from './commands.json' with { type: 'json' }
-import './resolve-drizzle-once.ts'
-
-const list = Object.entries(commands).map(([name, { about }]) => `  ${name.padEnd(16)}${about}`)
-const USAGE = `slipway COMMAND [OPTIONS]
-
-${list.join('\n')}
-
-\`slipway COMMAND --help\` lists the options of a command. Settings are environment variables: see
-docs/reference/settings.md.`
-
-const [name = '--help'] = process.argv.splice(2, 1)
-if (Object.hasOwn(commands, name)) {
-  const program: { main?: () => Promise<void> } = await import(commands[name as keyof typeof commands].module)
-  await program.main?.()
-} else if (['--help', '-h', 'help'].includes(name)) console.log(USAGE)
-else {
-  console.error(`The command ${JSON.stringify(name)} does not exist.\n\n${USAGE}`)
-  process.exitCode = 2
-}
+// The earlier path of main.mjs, which units and cron jobs of operators may still name.
+import './main.mjs'

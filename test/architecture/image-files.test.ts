@@ -19,11 +19,11 @@ const IMPORT = /^(?:import|export)\s(?!type\s)(?:[^'"]*?\sfrom\s)?'([^']+)'|\bim
 function followImports() {
   const files = new Set<string>()
   const packages = new Map<string, string>()
-  const pending = ['src/host/main.ts', ...Object.values(commands).map(({ module }) => join('src/host', module))]
+  const pending = ['src/host/main.mjs', ...Object.values(commands).map(({ module }) => join('src/host', module))]
   for (let file = pending.pop(); file !== undefined; file = pending.pop()) {
     if (files.has(file)) continue
     files.add(file)
-    if (!/\.ts$/.test(file)) continue
+    if (!/\.(ts|[cm]js)$/.test(file)) continue
     for (const [, first, second] of readFileSync(join(ROOT, file), 'utf8').matchAll(IMPORT)) {
       const name = (first ?? second)!
       if (name.startsWith('.')) pending.push(join(dirname(file), name))

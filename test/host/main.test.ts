@@ -6,7 +6,7 @@ import { expect, test } from 'vitest'
 import commands from '../../src/host/commands.json' with { type: 'json' }
 
 const run = promisify(execFile)
-const MAIN = fileURLToPath(new URL('../../src/host/main.ts', import.meta.url))
+const MAIN = fileURLToPath(new URL('../../src/host/main.mjs', import.meta.url))
 
 test.each(Object.entries(commands))('the module of slipway %s exists', (_, { module }) => {
   expect(existsSync(new URL(module, new URL('../../src/host/', import.meta.url)))).toBe(true)

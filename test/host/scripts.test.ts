@@ -394,7 +394,7 @@ describe('both scripts', () => {
 })
 
 describe('a command of package.json', () => {
-  const check = 'src/host/require-node.cjs'
+  const [check, version] = ['src/host/require-node.cjs', 'src/host/require-version.cjs']
   const packages = './require-packages.cjs'
   const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
   const commands = Object.entries<string>(scripts).filter(
@@ -415,13 +415,10 @@ describe('a command of package.json', () => {
     ['25.0.0', true],
     [process.versions.node, true],
   ])('with Node %s, works: %s', (node, works) => {
-    const [lines, codes, loaded] = [[] as string[], [] as number[], [] as string[]]
+    const [lines, codes] = [[] as string[], [] as number[]]
     const console = { error: (line: string) => lines.push(line) }
     const exit = (code: number) => codes.push(code)
-    const require = (file: string) => loaded.push(file)
-    const sandbox = { console, process: { versions: { node }, exit }, require }
-    runInNewContext(readFileSync(join(root, check), 'utf8'), sandbox)
-    expect(loaded).toEqual(works ? [packages, './resolve-drizzle-once.ts'] : [])
+    runInNewContext(readFileSync(join(root, version), 'utf8'), { console, process: { versions: { node }, exit } })
     expect(codes).toEqual(works ? [] : [1])
     expect(lines).toEqual(works ? [] : [expect.stringMatching(/^[^\n]*22\.19[^\n]*$/)])
     expect(lines.join()).toContain(works ? '' : node)
@@ -433,7 +430,8 @@ describe('a command of package.json', () => {
 
   it('without packages, names `npm ci` in place of a stack', () => {
     const folder = mkdtempSync(join(tmpdir(), 'slipway-bare-'))
-    for (const name of ['require-node.cjs', packages]) copyFileSync(join(root, 'src/host', name), join(folder, name))
+    for (const name of ['require-node.cjs', 'require-version.cjs', packages])
+      copyFileSync(join(root, 'src/host', name), join(folder, name))
     const { status, stderr } = spawnSync(process.execPath, [join(folder, 'require-node.cjs')], { encoding: 'utf8' })
     expect([status, stderr]).toEqual([1, expect.stringMatching(/^[^\n]*npm ci[^\n]*\n$/)])
     rmSync(folder, { recursive: true })

@@ -1,5 +1,6 @@
 // `npm start`, on each runtime, and `npm run bootstrap` as users run them: what they serve, print and refuse, and how
 // the server ends.
+import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
 import { request } from 'node:http'
@@ -23,6 +24,7 @@ let settings: Record<string, string>
 let headers: Record<string, string>
 
 beforeAll(async () => {
+  execFileSync(process.execPath, [join(import.meta.dirname, '../../scripts/server-build.mjs')])
   databaseUrl = await createMigratedDatabase()
   settings = await makeSettings()
   const first = operator('--organization', 'Acme', '--workspace', 'Main', '--email', 'a@example.com,b@example.com')

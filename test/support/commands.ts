@@ -19,12 +19,11 @@ export const startCommand = (file: string, args: string[] = [], env: Record<stri
 
 export const RUNTIMES = ['node', 'deno', 'bun'] as const
 
-/** `npm start` on this runtime. Deno and Bun run as package.json says, with their options and permissions. */
+/** `npm start` on this runtime, with the options and permissions of package.json. */
 export function startServer(runtime: (typeof RUNTIMES)[number], env: Record<string, string>) {
-  if (runtime === 'node') return startCommand('src/host/node.ts', [], env)
   const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
   const PATH = [join(ROOT, 'node_modules/.bin'), process.env.PATH].join(delimiter)
-  return startProgram('sh', ['-c', scripts[`start:${runtime}`]], { ...env, PATH })
+  return startProgram('sh', ['-c', scripts[runtime === 'node' ? 'start' : `start:${runtime}`]], { ...env, PATH })
 }
 
 function startProgram(program: string, args: string[], env: Record<string, string>) {

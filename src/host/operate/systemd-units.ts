@@ -56,7 +56,7 @@ StartLimitIntervalSec=0
 User=slipway
 WorkingDirectory=${root}
 EnvironmentFile=/etc/slipway/control-plane.env
-ExecStart=${node} src/host/main.ts start
+ExecStart=${node} --max-semi-space-size=4 src/host/main.mjs start
 Restart=always
 RestartSec=1
 StateDirectory=slipway
@@ -89,7 +89,7 @@ StartLimitIntervalSec=0
 [Service]
 WorkingDirectory=${root}
 EnvironmentFile=/etc/slipway/agent.env
-ExecStart=${node} src/host/main.ts agent --home /var/lib/slipway-agent --port ${PORTS.router} --engine \${AGENT_ENGINE}
+ExecStart=${node} src/host/main.mjs agent --home /var/lib/slipway-agent --port ${PORTS.router} --engine \${AGENT_ENGINE}
 Restart=always
 RestartSec=1
 Delegate=yes

@@ -8,7 +8,7 @@ import { buildWorker, serveWorkers, type WorkerDefinition } from '../support/wor
 
 /** Isolates of the same Worker per workerd, so that its own start weighs little. */
 const ISOLATES = 10
-const TARGETS = { health: 10, list: 14 }
+const TARGETS = { health: 25, list: 35 }
 
 export default {
   id: 'P13',

@@ -6,10 +6,13 @@ import { CPU_TIMES_MISSING, hasCpuTimes } from '../support/cpu.ts'
 import { fetchFirst, type Instance, launchHello, launchInstance, RUNTIME_NAMES, RUNTIMES } from '../support/instance.ts'
 import { sendRequests } from '../support/load.ts'
 import { type Memory, readMemory } from '../support/memory.ts'
+import { runForOutput } from '../support/processes.ts'
 import { formatNumber } from '../support/statistics.ts'
-import { buildWorker, serveWorkers, type WorkerDefinition } from '../support/workerd.ts'
+import { buildWorker, PROJECT_ROOT, serveWorkers, type WorkerDefinition } from '../support/workerd.ts'
 
-const [REQUESTS, REST_SECONDS, TARGET_MB] = [20_000, 10, 512]
+const [REQUESTS, REST_SECONDS] = [20_000, 10]
+/** The most of each, and what Node has after the lists. */
+const [TARGET_MB, NODE_TARGET_MB] = [512, 260]
 
 type Process = Pick<Instance, 'url' | 'broken'> & { memory(): Memory }
 type Figures = { idle: Memory; loaded: Memory; rested: Memory }
@@ -17,9 +20,10 @@ type Figures = { idle: Memory; loaded: Memory; rested: Memory }
 export default {
   id: 'P28',
   what: `peak memory of a process in ${REQUESTS.toLocaleString('en')} lists: workerd; Node; Deno; Bun`,
-  target: `≤ ${TARGET_MB} MB each`,
+  target: `≤ ${TARGET_MB} MB each; Node then ≤ ${NODE_TARGET_MB} MB`,
   async run(context: BenchContext) {
     if (!hasCpuTimes) return CPU_TIMES_MISSING
+    await runForOutput(context, process.execPath, ['scripts/server-build.mjs'], { cwd: PROJECT_ROOT })
     const { url, api_key, bindings } = await context.fewDeployments()
     const { modules } = await context.worker()
     const hello = await buildWorker(context, 'test/proof/bench/workers/hello.ts')
@@ -67,7 +71,10 @@ export default {
       `peak ${megabytes(loaded.peak)}, then ${megabytes(rested.now)} (${megabytes(rested.own)})`
     return {
       measured: `${measured.map(({ app }) => megabytes(app.loaded.peak)).join('; ')} MB`,
-      met: measured.every(({ app }) => app.loaded.peak <= TARGET_MB),
+      met: measured.every(
+        ({ name, app: { loaded } }) =>
+          loaded.peak <= TARGET_MB && (name !== RUNTIME_NAMES.node || loaded.now <= NODE_TARGET_MB),
+      ),
       notes: [
         ...measured.flatMap(({ name, app, hello }) => [
           `${name}: ${describe(app)}`,

@@ -1,9 +1,14 @@
 // P27: what a fresh process on Node, Deno and Bun costs until it has answered, above Hono's hello on the same runtime.
-// The caches that a runtime keeps of compiled files are warm, as from its second start on. P13 is the same on workerd.
+// Node runs the bundle. The caches that a runtime keeps of compiled files are warm, as from its second start on. P13 is
+// the same on workerd.
 import type { Bench, BenchContext } from '../support/bench-context.ts'
 import { CPU_TIMES_MISSING, hasCpuTimes } from '../support/cpu.ts'
 import { fetchFirst, type Instance, launchHello, launchInstance, RUNTIME_NAMES, RUNTIMES } from '../support/instance.ts'
+import { runForOutput } from '../support/processes.ts'
 import { formatNumber, measureSlices, median, medianRatio } from '../support/statistics.ts'
+import { PROJECT_ROOT } from '../support/workerd.ts'
+
+const [TARGET_MS, TARGET_MB] = [450, 120]
 
 /** Since the start of the process. */
 type Start = { cpu: number; ms: number; megabytes: number }
@@ -13,9 +18,10 @@ type Slice = { hello: Start; health: Start; list: Start }
 export default {
   id: 'P27',
   what: 'CPU of a fresh process to its first answer ÷ of Hono’s hello, /healthz and then a list: Node; Deno; Bun',
-  target: 'argued',
+  target: `/healthz on Node after ≤ ${TARGET_MS} ms, with ≤ ${TARGET_MB} MB; the rest argued`,
   async run(context: BenchContext) {
     if (!hasCpuTimes) return CPU_TIMES_MISSING
+    await runForOutput(context, process.execPath, ['scripts/server-build.mjs'], { cwd: PROJECT_ROOT })
     const { url, tenant } = await context.database()
     const who = { 'X-Api-Key': tenant.api_key, 'X-Tenant-Id': tenant.tenant_id }
     const measure = async (launch: () => Promise<Instance>, work: (read: ReadStart) => Promise<void>) => {
@@ -64,9 +70,10 @@ export default {
         `list ${describe('list')}`
       return { measured: `${ratio('health')}, ${ratio('list')}`, note }
     })
+    const onNode = (figure: keyof Start) => median(slices.node.map(({ health }) => health[figure]))
     return {
       measured: rows.map(({ measured }) => measured).join('; '),
-      met: true,
+      met: onNode('ms') <= TARGET_MS && onNode('megabytes') <= TARGET_MB,
       notes: rows.map(({ note }) => note),
       figures: { slices },
     }
