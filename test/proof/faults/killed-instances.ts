@@ -8,7 +8,7 @@ import { sql } from 'drizzle-orm'
 import pg from 'pg'
 import { newApiKey } from '../../../src/kernel/crypto/crypto.ts'
 import { type Row, runAsSystem } from '../../../src/kernel/db/db.ts'
-import { createClock } from '../../../src/platform.ts'
+import { createClock, EXCHANGE_MS } from '../../../src/platform.ts'
 import { type Fleet, type Instance, startFleet } from '../support/fleet.ts'
 import { formatBalance, isBalanced, openLedger } from '../support/ledger.ts'
 import { makeRandom } from '../support/random.ts'
@@ -389,17 +389,27 @@ async function judgeSchedule(database: pg.Client, tenant: string, messages: Mess
   }
 }
 
-/** Requests of a key count exactly. Failures of an address may exceed the limit by a few for each instance. */
+/**
+ * Requests of a key count exactly, once the instances have told each other. Failures of an address may exceed the limit
+ * by a few for each instance.
+ */
 async function measureLimits({ instances }: Fleet, key: string) {
   const get = (instance: Instance, ofKey: string) =>
     fetch(`${instance.url}/workspaces`, { headers: { 'X-Api-Key': ofKey } })
-  const requests = 20 * instances.length
+  const sent = 20 * instances.length
   let remaining = 0
-  for (let i = 0; i < requests; i++) {
+  const send = async (i: number) => {
     const response = await get(instances[i % instances.length]!, key)
     await response.text()
     remaining = Number(/r=(\d+)/.exec(response.headers.get('RateLimit') ?? '')?.[1])
   }
+  for (let i = 0; i < sent; i++) await send(i)
+  // The first of these asks the database, once all have told it. The second shows what it has learned.
+  for (let i = 0; i < 2; i++) {
+    await delay(2 * EXCHANGE_MS)
+    await send(0)
+  }
+  const requests = sent + 2
   const statuses: number[] = []
   for (let i = 0; i < MAX_FAILURES_OF_ADDRESS + 10 * instances.length; i++) {
     const response = await get(instances[i % instances.length]!, newApiKey())
