@@ -134,7 +134,8 @@ begin
   );
 end $function$;
 set local role slipway_system;
-create or replace function count_answered_requests(p_budget text, p_hashes text[], p_requests integer[], p_clock_offset text, p_counts boolean)
+create or replace function count_answered_requests(p_budget text, p_hashes text[], p_requests integer[],
+  p_clock_offset text, p_counts boolean)
  RETURNS TABLE(key_hash text, budget_id uuid, requests integer, reset integer)
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -195,7 +196,9 @@ begin
 end $function$;
 reset role;
 set local role slipway_system;
-create or replace function enter(p_key_hash text, p_workspace uuid, p_permission text, p_in_workspace boolean, p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint text, p_access jsonb)
+create or replace function enter(p_key_hash text, p_workspace uuid, p_permission text, p_in_workspace boolean,
+  p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint text,
+  p_access jsonb)
  RETURNS TABLE(organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean)
  LANGUAGE sql
  SECURITY DEFINER
@@ -209,7 +212,9 @@ AS $function$
 $function$;
 reset role;
 set local role slipway_system;
-create or replace function enter_by_deployment(p_key text, p_workspace uuid, p_permission text, p_in_workspace boolean, p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint text, p_access jsonb)
+create or replace function enter_by_deployment(p_key text, p_workspace uuid, p_permission text, p_in_workspace
+  boolean, p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint
+  text, p_access jsonb)
  RETURNS TABLE(organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean, budget_id uuid)
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -249,7 +254,9 @@ begin
 end $function$;
 reset role;
 set local role slipway_system;
-create or replace function enter_by_key(p_key_hash text, p_workspace uuid, p_permission text, p_in_workspace boolean, p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint text, p_access jsonb)
+create or replace function enter_by_key(p_key_hash text, p_workspace uuid, p_permission text, p_in_workspace boolean,
+  p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint text,
+  p_access jsonb)
  RETURNS TABLE(organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean, budget_id uuid)
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -355,7 +362,9 @@ begin
 end $function$;
 reset role;
 set local role slipway_system;
-create or replace function enter_by_session(p_token_hash text, p_workspace uuid, p_permission text, p_in_workspace boolean, p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint text, p_access jsonb)
+create or replace function enter_by_session(p_token_hash text, p_workspace uuid, p_permission text, p_in_workspace
+  boolean, p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint
+  text, p_access jsonb)
  RETURNS TABLE(organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean, budget_id uuid)
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -469,7 +478,9 @@ begin
 end $function$;
 reset role;
 set local role slipway_system;
-create or replace function enter_deployment(p_key text, p_workspace uuid, p_permission text, p_in_workspace boolean, p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint text, p_access jsonb)
+create or replace function enter_deployment(p_key text, p_workspace uuid, p_permission text, p_in_workspace boolean,
+  p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint text,
+  p_access jsonb)
  RETURNS TABLE(organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean)
  LANGUAGE sql
  SECURITY DEFINER
@@ -483,7 +494,9 @@ AS $function$
 $function$;
 reset role;
 set local role slipway_system;
-create or replace function enter_session(p_token_hash text, p_workspace uuid, p_permission text, p_in_workspace boolean, p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint text, p_access jsonb)
+create or replace function enter_session(p_token_hash text, p_workspace uuid, p_permission text, p_in_workspace
+  boolean, p_request_id text, p_clock_offset text, p_without_if_match boolean, p_idempotency_key text, p_fingerprint
+  text, p_access jsonb)
  RETURNS TABLE(organization_id uuid, tenant_id uuid, actor_id uuid, is_limited boolean)
  LANGUAGE sql
  SECURITY DEFINER
@@ -500,7 +513,8 @@ create or replace function member_change(p_path text, p_before jsonb, p_after js
  RETURNS text
  LANGUAGE sql
  STABLE
-RETURN concat('{"path" : ', to_json(p_path), ', "before" : ', COALESCE((event_value(p_before))::text, 'null'::text), ', "after" : ', COALESCE((event_value(p_after))::text, 'null'::text), '}');
+RETURN concat('{"path" : ', to_json(p_path), ', "before" : ', COALESCE((event_value(p_before))::text, 'null'::text),
+  ', "after" : ', COALESCE((event_value(p_after))::text, 'null'::text), '}');
 create or replace function move_preview(p_deployment uuid, p_preview uuid, p_column json, p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
@@ -537,19 +551,25 @@ begin
 end $function$;
 set local role slipway_system;
 revoke execute on function count_answered_requests(text, text[], integer[], text, boolean) from public;
-grant execute on function count_answered_requests(text, text[], integer[], text, boolean) to slipway_login, session_user;
+grant execute on function count_answered_requests(text, text[], integer[], text, boolean) to slipway_login,
+  session_user;
 reset role;
 set local role slipway_system;
-revoke execute on function enter_by_deployment(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) from public;
-grant execute on function enter_by_deployment(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) to slipway_login, session_user;
+revoke execute on function enter_by_deployment(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) from
+  public;
+grant execute on function enter_by_deployment(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) to
+  slipway_login, session_user;
 reset role;
 set local role slipway_system;
 revoke execute on function enter_by_key(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) from public;
-grant execute on function enter_by_key(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) to slipway_login, session_user;
+grant execute on function enter_by_key(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) to
+  slipway_login, session_user;
 reset role;
 set local role slipway_system;
-revoke execute on function enter_by_session(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) from public;
-grant execute on function enter_by_session(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) to slipway_login, session_user;
+revoke execute on function enter_by_session(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) from
+  public;
+grant execute on function enter_by_session(text, uuid, text, boolean, text, text, boolean, text, text, jsonb) to
+  slipway_login, session_user;
 reset role;
 revoke create on schema public from slipway_system;
 set local check_function_bodies = on;

@@ -124,7 +124,7 @@ export type Platform = {
   stopping?: AbortSignal | undefined
   /** Undefined on a host without a lasting process, where counts in memory say nothing. */
   processMetrics?: (() => MetricFamily[]) | undefined
-  /** How often an instance adds the requests that it has answered to the database, and learns of those of others. */
+  /** The pause between two times that an instance adds what it has answered to the database, and learns of others. */
   exchangeMs: number
   liveStreams: StreamLimits
   rawBodies: BodyLimits

@@ -1,4 +1,4 @@
--- What the release before calls while it is replaced, and this one does not. The next release drops this file.
+-- Functions that the release before calls while it is replaced, and this one does not. The next release drops them.
 
 create function enter(
   p_key_hash text,
@@ -105,8 +105,8 @@ begin
 end $$;
 grant execute on function count_requests(text[], integer[], text, integer) to slipway_login, session_user;
 
--- Counts one request. It is the first statement of a trip and commits before enter_by_key() runs. So the count survives a
--- later refusal, and the budget's row is not locked while the request runs. A request refused here is not counted.
+-- Counts one request. It is the first statement of a trip and commits before enter_by_key() runs. So the count survives
+-- a later refusal, and the budget's row is not locked while the request runs. A request refused here is not counted.
 create function count_request(p_key_hash text, p_clock_offset text, p_limit integer)
 returns table (remaining integer, reset integer)
 language plpgsql security definer set search_path = public, pg_temp as $$

@@ -158,5 +158,5 @@ export function describeAccess(
   if (!named) describedAccess.set(unnamed, described)
   return described
 }
-/** Of requests that name no resource, by permission. */
+/** The descriptions of requests that name no resource, by permission. */
 const describedAccess = new Map<string, string>()

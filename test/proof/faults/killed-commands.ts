@@ -49,7 +49,7 @@ async function isReady(url: string): Promise<boolean> {
   return status === 200
 }
 
-/** How many secrets the API shows. To show them is an event. */
+/** Counts the secrets that the API shows. To show them is an event. */
 async function countSecrets(url: string, keys: string, { api_key, id }: { api_key: string; id: string }) {
   const host = createHost({ ...SETTINGS, SEALING_KEYS: keys, DATABASE_URL: url }, SILENT_LOG)
   const headers = { 'X-Api-Key': api_key }

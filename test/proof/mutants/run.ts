@@ -19,7 +19,7 @@ const measure = ({ id }: Core) =>
       .once('exit', code => reject(new Error(`${id} was not measured: its process ended with ${code}.`)))
   })
 
-/** As many at once as the machine has processors. */
+/** Measures one core on each processor. */
 async function measureAll(selected: Core[]): Promise<CoreResult[]> {
   const measured = new Map<Core, CoreResult>()
   const waiting = [...selected]
@@ -28,9 +28,8 @@ async function measureAll(selected: Core[]): Promise<CoreResult[]> {
       const result = await measure(core)
       measured.set(core, result)
       const { name, score, killed, survived, equivalent, seconds } = summarize(result)
-      console.log(
-        `${name}: ${score.toFixed(1)} % (${killed} killed, ${survived} survived, ${equivalent} equivalent, ${seconds} s)`,
-      )
+      const counts = `${killed} killed, ${survived} survived, ${equivalent} equivalent`
+      console.log(`${name}: ${score.toFixed(1)} % (${counts}, ${seconds} s)`)
     }
   }
   await Promise.all(Array.from({ length: availableParallelism() }, work))
