@@ -54,7 +54,7 @@ export type SendingUse = ConnectionUse & {
   onReleased?: ((ms: number) => void) | undefined
 }
 
-export type SentStatement = { sql: string; params: unknown[] }
+type SentStatement = { sql: string; params: unknown[] }
 /**
  * Runs statements in one round trip and one transaction. The values of rows are Postgres' text, apart from booleans.
  * Rejects with a `StatementError` if Postgres has answered, and with another error if there is no answer.
