@@ -150,7 +150,7 @@ describe('a list of deployments is read by index', () => {
     )
     try {
       const headers = { 'X-Api-Key': seeded.api_key }
-      for (const filter of [{}, ...singleFilters.map(([name, value]) => ({ [name]: value }))]) {
+      for (const filter of [{ limit: '19' }, ...singleFilters.map(([name, value]) => ({ [name]: value }))]) {
         const url = `http://slipway.test/v2/deployments?${new URLSearchParams(filter)}`
         for (let i = 0; i < 7; i++) expect((await app.request(url, { headers })).status).toBe(200)
       }

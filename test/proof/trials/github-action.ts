@@ -2,7 +2,7 @@
 import { execFile, execFileSync } from 'node:child_process'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { findFreePort } from '../../../src/postgres/free-port.ts'
 import { startCommand, stopCommands } from '../../support/commands.ts'
 import { startTokenIssuer } from '../../support/token-issuer.ts'
@@ -76,7 +76,7 @@ async function tryAction(): Promise<void> {
 
   const repository = join(folder, 'shop')
   const write = (path: string, text: string) => {
-    fs.mkdirSync(join(repository, path, '../../..'), { recursive: true })
+    fs.mkdirSync(dirname(join(repository, path)), { recursive: true })
     fs.writeFileSync(join(repository, path), text)
   }
   write('server.cjs', `require('http').createServer((_, res) => res.end('shop')).listen(process.env.PORT)`)

@@ -292,7 +292,6 @@ async function tryFailures(trial: EngineTrial, results: Results): Promise<void> 
     ['an invalid image', withOutcome('invalid-image'), /not a valid image name/],
     ['a crash loop', withOutcome('crash'), /ended with exit code 3[\s\S]*listening on 8000/],
     ['a missing image', withOutcome('missing-image'), /cannot be pulled \(Back-off pulling image: manifest unknown\)/],
-    ['a pod that may not be root', { resource_spec: { sidecars } }, /does not allow this pod.*runAsNonRoot/],
     [
       'an exceeded quota',
       { resource_spec: { cpu: 1, cpu_limit: 1 }, listener_config: { k8s_namespace: SMALL_NAMESPACE } },
@@ -306,7 +305,11 @@ async function tryFailures(trial: EngineTrial, results: Results): Promise<void> 
       expect(reason.test(message), `the reason is: ${message}`)
       await trial.deleteDeployment(id)
     })
-  await Promise.all(cases.map(tryCase))
+  const refusal = results.check('a container that runs as root is refused before it is created', async () => {
+    const outcome = await trial.deploy('root', { resource_spec: { sidecars } }).catch((error: Error) => error.message)
+    expect(/not_allowed_by_listener/.test(outcome), `the answer is: ${outcome}`)
+  })
+  await Promise.all([refusal, ...cases.map(tryCase)])
 }
 
 async function tryPermissions(trial: EngineTrial, role: AnyObject, results: Results): Promise<void> {
