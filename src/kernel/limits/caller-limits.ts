@@ -117,7 +117,7 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
       isRecentlyAccepted: () => acceptedKeys.get(hash) !== undefined,
       recordAccepted(organization, budget) {
         acceptedKeys.set(hash, budget, RECENT_KEY_MS, organization)
-        charge?.moveTo(budget, organization)
+        windows?.join(hash, budget, organization)
         if (charge) requestInfo.rate ??= charge.rate
         recordEntered()
       },
@@ -154,6 +154,7 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
       else {
         // One that is known already keeps the group of its organization.
         if (acceptedKeys.get(hash) !== known.budget) acceptedKeys.set(hash, known.budget, RECENT_KEY_MS)
+        windows?.join(hash, known.budget)
         windows?.adopt(known.budget, known.requests, known.reset)
       }
     }

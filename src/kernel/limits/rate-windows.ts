@@ -6,48 +6,53 @@ import { createExpiringMap } from './expiring-map.ts'
 const WINDOW_MS = 60_000
 const MAX_WINDOWS = 10_000
 
-/** `unsent` of the requests are not in the database yet. */
-type Window = { requests: number; unsent: number; organization: string | undefined }
+/** `unsent` of the requests are not in the database yet. A window of a hash is joined to that of its budget. */
+type Window = {
+  budget: string
+  organization: string | undefined
+  requests: number
+  unsent: number
+  joined?: Window
+}
 type Rate = { remaining: number; reset: number }
 /** One request in a window. */
-export type Charge = { readonly rate: Rate; moveTo(budget: string, organization?: string): void; refund(): void }
+export type Charge = { readonly rate: Rate; refund(): void }
 
 export const rateLimited = (seconds: number) => fail('rate_limited', { headers: { 'Retry-After': String(seconds) } })
 
 export function createRateWindows(limit: number, now: () => number) {
   const windows = createExpiringMap<Window>(MAX_WINDOWS, now)
   const open = (budget: string, organization?: string) =>
-    windows.get(budget) ?? windows.set(budget, { requests: 0, unsent: 0, organization }, WINDOW_MS, organization)
-
-  function add(budget: string, organization?: string): Window {
-    const window = open(budget, organization)
-    window.requests++
-    window.unsent++
-    return window
-  }
-  function subtract(window: Window): void {
-    window.requests--
-    window.unsent--
-  }
+    windows.get(budget) ??
+    windows.set(budget, { budget, organization, requests: 0, unsent: 0 }, WINDOW_MS, organization)
 
   return {
-    /** Counts a request, or refuses it. Until a key is known, its own hash stands for its budget. */
+    /** Counts a request, or refuses it. Until the budget of a key is known, its hash stands for it. */
     charge(budget: string): Charge {
       if ((windows.get(budget)?.requests ?? 0) >= limit) throw rateLimited(windows.secondsLeft(budget))
-      let at = budget
-      let window = add(budget)
+      const opened = open(budget)
+      opened.requests++
+      opened.unsent++
+      const current = () => opened.joined ?? opened
       return {
         get rate() {
-          return { remaining: Math.max(0, limit - window.requests), reset: windows.secondsLeft(at) }
+          return { remaining: Math.max(0, limit - current().requests), reset: windows.secondsLeft(current().budget) }
         },
-        moveTo(budget, organization) {
-          if (budget === at) return
-          subtract(window)
-          window = add(budget, organization)
-          at = budget
+        refund() {
+          current().requests--
+          current().unsent--
         },
-        refund: () => subtract(window),
       }
+    },
+    /** Adds what was charged to the hash to the window of its budget. */
+    join(hash: string, budget: string, organization?: string): void {
+      const from = windows.get(hash)
+      if (!from || hash === budget) return
+      const to = open(budget, organization)
+      to.requests += from.requests
+      to.unsent += from.unsent
+      from.joined = to
+      windows.delete(hash)
     },
     /** These requests of the budget go to the database now. */
     send(budget: string, requests: number): void {
