@@ -23,7 +23,7 @@ function listPrograms() {
 }
 
 function runProgram() {
-  const options = process.argv[2] === 'start' ? ['--max-semi-space-size=4'] : []
+  const options = process.argv[2] === 'start' ? ['--max-semi-space-size=16'] : []
   const main = join(ROOT, 'src/host/main.mjs')
   const child = spawn(NODE, [...options, main, ...process.argv.slice(2)], { stdio: 'inherit' })
   // A terminal sends Ctrl-C to both; a service manager may send its signal to this process alone.

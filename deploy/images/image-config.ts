@@ -29,7 +29,7 @@ export const IMAGES: Image[] = [
     name: 'slipway',
     title: 'Slipway: the control plane, and the commands of its operator',
     hasTools: false,
-    entrypoint: [NODE, '--max-semi-space-size=4', MAIN],
+    entrypoint: [NODE, '--max-semi-space-size=16', MAIN],
     command: 'start',
     port: 8787,
   },

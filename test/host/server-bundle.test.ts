@@ -43,9 +43,10 @@ beforeAll(() => {
   }
   fs.symlinkSync(join(ROOT, 'node_modules'), inFolder('node_modules'))
   for (const name of ['package.json', 'package-lock.json']) write(name, '{ "type": "module" }\n')
-  write('src/host/node.ts', SERVER)
 })
 beforeEach(() => {
+  // Each is older than the next build: a test may have dated it into the future.
+  write('src/host/node.ts', SERVER)
   write('src/host/fail.ts', FAIL)
   expect(build().status).toBe(0)
 })

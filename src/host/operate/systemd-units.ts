@@ -56,7 +56,7 @@ StartLimitIntervalSec=0
 User=slipway
 WorkingDirectory=${root}
 EnvironmentFile=/etc/slipway/control-plane.env
-ExecStart=${node} --max-semi-space-size=4 src/host/main.mjs start
+ExecStart=${node} --max-semi-space-size=16 src/host/main.mjs start
 Restart=always
 RestartSec=1
 StateDirectory=slipway

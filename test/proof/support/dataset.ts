@@ -45,12 +45,15 @@ const REFUSE_WRITES = `
       select oid from pg_class
       where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and relname !~ '_windows$'
     loop
+      -- The exchange of what was answered updates keys and sessions, and finds no row to change.
       execute format(
-        'create trigger refuse_write before insert or update or delete or truncate on %s
-          for each statement execute function refuse_write()', t);
+        'create trigger refuse_write before insert or update or delete on %s for each %s execute function refuse_write()',
+        t, case when t in ('api_keys'::regclass, 'sessions'::regclass) then 'row' else 'statement' end);
+      execute format(
+        'create trigger refuse_truncate before truncate on %s for each statement execute function refuse_write()', t);
     end loop;
   end $$`
-/** Authentication writes when a key was last used, at most once a minute. It finds that it has no need to. */
+/** The exchange writes when a key was last used, at most once a minute. It finds that it has no need to. */
 const USED_FOREVER = `update api_keys set last_used_at = 'infinity'`
 
 export async function openDataset<Info>(
