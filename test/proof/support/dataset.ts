@@ -47,7 +47,8 @@ const REFUSE_WRITES = `
     loop
       -- The exchange of what was answered updates keys and sessions, and finds no row to change.
       execute format(
-        'create trigger refuse_write before insert or update or delete on %s for each %s execute function refuse_write()',
+        'create trigger refuse_write before insert or update or delete on %s
+          for each %s execute function refuse_write()',
         t, case when t in ('api_keys'::regclass, 'sessions'::regclass) then 'row' else 'statement' end);
       execute format(
         'create trigger refuse_truncate before truncate on %s for each statement execute function refuse_write()', t);
