@@ -11,10 +11,12 @@ export const afterCursor = (table: Pageable, { cursor }: Pick<Page | Placeholder
 
 export const newestFirst = (table: Pageable): [SQL, SQL] => [sql`${table.created_at} desc`, sql`${table.id} desc`]
 
-export const hasName = (column: AnyPgColumn, { name }: Pick<NamedPage, 'name'>): SQL | undefined =>
-  name === undefined ? undefined : eq(column, name)
+export const hasName = (
+  column: AnyPgColumn,
+  { name }: Pick<NamedPage | Placeholders<NamedPage>, 'name'>,
+): SQL | undefined => (name === undefined ? undefined : eq(column, name))
 
-export const hasOwner = (column: AnyPgColumn, { owner }: OwnedBy): SQL | undefined =>
+export const hasOwner = (column: AnyPgColumn, { owner }: OwnedBy | Placeholders<OwnedBy>): SQL | undefined =>
   owner === undefined ? undefined : eq(column, owner)
 
 /** One extra row shows whether there is a next page, without counting. */

@@ -7,6 +7,7 @@ import { db, inOrganization, inTenant, type Row, run, textArray } from '../../ke
 import { commit, openOwnAnswer } from '../../kernel/db/journal.ts'
 import { createdMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, hasCredential, verb } from '../../kernel/http/context.ts'
 import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
 import { apiKeys } from './api-keys.tables.ts'
@@ -66,25 +67,31 @@ export const KEY_RECORD = recordColumns(apiKeys, [
   'member_id',
 ])
 
-const workspaceKeys = inTenant(apiKeys)
-const organizationKeys = inOrganization(apiKeys)
+/** The member is set for the keys of the organization, and not for those of the workspace. */
+type Scope = { organization?: true }
+const WORKSPACE: Scope = {}
+const ORGANIZATION: Scope = { organization: true }
+const isInScope = ({ organization }: Scope | Placeholders<Scope>): SQL =>
+  organization ? inOrganization(apiKeys) : inTenant(apiKeys)
 
 /** Jobs of a CI get a key each, which would hide all others once it has expired. */
 const IS_LISTED = sql`(${apiKeys.trusted_issuer_id} is null or ${apiKeys.expires_at} > clock())`
 
-async function listKeys(ctx: Ctx, page: KeyPage, within: SQL) {
-  const { limit, offset } = pageBounds(page)
-  const createdBy = page.created_by ? eq(apiKeys.created_by, page.created_by) : undefined
+const pageStatement = prepareStatement((page: Placeholders<KeyPage & Scope>) => {
+  const within = isInScope(page)
+  const createdBy = page.created_by && eq(apiKeys.created_by, page.created_by)
   const isDescribed = hasName(apiKeys.description, { name: page.description })
-  const query = db
+  return db
     .select(visibleColumns)
     .from(apiKeys)
     .where(and(within, isNull(apiKeys.revoked_at), IS_LISTED, createdBy, isDescribed, afterCursor(apiKeys, page)))
     .orderBy(...newestFirst(apiKeys))
-    .limit(limit)
-    .offset(offset)
-  return toListPage(await run(ctx, query), page, toWire)
-}
+    .limit(page.limit)
+    .offset(page.offset)
+})
+
+const listKeys = async (ctx: Ctx, page: KeyPage, scope: Scope) =>
+  toListPage(await run(ctx, pageStatement({ ...page, ...pageBounds(page), ...scope })), page, toWire)
 
 /** The permissions that the caller's key lists. Its member may have lost some of them. */
 const OWN_PERMISSIONS = sql`case
@@ -122,11 +129,13 @@ export async function createKey(ctx: Ctx, input: NewKeyInput, tenant: SQL, scope
   return { ...toWire(row), key: await openOwnAnswer(ctx, row.sealed_key, 'api_key') }
 }
 
-const activeKey = ({ key_id }: Ref, within: SQL) => and(eq(apiKeys.id, key_id), within, isNull(apiKeys.revoked_at))
+type ScopedRef = Ref & Scope
+const activeKey = ({ key_id, ...scope }: ScopedRef | Placeholders<ScopedRef>) =>
+  and(eq(apiKeys.id, key_id), isInScope(scope), isNull(apiKeys.revoked_at))
 
 /** Revoked keys count as links of the tree: keys created with them may still be active. */
-async function readKey(ctx: Ctx, ref: Ref, within: SQL) {
-  const visibleKeys = sql`(select id, created_by, revoked_at from ${apiKeys} where ${within})`
+const keyStatement = prepareStatement((ref: Placeholders<ScopedRef>) => {
+  const visibleKeys = sql`(select id, created_by, revoked_at from ${apiKeys} where ${isInScope(ref)})`
   const descendants = sql<string>`(
     with recursive tree as (
       select ${ref.key_id}::uuid as id
@@ -138,37 +147,38 @@ async function readKey(ctx: Ctx, ref: Ref, within: SQL) {
     from tree
     join ${visibleKeys} child on child.id = tree.id
     where child.id <> ${ref.key_id}::uuid and child.revoked_at is null)`
-  const query = db
+  return db
     .select({ ...visibleColumns, descendants: descendants.as('descendants') })
     .from(apiKeys)
-    .where(activeKey(ref, within))
-  const row = requireRow(await run(ctx, query), 'key_not_found')
+    .where(activeKey(ref))
+})
+
+async function readKey(ctx: Ctx, { key_id }: Ref, scope: Scope) {
+  const row = requireRow(await run(ctx, keyStatement({ key_id, ...scope })), 'key_not_found')
   return { ...toWire(row), descendants: Number(row.descendants) }
 }
 
-async function revokeKey(ctx: Ctx, ref: Ref, within: SQL) {
+async function revokeKey(ctx: Ctx, { key_id }: Ref, scope: Scope) {
   const revocation = sql<Row>`
     select revoke_key_tree(visible.id)
-    from (select ${apiKeys.id} from ${apiKeys} where ${activeKey(ref, within)}) visible`
+    from (select ${apiKeys.id} from ${apiKeys} where ${activeKey({ key_id, ...scope })}) visible`
   requireRow(await run(ctx, revocation), 'key_not_found')
 }
 
-export const listWorkspaceKeys = verb('api-keys:read', (ctx, page: KeyPage) => listKeys(ctx, page, workspaceKeys))
-export const readWorkspaceKey = verb('api-keys:read', (ctx, ref: Ref) => readKey(ctx, ref, workspaceKeys))
+export const listWorkspaceKeys = verb('api-keys:read', (ctx, page: KeyPage) => listKeys(ctx, page, WORKSPACE))
+export const readWorkspaceKey = verb('api-keys:read', (ctx, ref: Ref) => readKey(ctx, ref, WORKSPACE))
 export const createWorkspaceKey = verb('api-keys:create', (ctx, input: NewKeyInput) =>
   createKey(ctx, input, sql`current_tenant()`, 'workspace'),
 )
-export const revokeWorkspaceKey = verb('api-keys:delete', (ctx, ref: Ref) => revokeKey(ctx, ref, workspaceKeys))
+export const revokeWorkspaceKey = verb('api-keys:delete', (ctx, ref: Ref) => revokeKey(ctx, ref, WORKSPACE))
 
 export const listOrganizationKeys = verb('organization:manage-keys', (ctx, page: KeyPage) =>
-  listKeys(ctx, page, organizationKeys),
+  listKeys(ctx, page, ORGANIZATION),
 )
-export const readOrganizationKey = verb('organization:manage-keys', (ctx, ref: Ref) =>
-  readKey(ctx, ref, organizationKeys),
-)
+export const readOrganizationKey = verb('organization:manage-keys', (ctx, ref: Ref) => readKey(ctx, ref, ORGANIZATION))
 export const createOrganizationKey = verb('organization:manage-keys', (ctx, input: NewKeyInput) =>
   createKey(ctx, input, sql`null::uuid`, 'key'),
 )
 export const revokeOrganizationKey = verb('organization:manage-keys', (ctx, ref: Ref) =>
-  revokeKey(ctx, ref, organizationKeys),
+  revokeKey(ctx, ref, ORGANIZATION),
 )

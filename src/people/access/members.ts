@@ -1,10 +1,11 @@
 // Members of an organization, and their roles in its workspaces.
-import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
+import { and, eq, getTableColumns, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { bumpVersion, db, inOrganization, inTenant, run, versionMatches } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
@@ -45,28 +46,30 @@ const memberToWire = (ctx: Ctx) => (row: MemberRow) => ({
 
 const MEMBER_RECORD = recordColumns(members, ['email', 'full_name', 'role_id'])
 
-export const listMembers = verb('organization:read', async (ctx, page: PersonPage) => {
-  const { limit, offset } = pageBounds(page)
-  const query = db
+const memberPageStatement = prepareStatement((page: Placeholders<PersonPage>) =>
+  db
     .select(memberColumns)
     .from(members)
     .where(and(inOrganization(members), hasName(members.email, { name: page.email }), afterCursor(members, page)))
     .orderBy(...newestFirst(members))
-    .limit(limit)
-    .offset(offset)
-  return toListPage(await run(ctx, query), page, memberToWire(ctx))
-})
+    .limit(page.limit)
+    .offset(page.offset),
+)
 
-export const readMember = verb('organization:read', async (ctx, { member_id }: Ref) => {
-  const rows = await run(
-    ctx,
-    db
-      .select(memberColumns)
-      .from(members)
-      .where(and(eq(members.id, member_id), inOrganization(members))),
-  )
-  return memberToWire(ctx)(requireRow(rows, 'member_not_found'))
-})
+export const listMembers = verb('organization:read', async (ctx, page: PersonPage) =>
+  toListPage(await run(ctx, memberPageStatement({ ...page, ...pageBounds(page) })), page, memberToWire(ctx)),
+)
+
+const memberStatement = prepareStatement(({ member_id }: Placeholders<Ref>) =>
+  db
+    .select(memberColumns)
+    .from(members)
+    .where(and(eq(members.id, member_id), inOrganization(members))),
+)
+
+export const readMember = verb('organization:read', async (ctx, { member_id }: Ref) =>
+  memberToWire(ctx)(requireRow(await run(ctx, memberStatement({ member_id })), 'member_not_found')),
+)
 
 export const addMember = verb('organization:manage-members', async (ctx, input: z.output<typeof schema.NewMember>) => {
   const { email, full_name } = input
@@ -138,28 +141,33 @@ const MEMBERSHIP_RECORD = {
   email: (row: SQL) => sql`(read_member(${row}.member_id)).email`,
 }
 
-const hasEmail = (email: string | undefined): SQL | undefined =>
+const hasEmail = (email: Placeholder | undefined): SQL | undefined =>
   email === undefined
     ? undefined
     : sql`exists (select from members m where m.id = ${workspaceMembers.member_id} and m.email = ${email})`
-const membershipById = (id: string) => and(eq(workspaceMembers.id, id), inTenant(workspaceMembers))
+const membershipById = (id: string | Placeholder) => and(eq(workspaceMembers.id, id), inTenant(workspaceMembers))
 
-export const readMembership = verb('workspaces:read-members', async (ctx, { membership_id }: MembershipRef) => {
-  const rows = await run(ctx, db.select(storedColumns).from(workspaceMembers).where(membershipById(membership_id)))
-  return membershipToWire(requireRow(rows, 'member_not_found'))
-})
+const membershipStatement = prepareStatement(({ membership_id }: Placeholders<MembershipRef>) =>
+  db.select(storedColumns).from(workspaceMembers).where(membershipById(membership_id)),
+)
 
-export const listMemberships = verb('workspaces:read-members', async (ctx, page: PersonPage) => {
-  const { limit, offset } = pageBounds(page)
-  const query = db
+export const readMembership = verb('workspaces:read-members', async (ctx, { membership_id }: MembershipRef) =>
+  membershipToWire(requireRow(await run(ctx, membershipStatement({ membership_id })), 'member_not_found')),
+)
+
+const membershipPageStatement = prepareStatement((page: Placeholders<PersonPage>) =>
+  db
     .select(storedColumns)
     .from(workspaceMembers)
     .where(and(inTenant(workspaceMembers), hasEmail(page.email), afterCursor(workspaceMembers, page)))
     .orderBy(...newestFirst(workspaceMembers))
-    .limit(limit)
-    .offset(offset)
-  return toListPage(await run(ctx, query), page, membershipToWire)
-})
+    .limit(page.limit)
+    .offset(page.offset),
+)
+
+export const listMemberships = verb('workspaces:read-members', async (ctx, page: PersonPage) =>
+  toListPage(await run(ctx, membershipPageStatement({ ...page, ...pageBounds(page) })), page, membershipToWire),
+)
 
 export const addMembership = verb(
   'workspaces:manage-members',

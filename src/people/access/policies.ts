@@ -11,6 +11,7 @@ import {
   type RecordedMembers,
 } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { newestFirst } from '../../kernel/http/paging.ts'
@@ -56,23 +57,29 @@ const requireOn = ({ config }: Ctx): void => {
   if (!config.abac) throw fail('abac_off')
 }
 
-export const listAccessPolicies = verb('organization:manage', async ctx => {
-  requireOn(ctx)
-  const query = db
+const listStatement = prepareStatement(() =>
+  db
     .select(columns)
     .from(accessPolicies)
     .where(inOrganization(accessPolicies))
-    .orderBy(...newestFirst(accessPolicies))
-  return { access_policies: (await run(ctx, query)).map(toWire) }
+    .orderBy(...newestFirst(accessPolicies)),
+)
+
+export const listAccessPolicies = verb('organization:manage', async ctx => {
+  requireOn(ctx)
+  return { access_policies: (await run(ctx, listStatement({}))).map(toWire) }
 })
+
+const policyStatement = prepareStatement(({ access_policy_id }: Placeholders<PolicyParams>) =>
+  db
+    .select(columns)
+    .from(accessPolicies)
+    .where(sql`${eq(accessPolicies.id, access_policy_id)} and ${inOrganization(accessPolicies)}`),
+)
 
 export const readAccessPolicy = verb('organization:manage', async (ctx, { access_policy_id }: PolicyParams) => {
   requireOn(ctx)
-  const query = db
-    .select(columns)
-    .from(accessPolicies)
-    .where(sql`${eq(accessPolicies.id, access_policy_id)} and ${inOrganization(accessPolicies)}`)
-  return toWire(requireRow(await run(ctx, query), 'access_policy_not_found'))
+  return toWire(requireRow(await run(ctx, policyStatement({ access_policy_id })), 'access_policy_not_found'))
 })
 
 /** Refuses ids that `known` does not select. */

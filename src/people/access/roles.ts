@@ -14,6 +14,7 @@ import {
 import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { verb } from '../../kernel/http/context.ts'
 import { afterCursor, hasName, hasOwner, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
@@ -50,28 +51,30 @@ export const listPermissions = verb('organization:read', async ctx => {
   return { resources: permissionNames.map(name => ({ name, scope: scopeOf(name) })) }
 })
 
-export const listRoles = verb('organization:read', async (ctx, page: NamedPage & OwnedBy) => {
-  const { limit, offset } = pageBounds(page)
-  const query = db
+const pageStatement = prepareStatement((page: Placeholders<NamedPage & OwnedBy>) =>
+  db
     .select()
     .from(roles)
     .where(and(visibleRoles, hasName(roles.display_name, page), hasOwner(roles.owner, page), afterCursor(roles, page)))
     .orderBy(...newestFirst(roles))
-    .limit(limit)
-    .offset(offset)
-  return toListPage(await run(ctx, query), page, toWire)
-})
+    .limit(page.limit)
+    .offset(page.offset),
+)
 
-export const readRole = verb('organization:read', async (ctx, { role_id }: Ref) => {
-  const rows = await run(
-    ctx,
-    db
-      .select()
-      .from(roles)
-      .where(and(eq(roles.id, role_id), visibleRoles)),
-  )
-  return toWire(requireRow(rows, 'role_not_found'))
-})
+export const listRoles = verb('organization:read', async (ctx, page: NamedPage & OwnedBy) =>
+  toListPage(await run(ctx, pageStatement({ ...page, ...pageBounds(page) })), page, toWire),
+)
+
+const roleStatement = prepareStatement(({ role_id }: Placeholders<Ref>) =>
+  db
+    .select()
+    .from(roles)
+    .where(and(eq(roles.id, role_id), visibleRoles)),
+)
+
+export const readRole = verb('organization:read', async (ctx, { role_id }: Ref) =>
+  toWire(requireRow(await run(ctx, roleStatement({ role_id })), 'role_not_found')),
+)
 
 export const createRole = verb('organization:manage-roles', async (ctx, input: z.output<typeof schema.NewRole>) => {
   const { scope, display_name, description, permissions, owner } = input

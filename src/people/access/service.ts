@@ -1,5 +1,5 @@
 // Organizations and workspaces: read, create, change, delete.
-import { and, eq, sql } from 'drizzle-orm'
+import { and, eq, type Placeholder, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import {
   bumpVersion,
@@ -14,6 +14,7 @@ import {
 import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
@@ -48,10 +49,11 @@ const WORKSPACE_RECORD = recordColumns(workspaces, ['display_name', 'require_if_
 
 const currentOrganization = eq(organizations.id, sql`current_organization()`)
 
-export const readOrganization = verb('organization:read', async ctx => {
-  const rows = await run(ctx, db.select().from(organizations).where(currentOrganization))
-  return organizationToWire(requireRow(rows, 'organization_not_found'))
-})
+const organizationStatement = prepareStatement(() => db.select().from(organizations).where(currentOrganization))
+
+export const readOrganization = verb('organization:read', async ctx =>
+  organizationToWire(requireRow(await run(ctx, organizationStatement({})), 'organization_not_found')),
+)
 
 export const changeOrganization = verb(
   'organization:update',
@@ -72,20 +74,22 @@ export const changeOrganization = verb(
   },
 )
 
-export const listWorkspaces = verb('workspaces:read', async (ctx, page: NamedPage) => {
-  const { limit, offset } = pageBounds(page)
-  const query = db
+const pageStatement = prepareStatement((page: Placeholders<NamedPage>) =>
+  db
     .select()
     .from(workspaces)
     .where(and(inOrganization(workspaces), hasName(workspaces.display_name, page), afterCursor(workspaces, page)))
     .orderBy(...newestFirst(workspaces))
-    .limit(limit)
-    .offset(offset)
-  return toListPage(await run(ctx, query), page, workspaceToWire)
-})
+    .limit(page.limit)
+    .offset(page.offset),
+)
+
+export const listWorkspaces = verb('workspaces:read', async (ctx, page: NamedPage) =>
+  toListPage(await run(ctx, pageStatement({ ...page, ...pageBounds(page) })), page, workspaceToWire),
+)
 
 /** A workspace key sees its own workspace only. Row-level security enforces the same. */
-const reachableWorkspace = (id: string) =>
+const reachableWorkspace = (id: string | Placeholder) =>
   and(
     eq(workspaces.id, id),
     inOrganization(workspaces),
@@ -96,10 +100,13 @@ const reachableWorkspace = (id: string) =>
 const requireIfMatchHeader = ({ withoutIfMatch }: Ctx) =>
   withoutIfMatch ? refuseUnless('if_match_required', sql`not ${workspaces.require_if_match}`) : undefined
 
-export const readWorkspace = verb('workspaces:read', async (ctx, { workspace_id }: Ref) => {
-  const rows = await run(ctx, db.select().from(workspaces).where(reachableWorkspace(workspace_id)))
-  return workspaceToWire(requireRow(rows, 'workspace_not_found'))
-})
+const workspaceStatement = prepareStatement(({ workspace_id }: Placeholders<Ref>) =>
+  db.select().from(workspaces).where(reachableWorkspace(workspace_id)),
+)
+
+export const readWorkspace = verb('workspaces:read', async (ctx, { workspace_id }: Ref) =>
+  workspaceToWire(requireRow(await run(ctx, workspaceStatement({ workspace_id })), 'workspace_not_found')),
+)
 
 export const createWorkspace = verb('workspaces:create', async (ctx, input: z.output<typeof schema.NewWorkspace>) => {
   const { display_name, require_if_match } = input

@@ -8,6 +8,7 @@ import { bumpVersion, db, inTenant, lockRows, type Row, run, versionMatches } fr
 import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { requireAllowedUrl } from '../../kernel/http/guarded-fetch.ts'
 import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
@@ -55,25 +56,31 @@ const RECORD = recordColumns(trustedIssuers, [
   'granted_by',
 ])
 
-const isTrustedIssuer = ({ trusted_issuer_id }: Ref): SQL =>
+const isTrustedIssuer = ({ trusted_issuer_id }: Ref | Placeholders<Ref>): SQL =>
   and(eq(trustedIssuers.id, trusted_issuer_id), inTenant(trustedIssuers))!
 
 const GRANTING_KEY = sql`granting_key()`
 
-export const listTrustedIssuers = verb('api-keys:read', async (ctx, page: NamedPage) => {
-  const { limit, offset } = pageBounds(page)
-  const query = db
+const pageStatement = prepareStatement((page: Placeholders<NamedPage>) =>
+  db
     .select(visibleColumns)
     .from(trustedIssuers)
     .where(and(inTenant(trustedIssuers), hasName(trustedIssuers.name, page), afterCursor(trustedIssuers, page)))
     .orderBy(...newestFirst(trustedIssuers))
-    .limit(limit)
-    .offset(offset)
-  return toListPage(await run(ctx, query), page, toWire)
-})
+    .limit(page.limit)
+    .offset(page.offset),
+)
 
-export const readTrustedIssuer = verb('api-keys:read', async (ctx, ref: Ref) => {
-  const rows = await run(ctx, db.select(visibleColumns).from(trustedIssuers).where(isTrustedIssuer(ref)))
+export const listTrustedIssuers = verb('api-keys:read', async (ctx, page: NamedPage) =>
+  toListPage(await run(ctx, pageStatement({ ...page, ...pageBounds(page) })), page, toWire),
+)
+
+const trustedIssuerStatement = prepareStatement((ref: Placeholders<Ref>) =>
+  db.select(visibleColumns).from(trustedIssuers).where(isTrustedIssuer(ref)),
+)
+
+export const readTrustedIssuer = verb('api-keys:read', async (ctx, { trusted_issuer_id }: Ref) => {
+  const rows = await run(ctx, trustedIssuerStatement({ trusted_issuer_id }))
   return toWire(requireRow(rows, 'trusted_issuer_not_found'))
 })
 

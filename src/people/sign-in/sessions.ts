@@ -7,6 +7,7 @@ import { db, type Row, run } from '../../kernel/db/db.ts'
 import { commit, openOwnAnswer } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, hasCredential, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
@@ -78,17 +79,19 @@ export const openSession = verb(null, async ctx => {
   return toWire({ ...row, is_current: true })
 })
 
-export const listSessions = verb(null, async (ctx, page: Page) => {
-  const { limit, offset } = pageBounds(page)
-  const query = db
+const pageStatement = prepareStatement((page: Placeholders<Page>) =>
+  db
     .select(sessionColumns)
     .from(sessions)
     .where(and(ownSessions, afterCursor(sessions, page)))
     .orderBy(...newestFirst(sessions))
-    .limit(limit)
-    .offset(offset)
-  return toListPage(await run(ctx, query), page, toWire)
-})
+    .limit(page.limit)
+    .offset(page.offset),
+)
+
+export const listSessions = verb(null, async (ctx, page: Page) =>
+  toListPage(await run(ctx, pageStatement({ ...page, ...pageBounds(page) })), page, toWire),
+)
 
 async function endSession(ctx: Ctx, which: SQL): Promise<void> {
   const change = db
