@@ -5,6 +5,7 @@ import { bumpVersion, db, inTenant, lockRows, refuseUnless, run, versionMatches 
 import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { verb } from '../../kernel/http/context.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
@@ -53,29 +54,35 @@ function toWire(row: BudgetRow): schema.Budget & { [etagVersion]: number } {
   }
 }
 
-const isBudget = ({ budget_id }: BudgetParams): SQL => and(eq(modelBudgets.id, budget_id), inTenant(modelBudgets))!
+const isBudget = ({ budget_id }: BudgetParams | Placeholders<BudgetParams>): SQL =>
+  and(eq(modelBudgets.id, budget_id), inTenant(modelBudgets))!
 
 const RECORD = recordColumns(modelBudgets, ['deployment_id', 'period', 'limit_usd', 'limit_tokens', 'limit_calls'])
 
 /** The event is shown to whom the deployment is shown. */
 const EVENT_DATA = sql`json_strip_nulls(json_build_object('deployment_id', changed.deployment_id))`
 
-export const listBudgets = verb('models:read', async (ctx, page: Page) => {
-  const { limit, offset } = pageBounds(page)
-  const query = db
+const pageStatement = prepareStatement((page: Placeholders<Page>) =>
+  db
     .select(BUDGET_COLUMNS)
     .from(modelBudgets)
     .where(and(inTenant(modelBudgets), afterCursor(modelBudgets, page)))
     .orderBy(...newestFirst(modelBudgets))
-    .limit(limit)
-    .offset(offset)
-  return toListPage(await run(ctx, query), page, toWire)
-})
+    .limit(page.limit)
+    .offset(page.offset),
+)
 
-export const readBudget = verb('models:read', async (ctx, ref: BudgetParams) => {
-  const rows = await run(ctx, db.select(BUDGET_COLUMNS).from(modelBudgets).where(isBudget(ref)))
-  return toWire(requireRow(rows, 'model_budget_not_found'))
-})
+export const listBudgets = verb('models:read', async (ctx, page: Page) =>
+  toListPage(await run(ctx, pageStatement({ ...page, ...pageBounds(page) })), page, toWire),
+)
+
+const budgetStatement = prepareStatement((ref: Placeholders<BudgetParams>) =>
+  db.select(BUDGET_COLUMNS).from(modelBudgets).where(isBudget(ref)),
+)
+
+export const readBudget = verb('models:read', async (ctx, { budget_id }: BudgetParams) =>
+  toWire(requireRow(await run(ctx, budgetStatement({ budget_id })), 'model_budget_not_found')),
+)
 
 export const createBudget = verb('workspaces:manage-model-configs', async (ctx, input: schema.NewBudget) => {
   const { deployment_id = null, period, limit_usd, limit_tokens, limit_calls } = input

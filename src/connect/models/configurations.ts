@@ -6,6 +6,7 @@ import { bumpVersion, db, inTenant, lockRows, run, uuidArray, versionMatches } f
 import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
@@ -48,7 +49,7 @@ const toWire =
     [etagVersion]: row.version,
   })
 
-export const isConfiguration = ({ configuration_id }: ConfigurationParams): SQL =>
+export const isConfiguration = ({ configuration_id }: ConfigurationParams | Placeholders<ConfigurationParams>): SQL =>
   and(eq(modelConfigurations.id, configuration_id), inTenant(modelConfigurations))!
 
 export const RECORD = recordColumns(modelConfigurations, [
@@ -105,9 +106,8 @@ const hasKnownDeployments = (ids: readonly string[]): SQL => {
   return sql`case when ${unknown} is null then true else refuse('deployment_not_found', ${unknown}) end`
 }
 
-export const listConfigurations = verb('models:read', async (ctx, page: NamedPage) => {
-  const { limit, offset } = pageBounds(page)
-  const query = db
+const pageStatement = prepareStatement((page: Placeholders<NamedPage>) =>
+  db
     .select()
     .from(modelConfigurations)
     .where(
@@ -118,15 +118,21 @@ export const listConfigurations = verb('models:read', async (ctx, page: NamedPag
       ),
     )
     .orderBy(...newestFirst(modelConfigurations))
-    .limit(limit)
-    .offset(offset)
-  return toListPage(await run(ctx, query), page, toWire(ctx))
-})
+    .limit(page.limit)
+    .offset(page.offset),
+)
 
-export const readConfiguration = verb('models:read', async (ctx, ref: ConfigurationParams) => {
-  const rows = await run(ctx, db.select().from(modelConfigurations).where(isConfiguration(ref)))
-  return toWire(ctx)(requireRow(rows, 'model_not_found'))
-})
+export const listConfigurations = verb('models:read', async (ctx, page: NamedPage) =>
+  toListPage(await run(ctx, pageStatement({ ...page, ...pageBounds(page) })), page, toWire(ctx)),
+)
+
+const configurationStatement = prepareStatement((ref: Placeholders<ConfigurationParams>) =>
+  db.select().from(modelConfigurations).where(isConfiguration(ref)),
+)
+
+export const readConfiguration = verb('models:read', async (ctx, { configuration_id }: ConfigurationParams) =>
+  toWire(ctx)(requireRow(await run(ctx, configurationStatement({ configuration_id })), 'model_not_found')),
+)
 
 /** The authentication as a whole: members of another kind are null. */
 async function authColumns(ctx: Ctx, id: string, input: schema.NewConfiguration | schema.ConfigurationPatch) {

@@ -1,10 +1,11 @@
 // Connections of people to providers: listed without tokens, and deleted here and at the server.
-import { and, eq, getTableColumns, or, type SQL, sql } from 'drizzle-orm'
+import { and, eq, getTableColumns, or, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { db, inTenant, run } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'
 import { deletedMembers } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, type SealingServices, verb } from '../../kernel/http/context.ts'
 import { createGuardedClient } from '../../kernel/http/guarded-fetch.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
@@ -45,29 +46,31 @@ const toWire = (row: ConnectionRow): z.output<typeof schema.Connection> => ({
   updated_at: toIsoTime(row.updated_at),
 })
 
-const isProviderNamed = (provider: string): SQL =>
+const isProviderNamed = (provider: Placeholder): SQL =>
   or(eq(oauthProviders.provider_id, provider), sql`${oauthProviders.id}::text = ${provider}`)!
 
-export const listConnections = verb('tokens:use', async (ctx, query: z.output<typeof schema.ConnectionQuery>) => {
-  const { limit, offset } = pageBounds(query)
-  const { provider, user_id } = query
-  const rows = db
+type ConnectionPage = z.output<typeof schema.ConnectionQuery>
+const pageStatement = prepareStatement(({ provider, user_id, ...page }: Placeholders<ConnectionPage>) =>
+  db
     .select(connectionColumns)
     .from(oauthTokens)
     .innerJoin(oauthProviders, eq(oauthProviders.id, oauthTokens.provider_id))
     .where(
       and(
         inTenant(oauthTokens),
-        afterCursor(oauthTokens, query),
-        provider === undefined ? undefined : isProviderNamed(provider),
-        user_id === undefined ? undefined : eq(oauthTokens.user_id, user_id),
+        afterCursor(oauthTokens, page),
+        provider && isProviderNamed(provider),
+        user_id && eq(oauthTokens.user_id, user_id),
       ),
     )
     .orderBy(...newestFirst(oauthTokens))
-    .limit(limit)
-    .offset(offset)
-  return toListPage(await run(ctx, rows), query, toWire)
-})
+    .limit(page.limit)
+    .offset(page.offset),
+)
+
+export const listConnections = verb('tokens:use', async (ctx, page: ConnectionPage) =>
+  toListPage(await run(ctx, pageStatement({ ...page, ...pageBounds(page) })), page, toWire),
+)
 
 /** Deleted here first, so that no request gets the token any more. Revocation at the server is best effort. */
 export const disconnect = verb('tokens:use', async (ctx, ref: z.output<typeof schema.ConnectionRef>) => {

@@ -5,6 +5,7 @@ import { db, inOrganization } from '../../kernel/db/db.ts'
 import { commit, concludeWrite, prepareWrite } from '../../kernel/db/journal.ts'
 import { changedMembers } from '../../kernel/db/recorded-changes.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { Failure } from '../../kernel/http/errors.ts'
 import { createGuardedClient } from '../../kernel/http/guarded-fetch.ts'
@@ -44,16 +45,19 @@ export const maintainProvider = verb('deployments:update', (ctx, ref: Ref) =>
 
 type RenewClient = (ctx: Ctx, row: StoredProvider, discovered: DiscoveredServer) => Promise<Client | null>
 
-async function checkProvider(ctx: Ctx, { provider_id }: Ref, renew?: RenewClient) {
-  const query = db
+const lookupStatement = prepareStatement(({ provider_id }: Placeholders<Ref>) =>
+  db
     .select({
       ...getTableColumns(oauthProviders),
       s256_hosts: sql<string>`${ASSUMED_S256_HOSTS}`.as('s256_hosts'),
       binding: sql<string>`oauth_binding(oauth_providers)`.as('binding'),
     })
     .from(oauthProviders)
-    .where(isProvider(provider_id))
-  const { current, replayed } = await prepareWrite<ProviderLookup, ProviderRow>(ctx, query)
+    .where(isProvider(provider_id)),
+)
+
+async function checkProvider(ctx: Ctx, { provider_id }: Ref, renew?: RenewClient) {
+  const { current, replayed } = await prepareWrite<ProviderLookup, ProviderRow>(ctx, lookupStatement({ provider_id }))
   if (replayed) return toDetails(requireRow(replayed, 'provider_not_found'))
   const { s256_hosts, binding, ...row } = requireRow(current, 'provider_not_found')
 

@@ -5,6 +5,7 @@ import { bumpVersion, db, inOrganization, run, versionMatches } from '../../kern
 import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, withoutNulls } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { requireAllowedUrl } from '../../kernel/http/guarded-fetch.ts'
 import { hasOwner, newestFirst } from '../../kernel/http/paging.ts'
@@ -26,17 +27,25 @@ import { oauthProviders } from './tables.ts'
 
 type Ref = z.output<typeof schema.ProviderRef>
 
-export const listProviders = verb('deployments:read', async (ctx, query: z.output<typeof schema.ProviderQuery>) => {
-  const statement = db
+type ProviderQuery = z.output<typeof schema.ProviderQuery>
+const listStatement = prepareStatement((query: Placeholders<ProviderQuery>) =>
+  db
     .select(wireColumns)
     .from(oauthProviders)
     .where(and(inOrganization(oauthProviders), hasOwner(oauthProviders.owner, query)))
-    .orderBy(...newestFirst(oauthProviders))
-  return (await run(ctx, statement)).map(row => toWire(row as ProviderRow))
-})
+    .orderBy(...newestFirst(oauthProviders)),
+)
+
+export const listProviders = verb('deployments:read', async (ctx, query: ProviderQuery) =>
+  (await run(ctx, listStatement(query))).map(row => toWire(row as ProviderRow)),
+)
+
+const providerStatement = prepareStatement(({ provider_id }: Placeholders<Ref>) =>
+  db.select(wireColumns).from(oauthProviders).where(isProvider(provider_id)),
+)
 
 export const readProvider = verb('deployments:read', async (ctx, { provider_id }: Ref) => {
-  const rows = await run(ctx, db.select(wireColumns).from(oauthProviders).where(isProvider(provider_id)))
+  const rows = await run(ctx, providerStatement({ provider_id }))
   return toDetails(requireRow(rows as ProviderRow[], 'provider_not_found'))
 })
 

@@ -1,5 +1,5 @@
 // Rows of providers: to the wire, their locks, and their sealed secrets.
-import { getTableColumns, type SQL, sql } from 'drizzle-orm'
+import { getTableColumns, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type { Sealer } from '../../kernel/crypto/crypto.ts'
 import { inOrganization, textArray } from '../../kernel/db/db.ts'
 import { recordColumns } from '../../kernel/db/recorded-changes.ts'
@@ -62,7 +62,7 @@ export const wireColumns = {
   trace: forAdministrators(oauthProviders.trace).as('trace'),
 }
 
-export const isProvider = (provider_id: string): SQL =>
+export const isProvider = (provider_id: string | Placeholder): SQL =>
   sql`${oauthProviders.provider_id} = ${provider_id} and ${inOrganization(oauthProviders)}`
 
 /**

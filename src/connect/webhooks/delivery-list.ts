@@ -5,6 +5,7 @@ import type * as z from 'zod'
 import { db, inTenant, type Row, requirePermission, run } from '../../kernel/db/db.ts'
 import { commit, concludeWrite, prepareWrite } from '../../kernel/db/journal.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { configuredOrigin } from '../../kernel/http/origin.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
@@ -36,42 +37,43 @@ const toWire = (row: DeliveryRow): schema.Delivery => ({
   created_at: toIsoTime(row.created_at),
 })
 
+type DeliveryPage = WebhookParams & z.output<typeof schema.DeliveryQuery>
+
 /** Joins from the webhook, so that one trip tells an empty list from a missing webhook. */
-export const listDeliveries = verb(
-  'webhooks:read',
-  async (ctx, { webhook_id, state, type, ...query }: WebhookParams & z.output<typeof schema.DeliveryQuery>) => {
-    const { limit, offset } = pageBounds(query)
-    const page = db
-      .select()
-      .from(webhookDeliveries)
-      .where(
-        and(
-          eq(webhookDeliveries.webhook_id, webhook_id),
-          inTenant(webhookDeliveries),
-          state && eq(webhookDeliveries.state, state),
-          type === undefined ? undefined : eq(webhookDeliveries.type, type),
-          afterCursor(webhookDeliveries, query),
-        ),
-      )
-      .orderBy(...newestFirst(webhookDeliveries))
-      .limit(limit)
-      .offset(offset)
-      .as('delivery')
-    const pageOfWebhook = db
-      .select()
-      .from(webhooks)
-      .leftJoinLateral(page, sql`true`)
-      .where(isWebhook({ webhook_id }))
-      .orderBy(...newestFirst(page as unknown as Record<'created_at' | 'id', AnyPgColumn>))
-    const rows = await run(ctx, pageOfWebhook)
-    requireRow(rows, 'webhook_not_found')
-    return toListPage(
-      rows.flatMap(({ delivery }) => (delivery ? [delivery] : [])),
-      query,
-      toWire,
+const pageStatement = prepareStatement(({ webhook_id, state, type, ...query }: Placeholders<DeliveryPage>) => {
+  const page = db
+    .select()
+    .from(webhookDeliveries)
+    .where(
+      and(
+        eq(webhookDeliveries.webhook_id, webhook_id),
+        inTenant(webhookDeliveries),
+        state && eq(webhookDeliveries.state, state),
+        type && eq(webhookDeliveries.type, type),
+        afterCursor(webhookDeliveries, query),
+      ),
     )
-  },
-)
+    .orderBy(...newestFirst(webhookDeliveries))
+    .limit(query.limit)
+    .offset(query.offset)
+    .as('delivery')
+  return db
+    .select()
+    .from(webhooks)
+    .leftJoinLateral(page, sql`true`)
+    .where(isWebhook({ webhook_id }))
+    .orderBy(...newestFirst(page as unknown as Record<'created_at' | 'id', AnyPgColumn>))
+})
+
+export const listDeliveries = verb('webhooks:read', async (ctx, input: DeliveryPage) => {
+  const rows = await run(ctx, pageStatement({ ...input, ...pageBounds(input) }))
+  requireRow(rows, 'webhook_not_found')
+  return toListPage(
+    rows.flatMap(({ delivery }) => (delivery ? [delivery] : [])),
+    input,
+    toWire,
+  )
+})
 
 type SentDelivery = { delivery: DeliveryRow; receiver: Receiver; event: EventRow | null }
 

@@ -16,6 +16,7 @@ import {
 import { announceEvents, commit } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { requireAllowedUrl } from '../../kernel/http/guarded-fetch.ts'
 import { afterCursor, hasName, hasOwner, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
@@ -56,7 +57,8 @@ const withSecret = async ({ sealer }: Ctx, row: WebhookRow) => ({
   secret: await sealer.open(row.secret, row.id, SECRET_PLACE),
 })
 
-export const isWebhook = ({ webhook_id }: WebhookParams): SQL => and(eq(webhooks.id, webhook_id), inTenant(webhooks))!
+export const isWebhook = ({ webhook_id }: WebhookParams | Placeholders<WebhookParams>): SQL =>
+  and(eq(webhooks.id, webhook_id), inTenant(webhooks))!
 
 /** The URL is shown without its query, which may hold a secret. */
 const RECORDED = {
@@ -91,9 +93,9 @@ const positionAfter = (after: number | null | undefined): SQL => sql`coalesce((
     from journals j
     where j.scope_id = current_tenant()), 0)`
 
-export const listWebhooks = verb('webhooks:read', async (ctx, page: z.output<typeof schema.WebhookQuery>) => {
-  const { limit, offset } = pageBounds(page)
-  const query = db
+type WebhookPage = z.output<typeof schema.WebhookQuery>
+const pageStatement = prepareStatement((page: Placeholders<WebhookPage>) =>
+  db
     .select()
     .from(webhooks)
     .where(
@@ -105,13 +107,20 @@ export const listWebhooks = verb('webhooks:read', async (ctx, page: z.output<typ
       ),
     )
     .orderBy(...newestFirst(webhooks))
-    .limit(limit)
-    .offset(offset)
-  return toListPage(await run(ctx, query), page, toWire)
-})
+    .limit(page.limit)
+    .offset(page.offset),
+)
 
-export const readWebhook = verb('webhooks:read', async (ctx, ref: WebhookParams) =>
-  toWire(requireRow(await run(ctx, db.select().from(webhooks).where(isWebhook(ref))), 'webhook_not_found')),
+export const listWebhooks = verb('webhooks:read', async (ctx, page: WebhookPage) =>
+  toListPage(await run(ctx, pageStatement({ ...page, ...pageBounds(page) })), page, toWire),
+)
+
+const webhookStatement = prepareStatement((ref: Placeholders<WebhookParams>) =>
+  db.select().from(webhooks).where(isWebhook(ref)),
+)
+
+export const readWebhook = verb('webhooks:read', async (ctx, { webhook_id }: WebhookParams) =>
+  toWire(requireRow(await run(ctx, webhookStatement({ webhook_id })), 'webhook_not_found')),
 )
 
 export const createWebhook = verb('webhooks:manage', async (ctx, { after, ...input }: schema.NewWebhook) => {
