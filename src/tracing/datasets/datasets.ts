@@ -1,10 +1,11 @@
 // Lists, creates, reads, changes and deletes datasets.
-import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
+import { and, eq, getTableColumns, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { bumpVersion, db, inTenant, lockRows, run, uuidArray, versionMatches } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
 import { requireUsableSchemas } from './example-schema.ts'
@@ -61,7 +62,7 @@ export const DATASET_RECORD = recordColumns(datasets, [
   'tag_value_ids',
 ])
 
-export const isDataset = (id: string): SQL => and(eq(datasets.id, id), inTenant(datasets))!
+export const isDataset = (id: string | Placeholder): SQL => and(eq(datasets.id, id), inTenant(datasets))!
 export const lockDataset = (id: string): SQL => lockRows(datasets, isDataset(id))
 
 /** Refuses tags that the workspace does not have, and those that the caller may not change. */
@@ -70,7 +71,8 @@ const newTags = (ids: readonly string[] | null | undefined): SQL =>
 const changedTags = (ids: readonly string[]): SQL =>
   sql`require_tag_change(${datasets.tag_value_ids}, ${uuidArray(ids)}, true)`
 
-const SORT: Record<(typeof schema.SORT_COLUMNS)[number], SQL> = {
+type SortColumn = (typeof schema.SORT_COLUMNS)[number]
+const SORT: Record<SortColumn, SQL> = {
   name: sql`lower(${datasets.name})`,
   created_at: sql`${datasets.created_at}`,
   last_session_start_time: sql`last_session_start_time`,
@@ -79,41 +81,49 @@ const SORT: Record<(typeof schema.SORT_COLUMNS)[number], SQL> = {
   modified_at: sql`greatest(${datasets.updated_at}, ${datasets.examples_at})`,
 }
 
+/** Each column and direction has a statement of its own. */
+type DatasetOrder = { sort: { [Column in SortColumn]?: true }; desc: true | undefined }
+type DatasetPage = Omit<schema.DatasetQuery, 'sort_by' | 'sort_by_desc'> & DatasetOrder
+
+const pageStatement = prepareStatement((query: Placeholders<DatasetPage>) => {
+  const { id, name, name_contains, data_type, metadata, tag_value_id } = query
+  const [column] = Object.keys(query.sort) as [SortColumn]
+  const direction = query.desc ? sql`desc nulls last` : sql`asc nulls last`
+  return db
+    .select(COLUMNS)
+    .from(datasets)
+    .where(
+      and(
+        inTenant(datasets),
+        id && sql`${datasets.id} = any(${id}::uuid[])`,
+        name && eq(datasets.name, name),
+        name_contains && sql`strpos(lower(${datasets.name}), lower(${name_contains})) > 0`,
+        data_type && sql`${datasets.data_type} = any(${data_type}::text[])`,
+        metadata && sql`${datasets.metadata} @> ${metadata}::jsonb`,
+        tag_value_id && sql`${datasets.tag_value_ids} @> ${tag_value_id}::uuid[]`,
+      ),
+    )
+    .orderBy(sql`${SORT[column]} ${direction}`, sql`${datasets.created_at} desc`, sql`${datasets.id} desc`)
+    .limit(query.limit)
+    .offset(query.offset)
+})
+
 export const listDatasets = verb(
   'datasets:read',
-  async (ctx, query: schema.DatasetQuery) => {
-    const { id, name, name_contains, data_type, metadata, tag_value_id } = query
-    const direction = query.sort_by_desc ? sql`desc nulls last` : sql`asc nulls last`
-    const rows = db
-      .select(COLUMNS)
-      .from(datasets)
-      .where(
-        and(
-          inTenant(datasets),
-          id && sql`${datasets.id} = any(${uuidArray(id)})`,
-          name === undefined ? undefined : eq(datasets.name, name),
-          name_contains === undefined ? undefined : sql`strpos(lower(${datasets.name}), lower(${name_contains})) > 0`,
-          data_type && sql`${datasets.data_type} = any(${sql.param(data_type)}::text[])`,
-          metadata === undefined ? undefined : sql`${datasets.metadata} @> ${metadata}::jsonb`,
-          tag_value_id && sql`${datasets.tag_value_ids} @> ${uuidArray(tag_value_id)}`,
-        ),
-      )
-      .orderBy(
-        sql`${SORT[query.sort_by ?? 'last_session_start_time']} ${direction}`,
-        sql`${datasets.created_at} desc`,
-        sql`${datasets.id} desc`,
-      )
-      .limit(query.limit)
-      .offset(query.offset)
-    return (await run(ctx, rows)).map(datasetToWire)
+  async (ctx, { sort_by = 'last_session_start_time', sort_by_desc, ...query }: schema.DatasetQuery) => {
+    const order: DatasetOrder = { sort: { [sort_by]: true }, desc: sort_by_desc || undefined }
+    return (await run(ctx, pageStatement({ ...query, ...order }))).map(datasetToWire)
   },
   { byPolicy: true },
 )
 
-export const readDataset = verb('datasets:read', async (ctx, { dataset_id }: DatasetParams) => {
-  const rows = await run(ctx, db.select(COLUMNS).from(datasets).where(isDataset(dataset_id)))
-  return datasetToWire(requireRow(rows, 'dataset_not_found'))
-})
+const datasetStatement = prepareStatement(({ dataset_id }: Placeholders<DatasetParams>) =>
+  db.select(COLUMNS).from(datasets).where(isDataset(dataset_id)),
+)
+
+export const readDataset = verb('datasets:read', async (ctx, { dataset_id }: DatasetParams) =>
+  datasetToWire(requireRow(await run(ctx, datasetStatement({ dataset_id })), 'dataset_not_found')),
+)
 
 /** `more` are columns that follow from the examples of the dataset. */
 export const insertDataset = ({ extra, ...input }: schema.NewDataset, more: Record<string, unknown> = {}) =>

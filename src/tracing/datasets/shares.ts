@@ -1,9 +1,10 @@
 // Shared datasets: everyone who has the link reads the dataset and its examples, without a key.
-import { type SQL, sql } from 'drizzle-orm'
+import { type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { db, run, runAsSystem, runSlowAsSystem } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import type { Services } from '../../kernel/http/routes.ts'
@@ -19,11 +20,14 @@ import { datasets } from './tables.ts'
 
 type DatasetParams = z.output<typeof DatasetRef>
 
-export const readShare = verb('datasets:read', async (ctx, { dataset_id }: DatasetParams) => {
-  const columns = { id: datasets.id, share_token: datasets.share_token }
-  const rows = await run(ctx, db.select(columns).from(datasets).where(isDataset(dataset_id)))
-  return toShare(requireRow(rows, 'dataset_not_found'))
-})
+const SHARE_COLUMNS = { id: datasets.id, share_token: datasets.share_token }
+const shareStatement = prepareStatement(({ dataset_id }: Placeholders<DatasetParams>) =>
+  db.select(SHARE_COLUMNS).from(datasets).where(isDataset(dataset_id)),
+)
+
+export const readShare = verb('datasets:read', async (ctx, { dataset_id }: DatasetParams) =>
+  toShare(requireRow(await run(ctx, shareStatement({ dataset_id })), 'dataset_not_found')),
+)
 
 /** A dataset has one link. Sharing it again returns the same. */
 export const shareDataset = verb('datasets:share', async (ctx, { dataset_id }: DatasetParams) => {
@@ -31,7 +35,7 @@ export const shareDataset = verb('datasets:share', async (ctx, { dataset_id }: D
     .update(datasets)
     .set({ share_token: sql`coalesce(${datasets.share_token}, gen_random_uuid())` })
     .where(isDataset(dataset_id))
-    .returning({ id: datasets.id, share_token: datasets.share_token })
+    .returning(SHARE_COLUMNS)
   const rows = await commit(ctx, 'dataset.shared', change, {}, { lock: lockDataset(dataset_id) })
   return toShare(requireRow(rows, 'dataset_not_found'))!
 })
@@ -52,7 +56,7 @@ const toShare = ({ id, share_token }: { id: string; share_token: string | null }
 
 // ---- readers without a key
 
-const hasToken = (token: string): SQL => sql`share_token = ${token}::uuid`
+const hasToken = (token: string | Placeholder): SQL => sql`share_token = ${token}::uuid`
 const sharedDataset = (token: string): SQL => sql`(select id from datasets where ${hasToken(token)})`
 
 /** Reads as a request in the workspace of the dataset would. */
@@ -66,19 +70,23 @@ async function readAs<Row>({ database }: Services, token: string, query: SQL<Row
   return rows as Row[]
 }
 
-export async function readSharedDataset(
-  services: Services,
-  { share_token }: schema.Share,
-): Promise<schema.SharedDataset> {
+const sharedStatement = prepareStatement(({ share_token }: Placeholders<schema.Share>) => {
   const { name, description, created_at, data_type, example_count } = datasets
   const { inputs_schema_definition, outputs_schema_definition, externally_managed, id } = datasets
   const columns = { id, name, description, created_at, data_type, example_count }
   const others = { inputs_schema_definition, outputs_schema_definition, externally_managed }
-  const query = db
+  return db
     .select({ ...columns, ...others })
     .from(datasets)
     .where(hasToken(share_token))
-  const [[row]] = (await runAsSystem(services.database, query)) as [(typeof datasets.$inferSelect)[]]
+})
+
+export async function readSharedDataset(
+  services: Services,
+  { share_token }: schema.Share,
+): Promise<schema.SharedDataset> {
+  const statement = sharedStatement({ share_token })
+  const [[row]] = (await runAsSystem(services.database, statement)) as [(typeof datasets.$inferSelect)[]]
   if (!row) throw fail('share_not_found')
   return { ...row, created_at: toIsoTime(row.created_at), transformations: null }
 }

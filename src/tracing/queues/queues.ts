@@ -1,5 +1,5 @@
 // Lists, creates, reads, changes and deletes annotation queues, and assigns their reviewers.
-import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
+import { and, eq, getTableColumns, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import {
   bumpVersion,
@@ -14,6 +14,7 @@ import {
 import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
 import { findRootRuns, insertItems } from './new-items.ts'
@@ -82,46 +83,64 @@ const RECORD = {
   default_dataset: (row: SQL) => sql`${row}.default_dataset_id`,
 }
 
-const isQueue = (id: string): SQL => and(eq(annotationQueues.id, id), inTenant(annotationQueues))!
+const isQueue = (id: string | Placeholder): SQL => and(eq(annotationQueues.id, id), inTenant(annotationQueues))!
 const lockQueue = (id: string): SQL => lockRows(annotationQueues, isQueue(id))
 
-const SORT: Record<(typeof schema.SORT_COLUMNS)[number], SQL> = {
+type SortColumn = (typeof schema.SORT_COLUMNS)[number]
+const SORT: Record<SortColumn, SQL> = {
   name: sql`lower(${annotationQueues.name})`,
   created_at: sql`${annotationQueues.created_at}`,
   updated_at: sql`${annotationQueues.updated_at}`,
   total_runs: sql`total_runs`,
 }
 
+type ByValue = 'assigned_to_me' | 'queue_type' | 'sort_by' | 'sort_by_desc'
+/** Each set of these members has a statement of its own. */
+type QueueShape = {
+  sort: { [Column in SortColumn]?: true }
+  desc: true | undefined
+  mine: true | undefined
+  none: true | undefined
+}
+
+const pageStatement = prepareStatement((query: Placeholders<Omit<schema.QueueQuery, ByValue> & QueueShape>) => {
+  const { ids, name, name_contains, tag_value_id, dataset_id, mine, none } = query
+  const [column] = Object.keys(query.sort) as [SortColumn]
+  const direction = query.desc ? sql`desc` : sql`asc`
+  return db
+    .select(COLUMNS)
+    .from(annotationQueues)
+    .where(
+      and(
+        inTenant(annotationQueues),
+        ids && sql`${annotationQueues.id} = any(${ids}::uuid[])`,
+        name && eq(annotationQueues.name, name),
+        name_contains && sql`strpos(lower(${annotationQueues.name}), lower(${name_contains})) > 0`,
+        tag_value_id && sql`${annotationQueues.tag_value_ids} @> ${tag_value_id}::uuid[]`,
+        dataset_id && eq(annotationQueues.default_dataset_id, dataset_id),
+        mine && sql`current_actor() = any(${annotationQueues.reviewer_ids})`,
+        none && sql`false`,
+      ),
+    )
+    .orderBy(
+      sql`${SORT[column]} ${direction}`,
+      ...(column === 'created_at' ? [] : [sql`${annotationQueues.created_at} desc`]),
+      sql`${annotationQueues.id} ${direction}`,
+    )
+    .limit(query.limit)
+    .offset(query.offset)
+})
+
 export const listQueues = verb(
   'annotation-queues:read',
-  async (ctx, query: schema.QueueQuery) => {
-    const { ids, name, name_contains, tag_value_id, dataset_id, queue_type, assigned_to_me } = query
-    const direction = query.sort_by_desc ? sql`desc` : sql`asc`
-    const rows = db
-      .select(COLUMNS)
-      .from(annotationQueues)
-      .where(
-        and(
-          inTenant(annotationQueues),
-          ids && sql`${annotationQueues.id} = any(${uuidArray(ids)})`,
-          name === undefined ? undefined : eq(annotationQueues.name, name),
-          name_contains === undefined
-            ? undefined
-            : sql`strpos(lower(${annotationQueues.name}), lower(${name_contains})) > 0`,
-          tag_value_id && sql`${annotationQueues.tag_value_ids} @> ${uuidArray(tag_value_id)}`,
-          dataset_id === undefined ? undefined : eq(annotationQueues.default_dataset_id, dataset_id),
-          assigned_to_me ? sql`current_actor() = any(${annotationQueues.reviewer_ids})` : undefined,
-          queue_type === 'pairwise' ? sql`false` : undefined,
-        ),
-      )
-      .orderBy(
-        sql`${SORT[query.sort_by ?? 'created_at']} ${direction}`,
-        ...(query.sort_by && query.sort_by !== 'created_at' ? [sql`${annotationQueues.created_at} desc`] : []),
-        sql`${annotationQueues.id} ${direction}`,
-      )
-      .limit(query.limit)
-      .offset(query.offset)
-    return (await run(ctx, rows)).map(toWire)
+  async (ctx, { assigned_to_me, queue_type, sort_by = 'created_at', sort_by_desc, ...query }: schema.QueueQuery) => {
+    const shape: QueueShape = {
+      sort: { [sort_by]: true },
+      desc: sort_by_desc || undefined,
+      mine: assigned_to_me || undefined,
+      none: queue_type === 'pairwise' || undefined,
+    }
+    return (await run(ctx, pageStatement({ ...query, ...shape }))).map(toWire)
   },
   { byPolicy: true },
 )
@@ -137,24 +156,28 @@ const requireRun = (runs: SQL, id: string): SQL => sql`
     )`,
   )}`
 
-export const listQueuesOfRun = verb(
-  'annotation-queues:read',
-  async (ctx, { run_id }: z.output<typeof schema.RunRef>) => {
-    const runs = await ctx.traces.findRuns(ctx, [run_id])
-    const hasRun = sql`exists (select from ${ITEMS} and i.run_id = ${run_id}::uuid)`
-    const rows = db
-      .select(COLUMNS)
-      .from(annotationQueues)
-      .where(and(inTenant(annotationQueues), hasRun))
-      .orderBy(sql`${annotationQueues.created_at} desc`, sql`${annotationQueues.id} desc`)
-    return (await run(ctx, rows, requireRun(runs, run_id))).map(toWire)
-  },
+type RunParams = z.output<typeof schema.RunRef>
+const queuesOfRunStatement = prepareStatement(({ run_id }: Placeholders<RunParams>) => {
+  const hasRun = sql`exists (select from ${ITEMS} and i.run_id = ${run_id}::uuid)`
+  return db
+    .select(COLUMNS)
+    .from(annotationQueues)
+    .where(and(inTenant(annotationQueues), hasRun))
+    .orderBy(sql`${annotationQueues.created_at} desc`, sql`${annotationQueues.id} desc`)
+})
+
+export const listQueuesOfRun = verb('annotation-queues:read', async (ctx, { run_id }: RunParams) => {
+  const runs = await ctx.traces.findRuns(ctx, [run_id])
+  return (await run(ctx, queuesOfRunStatement({ run_id }), requireRun(runs, run_id))).map(toWire)
+})
+
+const queueStatement = prepareStatement(({ queue_id }: Placeholders<QueueParams>) =>
+  db.select(COLUMNS).from(annotationQueues).where(isQueue(queue_id)),
 )
 
-export const readQueue = verb('annotation-queues:read', async (ctx, { queue_id }: QueueParams) => {
-  const rows = await run(ctx, db.select(COLUMNS).from(annotationQueues).where(isQueue(queue_id)))
-  return toWire(requireRow(rows, 'queue_not_found'))
-})
+export const readQueue = verb('annotation-queues:read', async (ctx, { queue_id }: QueueParams) =>
+  toWire(requireRow(await run(ctx, queueStatement({ queue_id })), 'queue_not_found')),
+)
 
 const ownDataset = (id: string): SQL<string> => sql<string>`(
   select case when count(*) = 1 then ${id}::uuid else refuse('dataset_not_found')::text::uuid end

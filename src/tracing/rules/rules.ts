@@ -1,18 +1,8 @@
 // Lists, creates, checks, changes and deletes the automation rules of a workspace.
-import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
+import { and, eq, getTableColumns, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { derivedUuid } from '../../kernel/crypto/digest.ts'
-import {
-  bumpVersion,
-  db,
-  inTenant,
-  lockRows,
-  type Row,
-  refuseUnless,
-  run,
-  uuidArray,
-  versionMatches,
-} from '../../kernel/db/db.ts'
+import { bumpVersion, db, inTenant, lockRows, type Row, refuseUnless, run, versionMatches } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'
 import {
   changedMembers,
@@ -22,6 +12,7 @@ import {
   recordColumns,
 } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { requireAllowedUrl } from '../../kernel/http/guarded-fetch.ts'
 import { invalidRequest } from '../../kernel/http/input.ts'
@@ -164,7 +155,7 @@ const scopeOf = ({ session_id = null, dataset_id = null }: schema.NewRule) => ({
 })
 const OWN_SCOPE = { session_id: sql`run_rules.session_id`, dataset_id: sql`run_rules.dataset_id` }
 
-const isRule = (id: string): SQL => and(eq(runRules.id, id), inTenant(runRules))!
+const isRule = (id: string | Placeholder): SQL => and(eq(runRules.id, id), inTenant(runRules))!
 const lockRule = (id: string): SQL => lockRows(runRules, isRule(id))
 
 /** The last of the rows that wait now: the rule begins after it. */
@@ -242,37 +233,43 @@ const omitUndefined = <Input extends object>(input: Input) =>
     [Name in keyof Input]?: Exclude<Input[Name], undefined>
   }
 
-export const listRules = verb('rules:read', async (ctx, query: schema.RuleQuery) => {
+const listStatement = prepareStatement((query: Placeholders<schema.RuleQuery>) => {
   const { session_id, dataset_id, type, name, name_contains, id, evaluator_id, tag_value_id } = query
   const hasTags = (table: string, column: string) => sql`exists (
     select from ${sql.identifier(table)} t
     where t.id = run_rules.${sql.identifier(column)}
       and t.tenant_id = current_tenant()
-      and t.tag_value_ids @> ${uuidArray(tag_value_id ?? [])})`
-  const rows = db
+      and t.tag_value_ids @> ${tag_value_id}::uuid[])`
+  return db
     .select(RULE_COLUMNS)
     .from(runRules)
     .where(
       and(
         inTenant(runRules),
-        session_id === undefined ? undefined : eq(runRules.session_id, session_id),
-        dataset_id === undefined ? undefined : eq(runRules.dataset_id, dataset_id),
-        type && sql`${type === 'session' ? runRules.session_id : runRules.dataset_id} is not null`,
-        name_contains === undefined
-          ? undefined
-          : sql`strpos(lower(${runRules.display_name}), lower(${name_contains})) > 0`,
-        name === undefined ? undefined : eq(runRules.display_name, name),
-        id && sql`${runRules.id} = any(${uuidArray(id)})`,
-        evaluator_id === undefined ? undefined : eq(runRules.evaluator_id, evaluator_id),
+        session_id && eq(runRules.session_id, session_id),
+        dataset_id && eq(runRules.dataset_id, dataset_id),
+        type &&
+          sql`case ${type}::text when 'session' then run_rules.session_id else run_rules.dataset_id end is not null`,
+        name_contains && sql`strpos(lower(${runRules.display_name}), lower(${name_contains})) > 0`,
+        name && eq(runRules.display_name, name),
+        id && sql`${runRules.id} = any(${id}::uuid[])`,
+        evaluator_id && eq(runRules.evaluator_id, evaluator_id),
         tag_value_id && sql`(${hasTags('projects', 'session_id')} or ${hasTags('datasets', 'dataset_id')})`,
       ),
     )
     .orderBy(sql`${runRules.created_at} desc`, sql`${runRules.id} desc`)
-  return (await run(ctx, rows)).map(toWire)
 })
 
+export const listRules = verb('rules:read', async (ctx, query: schema.RuleQuery) =>
+  (await run(ctx, listStatement(query))).map(toWire),
+)
+
+const ruleStatement = prepareStatement(({ rule_id }: Placeholders<RuleParams>) =>
+  db.select(RULE_COLUMNS).from(runRules).where(isRule(rule_id)),
+)
+
 export const readRule = verb('rules:read', async (ctx, { rule_id }: RuleParams) =>
-  toWire(requireRow(await run(ctx, db.select(RULE_COLUMNS).from(runRules).where(isRule(rule_id))), 'rule_not_found')),
+  toWire(requireRow(await run(ctx, ruleStatement({ rule_id })), 'rule_not_found')),
 )
 
 export const createRule = verb('rules:create', async (ctx, input: schema.NewRule) => {
