@@ -3,6 +3,7 @@ import { and, eq, or, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { db, inTenant, run } from '../../kernel/db/db.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { verb } from '../../kernel/http/context.ts'
 import { levels } from '../../protocol/logs.schema.ts'
 import { describeHostVerification, isHostOfDeployment } from '../custom-hosts/custom-hosts.ts'
@@ -241,42 +242,47 @@ const LAST_ERROR = sql<string | null>`case when not ${deployments.healthy} then 
   order by l.timestamp desc, l.number desc
   limit 1) end`
 
+type DeploymentParams = z.output<typeof DeploymentRef>
+
+const explainStatement = prepareStatement(({ deployment_id }: Placeholders<DeploymentParams>) => {
+  const { latest_revision_id, in_flight_revision_id } = deployments
+  const latestOrInFlight = and(
+    eq(revisions.deployment_id, deployments.id),
+    inTenant(revisions),
+    or(eq(revisions.id, latest_revision_id), eq(revisions.id, in_flight_revision_id)),
+  )
+  const integrationId = sql<string | null>`${deployments.source_config} ->> 'integration_id'`
+  const integration = sql<DeploymentFacts['integration']>`case
+    when ${integrationId} is not null then coalesce(${integrations.state}, 'gone')
+  end`
+  const isHostVerified = sql`${customHosts.verified_at} is not null`
+  const isOwnListener = sql`${customHosts.tenant_id} = ${listeners.tenant_id}`
+  const hasOwnListener = sql`${isOwnListener} and not ${listeners.verified_hosts_only}`
+  return db
+    .select({
+      deployments,
+      revisions,
+      integration,
+      integrationId,
+      goneRef: deploymentHeads.gone_ref,
+      silentMinutes: SILENT_MINUTES,
+      isHostOwn: sql<boolean>`${customHosts.id} is not null`,
+      isHostServed: sql<boolean>`${isHostVerified} or coalesce(${hasOwnListener}, false)`,
+      lastError: LAST_ERROR,
+    })
+    .from(deployments)
+    .leftJoin(revisions, latestOrInFlight)
+    .leftJoin(integrations, and(sql`${integrations.id} = (${integrationId})::uuid`, inTenant(integrations)))
+    .leftJoin(deploymentHeads, and(eq(deploymentHeads.deployment_id, deployments.id), inTenant(deploymentHeads)))
+    .leftJoin(customHosts, isHostOfDeployment)
+    .leftJoin(listeners, eq(listeners.id, deployments.listener_id))
+    .where(isDeployment(deployment_id))
+})
+
 export const explainDeployment = verb(
   'deployments:read',
-  async (ctx, { deployment_id }: z.output<typeof DeploymentRef>): Promise<Explanation> => {
-    const { latest_revision_id, in_flight_revision_id } = deployments
-    const latestOrInFlight = and(
-      eq(revisions.deployment_id, deployments.id),
-      inTenant(revisions),
-      or(eq(revisions.id, latest_revision_id), eq(revisions.id, in_flight_revision_id)),
-    )
-    const integrationId = sql<string | null>`${deployments.source_config} ->> 'integration_id'`
-    const integration = sql<DeploymentFacts['integration']>`case
-      when ${integrationId} is not null then coalesce(${integrations.state}, 'gone')
-    end`
-    const isHostVerified = sql`${customHosts.verified_at} is not null`
-    const isOwnListener = sql`${customHosts.tenant_id} = ${listeners.tenant_id}`
-    const hasOwnListener = sql`${isOwnListener} and not ${listeners.verified_hosts_only}`
-    const query = db
-      .select({
-        deployments,
-        revisions,
-        integration,
-        integrationId,
-        goneRef: deploymentHeads.gone_ref,
-        silentMinutes: SILENT_MINUTES,
-        isHostOwn: sql<boolean>`${customHosts.id} is not null`,
-        isHostServed: sql<boolean>`${isHostVerified} or coalesce(${hasOwnListener}, false)`,
-        lastError: LAST_ERROR,
-      })
-      .from(deployments)
-      .leftJoin(revisions, latestOrInFlight)
-      .leftJoin(integrations, and(sql`${integrations.id} = (${integrationId})::uuid`, inTenant(integrations)))
-      .leftJoin(deploymentHeads, and(eq(deploymentHeads.deployment_id, deployments.id), inTenant(deploymentHeads)))
-      .leftJoin(customHosts, isHostOfDeployment)
-      .leftJoin(listeners, eq(listeners.id, deployments.listener_id))
-      .where(isDeployment(deployment_id))
-    const rows = await run(ctx, query)
+  async (ctx, { deployment_id }: DeploymentParams): Promise<Explanation> => {
+    const rows = await run(ctx, explainStatement({ deployment_id }))
     const row = requireRow(rows, 'deployment_not_found')
     const { custom_host: host, tenant_id, source_revision_config } = row.deployments
     const { repo_ref } = source_revision_config as { repo_ref?: string }

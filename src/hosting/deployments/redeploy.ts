@@ -4,7 +4,7 @@ import type * as z from 'zod'
 import { db, inTenant, run, textArray } from '../../kernel/db/db.ts'
 import { describeWrite, runWrite } from '../../kernel/db/journal.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
-import type { Row } from '../../kernel/db/statement.ts'
+import { type Placeholders, prepareStatement, type Row } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { IN_PLACE_MEMBERS, planRestoreChanges, type Wanted } from './plan.ts'
 import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
@@ -22,11 +22,15 @@ type RestoreMode = { reason: 'redeployed' | 'rolled_back'; until: 'released' | '
 
 const plannedRevision = ({ deployment_id }: DeploymentParams) => ({ reason: 'requested', deployment_id })
 
+const currentStatement = prepareStatement(({ deployment_id }: Placeholders<DeploymentParams>) => {
+  const next = sql<Record<string, unknown>>`unpinned_config(${deployments})::jsonb`
+  return db.select({ deployments, next }).from(deployments).where(isDeployment(deployment_id))
+})
+
 /** Its commit is known only when the ref is resolved again. */
 export const planRevision = verb('deployments:update', async (ctx, ref: DeploymentParams): Promise<schema.Plan> => {
-  const next = sql<Record<string, unknown>>`unpinned_config(${deployments})::jsonb`
-  const query = db.select({ deployments, next }).from(deployments).where(isDeployment(ref.deployment_id))
-  const row = requireRow(await run(ctx, query), 'deployment_not_found')
+  const { deployment_id } = ref
+  const row = requireRow(await run(ctx, currentStatement({ deployment_id })), 'deployment_not_found')
   const wanted = row.deployments as Wanted
   const plan = planRestoreChanges(wanted, { ...wanted, source_revision_config: row.next }, 'requested')
   plan.warnings.push(...ctx.warnings)
@@ -60,21 +64,18 @@ const plannedRestore = ({ deployment_id, revision_id }: RevisionParams, { reason
 const canRestoreCommands = sql`case when ${revisions.id} is null then true
   else require_allowed_commands(${deployments.source_config}::jsonb, ${revisions.source_config}::jsonb) end`
 
+const restoreStatement = prepareStatement(({ deployment_id, revision_id }: Placeholders<RevisionParams>) => {
+  const target = and(eq(revisions.id, revision_id), eq(revisions.deployment_id, deployments.id), inTenant(revisions))
+  return db
+    .select()
+    .from(deployments)
+    .leftJoin(revisions, target)
+    .where(and(isDeployment(deployment_id), canRestoreCommands))
+})
+
 async function planRestore(ctx: Ctx, ref: RevisionParams, mode: RestoreMode): Promise<schema.Plan> {
-  const target = and(
-    eq(revisions.id, ref.revision_id),
-    eq(revisions.deployment_id, deployments.id),
-    inTenant(revisions),
-  )
-  const rows = await run(
-    ctx,
-    db
-      .select()
-      .from(deployments)
-      .leftJoin(revisions, target)
-      .where(and(isDeployment(ref.deployment_id), canRestoreCommands)),
-  )
-  const row = requireRow(rows, 'deployment_not_found')
+  const { deployment_id, revision_id } = ref
+  const row = requireRow(await run(ctx, restoreStatement({ deployment_id, revision_id })), 'deployment_not_found')
   const to = requireRow(row.revisions ? [row.revisions] : [], 'revision_not_found')
   const plan = planRestoreChanges(row.deployments as Wanted, to as typeof to & Omit<Wanted, 'version'>, mode.reason)
   if (/_FAILED$/.test(to.status)) plan.warnings.push(`Revision ${to.number} failed before, so it may fail again.`)

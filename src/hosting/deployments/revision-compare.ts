@@ -2,6 +2,7 @@
 import { and, inArray, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { db, run } from '../../kernel/db/db.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { levels } from '../../protocol/logs.schema.ts'
@@ -20,16 +21,22 @@ const ERROR_LINES = sql<string>`(
     and l.tenant_id = current_tenant())`
 
 type ComparedRow = { revision: RevisionRow; errorLines: string }
+type CompareInput = z.output<typeof ComparedRevisions>
+
+const comparedStatement = prepareStatement(
+  ({ deployment_id, revision_id, other_revision_id }: Placeholders<CompareInput>) =>
+    db
+      .select({ revision: revisions, errorLines: ERROR_LINES })
+      .from(revisions)
+      .where(and(inArray(revisions.id, [revision_id, other_revision_id]), isInDeployment(deployment_id))),
+)
 
 export const compareTwoRevisions = verb(
   'deployments:read',
-  async (ctx, input: z.output<typeof ComparedRevisions>): Promise<RevisionComparison> => {
-    const ids = [input.revision_id, input.other_revision_id]
-    const query = db
-      .select({ revision: revisions, errorLines: ERROR_LINES })
-      .from(revisions)
-      .where(and(inArray(revisions.id, ids), isInDeployment(input.deployment_id)))
-    const rows = (await run(ctx, query)) as ComparedRow[]
+  async (ctx, { deployment_id, revision_id, other_revision_id }: CompareInput): Promise<RevisionComparison> => {
+    const ids = [revision_id, other_revision_id]
+    const statement = comparedStatement({ deployment_id, revision_id, other_revision_id })
+    const rows = (await run(ctx, statement)) as ComparedRow[]
     const [before, after] = ids.map(id => rows.find(({ revision }) => revision.id === id))
     if (!before || !after) {
       const unknown = ids.filter(id => rows.every(({ revision }) => revision.id !== id))

@@ -3,10 +3,12 @@ import { and, eq } from 'drizzle-orm'
 import type * as z from 'zod'
 import { db, inTenant, run } from '../../kernel/db/db.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { pauseWhileConnected, verb } from '../../kernel/http/context.ts'
 import { isDatabaseUnavailable } from '../../kernel/http/errors.ts'
 import { terminalStates } from './lifecycle.ts'
 import type { WaitQuery } from './revisions.schema.ts'
+import { isRevision } from './revisions.ts'
 import { type RevisionRow, revisionToWire } from './rows.ts'
 import type { RevisionRef } from './schema.ts'
 import { deployments, revisions } from './tables.ts'
@@ -16,15 +18,21 @@ const [MIN_DELAY_MS, MAX_DELAY_MS, DELAY_GROWTH] = [250, 3000, 1.3]
 
 const isEnded = ({ status }: RevisionRow) => (terminalStates as string[]).includes(status)
 
+type RevisionParams = z.output<typeof RevisionRef>
+
+const pollStatement = prepareStatement((ref: Placeholders<RevisionParams>) =>
+  db
+    .select()
+    .from(revisions)
+    .innerJoin(deployments, and(eq(deployments.id, revisions.deployment_id), inTenant(deployments)))
+    .where(isRevision(ref)),
+)
+
 export const waitForRevision = verb(
   'deployments:read',
-  async (ctx, input: z.output<typeof RevisionRef> & z.output<typeof WaitQuery>) => {
+  async (ctx, input: RevisionParams & z.output<typeof WaitQuery>) => {
     const { deployment_id, revision_id, until, timeout } = input
-    const query = db
-      .select()
-      .from(revisions)
-      .innerJoin(deployments, and(eq(deployments.id, revisions.deployment_id), inTenant(deployments)))
-      .where(and(eq(revisions.id, revision_id), eq(revisions.deployment_id, deployment_id), inTenant(revisions)))
+    const query = pollStatement({ deployment_id, revision_id })
     const end = Date.now() + timeout * 1000
     for (let delay = MIN_DELAY_MS, isConnected = true; ; delay = Math.min(delay * DELAY_GROWTH, MAX_DELAY_MS)) {
       const rows = await run(ctx, query).catch((error: unknown) => error as Error)

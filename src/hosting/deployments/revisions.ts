@@ -1,8 +1,9 @@
 // Reads the revisions of a deployment.
-import { and, eq, inArray, sql } from 'drizzle-orm'
+import { and, eq, inArray, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { db, inTenant, run } from '../../kernel/db/db.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { verb } from '../../kernel/http/context.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
 import { terminalStates } from './lifecycle.ts'
@@ -17,50 +18,47 @@ type RevisionParams = z.output<typeof schema.RevisionRef>
 /** UNKNOWN is not settled: the listener may still report. */
 const IS_SETTLED = inArray(revisions.status, terminalStates)
 
-export const isInDeployment = (id: string) => and(eq(revisions.deployment_id, id), inTenant(revisions))
+export const isInDeployment = (id: Placeholder): SQL => and(eq(revisions.deployment_id, id), inTenant(revisions))!
+export const isRevision = ({ deployment_id, revision_id }: Placeholders<RevisionParams>): SQL =>
+  and(eq(revisions.id, revision_id), isInDeployment(deployment_id))!
 
-export const listRevisions = verb(
-  'deployments:read',
-  async (ctx, { deployment_id, ...query }: DeploymentParams & schema.RevisionQuery) => {
-    const { limit, offset } = pageBounds(query)
-    const page = db
-      .select()
-      .from(revisions)
-      .where(
-        and(
-          isInDeployment(deployment_id),
-          query.status && inArray(revisions.status, query.status),
-          query.remote_reconciled === undefined ? undefined : sql`(${IS_SETTLED}) = ${query.remote_reconciled}`,
-          afterCursor(revisions, query),
-        ),
-      )
-      .orderBy(...newestFirst(revisions))
-      .limit(limit)
-      .offset(offset)
-      .as('revision')
-    // Selects from the deployment, to tell an unknown deployment from one without such revisions.
-    const pageOfDeployment = db
-      .select()
-      .from(deployments)
-      .leftJoinLateral(page, sql`true`)
-      .where(isDeployment(deployment_id))
-    const rows = await run(ctx, pageOfDeployment)
-    requireRow(rows, 'deployment_not_found')
-    return toListPage(
-      rows.flatMap(({ revision }) => (revision ? [revision as RevisionRow] : [])),
-      query,
-      revisionToWire,
+type ListInput = DeploymentParams & schema.RevisionQuery
+
+/** Selects from the deployment, to tell an unknown deployment from one without such revisions. */
+const pageStatement = prepareStatement(({ deployment_id, ...query }: Placeholders<ListInput>) => {
+  const { status, remote_reconciled } = query
+  const page = db
+    .select()
+    .from(revisions)
+    .where(
+      and(
+        isInDeployment(deployment_id),
+        status && sql`${revisions.status} = any(${status}::text[])`,
+        remote_reconciled && sql`(${IS_SETTLED}) = ${remote_reconciled}`,
+        afterCursor(revisions, query),
+      ),
     )
-  },
+    .orderBy(...newestFirst(revisions))
+    .limit(query.limit)
+    .offset(query.offset)
+    .as('revision')
+  return db.select().from(deployments).leftJoinLateral(page, sql`true`).where(isDeployment(deployment_id))
+})
+
+export const listRevisions = verb('deployments:read', async (ctx, input: ListInput) => {
+  const rows = await run(ctx, pageStatement({ ...input, ...pageBounds(input) }))
+  requireRow(rows, 'deployment_not_found')
+  return toListPage(
+    rows.flatMap(({ revision }) => (revision ? [revision as RevisionRow] : [])),
+    input,
+    revisionToWire,
+  )
+})
+
+const revisionStatement = prepareStatement((ref: Placeholders<RevisionParams>) =>
+  db.select().from(revisions).where(isRevision(ref)),
 )
 
-export const readRevision = verb('deployments:read', async (ctx, { deployment_id, revision_id }: RevisionParams) => {
-  const rows = await run(
-    ctx,
-    db
-      .select()
-      .from(revisions)
-      .where(and(eq(revisions.id, revision_id), isInDeployment(deployment_id))),
-  )
-  return revisionToWire(requireRow(rows, 'revision_not_found'))
-})
+export const readRevision = verb('deployments:read', async (ctx, { deployment_id, revision_id }: RevisionParams) =>
+  revisionToWire(requireRow(await run(ctx, revisionStatement({ deployment_id, revision_id })), 'revision_not_found')),
+)

@@ -1,10 +1,10 @@
 // Reads and deletes deployments, and changes what creates no revision. create.ts creates them, patch.ts changes them.
-import { and, eq, inArray, isNull, type Placeholder, type SQL, sql } from 'drizzle-orm'
+import { and, eq, isNull, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { db, inTenant, type Row, run, uuidArray } from '../../kernel/db/db.ts'
 import { describeWrite, runWrite } from '../../kernel/db/journal.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
-import { prepareStatement } from '../../kernel/db/statement.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { Failure } from '../../kernel/http/errors.ts'
 import { type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
@@ -83,14 +83,17 @@ export const deleteDeployments = verb(
   { byPolicy: true },
 )
 
+const readableStatement = prepareStatement(({ ids }: Placeholders<{ ids: string[] }>) =>
+  db
+    .select({ id: deployments.id })
+    .from(deployments)
+    .where(and(sql`${deployments.id} = any(${ids}::uuid[])`, inTenant(deployments), isNull(deployments.deleting_at))),
+)
+
 /** Finds the deployments that the caller can read. One that it cannot read either is reported as not found. */
 async function findReadable(ctx: Ctx, ids: string[]): Promise<Set<string>> {
   const reading: Ctx = { ...ctx, permission: 'deployments:read', byPolicy: true, idempotency: null }
-  const query = db
-    .select({ id: deployments.id })
-    .from(deployments)
-    .where(and(inArray(deployments.id, ids), inTenant(deployments), isNull(deployments.deleting_at)))
-  const rows = await run(reading, query).catch((error: unknown) => {
+  const rows = await run(reading, readableStatement({ ids })).catch((error: unknown) => {
     if (error instanceof Failure && error.code === 'permission_missing') return []
     throw error
   })
