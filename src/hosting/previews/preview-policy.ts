@@ -6,13 +6,14 @@ import { db, inTenant, type Row, refuseUnless, run, versionMatches } from '../..
 import { commit, type WriteParts } from '../../kernel/db/journal.ts'
 import { changedMembers, deletedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
 import { MASK } from '../../protocol/parts.schema.ts'
 import { isJsonEqual } from '../deployments/plan.ts'
 import { makePlanDigest, readPlannedVersion } from '../deployments/plan-digest.ts'
 import type { DeploymentRef, DryRun } from '../deployments/schema.ts'
-import { lockDeployment } from '../deployments/service.ts'
+import { isDeployment, lockDeployment } from '../deployments/service.ts'
 import { deployments } from '../deployments/tables.ts'
 import { matchesBranch } from '../pushes/branch-globs.ts'
 import { previewPolicies } from '../pushes/tables.ts'
@@ -49,13 +50,17 @@ const toWire = (row: PolicyRow): PreviewPolicy & { [etagVersion]: number } => ({
 })
 
 /** Joins from the deployment, so that one trip tells a missing policy from a missing deployment. */
-export const readPolicy = verb('deployments:read', async (ctx, { deployment_id }: Ref) => {
-  const query = db
+const policyStatement = prepareStatement(({ deployment_id }: Placeholders<Ref>) =>
+  db
     .select()
     .from(deployments)
     .leftJoin(previewPolicies, and(eq(previewPolicies.id, deployments.id), inTenant(previewPolicies)))
-    .where(and(eq(deployments.id, deployment_id), inTenant(deployments)))
-  const { preview_policies: policy } = requireRow(await run(ctx, query), 'deployment_not_found')
+    .where(isDeployment(deployment_id)),
+)
+
+export const readPolicy = verb('deployments:read', async (ctx, { deployment_id }: Ref) => {
+  const rows = await run(ctx, policyStatement({ deployment_id }))
+  const { preview_policies: policy } = requireRow(rows, 'deployment_not_found')
   return toWire(requireRow(policy ? [policy] : [], 'preview_policy_not_found'))
 })
 
