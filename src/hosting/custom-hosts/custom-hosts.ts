@@ -5,6 +5,7 @@ import { db, inTenant, run } from '../../kernel/db/db.ts'
 import { commit, concludeWrite, prepareWrite } from '../../kernel/db/journal.ts'
 import { changedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
@@ -111,16 +112,19 @@ const toWire = async (ctx: Ctx, row: CustomHostRow & { served: boolean }): Promi
   served: row.served,
 })
 
-export const listCustomHosts = verb('deployments:read', async (ctx, page: Page) => {
-  const { limit, offset } = pageBounds(page)
-  const query = db
+const pageStatement = prepareStatement((page: Placeholders<Page>) =>
+  db
     .select({ row: customHosts, served: IS_SERVED })
     .from(customHosts)
     .where(and(inTenant(customHosts), afterCursor(customHosts, page)))
     .orderBy(...newestFirst(customHosts))
-    .limit(limit)
-    .offset(offset)
-  const rows = (await run(ctx, query)).map(({ row, served }) => ({ ...row, served }))
+    .limit(page.limit)
+    .offset(page.offset),
+)
+
+export const listCustomHosts = verb('deployments:read', async (ctx, page: Page) => {
+  const found = await run(ctx, pageStatement({ ...page, ...pageBounds(page) }))
+  const rows = found.map(({ row, served }) => ({ ...row, served }))
   const { resources, ...rest } = toListPage(rows, page, row => row)
   return { ...rest, resources: await Promise.all(resources.map(row => toWire(ctx, row))) }
 })

@@ -1,5 +1,5 @@
 // Converts an integration's row to the wire without its secrets, and writes a connected integration.
-import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
+import { and, eq, getTableColumns, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import { inTenant } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
@@ -23,7 +23,7 @@ export type PublicIntegration = Omit<Integration, 'credentials' | 'token' | 'tok
 
 export const INTEGRATION_RECORD = recordColumns(integrations, ['host', 'base_url', 'installation_id', 'name', 'state'])
 
-export const isIntegration = (id: string): SQL => and(eq(integrations.id, id), inTenant(integrations))!
+export const isIntegration = (id: string | Placeholder): SQL => and(eq(integrations.id, id), inTenant(integrations))!
 
 /** All installations of the operator's App share the App's webhook. */
 const isOperatorsApp = ({ host, app_id }: PublicIntegration): boolean => host === 'github' && app_id === null

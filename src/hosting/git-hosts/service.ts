@@ -5,6 +5,7 @@ import { db, inTenant, lockRows, run, versionMatches } from '../../kernel/db/db.
 import { commit, prepareWrite } from '../../kernel/db/journal.ts'
 import { changedMembers, deletedMembers } from '../../kernel/db/recorded-changes.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { Failure, fail } from '../../kernel/http/errors.ts'
 import { newestFirst } from '../../kernel/http/paging.ts'
@@ -27,17 +28,24 @@ import { integrations } from './tables.ts'
 
 type Ref = z.output<typeof schema.IntegrationRef>
 
-export const listIntegrations = verb('deployments:read', async ctx => {
-  const query = db
+const listStatement = prepareStatement(() =>
+  db
     .select(wireColumns)
     .from(integrations)
     .where(inTenant(integrations))
-    .orderBy(...newestFirst(integrations))
-  return (await run(ctx, query)).map(row => toWire(ctx.origin, row))
-})
+    .orderBy(...newestFirst(integrations)),
+)
+
+export const listIntegrations = verb('deployments:read', async ctx =>
+  (await run(ctx, listStatement({}))).map(row => toWire(ctx.origin, row)),
+)
+
+const integrationStatement = prepareStatement(({ integration_id }: Placeholders<Ref>) =>
+  db.select(wireColumns).from(integrations).where(isIntegration(integration_id)),
+)
 
 export const readIntegration = verb('deployments:read', async (ctx, { integration_id }: Ref) => {
-  const rows = await run(ctx, db.select(wireColumns).from(integrations).where(isIntegration(integration_id)))
+  const rows = await run(ctx, integrationStatement({ integration_id }))
   return toWire(ctx.origin, requireRow(rows, 'integration_not_found'))
 })
 
@@ -76,10 +84,14 @@ async function proveToken(ctx: Ctx, { base_url, token }: schema.NewIntegration):
 
 // ---- rechecking
 
+const sealedStatement = prepareStatement(({ integration_id }: Placeholders<Ref>) =>
+  db.select().from(integrations).where(isIntegration(integration_id)),
+)
+
 /** Sets the state to what the host reports now, in case a webhook was lost. */
 export const recheckIntegration = verb('integrations:manage', async (ctx, { integration_id }: Ref) => {
-  const query = db.select().from(integrations).where(isIntegration(integration_id))
-  const { current, replayed } = await prepareWrite<Integration, PublicIntegration>(ctx, query)
+  const statement = sealedStatement({ integration_id })
+  const { current, replayed } = await prepareWrite<Integration, PublicIntegration>(ctx, statement)
   if (replayed) return toWire(ctx.origin, requireRow(replayed, 'integration_not_found'))
   const row = requireRow(current, 'integration_not_found')
   const account = await fetchCurrentAccount(ctx, row)
