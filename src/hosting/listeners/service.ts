@@ -5,6 +5,7 @@ import { bumpVersion, db, inTenant, lockRows, refuseUnless, run, versionMatches 
 import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { verb } from '../../kernel/http/context.ts'
 import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
@@ -31,22 +32,29 @@ const listenerToWire = (row: ListenerRow): schema.Listener & { [etagVersion]: nu
 
 const LISTENER_RECORD = recordColumns(listeners, ['compute_type', 'compute_id', 'compute_config'])
 
-const isListener = ({ listener_id }: ListenerParams): SQL => and(eq(listeners.id, listener_id), inTenant(listeners))!
+const isListener = ({ listener_id }: ListenerParams | Placeholders<ListenerParams>): SQL =>
+  and(eq(listeners.id, listener_id), inTenant(listeners))!
 
-export const listListeners = verb('listeners:read', async (ctx, page: NamedPage) => {
-  const { limit, offset } = pageBounds(page)
-  const query = db
+const pageStatement = prepareStatement((page: Placeholders<NamedPage>) =>
+  db
     .select()
     .from(listeners)
     .where(and(inTenant(listeners), hasName(listeners.compute_id, page), afterCursor(listeners, page)))
     .orderBy(...newestFirst(listeners))
-    .limit(limit)
-    .offset(offset)
-  return toListPage(await run(ctx, query), page, listenerToWire)
-})
+    .limit(page.limit)
+    .offset(page.offset),
+)
 
-export const readListener = verb('listeners:read', async (ctx, ref: ListenerParams) =>
-  listenerToWire(requireRow(await run(ctx, db.select().from(listeners).where(isListener(ref))), 'listener_not_found')),
+export const listListeners = verb('listeners:read', async (ctx, page: NamedPage) =>
+  toListPage(await run(ctx, pageStatement({ ...page, ...pageBounds(page) })), page, listenerToWire),
+)
+
+const listenerStatement = prepareStatement((ref: Placeholders<ListenerParams>) =>
+  db.select().from(listeners).where(isListener(ref)),
+)
+
+export const readListener = verb('listeners:read', async (ctx, { listener_id }: ListenerParams) =>
+  listenerToWire(requireRow(await run(ctx, listenerStatement({ listener_id })), 'listener_not_found')),
 )
 
 export const createListener = verb('listeners:create', async (ctx, input: schema.NewListener) => {

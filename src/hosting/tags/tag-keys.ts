@@ -1,9 +1,10 @@
 // Keys of tags and their values: created, changed, deleted. Two kinds of routes show the rows, each in its own way.
-import { and, eq, type SQL, sql } from 'drizzle-orm'
+import { and, eq, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import { bumpVersion, db, inTenant, refuseUnless, run, versionMatches } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, withoutNulls } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import type { Ctx } from '../../kernel/http/context.ts'
 import { tagKeys, tagValues } from './tables.ts'
 import { MAX_KEYS, MAX_VALUES } from './tags.schema.ts'
@@ -13,10 +14,10 @@ export type TagValueRow = typeof tagValues.$inferSelect
 type Described = { description?: string | null | undefined }
 
 /** `ofKey`: where the path names the key, too. */
-type ValueRef = { tag_value_id: string; ofKey?: string }
+type ValueRef = { tag_value_id: string; ofKey?: string | undefined }
 
-export const isTagKey = (id: string): SQL => and(eq(tagKeys.id, id), inTenant(tagKeys))!
-const isTagValue = ({ tag_value_id, ofKey }: ValueRef): SQL =>
+export const isTagKey = (id: string | Placeholder): SQL => and(eq(tagKeys.id, id), inTenant(tagKeys))!
+const isTagValue = ({ tag_value_id, ofKey }: ValueRef | Placeholders<ValueRef>): SQL =>
   and(eq(tagValues.id, tag_value_id), ofKey ? eq(tagValues.tag_key_id, ofKey) : undefined, inTenant(tagValues))!
 
 const KEY_RECORD = recordColumns(tagKeys, ['key', 'description'])
@@ -37,8 +38,12 @@ const KEY_OF_VALUE = sql`(select k.key from tag_keys k where k.id = ${tagValues.
 
 // ---- keys
 
+const keyStatement = prepareStatement(({ id }: Placeholders<{ id: string }>) =>
+  db.select().from(tagKeys).where(isTagKey(id)),
+)
+
 export async function readTagKeyRow(ctx: Ctx, id: string): Promise<TagKeyRow> {
-  return requireRow(await run(ctx, db.select().from(tagKeys).where(isTagKey(id))), 'tag_key_not_found')
+  return requireRow(await run(ctx, keyStatement({ id })), 'tag_key_not_found')
 }
 
 export async function insertTagKey(ctx: Ctx, { key, description }: { key: string } & Described): Promise<TagKeyRow> {
@@ -83,8 +88,12 @@ export async function removeTagKey(ctx: Ctx, id: string): Promise<void> {
 
 // ---- values
 
-export async function readTagValueRow(ctx: Ctx, ref: ValueRef): Promise<TagValueRow> {
-  return requireRow(await run(ctx, db.select().from(tagValues).where(isTagValue(ref))), 'tag_value_not_found')
+const valueStatement = prepareStatement((ref: Placeholders<ValueRef>) =>
+  db.select().from(tagValues).where(isTagValue(ref)),
+)
+
+export async function readTagValueRow(ctx: Ctx, { tag_value_id, ofKey }: ValueRef): Promise<TagValueRow> {
+  return requireRow(await run(ctx, valueStatement({ tag_value_id, ofKey })), 'tag_value_not_found')
 }
 
 export async function insertTagValue(

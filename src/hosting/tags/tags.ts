@@ -6,6 +6,7 @@ import { db, inTenant, refuseUnless, run, uuidArray } from '../../kernel/db/db.t
 import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { verb } from '../../kernel/http/context.ts'
 import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
@@ -49,17 +50,19 @@ const valueToWire = (row: typeof tagValues.$inferSelect) => ({
 })
 // ---- keys
 
-export const listTagKeys = verb('deployments:read', async (ctx, page: NamedPage) => {
-  const { limit, offset } = pageBounds(page)
-  const rows = db
+const keyPageStatement = prepareStatement((page: Placeholders<NamedPage>) =>
+  db
     .select()
     .from(tagKeys)
     .where(and(inTenant(tagKeys), hasName(tagKeys.key, page), afterCursor(tagKeys, page)))
     .orderBy(...newestFirst(tagKeys))
-    .limit(limit)
-    .offset(offset)
-  return toListPage(await run(ctx, rows), page, keyToWire)
-})
+    .limit(page.limit)
+    .offset(page.offset),
+)
+
+export const listTagKeys = verb('deployments:read', async (ctx, page: NamedPage) =>
+  toListPage(await run(ctx, keyPageStatement({ ...page, ...pageBounds(page) })), page, keyToWire),
+)
 
 export const readTagKey = verb('deployments:read', async (ctx, { tag_key_id }: TagKeyParams) =>
   keyToWire(await readTagKeyRow(ctx, tag_key_id)),
@@ -78,41 +81,40 @@ export const deleteTagKey = verb('deployments:update', (ctx, { tag_key_id }: Tag
 
 // ---- values
 
-export const listTagValues = verb(
-  'deployments:read',
-  async (ctx, { tag_key_id, ...query }: TagKeyParams & NamedPage) => {
-    const { limit, offset } = pageBounds(query)
-    const page = db
-      .select()
-      .from(tagValues)
-      .where(
-        and(
-          eq(tagValues.tag_key_id, tag_key_id),
-          inTenant(tagValues),
-          hasName(tagValues.value, query),
-          afterCursor(tagValues, query),
-        ),
-      )
-      .orderBy(...newestFirst(tagValues))
-      .limit(limit)
-      .offset(offset)
-      .as('value')
-    // Selects from the key, to tell an unknown key from one without values.
-    const pageOfKey = db
-      .select()
-      .from(tagKeys)
-      .leftJoinLateral(page, sql`true`)
-      .where(isTagKey(tag_key_id))
-      .orderBy(...newestFirst(page as unknown as Record<'created_at' | 'id', AnyPgColumn>))
-    const rows = await run(ctx, pageOfKey)
-    requireRow(rows, 'tag_key_not_found')
-    return toListPage(
-      rows.flatMap(({ value }) => (value ? [value] : [])),
-      query,
-      valueToWire,
+/** Selects from the key, to tell an unknown key from one without values. */
+const valuePageStatement = prepareStatement(({ tag_key_id, ...query }: Placeholders<TagKeyParams & NamedPage>) => {
+  const page = db
+    .select()
+    .from(tagValues)
+    .where(
+      and(
+        eq(tagValues.tag_key_id, tag_key_id),
+        inTenant(tagValues),
+        hasName(tagValues.value, query),
+        afterCursor(tagValues, query),
+      ),
     )
-  },
-)
+    .orderBy(...newestFirst(tagValues))
+    .limit(query.limit)
+    .offset(query.offset)
+    .as('value')
+  return db
+    .select()
+    .from(tagKeys)
+    .leftJoinLateral(page, sql`true`)
+    .where(isTagKey(tag_key_id))
+    .orderBy(...newestFirst(page as unknown as Record<'created_at' | 'id', AnyPgColumn>))
+})
+
+export const listTagValues = verb('deployments:read', async (ctx, input: TagKeyParams & NamedPage) => {
+  const rows = await run(ctx, valuePageStatement({ ...input, ...pageBounds(input) }))
+  requireRow(rows, 'tag_key_not_found')
+  return toListPage(
+    rows.flatMap(({ value }) => (value ? [value] : [])),
+    input,
+    valueToWire,
+  )
+})
 
 export const readTagValue = verb('deployments:read', async (ctx, ref: TagValueParams) =>
   valueToWire(await readTagValueRow(ctx, ref)),

@@ -3,6 +3,7 @@ import { asc, eq, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { db, inTenant, run } from '../../kernel/db/db.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
+import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { verb } from '../../kernel/http/context.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
 import { tagKeys, tagValues } from './tables.ts'
@@ -49,12 +50,13 @@ export const tagValueToWire = (row: TagValueRow) => ({
 })
 const refOf = ({ tag_key_id, tag_value_id }: ValueParams) => ({ tag_value_id, ofKey: tag_key_id })
 
+const keysStatement = prepareStatement(() =>
+  db.select().from(tagKeys).where(inTenant(tagKeys)).orderBy(asc(tagKeys.key)),
+)
+
 export const listKeys = verb(
   'workspaces:read',
-  async ctx => {
-    const rows = db.select().from(tagKeys).where(inTenant(tagKeys)).orderBy(asc(tagKeys.key))
-    return (await run(ctx, rows, ADD_DEFAULT_KEYS)).map(tagKeyToWire)
-  },
+  async ctx => (await run(ctx, keysStatement({}), ADD_DEFAULT_KEYS)).map(tagKeyToWire),
   IN_WORKSPACE,
 )
 
@@ -87,16 +89,19 @@ export const deleteKey = verb(
 )
 
 /** Selects from the key, to tell an unknown key from one without values. */
+const valuesStatement = prepareStatement(({ tag_key_id }: Placeholders<KeyParams>) =>
+  db
+    .select()
+    .from(tagKeys)
+    .leftJoin(tagValues, eq(tagValues.tag_key_id, tagKeys.id))
+    .where(isTagKey(tag_key_id))
+    .orderBy(asc(tagValues.value)),
+)
+
 export const listValues = verb(
   'workspaces:read',
   async (ctx, { tag_key_id }: KeyParams) => {
-    const query = db
-      .select()
-      .from(tagKeys)
-      .leftJoin(tagValues, eq(tagValues.tag_key_id, tagKeys.id))
-      .where(isTagKey(tag_key_id))
-      .orderBy(asc(tagValues.value))
-    const rows = await run(ctx, query)
+    const rows = await run(ctx, valuesStatement({ tag_key_id }))
     requireRow(rows, 'tag_key_not_found')
     return rows.flatMap(({ tag_values: value }) => (value ? [tagValueToWire(value)] : []))
   },
@@ -133,24 +138,27 @@ export const deleteValue = verb(
 )
 
 /** All keys, with at most ten thousand values. */
+const tagsStatement = prepareStatement(() => {
+  const values = db
+    .select()
+    .from(tagValues)
+    .where(inTenant(tagValues))
+    .orderBy(asc(tagValues.tag_key_id), asc(tagValues.value))
+    .limit(MAX_LISTED)
+    .as('value')
+  return db
+    .select()
+    .from(tagKeys)
+    .leftJoin(values, eq(values.tag_key_id, tagKeys.id))
+    .where(inTenant(tagKeys))
+    .orderBy(asc(tagKeys.key), sql`"value"."value"`)
+})
+
 export const listTags = verb(
   'workspaces:read',
   async ctx => {
-    const values = db
-      .select()
-      .from(tagValues)
-      .where(inTenant(tagValues))
-      .orderBy(asc(tagValues.tag_key_id), asc(tagValues.value))
-      .limit(MAX_LISTED)
-      .as('value')
-    const query = db
-      .select()
-      .from(tagKeys)
-      .leftJoin(values, eq(values.tag_key_id, tagKeys.id))
-      .where(inTenant(tagKeys))
-      .orderBy(asc(tagKeys.key), sql`"value"."value"`)
     const keys = new Map<string, ReturnType<typeof tagKeyToWire> & { values: ReturnType<typeof tagValueToWire>[] }>()
-    for (const { tag_keys: row, value } of await run(ctx, query, ADD_DEFAULT_KEYS)) {
+    for (const { tag_keys: row, value } of await run(ctx, tagsStatement({}), ADD_DEFAULT_KEYS)) {
       const key = keys.get(row.id) ?? { ...tagKeyToWire(row), values: [] }
       keys.set(row.id, key)
       if (value) key.values.push(tagValueToWire(value))
