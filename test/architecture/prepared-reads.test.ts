@@ -12,29 +12,6 @@ const EXCEPTIONS = {
   'hosting/deployments/list.ts plainPage': 'A prepared page has it, and the first page, which is compiled once.',
 }
 
-/** Files whose reads are still built for each request. */
-const UNPREPARED = [
-  'connect/models/budgets.ts',
-  'connect/models/configurations.ts',
-  'connect/oauth/connections.ts',
-  'connect/oauth/provider-recheck.ts',
-  'connect/oauth/providers.ts',
-  'connect/webhooks/delivery-list.ts',
-  'connect/webhooks/endpoints.ts',
-  'people/access/api-keys.ts',
-  'people/access/members.ts',
-  'people/access/policies.ts',
-  'people/access/roles.ts',
-  'people/access/service.ts',
-  'people/authorization-server/trusted-issuers.ts',
-  'people/sign-in/sessions.ts',
-  'tracing/datasets/datasets.ts',
-  'tracing/datasets/shares.ts',
-  'tracing/queues/queues.ts',
-  'tracing/rules/rules.ts',
-  'tracing/rules/trigger.ts',
-]
-
 /** The top declarations that build a read, unless `prepareStatement()` builds it, called once by the module. */
 function findUnprepared(source: string): string[] {
   const found = new Set<string>()
@@ -58,11 +35,9 @@ const isRead = ({ object, property }: Node) =>
 
 it('reads are prepared, except those that are listed', () => {
   const sites = sourceFiles.flatMap(file =>
-    findUnprepared(readFileSync(join(SRC, file), 'utf8')).map(name =>
-      UNPREPARED.includes(file) ? file : `${file} ${name}`,
-    ),
+    findUnprepared(readFileSync(join(SRC, file), 'utf8')).map(name => `${file} ${name}`),
   )
-  expect([...new Set(sites)].sort()).toEqual([...Object.keys(EXCEPTIONS), ...UNPREPARED].sort())
+  expect(sites.sort()).toEqual(Object.keys(EXCEPTIONS).sort())
 })
 
 describe('the check of reads', () => {
