@@ -11,7 +11,6 @@ const LONGEST = [
   'test/people/access/permission-matrix.test.ts',
   'test/request-cost.test.ts',
   'test/dashboard/screens/traces.test.ts',
-  'test/host/kit/process-engine.test.ts',
   'test/dashboard/screens/people.test.ts',
   'test/dashboard/screens/datasets.test.ts',
   'test/agent/process-databases.test.ts',
