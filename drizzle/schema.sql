@@ -4849,17 +4849,21 @@ create or replace function budgets_of(p_hashes text[])
 AS $function$
   select a.key_hash, a.budget_id
   from api_keys a
-  where a.key_hash = any(p_hashes) and a.revoked_at is null and (a.expires_at is null or a.expires_at > clock())
+  where a.key_hash = any(p_hashes)
+    and (a.revoked_at is null or a.revoked_at > clock() - interval '10 seconds')
+    and (a.expires_at is null or a.expires_at > clock() - interval '10 seconds')
   union all
   select s.token_hash, coalesce(a.budget_id, s.member_id)
   from sessions s
   left join api_keys a on a.id = s.key_id
-  where s.token_hash = any(p_hashes) and is_alive(s)
+  where s.token_hash = any(p_hashes)
+    and (is_alive(s) or least(s.revoked_at, s.expires_at) > clock() - interval '10 seconds')
   union all
   select k.key, d.id
   from unnest(p_hashes) k(key)
   join deployments d on d.id = trace_key_deployment(k.key)
-  where d.trace_key_version::text = split_part(k.key, '.', 2) and d.deleting_at is null
+  where split_part(k.key, '.', 2) in (d.trace_key_version::text, (d.trace_key_version - 1)::text)
+    and d.deleting_at is null
 $function$;
 create or replace function changed_members(p_before jsonb, p_after jsonb)
  RETURNS json
@@ -5076,9 +5080,11 @@ begin
     order by a.window_id
     on conflict (key_id) do update set
       requests = excluded.requests
-        + case when w.started_at > clock() - interval '60 seconds' then w.requests else 0 end,
-      started_at =
-        case when w.started_at > clock() - interval '60 seconds' then w.started_at else excluded.started_at end
+        + case when w.started_at between clock() - interval '60 seconds' and clock() then w.requests else 0 end,
+      started_at = case
+        when w.started_at between clock() - interval '60 seconds' and clock() then w.started_at
+        else excluded.started_at
+      end
     returning w.key_id, w.requests, ceil(60 - extract(epoch from clock() - w.started_at))::integer as reset
   )
   select a.key_hash, a.budget_id, c.requests, c.reset

@@ -1,6 +1,8 @@
+import { sql } from 'drizzle-orm'
 import { afterEach, describe, expect, it } from 'vitest'
 import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { NewListener } from '../../src/hosting/listeners/schema.ts'
+import { runAsSystem } from '../../src/kernel/db/db.ts'
 import { VIEWER } from '../../src/people/access/built-in-roles.ts'
 import { type App, clock, newTenant, send, startApp, type Tenant } from '../support/app.ts'
 
@@ -141,6 +143,70 @@ describe('the budget of the rate limit', () => {
       for (const reply of await runInParallel(10, () => tenant.as(body.key).get('/workspaces')))
         expect(reply.status).toBe(401)
     expect(await readRemaining(tenant)).toBe(7)
+  })
+
+  it('is used by what a key sent that was revoked before it was counted', async () => {
+    const tenant = await newTenant({ app: startAppWithLimit(0) })
+    const { key, id } = (await tenant.post('/workspaces/current/api-keys', { description: 'job' })).body
+    const app = startApp({ settings: { RATE_LIMIT_PER_MINUTE: '20' }, overrides: { exchangeMs: 300 } })
+    const at = (key: string) => send('GET', '/workspaces', { app, headers: { 'X-Api-Key': key } })
+    // After the first request the instance waits before it counts others.
+    await at(tenant.key)
+    for (const { status } of await runInParallel(8, () => at(key))) expect(status).toBe(200)
+    expect((await tenant.delete(`/workspaces/current/api-keys/${id}`)).status).toBe(204)
+    await finishPendingWork()
+    expect((await at(tenant.key)).headers.get('RateLimit')).toMatch(/^"key";r=10;/)
+  })
+
+  it('is used by replays, which are no failures of their address', async () => {
+    const tenant = await newTenant({ app: startAppWithLimit(0) })
+    const once = { 'Idempotency-Key': 'once' }
+    expect((await tenant.post('/v2/tag-keys', { key: 'one' }, once)).status).toBe(201)
+    const app = startApp({
+      settings: { RATE_LIMIT_PER_MINUTE: '20', UNKNOWN_KEYS_PER_MINUTE: '5' },
+      overrides: { clientAddress: () => '198.51.100.7' },
+    })
+    const headers = { 'X-Api-Key': tenant.key, ...once }
+    for (let i = 1; i <= 8; i++) {
+      const replay = await send('POST', '/v2/tag-keys', { app, body: { key: 'one' }, headers })
+      expect(replay.status).toBe(201)
+      expect(replay.headers.get('RateLimit')).toMatch(new RegExp(`^"key";r=${20 - i};`))
+      await finishPendingWork()
+    }
+    const elsewhere = startAppWithLimit(20)
+    await send('GET', '/workspaces', { app: elsewhere, headers: { 'X-Api-Key': tenant.key } })
+    await finishPendingWork()
+    const next = await send('GET', '/workspaces', { app: elsewhere, headers: { 'X-Api-Key': tenant.key } })
+    expect(next.headers.get('RateLimit')).toMatch(/^"key";r=10;/)
+  })
+
+  it('is used by a slow read whose client has left', async () => {
+    const app = startAppWithLimit(10)
+    const tenant = await newTenant({ app })
+    expect(await readRemaining(tenant)).toBe(9)
+    const headers = { 'X-Api-Key': tenant.key }
+    const leave = () => new Request('http://slipway.test/api/v1/sessions', { headers, signal: AbortSignal.abort() })
+    for (const { status } of await runInParallel(5, async () => app.fetch(leave()))) expect(status).toBe(503)
+    await finishPendingWork()
+    expect(await readRemaining(tenant)).toBe(3)
+  })
+
+  it('has no minute that begins in the future, after a clock was set back', async () => {
+    const app = startAppWithLimit(10)
+    const tenant = await newTenant({ app })
+    await tenant.get('/workspaces')
+    await finishPendingWork()
+    const ofTenant = sql`key_id in (select budget_id from api_keys where tenant_id = ${tenant.tenant_id})`
+    await runAsSystem(
+      app.database,
+      sql`update rate_windows set started_at = now() + interval '1 hour' where ${ofTenant}`,
+    )
+    const elsewhere = startAppWithLimit(10)
+    for (const remaining of [9, 8]) {
+      const { headers } = await send('GET', '/workspaces', { app: elsewhere, headers: { 'X-Api-Key': tenant.key } })
+      expect(headers.get('RateLimit')).toMatch(new RegExp(`^"key";r=${remaining};t=(60|59)$`))
+      await finishPendingWork()
+    }
   })
 
   it('for a listener is shared by its agents and by no other key', async () => {

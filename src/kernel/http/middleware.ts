@@ -69,7 +69,7 @@ function hasOversizedHead(c: Context): boolean {
 
 function setRateHeaders(headers: Headers, requestInfo: RequestInfo, { rateLimits }: Config): void {
   const { budget = 'key', rate, actor, code } = requestInfo
-  if (rateLimits[budget] === 0 || (!actor && code !== 'rate_limited')) return
+  if (rateLimits[budget] === 0 || (!actor && !rate && code !== 'rate_limited')) return
   headers.set('RateLimit-Policy', `"${budget}";q=${rateLimits[budget]};w=60`)
   if (code === 'rate_limited') headers.set('RateLimit', `"${budget}";r=0;t=${headers.get('Retry-After')}`)
   else if (rate) headers.set('RateLimit', `"${budget}";r=${rate.remaining};t=${rate.reset}`)

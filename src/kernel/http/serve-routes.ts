@@ -89,7 +89,8 @@ async function serveOperation(
   const requestInfo = c.get('requestInfo')
   requestInfo.budget = kind
   const waitUntil = createWaitUntil(services.platform, c)
-  const arrival = await limits.arrive({ hash: actor.hash, address, kind, requestInfo, waitUntil })
+  const hasLeft = () => c.req.raw.signal.aborted
+  const arrival = await limits.arrive({ hash: actor.hash, address, kind, requestInfo, hasLeft, waitUntil })
   const database = limits.databaseOf(actor.hash, address)
   const answer = answers.begin(() => services.shareGroups.groupOf(actor.hash, address))
   const caller = createCaller(c, { ...services, database, answer }, actor, arrival, waitUntil)
@@ -97,6 +98,7 @@ async function serveOperation(
   caller.clientAddress = address
   try {
     const response = await runOperation(c, operation, caller, arrival)
+    arrival.recordAnswered()
     // The status of another server says nothing of what we allow.
     const status = operation.kind === 'passThrough' ? 200 : response.status
     recordOutcome({ operation, caller, credentialHash: actor.hash, status, code: null })

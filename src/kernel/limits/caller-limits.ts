@@ -13,7 +13,7 @@ import { createWaitUntil } from '../http/execution.ts'
 import { writeJson } from '../json/raw-json.ts'
 import { type Attempt, createAddressLimits } from './address-limits.ts'
 import { createExpiringMap } from './expiring-map.ts'
-import { createRateWindows, rateLimited } from './rate-windows.ts'
+import { type Charge, createRateWindows, rateLimited } from './rate-windows.ts'
 import type { ShareGroups } from './share-groups.ts'
 import { countAtLimiter, countInDatabase, LIMITER_SECONDS, shareFailures } from './shared-failures.ts'
 import { createDatabaseTime, createLinkBudget } from './spent-budgets.ts'
@@ -33,6 +33,8 @@ const codeOf = (error: unknown): Code | undefined => (error instanceof Failure ?
 export type KeyedRequest = {
   isRecentlyAccepted(): boolean
   recordAccepted(organization: string, budget: string): void
+  /** Counts an answer that no accepted key was needed for, such as one that is repeated. */
+  recordAnswered(): void
   recordFailure(error: unknown): void
   /** Counts what a long answer reads as a further request, or refuses it. */
   countAgain(): void
@@ -42,8 +44,11 @@ type Arrival = {
   address: string | undefined
   kind: Budget
   requestInfo: RequestInfo
+  /** True once the client has closed the connection. */
+  hasLeft(): boolean
   waitUntil: Caller['waitUntil']
 }
+type Accepted = { budget: string; organization?: string }
 type Uncounted = { requests: number; attempts: Attempt[] }
 export type CallerLimits = ReturnType<typeof createCallerLimits>
 
@@ -55,8 +60,8 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
   const countFailures = sharedLimiter ? countAtLimiter(sharedLimiter) : countInDatabase(services)
   const shareFailure = shareFailures(platform, countFailures, (key, seconds) => addresses.exhaust(key, seconds))
   const addresses = createAddressLimits(config.unknownKeysPerMinute, now, shareFailure)
-  /** Their budgets. Keys are grouped by organization, so that those of one do not evict those of another. */
-  const acceptedKeys = createExpiringMap<string>(MAX_KEYS, now)
+  /** Keys are grouped by organization, so that those of one do not evict those of another. */
+  const acceptedKeys = createExpiringMap<Accepted>(MAX_KEYS, now)
   const usedKeys = createExpiringMap<true>(MAX_KEYS, now)
   /** Names that were proved without a key. Grouped by route, so that many links do not evict senders of webhooks. */
   const provenNames = createExpiringMap<true>(MAX_KEYS, now)
@@ -80,20 +85,25 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
     return { windows, countLater }
   }
   /** Until the budget of a key is known, its hash stands for it. */
-  const budgetOf = (hash: string): string => acceptedKeys.get(hash) ?? hash
+  const budgetOf = (hash: string): string => acceptedKeys.get(hash)?.budget ?? hash
 
-  async function arrive({ hash, address, kind, requestInfo, waitUntil }: Arrival): Promise<KeyedRequest> {
+  async function arrive({ hash, address, kind, requestInfo, hasLeft, waitUntil }: Arrival): Promise<KeyedRequest> {
     const { windows, countLater } = budgets[kind]
-    const charge = windows?.charge(budgetOf(hash))
-    const attempt = await begin().catch(error => {
+    // An address over its limit opens no windows, which would evict those of others.
+    const attempt = acceptedKeys.get(hash) ? undefined : addresses.begin('key', address)
+    let charge: Charge | undefined
+    try {
+      charge = windows?.charge(budgetOf(hash), acceptedKeys.get(hash)?.organization)
+      await admit()
+    } catch (error) {
       charge?.refund()
+      attempt?.succeed()
       throw error
-    })
-    async function begin(): Promise<Attempt | undefined> {
+    }
+    async function admit(): Promise<void> {
       databaseTime.requireLeft(shareGroups.groupOf(hash, address))
       const limiter = limiterOf(kind)
       if (limiter && !(await limiter.limit({ key: hash })).success) throw rateLimited(LIMITER_SECONDS)
-      return acceptedKeys.get(hash) ? undefined : addresses.begin('key', address)
     }
     /** Requests are counted in the database after the response, together with others. */
     function count(unproven?: Attempt): boolean {
@@ -113,29 +123,40 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
       isAccepted = true
       attempt?.succeed()
     }
+    /** The exchange finds out if the caller may enter. */
+    function countUnproven(): void {
+      if (!count(attempt)) attempt?.fail(waitUntil)
+    }
     return {
       isRecentlyAccepted: () => acceptedKeys.get(hash) !== undefined,
       recordAccepted(organization, budget) {
-        acceptedKeys.set(hash, budget, RECENT_KEY_MS, organization)
+        acceptedKeys.set(hash, { budget, organization }, RECENT_KEY_MS, organization)
         windows?.join(hash, budget, organization)
+        if (charge) requestInfo.rate ??= charge.rate
+        recordEntered()
+      },
+      recordAnswered() {
+        if (isAccepted) return
+        if (!requestInfo.keyLookedUp) return countUnproven()
         if (charge) requestInfo.rate ??= charge.rate
         recordEntered()
       },
       recordFailure(error) {
         const code = codeOf(error)
-        if (!requestInfo.keyLookedUp) {
-          if (!count(attempt)) attempt?.fail(waitUntil)
-        } else if (code && KEY_REFUSALS.includes(code)) {
-          charge?.refund()
+        if (!requestInfo.keyLookedUp) countUnproven()
+        else if (code && KEY_REFUSALS.includes(code)) {
+          if (!isAccepted) charge?.refund()
           acceptedKeys.delete(hash)
           attempt?.fail(waitUntil)
-        } else if (isDatabaseUnavailable(error)) {
-          if (!isAccepted) charge?.refund()
+        } else if (isDatabaseUnavailable(error) && !isAccepted) {
+          // The database has worked for a client that did not wait for it.
+          if (hasLeft()) return countUnproven()
+          charge?.refund()
           attempt?.succeed()
         } else recordEntered()
       },
       countAgain() {
-        windows?.charge(budgetOf(hash))
+        windows?.charge(budgetOf(hash), acceptedKeys.get(hash)?.organization)
         count()
       },
     }
@@ -153,7 +174,8 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
       if (!known) acceptedKeys.delete(hash)
       else {
         // One that is known already keeps the group of its organization.
-        if (acceptedKeys.get(hash) !== known.budget) acceptedKeys.set(hash, known.budget, RECENT_KEY_MS)
+        if (acceptedKeys.get(hash)?.budget !== known.budget)
+          acceptedKeys.set(hash, { budget: known.budget }, RECENT_KEY_MS)
         windows?.join(hash, known.budget)
         windows?.adopt(known.budget, known.requests, known.reset)
       }

@@ -28,9 +28,9 @@ export function createRateWindows(limit: number, now: () => number) {
 
   return {
     /** Counts a request, or refuses it. Until the budget of a key is known, its hash stands for it. */
-    charge(budget: string): Charge {
+    charge(budget: string, organization?: string): Charge {
       if ((windows.get(budget)?.requests ?? 0) >= limit) throw rateLimited(windows.secondsLeft(budget))
-      const opened = open(budget)
+      const opened = open(budget, organization)
       opened.requests++
       opened.unsent++
       const current = () => opened.joined ?? opened
