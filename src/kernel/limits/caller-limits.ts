@@ -13,7 +13,7 @@ import { createWaitUntil } from '../http/execution.ts'
 import { writeJson } from '../json/raw-json.ts'
 import { type Attempt, createAddressLimits } from './address-limits.ts'
 import { createExpiringMap } from './expiring-map.ts'
-import { type Charge, createRateWindows, rateLimited } from './rate-windows.ts'
+import { type Account, type Charge, createRateWindows, rateLimited } from './rate-windows.ts'
 import type { ShareGroups } from './share-groups.ts'
 import { countAtLimiter, countInDatabase, LIMITER_SECONDS, shareFailures } from './shared-failures.ts'
 import { createDatabaseTime, createLinkBudget } from './spent-budgets.ts'
@@ -48,7 +48,6 @@ type Arrival = {
   hasLeft(): boolean
   waitUntil: Caller['waitUntil']
 }
-type Accepted = { budget: string; organization?: string }
 type Uncounted = { requests: number; attempts: Attempt[] }
 export type CallerLimits = ReturnType<typeof createCallerLimits>
 
@@ -61,7 +60,7 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
   const shareFailure = shareFailures(platform, countFailures, (key, seconds) => addresses.exhaust(key, seconds))
   const addresses = createAddressLimits(config.unknownKeysPerMinute, now, shareFailure)
   /** Keys are grouped by organization, so that those of one do not evict those of another. */
-  const acceptedKeys = createExpiringMap<Accepted>(MAX_KEYS, now)
+  const acceptedKeys = createExpiringMap<Account>(MAX_KEYS, now)
   const usedKeys = createExpiringMap<true>(MAX_KEYS, now)
   /** Names that were proved without a key. Grouped by route, so that many links do not evict senders of webhooks. */
   const provenNames = createExpiringMap<true>(MAX_KEYS, now)
@@ -85,7 +84,7 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
     return { windows, countLater }
   }
   /** Until the budget of a key is known, its hash stands for it. */
-  const budgetOf = (hash: string): string => acceptedKeys.get(hash)?.budget ?? hash
+  const accountOf = (hash: string): Account => acceptedKeys.get(hash) ?? { budget: hash }
 
   async function arrive({ hash, address, kind, requestInfo, hasLeft, waitUntil }: Arrival): Promise<KeyedRequest> {
     const { windows, countLater } = budgets[kind]
@@ -93,7 +92,7 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
     const attempt = acceptedKeys.get(hash) ? undefined : addresses.begin('key', address)
     let charge: Charge | undefined
     try {
-      charge = windows?.charge(budgetOf(hash), acceptedKeys.get(hash)?.organization)
+      charge = windows?.charge(accountOf(hash))
       await admit()
     } catch (error) {
       charge?.refund()
@@ -156,7 +155,7 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
         } else recordEntered()
       },
       countAgain() {
-        windows?.charge(budgetOf(hash), acceptedKeys.get(hash)?.organization)
+        windows?.charge(accountOf(hash))
         count()
       },
     }
@@ -165,7 +164,7 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
   async function countBatch(kind: Budget, batch: Map<string, Uncounted>): Promise<void> {
     const { windows } = budgets[kind]
     const requests = new Map([...batch].map(([hash, entry]) => [hash, entry.requests]))
-    for (const [hash, count] of requests) windows?.send(budgetOf(hash), count)
+    for (const [hash, count] of requests) windows?.send(accountOf(hash).budget, count)
     const counted = new Map((await countAnsweredRequests(services, kind, requests)).map(one => [one.hash, one]))
     const counting: Promise<unknown>[] = []
     for (const [hash, { attempts }] of batch) {

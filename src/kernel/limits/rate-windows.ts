@@ -14,6 +14,8 @@ type Window = {
   unsent: number
   joined?: Window
 }
+/** A caller's budget, and the organization that its window is grouped by. */
+export type Account = { budget: string; organization?: string }
 type Rate = { remaining: number; reset: number }
 /** One request in a window. */
 export type Charge = { readonly rate: Rate; refund(): void }
@@ -28,7 +30,7 @@ export function createRateWindows(limit: number, now: () => number) {
 
   return {
     /** Counts a request, or refuses it. Until the budget of a key is known, its hash stands for it. */
-    charge(budget: string, organization?: string): Charge {
+    charge({ budget, organization }: Account): Charge {
       if ((windows.get(budget)?.requests ?? 0) >= limit) throw rateLimited(windows.secondsLeft(budget))
       const opened = open(budget, organization)
       opened.requests++
