@@ -7,7 +7,7 @@ import { changedMembers, createdMembers, deletedMembers, recordColumns } from '.
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { verb } from '../../kernel/http/context.ts'
-import { afterCursor, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
+import { afterCursor, newestFirst, readPage } from '../../kernel/http/paging.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
 import type { Page } from '../../protocol/wire.ts'
 import { modelBudgets } from './tables.ts'
@@ -72,9 +72,7 @@ const pageStatement = prepareStatement((page: Placeholders<Page>) =>
     .offset(page.offset),
 )
 
-export const listBudgets = verb('models:read', async (ctx, page: Page) =>
-  toListPage(await run(ctx, pageStatement({ ...page, ...pageBounds(page) })), page, toWire),
-)
+export const listBudgets = verb('models:read', (ctx, page: Page) => readPage(ctx, pageStatement, page, toWire))
 
 const budgetStatement = prepareStatement((ref: Placeholders<BudgetParams>) =>
   db.select(BUDGET_COLUMNS).from(modelBudgets).where(isBudget(ref)),

@@ -9,7 +9,7 @@ import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
-import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
+import { afterCursor, hasName, newestFirst, readPage } from '../../kernel/http/paging.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
 import type { NamedPage } from '../../protocol/wire.ts'
 import { parseBaseUrl } from './allowed-urls.ts'
@@ -122,8 +122,8 @@ const pageStatement = prepareStatement((page: Placeholders<NamedPage>) =>
     .offset(page.offset),
 )
 
-export const listConfigurations = verb('models:read', async (ctx, page: NamedPage) =>
-  toListPage(await run(ctx, pageStatement({ ...page, ...pageBounds(page) })), page, toWire(ctx)),
+export const listConfigurations = verb('models:read', (ctx, page: NamedPage) =>
+  readPage(ctx, pageStatement, page, toWire(ctx)),
 )
 
 const configurationStatement = prepareStatement((ref: Placeholders<ConfigurationParams>) =>

@@ -1,14 +1,14 @@
 // Connections of people to providers: listed without tokens, and deleted here and at the server.
 import { and, eq, getTableColumns, or, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
-import { db, inTenant, run } from '../../kernel/db/db.ts'
+import { db, inTenant } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'
 import { deletedMembers } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, type SealingServices, verb } from '../../kernel/http/context.ts'
 import { createGuardedClient } from '../../kernel/http/guarded-fetch.ts'
-import { afterCursor, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
+import { afterCursor, newestFirst, readPage } from '../../kernel/http/paging.ts'
 import { type Provider, providerJson, revokeTokens } from './authorization.ts'
 import type * as schema from './flow.schema.ts'
 import { lockProvider, openProviderSecrets } from './rows.ts'
@@ -68,8 +68,8 @@ const pageStatement = prepareStatement(({ provider, user_id, ...page }: Placehol
     .offset(page.offset),
 )
 
-export const listConnections = verb('tokens:use', async (ctx, page: ConnectionPage) =>
-  toListPage(await run(ctx, pageStatement({ ...page, ...pageBounds(page) })), page, toWire),
+export const listConnections = verb('tokens:use', (ctx, page: ConnectionPage) =>
+  readPage(ctx, pageStatement, page, toWire),
 )
 
 /** Deleted here first, so that no request gets the token any more. Revocation at the server is best effort. */

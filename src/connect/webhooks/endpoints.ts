@@ -19,7 +19,7 @@ import { requireRow, toIsoTime, withoutNulls } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { requireAllowedUrl } from '../../kernel/http/guarded-fetch.ts'
-import { afterCursor, hasName, hasOwner, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
+import { afterCursor, hasName, hasOwner, newestFirst, readPage } from '../../kernel/http/paging.ts'
 import { etagVersion, type Services } from '../../kernel/http/routes.ts'
 import { newKeyPair, newSecret } from '../../protocol/webhook-signing.ts'
 import type * as schema from './schema.ts'
@@ -111,8 +111,8 @@ const pageStatement = prepareStatement((page: Placeholders<WebhookPage>) =>
     .offset(page.offset),
 )
 
-export const listWebhooks = verb('webhooks:read', async (ctx, page: WebhookPage) =>
-  toListPage(await run(ctx, pageStatement({ ...page, ...pageBounds(page) })), page, toWire),
+export const listWebhooks = verb('webhooks:read', (ctx, page: WebhookPage) =>
+  readPage(ctx, pageStatement, page, toWire),
 )
 
 const webhookStatement = prepareStatement((ref: Placeholders<WebhookParams>) =>

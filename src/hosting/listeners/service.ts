@@ -7,7 +7,7 @@ import { changedMembers, createdMembers, deletedMembers, recordColumns } from '.
 import { requireRow, toIsoTime, withoutNulls } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { verb } from '../../kernel/http/context.ts'
-import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
+import { afterCursor, hasName, newestFirst, readPage } from '../../kernel/http/paging.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
 import { createKey } from '../../people/access/api-keys.ts'
 import { ADMIN } from '../../people/access/built-in-roles.ts'
@@ -45,8 +45,8 @@ const pageStatement = prepareStatement((page: Placeholders<NamedPage>) =>
     .offset(page.offset),
 )
 
-export const listListeners = verb('listeners:read', async (ctx, page: NamedPage) =>
-  toListPage(await run(ctx, pageStatement({ ...page, ...pageBounds(page) })), page, listenerToWire),
+export const listListeners = verb('listeners:read', (ctx, page: NamedPage) =>
+  readPage(ctx, pageStatement, page, listenerToWire),
 )
 
 const listenerStatement = prepareStatement((ref: Placeholders<ListenerParams>) =>

@@ -8,7 +8,7 @@ import { changedMembers } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { verb } from '../../kernel/http/context.ts'
-import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
+import { afterCursor, hasName, newestFirst, pageBounds, readPage, toListPage } from '../../kernel/http/paging.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
 import type { NamedPage } from '../../protocol/wire.ts'
 import type { DeploymentRef } from '../deployments/schema.ts'
@@ -60,8 +60,8 @@ const keyPageStatement = prepareStatement((page: Placeholders<NamedPage>) =>
     .offset(page.offset),
 )
 
-export const listTagKeys = verb('deployments:read', async (ctx, page: NamedPage) =>
-  toListPage(await run(ctx, keyPageStatement({ ...page, ...pageBounds(page) })), page, keyToWire),
+export const listTagKeys = verb('deployments:read', (ctx, page: NamedPage) =>
+  readPage(ctx, keyPageStatement, page, keyToWire),
 )
 
 export const readTagKey = verb('deployments:read', async (ctx, { tag_key_id }: TagKeyParams) =>

@@ -2,7 +2,9 @@
 import { eq, type SQL, sql } from 'drizzle-orm'
 import type { AnyPgColumn } from 'drizzle-orm/pg-core'
 import type { NamedPage, OwnedBy, Page } from '../../protocol/wire.ts'
-import type { Placeholders } from '../db/statement.ts'
+import { run } from '../db/db.ts'
+import type { Placeholders, Statement } from '../db/statement.ts'
+import type { Ctx } from './context.ts'
 
 type Pageable = { created_at: AnyPgColumn; id: AnyPgColumn }
 
@@ -29,7 +31,17 @@ export const pageBounds = (page: Page): { limit: number; offset: number } => ({
 export const nextCursor = Symbol('next')
 export type ListPage<Wire> = { resources: Wire[]; offset: number; [nextCursor]?: string }
 
-export function toListPage<Row extends { created_at: string; id: string }, Wire>(
+type Listed = { created_at: string; id: string }
+
+/** Runs the statement of a list, with its page as the input. */
+export const readPage = async <Input extends Page, Row extends Listed, Wire>(
+  ctx: Ctx,
+  statement: (input: Input) => Statement<Row>,
+  page: Input,
+  toWire: (row: Row) => Wire,
+): Promise<ListPage<Wire>> => toListPage(await run(ctx, statement({ ...page, ...pageBounds(page) })), page, toWire)
+
+export function toListPage<Row extends Listed, Wire>(
   rows: Row[],
   page: Page,
   toWire: (row: Row) => Wire,

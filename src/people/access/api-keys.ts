@@ -9,7 +9,7 @@ import { createdMembers, recordColumns } from '../../kernel/db/recorded-changes.
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, hasCredential, verb } from '../../kernel/http/context.ts'
-import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
+import { afterCursor, hasName, newestFirst, readPage } from '../../kernel/http/paging.ts'
 import { apiKeys } from './api-keys.tables.ts'
 import type * as schema from './schema.ts'
 
@@ -90,8 +90,7 @@ const pageStatement = prepareStatement((page: Placeholders<KeyPage & Scope>) => 
     .offset(page.offset)
 })
 
-const listKeys = async (ctx: Ctx, page: KeyPage, scope: Scope) =>
-  toListPage(await run(ctx, pageStatement({ ...page, ...pageBounds(page), ...scope })), page, toWire)
+const listKeys = (ctx: Ctx, page: KeyPage, scope: Scope) => readPage(ctx, pageStatement, { ...page, ...scope }, toWire)
 
 /** The permissions that the caller's key lists. Its member may have lost some of them. */
 const OWN_PERMISSIONS = sql`case

@@ -7,7 +7,7 @@ import { changedMembers, createdMembers, deletedMembers, recordColumns } from '.
 import { requireRow, toIsoTime, withoutNulls } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
-import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
+import { afterCursor, hasName, newestFirst, readPage } from '../../kernel/http/paging.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
 import { ORGANIZATION_USER } from './built-in-roles.ts'
 import type * as schema from './schema.ts'
@@ -56,8 +56,8 @@ const memberPageStatement = prepareStatement((page: Placeholders<PersonPage>) =>
     .offset(page.offset),
 )
 
-export const listMembers = verb('organization:read', async (ctx, page: PersonPage) =>
-  toListPage(await run(ctx, memberPageStatement({ ...page, ...pageBounds(page) })), page, memberToWire(ctx)),
+export const listMembers = verb('organization:read', (ctx, page: PersonPage) =>
+  readPage(ctx, memberPageStatement, page, memberToWire(ctx)),
 )
 
 const memberStatement = prepareStatement(({ member_id }: Placeholders<Ref>) =>
@@ -165,8 +165,8 @@ const membershipPageStatement = prepareStatement((page: Placeholders<PersonPage>
     .offset(page.offset),
 )
 
-export const listMemberships = verb('workspaces:read-members', async (ctx, page: PersonPage) =>
-  toListPage(await run(ctx, membershipPageStatement({ ...page, ...pageBounds(page) })), page, membershipToWire),
+export const listMemberships = verb('workspaces:read-members', (ctx, page: PersonPage) =>
+  readPage(ctx, membershipPageStatement, page, membershipToWire),
 )
 
 export const addMembership = verb(

@@ -16,7 +16,7 @@ import { changedMembers, createdMembers, deletedMembers, recordColumns } from '.
 import { requireRow, toIsoTime, withoutNulls } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { verb } from '../../kernel/http/context.ts'
-import { afterCursor, hasName, hasOwner, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
+import { afterCursor, hasName, hasOwner, newestFirst, readPage } from '../../kernel/http/paging.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
 import { organizationPermissions, permissionNames } from '../../kernel/permissions.ts'
 import type { NamedPage, OwnedBy } from '../../protocol/wire.ts'
@@ -61,8 +61,8 @@ const pageStatement = prepareStatement((page: Placeholders<NamedPage & OwnedBy>)
     .offset(page.offset),
 )
 
-export const listRoles = verb('organization:read', async (ctx, page: NamedPage & OwnedBy) =>
-  toListPage(await run(ctx, pageStatement({ ...page, ...pageBounds(page) })), page, toWire),
+export const listRoles = verb('organization:read', (ctx, page: NamedPage & OwnedBy) =>
+  readPage(ctx, pageStatement, page, toWire),
 )
 
 const roleStatement = prepareStatement(({ role_id }: Placeholders<Ref>) =>

@@ -16,7 +16,7 @@ import { changedMembers, createdMembers, deletedMembers, recordColumns } from '.
 import { requireRow, toIsoTime, withoutNulls } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
-import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
+import { afterCursor, hasName, newestFirst, readPage } from '../../kernel/http/paging.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
 import type { NamedPage } from '../../protocol/wire.ts'
 import type * as schema from './schema.ts'
@@ -84,8 +84,8 @@ const pageStatement = prepareStatement((page: Placeholders<NamedPage>) =>
     .offset(page.offset),
 )
 
-export const listWorkspaces = verb('workspaces:read', async (ctx, page: NamedPage) =>
-  toListPage(await run(ctx, pageStatement({ ...page, ...pageBounds(page) })), page, workspaceToWire),
+export const listWorkspaces = verb('workspaces:read', (ctx, page: NamedPage) =>
+  readPage(ctx, pageStatement, page, workspaceToWire),
 )
 
 /** A workspace key sees its own workspace only. Row-level security enforces the same. */

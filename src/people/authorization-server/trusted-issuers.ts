@@ -11,7 +11,7 @@ import { requireRow, toIsoTime, withoutNulls } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { requireAllowedUrl } from '../../kernel/http/guarded-fetch.ts'
-import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
+import { afterCursor, hasName, newestFirst, readPage } from '../../kernel/http/paging.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
 import type { NamedPage } from '../../protocol/wire.ts'
 import { apiKeys } from '../access/api-keys.tables.ts'
@@ -71,8 +71,8 @@ const pageStatement = prepareStatement((page: Placeholders<NamedPage>) =>
     .offset(page.offset),
 )
 
-export const listTrustedIssuers = verb('api-keys:read', async (ctx, page: NamedPage) =>
-  toListPage(await run(ctx, pageStatement({ ...page, ...pageBounds(page) })), page, toWire),
+export const listTrustedIssuers = verb('api-keys:read', (ctx, page: NamedPage) =>
+  readPage(ctx, pageStatement, page, toWire),
 )
 
 const trustedIssuerStatement = prepareStatement((ref: Placeholders<Ref>) =>

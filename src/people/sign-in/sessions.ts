@@ -10,7 +10,7 @@ import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, hasCredential, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
-import { afterCursor, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
+import { afterCursor, newestFirst, readPage } from '../../kernel/http/paging.ts'
 import { formatSessionCookie } from '../../kernel/http/session-cookie.ts'
 import type { Page } from '../../protocol/wire.ts'
 import type * as schema from './schema.ts'
@@ -89,9 +89,7 @@ const pageStatement = prepareStatement((page: Placeholders<Page>) =>
     .offset(page.offset),
 )
 
-export const listSessions = verb(null, async (ctx, page: Page) =>
-  toListPage(await run(ctx, pageStatement({ ...page, ...pageBounds(page) })), page, toWire),
-)
+export const listSessions = verb(null, (ctx, page: Page) => readPage(ctx, pageStatement, page, toWire))
 
 async function endSession(ctx: Ctx, which: SQL): Promise<void> {
   const change = db
