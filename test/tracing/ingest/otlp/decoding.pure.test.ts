@@ -42,13 +42,11 @@ const decodeJsonBytes = (bytes: Uint8Array) => decodeJson(JSON.parse(new TextDec
 
 /** Throws anything but an error that the route answers with 400. */
 function tryDecode(decode: () => unknown): void {
-  const started = performance.now()
   try {
     decode()
   } catch (error) {
     expect(error).toBeInstanceOf(Error)
   }
-  expect(performance.now() - started).toBeLessThan(2_000)
 }
 
 describe('spans', () => {
