@@ -99,7 +99,7 @@ export const createClock = (ahead: () => number = () => 0): Clock => ({ now: () 
 export type Execution = { waitUntil(work: Promise<unknown>): void }
 
 export type Platform = {
-  /** Connections of this process. Without them, Neon's driver sends statements over HTTP, to Neon or a gateway. */
+  /** Connections of this process. Without them, statements go over HTTP, to Neon or a gateway. */
   databaseConnections?: DatabaseConnections | undefined
   /** A store in the settings is used in its place. Without either, uploads are refused. */
   storage?: Storage | undefined

@@ -1,4 +1,5 @@
-// Serves the Neon driver's HTTP protocol from a Postgres pool, for Workers on a machine without Neon.
+// Serves statements from a Postgres pool, for Workers on a machine without Neon. `/rows` answers the app with the rows
+// alone; every other path serves the HTTP protocol of Neon's driver.
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -6,14 +7,14 @@ import type { AddressInfo } from 'node:net'
 import pg from 'pg'
 import { USE_HEADERS } from '../kernel/limits/connection-shares.ts'
 import { ShareExhausted } from '../kernel/limits/shares.ts'
-import type { ConnectionUse } from '../platform.ts'
+import { type ConnectionUse, StatementError } from '../platform.ts'
 import { BUSY, type DatabasePools, DatabaseUnavailableError, type Login } from './database-pools.ts'
 import type { Result, Statement } from './pipeline.ts'
 
 export type Gateway = {
   connectionString: string
   systemConnectionString: string
-  /** Serves the driver's `fetchEndpoint` over HTTP, on the loopback address only. */
+  /** Serves over HTTP, on the loopback address only. */
   listen(port?: number): Promise<{ url: string }>
   close(): Promise<void>
 }
@@ -31,7 +32,7 @@ const ISOLATION = new Map([
 
 const UNAUTHORIZED = refusalAnswer(401, '28P01', 'The connection string of this gateway is required')
 const TOO_LARGE = refusalAnswer(413, '54000', `A request may have at most ${BODY_LIMIT} bytes`)
-const MALFORMED = refusalAnswer(400, '08P01', 'This is not a request of the Neon driver')
+const MALFORMED = refusalAnswer(400, '08P01', 'This is not a batch of statements')
 
 /** The connection string of a gateway with this token. It can be computed before the gateway starts. */
 export const gatewayConnectionString = (token: string, login: 'app' | 'system' = 'app'): string =>
@@ -65,8 +66,19 @@ export function createGateway(pools: DatabasePools, token = randomBytes(24).toSt
     } catch (error) {
       if (error instanceof ShareExhausted) return { status: 400, body: BUSY }
       if (error instanceof pg.DatabaseError) return { status: 400, body: { ...error, message: error.message } }
-      const { code, message } = error instanceof DatabaseUnavailableError ? error : new DatabaseUnavailableError(error)
-      return refusalAnswer(503, code, message)
+      return unavailableAnswer(error)
+    }
+  }
+
+  async function answerRows(login: Login, headers: Headers, body: string, signal: AbortSignal): Promise<Answer> {
+    const statements = parseRequest(body)?.queries.map(({ query, params }) => ({ sql: query, params }))
+    if (!statements) return MALFORMED
+    try {
+      return { status: 200, body: await pools.connections[login](statements, readUse(headers), signal) }
+    } catch (error) {
+      if (!(error instanceof StatementError)) return unavailableAnswer(error)
+      const { code, message, detail, constraint } = error
+      return { status: 400, body: { code, message, detail, constraint } }
     }
   }
 
@@ -79,7 +91,8 @@ export function createGateway(pools: DatabasePools, token = randomBytes(24).toSt
       response.once('close', () => gone.abort())
       try {
         const body = await readBody(request)
-        sendAnswer(response, body === undefined ? TOO_LARGE : await answer(login, request.headers, body, gone.signal))
+        const respond = request.url === '/rows' ? answerRows : answer
+        sendAnswer(response, body === undefined ? TOO_LARGE : await respond(login, request.headers, body, gone.signal))
       } catch {
         response.destroy()
       }
@@ -169,6 +182,11 @@ function sendAnswer(response: ServerResponse, { status, body }: Answer): void {
   const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) }
   // Node sends a short head and a text that follows it in one write.
   response.writeHead(status, headers).end(text)
+}
+
+function unavailableAnswer(error: unknown): Answer {
+  const { code, message } = error instanceof DatabaseUnavailableError ? error : new DatabaseUnavailableError(error)
+  return refusalAnswer(503, code, message)
 }
 
 function refusalAnswer(status: number, code: string, message: string): Answer {

@@ -1,4 +1,5 @@
-import { expect, it } from 'vitest'
+import { neonConfig } from '@neondatabase/serverless'
+import { expect, it, onTestFinished } from 'vitest'
 import worker from '../../src/host/workers.ts'
 import { newApiKey } from '../../src/kernel/crypto/crypto.ts'
 import { newTenant, readEvents, SEALING_KEYS } from '../support/app.ts'
@@ -30,6 +31,16 @@ it('the Worker limits by CF-Connecting-IP and ignores X-Forwarded-For', async ()
   for (let i = 0; i < 3; i++) expect(await statusOf('192.0.2.1', `198.51.100.${i}`)).toBe(401)
   expect(await statusOf('192.0.2.1', '198.51.100.9', newApiKey())).toBe(429)
   expect(await statusOf('192.0.2.2', '192.0.2.1', newApiKey())).toBe(401)
+})
+
+it('a Worker without a gateway sends its statements with the driver of Neon', async () => {
+  const { fetchEndpoint } = neonConfig
+  onTestFinished(() => void (neonConfig.fetchEndpoint = fetchEndpoint))
+  neonConfig.fetchEndpoint = url
+  const { key } = await newTenant()
+  const request = new Request('http://slipway.test/v2/deployments', { headers: { 'X-Api-Key': key } })
+  const reply = await worker.fetch(request, { ...env, DATABASE_GATEWAY_URL: undefined }, context)
+  expect([reply.status, await reply.json()]).toEqual([200, { resources: [], offset: 0 }])
 })
 
 it('events record CF-Connecting-IP as the address of the client', async () => {

@@ -6,7 +6,9 @@ import { NeonDbError, neon, neonConfig, types } from '@neondatabase/serverless'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { openPools } from '../../src/host/database-pools.ts'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
-import { StatementError } from '../../src/platform.ts'
+import { sendToGateway } from '../../src/kernel/db/gateway.ts'
+import { sendToNeon } from '../../src/kernel/db/neon.ts'
+import { type SendStatements, StatementError } from '../../src/platform.ts'
 import { waitFor } from '../support/commands.ts'
 import { type OpenGateway, openGateway } from '../support/gateway.ts'
 import { startMigratedPostgres } from '../support/migrated-postgres.ts'
@@ -208,6 +210,7 @@ describe('a request to the gateway', () => {
 
   test.each(attempts)('with %s is refused, and no statement runs', async (_, headers) => {
     const request = { method: 'POST', headers: headers(), body }
+    expect((await fetch(`${endpoint}/rows`, request)).status).toBe(401)
     const response = await fetch(endpoint, request)
     expect(response.status).toBe(401)
     expect([...response.headers.keys()].filter(name => name.startsWith('access-control'))).toEqual([])
@@ -218,7 +221,8 @@ describe('a request to the gateway', () => {
     'with the body %j is refused',
     async body => {
       const headers = { 'Neon-Connection-String': gateway.connectionString }
-      expect((await fetch(endpoint, { method: 'POST', headers, body })).status).toBe(400)
+      for (const path of ['', '/rows'])
+        expect((await fetch(endpoint + path, { method: 'POST', headers, body })).status).toBe(400)
     },
   )
 
@@ -389,6 +393,50 @@ test('a gateway that prepares statements does so once on each connection, also a
   expect(results).toEqual([division, division, rows(4), [rows(4), one], division, division, rows(3), [rows(3), one]])
   const [count] = await sql.query('select count(*)::int as n from pg_prepared_statements where statement = $1', [text])
   expect(count).toEqual({ n: 1 })
+})
+
+describe.each(['a connection of the process', 'the gateway', "Neon's driver"])('the app by way of %s', way => {
+  const ways: Record<string, () => SendStatements> = {
+    'a connection of the process': () => gateway.connections.app,
+    'the gateway': () => sendToGateway(gateway.connectionString, endpoint),
+    "Neon's driver": () => sendToNeon(gateway.connectionString),
+  }
+  const send = (statements: [sql: string, ...params: unknown[]][], signal = new AbortController().signal) =>
+    ways[way]!()(
+      statements.map(([sql, ...params]) => ({ sql, params })),
+      { group: 'one' },
+      signal,
+    )
+
+  beforeEach(() => {
+    neonConfig.fetchEndpoint = endpoint
+    neonConfig.fetchFunction = fetch
+  })
+
+  test('reads the text of Postgres, and booleans', async () => {
+    const values = `$1::text, $2::int, $3::boolean, null::boolean, $4::text[], $5::jsonb, $6::timestamptz, 1.50`
+    const given = ['ž', 7, true, ['a', 'b"c'], { a: [null, 'x'] }, '2026-11-21T09:00:00Z']
+    expect(await send([[`select ${values}`, ...given], ['select 1 where false']])).toEqual([
+      [['ž', '7', true, null, '{a,"b\\"c"}', '{"a": [null, "x"]}', '2026-11-21 09:00:00+00', '1.50']],
+      [],
+    ])
+  })
+
+  test('gets the error of a statement, and nothing of its batch is done', async () => {
+    const table = `t${++tables}`
+    await send([[`create table ${table} (n int primary key)`]])
+    const batch = [[`insert into ${table} values (1)`], [`insert into ${table} values (1)`]] as [string][]
+    const error = await send(batch).catch((error: unknown) => error)
+    expect(error).toBeInstanceOf(StatementError)
+    expect(error).toMatchObject({ code: '23505', constraint: `${table}_pkey`, detail: 'Key (n)=(1) already exists.' })
+    expect(await send([[`select from ${table}`]])).toEqual([[]])
+  })
+
+  test('gets an error that is no answer of Postgres when it gives up', async () => {
+    const error = await send([['select pg_sleep(9)']], AbortSignal.timeout(200)).catch((error: unknown) => error)
+    expect(error).toBeInstanceOf(Error)
+    expect(error).not.toBeInstanceOf(StatementError)
+  })
 })
 
 describe('an abandoned trip', () => {

@@ -15,7 +15,7 @@ import {
 } from '../http/context.ts'
 import { type Failure, fail, isDatabaseUnavailable } from '../http/errors.ts'
 import type { Permission } from '../permissions.ts'
-import { sendOverHttp } from './neon.ts'
+import { sendToGateway } from './gateway.ts'
 import {
   compileQuery,
   type Database,
@@ -52,7 +52,7 @@ const SYSTEM_GROUP = 'system'
 /** A statement that fails counts as answered. */
 type CountTrip = (ms: number, isAnswered: boolean) => void
 
-/** Without connections of this process, trips go over HTTP. */
+/** Without connections of this process, trips go over HTTP: to a gateway where there is one, and otherwise to Neon. */
 export function connect(
   { database }: Pick<Config, 'database'>,
   connections?: DatabaseConnections,
@@ -63,6 +63,16 @@ export function connect(
     system: sendOverHttp(database.systemUrl, database.gateway),
   }
   return Object.assign(createTrip(app, countTrip), { asSystem: createTrip(system, countTrip) })
+}
+
+/** Neon's driver is loaded by its first trip. */
+function sendOverHttp(url: string, gateway: string | undefined): SendStatements {
+  if (gateway !== undefined) return sendToGateway(url, gateway)
+  let send: SendStatements | undefined
+  return async (...trip) => {
+    send ??= (await import('./neon.ts')).sendToNeon(url)
+    return send(...trip)
+  }
 }
 
 function createTrip(send: SendStatements, countTrip: CountTrip): Trip {

@@ -1,8 +1,9 @@
 // Statements: SQL text that is compiled once for each shape of its input, with the reader of its rows.
 // docs/design/drizzle.md says which parts of Drizzle it uses.
 import { type Query as BuiltQuery, Column, fillPlaceholders, is, type Placeholder, SQL, sql } from 'drizzle-orm'
-import { NeonHttpDatabase, NeonHttpSession } from 'drizzle-orm/neon-http'
+import { type NeonHttpQueryResultHKT, NeonHttpSession } from 'drizzle-orm/neon-http/session'
 import {
+  PgDatabase,
   PgDialect,
   type PgPreparedQuery,
   type PreparedQueryConfig,
@@ -101,7 +102,11 @@ class BuildingSession extends NeonHttpSession<Record<string, never>, Record<stri
   }
 }
 
-export const db = new NeonHttpDatabase(dialect, new BuildingSession({} as never, dialect, undefined), undefined)
+export const db = new PgDatabase<NeonHttpQueryResultHKT>(
+  dialect,
+  new BuildingSession({} as never, dialect, undefined),
+  undefined,
+)
 
 export function compileQuery<T>(query: Query<T>): Statement<T> {
   if ('read' in query) return query

@@ -1,0 +1,28 @@
+// Sends statements to the gateway in another process of this machine, which answers with the rows of each.
+import { type SendStatements, StatementError } from '../../platform.ts'
+import { USE_HEADERS } from '../limits/connection-shares.ts'
+
+export function sendToGateway(url: string, gateway: string): SendStatements {
+  const endpoint = new URL('/rows', gateway).href
+  return async (statements, { group, isSlow, onReleased }, signal) => {
+    const sent = Date.now()
+    try {
+      const response = await fetch(endpoint, {
+        method: 'POST',
+        headers: {
+          'neon-connection-string': url,
+          [USE_HEADERS.group]: group,
+          ...(isSlow && { [USE_HEADERS.isSlow]: 'true' }),
+        },
+        body: JSON.stringify({ queries: statements.map(({ sql, params }) => ({ query: sql, params })) }),
+        signal,
+      })
+      if (response.status === 400) throw new StatementError(await response.json())
+      if (!response.ok) throw new Error(`The gateway answered ${response.status}.`)
+      return await response.json()
+    } finally {
+      // The answer does not say how much of this was a wait.
+      onReleased?.(Date.now() - sent)
+    }
+  }
+}
