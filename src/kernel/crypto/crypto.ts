@@ -102,6 +102,25 @@ export function newUserCode(): string {
 
 export const makeKeyHint = (key: string): string => `${key.slice(0, 8)}…${key.slice(-4)}`
 
+const HMAC = { name: 'HMAC', hash: 'SHA-256', length: 256 }
+type KeyKind = typeof HMAC | { name: 'AES-GCM'; length: 256 }
+const MAX_DERIVED_KEYS = 1_000
+/** Keys, not promises of them: a request of workerd must not wait for the work of another. */
+const derivedKeys = new Map<string, CryptoKey>()
+
+/** Derives a key from a master key by HKDF. The last ones are kept: to derive one costs more than to use it. */
+async function deriveKey(key: string, salt: string, info: string, kind: KeyKind, uses: KeyUsage[]): Promise<CryptoKey> {
+  const name = JSON.stringify([key, salt, info, kind.name])
+  const known = derivedKeys.get(name)
+  if (known) return known
+  const master = await crypto.subtle.importKey('raw', Buffer.from(key, 'base64url'), 'HKDF', false, ['deriveKey'])
+  const derivation = { name: 'HKDF', hash: 'SHA-256', salt: utf8.encode(salt), info: utf8.encode(info) }
+  const derived = await crypto.subtle.deriveKey(derivation, master, kind, false, uses)
+  if (derivedKeys.size >= MAX_DERIVED_KEYS) derivedKeys.delete(derivedKeys.keys().next().value!)
+  derivedKeys.set(name, derived)
+  return derived
+}
+
 /**
  * Seals small secrets with AES-256-GCM, as `kid.nonce.ciphertext`. Each owner (a workspace, an actor) has its own data
  * key, derived from the key named by `kid`. The ciphertext is bound to its `place` and opens nowhere else. The first
@@ -111,9 +130,7 @@ export function createSealer(keys: [kid: string, key: string][]) {
   const dataKey = async (kid: string, owner: string) => {
     const [, key] = keys.find(([name]) => name === kid) ?? []
     if (key === undefined) throw new Error(`no sealing key named ${kid}`)
-    const master = await crypto.subtle.importKey('raw', Buffer.from(key, 'base64url'), 'HKDF', false, ['deriveKey'])
-    const derivation = { name: 'HKDF', hash: 'SHA-256', salt: new Uint8Array(), info: utf8.encode(owner) }
-    return crypto.subtle.deriveKey(derivation, master, { name: 'AES-GCM', length: 256 }, false, ['encrypt', 'decrypt'])
+    return deriveKey(key, '', owner, { name: 'AES-GCM', length: 256 }, ['encrypt', 'decrypt'])
   }
   return {
     async seal(plain: string, owner: string, place: string): Promise<string> {
@@ -134,14 +151,8 @@ export function createSealer(keys: [kid: string, key: string][]) {
      * show that two owners or places have the same value. With the keys, one can guess a short value by it.
      */
     async fingerprinter(owner: string): Promise<(plain: string, place: string) => Promise<string[]>> {
-      const derivation = { name: 'HKDF', hash: 'SHA-256', salt: utf8.encode('fingerprint'), info: utf8.encode(owner) }
-      const hmac = { name: 'HMAC', hash: 'SHA-256', length: 256 }
       const hashKeys = await Promise.all(
-        keys.map(async ([kid, key]) => {
-          const bytes = Buffer.from(key, 'base64url')
-          const master = await crypto.subtle.importKey('raw', bytes, 'HKDF', false, ['deriveKey'])
-          return [kid, await crypto.subtle.deriveKey(derivation, master, hmac, false, ['sign'])] as const
-        }),
+        keys.map(async ([kid, key]) => [kid, await deriveKey(key, 'fingerprint', owner, HMAC, ['sign'])] as const),
       )
       return (plain, place) =>
         Promise.all(
@@ -156,14 +167,7 @@ export function createSealer(keys: [kid: string, key: string][]) {
 
 /** Signs texts that clients send back, as `kid.mac`, with a key for one purpose. Verification is in constant time. */
 export function createSigner(keys: [kid: string, key: string][], purpose: string) {
-  const keyOf = async (key: string) => {
-    const master = await crypto.subtle.importKey('raw', Buffer.from(key, 'base64url'), 'HKDF', false, ['deriveKey'])
-    const derivation = { name: 'HKDF', hash: 'SHA-256', salt: new Uint8Array(), info: utf8.encode(purpose) }
-    return crypto.subtle.deriveKey(derivation, master, { name: 'HMAC', hash: 'SHA-256', length: 256 }, false, [
-      'sign',
-      'verify',
-    ])
-  }
+  const keyOf = (key: string) => deriveKey(key, '', purpose, HMAC, ['sign', 'verify'])
   return {
     async sign(text: string): Promise<string> {
       const [kid, key] = keys[0]!
