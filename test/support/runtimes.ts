@@ -57,6 +57,7 @@ export const EXCEPT = {
   edge: {
     ...STARTS_PROGRAMS,
     'test/people/authorization-server/{issuer-keys,token-exchange}.test.ts': 'make an identity provider',
+    'test/people/access/derivation.test.ts': 'makes an identity provider',
     'test/connect/models/{complete,hostile-upstreams,proxy,proxy-streams,test-call}.test.ts': 'make servers of models',
     'test/tracing/insights/{job-steps,jobs,model-jobs}.test.ts': 'make servers of models',
     'test/tracing/rules/{evaluators,online-evaluators}.test.ts': 'make servers of models',
@@ -66,6 +67,9 @@ export const EXCEPT = {
     'test/tracing/ingest/otlp/exporters.test.ts': 'makes a server, and starts programs',
     'test/hosting/deployments/list.test.ts': 'connects to Postgres to hold a transaction open',
     'test/tracing/rules/evaluation.test.ts': 'connects to Postgres to hold a transaction open',
+    'test/tracing/long-texts.test.ts': 'connects to Postgres to run one statement',
+    'test/kernel/read-only.test.ts': 'connects to Postgres in transactions that may not write',
+    'test/cli/installations.test.ts': 'starts the command line as a process',
     'test/kernel/fairness.test.ts': 'connects to Postgres to hold locks',
     'test/hosting/sync/lock-order.test.ts': 'connects to Postgres to hold a transaction open',
   },
