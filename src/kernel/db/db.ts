@@ -196,7 +196,7 @@ const enterBy = {
   session: buildEnterStatements(sql`enter_by_session`),
   deployment: buildEnterStatements(sql`enter_by_deployment`, sql`'slipway_confined'`),
 }
-const POLICIES_OFF = sql`select set_config('app.policies_off', 'true', true)`
+const POLICIES_OFF = compileQuery(sql`select set_config('app.policies_off', 'true', true)`)
 /** Background work of a workspace uses its share. Requests without a key are bound to that of their address. */
 const groupOfKeyless = ({ tenant, organization }: KeylessActor): string => tenant ?? organization
 
@@ -223,7 +223,7 @@ const enterWithoutKey = (ctx: Ctx, { kind, id, name, organization, tenant }: Key
 
 export const clockOffsetText = ({ platform }: Pick<Ctx, 'platform'>): string => `${platform.clock.ahead()} ms`
 
-const SYSTEM_ROLE = sql`select set_config('role', 'slipway_system', true)`
+const SYSTEM_ROLE = compileQuery(sql`select set_config('role', 'slipway_system', true)`)
 
 export async function runAsSystem(database: Database, ...statements: Query<unknown>[]): Promise<unknown[][]> {
   const [, ...results] = await database.asSystem([SYSTEM_ROLE, ...statements])
