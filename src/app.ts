@@ -97,7 +97,7 @@ const overviews = {
   }),
   '/mcp': loadOnce(async () => {
     const { mcpRoutes } = await import('./connect/mcp/routes.ts')
-    return { mcpRoutes: mcpRoutes({ loadAll: loadOperations, load: loadOperation }) }
+    return { mcpRoutes: mcpRoutes({ loadAll: () => loadOperations(), load: loadOperation }) }
   }),
 }
 
@@ -116,8 +116,14 @@ async function loadOperationsOf(files: Record<string, () => Promise<object>>): P
   return loaded.flatMap(listOperations)
 }
 
-/** Imports all slices. */
-export const loadOperations = (): Promise<Operation[]> => loadOperationsOf({ ...slices, ...overviews })
+/** Imports all slices: at once, or one after the other, each after a pause. */
+export async function loadOperations(pause?: () => Promise<unknown>): Promise<Operation[]> {
+  for (const load of pause ? Object.values(slices) : []) {
+    await pause!()
+    await load()
+  }
+  return loadOperationsOf({ ...slices, ...overviews })
+}
 
 async function buildDocument() {
   const { buildOpenApi } = await import('./kernel/http/openapi.ts')

@@ -1,8 +1,11 @@
 // The HTTP server on Node, Deno and Bun, with limits on how long a request may take to arrive, and a connection may
 // stay without one.
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import { setImmediate } from 'node:timers/promises'
 import { createAdaptorServer, type HttpBindings } from '@hono/node-server'
 import { loadOperations } from '../app.ts'
+import { loadOnce } from '../kernel/http/load-once.ts'
+import type { Operation } from '../kernel/http/routes.ts'
 import { isIdle, watchConnections } from './connections.ts'
 
 type Fetch = Parameters<typeof createAdaptorServer>[0]['fetch']
@@ -38,7 +41,11 @@ export function createHttpServer(fetch: Fetch, limits: Partial<ServerLimits> = {
   // A request that arrived on a connection that is destroyed by now is not served.
   const serveConnected: Fetch = (request, env) =>
     (env as HttpBindings).incoming.socket.destroyed ? new Response(null, { status: 503 }) : fetch(request, env)
-  const server = createAdaptorServer({ fetch: serveConnected, serverOptions }) as Server
+  const serveLoaded: Fetch = (request, env) =>
+    uploads || new URL(request.url).pathname === LIVENESS
+      ? serveConnected(request, env)
+      : loadSlices().then(() => serveConnected(request, env))
+  const server = createAdaptorServer({ fetch: serveLoaded, serverOptions }) as Server
   // The size of headers is limited. By default, Node and Deno drop those after the 1000th, among them what a trusted
   // proxy added at the end.
   server.maxHeadersCount = 0
@@ -60,9 +67,11 @@ export function createHttpServer(fetch: Fetch, limits: Partial<ServerLimits> = {
     Math.min(idleMs, CHECK_MS),
   ).unref()
   server.once('close', () => clearInterval(idleCheck))
-  return server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+  return server.on('request', async (request: IncomingMessage, response: ServerResponse) => {
     const { headers, socket } = request
     if (!('content-length' in headers || 'transfer-encoding' in headers)) return
+    if (!uploads) await loadSlices()
+    if (request.destroyed) return
     const end = () => {
       if (request.complete || socket.destroyed) return
       if (response.headersSent) socket.destroy()
@@ -78,13 +87,18 @@ export function createHttpServer(fetch: Fetch, limits: Partial<ServerLimits> = {
   })
 }
 
-/** All slices are imported when the server starts, and no request waits for one. */
-const uploads = (await loadOperations()).filter(
-  one => (one.kind === 'open' || one.kind === 'passThrough') && one.longBody,
-)
+const LIVENESS = '/healthz'
+let uploads: Operation[] | undefined
+
+/** Imports all slices when the server starts. Until then, requests wait, apart from the one that says it is alive. */
+export const loadSlices = loadOnce(async () => {
+  const operations = await loadOperations(setImmediate)
+  uploads = operations.filter(one => (one.kind === 'open' || one.kind === 'passThrough') && one.longBody)
+})
+
 /** Compares the fixed start of the path. */
 const isUpload = ({ method, url }: IncomingMessage): boolean =>
-  uploads.some(
+  uploads!.some(
     operation =>
       operation.method.toUpperCase() === method &&
       url?.startsWith(operation.path.slice(0, operation.path.indexOf('{'))),

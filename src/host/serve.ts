@@ -6,7 +6,7 @@ import type { Platform } from '../platform.ts'
 import type { ReadPeer } from './client-address.ts'
 import { isNeonUrl, requireReady, requireRole } from './database-connection.ts'
 import { createHost } from './host.ts'
-import { createHttpServer } from './http-server.ts'
+import { createHttpServer, loadSlices } from './http-server.ts'
 import { createLogWriter, type Output } from './log-writer.ts'
 import { connectClient } from './migrate.ts'
 import type { SealingKeys } from './operate/manifest.ts'
@@ -51,6 +51,7 @@ export async function serve(
             'Set HOST to an address of this machine, and PORT to a port that this user may take.',
         )
   })
+  await loadSlices()
   console.log(`Slipway serves ${describeAddress(server)}. Its dashboard is at /ui, and its API pages at /docs.`)
 
   const scheduled = schedule(app.housekeep)

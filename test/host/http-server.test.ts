@@ -2,11 +2,12 @@
 import { once } from 'node:events'
 import type { Server } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
-import { afterEach, expect, test } from 'vitest'
-import { createHttpServer, type ServerLimits } from '../../src/host/http-server.ts'
+import { afterEach, beforeAll, expect, test, vi } from 'vitest'
+import { createHttpServer, loadSlices, type ServerLimits } from '../../src/host/http-server.ts'
 import { jsonResponse } from '../../src/kernel/http/json-response.ts'
 
 let server: Server
+beforeAll(loadSlices)
 afterEach(() => {
   server.closeAllConnections()
   server.close()
@@ -110,6 +111,22 @@ test('the upload of an archive that is too slow in total gets 408', async () => 
 test('a request whose URL has a user name is like one without', async () => {
   await startServer({})
   expect(await sendSlowly([`${head('POST http://a:b@x/sessions', 2)}{}`])).toMatch(/^HTTP\/1\.1 200 /)
+})
+
+test('while its slices are imported, the server answers whether it is alive, and other requests wait', async () => {
+  vi.resetModules()
+  const { createHttpServer } = await import('../../src/host/http-server.ts')
+  server = createHttpServer(() => new Response('served'))
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const order: string[] = []
+  const ask = async (path: string, init?: RequestInit) => {
+    const response = await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`, init)
+    order.push(path)
+    return response.text()
+  }
+  const others = [ask('/readyz'), ask('/v2/deployments', { method: 'POST', body: '{}' })]
+  expect(await Promise.all([...others, ask('/healthz')])).toEqual(['served', 'served', 'served'])
+  expect(order[0]).toBe('/healthz')
 })
 
 test('the headers of one response do not show in the next', async () => {
