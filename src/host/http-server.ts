@@ -31,7 +31,13 @@ const DEFAULT_LIMITS: ServerLimits = {
 const CHECK_MS = 5000
 const TIMED_OUT = 'HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n'
 
-export function createHttpServer(fetch: Fetch, limits: Partial<ServerLimits> = {}): Server {
+/** Until `prepare` is done, requests wait, apart from the one that asks whether the process is alive. */
+export function createHttpServer(
+  fetch: Fetch,
+  limits: Partial<ServerLimits> = {},
+  prepare: () => Promise<unknown> = loadSlices,
+): Server {
+  let isPrepared = false
   const { requestMs, uploadPauseMs, uploadMs, inProgress, idleMs } = { ...DEFAULT_LIMITS, ...limits }
   const serverOptions = {
     headersTimeout: requestMs,
@@ -41,11 +47,12 @@ export function createHttpServer(fetch: Fetch, limits: Partial<ServerLimits> = {
   // A request that arrived on a connection that is destroyed by now is not served.
   const serveConnected: Fetch = (request, env) =>
     (env as HttpBindings).incoming.socket.destroyed ? new Response(null, { status: 503 }) : fetch(request, env)
-  const serveLoaded: Fetch = (request, env) =>
-    uploads || new URL(request.url).pathname === LIVENESS
-      ? serveConnected(request, env)
-      : loadSlices().then(() => serveConnected(request, env))
-  const server = createAdaptorServer({ fetch: serveLoaded, serverOptions }) as Server
+  const servePrepared: Fetch = async (request, env) => {
+    if (new URL(request.url).pathname !== LIVENESS) await prepare()
+    return serveConnected(request, env)
+  }
+  const serve: Fetch = (request, env) => (isPrepared ? serveConnected : servePrepared)(request, env)
+  const server = createAdaptorServer({ fetch: serve, serverOptions }) as Server
   // The size of headers is limited. By default, Node and Deno drop those after the 1000th, among them what a trusted
   // proxy added at the end.
   server.maxHeadersCount = 0
@@ -67,6 +74,11 @@ export function createHttpServer(fetch: Fetch, limits: Partial<ServerLimits> = {
     Math.min(idleMs, CHECK_MS),
   ).unref()
   server.once('close', () => clearInterval(idleCheck))
+  const setPrepared = () => {
+    isPrepared = true
+  }
+  // A failure reaches those who wait for it.
+  server.once('listening', () => void prepare().then(setPrepared, () => {}))
   return server.on('request', async (request: IncomingMessage, response: ServerResponse) => {
     const { headers, socket } = request
     if (!('content-length' in headers || 'transfer-encoding' in headers)) return
@@ -90,7 +102,7 @@ export function createHttpServer(fetch: Fetch, limits: Partial<ServerLimits> = {
 const LIVENESS = '/healthz'
 let uploads: Operation[] | undefined
 
-/** Imports all slices when the server starts. Until then, requests wait, apart from the one that says it is alive. */
+/** Imports all slices when the server starts, so that no request waits for one later. */
 export const loadSlices = loadOnce(async () => {
   const operations = await loadOperations(setImmediate)
   uploads = operations.filter(one => (one.kind === 'open' || one.kind === 'passThrough') && one.longBody)

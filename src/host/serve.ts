@@ -2,6 +2,7 @@
 import { once } from 'node:events'
 import type { Server } from 'node:http'
 import { readShutdownLimits, readSystemUrl } from '../env.ts'
+import { loadOnce } from '../kernel/http/load-once.ts'
 import type { Platform } from '../platform.ts'
 import type { ReadPeer } from './client-address.ts'
 import { isNeonUrl, requireReady, requireRole } from './database-connection.ts'
@@ -10,7 +11,6 @@ import { createHttpServer, loadSlices } from './http-server.ts'
 import { createLogWriter, type Output } from './log-writer.ts'
 import { connectClient } from './migrate.ts'
 import type { SealingKeys } from './operate/manifest.ts'
-import { requireSealingKeys } from './operate/sealing-key-check.ts'
 import { finishPendingWork } from './pending-work.ts'
 import type { Schedule } from './schedule.ts'
 import { createShutdown } from './shutdown.ts'
@@ -34,15 +34,18 @@ export async function serve(
   const limits = readShutdownLimits(process.env)
   const own = { draining, stopping, log: createLogWriter(output), resolveTxt }
   const { app, config, close } = createHost(process.env, own, { readPeer })
-  await requireReady(app.database)
-  await requireRole(app.database, 'DATABASE_URL')
-  await requireRole(
-    app.database,
-    'DATABASE_SYSTEM_URL',
-    process.env.DATABASE_SYSTEM_URL ? 'DATABASE_SYSTEM_URL' : 'DATABASE_URL',
-  )
-  await checkSealingKeys(process.env, config.sealingKeys, own.log)
-  const server = createHttpServer(app.fetch)
+  const prepare = loadOnce(async () => {
+    await requireReady(app.database)
+    await requireRole(app.database, 'DATABASE_URL')
+    await requireRole(
+      app.database,
+      'DATABASE_SYSTEM_URL',
+      process.env.DATABASE_SYSTEM_URL ? 'DATABASE_SYSTEM_URL' : 'DATABASE_URL',
+    )
+    await checkSealingKeys(process.env, config.sealingKeys, own.log)
+    await loadSlices()
+  })
+  const server = createHttpServer(app.fetch, {}, prepare)
   await once(server.listen(PORT, HOST), 'listening').catch((error: NodeJS.ErrnoException) => {
     throw error.code === 'EADDRINUSE'
       ? new Error(`PORT ${PORT} is in use. Set another one.`)
@@ -51,7 +54,7 @@ export async function serve(
             'Set HOST to an address of this machine, and PORT to a port that this user may take.',
         )
   })
-  await loadSlices()
+  await prepare()
   console.log(`Slipway serves ${describeAddress(server)}. Its dashboard is at /ui, and its API pages at /docs.`)
 
   const scheduled = schedule(app.housekeep)
@@ -66,6 +69,7 @@ async function checkSealingKeys(env: NodeJS.ProcessEnv, keys: SealingKeys, log: 
   const url = readSystemUrl(env)
   // Neon may be reached by https alone.
   if (isNeonUrl(url)) return
+  const { requireSealingKeys } = await import('./operate/sealing-key-check.ts')
   const client = await connectClient(url)
   const { missing } = await requireSealingKeys(client, keys).finally(() => client.end())
   if (missing.length > 0)

@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import type { Server } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
-import { afterEach, beforeAll, expect, test, vi } from 'vitest'
+import { afterEach, beforeAll, expect, test } from 'vitest'
 import { createHttpServer, loadSlices, type ServerLimits } from '../../src/host/http-server.ts'
 import { jsonResponse } from '../../src/kernel/http/json-response.ts'
 
@@ -113,10 +113,13 @@ test('a request whose URL has a user name is like one without', async () => {
   expect(await sendSlowly([`${head('POST http://a:b@x/sessions', 2)}{}`])).toMatch(/^HTTP\/1\.1 200 /)
 })
 
-test('while its slices are imported, the server answers whether it is alive, and other requests wait', async () => {
-  vi.resetModules()
-  const { createHttpServer } = await import('../../src/host/http-server.ts')
-  server = createHttpServer(() => new Response('served'))
+test('until it is prepared, the server answers whether it is alive, and other requests wait', async () => {
+  const prepared = Promise.withResolvers<void>()
+  server = createHttpServer(
+    () => new Response('served'),
+    {},
+    () => prepared.promise,
+  )
   await once(server.listen(0, '127.0.0.1'), 'listening')
   const order: string[] = []
   const ask = async (path: string, init?: RequestInit) => {
@@ -125,7 +128,9 @@ test('while its slices are imported, the server answers whether it is alive, and
     return response.text()
   }
   const others = [ask('/readyz'), ask('/v2/deployments', { method: 'POST', body: '{}' })]
-  expect(await Promise.all([...others, ask('/healthz')])).toEqual(['served', 'served', 'served'])
+  expect(await ask('/healthz')).toBe('served')
+  prepared.resolve()
+  expect(await Promise.all(others)).toEqual(['served', 'served'])
   expect(order[0]).toBe('/healthz')
 })
 
