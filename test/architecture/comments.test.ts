@@ -20,7 +20,7 @@ const FRAGMENTS =
 const TITLE_FRAGMENTS = /^(what|of|as|whether|those|who|where|how|whatever|whoever)\b/
 const TESTS = ['it', 'test', 'describe']
 
-type Beginning = { line: number; text: string }
+type Beginning = { start: number; text: string }
 type Node = { type?: string; start?: number; [member: string]: unknown }
 
 const HASH_FILES = /\.(sh|yaml|yml|toml|service|conf)$|(^|\/)Dockerfile$/
@@ -32,32 +32,35 @@ const lineCommentsOf = (path: string) => {
 }
 
 /** The comments and the titles of tests that begin with a fragment. */
-function findFragments(path: string, text: string): Beginning[] {
+function findFragments(path: string, text: string): { line: number; text: string }[] {
   const beginnings = isCode(path)
     ? beginningsOfCode(path, text)
     : { comments: beginningsOfText(path, text), titles: [] }
-  return [
+  const found = [
     ...beginnings.comments.filter(({ text }) => FRAGMENTS.test(text)),
     ...beginnings.titles.filter(({ text }) => TITLE_FRAGMENTS.test(text)),
   ]
+  return found.map(beginning => ({ line: text.slice(0, beginning.start).split('\n').length, text: beginning.text }))
 }
 
 function beginningsOfCode(path: string, text: string): { comments: Beginning[]; titles: Beginning[] } {
-  const { comments, program, errors } = parseSync(path, text)
+  const parsed = parseSync(path, text)
+  const { comments, errors } = parsed
   if (errors.length > 0) throw new Error(`${path}: ${errors[0]!.message}`)
-  const lineAt = (offset: number) => text.slice(0, offset).split('\n').length
   const isFirst = (start: number, i: number) => {
     const before = comments[i - 1]
     if (before?.type !== 'Line' || !/^\n[ \t]*$/.test(text.slice(before.end, start))) return true
-    const isWholeLine = /(^|\n)[ \t]*$/.test(text.slice(0, before.start))
+    const isWholeLine = text.slice(text.lastIndexOf('\n', before.start) + 1, before.start).trim() === ''
     return !isWholeLine || before.value.trim() === ''
   }
   const titles: Beginning[] = []
-  visitTitles(program as unknown, (title, offset) => titles.push({ line: lineAt(offset), text: title }))
+  // The tree takes most of the time.
+  if (/\b(it|test|describe)\b[.(]/.test(text))
+    visitTitles(parsed.program as unknown, (title, start) => titles.push({ start, text: title }))
   return {
     comments: comments
       .filter(({ start }, i) => isFirst(start, i))
-      .map(({ value, start }) => ({ line: lineAt(start), text: firstWords(value) })),
+      .map(({ value, start }) => ({ start, text: firstWords(value) })),
     titles,
   }
 }
@@ -85,20 +88,17 @@ function rootName(callee: Node): string | undefined {
 function beginningsOfText(path: string, text: string): Beginning[] {
   const pattern = lineCommentsOf(path)
   const lines = text.split('\n')
+  let next = 0
   const lineBeginnings = lines.flatMap((line, i) => {
+    const start = next
+    next += line.length + 1
     const comment = pattern?.exec(withoutStrings(line))?.[1]
     const before = lines[i - 1] ?? ''
     const isContinued = /^\s*(--|#(?!!))\s*\S/.test(before)
-    return comment === undefined || isContinued ? [] : [{ line: i + 1, text: firstWords(comment) }]
+    return comment === undefined || isContinued ? [] : [{ start, text: firstWords(comment) }]
   })
   const blocks = hasBlockComments(path) ? [...text.matchAll(/\/\*([\s\S]*?)\*\//g)] : []
-  return [
-    ...lineBeginnings,
-    ...blocks.map(({ index, 1: value }) => ({
-      line: text.slice(0, index).split('\n').length,
-      text: firstWords(value!),
-    })),
-  ]
+  return [...lineBeginnings, ...blocks.map(({ index, 1: value }) => ({ start: index, text: firstWords(value!) }))]
 }
 
 /** A `--` or `#` in a string begins no comment. */
