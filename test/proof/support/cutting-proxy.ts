@@ -19,7 +19,7 @@ export async function openCuttingProxy(cleanup: Cleanup, gateway: string) {
       return void response.destroy()
     }
     const headers = Object.entries(request.headers).filter(([name]) => !/^(host|connection|content-length)$/.test(name))
-    const answer = await fetch(gateway, {
+    const answer = await fetch(new URL(request.url!, gateway), {
       method: 'POST',
       headers: Object.fromEntries(headers) as Record<string, string>,
       body: Buffer.concat(chunks),
