@@ -248,7 +248,7 @@ describe('the boundaries between files', () => {
     // The operator chooses the database and the S3 store. A page's script fetches from the app that served it, and
     // the client and the command line run on the machine of their user.
     const owners =
-      /^kernel\/(http\/guarded-fetch|db\/(gateway|s3))\.ts$|^(host|agent|client|cli)\/|^api-docs\/client|page-script\.ts$/
+      /^kernel\/(http\/guarded-fetch|db\/(gateway|neon|s3))\.ts$|^(host|agent|client|cli)\/|^api-docs\/client|page-script\.ts$/
     // Calls, not declarations. `env.ts` binds the platform's fetch for the guard.
     const fetchCalls =
       /(?<![\w.])fetch\((?!\w+:)|\bglobalThis\.fetch\b(?!\.bind\()|\.foreignFetch\(|\bnew (?:WebSocket|EventSource)\b/

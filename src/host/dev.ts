@@ -3,6 +3,7 @@ import { relative } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { readConfig, readSharesDatabase, SETTINGS } from '../env.ts'
+import { ROWS_PATH } from '../kernel/db/gateway.ts'
 import { findFreePort } from '../postgres/free-port.ts'
 import { buildStaleDashboard } from './dashboard-build.ts'
 import { isNeonUrl } from './database-connection.ts'
@@ -75,7 +76,7 @@ async function main() {
     const gateway = {
       DATABASE_URL: gatewayConnectionString(token),
       DATABASE_SYSTEM_URL: gatewayConnectionString(token, 'system'),
-      DATABASE_GATEWAY_URL: `http://127.0.0.1:${gatewayPort}`,
+      DATABASE_GATEWAY_URL: `http://127.0.0.1:${gatewayPort}${ROWS_PATH}`,
     }
     const vars = { ...settings, ...(ownDatabase && isNeonUrl(ownDatabase) ? (await database).addresses : gateway) }
     for await (const port of candidatePorts(requestedPort)) {

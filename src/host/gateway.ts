@@ -5,6 +5,7 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import pg from 'pg'
+import { ROWS_PATH } from '../kernel/db/gateway.ts'
 import { USE_HEADERS } from '../kernel/limits/connection-shares.ts'
 import { ShareExhausted } from '../kernel/limits/shares.ts'
 import { type ConnectionUse, StatementError } from '../platform.ts'
@@ -91,7 +92,7 @@ export function createGateway(pools: DatabasePools, token = randomBytes(24).toSt
       response.once('close', () => gone.abort())
       try {
         const body = await readBody(request)
-        const respond = request.url === '/rows' ? answerRows : answer
+        const respond = request.url === ROWS_PATH ? answerRows : answer
         sendAnswer(response, body === undefined ? TOO_LARGE : await respond(login, request.headers, body, gone.signal))
       } catch {
         response.destroy()

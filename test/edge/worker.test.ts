@@ -2,6 +2,7 @@ import { neonConfig } from '@neondatabase/serverless'
 import { expect, it, onTestFinished } from 'vitest'
 import worker from '../../src/host/workers.ts'
 import { newApiKey } from '../../src/kernel/crypto/crypto.ts'
+import { ROWS_PATH } from '../../src/kernel/db/gateway.ts'
 import { newTenant, readEvents, SEALING_KEYS } from '../support/app.ts'
 import { database } from '../support/worker-database.ts'
 
@@ -20,7 +21,7 @@ it('a Worker with missing or invalid settings answers not_configured and does no
 
 const { url, connectionString } = database.gateway
 const settings = { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, UNKNOWN_KEYS_PER_MINUTE: '3' }
-const env = { DATABASE_URL: connectionString, DATABASE_GATEWAY_URL: url, ...settings }
+const env = { DATABASE_URL: connectionString, DATABASE_GATEWAY_URL: url + ROWS_PATH, ...settings }
 const context = { waitUntil() {}, passThroughOnException() {}, props: {} }
 
 it('the Worker limits by CF-Connecting-IP and ignores X-Forwarded-For', async () => {
@@ -35,7 +36,9 @@ it('the Worker limits by CF-Connecting-IP and ignores X-Forwarded-For', async ()
 
 it('a Worker without a gateway sends its statements with the driver of Neon', async () => {
   const { fetchEndpoint } = neonConfig
-  onTestFinished(() => void (neonConfig.fetchEndpoint = fetchEndpoint))
+  onTestFinished(() => {
+    neonConfig.fetchEndpoint = fetchEndpoint
+  })
   neonConfig.fetchEndpoint = url
   const { key } = await newTenant()
   const request = new Request('http://slipway.test/v2/deployments', { headers: { 'X-Api-Key': key } })

@@ -6,7 +6,7 @@ import { NeonDbError, neon, neonConfig, types } from '@neondatabase/serverless'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { openPools } from '../../src/host/database-pools.ts'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
-import { sendToGateway } from '../../src/kernel/db/gateway.ts'
+import { ROWS_PATH, sendToGateway } from '../../src/kernel/db/gateway.ts'
 import { sendToNeon } from '../../src/kernel/db/neon.ts'
 import { type SendStatements, StatementError } from '../../src/platform.ts'
 import { waitFor } from '../support/commands.ts'
@@ -210,7 +210,7 @@ describe('a request to the gateway', () => {
 
   test.each(attempts)('with %s is refused, and no statement runs', async (_, headers) => {
     const request = { method: 'POST', headers: headers(), body }
-    expect((await fetch(`${endpoint}/rows`, request)).status).toBe(401)
+    expect((await fetch(endpoint + ROWS_PATH, request)).status).toBe(401)
     const response = await fetch(endpoint, request)
     expect(response.status).toBe(401)
     expect([...response.headers.keys()].filter(name => name.startsWith('access-control'))).toEqual([])
@@ -221,7 +221,7 @@ describe('a request to the gateway', () => {
     'with the body %j is refused',
     async body => {
       const headers = { 'Neon-Connection-String': gateway.connectionString }
-      for (const path of ['', '/rows'])
+      for (const path of ['', ROWS_PATH])
         expect((await fetch(endpoint + path, { method: 'POST', headers, body })).status).toBe(400)
     },
   )
@@ -398,8 +398,8 @@ test('a gateway that prepares statements does so once on each connection, also a
 describe.each(['a connection of the process', 'the gateway', "Neon's driver"])('the app by way of %s', way => {
   const ways: Record<string, () => SendStatements> = {
     'a connection of the process': () => gateway.connections.app,
-    'the gateway': () => sendToGateway(gateway.connectionString, endpoint),
-    "Neon's driver": () => sendToNeon(gateway.connectionString),
+    'the gateway': () => sendToGateway(gateway.connectionString, endpoint + ROWS_PATH),
+    "Neon's driver": () => sendToNeon(gateway.connectionString, undefined),
   }
   const send = (statements: [sql: string, ...params: unknown[]][], signal = new AbortController().signal) =>
     ways[way]!()(

@@ -5,6 +5,7 @@ import { createApp } from '../../src/app.ts'
 import { readConfig } from '../../src/env.ts'
 import { addPendingWork } from '../../src/host/pending-work.ts'
 import { createWorkersPlatform } from '../../src/host/workers.ts'
+import { ROWS_PATH } from '../../src/kernel/db/gateway.ts'
 import type { Overrides } from './app.ts'
 import { database } from './worker-database.ts'
 
@@ -15,7 +16,7 @@ export function startRuntime(
 ) {
   const { url, connectionString, systemConnectionString } = database[through]
   const addresses = { DATABASE_URL: connectionString, DATABASE_SYSTEM_URL: systemConnectionString }
-  const env = { UPLOADS: bindings.UPLOADS, ...addresses, DATABASE_GATEWAY_URL: url, ...settings }
+  const env = { UPLOADS: bindings.UPLOADS, ...addresses, DATABASE_GATEWAY_URL: url + ROWS_PATH, ...settings }
   // Tests call the app without the context of a request.
   const platform = { ...createWorkersPlatform(env), waitUntil: addPendingWork }
   return createApp({ ...readConfig(env), ...overrides }, { ...platform, ...overrides })

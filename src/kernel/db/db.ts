@@ -15,7 +15,7 @@ import {
 } from '../http/context.ts'
 import { type Failure, fail, isDatabaseUnavailable } from '../http/errors.ts'
 import type { Permission } from '../permissions.ts'
-import { sendToGateway } from './gateway.ts'
+import { ROWS_PATH, sendToGateway } from './gateway.ts'
 import {
   compileQuery,
   type Database,
@@ -52,7 +52,7 @@ const SYSTEM_GROUP = 'system'
 /** A statement that fails counts as answered. */
 type CountTrip = (ms: number, isAnswered: boolean) => void
 
-/** Without connections of this process, trips go over HTTP: to a gateway where there is one, and otherwise to Neon. */
+/** Without connections of this process, trips go over HTTP: to a gateway where there is one, otherwise to Neon. */
 export function connect(
   { database }: Pick<Config, 'database'>,
   connections?: DatabaseConnections,
@@ -65,12 +65,12 @@ export function connect(
   return Object.assign(createTrip(app, countTrip), { asSystem: createTrip(system, countTrip) })
 }
 
-/** Neon's driver is loaded by its first trip. */
+/** Only our own gateway answers at `/rows`. Neon's driver is loaded by its first trip. */
 function sendOverHttp(url: string, gateway: string | undefined): SendStatements {
-  if (gateway !== undefined) return sendToGateway(url, gateway)
+  if (gateway && new URL(gateway).pathname === ROWS_PATH) return sendToGateway(url, gateway)
   let send: SendStatements | undefined
   return async (...trip) => {
-    send ??= (await import('./neon.ts')).sendToNeon(url)
+    send ??= (await import('./neon.ts')).sendToNeon(url, gateway)
     return send(...trip)
   }
 }

@@ -1,9 +1,11 @@
-// Sends statements to the gateway in another process of this machine, which answers with the rows of each.
+// Sends statements to the gateway of src/host/gateway.ts in another process, which answers with the rows of each.
 import { type SendStatements, StatementError } from '../../platform.ts'
 import { USE_HEADERS } from '../limits/connection-shares.ts'
 
-export function sendToGateway(url: string, gateway: string): SendStatements {
-  const endpoint = new URL('/rows', gateway).href
+/** The path that answers so. Others speak Neon's protocol. */
+export const ROWS_PATH = '/rows'
+
+export function sendToGateway(url: string, endpoint: string): SendStatements {
   return async (statements, { group, isSlow, onReleased }, signal) => {
     const sent = Date.now()
     try {

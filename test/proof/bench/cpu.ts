@@ -73,6 +73,7 @@ async function serveByHand(context: BenchContext, large: LargeDatabase, slipway:
       modules: (await buildWorker(context, 'test/proof/bench/workers/list-by-hand.ts')).modules,
       bindings: {
         ...large.bindings(),
+        DATABASE_GATEWAY_URL: large.gateway,
         STATEMENTS: JSON.stringify({ queries }),
         KEY_HASH: await hashKey(large.api_key),
         HEADERS: JSON.stringify(Object.fromEntries([...answer.headers].filter(([name]) => !OF_BODY.test(name)))),

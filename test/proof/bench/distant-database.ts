@@ -20,11 +20,12 @@ export default {
     const few = await context.fewDeployments()
     const { modules } = await context.worker()
     const selectOne = await buildWorker(context, 'test/proof/bench/workers/select-one.ts')
-    const distant = few.bindings(await addLatency(context, few.gateway, ROUND_TRIP_MS))
+    const gateway = await addLatency(context, few.gateway, ROUND_TRIP_MS)
+    const distant = few.bindings(gateway)
     const { urls } = await serveWorkers(context, {
       slipway: { modules, bindings: distant },
       near: { modules, bindings: few.bindings() },
-      selectOne: { modules: selectOne.modules, bindings: distant },
+      selectOne: { modules: selectOne.modules, bindings: { ...distant, DATABASE_GATEWAY_URL: gateway } },
     })
     const [deployment] = await findIdleDeployments(few, 1)
     const headers = { 'X-Api-Key': few.api_key, 'Content-Type': 'application/json' }

@@ -1,6 +1,6 @@
 // R3: a proxy between the app and the gateway cuts replies after the commit; the client retries with the same
 // idempotency key.
-
+import { ROWS_PATH } from '../../../src/kernel/db/gateway.ts'
 import { openCuttingProxy } from '../support/cutting-proxy.ts'
 import { formatBalance, isBalanced, openLedger } from '../support/ledger.ts'
 import { makeClient, runWorkers } from '../support/retrying-client.ts'
@@ -17,7 +17,7 @@ export default {
       ...SETTINGS,
       PUBLIC_URL: 'http://slipway.test',
       DATABASE_URL: testbed.gateway.connectionString,
-      DATABASE_GATEWAY_URL: proxy.url,
+      DATABASE_GATEWAY_URL: proxy.url + ROWS_PATH,
     }
     const app = createQuietApp(settings)
     const client = makeClient(app.fetch, (await testbed.tenant()).api_key)

@@ -1,5 +1,6 @@
 // R18: runs are ingested while database backends are killed and replies are cut after the commit. Post and patch of a
-// run travel in different requests, in any order, and each request is retried until it is answered.
+// run travel in different requests, in any order, and each request is retried until it is answered. The app sends them
+// with Neon's driver, R3 without.
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { createSealer } from '../../../src/kernel/crypto/crypto.ts'

@@ -6,6 +6,7 @@ import { startPostgres } from '../../../src/host/embedded-postgres.ts'
 import { createGateway } from '../../../src/host/gateway.ts'
 import { createHost } from '../../../src/host/host.ts'
 import { migrate } from '../../../src/host/migrate.ts'
+import { ROWS_PATH } from '../../../src/kernel/db/gateway.ts'
 import { type BootstrapResult, bootstrap } from '../../../src/people/access/bootstrap.ts'
 import { makeTripCounter } from '../../support/trips.ts'
 import type { Cleanup } from './processes.ts'
@@ -73,7 +74,7 @@ export async function serveDatabase(cleanup: Cleanup, url: string, pid: number):
   const bindings = (through = address) => ({
     ...SETTINGS,
     DATABASE_URL: connectionString,
-    DATABASE_GATEWAY_URL: through,
+    DATABASE_GATEWAY_URL: through + ROWS_PATH,
   })
   return { url, pid, gateway: address, connectionString, trips: () => trips, tripsOf, bindings }
 }
