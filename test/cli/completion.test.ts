@@ -64,7 +64,8 @@ describe('completion', () => {
   it('offers no name of a server that a shell would run', async () => {
     const names = ['$(id)', '`id`', 'a;id', '*', 'a b', '\x1b[2J', 'shop'].map(name => ({ name }))
     const hostile = await serveApp(async () => Response.json({ resources: names, offset: 0 }))
-    const { out } = await startCli(['__complete', '--', 'status', ''], { env: keyEnv(hostile.url, tenant) }).exited
+    const env = { ...keyEnv(hostile.url, tenant), SLIPWAY_COMPLETION_MS: '20000' }
+    const { out } = await startCli(['__complete', '--', 'status', ''], { env }).exited
     expect(out).toBe('shop\n')
   })
 
