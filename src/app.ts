@@ -97,7 +97,7 @@ const overviews = {
   }),
   '/mcp': loadOnce(async () => {
     const { mcpRoutes } = await import('./connect/mcp/routes.ts')
-    return { mcpRoutes: mcpRoutes({ loadAll: () => loadOperations(), load: loadOperation }) }
+    return { mcpRoutes: mcpRoutes({ loadAll: loadOperations, load: loadOperation }) }
   }),
 }
 
@@ -111,19 +111,19 @@ export async function loadOperation(route: string): Promise<Operation | undefine
   return operations.find(one => one.path === path && one.method.toUpperCase() === method)
 }
 
-async function loadOperationsOf(files: Record<string, () => Promise<object>>): Promise<Operation[]> {
-  const loaded = await Promise.all(Object.values(files).map(load => load()))
-  return loaded.flatMap(listOperations)
+type Pause = () => Promise<unknown>
+async function loadOperationsOf(files: Record<string, () => Promise<object>>, pause?: Pause): Promise<Operation[]> {
+  const operations: Operation[] = []
+  for (const load of Object.values(files)) {
+    await pause?.()
+    operations.push(...listOperations(await load()))
+  }
+  return operations
 }
 
-/** Imports all slices: at once, or one after the other, each after a pause. */
-export async function loadOperations(pause?: () => Promise<unknown>): Promise<Operation[]> {
-  for (const load of pause ? Object.values(slices) : []) {
-    await pause!()
-    await load()
-  }
-  return loadOperationsOf({ ...slices, ...overviews })
-}
+/** Imports all slices, one after the other. */
+export const loadOperations = (pause?: Pause): Promise<Operation[]> =>
+  loadOperationsOf({ ...slices, ...overviews }, pause)
 
 async function buildDocument() {
   const { buildOpenApi } = await import('./kernel/http/openapi.ts')

@@ -37,7 +37,6 @@ export function createHttpServer(
   limits: Partial<ServerLimits> = {},
   prepare: () => Promise<unknown> = loadSlices,
 ): Server {
-  let isPrepared = false
   const { requestMs, uploadPauseMs, uploadMs, inProgress, idleMs } = { ...DEFAULT_LIMITS, ...limits }
   const serverOptions = {
     headersTimeout: requestMs,
@@ -47,12 +46,11 @@ export function createHttpServer(
   // A request that arrived on a connection that is destroyed by now is not served.
   const serveConnected: Fetch = (request, env) =>
     (env as HttpBindings).incoming.socket.destroyed ? new Response(null, { status: 503 }) : fetch(request, env)
-  const servePrepared: Fetch = async (request, env) => {
+  let serve: Fetch = async (request, env) => {
     if (new URL(request.url).pathname !== LIVENESS) await prepare()
     return serveConnected(request, env)
   }
-  const serve: Fetch = (request, env) => (isPrepared ? serveConnected : servePrepared)(request, env)
-  const server = createAdaptorServer({ fetch: serve, serverOptions }) as Server
+  const server = createAdaptorServer({ fetch: (request, env) => serve(request, env), serverOptions }) as Server
   // The size of headers is limited. By default, Node and Deno drop those after the 1000th, among them what a trusted
   // proxy added at the end.
   server.maxHeadersCount = 0
@@ -75,7 +73,7 @@ export function createHttpServer(
   ).unref()
   server.once('close', () => clearInterval(idleCheck))
   const setPrepared = () => {
-    isPrepared = true
+    serve = serveConnected
   }
   // A failure reaches those who wait for it.
   server.once('listening', () => void prepare().then(setPrepared, () => {}))
