@@ -102,20 +102,20 @@ export function newUserCode(): string {
 
 export const makeKeyHint = (key: string): string => `${key.slice(0, 8)}…${key.slice(-4)}`
 
-const HMAC = { name: 'HMAC', hash: 'SHA-256', length: 256 }
-type KeyKind = typeof HMAC | { name: 'AES-GCM'; length: 256 }
+const AES = { name: 'AES-GCM', length: 256, uses: ['encrypt', 'decrypt'] as KeyUsage[] }
+const HMAC = { name: 'HMAC', hash: 'SHA-256', length: 256, uses: ['sign', 'verify'] as KeyUsage[] }
 const MAX_DERIVED_KEYS = 1_000
 /** Keys, not promises of them: a request of workerd must not wait for the work of another. */
 const derivedKeys = new Map<string, CryptoKey>()
 
-/** Derives a key from a master key by HKDF. The last ones are kept: to derive one costs more than to use it. */
-async function deriveKey(key: string, salt: string, info: string, kind: KeyKind, uses: KeyUsage[]): Promise<CryptoKey> {
+/** Derives a key from a master key by HKDF. The newest are kept: to derive one costs more than to use it. */
+async function deriveKey(key: string, salt: string, info: string, kind: typeof AES | typeof HMAC): Promise<CryptoKey> {
   const name = JSON.stringify([key, salt, info, kind.name])
   const known = derivedKeys.get(name)
   if (known) return known
   const master = await crypto.subtle.importKey('raw', Buffer.from(key, 'base64url'), 'HKDF', false, ['deriveKey'])
   const derivation = { name: 'HKDF', hash: 'SHA-256', salt: utf8.encode(salt), info: utf8.encode(info) }
-  const derived = await crypto.subtle.deriveKey(derivation, master, kind, false, uses)
+  const derived = await crypto.subtle.deriveKey(derivation, master, kind, false, kind.uses)
   if (derivedKeys.size >= MAX_DERIVED_KEYS) derivedKeys.delete(derivedKeys.keys().next().value!)
   derivedKeys.set(name, derived)
   return derived
@@ -130,7 +130,7 @@ export function createSealer(keys: [kid: string, key: string][]) {
   const dataKey = async (kid: string, owner: string) => {
     const [, key] = keys.find(([name]) => name === kid) ?? []
     if (key === undefined) throw new Error(`no sealing key named ${kid}`)
-    return deriveKey(key, '', owner, { name: 'AES-GCM', length: 256 }, ['encrypt', 'decrypt'])
+    return deriveKey(key, '', owner, AES)
   }
   return {
     async seal(plain: string, owner: string, place: string): Promise<string> {
@@ -152,7 +152,7 @@ export function createSealer(keys: [kid: string, key: string][]) {
      */
     async fingerprinter(owner: string): Promise<(plain: string, place: string) => Promise<string[]>> {
       const hashKeys = await Promise.all(
-        keys.map(async ([kid, key]) => [kid, await deriveKey(key, 'fingerprint', owner, HMAC, ['sign'])] as const),
+        keys.map(async ([kid, key]) => [kid, await deriveKey(key, 'fingerprint', owner, HMAC)] as const),
       )
       return (plain, place) =>
         Promise.all(
@@ -167,7 +167,7 @@ export function createSealer(keys: [kid: string, key: string][]) {
 
 /** Signs texts that clients send back, as `kid.mac`, with a key for one purpose. Verification is in constant time. */
 export function createSigner(keys: [kid: string, key: string][], purpose: string) {
-  const keyOf = (key: string) => deriveKey(key, '', purpose, HMAC, ['sign', 'verify'])
+  const keyOf = (key: string) => deriveKey(key, '', purpose, HMAC)
   return {
     async sign(text: string): Promise<string> {
       const [kid, key] = keys[0]!
