@@ -1,21 +1,17 @@
 // Sends statements to the gateway of src/host/gateway.ts in another process, which answers with the rows of each.
 import { type SendStatements, StatementError } from '../../platform.ts'
-import { USE_HEADERS } from '../limits/connection-shares.ts'
+import { toUseHeaders } from '../limits/connection-shares.ts'
 
 /** The path that answers so. Others speak Neon's protocol. */
 export const ROWS_PATH = '/rows'
 
 export function sendToGateway(url: string, endpoint: string): SendStatements {
-  return async (statements, { group, isSlow, onReleased }, signal) => {
+  return async (statements, use, signal) => {
     const sent = Date.now()
     try {
       const response = await fetch(endpoint, {
         method: 'POST',
-        headers: {
-          'neon-connection-string': url,
-          [USE_HEADERS.group]: group,
-          ...(isSlow && { [USE_HEADERS.isSlow]: 'true' }),
-        },
+        headers: { 'neon-connection-string': url, ...toUseHeaders(use) },
         body: JSON.stringify({ queries: statements.map(({ sql, params }) => ({ query: sql, params })) }),
         signal,
       })
@@ -24,7 +20,7 @@ export function sendToGateway(url: string, endpoint: string): SendStatements {
       return await response.json()
     } finally {
       // The answer does not say how much of this was a wait.
-      onReleased?.(Date.now() - sent)
+      use.onReleased?.(Date.now() - sent)
     }
   }
 }

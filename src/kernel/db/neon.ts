@@ -1,7 +1,7 @@
 // Sends statements over HTTP with Neon's driver: to Neon, or to a gateway that speaks its protocol.
 import { type FullQueryResults, NeonDbError, neon, neonConfig } from '@neondatabase/serverless'
 import { type SendingUse, type SendStatements, StatementError } from '../../platform.ts'
-import { USE_HEADERS } from '../limits/connection-shares.ts'
+import { toUseHeaders } from '../limits/connection-shares.ts'
 
 type DriverInit = RequestInit & { endpoint?: string; use: SendingUse }
 neonConfig.fetchFunction = (url: string, { endpoint, use, ...init }: DriverInit) =>
@@ -9,11 +9,6 @@ neonConfig.fetchFunction = (url: string, { endpoint, use, ...init }: DriverInit)
   endpoint === undefined
     ? fetch(url, init)
     : fetch(endpoint, { ...init, headers: { ...(init.headers as Record<string, string>), ...toUseHeaders(use) } })
-
-const toUseHeaders = ({ group, isSlow }: SendingUse): Record<string, string> => ({
-  [USE_HEADERS.group]: group,
-  ...(isSlow && { [USE_HEADERS.isSlow]: 'true' }),
-})
 
 /** Drizzle's columns decode the text of Postgres themselves, except for booleans (type 16). */
 const TEXT_PARSERS = {

@@ -9,6 +9,10 @@ export type ConnectionShares = ReturnType<typeof createConnectionShares>
 
 /** The headers by which a driver names its use to a gateway in another process. */
 export const USE_HEADERS = { group: 'slipway-share', isSlow: 'slipway-slow' } as const
+export const toUseHeaders = ({ group, isSlow }: ConnectionUse): Record<string, string> => ({
+  [USE_HEADERS.group]: group,
+  ...(isSlow && { [USE_HEADERS.isSlow]: 'true' }),
+})
 
 /** Slow reads together leave the rest of the connections to requests that take milliseconds. */
 const SLOW_PART = 0.4
