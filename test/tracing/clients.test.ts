@@ -129,7 +129,8 @@ describe.each(VERSIONS)('langsmith %s', version => {
     await Promise.all(runs.map(run => run.postRun()))
     await client.awaitPendingTraceBatches()
     // An isolate may have no room for so many large bodies at once. The client sends those again.
-    expect(requests.filter(({ status }) => status >= 400 && status !== 503)).toEqual([])
+    const mayBeFull = navigator.userAgent === 'Cloudflare-Workers'
+    expect(requests.filter(({ status }) => status >= 400 && !(mayBeFull && status === 503))).toEqual([])
     expect(await readRows(tenant)).toHaveLength(500)
   }, 60_000)
 
