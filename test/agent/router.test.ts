@@ -76,6 +76,47 @@ test('its own path is answered by the router, whatever the host, and no other pa
   expect(await statusOf('/own/more')).toBe(404)
 })
 
+test('requests that do not wait for the answers before them are answered in their order', async () => {
+  let open = 0
+  let most = 0
+  routeTo(
+    await serve((req, res) => {
+      most = Math.max(most, ++open)
+      setImmediate(() => {
+        open--
+        res.end(`<${req.url}>`)
+      })
+    }),
+  )
+  const paths = Array.from({ length: 30 }, (_, i) => `/${i}`)
+  const requests = paths.map(path => `GET ${path} HTTP/1.1\r\nHost: app.localhost\r\n\r\n`)
+  const socket = connect(port, '127.0.0.1')
+  socket.write(requests.join(''))
+  let answers = ''
+  socket.setEncoding('latin1').on('data', chunk => (answers += chunk))
+  await waitFor(() => answers.includes('</29>'))
+  expect(answers.match(/<[^>]+>/g)).toEqual(paths.map(path => `<${path}>`))
+  expect(most).toBe(1)
+  socket.destroy()
+  // A client that goes away in between leaves nothing in flight.
+  const gone = connect(port, '127.0.0.1')
+  gone.write(requests.join(''))
+  await once(gone, 'data')
+  gone.destroy()
+  await waitFor(() => Object.keys(router.inFlight()).length === 0)
+})
+
+test('a handshake right behind another request ends the connection, and nothing else', async () => {
+  routeTo(await serve((_, res) => setTimeout(() => res.end('late'), 50)))
+  const socket = connect(port, '127.0.0.1')
+  socket.on('error', () => {})
+  const handshake = 'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA=='
+  const request = 'GET / HTTP/1.1\r\nHost: app.localhost\r\n'
+  socket.write(`${request}\r\n${request}${handshake}\r\n\r\n`)
+  await once(socket.resume(), 'close')
+  expect((await fetchAnswer()).body).toBe('late')
+})
+
 test('streamed bodies are forwarded chunk by chunk in both directions', async () => {
   const release = Promise.withResolvers<void>()
   routeTo(

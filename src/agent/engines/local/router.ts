@@ -193,6 +193,7 @@ export function createRouter(
   }
 
   async function onRequest(req: http.IncomingMessage, res: http.ServerResponse) {
+    if (!(await isTurnOf(req, res))) return
     if (ownPath && pathOf(req) === ownPath.path) {
       const isAllowed = await ownPath.answer(new URLSearchParams(req.url!.split('?')[1]))
       return void res.writeHead(isAllowed ? 200 : 403, { Connection: 'close' }).end()
@@ -214,7 +215,8 @@ export function createRouter(
     client.on('error', () => client.destroy())
     const res = new http.ServerResponse(req)
     res.shouldKeepAlive = false
-    res.assignSocket(client)
+    // A handshake right after another request is none: that request's answer is still to come.
+    if (!isWritten(() => res.assignSocket(client))) return void client.destroy()
     client.once('close', () => res.destroy())
     res.once('finish', () => {
       client.end()
@@ -259,11 +261,16 @@ export function createRouter(
         // An offer to upgrade to HTTP/2 is ignored.
         shouldUpgradeCallback: isWebSocket,
       },
-      (req, res) => void onRequest(req, res),
+      (req, res) => void onRequest(req, res).catch(() => req.socket.destroy()),
     )
+    // Each request of a client that does not wait for the answers before it listens.
+    httpServer.on('connection', socket => socket.setMaxListeners(0))
     // Node drops headers beyond this number. One more than allowed lets `refusalStatus` notice.
     httpServer.maxHeadersCount = MAX_HEADERS + 1
-    httpServer.on('upgrade', (req, socket, head) => void onUpgrade(req, socket as Socket, head))
+    httpServer.on(
+      'upgrade',
+      (req, socket, head) => void onUpgrade(req, socket as Socket, head).catch(() => socket.destroy()),
+    )
     return httpServer
   }
 
@@ -293,6 +300,22 @@ export function createRouter(
     lastRequests: () => Object.fromEntries(lastRequests),
     inFlight: () => Object.fromEntries(inFlight),
   }
+}
+
+/**
+ * A request that was sent before the answer to the one before it has no connection to answer on yet. It waits, so that
+ * its own answer is not kept in memory. False: the client is gone.
+ */
+function isTurnOf(req: http.IncomingMessage, res: http.ServerResponse): boolean | Promise<boolean> {
+  if (res.socket) return true
+  return new Promise(resolve => {
+    const giveUp = () => resolve(false)
+    req.socket.once('close', giveUp)
+    res.once('socket', () => {
+      req.socket.off('close', giveUp)
+      resolve(true)
+    })
+  })
 }
 
 const hostOf = (req: http.IncomingMessage) =>
