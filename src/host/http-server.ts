@@ -5,6 +5,7 @@ import { setImmediate } from 'node:timers/promises'
 import { createAdaptorServer, type HttpBindings } from '@hono/node-server'
 import { loadOperations } from '../app.ts'
 import { loadOnce } from '../kernel/http/load-once.ts'
+import { resolveAlias } from '../kernel/http/path-aliases.ts'
 import type { Operation } from '../kernel/http/routes.ts'
 import { isIdle, watchConnections } from './connections.ts'
 
@@ -107,9 +108,11 @@ export const loadSlices = loadOnce(async () => {
 })
 
 /** Compares the fixed start of the path. */
-const isUpload = ({ method, url }: IncomingMessage): boolean =>
-  uploads!.some(
+function isUpload({ method, url = '' }: IncomingMessage): boolean {
+  const path = resolveAlias(url)
+  return uploads!.some(
     operation =>
       operation.method.toUpperCase() === method &&
-      url?.startsWith(operation.path.slice(0, operation.path.indexOf('{'))),
+      path.startsWith(operation.path.slice(0, operation.path.indexOf('{'))),
   )
+}

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { loadOperations } from '../../src/app.ts'
+import { resolveAlias } from '../../src/kernel/http/path-aliases.ts'
 import { createClock } from '../../src/platform.ts'
 import { getApp, logLines, newTenant, send, startApp, unusedId } from '../support/app.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
@@ -77,6 +78,8 @@ describe('a path', () => {
   it.each([
     ['/api/v1/healthz', '/healthz'],
     ['/api/v1/platform/x', '/v1/platform/x'],
+    ['/api/v1/audit-logs?limit=1', '/v1/audit-logs'],
+    ['/v1/orgs/current/info', '/orgs/current/info'],
     ['/api/v2/x', '/v2/x'],
     ['/api/v1/v2/deployments', '/v2/deployments'],
     ['/api/v1/api/v1/healthz', '/api/v1/healthz'],
@@ -86,6 +89,21 @@ describe('a path', () => {
   ])('%s is that of the route %s', async (sent, path) => {
     const { headers } = await send('GET', sent)
     expect(listLogLines(headers.get('X-Request-Id'))).toMatchObject([{ path }])
+  })
+
+  it('of every route is reached with each prefix of published clients', () => {
+    const missed = operations.flatMap(({ path }) => {
+      const sent = path.startsWith('/v2/') ? ['/api', '/api/v1'] : ['/api/v1', '/v1']
+      const rest = path.startsWith('/v1/') ? path.slice('/v1'.length) : path
+      return [path, ...sent.map(prefix => prefix + rest)].filter(one => resolveAlias(one) !== path)
+    })
+    expect(missed).toEqual([])
+  })
+
+  it('below /v1 serves the audit log to clients that call it below /api/v1', async () => {
+    const { owner } = await newTenant()
+    const page = await owner.get('/api/v1/audit-logs?start_time=2026-01-01T00:00:00Z&end_time=2027-01-01T00:00:00Z')
+    expect(page.status).toBe(200)
   })
 
   it('with a prefix of published clients reaches its route with its parameters, query and body', async () => {

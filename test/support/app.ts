@@ -140,7 +140,7 @@ const operationPatterns = operations
   .sort((a, b) => a.one.path.split('{').length - b.one.path.split('{').length)
 
 export function findOperation(method: string, path: string): Operation | undefined {
-  const pathname = resolveAlias(new URL(path, 'http://slipway.test').pathname)
+  const pathname = resolveAlias(new URL(`http://slipway.test${path}`).pathname)
   const name = method.toLowerCase()
   return operationPatterns.find(({ one, pattern }) => one.method === name && pattern.test(pathname))?.one
 }

@@ -21,8 +21,8 @@ const INFO = {
   version: VERSION,
   description: [
     'An open control plane for hosting applications, at the edge.',
-    'Each path is also served below `/api/v1`, and a path that begins with `/v2` below `/api`:',
-    '`/api/v1/runs` is `/runs`, `/api/v1/platform/datasets` is `/v1/platform/datasets`, and `/api/v2/deployments` is',
+    'Each path is also served below `/api/v1` and `/v1`, and a path that begins with `/v2` below `/api`:',
+    '`/api/v1/runs` is `/runs`, `/api/v1/audit-logs` is `/v1/audit-logs`, and `/api/v2/deployments` is',
     '`/v2/deployments`.',
   ].join(' '),
   contact: { name: 'The operator of this installation' },
