@@ -57,6 +57,19 @@ const isClickHouseUrl = (text: string): boolean =>
   /^https?:\/\/./.test(text) && URL.canParse(text) && /^\/\w+$/.test(new URL(text).pathname)
 const clickHouseUrl = () => z.string({ error: CLICKHOUSE_ERROR }).refine(isClickHouseUrl, { error: CLICKHOUSE_ERROR })
 
+const EmailList = z.array(z.string().trim().toLowerCase().pipe(z.email()))
+/** A JSON array or a comma-separated list. */
+const emails = z
+  .string()
+  .default('')
+  .transform((text, check) => {
+    const items = text.trim().startsWith('[') ? parseJson(text) : text.split(',').flatMap(item => item.trim() || [])
+    const { data } = EmailList.safeParse(items)
+    if (data) return data
+    check.addIssue('must be e-mail addresses, comma-separated or as a JSON array such as ["ada@example.com"]')
+    return z.NEVER
+  })
+
 const METRICS_TOKEN = /^[!-~]{16,255}$/
 const METRICS_TOKEN_ERROR = 'must be 16 to 255 visible characters, such as the output of `openssl rand -hex 24`'
 
@@ -179,8 +192,8 @@ const Settings = z.object({
   TRACES_CLICKHOUSE_URL: clickHouseUrl().optional(),
   METRICS_TOKEN: z.string().regex(METRICS_TOKEN, { error: METRICS_TOKEN_ERROR }).optional(),
   UPLOADS_MAX_GIB: wholeNumber(1_000_000, 'must be a whole number of GiB').default(20),
-  INSTANCE_ADMIN_EMAILS: commaSeparated(''),
-  USAGE_EXPORT_ADMIN_EMAILS: commaSeparated(''),
+  INSTANCE_ADMIN_EMAILS: emails,
+  USAGE_EXPORT_ADMIN_EMAILS: emails,
 })
 
 /** Plain http is allowed only to this machine. */
@@ -597,9 +610,7 @@ export function readConfig(env: Record<string, unknown>): Config {
     github: toGitHubApp(settings),
     oidc: toOidcSettings(settings),
     metricsToken: settings.METRICS_TOKEN,
-    instanceAdmins: [...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS].map(email =>
-      email.toLowerCase(),
-    ),
+    instanceAdmins: [...new Set([...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS])],
     notices,
   }
 }

@@ -287,6 +287,27 @@ CCCC
     expect(instanceAdmins).toEqual(['ada@example.com', 'grace@example.com', 'old@example.com'])
   })
 
+  it.each(['INSTANCE_ADMIN_EMAILS', 'USAGE_EXPORT_ADMIN_EMAILS'])('accept %s as a JSON array', name => {
+    const { instanceAdmins } = readConfig({ ...required, [name]: ' ["Ada@example.com", "grace@example.com"] ' })
+    expect(instanceAdmins).toEqual(['ada@example.com', 'grace@example.com'])
+    expect(readConfig({ ...required, [name]: '[]' }).instanceAdmins).toEqual([])
+  })
+
+  it.each([
+    '["ada@example.com"',
+    "['ada@example.com']",
+    '["ada@example.com", 1]',
+    '{"0": "ada@example.com"}',
+    'ada@example.com; grace@example.com',
+    'hunter2',
+    '@example.com',
+  ])('refuse instance admins with the value %j, by the name of the setting', value => {
+    for (const name of ['INSTANCE_ADMIN_EMAILS', 'USAGE_EXPORT_ADMIN_EMAILS']) {
+      expect(readError({ [name]: value })).toMatch(new RegExp(`^${name} [^.]`))
+      expect(readError({ [name]: value })).not.toContain('hunter2')
+    }
+  })
+
   it('with the old name are logged as deprecated once per instance', async () => {
     const countNotices = () => logLines.filter(line => String(line.notice).includes('USAGE_EXPORT_ADMIN_EMAILS')).length
     const before = countNotices()
