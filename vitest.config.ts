@@ -12,7 +12,7 @@ import { EXCEPT, ON_EDGE, ON_SERVERS, PROGRAMS } from './test/support/runtimes.t
 
 const app = [
   'test/*.test.ts',
-  'test/{cli,client,kernel,protocol,people,hosting,connect,tracing}/**/*.test.ts',
+  'test/{cli,client,kernel,protocol,people,hosting,connect,tracing,monitoring}/**/*.test.ts',
   'test/dashboard/screens/*.test.ts',
 ]
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']

@@ -15,6 +15,7 @@ import { type AppEnv, listOperations, type Operation, type Services } from './ke
 import { SegmentRouter } from './kernel/http/segment-router.ts'
 import { createShareGroups } from './kernel/limits/share-groups.ts'
 import { createProcessCounters } from './monitoring/process-counters.ts'
+import type { SweepRun } from './monitoring/sweep-runs.ts'
 import type { Platform } from './platform.ts'
 import { createSweeps } from './schedule.ts'
 import { withWarnings } from './tracing/ingest/long-texts.ts'
@@ -54,6 +55,7 @@ export const slices = {
     import('./hosting/previews/previews.routes.ts'),
   '/v1/integrations/forge/githost/webhook /v1/integrations/forge/githost/*/webhook': () =>
     import('./hosting/pushes/githost-deliveries.routes.ts'),
+  '/v2/admin/fleet /v2/admin/installation /orgs/current/usage': () => import('./monitoring/fleet.routes.ts'),
   '/v2/events': () => import('./people/events/routes.ts'),
   '/v2/webhooks /.well-known/webhook-keys': () => import('./connect/webhooks/routes.ts'),
   '/info /runs': () => import('./tracing/ingest/ingestion.routes.ts'),
@@ -205,7 +207,16 @@ export function createApp(config: Config, runtime: Platform) {
       }),
   )
   const sweeps = createSweeps(services)
-  const housekeep = async () => (await import('./kernel/db/sweep.ts')).runSweeps(sweeps, counters.countSweep)
+  const housekeep = async () => {
+    const { runSweeps } = await import('./kernel/db/sweep.ts')
+    const { recordSweepRuns } = await import('./monitoring/sweep-runs.ts')
+    const runs: SweepRun[] = []
+    const onRun = (...run: SweepRun) => {
+      counters.countSweep(...run)
+      runs.push(run)
+    }
+    await runSweeps(sweeps, onRun).finally(() => recordSweepRuns(services, runs))
+  }
   const { traces, shareGroups } = services
   return Object.assign(app, { config, platform, database, housekeep, sweeps, traces, shareGroups })
 }

@@ -21,6 +21,7 @@ export const createSweeps = (services: Services) => ({
   traces: () => services.traces.expire(services),
   feedback: async () => (await import('./tracing/feedback/sweep.ts')).sweepFeedback(services),
   annotation_queues: async () => (await import('./tracing/queues/sweep.ts')).sweepQueues(services),
+  deleted_deployments: async () => (await import('./monitoring/sweep-runs.ts')).sweepDeletedDeployments(services),
   model_usage: async () => (await import('./connect/models/sweep.ts')).sweepModelUsage(services),
   pushes: async () => {
     await (await import('./hosting/pushes/sweep.ts')).sweepDeliveries(services)

@@ -388,3 +388,39 @@ begin
   order by a.id
   for no key update;
 end $$;
+
+-- Anyone who manages the members of an organization can add a member with any address, and act as that member by a link.
+-- So an address counts only if the identity provider or the operator has vouched for the person who uses it.
+create function is_verified_member(p_member uuid) returns boolean
+language sql stable security definer set search_path = public, pg_temp as $$
+  select exists (
+    select from members m
+    where m.id = p_member and m.organization_id = current_organization()
+      and (
+        exists (select from identities i where i.member_id = m.id)
+        or exists (select from sessions s where s.member_id = m.id and s.is_verified)
+      )
+  )
+$$;
+grant execute on function is_verified_member(uuid) to slipway_app;
+
+-- Returns true for a verified session of a person with one of the addresses, and for a key that it has approved.
+create function is_instance_admin(p_addresses text[]) returns boolean
+language sql stable security definer set search_path = public, pg_temp as $$
+  select exists (
+    select from members m
+    where m.email = any(p_addresses)
+      and m.id = case setting('actor_kind')
+        when 'session'
+          then (select s.member_id from sessions s where s.id = setting('session_id')::uuid and s.is_verified)
+        when 'key' then (select a.member_id from api_keys a where a.id = current_actor() and a.is_verified)
+      end
+  )
+$$;
+grant execute on function is_instance_admin(text[]) to slipway_app;
+
+create function require_instance_admin(p_addresses text[]) returns void
+language plpgsql stable as $$
+begin
+  if not is_instance_admin(p_addresses) then perform refuse('instance_admin_required'); end if;
+end $$;

@@ -39,9 +39,9 @@ declare
   v_session sessions;
 begin
   perform act_as_member(p_member);
-  insert into sessions (organization_id, member_id, token_hash, method, client_address, user_agent)
+  insert into sessions (organization_id, member_id, token_hash, method, is_verified, client_address, user_agent)
   values (
-    current_organization(), p_member, p_token_hash, p_method,
+    current_organization(), p_member, p_token_hash, p_method, p_method = 'oidc',
     setting('request')::json ->> 'client_address', setting('request')::json ->> 'user_agent'
   )
   returning * into v_session;
@@ -83,7 +83,7 @@ begin
   update sign_in_links set used_at = clock() where id = v_link.id;
   v_session := open_session(v_link.member_id, p_token_hash, 'link', p_limit);
   update sessions s
-  set made_by = maker_of_session(v_link.made_by, v_link.member_id)
+  set made_by = maker_of_session(v_link.made_by, v_link.member_id), is_verified = v_link.made_by is null
   where s.id = v_session.id
   returning * into v_session;
   return v_session;
@@ -311,7 +311,8 @@ begin
   return query
   update device_requests d
   set organization_id = current_organization(), member_id = current_actor(), tenant_id = p_tenant, role_id = p_role,
-    permissions = v_permissions, decided_at = clock()
+    permissions = v_permissions, decided_at = clock(),
+    is_verified = exists (select from sessions s where s.id = setting('session_id')::uuid and s.is_verified)
   where d.id = v_request.id and d.decided_at is null
   returning d.*;
 end $$;
@@ -366,13 +367,15 @@ begin
   perform set_config('app.tenant_id', v_request.tenant_id::text, true);
   delete from device_requests d where d.id = v_request.id;
   insert into api_keys (
-    organization_id, tenant_id, member_id, description, hint, key_hash, role_id, permissions, expires_at, created_by
+    organization_id, tenant_id, member_id, description, hint, key_hash, role_id, permissions, expires_at, created_by,
+    is_verified
   )
   values (
     v_request.organization_id, v_request.tenant_id, v_request.member_id,
     'Command line' || coalesce(' on ' || v_request.device_name, ''),
     p_hint, p_key_hash, v_request.role_id, v_request.permissions,
-    bound_expiry(clock() + interval '90 days', v_request.made_by_key), v_request.made_by_key
+    bound_expiry(clock() + interval '90 days', v_request.made_by_key), v_request.made_by_key,
+    v_request.is_verified
   )
   returning * into v_key;
   -- The member has lost the workspace since the approval.

@@ -112,6 +112,13 @@ begin
   return v_own;
 end $$;
 
+create function object_bytes(p_objects json) returns bigint
+language sql immutable parallel safe
+return (
+  select coalesce(sum(size::text::bigint), 0)
+  from jsonb_path_query(p_objects::jsonb, '$.**.bytes ? (@.type() == "number")') size
+);
+
 -- Runs that are not shown yet do not count. Expired runs go on counting: their deletion sets app.keeps_counts.
 do $$
 declare
@@ -132,12 +139,12 @@ begin
         if v_tenant is null or setting('keeps_counts') = 'true' then return null; end if;
         insert into session_minutes as m (
           organization_id, tenant_id, session_id, minute, slot, runs, roots, ended, errors, streamed, prompt_tokens,
-          completion_tokens, total_tokens, prompt_cost, completion_cost, total_cost, latencies, first_token_latencies,
-          last_start_time
+          completion_tokens, total_tokens, prompt_cost, completion_cost, total_cost, bytes, latencies,
+          first_token_latencies, last_start_time
         )
         select
           organization_id, tenant_id, session_id, minute, take_count_slot(v_tenant), runs, roots, ended, errors,
-          streamed, prompt_tokens, completion_tokens, total_tokens, prompt_cost, completion_cost, total_cost,
+          streamed, prompt_tokens, completion_tokens, total_tokens, prompt_cost, completion_cost, total_cost, bytes,
           latencies, first_token_latencies, last_start_time
         from (
           select
@@ -153,6 +160,14 @@ begin
             coalesce(sum(count * prompt_cost), 0) as prompt_cost,
             coalesce(sum(count * completion_cost), 0) as completion_cost,
             coalesce(sum(count * total_cost), 0) as total_cost,
+            sum(
+              count * (
+                coalesce(octet_length(extra), 0) + coalesce(octet_length(serialized), 0)
+                + coalesce(octet_length(inputs), 0) + coalesce(octet_length(outputs), 0)
+                + coalesce(octet_length(events), 0) + coalesce(octet_length(error), 0)
+                + case when objects is null then 0 else object_bytes(objects) end
+              )
+            ) as bytes,
             count_buckets(latency_bucket(start_time, end_time), count) filter (
               where id = trace_id and end_time >= start_time
             ) as latencies,
@@ -166,8 +181,8 @@ begin
         ) sums
         where (
             runs, roots, ended, errors, streamed, prompt_tokens, completion_tokens, total_tokens, prompt_cost,
-            completion_cost, total_cost
-          ) <> (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+            completion_cost, total_cost, bytes
+          ) <> (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
           or 0 <> any(latencies || first_token_latencies)
         order by session_id, minute
         on conflict (tenant_id, session_id, minute, slot) do update set
@@ -182,6 +197,7 @@ begin
           prompt_cost = m.prompt_cost + excluded.prompt_cost,
           completion_cost = m.completion_cost + excluded.completion_cost,
           total_cost = m.total_cost + excluded.total_cost,
+          bytes = m.bytes + excluded.bytes,
           latencies = add_counts(m.latencies, excluded.latencies),
           first_token_latencies = add_counts(m.first_token_latencies, excluded.first_token_latencies),
           last_start_time = greatest(m.last_start_time, excluded.last_start_time);

@@ -22,6 +22,7 @@ const scopes: Record<Permission, Scope> = {
   'organization:manage-providers': 'nothing',
   'organization:manage': 'nothing',
   'audit-logs:read': 'everything',
+  'fleet-admin:read': 'everything',
   'workspaces:create': 'nothing',
   'workspaces:delete': 'nothing',
   // Tags are listed with the resources that have them.
@@ -32,6 +33,7 @@ const scopes: Record<Permission, Scope> = {
   'api-keys:read': 'nothing',
   'api-keys:create': 'nothing',
   'api-keys:delete': 'nothing',
+  'workspaces:manage-keys': 'nothing',
   'deployments:create': 'nothing',
   'deployments:read': [deployments],
   'deployments:update': [deployments],
@@ -63,6 +65,9 @@ const scopes: Record<Permission, Scope> = {
   'feedback:read': [runs],
   'feedback:update': [runs],
   'feedback:delete': [runs],
+  'feedback-configs:create': 'nothing',
+  'feedback-configs:update': 'nothing',
+  'feedback-configs:delete': 'nothing',
   'datasets:create': [datasets, runs],
   'datasets:read': [datasets, runs],
   'datasets:update': [datasets, runs],
@@ -81,7 +86,6 @@ const scopes: Record<Permission, Scope> = {
   'models:read': [deployments],
   'models:invoke': 'nothing',
   'workspaces:manage-model-configs': [deployments],
-  'fleet-admin:read': 'nothing',
 }
 
 const readingEach = [deployments, projects, datasets, queues]

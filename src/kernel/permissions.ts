@@ -10,6 +10,7 @@ const organizationOnly = {
   // Access policies.
   'organization:manage': 'organization',
   'audit-logs:read': 'organization',
+  'fleet-admin:read': 'organization',
   'workspaces:create': 'organization',
   'workspaces:delete': 'organization',
 } as const
@@ -24,6 +25,8 @@ export const permissions = {
   'api-keys:read': 'workspace',
   'api-keys:create': 'workspace',
   'api-keys:delete': 'workspace',
+  // Who else gets keys: trusted issuers. A role with it gets the permissions of keys, too.
+  'workspaces:manage-keys': 'workspace',
   'deployments:create': 'workspace',
   'deployments:read': 'workspace',
   'deployments:update': 'workspace',
@@ -56,6 +59,9 @@ export const permissions = {
   'feedback:read': 'workspace',
   'feedback:update': 'workspace',
   'feedback:delete': 'workspace',
+  'feedback-configs:create': 'workspace',
+  'feedback-configs:update': 'workspace',
+  'feedback-configs:delete': 'workspace',
   'datasets:create': 'workspace',
   'datasets:read': 'workspace',
   'datasets:update': 'workspace',
@@ -74,12 +80,20 @@ export const permissions = {
   'models:read': 'workspace',
   'models:invoke': 'workspace',
   'workspaces:manage-model-configs': 'workspace',
-  'fleet-admin:read': 'workspace',
 } as const satisfies Record<string, 'organization' | 'workspace'>
 
 export type Permission = keyof typeof permissions
 export const permissionNames = Object.keys(permissions) as [Permission, ...Permission[]]
 export const organizationPermissions = Object.keys(organizationOnly) as Permission[]
+
+/** A list of permissions that has the first one is completed with the others. Requests check each by its name. */
+const INCLUDED: Partial<Record<Permission, readonly Permission[]>> = {
+  'workspaces:manage-keys': ['api-keys:read', 'api-keys:create', 'api-keys:delete'],
+}
+/** Removes duplicates. */
+export const completePermissions = (names: Permission[]): Permission[] => [
+  ...new Set(names.flatMap(name => [name, ...(INCLUDED[name] ?? [])])),
+]
 
 export const resourceTypes = ['project', 'dataset', 'deployment', 'queue'] as const
 export type ResourceType = (typeof resourceTypes)[number]

@@ -56,6 +56,11 @@ export const Instant = boundedText(512, NOT_AN_INSTANT)
   })
   .overwrite(text => new Date(text).toISOString())
 
+const NOT_A_DAY = 'must be a day from 1970 on, such as 2026-11-24'
+export const Day = boundedText(10, NOT_A_DAY)
+  .check(z.iso.date({ error: NOT_A_DAY, abort: true }))
+  .refine(text => Date.parse(text) >= 0, { error: NOT_A_DAY })
+
 export const parseWholeNumber = (text: unknown): unknown =>
   typeof text === 'string' && /^-?\d{1,15}$/.test(text) ? Number(text) : text
 

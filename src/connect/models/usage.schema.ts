@@ -1,16 +1,12 @@
 // Schemas of the usage of models, and of the budgets that limit it.
 import * as z from 'zod'
-import { boundedText, listOf, optionalFilter, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
+import { Day, listOf, optionalFilter, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
 import { Time } from './schema.ts'
 
 export const MAX_DAYS = 366
 export const DEFAULT_DAYS = 30
 export const MAX_CALLERS = 200
 
-const NOT_A_DAY = 'must be a day from 1970 on, such as 2026-11-24'
-const Day = boundedText(10, NOT_A_DAY)
-  .check(z.iso.date({ error: NOT_A_DAY, abort: true }))
-  .refine(text => Date.parse(text) >= 0, { error: NOT_A_DAY })
 export const UsageQuery = z.object({
   start: optionalFilter(Day).meta({
     description: `The first day, in UTC. By default ${DEFAULT_DAYS} days with \`end\`.`,

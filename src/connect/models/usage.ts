@@ -2,20 +2,8 @@
 import { sql } from 'drizzle-orm'
 import { type Row, run } from '../../kernel/db/db.ts'
 import { verb } from '../../kernel/http/context.ts'
-import { fail } from '../../kernel/http/errors.ts'
+import { chooseDays } from '../../kernel/http/days.ts'
 import { DEFAULT_DAYS, MAX_CALLERS, MAX_DAYS, type Usage, type UsageQuery } from './usage.schema.ts'
-
-const DAY_MS = 86_400_000
-const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
-
-function chooseDays({ start, end }: UsageQuery, now: number): { start: string; end: string } {
-  const last = end === undefined ? now : Date.parse(end)
-  const first = start === undefined ? last - (DEFAULT_DAYS - 1) * DAY_MS : Date.parse(start)
-  const fault = (msg: string) => fail('invalid_request', { errors: [{ type: 'custom', loc: ['query', 'start'], msg }] })
-  if (first > last) throw fault('must not be after `end`')
-  if (last - first >= MAX_DAYS * DAY_MS) throw fault(`must be less than ${MAX_DAYS} days before \`end\``)
-  return { start: dayOf(first), end: dayOf(last) }
-}
 
 const SUMS = sql`
   coalesce(sum(calls), 0) as calls,
@@ -32,7 +20,7 @@ const CALLER = sql`
   (select d.name from deployments d where d.id = deployment_id and d.tenant_id = current_tenant()) as deployment_name`
 
 export const readUsage = verb('models:read', async (ctx, query: UsageQuery): Promise<Usage> => {
-  const { start, end } = chooseDays(query, ctx.platform.clock.now())
+  const { start, end } = chooseDays(query, ctx.platform.clock.now(), { byDefault: DEFAULT_DAYS, most: MAX_DAYS })
   const { configuration_id = null, deployment_id = null, limit, offset } = query
   const [row] = await run(
     ctx,

@@ -15,7 +15,6 @@ const SENTENCES: Record<Permission, [group: Group, sentence: string]> = {
   'deployments:delete': ['Deployments', 'Delete deployments'],
   'secrets:read': ['Deployments', 'Show the values of secrets. Each time is recorded'],
   'events:read': ['Deployments', 'Read and follow the events of a workspace'],
-  'fleet-admin:read': ['Deployments', 'See the listeners that deployments run on'],
   'projects:read': ['Tracing', 'See tracing projects'],
   'projects:create': ['Tracing', 'Create tracing projects'],
   'projects:update': ['Tracing', 'Change tracing projects and their saved views'],
@@ -30,6 +29,9 @@ const SENTENCES: Record<Permission, [group: Group, sentence: string]> = {
   'feedback:create': ['Tracing', 'Give feedback'],
   'feedback:update': ['Tracing', 'Change feedback'],
   'feedback:delete': ['Tracing', 'Delete feedback'],
+  'feedback-configs:create': ['Tracing', 'Configure feedback keys'],
+  'feedback-configs:update': ['Tracing', 'Change the configuration of feedback keys'],
+  'feedback-configs:delete': ['Tracing', 'Delete the configuration of feedback keys'],
   'datasets:read': ['Tracing', 'See datasets and their examples'],
   'datasets:create': ['Tracing', 'Create datasets'],
   'datasets:update': ['Tracing', 'Change datasets and their examples'],
@@ -63,6 +65,10 @@ const SENTENCES: Record<Permission, [group: Group, sentence: string]> = {
   'api-keys:read': ['People and keys', 'See API keys of a workspace, never the keys themselves'],
   'api-keys:create': ['People and keys', 'Create API keys of a workspace'],
   'api-keys:delete': ['People and keys', 'Revoke API keys of a workspace'],
+  'workspaces:manage-keys': [
+    'People and keys',
+    'Manage API keys of a workspace, and the trusted issuers that get them',
+  ],
   'organization:manage-members': [
     'People and keys',
     'Add people to the organization, create their sign-in links, remove them',
@@ -76,6 +82,7 @@ const SENTENCES: Record<Permission, [group: Group, sentence: string]> = {
   'organization:read': ['Workspaces and organization', 'See the organization with its roles and members'],
   'organization:update': ['Workspaces and organization', 'Rename the organization and change its settings'],
   'organization:manage': ['Workspaces and organization', 'Create access policies and attach them to roles'],
+  'fleet-admin:read': ['Workspaces and organization', 'See the fleet: listeners, deployments, queues and usage'],
   'audit-logs:read': ['Workspaces and organization', 'Read and export the audit log of the organization'],
 }
 

@@ -77,6 +77,8 @@ export type Ctx = CallerServices & {
   disconnectSignal?: () => AbortSignal
   /** Sent by a client that resumes a stream. */
   lastEventId?: string | undefined
+  /** The media types that the client takes, for an answer that has several. */
+  accept?: string | undefined
   watches?: Watches
   /** The header `Slipway-Warnings`: members that are ignored, and answers that look at a part only. */
   warnings: string[]

@@ -1,6 +1,6 @@
 // The table of API keys.
 import { sql } from 'drizzle-orm'
-import { foreignKey, index, pgTable, text, uuid } from 'drizzle-orm/pg-core'
+import { boolean, foreignKey, index, pgTable, text, uuid } from 'drizzle-orm/pg-core'
 import { listeners } from '../../hosting/listeners/tables.ts'
 import { createdAtColumn, idColumn, instantColumn, newestFirstColumns } from '../../kernel/db/columns.ts'
 import { members, organizations, roles, workspaces } from './tables.ts'
@@ -26,6 +26,8 @@ export const apiKeys = pgTable(
     created_by: uuid(),
     /** The person whose rights bound those of the key, in each request: see `bound_key_permissions()`. */
     member_id: uuid().references(() => members.id, { onDelete: 'cascade' }),
+    /** A verified session of the member has approved the key. */
+    is_verified: boolean().notNull().default(false),
     /** The issuer of the token that `exchange_token()` exchanged for the key. The issuer may be gone. */
     trusted_issuer_id: uuid(),
     /** Keys with the same budget share one rate limit. The trigger `inherit_budget` sets it. */

@@ -74,6 +74,14 @@ export const accessCodes = {
     problem: 'This key or member lacks a permission that the operation needs.',
     remedy: 'Use a key that has it, or ask an Admin for a role that has it.',
   },
+  instance_admin_required: {
+    status: 403,
+    title: 'Instance admin required',
+    problem: 'Only an instance admin sees the whole installation.',
+    remedy:
+      'Sign in through the identity provider, or by a link of the operator, as a person whose address is in ' +
+      '`INSTANCE_ADMIN_EMAILS`. A key counts if such a session has approved it.',
+  },
   denied_by_policy: {
     status: 403,
     title: 'Denied by an access policy',

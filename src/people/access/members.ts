@@ -28,8 +28,12 @@ const grantableRole = (id: string | SQL, scope: 'workspace' | 'organization') =>
 
 const lastSeen = (member: SQL | typeof members.id) => sql<string | null>`member_last_seen(${member})`.as('last_seen_at')
 
-const memberColumns = { ...getTableColumns(members), last_seen_at: lastSeen(members.id) }
-type MemberRow = typeof members.$inferSelect & { last_seen_at: string | null }
+const memberColumns = {
+  ...getTableColumns(members),
+  last_seen_at: lastSeen(members.id),
+  is_verified: sql<boolean>`is_verified_member(${members.id})`.as('is_verified'),
+}
+type MemberRow = typeof members.$inferSelect & { last_seen_at: string | null; is_verified: boolean }
 
 const memberToWire = (ctx: Ctx) => (row: MemberRow) => ({
   id: row.id,
@@ -37,7 +41,7 @@ const memberToWire = (ctx: Ctx) => (row: MemberRow) => ({
   email: row.email,
   full_name: row.full_name,
   role_id: row.role_id,
-  is_instance_admin: ctx.config.instanceAdmins.includes(row.email),
+  is_instance_admin: row.is_verified === true && ctx.config.instanceAdmins.includes(row.email),
   last_seen_at: toIsoTime(row.last_seen_at),
   created_at: toIsoTime(row.created_at),
   updated_at: toIsoTime(row.updated_at),

@@ -1,6 +1,6 @@
 // Schemas of organizations, workspaces, members, roles and API keys.
 import * as z from 'zod'
-import { organizationPermissions, permissionNames } from '../../kernel/permissions.ts'
+import { completePermissions, organizationPermissions, permissionNames } from '../../kernel/permissions.ts'
 import {
   arrayOf,
   boundedText,
@@ -35,9 +35,8 @@ export const Email = z
   .toLowerCase()
 const Time = z.string().meta({ format: 'date-time' })
 const Times = { created_at: Time, updated_at: Time }
-/** Removes duplicates. */
 const permissionSet = (minItems = 0) =>
-  arrayOf(z.enum(permissionNames), permissionNames.length, minItems).overwrite(names => [...new Set(names)])
+  arrayOf(z.enum(permissionNames), permissionNames.length, minItems).overwrite(completePermissions)
 const Permissions = permissionSet()
 /** In a patch, null means the same as a missing member: no change. */
 const optionalOrNull = <S extends z.ZodType>(schema: S) => schema.nullish()
@@ -168,7 +167,11 @@ export const Member = z
     email: z.string(),
     full_name: z.string().nullable(),
     role_id: Uuid,
-    is_instance_admin: z.boolean().meta({ description: 'The setting INSTANCE_ADMIN_EMAILS contains the address.' }),
+    is_instance_admin: z.boolean().meta({
+      description:
+        'The setting INSTANCE_ADMIN_EMAILS contains the address, and the person has signed in with it through the ' +
+        'identity provider or by a link of the operator.',
+    }),
     last_seen_at: LastSeen,
     ...Times,
   })

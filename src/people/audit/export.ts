@@ -1,7 +1,7 @@
-// Exports of the audit log, oldest first: a stream that reads one page for each trip, as fast as the client takes it.
-
+// Exports of the audit log, oldest first.
 import { toIsoTime } from '../../kernel/db/rows.ts'
-import { credentialOf, verb } from '../../kernel/http/context.ts'
+import { verb } from '../../kernel/http/context.ts'
+import { streamPages } from '../../kernel/http/paged-stream.ts'
 import type { StreamReply } from '../../kernel/http/routes.ts'
 import { type AuditRow, hasSucceeded, itemId, operationOf, statusOf, toApiActivity } from './items.ts'
 import { toEntityManagement } from './ocsf-entities.ts'
@@ -105,35 +105,11 @@ export const exportAuditLogs = verb(
     // Events written from now on are left out, also the item of this export.
     const now = new Date(ctx.platform.clock.now()).toISOString()
     const past = { ...filter, end_time: filter.end_time < now ? filter.end_time : now }
-    const readPage = (after?: AuditCursor) =>
-      readAuditRows(ctx, { filter: past, after, limit: PAGE_ROWS, order: 'oldest' })
-    const utf8 = new TextEncoder()
-    const release = ctx.watches!.admit(credentialOf(ctx).hash)
-    const releaseAndThrow = (error: unknown) => {
-      release()
-      throw error
-    }
-    // Read before the answer begins, so that a refused request is answered with a problem.
-    let rows = await readPage().catch(releaseAndThrow)
-    let after: AuditCursor | undefined
-    // Reads nothing ahead: a client that stops reading holds no page.
-    const stream = new ReadableStream<Uint8Array>(
-      {
-        async pull(controller) {
-          if (after) rows = await readPage(after).catch(releaseAndThrow)
-          const text = (after ? '' : header) + rows.map(write).join('')
-          const isLast = rows.length < PAGE_ROWS
-          if (!isLast) after = cursorOf(rows.at(-1)!)
-          rows = []
-          if (text) controller.enqueue(utf8.encode(text))
-          if (!isLast) return
-          controller.close()
-          release()
-        },
-        cancel: release,
-      },
-      { highWaterMark: 0 },
-    )
+    const stream = await streamPages(ctx, async (after?: AuditCursor) => {
+      const rows = await readAuditRows(ctx, { filter: past, after, limit: PAGE_ROWS, order: 'oldest' })
+      const text = (after ? '' : header) + rows.map(write).join('')
+      return { text, next: rows.length < PAGE_ROWS ? undefined : cursorOf(rows.at(-1)!) }
+    })
     const name = `audit-log-${toDay(filter.start_time)}-${toDay(filter.end_time)}.${extension}`
     const headers = { 'Content-Type': mediaType, 'Content-Disposition': `attachment; filename="${name}"` }
     return { stream, headers }

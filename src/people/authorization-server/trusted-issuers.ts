@@ -85,7 +85,7 @@ export const readTrustedIssuer = verb('api-keys:read', async (ctx, { trusted_iss
 })
 
 export const createTrustedIssuer = verb(
-  'api-keys:create',
+  'workspaces:manage-keys',
   async (ctx, { audience, role_id, expires_at, ...input }: schema.NewTrustedIssuer) => {
     requireAllowedUrl(ctx.config, ctx.origin, input.issuer)
     const values = {
@@ -115,7 +115,7 @@ function grantAgain({ role_id, expires_at }: schema.TrustedIssuerPatch) {
 }
 
 export const changeTrustedIssuer = verb(
-  'api-keys:create',
+  'workspaces:manage-keys',
   async (ctx, { trusted_issuer_id, ...input }: Ref & schema.TrustedIssuerPatch) => {
     if (input.issuer != null) requireAllowedUrl(ctx.config, ctx.origin, input.issuer)
     const given = withoutNulls(input)

@@ -66,6 +66,7 @@ export const Me = z
       })
       .nullable(),
     session: SignInSession.nullable(),
+    is_instance_admin: z.boolean().meta({ description: 'Whether this caller sees the whole installation.' }),
     permissions: Permissions.meta({
       description: 'What the caller may do without naming a workspace, and in every workspace.',
     }),

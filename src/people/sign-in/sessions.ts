@@ -3,7 +3,7 @@ import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { newSessionToken } from '../../kernel/crypto/crypto.ts'
 import { sha256Hex } from '../../kernel/crypto/digest.ts'
-import { db, type Row, run } from '../../kernel/db/db.ts'
+import { db, type Row, run, textArray } from '../../kernel/db/db.ts'
 import { commit, openOwnAnswer } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
@@ -114,7 +114,7 @@ const sorted = (permissions: SQL): SQL => sql`array(
   select distinct permission from unnest(${permissions}) as permission order by permission)`
 
 /** A key of a workspace sees that workspace, and a member those where one of its roles has any workspace permission. */
-const readCaller = sql<Row>`
+const readCaller = (instanceAdmins: string[]) => sql<Row>`
   with
   member as (
     select m.id, m.email, m.full_name, m.role_id, r.permissions
@@ -163,6 +163,7 @@ const readCaller = sql<Row>`
       from sessions s
       where s.id = setting('session_id')::uuid
     ),
+    'is_instance_admin', is_instance_admin(${textArray(instanceAdmins)}),
     'permissions', (select permissions from granted),
     'workspaces', (
       select coalesce(
@@ -181,7 +182,7 @@ const readCaller = sql<Row>`
 type Me = z.output<typeof schema.Me>
 
 export const readMe = verb(null, async ctx => {
-  const [text] = requireRow(await run(ctx, readCaller), 'organization_not_found')
+  const [text] = requireRow(await run(ctx, readCaller(ctx.config.instanceAdmins)), 'organization_not_found')
   const me = JSON.parse(text as string) as Omit<Me, 'session'> & { session: SessionRow | null }
   const api_key = me.api_key && { ...me.api_key, expires_at: toIsoTime(me.api_key.expires_at) }
   return { ...me, api_key, session: me.session && toWire(me.session) }

@@ -1,7 +1,7 @@
 // Tables of sessions, of the links that open one, of identities at the operator's identity provider, and of devices
 // that ask for a key.
 import { sql } from 'drizzle-orm'
-import { index, integer, pgTable, text, unique, uuid } from 'drizzle-orm/pg-core'
+import { boolean, index, integer, pgTable, text, unique, uuid } from 'drizzle-orm/pg-core'
 import { createdAtColumn, idColumn, instantColumn, newestFirstColumns } from '../../kernel/db/columns.ts'
 import { apiKeys } from '../access/api-keys.tables.ts'
 import { members, organizations, workspaces } from '../access/tables.ts'
@@ -21,6 +21,8 @@ export const sessions = pgTable(
     method: text().notNull(),
     /** The hash of the key, or of the token of the session, that made its sign-in link and ends it. */
     made_by: text(),
+    /** The identity provider, or a link of the operator, has shown that the person has the address of the member. */
+    is_verified: boolean().notNull().default(false),
     client_address: text(),
     user_agent: text(),
     created_at: createdAtColumn(),
@@ -105,6 +107,8 @@ export const deviceRequests = pgTable(
     decided_at: instantColumn(),
     /** The key by whose link the member had signed in. A trigger sets it. */
     made_by_key: uuid(),
+    /** The session that approved it was verified. */
+    is_verified: boolean().notNull().default(false),
     created_at: createdAtColumn(),
     expires_at: instantColumn().notNull().default(sql`clock() + interval '10 minutes'`),
   },

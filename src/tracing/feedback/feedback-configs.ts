@@ -46,7 +46,7 @@ export const listFeedbackConfigs = verb(
 
 /** The configuration that exists is the answer, if it is the same. */
 export const createFeedbackConfig = verb(
-  'feedback:create',
+  'feedback-configs:create',
   async (ctx, { feedback_key, feedback_config, ...input }: z.output<typeof schema.NewFeedbackConfig>) => {
     const change = sql<ConfigRow & { is_new: boolean }>`
       insert into feedback_configs as c (organization_id, tenant_id, key, config, is_lower_score_better)
@@ -64,7 +64,7 @@ export const createFeedbackConfig = verb(
 const isConfig = (key: string): SQL => sql`tenant_id = current_tenant() and key = ${key}`
 
 export const changeFeedbackConfig = verb(
-  'feedback:update',
+  'feedback-configs:update',
   async (ctx, { feedback_key, ...patch }: z.output<typeof schema.FeedbackConfigPatch>) => {
     const config = patch.feedback_config ? JSON.stringify(patch.feedback_config) : null
     const change = sql<ConfigRow>`
@@ -84,7 +84,7 @@ export const changeFeedbackConfig = verb(
 )
 
 export const deleteFeedbackConfig = verb(
-  'feedback:delete',
+  'feedback-configs:delete',
   async (ctx, { feedback_key }: z.output<typeof schema.FeedbackConfigRef>) => {
     const change = sql<ConfigRow>`delete from feedback_configs where ${isConfig(feedback_key)} returning *`
     const parts = { changes: deletedMembers(RECORDED) }

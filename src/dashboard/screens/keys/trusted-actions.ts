@@ -11,7 +11,7 @@ export type TrustedDraft = { name: string; issuer: string; subject: string; audi
 export function createTrustedIssuer({ me, workspace }: Caller, { audience, ...draft }: TrustedDraft): Action {
   return {
     label: 'Trust issuer',
-    unavailable: explainMissing(me, workspace, 'api-keys:create'),
+    unavailable: explainMissing(me, workspace, 'workspaces:manage-keys'),
     request: request('POST /v2/trusted-issuers', { body: { ...draft, ...(audience && { audience }) } as never }),
     done: `Tokens of ${draft.name} can now be exchanged for keys.`,
   }

@@ -38,7 +38,7 @@ export default function TrustedIssuerList({ workspace, me }: ScreenProps) {
       create={{
         label: 'Trust issuer',
         to: '/keys/trusted/new',
-        unavailable: explainMissing(me, workspace, 'api-keys:create'),
+        unavailable: explainMissing(me, workspace, 'workspaces:manage-keys'),
       }}
       empty={{
         title: 'No trusted issuers yet',

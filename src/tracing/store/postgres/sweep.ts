@@ -143,6 +143,7 @@ const SUMS = [
   'prompt_cost',
   'completion_cost',
   'total_cost',
+  'bytes',
 ]
 const COUNTS = ['latencies', 'first_token_latencies']
 const joinNames = (names: string[], write: (column: SQL) => SQL): SQL =>
