@@ -585,6 +585,7 @@ create table api_keys (
   created_at timestamp with time zone default clock() not null,
   member_id uuid,
   trusted_issuer_id uuid,
+  is_verified boolean default false not null,
   constraint api_keys_pkey PRIMARY KEY (id),
   constraint api_keys_hash UNIQUE (key_hash),
   constraint api_keys_listener_id_listeners_id_fk FOREIGN KEY (listener_id) REFERENCES listeners(id) ON DELETE CASCADE,
@@ -915,6 +916,22 @@ create policy own on datasets to slipway_app
 grant delete, insert, select, update (name, description, data_type, inputs_schema_definition, outputs_schema_definition, externally_managed, metadata, baseline_experiment_id, tag_value_ids, share_token, last_number, example_count, examples_at, version, created_at, updated_at) on datasets to slipway_app;
 grant delete, insert, select, update on datasets to slipway_system;
 
+create table deleted_deployments (
+  id uuid not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  created_at timestamp with time zone not null,
+  deleted_at timestamp with time zone not null,
+  constraint deleted_deployments_pkey PRIMARY KEY (id)
+);
+CREATE INDEX deleted_deployments_age ON public.deleted_deployments USING btree (deleted_at);
+CREATE INDEX deleted_deployments_of_workspace ON public.deleted_deployments USING btree (tenant_id, deleted_at);
+alter table deleted_deployments enable row level security, force row level security;
+create policy everything on deleted_deployments to slipway_system
+  using (true)
+  with check (true);
+grant delete, insert, select, update on deleted_deployments to slipway_system;
+
 create table deleted_projects (
   id uuid not null,
   organization_id uuid not null,
@@ -1081,6 +1098,23 @@ CREATE TRIGGER claim_custom_host_on_insert BEFORE INSERT ON public.deployments F
 CREATE TRIGGER claim_custom_host_on_update BEFORE UPDATE OF source_config, deleting_at ON public.deployments FOR EACH ROW WHEN ((((new.source_config ->> 'custom_url'::text) IS DISTINCT FROM (old.source_config ->> 'custom_url'::text)) OR (new.deleting_at IS DISTINCT FROM old.deleting_at))) EXECUTE FUNCTION claim_custom_host();
 CREATE TRIGGER enforce_quota AFTER INSERT ON public.deployments REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION enforce_quota('tenant_id', '10000', 'true', 'deployments');
 set role slipway_system;
+create or replace function keep_deleted_deployments()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  insert into deleted_deployments (id, organization_id, tenant_id, created_at, deleted_at)
+  select d.id, d.organization_id, d.tenant_id, d.created_at, coalesce(d.deleting_at, clock())
+  from removed d
+  where exists (select from workspaces w where w.id = d.tenant_id);
+  return null;
+end $function$;
+reset role;
+CREATE TRIGGER keep_deleted_deployments AFTER DELETE ON public.deployments REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION keep_deleted_deployments();
+set role slipway_system;
 create or replace function sync_after_delete()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -1189,6 +1223,7 @@ create table device_requests (
   created_at timestamp with time zone default clock() not null,
   expires_at timestamp with time zone default (clock() + '00:10:00'::interval) not null,
   made_by_key uuid,
+  is_verified boolean default false not null,
   constraint device_requests_pkey PRIMARY KEY (id),
   constraint device_requests_device_code UNIQUE (device_code_hash),
   constraint device_requests_user_code UNIQUE (user_code),
@@ -3569,12 +3604,12 @@ AS $function$
         if v_tenant is null or setting('keeps_counts') = 'true' then return null; end if;
         insert into session_minutes as m (
           organization_id, tenant_id, session_id, minute, slot, runs, roots, ended, errors, streamed, prompt_tokens,
-          completion_tokens, total_tokens, prompt_cost, completion_cost, total_cost, latencies, first_token_latencies,
-          last_start_time
+          completion_tokens, total_tokens, prompt_cost, completion_cost, total_cost, bytes, latencies,
+          first_token_latencies, last_start_time
         )
         select
           organization_id, tenant_id, session_id, minute, take_count_slot(v_tenant), runs, roots, ended, errors,
-          streamed, prompt_tokens, completion_tokens, total_tokens, prompt_cost, completion_cost, total_cost,
+          streamed, prompt_tokens, completion_tokens, total_tokens, prompt_cost, completion_cost, total_cost, bytes,
           latencies, first_token_latencies, last_start_time
         from (
           select
@@ -3590,6 +3625,14 @@ AS $function$
             coalesce(sum(count * prompt_cost), 0) as prompt_cost,
             coalesce(sum(count * completion_cost), 0) as completion_cost,
             coalesce(sum(count * total_cost), 0) as total_cost,
+            sum(
+              count * (
+                coalesce(octet_length(extra), 0) + coalesce(octet_length(serialized), 0)
+                + coalesce(octet_length(inputs), 0) + coalesce(octet_length(outputs), 0)
+                + coalesce(octet_length(events), 0) + coalesce(octet_length(error), 0)
+                + case when objects is null then 0 else object_bytes(objects) end
+              )
+            ) as bytes,
             count_buckets(latency_bucket(start_time, end_time), count) filter (
               where id = trace_id and end_time >= start_time
             ) as latencies,
@@ -3603,8 +3646,8 @@ AS $function$
         ) sums
         where (
             runs, roots, ended, errors, streamed, prompt_tokens, completion_tokens, total_tokens, prompt_cost,
-            completion_cost, total_cost
-          ) <> (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+            completion_cost, total_cost, bytes
+          ) <> (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
           or 0 <> any(latencies || first_token_latencies)
         order by session_id, minute
         on conflict (tenant_id, session_id, minute, slot) do update set
@@ -3619,6 +3662,7 @@ AS $function$
           prompt_cost = m.prompt_cost + excluded.prompt_cost,
           completion_cost = m.completion_cost + excluded.completion_cost,
           total_cost = m.total_cost + excluded.total_cost,
+          bytes = m.bytes + excluded.bytes,
           latencies = add_counts(m.latencies, excluded.latencies),
           first_token_latencies = add_counts(m.first_token_latencies, excluded.first_token_latencies),
           last_start_time = greatest(m.last_start_time, excluded.last_start_time);
@@ -3639,12 +3683,12 @@ AS $function$
         if v_tenant is null or setting('keeps_counts') = 'true' then return null; end if;
         insert into session_minutes as m (
           organization_id, tenant_id, session_id, minute, slot, runs, roots, ended, errors, streamed, prompt_tokens,
-          completion_tokens, total_tokens, prompt_cost, completion_cost, total_cost, latencies, first_token_latencies,
-          last_start_time
+          completion_tokens, total_tokens, prompt_cost, completion_cost, total_cost, bytes, latencies,
+          first_token_latencies, last_start_time
         )
         select
           organization_id, tenant_id, session_id, minute, take_count_slot(v_tenant), runs, roots, ended, errors,
-          streamed, prompt_tokens, completion_tokens, total_tokens, prompt_cost, completion_cost, total_cost,
+          streamed, prompt_tokens, completion_tokens, total_tokens, prompt_cost, completion_cost, total_cost, bytes,
           latencies, first_token_latencies, last_start_time
         from (
           select
@@ -3660,6 +3704,14 @@ AS $function$
             coalesce(sum(count * prompt_cost), 0) as prompt_cost,
             coalesce(sum(count * completion_cost), 0) as completion_cost,
             coalesce(sum(count * total_cost), 0) as total_cost,
+            sum(
+              count * (
+                coalesce(octet_length(extra), 0) + coalesce(octet_length(serialized), 0)
+                + coalesce(octet_length(inputs), 0) + coalesce(octet_length(outputs), 0)
+                + coalesce(octet_length(events), 0) + coalesce(octet_length(error), 0)
+                + case when objects is null then 0 else object_bytes(objects) end
+              )
+            ) as bytes,
             count_buckets(latency_bucket(start_time, end_time), count) filter (
               where id = trace_id and end_time >= start_time
             ) as latencies,
@@ -3673,8 +3725,8 @@ AS $function$
         ) sums
         where (
             runs, roots, ended, errors, streamed, prompt_tokens, completion_tokens, total_tokens, prompt_cost,
-            completion_cost, total_cost
-          ) <> (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+            completion_cost, total_cost, bytes
+          ) <> (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
           or 0 <> any(latencies || first_token_latencies)
         order by session_id, minute
         on conflict (tenant_id, session_id, minute, slot) do update set
@@ -3689,6 +3741,7 @@ AS $function$
           prompt_cost = m.prompt_cost + excluded.prompt_cost,
           completion_cost = m.completion_cost + excluded.completion_cost,
           total_cost = m.total_cost + excluded.total_cost,
+          bytes = m.bytes + excluded.bytes,
           latencies = add_counts(m.latencies, excluded.latencies),
           first_token_latencies = add_counts(m.first_token_latencies, excluded.first_token_latencies),
           last_start_time = greatest(m.last_start_time, excluded.last_start_time);
@@ -3709,12 +3762,12 @@ AS $function$
         if v_tenant is null or setting('keeps_counts') = 'true' then return null; end if;
         insert into session_minutes as m (
           organization_id, tenant_id, session_id, minute, slot, runs, roots, ended, errors, streamed, prompt_tokens,
-          completion_tokens, total_tokens, prompt_cost, completion_cost, total_cost, latencies, first_token_latencies,
-          last_start_time
+          completion_tokens, total_tokens, prompt_cost, completion_cost, total_cost, bytes, latencies,
+          first_token_latencies, last_start_time
         )
         select
           organization_id, tenant_id, session_id, minute, take_count_slot(v_tenant), runs, roots, ended, errors,
-          streamed, prompt_tokens, completion_tokens, total_tokens, prompt_cost, completion_cost, total_cost,
+          streamed, prompt_tokens, completion_tokens, total_tokens, prompt_cost, completion_cost, total_cost, bytes,
           latencies, first_token_latencies, last_start_time
         from (
           select
@@ -3730,6 +3783,14 @@ AS $function$
             coalesce(sum(count * prompt_cost), 0) as prompt_cost,
             coalesce(sum(count * completion_cost), 0) as completion_cost,
             coalesce(sum(count * total_cost), 0) as total_cost,
+            sum(
+              count * (
+                coalesce(octet_length(extra), 0) + coalesce(octet_length(serialized), 0)
+                + coalesce(octet_length(inputs), 0) + coalesce(octet_length(outputs), 0)
+                + coalesce(octet_length(events), 0) + coalesce(octet_length(error), 0)
+                + case when objects is null then 0 else object_bytes(objects) end
+              )
+            ) as bytes,
             count_buckets(latency_bucket(start_time, end_time), count) filter (
               where id = trace_id and end_time >= start_time
             ) as latencies,
@@ -3743,8 +3804,8 @@ AS $function$
         ) sums
         where (
             runs, roots, ended, errors, streamed, prompt_tokens, completion_tokens, total_tokens, prompt_cost,
-            completion_cost, total_cost
-          ) <> (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+            completion_cost, total_cost, bytes
+          ) <> (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
           or 0 <> any(latencies || first_token_latencies)
         order by session_id, minute
         on conflict (tenant_id, session_id, minute, slot) do update set
@@ -3759,6 +3820,7 @@ AS $function$
           prompt_cost = m.prompt_cost + excluded.prompt_cost,
           completion_cost = m.completion_cost + excluded.completion_cost,
           total_cost = m.total_cost + excluded.total_cost,
+          bytes = m.bytes + excluded.bytes,
           latencies = add_counts(m.latencies, excluded.latencies),
           first_token_latencies = add_counts(m.first_token_latencies, excluded.first_token_latencies),
           last_start_time = greatest(m.last_start_time, excluded.last_start_time);
@@ -3890,6 +3952,7 @@ create table session_minutes (
   latencies integer[] default '{}'::integer[] not null,
   first_token_latencies integer[] default '{}'::integer[] not null,
   last_start_time timestamp with time zone,
+  bytes bigint,
   constraint session_minutes_tenant_id_session_id_minute_slot_pk PRIMARY KEY (tenant_id, session_id, minute, slot)
 ) with (fillfactor=70);
 CREATE INDEX session_minutes_age ON public.session_minutes USING btree (minute);
@@ -3924,6 +3987,7 @@ create table sessions (
   expires_at timestamp with time zone default (clock() + '30 days'::interval) not null,
   revoked_at timestamp with time zone,
   made_by text,
+  is_verified boolean default false not null,
   constraint sessions_pkey PRIMARY KEY (id),
   constraint sessions_token_hash UNIQUE (token_hash),
   constraint sessions_key_id_api_keys_id_fk FOREIGN KEY (key_id) REFERENCES api_keys(id) ON DELETE CASCADE,
@@ -4005,6 +4069,19 @@ create policy own on sign_in_links to slipway_app
   with check (((organization_id = current_organization()) AND is_own_member(member_id)));
 grant insert, select on sign_in_links to slipway_app;
 grant delete, insert, select, update on sign_in_links to slipway_system;
+
+create table sweep_runs (
+  name text not null,
+  done_at timestamp with time zone,
+  failed_at timestamp with time zone,
+  ms integer not null,
+  constraint sweep_runs_pkey PRIMARY KEY (name)
+);
+alter table sweep_runs enable row level security, force row level security;
+create policy everything on sweep_runs to slipway_system
+  using (true)
+  with check (true);
+grant delete, insert, select, update on sweep_runs to slipway_system;
 
 create table sync_cursors (
   listener_id uuid not null,
@@ -5449,7 +5526,8 @@ begin
   return query
   update device_requests d
   set organization_id = current_organization(), member_id = current_actor(), tenant_id = p_tenant, role_id = p_role,
-    permissions = v_permissions, decided_at = clock()
+    permissions = v_permissions, decided_at = clock(),
+    is_verified = exists (select from sessions s where s.id = setting('session_id')::uuid and s.is_verified)
   where d.id = v_request.id and d.decided_at is null
   returning d.*;
 end $function$;
@@ -6317,6 +6395,103 @@ begin
   end loop;
   return v_since;
 end $function$;
+create or replace function fleet_queues(p_organization uuid)
+ RETURNS json
+ LANGUAGE sql
+ STABLE
+AS $function$
+  with waiting (name, since) as (
+    (
+      select 'webhook_deliveries', q.next_attempt_at
+      from webhook_deliveries q
+      where q.state = 'waiting' and (p_organization is null or q.organization_id = p_organization)
+      limit 10000
+    )
+    union all
+    (
+      select 'githost_deliveries', q.next_attempt_at
+      from githost_deliveries q
+      where q.state = 'waiting' and p_organization is null
+      limit 10000
+    )
+    union all
+    (
+      select 'preview_hooks', q.next_attempt_at
+      from preview_hooks q
+      where p_organization is null or q.organization_id = p_organization
+      limit 10000
+    )
+    union all
+    (
+      select 'rule_evaluations', q.next_attempt_at
+      from rule_evaluations q
+      where q.state = 'waiting' and (p_organization is null or q.organization_id = p_organization)
+      limit 10000
+    )
+    union all
+    (
+      select 'insight_jobs', q.created_at
+      from insight_jobs q
+      where q.status in ('queued', 'running') and (p_organization is null or q.organization_id = p_organization)
+      limit 10000
+    )
+    union all
+    (
+      select 'revisions', q.status_since
+      from revisions q
+      where q.status in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')
+        and (p_organization is null or q.organization_id = p_organization)
+      limit 10000
+    )
+  )
+  select json_agg(
+    json_build_object(
+      'name', n.name,
+      'waiting', (select count(*) from waiting w where w.name = n.name),
+      'oldest_seconds', (
+        select greatest(0, extract(epoch from clock() - min(w.since)))::bigint from waiting w where w.name = n.name
+      )
+    )
+    order by n.place
+  )
+  from unnest(array[
+    'revisions', 'webhook_deliveries', 'githost_deliveries', 'preview_hooks', 'rule_evaluations', 'insight_jobs'
+  ]) with ordinality as n(name, place)
+  where p_organization is null or n.name <> 'githost_deliveries'
+$function$;
+create or replace function fleet_scope(p_admins text[])
+ RETURNS uuid
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+begin
+  if p_admins is null then return current_organization(); end if;
+  perform require_instance_admin(p_admins);
+  return null;
+end $function$;
+create or replace function fleet_statuses(p_tenant uuid)
+ RETURNS json
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select coalesce(json_object_agg(status, count), '{}')
+  from (
+    select d.status, count(*) as count
+    from deployments d
+    where d.tenant_id = p_tenant
+    group by d.status
+  ) counted
+$function$;
+create or replace function fleet_traces(p_tenant uuid, p_since timestamp with time zone)
+ RETURNS TABLE(traces bigint, bytes bigint)
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select coalesce(sum(m.roots), 0)::bigint, greatest(coalesce(sum(m.bytes), 0), 0)::bigint
+  from projects p
+  join session_minutes m on m.tenant_id = p.tenant_id and m.session_id = p.id and m.minute >= p_since
+  where p.tenant_id = p_tenant
+$function$;
 create or replace function follow_revision(d deployments, p_before revisions, p_after revisions)
  RETURNS deployments
  LANGUAGE plpgsql
@@ -6633,6 +6808,24 @@ create or replace function is_in_queue(p_status text)
  LANGUAGE sql
  IMMUTABLE
 RETURN (p_status = ANY (ARRAY['CREATING'::text, 'QUEUED'::text, 'AWAITING_BUILD'::text, 'BUILDING'::text, 'AWAITING_DEPLOY'::text, 'DEPLOYING'::text]));
+set role slipway_system;
+create or replace function is_instance_admin(p_addresses text[])
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+  select exists (
+    select from members m
+    where m.email = any(p_addresses)
+      and m.id = case setting('actor_kind')
+        when 'session'
+          then (select s.member_id from sessions s where s.id = setting('session_id')::uuid and s.is_verified)
+        when 'key' then (select a.member_id from api_keys a where a.id = current_actor() and a.is_verified)
+      end
+  )
+$function$;
+reset role;
 create or replace function is_maker_ended(p_key uuid)
  RETURNS boolean
  LANGUAGE sql
@@ -6712,6 +6905,23 @@ begin
     where m.trusted_issuer_id is not null or exists (select from oauth_grants g where g.key_id = m.id)
   );
 end $function$;
+reset role;
+set role slipway_system;
+create or replace function is_verified_member(p_member uuid)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+  select exists (
+    select from members m
+    where m.id = p_member and m.organization_id = current_organization()
+      and (
+        exists (select from identities i where i.member_id = m.id)
+        or exists (select from sessions s where s.member_id = m.id and s.is_verified)
+      )
+  )
+$function$;
 reset role;
 create or replace function join_organization(p_email text, p_full_name text)
  RETURNS uuid
@@ -7359,6 +7569,11 @@ create or replace function oauth_binding(p oauth_providers)
  LANGUAGE sql
  STABLE
 RETURN md5((json_build_array((p).issuer, (p).client_id, (p).resource, (p).auth_url, (p).token_url, (p).revocation_url, (p).registration_client_uri))::text);
+create or replace function object_bytes(p_objects json)
+ RETURNS bigint
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN (SELECT COALESCE(sum(((size.size)::text)::bigint), (0)::numeric) AS "coalesce" FROM jsonb_path_query((object_bytes.p_objects)::jsonb, '$.**."bytes"?(@.type() == "number")'::jsonpath) size(size));
 set role slipway_system;
 create or replace function offered_templates()
  RETURNS TABLE(name text, description text, listener_ids uuid[], is_on_platform boolean)
@@ -7396,9 +7611,9 @@ declare
   v_session sessions;
 begin
   perform act_as_member(p_member);
-  insert into sessions (organization_id, member_id, token_hash, method, client_address, user_agent)
+  insert into sessions (organization_id, member_id, token_hash, method, is_verified, client_address, user_agent)
   values (
-    current_organization(), p_member, p_token_hash, p_method,
+    current_organization(), p_member, p_token_hash, p_method, p_method = 'oidc',
     setting('request')::json ->> 'client_address', setting('request')::json ->> 'user_agent'
   )
   returning * into v_session;
@@ -7894,6 +8109,198 @@ begin
 end $function$;
 reset role;
 set role slipway_system;
+create or replace function read_fleet(p_admins text[], p_silent interval, p_since timestamp with time zone, p_traces boolean)
+ RETURNS json
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+declare
+  v_organization uuid := fleet_scope(p_admins);
+  v_tenants uuid[] := array(
+    select w.id
+    from workspaces w
+    where v_organization is null
+      or w.organization_id = v_organization and (current_tenant() is null or w.id = current_tenant())
+  );
+begin
+  return json_build_object(
+    'organizations', case when v_organization is null then (select count(*) from organizations) else 1 end,
+    'workspaces', cardinality(v_tenants),
+    'members', (select count(*) from members m where v_organization is null or m.organization_id = v_organization),
+    'listeners', (
+      select json_build_object(
+        'total', count(*),
+        'silent', count(*) filter (where coalesce(l.last_seen_at, l.created_at) <= clock() - p_silent)
+      )
+      from listeners l
+      where v_organization is null or l.tenant_id = any(v_tenants)
+    ),
+    'agents', (
+      select coalesce(json_agg(v order by v.listeners desc, v.version), '[]')
+      from (
+        select l.agent_version as version, count(*) as listeners
+        from listeners l
+        where v_organization is null or l.tenant_id = any(v_tenants)
+        group by l.agent_version
+        order by count(*) desc
+        limit 100
+      ) v
+    ),
+    'deployments', (
+      select json_build_object(
+        'total', coalesce(sum(s.count), 0),
+        'unhealthy', coalesce(sum(s.unhealthy), 0),
+        'not_reconciled', coalesce(sum(s.not_reconciled), 0),
+        'by_status', coalesce(json_object_agg(s.status, s.count) filter (where s.status is not null), '{}')
+      )
+      from (
+        select
+          d.status,
+          count(*) as count,
+          count(*) filter (where d.healthy = false) as unhealthy,
+          count(*) filter (where not d.remote_reconciled) as not_reconciled
+        from deployments d
+        where v_organization is null or d.tenant_id = any(v_tenants)
+        group by d.status
+      ) s
+    ),
+    'queues', fleet_queues(v_organization),
+    'sweeps', (select coalesce(json_agg(to_json(s) order by s.name), '[]') from sweep_runs s),
+    'applied', (select max(created_at) from drizzle.__drizzle_migrations),
+    'storage', json_build_object(
+      'archives_bytes', (
+        select coalesce(sum(u.size), 0) from uploads u where v_organization is null or u.tenant_id = any(v_tenants)
+      ),
+      'attachments_bytes', (
+        select coalesce(sum(o.bytes), 0)
+        from example_objects o
+        where v_organization is null or o.tenant_id = any(v_tenants)
+      ),
+      'database_bytes', case when v_organization is null then pg_database_size(current_database()) end
+    ),
+    'usage', (
+      select json_build_object('traces', coalesce(sum(t.traces), 0), 'bytes', coalesce(sum(t.bytes), 0))
+      from unnest(v_tenants) w(id)
+      cross join lateral fleet_traces(w.id, p_since) t
+      where p_traces
+    )
+  );
+end $function$;
+reset role;
+set role slipway_system;
+create or replace function read_fleet_listeners(p_admins text[], p_silent interval, p_at timestamp with time zone, p_id uuid, p_limit integer, p_offset integer)
+ RETURNS SETOF json
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+declare
+  v_organization uuid := fleet_scope(p_admins);
+begin
+  return query
+  select json_build_object(
+    'id', l.id,
+    'organization_id', l.organization_id,
+    'organization_name', (select o.display_name from organizations o where o.id = l.organization_id),
+    'workspace_id', l.tenant_id,
+    'workspace_name', (select w.display_name from workspaces w where w.id = l.tenant_id),
+    'compute_type', l.compute_type,
+    'compute_id', l.compute_id,
+    'agent_id', l.agent_id,
+    'version', l.agent_version,
+    'is_silent', coalesce(l.last_seen_at, l.created_at) <= clock() - p_silent,
+    'last_seen_at', l.last_seen_at,
+    'deployments', (select count(*) from deployments d where d.listener_id = l.id),
+    'created_at', l.created_at::text
+  )
+  from (
+    select *
+    from listeners a
+    where (
+        v_organization is null
+        or a.organization_id = v_organization and a.tenant_id = coalesce(current_tenant(), a.tenant_id)
+      )
+      and (p_id is null or (a.created_at, a.id) < (p_at, p_id))
+    order by a.created_at desc, a.id desc
+    limit p_limit
+    offset p_offset
+  ) l
+  order by l.created_at desc, l.id desc;
+end $function$;
+reset role;
+set role slipway_system;
+create or replace function read_fleet_organizations(p_admins text[], p_at timestamp with time zone, p_id uuid, p_limit integer, p_offset integer)
+ RETURNS SETOF json
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+begin
+  perform require_instance_admin(p_admins);
+  return query
+  select json_build_object(
+    'id', o.id,
+    'display_name', o.display_name,
+    'created_at', o.created_at::text,
+    'workspaces', (select count(*) from workspaces w where w.organization_id = o.id),
+    'members', (select count(*) from members m where m.organization_id = o.id),
+    'listeners', (select count(*) from listeners l where l.organization_id = o.id),
+    'deployments', (
+      select count(*) from workspaces w join deployments d on d.tenant_id = w.id where w.organization_id = o.id
+    )
+  )
+  from (
+    select *
+    from organizations a
+    where p_id is null or (a.created_at, a.id) < (p_at, p_id)
+    order by a.created_at desc, a.id desc
+    limit p_limit
+    offset p_offset
+  ) o
+  order by o.created_at desc, o.id desc;
+end $function$;
+reset role;
+set role slipway_system;
+create or replace function read_fleet_workspaces(p_admins text[], p_since timestamp with time zone, p_traces boolean, p_at timestamp with time zone, p_id uuid, p_limit integer, p_offset integer)
+ RETURNS SETOF json
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+declare
+  v_organization uuid := fleet_scope(p_admins);
+begin
+  return query
+  select json_build_object(
+    'id', w.id,
+    'display_name', w.display_name,
+    'organization_id', w.organization_id,
+    'organization_name', (select o.display_name from organizations o where o.id = w.organization_id),
+    'created_at', w.created_at::text,
+    'members', (select count(*) from workspace_members m where m.tenant_id = w.id),
+    'listeners', (select count(*) from listeners l where l.tenant_id = w.id),
+    'deployments', fleet_statuses(w.id),
+    'storage_bytes', (select coalesce(sum(u.size), 0) from uploads u where u.tenant_id = w.id)
+      + (select coalesce(sum(e.bytes), 0) from example_objects e where e.tenant_id = w.id),
+    'usage', (select to_json(t) from fleet_traces(w.id, p_since) t where p_traces)
+  )
+  from (
+    select *
+    from workspaces a
+    where (
+        v_organization is null
+        or a.organization_id = v_organization and (current_tenant() is null or a.id = current_tenant())
+      )
+      and (p_id is null or (a.created_at, a.id) < (p_at, p_id))
+    order by a.created_at desc, a.id desc
+    limit p_limit
+    offset p_offset
+  ) w
+  order by w.created_at desc, w.id desc;
+end $function$;
+reset role;
+set role slipway_system;
 create or replace function read_grantable_workspaces(p_scope text[])
  RETURNS json
  LANGUAGE plpgsql
@@ -7930,6 +8337,72 @@ AS $function$
   from members m
   where m.id = p_member
 $function$;
+set role slipway_system;
+create or replace function read_usage(p_admins text[], p_everywhere boolean, p_start date, p_end date, p_traces boolean, p_after uuid, p_limit integer)
+ RETURNS TABLE(organization_id uuid, organization_name text, workspace_id uuid, workspace_name text, day date, traces bigint, bytes bigint, deployments bigint)
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+declare
+  v_organization uuid;
+begin
+  if p_everywhere then
+    perform require_instance_admin(p_admins);
+  else
+    v_organization := current_organization();
+    if not 'organization:manage' = any(actor_permissions()) and not is_instance_admin(p_admins) then
+      perform refuse('permission_missing', 'organization:manage');
+    end if;
+  end if;
+  return query
+  with chosen as materialized (
+    select w.id, w.organization_id, w.display_name
+    from workspaces w
+    where (
+        v_organization is null
+        or w.organization_id = v_organization and (current_tenant() is null or w.id = current_tenant())
+      )
+      and (p_after is null or w.id > p_after)
+    order by w.id
+    limit p_limit
+  ),
+  traced as (
+    select
+      m.tenant_id, (m.minute at time zone 'utc')::date as day, sum(m.roots)::bigint as traces,
+      greatest(sum(m.bytes), 0)::bigint as bytes
+    from chosen c
+    join session_minutes m on m.tenant_id = c.id
+    where p_traces
+      and m.minute >= p_start::timestamp at time zone 'utc'
+      and m.minute < (p_end + 1)::timestamp at time zone 'utc'
+    group by m.tenant_id, 2
+  )
+  select
+    c.organization_id,
+    o.display_name,
+    c.id,
+    c.display_name,
+    d.day,
+    case when p_traces then coalesce(t.traces, 0) end,
+    case when p_traces and t.day is null then 0 else t.bytes end,
+    (
+      select count(*)
+      from deployments e
+      where e.tenant_id = c.id and e.created_at < ends.at and (e.deleting_at is null or e.deleting_at >= ends.at)
+    ) + (
+      select count(*)
+      from deleted_deployments e
+      where e.tenant_id = c.id and e.created_at < ends.at and e.deleted_at >= ends.at
+    )
+  from chosen c
+  join organizations o on o.id = c.organization_id
+  cross join lateral (select p_start + n as day from generate_series(0, p_end - p_start) n) d
+  cross join lateral (select least((d.day + 1)::timestamp at time zone 'utc', clock()) as at) ends
+  left join traced t on t.tenant_id = c.id and t.day = d.day
+  order by c.id, d.day;
+end $function$;
+reset role;
 set role slipway_system;
 create or replace function record_attempts(p_key_hashes text[], p_workspaces text[], p_operations text[], p_statuses integer[], p_codes text[], p_request_ids text[], p_requests text[], p_more integer[], p_clock_offset text, p_limit integer)
  RETURNS void
@@ -8330,13 +8803,15 @@ begin
   perform set_config('app.tenant_id', v_request.tenant_id::text, true);
   delete from device_requests d where d.id = v_request.id;
   insert into api_keys (
-    organization_id, tenant_id, member_id, description, hint, key_hash, role_id, permissions, expires_at, created_by
+    organization_id, tenant_id, member_id, description, hint, key_hash, role_id, permissions, expires_at, created_by,
+    is_verified
   )
   values (
     v_request.organization_id, v_request.tenant_id, v_request.member_id,
     'Command line' || coalesce(' on ' || v_request.device_name, ''),
     p_hint, p_key_hash, v_request.role_id, v_request.permissions,
-    bound_expiry(clock() + interval '90 days', v_request.made_by_key), v_request.made_by_key
+    bound_expiry(clock() + interval '90 days', v_request.made_by_key), v_request.made_by_key,
+    v_request.is_verified
   )
   returning * into v_key;
   -- The member has lost the workspace since the approval.
@@ -8896,6 +9371,14 @@ begin
   perform require_grantable_permissions(coalesce(p_only, v_role.permissions));
   perform require_grantable_policies(array[p_role]);
   return p_role;
+end $function$;
+create or replace function require_instance_admin(p_addresses text[])
+ RETURNS void
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+begin
+  if not is_instance_admin(p_addresses) then perform refuse('instance_admin_required'); end if;
 end $function$;
 create or replace function require_journal_room(p_today bigint, p_limit bigint)
  RETURNS boolean
@@ -10033,7 +10516,7 @@ begin
   update sign_in_links set used_at = clock() where id = v_link.id;
   v_session := open_session(v_link.member_id, p_token_hash, 'link', p_limit);
   update sessions s
-  set made_by = maker_of_session(v_link.made_by, v_link.member_id)
+  set made_by = maker_of_session(v_link.made_by, v_link.member_id), is_verified = v_link.made_by is null
   where s.id = v_session.id
   returning * into v_session;
   return v_session;
@@ -10369,6 +10852,10 @@ revoke execute on function is_grant_ended(uuid, timestamp with time zone) from p
 grant execute on function is_grant_ended(uuid, timestamp with time zone) to slipway_app;
 reset role;
 set role slipway_system;
+revoke execute on function is_instance_admin(text[]) from public;
+grant execute on function is_instance_admin(text[]) to slipway_app;
+reset role;
+set role slipway_system;
 revoke execute on function is_living_credential(text) from public;
 grant execute on function is_living_credential(text) to slipway_app;
 reset role;
@@ -10476,6 +10963,13 @@ set role slipway_system;
 revoke execute on function is_temporary_key(uuid) from public;
 reset role;
 set role slipway_system;
+revoke execute on function is_verified_member(uuid) from public;
+grant execute on function is_verified_member(uuid) to slipway_app;
+reset role;
+set role slipway_system;
+revoke execute on function keep_deleted_deployments() from public;
+reset role;
+set role slipway_system;
 revoke execute on function lock_credentials(uuid) from public;
 grant execute on function lock_credentials(uuid) to slipway_app;
 reset role;
@@ -10528,8 +11022,28 @@ revoke execute on function read_device_request(text) from public;
 grant execute on function read_device_request(text) to slipway_app;
 reset role;
 set role slipway_system;
+revoke execute on function read_fleet(text[], interval, timestamp with time zone, boolean) from public;
+grant execute on function read_fleet(text[], interval, timestamp with time zone, boolean) to slipway_app;
+reset role;
+set role slipway_system;
+revoke execute on function read_fleet_listeners(text[], interval, timestamp with time zone, uuid, integer, integer) from public;
+grant execute on function read_fleet_listeners(text[], interval, timestamp with time zone, uuid, integer, integer) to slipway_app;
+reset role;
+set role slipway_system;
+revoke execute on function read_fleet_organizations(text[], timestamp with time zone, uuid, integer, integer) from public;
+grant execute on function read_fleet_organizations(text[], timestamp with time zone, uuid, integer, integer) to slipway_app;
+reset role;
+set role slipway_system;
+revoke execute on function read_fleet_workspaces(text[], timestamp with time zone, boolean, timestamp with time zone, uuid, integer, integer) from public;
+grant execute on function read_fleet_workspaces(text[], timestamp with time zone, boolean, timestamp with time zone, uuid, integer, integer) to slipway_app;
+reset role;
+set role slipway_system;
 revoke execute on function read_grantable_workspaces(text[]) from public;
 grant execute on function read_grantable_workspaces(text[]) to slipway_app;
+reset role;
+set role slipway_system;
+revoke execute on function read_usage(text[], boolean, date, date, boolean, uuid, integer) from public;
+grant execute on function read_usage(text[], boolean, date, date, boolean, uuid, integer) to slipway_app;
 reset role;
 set role slipway_system;
 revoke execute on function record_attempts(text[], text[], text[], integer[], text[], text[], text[], integer[], text, integer) from public;
