@@ -311,6 +311,58 @@ describe('a database from before the squash', () => {
     return path
   }
 
+  test('has roles and keys that may do what they could before, and see no fleet by a workspace', async () => {
+    const custom = {
+      Watcher: ['workspace', '{deployments:read,fleet-admin:read}'],
+      Judge: ['workspace', '{feedback:create,feedback:delete}'],
+      Operator: ['organization', '{organization:read,fleet-admin:read,api-keys:create}'],
+    }
+    for (const [name, [scope, permissions]] of Object.entries(custom))
+      await query(
+        url,
+        `insert into roles (organization_id, scope, display_name, permissions)
+        select id, '${scope}', '${name}', '${permissions}' from organizations limit 1`,
+      )
+    const readRoles = async () =>
+      Object.fromEntries(
+        (
+          await query(
+            url,
+            `select display_name as name, array_to_string(permissions, ' ') as permissions from roles where
+            display_name in ('Watcher', 'Judge', 'Operator', 'Admin', 'Viewer', 'Organization Admin')`,
+          )
+        ).map(({ name, permissions }) => [name, permissions.split(' ')]),
+      )
+    await query(
+      url,
+      `update api_keys set permissions = '{api-keys:create,feedback:update,fleet-admin:read}' where tenant_id is not null`,
+    )
+    const before = await readRoles()
+    expect(before.Admin).toContain('fleet-admin:read')
+    expect(before.Admin).not.toContain('workspaces:manage-keys')
+    await migrate(url, { log })
+    const after = await readRoles()
+    expect(after.Watcher).toEqual(['deployments:read'])
+    expect(after.Judge).toEqual([...before.Judge, 'feedback-configs:create', 'feedback-configs:delete'])
+    expect(after.Operator).toEqual([...before.Operator, 'workspaces:manage-keys'])
+    expect(after.Viewer).toEqual(before.Viewer)
+    const added = [
+      'workspaces:manage-keys',
+      'feedback-configs:create',
+      'feedback-configs:update',
+      'feedback-configs:delete',
+    ]
+    expect(after.Admin).toEqual([...before.Admin.filter((name: string) => name !== 'fleet-admin:read'), ...added])
+    expect(after['Organization Admin']).toEqual([...before['Organization Admin'], ...added])
+    const keys = await query(
+      url,
+      `select distinct array_to_string(permissions, ' ') as p from api_keys where tenant_id is not null`,
+    )
+    expect(keys.map(({ p }) => p)).toEqual([
+      'api-keys:create feedback:update workspaces:manage-keys feedback-configs:update',
+    ])
+  })
+
   test('serves all its rows after every later migration', async () => {
     const next = copyMigrationsAndAdd(`
       alter table deployments add column note text;

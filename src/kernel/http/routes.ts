@@ -80,6 +80,8 @@ export type JsonOperation = ReplyingOperation & {
   isAudited?: boolean
   /** Calls external servers between a first and a second database trip. */
   callsExternalServers?: boolean
+  /** Runs where the body has faults, before they are told: it may refuse what counts for more. It gets the body. */
+  beforeFaults?: Verb<{ text: string }, void>
   /** When this query parameter is true, another verb answers, under its own permission. */
   variant?: { on: string; reply: z.ZodType; verb: ErasedVerb }
   verb: ErasedVerb

@@ -165,7 +165,8 @@ async function callVerb(
   const faults = [...headerFaults, ...findRepeatedParameters(c.req, operation)]
   const warn = (warning: string) => caller.warnings.push(warning)
   const onUnknown = operation.kind === 'passThrough' ? undefined : operation.toleratesUnknown ? warn : 'refuse'
-  const input = validateInput(c.req, operation, text, faults, onUnknown)
+  const validate = () => validateInput(c.req, operation, text, faults, onUnknown)
+  const input = operation.kind === 'json' ? await tellFaultsLater(validate, operation, caller, text) : validate()
   if (raw) input.raw = raw
   if (operation.kind === 'passThrough') {
     input.passed = body
@@ -174,6 +175,21 @@ async function callVerb(
   const response = await answerWithVerb(c, operation, caller, input)
   if (caller.warnings.length > 0) response.headers.set('Slipway-Warnings', formatWarnings(caller.warnings))
   return response
+}
+
+async function tellFaultsLater<Input>(
+  validate: () => Input,
+  { beforeFaults }: JsonOperation,
+  caller: Caller,
+  text: string,
+): Promise<Input> {
+  try {
+    return validate()
+  } catch (error) {
+    const areOfBody = error instanceof Failure && error.extra.errors?.every(({ loc }) => loc[0] === 'body')
+    if (areOfBody) await beforeFaults?.({ ...caller, idempotency: null }, { text })
+    throw error
+  }
 }
 
 async function answerWithVerb(

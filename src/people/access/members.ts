@@ -9,8 +9,8 @@ import { type Placeholders, prepareStatement } from '../../kernel/db/statement.t
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { afterCursor, hasName, newestFirst, readPage } from '../../kernel/http/paging.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
-import { ORGANIZATION_USER } from './built-in-roles.ts'
-import type * as schema from './schema.ts'
+import { ORGANIZATION_USER, VIEWER } from './built-in-roles.ts'
+import * as schema from './schema.ts'
 import { members, workspaceMembers } from './tables.ts'
 
 type Ref = z.output<typeof schema.MemberRef>
@@ -173,15 +173,40 @@ export const listMemberships = verb('workspaces:read-members', (ctx, page: Perso
   readPage(ctx, membershipPageStatement, page, membershipToWire),
 )
 
+const firstOf = <Name extends string>(input: { [N in Name]?: string | null | undefined }, names: readonly Name[]) =>
+  names.map(name => input[name]).find(value => value != null)
+
+const hasRole = (body: unknown): boolean =>
+  typeof body === 'object' && body !== null && schema.ROLE_NAMES.some(name => (body as Record<string, unknown>)[name])
+
+/** With RBAC, a missing role is refused whatever else is wrong with the request. */
+export const requireNamedRole = verb('workspaces:manage-members', async (ctx, { text }: { text: string }) => {
+  const body = parseJson(text)
+  if (body !== undefined && !hasRole(body)) await run(ctx, sql`select default_member_role()`)
+})
+
+function parseJson(text: string): unknown {
+  try {
+    return text === '' ? {} : JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
 export const addMembership = verb(
   'workspaces:manage-members',
   async (ctx, input: z.output<typeof schema.NewMembership>) => {
-    const { email, full_name, member_id, role_id } = input
+    const { email, full_name, read_only } = input
+    const member_id = firstOf(input, schema.MEMBER_NAMES)
+    const role_id = firstOf(input, schema.ROLE_NAMES)
+    const defaultRole = read_only
+      ? sql`(select case when default_member_role() is not null then ${VIEWER}::uuid end)`
+      : sql`default_member_role()`
     const values = {
       organization_id: sql`current_organization()`,
       tenant_id: sql`current_tenant()`,
       member_id: member_id ? sql`require_member(${member_id})` : sql`join_organization(${email}, ${full_name ?? null})`,
-      role_id: grantableRole(role_id ?? sql`default_member_role()`, 'workspace'),
+      role_id: grantableRole(role_id ?? defaultRole, 'workspace'),
     }
     const change = db.insert(workspaceMembers).values(values).returning(writtenColumns)
     const rows = await commit(ctx, 'workspace_member.added', change, {}, { changes: createdMembers(MEMBERSHIP_RECORD) })

@@ -31,6 +31,15 @@ export const organizationRoutes = slice(
     versioned: true,
     verb: access.changeOrganization,
   })
+  .patch('/orgs/current/info', {
+    id: 'changeOrganizationInfo',
+    summary: 'Change the organization by the path of clients of the reference',
+    description: 'The same as `PATCH /orgs/current`. Members of the answer that cannot be changed are refused.',
+    body: s.OrganizationPatch,
+    reply: s.OrganizationInfo,
+    versioned: true,
+    verb: access.changeOrganization,
+  })
   .get('/orgs/current/members', {
     id: 'listMembers',
     summary: 'List the members of the organization',
@@ -263,6 +272,7 @@ export const workspaceRoutes = slice(
       'Name a member of the organization by `member_id`, or a person by `email`, who joins the organization if ' +
       'necessary. The caller cannot give a role with permissions that it lacks.',
     body: s.NewMembership,
+    beforeFaults: members.requireNamedRole,
     status: 201,
     reply: s.Membership,
     errors: ['role_required', 'role_not_found', 'workspace_member_exists'],

@@ -51,6 +51,26 @@ export const OrganizationInfo = z
     assume_s256: z
       .array(z.string())
       .meta({ description: 'Hosts of authorization servers that support PKCE with S256 without announcing it.' }),
+    config: z
+      .object({
+        can_use_rbac: z.boolean(),
+        can_use_abac: z.boolean().meta({ description: 'The setting `ABAC`.' }),
+        can_use_audit_logs: z.boolean().meta({ description: 'The setting `AUDIT_LOGS`.' }),
+      })
+      .meta({ description: 'What the installation offers.' }),
+    permissions: z.array(z.string()).meta({
+      description: 'Those of the caller, in the workspace if it names one. The ETag does not change with them.',
+    }),
+    tier: z.null().meta({ description: 'There are no plans.' }),
+    is_personal: z.literal(false).meta({ description: 'An organization can always have further members.' }),
+    disabled: z.literal(false).meta({ description: 'An organization that exists can be used.' }),
+    sso_only: z.literal(false).meta({ description: 'A link signs in, too.' }),
+    jit_provisioning_enabled: z.boolean().meta({
+      description: 'People with an address of a domain join it when they first sign in: `OIDC_ALLOWED_DOMAINS`.',
+    }),
+    invites_enabled: z.literal(true).meta({ description: 'Members are added by their address.' }),
+    public_sharing_disabled: z.literal(false).meta({ description: 'It takes the permission to share.' }),
+    pat_creation_disabled: z.literal(false).meta({ description: 'Each member can approve keys of its own.' }),
     ...Times,
   })
   .meta({ id: 'OrganizationInfo' })
@@ -208,6 +228,9 @@ export const Membership = z
   .meta({ id: 'Membership' })
 export const MembershipList = listOf(Membership).meta({ id: 'MembershipList' })
 
+/** The names that clients of the reference have for the same. The first one that is given counts. */
+export const MEMBER_NAMES = ['member_id', 'org_identity_id', 'user_id', 'ls_user_id'] as const
+export const ROLE_NAMES = ['role_id', 'workspace_role_id'] as const
 export const NewMembership = z
   .object({
     email: optionalOrNull(Email).meta({
@@ -215,13 +238,26 @@ export const NewMembership = z
     }),
     full_name: optionalOrNull(Name),
     member_id: optionalOrNull(Uuid).meta({ description: 'A member of the organization, instead of `email`.' }),
+    org_identity_id: optionalOrNull(Uuid).meta({ description: 'Read as `member_id`.' }),
+    user_id: optionalOrNull(Uuid).meta({ description: 'Read as `member_id`.' }),
+    ls_user_id: optionalOrNull(Uuid).meta({ description: 'Read as `member_id`.' }),
     role_id: optionalOrNull(Uuid).meta({
       description: 'Required if the organization has RBAC enabled. Otherwise the default is Admin.',
     }),
+    workspace_role_id: optionalOrNull(Uuid).meta({ description: 'Read as `role_id`.' }),
+    read_only: optionalOrNull(z.boolean()).meta({
+      description: 'Without RBAC and a role: whether the role is Viewer.',
+    }),
   })
-  .refine(person => person.email != null || person.member_id != null, {
-    path: ['email'],
-    error: 'is required unless `member_id` is given',
+  .superRefine((person, check) => {
+    const refuse = (path: string, message: string) => check.addIssue({ code: 'custom', path: [path], message })
+    const isGiven = (name: keyof typeof person) => person[name] != null
+    const members = MEMBER_NAMES.filter(isGiven)
+    const roles = ROLE_NAMES.filter(isGiven)
+    if (members.length === 0 && !isGiven('email')) refuse('email', 'is required unless `member_id` is given')
+    for (const [first, ...others] of [members, roles])
+      for (const name of others)
+        if (person[name] !== person[first!]) refuse(name, `is not the same as \`${first}\`; send one of them`)
   })
   .meta({ id: 'NewMembership', example: { email: 'ada@example.com', role_id: '00000000-0000-4000-8000-000000000002' } })
 export const MembershipPatch = z

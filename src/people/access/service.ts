@@ -1,6 +1,7 @@
 // Organizations and workspaces: read, create, change, delete.
-import { and, eq, type Placeholder, sql } from 'drizzle-orm'
+import { and, eq, getTableColumns, type Placeholder, sql } from 'drizzle-orm'
 import type * as z from 'zod'
+import type { Config } from '../../env.ts'
 import {
   bumpVersion,
   db,
@@ -24,11 +25,30 @@ import { organizations, workspaces } from './tables.ts'
 
 type Ref = z.output<typeof schema.WorkspaceRef>
 
-const organizationToWire = (row: typeof organizations.$inferSelect) => ({
+const organizationColumns = {
+  ...getTableColumns(organizations),
+  permissions: sql<string[]>`to_json(array(select unnest(actor_permissions()) order by 1))`
+    .mapWith((text: string) => JSON.parse(text) as string[])
+    .as('permissions'),
+}
+type OrganizationRow = typeof organizations.$inferSelect & { permissions?: string[] }
+
+const organizationToWire = ({ abac, auditLogs, oidc }: Config, row: OrganizationRow) => ({
   id: row.id,
   display_name: row.display_name,
   rbac_enabled: row.rbac_enabled,
   assume_s256: row.assume_s256,
+  config: { can_use_rbac: true, can_use_abac: abac, can_use_audit_logs: auditLogs },
+  // An answer that the previous release stored has none.
+  permissions: row.permissions ?? [],
+  tier: null,
+  is_personal: false as const,
+  disabled: false as const,
+  sso_only: false as const,
+  jit_provisioning_enabled: oidc?.domains.some(([, organization]) => organization === row.id) ?? false,
+  invites_enabled: true as const,
+  public_sharing_disabled: false as const,
+  pat_creation_disabled: false as const,
   created_at: toIsoTime(row.created_at),
   updated_at: toIsoTime(row.updated_at),
   [etagVersion]: row.version,
@@ -49,10 +69,12 @@ const WORKSPACE_RECORD = recordColumns(workspaces, ['display_name', 'require_if_
 
 const currentOrganization = eq(organizations.id, sql`current_organization()`)
 
-const organizationStatement = prepareStatement(() => db.select().from(organizations).where(currentOrganization))
+const organizationStatement = prepareStatement(() =>
+  db.select(organizationColumns).from(organizations).where(currentOrganization),
+)
 
 export const readOrganization = verb('organization:read', async ctx =>
-  organizationToWire(requireRow(await run(ctx, organizationStatement({})), 'organization_not_found')),
+  organizationToWire(ctx.config, requireRow(await run(ctx, organizationStatement({})), 'organization_not_found')),
 )
 
 export const changeOrganization = verb(
@@ -64,13 +86,13 @@ export const changeOrganization = verb(
       .update(organizations)
       .set({ ...changes, ...(assume_s256 && { assume_s256: textArray(assume_s256) }), ...bumpVersion(organizations) })
       .where(and(currentOrganization, versionMatches(ctx, organizations)))
-      .returning()
+      .returning(organizationColumns)
     const parts = {
       lock: lockRows(organizations, currentOrganization),
       changes: changedMembers(organizations, ORGANIZATION_RECORD),
     }
     const rows = await commit(ctx, 'organization.updated', change, {}, parts)
-    return organizationToWire(requireRow(rows, 'organization_not_found'))
+    return organizationToWire(ctx.config, requireRow(rows, 'organization_not_found'))
   },
 )
 

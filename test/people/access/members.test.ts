@@ -7,6 +7,8 @@ import {
   VIEWER,
 } from '../../../src/people/access/built-in-roles.ts'
 import { newTenant, startApp, unusedId } from '../../support/app.ts'
+import { insertKeys } from '../../support/entries.ts'
+import { vouchFor } from '../../support/instance-admins.ts'
 import { newSession } from '../../support/sessions.ts'
 
 describe('members of the organization', () => {
@@ -72,11 +74,16 @@ describe('members of the organization', () => {
   })
 
   it.each(['INSTANCE_ADMIN_EMAILS', 'USAGE_EXPORT_ADMIN_EMAILS'])(
-    'are instance admins when %s names them',
+    'are instance admins when %s names them and the identity provider vouches for them',
     async setting => {
       const app = startApp({ settings: { [setting]: 'someone@example.com, Owner@example.com' } })
       const { owner } = await newTenant({ app })
-      expect((await owner.get('/orgs/current/members')).body.resources[0].is_instance_admin).toBe(true)
+      const isAdmin = async () => (await owner.get('/orgs/current/members')).body.resources[0].is_instance_admin
+      expect(await isAdmin()).toBe(false)
+      await vouchFor('owner@example.com', app, false)
+      expect(await isAdmin()).toBe(false)
+      await vouchFor('owner@example.com', app)
+      expect(await isAdmin()).toBe(true)
     },
   )
 })
@@ -128,6 +135,42 @@ describe('members of a workspace', () => {
     expect((await tenant.post('/workspaces/current/members', { email: 'b@example.com', role_id: EDITOR })).status).toBe(
       201,
     )
+  })
+
+  it.each([{}, { email: 'not an address' }, { email: 5, unknown: true }, { member_id: 'x', read_only: true }])(
+    'need a role with RBAC before anything else: %j',
+    async body => {
+      const tenant = await newTenant()
+      expect((await tenant.post('/workspaces/current/members', body)).status).toBe(422)
+      await tenant.owner.patch('/orgs/current', { rbac_enabled: true })
+      const refused = await tenant.post('/workspaces/current/members', body)
+      expect([refused.status, refused.body.code]).toEqual([400, 'role_required'])
+      for (const role of ['role_id', 'workspace_role_id'])
+        expect((await tenant.post('/workspaces/current/members', { ...body, [role]: EDITOR })).status).toBe(422)
+      expect((await tenant.post('/workspaces/current/members', body, { 'X-Tenant-Id': 'x' })).status).toBe(422)
+      const [key] = await insertKeys(tenant, [{ tenant_id: tenant.tenant_id, role_id: VIEWER }])
+      expect((await tenant.as(key!).post('/workspaces/current/members', body)).body.code).toBe('permission_missing')
+    },
+  )
+
+  it.each(['org_identity_id', 'user_id', 'ls_user_id'])('are named by %s and workspace_role_id, too', async name => {
+    const tenant = await newTenant()
+    const { id } = (await tenant.owner.post('/orgs/current/members', { email: 'ada@example.com' })).body
+    const body = { [name]: id, workspace_role_id: EDITOR, read_only: false }
+    const contradictions = { member_id: unusedId(), role_id: VIEWER }
+    const refused = await tenant.post('/workspaces/current/members', { ...body, ...contradictions })
+    expect(refused.body.errors.map(({ loc }: { loc: string[] }) => loc[1])).toEqual([name, 'workspace_role_id'])
+    const { status, body: added } = await tenant.post('/workspaces/current/members', body)
+    expect([status, added.member_id, added.role_id]).toEqual([201, id, EDITOR])
+  })
+
+  it('are Viewers if they are read-only, unless RBAC requires a role', async () => {
+    const tenant = await newTenant()
+    const readOnly = { email: 'a@example.com', read_only: true }
+    expect((await tenant.post('/workspaces/current/members', readOnly)).body.role_id).toBe(VIEWER)
+    await tenant.owner.patch('/orgs/current', { rbac_enabled: true })
+    const refused = await tenant.post('/workspaces/current/members', { ...readOnly, email: 'b@example.com' })
+    expect(refused.body.code).toBe('role_required')
   })
 
   it('always include an Admin', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { newTenant, unusedId } from '../../support/app.ts'
+import { newTenant, startApp, unusedId } from '../../support/app.ts'
 
 describe('the organization', () => {
   it('can be read with any of its keys', async () => {
@@ -19,6 +19,46 @@ describe('the organization', () => {
       rbac_enabled: true,
     })
     expect((await tenant.patch('/orgs/current', { display_name: 'Mine' })).body.code).toBe('permission_missing')
+  })
+
+  it('has what clients of the reference read, and is changed by the path where they read it', async () => {
+    const tenant = await newTenant()
+    const { body } = await tenant.get('/orgs/current/info')
+    expect(body).toMatchObject({
+      config: { can_use_rbac: true, can_use_abac: true, can_use_audit_logs: true },
+      tier: null,
+      is_personal: false,
+      disabled: false,
+      sso_only: false,
+      jit_provisioning_enabled: false,
+      invites_enabled: true,
+      public_sharing_disabled: false,
+      pat_creation_disabled: false,
+    })
+    expect(body.permissions).toContain('workspaces:manage-members')
+    expect(body.permissions).not.toContain('organization:update')
+    const changed = await tenant.owner.patch('/orgs/current/info', { display_name: 'Acme' })
+    expect(changed.body).toMatchObject({ display_name: 'Acme' })
+    expect(changed.body.permissions).toContain('organization:update')
+    expect(changed.body).toEqual((await tenant.owner.get('/orgs/current/info')).body)
+    expect((await tenant.owner.patch('/orgs/current/info', { public_sharing_disabled: true })).status).toBe(422)
+  })
+
+  it('says whether people of a domain join it', async () => {
+    const { organization_id } = await newTenant()
+    const settings = {
+      OIDC_ISSUER: 'https://login.example.com',
+      OIDC_CLIENT_ID: 'slipway',
+      OIDC_CLIENT_SECRET: 'hunter2',
+    }
+    const app = startApp({
+      settings: { ...settings, OIDC_ALLOWED_DOMAINS: `example.com=${organization_id}`, ABAC: 'off' },
+    })
+    const other = await newTenant({ app })
+    expect((await other.get('/orgs/current/info')).body).toMatchObject({
+      config: { can_use_abac: false },
+      jit_provisioning_enabled: false,
+    })
   })
 
   it('is changed only if If-Match names its current version', async () => {

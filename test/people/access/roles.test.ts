@@ -6,6 +6,13 @@ import { newTenant, unusedId } from '../../support/app.ts'
 const listNames = (roles: { display_name: string }[]) => roles.map(role => role.display_name).sort()
 
 describe('roles', () => {
+  it('that manage keys may do so by each of the permissions of keys', async () => {
+    const { owner } = await newTenant()
+    const role = { display_name: unusedId(), permissions: ['workspaces:manage-keys'] }
+    const { permissions } = (await owner.post('/orgs/current/roles', role)).body
+    expect(permissions).toEqual(['workspaces:manage-keys', 'api-keys:read', 'api-keys:create', 'api-keys:delete'])
+  })
+
   it('are the six built-in roles and those of the organization', async () => {
     const tenant = await newTenant()
     const created = await tenant.owner.post('/orgs/current/roles', {
@@ -39,7 +46,10 @@ describe('roles', () => {
     expect(listRolesWith('deployments:delete')).toEqual(['Admin', 'Organization Admin'])
     expect(listRolesWith('projects:increase-trace-tier')).toEqual(['Admin', 'Organization Admin'])
     expect(listRolesWith('projects:decrease-trace-tier')).toEqual(['Admin', 'Organization Admin'])
-    expect(listRolesWith('fleet-admin:read')).toEqual(['Admin', 'Organization Admin'])
+    expect(listRolesWith('fleet-admin:read')).toEqual(['Organization Admin'])
+    expect(listRolesWith('workspaces:manage-keys')).toEqual(['Admin', 'Organization Admin'])
+    expect(listRolesWith('feedback-configs:create')).toEqual(['Admin', 'Editor', 'Organization Admin'])
+    expect(listRolesWith('feedback-configs:delete')).toEqual(['Admin', 'Editor', 'Organization Admin'])
     expect(listRolesWith('projects:update-retention')).toEqual([])
   })
 
@@ -80,7 +90,7 @@ describe('roles', () => {
 
   it('in a workspace cannot have permissions of the organization', async () => {
     const { owner } = await newTenant()
-    const permissions = ['deployments:read', 'organization:manage-keys', 'workspaces:create']
+    const permissions = ['deployments:read', 'organization:manage-keys', 'fleet-admin:read']
     const refused = await owner.post('/orgs/current/roles', { display_name: 'Too much', permissions })
     expect(refused.body.errors.map((fault: { loc: unknown }) => fault.loc)).toEqual([
       ['body', 'permissions', 1],
