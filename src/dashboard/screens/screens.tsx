@@ -65,6 +65,7 @@ const LOADERS: [path: string, load: () => Promise<Module<ScreenProps<never>>>][]
   ['/models/usage', () => import('./models/usage.tsx')],
   ['/models/settings', () => import('./models/settings.tsx')],
   ['/models/:model', () => import('./models/model.tsx')],
+  ['/fleet', () => import('./fleet/fleet.tsx')],
   ['/audit', () => import('./audit/list.tsx')],
   ['/members', () => import('./members/list.tsx')],
   ['/members/new', () => import('./members/new.tsx')],
