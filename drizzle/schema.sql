@@ -8352,7 +8352,7 @@ begin
   else
     v_organization := current_organization();
     if not 'organization:manage' = any(actor_permissions()) and not is_instance_admin(p_admins) then
-      perform refuse('permission_missing', 'organization:manage');
+      perform refuse('usage_forbidden');
     end if;
   end if;
   return query

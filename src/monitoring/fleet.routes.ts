@@ -93,6 +93,6 @@ export const fleetRoutes = slice(
     query: UsageExportQuery,
     streamMediaType: ['application/json', 'text/csv'],
     isAudited: true,
-    errors: ['permission_missing', 'instance_admin_required'],
+    errors: ['usage_forbidden', 'instance_admin_required'],
     verb: exportUsage,
   })

@@ -313,9 +313,9 @@ describe('a database from before the squash', () => {
 
   test('has roles and keys that may do what they could before, and see no fleet by a workspace', async () => {
     const custom = {
-      Watcher: ['workspace', '{deployments:read,fleet-admin:read}'],
-      Judge: ['workspace', '{feedback:create,feedback:delete}'],
-      Operator: ['organization', '{organization:read,fleet-admin:read,api-keys:create}'],
+      'Old watcher': ['workspace', '{deployments:read,fleet-admin:read}'],
+      'Old judge': ['workspace', '{feedback:create,feedback:delete}'],
+      'Old operator': ['organization', '{organization:read,fleet-admin:read,api-keys:create}'],
     }
     for (const [name, [scope, permissions]] of Object.entries(custom))
       await query(
@@ -329,7 +329,7 @@ describe('a database from before the squash', () => {
           await query(
             url,
             `select display_name as name, array_to_string(permissions, ' ') as permissions from roles where
-            display_name in ('Watcher', 'Judge', 'Operator', 'Admin', 'Viewer', 'Organization Admin')`,
+            display_name in ('Old watcher', 'Old judge', 'Old operator', 'Admin', 'Viewer', 'Organization Admin')`,
           )
         ).map(({ name, permissions }) => [name, permissions.split(' ')]),
       )
@@ -342,9 +342,9 @@ describe('a database from before the squash', () => {
     expect(before.Admin).not.toContain('workspaces:manage-keys')
     await migrate(url, { log })
     const after = await readRoles()
-    expect(after.Watcher).toEqual(['deployments:read'])
-    expect(after.Judge).toEqual([...before.Judge, 'feedback-configs:create', 'feedback-configs:delete'])
-    expect(after.Operator).toEqual([...before.Operator, 'workspaces:manage-keys'])
+    expect(after['Old watcher']).toEqual(['deployments:read'])
+    expect(after['Old judge']).toEqual([...before['Old judge'], 'feedback-configs:create', 'feedback-configs:delete'])
+    expect(after['Old operator']).toEqual([...before['Old operator'], 'workspaces:manage-keys'])
     expect(after.Viewer).toEqual(before.Viewer)
     const added = [
       'workspaces:manage-keys',

@@ -142,8 +142,8 @@ describe('who may read it', () => {
     expect(codes).toEqual({
       owner: 200,
       'instance admin without a role': 200,
-      'workspace key': 'permission_missing',
-      'organization key without the permission': 'permission_missing',
+      'workspace key': 'usage_forbidden',
+      'organization key without the permission': 'usage_forbidden',
     })
   })
 

@@ -82,6 +82,12 @@ export const accessCodes = {
       'Sign in through the identity provider, or by a link of the operator, as a person whose address is in ' +
       '`INSTANCE_ADMIN_EMAILS`. A key counts if such a session has approved it.',
   },
+  usage_forbidden: {
+    status: 403,
+    title: 'Usage forbidden',
+    problem: 'The usage of an organization is for those who manage it, and for instance admins.',
+    remedy: 'Use a key or role with `organization:manage`, or sign in as an instance admin.',
+  },
   denied_by_policy: {
     status: 403,
     title: 'Denied by an access policy',
