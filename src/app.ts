@@ -6,6 +6,7 @@ import { openS3Bucket } from './kernel/db/s3.ts'
 import type { Trip } from './kernel/db/statement.ts'
 import { createBucketStorage } from './kernel/db/storage.ts'
 import type { ApiOf } from './kernel/http/api-types.ts'
+import { acceptWords } from './kernel/http/contract-words.ts'
 import { loadOnce } from './kernel/http/load-once.ts'
 import { cors, notFound, respondWithError, wrapRequest } from './kernel/http/middleware.ts'
 import { beginsWith, mountOnDemand } from './kernel/http/mount-on-demand.ts'
@@ -137,6 +138,11 @@ type SlicesOf<File> = File extends unknown ? File[keyof File] : never
 /** Every route that takes a key, as clients call it. */
 export type Api = ApiOf<SlicesOf<SliceFile>>
 
+/** Tables of the words of vendors. */
+const translators = {
+  langgraph: loadOnce(async () => (await import('./connect/words/langgraph.ts')).translate),
+}
+
 /** Pages of any origin send feedback by links. */
 const FEEDBACK_LINK_PATH = '/feedback/tokens/'
 
@@ -170,7 +176,7 @@ export function createApp(config: Config, runtime: Platform) {
     traces: withWarnings(config.clickHouse ? clickHouseTraceStore(config.clickHouse) : postgresTraceStore),
     onSweep: counters.countSwept,
     deliverEvents: async tenant => (await loadDeliverer())(tenant),
-    answerInProcess: (request, env, execution) => app.fetch(request, env as object, execution as never),
+    answerInProcess: (request, env, execution) => answerInOwnWords(request, env as object, execution as never),
   }
   const loadDeliverer = loadOnce(async () => {
     const { createEventDeliverer } = await import('./connect/webhooks/delivery-worker.ts')
@@ -192,6 +198,10 @@ export function createApp(config: Config, runtime: Platform) {
     '/metrics': () =>
       import('./monitoring/metrics-page.ts').then(file => file.serveMetricsPage(app, services, counters)),
   }
+  const answerFailing = (error: unknown) =>
+    createBase().all('*', () => {
+      throw error
+    })
   mountOnDemand(
     app,
     [
@@ -201,11 +211,10 @@ export function createApp(config: Config, runtime: Platform) {
       })),
       ...Object.entries(pages).map(([starts, mount]) => ({ starts: starts.split(' '), mount })),
     ],
-    error =>
-      createBase().all('*', () => {
-        throw error
-      }),
+    answerFailing,
   )
+  const answerInOwnWords = app.fetch
+  app.fetch = acceptWords(answerInOwnWords, config.contractWords, translators, error => answerFailing(error).fetch)
   const sweeps = createSweeps(services)
   const housekeep = async () => {
     const { runSweeps } = await import('./kernel/db/sweep.ts')

@@ -1,6 +1,7 @@
 // Settings: turns environment variables and bindings into a Config. Nothing else reads the environment.
 import * as z from 'zod'
 import type { Budget } from './platform.ts'
+import { type ContractWords, contractWords } from './protocol/contract-words.ts'
 import { AppsDomain } from './protocol/custom-url.schema.ts'
 
 const commaSeparated = (defaultText: string) =>
@@ -167,6 +168,7 @@ const Settings = z.object({
   EVENTS_PER_DAY: wholeNumber(1_000_000_000, 'must be a whole number; 0 disables the limit').default(200_000),
   ABAC: z.enum(['on', 'off'], { error: 'must be `on` or `off`' }).default('on'),
   DEPLOYMENT_TRACING: z.enum(['on', 'off'], { error: 'must be `on` or `off`' }).default('on'),
+  CONTRACT_WORDS: z.enum(contractWords, { error: 'must be `contract` or `langgraph`' }).default('contract'),
   DEPLOYMENT_MODELS: z.enum(['on', 'off'], { error: 'must be `on` or `off`' }).default('on'),
   SIGNING_JWKS: SigningSeeds.optional(),
   MODEL_PROXY_ISSUER: z
@@ -398,6 +400,8 @@ export type Config = {
   appsDomain: string | undefined
   mode: 'saas' | 'self_hosted'
   sealingKeys: [kid: string, key: string][]
+  /** The words of requests that name none. */
+  contractWords: ContractWords
   corsOrigins: string[]
   /** Requests a minute; 0 is no limit. */
   rateLimits: Record<Budget, number>
@@ -579,6 +583,7 @@ export function readConfig(env: Record<string, unknown>): Config {
     appsDomain: settings.APPS_DOMAIN,
     mode: settings.SLIPWAY_MODE,
     sealingKeys: settings.SEALING_KEYS,
+    contractWords: settings.CONTRACT_WORDS,
     corsOrigins: settings.CORS_ORIGINS,
     rateLimits: {
       key: settings.RATE_LIMIT_PER_MINUTE,

@@ -96,6 +96,8 @@ export function createClient(options: ClientOptions) {
 
   const headersOf = (own: CallHeaders = {}, body?: unknown): Headers => {
     const headers = new Headers(options.headers)
+    // The types are of these words, also where the installation speaks those of a vendor by itself.
+    headers.set('X-Contract-Words', 'contract')
     if (key) headers.set('X-Api-Key', key)
     if (workspace) headers.set('X-Tenant-Id', workspace)
     if (body !== undefined) headers.set('Content-Type', 'application/json')

@@ -66,6 +66,7 @@ describe('settings', () => {
     ['RATE_LIMIT_PER_MINUTE', '3000000000'],
     ['UNKNOWN_KEYS_PER_MINUTE', '-1'],
     ['UNKNOWN_KEYS_PER_MINUTE', 'few'],
+    ['CONTRACT_WORDS', 'github'],
     ['DEPLOYMENT_MODELS', 'true'],
     ['SIGNING_JWKS', 'first'],
     ['SIGNING_JWKS', '{"keys":[]}'],

@@ -1,7 +1,7 @@
 // Slices of JSON texts are the texts of their members and items, byte for byte.
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { sliceArray, sliceObject } from '../../src/kernel/json/json-slices.ts'
+import { changeItems, changeMembers, sliceArray, sliceObject } from '../../src/kernel/json/json-slices.ts'
 import { expectCheap, measureCpu } from '../support/cpu-cost.ts'
 
 it('keeps numbers, escapes and spaces of a member as they were sent', () => {
@@ -14,6 +14,16 @@ it('keeps numbers, escapes and spaces of a member as they were sent', () => {
     ['d', '-0.0'],
     ['e', 'null'],
   ])
+})
+
+it('changes members and items, and keeps every other byte', () => {
+  const text = ' { "\\u0061" : 1e400 , "b":[ 1 ,2 ], "c" : {"a":1} } '
+  expect(changeMembers(text, (name, value) => [name, value])).toBe(text)
+  const change = (name: string, value: string): [string, string] =>
+    name === 'a' ? ['a', '7'] : name === 'b' ? ['x"', changeItems(value, item => `${item}0`)] : [name, value]
+  expect(changeMembers(text, change)).toBe(' { "\\u0061" : 7 , "x\\"":[ 10 ,20 ], "c" : {"a":1} } ')
+  for (const other of ['[1]', '1', '"{}"', 'null', '']) expect(changeMembers(other, () => ['a', '1'])).toBe(other)
+  for (const other of ['{"a":1}', '1', '"[]"', 'null', ' [ ] ']) expect(changeItems(other, () => '1')).toBe(other)
 })
 
 it('takes the last of two members with one name', () => {

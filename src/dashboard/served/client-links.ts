@@ -10,6 +10,7 @@ const PROJECT = '/o/:1/projects/p/:2'
 const TARGETS = {
   [PROJECT]: '/ui/:1/traces/:2',
   '/o/:1/projects/p/:2/r/:3': '/ui/:1/traces/run/:3',
+  '/o/:1/host/deployments/:2': '/ui/:1/deployments/:2',
   '/o/:1/datasets/:2': '/ui/:1/datasets/:2',
   '/o/:1/datasets/:2/compare': '/ui/:1/datasets/:2',
   '/public/:1/r': '/public/:1/run',

@@ -20,6 +20,7 @@ FILE.`
 /** Their values say nothing about people, and open nothing. Of every other setting only whether it is set. */
 const SHOWN_SETTINGS = [
   'SLIPWAY_MODE',
+  'CONTRACT_WORDS',
   'ABAC',
   'AUDIT_LOGS',
   'DEPLOYMENT_TRACING',

@@ -4,6 +4,7 @@ import * as z from 'zod'
 import { describeIssue } from '../../protocol/fault-messages.ts'
 import { describeJsonError } from '../json/json-position.ts'
 import type { Hold } from '../limits/held-bytes.ts'
+import { readingOf } from './contract-words.ts'
 import { type Failure, type Fault, fail } from './errors.ts'
 import { createPacedReader } from './paced-body.ts'
 import { findUnknownMembers, shortenName, toFault, toWarning } from './unknown-members.ts'
@@ -127,6 +128,11 @@ export async function readBody(
   if (bytes.byteLength === 0) return ''
   const isJson = /^application\/(json|[\w.-]+\+json)\s*(;|$)/i.test(request.header('content-type') ?? '')
   if (!isJson && !isUntyped) throw fail('not_json')
+  const text = decodeUtf8(bytes)
+  return readingOf(request.raw)?.readBody(text) ?? text
+}
+
+function decodeUtf8(bytes: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch {
@@ -182,7 +188,7 @@ function readQuery(request: HonoRequest, { repeatable = [], lists = [] }: InputS
   const query: Record<string, unknown> = request.query()
   for (const name of repeatable) if (name in query) query[name] = request.queries(name)!.join(',')
   for (const name of lists) if (name in query) query[name] = request.queries(name)
-  return query
+  return readingOf(request.raw)?.readQuery(query) ?? query
 }
 
 const EMPTY_QUERY = z.object({})

@@ -5,17 +5,43 @@
 export function sliceObject(text: string, max = Number.POSITIVE_INFINITY): Map<string, string> {
   const members = new Map<string, string>()
   for (const [start, end] of findParts(text, '{', max)) {
-    const name = text.slice(start, end)
-    const nameEnd = endOfText(name, 0)
-    const valueStart = skipSpace(name, skipSpace(name, nameEnd) + 1)
-    members.set(JSON.parse(name.slice(0, nameEnd)), name.slice(valueStart))
+    const { name, value } = readMember(text.slice(start, end))
+    members.set(name, value)
   }
   return members
+}
+
+function readMember(member: string): { name: string; nameEnd: number; value: string; valueStart: number } {
+  const nameEnd = endOfText(member, 0)
+  const valueStart = skipSpace(member, skipSpace(member, nameEnd) + 1)
+  return { name: JSON.parse(member.slice(0, nameEnd)), nameEnd, value: member.slice(valueStart), valueStart }
 }
 
 /** Stops after `max` items. */
 export const sliceArray = (text: string, max = Number.POSITIVE_INFINITY): string[] =>
   findParts(text, '[', max).map(([start, end]) => text.slice(start, end))
+
+type Member = [name: string, value: string]
+/** The same text, but for the members that `change` changes. A text of another value stays as it is. */
+export const changeMembers = (text: string, change: (...member: Member) => Member): string =>
+  changeParts(text, '{', member => {
+    const { name, nameEnd, value, valueStart } = readMember(member)
+    const [newName, newValue] = change(name, value)
+    const nameText = newName === name ? member.slice(0, nameEnd) : JSON.stringify(newName)
+    return nameText + member.slice(nameEnd, valueStart) + newValue
+  })
+
+/** The same of items. */
+export const changeItems = (text: string, change: (item: string) => string): string => changeParts(text, '[', change)
+
+function changeParts(text: string, open: string, change: (part: string) => string): string {
+  let [changed, copied] = ['', 0]
+  for (const [start, end] of findParts(text, open, Number.POSITIVE_INFINITY)) {
+    changed += text.slice(copied, start) + change(text.slice(start, end))
+    copied = end
+  }
+  return changed + text.slice(copied)
+}
 
 /** The bounds of each member or item, without the space around it. */
 function findParts(text: string, open: string, max: number): [start: number, end: number][] {

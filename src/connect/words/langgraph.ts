@@ -1,0 +1,218 @@
+// The words of LangGraph's clients: one table, read in both directions, and the places of requests and answers where
+// its words stand. No other file knows them.
+import { type Reading, setReading, type Translate, varyByWords } from '../../kernel/http/contract-words.ts'
+import type { Fault } from '../../kernel/http/errors.ts'
+import { invalidRequest } from '../../kernel/http/input.ts'
+import { beginsWith } from '../../kernel/http/mount-on-demand.ts'
+import { resolvePath } from '../../kernel/http/path-aliases.ts'
+import { changeItems, changeMembers, sliceObject } from '../../kernel/json/json-slices.ts'
+
+type Words = Record<string, string>
+
+// ---- the table: the vendor's word, then ours
+
+const SOURCES: Words = {
+  github: 'githost',
+  external_docker: 'external_container',
+  internal_docker: 'internal_container',
+}
+/** Of requests only: an answer names the type that the deployment has. */
+const DEPLOYMENT_TYPES: Words = { serverless: 'dev_free', dev_zero: 'dev_free', dedicated: 'prod' }
+const MEMBERS: Words = { langgraph_config_path: 'platform_config_path' }
+const PATHS: Words = {
+  '/v1/integrations/github': '/v1/integrations/forge/githost',
+  // Where the clients look for a control plane below the address of a whole installation.
+  '/api-host/v1/integrations/github': '/v1/integrations/forge/githost',
+  '/api-host/v1/projects': '/v1/projects',
+  '/api-host/v2/deployments': '/v2/deployments',
+  '/api-host/v2/listeners': '/v2/listeners',
+}
+/** Clients look for these words in an error, and then explain it. */
+const SENTENCES: Words = {
+  'source must be internal_container for a push':
+    "A push token is only available for 'internal_docker' source deployments",
+  'source_config.listener_id is required': "'source_config.listener_id' is required",
+}
+/** Ignored, each of these would make a client act on another deployment. */
+const REFUSED: Record<'query' | 'body', Words> = {
+  query: {
+    agent_id: 'is not supported: deployments belong to no agent here; filter by `name_contains`',
+    agent_environment: 'is not supported: deployments belong to no agent here; filter by `name_contains`',
+  },
+  body: { agent: 'is not supported: deployments belong to no agent here; send `name`' },
+}
+const SCALES_TO_ZERO = ['serverless', 'dev_zero']
+
+// ---- changes of JSON texts: they keep every other byte, so that a stored answer is that of the same body
+
+type Change = (json: string) => string
+const keep: Change = json => json
+const lookUp = (words: Words, word: string): string => (Object.hasOwn(words, word) ? words[word]! : word)
+const invert = (words: Words): Words =>
+  Object.fromEntries(Object.entries(words).map(([theirs, ours]) => [ours, theirs]))
+const OUR_SOURCES = invert(SOURCES)
+const OUR_MEMBERS = invert(MEMBERS)
+const OUR_WORDS = { ...OUR_SOURCES, ...OUR_MEMBERS }
+
+const text =
+  (change: (value: string) => string): Change =>
+  json =>
+    json.startsWith('"') ? JSON.stringify(change(JSON.parse(json))) : json
+const word = (words: Words) => text(value => lookUp(words, value))
+const object =
+  (changes: Record<string, Change>, names: Words = {}): Change =>
+  json =>
+    changeMembers(json, (name, value) => [
+      lookUp(names, name),
+      Object.hasOwn(changes, name) ? changes[name]!(value) : value,
+    ])
+const list =
+  (change: Change): Change =>
+  json =>
+    changeItems(json, change)
+
+/** Of our texts, those that say what is wrong or what will happen. */
+function translateProse(prose: string): string {
+  let translated = prose
+  for (const [ours, theirs] of Object.entries(SENTENCES)) translated = translated.replaceAll(ours, theirs)
+  return translated
+    .replaceAll(PATHS['/v1/integrations/github']!, '/v1/integrations/github')
+    .replace(/[\w/-]+/g, found => lookUp(OUR_WORDS, found))
+}
+const prose = text(translateProse)
+
+const deployment = (sources: Words, types: Words, members: Words): Record<string, Change> => ({
+  source: word(sources),
+  revision_source: word(sources),
+  source_config: object({ deployment_type: word(types) }),
+  source_revision_config: object({}, members),
+})
+
+const deploymentInput = object(deployment(SOURCES, DEPLOYMENT_TYPES, MEMBERS))
+const answered = deployment(OUR_SOURCES, {}, OUR_MEMBERS)
+const changedPath = text(path =>
+  path
+    .split('.')
+    .map(name => lookUp(OUR_MEMBERS, name))
+    .join('.'),
+)
+/** Of a plan, or of a comparison. The values are words where the path is that of a source. */
+const change: Change = json => {
+  const isSource = /^"(revision_)?source"$/.test(sliceObject(json).get('path') ?? '')
+  const value = isSource ? word(OUR_SOURCES) : keep
+  return object({ path: changedPath, before: value, after: value })(json)
+}
+const wanted = object({ wanted: object(answered) })
+const deploymentAnswer = object({
+  ...answered,
+  resources: list(object(answered)),
+  past: wanted,
+  present: wanted,
+  changes: list(change),
+  reasons: list(prose),
+  warnings: list(prose),
+})
+const problem = object({
+  detail: prose,
+  errors: list(object({ loc: list(word(OUR_MEMBERS)), msg: prose })),
+})
+
+// ---- the routes
+
+type Route = { body?: Change; answer?: Change; hasFilters?: boolean }
+/** By path, where `*` is any segment. Errors of all are translated. */
+const ROUTES: Record<string, Route> = {
+  '/v2/deployments': { body: deploymentInput, answer: deploymentAnswer, hasFilters: true },
+  '/v2/deployment-counts': { hasFilters: true },
+  '/v2/deployments/*': { body: deploymentInput, answer: deploymentAnswer },
+  '/v2/deployments/*/owner': { answer: deploymentAnswer },
+  '/v2/deployments/*/rollback': { answer: deploymentAnswer },
+  '/v2/deployments/*/state': { answer: deploymentAnswer },
+  '/v2/deployments/*/revisions': { answer: deploymentAnswer },
+  '/v2/deployments/*/revisions/*': { answer: deploymentAnswer },
+  '/v2/deployments/*/revisions/*/redeploy': { answer: deploymentAnswer },
+  '/v2/deployments/*/revisions/*/wait': { answer: deploymentAnswer },
+  '/v2/deployments/*/revisions/*/compare/*': { answer: deploymentAnswer },
+  '/v2/deployments/*/push-token': {},
+  '/v2/deployments/*/upload-url': {},
+}
+const PATTERNS = Object.entries(ROUTES).map(([path, route]) => [path.split('/'), route] as const)
+
+function findRoute(path: string): Route {
+  const segments = path.split('/')
+  return PATTERNS.find(([one]) => one.length === segments.length && beginsWith(segments, one))?.[1] ?? {}
+}
+
+function resolveWords(path: string): string {
+  const start = Object.keys(PATHS).find(one => path === one || path.startsWith(`${one}/`))
+  return start === undefined ? path : PATHS[start] + path.slice(start.length)
+}
+
+function createReading(path: string, { body = keep, hasFilters = false }: Route, onScaleToZero: () => void): Reading {
+  return {
+    path,
+    readQuery(query) {
+      if (!hasFilters) return query
+      refuseWords('query', Object.keys(query))
+      const { source, deployment_type } = query
+      return {
+        ...query,
+        ...(typeof source === 'string' && { source: lookUp(SOURCES, source) }),
+        ...(typeof deployment_type === 'string' && { deployment_type: lookUp(DEPLOYMENT_TYPES, deployment_type) }),
+      }
+    },
+    readBody(json) {
+      // The route reports a text that is not JSON.
+      const sent = body === keep ? undefined : parseObject(json)
+      if (!sent) return json
+      refuseWords(
+        'body',
+        Object.keys(sent).filter(name => sent[name] != null),
+      )
+      const { deployment_type } = Object(sent.source_config)
+      if (SCALES_TO_ZERO.includes(deployment_type)) onScaleToZero()
+      return body(json)
+    },
+  }
+}
+
+function parseObject(json: string): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(json)
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function refuseWords(place: 'query' | 'body', names: string[]): void {
+  const faults: Fault[] = names
+    .filter(name => Object.hasOwn(REFUSED[place], name))
+    .map(name => ({ type: 'not_supported', loc: [place, name], msg: REFUSED[place][name]! }))
+  if (faults.length > 0) throw invalidRequest(faults)
+}
+
+const JSON_TYPE = /^application\/(problem\+)?json\b/
+const WARNINGS = 'Slipway-Warnings'
+
+export const translate: Translate = async (request, answer) => {
+  const path = resolveWords(resolvePath(request))
+  const route = findRoute(path)
+  let warning = ''
+  const onScaleToZero = () => {
+    warning = '"`dev_free` is the smallest type here. It does not scale to zero."'
+  }
+  setReading(request, createReading(path, route, onScaleToZero))
+  const response = await answer(request)
+  const [isJson, isProblem] = JSON_TYPE.exec(response.headers.get('Content-Type') ?? '') ?? []
+  const translateAnswer = isProblem ? problem : route.answer
+  if (!translateAnswer) return response
+  varyByWords(response)
+  const warnings = [response.headers.get(WARNINGS), warning].filter(Boolean).join(', ')
+  if (warnings) response.headers.set(WARNINGS, translateProse(warnings))
+  if (!isJson || !response.body) return response
+  // Answers are bounded by their pages.
+  const translated = new Response(translateAnswer(await response.text()), response)
+  translated.headers.delete('Content-Length')
+  return translated
+}
