@@ -99,6 +99,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
       where id = ${membership.member_id}::uuid`,
   )
   return {
+    secret_key: 'OPENAI_API_KEY',
     trusted_issuer_id: trusted.body.id,
     tagging_id: tagging.body.id,
     configuration_id: model.body.id,

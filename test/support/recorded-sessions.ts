@@ -19,6 +19,8 @@ const UUID = /[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}/g
 const UUID_WITHOUT_DASHES = /^[0-9a-f]{32}$/
 /** Values that a client sends back as it got them. */
 const SENT_BACK = ['upload_url', 'object_path', 'registry_url', 'next_cursor', 'next']
+/** Clients describe the machine that they run on. */
+const MACHINE = /Linux-[\w.-]+/g
 const IS_TEXT = /^(application\/json|text\/)/
 const MAX_BYTES = 4096
 
@@ -31,7 +33,7 @@ export function createRecorder(answer: Fetch) {
   const replaceValues = (text: string): string => {
     let replaced = text
     for (const [value, reference] of values) if (!isUuid(value)) replaced = replaced.replaceAll(value, reference)
-    return replaced.replace(UUID, value => {
+    return replaced.replace(MACHINE, 'Linux').replace(UUID, value => {
       if (!values.has(value)) values.set(value, `{{new:${values.size}}}`)
       return values.get(value)!
     })
@@ -111,7 +113,8 @@ export async function replaySession(
   const outcomes = []
   for (const request of requests) {
     const path = fill(request.path)
-    const body = request.base64 === undefined ? request.body && fill(request.body) : Buffer.from(request.base64, 'base64')
+    const body =
+      request.base64 === undefined ? request.body && fill(request.body) : Buffer.from(request.base64, 'base64')
     const response = await send(
       new Request(path.startsWith('http') ? path : `http://slipway.test${path}`, {
         method: request.method,

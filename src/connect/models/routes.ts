@@ -6,11 +6,9 @@ import * as budgets from './budgets.ts'
 import * as configurations from './configurations.ts'
 import { changeProxySettings, readProxySettings } from './proxy-settings.ts'
 import * as s from './schema.ts'
-import * as w from './secrets.schema.ts'
 import { testConfiguration } from './test-call.ts'
 import * as u from './usage.schema.ts'
 import { readUsage } from './usage.ts'
-import { listSecrets, storeSecrets } from './workspace-secrets.ts'
 
 const SAVING: Code[] = ['blocked_url', 'model_url_not_allowed', 'model_exists', 'deployment_not_found']
 
@@ -143,24 +141,6 @@ export const modelRoutes = slice(
     errors: ['model_budget_not_found'],
     versioned: true,
     verb: budgets.deleteBudget,
-  })
-  .get('/workspaces/current/secrets', {
-    id: 'listWorkspaceSecrets',
-    summary: 'List the model providers that this workspace can call, by the names of their keys',
-    description: 'Names only: values are never shown. A key is listed if its provider has a model configuration.',
-    toleratesUnknown: true,
-    reply: w.SecretList,
-    verb: listSecrets,
-  })
-  .post('/workspaces/current/secrets', {
-    id: 'storeWorkspaceSecrets',
-    summary: 'Store keys of model providers',
-    description: 'As published clients do it. `POST /v1/model-configurations` says more.',
-    toleratesUnknown: true,
-    body: w.NewSecrets,
-    reply: w.SecretList,
-    errors: ['model_url_not_allowed', 'model_exists', 'quota_full'],
-    verb: storeSecrets,
   })
   .get('/orgs/current/model-proxy', {
     id: 'readModelProxySettings',

@@ -1,6 +1,9 @@
 // Schemas of workspace secrets: keys of model providers, as published clients store them.
 import * as z from 'zod'
-import { arrayOf, boundedText } from '../../protocol/wire.ts'
+import { arrayOf, boundedText, optionalFilter } from '../../protocol/wire.ts'
+import { OffsetCursor } from '../../tracing/projects/projects-v2.schema.ts'
+import { flag } from '../../tracing/runs/list-parameters.schema.ts'
+import { pageOf, pageSizeQuery } from '../../tracing/runs/runs-v2.schema.ts'
 
 const SECRET_KEYS = ['OPENAI_API_KEY', 'ANTHROPIC_API_KEY'] as const
 export type SecretKey = (typeof SECRET_KEYS)[number]
@@ -21,7 +24,42 @@ export const NewSecrets = arrayOf(NewSecret, SECRET_KEYS.length, 1)
     description: 'Each makes or changes the model configuration of its provider that has its name.',
     example: [{ key: 'OPENAI_API_KEY', value: 'sk-example' }],
   })
-export const SecretList = z.array(z.object({ key: Key })).meta({
+
+/** Members and parameters of the published clients; their names are theirs. */
+const SecretHost = z.object({
+  host_pattern: z.string(),
+  source: z.literal('DEFAULT'),
+})
+export const WorkspaceSecret = z
+  .object({
+    key: Key,
+    configs: z.array(SecretHost).optional().meta({ description: 'The host that the secret is sent to.' }),
+  })
+  .meta({ id: 'WorkspaceSecret', description: 'The name of a secret. Its value is never shown.' })
+export type WorkspaceSecret = z.output<typeof WorkspaceSecret>
+export const SecretRef = z.object({ secret_key: Key })
+export type SecretRef = z.output<typeof SecretRef>
+export const SecretQuery = z.object({ include_configs: flag(false) })
+export const SecretPageQuery = z.object({
+  ...SecretQuery.shape,
+  cursor: optionalFilter(OffsetCursor).meta({ description: '`next_cursor` of the previous answer.' }),
+  page_size: pageSizeQuery(100),
+})
+export type SecretPageQuery = z.output<typeof SecretPageQuery>
+export const SecretPage = pageOf(WorkspaceSecret).meta({ id: 'WorkspaceSecretPage' })
+const HOSTS_ERROR = 'must be empty: a secret is sent to its provider; POST /v1/model-configurations takes another host'
+export const SecretChange = z
+  .object({
+    value: NewSecret.shape.value.nullish(),
+    configs: z.array(z.unknown()).max(0, { error: HOSTS_ERROR }).nullish(),
+  })
+  .meta({
+    id: 'WorkspaceSecretChange',
+    description: 'Without a `value`, the stored one stays.',
+    example: { value: 'sk-example' },
+  })
+export type SecretChange = z.output<typeof SecretChange>
+export const SecretList = z.array(WorkspaceSecret).meta({
   id: 'WorkspaceSecretList',
   description: 'Keys of the providers that have a model configuration. Values are never shown.',
 })

@@ -2,12 +2,21 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, run } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'
-import { changedMembers, createdMembers } from '../../kernel/db/recorded-changes.ts'
+import { changedMembers, createdMembers, deletedMembers } from '../../kernel/db/recorded-changes.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
+import { invalidRequest } from '../../kernel/http/input.ts'
+import { writeOffsetCursor } from '../../tracing/projects/projects-v2.schema.ts'
 import { type ConfigurationRow, MODEL_SECRET_PLACE, RECORD } from './configurations.ts'
 import { allowsBase } from './proxy-settings.ts'
 import { DEFAULT_BASE_URLS } from './schema.ts'
-import type { NewSecret, SecretKey } from './secrets.schema.ts'
+import type {
+  NewSecret,
+  SecretChange,
+  SecretKey,
+  SecretPageQuery,
+  SecretRef,
+  WorkspaceSecret,
+} from './secrets.schema.ts'
 import { modelConfigurations } from './tables.ts'
 
 /** The default models of calls. */
@@ -17,17 +26,36 @@ const PROVIDERS: Record<SecretKey, { provider: 'openai' | 'anthropic'; model: st
 }
 
 /** A provider that speaks the protocol of OpenAI stands in for it. */
-export const listSecrets = verb('models:read', async ctx => {
+async function listKeys(ctx: Ctx): Promise<SecretKey[]> {
   const keys = sql<Row>`
     select distinct case k.provider when 'anthropic' then 'ANTHROPIC_API_KEY' else 'OPENAI_API_KEY' end as key
     from model_configurations k
     where k.tenant_id = current_tenant()
     order by key`
-  return (await run(ctx, keys)).map(([key]) => ({ key: key as SecretKey }))
+  return (await run(ctx, keys)).map(([key]) => key as SecretKey)
+}
+
+const describe = (key: SecretKey): WorkspaceSecret => {
+  const { hostname } = new URL(DEFAULT_BASE_URLS[PROVIDERS[key].provider]!)
+  return { key, configs: [{ host_pattern: hostname, source: 'DEFAULT' }] }
+}
+type Listed = { include_configs: boolean }
+const showKeys = (keys: SecretKey[], { include_configs }: Listed): WorkspaceSecret[] =>
+  keys.map(key => (include_configs ? describe(key) : { key }))
+
+export const listSecrets = verb('models:read', async (ctx, query: Listed) => showKeys(await listKeys(ctx), query))
+
+export const pageSecrets = verb('models:read', async (ctx, query: SecretPageQuery) => {
+  const { cursor: offset = 0, page_size } = query
+  const keys = await listKeys(ctx)
+  const items = showKeys(keys.slice(offset, offset + page_size), query)
+  const end = offset + items.length
+  const has_more = end < keys.length
+  return { items, next_cursor: has_more ? writeOffsetCursor(end) : null, has_more }
 })
 
 /** The configuration `k` that the secret made, as long as its calls go to the provider itself. */
-const isOf = ({ key }: NewSecret): SQL => {
+const isOf = ({ key }: Pick<NewSecret, 'key'>): SQL => {
   const { provider } = PROVIDERS[key]
   return sql`k.tenant_id = current_tenant()
       and lower(k.name) = lower(${key})
@@ -43,6 +71,27 @@ export const storeSecrets = verb('workspaces:manage-model-configs', async (ctx, 
   const missing = secrets.filter(({ key }) => !created.some(({ name }) => name === key))
   for (const secret of missing) await changeSecret({ ...ctx, idempotency: null }, secret)
   return secrets.map(({ key }) => ({ key }))
+})
+
+export const putSecret = verb(
+  'workspaces:manage-model-configs',
+  async (ctx, { secret_key: key, value }: SecretRef & SecretChange) => {
+    if (value != null) await storeSecrets(ctx, { secrets: [{ key, value }] })
+    else if (!(await hasSecret(ctx, key)))
+      throw invalidRequest([{ type: 'required', loc: ['body', 'value'], msg: 'is required to create the secret' }])
+    return describe(key)
+  },
+)
+
+const hasSecret = async (ctx: Ctx, key: SecretKey): Promise<boolean> =>
+  (await run(ctx, sql<Row>`select k.id from model_configurations k where ${isOf({ key })}`)).length > 0
+
+/** Published clients repeat a deletion, so one that finds nothing succeeds. */
+export const deleteSecret = verb('workspaces:manage-model-configs', async (ctx, { secret_key: key }: SecretRef) => {
+  const secret = { key }
+  const change = sql<ConfigurationRow>`delete from model_configurations k where ${isOf(secret)} returning k.*`
+  const lock = sql`select from model_configurations k where ${isOf(secret)} for update`
+  await commit(ctx, 'model_configuration.deleted', change, {}, { lock, changes: deletedMembers(RECORD) })
 })
 
 async function insertMissing(ctx: Ctx, secrets: NewSecret[]): Promise<ConfigurationRow[]> {

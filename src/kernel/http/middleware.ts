@@ -2,11 +2,13 @@
 import type { Context, MiddlewareHandler, NotFoundHandler } from 'hono'
 import type { Config } from '../../env.ts'
 import type { Platform } from '../../platform.ts'
+import { describeAbsentFamily } from './absent-families.ts'
 import type { Code } from './codes.ts'
 import type { RequestInfo } from './context.ts'
 import { type Failure, fail, oauthErrorResponse, problemResponse, toFailure } from './errors.ts'
 import { addSecurityHeaders } from './json-response.ts'
 import { isOurHost, requestOrigin } from './origin.ts'
+import { resolvePath } from './path-aliases.ts'
 import type { AppEnv } from './routes.ts'
 
 const REQUEST_ID = /^[\w.:-]{1,128}$/
@@ -135,6 +137,7 @@ export function respondWithError(c: Context<AppEnv>, error: unknown, { config, p
   })
 }
 
-export const notFound: NotFoundHandler<AppEnv> = () => {
-  throw fail('route_not_found')
+export const notFound: NotFoundHandler<AppEnv> = c => {
+  const detail = describeAbsentFamily(resolvePath(c.req.raw))
+  throw fail('route_not_found', detail === undefined ? {} : { detail })
 }

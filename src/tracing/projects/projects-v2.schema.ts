@@ -19,7 +19,7 @@ const { shape } = ProjectQuery
 
 const MAX_OFFSET = 1_000_000
 /** The start of the next page. Opaque to clients. */
-const OffsetCursor = boundedText(40)
+export const OffsetCursor = boundedText(40)
   .transform((text, check): number => {
     const offset = Number(Buffer.from(text, 'base64url').toString())
     if (Number.isInteger(offset) && offset >= 0 && offset <= MAX_OFFSET) return offset

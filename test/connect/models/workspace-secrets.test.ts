@@ -60,3 +60,43 @@ it('other keys, repeated keys and values with spaces are refused', async () => {
     expect((await tenant.post(SECRETS, body)).status, JSON.stringify(body)).toBe(422)
   expect((await tenant.get(SECRETS)).body).toEqual([])
 })
+
+it('a key is put, listed with its host, paged and deleted, as the newest client does it', async () => {
+  const tenant = await newTenant()
+  const path = `${SECRETS}/OPENAI_API_KEY`
+  const missing = await tenant.put(path, {})
+  expect([missing.status, missing.body.errors[0].loc]).toEqual([422, ['body', 'value']])
+  const host = { host_pattern: 'api.openai.com', source: 'DEFAULT' }
+  const put = await tenant.put(path, { value: 'sk-first', configs: [] })
+  expect([put.status, put.body]).toEqual([200, { key: 'OPENAI_API_KEY', configs: [host] }])
+  const [{ id }] = (await tenant.get('/v1/model-configurations')).body.resources
+  await tenant.put(path, { value: null })
+  expect(await readSealed(id)).toBe('sk-first')
+  await tenant.put(path, { value: 'sk-second' })
+  expect(await readSealed(id)).toBe('sk-second')
+  const elsewhere = await tenant.put(path, { value: 'sk-third', configs: [{ host_pattern: 'example.com' }] })
+  expect([elsewhere.status, elsewhere.body.errors[0].loc]).toEqual([422, ['body', 'configs']])
+  expect(await readSealed(id)).toBe('sk-second')
+  expect((await tenant.put(`${SECRETS}/AWS_SECRET`, { value: 'x' })).status).toBe(422)
+
+  await tenant.put(`${SECRETS}/ANTHROPIC_API_KEY`, { value: 'sk-other' })
+  const listed = (await tenant.get(`${SECRETS}?include_configs=true`)).body
+  expect(listed).toContainEqual({ key: 'OPENAI_API_KEY', configs: [host] })
+  const first = (await tenant.get(`/v2${SECRETS}?page_size=1`)).body
+  expect(first).toMatchObject({ items: [{ key: 'ANTHROPIC_API_KEY' }], has_more: true })
+  const second = (await tenant.get(`/v2${SECRETS}?page_size=1&cursor=${first.next_cursor}`)).body
+  expect(second).toEqual({ items: [{ key: 'OPENAI_API_KEY' }], next_cursor: null, has_more: false })
+
+  for (let i = 0; i < 2; i++) expect((await tenant.delete(path)).status).toBe(204)
+  expect((await tenant.get(SECRETS)).body).toEqual([{ key: 'ANTHROPIC_API_KEY' }])
+})
+
+it('a deletion leaves a configuration that a person pointed elsewhere', async () => {
+  const tenant = await newTenant()
+  await tenant.put(`${SECRETS}/OPENAI_API_KEY`, { value: 'sk-first' })
+  const [{ id }] = (await tenant.get('/v1/model-configurations')).body.resources
+  const moved = { base_url: 'https://models.example.com/v1', auth_type: 'secret', secret: 'other' }
+  await tenant.patch(`/v1/model-configurations/${id}`, moved)
+  expect((await tenant.delete(`${SECRETS}/OPENAI_API_KEY`)).status).toBe(204)
+  expect((await tenant.get(`/v1/model-configurations/${id}`)).status).toBe(200)
+})

@@ -31,7 +31,9 @@ const DIGEST = `sha256:${'0'.repeat(64)}`
 type Installation = { url: string; key: string; setSession: (name: string) => void; sessions: Session[] }
 type Row = { client: string; command: string; result: string }
 
-async function installClients(): Promise<{ python: string; cli: string; versions: Record<string, string> } | undefined> {
+async function installClients(): Promise<
+  { python: string; cli: string; versions: Record<string, string> } | undefined
+> {
   const python = join(FOLDER, 'python/bin/python')
   const npm = join(FOLDER, 'npm')
   const cli = join(npm, 'node_modules/@langchain/langgraph-cli')
@@ -50,7 +52,15 @@ async function installClients(): Promise<{ python: string; cli: string; versions
     python,
     cli: join(cli, 'dist/cli/cli.mjs'),
     versions: {
-      ...Object.fromEntries(PYTHON_PACKAGES.map(name => [`${name} (PyPI)`, stdout.match(`^${name}==(.*)$`, 'm')?.[1] ?? ''])),
+      ...Object.fromEntries(
+        PYTHON_PACKAGES.map(name => [
+          `${name} (PyPI)`,
+          stdout
+            .split('\n')
+            .find(line => line.startsWith(`${name}==`))
+            ?.split('==')[1] ?? '',
+        ]),
+      ),
       '@langchain/langgraph-cli (npm)': versionOf(cli),
       'langsmith (npm)': versionOf(join(npm, 'node_modules/langsmith')),
     },
@@ -76,7 +86,7 @@ async function serve(cleanup: AsyncDisposableStack, mode: string): Promise<Insta
 await runTrial(async () => {
   await using cleanup = new AsyncDisposableStack()
   const clients = await installClients()
-  if (!clients) return skipped(`the published clients need Python, npm and their packages: --install`)
+  if (!clients) return skipped('the published clients need Python, npm and their packages: --install')
   const { python, cli, versions } = clients
   const work = mkdtempSync(join(tmpdir(), 'slipway-published-'))
   cleanup.defer(() => rmSync(work, { recursive: true, force: true }))
@@ -128,7 +138,13 @@ await runTrial(async () => {
       const refused = args[0] === 'REFUSED'
       const { ok, output } = await call(hosted, ...(refused ? args.slice(1) : args))
       const isRight = refused ? !ok && output.includes('is not supported') : ok
-      report(client, `deploy ${args.slice(refused ? 1 : 0).join(' ')}`, isRight, output, refused ? 'refused by name' : 'works')
+      report(
+        client,
+        `deploy ${args.slice(refused ? 1 : 0).join(' ')}`,
+        isRight,
+        output,
+        refused ? 'refused by name' : 'works',
+      )
     }
     const deleted = await call(hosted, 'delete', ...url, '--force', id)
     report(client, 'deploy delete', deleted.ok, deleted.output)
@@ -137,14 +153,26 @@ await runTrial(async () => {
   const agent = ['--agent-id', 'a', '--agent-environment', 'staging']
   const langgraph = join(python, '../langgraph')
   const application = makeFolder('python', APPLICATION)
-  await tryCommandLine('langgraph-cli (PyPI)', application, [langgraph], [
-    ['list', '--json'],
-    ['listeners', 'list'],
-    ['REFUSED', 'list', ...agent],
-    ['REFUSED', '--remote', '--no-wait', '--no-input', ...agent],
-  ])
+  await tryCommandLine(
+    'langgraph-cli (PyPI)',
+    application,
+    [langgraph],
+    [
+      ['list', '--json'],
+      ['listeners', 'list'],
+      ['REFUSED', 'list', ...agent],
+      ['REFUSED', '--remote', '--no-wait', '--no-input', ...agent],
+    ],
+  )
   selfHosted.setSession('langgraph-cli (PyPI), self-hosted')
-  const image = ['--image-uri', `registry.example.com/app@${DIGEST}`, '--image-pull-secret', 'pull', '--name', 'external']
+  const image = [
+    '--image-uri',
+    `registry.example.com/app@${DIGEST}`,
+    '--image-pull-secret',
+    'pull',
+    '--name',
+    'external',
+  ]
   for (const what of ['deploy --image-uri', 'deploy --image-uri, again']) {
     const args = what.endsWith('again') ? image.filter(arg => !/pull/.test(arg)) : image
     const { ok, output } = await run(selfHosted, application, langgraph, 'deploy', '--no-wait', '--no-input', ...args)
@@ -176,6 +204,9 @@ await runTrial(async () => {
     note(`${`${client} ${versions[client.split(',')[0]!] ?? ''}`.padEnd(width)}${command.padEnd(70)}${result}`)
   if (process.argv.includes('--record')) {
     const sessions = [...hosted.sessions, ...selfHosted.sessions]
-    writeFileSync(SESSIONS, `${JSON.stringify({ recorded_at: new Date().toISOString(), versions, sessions }, null, 1)}\n`)
+    writeFileSync(
+      SESSIONS,
+      `${JSON.stringify({ recorded_at: new Date().toISOString(), versions, sessions }, null, 1)}\n`,
+    )
   }
 })

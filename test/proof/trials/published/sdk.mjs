@@ -78,9 +78,9 @@ await step('annotation queues: create, add, read, delete', async () => {
 await step('sessions of the second version: list', async () => {
   assert.ok((await collect(generated.sessions.listV2({ name_contains: name }))).length > 0)
 })
-await step('evaluators: list', () => collect(generated.evaluators.list()))
+await step('evaluators: list', () => generated.evaluators.list())
 await step('info', () => generated.info.list())
-await step('refused: prompts', () => client.pullPromptCommit('shop/prompt'))
+await step('refused: prompts', () => collect(client.listPrompts()))
 await step('refused: sandboxes', () => collect(generated.sandboxes.boxes.list()))
 await step('refused: agents', () => collect(generated.agents.list()))
 await step('projects: delete', () => client.deleteProject({ projectName: name }))

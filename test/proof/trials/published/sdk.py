@@ -125,7 +125,7 @@ def _():
 
 @step("refused: prompts")
 def _():
-    client.pull_prompt("shop/prompt")
+    list(generated.repos.list())
 
 
 @step("refused: sandboxes")
