@@ -99,7 +99,8 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
       where id = ${membership.member_id}::uuid`,
   )
   return {
-    secret_key: 'OPENAI_API_KEY',
+    // Names of providers are those of every tenant, and this is none.
+    secret_key: unusedId(),
     trusted_issuer_id: trusted.body.id,
     tagging_id: tagging.body.id,
     configuration_id: model.body.id,

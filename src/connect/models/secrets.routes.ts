@@ -44,7 +44,7 @@ export const secretRoutes = slice(
     params: w.SecretRef,
     body: w.SecretChange,
     reply: w.WorkspaceSecret,
-    errors: ['model_url_not_allowed', 'model_exists', 'quota_full'],
+    errors: ['model_not_found', 'model_url_not_allowed', 'model_exists', 'quota_full'],
     verb: putSecret,
   })
   .delete('/workspaces/current/secrets/{secret_key}', {
@@ -53,5 +53,6 @@ export const secretRoutes = slice(
     summary: 'Delete the key of a model provider, with the model configuration that it made',
     description: 'One that is not stored is no error. Other configurations of the provider stay.',
     params: w.SecretRef,
+    errors: ['model_not_found'],
     verb: deleteSecret,
   })

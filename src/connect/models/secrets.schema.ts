@@ -37,7 +37,9 @@ export const WorkspaceSecret = z
   })
   .meta({ id: 'WorkspaceSecret', description: 'The name of a secret. Its value is never shown.' })
 export type WorkspaceSecret = z.output<typeof WorkspaceSecret>
-export const SecretRef = z.object({ secret_key: Key })
+/** The verbs check the name, after the permission. */
+export const SecretRef = z.object({ secret_key: boundedText(128) })
+export const isSecretKey = (name: string): name is SecretKey => Key.safeParse(name).success
 export type SecretRef = z.output<typeof SecretRef>
 export const SecretQuery = z.object({ include_configs: flag(false) })
 export const SecretPageQuery = z.object({

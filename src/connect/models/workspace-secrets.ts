@@ -4,18 +4,20 @@ import { type Row, run } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers, deletedMembers } from '../../kernel/db/recorded-changes.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
+import { fail } from '../../kernel/http/errors.ts'
 import { invalidRequest } from '../../kernel/http/input.ts'
 import { writeOffsetCursor } from '../../tracing/projects/projects-v2.schema.ts'
 import { type ConfigurationRow, MODEL_SECRET_PLACE, RECORD } from './configurations.ts'
 import { allowsBase } from './proxy-settings.ts'
 import { DEFAULT_BASE_URLS } from './schema.ts'
-import type {
-  NewSecret,
-  SecretChange,
-  SecretKey,
-  SecretPageQuery,
-  SecretRef,
-  WorkspaceSecret,
+import {
+  isSecretKey,
+  type NewSecret,
+  type SecretChange,
+  type SecretKey,
+  type SecretPageQuery,
+  type SecretRef,
+  type WorkspaceSecret,
 } from './secrets.schema.ts'
 import { modelConfigurations } from './tables.ts'
 
@@ -75,7 +77,8 @@ export const storeSecrets = verb('workspaces:manage-model-configs', async (ctx, 
 
 export const putSecret = verb(
   'workspaces:manage-model-configs',
-  async (ctx, { secret_key: key, value }: SecretRef & SecretChange) => {
+  async (ctx, { secret_key, value }: SecretRef & SecretChange) => {
+    const key = await requireKey(ctx, secret_key)
     if (value != null) await storeSecrets(ctx, { secrets: [{ key, value }] })
     else if (!(await hasSecret(ctx, key)))
       throw invalidRequest([{ type: 'required', loc: ['body', 'value'], msg: 'is required to create the secret' }])
@@ -83,12 +86,19 @@ export const putSecret = verb(
   },
 )
 
+/** An unknown one is refused behind the permission, as an unknown id is. */
+async function requireKey(ctx: Ctx, name: string): Promise<SecretKey> {
+  if (isSecretKey(name)) return name
+  await run(ctx, sql<Row>`select 1`)
+  throw fail('model_not_found')
+}
+
 const hasSecret = async (ctx: Ctx, key: SecretKey): Promise<boolean> =>
   (await run(ctx, sql<Row>`select k.id from model_configurations k where ${isOf({ key })}`)).length > 0
 
 /** Published clients repeat a deletion, so one that finds nothing succeeds. */
-export const deleteSecret = verb('workspaces:manage-model-configs', async (ctx, { secret_key: key }: SecretRef) => {
-  const secret = { key }
+export const deleteSecret = verb('workspaces:manage-model-configs', async (ctx, { secret_key }: SecretRef) => {
+  const secret = { key: await requireKey(ctx, secret_key) }
   const change = sql<ConfigurationRow>`delete from model_configurations k where ${isOf(secret)} returning k.*`
   const lock = sql`select from model_configurations k where ${isOf(secret)} for update`
   await commit(ctx, 'model_configuration.deleted', change, {}, { lock, changes: deletedMembers(RECORD) })

@@ -77,7 +77,7 @@ it('a key is put, listed with its host, paged and deleted, as the newest client 
   const elsewhere = await tenant.put(path, { value: 'sk-third', configs: [{ host_pattern: 'example.com' }] })
   expect([elsewhere.status, elsewhere.body.errors[0].loc]).toEqual([422, ['body', 'configs']])
   expect(await readSealed(id)).toBe('sk-second')
-  expect((await tenant.put(`${SECRETS}/AWS_SECRET`, { value: 'x' })).status).toBe(422)
+  expect((await tenant.put(`${SECRETS}/AWS_SECRET`, { value: 'x' })).status).toBe(404)
 
   await tenant.put(`${SECRETS}/ANTHROPIC_API_KEY`, { value: 'sk-other' })
   const listed = (await tenant.get(`${SECRETS}?include_configs=true`)).body
