@@ -189,8 +189,8 @@ await runTrial(async () => {
   for (const [client, [program, ...args]] of Object.entries(sdks)) {
     hosted.setSession(client)
     const { output } = await run(hosted, work, program, ...args, hosted.url, hosted.key)
-    const lines = output.split('\n').filter(line => line.startsWith('{"step"'))
-    const steps = lines.map(line => JSON.parse(line) as { step: string; ok: boolean; detail: string })
+    const lines = output.split('\n').filter((line: string) => line.startsWith('{"step"'))
+    const steps = lines.map((line: string) => JSON.parse(line) as { step: string; ok: boolean; detail: string })
     check(`${client}: its program ends`, steps.at(-1)?.step.startsWith('version') ?? false, output)
     for (const { step, ok, detail } of steps.slice(0, -1)) {
       const isRefusal = step.startsWith('refused: ')
