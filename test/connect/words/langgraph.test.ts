@@ -226,7 +226,10 @@ describe('the words of LangGraph', () => {
     const tenant = await newTenant()
     const name = `app-${crypto.randomUUID()}`
     const make = (source: string, member: string) =>
-      ` {"name":"${name}" ,\n"s\\u006furce" : "${source}", "source_config":{ }, "source_revision_config" : { "${member}": null},\t"secrets": [ ] } `
+      [
+        ` {"name":"${name}" ,\n"s\\u006furce" : "${source}", "source_config":{ }, `,
+        `"source_revision_config" : { "${member}": null},\t"secrets": [ ] } `,
+      ].join('')
     const key = { 'Idempotency-Key': 'a' }
     const text = make('internal_docker', 'langgraph_config_path')
     const theirs = await call(tenant, '/v2/deployments', { method: 'POST', text, headers: { ...THEIR_WORDS, ...key } })
