@@ -6570,6 +6570,11 @@ begin
   return v_key;
 end $function$;
 reset role;
+create or replace function has_part(p_resources jsonb, p_part text)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE
+RETURN (EXISTS (SELECT FROM jsonb_each(NULLIF(has_part.p_resources, 'null'::jsonb)) m(key, value) WHERE (starts_with(m.key, (has_part.p_part || '_'::text)) AND (m.value <> 'null'::jsonb))));
 create or replace function has_rules(p_roles uuid[], p_organization uuid)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -7187,6 +7192,27 @@ BEGIN ATOMIC
       CROSS JOIN LATERAL json_pairs(jsonb_build_object(k.key, (json_pairs_of.p_json -> k.key))) p(key, value))
    WHERE ((jsonb_typeof((json_pairs_of.p_json -> k.key)) = 'array'::text) AND (p.key = k.key) AND (p.value <> (json_pairs_of.p_json -> k.key)));
 END;
+create or replace function keep_disk_mounts(p_stored jsonb, p_mounts jsonb)
+ RETURNS jsonb
+ LANGUAGE sql
+ IMMUTABLE STRICT
+AS $function$
+  select p_mounts || coalesce(jsonb_agg(m.mount order by m.place), '[]')
+  from jsonb_array_elements(nullif(p_stored -> 'volume_mounts', 'null')) with ordinality m(mount, place)
+  join jsonb_array_elements(nullif(p_stored -> 'volumes', 'null')) volume on volume -> 'name' = m.mount -> 'name'
+  where nullif(volume -> 'persistentVolumeClaim', 'null') is not null
+    and not p_mounts @> jsonb_build_array(jsonb_build_object('name', m.mount -> 'name'))
+$function$;
+create or replace function keep_disks(p_stored jsonb, p_volumes jsonb)
+ RETURNS jsonb
+ LANGUAGE sql
+ IMMUTABLE STRICT
+AS $function$
+  select p_volumes || coalesce(jsonb_agg(v.volume order by v.place), '[]')
+  from jsonb_array_elements(nullif(p_stored -> 'volumes', 'null')) with ordinality v(volume, place)
+  where nullif(v.volume -> 'persistentVolumeClaim', 'null') is not null
+    and not p_volumes @> jsonb_build_array(jsonb_build_object('name', v.volume -> 'name'))
+$function$;
 create or replace function kept_for(p_tier text)
  RETURNS interval
  LANGUAGE sql
@@ -7272,6 +7298,28 @@ begin
   end if;
   return true;
 end $function$;
+create or replace function list_resource_faults(p_resources jsonb, p_pairs jsonb)
+ RETURNS text[]
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select array(
+    select format('source_config.resource_spec.%s must be at least %s', pair ->> 1, pair ->> 0)
+    from jsonb_array_elements(p_pairs) pair
+    -- Engines round to thousandths.
+    where round((p_resources ->> (pair ->> 0))::numeric, 3) > round((p_resources ->> (pair ->> 1))::numeric, 3)
+  ) || array(
+    select format('source_config.resource_spec has two containers named %s', name)
+    from jsonb_array_elements(
+      coalesce(nullif(p_resources -> 'init_containers', 'null'), '[]')
+      || coalesce(nullif(p_resources -> 'sidecars', 'null'), '[]')
+    ) container
+    cross join lateral (select container ->> 'name' as name) named
+    where p_pairs is not null
+    group by name
+    having count(*) > 1
+  )
+$function$;
 set role slipway_system;
 create or replace function lock_credentials(p_member uuid)
  RETURNS void
@@ -7714,11 +7762,15 @@ create or replace function plan_patch(p_stored deployments, p_patch jsonb)
 AS $function$
 declare
   v_stored jsonb := jsonb_build_object(
+    'name', p_stored.name,
+    'source', p_stored.source,
     'source_config', p_stored.source_config,
     'source_revision_config', p_stored.source_revision_config,
     'secret_references', p_stored.secret_references
   );
   v_next jsonb := v_stored;
+  v_resources constant text[] := '{source_config, resource_spec}';
+  v_new_parts text[];
   v_source text := coalesce(p_patch ->> 'revision_source', p_stored.source);
   v_next_row deployments := p_stored;
   v_plan patch_plan;
@@ -7735,7 +7787,15 @@ begin
       m.path,
       string_to_array(m.path, '.') as place,
       -- An empty list is the same as none.
-      nullif(m.value, '[]') as value,
+      nullif(
+        case m.path
+          when 'source_config.resource_spec.volumes' then keep_disks(coalesce(v_stored #> v_resources, '{}'), m.value)
+          when 'source_config.resource_spec.volume_mounts'
+            then keep_disk_mounts(coalesce(v_stored #> v_resources, '{}'), m.value)
+          else m.value
+        end,
+        '[]'
+      ) as value,
       m.effect,
       m.is_always_new,
       m.refused_by
@@ -7755,6 +7815,9 @@ begin
     if v_member.value is null then
       v_next := v_next #- v_member.place;
     else
+      if v_member.place[1:2] = v_resources and nullif(v_next #> v_resources, 'null') is null then
+        v_next := jsonb_set(v_next, v_resources, '{}');
+      end if;
       v_next := jsonb_set(v_next, v_member.place, v_member.value);
     end if;
     -- A ref that is sent again resolves again. A preview's commit follows its pull request.
@@ -7762,6 +7825,19 @@ begin
       v_next := v_next #- '{source_revision_config, repo_commit_sha}';
     end if;
   end loop;
+  -- Resources without a member are none, except for a source that needs them.
+  if v_next #> v_resources = '{}' and v_stored #> v_resources <> '{}' and v_source <> 'external_container' then
+    v_next := v_next #- v_resources;
+  end if;
+  -- A part that comes or goes needs other copies, also if it is by its scale.
+  select coalesce(array_agg(p.path), '{}')
+  into v_new_parts
+  from unnest(v_plan.in_place) p(path)
+  join unnest('{queue, orchestrator}'::text[]) part on starts_with(p.path, 'source_config.resource_spec.' || part || '_')
+  where has_part(v_stored #> v_resources, part) <> has_part(v_next #> v_resources, part);
+  v_plan.reasons := v_plan.reasons || v_new_parts;
+  v_plan.in_place := array(select path from unnest(v_plan.in_place) path where path <> all (v_new_parts));
+
   v_next_row.source_config := v_next -> 'source_config';
   v_next_row.source_revision_config := v_next -> 'source_revision_config';
   v_next_row.secret_references := nullif(v_next -> 'secret_references', 'null');
@@ -9171,7 +9247,8 @@ begin
         and jsonb_build_object(
           'source_config', v_next.source_config, 'source_revision_config', v_next.source_revision_config
         ) #>> string_to_array(r.path, '.') is null
-    ),
+    )
+    || list_resource_faults((v_next.source_config -> 'resource_spec')::jsonb, p_patch -> 'resource_pairs'),
     '; '
   );
   if v_faults <> '' then perform refuse('source_rule', v_faults); end if;
@@ -9502,12 +9579,23 @@ create or replace function require_listener_allows_patch(p_deployment uuid, p_pa
  STABLE COST 10000
 AS $function$
 begin
-  perform require_listener_allows(d.listener_id, p_patch -> 'policy_needs')
+  perform require_listener_allows(d.listener_id, needs.changed)
   from deployments d
-  cross join jsonb_to_recordset(p_patch -> 'members') as m(path text, value jsonb)
-  where d.id = p_deployment and d.tenant_id = current_tenant()
-    and m.path = 'source_config.resource_spec'
-    and m.value is distinct from (d.source_config -> 'resource_spec')::jsonb;
+  cross join lateral (
+    select jsonb_agg(n.need) as changed
+    from jsonb_array_elements(p_patch -> 'policy_needs') n(need)
+    join jsonb_to_recordset(p_patch -> 'members') as m(path text, value jsonb)
+      on m.path in (
+        'source_config.resource_spec', 'source_config.resource_spec.' || split_part(n.need ->> 'path', '.', 2)
+      )
+    where m.value is distinct from (d.source_config #> (string_to_array(m.path, '.'))[2:])::jsonb
+      -- A deployment with an account has its token anyway.
+      and not (
+        n.need ->> 'path' like '%.serviceAccountToken'
+        and d.source_config -> 'resource_spec' ->> 'service_account_name' is not null
+      )
+  ) needs
+  where d.id = p_deployment and d.tenant_id = current_tenant() and needs.changed is not null;
   return true;
 end $function$;
 create or replace function require_member(p_member uuid)
@@ -9889,14 +9977,7 @@ begin
   perform require_allowed_commands(v_stored.source_config::jsonb, v_restored.source_config::jsonb);
 
   v_next := v_stored;
-  v_next.source_config := (v_restored.source_config::jsonb - p_kept_members) || coalesce(
-    (
-      select jsonb_object_agg(key, value)
-      from jsonb_each(v_stored.source_config::jsonb)
-      where key = any(p_kept_members)
-    ),
-    '{}'
-  );
+  v_next.source_config := restored_config(v_stored.source_config::jsonb, v_restored.source_config::jsonb, p_kept_members);
   v_next.source_revision_config := v_restored.source_revision_config;
   v_next.secrets := v_restored.secrets;
   v_next.secret_references := v_restored.secret_references;
@@ -9927,6 +10008,47 @@ begin
     p_request
   );
   return next;
+end $function$;
+create or replace function restored_config(p_stored jsonb, p_restored jsonb, p_kept text[])
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+declare
+  v_stored jsonb := coalesce(nullif(p_stored -> 'resource_spec', 'null'), '{}');
+  v_restored jsonb := coalesce(nullif(p_restored -> 'resource_spec', 'null'), '{}');
+  v_resources jsonb;
+begin
+  select jsonb_object_agg(key, value)
+  into v_resources
+  from (
+    select m.key, m.value
+    from jsonb_each(v_stored) m
+    where m.key ~ '^(db|redis)_' or 'resource_spec.' || m.key = any(p_kept)
+    union all
+    select m.key, m.value
+    from jsonb_each(v_restored) m
+    where 'resource_spec.' || m.key <> all (p_kept)
+      and not (starts_with(m.key, 'db_') and has_part(v_stored, 'db'))
+      and not (starts_with(m.key, 'redis_') and has_part(v_stored, 'redis'))
+      and m.key not in ('volumes', 'volume_mounts')
+    union all
+    select l.key, l.value
+    from (
+      values
+        ('volumes', keep_disks(v_stored, coalesce(nullif(v_restored -> 'volumes', 'null'), '[]'))),
+        ('volume_mounts', keep_disk_mounts(v_stored, coalesce(nullif(v_restored -> 'volume_mounts', 'null'), '[]')))
+    ) l(key, value)
+    where l.value <> '[]'
+  ) members;
+  return (p_restored - p_kept - 'resource_spec')
+    || coalesce((select jsonb_object_agg(key, value) from jsonb_each(p_stored) where key = any(p_kept)), '{}')
+    || case
+      when v_resources is not null then jsonb_build_object('resource_spec', v_resources)
+      -- A source that needs resources has them always, if only empty ones.
+      when p_stored ? 'resource_spec' and p_restored ? 'resource_spec' then '{"resource_spec": {}}'
+      else '{}'
+    end;
 end $function$;
 create or replace function revision_moved(p_before revisions, p_after revisions, p_data json)
  RETURNS tenant_event
