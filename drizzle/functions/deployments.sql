@@ -698,17 +698,47 @@ begin
   from compared;
 end $$;
 
+-- A list of volumes with those disks of the stored resources that it does not name: only `?clear=` takes a disk away.
+create function keep_disks(p_stored jsonb, p_volumes jsonb) returns jsonb
+language sql immutable strict as $$
+  select p_volumes || coalesce(jsonb_agg(v.volume order by v.place), '[]')
+  from jsonb_array_elements(nullif(p_stored -> 'volumes', 'null')) with ordinality v(volume, place)
+  where nullif(v.volume -> 'persistentVolumeClaim', 'null') is not null
+    and not p_volumes @> jsonb_build_array(jsonb_build_object('name', v.volume -> 'name'))
+$$;
+
+-- A list of mounts with those of the stored disks that it does not mount.
+create function keep_disk_mounts(p_stored jsonb, p_mounts jsonb) returns jsonb
+language sql immutable strict as $$
+  select p_mounts || coalesce(jsonb_agg(m.mount order by m.place), '[]')
+  from jsonb_array_elements(nullif(p_stored -> 'volume_mounts', 'null')) with ordinality m(mount, place)
+  join jsonb_array_elements(nullif(p_stored -> 'volumes', 'null')) volume on volume -> 'name' = m.mount -> 'name'
+  where nullif(volume -> 'persistentVolumeClaim', 'null') is not null
+    and not p_mounts @> jsonb_build_array(jsonb_build_object('name', m.mount -> 'name'))
+$$;
+
+-- True if the resources ask for this part, as partsOf() of src/protocol/resources.schema.ts decides.
+create function has_part(p_resources jsonb, p_part text) returns boolean
+language sql immutable
+return exists (
+  select from jsonb_each(nullif(p_resources, 'null')) m where starts_with(m.key, p_part || '_') and m.value <> 'null'
+);
+
 -- Decides which members of a deployment a patch changes, and what follows. `p_patch` comes from `describePatch` in
 -- src/hosting/deployments/patch.ts, which sends the members with their rules.
 create function plan_patch(p_stored deployments, p_patch jsonb) returns patch_plan
 language plpgsql stable as $$
 declare
   v_stored jsonb := jsonb_build_object(
+    'name', p_stored.name,
+    'source', p_stored.source,
     'source_config', p_stored.source_config,
     'source_revision_config', p_stored.source_revision_config,
     'secret_references', p_stored.secret_references
   );
   v_next jsonb := v_stored;
+  v_resources constant text[] := '{source_config, resource_spec}';
+  v_new_parts text[];
   v_source text := coalesce(p_patch ->> 'revision_source', p_stored.source);
   v_next_row deployments := p_stored;
   v_plan patch_plan;
@@ -725,7 +755,15 @@ begin
       m.path,
       string_to_array(m.path, '.') as place,
       -- An empty list is the same as none.
-      nullif(m.value, '[]') as value,
+      nullif(
+        case m.path
+          when 'source_config.resource_spec.volumes' then keep_disks(coalesce(v_stored #> v_resources, '{}'), m.value)
+          when 'source_config.resource_spec.volume_mounts'
+            then keep_disk_mounts(coalesce(v_stored #> v_resources, '{}'), m.value)
+          else m.value
+        end,
+        '[]'
+      ) as value,
       m.effect,
       m.is_always_new,
       m.refused_by
@@ -745,6 +783,9 @@ begin
     if v_member.value is null then
       v_next := v_next #- v_member.place;
     else
+      if v_member.place[1:2] = v_resources and nullif(v_next #> v_resources, 'null') is null then
+        v_next := jsonb_set(v_next, v_resources, '{}');
+      end if;
       v_next := jsonb_set(v_next, v_member.place, v_member.value);
     end if;
     -- A ref that is sent again resolves again. A preview's commit follows its pull request.
@@ -752,6 +793,19 @@ begin
       v_next := v_next #- '{source_revision_config, repo_commit_sha}';
     end if;
   end loop;
+  -- Resources without a member are none, except for a source that needs them.
+  if v_next #> v_resources = '{}' and v_stored #> v_resources <> '{}' and v_source <> 'external_container' then
+    v_next := v_next #- v_resources;
+  end if;
+  -- A part that comes or goes needs other copies, also if it is by its scale.
+  select coalesce(array_agg(p.path), '{}')
+  into v_new_parts
+  from unnest(v_plan.in_place) p(path)
+  join unnest('{queue, orchestrator}'::text[]) part on starts_with(p.path, 'source_config.resource_spec.' || part || '_')
+  where has_part(v_stored #> v_resources, part) <> has_part(v_next #> v_resources, part);
+  v_plan.reasons := v_plan.reasons || v_new_parts;
+  v_plan.in_place := array(select path from unnest(v_plan.in_place) path where path <> all (v_new_parts));
+
   v_next_row.source_config := v_next -> 'source_config';
   v_next_row.source_revision_config := v_next -> 'source_revision_config';
   v_next_row.secret_references := nullif(v_next -> 'secret_references', 'null');
@@ -767,6 +821,27 @@ begin
   v_plan.next := v_next_row;
   return v_plan;
 end $$;
+
+-- Faults of resources that come about because a patch sends only some of them: the schema finds the others.
+create function list_resource_faults(p_resources jsonb, p_pairs jsonb) returns text[]
+language sql immutable as $$
+  select array(
+    select format('source_config.resource_spec.%s must be at least %s', pair ->> 1, pair ->> 0)
+    from jsonb_array_elements(p_pairs) pair
+    -- Engines round to thousandths.
+    where round((p_resources ->> (pair ->> 0))::numeric, 3) > round((p_resources ->> (pair ->> 1))::numeric, 3)
+  ) || array(
+    select format('source_config.resource_spec has two containers named %s', name)
+    from jsonb_array_elements(
+      coalesce(nullif(p_resources -> 'init_containers', 'null'), '[]')
+      || coalesce(nullif(p_resources -> 'sidecars', 'null'), '[]')
+    ) container
+    cross join lateral (select container ->> 'name' as name) named
+    where p_pairs is not null
+    group by name
+    having count(*) > 1
+  )
+$$;
 
 -- Refuses a patch that is not allowed, planned or applied.
 create function require_allowed_patch(p_stored deployments, p_plan patch_plan, p_patch jsonb, p_request jsonb)
@@ -795,7 +870,8 @@ begin
         and jsonb_build_object(
           'source_config', v_next.source_config, 'source_revision_config', v_next.source_revision_config
         ) #>> string_to_array(r.path, '.') is null
-    ),
+    )
+    || list_resource_faults((v_next.source_config -> 'resource_spec')::jsonb, p_patch -> 'resource_pairs'),
     '; '
   );
   if v_faults <> '' then perform refuse('source_rule', v_faults); end if;
@@ -1499,8 +1575,49 @@ begin
   return next;
 end $$;
 
--- Deploys an older revision again, with the in-place members of the deployment (`p_kept_members`). With `p_hold_until`
--- it is a rollback, which holds automatic deploys.
+-- The configuration of an older revision for its deployment, which keeps `p_kept` (paths in it) as they are now. A
+-- database or Redis that it has now stays as it is, and so do its disks.
+create function restored_config(p_stored jsonb, p_restored jsonb, p_kept text[]) returns jsonb
+language plpgsql immutable as $$
+declare
+  v_stored jsonb := coalesce(nullif(p_stored -> 'resource_spec', 'null'), '{}');
+  v_restored jsonb := coalesce(nullif(p_restored -> 'resource_spec', 'null'), '{}');
+  v_resources jsonb;
+begin
+  select jsonb_object_agg(key, value)
+  into v_resources
+  from (
+    select m.key, m.value
+    from jsonb_each(v_stored) m
+    where m.key ~ '^(db|redis)_' or 'resource_spec.' || m.key = any(p_kept)
+    union all
+    select m.key, m.value
+    from jsonb_each(v_restored) m
+    where 'resource_spec.' || m.key <> all (p_kept)
+      and not (starts_with(m.key, 'db_') and has_part(v_stored, 'db'))
+      and not (starts_with(m.key, 'redis_') and has_part(v_stored, 'redis'))
+      and m.key not in ('volumes', 'volume_mounts')
+    union all
+    select l.key, l.value
+    from (
+      values
+        ('volumes', keep_disks(v_stored, coalesce(nullif(v_restored -> 'volumes', 'null'), '[]'))),
+        ('volume_mounts', keep_disk_mounts(v_stored, coalesce(nullif(v_restored -> 'volume_mounts', 'null'), '[]')))
+    ) l(key, value)
+    where l.value <> '[]'
+  ) members;
+  return (p_restored - p_kept - 'resource_spec')
+    || coalesce((select jsonb_object_agg(key, value) from jsonb_each(p_stored) where key = any(p_kept)), '{}')
+    || case
+      when v_resources is not null then jsonb_build_object('resource_spec', v_resources)
+      -- A source that needs resources has them always, if only empty ones.
+      when p_stored ? 'resource_spec' and p_restored ? 'resource_spec' then '{"resource_spec": {}}'
+      else '{}'
+    end;
+end $$;
+
+-- Deploys an older revision again, with the members of the deployment at `p_kept_members`. With `p_hold_until` it is a
+-- rollback, which holds automatic deploys.
 create function restore_revision(
   p_deployment uuid,
   p_restored uuid,
@@ -1530,14 +1647,7 @@ begin
   perform require_allowed_commands(v_stored.source_config::jsonb, v_restored.source_config::jsonb);
 
   v_next := v_stored;
-  v_next.source_config := (v_restored.source_config::jsonb - p_kept_members) || coalesce(
-    (
-      select jsonb_object_agg(key, value)
-      from jsonb_each(v_stored.source_config::jsonb)
-      where key = any(p_kept_members)
-    ),
-    '{}'
-  );
+  v_next.source_config := restored_config(v_stored.source_config::jsonb, v_restored.source_config::jsonb, p_kept_members);
   v_next.source_revision_config := v_restored.source_revision_config;
   v_next.secrets := v_restored.secrets;
   v_next.secret_references := v_restored.secret_references;
@@ -1897,16 +2007,27 @@ begin
   return true;
 end $$;
 
--- Refuses the needs of a patch that changes the resources. `p_patch` comes from `describePatch` in
+-- Refuses the needs of resources that a patch changes. `p_patch` comes from `describePatch` in
 -- src/hosting/deployments/patch.ts.
 create function require_listener_allows_patch(p_deployment uuid, p_patch jsonb) returns boolean
 language plpgsql stable cost 10000 as $$
 begin
-  perform require_listener_allows(d.listener_id, p_patch -> 'policy_needs')
+  perform require_listener_allows(d.listener_id, needs.changed)
   from deployments d
-  cross join jsonb_to_recordset(p_patch -> 'members') as m(path text, value jsonb)
-  where d.id = p_deployment and d.tenant_id = current_tenant()
-    and m.path = 'source_config.resource_spec'
-    and m.value is distinct from (d.source_config -> 'resource_spec')::jsonb;
+  cross join lateral (
+    select jsonb_agg(n.need) as changed
+    from jsonb_array_elements(p_patch -> 'policy_needs') n(need)
+    join jsonb_to_recordset(p_patch -> 'members') as m(path text, value jsonb)
+      on m.path in (
+        'source_config.resource_spec', 'source_config.resource_spec.' || split_part(n.need ->> 'path', '.', 2)
+      )
+    where m.value is distinct from (d.source_config #> (string_to_array(m.path, '.'))[2:])::jsonb
+      -- A deployment with an account has its token anyway.
+      and not (
+        n.need ->> 'path' like '%.serviceAccountToken'
+        and d.source_config -> 'resource_spec' ->> 'service_account_name' is not null
+      )
+  ) needs
+  where d.id = p_deployment and d.tenant_id = current_tenant() and needs.changed is not null;
   return true;
 end $$;

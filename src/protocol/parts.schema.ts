@@ -11,7 +11,7 @@ import {
   SecretKey,
   textMatching,
 } from './kubernetes.schema.ts'
-import { DeploymentType, ResourceSpec } from './resources.schema.ts'
+import { DeploymentType, RESOURCE_MEMBERS, type ResourceMember, ResourceSpec } from './resources.schema.ts'
 import { Uuid } from './wire.ts'
 
 export const sources = [
@@ -156,8 +156,12 @@ export const SourceRevisionConfigInput = z.object(nullishMembers(sourceRevisionC
   description: 'Members that create a new revision. The source decides which are required.',
 })
 
-/** Members that the query can clear. Null in the body means absent. */
+/** Members that the query can clear. Null in the body means absent. Settings are members of `source_config`. */
 const CLEARABLE_SETTINGS = ['custom_url', 'install_command', 'build_command', 'resource_spec'] as const
-/** Settings are members of `source_config`. */
-export const CLEARABLE_MEMBERS = [...CLEARABLE_SETTINGS, 'secrets'] as const
-export type ClearableMember = (typeof CLEARABLE_MEMBERS)[number]
+const clearableResource = (name: ResourceMember) => `resource_spec.${name}` as const
+const CLEARABLE_WHOLES = [...CLEARABLE_SETTINGS, 'secrets'] as const
+export type ClearableMember = (typeof CLEARABLE_WHOLES)[number] | ReturnType<typeof clearableResource>
+export const CLEARABLE_MEMBERS: readonly ClearableMember[] = [
+  ...CLEARABLE_WHOLES,
+  ...RESOURCE_MEMBERS.map(clearableResource),
+]

@@ -19,15 +19,27 @@ export const deploymentTypes = ['dev_free', 'dev', 'prod'] as const
 export const DeploymentType = z.enum(deploymentTypes)
 export type DeploymentType = z.output<typeof DeploymentType>
 
-const Cpu = z.number().min(0.1).max(8).multipleOf(0.1)
-const CpuLimit = z.number().min(0.1).max(16).multipleOf(0.1)
+/** Engines count in thousandths of a core. Rounds what floating point adds, as in 0.1 + 0.2. */
+export const toMillicores = (cpus: number): number => Math.round(cpus * 1000)
+/** The error of `cpus * 1000` in floating point is far below this. */
+const TOLERANCE = 1e-9
+const isWholeMillicores = (cpus: number) => Math.abs(cpus * 1000 - toMillicores(cpus)) < TOLERANCE
+/** `multipleOf` is not in the document: validators divide in floating point, and refuse 1.005. */
+const cpuUpTo = (most: number) =>
+  z
+    .number()
+    .min(0.001)
+    .max(most)
+    .refine(isWholeMillicores, { error: 'must not be finer than a thousandth of a core (0.001)' })
+const Cpu = cpuUpTo(8)
+const CpuLimit = cpuUpTo(16)
 const Memory = z.int().min(64)
 /** A typing error must not make an agent start a hundred thousand processes. */
 const Scale = z.int().min(0).max(1000)
 const MAX_CONTAINERS = 20
 
 /** The second of a pair must not be below the first. */
-const REQUEST_LIMIT_PAIRS = [
+export const REQUEST_LIMIT_PAIRS = [
   ['min_scale', 'max_scale'],
   ['cpu', 'cpu_limit'],
   ['memory_mb', 'memory_limit_mb'],
@@ -94,7 +106,7 @@ export const ResourceSpec = z
     (spec, check) => {
       for (const [low, high] of REQUEST_LIMIT_PAIRS) {
         const [least, most] = [spec[low], spec[high]]
-        if (typeof least !== 'number' || typeof most !== 'number' || least <= most) continue
+        if (typeof least !== 'number' || typeof most !== 'number' || toMillicores(least) <= toMillicores(most)) continue
         check.addIssue({ code: 'custom', path: [high], message: `must be at least \`${low}\`` })
       }
       checkUniqueNames(check, 'volumes', spec.volumes)
@@ -109,12 +121,22 @@ export const ResourceSpec = z
   .meta({
     id: 'ResourceSpec',
     description:
-      'CPU in cores (in steps of 0.1), memory in megabytes, storage in gibibytes. ' +
+      'CPU in cores (fractions down to 0.001), memory in megabytes, storage in gibibytes. ' +
       'An absent limit is twice its request (for Redis memory the same). ' +
       'An absent `queue_*` member is that of the application.',
     example: { cpu: 1, memory_mb: 1024, min_scale: 1, max_scale: 3 },
   })
 export type ResourceSpec = z.output<typeof ResourceSpec>
+export type ResourceMember = keyof ResourceSpec
+export const RESOURCE_MEMBERS = Object.keys(ResourceSpec.shape) as ResourceMember[]
+
+/** The number of copies. It is a setting of the deployment, at once in effect; a revision has the other members. */
+export const SCALE_MEMBERS = RESOURCE_MEMBERS.filter(name => /(^|_)(min|max)_scale$/.test(name))
+/** The resources of a revision, at the present scale of its deployment. */
+export const withScale = (ofRevision: ResourceSpec, ofDeployment: ResourceSpec): ResourceSpec => ({
+  ...ofRevision,
+  ...Object.fromEntries(SCALE_MEMBERS.map(name => [name, ofDeployment[name]])),
+})
 
 type RequestMember = (typeof REQUEST_LIMIT_PAIRS)[number][0]
 type LimitMember = (typeof REQUEST_LIMIT_PAIRS)[number][1]

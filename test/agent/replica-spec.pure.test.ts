@@ -31,6 +31,18 @@ const createBody = (spec: ResourceSpec = {}, more = {}) => partsOf(spec, more).a
 const container = (more = {}) => ({ name: 'side', image: 'side:1', ...more })
 
 describe('a replica', () => {
+  test.each([
+    [0.001, { CpuPeriod: 1_000_000, CpuQuota: 1000 }],
+    [0.009, { CpuPeriod: 1_000_000, CpuQuota: 9000 }],
+    [0.01, { NanoCpus: 1e7 }],
+    [0.1 + 0.2, { NanoCpus: 3e8 }],
+    [1.005, { NanoCpus: 1.005e9 }],
+  ])('is limited to %j CPUs in thousandths, and below a hundredth by a quota', (cpu_limit, limits) => {
+    const { HostConfig } = createBody({ cpu: 0.001, cpu_limit }) as { HostConfig: object }
+    expect(HostConfig).toMatchObject({ CpuShares: 2, ...limits })
+    expect('NanoCpus' in HostConfig).toBe('NanoCpus' in limits)
+  })
+
   test('has its image, limits, network and published port', () => {
     expect(createBody({ cpu: 0.5, cpu_limit: 1.5, memory_mb: 64, memory_limit_mb: 128 })).toMatchObject({
       Image: 'shop@sha256:1',

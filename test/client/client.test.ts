@@ -85,7 +85,7 @@ it('plans a change, applies that plan and no other, and compares versions', asyn
   expect([etag, read.etag]).toEqual([undefined, '"1"'])
   const body = { source_config: { resource_spec: { min_scale: 2 } } }
   const plan = await client.plan(DEPLOYMENT, { params, body })
-  expect(plan.changes.map(({ path }) => path)).toEqual(['source_config.resource_spec'])
+  expect(plan.changes.map(({ path }) => path)).toEqual(['source_config.resource_spec.min_scale'])
   const applied = await client.call(DEPLOYMENT, { params, body, headers: { 'Plan-Digest': plan.plan_digest } })
   expect(applied.source_config.resource_spec).toMatchObject({ min_scale: 2 })
   const again = client.call(DEPLOYMENT, { params, body, headers: { 'Plan-Digest': plan.plan_digest } })

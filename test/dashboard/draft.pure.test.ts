@@ -43,7 +43,7 @@ describe('a draft of settings', () => {
     const draft = draftOf(deployment(), { [`${SPEC}.min_scale`]: '2', 'source_config.build_on_push': 'false' })
     const now = deployment({}, { resource_spec: { max_scale: 5, labels: { team: 'a' } } })
     expect(toPatch(now, draft).body).toEqual({
-      source_config: { resource_spec: { max_scale: 5, labels: { team: 'a' }, min_scale: 2 }, build_on_push: false },
+      source_config: { resource_spec: { min_scale: 2 }, build_on_push: false },
     })
   })
 
@@ -60,7 +60,7 @@ describe('a draft of settings', () => {
 
   it.each([
     ['a member that can be cleared', {}, { build_command: 'make' }, 'source_config.build_command', ['build_command']],
-    ['the last resource', {}, { resource_spec: { cpu: 1 } }, `${SPEC}.cpu`, ['resource_spec']],
+    ['a resource', {}, { resource_spec: { cpu: 1 } }, `${SPEC}.cpu`, ['resource_spec.cpu']],
     ['a custom URL', {}, { custom_url: 'shop.test' }, 'source_config.custom_url', ['custom_url']],
   ])('clears %s whose field is emptied', (_, over, config, path, clear) => {
     const one = deployment(over, config)
@@ -75,9 +75,8 @@ describe('a draft of settings', () => {
     expect(toPatch(one, draftOf(one, { [path]: 'false' })).body).toEqual({ source_config: { tracing: false } })
   })
 
-  it('keeps an empty specification where one is required, and sends what is no number as it was written', () => {
-    const one = deployment({ source: 'external_container' }, { resource_spec: { cpu: 1 } })
-    expect(toPatch(one, draftOf(one, { [`${SPEC}.cpu`]: '' })).body).toEqual({ source_config: { resource_spec: {} } })
+  it('sends what is no number as it was written', () => {
+    const one = deployment({}, { resource_spec: { cpu: 1 } })
     const wrong = draftOf(one, { [`${SPEC}.cpu`]: 'two', [`${SPEC}.labels`]: '{"a": 1' })
     expect(toPatch(one, wrong).body).toEqual({ source_config: { resource_spec: { cpu: 'two', labels: '{"a": 1' } } })
   })

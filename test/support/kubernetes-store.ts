@@ -92,7 +92,10 @@ export class KubernetesObjects {
       resourceVersion: before?.metadata.resourceVersion ?? '0',
     }
     const next = { ...object, metadata }
-    if (before && isDeepStrictEqual(before, next)) return before
+    if (before && isDeepStrictEqual(before, next)) {
+      this.objects.set(getObjectKey(object), { object: before, owners })
+      return before
+    }
     metadata.resourceVersion = String(++this.version)
     this.objects.set(getObjectKey(object), { object: next, owners })
     this.#notify({ type: before ? 'MODIFIED' : 'ADDED', object: next, version: this.version })
@@ -119,7 +122,9 @@ export class KubernetesObjects {
   }
 
   apply(applied: Stored, manager: string, force: boolean, dry = false): Stored {
-    const faults = listSchemaFaults(applied as never)
+    const live = this.objects.get(getObjectKey(applied))?.object
+    // What an apply leaves out may be there.
+    const faults = listSchemaFaults(mergeObjects(live as never, applied as never) as never)
     const invalid = (message: string) => new ApiError({ code: 422, reason: 'Invalid', message })
     const [wrong] = [...findDuplicateKeys(applied as Fields), ...faults]
     if (wrong !== undefined) {

@@ -16,7 +16,7 @@ export async function newLoggedDeployment({ tenant, revisions = 1, name }: Optio
   const agent = makeSyncAgent(owner, key)
   const { id } = await newDeployment(owner, { ...makeListenerDeployment(listener), ...(name && { name }) })
   for (let number = 2; number <= revisions; number++)
-    await owner.patch(`/v2/deployments/${id}`, { source_config: { resource_spec: { max_scale: number } } })
+    await owner.patch(`/v2/deployments/${id}`, { source_config: { resource_spec: { memory_mb: 64 * number } } })
   const revisionIds = (await listRevisions(owner, id)).map(revision => revision.id as string).reverse()
   expect(revisionIds).toHaveLength(revisions)
   await agent.poll()

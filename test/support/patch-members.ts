@@ -1,11 +1,30 @@
+import { RESOURCE_MEMBERS } from '../../src/protocol/resources.schema.ts'
+
 // The members of a patch, each with values to change it between, and the effect of such a change.
 const ID = '9f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
 const OTHER_ID = '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
 export const makeDigest = (digit: string) => `app@sha256:${digit.repeat(64)}`
 export const makeReference = (name: string) => ({ name, secret_name: 'app', secret_key: 'key' })
 
+/** An object with the member at the path. */
+export const put = (path: string, value: unknown): Record<string, unknown> =>
+  path.split('.').reduceRight<unknown>((inner, name) => ({ [name]: inner }), value) as Record<string, unknown>
+
+const RESOURCES: Record<string, [stored: unknown, changed: unknown]> = {
+  labels: [{ team: 'a' }, { team: 'b' }],
+  annotations: [{ team: 'a' }, { team: 'b' }],
+  service_account_name: ['a', 'b'],
+  image_pull_secrets: [[{ name: 'a' }], []],
+  volumes: [[{ name: 'a', emptyDir: {} }], []],
+  volume_mounts: [[{ name: 'a', mountPath: '/a' }], [{ name: 'a', mountPath: '/b' }]],
+  init_containers: [[{ name: 'a', image: 'a' }], []],
+  sidecars: [[{ name: 'b', image: 'a' }], [{ name: 'b', image: 'b' }]],
+}
+
 /** `isRepeatable`: the stored value creates a revision if it is sent again. */
 export const PATCH_MEMBERS: [path: string, stored: unknown, changed: unknown, effect: string, isRepeatable?: true][] = [
+  ['name', 'shop', 'store', 'immutable'],
+  ['source', 'githost', 'internal_source', 'immutable'],
   ['source_config.integration_id', OTHER_ID, ID, 'immutable'],
   ['source_config.repo_url', 'https://gitea.example.com/acme/app', 'https://git.example.com/acme/else', 'immutable'],
   ['source_config.deployment_type', 'dev', 'prod', 'immutable'],
@@ -14,10 +33,14 @@ export const PATCH_MEMBERS: [path: string, stored: unknown, changed: unknown, ef
   ['source_config.listener_config', { k8s_namespace: 'apps' }, { k8s_namespace: 'more' }, 'immutable'],
   ['source_config.build_on_push', false, true, 'in_place'],
   ['source_config.custom_url', 'a.example.com', 'b.example.com', 'in_place'],
-  ['source_config.resource_spec', { cpu: 1 }, {}, 'revision'],
-  ['source_config.install_command', 'npm ci', 'npm install', 'revision'],
-  ['source_config.build_command', 'make', 'make all', 'revision'],
-  ['source_config.tracing', true, false, 'revision'],
+  ...RESOURCE_MEMBERS.map((name): (typeof PATCH_MEMBERS)[number] => {
+    const [stored, changed] = RESOURCES[name] ?? [1, 2]
+    // The number of copies changes at once. Anything else needs other copies.
+    return [`source_config.resource_spec.${name}`, stored, changed, /_scale$/.test(name) ? 'in_place' : 'revision']
+  }),
+  ['source_config.install_command', 'npm ci', 'npm install', 'in_place'],
+  ['source_config.build_command', 'make', 'make all', 'in_place'],
+  ['source_config.tracing', true, false, 'in_place'],
   ['source_revision_config.repo_ref', 'main', 'next', 'revision', true],
   ['source_revision_config.repo_ref', 'refs/tags/v1', 'refs/tags/v2', 'revision', true],
   ['source_revision_config.repo_ref', 'a'.repeat(40), 'b'.repeat(40), 'revision'],

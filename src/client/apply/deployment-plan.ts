@@ -1,7 +1,7 @@
 // Plans deployments and their preview policies. The server plans what it will change, and its digest binds the write.
 
 import type { Change } from '../changes.ts'
-import type { Reply } from '../client.ts'
+import type { CallOptions, Reply } from '../client.ts'
 import { ApiError } from '../errors.ts'
 import { type DeclaredDocument, specOf } from './documents.ts'
 import {
@@ -23,7 +23,11 @@ import {
 /** Stands for a stored value. */
 const MASK = '********'
 /** Members of `source_config` that the API can clear: a document that leaves them out removes them. */
-const CLEARABLE = ['custom_url', 'install_command', 'build_command', 'resource_spec'] as const
+const CLEARABLE = ['custom_url', 'install_command', 'build_command'] as const
+/** A document that leaves out a database, a Redis or disks keeps them: their data would be out of reach. */
+const isStorage = (name: string, stored: Members) =>
+  /^(db|redis)_/.test(name) || (/^volume/.test(name) && hasDisks(stored.volumes as Members[] | undefined))
+const hasDisks = (volumes: Members[] | undefined) => volumes?.some(volume => volume.persistentVolumeClaim != null)
 type Members = Record<string, unknown>
 type Secret = { name: string; value: string }
 
@@ -172,7 +176,8 @@ async function planChangedDeployment(planner: Planner, document: DeclaredDocumen
   }
 }
 
-type Patch = { body: Members; clear: (typeof CLEARABLE)[number][] | ['secrets'] }
+type Clear = NonNullable<CallOptions<'PATCH /v2/deployments/{deployment_id}'>['query']>['clear']
+type Patch = { body: Members; clear: NonNullable<Clear> }
 
 /** Only what differs: sending the same branch or tag again would create a revision. */
 function describePatch(planner: Planner, document: DeclaredDocument, stored: Deployment): Patch | undefined {
@@ -188,7 +193,13 @@ function describePatch(planner: Planner, document: DeclaredDocument, stored: Dep
   const source_config = differing(config, stored.source_config)
   const source_revision_config = differing(membersOf(spec.source_revision_config), stored.source_revision_config)
   const references = (spec.secret_references as unknown[] | null | undefined) ?? []
-  const clear: string[] = CLEARABLE.filter(name => config[name] == null && stored.source_config[name] !== null)
+  const resources = [membersOf(stored.source_config.resource_spec), membersOf(config.resource_spec)] as const
+  const clear: string[] = [
+    ...CLEARABLE.filter(name => config[name] == null && stored.source_config[name] !== null),
+    ...Object.keys(withoutNulls(resources[0]) as Members)
+      .filter(name => resources[1][name] == null && !isStorage(name, resources[0]))
+      .map(name => `resource_spec.${name}`),
+  ]
   const secrets = listSecrets(planner, document, stored)
   if (secrets?.length === 0 && stored.secrets.length > 0) clear.push('secrets')
   const body = {

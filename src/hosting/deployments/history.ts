@@ -8,6 +8,7 @@ import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { pageBounds, toListPage } from '../../kernel/http/paging.ts'
 import type { DeploymentStatus } from '../../protocol/parts.schema.ts'
+import { type ResourceSpec, SCALE_MEMBERS, withScale } from '../../protocol/resources.schema.ts'
 import type * as s from './history.schema.ts'
 import { inFlightStates, terminalStates, waitingStates } from './lifecycle.ts'
 import { compareRevisions, IN_PLACE_MEMBERS, type RevisionContent } from './plan.ts'
@@ -100,7 +101,9 @@ const QUEUE = sql`(
       limit ${MAX_QUEUE_DEPTH}) r
     where r.status <> all(${textArray(terminalStates)}) or r.status_since > m.at)`
 
-const READ_BACK = ['status', 'url', 'healthy', ...IN_PLACE_MEMBERS.map(name => `source_config.${name}`)]
+/** Events have the resources as a whole, which change in place by their scale. */
+const CONFIG_READ_BACK = [...new Set(IN_PLACE_MEMBERS.map(name => name.split('.')[0]!))]
+const READ_BACK = ['status', 'url', 'healthy', ...CONFIG_READ_BACK.map(name => `source_config.${name}`)]
 /** Events of these types record what they changed, in every release that records changes. */
 const CONFIGURING = ['deployment.patched', 'deployment.rolled_back', 'deployment.redeployed']
 
@@ -222,17 +225,25 @@ function readBack({ at, kept_since, changed_since }: Facts) {
   const before = changed_since?.before ?? {}
   const isExpired = changed_since !== null && kept_since !== null && Date.parse(at) < Date.parse(kept_since)
   const isKnown = (path: string) =>
-    !isExpired && !changed_since?.is_unrecorded && (!changed_since?.is_cut || Object.hasOwn(before, path))
+    !isExpired &&
+    !changed_since?.is_unrecorded &&
+    (Object.hasOwn(before, path) ? !isLeftOut(before[path]) : !changed_since?.is_cut)
   const unknown = [
-    ...READ_BACK.filter(path => !isKnown(path)).map(path => path.replace('source_config', 'wanted.source_config')),
+    ...READ_BACK.filter(path => !isKnown(path))
+      .flatMap(path => (path === RESOURCES ? SCALE_MEMBERS.map(name => `${path}.${name}`) : [path]))
+      .map(path => path.replace('source_config', 'wanted.source_config')),
     ...(isKnown('hold.since') ? [] : ['hold']),
   ]
   const read = (path: string, current: unknown): unknown => {
     if (!isKnown(path)) return null
     return Object.hasOwn(before, path) ? before[path] : current
   }
-  return { read, unknown }
+  return { read, unknown, isKnown }
 }
+
+const RESOURCES = 'source_config.resource_spec'
+/** An event has the size of a large value instead of the value. */
+const isLeftOut = (value: unknown) => typeof value === 'object' && value !== null && Object.hasOwn(value, 'omitted_bytes')
 
 function readHold({ current, changed_since }: Facts): s.MomentSummary['hold'] {
   const members = new Map<string, unknown>(Object.entries(current.hold ?? {}))
@@ -243,20 +254,25 @@ function readHold({ current, changed_since }: Facts): s.MomentSummary['hold'] {
 }
 
 function describeState(facts: Facts): s.MomentState {
-  const { read } = readBack(facts)
+  const { read, isKnown } = readBack(facts)
   return {
     ...describeSummary(facts),
     url: read('url', facts.current.url) as string | null,
-    wanted: describeWanted(facts, read),
+    wanted: describeWanted(facts, read, isKnown(RESOURCES)),
   }
 }
 
-function describeWanted({ latest, current }: Facts, read: (path: string, current: unknown) => unknown) {
+type Read = (path: string, current: unknown) => unknown
+function describeWanted({ latest, current }: Facts, read: Read, isScaleKnown: boolean) {
   if (!latest) return null
-  const inPlace = IN_PLACE_MEMBERS.map(name => [name, read(`source_config.${name}`, current.source_config[name])])
+  const inPlace: Record<string, unknown> = Object.fromEntries(
+    CONFIG_READ_BACK.map(name => [name, read(`source_config.${name}`, current.source_config[name])]),
+  )
+  const ofRevision = latest.source_config as { resource_spec?: ResourceSpec }
+  if (!isScaleKnown && ofRevision.resource_spec) inPlace.resource_spec = withScale(ofRevision.resource_spec, {})
   return {
     source: latest.source,
-    source_config: configToWire({ ...(latest.source_config as object), ...Object.fromEntries(inPlace) }),
+    source_config: configToWire({ ...ofRevision, ...inPlace }),
     source_revision_config: revisionConfigToWire(latest.source_revision_config),
     secrets: latest.secrets.map(({ name, version }) => ({ name, version })),
     secret_references: latest.secret_references,

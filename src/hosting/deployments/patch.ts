@@ -9,6 +9,7 @@ import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { hostOf } from '../../protocol/custom-url.schema.ts'
 import { listPolicyNeeds } from '../../protocol/listener-policy.ts'
 import { type Source, sources } from '../../protocol/parts.schema.ts'
+import { REQUEST_LIMIT_PAIRS } from '../../protocol/resources.schema.ts'
 import { awaitsHostVerification, describeHostVerification, refuseReservedUrl } from '../custom-hosts/custom-hosts.ts'
 import {
   describePatchPlan,
@@ -18,6 +19,7 @@ import {
   listPatchMembers,
   type PatchDecision,
   type PatchMember,
+  readPath,
   replacesSecrets,
   type Wanted,
 } from './plan.ts'
@@ -92,6 +94,7 @@ export function describePatch(
     revision_source: revision_source ?? undefined,
     members: listPatchMembers(input, clear).map(describeMember),
     policy_needs: listPolicyNeeds(input.source_config?.resource_spec ?? {}),
+    resource_pairs: changesResources(input) ? REQUEST_LIMIT_PAIRS : [],
     required: listRequiredPaths(input).map(path => ({ path: path.join('.'), needed_by: sourcesWith('needs', path) })),
     secrets: replacesSecrets(input, clear)
       ? secrets.map(({ value, ...secret }) => ({ ...secret, masked: isMasked({ value }) }))
@@ -110,17 +113,18 @@ const describeMember = ({ path, value, effect, isAlwaysNew }: PatchMember) => ({
 const sourcesWith = (rule: 'needs' | 'refuses', path: string[]): Source[] =>
   sources.filter(name => SOURCE_RULES[name][rule].some(other => other.join() === path.join()))
 
-/** Members that the source may need and the patch may take away: those that it clears, or that another source needs. */
-const listRequiredPaths = ({ clear, revision_source }: Pick<PatchInput, 'clear' | 'revision_source'>): string[][] => [
-  ...clear.filter(isSetting).map(name => ['source_config', name]),
-  ...(revision_source ? SOURCE_RULES[revision_source].needs : []),
-]
+/** The deployment's own source has what it needs, and nothing that a patch can clear is needed. */
+const listRequiredPaths = ({ revision_source }: Pick<PatchInput, 'revision_source'>): string[][] =>
+  revision_source ? SOURCE_RULES[revision_source].needs : []
+
+const changesResources = ({ source_config, clear }: Pick<PatchInput, 'source_config' | 'clear'>) =>
+  source_config?.resource_spec != null || clear.some(name => name.startsWith('resource_spec'))
 
 /** Refuses faults that do not depend on the deployment. */
 function validateInput(ctx: Ctx, input: PatchInput): void {
   refuseReservedUrl(ctx, input.source_config)
-  const both = input.clear.filter(isSetting).filter(name => input.source_config?.[name] != null)
-  const paths = both.map(name => ['source_config', name])
+  const settings = input.clear.filter(isSetting).map(name => ['source_config', ...name.split('.')])
+  const paths = settings.filter(path => readPath(input, path) !== null)
   if (input.clear.includes('secrets') && hasSecrets(input)) paths.push(['secrets'])
   const faults = paths.map(path => ({ loc: ['body', ...path], msg: 'is both set and cleared' }))
   const { mode } = ctx.config

@@ -1,5 +1,5 @@
-// Describes in words what a plan takes away. `resource_spec`, `secrets` and `secret_references` are replaced as a
-// whole. Pure.
+// Describes in words what a plan takes away, and what it leaves to the next revision. `secrets` and `secret_references`
+// are replaced as a whole. Pure.
 import { hasDatabase, type Part, partsOf, type ResourceSpec } from '../../protocol/resources.schema.ts'
 import type { Plan } from './schema.ts'
 
@@ -10,14 +10,34 @@ const PART_NAMES: Record<Part, string> = {
   redis: 'Redis',
 }
 
-export const describeLosses = (changes: Plan['changes']): string[] =>
-  changes.flatMap(({ path, before, after }) => {
-    if (path === 'source_config.resource_spec')
-      return describeSpecLosses((before ?? {}) as ResourceSpec, (after ?? {}) as ResourceSpec)
+export const describeLosses = (
+  changes: Plan['changes'],
+  resourcesBefore: ResourceSpec,
+  resourcesAfter: ResourceSpec,
+): string[] => [
+  ...describeSpecLosses(resourcesBefore, resourcesAfter),
+  ...changes.flatMap(({ path, before, after }) => {
     if (path === 'secrets') return describeRemoved('secret', before as string[], after as string[])
     if (path === 'secret_references') return describeRemoved('secret reference', namesOf(before), namesOf(after))
     return []
-  })
+  }),
+]
+
+/** Disks that a list of volumes leaves out. */
+export function describeKeptDisks(sent: ResourceSpec['volumes'], next: ResourceSpec['volumes']): string[] {
+  const kept = sent ? namesOf(next).filter(name => !namesOf(sent).includes(name)) : []
+  if (kept.length === 0) return []
+  return [`Keeps the disk${kept.length > 1 ? 's' : ''} ${inCode(kept)}: only \`?clear=resource_spec.volumes\` removes it.`]
+}
+
+/** Members that a revision copies when it is created. */
+export const describeDeferred = (paths: string[]): string[] =>
+  paths.length === 0
+    ? []
+    : [
+        `${inCode(paths.map(path => path.replace('source_config.', '')))} ` +
+          `${paths.length > 1 ? 'take' : 'takes'} effect with the next revision.`,
+      ]
 
 function describeSpecLosses(before: ResourceSpec, after: ResourceSpec): string[] {
   const losses: string[] = []
@@ -38,8 +58,13 @@ function describeSpecLosses(before: ResourceSpec, after: ResourceSpec): string[]
   if (defaulted.length === 1) losses.push(`${inCode(defaulted)} returns to its default.`)
   if (defaulted.length > 1) losses.push(`${inCode(defaulted)} return to their defaults.`)
   if (removed.length > 0) losses.push(`Removes ${inCode(removed)}.`)
+  const lostDisks = disksOf(before).filter(name => !disksOf(after).includes(name))
+  if (lostDisks.length > 0) losses.push(`Detaches the disks ${inCode(lostDisks)}. Their files are kept.`)
   return losses
 }
+
+const disksOf = ({ volumes }: ResourceSpec): string[] =>
+  (volumes ?? []).filter(volume => volume.persistentVolumeClaim != null).map(({ name }) => name)
 
 function describeRemoved(what: string, before: string[], after: string[]): string[] {
   const removed = before.filter(name => !after.includes(name))

@@ -1,7 +1,8 @@
 // The rules of the members of a patch, which patch.ts sends to plan_patch() in the database, and descriptions of plans.
 // Pure.
 import { type ClearableMember, MASK } from '../../protocol/parts.schema.ts'
-import { describeLosses } from './plan-warnings.ts'
+import { RESOURCE_MEMBERS, type ResourceSpec, SCALE_MEMBERS } from '../../protocol/resources.schema.ts'
+import { describeDeferred, describeKeptDisks, describeLosses } from './plan-warnings.ts'
 import type { RevisionComparison } from './revisions.schema.ts'
 import type { DeploymentPatch, NewDeployment, Plan } from './schema.ts'
 import type { SecretVersion } from './tables.ts'
@@ -18,15 +19,20 @@ export type Wanted = {
   secrets: SecretVersion[]
 }
 
-type MemberRule = { effect: Effect; isMovable?: (value: string) => boolean }
+type MemberRule = { effect: Effect; isMovable?: (value: string) => boolean; isOfRevision?: boolean }
 const immutableRule: MemberRule = { effect: 'immutable' }
 const inPlaceRule: MemberRule = { effect: 'in_place' }
-const revisionRule: MemberRule = { effect: 'revision' }
+/** Changes nothing that runs: a revision has the value that the deployment had when it was created. */
+const nextRevisionRule: MemberRule = { effect: 'in_place', isOfRevision: true }
+const revisionRule: MemberRule = { effect: 'revision', isOfRevision: true }
 
 const COMMIT_SHA = /^[0-9a-f]{40}([0-9a-f]{24})?$/
 const IMAGE_DIGEST = /@sha256:[0-9a-f]{64}$/
 
+const RESOURCES = 'source_config.resource_spec'
 const MEMBER_RULES: Record<string, MemberRule> = {
+  name: immutableRule,
+  source: immutableRule,
   'source_config.integration_id': immutableRule,
   'source_config.repo_url': immutableRule,
   'source_config.deployment_type': immutableRule,
@@ -35,13 +41,19 @@ const MEMBER_RULES: Record<string, MemberRule> = {
   'source_config.listener_config': immutableRule,
   'source_config.build_on_push': inPlaceRule,
   'source_config.custom_url': inPlaceRule,
-  'source_config.resource_spec': revisionRule,
-  'source_config.install_command': revisionRule,
-  'source_config.build_command': revisionRule,
-  'source_config.tracing': revisionRule,
+  ...Object.fromEntries(
+    RESOURCE_MEMBERS.map(name => [
+      `${RESOURCES}.${name}`,
+      // Other resources need other copies, which start beside the old ones and can be rolled back.
+      SCALE_MEMBERS.includes(name) ? inPlaceRule : revisionRule,
+    ]),
+  ),
+  'source_config.install_command': nextRevisionRule,
+  'source_config.build_command': nextRevisionRule,
+  'source_config.tracing': nextRevisionRule,
   // A branch or a tag may have moved since: sending the same one again creates a revision.
-  'source_revision_config.repo_ref': { effect: 'revision', isMovable: ref => !COMMIT_SHA.test(ref) },
-  'source_revision_config.image_uri': { effect: 'revision', isMovable: uri => !IMAGE_DIGEST.test(uri) },
+  'source_revision_config.repo_ref': { ...revisionRule, isMovable: ref => !COMMIT_SHA.test(ref) },
+  'source_revision_config.image_uri': { ...revisionRule, isMovable: uri => !IMAGE_DIGEST.test(uri) },
   'source_revision_config.platform_config_path': revisionRule,
   'source_revision_config.source_tarball_path': revisionRule,
   secret_references: revisionRule,
@@ -65,9 +77,12 @@ export function listPatchMembers(patch: DeploymentPatch, clear: readonly Clearab
     const value = readPath(patch, path)
     if (value != null) members.push({ path, value, effect, isAlwaysNew: isMovable?.(value as string) ?? false })
   }
-  for (const name of clear.filter(isSetting)) {
-    const path = ['source_config', name]
-    members.push({ path, value: null, effect: MEMBER_RULES[path.join('.')]!.effect, isAlwaysNew: false })
+  for (const cleared of clear.filter(isSetting)) {
+    const names = cleared === 'resource_spec' ? RESOURCE_MEMBERS.map(name => `${cleared}.${name}`) : [cleared]
+    for (const joinedPath of names.map(name => `source_config.${name}`)) {
+      const { effect } = MEMBER_RULES[joinedPath]!
+      members.push({ path: joinedPath.split('.'), value: null, effect, isAlwaysNew: false })
+    }
   }
   if (patch.revision_source != null) {
     members.push({ path: ['revision_source'], value: patch.revision_source, effect: 'revision', isAlwaysNew: true })
@@ -75,7 +90,7 @@ export function listPatchMembers(patch: DeploymentPatch, clear: readonly Clearab
   return members
 }
 
-const readPath = (from: object, path: string[]): unknown =>
+export const readPath = (from: object, path: string[]): unknown =>
   path.reduce<unknown>((parent, name) => (parent as Record<string, unknown> | null | undefined)?.[name], from) ?? null
 
 export const isMasked = ({ value }: { value: string }): boolean => value === MASK
@@ -90,7 +105,7 @@ export type PatchDecision = {
   in_place: string[]
   immutable: string[]
   kept_secrets: string[] | null
-  next: { source_revision_config: Record<string, unknown> }
+  next: Pick<Wanted, 'source_config' | 'source_revision_config'>
 }
 
 /** Describes a decided patch to people: its changes with their values, and what it takes away. */
@@ -105,8 +120,10 @@ export function describePatchPlan(
     .map(({ path, value, effect }) => ({
       path: path.join('.'),
       before: readPath(wanted, path),
-      after: isEmptyList(value) ? null : value,
-      effect,
+      // Of resources, the next ones also have what the patch cannot take away.
+      after: path[1] === 'resource_spec' ? readPath(next, path) : isEmptyList(value) ? null : value,
+      // A part that comes or goes by its scale needs other copies.
+      effect: reasons.includes(path.join('.')) ? ('revision' as const) : effect,
     }))
     .filter(({ path }) => changed.includes(path))
   const sent = patch.secrets ?? []
@@ -122,9 +139,17 @@ export function describePatchPlan(
     reasons,
     changes,
     secrets,
-    warnings: [...describeLosses(changes), ...repeated.map(mayBeNewer)],
+    warnings: [
+      ...describeLosses(changes, resourcesOf(wanted), resourcesOf(next)),
+      ...describeKeptDisks(patch.source_config?.resource_spec?.volumes, resourcesOf(next).volumes),
+      ...(reasons.length > 0 ? [] : describeDeferred(changes.map(({ path }) => path).filter(isDeferred))),
+      ...repeated.map(mayBeNewer),
+    ],
   }
 }
+
+const resourcesOf = ({ source_config }: Pick<Wanted, 'source_config'>): ResourceSpec => source_config.resource_spec ?? {}
+const isDeferred = (path: string) => MEMBER_RULES[path] === nextRevisionRule
 
 /** The commit that the ref resolved to. */
 const COMMIT_PATH = 'source_revision_config.repo_commit_sha'
@@ -161,13 +186,17 @@ export function planCreation({ name, source, ...input }: NewDeployment): Omit<Pl
 }
 
 export type RevisionContent = Omit<Wanted, 'version'>
-const REVISION_MEMBERS = Object.keys(MEMBER_RULES).filter(path => MEMBER_RULES[path]!.effect === 'revision')
+const REVISION_MEMBERS = Object.keys(MEMBER_RULES).filter(path => MEMBER_RULES[path]!.isOfRevision)
+const pathsInConfig = (isWanted: (rule: MemberRule) => boolean) =>
+  Object.keys(MEMBER_RULES)
+    .filter(path => isWanted(MEMBER_RULES[path]!))
+    .map(path => path.replace('source_config.', ''))
+/** Paths in `source_config`. A patch of them creates no revision. */
+export const IN_PLACE_MEMBERS = pathsInConfig(({ effect }) => effect === 'in_place')
 /** These are members of the deployment, not of a revision: a rollback keeps them. */
-export const IN_PLACE_MEMBERS = Object.keys(MEMBER_RULES)
-  .filter(path => MEMBER_RULES[path]!.effect === 'in_place')
-  .map(path => path.split('.')[1]!)
+export const KEPT_MEMBERS = pathsInConfig(({ effect, isOfRevision }) => effect === 'in_place' && !isOfRevision)
 
-/** The plan of a redeploy or a rollback. */
+/** The plan of a redeploy or a rollback. `to` is what restored_config() of the database makes of the older revision. */
 export function planRestoreChanges(
   wanted: RevisionContent,
   to: RevisionContent,
@@ -178,7 +207,8 @@ export function planRestoreChanges(
   const [versions, restored] = [versionsOf(wanted.secrets), versionsOf(to.secrets)]
   const secrets = listSecretChanges(wanted.secrets, to.secrets, name => versions.get(name) === restored.get(name))
   if (secrets.length > 0) changes.push(changeOfSecrets(wanted.secrets, to.secrets))
-  return { creates_revision: true, reasons: [reason], changes, secrets, warnings: describeLosses(changes) }
+  const warnings = describeLosses(changes, resourcesOf(wanted), resourcesOf(to))
+  return { creates_revision: true, reasons: [reason], changes, secrets, warnings }
 }
 
 const versionsOf = (secrets: SecretVersion[]) => new Map(secrets.map(({ name, version }) => [name, version]))
@@ -201,7 +231,7 @@ export function compareRevisions(from: RevisionContent, to: RevisionContent): Di
     after: versionsAfter.get(name) ?? null,
   }))
   return [
-    ...listDifferences(['source', ...Object.keys(MEMBER_RULES), COMMIT_PATH], from, to),
+    ...listDifferences([...Object.keys(MEMBER_RULES).filter(path => path !== 'name'), COMMIT_PATH], from, to),
     ...secrets.filter(({ before, after }) => before !== after),
   ]
 }

@@ -6,7 +6,7 @@ import { describeWrite, runWrite } from '../../kernel/db/journal.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement, type Row } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
-import { IN_PLACE_MEMBERS, planRestoreChanges, type Wanted } from './plan.ts'
+import { KEPT_MEMBERS, planRestoreChanges, type Wanted } from './plan.ts'
 import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
 import type { Rollback } from './revisions.schema.ts'
 import { type DeploymentRow, deploymentToWire, type RevisionRow, revisionToWire } from './rows.ts'
@@ -18,12 +18,14 @@ type DeploymentParams = z.output<typeof schema.DeploymentRef>
 type RevisionParams = z.output<typeof schema.RevisionRef>
 type RestoreMode = { reason: 'redeployed' | 'rolled_back'; until: 'released' | 'newer_commit' | null }
 
+const parseConfig = (text: string) => JSON.parse(text) as Record<string, unknown>
+
 // ---- redeploys of the current configuration
 
 const plannedRevision = ({ deployment_id }: DeploymentParams) => ({ reason: 'requested', deployment_id })
 
 const currentStatement = prepareStatement(({ deployment_id }: Placeholders<DeploymentParams>) => {
-  const next = sql<Record<string, unknown>>`unpinned_config(${deployments})::jsonb`
+  const next = sql`unpinned_config(${deployments})`.mapWith(parseConfig)
   return db.select({ deployments, next }).from(deployments).where(isDeployment(deployment_id))
 })
 
@@ -66,8 +68,13 @@ const canRestoreCommands = sql`case when ${revisions.id} is null then true
 
 const restoreStatement = prepareStatement(({ deployment_id, revision_id }: Placeholders<RevisionParams>) => {
   const target = and(eq(revisions.id, revision_id), eq(revisions.deployment_id, deployments.id), inTenant(revisions))
+  const next = sql`restored_config(
+    ${deployments.source_config}::jsonb,
+    ${revisions.source_config}::jsonb,
+    ${textArray(KEPT_MEMBERS)}
+  )`.mapWith(parseConfig)
   return db
-    .select()
+    .select({ deployments, revisions, next })
     .from(deployments)
     .leftJoin(revisions, target)
     .where(and(isDeployment(deployment_id), canRestoreCommands))
@@ -77,7 +84,8 @@ async function planRestore(ctx: Ctx, ref: RevisionParams, mode: RestoreMode): Pr
   const { deployment_id, revision_id } = ref
   const row = requireRow(await run(ctx, restoreStatement({ deployment_id, revision_id })), 'deployment_not_found')
   const to = requireRow(row.revisions ? [row.revisions] : [], 'revision_not_found')
-  const plan = planRestoreChanges(row.deployments as Wanted, to as typeof to & Omit<Wanted, 'version'>, mode.reason)
+  const restored = { ...(to as typeof to & Omit<Wanted, 'version'>), source_config: row.next }
+  const plan = planRestoreChanges(row.deployments as Wanted, restored, mode.reason)
   if (/_FAILED$/.test(to.status)) plan.warnings.push(`Revision ${to.number} failed before, so it may fail again.`)
   if (mode.until) plan.warnings.push('The rollback holds automatic deploys until the hold is released.')
   plan.warnings.push(...ctx.warnings)
@@ -94,7 +102,7 @@ async function restoreRevision(ctx: Ctx, ref: RevisionParams, mode: RestoreMode)
       ${crypto.randomUUID()}::uuid,
       ${mode.reason},
       ${mode.until},
-      ${textArray(IN_PLACE_MEMBERS)},
+      ${textArray(KEPT_MEMBERS)},
       ${request}::jsonb
     )`
   return deploymentToWire(requireRow(await runWrite<DeploymentRow>(ctx, statement), 'deployment_not_found'))

@@ -18,6 +18,7 @@ import {
 import { DeploymentType } from '../../protocol/resources.schema.ts'
 import {
   arrayOf,
+  boundedText,
   commaSeparated,
   emptyAsAbsent,
   exactName,
@@ -83,6 +84,8 @@ export type NewDeployment = z.output<typeof NewDeployment>
 
 export const DeploymentPatch = z
   .object({
+    name: boundedText(255).nullish().meta({ description: 'Cannot be changed: only the stored name is accepted.' }),
+    source: Source.nullish().meta({ description: 'Cannot be changed: only the stored source is accepted.' }),
     revision_source: z
       .enum(revisionSources)
       .nullish()
@@ -222,7 +225,9 @@ export const PatchQuery = z.object({
     .meta({
       type: 'string',
       default: '',
-      description: `Members to clear, separated by commas: ${CLEARABLE_MEMBERS.join(', ')}.`,
+      description:
+        'Members to clear, separated by commas: custom_url, install_command, build_command, secrets, resource_spec, or ' +
+        'one member of it, such as resource_spec.cpu.',
     }),
 })
 

@@ -8,6 +8,7 @@ import {
   partsOf,
   type ResourceSpec,
   withDefaults,
+  withScale,
 } from '../../protocol/resources.schema.ts'
 import type { RevisionWork, Work } from '../../protocol/work.schema.ts'
 import { DEADLINES } from '../deployments/lifecycle.ts'
@@ -84,7 +85,11 @@ export async function toWork(
   const { tenant_id, name, deployment_type, source_config, custom_url, trace_key_version } = deployment
   const workOf = (revision: StoredRevision | null) =>
     revision &&
-    toRevisionWork(context, { deployment_id, tenant_id, name, deployment_type, trace_key_version }, revision)
+    toRevisionWork(
+      context,
+      { deployment_id, tenant_id, name, deployment_type, trace_key_version, resources: source_config.resource_spec },
+      revision,
+    )
   return {
     deployment_id,
     generation,
@@ -100,7 +105,12 @@ export async function toWork(
   }
 }
 
-type WorkDeployment = TracedDeployment & { tenant_id: string; deployment_type: DeploymentType }
+type WorkDeployment = TracedDeployment & {
+  tenant_id: string
+  deployment_type: DeploymentType
+  /** Its scale is that of all its revisions. */
+  resources: ResourceSpec | undefined
+}
 
 async function toRevisionWork(
   { ctx, listener_id, seal, tracesUrl }: WorkContext,
@@ -124,7 +134,10 @@ async function toRevisionWork(
         : null,
     install_command: config.install_command ?? null,
     build_command: config.build_command ?? null,
-    resource_spec: withDefaults(config.resource_spec ?? {}, deployment.deployment_type),
+    resource_spec: withDefaults(
+      withScale(config.resource_spec ?? {}, deployment.resources ?? {}),
+      deployment.deployment_type,
+    ),
     parts: partsOf(config.resource_spec ?? {}),
     secrets:
       stored.sealed &&

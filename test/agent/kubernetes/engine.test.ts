@@ -216,6 +216,29 @@ describe('ownership', () => {
     expect(api.get('Deployment', `${BASE}-r1`).spec.replicas).toBe(4)
   })
 
+  test('follows a scale that changes while the revision runs: with an autoscaler, without one, and with one again', async () => {
+    const lines: string[] = []
+    const engine = createEngine()
+    await engine.open({ ...NO_EVENTS, log: (_, message) => lines.push(message) })
+    const scale = async (min_scale: number, max_scale: number) => {
+      await engine.start(makeKubernetesUnit({ spec: { min_scale, max_scale } }), makeArtifact())
+      return [api.get('Deployment', `${BASE}-r1`).spec.replicas, api.has('HorizontalPodAutoscaler', `${BASE}-r1`)]
+    }
+    expect(await scale(3, 3)).toEqual([3, false])
+    const { metadata, spec } = api.get('Deployment', `${BASE}-r1`)
+    expect(await scale(2, 5)).toEqual([3, true])
+    expect(await scale(4, 6)).toEqual([3, true])
+    expect(api.get('HorizontalPodAutoscaler', `${BASE}-r1`).spec).toMatchObject({ minReplicas: 4, maxReplicas: 6 })
+    const name = metadata.name
+    api.put({ apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name }, spec: { replicas: 6 } }, 'hpa')
+    expect(await scale(2, 2)).toEqual([2, false])
+    expect(await scale(5, 5)).toEqual([5, false])
+    expect(await scale(5, 9)).toEqual([5, true])
+    // No pod is replaced by it.
+    expect(api.get('Deployment', name).spec.template).toEqual(spec.template)
+    expect(lines).toEqual([])
+  })
+
   test('starts an autoscaled revision with its minimum of replicas, which it needs to be healthy', async () => {
     const engine = createEngine()
     await engine.start(makeKubernetesUnit({ spec: { min_scale: 2, max_scale: 5 } }), makeArtifact())

@@ -55,7 +55,8 @@ describe('a key without deployments:change-commands', () => {
     ).toBe(200)
     expect((await key.patch(path, { source_revision_config: { repo_ref: 'other' } })).status).toBe(200)
     expect((await key.post(`${path}/revisions`)).status).toBe(201)
-    expect(outcome(await key.patch(path, { source_config: { resource_spec: { cpu: 2 } } }))).toEqual(refused)
+    expect(outcome(await key.patch(path, { source_config: { resource_spec: { sidecars: [] } } }))).toEqual(refused)
+    expect(outcome(await key.patch(`${path}?clear=resource_spec.sidecars`, {}))).toEqual(refused)
     expect(outcome(await key.patch(`${path}?clear=build_command`, {}))).toEqual(refused)
 
     const redeployPath = `${path}/revisions/${first!.id}/redeploy`

@@ -7,9 +7,9 @@ import type { DeploymentPatch } from '../../../src/hosting/deployments/schema.ts
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { type ClearableMember, MASK } from '../../../src/protocol/parts.schema.ts'
 import { getApp } from '../../support/app.ts'
-import { makeDigest, makeReference, PATCH_MEMBERS } from '../../support/patch-members.ts'
+import { makeDigest, makeReference, PATCH_MEMBERS, put } from '../../support/patch-members.ts'
 
-const EMPTY = { version: 1, source_config: {}, source_revision_config: {}, secret_references: null, secrets: [] }
+const EMPTY = { version: 1, source: 'githost', source_config: {}, source_revision_config: {}, secret_references: null, secrets: [] }
 type Options = { clear?: ClearableMember[]; keptSecrets?: string[] }
 
 /** `keptSecrets` are those that the database would recognize by their fingerprints. */
@@ -28,23 +28,37 @@ async function planPatch(stored: object, patch: object, { clear = [], keptSecret
   const [[[decision]]] = (await runAsSystem(getApp().database, query)) as [[[string]]]
   return describePatchPlan(row, sent, clear, JSON.parse(decision))
 }
+const DISK = { name: 'data', persistentVolumeClaim: { claimName: 'data' } }
 const secret = (name: string, version = 1) => ({ name, version })
 const sent = (name: string, value = 'x') => ({ name, value })
+
+/** Other members of each part, so that none comes or goes. */
+const RESOURCES_BESIDE = { db_storage_gi: 9, redis_memory_mb: 64, queue_cpu: 9, orchestrator_cpu: 9, executor_cpu: 9 }
+type Members = { [name: string]: unknown }
+const isObject = (value: unknown): value is Members =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+const merge = (one: Members, other: Members): Members =>
+  Object.entries(other).reduce(
+    (all, [name, value]) => ({
+      ...all,
+      [name]: isObject(all[name]) && isObject(value) ? merge(all[name], value) : value,
+    }),
+    one,
+  )
 
 describe('a member of a patch', () => {
   it.each(PATCH_MEMBERS)(
     'that changes %s from %j to %j has the effect %s',
     async (path, stored, changed, effect, isRepeatable) => {
-      const [outer, inner] = path.split('.') as [string, string?]
-      const put = (value: unknown) => ({ [outer]: inner ? { [inner]: value } : value })
-      const current = { ...EMPTY, ...(outer === 'revision_source' ? {} : put(stored)) }
-      const plan = await planPatch(current, put(changed))
+      const beside = { source_config: { resource_spec: RESOURCES_BESIDE } }
+      const current = path === 'revision_source' ? EMPTY : merge(beside, put(path, stored))
+      const plan = await planPatch(current, put(path, changed))
       expect(plan.changes.map(change => [change.path, change.effect])).toEqual([[path, effect]])
       expect(plan.reasons).toEqual(effect === 'revision' ? [path] : [])
-      const repeated = await planPatch(current, put(stored))
+      const repeated = await planPatch(current, put(path, stored))
       expect(repeated.reasons).toEqual(isRepeatable ? [path] : [])
-      expect((await planPatch(current, put(null))).changes).toEqual([])
-      expect((await planPatch({}, put(changed))).creates_revision).toBe(
+      expect((await planPatch(current, put(path, null))).changes).toEqual([])
+      expect((await planPatch(beside, put(path, changed))).creates_revision).toBe(
         effect === 'revision' && !(Array.isArray(changed) && changed.length === 0),
       )
     },
@@ -126,34 +140,45 @@ describe('secrets', () => {
   })
 })
 
-const warningsOf = async (path: string, before: unknown, after: unknown): Promise<string[]> => {
-  const [outer, inner] = path.split('.') as [string, string?]
-  const put = (value: unknown) => ({ [outer]: inner ? { [inner]: value } : value })
-  return (await planPatch(before === null ? {} : put(before), put(after))).warnings
-}
-
 describe('a warning', () => {
   const SPEC = 'source_config.resource_spec'
+  const REFERENCES = 'secret_references'
   // The names in it are what a person decides by.
   it.each<[string, unknown, unknown, RegExp[]]>([
+    [REFERENCES, [makeReference('A'), makeReference('B')], [makeReference('B')], [/reference A\.$/]],
+    [REFERENCES, [makeReference('A')], [makeReference('A'), makeReference('B')], []],
+    [REFERENCES, [makeReference('A'), makeReference('B')], [], [/references A and B\.$/]],
     [SPEC, null, { cpu: 1 }, []],
     [SPEC, { cpu: 1 }, { cpu: 2 }, []],
-    [SPEC, { cpu: 1 }, {}, [/^`cpu` returns to/]],
-    [SPEC, { cpu: 1, memory_mb: 512, min_scale: 1 }, {}, [/^`cpu`, `memory_mb` and `min_scale` return to/]],
-    [SPEC, { cpu: 1, db_cpu: 1, db_memory_mb: 512 }, { cpu: 1 }, [/`DATABASE_URI`/]],
-    [SPEC, { queue_cpu: 1, redis_cpu: 1 }, {}, [/^Removes queue workers and Redis\.$/]],
-    [SPEC, { queue_cpu: 1, cpu: 1, memory_mb: 512 }, { queue_cpu: 1 }, [/^`cpu` and `memory_mb` return to/]],
-    [SPEC, { orchestrator_cpu: 1 }, {}, [/^Removes orchestrator\.$/]],
-    [SPEC, { executor_cpu: 1, cpu: 1 }, {}, [/^Removes executor\.$/, /^`cpu` returns/]],
-    [SPEC, { db_cpu: 1, db_memory_mb: 512 }, { db_cpu: 1 }, [/^`db_memory_mb` returns/]],
-    [SPEC, { labels: { a: 'b' } }, {}, [/^Removes `labels`\.$/]],
-    ['secret_references', [makeReference('A'), makeReference('B')], [makeReference('B')], [/reference A\.$/]],
-    ['secret_references', [makeReference('A')], [makeReference('A'), makeReference('B')], []],
-    ['secret_references', [makeReference('A'), makeReference('B')], [], [/references A and B\.$/]],
+    [SPEC, { labels: { a: 'b' }, volumes: [{ name: 'a', emptyDir: {} }] }, { volumes: [] }, [/^Removes `volumes`\.$/]],
+    [SPEC, { volumes: [DISK] }, { volumes: [{ name: 'a', emptyDir: {} }] }, [/^Keeps the disk `data`/]],
+    ['source_config.build_command', 'make', 'make all', [/^`build_command` takes effect with the next revision\.$/]],
   ])('about %s that changes from %j to %j: %j', async (path, before, after, expected) => {
-    const warnings = await warningsOf(path, before, after)
-    expect(warnings).toHaveLength(expected.length)
-    for (const [i, pattern] of expected.entries()) expect(warnings[i]).toMatch(pattern)
+    const { warnings } = await planPatch(before === null ? {} : put(path, before), put(path, after))
+    expect(warnings).toEqual(expected.map(pattern => expect.stringMatching(pattern)))
+  })
+
+  it.each<[object, string[], RegExp[]]>([
+    [{ cpu: 1 }, ['cpu'], [/^`cpu` returns to/]],
+    [
+      { cpu: 1, memory_mb: 512, min_scale: 1 },
+      ['cpu', 'memory_mb', 'min_scale'],
+      [/^`cpu`, `memory_mb` and `min_scale` return to/],
+    ],
+    [{ cpu: 1, db_cpu: 1, db_memory_mb: 512 }, ['db_cpu', 'db_memory_mb'], [/`DATABASE_URI`/]],
+    [{ queue_cpu: 1, redis_cpu: 1 }, ['queue_cpu', 'redis_cpu'], [/^Removes queue workers and Redis\.$/]],
+    [{ queue_cpu: 1, cpu: 1, memory_mb: 512 }, ['cpu', 'memory_mb'], [/^`cpu` and `memory_mb` return to/]],
+    [{ orchestrator_min_scale: 1 }, ['orchestrator_min_scale'], [/^Removes orchestrator\.$/]],
+    [{ db_cpu: 1, db_memory_mb: 512 }, ['db_memory_mb'], [/^`db_memory_mb` returns/]],
+    [{ labels: { a: 'b' } }, ['labels'], [/^Removes `labels`\.$/]],
+    [{ volumes: [DISK] }, ['volumes'], [/^Removes `volumes`\.$/, /^Detaches the disks `data`/]],
+  ])('about %j of which %j is cleared: %j', async (resource_spec, names, expected) => {
+    const stored = { source_config: { resource_spec } }
+    const clear = names.map(name => `resource_spec.${name}` as ClearableMember)
+    const { warnings, reasons } = await planPatch(stored, {}, { clear })
+    expect(warnings).toEqual(expected.map(pattern => expect.stringMatching(pattern)))
+    expect(reasons).toEqual(names.filter(name => name !== 'min_scale').map(name => `${SPEC}.${name}`))
+    expect(await planPatch(stored, { source_config: { resource_spec: {} } })).toMatchObject({ changes: [], warnings: [] })
   })
 
   it('names each secret that goes, and none that stays', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { newTenant, startApp, type Tenant } from '../../support/app.ts'
+import { newTenant, startApp, type Tenant, unusedId } from '../../support/app.ts'
 import { advanceRevisionTo } from '../../support/deployments.ts'
 import { makeRepositoryBody, makeRepositoryConfig } from '../../support/integrations.ts'
 
@@ -66,10 +66,14 @@ describe('a patch', () => {
       ['source_revision_config.platform_config_path'],
     ],
     ['the same resources', { source_config: { resource_spec: { memory_mb: 512, cpu: 1 } } }, []],
-    ['other resources', { source_config: { resource_spec: { cpu: 1 } } }, ['source_config.resource_spec']],
-    ['the same command', { source_config: { install_command: 'npm ci' } }, []],
-    ['another command', { source_config: { install_command: 'npm install' } }, ['source_config.install_command']],
-    ['a first build command', { source_config: { build_command: 'npm run build' } }, ['source_config.build_command']],
+    ['some of the resources', { source_config: { resource_spec: { cpu: 1 } } }, []],
+    ['no resources', { source_config: { resource_spec: {} } }, []],
+    ['other resources', { source_config: { resource_spec: { cpu: 2 } } }, ['source_config.resource_spec.cpu']],
+    ['another scale', { source_config: { resource_spec: { min_scale: 2, max_scale: 3 } } }, []],
+    ['another command', { source_config: { install_command: 'npm install' } }, []],
+    ['a first build command', { source_config: { build_command: 'npm run build' } }, []],
+    ['tracing', { source_config: { tracing: false } }, []],
+    ['a custom URL', { source_config: { custom_url: `https://${unusedId()}.example.com` } }, []],
     ['build_on_push', { source_config: { build_on_push: true } }, []],
     ['an empty list of secrets', { secrets: [] }, []],
     ['masked secrets', { secrets: MASKED }, []],
@@ -109,7 +113,7 @@ describe('a patch', () => {
     expect(planned.changes).toMatchObject([{ path: `source_config.${member}`, effect: 'immutable' }])
   })
 
-  it('merges source_config, replaces resource_spec, and clears the members that the query names', async () => {
+  it('merges source_config and resource_spec, and clears the members that the query names', async () => {
     const tenant = await newTenant()
     const { id } = await createFromRepository(tenant)
     const path = `/v2/deployments/${id}`
@@ -118,10 +122,10 @@ describe('a patch', () => {
     expect(body.source_config).toMatchObject({
       install_command: 'npm ci',
       build_command: 'npm run build',
-      resource_spec: { cpu: 2 },
     })
-    expect(body.source_config.resource_spec.memory_mb ?? null).toBeNull()
-    const cleared = await tenant.patch(`${path}?clear=install_command`, {})
+    expect(body.source_config.resource_spec).toEqual({ cpu: 2, memory_mb: 512 })
+    const cleared = await tenant.patch(`${path}?clear=install_command,resource_spec.memory_mb`, {})
+    expect(cleared.body.source_config.resource_spec).toEqual({ cpu: 2 })
     expect(cleared.body.source_config).toMatchObject({ install_command: null, build_command: 'npm run build' })
     expect((await tenant.patch(`${path}?clear=repo_url`, {})).status).toBe(422)
     for (const query of ['clear=build_command', 'clear=build_command&dry_run=true']) {
@@ -130,12 +134,18 @@ describe('a patch', () => {
     }
   })
 
-  it('cannot clear a member that the source requires', async () => {
-    const tenant = await newTenant({ app: selfHosted })
-    const { id } = await createFromRepository(tenant, external)
-    const refused = await tenant.patch(`/v2/deployments/${id}?clear=resource_spec`, {})
-    expect([refused.status, refused.body.code]).toEqual([400, 'source_rule'])
-    expect((await tenant.patch(`/v2/deployments/${id}?clear=custom_url`, {})).status).toBe(200)
+  it('clears all resources, which a source that needs them keeps as an empty object', async () => {
+    for (const [app, over, left] of [[selfHosted, external, {}] as const, [undefined, {}, null] as const]) {
+      const tenant = await newTenant(app ? { app } : {})
+      const { id } = await createFromRepository(tenant, over)
+      const { body } = await tenant.patch(`/v2/deployments/${id}?clear=resource_spec`, {})
+      expect(body.source_config.resource_spec).toEqual(left)
+    }
+  })
+
+  it('refuses a custom URL with an invalid host', async () => {
+    const tenant = await newTenant()
+    const { id } = await createFromRepository(tenant)
     for (const custom_url of ['shop.123', 'https://1.2.3.999/shop'])
       expect((await tenant.patch(`/v2/deployments/${id}`, { source_config: { custom_url } })).body.code).toBe(
         'invalid_request',
@@ -220,7 +230,7 @@ describe('a patch', () => {
     const resolved = await tenant.get(path)
     expect(resolved.body.source_revision_config).toMatchObject({ repo_ref: 'main', repo_commit_sha: SHA })
     expect(resolved.headers.get('ETag')).not.toBe(etag)
-    const otherChange = await tenant.patch(path, { source_config: { install_command: 'npm install' } })
+    const otherChange = await tenant.patch(path, { source_config: { resource_spec: { cpu: 2 } } })
     expect(otherChange.body.source_revision_config.repo_commit_sha).toBe(SHA)
     const sameRef = { source_revision_config: { repo_ref: 'main' } }
     const planned = (await tenant.patch(`${path}?dry_run=true`, sameRef)).body

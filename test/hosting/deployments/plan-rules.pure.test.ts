@@ -6,12 +6,14 @@ import {
   IN_PLACE_MEMBERS,
   isJsonEqual,
   isMasked,
+  KEPT_MEMBERS,
   planCreation,
   planRestoreChanges,
   replacesSecrets,
 } from '../../../src/hosting/deployments/plan.ts'
 import { DeploymentPatch, type NewDeployment } from '../../../src/hosting/deployments/schema.ts'
 import { MASK } from '../../../src/protocol/parts.schema.ts'
+import { ResourceSpec } from '../../../src/protocol/resources.schema.ts'
 import { PATCH_MEMBERS } from '../../support/patch-members.ts'
 
 const ID = '9f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
@@ -25,7 +27,8 @@ describe('a member of a patch', () => {
     const inner = (name: string, member: { unwrap(): { unwrap(): { shape: object } } }) =>
       Object.keys(member.unwrap().unwrap().shape).map(one => `${name}.${one}`)
     const all = [
-      ...inner('source_config', source_config as never),
+      ...inner('source_config', source_config as never).filter(path => path !== 'source_config.resource_spec'),
+      ...Object.keys(ResourceSpec.shape).map(name => `source_config.resource_spec.${name}`),
       ...inner('source_revision_config', source_revision_config as never),
       ...Object.keys(whole).filter(name => name !== 'secrets'),
     ]
@@ -67,7 +70,7 @@ describe('the plan of a new deployment', () => {
         { path: 'source', before: null, after: 'githost', effect: 'in_place' },
         { path: 'source_config.integration_id', before: null, after: ID, effect: 'in_place' },
         { path: 'source_config.build_on_push', before: null, after: true, effect: 'in_place' },
-        { path: 'source_config.install_command', before: null, after: 'npm ci', effect: 'revision' },
+        { path: 'source_config.install_command', before: null, after: 'npm ci', effect: 'in_place' },
         { path: 'source_revision_config.repo_ref', before: null, after: 'main', effect: 'revision' },
         { path: 'secrets', before: null, after: ['KEY'], effect: 'revision' },
       ],
@@ -101,12 +104,7 @@ describe('a rollback', () => {
     const plan = planRestoreChanges(now, before, 'rolled_back')
     expect(plan).toMatchObject({ creates_revision: true, reasons: ['rolled_back'] })
     expect(plan.changes).toEqual([
-      {
-        path: 'source_config.resource_spec',
-        before: { cpu: 2, memory_mb: 1 },
-        after: { cpu: 2 },
-        effect: 'revision',
-      },
+      { path: 'source_config.resource_spec.memory_mb', before: 1, after: null, effect: 'revision' },
       { path: 'source_config.install_command', before: 'new', after: 'old', effect: 'revision' },
       { path: 'source_revision_config.repo_commit_sha', before: 'b', after: 'a', effect: 'revision' },
       {
@@ -122,7 +120,10 @@ describe('a rollback', () => {
       { name: 'ADDED', change: 'removed' },
     ])
     expect(plan.warnings).toHaveLength(2)
-    expect(IN_PLACE_MEMBERS).toEqual(['build_on_push', 'custom_url'])
+    const scale = ['', 'queue_', 'orchestrator_'].flatMap(part => [`${part}min_scale`, `${part}max_scale`])
+    const kept = ['build_on_push', 'custom_url', ...scale.map(name => `resource_spec.${name}`)]
+    expect(KEPT_MEMBERS).toEqual(kept)
+    expect(IN_PLACE_MEMBERS).toEqual([...kept, 'install_command', 'build_command', 'tracing'])
   })
 
   it('that restores one secret has its change', () => {
@@ -142,7 +143,7 @@ describe('a rollback', () => {
   it('is compared with all members, and with the versions of secrets in the order of their names', () => {
     expect(compareRevisions(now, before)).toEqual([
       { path: 'source_config.custom_url', before: 'new.example.com', after: 'old.example.com' },
-      { path: 'source_config.resource_spec', before: { cpu: 2, memory_mb: 1 }, after: { cpu: 2 } },
+      { path: 'source_config.resource_spec.memory_mb', before: 1, after: null },
       { path: 'source_config.install_command', before: 'new', after: 'old' },
       { path: 'source_revision_config.repo_commit_sha', before: 'b', after: 'a' },
       { path: 'secrets.ADDED', before: 1, after: null },

@@ -9,7 +9,7 @@ import { getApp, newTenant, startApp } from '../../support/app.ts'
 import { makeImageBody } from '../../support/deployment-bodies.ts'
 import { listRevisions, minimalBody } from '../../support/deployments.ts'
 import { makeRepositoryBody } from '../../support/integrations.ts'
-import { makeDigest, makeReference, PATCH_MEMBERS } from '../../support/patch-members.ts'
+import { makeDigest, makeReference, PATCH_MEMBERS, put } from '../../support/patch-members.ts'
 
 describe('plan_patch() in the database', () => {
   const stored = {
@@ -25,20 +25,21 @@ describe('plan_patch() in the database', () => {
       { name: 'OTHER', version: 3 },
     ],
   }
-  const put = (path: string, value: unknown): object => {
-    const [outer, inner] = path.split('.') as [keyof typeof stored, string?]
-    return { [outer]: inner ? { ...(stored[outer] as object), [inner]: value } : value }
+  const storedWith = (path: string, value: unknown) => {
+    const over = put(path, value)
+    const [outer] = path.split('.') as [keyof typeof stored]
+    const isNested = path.includes('.')
+    return { ...stored, ...over, ...(isNested && { [outer]: { ...(stored[outer] as object), ...(over[outer] as object) } }) }
   }
   const secret = (name: string, value = '********') => ({ name, value })
   const cases: [current: typeof stored, patch: DeploymentPatch, clear: ClearableMember[]][] = [
     ...PATCH_MEMBERS.flatMap(([path, before, after]) => {
-      const [outer, inner] = path.split('.') as [string, string?]
-      const patches = [before, after].map(value => ({ [outer]: inner ? { [inner]: value } : value }) as DeploymentPatch)
-      const current = outer === 'revision_source' ? stored : { ...stored, ...put(path, before) }
+      const patches = [before, after].map(value => put(path, value) as DeploymentPatch)
+      const current = path === 'revision_source' ? stored : storedWith(path, before)
       return [stored, current].flatMap(row => patches.map(patch => [row, patch, []] as (typeof cases)[number]))
     }),
     [stored, {}, ['custom_url', 'resource_spec']],
-    [{ ...stored, ...put('source_config.install_command', 'make') }, {}, ['install_command', 'secrets']],
+    [storedWith('source_config.install_command', 'make'), {}, ['install_command', 'secrets']],
     [stored, { secrets: [secret('OTHER'), secret('KEPT')] }, []],
     [stored, { secrets: [secret('KEPT')] }, []],
     [stored, { secrets: [secret('KEPT'), secret('OTHER', 'new'), secret('NEW', 'new')] }, []],
@@ -53,10 +54,15 @@ describe('plan_patch() in the database', () => {
   function applyChanges({ secrets: _, ...current }: typeof stored, changes: { path: string; after: unknown }[]) {
     const next = structuredClone(current) as Record<string, unknown>
     for (const { path, after } of changes) {
-      const [outer, inner] = path.split('.') as [string, string?]
-      const parent = (inner ? next[outer] : next) as Record<string, unknown>
-      if (inner && after === null) delete parent[inner]
-      else parent[inner ?? outer] = after
+      const names = path.split('.')
+      const last = names.pop()!
+      const parent = names.reduce<Record<string, unknown>>((at, name) => {
+        at[name] ??= {}
+        return at[name] as Record<string, unknown>
+      }, next)
+      if (names.length > 0 && after === null) delete parent[last]
+      else parent[last] = after
+      if (names.length === 2 && Object.keys(parent).length === 0) delete (next.source_config as { resource_spec?: object }).resource_spec
     }
     return next
   }
@@ -86,7 +92,7 @@ describe('plan_patch() in the database', () => {
       const described = { reasons: planned.reasons, in_place: pathsOf('in_place'), immutable: pathsOf('immutable') }
       const configuration = applyChanges(
         current,
-        planned.changes.filter(({ path }) => !['secrets', 'revision_source'].includes(path)),
+        planned.changes.filter(({ path }) => !['secrets', 'revision_source', 'name', 'source'].includes(path)),
       )
       expect(plans[i], JSON.stringify(patch)).toMatchObject({ ...described, next: configuration })
       const next = plans[i].next.secrets as { name: string; version: number }[]
@@ -156,9 +162,11 @@ describe('a complete deployment that is read and sent back', () => {
     const path = `/v2/deployments/${before.id}`
     expect((await tenant.patch(`${path}?dry_run=true`, before)).body).toMatchObject({ changes: [] })
     expect((await tenant.patch(path, before)).body).toEqual(before)
-    const request = { ...before, source_config: { ...before.source_config, install_command: 'make deps' } }
+    const request = { ...before, source_config: { ...before.source_config, resource_spec: { memory_mb: 512 } } }
     const { body } = await tenant.patch(path, request)
-    expect(body).toEqual({ ...request, latest_revision_id: body.latest_revision_id, updated_at: body.updated_at })
+    const resource_spec = { ...before.source_config.resource_spec, memory_mb: 512 }
+    const source_config = { ...before.source_config, resource_spec }
+    expect(body).toEqual({ ...before, source_config, latest_revision_id: body.latest_revision_id, updated_at: body.updated_at })
     expect(await listRevisions(tenant, before.id)).toHaveLength(2)
   })
 })

@@ -1,13 +1,37 @@
 import { describe, expect, it } from 'vitest'
-import { deploymentTypes, ResourceSpec, withDefaults } from '../../../src/protocol/resources.schema.ts'
+import { deploymentTypes, ResourceSpec, toMillicores, withDefaults } from '../../../src/protocol/resources.schema.ts'
 import * as fc from '../../support/seeded-fast-check.ts'
 
 const faults = (spec: unknown) => ResourceSpec.safeParse(spec).error?.issues.map(issue => issue.path.join('.')) ?? []
 
+it.each([
+  [0.1 + 0.2, 300],
+  [1.005, 1005],
+  [4.35, 4350],
+  [0.001, 1],
+  [16, 16_000],
+])('%j CPUs are %j thousandths, and stay as they were sent', (cpus, millicores) => {
+  expect(toMillicores(cpus)).toBe(millicores)
+  expect(ResourceSpec.parse({ cpu_limit: cpus })).toEqual({ cpu_limit: cpus })
+})
+
+it('a limit that differs from its request by an error of floating point is the same', () => {
+  expect(faults({ cpu: 0.1 + 0.2, cpu_limit: 0.3 })).toEqual([])
+  expect(faults({ cpu: 0.301, cpu_limit: 0.3 })).toEqual(['cpu_limit'])
+})
+
+it('every fraction of a thousandth is accepted', () => {
+  for (let millicores = 1; millicores <= 8000; millicores++)
+    expect(faults({ cpu: millicores / 1000, cpu_limit: millicores * 0.001 })).toEqual([])
+})
+
 type Kind = { good: unknown[]; bad: unknown[] }
 const notNumbers = ['1', true, {}, []]
-const CPU: Kind = { good: [0.1, 0.3, 1, 7.9, 8], bad: [0, 0.05, 0.15, 8.1, -1, ...notNumbers] }
-const CPU_LIMIT: Kind = { good: [0.1, 8.1, 15.9, 16], bad: [0, 0.09, 1.25, 16.1, ...notNumbers] }
+/** Sums and products of floating point have an error that is no finer fraction. */
+const FRACTIONS = [0.001, 0.25, 1.005, 0.1 + 0.2, 3 * 1.1, 4.35, 7.999]
+const TOO_FINE = [0, 0.0004, 0.0009, 0.0015, 0.12345, 1.0051]
+const CPU: Kind = { good: [...FRACTIONS, 8], bad: [...TOO_FINE, 8.001, -1, ...notNumbers] }
+const CPU_LIMIT: Kind = { good: [...FRACTIONS, 8.125, 15.999, 16], bad: [...TOO_FINE, 16.001, ...notNumbers] }
 const MEMORY: Kind = { good: [64, 65, 1_000_000], bad: [63, 0, -64, 64.5, ...notNumbers] }
 const SCALE: Kind = { good: [0, 1, 1000], bad: [-1, 0.5, 1001, ...notNumbers] }
 const POSITIVE: Kind = { good: [1, 100], bad: [0, -1, 1.5, ...notNumbers] }

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { compareRevisions, type RevisionContent } from '../../../src/hosting/deployments/plan.ts'
 import { SourceConfig, SourceRevisionConfig } from '../../../src/protocol/parts.schema.ts'
+import { ResourceSpec } from '../../../src/protocol/resources.schema.ts'
 import { newTenant, type Tenant, unusedId, withClockAhead } from '../../support/app.ts'
 import {
   advanceRevisionTo,
@@ -9,6 +10,7 @@ import {
   minimalBody,
   newDeployment,
 } from '../../support/deployments.ts'
+import { put } from '../../support/patch-members.ts'
 
 const makeContent = (over: object = {}): RevisionContent => ({
   source_config: {},
@@ -23,11 +25,11 @@ describe('the comparison of two configurations', () => {
   it.each([
     'source',
     'secret_references',
-    ...memberPaths('source_config', SourceConfig),
+    ...memberPaths('source_config', SourceConfig.omit({ resource_spec: true })),
+    ...memberPaths('source_config.resource_spec', ResourceSpec),
     ...memberPaths('source_revision_config', SourceRevisionConfig),
   ])('shows %s where it differs, in both directions', path => {
-    const [outer, inner] = path.split('.') as [string, string?]
-    const withValue = (value: unknown) => makeContent({ [outer]: inner ? { [inner]: value } : value })
+    const withValue = (value: unknown) => makeContent(put(path, value))
     const [one, other] = [
       { a: 1, b: [2] },
       { b: [3], a: 1 },

@@ -160,7 +160,7 @@ describe('a requested revision', () => {
     const { id } = await newDeployment(tenant)
     const path = `/v2/deployments/${id}`
     const { body: plan } = await tenant.post(`${path}/revisions?dry_run=true`)
-    expect(plan).toMatchObject({ creates_revision: true, reasons: ['requested'], secrets: [] })
+    expect(plan).toMatchObject({ creates_revision: true, reasons: ['requested'], changes: [], secrets: [] })
     expect(await listRevisions(tenant, id)).toHaveLength(1)
     const apply = () => tenant.post(`${path}/revisions`, undefined, { 'Plan-Digest': plan.plan_digest })
     expect((await apply()).status).toBe(201)
@@ -196,7 +196,7 @@ describe.each(['redeploy', 'rollback'] as const)('a %s', kind => {
     expect(changes.map(one => one.path).sort()).toEqual([
       'secrets',
       'source_config.install_command',
-      'source_config.resource_spec',
+      'source_config.resource_spec.cpu',
       'source_revision_config.repo_commit_sha',
       'source_revision_config.repo_ref',
     ])

@@ -212,8 +212,8 @@ describe('secrets', () => {
       const [{ number, reasons, secrets }] = (await tenant.get(`${path}/revisions`)).body.resources
       return [number, reasons, secrets[0].version]
     }
-    const build = { source_config: { build_command: 'make' } }
-    expect(await patch('one', build)).toEqual([2, ['source_config.build_command'], 1])
+    const config = { source_config: { resource_spec: { cpu: 2 } } }
+    expect(await patch('one', config)).toEqual([2, ['source_config.resource_spec.cpu'], 1])
     expect(await patch('two')).toEqual([3, ['secrets'], 3])
     await tenant.post(`${path}/rollback`, { revision_id: latest_revision_id })
     expect(await patch('one')).toEqual([4, ['rolled_back'], 1])

@@ -65,8 +65,11 @@ it('is nothing for a deployment that is switched off, until a revision has it on
   expect(await pollTracing()).toBeNull()
   const [work] = (await agent.poll({ cursor: null })).changes
   await agent.report(work!, { state: 'deployed' })
-  const { body } = await tenant.patch(`/v2/deployments/${deployment.id}`, { source_config: { tracing: true } })
-  expect([body.source_config.tracing, body.latest_revision_id !== deployment.latest_revision_id]).toEqual([true, true])
+  const path = `/v2/deployments/${deployment.id}`
+  const { body } = await tenant.patch(path, { source_config: { tracing: true } })
+  expect([body.source_config.tracing, body.latest_revision_id]).toEqual([true, deployment.latest_revision_id])
+  expect(await pollTracing()).toBeNull()
+  await tenant.post(`${path}/revisions`)
   expect((await pollTracing())?.key ?? null).toBe(await keyOf(1))
 })
 

@@ -1,5 +1,6 @@
 // Builds the create requests of a replica's containers and volumes from its revision. Pure.
 
+import { toMillicores } from '../../../protocol/resources.schema.ts'
 import type { Artifact, RevisionSpec } from '../../engine.ts'
 import {
   deploymentLabels,
@@ -208,11 +209,15 @@ const MIN_CPU = 0.001
 
 /** Requests are shares under contention, limits always hold. No swap. */
 export const resourceLimits = (cpu?: number, cpuLimit?: number, memory?: number, memoryLimit?: number) => ({
-  ...(cpu !== undefined && { CpuShares: Math.max(2, Math.round(cpu * 1024)) }),
-  ...(cpuLimit !== undefined && { NanoCpus: Math.round(cpuLimit * 1e9) }),
+  ...(cpu !== undefined && { CpuShares: Math.max(2, Math.round((toMillicores(cpu) * 1024) / 1000)) }),
+  ...(cpuLimit !== undefined && limitCpu(toMillicores(cpuLimit))),
   ...(memory !== undefined && { MemoryReservation: memory }),
   ...(memoryLimit !== undefined && { Memory: memoryLimit, MemorySwap: memoryLimit }),
 })
+
+/** Linux has no quota below a millisecond. In the usual period of 100 ms, that is a hundredth of a core. */
+const limitCpu = (millicores: number) =>
+  millicores < 10 ? { CpuPeriod: 1_000_000, CpuQuota: millicores * 1000 } : { NanoCpus: millicores * 1e6 }
 
 function userOf({ securityContext }: Container) {
   const { runAsUser, runAsGroup } = securityContext ?? {}

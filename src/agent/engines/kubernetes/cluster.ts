@@ -8,6 +8,7 @@ import {
   KubernetesObjectApi,
   ListWatch,
   PatchStrategy,
+  type V1Deployment,
   Watch,
 } from '@kubernetes/client-node'
 import { PermanentError, TransientError } from '../../engine.ts'
@@ -44,6 +45,9 @@ const RETRY_MS = 2000
 export type CreationVerdict = { outcome: 'admitted' | 'refused' | 'forbidden'; message: string }
 
 type PodMetrics = { metadata: { name: string }; containers: { usage?: { cpu?: unknown; memory?: unknown } }[] }
+
+/** Owns fields that an apply by MANAGER leaves as they are. */
+const SECOND_MANAGER = `${MANAGER}-notes`
 
 /** For unused positional parameters of the client. */
 const UNUSED = undefined
@@ -110,8 +114,9 @@ export class Cluster {
     if (existing?.metadata?.deletionTimestamp) throw new TransientError(`${kind} ${name} is still being removed.`)
     const wanted = existing !== null && adjust ? adjust(existing) : object
     if (wanted === null) return null
+    const isForced = existing !== null && (await this.#changeScaler(existing, wanted))
     try {
-      await this.#serverSideApply(wanted, false)
+      await this.#serverSideApply(wanted, isForced)
       const minScale = existing === null ? metadata!.annotations?.[MIN_SCALE] : undefined
       if (minScale !== undefined)
         await this.#mergePatch({
@@ -129,8 +134,32 @@ export class Cluster {
     }
   }
 
-  #serverSideApply = (object: KubernetesObject, force: boolean, dryRun?: 'All') =>
-    this.#objects.patch(object, undefined, dryRun, MANAGER, force, PatchStrategy.ServerSideApply)
+  #serverSideApply = (object: KubernetesObject, force: boolean, dryRun?: 'All', manager = MANAGER) =>
+    this.#objects.patch(object, undefined, dryRun, manager, force, PatchStrategy.ServerSideApply)
+
+  /**
+   * A Deployment whose scale has changed may get an autoscaler, or lose it. Returns true if its number of replicas has
+   * to be taken back from the autoscaler.
+   */
+  async #changeScaler(existing: KubernetesObject, wanted: KubernetesObject): Promise<boolean> {
+    if (existing.kind !== 'Deployment') return false
+    const [before, after] = [existing, wanted].map(({ metadata }) => metadata?.annotations?.[MIN_SCALE])
+    const { namespace, name } = existing.metadata!
+    if (before !== undefined && after === undefined) {
+      await this.remove({ kind: 'HorizontalPodAutoscaler', metadata: { namespace: namespace!, name: name! } })
+      return true
+    }
+    if (before === undefined && after !== undefined) {
+      // A field that no manager owns any more returns to its default, which is one replica.
+      const replicas = Math.max(Number(after), (existing as V1Deployment).spec?.replicas ?? 1)
+      const scaled = { apiVersion: wanted.apiVersion!, kind: wanted.kind!, metadata: { namespace, name }, spec: { replicas } }
+      const action = `scale Deployment ${name}`
+      await this.#serverSideApply(scaled as KubernetesObject, true, undefined, SECOND_MANAGER).catch(error =>
+        Promise.reject(toEngineError(error, action)),
+      )
+    }
+    return false
+  }
 
   async dryRunApply(object: KubernetesObject): Promise<void> {
     const action = `apply ${object.kind} ${object.metadata!.name}`
@@ -179,7 +208,7 @@ export class Cluster {
       metadata: { namespace: namespace!, name: name!, ...(annotations && { annotations }) },
     }
     await this.#objects
-      .patch(patch, UNUSED, UNUSED, `${MANAGER}-notes`, UNUSED, PatchStrategy.MergePatch)
+      .patch(patch, UNUSED, UNUSED, SECOND_MANAGER, UNUSED, PatchStrategy.MergePatch)
       .catch(nullIfAbsent(kind!, name!))
   }
 

@@ -10,6 +10,7 @@ import type {
 import type * as z from 'zod'
 import type { Container } from '../../../protocol/kubernetes.schema.ts'
 import { narrowingMembers } from '../../../protocol/listener-policy.ts'
+import { toMillicores } from '../../../protocol/resources.schema.ts'
 import type { Artifact, RevisionSpec } from '../../engine.ts'
 import {
   type Component,
@@ -38,10 +39,10 @@ export const resourcesOf = (
   cpu: readonly [number, number],
   memory: readonly [number, number],
 ): V1ResourceRequirements => ({
-  requests: { cpu: millicores(cpu[0]), memory: `${memory[0]}Mi` },
-  limits: { cpu: millicores(cpu[1]), memory: `${memory[1]}Mi` },
+  requests: { cpu: millicoresOf(cpu[0]), memory: `${memory[0]}Mi` },
+  limits: { cpu: millicoresOf(cpu[1]), memory: `${memory[1]}Mi` },
 })
-const millicores = (cpus: number) => `${Math.round(cpus * 1000)}m`
+const millicoresOf = (cpus: number) => `${toMillicores(cpus)}m`
 
 /** The requirements of the pod security profile `restricted` for each container. */
 export const RESTRICTED_SECURITY = {

@@ -33,22 +33,19 @@ export const settingOf = (draft: Draft, deployment: Deployment, path: string): s
 
 const CLEARABLE = ['custom_url', 'install_command', 'build_command']
 
-function patchSettings(deployment: Deployment, { settings }: Draft): { members: object; clear: Clearable[] } {
+function patchSettings({ settings }: Draft): { members: object; clear: Clearable[] } {
   const members: Record<string, unknown> = {}
   const clear: Clearable[] = []
   const put = (parent: string, name: string, value: unknown) => {
     members[parent] = { ...(members[parent] as object | undefined), [name]: value }
   }
-  const storedSpec = deployment.source_config.resource_spec
-  const spec = new Map<string, unknown>(Object.entries(storedSpec ?? {}))
-  let isSpecChanged = false
+  const spec: Record<string, unknown> = {}
   for (const [path, text] of settings) {
     const value = parseValue(fieldAt(path), text)
     const name = path.slice(path.lastIndexOf('.') + 1)
     if (path.startsWith(`${SPEC}.`)) {
-      isSpecChanged = true
-      if (value === undefined) spec.delete(name)
-      else spec.set(name, value)
+      if (value === undefined) clear.push(`resource_spec.${name}` as Clearable)
+      else spec[name] = value
     } else if (!path.includes('.')) {
       members[path] = value ?? []
     } else if (value === undefined && CLEARABLE.includes(name)) {
@@ -57,11 +54,7 @@ function patchSettings(deployment: Deployment, { settings }: Draft): { members: 
       put(path.split('.')[0]!, name, value ?? '')
     }
   }
-  if (isSpecChanged) {
-    const isRequired = deployment.source === 'external_container'
-    if (spec.size > 0 || isRequired) put('source_config', 'resource_spec', Object.fromEntries(spec))
-    else if (storedSpec !== null) clear.push('resource_spec')
-  }
+  if (Object.keys(spec).length > 0) put('source_config', 'resource_spec', spec)
   return { members, clear }
 }
 
@@ -134,7 +127,7 @@ export function listVariables(deployment: Pick<Deployment, 'secrets'>, edits: re
 // ---- the patch
 
 export function toPatch(deployment: Deployment, draft: Draft): Patch {
-  const { members, clear } = patchSettings(deployment, draft)
+  const { members, clear } = patchSettings(draft)
   const hasVariables = listEffective(deployment, draft.variables).length > 0
   const secrets = listVariables(deployment, draft.variables)
   // An empty list would keep all.

@@ -30,7 +30,7 @@ const LABELS: Record<string, string> = {
   secrets: 'Variables',
 }
 /** Omit members that the dialog shows elsewhere, and ids. */
-const UNSHOWN = ['name', 'source', 'source_config.integration_id', 'source_config.resource_spec']
+const UNSHOWN = ['name', 'source', 'source_config.integration_id']
 
 type ReviewProps = {
   workspace: string
