@@ -4716,10 +4716,11 @@ begin
     from rows from (
       jsonb_to_recordset(p_reports) as (
         deployment_id uuid, revision_id uuid, generation integer, state text, message text, commit jsonb,
-        image_uri text, url text, healthy boolean, last_request_at timestamptz
+        image_uri text, url text, healthy boolean, last_request_at timestamptz, application_version text
       )
     ) with ordinality g(
-      deployment_id, revision_id, generation, state, message, commit, image_uri, url, healthy, last_request_at, place
+      deployment_id, revision_id, generation, state, message, commit, image_uri, url, healthy, last_request_at,
+      application_version, place
     )
     left join deployments c on c.id = g.deployment_id and c.listener_id = v_listener.id
     left join revisions n on n.id = g.revision_id and n.deployment_id = c.id
@@ -4778,6 +4779,10 @@ begin
         d := follow_revision(d, r, v_next);
       end if;
 
+      -- Of an image that the user names, the tag is the version.
+      if r.id = d.latest_revision_id and r.source not in ('internal_container', 'external_container') then
+        d.image_version := coalesce(v.application_version, d.image_version);
+      end if;
       d.url := coalesce(v.url, d.url);
       d.healthy := coalesce(v.healthy, d.healthy);
       -- `least` ignores nulls: without a time, it would be now.
@@ -7922,7 +7927,12 @@ begin
   set
     source_config = p_next.source_config,
     source_revision_config = p_next.source_revision_config,
-    image_version = image_version(p_next.source_revision_config ->> 'image_uri'),
+    -- The agent reports the version of a source that it builds.
+    image_version = case
+      when not v_creates then p_stored.image_version
+      when p_source in ('internal_container', 'external_container')
+        then image_version(p_next.source_revision_config ->> 'image_uri')
+    end,
     secrets = p_next.secrets,
     secret_references = p_next.secret_references,
     hold = p_next.hold,
@@ -10755,6 +10765,7 @@ begin
     waiting_revision_id = n.waiting_revision_id,
     active_revision_id = n.active_revision_id,
     source_revision_config = n.source_revision_config,
+    image_version = n.image_version,
     generation = n.generation,
     acknowledged = n.acknowledged,
     remote_reconciled = n.acknowledged >= n.generation,
@@ -10763,8 +10774,8 @@ begin
     healthy = n.healthy,
     last_request_at = n.last_request_at,
     version = d.version + (
-      (n.active_revision_id, n.status, n.url, n.source_revision_config::text)
-        is distinct from (d.active_revision_id, d.status, d.url, d.source_revision_config::text)
+      (n.active_revision_id, n.status, n.url, n.source_revision_config::text, n.image_version)
+        is distinct from (d.active_revision_id, d.status, d.url, d.source_revision_config::text, d.image_version)
     )::integer,
     updated_at = n.updated_at
   from unnest(p_deployments) n
