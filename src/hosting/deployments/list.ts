@@ -4,11 +4,13 @@ import { db, inTenant, run } from '../../kernel/db/db.ts'
 import { keepPlan, literal, type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { verb } from '../../kernel/http/context.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
+import { deploymentStatuses } from '../../protocol/parts.schema.ts'
 import { type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
 import type { CountQuery, DeploymentQuery } from './schema.ts'
 import { type DeploymentCounts, DeploymentState, type DeploymentSummary, MAX_COUNTED } from './summary.schema.ts'
 import { DEPLOYMENT_STATE, SUMMARY_COLUMN } from './summary.ts'
 import { deployments } from './tables.ts'
+import { warnUnknownStatuses } from './unknown-statuses.ts'
 
 function listFilters(query: Placeholders<CountQuery & Pick<DeploymentQuery, 'state'>>): SQL[] {
   const { name, name_contains, status, remote_reconciled, tag_value_ids } = query
@@ -88,8 +90,10 @@ export function deploymentPageQuery(query: DeploymentQuery) {
 
 export const listDeployments = verb(
   'deployments:read',
-  async (ctx, query: DeploymentQuery) =>
-    toListPage(await run(ctx, deploymentPageQuery(query)), query, deploymentToWire),
+  async (ctx, query: DeploymentQuery) => {
+    warnUnknownStatuses(ctx, query.status, deploymentStatuses)
+    return toListPage(await run(ctx, deploymentPageQuery(query)), query, deploymentToWire)
+  },
   { byPolicy: true },
 )
 
@@ -107,6 +111,7 @@ const countStatement = prepareStatement<CountQuery, [state: DeploymentSummary['s
 export const countDeployments = verb(
   'deployments:read',
   async (ctx, query: CountQuery): Promise<DeploymentCounts> => {
+    warnUnknownStatuses(ctx, query.status, deploymentStatuses)
     const counts = new Map((await run(ctx, countStatement(query))).map(([state, count]) => [state, Number(count)]))
     const [attention, in_flight, serving, idle] = DeploymentState.options.map(state => counts.get(state) ?? 0) as [
       number,

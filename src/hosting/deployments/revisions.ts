@@ -6,11 +6,13 @@ import { requireRow } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { verb } from '../../kernel/http/context.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
+import { revisionStatuses } from '../../protocol/parts.schema.ts'
 import { terminalStates } from './lifecycle.ts'
 import { type RevisionRow, revisionToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { isDeployment } from './service.ts'
 import { deployments, revisions } from './tables.ts'
+import { warnUnknownStatuses } from './unknown-statuses.ts'
 
 type DeploymentParams = z.output<typeof schema.DeploymentRef>
 type RevisionParams = z.output<typeof schema.RevisionRef>
@@ -46,6 +48,7 @@ const pageStatement = prepareStatement(({ deployment_id, ...query }: Placeholder
 })
 
 export const listRevisions = verb('deployments:read', async (ctx, input: ListInput) => {
+  warnUnknownStatuses(ctx, input.status, revisionStatuses)
   const rows = await run(ctx, pageStatement({ ...input, ...pageBounds(input) }))
   requireRow(rows, 'deployment_not_found')
   return toListPage(

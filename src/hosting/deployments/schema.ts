@@ -60,6 +60,7 @@ export const NewDeployment = z
   .object({
     name: DeploymentName.meta({ description: 'Also the name of its tracing project. Cannot be changed.' }),
     source: Source,
+    integration_id: Uuid.nullish().meta({ description: 'The same as `source_config.integration_id`.' }),
     source_config: SourceConfigInput,
     source_revision_config: SourceRevisionConfigInput,
     secrets: arrayOf(Secret, MAX_SECRETS),
@@ -69,6 +70,19 @@ export const NewDeployment = z
     owner: Owner.nullish(),
   })
   .superRefine(checkUniqueVariables, alwaysCheck)
+  .superRefine(({ integration_id, source_config }, check) => {
+    const inConfig = (source_config as { integration_id?: unknown } | null | undefined)?.integration_id
+    if (integration_id == null || inConfig == null || integration_id === inConfig) return
+    check.addIssue({ code: 'custom', path: ['integration_id'], message: 'differs from `source_config.integration_id`' })
+  }, alwaysCheck)
+  .overwrite(({ integration_id, source_config, ...body }) => ({
+    ...body,
+    source_config: {
+      ...(body.source === 'githost' && { build_on_push: false }),
+      ...(integration_id != null && { integration_id }),
+      ...source_config,
+    },
+  }))
   .meta({
     id: 'NewDeployment',
     description: 'A new deployment, with the members that its source requires.',
@@ -131,7 +145,10 @@ export const Deployment = z
     secret_references: z.array(SecretReference).nullable(),
     status: DeploymentStatus,
     serving: Serving,
-    image_version: z.string().nullable(),
+    image_version: z.string().nullable().meta({
+      description:
+        'The tag of the image, or the version of the application that the agent found when it built the latest revision.',
+    }),
     hold: Hold.nullable(),
     latest_revision_id: Uuid.nullable(),
     active_revision_id: Uuid.nullable().meta({ description: 'The revision that serves.' }),
@@ -236,8 +253,10 @@ const idsFilter = (kind: string) =>
     type: 'string',
     description: `Ids of ${kind}, separated by commas, at most ${MAX_IDS}.`,
   })
+/** An unknown status matches nothing, and warnUnknownStatuses() names it: a later release may know it. */
+const MAX_STATUSES = 20
 const statusFilter = <Status extends z.ZodEnum>(status: Status) =>
-  optionalFilter(commaSeparated(status, status.options.length)).meta({
+  optionalFilter(commaSeparated(z.string(), MAX_STATUSES)).meta({
     type: 'string',
     description: `One or several, separated by commas: ${status.options.map(option => `\`${option}\``).join(', ')}.`,
   })

@@ -14,10 +14,7 @@ type SourceRules = { mode: Mode; needs: string[][]; refuses: string[][] }
 export const SOURCE_RULES: Record<Source, SourceRules> = {
   githost: {
     mode: 'saas',
-    needs: [
-      ...configPaths('integration_id', 'repo_url', 'build_on_push'),
-      ...revisionConfigPaths('repo_ref', 'platform_config_path'),
-    ],
+    needs: [...configPaths('integration_id', 'repo_url'), ...revisionConfigPaths('repo_ref')],
     refuses: [
       ...configPaths('listener_id', 'listener_config'),
       ...revisionConfigPaths('image_uri', 'source_tarball_path'),

@@ -131,9 +131,12 @@ describe('a new deployment', () => {
       source_revision_config: { repo_ref: 'main', image_uri: 'app:1' },
     })
     expect(outcome(reply)).toEqual([400, 'source_rule'])
-    expect(reply.body.errors.map((one: { loc: string[] }) => one.loc.at(-1)).sort()).toEqual(
-      ['build_on_push', 'image_uri', 'integration_id', 'listener_id', 'platform_config_path', 'repo_url'].sort(),
-    )
+    expect(reply.body.errors.map((one: { loc: string[] }) => one.loc.at(-1)).sort()).toEqual([
+      'image_uri',
+      'integration_id',
+      'listener_id',
+      'repo_url',
+    ])
   })
 
   it('waits for its database if it requests one', async () => {
@@ -186,14 +189,27 @@ describe('a new deployment', () => {
       url: repo_url,
       default_branch: 'trunk',
     }
-    const reply = await tenant.post('/v2/deployments', {
-      ...(await makeBodyFor(tenant, 'githost')),
-      source_config: { integration_id: listed.host_integration_id, repo_url: listed.url, build_on_push: false },
-      source_revision_config: { repo_ref: listed.default_branch, platform_config_path: 'platform.json' },
-    })
-    expect(reply.status).toBe(201)
-    expect(reply.body.source_config).toMatchObject({ integration_id, repo_url })
-    expect(reply.body.source_revision_config.repo_ref).toBe('trunk')
+    const { name, source, secrets } = await makeBodyFor(tenant, 'githost')
+    const config = { repo_url: listed.url }
+    const source_revision_config = { repo_ref: listed.default_branch }
+    const members = { source, secrets, source_revision_config }
+    for (const over of [
+      { source_config: { ...config, integration_id: listed.host_integration_id } },
+      { source_config: config, integration_id: listed.host_integration_id },
+    ]) {
+      const body = { ...members, ...over, name: `${name}-${Object.keys(over).length}` }
+      const plan = await tenant.post('/v2/deployments?dry_run=true', body)
+      const reply = await tenant.post('/v2/deployments', body, { 'Plan-Digest': plan.body.plan_digest })
+      expect(reply.status).toBe(201)
+      expect(reply.body.source_config).toMatchObject({ integration_id, repo_url, build_on_push: false })
+      expect(reply.body.source_revision_config).toMatchObject({ repo_ref: 'trunk', platform_config_path: null })
+    }
+    const two = { ...members, name, integration_id, source_config: { ...config, integration_id: unusedId() } }
+    const refused = await tenant.post('/v2/deployments', two)
+    expect([refused.status, refused.body.errors.map(({ loc }: { loc: string[] }) => loc)]).toEqual([
+      422,
+      [['body', 'integration_id']],
+    ])
   })
 
   it('is created once under an idempotency key, even with concurrent requests', async () => {

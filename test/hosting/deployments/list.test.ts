@@ -202,17 +202,26 @@ describe('the list of deployments', () => {
     expect(await listByTags(a, unusedId())).toEqual([])
   })
 
+  it('has nothing of an unknown status, which a warning names', async () => {
+    const path = '/v2/deployments'
+    for (const status of ['ready', 'NEVER', '', '%C3%9C%0A"']) {
+      const { body, headers } = await tenant.get(`${path}?status=${status || ','}`)
+      expect(body).toEqual({ resources: [], offset: 0 })
+      expect(headers.get('Slipway-Warnings')).toContain('AWAITING_DATABASE')
+    }
+    const some = await tenant.get(`${path}?status=READY,NEVER&limit=100`)
+    expect(idsOf(some)).toEqual(idsOf(await tenant.get(`${path}?status=READY&limit=100`)))
+    expect(some.headers.get('Slipway-Warnings')).toContain('NEVER')
+    const counted = await tenant.get('/v2/deployment-counts?status=NEVER')
+    expect([counted.body.total, counted.headers.get('Slipway-Warnings') !== null]).toEqual([0, true])
+    const revisions = await tenant.get(`${path}/${rows[0]!.id}/revisions?status=READY`)
+    expect(revisions.body.resources).toEqual([])
+    expect(revisions.headers.get('Slipway-Warnings')).toContain('BUILDING')
+  })
+
   it('has twenty rows by default, and refuses invalid parameters', async () => {
     expect(idsOf(await tenant.get('/v2/deployments'))).toEqual(rows.slice(0, 20).map(({ id }) => id))
-    const bad = [
-      'limit=0',
-      'limit=101',
-      'offset=-1',
-      'status=ready',
-      'tag_value_ids=x',
-      'deployment_type=x',
-      'cursor=x',
-    ]
+    const bad = ['limit=0', 'limit=101', 'offset=-1', 'tag_value_ids=x', 'deployment_type=x', 'cursor=x']
     for (const query of bad) expect((await tenant.get(`/v2/deployments?${query}`)).status, query).toBe(422)
   })
 })

@@ -9,7 +9,14 @@ import { type ClearableMember, MASK } from '../../../src/protocol/parts.schema.t
 import { getApp } from '../../support/app.ts'
 import { makeDigest, makeReference, PATCH_MEMBERS, put } from '../../support/patch-members.ts'
 
-const EMPTY = { version: 1, source: 'githost', source_config: {}, source_revision_config: {}, secret_references: null, secrets: [] }
+const EMPTY = {
+  version: 1,
+  source: 'githost',
+  source_config: {},
+  source_revision_config: {},
+  secret_references: null,
+  secrets: [],
+}
 type Options = { clear?: ClearableMember[]; keptSecrets?: string[] }
 
 /** `keptSecrets` are those that the database would recognize by their fingerprints. */
@@ -37,14 +44,13 @@ const RESOURCES_BESIDE = { db_storage_gi: 9, redis_memory_mb: 64, queue_cpu: 9, 
 type Members = { [name: string]: unknown }
 const isObject = (value: unknown): value is Members =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
-const merge = (one: Members, other: Members): Members =>
-  Object.entries(other).reduce(
-    (all, [name, value]) => ({
-      ...all,
-      [name]: isObject(all[name]) && isObject(value) ? merge(all[name], value) : value,
-    }),
-    one,
-  )
+const merge = (one: Members, other: Members): Members => {
+  const both = Object.entries(other).map(([name, value]) => {
+    const before = one[name]
+    return [name, isObject(before) && isObject(value) ? merge(before, value) : value]
+  })
+  return { ...one, ...Object.fromEntries(both) }
+}
 
 describe('a member of a patch', () => {
   it.each(PATCH_MEMBERS)(
@@ -178,7 +184,10 @@ describe('a warning', () => {
     const { warnings, reasons } = await planPatch(stored, {}, { clear })
     expect(warnings).toEqual(expected.map(pattern => expect.stringMatching(pattern)))
     expect(reasons).toEqual(names.filter(name => name !== 'min_scale').map(name => `${SPEC}.${name}`))
-    expect(await planPatch(stored, { source_config: { resource_spec: {} } })).toMatchObject({ changes: [], warnings: [] })
+    expect(await planPatch(stored, { source_config: { resource_spec: {} } })).toMatchObject({
+      changes: [],
+      warnings: [],
+    })
   })
 
   it('names each secret that goes, and none that stays', async () => {

@@ -29,7 +29,11 @@ describe('plan_patch() in the database', () => {
     const over = put(path, value)
     const [outer] = path.split('.') as [keyof typeof stored]
     const isNested = path.includes('.')
-    return { ...stored, ...over, ...(isNested && { [outer]: { ...(stored[outer] as object), ...(over[outer] as object) } }) }
+    return {
+      ...stored,
+      ...over,
+      ...(isNested && { [outer]: { ...(stored[outer] as object), ...(over[outer] as object) } }),
+    }
   }
   const secret = (name: string, value = '********') => ({ name, value })
   const cases: [current: typeof stored, patch: DeploymentPatch, clear: ClearableMember[]][] = [
@@ -62,7 +66,8 @@ describe('plan_patch() in the database', () => {
       }, next)
       if (names.length > 0 && after === null) delete parent[last]
       else parent[last] = after
-      if (names.length === 2 && Object.keys(parent).length === 0) delete (next.source_config as { resource_spec?: object }).resource_spec
+      if (names.length === 2 && Object.keys(parent).length === 0)
+        delete (next.source_config as { resource_spec?: object }).resource_spec
     }
     return next
   }
@@ -166,7 +171,12 @@ describe('a complete deployment that is read and sent back', () => {
     const { body } = await tenant.patch(path, request)
     const resource_spec = { ...before.source_config.resource_spec, memory_mb: 512 }
     const source_config = { ...before.source_config, resource_spec }
-    expect(body).toEqual({ ...before, source_config, latest_revision_id: body.latest_revision_id, updated_at: body.updated_at })
+    expect(body).toEqual({
+      ...before,
+      source_config,
+      latest_revision_id: body.latest_revision_id,
+      updated_at: body.updated_at,
+    })
     expect(await listRevisions(tenant, before.id)).toHaveLength(2)
   })
 })

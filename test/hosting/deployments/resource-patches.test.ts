@@ -82,7 +82,9 @@ describe('a patch of some resources', () => {
     const tenant = await newTenant()
     const { path, read } = await create(tenant, { ...DATABASE, cpu: 1 })
     const clear = `${path}?clear=resource_spec.db_cpu,resource_spec.db_storage_gi`
-    expect((await tenant.patch(`${clear}&dry_run=true`, {})).body.warnings).toEqual([expect.stringContaining('database')])
+    expect((await tenant.patch(`${clear}&dry_run=true`, {})).body.warnings).toEqual([
+      expect.stringContaining('database'),
+    ])
     await tenant.patch(clear, {})
     expect(await read()).toEqual({ cpu: 1 })
     const both = { source_config: { resource_spec: { cpu: 2 } } }

@@ -22,7 +22,7 @@ const COLUMNS: Source[] = [
 const TABLE: [path: string, columns: string, value: unknown][] = [
   ['source_config.integration_id', 'n - - - -', ID],
   ['source_config.repo_url', 'n x x x x', 'https://git.example/a/b'],
-  ['source_config.build_on_push', 'n x - - -', false],
+  ['source_config.build_on_push', '- x - - -', false],
   ['source_config.custom_url', '- - - - -', 'app.example.com'],
   ['source_config.resource_spec', '- n - - -', {}],
   ['source_config.listener_id', 'x - - - -', ID],
@@ -33,7 +33,7 @@ const TABLE: [path: string, columns: string, value: unknown][] = [
   ['source_config.template_id', '- - - - n', 'chat'],
   ['source_config.tracing', '- - - - -', false],
   ['source_revision_config.repo_ref', 'n x x x x', 'main'],
-  ['source_revision_config.platform_config_path', 'n - - - -', 'platform.json'],
+  ['source_revision_config.platform_config_path', '- - - - -', 'platform.json'],
   ['source_revision_config.image_uri', 'x n - x x', 'reg.example/app:1'],
   ['source_revision_config.source_tarball_path', 'x - - - x', 'uploads/1'],
   ['secret_references', 'x - x x x', [{ name: 'A', secret_name: 'a', secret_key: 'a' }]],
@@ -67,6 +67,15 @@ it('the table has every member and every source', () => {
     ].sort(),
   )
   expect(COLUMNS).toEqual(sources)
+})
+
+it('takes the integration at the top level too, and refuses two that differ', () => {
+  const body = { ...makeEmptyBody('githost'), integration_id: ID }
+  expect(NewDeployment.parse(body).source_config).toEqual({ integration_id: ID, build_on_push: false })
+  const same = { ...body, source_config: { integration_id: ID, build_on_push: true } }
+  expect(NewDeployment.parse(same).source_config).toEqual(same.source_config)
+  const other = NewDeployment.safeParse({ ...body, source_config: { integration_id: ID.replace('8', '9') } })
+  expect(other.error?.issues.map(({ path }) => path)).toEqual([['integration_id']])
 })
 
 describe.each(sources)('a deployment of source %s', source => {
