@@ -600,7 +600,12 @@ begin
   set
     source_config = p_next.source_config,
     source_revision_config = p_next.source_revision_config,
-    image_version = image_version(p_next.source_revision_config ->> 'image_uri'),
+    -- The agent reports the version of a source that it builds.
+    image_version = case
+      when not v_creates then p_stored.image_version
+      when p_source in ('internal_container', 'external_container')
+        then image_version(p_next.source_revision_config ->> 'image_uri')
+    end,
     secrets = p_next.secrets,
     secret_references = p_next.secret_references,
     hold = p_next.hold,
@@ -1527,6 +1532,7 @@ begin
     waiting_revision_id = n.waiting_revision_id,
     active_revision_id = n.active_revision_id,
     source_revision_config = n.source_revision_config,
+    image_version = n.image_version,
     generation = n.generation,
     acknowledged = n.acknowledged,
     remote_reconciled = n.acknowledged >= n.generation,
@@ -1535,8 +1541,8 @@ begin
     healthy = n.healthy,
     last_request_at = n.last_request_at,
     version = d.version + (
-      (n.active_revision_id, n.status, n.url, n.source_revision_config::text)
-        is distinct from (d.active_revision_id, d.status, d.url, d.source_revision_config::text)
+      (n.active_revision_id, n.status, n.url, n.source_revision_config::text, n.image_version)
+        is distinct from (d.active_revision_id, d.status, d.url, d.source_revision_config::text, d.image_version)
     )::integer,
     updated_at = n.updated_at
   from unnest(p_deployments) n

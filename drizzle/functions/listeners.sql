@@ -347,10 +347,11 @@ begin
     from rows from (
       jsonb_to_recordset(p_reports) as (
         deployment_id uuid, revision_id uuid, generation integer, state text, message text, commit jsonb,
-        image_uri text, url text, healthy boolean, last_request_at timestamptz
+        image_uri text, url text, healthy boolean, last_request_at timestamptz, application_version text
       )
     ) with ordinality g(
-      deployment_id, revision_id, generation, state, message, commit, image_uri, url, healthy, last_request_at, place
+      deployment_id, revision_id, generation, state, message, commit, image_uri, url, healthy, last_request_at,
+      application_version, place
     )
     left join deployments c on c.id = g.deployment_id and c.listener_id = v_listener.id
     left join revisions n on n.id = g.revision_id and n.deployment_id = c.id
@@ -409,6 +410,10 @@ begin
         d := follow_revision(d, r, v_next);
       end if;
 
+      -- Of an image that the user names, the tag is the version.
+      if r.id = d.latest_revision_id and r.source not in ('internal_container', 'external_container') then
+        d.image_version := coalesce(v.application_version, d.image_version);
+      end if;
       d.url := coalesce(v.url, d.url);
       d.healthy := coalesce(v.healthy, d.healthy);
       -- `least` ignores nulls: without a time, it would be now.

@@ -37,6 +37,8 @@ export type Commit = { sha: string; message: string | null; author: string | nul
 export type SourceTree = {
   folder: string
   commit: Commit | null
+  /** The version that the source gives itself. */
+  version: string | null
   start_command: string | null
   health_path: string | null
   env: Record<string, string>
@@ -53,6 +55,8 @@ export type Artifact = {
   health_path: string | null
   env: Record<string, string>
   commit: Commit | null
+  /** Absent in artifacts of earlier agents. */
+  version?: string | null
   stamp?: string
 }
 

@@ -40,6 +40,14 @@ export const Report = z
       .nullish()
       .meta({ description: 'The commit that `ref` resolved to.' }),
     image_uri: ImageReference.nullish().meta({ description: 'The image that was built or pulled, with its digest.' }),
+    application_version: boundedText(128)
+      .min(1)
+      .nullish()
+      .meta({
+        description:
+          'The version of the application, for sources that the agent builds: from the runtime configuration, ' +
+          'package.json, pyproject.toml or the git tag.',
+      }),
     url: boundedText(2048)
       .regex(/^https?:\/\/[!-~]+$/, { error: 'must be an http(s) URL' })
       .nullish()

@@ -194,7 +194,7 @@ export class Builds {
     }
     const fetching = { ...options, task: { ...task, cache: join(this.#home, spec.deployment_id, 'source') } }
     const files = IMAGE_SOURCES.includes(spec.source) ? null : await loadSourceTree(source, fetching)
-    const artifact = await engine.prepare(spec, files, task)
+    const artifact = { ...(await engine.prepare(spec, files, task)), version: files?.version ?? null }
     if (artifact.location !== tree) await removeRecursively(tree)
     const of = await fingerprintBuild(spec, source, engine.name, artifact.commit?.sha)
     return { artifact, ...(of !== null && { of }) }

@@ -32,6 +32,14 @@ export const RuntimeConfiguration = z
       .meta({
         description: 'Environment variables that are not secret. A secret with the same name takes precedence.',
       }),
+    version: bounded(128, 'must be a text of at most 128 characters')
+      .regex(/^[!-~]+$/, { error: 'must be printable ASCII without spaces' })
+      .nullish()
+      .meta({
+        description:
+          'The version of the application, shown as `image_version`. ' +
+          'Default: that of package.json or pyproject.toml, or the git tag that is deployed.',
+      }),
     install_command: commandLine.nullish().meta({
       description: 'Run before the build. The command of the deployment takes precedence. Empty: nothing is installed.',
     }),

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type Commit, PermanentError, type SourceTree } from '../engine.ts'
 import { listFolder } from '../system/files.ts'
+import { findApplicationVersion } from './application-version.ts'
 import { ARCHIVE_LIMITS, type ArchiveSource, downloadArchive, unpackArchive } from './archive.ts'
 import { checkOutCommit, type GitSource } from './git-checkout.ts'
 import { readRuntimeConfiguration } from './runtime-configuration.ts'
@@ -39,6 +40,7 @@ export async function loadSourceTree(source: BuildSource, options: Options): Pro
   return {
     folder,
     commit,
+    version: configuration?.version ?? findApplicationVersion(folder, source.git?.ref),
     start_command: start_command ?? null,
     health_path: health_path ?? null,
     env: env ?? {},

@@ -243,7 +243,8 @@ function readBack({ at, kept_since, changed_since }: Facts) {
 
 const RESOURCES = 'source_config.resource_spec'
 /** An event has the size of a large value instead of the value. */
-const isLeftOut = (value: unknown) => typeof value === 'object' && value !== null && Object.hasOwn(value, 'omitted_bytes')
+const isLeftOut = (value: unknown) =>
+  typeof value === 'object' && value !== null && Object.hasOwn(value, 'omitted_bytes')
 
 function readHold({ current, changed_since }: Facts): s.MomentSummary['hold'] {
   const members = new Map<string, unknown>(Object.entries(current.hold ?? {}))

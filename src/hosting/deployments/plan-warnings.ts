@@ -27,7 +27,9 @@ export const describeLosses = (
 export function describeKeptDisks(sent: ResourceSpec['volumes'], next: ResourceSpec['volumes']): string[] {
   const kept = sent ? namesOf(next).filter(name => !namesOf(sent).includes(name)) : []
   if (kept.length === 0) return []
-  return [`Keeps the disk${kept.length > 1 ? 's' : ''} ${inCode(kept)}: only \`?clear=resource_spec.volumes\` removes it.`]
+  return [
+    `Keeps the disk${kept.length > 1 ? 's' : ''} ${inCode(kept)}: only \`?clear=resource_spec.volumes\` removes it.`,
+  ]
 }
 
 /** Members that a revision copies when it is created. */

@@ -148,7 +148,8 @@ export function describePatchPlan(
   }
 }
 
-const resourcesOf = ({ source_config }: Pick<Wanted, 'source_config'>): ResourceSpec => source_config.resource_spec ?? {}
+const resourcesOf = ({ source_config }: Pick<Wanted, 'source_config'>): ResourceSpec =>
+  source_config.resource_spec ?? {}
 const isDeferred = (path: string) => MEMBER_RULES[path] === nextRevisionRule
 
 /** The commit that the ref resolved to. */

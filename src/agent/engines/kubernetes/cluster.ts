@@ -152,7 +152,12 @@ export class Cluster {
     if (before === undefined && after !== undefined) {
       // A field that no manager owns any more returns to its default, which is one replica.
       const replicas = Math.max(Number(after), (existing as V1Deployment).spec?.replicas ?? 1)
-      const scaled = { apiVersion: wanted.apiVersion!, kind: wanted.kind!, metadata: { namespace, name }, spec: { replicas } }
+      const scaled = {
+        apiVersion: wanted.apiVersion!,
+        kind: wanted.kind!,
+        metadata: { namespace, name },
+        spec: { replicas },
+      }
       const action = `scale Deployment ${name}`
       await this.#serverSideApply(scaled as KubernetesObject, true, undefined, SECOND_MANAGER).catch(error =>
         Promise.reject(toEngineError(error, action)),
