@@ -10,10 +10,10 @@ import { newSha, serveRepositories } from '../../support/pushes.ts'
 beforeEach(() => serveRepositories())
 
 const CREATE = { change: 'create', body: { ...minimalBody, name: 'app', source_revision_config: imageConfig } }
-const patchTo = (max_scale: number) => ({
+const patchTo = (cpu: number) => ({
   change: 'patch',
   deployment: 'app',
-  body: { source_config: { resource_spec: { max_scale } } },
+  body: { source_config: { resource_spec: { cpu } } },
 })
 const ASKS = { capabilities: { elicitation: {} } }
 
@@ -49,10 +49,10 @@ describe.each(['2026-07-28', '2025-06-18'] as const)('in %s, a change', era => {
   it('that is stale is not applied, and shows the new plan', async () => {
     const { tenant, client, id, plan, numbers } = await newApp({ era })
     const { plan_digest } = await plan(patchTo(3))
-    await tenant.patch(`/v2/deployments/${id}`, { source_config: { resource_spec: { max_scale: 2 } } })
+    await tenant.patch(`/v2/deployments/${id}`, { source_config: { resource_spec: { cpu: 2 } } })
     const { isError, data } = await client.call('apply_plan', { ...patchTo(3), plan_digest })
     expect([isError, data.code]).toEqual([true, 'plan_stale'])
-    expect(data.plan.changes).toMatchObject([{ before: { max_scale: 2 }, after: { max_scale: 3 } }])
+    expect(data.plan.changes).toMatchObject([{ before: 2, after: 3 }])
     expect(await numbers()).toEqual([2, 1])
     const applied = await client.call('apply_plan', { ...patchTo(3), plan_digest: data.plan.plan_digest })
     expect([applied.isError, await numbers()]).toEqual([false, [3, 2, 1]])
@@ -94,7 +94,7 @@ describe('a digest', () => {
     ['rollback', { revision: 1 }],
   ])('applies a %s with %o', async (change, args) => {
     const { tenant, client, id, plan, numbers } = await newApp()
-    await tenant.patch(`/v2/deployments/${id}`, { source_config: { resource_spec: { max_scale: 2 } } })
+    await tenant.patch(`/v2/deployments/${id}`, { source_config: { resource_spec: { cpu: 2 } } })
     const wanted = { change, deployment: 'app', ...args }
     const { plan_digest } = await plan(wanted)
     const { isError, data } = await client.call('apply_plan', { ...wanted, plan_digest })
@@ -124,7 +124,7 @@ describe('a client that can ask a person', () => {
     const { result: question } = await client.call('apply_plan', args)
     expect(question).toMatchObject({ resultType: 'input_required', requestState: expect.any(String) })
     const { params } = question.inputRequests.confirm
-    expect(params.message).toContain('max_scale')
+    expect(params.message).toContain('cpu')
     const state: string = question.requestState
 
     for (const action of ['decline', 'cancel']) {
@@ -167,7 +167,7 @@ describe('a client that can ask a person', () => {
   it('gets a failure at once if a plan is stale', async () => {
     const { tenant, client, id, plan } = await newApp(ASKS)
     const { plan_digest } = await plan(patchTo(3))
-    await tenant.patch(`/v2/deployments/${id}`, { source_config: { resource_spec: { max_scale: 2 } } })
+    await tenant.patch(`/v2/deployments/${id}`, { source_config: { resource_spec: { cpu: 2 } } })
     const { data } = await client.call('apply_plan', { ...patchTo(3), plan_digest })
     expect(data.code).toBe('plan_stale')
   })

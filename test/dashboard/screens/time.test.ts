@@ -41,7 +41,7 @@ async function createHistory(tenant: Tenant) {
       wait(HOUR)
       return (await tenant.patch(`/v2/deployments/${id}`, body)).body.latest_revision_id as string
     }
-    const second = await patch({ source_config: { resource_spec: { min_scale: 9 } } })
+    const second = await patch({ source_config: { resource_spec: { cpu: 7 } } })
     wait(MINUTE)
     await reportRevision({ deployment_id: id, revision_id: second }, 'failed')
     const third = await patch({ secrets: [{ name: 'TOKEN', value: 'hush' }] })
