@@ -4779,7 +4779,7 @@ begin
         d := follow_revision(d, r, v_next);
       end if;
 
-      -- Of an image that the user names, the tag is the version.
+      -- The tag is the version of an image that the user names.
       if r.id = d.latest_revision_id and r.source not in ('internal_container', 'external_container') then
         d.image_version := coalesce(v.application_version, d.image_version);
       end if;
@@ -6579,7 +6579,12 @@ create or replace function has_part(p_resources jsonb, p_part text)
  RETURNS boolean
  LANGUAGE sql
  IMMUTABLE
-RETURN (EXISTS (SELECT FROM jsonb_each(NULLIF(has_part.p_resources, 'null'::jsonb)) m(key, value) WHERE (starts_with(m.key, (has_part.p_part || '_'::text)) AND (m.value <> 'null'::jsonb))));
+AS $function$
+  select exists (
+    select from jsonb_each(nullif(p_resources, 'null')) m
+    where starts_with(m.key, p_part || '_') and m.value <> 'null'
+  )
+$function$;
 create or replace function has_rules(p_roles uuid[], p_organization uuid)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -7838,7 +7843,8 @@ begin
   select coalesce(array_agg(p.path), '{}')
   into v_new_parts
   from unnest(v_plan.in_place) p(path)
-  join unnest('{queue, orchestrator}'::text[]) part on starts_with(p.path, 'source_config.resource_spec.' || part || '_')
+  join unnest('{queue, orchestrator}'::text[]) part
+    on starts_with(p.path, 'source_config.resource_spec.' || part || '_')
   where has_part(v_stored #> v_resources, part) <> has_part(v_next #> v_resources, part);
   v_plan.reasons := v_plan.reasons || v_new_parts;
   v_plan.in_place := array(select path from unnest(v_plan.in_place) path where path <> all (v_new_parts));
@@ -9987,7 +9993,9 @@ begin
   perform require_allowed_commands(v_stored.source_config::jsonb, v_restored.source_config::jsonb);
 
   v_next := v_stored;
-  v_next.source_config := restored_config(v_stored.source_config::jsonb, v_restored.source_config::jsonb, p_kept_members);
+  v_next.source_config := restored_config(
+    v_stored.source_config::jsonb, v_restored.source_config::jsonb, p_kept_members
+  );
   v_next.source_revision_config := v_restored.source_revision_config;
   v_next.secrets := v_restored.secrets;
   v_next.secret_references := v_restored.secret_references;
