@@ -724,10 +724,12 @@ $$;
 
 -- True if the resources ask for this part, as partsOf() of src/protocol/resources.schema.ts decides.
 create function has_part(p_resources jsonb, p_part text) returns boolean
-language sql immutable
-return exists (
-  select from jsonb_each(nullif(p_resources, 'null')) m where starts_with(m.key, p_part || '_') and m.value <> 'null'
-);
+language sql immutable as $$
+  select exists (
+    select from jsonb_each(nullif(p_resources, 'null')) m
+    where starts_with(m.key, p_part || '_') and m.value <> 'null'
+  )
+$$;
 
 -- Decides which members of a deployment a patch changes, and what follows. `p_patch` comes from `describePatch` in
 -- src/hosting/deployments/patch.ts, which sends the members with their rules.
@@ -806,7 +808,8 @@ begin
   select coalesce(array_agg(p.path), '{}')
   into v_new_parts
   from unnest(v_plan.in_place) p(path)
-  join unnest('{queue, orchestrator}'::text[]) part on starts_with(p.path, 'source_config.resource_spec.' || part || '_')
+  join unnest('{queue, orchestrator}'::text[]) part
+    on starts_with(p.path, 'source_config.resource_spec.' || part || '_')
   where has_part(v_stored #> v_resources, part) <> has_part(v_next #> v_resources, part);
   v_plan.reasons := v_plan.reasons || v_new_parts;
   v_plan.in_place := array(select path from unnest(v_plan.in_place) path where path <> all (v_new_parts));
@@ -1653,7 +1656,9 @@ begin
   perform require_allowed_commands(v_stored.source_config::jsonb, v_restored.source_config::jsonb);
 
   v_next := v_stored;
-  v_next.source_config := restored_config(v_stored.source_config::jsonb, v_restored.source_config::jsonb, p_kept_members);
+  v_next.source_config := restored_config(
+    v_stored.source_config::jsonb, v_restored.source_config::jsonb, p_kept_members
+  );
   v_next.source_revision_config := v_restored.source_revision_config;
   v_next.secrets := v_restored.secrets;
   v_next.secret_references := v_restored.secret_references;

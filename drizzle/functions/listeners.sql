@@ -410,7 +410,7 @@ begin
         d := follow_revision(d, r, v_next);
       end if;
 
-      -- Of an image that the user names, the tag is the version.
+      -- The tag is the version of an image that the user names.
       if r.id = d.latest_revision_id and r.source not in ('internal_container', 'external_container') then
         d.image_version := coalesce(v.application_version, d.image_version);
       end if;

@@ -123,7 +123,7 @@ export class KubernetesObjects {
 
   apply(applied: Stored, manager: string, force: boolean, dry = false): Stored {
     const live = this.objects.get(getObjectKey(applied))?.object
-    // What an apply leaves out may be there.
+    // The object may have what an apply leaves out.
     const faults = listSchemaFaults(mergeObjects(live as never, applied as never) as never)
     const invalid = (message: string) => new ApiError({ code: 422, reason: 'Invalid', message })
     const [wrong] = [...findDuplicateKeys(applied as Fields), ...faults]

@@ -1,5 +1,5 @@
-// Finds the version that a source gives itself outside of the runtime configuration. A file that cannot be read has none:
-// a version is no reason to fail a build.
+// Finds the version that a source gives itself outside of the runtime configuration. A file that cannot be read has
+// none: a version is no reason to fail a build.
 import { readInside } from '../system/files.ts'
 
 const MAX_BYTES = 256_000

@@ -120,7 +120,7 @@ export function describePatchPlan(
     .map(({ path, value, effect }) => ({
       path: path.join('.'),
       before: readPath(wanted, path),
-      // Of resources, the next ones also have what the patch cannot take away.
+      // The next resources also have what the patch cannot take away.
       after: path[1] === 'resource_spec' ? readPath(next, path) : isEmptyList(value) ? null : value,
       // A part that comes or goes by its scale needs other copies.
       effect: reasons.includes(path.join('.')) ? ('revision' as const) : effect,

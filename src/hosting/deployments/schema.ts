@@ -147,7 +147,7 @@ export const Deployment = z
     serving: Serving,
     image_version: z.string().nullable().meta({
       description:
-        'The tag of the image, or the version of the application that the agent found when it built the latest revision.',
+        'The tag of the image, or the version of the application that the agent found when it built the revision.',
     }),
     hold: Hold.nullable(),
     latest_revision_id: Uuid.nullable(),
@@ -243,8 +243,8 @@ export const PatchQuery = z.object({
       type: 'string',
       default: '',
       description:
-        'Members to clear, separated by commas: custom_url, install_command, build_command, secrets, resource_spec, or ' +
-        'one member of it, such as resource_spec.cpu.',
+        'Members to clear, separated by commas: custom_url, install_command, build_command, secrets, ' +
+        'resource_spec, or one member of it, such as resource_spec.cpu.',
     }),
 })
 

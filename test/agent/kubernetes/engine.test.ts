@@ -216,7 +216,7 @@ describe('ownership', () => {
     expect(api.get('Deployment', `${BASE}-r1`).spec.replicas).toBe(4)
   })
 
-  test('follows a scale that changes while the revision runs: with an autoscaler, without one, and with one again', async () => {
+  test('follows a scale that changes while the revision runs, with an autoscaler and without', async () => {
     const lines: string[] = []
     const engine = createEngine()
     await engine.open({ ...NO_EVENTS, log: (_, message) => lines.push(message) })

@@ -46,7 +46,7 @@ describe('the version of a deployment', () => {
     expect([await read(), (await listRevisions(tenant, id))[0]!.status]).toEqual([null, 'DEPLOYED'])
   })
 
-  it('of an image is its tag, whatever the agent reports', async () => {
+  it('is the tag of an image, whatever the agent reports', async () => {
     const { deploy, read } = await createServed({
       source: 'internal_container',
       source_revision_config: { image_uri: 'registry.example.com/app:2.0' },

@@ -80,7 +80,9 @@ async function openLogs(fetch: Fetch, api_key: string) {
   const newDeployment = makeImageBody({ source_config: { listener_id: listener.id } })
   const { id } = await requireOk(client, 'POST', '/v2/deployments', newDeployment)
   for (let number = 2; number <= REVISIONS; number++)
-    await requireOk(client, 'PATCH', `/v2/deployments/${id}`, { source_config: { resource_spec: { memory_mb: 64 * number } } })
+    await requireOk(client, 'PATCH', `/v2/deployments/${id}`, {
+      source_config: { resource_spec: { memory_mb: 64 * number } },
+    })
   const { resources } = await requireOk(client, 'GET', `/v2/deployments/${id}/revisions`)
   const revisions = (resources as { id: string }[]).map(revision => revision.id)
   const agent = makeClient(fetch, key as string)
