@@ -443,7 +443,7 @@ describe('the runtime configuration', () => {
     const folder = join(home, 'odd')
     fs.mkdirSync(folder)
     make(join(folder, 'package.json'))
-    const found = { ...nothing, folder, commit: null, start_command: null, health_path: null, env: {} }
+    const found = { ...nothing, folder, commit: null, version: null, start_command: null, health_path: null, env: {} }
     const ref = { deployment_id: randomUUID(), revision_id: revision }
     await expect(prepare(makeUnit(ref), found, task, { disk_mb: 64 })).rejects.toThrow(reason)
   })
@@ -475,7 +475,7 @@ describe('the runtime configuration', () => {
 test('build commands see the operator’s AGENT_BUILD_ENV, unless the deployment sets the same variable', async () => {
   const location = join(home, 'lent')
   fs.mkdirSync(location)
-  const own = { folder: location, commit: null, health_path: null, install_command: null, env: {} }
+  const own = { folder: location, commit: null, version: null, health_path: null, install_command: null, env: {} }
   const wanted = { ...own, start_command: 'node main.mjs', build_command: 'echo "$HTTPS_PROXY $CITY $HOME" > seen' }
   const of = makeUnit({ deployment_id: randomUUID(), revision_id: revision }, { secrets: { CITY: 'Bergen' } })
   await prepare(of, wanted, task, {

@@ -52,6 +52,7 @@ const treeOf = (folder: string, build_command: string | null, env = {}) => ({
   install_command: null,
   start_command: 'node .',
   commit: null,
+  version: null,
   health_path: null,
 })
 async function build(folder: string, build_command: string | null = null, env = {}) {

@@ -58,7 +58,7 @@ it('types routes, members, values and replies by the declarations of the app', (
     // @ts-expect-error: no such query parameter
     await client.call('GET /v2/deployments', { query: { page: 2 } })
     // @ts-expect-error: no such value of an enum
-    await client.call('GET /v2/deployments', { query: { status: ['RUNNING'] } })
+    await client.call('GET /v2/deployments', { query: { deployment_type: 'huge' } })
     // @ts-expect-error: no such member of the body
     await client.call(DEPLOYMENT, { params: { deployment_id: id }, body: { nmae: 'shop' } })
     // @ts-expect-error: a member deep in the body has another type

@@ -86,6 +86,7 @@ export function setUpContainerEngines(podman: () => Podman) {
       return {
         folder,
         commit: null,
+        version: null,
         start_command: null,
         health_path: null,
         env: {},
