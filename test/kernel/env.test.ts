@@ -23,6 +23,10 @@ function readError(settings: Record<string, unknown>): string {
 }
 
 describe('settings', () => {
+  it('turn access policies and the audit log on by default', () => {
+    expect(readConfig(required)).toMatchObject({ abac: true, auditLogs: true })
+  })
+
   it('have defaults', () => {
     const { database, corsOrigins, rateLimits, unknownKeysPerMinute, instanceAdmins, notices } = readConfig(required)
     expect(database).toEqual({
