@@ -6,6 +6,7 @@ import { VERSION } from '../version.ts'
 import { codesWithStatus, detailOf, listCodes, statusOf } from './codes.ts'
 import { oauthStatusOf } from './errors.ts'
 import { STREAM_MEDIA_TYPES } from './live-stream.ts'
+import { createLinks } from './operation-links.ts'
 import { canUseIdempotencyKey, type OpenOperation, type Operation, type ReplyingOperation, slice } from './routes.ts'
 import { SESSION_COOKIE } from './session-cookie.ts'
 
@@ -140,7 +141,11 @@ const IF_NONE_MATCH = describeParameter(
 
 /** Collects the schemas with an id as components, to which the returned schemas refer. */
 type SchemaOf = (schema: z.ZodType, io: 'input' | 'output') => JsonObject
-type Describe = { schemaOf: SchemaOf; describeBody: (body: z.ZodType, isClosed: boolean) => JsonObject }
+type Describe = {
+  schemaOf: SchemaOf
+  describeBody: (body: z.ZodType, isClosed: boolean) => JsonObject
+  linksOf: (operation: Operation) => JsonObject | undefined
+}
 
 export function buildOpenApi(operations: Operation[]): OpenApiDocument {
   const schemas: JsonObject = {}
@@ -150,7 +155,13 @@ export function buildOpenApi(operations: Operation[]): OpenApiDocument {
       $schema: _,
       ...root
     } = z.toJSONSchema(schema, { io, unrepresentable: 'any' }) as JsonObject & { $defs?: JsonObject }
-    for (const [name, definition] of Object.entries($defs)) schemas[name] = toComponentRefs(definition)
+    for (const [name, definition] of Object.entries($defs)) {
+      const isClosed = (schemas[name] as JsonObject | undefined)?.additionalProperties === false
+      schemas[name] = {
+        ...(toComponentRefs(definition) as JsonObject),
+        ...(isClosed && { additionalProperties: false }),
+      }
+    }
     return toComponentRefs(root) as JsonObject
   }
 
@@ -162,7 +173,7 @@ export function buildOpenApi(operations: Operation[]): OpenApiDocument {
     return schema
   }
 
-  const describe = { schemaOf, describeBody }
+  const describe = { schemaOf, describeBody, linksOf: createLinks(operations) }
   const paths: Record<string, JsonObject> = {}
   for (const operation of operations) {
     paths[operation.path] = { ...paths[operation.path], [operation.method]: describeOperation(operation, describe) }
@@ -187,7 +198,7 @@ export function buildOpenApi(operations: Operation[]): OpenApiDocument {
 
 const BINARY = { type: 'string', format: 'binary' }
 
-function describeOperation(operation: Operation, { schemaOf, describeBody }: Describe): JsonObject {
+function describeOperation(operation: Operation, { schemaOf, describeBody, linksOf }: Describe): JsonObject {
   const { kind } = operation
   const parameters = describeParameters(operation, schemaOf)
   const requestBody = describeRequestBody(operation, describeBody)
@@ -203,7 +214,7 @@ function describeOperation(operation: Operation, { schemaOf, describeBody }: Des
     ...(isHeaderOnly && { security: [{ apiKey: [] }, { bearer: [] }] }),
     ...(parameters.length > 0 && { parameters }),
     ...(requestBody && { requestBody }),
-    responses: describeResponses(operation, schemaOf),
+    responses: describeResponses(operation, schemaOf, linksOf(operation)),
   }
 }
 
@@ -268,7 +279,7 @@ function listMediaTypes(operation: Operation): string[] {
   }
 }
 
-function describeResponses(operation: Operation, schemaOf: SchemaOf): JsonObject {
+function describeResponses(operation: Operation, schemaOf: SchemaOf, links: JsonObject | undefined): JsonObject {
   const { method, query, toleratesUnknown, reply, status: ownStatus }: ReplyingOperation = operation
   const json = operation.kind === 'json' ? operation : undefined
   const medias = listMediaTypes(operation)
@@ -280,11 +291,12 @@ function describeResponses(operation: Operation, schemaOf: SchemaOf): JsonObject
     ...(query && 'offset' in query.shape && { Link: HEADERS.Link }),
     ...(json?.location && { Location: HEADERS.Location }),
     ...(canUseIdempotencyKey(operation) && { 'Idempotency-Replayed': HEADERS['Idempotency-Replayed'] }),
-    ...(toleratesUnknown && { 'Slipway-Warnings': HEADERS['Slipway-Warnings'] }),
+    ...(toleratesUnknown && operation.kind !== 'open' && { 'Slipway-Warnings': HEADERS['Slipway-Warnings'] }),
   }
+  const replyType = (operation.kind === 'open' && operation.replyMediaType) || 'application/json'
   const content = (...schemas: z.ZodType[]) => {
     const [schema, ...others] = schemas.map(listed => schemaOf(listed, 'output'))
-    return { content: { 'application/json': { schema: others.length > 0 ? { oneOf: [schema, ...others] } : schema } } }
+    return { content: { [replyType]: { schema: others.length > 0 ? { oneOf: [schema, ...others] } : schema } } }
   }
   const variant = json?.variant?.reply === reply ? undefined : json?.variant
   return {
@@ -294,6 +306,7 @@ function describeResponses(operation: Operation, schemaOf: SchemaOf): JsonObject
       ...(Object.keys(headers).length > 0 && { headers }),
       ...(reply && content(reply, ...(variant && status === 200 ? [variant.reply] : []))),
       ...(medias.length > 0 && text),
+      ...(links && { links }),
     },
     ...(variant && status !== 200 && { 200: { description: `With \`${variant.on}\`.`, ...content(variant.reply) } }),
     ...(json?.partial && { 207: { description: 'A part of the request failed.', ...content(reply!) } }),

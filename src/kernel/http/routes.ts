@@ -132,6 +132,8 @@ export type OpenOperation = ReplyingOperation & {
   longBody?: boolean
   /** Set for a route that answers with a page, on success and on failure. */
   pageMediaType?: string
+  /** Set for a reply in JSON with a media type of its own. */
+  replyMediaType?: string
   /** Set for a route that answers with bytes. Failures are still problems in JSON. */
   streamMediaType?: string
   /** Failures are JSON by RFC 6749, section 5.2, and not problems. */

@@ -103,6 +103,8 @@ export const authorizationServerRoutes = slice('OAuth', 'The authorization serve
       'Dynamic registration by RFC 7591, for clients that publish no metadata document. It stores nothing: the id ' +
       'holds the metadata.',
     oauthErrors: true,
+    // RFC 7591, section 2: a server must ignore metadata that it does not understand.
+    toleratesUnknown: true,
     body: a.Registration,
     status: 201,
     reply: a.RegisteredClient,
