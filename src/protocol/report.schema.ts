@@ -1,5 +1,6 @@
 // Schemas of reports: the state of deployments as an agent observes it, and the outcome of each report.
 import * as z from 'zod'
+import { all, hasAll, implies, isAnyOf } from './conditions.ts'
 import { ImageReference } from './kubernetes.schema.ts'
 import { AgentId, Fence, Generation } from './sync-fields.schema.ts'
 import { arrayOf, boundedText, Instant, Uuid } from './wire.ts'
@@ -70,7 +71,18 @@ export const Report = z
     addMissing('message', report.state === 'failed' && !report.message?.trim())
     addMissing('healthy', report.state === 'deployed' && report.healthy !== true)
   })
-  .meta({ id: 'Report', description: 'The observed state of one deployment.' })
+  .meta({
+    id: 'Report',
+    description: 'The observed state of one deployment.',
+    ...all(
+      implies(isAnyOf('state', ...revisionReportStates), hasAll('revision_id')),
+      implies(isAnyOf('state', 'failed'), {
+        required: ['message'],
+        properties: { message: { type: 'string', pattern: '[^\\s]' } },
+      }),
+      implies(isAnyOf('state', 'deployed'), isAnyOf('healthy', true)),
+    ),
+  })
 export type Report = z.output<typeof Report>
 
 export const Reports = z

@@ -41,12 +41,19 @@ export const recordOf = <Key extends z.core.$ZodRecordKey, Value extends z.ZodTy
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+/** For the document: it shows patterns without flags. */
+const UUID_SOURCE = UUID.source.slice(1, -1)
 
 export const Uuid = boundedText(36, 'must be a UUID')
   .regex(UUID, { error: 'must be a UUID' })
   .toLowerCase()
   .meta({ format: 'uuid' })
 const NOT_AN_INSTANT = 'must be an ISO 8601 date-time with a time zone, such as 2026-11-22T12:00:00Z'
+const LEAP_YEAR = String.raw`(?:19(?:7[26]|8[048]|9[26])|[2-9]\d(?:[2468][048]|[13579][26]|0[48])|[2468][048]00|[3579][26]00)`
+/** A day of the years 1970 to 9999, as a part of patterns. */
+const DAY_SOURCE = String.raw`(?:${LEAP_YEAR}-02-29|(?:19[7-9]\d|[2-9]\d{3})-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8])))`
+const CLOCK_SOURCE = String.raw`(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?`
+const ZONE_SOURCE = String.raw`(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)`
 /** Limited to years that Postgres and JavaScript both write with four digits. Normalized to UTC and milliseconds. */
 export const Instant = boundedText(512, NOT_AN_INSTANT)
   .check(z.iso.datetime({ offset: true, error: NOT_AN_INSTANT, abort: true }))
@@ -55,11 +62,13 @@ export const Instant = boundedText(512, NOT_AN_INSTANT)
     abort: true,
   })
   .overwrite(text => new Date(text).toISOString())
+  .meta({ pattern: `^${DAY_SOURCE}T${CLOCK_SOURCE}${ZONE_SOURCE}$` })
 
 const NOT_A_DAY = 'must be a day from 1970 on, such as 2026-11-24'
 export const Day = boundedText(10, NOT_A_DAY)
   .check(z.iso.date({ error: NOT_A_DAY, abort: true }))
   .refine(text => Date.parse(text) >= 0, { error: NOT_A_DAY })
+  .meta({ pattern: `^${DAY_SOURCE}$` })
 
 export const parseWholeNumber = (text: unknown): unknown =>
   typeof text === 'string' && /^-?\d{1,15}$/.test(text) ? Number(text) : text
@@ -72,16 +81,27 @@ export const emptyAsAbsent = (text: unknown): unknown => (text === '' ? undefine
 const MAX_ITEM_LENGTH = 40
 /** A query parameter with several values. */
 export const commaSeparated = <Item extends z.ZodType>(itemSchema: Item, maximum: number) =>
-  boundedText(maximum * (MAX_ITEM_LENGTH + 1)).transform((joined, check): z.output<Item>[] => {
-    const items = joined.split(',')
-    if (items.length > maximum) check.addIssue({ code: 'too_big', origin: 'array', maximum, input: items })
-    return items.slice(0, maximum).map((item, i) => {
-      const parsed = itemSchema.safeParse(item)
-      if (parsed.success) return parsed.data
-      for (const { message } of parsed.error.issues) check.addIssue({ code: 'custom', path: [i], message })
-      return z.NEVER
+  boundedText(maximum * (MAX_ITEM_LENGTH + 1))
+    .transform((joined, check): z.output<Item>[] => {
+      const items = joined.split(',')
+      if (items.length > maximum) check.addIssue({ code: 'too_big', origin: 'array', maximum, input: items })
+      return items.slice(0, maximum).map((item, i) => {
+        const parsed = itemSchema.safeParse(item)
+        if (parsed.success) return parsed.data
+        for (const { message } of parsed.error.issues) check.addIssue({ code: 'custom', path: [i], message })
+        return z.NEVER
+      })
     })
-  })
+    .meta({ type: 'string', pattern: listPattern(itemSchema, maximum) })
+
+/** The pattern of a comma-separated text of choices, or of texts with a pattern of their own. */
+function listPattern(item: z.ZodType, maximum: number): string {
+  const { values, def } = item._zod
+  const checks = (def as { checks?: { _zod: { def: { pattern?: RegExp } } }[] }).checks ?? []
+  const pattern = checks.find(check => check._zod.def.pattern)?._zod.def.pattern
+  const one = values ? [...values].join('|') : (pattern?.source.replace(/^\^|\$$/g, '') ?? '[^,]*')
+  return `^(?:${one})(?:,(?:${one})){0,${maximum - 1}}$`
+}
 
 /** An empty value filters nothing. */
 export const optionalFilter = <Schema extends z.ZodType>(schema: Schema) =>
@@ -90,18 +110,36 @@ export const optionalFilter = <Schema extends z.ZodType>(schema: Schema) =>
 /** The time and id of the last row of a page. Opaque to clients. */
 type Cursor = { at: string; id: string }
 
-const CURSOR = /^(\d{4}-\d\d-\d\d) ([\d:]{8}(?:\.\d{1,6})?[+-]\d\d)(:\d\d)?~(.+)$/
+/** Seconds since 1970 with microseconds, and an id: a form that a pattern describes. */
+const CURSOR = new RegExp(String.raw`^(\d{1,11})\.(\d{6})~(${UUID_SOURCE})$`)
+/** Links of the previous release, which serves beside this one during an upgrade. */
+const EARLIER_CURSOR = /^(\d{4}-\d\d-\d\d) ([\d:]{8}(?:\.\d{1,6})?[+-]\d\d)(:\d\d)?~(.+)$/
+
+/** `at` is a time as Postgres writes it. */
+export function formatCursor({ at, id }: Cursor): string {
+  const [, day, time, fraction = '', hours, minutes = ':00'] =
+    /^(\S+) ([\d:]{8})(?:\.(\d{1,6}))?([+-]\d\d)(:\d\d)?$/.exec(at)!
+  return `${Date.parse(`${day}T${time}${hours}${minutes}`) / 1000}.${fraction.padEnd(6, '0')}~${id}`
+}
+
+function parseCursor(text: string): Cursor | undefined {
+  const [, seconds, fraction, id] = CURSOR.exec(text) ?? []
+  if (id) return { at: new Date(Number(seconds) * 1000).toISOString().replace('000Z', `${fraction}Z`), id }
+  const [, day, time, minutes = ':00', earlierId] = EARLIER_CURSOR.exec(Buffer.from(text, 'base64url').toString()) ?? []
+  const at = `${day}T${time}${minutes}`
+  return Instant.safeParse(at).success && Uuid.safeParse(earlierId).success ? { at, id: earlierId! } : undefined
+}
 
 const CursorText = z
   .string()
   .max(120)
   .transform((text, check): Cursor => {
-    const [, day, time, minutes = ':00', id] = CURSOR.exec(Buffer.from(text, 'base64url').toString()) ?? []
-    const at = `${day}T${time}${minutes}`
-    if (Instant.safeParse(at).success && Uuid.safeParse(id).success) return { at, id: id! }
+    const cursor = parseCursor(text)
+    if (cursor) return cursor
     check.addIssue({ code: 'custom', message: 'is not a cursor from a `Link` header' })
     return z.NEVER
   })
+  .meta({ type: 'string', pattern: CURSOR.source })
 
 export const Page = z.object({
   limit: z

@@ -188,16 +188,15 @@ describe('a cursor', () => {
     expect((await tenant.get(`/orgs/current/members?cursor=${cursor}`)).status).toBe(200)
   })
 
-  it('is valid in every time zone that Postgres can write', async () => {
+  it('of the previous release is valid, in every time zone that Postgres can write', async () => {
     const tenant = await newTenant()
     await createKeys(tenant, 4)
     const path = nextPathOf(await tenant.get(`${KEYS}?limit=2`))!
-    const [time, id] = Buffer.from(cursorOf(path), 'base64url').toString().split('~') as [string, string]
-    const shift = sql`select (${time}::timestamptz at time zone 'Asia/Kolkata')::text || '+05:30'`
+    const [seconds, id] = cursorOf(path).split('~') as [string, string]
+    const shift = sql`select (to_timestamp(${seconds}::numeric) at time zone 'Asia/Kolkata')::text || '+05:30'`
     const [[[shifted]]] = (await runAsSystem(getApp().database, shift)) as [[[string]]]
-    const shiftedCursor = Buffer.from(`${shifted}~${id}`).toString('base64url')
-    expect(shiftedCursor).not.toBe(cursorOf(path))
-    expect(idsOf(await tenant.get(`${KEYS}?limit=2&cursor=${shiftedCursor}`))).toEqual(idsOf(await tenant.get(path)))
+    const earlier = Buffer.from(`${shifted}~${id}`).toString('base64url')
+    expect(idsOf(await tenant.get(`${KEYS}?limit=2&cursor=${earlier}`))).toEqual(idsOf(await tenant.get(path)))
   })
 
   it.each([

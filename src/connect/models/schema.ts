@@ -1,6 +1,7 @@
 // Schemas of model configurations, their test, and the settings of the model proxy.
 import * as z from 'zod'
 import { label } from '../../people/access/schema.ts'
+import { all, hasAll, hasNone, implies, isAbsentOrAnyOf, isAnyOf } from '../../protocol/conditions.ts'
 import { arrayOf, boundedText, listOf, SecretFingerprint, Uuid } from '../../protocol/wire.ts'
 
 export const Time = z.string().meta({ format: 'date-time' })
@@ -74,6 +75,19 @@ function checkAuth(given: GivenAuth, addFault: (member: string, message: string)
       addFault(member, 'is required for `auth_type` `oauth_client_credentials`')
   }
 }
+/** The same for the document. Without `auth_type`, a new configuration has a secret. */
+const authConditions = (isNew: boolean) => [
+  implies(
+    (isNew ? isAbsentOrAnyOf : isAnyOf)('auth_type', 'secret', 'oauth_client_credentials'),
+    hasAll('secret'),
+    hasNone('secret'),
+  ),
+  implies(
+    isAnyOf('auth_type', 'oauth_client_credentials'),
+    hasAll('token_url', 'client_id'),
+    hasNone(...OAUTH_MEMBERS),
+  ),
+]
 const addFaultTo = (check: z.core.ParsePayload<unknown>) => (member: string, message: string) => {
   check.issues.push({ code: 'custom', path: [member], message, input: check.value })
 }
@@ -97,6 +111,7 @@ export const NewConfiguration = z
   .meta({
     id: 'NewModelConfiguration',
     description: 'A model that the workspace can call.',
+    ...all(...authConditions(true), implies(isAnyOf('provider', 'openai_compatible'), hasAll('base_url'))),
     example: { name: 'gpt', provider: 'openai', model: 'gpt-4.1-mini', auth_type: 'jwt' },
   })
 export type NewConfiguration = z.output<typeof NewConfiguration>
@@ -124,6 +139,7 @@ export const ConfigurationPatch = z
       'Members that are absent stay as they are. `auth_type` replaces all of the authentication:',
       'send it with the members that belong to it.',
     ].join(' '),
+    ...all(...authConditions(false)),
     example: { model: 'gpt-4.1' },
   })
 export type ConfigurationPatch = z.output<typeof ConfigurationPatch>
@@ -208,7 +224,15 @@ export const ProxySettingsPatch = z
   .object({
     enabled: settingsShape.enabled.nullish(),
     audience: settingsShape.audience.optional(),
-    allowed_urls: z.object({ mode: Mode, patterns: Patterns.nullish() }).nullish(),
+    allowed_urls: z
+      .object({ mode: Mode, patterns: Patterns.nullish() })
+      .meta(
+        implies(isAnyOf('mode', 'list'), {
+          required: ['patterns'],
+          properties: { patterns: { type: 'array', minItems: 1 } },
+        }),
+      )
+      .nullish(),
   })
   .check(check => {
     const { mode, patterns } = check.value.allowed_urls ?? {}

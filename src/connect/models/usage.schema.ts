@@ -1,5 +1,6 @@
 // Schemas of the usage of models, and of the budgets that limit it.
 import * as z from 'zod'
+import { hasAnyOf } from '../../protocol/conditions.ts'
 import { Day, listOf, optionalFilter, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
 import { Time } from './schema.ts'
 
@@ -81,6 +82,7 @@ export const NewBudget = z
   .meta({
     id: 'NewModelBudget',
     description: 'A limit for calls of models. What the period used before counts.',
+    ...hasAnyOf(...limitNames),
     example: { period: 'month', limit_usd: 50, limit_calls: 100000 },
   })
 export type NewBudget = z.output<typeof NewBudget>

@@ -1,6 +1,7 @@
 // Schemas of OAuth providers.
 import * as z from 'zod'
 import { Name } from '../../people/access/schema.ts'
+import { all, hasAll, hasNone, implies, isAbsentOrAnyOf, isAnyOf } from '../../protocol/conditions.ts'
 import {
   arrayOf,
   boundedText,
@@ -42,9 +43,11 @@ export const Scope = boundedText(256).regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, {
 })
 const Scopes = arrayOf(Scope, 100).overwrite(scopes => [...new Set(scopes)])
 
-const Endpoint = boundedText(2048).refine(url => /^https?:\/\//i.test(url) && URL.canParse(url) && !url.includes('#'), {
-  error: 'must be an https URL without a fragment',
-})
+const Endpoint = boundedText(2048)
+  .refine(url => /^https?:\/\//i.test(url) && URL.canParse(url) && !url.includes('#'), {
+    error: 'must be an https URL without a fragment',
+  })
+  .meta({ format: 'uri', pattern: '^https?://[^#]*$' })
 
 const providerTypes = ['microsoft', 'salesforce', 'slack'] as const
 
@@ -170,6 +173,12 @@ const checkSecret = (
   check.addIssue({ code: 'custom', path: ['client_secret'], message })
 }
 
+/** The same for the document. */
+const SECRET_CONDITION = all(
+  implies(isAnyOf('token_endpoint_auth_method', 'none'), hasNone('client_secret')),
+  implies(isAnyOf('token_endpoint_auth_method', 'client_secret_post', 'client_secret_basic'), hasAll('client_secret')),
+)
+
 const AuthMethod = z
   .enum(authMethods)
   .meta({ description: 'How the client authenticates. Default: `client_secret_post`, or `none` without a secret.' })
@@ -197,6 +206,7 @@ export const NewProvider = z
   .meta({
     id: 'NewOAuthProvider',
     description: 'A provider whose client you registered, with `/v2/auth/callback/{provider_id}` of this installation.',
+    ...SECRET_CONDITION,
     example: {
       provider_id: 'github',
       name: 'GitHub',
@@ -222,7 +232,11 @@ export const McpServer = z
   .object({
     provider_id: NewProviderId,
     name: Name,
-    mcp_server_url: z.string().min(1).max(2048).meta({ description: 'The URL of an MCP server that requires OAuth.' }),
+    mcp_server_url: z.string().min(1).max(2048).meta({
+      format: 'uri',
+      pattern: '^https?://',
+      description: 'The URL of an MCP server that requires OAuth.',
+    }),
     client_id: optionalMember(ClientId).meta({ description: 'The id of a client that you registered.' }),
     client_secret: optionalMember(ClientSecret),
     scopes: optionalMember(Scopes).meta({ description: 'The scopes to use instead of those that the server lists.' }),
@@ -238,6 +252,11 @@ export const McpServer = z
   .meta({
     id: 'McpServer',
     description: 'An MCP server. Everything else is discovered from its URL.',
+    ...all(
+      implies(hasAll('client_secret'), hasAll('client_id')),
+      implies(isAnyOf('registration', 'given'), hasAll('client_id')),
+      implies(hasAll('client_id'), isAbsentOrAnyOf('registration', 'auto', 'given')),
+    ),
     example: { provider_id: 'issues', name: 'Issues', mcp_server_url: 'https://mcp.example.com/mcp' },
   })
 export type McpServer = z.output<typeof McpServer>
@@ -272,6 +291,7 @@ export const ProviderPatch = z
   .meta({
     id: 'OAuthProviderPatch',
     description: 'A member that is absent or null keeps its stored value.',
+    ...SECRET_CONDITION,
     example: { name: 'GitHub Enterprise', scopes: ['read:user', 'repo'] },
   })
 export type ProviderPatch = z.output<typeof ProviderPatch>

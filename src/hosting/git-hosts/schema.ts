@@ -1,5 +1,6 @@
 // Request and response schemas of git host integrations.
 import * as z from 'zod'
+import { all, hasAll, hasNone, implies, isAnyOf } from '../../protocol/conditions.ts'
 import { boundedText, CREDENTIAL, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
@@ -63,7 +64,11 @@ const BaseUrl = boundedText(500)
     abort: true,
   })
   .overwrite(url => new URL(url).href.replace(/\/$/, ''))
-  .meta({ description: 'The URL of the host, as people open it. For GitHub the default is `https://github.com`.' })
+  .meta({
+    format: 'uri',
+    pattern: '^https?://[^/?#\\s@\\\\]+(?:/[\\w.~-]+)*/?$',
+    description: 'The URL of the host, as people open it. For GitHub the default is `https://github.com`.',
+  })
 
 const PEM_PATTERN = /^-----BEGIN (RSA )?PRIVATE KEY-----\s[A-Za-z0-9+/=\s]+-----END (RSA )?PRIVATE KEY-----$/
 const PrivateKey = boundedText(20_000)
@@ -106,6 +111,12 @@ export const NewIntegration = z
   .meta({
     id: 'NewIntegration',
     description: 'A git host and its credentials: an installation of a GitHub App, or an account’s token.',
+    ...all(
+      ...hosts.map(host => {
+        const rules = all(hasAll(...REQUIRED_MEMBERS[host]), hasNone(...FORBIDDEN_MEMBERS[host]))
+        return implies(isAnyOf('host', host), rules)
+      }),
+    ),
     example: {
       host: 'gitea',
       base_url: 'https://gitea.example.com',

@@ -25,6 +25,7 @@ const GLOB_ERROR = `must be a pattern like \`feature/*\`, with at most ${MAX_STA
 const Glob = boundedText(201, GLOB_ERROR)
   .regex(/^!?[^\s\0]{1,200}$/, { error: GLOB_ERROR })
   .refine(glob => glob.replaceAll('**', '*').split('*').length - 1 <= MAX_STARS, { error: GLOB_ERROR })
+  .meta({ pattern: `^!?[^\\s*]*(?:[*]{1,2}[^\\s*]+){0,${MAX_STARS - 1}}[*]{0,2}$` })
 const PREVIEW_VARIABLES = ['PREVIEW_ID', 'PREVIEW_BRANCH', 'PREVIEW_URL']
 const Overlay = Secret.refine(({ name }) => !PREVIEW_VARIABLES.includes(name), {
   error: 'is reserved: every preview sets this variable itself; choose another name',
@@ -33,6 +34,7 @@ const Overlay = Secret.refine(({ name }) => !PREVIEW_VARIABLES.includes(name), {
 const HookUrl = boundedText(2048)
   .regex(/^https?:\/\/[^\s\0]+$/, { error: 'must be an http or https URL', abort: true })
   .refine(url => URL.canParse(url), { error: 'must be an http or https URL' })
+  .meta({ format: 'uri' })
 
 const Hooks = z
   .object({

@@ -1,7 +1,7 @@
 // Pages of lists, newest first: by offset, or by cursor, which makes a deep page as cheap as the first.
 import { eq, type SQL, sql } from 'drizzle-orm'
 import type { AnyPgColumn } from 'drizzle-orm/pg-core'
-import type { NamedPage, OwnedBy, Page } from '../../protocol/wire.ts'
+import { formatCursor, type NamedPage, type OwnedBy, type Page } from '../../protocol/wire.ts'
 import { run } from '../db/db.ts'
 import type { Placeholders, Statement } from '../db/statement.ts'
 import type { Ctx } from './context.ts'
@@ -51,6 +51,6 @@ export function toListPage<Row extends Listed, Wire>(
   return {
     resources: pageRows.map(toWire),
     offset: page.offset + pageRows.length,
-    ...(last && { [nextCursor]: Buffer.from(`${last.created_at}~${last.id}`).toString('base64url') }),
+    ...(last && { [nextCursor]: formatCursor({ at: last.created_at, id: last.id }) }),
   }
 }

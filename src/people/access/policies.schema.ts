@@ -1,6 +1,7 @@
 // Schemas of access policies.
 import * as z from 'zod'
 import { type Permission, policyPermissions, type ResourceType, resourceTypes } from '../../kernel/permissions.ts'
+import { all, implies, isAnyOf } from '../../protocol/conditions.ts'
 import { arrayOf, Uuid } from '../../protocol/wire.ts'
 import { label, Name, RoleRef } from './schema.ts'
 
@@ -54,6 +55,13 @@ const checkPermission = (
   check.addIssue({ code: 'custom', path: ['permission'], message })
 }
 
+/** The same for the document. */
+const PERMISSION_CONDITION = all(
+  ...PolicyResourceType.options.map(type =>
+    implies(isAnyOf('resource_type', type), isAnyOf('permission', ...policyPermissions[toResourceType(type)])),
+  ),
+)
+
 const ConditionGroup = z
   .object({
     permission: z.enum(policyPermissionNames),
@@ -61,7 +69,7 @@ const ConditionGroup = z
     conditions: arrayOf(Condition, MAX_CONDITIONS, 1).meta({ description: 'All of them must hold.' }),
   })
   .superRefine(checkPermission)
-  .meta({ id: 'AccessConditionGroup' })
+  .meta({ id: 'AccessConditionGroup', ...PERMISSION_CONDITION })
 
 const shape = {
   name: Name,
@@ -121,6 +129,7 @@ export const AccessQuestion = z
   .superRefine(checkPermission)
   .meta({
     id: 'AccessQuestion',
+    ...PERMISSION_CONDITION,
     example: {
       role_id: '00000000-0000-4000-8000-000000000003',
       permission: 'deployments:update',

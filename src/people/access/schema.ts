@@ -1,6 +1,7 @@
 // Schemas of organizations, workspaces, members, roles and API keys.
 import * as z from 'zod'
 import { completePermissions, organizationPermissions, permissionNames } from '../../kernel/permissions.ts'
+import { hasAnyOf, implies, isAbsentOrAnyOf } from '../../protocol/conditions.ts'
 import {
   arrayOf,
   boundedText,
@@ -18,6 +19,12 @@ import {
 } from '../../protocol/wire.ts'
 
 const VISIBLE_CHARACTER = /[^\p{Z}\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]/u
+/** The same for the document: programs in other languages do not know these classes. */
+const VISIBLE_PATTERN = [
+  '[^\\u0000-\\u0020\\u007f-\\u00a0\\u00ad\\u034f\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890\\u0891\\u08e2\\u115f\\u1160',
+  '\\u1680\\u17b4\\u17b5\\u180b-\\u180f\\u2000-\\u200f\\u2028-\\u202f\\u205f-\\u206f\\u3000\\u3164\\ufe00-\\ufe0f\\ufeff',
+  '\\uffa0\\ufff0-\\ufffb]',
+].join('')
 export const label = (maxLength: number) =>
   z
     .string()
@@ -25,6 +32,7 @@ export const label = (maxLength: number) =>
     .min(1)
     .max(maxLength, { abort: true })
     .refine(text => text === '' || VISIBLE_CHARACTER.test(text), { error: 'must contain a visible character' })
+    .meta({ pattern: VISIBLE_PATTERN })
 export const Name = label(128)
 /** Lower case comes last: it turns some letters of other scripts into ASCII, which must not pass the check. */
 export const Email = z
@@ -147,6 +155,11 @@ export const NewRole = z
   })
   .meta({
     id: 'NewRole',
+    ...implies(isAbsentOrAnyOf('scope', 'workspace'), {
+      properties: {
+        permissions: { items: { enum: permissionNames.filter(name => !organizationPermissions.includes(name)) } },
+      },
+    }),
     example: { display_name: 'Operator', permissions: ['deployments:read', 'deployments:update'] },
   })
 export const RolePatch = z
@@ -259,7 +272,11 @@ export const NewMembership = z
       for (const name of others)
         if (person[name] !== person[first!]) refuse(name, `is not the same as \`${first}\`; send one of them`)
   })
-  .meta({ id: 'NewMembership', example: { email: 'ada@example.com', role_id: '00000000-0000-4000-8000-000000000002' } })
+  .meta({
+    id: 'NewMembership',
+    ...hasAnyOf('email', ...MEMBER_NAMES),
+    example: { email: 'ada@example.com', role_id: '00000000-0000-4000-8000-000000000002' },
+  })
 export const MembershipPatch = z
   .object({ role_id: Uuid })
   .meta({ id: 'MembershipPatch', example: { role_id: '00000000-0000-4000-8000-000000000003' } })

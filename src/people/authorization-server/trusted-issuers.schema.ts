@@ -15,9 +15,11 @@ const VisibleAscii = (maxLength: number) =>
 const Issuer = VisibleAscii(512).regex(/^https?:\/\/[^?#]+$/, {
   error: 'must be the URL of the issuer, such as https://token.actions.githubusercontent.com',
 })
-const Pattern = boundedText(512).refine(text => /^\P{Cc}+$/u.test(text), {
-  error: 'must have 1 to 512 characters, and no control characters',
-})
+const Pattern = boundedText(512)
+  .refine(text => /^\P{Cc}+$/u.test(text), {
+    error: 'must have 1 to 512 characters, and no control characters',
+  })
+  .meta({ pattern: '^[^\\u0000-\\u001f\\u007f-\\u009f]+$' })
 const Audience = VisibleAscii(512)
 const ClaimName = boundedText(100).regex(/^[\x21-\x7e]+$/, { error: 'must be the name of a claim' })
 /** These are checked anyway, or are not the same in two tokens. */
@@ -25,7 +27,9 @@ const OWN_CLAIMS = ['iss', 'aud', 'sub', 'exp', 'nbf', 'iat', 'jti']
 const Claims = z.preprocess(
   rejectPrototypeKey<Record<string, string>>,
   recordOf(
-    ClaimName.refine(name => !OWN_CLAIMS.includes(name), { error: 'is checked without a pattern' }),
+    ClaimName.refine(name => !OWN_CLAIMS.includes(name), { error: 'is checked without a pattern' }).meta({
+      not: { enum: OWN_CLAIMS },
+    }),
     Pattern,
     20,
   ),

@@ -1,5 +1,6 @@
 // Schemas of feedback, and of the configurations of its keys.
 import * as z from 'zod'
+import { hasAnyOf, implies, isAnyOf } from '../../protocol/conditions.ts'
 import { arrayOf, boundedText, commaSeparated, optionalFilter, Uuid } from '../../protocol/wire.ts'
 import {
   flag,
@@ -46,6 +47,10 @@ export const FeedbackConfig = z
   })
   .meta({
     id: 'FeedbackConfig',
+    ...implies(isAnyOf('type', 'categorical'), {
+      required: ['categories'],
+      properties: { categories: { type: 'array', minItems: 1 } },
+    }),
     description:
       'What a key may say: numbers from `min` to `max`, the values of `categories`, or anything (`freeform`). ' +
       'Feedback without a score always may.',
@@ -95,6 +100,7 @@ export const NewFeedbackBody = z
   })
   .meta({
     id: 'NewFeedback',
+    ...hasAnyOf('run_id', 'session_id'),
     description: 'What is said of a run, which may arrive later, or of a whole project.',
     example: { run_id: '0193e6a2-9c1b-7d52-8a51-5d2f3c7b9a10', key: 'correctness', score: 1, comment: 'As expected.' },
   })

@@ -21,7 +21,10 @@ const Sample = z
   .gt(0)
   .max(MAX_SAMPLE)
   .refine(sample => sample <= 1 || Number.isInteger(sample), { error: 'must be a part up to 1, or a whole number' })
-  .meta({ description: 'Up to 1 a part of the runs, above it their number. A job takes at most 1000 runs.' })
+  .meta({
+    anyOf: [{ maximum: 1 }, { multipleOf: 1 }],
+    description: 'Up to 1 a part of the runs, above it their number. A job takes at most 1000 runs.',
+  })
 
 /** Members that a saved config has too. */
 const requestShape = {

@@ -19,7 +19,7 @@ import {
   storableText,
   Time,
 } from '../runs/list-parameters.schema.ts'
-import { TraceTime } from '../runs/time.schema.ts'
+import { TIME_TEXT, TraceTime } from '../runs/time.schema.ts'
 
 const TRACE_TIERS = ['shortlived', 'longlived'] as const
 /** The days that the tiers keep, and so the bounds of a retention of one's own. */
@@ -209,7 +209,7 @@ export type ProjectQuery = z.output<typeof ProjectQuery>
 
 export const MetadataQuery = z.object({
   metadata_keys: optionalFilter(commaSeparated(boundedText(256), 100)).meta({ description: 'By default all keys.' }),
-  start_time: optionalFilter(TraceTime).meta({ type: 'string', format: 'date-time' }),
+  start_time: optionalFilter(TraceTime).meta({ ...TIME_TEXT }),
   k: z.preprocess(parseWholeNumber, z.int().min(1).max(100).default(10)).meta({ description: 'Values of each key.' }),
   root_runs_only: flag(false),
 })

@@ -1,9 +1,10 @@
 // Schemas of the runs and threads in annotation queues.
 import * as z from 'zod'
+import { all, hasAll, hasAnyOf, implies, isAbsentOrAnyOf, isAnyOf } from '../../protocol/conditions.ts'
 import { arrayOf, boundedText, optionalFilter, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
 import { flag, offsetPage, optionalFlag, storableText, Time, timeFilter } from '../runs/list-parameters.schema.ts'
 import { Run } from '../runs/runs.schema.ts'
-import { TraceTime } from '../runs/time.schema.ts'
+import { TIME_TEXT, TraceTime } from '../runs/time.schema.ts'
 import { MAX_ITEMS } from './schema.ts'
 
 const MAX_ADDED = 1000
@@ -26,13 +27,13 @@ const ExtendsRetention = (byDefault: boolean) =>
 const AddedRun = z.object({
   run_id: Uuid,
   session_id: Uuid.nullish(),
-  start_time: TraceTime.nullish().meta({ type: 'string', format: 'date-time' }),
+  start_time: TraceTime.nullish().meta({ ...TIME_TEXT }),
   source_proposed_example_id: Uuid.nullish(),
 })
 const KeyedRun = z.object({
   ...AddedRun.shape,
   session_id: Uuid,
-  start_time: TraceTime.meta({ type: 'string', format: 'date-time' }),
+  start_time: TraceTime.meta({ ...TIME_TEXT }),
 })
 
 /** Published clients send ids, or objects with an id. */
@@ -112,8 +113,8 @@ export const RunIndexQuery = z.object({ include_extra: flag(false).meta({ descri
 export const QueueRunRef = z.object({ queue_id: Uuid, queue_run_id: Uuid })
 
 const timesShape = {
-  added_at: TraceTime.nullish().meta({ type: 'string', format: 'date-time' }),
-  last_reviewed_time: TraceTime.nullish().meta({ type: 'string', format: 'date-time' }),
+  added_at: TraceTime.nullish().meta({ ...TIME_TEXT }),
+  last_reviewed_time: TraceTime.nullish().meta({ ...TIME_TEXT }),
 }
 export const ItemPatch = z.object(timesShape).meta({
   id: 'QueueItemPatch',
@@ -132,7 +133,11 @@ export const DeletedRuns = z
     error: 'is needed without `delete_all`',
     path: ['run_ids'],
   })
-  .meta({ id: 'DeletedQueueRuns', example: { run_ids: ['5d41402a-bc4b-4a76-b971-9d911017c592'] } })
+  .meta({
+    id: 'DeletedQueueRuns',
+    ...implies(isAbsentOrAnyOf('delete_all', false), hasAll('run_ids')),
+    example: { run_ids: ['5d41402a-bc4b-4a76-b971-9d911017c592'] },
+  })
 export type DeletedRuns = z.output<typeof DeletedRuns>
 
 export const SizeQuery = z.object({ status: optionalFilter(RunStatus) })
@@ -167,6 +172,13 @@ const NewItem = z
     error: 'is needed for an item of the type THREAD',
     path: ['project_id'],
   })
+  .meta(
+    implies(
+      isAnyOf('item_type', 'THREAD'),
+      all(hasAll('thread_id'), hasAnyOf('project_id', 'session_id')),
+      hasAll('run_id'),
+    ),
+  )
 export const NewItems = z.object({ items: arrayOf(NewItem, MAX_ADDED) }).meta({
   id: 'NewQueueItems',
   example: { items: [{ item_type: 'RUN', run_id: '5d41402a-bc4b-4a76-b971-9d911017c592' }] },

@@ -4,6 +4,7 @@ import type * as z from 'zod'
 import { type Row, run } from '../../kernel/db/db.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
+import { formatCursor } from '../../protocol/wire.ts'
 import type * as schema from './schema.ts'
 import type { RuleOutcomes, StoredVerdict } from './tables.ts'
 
@@ -171,7 +172,7 @@ export const pageRuleLogs = verb(
     const last = logs.at(-1)
     return {
       logs: logs.map(row => toWire(rule_id, row)),
-      cursor: has_more ? Buffer.from(`${last!.place}~${last!.run_id}`).toString('base64url') : null,
+      cursor: has_more ? formatCursor({ at: last!.place, id: last!.run_id }) : null,
       has_more,
     }
   },

@@ -1,6 +1,7 @@
 // Schemas of automation rules and their logs.
 import * as z from 'zod'
 import { label } from '../../people/access/schema.ts'
+import { hasOneOf } from '../../protocol/conditions.ts'
 import {
   arrayOf,
   boundedText,
@@ -139,11 +140,15 @@ const NEW_RULE_EXAMPLE = {
   filter: 'eq(status, "error")',
 }
 
-export const NewRule = z.object(newRuleShape).refine(hasOneScope, ONE_SCOPE).meta({
-  id: 'NewRunRule',
-  description: 'What to do with the runs that match.',
-  example: NEW_RULE_EXAMPLE,
-})
+export const NewRule = z
+  .object(newRuleShape)
+  .refine(hasOneScope, ONE_SCOPE)
+  .meta({
+    id: 'NewRunRule',
+    ...hasOneOf('session_id', 'dataset_id'),
+    description: 'What to do with the runs that match.',
+    example: NEW_RULE_EXAMPLE,
+  })
 export type NewRule = z.output<typeof NewRule>
 
 export const ValidatedRule = z
@@ -154,7 +159,12 @@ export const ValidatedRule = z
     }),
   })
   .refine(hasOneScope, ONE_SCOPE)
-  .meta({ id: 'ValidatedRunRule', description: 'A rule to be checked.', example: NEW_RULE_EXAMPLE })
+  .meta({
+    id: 'ValidatedRunRule',
+    description: 'A rule to be checked.',
+    ...hasOneOf('session_id', 'dataset_id'),
+    example: NEW_RULE_EXAMPLE,
+  })
 export type ValidatedRule = z.output<typeof ValidatedRule>
 
 export const RulePatch = z
@@ -165,7 +175,7 @@ export const RulePatch = z
     dataset_id: Uuid.nullish().meta({ description: 'It cannot change.' }),
     backfill_from: Instant.nullish()
       .refine(time => !time, { error: 'is for new rules. Create another rule' })
-      .meta({ description: 'Only of new rules.' }),
+      .meta({ type: 'null', description: 'Only of new rules.' }),
   })
   .meta({
     id: 'RunRulePatch',

@@ -3,9 +3,7 @@ import { invalidRequest } from '../../kernel/http/input.ts'
 import type { RunSelection } from '../store/queries.ts'
 import { RUN_FIELDS } from './filter/fields.ts'
 import { type ResolvedFilter, readFilters } from './filter/resolve.ts'
-import type { RunSelectionBody } from './runs.schema.ts'
-
-const PLACES = ['id', 'session', 'trace', 'parent_run', 'reference_example'] as const
+import { PLACES, type RunSelectionBody } from './runs.schema.ts'
 
 export function toSelection(body: RunSelectionBody): RunSelection {
   if (body.id) return { ids: body.id }

@@ -8,7 +8,7 @@ import {
   parseWholeNumber,
   Uuid,
 } from '../../protocol/wire.ts'
-import { TraceTime } from './time.schema.ts'
+import { TIME_TEXT, TraceTime } from './time.schema.ts'
 
 export const Time = z.string().meta({ format: 'date-time' })
 
@@ -32,7 +32,7 @@ export const idFilter = (description?: string) =>
   optionalFilter(commaSeparated(Uuid, 100)).meta({ ...(description && { description }) })
 
 export const timeFilter = (description?: string) =>
-  optionalFilter(TraceTime).meta({ type: 'string', format: 'date-time', ...(description && { description }) })
+  optionalFilter(TraceTime).meta({ ...TIME_TEXT, ...(description && { description }) })
 
 /** Postgres stores neither a NUL character nor half of a surrogate pair. */
 const isStorable = (text: string): boolean => !text.includes('\0') && text.isWellFormed()

@@ -1,7 +1,8 @@
 // Schemas of statistics of runs.
 import * as z from 'zod'
+import { hasAnyOf } from '../../protocol/conditions.ts'
 import { arrayOf, boundedText } from '../../protocol/wire.ts'
-import { RunSelectionBody } from './runs.schema.ts'
+import { PLACES, RunSelectionBody } from './runs.schema.ts'
 
 /** Latencies are in seconds. */
 export const NUMBERS = [
@@ -63,6 +64,7 @@ export const RunStatsBody = z
   .meta({
     id: 'RunStatsQuery',
     description: 'At least one of `id`, `session`, `trace`, `parent_run` and `reference_example`.',
+    ...hasAnyOf(...PLACES),
     example: {
       id: ['0193e6a2-9c1b-7d52-8a51-5d2f3c7b9a10'],
       select: ['run_count', 'latency_p50', 'error_rate'],

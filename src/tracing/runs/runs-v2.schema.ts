@@ -1,8 +1,9 @@
 // Schemas of runs in the second version of the API of published clients: upper-case names, and selected members only.
 import * as z from 'zod'
+import { hasOneOf } from '../../protocol/conditions.ts'
 import { arrayOf, boundedText, CREDENTIAL, emptyAsAbsent, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
 import { CursorText, filterText, MAX_PROJECTS, RUN_TYPES, type Run } from './runs.schema.ts'
-import { TraceTime } from './time.schema.ts'
+import { TIME_TEXT, TraceTime } from './time.schema.ts'
 
 /** Members that are those of the first version, by the same name. */
 export const SAME_MEMBERS = [
@@ -119,6 +120,7 @@ export const RunQueryV2 = z
   .refine(hasOnePlace, { path: ['project_ids'], error: 'give either this or `reference_dataset_id`' })
   .meta({
     id: 'RunQueryV2',
+    ...hasOneOf('project_ids', 'reference_dataset_id'),
     example: { project_ids: ['0193e6a2-9c1b-7d52-8a51-5d2f3c7b9a10'], selects: ['ID', 'NAME', 'STATUS'] },
   })
 export type RunQueryV2 = z.output<typeof RunQueryV2>
@@ -191,7 +193,7 @@ export const TracePageV2 = pageOf(
 export type TracePageV2 = z.output<typeof TracePageV2>
 
 const selectsQuery = z.preprocess(emptyAsAbsent, arrayOf(z.enum(RUN_SELECT_V2), MAX_SELECTED).optional())
-const timeQuery = z.preprocess(emptyAsAbsent, TraceTime.optional()).meta({ type: 'string', format: 'date-time' })
+const timeQuery = z.preprocess(emptyAsAbsent, TraceTime.optional()).meta({ ...TIME_TEXT })
 const EXAMPLE = { project_id: '0193e6a2-9c1b-7d52-8a51-5d2f3c7b9a10' }
 export const RunReadQueryV2 = z
   .object({

@@ -1,5 +1,6 @@
 // Schemas of runs as they are queried and read.
 import * as z from 'zod'
+import { hasAnyOf } from '../../protocol/conditions.ts'
 import {
   arrayOf,
   boundedText,
@@ -9,10 +10,13 @@ import {
   parseWholeNumber,
   Uuid,
 } from '../../protocol/wire.ts'
-import { readTraceTime, TraceTime } from './time.schema.ts'
+import { readTraceTime, TIME_TEXT, TraceTime } from './time.schema.ts'
 
 export const RUN_TYPES = ['tool', 'chain', 'llm', 'retriever', 'embedding', 'prompt', 'parser'] as const
 const RunType = z.enum(RUN_TYPES)
+
+/** A query names at least one. */
+export const PLACES = ['id', 'session', 'trace', 'parent_run', 'reference_example'] as const
 
 const MAX_FILTER_LENGTH = 20_000
 const FilterText = boundedText(MAX_FILTER_LENGTH)
@@ -132,6 +136,7 @@ export const RunQueryBody = z
   .meta({
     id: 'RunQuery',
     description: 'At least one of `id`, `session`, `trace`, `parent_run` and `reference_example`.',
+    ...hasAnyOf(...PLACES),
     example: { id: ['0193e6a2-9c1b-7d52-8a51-5d2f3c7b9a10'], select: ['name', 'inputs', 'outputs'] },
   })
 export type RunQueryBody = z.output<typeof RunQueryBody>
@@ -271,7 +276,7 @@ export const RunReadQuery = z.object({
   session_id: z.preprocess(emptyAsAbsent, Uuid.optional()),
   start_time: z
     .preprocess(emptyAsAbsent, TraceTime.optional())
-    .meta({ type: 'string', format: 'date-time', description: 'When the run started. It is found faster.' }),
+    .meta({ ...TIME_TEXT, description: 'When the run started. It is found faster.' }),
   exclude_s3_stored_attributes: queryFlag().meta({ description: 'Leave out what is stored apart.' }),
   exclude_serialized: queryFlag(),
   include_messages: queryFlag().meta({ description: 'Has no effect.' }),

@@ -1,6 +1,6 @@
 // Times as clients of tracing send them.
 import * as z from 'zod'
-import { boundedText } from '../../protocol/wire.ts'
+import { boundedText, DAY_SOURCE } from '../../protocol/wire.ts'
 
 const TIME = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?(Z|[+-]\d\d(?::?\d\d)?)?$/i
 const OFFSET = /^([+-]\d\d):?(\d\d)?$/
@@ -29,8 +29,19 @@ function formatTime(ms: number, micros: number): string | undefined {
   return new Date(ms).toISOString().replace('Z', `${String(micros % 1000).padStart(3, '0')}Z`)
 }
 
+/** The texts of `readTraceTime()`, but for a few that only `Date.parse()` knows. */
+const TIME_SOURCE = String.raw`^${DAY_SOURCE}(?:[T ](?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:[.,]\d{1,9})?)?)?(?:Z|[+-](?:0\d|1[0-4])(?::?[0-5]\d)?)?$`
+/** For parameters of a query, which are texts. */
+export const TIME_TEXT = { type: 'string', format: 'date-time', pattern: TIME_SOURCE } as const
+
 export const TraceTime = z
-  .union([boundedText(64, NOT_A_TIME), z.number({ error: NOT_A_TIME })], { error: NOT_A_TIME })
+  .union(
+    [
+      boundedText(64, NOT_A_TIME).meta({ pattern: TIME_SOURCE }),
+      z.number({ error: NOT_A_TIME }).meta({ minimum: 0, exclusiveMaximum: MAX_MS }),
+    ],
+    { error: NOT_A_TIME },
+  )
   .transform((value, check) => {
     const time = readTraceTime(value)
     if (time !== undefined) return time

@@ -1,5 +1,6 @@
 // Schemas of links that show a run to anyone, and of the deletion of traces.
 import * as z from 'zod'
+import { hasOneOf } from '../../protocol/conditions.ts'
 import { arrayOf, CREDENTIAL, recordOf, Uuid } from '../../protocol/wire.ts'
 import { FeedbackQuery } from '../feedback/feedback.schema.ts'
 import { storableText } from '../runs/list-parameters.schema.ts'
@@ -24,6 +25,7 @@ export const TraceDeletion = z
     trace_ids: arrayOf(Uuid, MAX_TRACES, 1).nullish(),
     metadata: recordOf(storableText(256), z.union([MetadataValue, arrayOf(MetadataValue, MAX_VALUES, 1)]), 10)
       .refine(metadata => Object.keys(metadata).length > 0, { error: 'names no member' })
+      .meta({ minProperties: 1 })
       .nullish()
       .meta({
         description:
@@ -34,6 +36,7 @@ export const TraceDeletion = z
   .refine(isOne, { path: ['trace_ids'], error: 'give either this or `metadata`' })
   .meta({
     id: 'TraceDeletion',
+    ...hasOneOf('trace_ids', 'metadata'),
     example: {
       session_id: '0193e6a2-9c1b-7d52-8a51-5d2f3c7b9a10',
       trace_ids: ['0193e6a2-9c1b-7d52-8a51-5d2f3c7b9a11'],
