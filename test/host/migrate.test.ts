@@ -11,7 +11,7 @@ import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.t
 import { createHost } from '../../src/host/host.ts'
 import { migrate, waitForMigrations } from '../../src/host/migrate.ts'
 import { newApiKey } from '../../src/kernel/crypto/crypto.ts'
-import { loadBeforeSquash } from '../support/before-squash.ts'
+import { findRoleFaults, loadBeforeSquash } from '../support/before-squash.ts'
 import { connect, query } from '../support/postgres.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-migrate-'))
@@ -292,6 +292,11 @@ describe('a database from before the squash', () => {
   test('comes to the schema that an empty database gets', async () => {
     await migrate(url, { log })
     expect(await readSchema(url)).toBe(fs.readFileSync(join(drizzle, 'schema.sql'), 'utf8'))
+  })
+
+  test('has its roles backfilled, and none loses a permission', async () => {
+    await migrate(url, { log })
+    expect(await findRoleFaults(url)).toEqual([])
   })
 
   test('is refused by name if it has not even the migrations that were squashed', async () => {

@@ -3,6 +3,8 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import { sha256Hex } from '../../src/kernel/crypto/digest.ts'
+import { organizationPermissions, permissionNames } from '../../src/kernel/permissions.ts'
+import { ADMIN, ORGANIZATION_ADMIN } from '../../src/people/access/built-in-roles.ts'
 import { query } from './postgres.ts'
 
 const DUMP = join(import.meta.dirname, '../host/fixtures/before-squash.sql.gz')
@@ -11,4 +13,26 @@ const DUMP = join(import.meta.dirname, '../host/fixtures/before-squash.sql.gz')
 export async function loadBeforeSquash(url: string, key: string): Promise<void> {
   const dump = gunzipSync(readFileSync(DUMP)).toString()
   await query(url, dump.replace('"key_hash":"KEY_HASH"', `"key_hash":"${sha256Hex(key)}"`))
+}
+
+/** The custom role of the dump, and what it had there. */
+const CUSTOM_ROLE = { name: 'Operator', permissions: ['deployments:read', 'listeners:read'] }
+
+/** After the later migrations, Admins have every permission there is, and a custom role has lost none. */
+export async function findRoleFaults(url: string): Promise<string[]> {
+  const rows = await query(url, 'select id, display_name as name, permissions from roles')
+  const roles = rows as { id: string; name: string; permissions: string[] }[]
+  const workspacePermissions = permissionNames.filter(name => !organizationPermissions.includes(name))
+  const expected: [where: (role: (typeof roles)[number]) => boolean, permissions: readonly string[]][] = [
+    [({ id }) => id === ADMIN, workspacePermissions],
+    [({ id }) => id === ORGANIZATION_ADMIN, permissionNames],
+    [({ name }) => name === CUSTOM_ROLE.name, CUSTOM_ROLE.permissions],
+  ]
+  return expected.flatMap(([isRole, permissions]) => {
+    const role = roles.find(isRole)
+    if (!role) return ['a role is missing']
+    return permissions
+      .filter(permission => !role.permissions.includes(permission))
+      .map(permission => `the role ${role.name} lacks ${permission}`)
+  })
 }

@@ -1,10 +1,11 @@
 // The chart with the real Helm 3 and 4: lint, thirty sets of values, refusals, the package. It needs npm, Go and unzip.
 import { execFileSync, spawnSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import type { KubernetesObject } from '@kubernetes/client-node'
 import { load, loadAll } from 'js-yaml'
+import { next, type Release, Releases, writeChartVersions } from '../../../deploy/releases/releases.ts'
 import { check, findMissing, runTrial, skipped } from '../support/trial.ts'
 import { findHelm, HELM_NAMES } from './chart/helm.ts'
 import { findSchemas } from './chart/kubernetes-schemas.ts'
@@ -20,6 +21,7 @@ const KUBERNETES = ['1.28.15', '1.36.3']
 const CUSTOM = ['HTTPRoute', 'ServiceMonitor', 'PrometheusRule']
 const work = mkdtempSync(join(tmpdir(), 'slipway-chart-'))
 
+type Repackaged = { ok: boolean; output: string; archive: string; rendered: string; shown: string }
 type Rendered = { name: string; text: string; objects: KubernetesObject[]; values: object }
 
 const sets = [
@@ -132,6 +134,40 @@ function checkPackage(helm: string, name: string): void {
   check(`${name}: the package renders what the chart renders`, packaged === ours && ours !== '')
 }
 
+/** A later chart may have the same application: only what names the chart differs. */
+function checkRepackage(helm: string, name: string): void {
+  const [newest] = Releases.parse(JSON.parse(readFileSync(join(ROOT, 'deploy/releases/releases.json'), 'utf8')))
+  const released = { ...newest!, images: newest!.images ?? {} } as Release
+  const again = next('repackage', released)
+  check(`${name}: ${again.chart} packages ${released.chart} again`, again.repackages === released.chart)
+  const [first, second] = [released, again].map(({ chart, app }) => {
+    const folder = join(work, `repackage-${chart}-${name.replaceAll(' ', '-')}`)
+    cpSync(CHART, join(folder, 'slipway'), { recursive: true, dereference: true })
+    const file = join(folder, 'slipway/Chart.yaml')
+    writeFileSync(file, writeChartVersions(readFileSync(file, 'utf8'), { chart, app }))
+    const packed = run(helm, ['package', join(folder, 'slipway'), '--destination', folder])
+    const archive = join(folder, `slipway-${chart}.tgz`)
+    const rendered = run(helm, ['template', 'slipway', archive, '--namespace', 'slipway', '--values', WORKING]).stdout
+    return {
+      ...packed,
+      archive,
+      rendered: rendered.replaceAll(chart, 'CHART'),
+      shown: run(helm, ['show', 'chart', archive]).stdout,
+    }
+  }) as [Repackaged, Repackaged]
+  check(`${name} packages both charts`, first.ok && second.ok, lastLines(second.output))
+  check(
+    `${name}: both have the application ${newest!.app}`,
+    [first, second].every(({ shown }) => shown.includes(`appVersion: ${newest!.app}`)),
+    second.shown,
+  )
+  check(
+    `${name}: both render the same objects`,
+    first.rendered !== '' &&
+      first.rendered.replaceAll(newest!.app, 'CHART') === second.rendered.replaceAll(newest!.app, 'CHART'),
+  )
+}
+
 /** Runs every block of the page. `helm` renders what it would apply, and `kubectl` does nothing. */
 function checkPage(helm: string, name: string): void {
   const page = readFileSync(join(ROOT, 'docs/operate/install-on-kubernetes.md'), 'utf8')
@@ -177,6 +213,7 @@ await runTrial(async () => {
     checkRefusals(helm, name)
     checkReleaseNames(helm, name)
     checkPackage(helm, name)
+    checkRepackage(helm, name)
     checkPage(helm, name)
     if (renderedBy.length === 1) {
       await checkRules(rendered)

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { CACHE, check, failed, findMissing, isInstalling, note, runTrial, skipped } from '../support/trial.ts'
 import { prepareInstallation } from './deploy/self-host.ts'
+import { tryContractLimits } from './runtimes/contract-limits.ts'
 import { SERVERS, type Server } from './runtimes/servers.ts'
 import { type Outcome, TRACING_CLIENTS } from './runtimes/tracing-clients.ts'
 
@@ -76,6 +77,7 @@ await runTrial(async () => {
   const clients = {
     ...(python && { [CONTROL_PLANE_CLIENT.replace('==', ' ')]: tryControlPlaneClient(python, folder) }),
     ...TRACING_CLIENTS,
+    'limits of the contract': tryContractLimits,
   }
 
   const table: Record<string, Record<string, string>> = {}

@@ -11,7 +11,7 @@ import pg from 'pg'
 import { startPostgres } from '../../../src/host/embedded-postgres.ts'
 import { newApiKey } from '../../../src/kernel/crypto/crypto.ts'
 import { findFreePort } from '../../../src/postgres/free-port.ts'
-import { loadBeforeSquash } from '../../support/before-squash.ts'
+import { findRoleFaults, loadBeforeSquash } from '../../support/before-squash.ts'
 import {
   type Code,
   extractRelease,
@@ -63,6 +63,8 @@ async function upgradeFromBeforeSquash(): Promise<void> {
     UPLOADS_DIR: join(work, 'uploads'),
   })
   cleanup.defer(() => present.stop())
+  const roleFaults = await findRoleFaults(server.url)
+  check('existing roles are backfilled, and none has lost a permission', roleFaults.length === 0, roleFaults.join(', '))
   const headers = { 'X-Api-Key': key, 'X-Tenant-Id': '20000000-0000-4000-8000-000000000001' }
   for (const path of [
     '/v2/deployments',

@@ -5,6 +5,8 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import pg from 'pg'
 import { startPostgres } from '../../../../src/host/embedded-postgres.ts'
+import { newApiKey } from '../../../../src/kernel/crypto/crypto.ts'
+import { findRoleFaults, loadBeforeSquash } from '../../../support/before-squash.ts'
 import { Helm, type HelmRun } from './helm.ts'
 import type { Kubernetes } from './kubernetes.ts'
 import { createRestrictedNamespace } from './nodes.ts'
@@ -157,6 +159,15 @@ class ChartTrial {
       const tables = await this.#query('second', `select count(*)::int as n from pg_tables where schemaname = 'public'`)
       expect(tables[0].n > 20, `it has ${tables[0].n} tables`)
       return `${tables[0].n} tables`
+    })
+    await this.#check('the hook of an upgrade migrates an older data set, and backfills its roles', async () => {
+      const older = await this.#createDatabase('older')
+      const url = this.#localUrlOf('older')
+      await loadBeforeSquash(url, newApiKey())
+      await this.#writeSecret('slipway-database', older)
+      const moved = { ...available, api: { ...available.api, podAnnotations: { try: '4' } } }
+      this.#succeed(await this.#helm.apply('upgrade', RELEASE, CHART, moved))
+      expectEqual(await findRoleFaults(url), [], 'faults of the roles')
     })
     await this.#check('helm rollback brings the earlier values back', async () => {
       const good = (await this.#helm.history(RELEASE)).filter(({ status }) => status === 'superseded').at(-1)!
@@ -355,10 +366,14 @@ class ChartTrial {
     if (login) Object.assign(url, { username: login, password: 'a-password' })
     return url.href
   }
-  async #query(name: string, sql: string) {
+  /** As this process reaches it. */
+  #localUrlOf(name: string): string {
     const url = new URL(this.#postgresUrl)
     if (name) url.pathname = `/${this.#databaseName(name)}`
-    const client = new pg.Client(url.href)
+    return url.href
+  }
+  async #query(name: string, sql: string) {
+    const client = new pg.Client(this.#localUrlOf(name))
     await client.connect()
     try {
       return (await client.query(sql)).rows
