@@ -71,7 +71,7 @@ export const Day = boundedText(10, NOT_A_DAY)
   .meta({ pattern: `^${DAY_SOURCE}$` })
 
 export const parseWholeNumber = (text: unknown): unknown =>
-  typeof text === 'string' && /^-?\d{1,15}$/.test(text) ? Number(text) : text
+  typeof text === 'string' && /^-?\d{1,16}$/.test(text) ? Number(text) : text
 
 export const parseBoolean = (text: unknown): unknown =>
   typeof text === 'string' && /^(true|false)$/i.test(text) ? text.toLowerCase() === 'true' : text

@@ -20,6 +20,7 @@ export type Document = {
 
 /** A credential, a resource or a state is not as the request needs it, of which no schema speaks. */
 const OF_STATE = new Set([401, 403, 404, 408, 409, 412, 428, 429])
+const CODES_OF_STATE = new Set(['idempotency_key_reused'])
 
 export type Verdict = {
   operations: number
@@ -73,8 +74,9 @@ export function judge(document: Document, cases: Case[]): Verdict {
   }
 }
 
-function isRefusal({ isAllowed, status, faults }: Case): boolean {
+function isRefusal({ isAllowed, status, code, faults }: Case): boolean {
   if (!isAllowed || status < 400 || status >= 500 || OF_STATE.has(status)) return false
+  if (code && CODES_OF_STATE.has(code)) return false
   return !faults.some(([, type]) => UNSAID_EVERYWHERE.has(type))
 }
 

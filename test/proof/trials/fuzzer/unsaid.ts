@@ -61,7 +61,7 @@ const OPERATIONS: Record<string, string[]> = {
   'It depends on the mode and the settings of the installation.': ['createDeployment', 'startInstallation'],
   'It depends on what is stored.': ['changeModelProxySettings'],
   'The names are those of the operations of the document.': ['exportAuditLogs', 'listAuditLogs'],
-  'A host or a URL is judged by the URL parser.': ['connectIntegration', 'verifyCustomHost'],
+  'A host or a URL is judged by the URL parser.': ['connectIntegration', 'registerClient', 'verifyCustomHost'],
   'One member of each item is unique in the list.': ['storeWorkspaceSecrets'],
   'The pattern of a subject depends on the issuer.': ['changeTrustedIssuer', 'createTrustedIssuer'],
   'A time table has five fields with ranges, and a smallest gap.': ['createInsightConfig'],
