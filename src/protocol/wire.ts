@@ -49,9 +49,18 @@ export const Uuid = boundedText(36, 'must be a UUID')
   .toLowerCase()
   .meta({ format: 'uuid' })
 const NOT_AN_INSTANT = 'must be an ISO 8601 date-time with a time zone, such as 2026-11-22T12:00:00Z'
-const LEAP_YEAR = String.raw`(?:19(?:7[26]|8[048]|9[26])|[2-9]\d(?:[2468][048]|[13579][26]|0[48])|[2468][048]00|[3579][26]00)`
+const LEAP_YEAR = [
+  String.raw`19(?:7[26]|8[048]|9[26])`,
+  String.raw`[2-9]\d(?:[2468][048]|[13579][26]|0[48])`,
+  String.raw`(?:[2468][048]|[3579][26])00`,
+].join('|')
+const DAY_OF_YEAR = [
+  String.raw`(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])`,
+  String.raw`(?:0[469]|11)-(?:0[1-9]|[12]\d|30)`,
+  String.raw`02-(?:0[1-9]|1\d|2[0-8])`,
+].join('|')
 /** A day of the years 1970 to 9999, as a part of patterns. */
-const DAY_SOURCE = String.raw`(?:${LEAP_YEAR}-02-29|(?:19[7-9]\d|[2-9]\d{3})-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8])))`
+export const DAY_SOURCE = String.raw`(?:(?:${LEAP_YEAR})-02-29|(?:19[7-9]\d|[2-9]\d{3})-(?:${DAY_OF_YEAR}))`
 const CLOCK_SOURCE = String.raw`(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?`
 const ZONE_SOURCE = String.raw`(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)`
 /** Limited to years that Postgres and JavaScript both write with four digits. Normalized to UTC and milliseconds. */

@@ -30,7 +30,11 @@ function formatTime(ms: number, micros: number): string | undefined {
 }
 
 /** The texts of `readTraceTime()`, but for a few that only `Date.parse()` knows. */
-const TIME_SOURCE = String.raw`^${DAY_SOURCE}(?:[T ](?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:[.,]\d{1,9})?)?)?(?:Z|[+-](?:0\d|1[0-4])(?::?[0-5]\d)?)?$`
+const TIME_SOURCE = [
+  String.raw`^${DAY_SOURCE}`,
+  String.raw`(?:[T ](?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:[.,]\d{1,9})?)?)?`,
+  String.raw`(?:Z|[+-](?:0\d|1[0-4])(?::?[0-5]\d)?)?$`,
+].join('')
 /** For parameters of a query, which are texts. */
 export const TIME_TEXT = { type: 'string', format: 'date-time', pattern: TIME_SOURCE } as const
 
