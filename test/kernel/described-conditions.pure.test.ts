@@ -188,7 +188,7 @@ describe('a pattern', () => {
       expect([text, patternOf(schema).test(text), schema.safeParse(text).success]).toEqual([text, false, false])
   })
 
-  it('of a time of a trace matches what is accepted', () => {
+  it('matches the times of a trace that are accepted', () => {
     const [{ pattern }] = describeInput(TraceTime).anyOf as [{ pattern: string }]
     for (const text of ['2026-11-22', '2026-11-22T12:00', '2026-11-22 12:00:00,5', '2026-11-22T12:00:00.123456Z'])
       expect([text, new RegExp(pattern).test(text), TraceTime.safeParse(text).success]).toEqual([text, true, true])

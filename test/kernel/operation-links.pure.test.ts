@@ -50,7 +50,7 @@ it('things of two kinds whose parameters have the same name are told apart', () 
   expect(targetsOf(operations, 'post /docks/keys')).toEqual(['get /docks/keys/{key_id}'])
 })
 
-it('what another path creates is found by its reply, and a member by its name', () => {
+it('a thing that another path creates is found by its reply, and a member by its name', () => {
   const operations = [
     operation('get', '/ships/{ship_id}', Ship),
     operation('post', '/yards', Ship),

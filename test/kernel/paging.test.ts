@@ -188,7 +188,7 @@ describe('a cursor', () => {
     expect((await tenant.get(`/orgs/current/members?cursor=${cursor}`)).status).toBe(200)
   })
 
-  it('of the previous release is valid, in every time zone that Postgres can write', async () => {
+  it('from the previous release is valid, in every time zone that Postgres can write', async () => {
     const tenant = await newTenant()
     await createKeys(tenant, 4)
     const path = nextPathOf(await tenant.get(`${KEYS}?limit=2`))!

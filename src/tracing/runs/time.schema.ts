@@ -31,7 +31,7 @@ function formatTime(ms: number, micros: number): string | undefined {
 
 /** The texts of `readTraceTime()`, but for a few that only `Date.parse()` knows. */
 const TIME_SOURCE = [
-  String.raw`^${DAY_SOURCE}`,
+  `^${DAY_SOURCE}`,
   String.raw`(?:[T ](?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:[.,]\d{1,9})?)?)?`,
   String.raw`(?:Z|[+-](?:0\d|1[0-4])(?::?[0-5]\d)?)?$`,
 ].join('')

@@ -20,7 +20,7 @@ const { values } = parseArgs({
   strict: false,
   options: {
     seed: { type: 'string', default: '1' },
-    /** Of each operation, in the phase that makes cases at random. */
+    /** The maximum for an operation in the phase that makes cases at random. */
     cases: { type: 'string', default: '20' },
     minutes: { type: 'string', default: '45' },
     phases: { type: 'string', default: 'examples,coverage,fuzzing,stateful' },

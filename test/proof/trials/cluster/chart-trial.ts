@@ -366,7 +366,7 @@ class ChartTrial {
     if (login) Object.assign(url, { username: login, password: 'a-password' })
     return url.href
   }
-  /** As this process reaches it. */
+  /** The address for this process, outside of the pods. */
   #localUrlOf(name: string): string {
     const url = new URL(this.#postgresUrl)
     if (name) url.pathname = `/${this.#databaseName(name)}`
