@@ -1,6 +1,6 @@
 // Schemas of reports: the state of deployments as an agent observes it, and the outcome of each report.
 import * as z from 'zod'
-import { all, hasAll, implies, isAnyOf } from './conditions.ts'
+import { all, hasAll, hasMembers, implies, isAnyOf } from './conditions.ts'
 import { ImageReference } from './kubernetes.schema.ts'
 import { AgentId, Fence, Generation } from './sync-fields.schema.ts'
 import { arrayOf, boundedText, Instant, Uuid } from './wire.ts'
@@ -76,10 +76,7 @@ export const Report = z
     description: 'The observed state of one deployment.',
     ...all(
       implies(isAnyOf('state', ...revisionReportStates), hasAll('revision_id')),
-      implies(isAnyOf('state', 'failed'), {
-        required: ['message'],
-        properties: { message: { type: 'string', pattern: '[^\\s]' } },
-      }),
+      implies(isAnyOf('state', 'failed'), hasMembers({ message: { type: 'string', pattern: '[^\\s]' } })),
       implies(isAnyOf('state', 'deployed'), isAnyOf('healthy', true)),
     ),
   })

@@ -1,7 +1,7 @@
 // Schemas of model configurations, their test, and the settings of the model proxy.
 import * as z from 'zod'
 import { label } from '../../people/access/schema.ts'
-import { all, hasAll, hasNone, implies, isAbsentOrAnyOf, isAnyOf } from '../../protocol/conditions.ts'
+import { all, hasAll, hasMembers, hasNone, implies, isAbsentOrAnyOf, isAnyOf } from '../../protocol/conditions.ts'
 import { arrayOf, boundedText, listOf, SecretFingerprint, Uuid } from '../../protocol/wire.ts'
 
 export const Time = z.string().meta({ format: 'date-time' })
@@ -226,12 +226,7 @@ export const ProxySettingsPatch = z
     audience: settingsShape.audience.optional(),
     allowed_urls: z
       .object({ mode: Mode, patterns: Patterns.nullish() })
-      .meta(
-        implies(isAnyOf('mode', 'list'), {
-          required: ['patterns'],
-          properties: { patterns: { type: 'array', minItems: 1 } },
-        }),
-      )
+      .meta(implies(isAnyOf('mode', 'list'), hasMembers({ patterns: { type: 'array', items: {}, minItems: 1 } })))
       .nullish(),
   })
   .check(check => {

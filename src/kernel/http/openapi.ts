@@ -169,7 +169,7 @@ export function buildOpenApi(operations: Operation[]): OpenApiDocument {
     const schema = schemaOf(body, 'input')
     const component = String(schema.$ref ?? '').replace('#/components/schemas/', '')
     const described = (component ? schemas[component] : schema) as JsonObject
-    if (isClosed && described.type === 'object') described.additionalProperties = false
+    if (isClosed && described.type === 'object') described.additionalProperties ??= false
     return schema
   }
 

@@ -1,7 +1,7 @@
 // Schemas of organizations, workspaces, members, roles and API keys.
 import * as z from 'zod'
 import { completePermissions, organizationPermissions, permissionNames } from '../../kernel/permissions.ts'
-import { hasAnyOf, implies, isAbsentOrAnyOf } from '../../protocol/conditions.ts'
+import { hasAnyOf, hasMembers, implies, isAbsentOrAnyOf } from '../../protocol/conditions.ts'
 import {
   arrayOf,
   boundedText,
@@ -155,11 +155,13 @@ export const NewRole = z
   })
   .meta({
     id: 'NewRole',
-    ...implies(isAbsentOrAnyOf('scope', 'workspace'), {
-      properties: {
-        permissions: { items: { enum: permissionNames.filter(name => !organizationPermissions.includes(name)) } },
-      },
-    }),
+    ...implies(
+      isAbsentOrAnyOf('scope', 'workspace'),
+      hasMembers(
+        { permissions: { items: { enum: permissionNames.filter(name => !organizationPermissions.includes(name)) } } },
+        [],
+      ),
+    ),
     example: { display_name: 'Operator', permissions: ['deployments:read', 'deployments:update'] },
   })
 export const RolePatch = z

@@ -1,6 +1,6 @@
 // Schemas of feedback, and of the configurations of its keys.
 import * as z from 'zod'
-import { hasAnyOf, implies, isAnyOf } from '../../protocol/conditions.ts'
+import { hasAnyOf, hasMembers, implies, isAnyOf } from '../../protocol/conditions.ts'
 import { arrayOf, boundedText, commaSeparated, optionalFilter, Uuid } from '../../protocol/wire.ts'
 import {
   flag,
@@ -47,10 +47,7 @@ export const FeedbackConfig = z
   })
   .meta({
     id: 'FeedbackConfig',
-    ...implies(isAnyOf('type', 'categorical'), {
-      required: ['categories'],
-      properties: { categories: { type: 'array', minItems: 1 } },
-    }),
+    ...implies(isAnyOf('type', 'categorical'), hasMembers({ categories: { type: 'array', items: {}, minItems: 1 } })),
     description:
       'What a key may say: numbers from `min` to `max`, the values of `categories`, or anything (`freeform`). ' +
       'Feedback without a score always may.',
