@@ -14,10 +14,12 @@ const OPERATIONS: Record<string, string[]> = {
   'A filter has a grammar of its own.': [
     'changeFilterView',
     'createFilterView',
+    'groupRuns',
     'listProjects',
     'listThreadTraces',
     'listTraceRuns',
     'queryThreads',
+    'readGroupStats',
   ],
   'A parameter is a JSON object as a text.': [
     'countExamples',
@@ -40,6 +42,7 @@ const OPERATIONS: Record<string, string[]> = {
     'createExamples',
     'exportSpans',
   ],
+  'A `dotted_order` repeats the ids and the start of the run.': ['createRun', 'createRuns', 'patchRun'],
   'A public key is a point of P-256.': ['createCredential', 'createModelTokens', 'poll'],
   'A grant, a code or a state that this installation gave is needed.': [
     'finishAuthorization',
@@ -51,7 +54,13 @@ const OPERATIONS: Record<string, string[]> = {
     'requestDevice',
     'revokeToken',
   ],
-  'A place in an earlier answer is needed.': ['listQueueItems', 'readDeploymentLogs', 'streamEvents', 'streamLogs'],
+  'A place in an earlier answer is needed.': [
+    'listEvents',
+    'listQueueItems',
+    'readDeploymentLogs',
+    'streamEvents',
+    'streamLogs',
+  ],
   'Parameters exclude or need each other, and the document has no conditions between parameters.': [
     'disconnectAccount',
     'readEvaluatorSpending',
@@ -59,7 +68,7 @@ const OPERATIONS: Record<string, string[]> = {
     'readModelUsage',
   ],
   'It depends on the mode and the settings of the installation.': ['createDeployment', 'startInstallation'],
-  'It depends on what is stored.': ['changeModelProxySettings'],
+  'It depends on what is stored.': ['addMembership', 'changeModelProxySettings', 'patchDeployment'],
   'The names are those of the operations of the document.': ['exportAuditLogs', 'listAuditLogs'],
   'A host or a URL is judged by the URL parser.': ['connectIntegration', 'registerClient', 'verifyCustomHost'],
   'One member of each item is unique in the list.': ['storeWorkspaceSecrets'],
