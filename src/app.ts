@@ -52,7 +52,7 @@ export const slices = {
   '/.well-known/jwks.json': () => import('./connect/models/signing-keys.routes.ts'),
   '/v1/model-configurations /v1/model-usage /v1/model-budgets /orgs/current/model-proxy': () =>
     import('./connect/models/routes.ts'),
-  '/workspaces/current/secrets /v2/workspaces/current/secrets': () => import('./connect/models/secrets.routes.ts'),
+  '/workspaces/current/secrets': () => import('./connect/models/secrets.routes.ts'),
   '/v2/deployments/*/preview-policy /v2/deployments/*/previews /v2/previews': () =>
     import('./hosting/previews/previews.routes.ts'),
   '/v1/integrations/forge/githost/webhook /v1/integrations/forge/githost/*/webhook': () =>

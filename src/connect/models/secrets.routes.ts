@@ -1,7 +1,7 @@
 // Routes of the keys of model providers, in the forms of published clients.
 import { slice } from '../../kernel/http/routes.ts'
 import * as w from './secrets.schema.ts'
-import { deleteSecret, listSecrets, pageSecrets, putSecret, storeSecrets } from './workspace-secrets.ts'
+import { deleteSecret, listSecrets, putSecret, storeSecrets } from './workspace-secrets.ts'
 
 export const secretRoutes = slice(
   'Workspace secrets',
@@ -25,15 +25,6 @@ export const secretRoutes = slice(
     reply: w.SecretList,
     errors: ['model_url_not_allowed', 'model_exists', 'quota_full'],
     verb: storeSecrets,
-  })
-  .get('/v2/workspaces/current/secrets', {
-    id: 'pageWorkspaceSecrets',
-    summary: 'List the same names page by page',
-    description: 'Go on while `next_cursor` is set.',
-    toleratesUnknown: true,
-    query: w.SecretPageQuery,
-    reply: w.SecretPage,
-    verb: pageSecrets,
   })
   .put('/workspaces/current/secrets/{secret_key}', {
     id: 'putWorkspaceSecret',

@@ -1,9 +1,7 @@
 // Schemas of workspace secrets: keys of model providers, as published clients store them.
 import * as z from 'zod'
-import { arrayOf, boundedText, optionalFilter } from '../../protocol/wire.ts'
-import { OffsetCursor } from '../../tracing/projects/projects-v2.schema.ts'
+import { arrayOf, boundedText } from '../../protocol/wire.ts'
 import { flag } from '../../tracing/runs/list-parameters.schema.ts'
-import { pageOf, pageSizeQuery } from '../../tracing/runs/runs-v2.schema.ts'
 
 const SECRET_KEYS = ['OPENAI_API_KEY', 'ANTHROPIC_API_KEY'] as const
 export type SecretKey = (typeof SECRET_KEYS)[number]
@@ -42,13 +40,6 @@ export const SecretRef = z.object({ secret_key: boundedText(128) })
 export const isSecretKey = (name: string): name is SecretKey => Key.safeParse(name).success
 export type SecretRef = z.output<typeof SecretRef>
 export const SecretQuery = z.object({ include_configs: flag(false) })
-export const SecretPageQuery = z.object({
-  ...SecretQuery.shape,
-  cursor: optionalFilter(OffsetCursor).meta({ description: '`next_cursor` of the previous answer.' }),
-  page_size: pageSizeQuery(100),
-})
-export type SecretPageQuery = z.output<typeof SecretPageQuery>
-export const SecretPage = pageOf(WorkspaceSecret).meta({ id: 'WorkspaceSecretPage' })
 const HOSTS_ERROR = 'must be empty: a secret is sent to its provider; POST /v1/model-configurations takes another host'
 export const SecretChange = z
   .object({

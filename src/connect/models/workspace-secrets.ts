@@ -6,7 +6,6 @@ import { changedMembers, createdMembers, deletedMembers } from '../../kernel/db/
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { invalidRequest } from '../../kernel/http/input.ts'
-import { writeOffsetCursor } from '../../tracing/projects/projects-v2.schema.ts'
 import { type ConfigurationRow, MODEL_SECRET_PLACE, RECORD } from './configurations.ts'
 import { allowsBase } from './proxy-settings.ts'
 import { DEFAULT_BASE_URLS } from './schema.ts'
@@ -15,7 +14,6 @@ import {
   type NewSecret,
   type SecretChange,
   type SecretKey,
-  type SecretPageQuery,
   type SecretRef,
   type WorkspaceSecret,
 } from './secrets.schema.ts'
@@ -46,15 +44,6 @@ const showKeys = (keys: SecretKey[], { include_configs }: Listed): WorkspaceSecr
   keys.map(key => (include_configs ? describe(key) : { key }))
 
 export const listSecrets = verb('models:read', async (ctx, query: Listed) => showKeys(await listKeys(ctx), query))
-
-export const pageSecrets = verb('models:read', async (ctx, query: SecretPageQuery) => {
-  const { cursor: offset = 0, page_size } = query
-  const keys = await listKeys(ctx)
-  const items = showKeys(keys.slice(offset, offset + page_size), query)
-  const end = offset + items.length
-  const has_more = end < keys.length
-  return { items, next_cursor: has_more ? writeOffsetCursor(end) : null, has_more }
-})
 
 /** The configuration `k` that the secret made, as long as its calls go to the provider itself. */
 const isOf = ({ key }: Pick<NewSecret, 'key'>): SQL => {
