@@ -17,7 +17,8 @@ ALTER TABLE "api_keys" ADD COLUMN "is_verified" boolean DEFAULT false NOT NULL;-
 ALTER TABLE "device_requests" ADD COLUMN "is_verified" boolean DEFAULT false NOT NULL;--> statement-breakpoint
 ALTER TABLE "sessions" ADD COLUMN "is_verified" boolean DEFAULT false NOT NULL;--> statement-breakpoint
 ALTER TABLE "session_minutes" ADD COLUMN "bytes" bigint;--> statement-breakpoint
-CREATE INDEX "deleted_deployments_of_workspace" ON "deleted_deployments" USING btree ("tenant_id","deleted_at");--> statement-breakpoint
+CREATE INDEX "deleted_deployments_of_workspace" ON "deleted_deployments"
+  USING btree ("tenant_id","deleted_at");--> statement-breakpoint
 CREATE INDEX "deleted_deployments_age" ON "deleted_deployments" USING btree ("deleted_at");--> statement-breakpoint
 set local check_function_bodies = off;
 grant create on schema public to slipway_system;
@@ -42,7 +43,8 @@ begin
   return null;
 end $function$;
 reset role;
-CREATE TRIGGER keep_deleted_deployments AFTER DELETE ON public.deployments REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION keep_deleted_deployments();
+CREATE TRIGGER keep_deleted_deployments AFTER DELETE ON public.deployments REFERENCING OLD TABLE AS removed FOR EACH
+  STATEMENT EXECUTE FUNCTION keep_deleted_deployments();
 set local role slipway_system;
 create or replace function count_runs_of_delete()
  RETURNS trigger
@@ -454,7 +456,8 @@ create or replace function object_bytes(p_objects json)
  RETURNS bigint
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
-RETURN (SELECT COALESCE(sum(((size.size)::text)::bigint), (0)::numeric) AS "coalesce" FROM jsonb_path_query((object_bytes.p_objects)::jsonb, '$.**."bytes"?(@.type() == "number")'::jsonpath) size(size));
+RETURN (SELECT COALESCE(sum(((size.size)::text)::bigint), (0)::numeric) AS "coalesce" FROM
+  jsonb_path_query((object_bytes.p_objects)::jsonb, '$.**."bytes"?(@.type() == "number")'::jsonpath) size(size));
 create or replace function open_session(p_member uuid, p_token_hash text, p_method text, p_limit bigint)
  RETURNS sessions
  LANGUAGE plpgsql
@@ -478,7 +481,8 @@ begin
   return v_session;
 end $function$;
 set local role slipway_system;
-create or replace function read_fleet(p_admins text[], p_silent interval, p_since timestamp with time zone, p_traces boolean)
+create or replace function read_fleet(p_admins text[], p_silent interval, p_since timestamp with time zone,
+  p_traces boolean)
  RETURNS json
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
@@ -558,7 +562,8 @@ begin
 end $function$;
 reset role;
 set local role slipway_system;
-create or replace function read_fleet_listeners(p_admins text[], p_silent interval, p_at timestamp with time zone, p_id uuid, p_limit integer, p_offset integer)
+create or replace function read_fleet_listeners(p_admins text[], p_silent interval, p_at timestamp with time zone,
+  p_id uuid, p_limit integer, p_offset integer)
  RETURNS SETOF json
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
@@ -599,7 +604,8 @@ begin
 end $function$;
 reset role;
 set local role slipway_system;
-create or replace function read_fleet_organizations(p_admins text[], p_at timestamp with time zone, p_id uuid, p_limit integer, p_offset integer)
+create or replace function read_fleet_organizations(p_admins text[], p_at timestamp with time zone, p_id uuid,
+  p_limit integer, p_offset integer)
  RETURNS SETOF json
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
@@ -631,7 +637,8 @@ begin
 end $function$;
 reset role;
 set local role slipway_system;
-create or replace function read_fleet_workspaces(p_admins text[], p_since timestamp with time zone, p_traces boolean, p_at timestamp with time zone, p_id uuid, p_limit integer, p_offset integer)
+create or replace function read_fleet_workspaces(p_admins text[], p_since timestamp with time zone,
+  p_traces boolean, p_at timestamp with time zone, p_id uuid, p_limit integer, p_offset integer)
  RETURNS SETOF json
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
@@ -670,8 +677,10 @@ begin
 end $function$;
 reset role;
 set local role slipway_system;
-create or replace function read_usage(p_admins text[], p_everywhere boolean, p_start date, p_end date, p_traces boolean, p_after uuid, p_limit integer)
- RETURNS TABLE(organization_id uuid, organization_name text, workspace_id uuid, workspace_name text, day date, traces bigint, bytes bigint, deployments bigint)
+create or replace function read_usage(p_admins text[], p_everywhere boolean, p_start date, p_end date,
+  p_traces boolean, p_after uuid, p_limit integer)
+ RETURNS TABLE(organization_id uuid, organization_name text, workspace_id uuid, workspace_name text, day date,
+  traces bigint, bytes bigint, deployments bigint)
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
@@ -874,16 +883,22 @@ revoke execute on function read_fleet(text[], interval, timestamp with time zone
 grant execute on function read_fleet(text[], interval, timestamp with time zone, boolean) to slipway_app;
 reset role;
 set local role slipway_system;
-revoke execute on function read_fleet_listeners(text[], interval, timestamp with time zone, uuid, integer, integer) from public;
-grant execute on function read_fleet_listeners(text[], interval, timestamp with time zone, uuid, integer, integer) to slipway_app;
+revoke execute on function read_fleet_listeners(text[], interval, timestamp with time zone, uuid, integer, integer)
+  from public;
+grant execute on function read_fleet_listeners(text[], interval, timestamp with time zone, uuid, integer, integer)
+  to slipway_app;
 reset role;
 set local role slipway_system;
-revoke execute on function read_fleet_organizations(text[], timestamp with time zone, uuid, integer, integer) from public;
-grant execute on function read_fleet_organizations(text[], timestamp with time zone, uuid, integer, integer) to slipway_app;
+revoke execute on function read_fleet_organizations(text[], timestamp with time zone, uuid, integer, integer) from
+  public;
+grant execute on function read_fleet_organizations(text[], timestamp with time zone, uuid, integer, integer) to
+  slipway_app;
 reset role;
 set local role slipway_system;
-revoke execute on function read_fleet_workspaces(text[], timestamp with time zone, boolean, timestamp with time zone, uuid, integer, integer) from public;
-grant execute on function read_fleet_workspaces(text[], timestamp with time zone, boolean, timestamp with time zone, uuid, integer, integer) to slipway_app;
+revoke execute on function read_fleet_workspaces(text[], timestamp with time zone, boolean, timestamp with time
+  zone, uuid, integer, integer) from public;
+grant execute on function read_fleet_workspaces(text[], timestamp with time zone, boolean, timestamp with time zone,
+  uuid, integer, integer) to slipway_app;
 reset role;
 set local role slipway_system;
 revoke execute on function read_usage(text[], boolean, date, date, boolean, uuid, integer) from public;

@@ -17,7 +17,7 @@ type Scope = 'organization' | 'installation'
 const DAY_MS = 86_400_000
 const LATE_AFTER_MS = 600_000
 
-/** Null stands for the organization of the caller. Otherwise the database requires a person with an address of these. */
+/** Null stands for the caller's organization. Otherwise the database requires a person with an address of these. */
 const adminsOf = ({ config }: Ctx, scope: Scope): SQL =>
   scope === 'installation' ? textArray(config.instanceAdmins) : sql`null::text[]`
 

@@ -340,7 +340,8 @@ describe('a database from before the squash', () => {
       )
     await query(
       url,
-      `update api_keys set permissions = '{api-keys:create,feedback:update,fleet-admin:read}' where tenant_id is not null`,
+      `update api_keys set permissions = '{api-keys:create,feedback:update,fleet-admin:read}'
+        where tenant_id is not null`,
     )
     const before = await readRoles()
     expect(before.Admin).toContain('fleet-admin:read')

@@ -98,7 +98,7 @@ describe('the fleet of an organization', () => {
       expect((await user.get(path, { 'X-Tenant-Id': own.tenant_id })).body.code).toBe('permission_missing')
   })
 
-  it('shows no more than its workspace to a role of a workspace that a release before allowed the permission', async () => {
+  it('shows no more than its workspace to a role of a workspace from before the permission counted', async () => {
     const own = await newTenant({ app })
     await own.owner.post('/workspaces', { display_name: 'Other' })
     const [role] = await roleOfWorkspace(own)

@@ -108,7 +108,8 @@ describe('the usage of an organization', () => {
           organization_id, tenant_id, name, source, deployment_type, status, source_config, source_revision_config,
           secrets, created_at
         )
-        select organization_id, id, 'x', 'external_container', 'dev', 'READY', '{}', '{}', '[]', now() - interval '91 days'
+        select organization_id, id, 'x', 'external_container', 'dev', 'READY', '{}', '{}', '[]',
+          now() - interval '91 days'
         from workspaces
         where organization_id = ${own.organization_id}::uuid`,
     )
