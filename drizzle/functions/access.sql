@@ -389,7 +389,7 @@ begin
   for no key update;
 end $$;
 
--- Who manages the members of an organization can add a member with any address, and act as that member by a link.
+-- A manager of the members of an organization can add a member with any address, and act as that member by a link.
 -- So an address counts only if the identity provider or the operator has vouched for the person who uses it.
 create function is_verified_member(p_member uuid) returns boolean
 language sql stable security definer set search_path = public, pg_temp as $$

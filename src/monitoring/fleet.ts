@@ -63,7 +63,7 @@ async function readFleet(ctx: Ctx, scope: Scope): Promise<Fleet> {
   }
 }
 
-/** Where the page begins, and its size, as the last arguments of a function. */
+/** The beginning of the page and its size, as the last arguments of a function. */
 const pageArguments = (page: Page): SQL => {
   const { limit, offset } = pageBounds(page)
   return sql`${page.cursor?.at ?? null}::timestamptz, ${page.cursor?.id ?? null}::uuid, ${limit}, ${offset}`

@@ -91,7 +91,7 @@ describe('a path', () => {
     expect(listLogLines(headers.get('X-Request-Id'))).toMatchObject([{ path }])
   })
 
-  it('of every route is reached with each prefix of published clients', () => {
+  it('is reached with each prefix of published clients, on every route', () => {
     const missed = operations.flatMap(({ path }) => {
       const sent = path.startsWith('/v2/') ? ['/api', '/api/v1'] : ['/api/v1', '/v1']
       const rest = path.startsWith('/v1/') ? path.slice('/v1'.length) : path

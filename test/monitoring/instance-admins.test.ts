@@ -1,4 +1,4 @@
-// Who counts as an instance admin: an address alone does not, because anyone can add a member with it.
+// Instance admins: an address alone makes nobody one, because anyone can add a member with it.
 import { beforeAll, describe, expect, it } from 'vitest'
 import { ADMIN, ORGANIZATION_ADMIN } from '../../src/people/access/built-in-roles.ts'
 import { GRANT_TYPE } from '../../src/people/sign-in/device.ts'

@@ -120,7 +120,7 @@ describe('the usage of an organization', () => {
   })
 })
 
-describe('who may read it', () => {
+describe('a reader of the usage', () => {
   it('manages the organization, or is an instance admin', async () => {
     const readers = {
       owner: tenant.owner,

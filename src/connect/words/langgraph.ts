@@ -16,12 +16,12 @@ const SOURCES: Words = {
   external_docker: 'external_container',
   internal_docker: 'internal_container',
 }
-/** Of requests only: an answer names the type that the deployment has. */
+/** In requests only: an answer names the type that the deployment has. */
 const DEPLOYMENT_TYPES: Words = { serverless: 'dev_free', dev_zero: 'dev_free', dedicated: 'prod' }
 const MEMBERS: Words = { langgraph_config_path: 'platform_config_path' }
 const PATHS: Words = {
   '/v1/integrations/github': '/v1/integrations/forge/githost',
-  // Where the clients look for a control plane below the address of a whole installation.
+  // Clients look here for a control plane below the address of a whole installation.
   '/api-host/v1/integrations/github': '/v1/integrations/forge/githost',
   '/api-host/v1/projects': '/v1/projects',
   '/api-host/v2/deployments': '/v2/deployments',
@@ -71,7 +71,7 @@ const list =
   json =>
     changeItems(json, change)
 
-/** Of our texts, those that say what is wrong or what will happen. */
+/** For texts of ours that say what is wrong or what will happen. */
 function translateProse(prose: string): string {
   let translated = prose
   for (const [ours, theirs] of Object.entries(SENTENCES)) translated = translated.replaceAll(ours, theirs)
@@ -96,7 +96,7 @@ const changedPath = text(path =>
     .map(name => lookUp(OUR_MEMBERS, name))
     .join('.'),
 )
-/** Of a plan, or of a comparison. The values are words where the path is that of a source. */
+/** A change in a plan or a comparison. Its values are words where its path is that of a source. */
 const change: Change = json => {
   const isSource = /^"(revision_)?source"$/.test(sliceObject(json).get('path') ?? '')
   const value = isSource ? word(OUR_SOURCES) : keep

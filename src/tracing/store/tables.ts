@@ -241,7 +241,7 @@ export const sessionMinutes = pgTable(
     prompt_cost: numeric().notNull().default('0'),
     completion_cost: numeric().notNull().default('0'),
     total_cost: numeric().notNull().default('0'),
-    /** Of the payloads, attachments and errors. Null in rows from before it was counted. */
+    /** The size of payloads, attachments and errors. Null in rows from before it was counted. */
     bytes: tokens(),
     /** Roots by latency, one element for each bucket of `latency_bucket()` up to the last that is not empty. */
     latencies: integer().array().notNull().default(sql`'{}'`),

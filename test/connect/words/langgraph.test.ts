@@ -369,7 +369,7 @@ type Schema = {
 type Methods = Record<string, { responses?: Record<string, { content?: Record<string, { schema: Schema }> }> }>
 type Place = { path: string[]; value: string }
 
-/** Where our words stand in values of a schema: the members that lead there, `[]` for each item. */
+/** Finds our words in values of a schema: the members that lead there, `[]` for each item. */
 function findWords(schema: Schema, refs: Record<string, Schema>, path: string[] = [], seen: string[] = []): Place[] {
   const name = schema.$ref?.split('/').at(-1)
   if (name !== undefined) return seen.includes(name) ? [] : findWords(refs[name]!, refs, path, [...seen, name])

@@ -1,4 +1,4 @@
-// What published clients sent in the trial `published-clients`, sent again: a change that breaks one shows here.
+// Requests of published clients from the trial `published-clients`, sent again: a change that breaks one shows here.
 import { describe, expect, it } from 'vitest'
 import { newTenant, startApp } from '../../support/app.ts'
 import recorded from '../../support/recorded-sessions.json' with { type: 'json' }
