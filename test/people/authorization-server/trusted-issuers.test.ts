@@ -59,7 +59,7 @@ describe('a trusted issuer', () => {
   })
 
   it('grants no permission that the caller does not have, also when it is changed', async () => {
-    const weak = await newKey({ role_id: ADMIN, permissions: ['api-keys:create', 'api-keys:read', 'deployments:read'] })
+    const weak = await newKey({ role_id: ADMIN, permissions: ['workspaces:manage-keys', 'deployments:read'] })
     expect(codeOf(await create({}, weak))).toEqual([403, 'role_exceeds_actor'])
     const strong = await create()
     const other = { issuer: GITHUB, subject: 'repo:evil/shop:*', claims: {} }
