@@ -76,7 +76,8 @@ const UPSTREAM = [502, 504]
 
 async function attempt({ method, path, headers, body }: HostileRequest, key: string, operation: Operation) {
   const schema = operation.kind === 'json' ? operation.body : undefined
-  const callsExternalServers = operation.kind === 'json' && operation.callsExternalServers
+  const callsExternalServers =
+    operation.id === 'callModel' || (operation.kind === 'json' && operation.callsExternalServers)
   if (schema && body) {
     const validate = () => validateBody(schema, body.text)
     await expectCheap(operation.id, body.text.length, validate)

@@ -31,6 +31,7 @@ const SHOWN: Partial<Record<Permission, (keyof typeof SHOWN_TYPES)[]>> = {
   'events:read': ['deployments', 'projects', 'datasets', 'queues'],
   'webhooks:read': ['deployments', 'projects', 'datasets', 'queues'],
   'audit-logs:read': [],
+  'fleet-admin:read': [],
   'webhooks:manage': [],
   'deployments:read': ['deployments'],
   'deployments:update': ['deployments'],

@@ -417,6 +417,7 @@ async function prepareCalls() {
       params: { webhook_id: await create('/v2/webhooks', { url: 'https://ci.example.com/', enabled: false }) },
     }),
     changeOrganization: () => ({ body: { display_name: named() } }),
+    changeOrganizationInfo: () => ({ body: { display_name: named() } }),
     addMember: () => ({ body: { email: `${unusedId()}@example.com` } }),
     changeMember: async () => ({ params: { member_id: await newMember() }, body: { full_name: 'Ada' } }),
     removeMember: async () => ({ params: { member_id: await newMember() } }),
