@@ -70,7 +70,7 @@ const SHOWN: Partial<Record<Permission, (keyof typeof SHOWN_TYPES)[]>> = {
   'rules:delete': ['runs', 'datasets', 'queues'],
 }
 /** These send what no policy could filter, so all rules about reading count. */
-const SHOW_EVERYTHING: Permission[] = ['audit-logs:read', 'webhooks:manage']
+const SHOW_EVERYTHING: Permission[] = ['audit-logs:read', 'fleet-admin:read', 'webhooks:manage']
 const READINGS: Permission[] = [
   'deployments:read',
   'projects:read',
@@ -178,14 +178,13 @@ it('a policy can be about the permissions that concern one resource', () => {
 
 it('a permission acts in a workspace, unless it is about the organization or a listener without one', () => {
   const onlyOfOrganizations = permissionNames.filter(name =>
-    /^organization:(?!read)|^audit-logs:|^workspaces:(create|delete)$/.test(name),
+    /^organization:(?!read)|^audit-logs:|^fleet-admin:|^workspaces:(create|delete)$/.test(name),
   )
   expect(organizationPermissions).toEqual(onlyOfOrganizations)
-  expect(organizationPermissions).toHaveLength(9)
+  expect(organizationPermissions).toHaveLength(10)
   for (const name of permissionNames) {
-    const isOfOrganization = /^(organization:|audit-logs:|workspaces:(create|delete|read|update)$|listeners:sync)/.test(
-      name,
-    )
+    const isOfOrganization =
+      /^(organization:|audit-logs:|fleet-admin:|workspaces:(create|delete|read|update)$|listeners:sync)/.test(name)
     expect([name, permissions[name]]).toEqual([name, isOfOrganization ? 'organization' : 'workspace'])
   }
 })
