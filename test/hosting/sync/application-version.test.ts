@@ -54,4 +54,11 @@ describe('the version of a deployment', () => {
     await deploy({ application_version: '9.9' })
     expect(await read()).toBe('2.0')
   })
+
+  it('is visible text: what terminals and pages would obey is refused', async () => {
+    const { deploy, read } = await createServed(TEMPLATE)
+    for (const application_version of ['', '\u001b[31m1.0', '1.0\n', '1\u202e0', 'a b', 'x'.repeat(129)])
+      await expect(deploy({ application_version })).rejects.toThrow()
+    expect(await read()).toBeNull()
+  })
 })
