@@ -88,6 +88,18 @@ describe('the fleet of an organization', () => {
       expect(names((await own.owner.get(path)).body.resources)).toEqual(['Default'])
   })
 
+  it('takes the largest offset that the document allows', async () => {
+    const admin = await signInByOperator(tenant, email, app)
+    const lists = [
+      ...['fleet/workspaces', 'fleet/listeners'].map(list => [tenant.owner, list] as const),
+      ...['organizations', 'workspaces', 'listeners'].map(list => [admin, `installation/${list}`] as const),
+    ]
+    for (const [caller, list] of lists) {
+      const { status, body } = await caller.get(`/v2/admin/${list}?offset=${Number.MAX_SAFE_INTEGER}`)
+      expect([list, status, body.resources]).toEqual([list, 200, []])
+    }
+  })
+
   it('is for roles of the organization: an Admin of a workspace does not see the others', async () => {
     const own = await newTenant({ app })
     await own.owner.post('/workspaces', { display_name: 'Other' })
