@@ -830,7 +830,8 @@ begin
   return v_plan;
 end $$;
 
--- Faults of resources that come about because a patch sends only some of them: the schema finds the others.
+-- Faults of resources that come about because a patch sends only some of them: the schema finds the others. An agent
+-- refuses longer lists (MAX_MOUNTS of src/protocol/kubernetes.schema.ts), and with them all its other work.
 create function list_resource_faults(p_resources jsonb, p_pairs jsonb) returns text[]
 language sql immutable as $$
   select array(
@@ -848,6 +849,13 @@ language sql immutable as $$
     where p_pairs is not null
     group by name
     having count(*) > 1
+  ) || array(
+    select format('source_config.resource_spec.%s has more than 100 items, with those of the disks that stay', name)
+    from unnest('{volumes, volume_mounts}'::text[]) name
+    where jsonb_array_length(coalesce(nullif(p_resources -> name, 'null'), '[]')) > 100
+  ) || array(
+    select 'source_config.resource_spec has more than 2 MiB, with the members that stay'
+    where octet_length(p_resources::text) > 2097152
   )
 $$;
 
@@ -1592,6 +1600,7 @@ declare
   v_stored jsonb := coalesce(nullif(p_stored -> 'resource_spec', 'null'), '{}');
   v_restored jsonb := coalesce(nullif(p_restored -> 'resource_spec', 'null'), '{}');
   v_resources jsonb;
+  v_faults text;
 begin
   select jsonb_object_agg(key, value)
   into v_resources
@@ -1615,6 +1624,8 @@ begin
     ) l(key, value)
     where l.value <> '[]'
   ) members;
+  v_faults := array_to_string(list_resource_faults(v_resources, '[]'), '; ');
+  if v_faults <> '' then perform refuse('source_rule', v_faults); end if;
   return (p_restored - p_kept - 'resource_spec')
     || coalesce((select jsonb_object_agg(key, value) from jsonb_each(p_stored) where key = any(p_kept)), '{}')
     || case

@@ -35,6 +35,43 @@ describe('a patch of some resources', () => {
     expect(await revisions()).toHaveLength(1)
   })
 
+  it('is refused if its disks and those that stay are more than an agent takes, and so is a rollback', async () => {
+    const tenant = await newTenant()
+    const listOf = (prefix: string, count: number, kind: object) =>
+      Array.from({ length: count }, (_, i) => ({ name: `${prefix}${i}`, ...kind }))
+    const disks = (prefix: string, count: number) =>
+      listOf(prefix, count, { persistentVolumeClaim: { claimName: 'a' } })
+    const mounts = (prefix: string, count: number) => listOf(prefix, count, { mountPath: '/data' })
+    const first = { volumes: listOf('t', 60, { emptyDir: {} }), volume_mounts: mounts('t', 60) }
+    const { id, path, patch, read, revisions } = await create(tenant, first)
+    const [revision] = await revisions()
+    await patch({ volumes: disks('a', 60), volume_mounts: mounts('a', 60) })
+    const stored = await read()
+    expect(stored.volumes).toHaveLength(60)
+    for (const query of ['', '?dry_run=true']) {
+      const refused = await patch({ volumes: disks('b', 41), volume_mounts: mounts('b', 41) }, query)
+      expect([refused.status, refused.body.code]).toEqual([400, 'source_rule'])
+      for (const name of ['volumes', 'volume_mounts']) expect(refused.body.detail).toContain(`resource_spec.${name} `)
+      const back = await tenant.post(`/v2/deployments/${id}/rollback${query}`, { revision_id: revision!.id })
+      expect([back.status, back.body.code]).toEqual([400, 'source_rule'])
+      const again = await tenant.post(`${path}/revisions/${revision!.id}/redeploy${query}`)
+      expect([again.status, again.body.code]).toEqual([400, 'source_rule'])
+    }
+    expect(await read()).toEqual(stored)
+    expect((await patch({ volumes: disks('b', 40), volume_mounts: mounts('b', 40) })).status).toBe(200)
+  })
+
+  it('is refused if it makes all of them larger than several bodies', async () => {
+    const { patch } = await create(await newTenant(), {})
+    const large = (member: string) => ({
+      [member]: [{ name: `of-${member}`.replace('_', '-'), image: 'a', args: Array(9).fill('x'.repeat(100_000)) }],
+    })
+    expect((await patch(large('sidecars'))).status).toBe(200)
+    expect((await patch(large('init_containers'))).status).toBe(200)
+    const volumes = [{ name: 'large', emptyDir: { note: 'x'.repeat(400_000) } }]
+    expect((await patch({ volumes })).status).toBe(400)
+  })
+
   it('creates a revision if a part comes or goes, also by its scale', async () => {
     const { patch, revisions } = await create(await newTenant(), { cpu: 1 })
     const plan = (await patch({ queue_min_scale: 1 }, '?dry_run=true')).body
