@@ -7328,6 +7328,13 @@ AS $function$
     where p_pairs is not null
     group by name
     having count(*) > 1
+  ) || array(
+    select format('source_config.resource_spec.%s has more than 100 items, with those of the disks that stay', name)
+    from unnest('{volumes, volume_mounts}'::text[]) name
+    where jsonb_array_length(coalesce(nullif(p_resources -> name, 'null'), '[]')) > 100
+  ) || array(
+    select 'source_config.resource_spec has more than 2 MiB, with the members that stay'
+    where octet_length(p_resources::text) > 2097152
   )
 $function$;
 set role slipway_system;
@@ -8281,7 +8288,7 @@ begin
 end $function$;
 reset role;
 set role slipway_system;
-create or replace function read_fleet_listeners(p_admins text[], p_silent interval, p_at timestamp with time zone, p_id uuid, p_limit integer, p_offset integer)
+create or replace function read_fleet_listeners(p_admins text[], p_silent interval, p_at timestamp with time zone, p_id uuid, p_limit integer, p_offset bigint)
  RETURNS SETOF json
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
@@ -8322,7 +8329,7 @@ begin
 end $function$;
 reset role;
 set role slipway_system;
-create or replace function read_fleet_organizations(p_admins text[], p_at timestamp with time zone, p_id uuid, p_limit integer, p_offset integer)
+create or replace function read_fleet_organizations(p_admins text[], p_at timestamp with time zone, p_id uuid, p_limit integer, p_offset bigint)
  RETURNS SETOF json
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
@@ -8354,7 +8361,7 @@ begin
 end $function$;
 reset role;
 set role slipway_system;
-create or replace function read_fleet_workspaces(p_admins text[], p_since timestamp with time zone, p_traces boolean, p_at timestamp with time zone, p_id uuid, p_limit integer, p_offset integer)
+create or replace function read_fleet_workspaces(p_admins text[], p_since timestamp with time zone, p_traces boolean, p_at timestamp with time zone, p_id uuid, p_limit integer, p_offset bigint)
  RETURNS SETOF json
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
@@ -10036,6 +10043,7 @@ declare
   v_stored jsonb := coalesce(nullif(p_stored -> 'resource_spec', 'null'), '{}');
   v_restored jsonb := coalesce(nullif(p_restored -> 'resource_spec', 'null'), '{}');
   v_resources jsonb;
+  v_faults text;
 begin
   select jsonb_object_agg(key, value)
   into v_resources
@@ -10059,6 +10067,8 @@ begin
     ) l(key, value)
     where l.value <> '[]'
   ) members;
+  v_faults := array_to_string(list_resource_faults(v_resources, '[]'), '; ');
+  if v_faults <> '' then perform refuse('source_rule', v_faults); end if;
   return (p_restored - p_kept - 'resource_spec')
     || coalesce((select jsonb_object_agg(key, value) from jsonb_each(p_stored) where key = any(p_kept)), '{}')
     || case
@@ -11167,16 +11177,16 @@ revoke execute on function read_fleet(text[], interval, timestamp with time zone
 grant execute on function read_fleet(text[], interval, timestamp with time zone, boolean) to slipway_app;
 reset role;
 set role slipway_system;
-revoke execute on function read_fleet_listeners(text[], interval, timestamp with time zone, uuid, integer, integer) from public;
-grant execute on function read_fleet_listeners(text[], interval, timestamp with time zone, uuid, integer, integer) to slipway_app;
+revoke execute on function read_fleet_listeners(text[], interval, timestamp with time zone, uuid, integer, bigint) from public;
+grant execute on function read_fleet_listeners(text[], interval, timestamp with time zone, uuid, integer, bigint) to slipway_app;
 reset role;
 set role slipway_system;
-revoke execute on function read_fleet_organizations(text[], timestamp with time zone, uuid, integer, integer) from public;
-grant execute on function read_fleet_organizations(text[], timestamp with time zone, uuid, integer, integer) to slipway_app;
+revoke execute on function read_fleet_organizations(text[], timestamp with time zone, uuid, integer, bigint) from public;
+grant execute on function read_fleet_organizations(text[], timestamp with time zone, uuid, integer, bigint) to slipway_app;
 reset role;
 set role slipway_system;
-revoke execute on function read_fleet_workspaces(text[], timestamp with time zone, boolean, timestamp with time zone, uuid, integer, integer) from public;
-grant execute on function read_fleet_workspaces(text[], timestamp with time zone, boolean, timestamp with time zone, uuid, integer, integer) to slipway_app;
+revoke execute on function read_fleet_workspaces(text[], timestamp with time zone, boolean, timestamp with time zone, uuid, integer, bigint) from public;
+grant execute on function read_fleet_workspaces(text[], timestamp with time zone, boolean, timestamp with time zone, uuid, integer, bigint) to slipway_app;
 reset role;
 set role slipway_system;
 revoke execute on function read_grantable_workspaces(text[]) from public;
