@@ -48,7 +48,7 @@ type ChangesRow = [
 
 /** `lease` returns the listener's row, locked. */
 async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Promise<Changes> {
-  const { cursor = null, digest = null, control_plane_url = ctx.origin } = input
+  const { cursor = null, digest = null, control_plane_url = ctx.origin, version } = input
   const rows = await run(
     ctx,
     sql<Row>`
@@ -59,7 +59,8 @@ async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Prom
   const row = requireRow(rows, 'listener_not_found') as ChangesRow
   const [listener_id, fence, expires, keep_unknown, latest, digestNow, resync, more, changes] = row
   const stored = JSON.parse(changes) as StoredWork[]
-  const context = { ctx, listener_id, seal, tracesUrl: ctx.config.deploymentTracing ? control_plane_url : null }
+  const tracesUrl = ctx.config.deploymentTracing ? control_plane_url : null
+  const context = { ctx, listener_id, seal, tracesUrl, version }
   return {
     listener_id,
     lease: { fence: Number(fence), expires_at: toIsoTime(expires) },

@@ -1,15 +1,18 @@
 // Converts stored rows to work: all that an agent needs of a deployment, with secrets sealed to the agent's key.
 
 import type { Ctx } from '../../kernel/http/context.ts'
+import { VERSION } from '../../kernel/version.ts'
 import type { RevisionStatus, Source } from '../../protocol/parts.schema.ts'
 import {
   type DeploymentType,
   hasDatabase,
+  inTenthsOfCores,
   partsOf,
   type ResourceSpec,
   withDefaults,
   withScale,
 } from '../../protocol/resources.schema.ts'
+import { compareVersions, parseAgentVersion, parseVersion } from '../../protocol/versions.ts'
 import type { RevisionWork, Work } from '../../protocol/work.schema.ts'
 import { DEADLINES } from '../deployments/lifecycle.ts'
 import { createArchiveLink } from './archive-download.ts'
@@ -74,7 +77,21 @@ const ABSENT_MEMBERS = {
 }
 
 /** `tracesUrl` is this API as applications reach it, or null if they cannot or must not send traces. */
-type WorkContext = { ctx: Ctx; listener_id: string; seal: Seal; tracesUrl: string | null }
+type WorkContext = {
+  ctx: Ctx
+  listener_id: string
+  seal: Seal
+  tracesUrl: string | null
+  /** The version of the agent. */
+  version: string | null | undefined
+}
+
+/** Later agents take thousandths of cores. An agent refuses all its work for one number that it does not take. */
+const LAST_WITH_TENTHS = parseVersion('0.2.0-rc.1')!
+export function takesTenthsOnly(version: string | null | undefined, controlPlane = VERSION): boolean {
+  const agent = parseAgentVersion(version)
+  return agent !== undefined && version !== controlPlane && compareVersions(agent, LAST_WITH_TENTHS) <= 0
+}
 
 export async function toWork(
   context: WorkContext,
@@ -113,11 +130,15 @@ type WorkDeployment = TracedDeployment & {
 }
 
 async function toRevisionWork(
-  { ctx, listener_id, seal, tracesUrl }: WorkContext,
+  { ctx, listener_id, seal, tracesUrl, version }: WorkContext,
   deployment: WorkDeployment,
   stored: StoredRevision,
 ): Promise<RevisionWork> {
   const { id, number, status, source, source_config: config, source_revision_config: revisionConfig } = stored
+  const resources = withDefaults(
+    withScale(config.resource_spec ?? {}, deployment.resources ?? {}),
+    deployment.deployment_type,
+  )
   const placeOf = (what: string) => [listener_id, deployment.deployment_id, id, what].join('/')
   return {
     id,
@@ -134,10 +155,7 @@ async function toRevisionWork(
         : null,
     install_command: config.install_command ?? null,
     build_command: config.build_command ?? null,
-    resource_spec: withDefaults(
-      withScale(config.resource_spec ?? {}, deployment.resources ?? {}),
-      deployment.deployment_type,
-    ),
+    resource_spec: takesTenthsOnly(version) ? inTenthsOfCores(resources) : resources,
     parts: partsOf(config.resource_spec ?? {}),
     secrets:
       stored.sealed &&

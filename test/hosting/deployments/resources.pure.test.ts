@@ -326,6 +326,11 @@ describe('withDefaults()', () => {
       { max_scale: 50, queue_min_scale: 50, queue_max_scale: 50 },
     ],
     ['treats null as missing', { cpu: 2, cpu_limit: null }, { cpu_limit: 4 }],
+    [
+      'raises no limit beyond the numbers that the schema takes',
+      { memory_mb: Number.MAX_SAFE_INTEGER },
+      { memory_limit_mb: Number.MAX_SAFE_INTEGER, queue_memory_limit_mb: Number.MAX_SAFE_INTEGER },
+    ],
     ['keeps all other fields', { labels: { a: 'b' } }, { labels: { a: 'b' } }],
   ])('%s', (_, spec, expected) => {
     expect(withDefaults(spec, 'prod')).toMatchObject(expected)

@@ -1,7 +1,9 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { countTrips } from '#runtime'
+import { takesTenthsOnly } from '../../../src/hosting/sync/work.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
+import { VERSION } from '../../../src/kernel/version.ts'
 import {
   getApp,
   newTenant,
@@ -32,6 +34,22 @@ describe('work', () => {
     const held = sql`update listeners set holds_removals_since = clock() where id = ${listener.id}::uuid`
     await runAsSystem(getApp().database, held)
     expect(await agent.poll()).toMatchObject({ keep_unknown: true })
+  })
+
+  it('has tenths of cores for agents of the releases that take no others', async () => {
+    const { tenant, listener, agent } = await createAgent()
+    const resource_spec = { cpu: 0.004, cpu_limit: 0.25, db_cpu: 1.249, queue_cpu: 0.1 + 0.2, memory_mb: 65 }
+    await newDeployment(
+      tenant,
+      makeDeploymentBody(listener, { source_config: { listener_id: listener.id, resource_spec } }),
+    )
+    const read = async (version: string | null) =>
+      (await agent.poll({ version, cursor: null })).changes[0]!.revision!.resource_spec
+    const tenths = { cpu: 0.1, cpu_limit: 0.3, db_cpu: 1.2, queue_cpu: 0.3, memory_mb: 65 }
+    for (const version of ['1.0.0', '0.1.0']) expect(await read(version)).toMatchObject(tenths)
+    for (const version of [VERSION, null, 'another']) expect(await read(version)).toMatchObject(resource_spec)
+    const releases = ['0.2.0-rc.1', '0.2.0-rc.2', '0.2.0', '0.3.0']
+    expect(releases.map(version => takesTenthsOnly(version, '0.3.0'))).toEqual([true, false, false, false])
   })
 
   it('contains the whole deployment, with secrets sealed to the agent', async () => {
