@@ -63,10 +63,13 @@ async function readFleet(ctx: Ctx, scope: Scope): Promise<Fleet> {
   }
 }
 
-/** The beginning of the page and its size, as the last arguments of a function. */
+const MAX_OFFSET = 2 ** 31 - 1
+
+/** The start and the size of the page, as the last arguments of a function, which takes integers. */
 const pageArguments = (page: Page): SQL => {
   const { limit, offset } = pageBounds(page)
-  return sql`${page.cursor?.at ?? null}::timestamptz, ${page.cursor?.id ?? null}::uuid, ${limit}, ${offset}`
+  const skipped = Math.min(offset, MAX_OFFSET)
+  return sql`${page.cursor?.at ?? null}::timestamptz, ${page.cursor?.id ?? null}::uuid, ${limit}, ${skipped}`
 }
 
 async function readRows<Stored extends { created_at: string; id: string }, Wire>(
