@@ -8288,7 +8288,7 @@ begin
 end $function$;
 reset role;
 set role slipway_system;
-create or replace function read_fleet_listeners(p_admins text[], p_silent interval, p_at timestamp with time zone, p_id uuid, p_limit integer, p_offset bigint)
+create or replace function read_fleet_listeners(p_admins text[], p_silent interval, p_at timestamp with time zone, p_id uuid, p_limit integer, p_offset integer)
  RETURNS SETOF json
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
@@ -8329,7 +8329,7 @@ begin
 end $function$;
 reset role;
 set role slipway_system;
-create or replace function read_fleet_organizations(p_admins text[], p_at timestamp with time zone, p_id uuid, p_limit integer, p_offset bigint)
+create or replace function read_fleet_organizations(p_admins text[], p_at timestamp with time zone, p_id uuid, p_limit integer, p_offset integer)
  RETURNS SETOF json
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
@@ -8361,7 +8361,7 @@ begin
 end $function$;
 reset role;
 set role slipway_system;
-create or replace function read_fleet_workspaces(p_admins text[], p_since timestamp with time zone, p_traces boolean, p_at timestamp with time zone, p_id uuid, p_limit integer, p_offset bigint)
+create or replace function read_fleet_workspaces(p_admins text[], p_since timestamp with time zone, p_traces boolean, p_at timestamp with time zone, p_id uuid, p_limit integer, p_offset integer)
  RETURNS SETOF json
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
@@ -11177,16 +11177,16 @@ revoke execute on function read_fleet(text[], interval, timestamp with time zone
 grant execute on function read_fleet(text[], interval, timestamp with time zone, boolean) to slipway_app;
 reset role;
 set role slipway_system;
-revoke execute on function read_fleet_listeners(text[], interval, timestamp with time zone, uuid, integer, bigint) from public;
-grant execute on function read_fleet_listeners(text[], interval, timestamp with time zone, uuid, integer, bigint) to slipway_app;
+revoke execute on function read_fleet_listeners(text[], interval, timestamp with time zone, uuid, integer, integer) from public;
+grant execute on function read_fleet_listeners(text[], interval, timestamp with time zone, uuid, integer, integer) to slipway_app;
 reset role;
 set role slipway_system;
-revoke execute on function read_fleet_organizations(text[], timestamp with time zone, uuid, integer, bigint) from public;
-grant execute on function read_fleet_organizations(text[], timestamp with time zone, uuid, integer, bigint) to slipway_app;
+revoke execute on function read_fleet_organizations(text[], timestamp with time zone, uuid, integer, integer) from public;
+grant execute on function read_fleet_organizations(text[], timestamp with time zone, uuid, integer, integer) to slipway_app;
 reset role;
 set role slipway_system;
-revoke execute on function read_fleet_workspaces(text[], timestamp with time zone, boolean, timestamp with time zone, uuid, integer, bigint) from public;
-grant execute on function read_fleet_workspaces(text[], timestamp with time zone, boolean, timestamp with time zone, uuid, integer, bigint) to slipway_app;
+revoke execute on function read_fleet_workspaces(text[], timestamp with time zone, boolean, timestamp with time zone, uuid, integer, integer) from public;
+grant execute on function read_fleet_workspaces(text[], timestamp with time zone, boolean, timestamp with time zone, uuid, integer, integer) to slipway_app;
 reset role;
 set role slipway_system;
 revoke execute on function read_grantable_workspaces(text[]) from public;

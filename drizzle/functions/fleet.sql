@@ -185,7 +185,7 @@ end $$;
 grant execute on function read_fleet(text[], interval, timestamptz, boolean) to slipway_app;
 
 create function read_fleet_organizations(
-  p_admins text[], p_at timestamptz, p_id uuid, p_limit integer, p_offset bigint
+  p_admins text[], p_at timestamptz, p_id uuid, p_limit integer, p_offset integer
 ) returns setof json
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 begin
@@ -212,11 +212,11 @@ begin
   ) o
   order by o.created_at desc, o.id desc;
 end $$;
-grant execute on function read_fleet_organizations(text[], timestamptz, uuid, integer, bigint) to slipway_app;
+grant execute on function read_fleet_organizations(text[], timestamptz, uuid, integer, integer) to slipway_app;
 
 create function read_fleet_workspaces(
   p_admins text[], p_since timestamptz, p_traces boolean, p_at timestamptz, p_id uuid, p_limit integer,
-  p_offset bigint
+  p_offset integer
 ) returns setof json
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 declare
@@ -251,11 +251,11 @@ begin
   order by w.created_at desc, w.id desc;
 end $$;
 grant execute on function
-  read_fleet_workspaces(text[], timestamptz, boolean, timestamptz, uuid, integer, bigint) to slipway_app;
+  read_fleet_workspaces(text[], timestamptz, boolean, timestamptz, uuid, integer, integer) to slipway_app;
 
 -- The listeners of the platform belong to no workspace. An organization sees its own listeners alone.
 create function read_fleet_listeners(
-  p_admins text[], p_silent interval, p_at timestamptz, p_id uuid, p_limit integer, p_offset bigint
+  p_admins text[], p_silent interval, p_at timestamptz, p_id uuid, p_limit integer, p_offset integer
 ) returns setof json
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 declare
@@ -292,7 +292,7 @@ begin
   order by l.created_at desc, l.id desc;
 end $$;
 grant execute on function
-  read_fleet_listeners(text[], interval, timestamptz, uuid, integer, bigint) to slipway_app;
+  read_fleet_listeners(text[], interval, timestamptz, uuid, integer, integer) to slipway_app;
 
 -- The usage of some workspaces after `p_after`, by their ids, with a row for each day. Instance admins read those of
 -- all organizations, and people who manage their organization its own. `p_admins` are their addresses.
