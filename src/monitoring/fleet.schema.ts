@@ -1,6 +1,6 @@
 // Schemas of the fleet: of one organization, and of the whole installation.
 import * as z from 'zod'
-import { deploymentStatuses } from '../protocol/parts.schema.ts'
+import { type DeploymentStatus, deploymentStatuses } from '../protocol/parts.schema.ts'
 import { listOf, Uuid } from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
@@ -8,7 +8,11 @@ const Count = z.int()
 const Skew = z
   .enum(['same', 'older', 'too_old', 'newer', 'unknown'])
   .meta({ description: 'The version beside that of the control plane. `older` is supported, `too_old` is not.' })
-const Statuses = z.record(z.enum(deploymentStatuses), Count).meta({ description: 'Deployments by status.' })
+const Statuses = z
+  .object(
+    Object.fromEntries(deploymentStatuses.map(status => [status, Count])) as Record<DeploymentStatus, typeof Count>,
+  )
+  .meta({ description: 'Deployments by status.' })
 const Usage = z
   .object({ traces: Count, bytes: Count })
   .nullable()
