@@ -1,0 +1,59 @@
+// The plan of a source: its kind, and how it is built and started. Stored as JSON with the revision.
+
+export type ToolName =
+  | 'node'
+  | 'npm'
+  | 'pnpm'
+  | 'yarn'
+  | 'bun'
+  | 'deno'
+  | 'python'
+  | 'uv'
+  | 'go'
+  | 'rust'
+  | 'java'
+  | 'maven'
+  | 'gradle'
+  | 'ruby'
+
+/** `version`: as the source writes it, such as `>=20` or `3.12`. Null: any. `from`: the file that says so. */
+export type Tool = { name: ToolName; version: string | null; from: string | null }
+
+/** A folder of files that the router serves. `fallback`: the file for a path without a file, as one page needs it. */
+export type Site = { folder: string; fallback: string | null }
+
+export type BuildPlan = {
+  provider: string
+  /** `web` listens on PORT; `static` is files alone. */
+  kind: 'web' | 'static'
+  /** The folder of the application. The build and start commands run there. */
+  root: string
+  /** The folder where the install command runs: that of the nearest lock file. */
+  install_root: string
+  tools: Tool[]
+  install: string | null
+  build: string | null
+  /** Null for a static site. */
+  start: string | null
+  site: Site | null
+  /** Variables that the build needs. Those of the application win. */
+  env: Record<string, string>
+  /** Folders of programs that the source or the build makes, relative to the root, before those of the system. */
+  programs: string[]
+  /** Sentences: found in a file; taken for likely; will not be as somebody may expect. */
+  certain: string[]
+  guessed: string[]
+  warnings: string[]
+}
+
+/** A provider's part of a plan. Members that it leaves out have no command, and nothing special. */
+export type Proposal = Partial<Omit<BuildPlan, 'provider' | 'root'>> & {
+  /** A sentence that says why the application cannot be built or started, and what to do. */
+  refusal?: string
+  /** Another language may own the folder: package.json may only bring tools for the assets of a Django project. */
+  isUncertain?: boolean
+}
+
+export class PlanRefused extends Error {
+  override name = 'PlanRefused'
+}

@@ -1,0 +1,143 @@
+// From the files of a source to how it is built and started. Pure: it reads no disk and runs nothing.
+import { type BuildPlan, PlanRefused, type Proposal } from './build-plan.ts'
+import type { ExplicitStart } from './explicit-start.ts'
+import { proposeContainerFiles } from './providers/container-files.ts'
+import { proposeDeno } from './providers/deno.ts'
+import { proposeGo } from './providers/go.ts'
+import { proposeGraph } from './providers/graph.ts'
+import { proposeJava } from './providers/java.ts'
+import { proposeNode } from './providers/node.ts'
+import { readProcfile } from './providers/procfile.ts'
+import { proposePython } from './providers/python.ts'
+import { proposeRuby } from './providers/ruby.ts'
+import { proposeRust } from './providers/rust.ts'
+import { proposeShell } from './providers/shell.ts'
+import { proposeStatic } from './providers/static.ts'
+import { nameUnsupported } from './providers/unsupported.ts'
+import { type Folder, folderAt, normalize, type SourceFiles } from './source-files.ts'
+
+export type PlanOptions = {
+  /** The folder of the application in the source. Null: that of the configuration file, or the source itself. */
+  root?: string | null
+  /** The runtime configuration, which wins over what is found. `path`: of its file, if there is one. */
+  configuration?: ExplicitStart
+  /** The command of the deployment or of the configuration file. Null: the one that is found. Empty: none. */
+  install_command?: string | null
+  build_command?: string | null
+  /** The engine can build a Dockerfile. */
+  buildsImages: boolean
+}
+
+type Propose = (app: Folder) => Proposal | null
+
+/** In the order in which they are asked. The first that is certain owns the folder. */
+const LANGUAGES: Record<string, Propose> = {
+  node: proposeNode,
+  python: proposePython,
+  go: proposeGo,
+  rust: proposeRust,
+  java: proposeJava,
+  ruby: proposeRuby,
+  deno: proposeDeno,
+  shell: proposeShell,
+  static: proposeStatic,
+}
+
+/** Throws `PlanRefused` with a sentence for what cannot be built or started. */
+export function planBuild(files: SourceFiles, options: PlanOptions): BuildPlan {
+  const { configuration, buildsImages } = options
+  const app = folderAt(files, rootOf(options))
+  const explicitStart = configuration?.start_command ?? null
+  // Commands may bring all that is needed.
+  if (app.all().length === 0 && (app.path !== '' || explicitStart === null))
+    throw new PlanRefused(app.path === '' ? 'The source has no files.' : `The source has no folder \`${app.path}\`.`)
+
+  const container = proposeContainerFiles(app, buildsImages)
+  if (container?.isBuilt) {
+    const certain = ['`Dockerfile` builds it, on the container or kubernetes engine.']
+    return complete(app, container.isBuilt, { certain }, options, explicitStart)
+  }
+
+  const procfile = readProcfile(app)
+  const start = explicitStart ?? procfile.web
+  const isSettled = start !== null || Boolean(configuration?.site)
+  const graph = isSettled ? null : proposeGraph(app)
+  if (graph) throw new PlanRefused(graph)
+
+  const [provider, proposal] = findLanguage(app) ?? []
+  if (!isSettled) {
+    const unsupported = !proposal || proposal.isUncertain ? nameUnsupported(app) : null
+    if (unsupported) throw new PlanRefused(unsupported)
+    if (!proposal) throw new PlanRefused(container?.refusal ?? nothingFound(app))
+    if (proposal.refusal !== undefined) throw new PlanRefused(proposal.refusal)
+  }
+  const plan = complete(app, provider ?? 'command', proposal ?? {}, options, start)
+  plan.warnings.push(...procfile.warnings, ...(container ? [container.warning] : []))
+  if (procfile.web !== null && explicitStart === null) plan.certain.push('Procfile says how it starts.')
+  return plan
+}
+
+function rootOf({ root, configuration }: PlanOptions): string {
+  if (root) return normalize(root)
+  return configuration?.path ? normalize(`${configuration.path}/..`) : ''
+}
+
+/** The first that can start and is certain. An uncertain package.json beside it brings assets, such as style sheets. */
+function findLanguage(app: Folder): [string, Proposal] | undefined {
+  const found = Object.entries(LANGUAGES).flatMap(([name, propose]): [string, Proposal][] => {
+    const proposal = propose(app)
+    return proposal ? [[name, proposal]] : []
+  })
+  const able = found.filter(([, { refusal }]) => refusal === undefined)
+  const [name, proposal] = able.find(([, { isUncertain }]) => !isUncertain) ?? able[0] ?? found[0] ?? []
+  if (!name || !proposal) return undefined
+  const [, assets] = found.find(([name, { isUncertain }]) => name === 'node' && isUncertain) ?? []
+  return [name, assets && assets !== proposal ? withAssets(proposal, assets) : proposal]
+}
+
+const withAssets = (app: Proposal, assets: Proposal): Proposal => ({
+  ...app,
+  tools: [...(app.tools ?? []), ...(assets.tools ?? [])],
+  install: inTurn(app.install, assets.install),
+  build: inTurn(assets.build, app.build),
+  certain: [...(app.certain ?? []), ...(assets.install ? ['package.json brings its assets.'] : [])],
+})
+const inTurn = (...commands: (string | null | undefined)[]) => commands.filter(Boolean).join(' && ') || null
+
+function complete(
+  app: Folder,
+  provider: string,
+  proposal: Proposal,
+  { configuration, install_command, build_command }: PlanOptions,
+  start: string | null,
+): BuildPlan {
+  const found = proposal.kind === 'static' ? (proposal.site ?? { folder: '', fallback: null }) : null
+  const site = configuration?.site ?? (start === null ? found : null)
+  return {
+    provider,
+    kind: site ? 'static' : 'web',
+    root: app.path,
+    install_root: proposal.install_root ?? app.path,
+    tools: proposal.tools ?? [],
+    install: (install_command ?? proposal.install) || null,
+    build: (build_command ?? proposal.build) || null,
+    start: site ? null : (start ?? proposal.start ?? null),
+    site: site && { ...site, folder: normalize(site.folder) },
+    env: proposal.env ?? {},
+    programs: proposal.programs ?? [],
+    certain: [...(proposal.certain ?? [])],
+    guessed: [...(proposal.guessed ?? [])],
+    warnings: [...(proposal.warnings ?? [])],
+  }
+}
+
+const LISTED = 8
+function nothingFound(app: Folder): string {
+  const names = app.names()
+  const listed = names.slice(0, LISTED).map(name => `\`${name}\``)
+  const more = names.length > LISTED ? ` and ${names.length - LISTED} more` : ''
+  return (
+    `Nothing here says how the application starts: there are ${listed.join(', ')}${more}. ` +
+    'Set `start_command` in slipway.json.'
+  )
+}

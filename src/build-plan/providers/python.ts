@@ -1,0 +1,227 @@
+// Python applications. uv installs them, whatever wrote the list of their dependencies.
+import type { Proposal, Tool } from '../build-plan.ts'
+import type { Folder } from '../source-files.ts'
+import { readToml } from '../toml.ts'
+import { findVersion } from '../versions.ts'
+
+const VENV = '.venv'
+const MODULES = ['main', 'app', 'server', 'api', 'application', 'wsgi', 'asgi', 'run', 'index']
+const PARENTS = ['', 'app/', 'src/', 'src/app/', 'api/', 'backend/', 'server/']
+
+export function proposePython(app: Folder): Proposal | null {
+  const install = findInstall(app)
+  const module = findModule(app)
+  if (!install && !module && !app.has('manage.py')) return null
+  const packages = listPackages(app)
+  const how = findDjango(app, packages) ?? findServer(app, packages) ?? findProgram(app, module)
+  const missing = (how.needs ?? []).filter(name => !packages.has(name))
+  const added = missing.length > 0 ? `uv pip install --python ${VENV} ${missing.join(' ')}` : null
+  const python = findPython(app)
+  return {
+    tools: [python, { name: 'uv', version: null, from: null }],
+    install: [install?.command ?? `uv venv ${VENV}`, added].filter(Boolean).join(' && '),
+    ...(how.build && { build: how.build }),
+    ...(how.start ? { start: how.start } : { refusal: how.refusal ?? noProgram }),
+    env: { UV_PYTHON_PREFERENCE: 'system', PYTHONUNBUFFERED: '1', ...install?.env },
+    programs: [`${VENV}/bin`],
+    certain: [
+      install ? `${install.from} lists its packages.` : `${how.file ?? module} is its program.`,
+      ...(how.certain ?? []),
+    ],
+    guessed: [...(how.guessed ?? []), ...(added ? [`${missing.join(' and ')} is added, to serve it.`] : [])],
+    warnings: how.warnings ?? [],
+  }
+}
+
+const noProgram =
+  'The Python application has no program that is known: no manage.py, and no main.py or app.py. ' +
+  'Add `web: …` to a Procfile, or set `start_command` in slipway.json.'
+
+function findPython(app: Folder): Tool {
+  const found = findVersion(app, 'python', ['.python-version'])
+  if (found.version !== null) return found
+  const runtime = /^python-(\d[\d.]*)/.exec(app.read('runtime.txt') ?? '')?.[1]
+  if (runtime) return { name: 'python', version: runtime, from: 'runtime.txt' }
+  const { project, tool } = readToml(app, 'pyproject.toml') ?? {}
+  const wanted = Object(project)['requires-python'] ?? Object(Object(Object(tool).poetry).dependencies).python
+  if (typeof wanted === 'string') return { name: 'python', version: wanted, from: 'pyproject.toml' }
+  const { python_version: pipfile } = Object(readToml(app, 'Pipfile')?.requires)
+  return typeof pipfile === 'string' ? { name: 'python', version: pipfile, from: 'Pipfile' } : found
+}
+
+type Install = { command: string; from: string; env?: Record<string, string> }
+
+/** The first list that is there. A lock file comes before what it locks. */
+function findInstall(app: Folder): Install | null {
+  const inFolder = (tool: string): Record<string, string> => ({ [tool]: '1' })
+  if (app.outwards().some(folder => folder.has('uv.lock')) && app.has('pyproject.toml'))
+    return { command: 'uv sync --locked --no-dev', from: 'uv.lock' }
+  if (app.has('poetry.lock'))
+    return {
+      command: 'uvx poetry install --only main --no-root --no-interaction',
+      from: 'poetry.lock',
+      env: inFolder('POETRY_VIRTUALENVS_IN_PROJECT'),
+    }
+  if (app.has('pdm.lock'))
+    return { command: 'uvx pdm sync --prod --no-self', from: 'pdm.lock', env: { PDM_CHECK_UPDATE: '0' } }
+  if (app.has('Pipfile.lock'))
+    return { command: 'uvx pipenv sync', from: 'Pipfile.lock', env: inFolder('PIPENV_VENV_IN_PROJECT') }
+  if (app.has('requirements.txt'))
+    return {
+      command: `uv venv ${VENV} && uv pip install --python ${VENV} -r requirements.txt`,
+      from: 'requirements.txt',
+    }
+  if (app.has('pyproject.toml')) {
+    const { project, tool } = readToml(app, 'pyproject.toml') ?? {}
+    // Older projects of poetry have no table that uv reads.
+    if (!project && Object(tool).poetry)
+      return {
+        command: 'uvx poetry install --only main --no-root --no-interaction',
+        from: 'pyproject.toml',
+        env: inFolder('POETRY_VIRTUALENVS_IN_PROJECT'),
+      }
+    if (project) return { command: 'uv sync --no-dev', from: 'pyproject.toml' }
+  }
+  if (app.has('Pipfile'))
+    return { command: 'uvx pipenv install', from: 'Pipfile', env: inFolder('PIPENV_VENV_IN_PROJECT') }
+  if (app.has('setup.py')) return { command: `uv venv ${VENV} && uv pip install --python ${VENV} .`, from: 'setup.py' }
+  return null
+}
+
+/** The names of the packages that it lists, as PyPI compares them. */
+function listPackages(app: Folder): Set<string> {
+  const { project, tool } = readToml(app, 'pyproject.toml') ?? {}
+  const pipfile = readToml(app, 'Pipfile')
+  const listed = [
+    ...(app.read('requirements.txt') ?? '').split('\n'),
+    ...[Object(project).dependencies].flat().filter(entry => typeof entry === 'string'),
+    ...Object.keys(Object(Object(Object(tool).poetry).dependencies)),
+    ...Object.keys(Object(pipfile?.packages)),
+  ]
+  const names = listed.flatMap(line => {
+    const [, name, extras = ''] = /^\s*([A-Za-z0-9][\w.-]*)\s*(?:\[([\w\s,.-]*)\])?/.exec(line) ?? []
+    if (name === undefined) return []
+    // These extras bring the server.
+    const brought = normalizeName(name) === 'fastapi' && /\b(?:standard|all)\b/.test(extras) ? ['uvicorn'] : []
+    return [normalizeName(name), ...brought]
+  })
+  return new Set(names)
+}
+const normalizeName = (name: string) => name.toLowerCase().replace(/[-_.]+/g, '-')
+
+type How = {
+  start?: string
+  build?: string
+  refusal?: string
+  /** Packages without which it cannot be served. */
+  needs?: string[]
+  file?: string
+  certain?: string[]
+  guessed?: string[]
+  warnings?: string[]
+}
+
+function findDjango(app: Folder, packages: Set<string>): How | null {
+  const manage = app.read('manage.py')
+  if (manage === null) return null
+  const settings = /DJANGO_SETTINGS_MODULE['"]\s*,\s*['"]([\w.]+)['"]/.exec(manage)?.[1]
+  if (settings === undefined && !packages.has('django')) return null
+  const wsgi = app
+    .all()
+    .filter(file => /^(?:[\w-]+\/)*wsgi\.py$/.test(file))
+    .sort((a, b) => a.length - b.length)[0]
+  const settingsFile = settings && `${settings.replaceAll('.', '/')}.py`
+  const collects = settingsFile !== undefined && /^STATIC_ROOT\b/m.test(app.read(settingsFile) ?? '')
+  const serve = wsgi
+    ? `gunicorn ${wsgi.slice(0, -3).replaceAll('/', '.')} --bind 0.0.0.0:$PORT`
+    : 'python manage.py runserver 0.0.0.0:$PORT --noreload'
+  return {
+    file: 'manage.py',
+    start: `python manage.py migrate --noinput && ${serve}`,
+    ...(collects && { build: 'python manage.py collectstatic --noinput' }),
+    needs: ['django', ...(wsgi ? ['gunicorn'] : [])],
+    certain: ['manage.py makes it a Django project.'],
+    guessed: ['Its migrations run before each start.'],
+    warnings:
+      packages.has('whitenoise') || !collects
+        ? []
+        : ['Its static files are collected; a package such as whitenoise has to serve them.'],
+  }
+}
+
+const SERVERS: { package: string; call: RegExp; start(target: string): string; needs: string[] }[] = [
+  {
+    package: 'fastapi',
+    call: /^(\w+)\s*(?::[^=\n]{1,80})?=\s*(?:fastapi\.)?FastAPI\(/m,
+    start: asgi,
+    needs: ['fastapi', 'uvicorn'],
+  },
+  {
+    package: 'starlette',
+    call: /^(\w+)\s*(?::[^=\n]{1,80})?=\s*Starlette\(/m,
+    start: asgi,
+    needs: ['starlette', 'uvicorn'],
+  },
+  { package: 'quart', call: /^(\w+)\s*(?::[^=\n]{1,80})?=\s*Quart\(/m, start: asgi, needs: ['quart', 'uvicorn'] },
+  {
+    package: 'python-fasthtml',
+    call: /^(\w+)\s*(?:,\s*\w+\s*)?=\s*(?:FastHTML|fast_app)\(/m,
+    start: asgi,
+    needs: ['python-fasthtml', 'uvicorn'],
+  },
+  {
+    package: 'flask',
+    call: /^(\w+)\s*(?::[^=\n]{1,80})?=\s*(?:flask\.)?Flask\(/m,
+    start: wsgi,
+    needs: ['flask', 'gunicorn'],
+  },
+]
+function asgi(target: string) {
+  return `uvicorn ${target} --host 0.0.0.0 --port $PORT`
+}
+function wsgi(target: string) {
+  return `gunicorn ${target} --bind 0.0.0.0:$PORT`
+}
+
+/** A module of the application that makes the server object of a framework. */
+function findServer(app: Folder, packages: Set<string>): How | null {
+  if (packages.has('streamlit')) {
+    const file = ['streamlit_app.py', 'app.py', 'main.py', 'Home.py'].find(app.has)
+    if (file)
+      return {
+        file,
+        start: `streamlit run ${file} --server.port $PORT --server.address 0.0.0.0 --server.headless true`,
+        certain: ['It is an application of Streamlit.'],
+      }
+  }
+  for (const { package: name, call, start, needs } of SERVERS)
+    for (const file of moduleFiles(app)) {
+      const text = app.read(file) ?? ''
+      const variable = call.exec(text)?.[1]
+      const isFactory = variable === undefined && name === 'flask' && /^def create_app\(/m.test(text)
+      if (variable === undefined && !isFactory) continue
+      const target = `${file.replace(/(?:\/__init__)?\.py$/, '').replaceAll('/', '.')}:${variable ?? 'create_app()'}`
+      const command = start(isFactory ? `'${target}'` : target)
+      return { file, start: command, needs, certain: [`\`${file}\` makes the ${name} application.`] }
+    }
+  return null
+}
+
+function* moduleFiles(app: Folder): Generator<string> {
+  for (const parent of PARENTS)
+    for (const module of MODULES) if (app.has(`${parent}${module}.py`)) yield `${parent}${module}.py`
+  for (const file of app.all()) if (/^(?:src\/)?\w+\/__init__\.py$/.test(file)) yield file
+}
+
+const findModule = (app: Folder): string | null =>
+  [...MODULES, 'bot', 'hello'].map(name => `${name}.py`).find(app.has) ?? null
+
+function findProgram(app: Folder, module: string | null): How {
+  if (module) return { file: module, start: `python ${module}`, guessed: [`\`${module}\` is its program.`] }
+  const { scripts, name } = Object(readToml(app, 'pyproject.toml')?.project)
+  const programs = Object.keys(Object(scripts))
+  const script = programs.find(program => program === name) ?? programs[0]
+  if (script !== undefined && /^[\w.-]+$/.test(script))
+    return { start: script, guessed: [`The script \`${script}\` of pyproject.toml starts it.`] }
+  return {}
+}

@@ -1,0 +1,41 @@
+// The versions of tools that a source names: in files of one tool, and in those of version managers.
+import type { Tool, ToolName } from './build-plan.ts'
+import type { Folder } from './source-files.ts'
+import { readToml } from './toml.ts'
+
+/** The names that version managers have for tools that we call otherwise. */
+const OTHER_NAMES: Partial<Record<ToolName, string[]>> = { node: ['nodejs'], go: ['golang'], rust: ['rust'] }
+
+/** A file with a version and nothing else, outwards from the application, then the files of mise and asdf. */
+export function findVersion(app: Folder, name: ToolName, files: string[] = []): Tool {
+  for (const folder of app.outwards()) {
+    for (const file of files) {
+      const version = /^[ \t]*v?([^\s#]+)/m.exec(folder.read(file) ?? '')?.[1]
+      if (version) return { name, version, from: file }
+    }
+    for (const [file, version] of managedVersions(folder, name)) if (version) return { name, version, from: file }
+  }
+  return { name, version: null, from: null }
+}
+
+function managedVersions(folder: Folder, name: ToolName): [string, string | undefined][] {
+  const names = [name, ...(OTHER_NAMES[name] ?? [])]
+  const mise = ['mise.toml', '.mise.toml'].flatMap((file): [string, string | undefined][] => {
+    const { tools } = readToml(folder, file) ?? {}
+    return names.map(key => [file, versionOf(Object(tools)[key])])
+  })
+  const lines = (folder.read('.tool-versions') ?? '').split('\n').map(line => line.trim().split(/\s+/))
+  return [
+    ...mise,
+    ...lines.flatMap(([key, version]): [string, string | undefined][] =>
+      names.includes(key ?? '') ? [['.tool-versions', version]] : [],
+    ),
+  ]
+}
+
+function versionOf(value: unknown): string | undefined {
+  if (typeof value === 'string') return value
+  if (Array.isArray(value)) return versionOf(value[0])
+  const { version } = Object(value)
+  return typeof version === 'string' ? version : undefined
+}
