@@ -16,6 +16,8 @@ const HOP_BY_HOP = new Set([
   'http2-settings',
 ])
 const FRAMING_HEADERS = new Set(['content-length', 'transfer-encoding'])
+/** `lower`: a name in lower case. */
+export const isConnectionHeader = (lower: string): boolean => HOP_BY_HOP.has(lower) || FRAMING_HEADERS.has(lower)
 /** Never forwarded: the router sets its own. `Proxy` becomes HTTP_PROXY in CGI programs. */
 const FORWARDING_HEADERS = new Set([
   'forwarded',

@@ -1,6 +1,6 @@
 // The local router: routes requests, streams and WebSockets by host and path to the replicas of a revision.
 import * as http from 'node:http'
-import { connect, type Socket } from 'node:net'
+import { connect, Socket } from 'node:net'
 import { parseRange } from '../../../protocol/client-address.ts'
 import type { RequestCounts } from '../../engine.ts'
 import { CLIENT_GONE, type CountedRequests, countAnswer, countsKey, zeroCounts } from './request-counts.ts'
@@ -13,8 +13,14 @@ import {
   responseHeaders,
 } from './router-headers.ts'
 import { forwardResponse, isWritten, respondAndClose, respondProblem, respondUnrouted } from './router-responses.ts'
+import { serveSite } from './site/serve-site.ts'
+import { type OpenSite, OpenSites } from './site/site-manifest.ts'
 
-export type Target = { host: string; port: number; copy?: string }
+/** A server, or a folder of `copySite()` whose files the router serves itself. */
+export type Target = ServerTarget | SiteTarget
+type ServerTarget = { host: string; port: number; copy?: string }
+/** Revisions may share a folder, and are drained one by one. */
+type SiteTarget = { site: string; revision: string; copy?: string }
 /**
  * Requests to the host at or below the path go to the targets. `of` is the deployment and `revision` its revision, for
  * the counts and the last request.
@@ -41,7 +47,8 @@ const LINGER_MS = 2_000
 /** The time that the counts of a revision without a route are kept, for the agent and for requests in flight. */
 const COUNTS_KEPT_MS = 300_000
 
-export const targetKey = ({ host, port }: Target) => `${host}:${port}`
+export const targetKey = (target: Target) =>
+  'site' in target ? `site ${target.revision}` : `${target.host}:${target.port}`
 
 /** `trustedProxies`: the addresses and networks whose `X-Forwarded-*` headers count. */
 export function createRouter(
@@ -59,6 +66,7 @@ export function createRouter(
   let turn = 0
   const counts = new Map<string, RequestCounts>()
   const unreached = new Map<string, number>()
+  const sites = new OpenSites()
   /** When each revision with counts last had a route. */
   const routedAt = new Map<string, number>()
 
@@ -96,7 +104,7 @@ export function createRouter(
     return { target, release }
   }
 
-  /** Connects to any target that accepts. Retries are safe, because nothing was sent yet. */
+  /** Connects to any server that accepts, or opens a site. Retries are safe, because nothing was sent yet. */
   async function reach(host: string, path: string, isClientGone: () => boolean) {
     const deadline = Date.now() + CONNECT_WAIT_MS
     const since = performance.now()
@@ -106,14 +114,15 @@ export function createRouter(
       const taken = route && take(route.targets)
       if (route) recordRequest(route)
       if (route && taken) {
-        const socket = await dial(taken.target)
+        const { target } = taken
+        const answerer = 'site' in target ? await sites.open(target.site) : await dial(target)
         const release = () => {
           recordRequest(route)
           taken.release()
         }
-        if (socket && !isClientGone()) return { socket, release, since, counted: countsOf(route, taken.target) }
+        if (answerer && !isClientGone()) return { answerer, release, since, counted: countsOf(route, target) }
         taken.release()
-        socket?.destroy()
+        if (answerer instanceof Socket) answerer.destroy()
       }
       if (isClientGone()) return 'unavailable'
       if (Date.now() > deadline) {
@@ -124,7 +133,10 @@ export function createRouter(
     }
   }
 
-  /** Sends the request to the application on a new connection. Undefined if the client has already been answered. */
+  /**
+   * Sends the request to the application on a new connection, or answers it by a site. Undefined if the client has
+   * already been answered.
+   */
   async function pass(req: http.IncomingMessage, res: http.ServerResponse, connection: string[]) {
     const refusal = refusalStatus(req)
     if (refusal)
@@ -136,12 +148,22 @@ export function createRouter(
     const host = hostOf(req)
     const reached = await reach(host, pathOf(req), () => res.destroyed || res.socket!.destroyed)
     if (typeof reached === 'string') return void respondUnrouted(res, reached, host)
-    const { socket, release, since } = reached
+    const { answerer, release, since } = reached
     let { counted } = reached
     const recordAnswer = (status: number) => {
       if (counted) countAnswer(counted, status, performance.now() - since)
       counted = undefined
     }
+    if (!(answerer instanceof Socket)) {
+      res.once('close', () => {
+        release()
+        recordAnswer(res.headersSent ? res.statusCode : CLIENT_GONE)
+      })
+      await answerBySite(req, res, answerer)
+      if (res.headersSent) recordAnswer(res.statusCode)
+      return undefined
+    }
+    const socket = answerer
     const out = http.request({
       method: req.method!,
       path: req.url!,
@@ -168,6 +190,20 @@ export function createRouter(
       if (res.headersSent) recordAnswer(res.statusCode)
     })
     return { out, socket, release, late, recordAnswer }
+  }
+
+  async function answerBySite(req: http.IncomingMessage, res: http.ServerResponse, site: OpenSite): Promise<void> {
+    if (isWebSocket(req)) return respondProblem(res, 400, 'A static site accepts no WebSocket.')
+    if (!req.complete) {
+      // A site reads no body, and the connection serves its next request after it.
+      req.resume()
+      const late = setTimeout(() => req.socket.destroy(), limits.body_ms)
+      req.once('close', () => clearTimeout(late))
+    }
+    if (await serveSite(req, res, site)) return
+    // Its folder was removed, or written again by another build.
+    sites.forget(site.folder)
+    respondUnrouted(res, 'unavailable', hostOf(req))
   }
 
   /** Ends a request whose body stalls, or whose answer does not begin in time. */
@@ -280,6 +316,8 @@ export function createRouter(
     /** Once it returns, new requests follow these routes. */
     apply(wanted: Route[]) {
       routes = wanted.toSorted((a, b) => b.path.length - a.path.length)
+      const targets = routes.flatMap(route => route.targets)
+      sites.keepOnly(new Set(targets.flatMap(target => ('site' in target ? target.site : []))))
       const served = new Set(routes.map(({ of }) => of))
       for (const of of lastRequests.keys()) if (!served.has(of)) lastRequests.delete(of)
       for (const route of routes) {
@@ -324,9 +362,9 @@ const pathOf = (req: http.IncomingMessage) => req.url!.replace(/[?#].*$/s, '')
 const isBelow = (path: string, prefix: string) =>
   path === prefix || path.startsWith(prefix.endsWith('/') ? prefix : `${prefix}/`)
 
-function dial(target: Target): Promise<Socket | undefined> {
+function dial({ host, port }: ServerTarget): Promise<Socket | undefined> {
   return new Promise(resolve => {
-    const socket = connect({ ...target, noDelay: true })
+    const socket = connect({ host, port, noDelay: true })
     socket.once('connect', () => {
       socket.off('error', failed)
       resolve(socket)
