@@ -9,7 +9,7 @@ const root = join(import.meta.dirname, '..')
 /** Slices in the order of their imports. Slices of one layer do not import each other. */
 const LAYERS = [
   ['protocol'],
-  ['platform.ts'],
+  ['build-plan', 'platform.ts'],
   ['env.ts', 'tables', 'postgres'],
   ['kernel'],
   ['people/access'],
@@ -41,8 +41,8 @@ const LAYERS = [
 const PROGRAMS = ['agent', 'cli']
 /** Paths that each program may import of the rest. */
 const SHARED: Record<string, RegExp> = {
-  agent: /^(protocol|postgres)\/|^kernel\/version\.ts$/,
-  cli: /^client\/|^protocol\/(webhook-|glob\.ts|versions\.ts)/,
+  agent: /^(protocol|postgres|build-plan)\/|^kernel\/version\.ts$/,
+  cli: /^client\/|^build-plan\/|^protocol\/(webhook-|glob\.ts|versions\.ts)/,
 }
 
 /** Packages without requests or modules of Node, which the client may bring to pages. */
@@ -306,7 +306,7 @@ describe('the dashboard', () => {
       if (!callers.includes(file)) expect(text, file).not.toMatch(/\bfetch\(|EventSource|XMLHttpRequest|sendBeacon/)
       for (const [, from] of text.matchAll(/from '(\.[^']+)'/g)) {
         const to = relative(folder, join(folder, dirname(file), from!))
-        if (to.startsWith('..')) expect(to, file).toMatch(/^\.\.\/client\//)
+        if (to.startsWith('..')) expect(to, file).toMatch(/^\.\.\/(client|build-plan)\//)
       }
     }
   })

@@ -1,4 +1,5 @@
 // The interface between the agent and the engines that run applications: processes, containers or a cluster.
+import type { Site } from '../build-plan/build-plan.ts'
 import type { RegistryCredential } from '../protocol/credentials.schema.ts'
 import type { ListenerPolicy } from '../protocol/listener-policy.ts'
 import type { Source } from '../protocol/parts.schema.ts'
@@ -39,12 +40,16 @@ export type SourceTree = {
   commit: Commit | null
   /** The version that the source gives itself. */
   version: string | null
+  /** Null: the source has no runtime configuration file. */
+  configuration_path: string | null
   start_command: string | null
   health_path: string | null
   env: Record<string, string>
   /** The revision's command if it has one, else the configuration's. Null: the default. Empty: none. */
   install_command: string | null
   build_command: string | null
+  /** The files to serve, by the configuration, in a folder relative to that of the application. */
+  site?: Site | null
 }
 
 /** The result of a build. It is stored as JSON, so a restarted agent does not build again. */
@@ -58,6 +63,12 @@ export type Artifact = {
   /** Absent in artifacts of earlier agents. */
   version?: string | null
   stamp?: string
+  /** The folder in which the start command runs, below `location`. */
+  root?: string
+  /** Folders of programs, before those of the system. */
+  programs?: string[]
+  /** Files that the router serves, in a folder of the agent's own. There is no start command. */
+  site?: Site
 }
 
 export type LogLevel = 'INFO' | 'WARNING' | 'ERROR'

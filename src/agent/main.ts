@@ -75,6 +75,7 @@ const ENGINE_FACTORIES: Record<string, (settings: EngineSettings) => Promise<Eng
       bin,
       database_url: AGENT_DATABASE_URL || undefined,
       commandEnv: Object.fromEntries(buildEnv),
+      machinePath: process.env.PATH,
     })
   },
   // Its settings are K8S_…, see docs/operate/kubernetes.md.

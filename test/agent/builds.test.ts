@@ -405,8 +405,8 @@ describe('the runtime configuration', () => {
     return () => readRuntimeConfiguration(home, 'c.json')
   }
 
-  test('is read, and unknown members are ignored', () => {
-    const text = { start_command: ' run ', health_path: '/ok', env: { A: 'b' }, build_command: null, graphs: { x: 1 } }
+  test('is read', () => {
+    const text = { start_command: ' run ', health_path: '/ok', env: { A: 'b' }, build_command: null, $schema: 'x' }
     expect(written(JSON.stringify(text))()).toEqual({
       start_command: 'run',
       health_path: '/ok',
@@ -427,6 +427,8 @@ describe('the runtime configuration', () => {
     ['{"start_command": ""}', /start_command/],
     ['{"env": {"PORT": "1"}}', /PORT/],
     ['{"health_path": "ok"}', /health_path/],
+    ['{"strat_command": "x"}', /`strat_command`.*`start_command`/],
+    ['{"graphs": {"a": "./a.py:g"}}', /graph application/],
   ])('is refused if it is %s', (text, reason) => expect(written(text)).toThrow(reason))
 
   test('is refused if it is a link to a file of the agent’s machine', () => {
@@ -436,16 +438,27 @@ describe('the runtime configuration', () => {
   })
 
   test.each([
-    ['is a link out of the source', /leads out/, (file: string) => fs.symlinkSync('/dev/zero', file)],
-    ['is not a file', /not a file/, (file: string) => void execFileSync('mkfifo', [file])],
-    ['is too large', /not a file/, (file: string) => fs.writeFileSync(file, ' '.repeat(1e6 + 1))],
+    ['is a link out of the source', /cannot be read/, (file: string) => fs.symlinkSync('/dev/zero', file)],
+    ['is not a file', /cannot be read/, (file: string) => void execFileSync('mkfifo', [file])],
+    ['is too large', /cannot be read/, (file: string) => fs.writeFileSync(file, ' '.repeat(1e6 + 1))],
   ])('a package.json that %s is not read', async (_, reason, make) => {
     const folder = join(home, 'odd')
     fs.mkdirSync(folder)
     make(join(folder, 'package.json'))
-    const found = { ...nothing, folder, commit: null, version: null, start_command: null, health_path: null, env: {} }
+    const found = {
+      ...nothing,
+      folder,
+      commit: null,
+      version: null,
+      configuration_path: null,
+      start_command: null,
+      health_path: null,
+      env: {},
+    }
     const ref = { deployment_id: randomUUID(), revision_id: revision }
-    await expect(prepare(makeUnit(ref), found, task, { disk_mb: 64 })).rejects.toThrow(reason)
+    await expect(
+      prepare(makeUnit(ref), found, task, { disk_mb: 64, toolsFolder: join(home, 'tools') }),
+    ).rejects.toThrow(reason)
   })
 
   test('gives way to the commands of the deployment, and without a start command npm start is used', async () => {
@@ -461,13 +474,21 @@ describe('the runtime configuration', () => {
     })
     const found = await tree(origin)
     const ref = { deployment_id: randomUUID(), revision_id: revision }
-    expect((await prepare(makeUnit(ref), found, task, { disk_mb: 64 })).start_command).toBe('npm start --silent')
+    expect(
+      (await prepare(makeUnit(ref), found, task, { disk_mb: 64, toolsFolder: join(home, 'tools') })).start_command,
+    ).toBe('npm start --silent')
     fs.writeFileSync(join(found.folder, 'package.json'), '{}')
-    await expect(prepare(makeUnit(ref), found, task, { disk_mb: 64 })).rejects.toThrow(/`start` script to package.json/)
+    await expect(
+      prepare(makeUnit(ref), found, task, { disk_mb: 64, toolsFolder: join(home, 'tools') }),
+    ).rejects.toThrow(/no `start` script/)
     fs.writeFileSync(join(found.folder, 'server.js'), '')
-    expect((await prepare(makeUnit(ref), found, task, { disk_mb: 64 })).start_command).toBe('npm start --silent')
-    fs.rmSync(join(found.folder, 'package.json'))
-    await expect(prepare(makeUnit(ref), found, task, { disk_mb: 64 })).rejects.toThrow(/start_command/)
+    expect(
+      (await prepare(makeUnit(ref), found, task, { disk_mb: 64, toolsFolder: join(home, 'tools') })).start_command,
+    ).toBe('node server.js')
+    for (const name of ['package.json', 'server.js']) fs.rmSync(join(found.folder, name))
+    await expect(
+      prepare(makeUnit(ref), found, task, { disk_mb: 64, toolsFolder: join(home, 'tools') }),
+    ).rejects.toThrow(/start_command/)
     expect((await tree({ ...origin, platform_config_path: 'no.json' })).start_command).toBeNull()
   })
 })
@@ -475,11 +496,20 @@ describe('the runtime configuration', () => {
 test('build commands see the operator’s AGENT_BUILD_ENV, unless the deployment sets the same variable', async () => {
   const location = join(home, 'lent')
   fs.mkdirSync(location)
-  const own = { folder: location, commit: null, version: null, health_path: null, install_command: null, env: {} }
+  const own = {
+    folder: location,
+    commit: null,
+    version: null,
+    configuration_path: null,
+    health_path: null,
+    install_command: null,
+    env: {},
+  }
   const wanted = { ...own, start_command: 'node main.mjs', build_command: 'echo "$HTTPS_PROXY $CITY $HOME" > seen' }
   const of = makeUnit({ deployment_id: randomUUID(), revision_id: revision }, { secrets: { CITY: 'Bergen' } })
   await prepare(of, wanted, task, {
     disk_mb: 64,
+    toolsFolder: join(home, 'tools'),
     commandEnv: { HTTPS_PROXY: 'http://proxy', CITY: 'Oslo', HOME: '/root' },
   })
   expect(fs.readFileSync(join(location, 'seen'), 'utf8')).toBe(`http://proxy Bergen ${join(task.cache, 'home')}\n`)

@@ -6,7 +6,7 @@ import { gzipSync } from 'node:zlib'
 import { packTar } from 'modern-tar'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { withModuleCache } from '../../src/agent/builds/module-cache.ts'
-import { buildStepsOf } from '../../src/agent/builds/package-commands.ts'
+import { planSource } from '../../src/agent/builds/source-plan.ts'
 import type { BuildTask } from '../../src/agent/engine.ts'
 import { prepare } from '../../src/agent/engines/process/prepare.ts'
 import { makeUnit, makeTempFolder as newFolder } from '../support/process-engine.ts'
@@ -53,12 +53,13 @@ const treeOf = (folder: string, build_command: string | null, env = {}) => ({
   start_command: 'node .',
   commit: null,
   version: null,
+  configuration_path: null,
   health_path: null,
 })
 async function build(folder: string, build_command: string | null = null, env = {}) {
   lines.length = 0
   const unit = makeUnit({ deployment_id: randomUUID(), revision_id: randomUUID() })
-  await prepare(unit, treeOf(folder, build_command, env), task, { disk_mb: 64 })
+  await prepare(unit, treeOf(folder, build_command, env), task, { disk_mb: 64, toolsFolder: join(home, 'tools') })
   const code = fs.readFileSync(join(folder, 'node_modules/dep/index.js'), 'utf8').trim()
   return { code, isReused: lines.some(line => line.startsWith('Reusing node_modules')) }
 }
@@ -81,8 +82,7 @@ test('a build script has the development dependencies, also in production, unles
   const scripts = { build: 'echo built > node_modules/dep/index.js' }
   const manifest = { dependencies: {}, devDependencies: { dep: 'file:dep.tgz' }, scripts }
   const folder = await writeSource('one', { package: manifest, lock: { dev: true } })
-  const switchedOff = buildStepsOf(treeOf(folder, ''))
-  expect(switchedOff).toEqual({ install: 'npm ci', build: '' })
+  expect(planSource(treeOf(folder, ''), false, task)).toMatchObject({ build: null })
   expect(await build(folder, null, { NODE_ENV: 'production' })).toEqual({ code: 'built', isReused: false })
   const steps = lines.filter(line => /^(Install|Build)ing/.test(line))
   expect(steps).toEqual(['Installing: npm ci --include=dev', 'Building: npm run build'])

@@ -69,6 +69,33 @@ test('a revision of a commit that was built before needs neither git nor a build
   git = await startGitServer()
 })
 
+test('the files of a static site are retained without their tree, also for their own revision', async () => {
+  const engine = new ProcessEngine({ home, port: 0 })
+  const prepare = engine.prepare.bind(engine)
+  engine.prepare = (spec, tree, task) => prepare(spec, { ...tree!, site: { folder: '.', fallback: null } }, task)
+  await builds.close()
+  const nothing = { onChange: () => {}, log: () => {}, onLinkExpired: () => {} }
+  builds = new Builds({ home, engine, networks: LOOPBACK_NETWORKS, ...nothing })
+  const ref = next()
+  const source = { archive: null, template_id: null, platform_config_path: null, install_command: null }
+  const build = async (revision: RevisionRef) => {
+    const git_source = { url: git.url, ref: 'main', commit_sha: sha, credential: async () => null }
+    builds.start(makeUnit(revision), { ...source, git: git_source, build_command: 'echo built > out' })
+    const record = (await waitFor(() => !builds.isBuilding(revision) && builds.readRecord(revision))) as BuildRecord
+    if (record.state !== 'built') throw new Error(record.reason)
+    return record.artifact
+  }
+  const sha = push('one')
+  const first = await build(ref)
+  expect(fs.readdirSync(dirname(first.location)).sort()).toEqual(['record.json', 'site'])
+  await builds.forget(ref)
+  const other = next()
+  expect((await build(other)).location).toBe(first.location)
+  await builds.forget(other)
+  expect(await build(ref)).toEqual(first)
+  expect(fs.existsSync(join(first.location, 'manifest.json'))).toBe(true)
+})
+
 test('a branch, changed commands and changed secrets are built again', async () => {
   const sha = push('one')
   const one = await built(null)

@@ -60,7 +60,8 @@ function tree(files: Record<string, string>, more: Partial<SourceTree> = {}): So
   const folder = fs.mkdtempSync(join(home, 'tree-'))
   for (const [name, text] of Object.entries(files)) fs.writeFileSync(join(folder, name), text)
   const configuration = { start_command: null, health_path: null, install_command: null, build_command: null }
-  return { folder, commit: null, version: null, env: { MODE: 'fast' }, ...configuration, ...more }
+  const found = { folder, commit: null, version: null, configuration_path: null, env: { MODE: 'fast' } }
+  return { ...found, ...configuration, ...more }
 }
 const lines: string[] = []
 const task = (signal = new AbortController().signal) => ({

@@ -87,6 +87,7 @@ export function setUpContainerEngines(podman: () => Podman) {
         folder,
         commit: null,
         version: null,
+        configuration_path: null,
         start_command: null,
         health_path: null,
         env: {},

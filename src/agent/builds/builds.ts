@@ -1,6 +1,6 @@
 // Runs the builds of this machine a few at a time, records their results on disk, and interrupts them.
 import * as fs from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Network } from '../../protocol/address-kind.ts'
 import type { Artifact, BuildTask, Engine, LogLevel, RevisionRef, RevisionSpec } from '../engine.ts'
@@ -143,7 +143,7 @@ export class Builds {
       signal.throwIfAborted()
       const startedAt = performance.now()
       const reused = await this.#findReusableOutput(spec, source, serving, task)
-      if (reused?.artifact.location === tree) claimRetained(folder)
+      if (reused && dirname(reused.artifact.location) === folder) claimRetained(folder)
       else await removeRecursively(folder)
       this.#makeFolders(spec, task.cache)
       const output = reused ?? (await this.#produceOutput(spec, source, tree, task))

@@ -29,23 +29,20 @@ export async function loadSourceTree(source: BuildSource, options: Options): Pro
   task.signal.throwIfAborted()
   const path = source.platform_config_path ?? DEFAULT_CONFIGURATION_PATH
   const configuration = readRuntimeConfiguration(folder, path)
-  if (!configuration && source.platform_config_path) {
-    if (!fs.existsSync(join(folder, 'package.json')))
-      throw new PermanentError(
-        `The source has neither \`${path}\` nor a package.json. Add one, or correct \`platform_config_path\`.`,
-      )
-    task.log(`The source has no \`${path}\`. Defaults are used.`, 'WARNING')
-  }
-  const { start_command, health_path, env, install_command, build_command } = configuration ?? {}
+  if (!configuration && source.platform_config_path)
+    task.log(`The source has no \`${path}\`. How it is built is found from its other files.`, 'WARNING')
+  const { start_command, health_path, env, install_command, build_command, site } = configuration ?? {}
   return {
     folder,
     commit,
     version: configuration?.version ?? findApplicationVersion(folder, source.git?.ref),
+    configuration_path: configuration ? path : null,
     start_command: start_command ?? null,
     health_path: health_path ?? null,
     env: env ?? {},
     install_command: source.install_command ?? install_command ?? null,
     build_command: source.build_command ?? build_command ?? null,
+    site: site ? { folder: site.folder, fallback: site.fallback ?? null } : null,
   }
 }
 

@@ -222,7 +222,7 @@ export class ContainerEngine extends PooledEngine {
     spec: RevisionSpec,
     tree: SourceTree | null,
     task: BuildTask,
-  ): Promise<Pick<Artifact, 'location' | 'start_command'>> {
+  ): Promise<Pick<Artifact, 'location' | 'start_command'> & Partial<Pick<Artifact, 'env'>>> {
     if (!tree) {
       if (!spec.image_uri)
         throw new PermanentError('The deployment has no image. Set source_revision_config.image_uri.')
@@ -245,8 +245,7 @@ export class ContainerEngine extends PooledEngine {
             'Add a Dockerfile, or ask the operator to set CONTAINER_BASE_IMAGE.',
         )
       const base = await this.#images.pin(this.#baseImage, { fresh: false, own: null }, spec, task)
-      const [location, start_command] = await buildInBaseImage(base, job)
-      return { location, start_command }
+      return await buildInBaseImage(base, job)
     } finally {
       this.#buildingRevisions.delete(spec.revision_id)
     }

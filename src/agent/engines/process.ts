@@ -18,6 +18,7 @@ import {
 } from '../system/users.ts'
 import { PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
 import type { Replica, ReplicaPool } from './local/replica-pool.ts'
+import { SiteReplica } from './local/site/site-replica.ts'
 import type { TokenReader } from './local/token-file.ts'
 import { MODEL_TOKEN_FILE } from './model-variables.ts'
 import { type Database, Databases, newDatabase } from './process/databases.ts'
@@ -35,6 +36,8 @@ export type ProcessOptions = PooledOptions & {
   database_url?: string | undefined
   /** Variables for install and build commands, such as those of a proxy. */
   commandEnv?: Record<string, string>
+  /** The PATH of the agent, whose folders may have the tools of languages. */
+  machinePath?: string | undefined
   /** The users that applications run as, by default the agent's own user. */
   users?: Users | undefined
   /** The folder of Node's programs, by default that of the agent's Node. */
@@ -53,12 +56,16 @@ export class ProcessEngine extends PooledEngine {
   readonly #databases: Databases
   readonly #users: Users | undefined
   readonly #searchPath: string
+  readonly #toolsFolder: string
+  readonly #machinePath: string | undefined
 
-  constructor({ database_url, commandEnv = {}, users, bin, ...options }: ProcessOptions) {
+  constructor({ database_url, commandEnv = {}, users, bin, machinePath, ...options }: ProcessOptions) {
     super('process', options)
     this.#users = users
     this.#searchPath = searchPath(bin)
+    this.#toolsFolder = join(options.apps ?? options.home, 'tools')
     this.#commandEnv = commandEnv
+    this.#machinePath = machinePath
     this.#server = database_url ? externalServer(database_url) : new EmbeddedServer(options.home)
     this.#databases = new Databases(this.#server)
   }
@@ -128,6 +135,8 @@ export class ProcessEngine extends PooledEngine {
       commandEnv: this.#commandEnv,
       user,
       path: this.#searchPath,
+      toolsFolder: this.#toolsFolder,
+      machinePath: this.#machinePath,
     })
   }
 
@@ -138,6 +147,7 @@ export class ProcessEngine extends PooledEngine {
   }
 
   async start(spec: RevisionSpec, artifact: Artifact): Promise<void> {
+    if (artifact.site) return this.#startSite(spec, artifact, artifact.site.folder)
     const folder = this.path(spec.deployment_id, 'revisions', spec.revision_id)
     const user = this.#users?.of(spec.deployment_id)
     const writableFolders = ['home', 'tmp'].map(name => join(folder, name))
@@ -161,19 +171,29 @@ export class ProcessEngine extends PooledEngine {
       const env = environmentOf(spec, artifact.env, {
         folder,
         port,
-        path: this.#searchPath,
+        path: [...(artifact.programs ?? []), this.#searchPath].join(':'),
         tokenFile: join(this.tokenFolder(spec.deployment_id), MODEL_TOKEN_FILE),
         database: spec.needs_database ? database : null,
       })
       return ProcessReplica.launch(this.replicasFolder(spec), {
         command: artifact.start_command!,
-        cwd: artifact.location,
+        cwd: join(artifact.location, artifact.root ?? ''),
         env,
         port,
         user,
       })
     }
     this.startPool(spec, artifact, launch)
+  }
+
+  /** One copy, because the router serves the files itself. */
+  async #startSite(spec: RevisionSpec, artifact: Artifact, folder: string): Promise<void> {
+    this.saveDeployment(spec)
+    if (spec.needs_database) await this.provide(spec)
+    const revision = spec.revision_id
+    const revisionFolder = this.path(spec.deployment_id, 'revisions', revision)
+    const single = { ...spec, resources: { ...spec.resources, min_scale: 1 } }
+    this.startPool(single, artifact, () => SiteReplica.launch(revisionFolder, { folder, revision }))
   }
 
   override async stop(ref: RevisionRef): Promise<void> {
@@ -187,7 +207,9 @@ export class ProcessEngine extends PooledEngine {
     return { user: this.#users?.of(deployment_id) }
   }
 
-  protected adopt(ref: RevisionRef): Promise<ProcessReplica[]> {
+  protected async adopt(ref: RevisionRef): Promise<Replica[]> {
+    const site = SiteReplica.adopt(this.path(ref.deployment_id, 'revisions', ref.revision_id))
+    if (site) return [site]
     const logLine = (line: string) => this.events.log(ref, line, 'INFO')
     return ProcessReplica.adopt(this.replicasFolder(ref), this.limits.stop_ms, logLine)
   }

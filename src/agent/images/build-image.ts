@@ -4,9 +4,10 @@ import * as fs from 'node:fs'
 import { join, relative } from 'node:path'
 import { Readable } from 'node:stream'
 import { packTar } from 'modern-tar/fs'
+import type { Tool, ToolName } from '../../build-plan/build-plan.ts'
 import { withModuleCache } from '../builds/module-cache.ts'
-import { buildStepsOf, startCommandOf } from '../builds/package-commands.ts'
-import { type BuildTask, PermanentError, type RevisionSpec, type SourceTree } from '../engine.ts'
+import { planSource } from '../builds/source-plan.ts'
+import { type Artifact, type BuildTask, PermanentError, type RevisionSpec, type SourceTree } from '../engine.ts'
 import { readText } from '../system/files.ts'
 import { findBaseImages } from './base-images.ts'
 import { createBuildLogParser } from './build-lines.ts'
@@ -81,14 +82,24 @@ export async function buildDockerfile({ api, owner, spec, tree, task }: BuildJob
   return id
 }
 
-/** Returns the id of the image and the start command. The cache is a volume that is kept between builds. */
+/** The cache is a volume that is kept between builds. */
 export async function buildInBaseImage(
   base: string,
   { api, owner, spec, tree, task, user }: BuildJob,
-): Promise<[string, string]> {
-  const start = startCommandOf(tree)
+): Promise<Pick<Artifact, 'location' | 'start_command' | 'env'>> {
   const { signal, log, failed } = watchBuild(task)
-  const { install, build } = buildStepsOf(tree)
+  const plan = planSource(tree, true, task)
+  if (plan.start === null)
+    throw new PermanentError(
+      'A static site needs a server of its own in a container. Add a Dockerfile, or set `start_command` in ' +
+        'slipway.json, or use a listener whose agent runs processes.',
+    )
+  const inApp = (folder: string) => (folder === '' ? APP_FOLDER : `${APP_FOLDER}/${folder}`)
+  const programs = plan.programs.map(name => `${inApp(plan.root)}/${name}`)
+  const path = programs.length > 0 ? `export PATH="${programs.join(':')}:$PATH"` : null
+  const inside = (folder: string) => (folder === '' ? null : `cd ${shellQuote(inApp(folder))}`)
+  const start = [path, inside(plan.root), plan.start].filter(Boolean).join(' && ')
+  const { install, build } = plan
   const shared = deploymentLabels(owner, spec.deployment_id)
   const volume = `${resourcePrefix(owner, spec.deployment_id)}-cache`
   await api.post('/volumes/create', { Name: volume, Driver: 'local', Labels: shared })
@@ -98,8 +109,10 @@ export async function buildInBaseImage(
       : `mkdir -p ${APP_HOME} /tmp; chmod 1777 /tmp; chown -R ${user}:${user} ${APP_FOLDER} ${APP_HOME}`
   const otherInputs = { base, env: tree.env, secrets: spec.secrets }
   const cachedInstall =
-    install && (await withModuleCache(install, { folder: tree.folder, cache: CACHE_FOLDER, otherInputs }))
-  const commands = [BUILD_PRELUDE, cachedInstall, build, changeOwner].filter(Boolean)
+    install &&
+    (await withModuleCache(install, { folder: join(tree.folder, plan.install_root), cache: CACHE_FOLDER, otherInputs }))
+  const steps = [path, inside(plan.install_root), cachedInstall, `cd ${shellQuote(inApp(plan.root))}`, build]
+  const commands = [BUILD_PRELUDE, ...requireTools(base, plan.tools), ...steps, changeOwner].filter(Boolean)
   const entry = [`ENTRYPOINT ["/bin/sh", "-c"]`, `CMD ${JSON.stringify([start])}`]
   const changes = [`WORKDIR ${APP_FOLDER}`, `USER ${user}:${user}`, `ENV HOME=${APP_HOME}`, ...entry]
   const create: CreateRequest = {
@@ -124,7 +137,7 @@ export async function buildInBaseImage(
   const container = await api.post<{ Id: string }>('/containers/create', create.body, { name: create.name })
   const at = `/containers/${container.Id}`
   try {
-    await uploadFiles(api, at, tree, spec, signal)
+    await uploadFiles(api, at, { ...plan.env, ...tree.env, ...spec.secrets }, tree, signal)
     await api.post(`${at}/start`)
     const state = await followLog(api, container.Id, { ...LOG_START }, signal, log)
     signal.throwIfAborted()
@@ -142,7 +155,8 @@ export async function buildInBaseImage(
       signal,
       timeoutMs: BUILD_TIMEOUT_MS,
     })
-    return [Id.startsWith('sha256:') ? Id : `sha256:${Id}`, start]
+    const location = Id.startsWith('sha256:') ? Id : `sha256:${Id}`
+    return { location, start_command: start, env: { ...plan.env, ...tree.env } }
   } catch (error) {
     throw failed(error instanceof DockerApiError && error.status ? explainBuildFailure(error.message) : error)
   } finally {
@@ -150,11 +164,27 @@ export async function buildInBaseImage(
   }
 }
 
+/** The program by which a tool is known to be in the image. npm brings its own kind where it is not. */
+const PROGRAMS: Partial<Record<ToolName, string>> = { python: 'python3', rust: 'cargo', maven: 'mvn' }
+const FROM_NPM: ToolName[] = ['pnpm', 'yarn', 'bun', 'deno']
+
+const requireTools = (base: string, tools: Tool[]): string[] =>
+  tools.map(({ name, version }) => {
+    const program = PROGRAMS[name] ?? name
+    const packageName = name === 'yarn' && !/^1/.test(version ?? '1') ? '@yarnpkg/cli-dist' : name
+    const wanted = `${packageName}@${version ?? 'latest'}`
+    const missing = `The image ${base} has no ${name}. Add a Dockerfile, or ask the operator for an image with it.`
+    const otherwise = FROM_NPM.includes(name)
+      ? `npm install --global --no-fund --no-audit ${shellQuote(wanted)}`
+      : `{ echo ${shellQuote(missing)}; exit 1; }`
+    return `command -v ${program} > /dev/null || ${otherwise}`
+  })
+
 async function uploadFiles(
   api: DockerApi,
   at: string,
+  variables: Record<string, string>,
   tree: SourceTree,
-  spec: RevisionSpec,
   signal: AbortSignal,
 ): Promise<void> {
   const files = packTar(tree.folder, {
@@ -165,7 +195,7 @@ async function uploadFiles(
   const upload = (body: Readable) =>
     api.ask('PUT', `${at}/archive`, { query: { path: '/' }, headers, body, signal, timeoutMs: BUILD_TIMEOUT_MS })
   await upload(Readable.from(files))
-  const env = { ...tree.env, ...spec.secrets, XDG_CACHE_HOME: CACHE_FOLDER, npm_config_cache: `${CACHE_FOLDER}/npm` }
+  const env = { ...variables, XDG_CACHE_HOME: CACHE_FOLDER, npm_config_cache: `${CACHE_FOLDER}/npm` }
   const content = Object.entries(env).map(([name, value]) => `export ${name}=${shellQuote(value)}\n`)
   await upload(
     Readable.from(packTar([{ type: 'content', content: content.join(''), target: ENV_FILE.slice(1), mode: 0o600 }])),

@@ -1,5 +1,6 @@
 // Finds members of a request that its schemas do not have, and the known name that is nearest to each.
 import type * as z from 'zod'
+import { nearestName } from '../../protocol/nearest-name.ts'
 import type { Fault } from './errors.ts'
 
 type UnknownMember = { loc: (string | number)[]; suggestion: string | undefined }
@@ -7,7 +8,6 @@ type UnknownMember = { loc: (string | number)[]; suggestion: string | undefined 
 const MAX_UNKNOWN = 100
 /** The search for the nearest name costs a comparison with each member of the schema. */
 const MAX_SUGGESTIONS = 20
-const MAX_NAME_LENGTH = 64
 
 export function findUnknownMembers(schema: z.ZodType, value: unknown, place: string): UnknownMember[] {
   const unknown: UnknownMember[] = []
@@ -65,29 +65,3 @@ export const shortenName = (name: string | number) =>
   typeof name === 'string' && name.length > MAX_REPEATED_LENGTH
     ? `${name.slice(0, MAX_REPEATED_LENGTH).toWellFormed()}…`
     : name
-
-/** The known name with the fewest edits, if those are few for its length. */
-function nearestName(name: string, known: string[]): string | undefined {
-  if (name.length > MAX_NAME_LENGTH) return undefined
-  const maxEdits = (one: string) => Math.max(1, Math.floor(one.length / 3))
-  const [best] = known
-    .filter(one => Math.abs(one.length - name.length) <= maxEdits(one))
-    .map(one => ({ one, edits: editDistance(name.toLowerCase(), one.toLowerCase()) }))
-    .filter(({ one, edits }) => edits <= maxEdits(one))
-    .sort((a, b) => a.edits - b.edits)
-  return best?.one
-}
-
-/** Insertions, deletions and replacements that turn `a` into `b`. */
-function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, i) => i)
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i]
-    for (let j = 1; j <= b.length; j++) {
-      const replaced = row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1)
-      next.push(Math.min(replaced, row[j]! + 1, next[j - 1]! + 1))
-    }
-    row = next
-  }
-  return row.at(-1)!
-}

@@ -277,7 +277,15 @@ describe('a tag', () => {
 })
 
 describe('a source that must be built', () => {
-  const files = { folder: '/nowhere', commit: null, version: null, start_command: null, health_path: null, env: {} }
+  const files = {
+    folder: '/nowhere',
+    commit: null,
+    version: null,
+    configuration_path: null,
+    start_command: null,
+    health_path: null,
+    env: {},
+  }
   const tree = { ...files, install_command: null, build_command: null }
 
   test('is refused by an agent without an image builder', async () => {

@@ -1,7 +1,7 @@
 // Builds images for a cluster with a container engine beside the agent, and pushes them to a registry.
 import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
-import { type BuildTask, PermanentError, type RevisionSpec, type SourceTree } from '../../engine.ts'
+import { type Artifact, type BuildTask, PermanentError, type RevisionSpec, type SourceTree } from '../../engine.ts'
 import { buildDockerfile, buildInBaseImage, hasDockerfile, readBaseImages } from '../../images/build-image.ts'
 import { DEPLOYMENT_LABEL, OWNER_LABEL, REVISION_LABEL } from '../../images/container-labels.ts'
 import { DockerApi, DockerApiError } from '../../images/docker-api.ts'
@@ -16,7 +16,7 @@ type InspectedImage = { Config?: { User?: string; Labels?: Record<string, string
 export type PushTarget = { repository: string; login: RegistryLogin | null }
 /** Finds the user's login for an image. */
 type FindLogin = (image: string) => Promise<RegistryLogin | null>
-export type BuiltImage = { location: string; start_command: string | null }
+export type BuiltImage = Pick<Artifact, 'location' | 'start_command'> & Partial<Pick<Artifact, 'env'>>
 
 /** The user of applications built in the base image, unless the operator sets K8S_RUN_AS_USER. */
 const DEFAULT_USER = 1000
@@ -54,13 +54,13 @@ export class ImageBuilder {
       if (hasDockerfile(tree))
         for (const image of readBaseImages(tree))
           await this.#pullBaseImage(api, image, spec, await loginFor(image), task)
-      const { id, start_command } = await this.#buildImage(api, spec, tree, task)
+      const { id, ...commands } = await this.#buildImage(api, spec, tree, task)
       task.signal.throwIfAborted()
       const digest = await pushImage({ api, id, ...target, tag: spec.revision_id, task })
       task.log(`Pushed ${target.repository}@${digest}`)
       // The newest image stays as a layer cache for the next build.
       await this.#removeImages(api, spec.deployment_id, id).catch(() => {})
-      return { location: `${target.repository}@${digest}`, start_command }
+      return { location: `${target.repository}@${digest}`, ...commands }
     } catch (error) {
       if (error instanceof DockerApiError && !task.signal.aborted)
         throw new PermanentError(`The image cannot be built: ${error.message}`)
@@ -97,7 +97,7 @@ export class ImageBuilder {
     spec: RevisionSpec,
     tree: SourceTree,
     task: BuildTask,
-  ): Promise<{ id: string; start_command: string | null }> {
+  ): Promise<{ id: string } & Omit<BuiltImage, 'location'>> {
     const { build_base_image: base, run_as_user } = this.#settings
     const job = { api, owner: this.#owner, spec, tree, task }
     if (!hasDockerfile(tree)) {
@@ -107,8 +107,8 @@ export class ImageBuilder {
             'Add a Dockerfile, or ask the operator to set K8S_BUILD_BASE_IMAGE.',
         )
       if (!(await api.getIfExists(`/images/${base}/json`))) await this.#pull(api, base, this.findLogin(base), task)
-      const [id, start_command] = await buildInBaseImage(base, { ...job, user: run_as_user ?? DEFAULT_USER })
-      return { id, start_command }
+      const { location: id, ...commands } = await buildInBaseImage(base, { ...job, user: run_as_user ?? DEFAULT_USER })
+      return { id, ...commands }
     }
     const id = await buildDockerfile(job)
     const { Config } = await api.get<InspectedImage>(`/images/${id}/json`)

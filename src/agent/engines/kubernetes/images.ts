@@ -72,7 +72,7 @@ export class Images {
     const { health_path, env, commit } = tree
     const loginFor = async (image: string) => (await this.#findLogins(spec, image, task.log))[0] ?? null
     const built = await this.#builder!.build(spec, tree, await this.#pushTarget(spec), loginFor, task)
-    return { ...built, health_path, env, commit }
+    return { health_path, env, commit, ...built }
   }
 
   async isInRegistry(spec: RevisionSpec, { location }: Artifact, { signal }: BuildTask): Promise<boolean> {

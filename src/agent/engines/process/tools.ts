@@ -1,0 +1,275 @@
+// The programs that a plan needs. In this order: what is on this machine in a version that fits, what npm brings, what
+// mise brings if the machine has it, and what is on this machine in another version. Anything else is named.
+import { execFile } from 'node:child_process'
+import * as fs from 'node:fs'
+import { homedir } from 'node:os'
+import { delimiter, dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import type { Tool, ToolName } from '../../../build-plan/build-plan.ts'
+import { isWithin } from '../../../build-plan/version-ranges.ts'
+import { type BuildTask, PermanentError } from '../../engine.ts'
+import { isReachable } from '../../system/users.ts'
+import { installFromNpm, isFromNpm } from './npm-tools.ts'
+import { type Installed, moveIntoPlace, type Toolbox, type ToolOptions } from './toolbox.ts'
+
+const run = promisify(execFile)
+
+/** A command that tells the folder of an installation, and its version where one command tells both. */
+type Probe = { program: string; arguments: string[]; read(output: string): Installed | null }
+const PROBES: Partial<Record<ToolName, Probe>> = {
+  python: {
+    program: 'python3',
+    arguments: ['-c', 'import sys, platform; print(sys.base_prefix); print(platform.python_version())'],
+    read: twoLines,
+  },
+  go: { program: 'go', arguments: ['env', 'GOROOT', 'GOVERSION'], read: twoLines },
+  rust: { program: 'rustc', arguments: ['--print', 'sysroot'], read: readFolder },
+  java: { program: 'java', arguments: ['-XshowSettings:properties', '-version'], read: readJava },
+  maven: { program: 'mvn', arguments: ['--version'], read: readMaven },
+  ruby: { program: 'ruby', arguments: ['-e', 'puts RbConfig::CONFIG["prefix"], RUBY_VERSION'], read: twoLines },
+  gradle: { program: 'gradle', arguments: ['--version'], read: () => null },
+  uv: { program: 'uv', arguments: ['--version'], read: () => null },
+}
+
+const HELP: Partial<Record<ToolName, string>> = {
+  python: 'Install Python 3',
+  uv: 'Install uv, or pip with which it is fetched (https://docs.astral.sh/uv)',
+  go: 'Install Go (https://go.dev/dl)',
+  rust: 'Install Rust (https://rustup.rs)',
+  java: 'Install a JDK (https://adoptium.net)',
+  maven: 'Install Maven, or add its wrapper `mvnw` to the source',
+  gradle: 'Install Gradle, or add its wrapper `gradlew` to the source',
+  ruby: 'Install Ruby with Bundler',
+}
+
+export async function gatherTools(tools: Tool[], options: ToolOptions, task: BuildTask): Promise<Toolbox> {
+  const box: Toolbox = { programs: [], env: {} }
+  const missing: ToolName[] = []
+  for (const tool of tools) {
+    const found = await findTool(tool, options, task)
+    if (found === null) missing.push(tool.name)
+    else if (found !== 'own') {
+      box.programs.push(join(found.home, 'bin'))
+      Object.assign(box.env, variablesOf(tool.name, found))
+    }
+  }
+  if (missing.length > 0)
+    throw new PermanentError(
+      `This agent's machine has no ${missing.join(' and no ')}, which the application needs. ` +
+        `${missing.map(name => HELP[name] ?? `Install ${name}`).join('. ')}. ` +
+        'Or use a listener whose agent runs containers.',
+    )
+  return box
+}
+
+async function findTool(tool: Tool, options: ToolOptions, task: BuildTask): Promise<Installed | 'own' | null> {
+  const { name, version } = tool
+  const isFit = (found: string) => version === null || isWithin(found, version)
+  if (name === 'npm') return 'own'
+  if (name === 'node' && isFit(process.versions.node)) return 'own'
+  if (isFromNpm(name)) {
+    const brought = await installFromNpm(tool, options, task)
+    if (brought || name !== 'node') return brought
+    task.log(
+      `The source asks for Node ${version} (${tool.from}); this machine has ${process.versions.node}.`,
+      'WARNING',
+    )
+    return 'own'
+  }
+  const onMachine = await findOnMachine(name, options.machinePath, isFit)
+  if (onMachine && isFit(onMachine.version)) return share(name, onMachine, options)
+  const managed = await installWithMise(tool, options, task)
+  if (managed) return managed
+  if (name === 'uv') return installUv(options, task)
+  if (!onMachine) return null
+  task.log(`The source asks for ${name} ${version} (${tool.from}); this machine has ${onMachine.version}.`, 'WARNING')
+  return share(name, onMachine, options)
+}
+
+const systemFolders = (machinePath: string) => [
+  ...machinePath.split(delimiter).filter(Boolean),
+  '/usr/local/go/bin',
+  '/usr/local/bin',
+  '/usr/bin',
+  '/bin',
+]
+
+/** The folders in which version managers keep several of one kind, below the agent's own home. */
+const MANAGED: Partial<Record<ToolName, string>> = {
+  rust: '.rustup/toolchains',
+  python: '.pyenv/versions',
+  ruby: '.rbenv/versions',
+}
+
+function searchedFolders(name: ToolName, machinePath: string): string[] {
+  const managed = MANAGED[name] ? join(homedir(), MANAGED[name]) : null
+  const versions = managed === null ? [] : listNames(managed).map(version => join(managed, version, 'bin'))
+  return [...new Set([...systemFolders(machinePath), ...versions])]
+}
+
+/** The best of the machine: one that fits, and that applications can reach where it is. */
+async function findOnMachine(
+  name: ToolName,
+  machinePath: string,
+  isFit: (version: string) => boolean,
+): Promise<Installed | null> {
+  const probe = PROBES[name]
+  if (!probe) return null
+  const names = new RegExp(name === 'python' ? String.raw`^python3(?:\.\d+)?$` : `^${probe.program}$`)
+  const found: Installed[] = []
+  for (const folder of searchedFolders(name, machinePath))
+    for (const file of listNames(folder)
+      .filter(name => names.test(name))
+      .sort()) {
+      const installed = await probeProgram(join(folder, file), probe)
+      if (installed && !found.some(({ home }) => home === installed.home)) found.push(installed)
+    }
+  const score = ({ home, version }: Installed) => (isFit(version) ? 2 : 0) + (isReachable(join(home, 'bin')) ? 1 : 0)
+  return found.toSorted((a, b) => score(b) - score(a))[0] ?? null
+}
+
+const listNames = (folder: string): string[] => {
+  try {
+    return fs.readdirSync(folder)
+  } catch {
+    return []
+  }
+}
+
+async function probeProgram(
+  program: string,
+  { program: name, arguments: args, read }: Probe,
+): Promise<Installed | null> {
+  try {
+    const { stdout, stderr } = await run(program, args, PROBING)
+    const found = read(`${stdout}\n${stderr}`) ?? { home: dirname(dirname(fs.realpathSync(program))), version: '' }
+    if (found.version !== '') return found
+    const said = await run(join(found.home, 'bin', name), ['--version'], PROBING)
+    const version = /\d+\.\d+(?:\.\d+)?/.exec(said.stdout)?.[0]
+    return version === undefined ? null : { home: found.home, version }
+  } catch {
+    return null
+  }
+}
+const PROBING = { timeout: 20_000, cwd: '/' }
+
+/** The version is asked for apart. */
+function readFolder(output: string): Installed | null {
+  const home = output.trim().split('\n', 1)[0]!
+  return home.startsWith('/') ? { home, version: '' } : null
+}
+
+function twoLines(output: string): Installed | null {
+  const [home, version] = output.trim().split('\n')
+  const number = /\d+(?:\.\d+)+/.exec(version ?? '')?.[0]
+  return home?.startsWith('/') && number ? { home, version: number } : null
+}
+
+function readJava(output: string): Installed | null {
+  const home = /java\.home = (\S+)/.exec(output)?.[1]
+  const version = /java\.version = ([\d.]+)/.exec(output)?.[1]
+  return home && version ? { home, version } : null
+}
+
+function readMaven(output: string): Installed | null {
+  const home = /Maven home: (\S+)/.exec(output)?.[1]
+  const version = /Apache Maven ([\d.]+)/.exec(output)?.[1]
+  return home && version ? { home, version } : null
+}
+
+/** A tool below a folder that applications may not enter, such as /root, is linked or copied to where they can. */
+async function share(
+  name: ToolName,
+  { home, version }: Installed,
+  { shared, areOthers }: ToolOptions,
+): Promise<Installed> {
+  if (!areOthers || isReachable(join(home, 'bin'))) return { home, version }
+  const folder = join(shared, `${name}-${version}-of-this-machine`)
+  if (fs.existsSync(folder)) return { home: folder, version }
+  fs.mkdirSync(shared, { recursive: true, mode: 0o755 })
+  const temporary = fs.mkdtempSync(`${folder}.new-`)
+  const copied = join(temporary, 'copy')
+  await run('cp', ['-al', home, copied]).catch(async () => {
+    fs.rmSync(copied, { recursive: true, force: true })
+    await run('cp', ['-a', home, copied])
+  })
+  fs.chmodSync(copied, 0o755)
+  moveIntoPlace(copied, folder)
+  fs.rmSync(temporary, { recursive: true, force: true })
+  return { home: folder, version }
+}
+
+/** `mise` is used if the operator installed it, and its downloads stay in the shared folder. */
+async function installWithMise(
+  { name, version }: Tool,
+  { shared, env, machinePath }: ToolOptions,
+  task: BuildTask,
+): Promise<Installed | null> {
+  const mise = systemFolders(machinePath)
+    .map(folder => join(folder, 'mise'))
+    .find(file => fs.existsSync(file))
+  if (!mise || !/^[\w.-]{0,40}$/.test(version ?? '')) return null
+  const tool = `${name}@${version ?? 'latest'}`
+  const folder = join(shared, 'mise')
+  fs.mkdirSync(folder, { recursive: true, mode: 0o755 })
+  const options = {
+    cwd: folder,
+    signal: task.signal,
+    timeout: 600_000,
+    env: {
+      PATH: systemFolders(machinePath).join(delimiter),
+      HOME: folder,
+      ...env,
+      MISE_DATA_DIR: folder,
+      MISE_YES: '1',
+    },
+  }
+  try {
+    task.log(`Installing ${tool} with mise`)
+    await run(mise, ['install', tool], options)
+    const { stdout } = await run(mise, ['where', tool], options)
+    return { home: stdout.trim(), version: version ?? 'latest' }
+  } catch {
+    task.signal.throwIfAborted()
+    task.log(`mise cannot install ${tool} on this machine.`, 'WARNING')
+    return null
+  }
+}
+
+/** A wheel of uv is one program. It is fetched by pip, which knows the index of this machine. */
+async function installUv({ shared, env, machinePath }: ToolOptions, task: BuildTask): Promise<Installed | null> {
+  const folder = join(shared, 'uv')
+  if (fs.existsSync(folder)) return { home: folder, version: 'latest' }
+  const python = await findOnMachine('python', machinePath, () => true)
+  if (!python) return null
+  fs.mkdirSync(shared, { recursive: true, mode: 0o755 })
+  const temporary = fs.mkdtempSync(`${folder}.new-`)
+  fs.chmodSync(temporary, 0o755)
+  try {
+    task.log('Fetching uv')
+    const args = ['-m', 'pip', 'install', '--no-cache-dir', '--only-binary', ':all:', '--target', temporary, 'uv']
+    await run(join(python.home, 'bin/python3'), args, {
+      signal: task.signal,
+      timeout: 300_000,
+      env: { PATH: '/usr/bin:/bin', HOME: temporary, ...env },
+    })
+    moveIntoPlace(temporary, folder)
+    return { home: folder, version: 'latest' }
+  } catch {
+    task.signal.throwIfAborted()
+    fs.rmSync(temporary, { recursive: true, force: true })
+    return null
+  }
+}
+
+function variablesOf(name: ToolName, { home }: Installed): Record<string, string> {
+  if (name === 'python') {
+    // A copy does not find its own library beside it.
+    const isShared = listNames(join(home, 'lib')).some(file => file.startsWith('libpython3') && file.includes('.so'))
+    const library = isShared && !home.startsWith('/usr') ? { LD_LIBRARY_PATH: join(home, 'lib') } : {}
+    return { UV_PYTHON: join(home, 'bin/python3'), ...library }
+  }
+  if (name === 'go') return { GOROOT: home, CGO_ENABLED: '0' }
+  if (name === 'java') return { JAVA_HOME: home }
+  return {}
+}
