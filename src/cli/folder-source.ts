@@ -5,6 +5,7 @@ import { CONFIGURATION, mayHoldSecrets, readPackageFile, toName } from '../clien
 import { type Archive, packFolder } from './archive.ts'
 import { type DeploymentPatch, type DeploySource, planNew } from './deploy-source.ts'
 import { shellWord, usageError } from './failure.ts'
+import { planFolder, showBuildPlan } from './folder-plan.ts'
 import { formatBytes } from './output.ts'
 import type { Deployment, Session } from './session.ts'
 
@@ -18,11 +19,6 @@ export function requireFolder(given: string): string {
 }
 
 export const suggestName = (folder: string): string => toName(readPackage(folder).name ?? basename(folder))
-
-/** `npm start` runs a start script, or else server.js. */
-export const startsItself = (folder: string): boolean =>
-  readPackage(folder).startScript !== undefined ||
-  (existsSync(join(folder, 'package.json')) && existsSync(join(folder, 'server.js')))
 
 /** Packs the folder and shows its size. From then on the session is about this folder. */
 export async function openFolder(session: Session, given: string, listFiles: boolean): Promise<DeploySource> {
@@ -46,7 +42,8 @@ export async function openFolder(session: Session, given: string, listFiles: boo
   }
 }
 
-async function packAndShow({ out }: Session, folder: string, listFiles: boolean): Promise<Archive> {
+async function packAndShow(session: Session, folder: string, listFiles: boolean): Promise<Archive> {
+  const { out } = session
   const began = Date.now()
   const showLongWork = (count: number) => {
     if (Date.now() - began > LONG_MS) out.progress(`Packing ${folder}: ${count} files`)
@@ -62,8 +59,7 @@ async function packAndShow({ out }: Session, folder: string, listFiles: boolean)
   out.note(`${count}, ${formatBytes(unpackedBytes)}, packed ${formatBytes(content.size)}`)
   const secrets = files.filter(mayHoldSecrets)
   if (secrets.length > 0) out.note(`${secrets.join(', ')} may hold secrets. List it in .slipwayignore to leave it out.`)
-  if (!startsItself(folder) && !['Dockerfile', CONFIGURATION].some(name => files.includes(name)))
-    out.note('Nothing here says how the application starts. `slipway init` asks, and writes it down.')
+  showBuildPlan(session, planFolder(folder, files))
   return archive
 }
 

@@ -50,11 +50,10 @@ const describeEntry = (name: string) => ({ name, mtime: new Date(0), uid: 0, gid
 type PackageFile = { name?: string; startScript?: string }
 /** The name without its scope, and the start script. */
 export function readPackageFile(text: string): PackageFile {
-  const { name, scripts } = JSON.parse(text) as { name?: unknown; scripts?: { start?: string } }
+  const { name } = JSON.parse(text) as { name?: unknown }
   const hasName = typeof name === 'string' && /[a-z0-9]/i.test(name)
   return {
     ...(hasName && { name: name.replace(/^@[^/]*\//, '') }),
-    ...(typeof scripts?.start === 'string' && { startScript: scripts.start }),
   }
 }
 

@@ -207,7 +207,7 @@ it.each([
 })
 
 it('init writes what the folder lacks, and overwrites nothing', async () => {
-  const cwd = makeFolder({ 'main.py': 'serve()', '.env': 'A=1', 'logs/a.log': '', '.gitignore': 'logs' })
+  const cwd = makeFolder({ 'notes.txt': '', '.env': 'A=1', 'logs/a.log': '', '.gitignore': 'logs' })
   const undecided = await startCli(['init'], { cwd }).exited
   expect([undecided.code, undecided.error?.next]).toEqual([2, "slipway init --start 'node server.js'"])
   const { code, objects } = await startCli(['init', '--start', 'python3 main.py'], { cwd }).exited

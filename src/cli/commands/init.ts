@@ -5,7 +5,8 @@ import { CONFIGURATION } from '../../client/archive-rules.ts'
 import { listFiles } from '../archive.ts'
 import type { Declaration } from '../declaration.ts'
 import { shellWord, usageError } from '../failure.ts'
-import { requireFolder, startsItself, suggestName } from '../folder-source.ts'
+import { showBuildPlan, tryToPlan } from '../folder-plan.ts'
+import { requireFolder, suggestName } from '../folder-source.ts'
 import { ask, type Deployment, findByName, findDeployment, type Session } from '../session.ts'
 import { type Link, readLink, writeLink } from '../settings.ts'
 
@@ -44,7 +45,7 @@ export async function run(session: Session, options: Flags, [given]: [string?]):
     written.push(name)
     out.note(`Wrote ${name}`)
   }
-  const start = await findStartCommand(session, folder, options)
+  const start = await findStartCommand(session, { folder, files }, options)
   const linked = await findLink(session, folder, options)
   if (start) write(CONFIGURATION, `${JSON.stringify({ start_command: start }, null, 2)}\n`)
   const names = new Set(files.flatMap(namesOf))
@@ -59,15 +60,22 @@ export async function run(session: Session, options: Flags, [given]: [string?]):
 }
 
 /** Undefined if the folder says itself how it starts. */
-async function findStartCommand({ out, signal }: Session, folder: string, { start }: Flags) {
+type Listed = { folder: string; files: string[] }
+async function findStartCommand(session: Session, { folder, files }: Listed, { start }: Flags) {
+  const { out, signal } = session
   const hasConfiguration = existsSync(join(folder, CONFIGURATION))
   if (start !== undefined && hasConfiguration)
     throw usageError(`${CONFIGURATION} is there already, and is not overwritten. Set start_command in it.`)
-  if (start !== undefined || hasConfiguration || startsItself(folder)) return start
+  if (start !== undefined || hasConfiguration) return start
+  const outcome = tryToPlan(folder, files)
+  if ('plan' in outcome) {
+    showBuildPlan(session, outcome.plan)
+    return undefined
+  }
+  if (out.isInteractive) out.note(outcome.refusal)
   const answer = out.isInteractive ? await ask('What starts the application? For example node server.js: ', signal) : ''
   if (answer) return answer
-  const message = 'Nothing says how the application starts: there is no start script in a package.json.'
-  throw usageError(message, "slipway init --start 'node server.js'")
+  throw usageError(outcome.refusal, "slipway init --start 'node server.js'")
 }
 
 /** The deployment to link to: the one that is named, or on a terminal one that has the name of the folder. */

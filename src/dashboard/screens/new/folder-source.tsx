@@ -209,7 +209,7 @@ type AboutProps = {
 }
 const MAX_LISTED = 200
 function About({ folder, keepsSecrets, onKeep, onVariables }: AboutProps) {
-  const { files, leftOut, secretFiles, startsItself } = folder
+  const { files, leftOut, secretFiles, plan } = folder
   const unpacked = [...leftOut, ...(keepsSecrets ? [] : secretFiles.map(({ path }) => path))]
   const [isAdded, setAdded] = useState(false)
   const root = secretFiles.find(({ path }) => path === '.env')
@@ -219,11 +219,21 @@ function About({ folder, keepsSecrets, onKeep, onVariables }: AboutProps) {
   }
   return (
     <>
-      {!startsItself && (
-        <p class={styles.note}>
-          No start command was found. Add a start script to package.json, a Dockerfile, or a slipway.json with
-          start_command.
-        </p>
+      {plan.refusal !== null && <p class={styles.note}>{plan.refusal}</p>}
+      {plan.refusal === null && (
+        <div class={styles.plan}>
+          <p>{plan.sentences.join(' ')}</p>
+          <dl>
+            {plan.steps.map(([name, text]) => (
+              <div key={name}>
+                <dt>{name}</dt>
+                <dd>
+                  <code>{text}</code>
+                </dd>
+              </div>
+            ))}
+          </dl>
+        </div>
       )}
       {secretFiles.length > 0 && (
         <div class={styles.note}>

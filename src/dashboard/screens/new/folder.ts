@@ -12,6 +12,7 @@ import {
   readPackageFile,
   readRules,
 } from '../../../client/archive-rules.ts'
+import type { FolderPlan } from './folder-plan.ts'
 
 const MAX_ARCHIVE_BYTES = 200 * 1024 ** 2
 
@@ -24,7 +25,7 @@ export type Folder = {
   bytes: number
   /** The path of the runtime configuration. */
   configuration: string
-  startsItself: boolean
+  plan: FolderPlan
   secretFiles: FolderFile[]
 }
 
@@ -115,14 +116,14 @@ export async function readFolder(tree: TreeNode, options: WalkOptions): Promise<
     throw new FolderError(`${tree.name || 'The dropped item'} has no files to deploy. Choose another folder.`)
   const has = (path: string) => files.some(file => file.path === path)
   const manifest = await files.find(({ path }) => path === 'package.json')?.file.text()
-  const { name, startScript } = manifest === undefined ? {} : readManifest(manifest)
-  const startsItself =
-    startScript !== undefined || (manifest !== undefined && has('server.js')) || has('Dockerfile') || has(CONFIGURATION)
+  const { name } = manifest === undefined ? {} : readManifest(manifest)
+  // It is not part of what the screen loads first.
+  const { planFolder } = await import('./folder-plan.ts')
   return {
     name: name ?? tree.name,
     files,
     leftOut,
-    startsItself,
+    plan: await planFolder(files),
     bytes: files.reduce((sum, { file }) => sum + file.size, 0),
     configuration: has(CONFIGURATION) ? CONFIGURATION : '',
     secretFiles: files.filter(({ path }) => mayHoldSecrets(path)),
