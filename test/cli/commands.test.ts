@@ -319,7 +319,7 @@ it('has a package of one file, which runs without the repository', async () => {
   const { tenant } = await newShop()
   const { code, objects } = await startCli(['list'], { main, env: keyEnv(url, tenant) }).exited
   expect([code, objects[0]?.name]).toEqual([0, 'shop'])
-  const packed = await startCli(['deploy', '--dry-run'], { main, cwd: makeFolder({ 'a.js': '' }) }).exited
+  const packed = await startCli(['deploy', '--dry-run'], { main, cwd: makeFolder({ 'index.html': '' }) }).exited
   expect([packed.code, packed.objects[0]?.files]).toEqual([0, 1])
 })
 

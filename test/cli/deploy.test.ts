@@ -165,11 +165,19 @@ it('exits with 4 when the key has expired', async () => {
   expect([code, error?.code]).toEqual([4, 'key_expired'])
 })
 
-it('lists the files of a dry run without a key, and writes nothing', async () => {
+it('lists the files and the build plan of a dry run without a key, and writes nothing', async () => {
   const cwd = makeApplication()
   const { code, objects } = await startCli(['deploy', '--dry-run'], { cwd }).exited
-  expect([code, objects.length, objects[0]!.names]).toEqual([0, 1, ['package.json', 'server.js']])
+  expect([code, objects[0]!.names]).toEqual([0, ['package.json', 'server.js']])
+  expect(objects.slice(1)).toMatchObject([{ type: 'build_plan', provider: 'node', start: 'node server.js' }])
   expect(existsSync(join(cwd, '.slipway'))).toBe(false)
+})
+
+it('refuses a folder that cannot be started, and creates nothing', async () => {
+  const tenant = await newTenant()
+  const { code, error } = await startDeploy(tenant, ['--create'], makeFolder({ 'index.php': '' })).exited
+  expect([code, error?.code]).toEqual([2, 'usage'])
+  expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
 })
 
 it('plans a deploy, and exits with 10 for changes with --exit-code', async () => {
