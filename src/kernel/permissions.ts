@@ -25,7 +25,7 @@ export const permissions = {
   'api-keys:read': 'workspace',
   'api-keys:create': 'workspace',
   'api-keys:delete': 'workspace',
-  // Who else gets keys: trusted issuers. A role with it gets the permissions of keys, too.
+  // To trust an issuer, which then gets keys. A role with it gets the permissions of keys, too.
   'workspaces:manage-keys': 'workspace',
   'deployments:create': 'workspace',
   'deployments:read': 'workspace',

@@ -42,7 +42,7 @@ export const Report = z
       .meta({ description: 'The commit that `ref` resolved to.' }),
     image_uri: ImageReference.nullish().meta({ description: 'The image that was built or pulled, with its digest.' }),
     application_version: boundedText(128)
-      .min(1)
+      .regex(/^[!-~]+$/, { error: 'must consist of visible ASCII characters' })
       .nullish()
       .meta({
         description:

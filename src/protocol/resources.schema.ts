@@ -184,7 +184,8 @@ export function withDefaults(spec: ResourceSpec, type: DeploymentType): Complete
     const [ownLow, ownHigh] = [low.replace(/^queue_/, ''), high.replace(/^queue_/, '')]
     const follows = ownLow !== low && spec[low] == null
     const least = spec[low] ?? Math.min(whole[ownLow]!, spec[high] ?? Number.POSITIVE_INFINITY)
-    const most = low.endsWith('_scale') ? whole[ownHigh]! : least * (low === 'redis_memory_mb' ? 1 : 2)
+    const doubled = Math.min(least * (low === 'redis_memory_mb' ? 1 : 2), Number.MAX_SAFE_INTEGER)
+    const most = low.endsWith('_scale') ? whole[ownHigh]! : doubled
     whole[low] = least
     whole[high] = spec[high] ?? Math.max(least, follows ? whole[ownHigh]! : most)
   }
@@ -192,6 +193,15 @@ export function withDefaults(spec: ResourceSpec, type: DeploymentType): Complete
   const connections = spec.db_max_connections ?? whole.db_max_connections
   return { ...spec, ...whole, db_storage_gi: storage, db_max_connections: connections } as CompleteResourceSpec
 }
+
+/** In steps of a tenth of a core, rounded: agents of earlier releases take no others. */
+export const inTenthsOfCores = (spec: CompleteResourceSpec): CompleteResourceSpec =>
+  Object.fromEntries(
+    Object.entries(spec).map(([name, value]) => [
+      name,
+      /(^|_)cpu(_limit)?$/.test(name) && typeof value === 'number' ? Math.max(1, Math.round(value * 10)) / 10 : value,
+    ]),
+  ) as CompleteResourceSpec
 
 /** Any `db_*` member requests a database. */
 export const hasDatabase = (spec: ResourceSpec | null | undefined): boolean =>

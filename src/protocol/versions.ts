@@ -20,12 +20,14 @@ export function compareVersions(a: Version, b: Version): number {
 
 /** Agents before 0.2.0 report it. */
 const UNVERSIONED = '1.0.0'
+export const parseAgentVersion = (version: string | null | undefined): Version | undefined =>
+  parseVersion(version === UNVERSIONED ? '0.1.0' : (version ?? ''))
 
 export type Skew = 'same' | 'older' | 'too_old' | 'newer' | 'unknown'
 
 /** Judges an agent or a command line by the control plane: they may have the minor number before, but not be newer. */
 export function judgeSkew(version: string | null | undefined, controlPlane: string | undefined): Skew {
-  const own = parseVersion(version === UNVERSIONED ? '0.1.0' : (version ?? ''))
+  const own = parseAgentVersion(version)
   const other = parseVersion(controlPlane ?? '')
   if (!own || !other) return 'unknown'
   const order = compareVersions(own, other)

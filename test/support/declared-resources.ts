@@ -500,6 +500,7 @@ export const NOT_DECLARED: Record<string, string> = {
   deleteInsightJob: 'a report, made once',
   deleteQueueRun: 'items of queues are data, like runs',
   deleteThroughModelProxy: 'a resource of another server',
+  deleteWorkspaceSecret: 'the key of a model configuration, which is declared',
   disconnectAccount: 'people connect their accounts',
   endSession: 'a session of the caller',
   releaseHold: 'set by a rollback',

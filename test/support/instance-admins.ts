@@ -23,7 +23,7 @@ export async function signInByOperator({ organization_id, owner }: Tenant, email
   return { member_id: body.id as string, ...(await openLink(token!, app)) }
 }
 
-/** As an identity provider that vouches for the address. */
+/** Like an identity provider that vouches for the address. */
 export async function vouchFor(email: string, app: App, isVerified = true) {
   const subject = unusedId()
   const hash = unusedId()

@@ -1,7 +1,7 @@
 // Families of operations of the reference that are not here, so that a client of it is told which one it asked for.
 import { beginsWith } from './mount-on-demand.ts'
 
-/** What a family is, by the starts of its paths. docs/reference/clients.md says why each is absent. */
+/** The families by the starts of their paths. docs/reference/clients.md says why each is absent. */
 const FAMILIES: Record<string, string> = {
   '/repos /commits /likes /comments /settings /prompt-webhooks /prompts /v1/platform/hub': 'prompt hub',
   '/v2/sandboxes': 'sandboxes',

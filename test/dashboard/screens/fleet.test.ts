@@ -17,10 +17,11 @@ async function newFleet() {
 it('shows an organization what it has and what waits', async () => {
   await dashboard.app.housekeep()
   const { page, problems } = await dashboard.open(await newFleet(), '/deployments')
-  await page.getByRole('link', { name: 'Fleet' }).click()
+  await page.keyboard.press('g')
+  await page.keyboard.press('f')
   await page.getByRole('heading', { name: 'Acme' }).waitFor()
   await page.getByRole('row').filter({ hasText: 'rack-1' }).waitFor()
-  await page.getByRole('row').filter({ hasText: 'Default' }).waitFor()
+  await page.getByRole('row').filter({ hasText: 'Default' }).first().waitFor()
   await page.getByRole('row').filter({ hasText: 'Audit log' }).getByText('On time').waitFor()
   expect(await page.getByRole('button', { name: 'Installation' }).count()).toBe(0)
   await check(page, 'fleet')
