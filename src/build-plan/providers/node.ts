@@ -82,7 +82,9 @@ function chooseApplication(root: Folder, applications: { folder: Folder; manifes
   const [only] = applications
   if (applications.length > 1) {
     const paths = applications.map(({ folder }) => `\`${folder.path}\``).sort()
-    return { refusal: `The workspace has ${paths.length} applications: ${paths.join(', ')}. Choose one by its folder.` }
+    const found = `The workspace has ${paths.length} applications: ${paths.join(', ')}`
+    const advice = 'Add a slipway.json to the folder of one, which may be `{}`, and set `platform_config_path` to it'
+    return { refusal: `${found}. ${advice}.` }
   }
   const proposal = proposeNode(only!.folder) ?? {}
   // Commands run in the folder of the source, so they enter that of the application.
