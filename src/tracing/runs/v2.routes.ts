@@ -198,7 +198,7 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
     params: ShareRef,
     body: s.SharedRunQueryV2,
     reply: s.RunListV2,
-    errors: [...SHARE_ERRORS, 'bodies_busy', 'body_too_slow'],
+    errors: [...SHARE_ERRORS, 'not_json', 'bodies_busy', 'body_too_slow'],
     open: async (c, services) => {
       const schemas = { params: ShareRef, body: s.SharedRunQueryV2 }
       const input = validateInput(c.req, schemas, await readOpenBody(c, services), []) as SharedInput

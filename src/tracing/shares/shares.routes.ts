@@ -105,7 +105,7 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
     params: s.ShareRef,
     body: s.SharedRunQuery,
     reply: s.SharedRunPage,
-    errors: [...SHARE_ERRORS, 'bodies_busy', 'body_too_slow'],
+    errors: [...SHARE_ERRORS, 'not_json', 'bodies_busy', 'body_too_slow'],
     open: async (c, services) => {
       const text = await readOpenBody(c, services)
       const schemas = { params: s.ShareRef, body: s.SharedRunQuery }
