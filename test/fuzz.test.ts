@@ -77,7 +77,7 @@ const UPSTREAM = [502, 504]
 async function attempt({ method, path, headers, body }: HostileRequest, key: string, operation: Operation) {
   const schema = operation.kind === 'json' ? operation.body : undefined
   const callsExternalServers =
-    operation.id === 'callModel' || (operation.kind === 'json' && operation.callsExternalServers)
+    operation.path.startsWith('/v1/model-proxy/') || (operation.kind === 'json' && operation.callsExternalServers)
   if (schema && body) {
     const validate = () => validateBody(schema, body.text)
     await expectCheap(operation.id, body.text.length, validate)

@@ -45,6 +45,6 @@ export const OPENED_BY_KEYS: Opened[] = [
   { path: '/roles', label: 'Roles', icon: 'role', keys: 'g r', group: 'Settings', isFolded: true },
   { path: '/keys', label: 'Keys', icon: 'key', keys: 'g k', group: 'Settings' },
   { path: '/settings', label: 'Workspace', icon: 'gear', keys: 'g s', group: 'Settings' },
-  { path: '/fleet', label: 'Fleet', icon: 'grid', keys: 'g f', group: 'Settings', isFolded: true, isFor: mayReadFleet },
+  { path: '/fleet', label: 'Fleet', icon: 'grid', keys: 'g f', group: 'Settings', isFor: mayReadFleet },
   { path: '/audit', label: 'Audit', icon: 'audit', keys: 'g a', group: 'Settings', isFolded: true },
 ]

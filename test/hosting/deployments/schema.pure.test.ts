@@ -39,7 +39,8 @@ describe('the schema', () => {
 
 describe('a new deployment', () => {
   it('requires its members, and ignores unknown ones', () => {
-    expect(NewDeployment.parse({ ...body, tags: [], source_config: { x: 1 } })).toEqual(body)
+    const parsed = NewDeployment.parse({ ...body, tags: [], source_config: { x: 1 } })
+    expect(parsed).toEqual({ ...body, source_config: { build_on_push: false } })
     expect(faults(NewDeployment, {}).sort()).toEqual(Object.keys(body).sort())
     for (const member of Object.keys(body)) expect(faults(NewDeployment, { ...body, [member]: null })).toEqual([member])
     expect(faults(NewDeployment, { ...body, secret_references: null })).toEqual([])
@@ -303,7 +304,7 @@ describe('a patch', () => {
   it('cannot take a revision from another source, and ignores repo_commit_sha', () => {
     for (const revision_source of ['external_container', 'internal_template', '', 1])
       expect(faults(DeploymentPatch, { revision_source })).toEqual(['revision_source'])
-    expect(DeploymentPatch.parse({ name: 'b', source_revision_config: { repo_commit_sha: 'x' } })).toEqual({
+    expect(DeploymentPatch.parse({ source_revision_config: { repo_commit_sha: 'x' } })).toEqual({
       source_revision_config: {},
     })
   })
