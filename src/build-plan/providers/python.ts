@@ -149,33 +149,25 @@ function findDjango(app: Folder, packages: Set<string>): How | null {
   }
 }
 
-const SERVERS: { package: string; call: RegExp; start(target: string): string; needs: string[] }[] = [
-  {
-    package: 'fastapi',
-    call: /^(\w+)\s*(?::[^=\n]{1,80})?=\s*(?:fastapi\.)?FastAPI\(/m,
-    start: asgi,
-    needs: ['fastapi', 'uvicorn'],
-  },
-  {
-    package: 'starlette',
-    call: /^(\w+)\s*(?::[^=\n]{1,80})?=\s*Starlette\(/m,
-    start: asgi,
-    needs: ['starlette', 'uvicorn'],
-  },
-  { package: 'quart', call: /^(\w+)\s*(?::[^=\n]{1,80})?=\s*Quart\(/m, start: asgi, needs: ['quart', 'uvicorn'] },
-  {
-    package: 'python-fasthtml',
-    call: /^(\w+)\s*(?:,\s*\w+\s*)?=\s*(?:FastHTML|fast_app)\(/m,
-    start: asgi,
-    needs: ['python-fasthtml', 'uvicorn'],
-  },
-  {
-    package: 'flask',
-    call: /^(\w+)\s*(?::[^=\n]{1,80})?=\s*(?:flask\.)?Flask\(/m,
-    start: wsgi,
-    needs: ['flask', 'gunicorn'],
-  },
+const SERVERS: { package: string; calls: string[]; start(target: string): string; needs: string[] }[] = [
+  { package: 'fastapi', calls: ['FastAPI', 'fastapi.FastAPI'], start: asgi, needs: ['fastapi', 'uvicorn'] },
+  { package: 'starlette', calls: ['Starlette'], start: asgi, needs: ['starlette', 'uvicorn'] },
+  { package: 'quart', calls: ['Quart'], start: asgi, needs: ['quart', 'uvicorn'] },
+  { package: 'python-fasthtml', calls: ['FastHTML', 'fast_app'], start: asgi, needs: ['python-fasthtml', 'uvicorn'] },
+  { package: 'flask', calls: ['Flask', 'flask.Flask'], start: wsgi, needs: ['flask', 'gunicorn'] },
 ]
+
+/** The variable of the module that gets the result of one of the calls, as in `app: FastAPI = FastAPI()`. */
+function findAssigned(text: string, calls: string[]): string | undefined {
+  for (const line of text.split('\n')) {
+    const at = line.indexOf('=')
+    const [variable = ''] = line.slice(0, Math.max(0, at)).split(/[:,\s]/, 1)
+    const value = line.slice(at + 1).trimStart()
+    if (/^\w+$/.test(variable) && calls.some(call => value.startsWith(`${call}(`))) return variable
+  }
+  return undefined
+}
+
 function asgi(target: string) {
   return `uvicorn ${target} --host 0.0.0.0 --port $PORT`
 }
@@ -194,10 +186,10 @@ function findServer(app: Folder, packages: Set<string>): How | null {
         certain: ['It is an application of Streamlit.'],
       }
   }
-  for (const { package: name, call, start, needs } of SERVERS)
+  for (const { package: name, calls, start, needs } of SERVERS)
     for (const file of moduleFiles(app)) {
       const text = app.read(file) ?? ''
-      const variable = call.exec(text)?.[1]
+      const variable = findAssigned(text, calls)
       const isFactory = variable === undefined && name === 'flask' && /^def create_app\(/m.test(text)
       if (variable === undefined && !isFactory) continue
       const target = `${file.replace(/(?:\/__init__)?\.py$/, '').replaceAll('/', '.')}:${variable ?? 'create_app()'}`

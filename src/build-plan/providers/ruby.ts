@@ -28,6 +28,7 @@ export function proposeRuby(app: Folder): Proposal | null {
 
 function findRuby(app: Folder) {
   const found = findVersion(app, 'ruby', ['.ruby-version'])
-  const version = /^\s*ruby\s+["'](?:~>\s*)?(\d[\d.]*)["']/m.exec(app.read('Gemfile') ?? '')?.[1]
+  const lines = (app.read('Gemfile') ?? '').split('\n').map(line => line.trim())
+  const version = lines.flatMap(line => /^ruby ["'](?:~> ?)?(\d[\d.]*)["']/.exec(line)?.[1] ?? [])[0]
   return found.version === null && version !== undefined ? { ...found, version, from: 'Gemfile' } : found
 }

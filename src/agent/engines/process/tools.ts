@@ -115,12 +115,10 @@ async function findOnMachine(
 ): Promise<Installed | null> {
   const probe = PROBES[name]
   if (!probe) return null
-  const names = new RegExp(name === 'python' ? String.raw`^python3(?:\.\d+)?$` : `^${probe.program}$`)
+  const isProgram = (file: string) => file === probe.program || (name === 'python' && /^python3\.\d+$/.test(file))
   const found: Installed[] = []
   for (const folder of searchedFolders(name, machinePath))
-    for (const file of listNames(folder)
-      .filter(name => names.test(name))
-      .sort()) {
+    for (const file of listNames(folder).filter(isProgram).sort()) {
       const installed = await probeProgram(join(folder, file), probe)
       if (installed && !found.some(({ home }) => home === installed.home)) found.push(installed)
     }
@@ -145,13 +143,20 @@ async function probeProgram(
     const found = read(`${stdout}\n${stderr}`) ?? { home: dirname(dirname(fs.realpathSync(program))), version: '' }
     if (found.version !== '') return found
     const said = await run(join(found.home, 'bin', name), ['--version'], PROBING)
-    const version = /\d+\.\d+(?:\.\d+)?/.exec(said.stdout)?.[0]
+    const version = versionIn(said.stdout)
     return version === undefined ? null : { home: found.home, version }
   } catch {
     return null
   }
 }
 const PROBING = { timeout: 20_000, cwd: '/' }
+
+/** The first word that is one, such as `1.95.0`, also after letters, as in `go1.26.8`. */
+const versionIn = (text: string): string | undefined =>
+  text
+    .split(/\s/)
+    .map(word => /^[a-z]*(\d+\.[\d.]*\d)/i.exec(word)?.[1])
+    .find(version => version !== undefined)
 
 /** The version is asked for apart. */
 function readFolder(output: string): Installed | null {
@@ -161,7 +166,7 @@ function readFolder(output: string): Installed | null {
 
 function twoLines(output: string): Installed | null {
   const [home, version] = output.trim().split('\n')
-  const number = /\d+(?:\.\d+)+/.exec(version ?? '')?.[0]
+  const number = versionIn(version ?? '')
   return home?.startsWith('/') && number ? { home, version: number } : null
 }
 

@@ -184,13 +184,16 @@ function serveAngular(app: Folder, { dependencies }: Manifest): Served {
 }
 
 /** A script that serves files while they are edited, or shows what was built: not how a site is served to others. */
-const SHOWS_FILES = new RegExp(
-  [
-    String.raw`^(?:npx\s+|cross-env\s+(?:\w+=\S+\s+)*)?(?:vite(?:\s|$)|react-scripts start|vue-cli-service serve`,
-    String.raw`gatsby (?:develop|serve|start)|astro (?:dev|preview)|ng serve|eleventy\b|docusaurus (?:start|serve)`,
-    String.raw`vitepress (?:dev|preview)|parcel\b|ember (?:serve|s)\b|expo start|preact watch|stencil build`,
-    String.raw`hexo server|serve\b|http-server\b|live-server\b|sirv\b|webpack(?:-dev-server)?\b)`,
-  ].join('|'),
-)
+const SHOWING = [
+  ...['vite', 'react-scripts start', 'vue-cli-service serve', 'gatsby develop', 'gatsby serve', 'gatsby start'],
+  ...['astro dev', 'astro preview', 'ng serve', 'eleventy', 'docusaurus start', 'docusaurus serve', 'vitepress dev'],
+  ...['vitepress preview', 'parcel', 'ember serve', 'ember s', 'expo start', 'preact watch', 'stencil build'],
+  ...['hexo server', 'serve', 'http-server', 'live-server', 'sirv', 'webpack', 'webpack-dev-server'],
+]
 
-export const showsFiles = (script: string) => SHOWS_FILES.test(script.trim())
+export function showsFiles(script: string): boolean {
+  if (script.includes('&&')) return false
+  const words = script.split(/\s/).filter(word => word !== '' && !word.includes('='))
+  const command = words.filter(word => word !== 'npx' && word !== 'cross-env').join(' ')
+  return SHOWING.some(one => command === one || command.startsWith(`${one} `))
+}

@@ -27,9 +27,13 @@ const trim = (pattern: string) => normalize(pattern)
 
 /** The list `packages:` of pnpm-workspace.yaml. */
 function readPnpmPatterns(root: Folder): string[] {
-  const [, list = ''] =
-    /^packages:[ \t]*\n((?:[ \t]*(?:-[^\n]*|#[^\n]*)?\n?)*)/m.exec(root.read('pnpm-workspace.yaml') ?? '') ?? []
-  return [...list.matchAll(/^[ \t]*-[ \t]*['"]?([^'"#\n]+?)['"]?[ \t]*$/gm)].map(([, pattern]) => pattern!)
+  const lines = (root.read('pnpm-workspace.yaml') ?? '').split(/\r?\n/)
+  const begin = lines.findIndex(line => line.startsWith('packages:')) + 1
+  const end = lines.findIndex((line, i) => i >= begin && /^[^\s#-]/.test(line))
+  const items = begin === 0 ? [] : lines.slice(begin, end < 0 ? undefined : end).map(line => line.trim())
+  return items
+    .filter(item => item.startsWith('-'))
+    .map(item => item.slice(1).split(' #', 1)[0]!.trim().replace(/^['"]/, '').replace(/['"]$/, ''))
 }
 
 /** Packages that could be deployed: they have a start script, or a framework. */
