@@ -71,6 +71,8 @@ function describeSpec(zodSchema: z.core.$ZodType, schema: JsonSchema): void {
   if (!change) return
   const members = schema.properties as JsonSchema
   for (const name of change.removed) delete members[name]
+  // Conditions speak of members that a document may leave out.
+  for (const condition of ['allOf', 'anyOf', 'oneOf', 'if', 'then', 'else']) delete schema[condition]
   if (members.secrets) members.secrets = NO_SECRETS
   schema.required = (schema.required as string[] | undefined)?.filter(name => !change.optional.includes(name)) ?? []
   delete schema.example

@@ -17,7 +17,7 @@ describe.runIf(hasTerminal)('on a terminal', () => {
   })
   const newShop = async () => {
     const tenant = await newTenant()
-    const cwd = makeFolder({ 'package.json': '{"name": "shop"}' })
+    const cwd = makeFolder({ 'package.json': '{"name": "shop", "scripts": {"start": "node ."}}' })
     return { tenant, options: { cwd, env: keyEnv(url, tenant) } }
   }
 

@@ -54,6 +54,7 @@ const RUNNING = [
 ]
 const NEEDS: Record<string, string> = {
   'docs/README': 'has no commands',
+  'docs/deploy/any-folder': 'a folder of the reader; build-plan/plans.pure.test.ts and cli/deploy.test.ts',
   'docs/operate/back-up': 'an installation of the operator; host/backup.test.ts and test/proof/trials/restore.ts',
   'docs/reference/client': 'the built package; test/proof/trials/clients.ts runs its programs',
   'docs/reference/contract': 'has no commands; architecture/contract.test.ts',

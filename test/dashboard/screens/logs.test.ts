@@ -95,8 +95,9 @@ it('explains a failed build, and plots metrics with a table behind each chart', 
   const tenant = await newTenant()
   const { id, latest_revision_id: first } = await newDeployment(tenant, { name: 'shop' })
   await reportRevision({ deployment_id: id, revision_id: first }, 'deployed')
-  const { body } = await tenant.patch(`/v2/deployments/${id}`, { source_config: { build_command: 'npm run build' } })
-  const second = { deployment_id: id, revision_id: body.latest_revision_id as string }
+  await tenant.patch(`/v2/deployments/${id}`, { source_config: { build_command: 'npm run build' } })
+  const { body } = await tenant.post(`/v2/deployments/${id}/revisions`, {})
+  const second = { deployment_id: id, revision_id: body.id as string }
   await reportRevision(second, 'building')
   const agent = await getPlatformAgent()
   const log = { ...second, kind: 'build', stream: crypto.randomUUID(), from: 0 }
