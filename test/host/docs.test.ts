@@ -57,7 +57,7 @@ const NEEDS: Record<string, string> = {
   'docs/deploy/any-folder': 'a folder of the reader; build-plan/plans.pure.test.ts and cli/deploy.test.ts',
   'docs/operate/back-up': 'an installation of the operator; host/backup.test.ts and test/proof/trials/restore.ts',
   'docs/reference/client': 'the built package; test/proof/trials/clients.ts runs its programs',
-  'docs/reference/contract': 'has no commands; architecture/contract.test.ts',
+  'docs/reference/contract': 'a checkout; architecture/contract.test.ts',
   'docs/operate/containers': 'container tools; npm run test:containers',
   'docs/deploy/custom-domains':
     'an installation in mode self_hosted and a DNS record; hosting/deployments/custom-hosts.test.ts',

@@ -318,7 +318,9 @@ describe('every other list is read in the order of an index', () => {
     const urls = 'name' in query!.shape ? [url, `${path}?name=none`] : [url]
     return urls.map(one => [one, verb.permission] as const)
   }
-  const inOrder = paged.filter(({ path }) => !SORTED.includes(path)).flatMap(queriesOf)
+  /** Functions of the database read the fleet, whose plans are not seen from here. */
+  const isOfFleet = (path: string) => path.startsWith('/v2/admin/')
+  const inOrder = paged.filter(({ path }) => !SORTED.includes(path) && !isOfFleet(path)).flatMap(queriesOf)
 
   it.each(inOrder)('%s', async (path, permission) => {
     const options = { organization: 'Seed', workspace: 'Seed 1', scope: 'organization' } as const

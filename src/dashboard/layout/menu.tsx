@@ -2,13 +2,14 @@
 import { signal } from '@preact/signals'
 import { useId } from 'preact/hooks'
 import { useLocation } from 'wouter-preact'
-import { caller } from '../api/client.ts'
 import { isHelpOpen } from '../commands/commands.ts'
 import { Icon } from '../parts/icon.tsx'
 import { Link, toAddress } from '../router/links.tsx'
-import { GROUPS, listOpened, type OPENED_BY_KEYS } from '../screens/menu.ts'
+import { GROUPS, OPENED_BY_KEYS } from '../screens/menu.ts'
 import { used } from './menu-entries.ts'
 import styles from './shell.module.css'
+
+const ENTRIES = OPENED_BY_KEYS.filter(({ group }) => group !== undefined)
 
 const OPEN_KEY = 'slipway-menu-open'
 const isOpen = signal(localStorage.getItem(OPEN_KEY) === 'yes')
@@ -39,9 +40,8 @@ export function ScreenLinks({ screens }: { screens: typeof OPENED_BY_KEYS }) {
 export function Menu() {
   const id = useId()
   const isCurrent = useIsCurrent()
-  const entries = listOpened(caller.value).filter(({ group }) => group !== undefined)
-  const unfolded = entries.filter(({ path, isFolded }) => !isFolded || used.value.has(path) || isCurrent(path))
-  const shown = isOpen.value ? entries : unfolded
+  const unfolded = ENTRIES.filter(({ path, isFolded }) => !isFolded || used.value.has(path) || isCurrent(path))
+  const shown = isOpen.value ? ENTRIES : unfolded
   return (
     <>
       <nav class={styles.menu} aria-label="Workspace" id={id}>
@@ -60,7 +60,7 @@ export function Menu() {
           <Icon name="book" />
           <span>API pages</span>
         </a>
-        {unfolded.length < entries.length && (
+        {unfolded.length < ENTRIES.length && (
           <button type="button" aria-expanded={isOpen.value} aria-controls={id} title="More" onClick={toggle}>
             <Icon name={isOpen.value ? 'up' : 'down'} />
             <span>More</span>

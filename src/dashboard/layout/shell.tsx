@@ -13,7 +13,7 @@ import { setTheme, THEMES } from '../parts/preferences.ts'
 import { shownIds, toast } from '../parts/toast.ts'
 import { crumbs } from '../router/crumbs.ts'
 import { Link, toAddress } from '../router/links.tsx'
-import { HOME, listOpened, OPENED_BY_KEYS } from '../screens/menu.ts'
+import { HOME, OPENED_BY_KEYS } from '../screens/menu.ts'
 import type { AccountMenuProps } from './account-menu.tsx'
 import { Avatar } from './avatar.tsx'
 import { Menu, ScreenLinks } from './menu.tsx'
@@ -55,7 +55,7 @@ export function Shell({ me, workspace, children }: ShellProps) {
     }
   }, [])
   useCommands([
-    ...listOpened(me).map(({ path, label, keys }) => ({
+    ...OPENED_BY_KEYS.map(({ path, label, keys }) => ({
       id: path,
       label,
       kind: 'screen',

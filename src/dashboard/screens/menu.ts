@@ -1,5 +1,4 @@
 // The screens of the menu, in its order, and those that a command opens from everywhere.
-import type { Me } from '../api/client.ts'
 import type { IconName } from '../parts/icon.tsx'
 
 export const GROUPS = ['Deploy', 'Observe', 'Connect', 'Settings'] as const
@@ -16,15 +15,7 @@ type Opened = {
   group?: Group
   /** Folded until the workspace uses it: see `layout/menu-learning.ts`. */
   isFolded?: boolean
-  /** Left out for everyone else. */
-  isFor?: (me: Me) => boolean
 }
-
-const mayReadFleet = (me: Me) => me.is_instance_admin || me.permissions.includes('fleet-admin:read')
-
-/** The entries that the caller can open. */
-export const listOpened = (me: Me | undefined): Opened[] =>
-  OPENED_BY_KEYS.filter(({ isFor }) => !isFor || (me !== undefined && isFor(me)))
 
 export const OPENED_BY_KEYS: Opened[] = [
   { path: HOME, label: 'Deployments', icon: 'cube', keys: 'g d', group: 'Deploy' },
@@ -45,6 +36,5 @@ export const OPENED_BY_KEYS: Opened[] = [
   { path: '/roles', label: 'Roles', icon: 'role', keys: 'g r', group: 'Settings', isFolded: true },
   { path: '/keys', label: 'Keys', icon: 'key', keys: 'g k', group: 'Settings' },
   { path: '/settings', label: 'Workspace', icon: 'gear', keys: 'g s', group: 'Settings' },
-  { path: '/fleet', label: 'Fleet', icon: 'grid', keys: 'g f', group: 'Settings', isFor: mayReadFleet },
   { path: '/audit', label: 'Audit', icon: 'audit', keys: 'g a', group: 'Settings', isFolded: true },
 ]

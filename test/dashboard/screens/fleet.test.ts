@@ -16,9 +16,8 @@ async function newFleet() {
 
 it('shows an organization what it has and what waits', async () => {
   await dashboard.app.housekeep()
-  const { page, problems } = await dashboard.open(await newFleet(), '/deployments')
-  await page.keyboard.press('g')
-  await page.keyboard.press('f')
+  const { page, problems } = await dashboard.open(await newFleet(), '/settings')
+  await page.getByRole('link', { name: 'Fleet' }).click()
   await page.getByRole('heading', { name: 'Acme' }).waitFor()
   await page.getByRole('row').filter({ hasText: 'rack-1' }).waitFor()
   await page.getByRole('row').filter({ hasText: 'Default' }).first().waitFor()
@@ -39,7 +38,7 @@ it('shows an instance admin the whole installation', async () => {
   expect(problems).toEqual([])
 })
 
-it('is not in the menu of others, who read why', async () => {
+it('is not for others, who read why', async () => {
   const tenant = await newFleet()
   await tenant.post('/workspaces/current/members', { email: 'user@example.com' })
   const { page } = await dashboard.open(tenant, '/fleet', { email: 'user@example.com' })

@@ -6,7 +6,7 @@ import { check, isLive, PHONE, useDashboard } from '../../support/dashboard.ts'
 
 const dashboard = useDashboard()
 
-const ESSENTIAL = ['Deployments', 'Queue', 'History', 'Traces', 'Members', 'Keys', 'Workspace', 'Fleet', 'API pages']
+const ESSENTIAL = ['Deployments', 'Queue', 'History', 'Traces', 'Members', 'Keys', 'Workspace', 'API pages']
 const menu = (page: Page) => page.locator('#menu').getByRole('navigation', { name: 'Workspace' })
 const readMenu = (page: Page) => menu(page).getByRole('link').allInnerTexts()
 const more = (page: Page) => menu(page).getByRole('button', { name: 'More' })

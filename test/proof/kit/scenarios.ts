@@ -130,6 +130,7 @@ export const scenarios: Scenario[] = [
       const { id } = await context.deploy()
       const { active_revision_id } = await context.waitUntilServing(id)
       await context.patch(id, { source_config: { build_command: 'sleep 30' } })
+      await context.call('POST', `/v2/deployments/${id}/revisions`, {})
       const revision = await context.waitFor('the build has started', async () => {
         const [newest] = await context.revisions(id)
         return newest.status === 'BUILDING' && newest

@@ -73,6 +73,11 @@ export default function WorkspaceSettings({ workspace, me }: ScreenProps) {
         <p>
           <Link to={`/audit?subject_id=${workspace}`}>Audit log of this workspace</Link>
         </p>
+        {(me.is_instance_admin || me.permissions.includes('fleet-admin:read')) && (
+          <p>
+            <Link to="/fleet">Fleet</Link>
+          </p>
+        )}
       </Foot>
     </Stack>
   )
