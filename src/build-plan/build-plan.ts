@@ -2,7 +2,6 @@
 
 export type ToolName =
   | 'node'
-  | 'npm'
   | 'pnpm'
   | 'yarn'
   | 'bun'

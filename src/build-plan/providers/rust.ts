@@ -57,20 +57,20 @@ export function matches(path: string, pattern: string): boolean {
   return parts.length === wanted.length && wanted.every((part, i) => part === '*' || part === parts[i])
 }
 
-type Program = { name: string; isMain: boolean; of: string | null }
+type Program = { name: string; isMain: boolean }
 function programsOf(folder: Folder): Program[] {
   const manifest = readToml(folder, 'Cargo.toml')
   const { name } = Object(manifest?.package)
-  const of = typeof name === 'string' ? name : null
   const named = (Array.isArray(manifest?.bin) ? manifest.bin : []).flatMap((bin): Program[] => {
     const { name } = Object(bin)
-    return typeof name === 'string' ? [{ name, isMain: false, of }] : []
+    return typeof name === 'string' ? [{ name, isMain: false }] : []
   })
   const ownsMain = (Array.isArray(manifest?.bin) ? manifest.bin : []).some(bin => Object(bin).path === 'src/main.rs')
-  const main = of !== null && folder.has('src/main.rs') && !ownsMain ? [{ name: of, isMain: true, of }] : []
+  const hasMain = typeof name === 'string' && folder.has('src/main.rs') && !ownsMain
+  const main = hasMain ? [{ name, isMain: true }] : []
   const others = folder.all().flatMap((file): Program[] => {
     const name = /^src\/bin\/([^/]+?)(?:\.rs|\/main\.rs)$/.exec(file)?.[1]
-    return name !== undefined && !named.some(bin => bin.name === name) ? [{ name, isMain: false, of }] : []
+    return name !== undefined && !named.some(bin => bin.name === name) ? [{ name, isMain: false }] : []
   })
   return [...main, ...named, ...others]
 }

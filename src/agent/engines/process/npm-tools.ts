@@ -6,7 +6,7 @@ import { promisify } from 'node:util'
 import type { Tool, ToolName } from '../../../build-plan/build-plan.ts'
 import type { BuildTask } from '../../engine.ts'
 import { describeError } from '../../redaction/error-messages.ts'
-import { type Installed, moveIntoPlace, type ToolOptions } from './toolbox.ts'
+import { fillShared, type Installed, type ToolOptions } from './toolbox.ts'
 
 const run = promisify(execFile)
 
@@ -37,42 +37,31 @@ export async function installFromNpm(
   const wanted =
     version === null || !/^[\w.<>=^~*| -]{1,60}$/.test(version) ? 'latest' : version.replace(/^(lts|stable)$/, 'latest')
   const folder = join(options.shared, `${name}-${wanted.replace(/[^\w.-]/g, '_')}`)
-  if (fs.existsSync(folder)) return { home: folder, version: wanted }
-  fs.mkdirSync(options.shared, { recursive: true, mode: 0o755 })
-  const temporary = fs.mkdtempSync(`${folder}.new-`)
-  fs.chmodSync(temporary, 0o755)
+  const brought = { home: folder, version: wanted }
+  if (fs.existsSync(folder)) return brought
   const { name: packageName, programs } = PACKAGES[name]!(wanted)
+  const args = ['--ignore-scripts', '--no-audit', '--no-fund', '--no-package-lock', '--force']
   try {
     task.log(`Fetching ${name} ${wanted}`)
-    const args = [
-      'install',
-      '--prefix',
-      temporary,
-      '--ignore-scripts',
-      '--no-audit',
-      '--no-fund',
-      '--no-package-lock',
-      '--force',
-    ]
-    await run('npm', [...args, `${packageName}@${wanted}`], {
-      cwd: temporary,
-      signal: task.signal,
-      timeout: 300_000,
-      env: { PATH: options.path, HOME: temporary, ...options.env },
+    await fillShared(folder, async temporary => {
+      await run('npm', ['install', '--prefix', temporary, ...args, `${packageName}@${wanted}`], {
+        cwd: temporary,
+        signal: task.signal,
+        timeout: 300_000,
+        env: { PATH: options.path, HOME: temporary, ...options.env },
+      })
+      const bin = join(temporary, 'bin')
+      fs.mkdirSync(bin, { mode: 0o755 })
+      for (const [program, file] of Object.entries(programs)) {
+        const target = join('node_modules', packageName, file)
+        if (!fs.existsSync(join(temporary, target))) continue
+        fs.chmodSync(join(temporary, target), 0o755)
+        fs.symlinkSync(join('..', target), join(bin, program))
+      }
     })
-    const bin = join(temporary, 'bin')
-    fs.mkdirSync(bin, { mode: 0o755 })
-    for (const [program, file] of Object.entries(programs)) {
-      const target = join('node_modules', packageName, file)
-      if (!fs.existsSync(join(temporary, target))) continue
-      fs.chmodSync(join(temporary, target), 0o755)
-      fs.symlinkSync(join('..', target), join(bin, program))
-    }
-    moveIntoPlace(temporary, folder)
-    return { home: folder, version: wanted }
+    return brought
   } catch (error) {
     task.signal.throwIfAborted()
-    fs.rmSync(temporary, { recursive: true, force: true })
     task.log(`npm cannot bring ${name} ${wanted}: ${describeError(error).split('\n', 1)[0]}`, 'WARNING')
     return null
   }

@@ -1,5 +1,6 @@
 // The tools of a build: where they are, and how one comes into the folder that all builds share.
 import * as fs from 'node:fs'
+import { dirname } from 'node:path'
 
 /** `home` has the programs of the tool in `bin`. */
 export type Installed = { home: string; version: string }
@@ -17,12 +18,18 @@ export type ToolOptions = {
   machinePath: string
 }
 
-/** Another build may have been faster. */
-export function moveIntoPlace(from: string, to: string): void {
+/** Fills a folder of the shared one by way of a temporary one, which is removed if that fails. */
+export async function fillShared(folder: string, fill: (temporary: string) => Promise<void>): Promise<void> {
+  if (fs.existsSync(folder)) return
+  fs.mkdirSync(dirname(folder), { recursive: true, mode: 0o755 })
+  const temporary = fs.mkdtempSync(`${folder}.new-`)
+  fs.chmodSync(temporary, 0o755)
   try {
-    fs.renameSync(from, to)
+    await fill(temporary)
+    fs.renameSync(temporary, folder)
   } catch (error) {
-    if (!fs.existsSync(to)) throw error
-    fs.rmSync(from, { recursive: true, force: true })
+    fs.rmSync(temporary, { recursive: true, force: true })
+    // Another build may have been faster.
+    if (!fs.existsSync(folder)) throw error
   }
 }

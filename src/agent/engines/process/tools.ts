@@ -8,9 +8,10 @@ import { promisify } from 'node:util'
 import type { Tool, ToolName } from '../../../build-plan/build-plan.ts'
 import { isWithin } from '../../../build-plan/version-ranges.ts'
 import { type BuildTask, PermanentError } from '../../engine.ts'
+import { listFolder } from '../../system/files.ts'
 import { isReachable } from '../../system/users.ts'
 import { installFromNpm, isFromNpm } from './npm-tools.ts'
-import { type Installed, moveIntoPlace, type Toolbox, type ToolOptions } from './toolbox.ts'
+import { fillShared, type Installed, type Toolbox, type ToolOptions } from './toolbox.ts'
 
 const run = promisify(execFile)
 
@@ -65,7 +66,6 @@ export async function gatherTools(tools: Tool[], options: ToolOptions, task: Bui
 async function findTool(tool: Tool, options: ToolOptions, task: BuildTask): Promise<Installed | 'own' | null> {
   const { name, version } = tool
   const isFit = (found: string) => version === null || isWithin(found, version)
-  if (name === 'npm') return 'own'
   if (name === 'node' && isFit(process.versions.node)) return 'own'
   if (isFromNpm(name)) {
     const brought = await installFromNpm(tool, options, task)
@@ -103,7 +103,7 @@ const MANAGED: Partial<Record<ToolName, string>> = {
 
 function searchedFolders(name: ToolName, machinePath: string): string[] {
   const managed = MANAGED[name] ? join(homedir(), MANAGED[name]) : null
-  const versions = managed === null ? [] : listNames(managed).map(version => join(managed, version, 'bin'))
+  const versions = managed === null ? [] : listFolder(managed).map(version => join(managed, version, 'bin'))
   return [...new Set([...systemFolders(machinePath), ...versions])]
 }
 
@@ -118,20 +118,12 @@ async function findOnMachine(
   const isProgram = (file: string) => file === probe.program || (name === 'python' && /^python3\.\d+$/.test(file))
   const found: Installed[] = []
   for (const folder of searchedFolders(name, machinePath))
-    for (const file of listNames(folder).filter(isProgram).sort()) {
+    for (const file of listFolder(folder).filter(isProgram).sort()) {
       const installed = await probeProgram(join(folder, file), probe)
       if (installed && !found.some(({ home }) => home === installed.home)) found.push(installed)
     }
   const score = ({ home, version }: Installed) => (isFit(version) ? 2 : 0) + (isReachable(join(home, 'bin')) ? 1 : 0)
   return found.toSorted((a, b) => score(b) - score(a))[0] ?? null
-}
-
-const listNames = (folder: string): string[] => {
-  try {
-    return fs.readdirSync(folder)
-  } catch {
-    return []
-  }
 }
 
 async function probeProgram(
@@ -190,17 +182,10 @@ async function share(
 ): Promise<Installed> {
   if (!areOthers || isReachable(join(home, 'bin'))) return { home, version }
   const folder = join(shared, `${name}-${version}-of-this-machine`)
-  if (fs.existsSync(folder)) return { home: folder, version }
-  fs.mkdirSync(shared, { recursive: true, mode: 0o755 })
-  const temporary = fs.mkdtempSync(`${folder}.new-`)
-  const copied = join(temporary, 'copy')
-  await run('cp', ['-al', home, copied]).catch(async () => {
-    fs.rmSync(copied, { recursive: true, force: true })
-    await run('cp', ['-a', home, copied])
+  await fillShared(folder, async temporary => {
+    await run('cp', ['-al', `${home}/.`, temporary]).catch(() => run('cp', ['-af', `${home}/.`, temporary]))
+    fs.chmodSync(temporary, 0o755)
   })
-  fs.chmodSync(copied, 0o755)
-  moveIntoPlace(copied, folder)
-  fs.rmSync(temporary, { recursive: true, force: true })
   return { home: folder, version }
 }
 
@@ -244,25 +229,23 @@ async function installWithMise(
 /** A wheel of uv is one program. It is fetched by pip, which knows the index of this machine. */
 async function installUv({ shared, env, machinePath }: ToolOptions, task: BuildTask): Promise<Installed | null> {
   const folder = join(shared, 'uv')
-  if (fs.existsSync(folder)) return { home: folder, version: 'latest' }
+  const fetched = { home: folder, version: 'latest' }
+  if (fs.existsSync(folder)) return fetched
   const python = await findOnMachine('python', machinePath, () => true)
   if (!python) return null
-  fs.mkdirSync(shared, { recursive: true, mode: 0o755 })
-  const temporary = fs.mkdtempSync(`${folder}.new-`)
-  fs.chmodSync(temporary, 0o755)
   try {
     task.log('Fetching uv')
-    const args = ['-m', 'pip', 'install', '--no-cache-dir', '--only-binary', ':all:', '--target', temporary, 'uv']
-    await run(join(python.home, 'bin/python3'), args, {
-      signal: task.signal,
-      timeout: 300_000,
-      env: { PATH: '/usr/bin:/bin', HOME: temporary, ...env },
+    await fillShared(folder, async temporary => {
+      const args = ['-m', 'pip', 'install', '--no-cache-dir', '--only-binary', ':all:', '--target', temporary, 'uv']
+      await run(join(python.home, 'bin/python3'), args, {
+        signal: task.signal,
+        timeout: 300_000,
+        env: { PATH: '/usr/bin:/bin', HOME: temporary, ...env },
+      })
     })
-    moveIntoPlace(temporary, folder)
-    return { home: folder, version: 'latest' }
+    return fetched
   } catch {
     task.signal.throwIfAborted()
-    fs.rmSync(temporary, { recursive: true, force: true })
     return null
   }
 }
@@ -270,7 +253,7 @@ async function installUv({ shared, env, machinePath }: ToolOptions, task: BuildT
 function variablesOf(name: ToolName, { home }: Installed): Record<string, string> {
   if (name === 'python') {
     // A copy does not find its own library beside it.
-    const isShared = listNames(join(home, 'lib')).some(file => file.startsWith('libpython3') && file.includes('.so'))
+    const isShared = listFolder(join(home, 'lib')).some(file => file.startsWith('libpython3') && file.includes('.so'))
     const library = isShared && !home.startsWith('/usr') ? { LD_LIBRARY_PATH: join(home, 'lib') } : {}
     return { UV_PYTHON: join(home, 'bin/python3'), ...library }
   }

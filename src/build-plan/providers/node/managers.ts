@@ -12,7 +12,7 @@ export type Manager = {
   /** A build needs the development dependencies, such as a compiler, under NODE_ENV=production too. */
   install(isBuilt: boolean): string
   run(script: string): string
-  /** Runs a script of a package of the workspace, and first those of the packages that it depends on, if it can. */
+  /** Runs a program that a package brings. */
   exec(program: string): string
 }
 
