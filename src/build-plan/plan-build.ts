@@ -14,7 +14,7 @@ import { proposeRust } from './providers/rust.ts'
 import { proposeShell } from './providers/shell.ts'
 import { proposeStatic } from './providers/static.ts'
 import { nameUnsupported } from './providers/unsupported.ts'
-import { type Folder, folderAt, normalize, type SourceFiles } from './source-files.ts'
+import { type Folder, folderAt, normalize, readOnce, type SourceFiles } from './source-files.ts'
 
 export type PlanOptions = {
   /** The folder of the application in the source. Null: that of the configuration file, or the source itself. */
@@ -46,7 +46,7 @@ const LANGUAGES: Record<string, Propose> = {
 /** Throws `PlanRefused` with a sentence for what cannot be built or started. */
 export function planBuild(files: SourceFiles, options: PlanOptions): BuildPlan {
   const { configuration, buildsImages } = options
-  const app = folderAt(files, rootOf(options))
+  const app = folderAt(readOnce(files), rootOf(options))
   const explicitStart = configuration?.start_command ?? null
   // Commands may bring all that is needed.
   if (app.all().length === 0 && (app.path !== '' || explicitStart === null))

@@ -10,6 +10,20 @@ export type SourceFiles = {
 /** A larger file is no configuration that somebody wrote by hand. */
 export const MAX_FILE_BYTES = 1_000_000
 
+const MAX_TEXTS = 2_000
+
+/** The same files, of which each text is read once, and no more than a plan needs. */
+export function readOnce({ paths, read }: SourceFiles): SourceFiles {
+  const texts = new Map<string, string | null>()
+  return {
+    paths,
+    read(path) {
+      if (!texts.has(path) && texts.size < MAX_TEXTS) texts.set(path, read(path))
+      return texts.get(path) ?? null
+    },
+  }
+}
+
 /** The files below a folder, which may be the whole source (`''`). */
 export type Folder = {
   /** Relative to the root of the source. */

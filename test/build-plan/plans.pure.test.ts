@@ -352,6 +352,18 @@ describe('the order of what decides', () => {
     })
   })
 
+  it('a source of very many packages costs a bounded number of reads', () => {
+    const many = Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`p${i}/package.json`, { name: `p${i}` }]))
+    const files = filesOf({ ...many, 'package.json': { workspaces: ['*'] }, 'start.sh': '' })
+    let reads = 0
+    const read = (path: string) => {
+      reads++
+      return files.read(path)
+    }
+    expect(planBuild({ paths: files.paths, read }, { buildsImages: false }).provider).toBe('shell')
+    expect(reads).toBeLessThanOrEqual(2_000)
+  })
+
   it('damaged files say nothing', () => {
     const files = { 'package.json': '[1, 2', 'pyproject.toml': '= = =', 'Cargo.toml': ']', 'start.sh': '' }
     expect(plan(files).provider).toBe('shell')
