@@ -7,11 +7,12 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { createLogins } from '../../src/host/database-logins.ts'
 import { createFolderStorage } from '../../src/host/folder-storage.ts'
 import { createHost } from '../../src/host/host.ts'
-import { migrate } from '../../src/host/migrate.ts'
+import { connectClient, migrate } from '../../src/host/migrate.ts'
 import { fillAsOwner } from '../../src/host/operate/folder-owner.ts'
 import { deleteOldBackups, nameBackup } from '../../src/host/operate/kept-backups.ts'
 import { loadBackup } from '../../src/host/operate/load-backup.ts'
 import { readManifest, type SealingKeys } from '../../src/host/operate/manifest.ts'
+import { abandonRestore, beginRestore, readUnfinishedRestore } from '../../src/host/operate/unfinished-restore.ts'
 import { writeBackup } from '../../src/host/operate/write-backup.ts'
 import { bootstrap } from '../../src/people/access/bootstrap.ts'
 import { createJournalSigner } from '../../src/people/audit/hash-chain.ts'
@@ -296,6 +297,19 @@ test('one of two restores into one database is refused', async () => {
   expect(results.find(({ status }) => status === 'rejected')).toMatchObject({
     reason: { message: expect.stringContaining('has organizations') },
   })
+})
+
+test('restores that begin at once take turns', async () => {
+  const restored = await createEmptyDatabase()
+  await query(restored, 'create schema drizzle')
+  const clients = await Promise.all(Array.from({ length: 6 }, () => connectClient(restored)))
+  onTestFinished(async () => void (await Promise.all(clients.map(client => client.end()))))
+  const { id } = await readManifest(folder, keys)
+  for (let round = 0; round < 10; round++) {
+    await Promise.all(clients.map(client => beginRestore(client, id)))
+    await Promise.all(clients.map(abandonRestore))
+  }
+  expect(await readUnfinishedRestore(clients[0]!)).toBeUndefined()
 })
 
 test('a database with an unfinished migration is not backed up', async () => {

@@ -4,17 +4,31 @@ import { inTransaction } from '../transaction.ts'
 
 type UnfinishedRestore = { backup: string; is_loaded: boolean }
 
-export async function readUnfinishedRestore(client: pg.Client): Promise<UnfinishedRestore | undefined> {
-  const { rows } = await client.query(`select to_regclass('drizzle.unfinished_restore') as existing`)
-  if (rows[0].existing === null) return undefined
+const RESTORE_LOCK = 7_547_930
+
+/** One restore at a time creates, reads or drops the table: two that create it at once fail with an error of Postgres. */
+const inTurn = <T>(client: pg.Client, use: () => Promise<T>): Promise<T> =>
+  inTransaction(client, async () => {
+    await client.query(`select pg_advisory_xact_lock(${RESTORE_LOCK})`)
+    return use()
+  })
+
+export const readUnfinishedRestore = (client: pg.Client): Promise<UnfinishedRestore | undefined> =>
+  inTurn(client, () => readMark(client))
+
+async function readMark(client: pg.Client): Promise<UnfinishedRestore | undefined> {
+  // Not to_regclass(): it may still see a table that another restore has dropped a moment ago.
+  const { rowCount } = await client.query(
+    `select from pg_tables where schemaname = 'drizzle' and tablename = 'unfinished_restore'`,
+  )
+  if (rowCount === 0) return undefined
   return (await client.query<UnfinishedRestore>('select backup, is_loaded from drizzle.unfinished_restore')).rows[0]
 }
 
 /** `readiness.ts` looks for the table. */
 export const beginRestore = (client: pg.Client, backup: string): Promise<void> =>
-  inTransaction(client, async () => {
+  inTurn(client, async () => {
     await client.query('create table if not exists drizzle.unfinished_restore (backup uuid, is_loaded boolean)')
-    await client.query('lock table drizzle.unfinished_restore in exclusive mode')
     await client.query('delete from drizzle.unfinished_restore where not is_loaded')
     await client.query(
       `insert into drizzle.unfinished_restore
@@ -31,10 +45,12 @@ export async function markLoaded(client: pg.Client, backup: string): Promise<voi
 
 /** Removes the mark of a restore that was overtaken, unless the other restore still needs it. */
 export const abandonRestore = (client: pg.Client): Promise<void> =>
-  inTransaction(client, async () => {
-    if ((await readUnfinishedRestore(client))?.is_loaded === false) await endRestore(client)
+  inTurn(client, async () => {
+    if ((await readMark(client))?.is_loaded === false) await dropMark(client)
   })
 
-export async function endRestore(client: pg.Client): Promise<void> {
+export const endRestore = (client: pg.Client): Promise<void> => inTurn(client, () => dropMark(client))
+
+async function dropMark(client: pg.Client): Promise<void> {
   await client.query('drop table if exists drizzle.unfinished_restore')
 }
