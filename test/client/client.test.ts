@@ -34,7 +34,7 @@ async function intercepted(intercept: (pass: () => Promise<Response>, attempt: n
 }
 const cut = () => Promise.reject(new TypeError('fetch failed'))
 const refuse = (code: Parameters<typeof fail>[0], headers: Record<string, string> = {}) =>
-  Promise.resolve(problemResponse(fail(code, { headers }), 'request-1'))
+  problemResponse(fail(code, { headers }), 'request-1')
 
 it('types routes, members, values and replies by the declarations of the app', () => {
   const compileOnly = async (client: Client) => {

@@ -4,7 +4,7 @@ import type { AnyPgColumn, PgTable } from 'drizzle-orm/pg-core'
 import type { Config } from '../../env.ts'
 import { type Budget, type DatabaseConnections, ONE_PLAN, type SendStatements, StatementError } from '../../platform.ts'
 import { describeAccess } from '../access-scopes.ts'
-import { type Code, isCode } from '../http/codes.ts'
+import type { Code } from '../http/codes.ts'
 import {
   type CredentialActor,
   type Ctx,
@@ -13,7 +13,7 @@ import {
   isWorkspaceScoped,
   type KeylessActor,
 } from '../http/context.ts'
-import { type Failure, fail, isDatabaseUnavailable } from '../http/errors.ts'
+import { type Failure, fail, isDatabaseUnavailable, loadCodes } from '../http/errors.ts'
 import type { Permission } from '../permissions.ts'
 import { ROWS_PATH, sendToGateway } from './gateway.ts'
 import {
@@ -90,7 +90,7 @@ function createTrip(send: SendStatements, countTrip: CountTrip): Trip {
       countTrip(Date.now() - started, true)
       return compiled.map((statement, i) => statement.read(results[i] as Row[]))
     } catch (error) {
-      const translated = translateError(error)
+      const translated = await translateError(error)
       countTrip(Date.now() - started, !isDatabaseUnavailable(translated))
       throw translated
     } finally {
@@ -303,8 +303,9 @@ const UNAVAILABLE_STATES = /^(08|53|57|40001|40P01)/
 /** A missing parent row: Drizzle names a foreign key after the table that it references. */
 const parentNotFoundCode = (constraint = '') => `${/_([a-z]+)s_id_fk$/.exec(constraint)?.[1]}_not_found`
 
-function translateError(error: unknown): unknown {
+async function translateError(error: unknown): Promise<unknown> {
   if (!(error instanceof StatementError)) return databaseUnavailable(error)
+  const { isCode } = await loadCodes()
   const { code, message, detail, constraint } = error
   if (code === 'SW000' && isCode(message)) return failureFromRefusal(message, detail ?? '')
   if (code === 'SW001') return new Replay(JSON.parse(detail!))

@@ -2,9 +2,9 @@
 // Workers these belong to one request, and end with it.
 import { sql } from 'drizzle-orm'
 import { limitingPermissions } from '../access-scopes.ts'
-import { type Code, isCode } from '../http/codes.ts'
+import type { Code } from '../http/codes.ts'
 import { type DatabaseServices, pauseUntilAborted } from '../http/context.ts'
-import { type Failure, fail, isDatabaseUnavailable } from '../http/errors.ts'
+import { type Failure, fail, isDatabaseUnavailable, loadCodes } from '../http/errors.ts'
 import { type Row, runAsSystem, textArray } from './db.ts'
 import { setClock } from './journal.ts'
 import type { Numbered, Watch, Watcher, Watches, WatchSource } from './watch.ts'
@@ -127,6 +127,7 @@ export function createWatches({ config, platform, database }: DatabaseServices):
     const query = selectRefusals(callers, workspace, permission, limiting)
     const [, rows] = await runAsSystem(database, setClock(platform), query)
     const refusals = new Map(rows as [string, string][])
+    const { isCode } = await loadCodes()
     for (const [hash, state] of stale) {
       const refusal = refusals.get(hash)
       state.checkedAt = now

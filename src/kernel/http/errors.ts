@@ -1,6 +1,10 @@
 // Failures of a request, and the problem response that every error becomes.
 import type { OAuthFetch } from '../../protocol/wire.ts'
-import { type Code, detailOf, statusOf, titleOf } from './codes.ts'
+import type { Code } from './codes.ts'
+import { loadOnce } from './load-once.ts'
+
+/** The sentences of all codes are for failures alone, so an isolate that only succeeds does without them. */
+export const loadCodes = loadOnce(() => import('./codes.ts'))
 
 export type Fault = { type: string; loc: (string | number)[]; msg: string }
 type FailureDetails = {
@@ -37,7 +41,8 @@ export const notConfigured = (why: string | Error): Failure => {
 export const toFailure = (error: unknown): Failure =>
   error instanceof Failure ? error : fail('internal', { cause: error })
 
-export function problemBody({ code, extra }: Failure, requestId: string, origin: string) {
+export async function problemBody({ code, extra }: Failure, requestId: string, origin: string) {
+  const { titleOf, statusOf, detailOf } = await loadCodes()
   return {
     type: `${origin}/docs#error-${code}`,
     title: titleOf(code),
@@ -52,13 +57,13 @@ export function problemBody({ code, extra }: Failure, requestId: string, origin:
 
 type ProblemOptions = { hasErrorMember?: boolean | undefined }
 
-export function problemResponse(
+export async function problemResponse(
   failure: Failure,
   requestId: string,
   origin = '',
   { hasErrorMember }: ProblemOptions = {},
-): Response {
-  const problem = problemBody(failure, requestId, origin)
+): Promise<Response> {
+  const problem = await problemBody(failure, requestId, origin)
   const { status, detail, code } = problem
   const body = hasErrorMember ? { ...problem, error: { message: detail, type: code, code } } : problem
   const headers = new Headers(failure.extra.headers)
@@ -92,7 +97,8 @@ const OAUTH_ERRORS: Record<number, string> = {
 export const oauthStatusOf = (status: number): number => (status < 500 && status !== 429 ? 400 : status)
 
 /** By RFC 6749, section 5.2, as clients of other makers read it. */
-export function oauthErrorResponse({ code, extra }: Failure, requestId: string): Response {
+export async function oauthErrorResponse({ code, extra }: Failure, requestId: string): Promise<Response> {
+  const { statusOf, detailOf } = await loadCodes()
   const status = oauthStatusOf(statusOf(code))
   const body = {
     error: OAUTH_CODES.includes(code) ? code : (OAUTH_ERRORS[status] ?? 'invalid_request'),
@@ -103,7 +109,7 @@ export function oauthErrorResponse({ code, extra }: Failure, requestId: string):
   return new Response(JSON.stringify(body), { status, headers })
 }
 
-export function settingsErrorResponse(error: unknown): Response {
+export function settingsErrorResponse(error: unknown): Promise<Response> {
   const requestId = crypto.randomUUID()
   console.error(JSON.stringify({ level: 'error', request_id: requestId, error: String(error) }))
   return problemResponse(notConfigured(String(error)), requestId)

@@ -116,10 +116,10 @@ function createBody({ follow, onEnd }: LiveStream, format: Format, { requestId, 
     {
       async pull(controller) {
         clearTimeout(stallTimer)
-        const { text, isLast } = await readText().catch(error => {
+        const { text, isLast } = await readText().catch(async error => {
           const failure = toFailure(error)
           onFailure(failure)
-          return { text: format.error(problemBody(failure, requestId, origin)), isLast: true }
+          return { text: format.error(await problemBody(failure, requestId, origin)), isLast: true }
         })
         if (aborter.signal.aborted) return
         controller.enqueue(encoder.encode(prefix + text))

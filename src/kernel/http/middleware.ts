@@ -35,8 +35,9 @@ export function wrapRequest(
     c.set('requestId', requestId)
     const requestInfo: RequestInfo = {}
     c.set('requestInfo', requestInfo)
-    if (hasOversizedHead(c)) c.res = respondWithError(c, fail('headers_too_large'), { config, platform })
-    else if (!isOurHost(config, c.req.url)) c.res = respondWithError(c, fail('host_unknown'), { config, platform })
+    if (hasOversizedHead(c)) c.res = await respondWithError(c, fail('headers_too_large'), { config, platform })
+    else if (!isOurHost(config, c.req.url))
+      c.res = await respondWithError(c, fail('host_unknown'), { config, platform })
     else await proceed()
     const { headers, status } = c.res
     headers.set('X-Request-Id', requestId)
@@ -124,7 +125,11 @@ export function logFailureCause(failure: Failure, requestId: string, { log }: Pi
   log({ level: 'error', request_id: requestId, error: name, message, stack })
 }
 
-export function respondWithError(c: Context<AppEnv>, error: unknown, { config, platform }: ErrorContext): Response {
+export function respondWithError(
+  c: Context<AppEnv>,
+  error: unknown,
+  { config, platform }: ErrorContext,
+): Promise<Response> {
   const failure = toFailure(error)
   const { code } = failure
   const requestInfo = c.get('requestInfo')

@@ -97,7 +97,7 @@ type StreamOperation = StrictOperation & {
 }
 
 /** The verb returns a stream, which goes on until the client disconnects or has to come back. */
-type LiveStreamOperation = StrictOperation & { kind: 'liveStream'; verb: ErasedVerb }
+export type LiveStreamOperation = StrictOperation & { kind: 'liveStream'; verb: ErasedVerb }
 
 /** The verb gets the body as bytes, decompressed, within `platform.rawBodies`. The key is verified first. */
 export type RawOperation = ReplyingOperation & {

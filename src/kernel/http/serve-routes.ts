@@ -9,22 +9,22 @@ import { type AnswerBytes, createAnswerBytes } from '../limits/answer-bytes.ts'
 import { createCallerLimits, type KeyedRequest } from '../limits/caller-limits.ts'
 import { createHeldBytes } from '../limits/held-bytes.ts'
 import { createCaller, describeRequest, readCallerHeaders, readCredential, withStop } from './caller.ts'
-import { statusOf } from './codes.ts'
 import { budgetOf, type Caller, type CredentialActor, hasCredential } from './context.ts'
-import { Failure } from './errors.ts'
+import { Failure, loadCodes } from './errors.ts'
 import { matchesEtag } from './etag.ts'
 import { createWaitUntil } from './execution.ts'
 import { findRepeatedParameters, readBody, refuseLargeBody, validateInput } from './input.ts'
-import { type LiveStream, openLiveStream } from './live-stream.ts'
+import type { LiveStream } from './live-stream.ts'
 import { logFailureCause } from './middleware.ts'
 import { nextCursor } from './paging.ts'
 import { resolveAlias } from './path-aliases.ts'
-import { type RawBody, readRawBody } from './raw-body.ts'
+import type { RawBody } from './raw-body.ts'
 import {
   type AppEnv,
   etagVersion,
   type JsonOperation,
   type KeyedOperation,
+  type LiveStreamOperation,
   type OpenOperation,
   type Operation,
   type Outcome,
@@ -106,6 +106,7 @@ async function serveOperation(
   } catch (error) {
     arrival.recordFailure(error)
     const code = error instanceof Failure ? error.code : 'internal'
+    const { statusOf } = await loadCodes()
     recordOutcome({ operation, caller, credentialHash: actor.hash, status: statusOf(code), code })
     throw error
   } finally {
@@ -138,10 +139,14 @@ async function runOperation(
     return callVerb(c, operation, caller, { request: c.req.raw, rest: readRest(c, operation) })
   if (operation.method === 'get') return callVerb(c, operation, caller, '')
   const hold = c.get('heldBytes').open(() => groupOf(caller))
+  const readRaw = async ({ rawBody }: RawOperation) => {
+    const { readRawBody } = await import('./raw-body.ts')
+    return readRawBody(c.req, Object.keys(rawBody), caller.platform.rawBodies, beforeLarge, hold)
+  }
   try {
     const body =
       operation.kind === 'raw'
-        ? await readRawBody(c.req, Object.keys(operation.rawBody), caller.platform.rawBodies, beforeLarge, hold)
+        ? await readRaw(operation)
         : await readBody(c.req, { beforeLarge, hold, isUntyped: operation.kind === 'json' && operation.untypedBody })
     return await callVerb(c, operation, caller, body)
   } finally {
@@ -200,8 +205,8 @@ async function answerWithVerb(
 ): Promise<Response> {
   const variant = operation.kind === 'json' ? operation.variant : undefined
   if (variant && input[variant.on] === true) return sendVariant(c, await variant.verb(caller, input as never), caller)
+  if (operation.kind === 'liveStream') return sendLiveStream(c, operation, caller, input)
   const reply = await operation.verb(caller, input as never)
-  if (operation.kind === 'liveStream') return sendLiveStream(c, reply as LiveStream, caller)
   if (operation.kind === 'stream' || (operation.kind === 'raw' && operation.streamMediaType))
     return sendStream(c, reply as StreamReply)
   return sendReply(c, operation, reply as Reply | undefined, caller)
@@ -221,7 +226,15 @@ async function sendStream(c: Context<AppEnv>, { stream, headers }: StreamReply):
   return c.body(null, 200, allHeaders)
 }
 
-function sendLiveStream(c: Context<AppEnv>, live: LiveStream, { platform, requestId, origin }: Caller): Response {
+async function sendLiveStream(
+  c: Context<AppEnv>,
+  operation: LiveStreamOperation,
+  caller: Caller,
+  input: Record<string, unknown>,
+): Promise<Response> {
+  const { openLiveStream } = await import('./live-stream.ts')
+  const { platform, requestId, origin } = caller
+  const live = (await operation.verb(caller, input as never)) as LiveStream
   const onFailure = (failure: Failure) => logFailureCause(failure, requestId, platform)
   const { onEnd } = live
   const stoppable = { follow: (signal: AbortSignal) => live.follow(withStop(platform, signal)), onEnd }
