@@ -255,6 +255,10 @@ create trigger enforce_quota
   referencing new table as added
   for each statement execute function enforce_quota('tenant_id', '10000', 'true', 'run_shares');
 create trigger enforce_quota
+  after insert on thread_shares
+  referencing new table as added
+  for each statement execute function enforce_quota('tenant_id', '10000', 'true', 'thread_shares');
+create trigger enforce_quota
   after insert on annotation_queues
   referencing new table as added
   for each statement execute function enforce_quota('tenant_id', '1000', 'true', 'annotation_queues');

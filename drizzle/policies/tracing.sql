@@ -405,6 +405,19 @@ create policy admitted on run_shares as restrictive to slipway_limited
   with check (true);
 grant select, insert, delete on run_shares to slipway_app;
 
+-- ------------------------------------------------------------ thread_shares
+create policy own on thread_shares to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_project(session_id)
+  );
+create policy admitted on thread_shares as restrictive to slipway_limited
+  using (not (select hides('project')) or exists (select from projects p where p.id = thread_shares.session_id))
+  with check (true);
+grant select, insert, delete on thread_shares to slipway_app;
+
 -- ------------------------------------------------------------ upgraded_traces
 create policy own on upgraded_traces to slipway_app
   using (tenant_id = current_tenant())

@@ -79,6 +79,7 @@ const NO_REFERENCE: Record<string, string> = {
   'api_keys.budget_id': 'overwritten by a trigger',
   'logs.stream': 'chosen by an agent for its own numbering',
   'run_shares.share_token': 'a random number',
+  'thread_shares.share_token': 'a random number',
   'run_shares.run_id': 'looked up within the tenant',
   'run_shares.trace_id': 'looked up within the tenant',
   ...Object.fromEntries(

@@ -59,6 +59,7 @@ const WITHOUT_CHANGES: Record<string, string> = {
       'createExamples',
       'uploadExamples',
       'deleteExample',
+      'deleteExampleOfDataset',
       'deleteExamples',
       'eraseExamples',
     ].map(id => [id, 'examples are data; the event has their count']),
@@ -77,12 +78,14 @@ const WITHOUT_CHANGES: Record<string, string> = {
   recoverWebhook: 'repeats deliveries',
   redeliverWebhookDelivery: 'repeats a delivery',
   shareDataset: 'changes only the link, which no event may show',
+  shareThread: 'changes only the link, which no event may show',
   shareRun: 'changes only the link, which no event may show',
   shareTrace: 'changes only the link, which no event may show',
   startInstallation: 'stores the state of a link',
   tagDatasetVersion: 'the event names the version and its tag',
   unshareDataset: 'changes only the link, which no event may show',
   unshareRun: 'changes only the link, which no event may show',
+  unshareThread: 'changes only the link, which no event may show',
   unshareTrace: 'changes only the link, which no event may show',
 }
 /** Operations without an event, and why. */

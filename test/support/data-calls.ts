@@ -41,6 +41,11 @@ export function makeDataCalls(
     await tenant.put(`/runs/${run_id}/share`, {})
     return { params: { run_id } }
   }
+  const newThread = async () => {
+    const [thread_id, { root }] = [unusedId(), newTrace()]
+    await appendRuns(tenant, [{ ...root, extra: JSON.stringify({ metadata: { thread_id } }) }])
+    return { thread_id, project_id: await projectId(tenant, 'traced') }
+  }
   const deletion = async () => ({
     body: { trace_ids: [await newRun()], session_id: await projectId(tenant, 'traced') },
   })
@@ -57,6 +62,8 @@ export function makeDataCalls(
     return { params: { session_id, config_id: id } }
   }
   return {
+    createProjectV2: async () => ({ body: { type: 'PROJECT', name: unusedId() } }),
+    changeProjectV2: async () => ({ body: { description: unusedId() } }),
     renameInsightJob: newJob,
     deleteInsightJob: newJob,
     changeInsightConfig: newConfig,
@@ -116,6 +123,7 @@ export function makeDataCalls(
       return { params: { dataset_id }, ...makeForm(example_id) }
     },
     deleteExample: async () => ({ params: await newExample() }),
+    deleteExampleOfDataset: async () => ({ params: await newExample() }),
     deleteExamples: async () => ({ path: `/examples?example_ids=${(await newExample()).example_id}` }),
     eraseExamples: async () => ({ body: { example_ids: [(await newExample()).example_id], hard_delete: true } }),
     shareRun: async () => ({ params: { run_id: await newRun() } }),
@@ -125,6 +133,15 @@ export function makeDataCalls(
       return { params: { run_id }, body: { session_id: unusedId(), trace_id: run_id } }
     },
     unshareTrace: newSharedRun,
+    shareThread: async () => {
+      const { project_id, ...params } = await newThread()
+      return { params, body: { project_id } }
+    },
+    unshareThread: async () => {
+      const { project_id, thread_id } = await newThread()
+      await tenant.post(`/v2/threads/${thread_id}/share`, { project_id })
+      return { path: `/v2/threads/${thread_id}/share?project_id=${project_id}` }
+    },
     deleteRuns: deletion,
     deleteTraces: deletion,
   }

@@ -508,5 +508,6 @@ export const NOT_DECLARED: Record<string, string> = {
   revokeOwnKey: 'the key of the caller',
   signOut: 'a session of the caller',
   unshareRun: 'runs are data',
+  unshareThread: 'runs are data',
   unshareTrace: 'runs are data',
 }

@@ -104,6 +104,57 @@ describe('a project', () => {
     expect(outcome(await tenant.post('/sessions', body))).toEqual([404, 'dataset_not_found'])
   })
 
+  it('is created, read and changed by the second version, in which null removes a value', async () => {
+    const tenant = await newTenant()
+    const reference_dataset_id = await newDataset(tenant)
+    const extra = { metadata: { a: 1 }, kept: [1.5], gone: true }
+    const sent = { name: 'shop', description: 'Sells.', trace_tier: 'LONG_LIVED', longlived_ttl_days: 100, extra }
+    const experiment = { type: 'EXPERIMENT', ...sent, reference_dataset_id }
+    const created = await tenant.post('/v2/sessions', experiment)
+    expect(created).toMatchObject({ status: 200, body: { ...experiment, total_cost: null } })
+    const path = `/v2/sessions/${created.body.id}`
+    const read = await tenant.get(path)
+    expect(read.body).toEqual(created.body)
+    expect((await tenant.get(`${path}?include_stats=true`)).body.run_count).toBe(0)
+    expect((await tenant.get(`/sessions/${created.body.id}`)).body.trace_tier).toBe('longlived')
+    const patch = { description: null, extra: { metadata: { b: 2 }, gone: null }, trace_tier: 'SHORT_LIVED' }
+    const changed = await tenant.patch(path, patch, { 'If-Match': read.headers.get('ETag')! })
+    expect(changed).toMatchObject({ status: 200, body: { name: 'shop', description: null, longlived_ttl_days: 100 } })
+    expect(changed.body.extra).toEqual({ metadata: { b: 2 }, kept: [1.5] })
+    expect((await tenant.patch(path, { extra: null, longlived_ttl_days: null })).body).toMatchObject({
+      extra: null,
+      longlived_ttl_days: null,
+      trace_tier: 'SHORT_LIVED',
+    })
+    const upserted = await tenant.post('/v2/sessions?upsert=true', { type: 'PROJECT', name: 'shop', description: 'B' })
+    expect(upserted.body).toMatchObject({ id: created.body.id, description: 'B', type: 'EXPERIMENT' })
+
+    const refused = [
+      { name: 'a' },
+      { type: 'AGENT' },
+      { type: 'EXPERIMENT' },
+      { type: 'PROJECT', reference_dataset_id },
+      { type: 'PROJECT', trace_tier: 'longlived' },
+    ]
+    for (const body of refused) expect((await tenant.post('/v2/sessions', body)).status, JSON.stringify(body)).toBe(422)
+    expect((await tenant.patch(path, { name: null })).status).toBe(422)
+    expect(outcome(await tenant.patch(`/v2/sessions/${unusedId()}`, {}))).toEqual([404, 'project_not_found'])
+  })
+
+  it('is found by the address of an experiment, and by no other kind', async () => {
+    const tenant = await newTenant()
+    const [{ id }, plain] = [
+      await newProject(tenant, { reference_dataset_id: await newDataset(tenant) }),
+      await newProject(tenant),
+    ]
+    const resolve = (query: string) => tenant.get(`/api/v1/sessions/resolutions?${query}`)
+    expect((await resolve(`kind=experiment&id=${id}`)).body).toEqual({ session_id: id })
+    for (const query of [`kind=EXPERIMENT&id=${plain.id}`, 'kind=AGENT&id=a&environment=STAGING', 'kind=EVALUATOR'])
+      expect(outcome(await resolve(query)), query).toEqual([404, 'project_not_found'])
+    for (const query of ['', 'kind=none', 'kind=EXPERIMENT', 'kind=EXPERIMENT&id=a'])
+      expect((await resolve(query)).status, query).toBe(422)
+  })
+
   it('refuses a foreign tag', async () => {
     const [tenant, other] = [await newTenant(), await newTenant()]
     const key = (await other.post('/v2/tag-keys', { key: 'team' })).body.id

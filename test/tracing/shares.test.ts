@@ -77,6 +77,47 @@ it('the link of a trace is that of its root, and of no other trace', async () =>
   expect((await share(other.root.id)).body.code).toBe('run_not_found')
 })
 
+it('a link shows the traces of a thread of one project, until it is deleted', async () => {
+  const own = await newTenant()
+  const thread_id = `a/b ${unusedId()}`
+  const inThread = (id: string, place: number) => {
+    const [root, below] = newTrace(['below'], new Date(Date.now() + place)).runs
+    return [{ ...root!, extra: JSON.stringify({ metadata: { thread_id: id } }) }, below!]
+  }
+  const [first, second, other, elsewhere] = [thread_id, thread_id, 'other', thread_id].map(inThread)
+  const secret = elsewhere!.map(run => ({ ...run, session_name: 'secret' }))
+  await appendRuns(own, [...first!, ...second!, ...other!, ...secret])
+  const project_id = await projectId(own, 'traced')
+  const path = `/v2/threads/${encodeURIComponent(thread_id)}/share`
+  const here = `${path}?project_id=${project_id}`
+  expect((await own.get(here)).body).toEqual({})
+  const shared = await own.post(path, { project_id })
+  const [event] = await readEvents(shared.headers.get('X-Request-Id')!)
+  expect(event).toMatchObject({ type: 'project.thread_shared', subject_id: project_id })
+  expect(JSON.parse(event!.data as string)).toEqual({ thread_id })
+  const { share_token } = shared.body
+  expect((await own.post(path, { project_id })).body).toEqual({ share_token })
+  expect((await own.get(here)).body).toEqual({ share_token })
+
+  const listed = await send('POST', `/v2/public/${share_token}/runs/query`, { body: { selects: ['ID', 'NAME'] } })
+  expect(listed.body.items.map(({ id }: { id: string }) => id)).toEqual([first![0]!.id, second![0]!.id])
+  expect((await send('GET', `/public/${share_token}/run`)).body.id).toBe(first![0]!.id)
+  const read = (id: string) => send('GET', `/v2/public/${share_token}/run/${id}?selects=NAME`)
+  expect((await read(second![1]!.id)).body).toEqual({ name: 'below' })
+  for (const { id } of [...other!, ...secret]) expect((await read(id)).body.code).toBe('run_not_found')
+
+  const codes = [
+    await own.post('/v2/threads/none/share', { project_id }),
+    await own.post(path, { project_id: unusedId() }),
+    await own.get(`${path}?project_id=${unusedId()}`),
+  ].map(({ body }) => body.code)
+  expect(codes).toEqual(['thread_not_found', 'project_not_found', 'project_not_found'])
+  expect([(await own.delete(here)).status, (await own.delete(here)).status]).toEqual([204, 204])
+  expect((await send('GET', `/public/${share_token}/run`)).body.code).toBe('run_share_not_found')
+  await own.post(path, { project_id })
+  expect((await own.delete(`/sessions/${project_id}`)).status).toBe(204)
+})
+
 it('traces are deleted with their runs, feedback and links, and journaled', async () => {
   const { root, children, runs } = newTrace(['below'])
   const kept = newTrace().root

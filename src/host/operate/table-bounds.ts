@@ -100,6 +100,7 @@ export const TABLE_BOUNDS: Record<string, TableBound> = {
   sync_items: perRow('one for each deployment'),
   tag_keys: perRow('100 for each workspace, checked by the insert'),
   tag_values: perRow('1,000 for each key, checked by the insert'),
+  thread_shares: quota('10,000 for each workspace'),
   trace_objects: expires('as long as their trace', 'traces'),
   trusted_issuers: quota('100 for each workspace'),
   ttl_settings: perRow('one for each workspace'),

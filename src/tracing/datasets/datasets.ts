@@ -108,14 +108,13 @@ const pageStatement = prepareStatement((query: Placeholders<DatasetPage>) => {
     .offset(query.offset)
 })
 
-export const listDatasets = verb(
-  'datasets:read',
-  async (ctx, { sort_by = 'last_session_start_time', sort_by_desc, ...query }: schema.DatasetQuery) => {
-    const order: DatasetOrder = { sort: { [sort_by]: true }, desc: sort_by_desc || undefined }
-    return (await run(ctx, pageStatement({ ...query, ...order }))).map(datasetToWire)
-  },
-  { byPolicy: true },
-)
+export async function findDatasets(ctx: Ctx, query: schema.DatasetQuery): Promise<schema.Dataset[]> {
+  const { sort_by = 'last_session_start_time', sort_by_desc, ...filters } = query
+  const order: DatasetOrder = { sort: { [sort_by]: true }, desc: sort_by_desc || undefined }
+  return (await run(ctx, pageStatement({ ...filters, ...order }))).map(datasetToWire)
+}
+
+export const listDatasets = verb('datasets:read', findDatasets, { byPolicy: true })
 
 const datasetStatement = prepareStatement(({ dataset_id }: Placeholders<DatasetParams>) =>
   db.select(COLUMNS).from(datasets).where(isDataset(dataset_id)),

@@ -1,10 +1,11 @@
 // Deletes examples: from the next version on, or from all versions.
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
-import { uuidArray } from '../../kernel/db/db.ts'
+import { refuseUnless, uuidArray } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
+import { lockDataset } from './datasets.ts'
 import {
   type ChangedDataset,
   describeWrites,
@@ -25,6 +26,37 @@ export const deleteExamples = verb(
   'datasets:update',
   async (ctx, input: z.output<typeof schema.ExampleIds>) => endExamples(ctx, input.example_ids),
   { byPolicy: true },
+)
+
+/** Succeeds, and makes no version, if the latest version has no longer the example. */
+export const deleteExampleOfDataset = verb(
+  'datasets:update',
+  async (ctx, { dataset_id, example_id }: z.output<typeof schema.ExampleOfDatasetRef>): Promise<void> => {
+    const ofDataset = sql`
+        select from examples e
+        where e.tenant_id = current_tenant()
+          and e.dataset_id = ${dataset_id}::uuid
+          and e.id = ${example_id}::uuid`
+    const ctesBefore = [
+      sql`given as (select ${example_id}::uuid as id where exists (${ofDataset} and e.until is null))`,
+      targets(dataset_id, refuseUnless('example_not_found', sql`exists (${ofDataset})`)),
+      sql`ended as (
+      ${END_ROWS}
+      returning e.id
+    )`,
+    ]
+    const change = sql<ChangedDataset>`
+      update datasets d
+      set examples_at = case when e.count > 0 then t.at else d.examples_at end,
+        example_count = d.example_count - e.count
+      from target t, (select count(*) as count from ended) e
+      where d.id = t.id and d.tenant_id = t.tenant_id
+      returning d.id, d.examples_at as as_of, e.count`
+    const event = sql`case when changed.count > 0 then 'dataset.examples_deleted' end`
+    const data = sql`json_build_object('count', changed.count)`
+    const parts = { ctesBefore, ctesAfter: [insertVersions(sql`changed.count > 0`)], lock: lockDataset(dataset_id) }
+    requireRow(await commit(ctx, event, change, data, parts), 'dataset_not_found')
+  },
 )
 
 /** `hard_delete` erases the examples, for which a key needs the permission to delete datasets. */

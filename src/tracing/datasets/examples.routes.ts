@@ -184,6 +184,17 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
     errors: ['dataset_not_found', 'example_metadata_full'],
     verb: metadata.changeMetadata,
   })
+  .delete('/v1/platform/datasets/{dataset_id}/examples/{example_id}', {
+    id: 'deleteExampleOfDataset',
+    summary: 'Delete an example of a dataset from the next version on',
+    description:
+      'Earlier versions still have it. To delete what the latest version no longer has succeeds and changes nothing.',
+    idempotent: true,
+    toleratesUnknown: true,
+    params: s.ExampleOfDatasetRef,
+    errors: ['dataset_not_found', 'example_not_found'],
+    verb: deleted.deleteExampleOfDataset,
+  })
   .post('/v1/platform/datasets/examples/delete', {
     id: 'eraseExamples',
     summary: 'Delete examples from all versions',

@@ -22,6 +22,7 @@ import {
 import { readTraceTime, TraceTime } from '../runs/time.schema.ts'
 
 export const ExampleRef = z.object({ example_id: Uuid })
+export const ExampleOfDatasetRef = z.object({ dataset_id: Uuid, example_id: Uuid })
 
 export const SELECTABLE = [
   'id',

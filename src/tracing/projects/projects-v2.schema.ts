@@ -1,9 +1,10 @@
 // Schemas of tracing projects in the second version of the API of published clients.
 import * as z from 'zod'
+import { hasAll, hasNone, implies, isAnyOf } from '../../protocol/conditions.ts'
 import { boundedText, commaSeparated, emptyAsAbsent, optionalFilter } from '../../protocol/wire.ts'
 import { idFilter } from '../runs/list-parameters.schema.ts'
-import { pageOf, pageSizeQuery } from '../runs/runs-v2.schema.ts'
-import { Project, ProjectQuery } from './projects.schema.ts'
+import { type Page, pageOf, pageSizeQuery } from '../runs/runs-v2.schema.ts'
+import { NewProject, Project, ProjectPatch, ProjectQuery } from './projects.schema.ts'
 
 const TYPES = ['PROJECT', 'AGENT', 'EXPERIMENT'] as const
 const SORT_COLUMNS = [
@@ -27,7 +28,13 @@ export const OffsetCursor = boundedText(40)
     return z.NEVER
   })
   .meta({ type: 'string' })
-export const writeOffsetCursor = (offset: number): string => Buffer.from(String(offset)).toString('base64url')
+const writeOffsetCursor = (offset: number): string => Buffer.from(String(offset)).toString('base64url')
+/** One item more than the page has was read, and tells whether there is a next one. */
+export function toOffsetPage<Item>(found: Item[], { limit, offset }: { limit: number; offset: number }): Page<Item> {
+  const items = found.slice(0, limit - 1)
+  const has_more = found.length === limit
+  return { items, next_cursor: has_more ? writeOffsetCursor(offset + items.length) : null, has_more }
+}
 
 export const ProjectQueryV2 = z
   .object({
@@ -61,9 +68,41 @@ export const ProjectQueryV2 = z
   })
 export type ProjectQueryV2 = z.output<typeof ProjectQueryV2>
 
+const TraceTierV2 = z.enum(['LONG_LIVED', 'SHORT_LIVED'])
+const NewType = z.enum(['PROJECT', 'EXPERIMENT'])
+const isOfItsType = ({ type, reference_dataset_id }: { type: string; reference_dataset_id?: unknown }) =>
+  (type === 'EXPERIMENT') === Boolean(reference_dataset_id)
+export const NewProjectV2 = NewProject.extend({
+  type: NewType.meta({ description: 'Slipway has no projects of type AGENT.' }),
+  trace_tier: TraceTierV2.nullish(),
+})
+  .refine(isOfItsType, { path: ['reference_dataset_id'], error: 'is required of an EXPERIMENT, and of no PROJECT' })
+  .meta({
+    id: 'NewTracingProjectV2',
+    description: 'Null means the same as an absent member. By default the name is the id.',
+    example: { type: 'PROJECT', name: 'support-agent', description: 'Answers questions of customers.' },
+    ...implies(isAnyOf('type', 'EXPERIMENT'), hasAll('reference_dataset_id'), hasNone('reference_dataset_id')),
+  })
+export type NewProjectV2 = z.output<typeof NewProjectV2>
+
+const { name, ...nullable } = ProjectPatch.shape
+export const ProjectPatchV2 = z
+  .object({
+    ...nullable,
+    name: name.unwrap().unwrap().optional(),
+    trace_tier: TraceTierV2.optional(),
+    extra: nullable.extra.meta({ description: 'Is merged into the stored one. A null among its members removes one.' }),
+  })
+  .meta({
+    id: 'TracingProjectPatchV2',
+    description: 'Members that are absent stay as they are, and null removes a value. A tier is for later traces.',
+    example: { description: 'Answers questions of customers, in German.', extra: { metadata: { team: 'core' } } },
+  })
+export type ProjectPatchV2 = z.output<typeof ProjectPatchV2>
+
 export const ProjectV2 = Project.extend({
   type: z.enum(TYPES),
-  trace_tier: z.enum(['LONG_LIVED', 'SHORT_LIVED']),
+  trace_tier: TraceTierV2,
   total_cost: z.number().nullable(),
   prompt_cost: z.number().nullable(),
   completion_cost: z.number().nullable(),

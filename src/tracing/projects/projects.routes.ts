@@ -53,6 +53,18 @@ export const projectRoutes = slice('Tracing projects', 'What applications trace 
     errors: ['project_not_found', 'project_of_deployment'],
     verb: projects.deleteProjects,
   })
+  .get('/sessions/resolutions', {
+    id: 'resolveProject',
+    toleratesUnknown: true,
+    summary: 'Find the tracing project of an experiment',
+    description:
+      'For clients of the reference, which address projects by kind. Slipway has no agents apart from deployments, ' +
+      'and evaluators leave no traces: both kinds are 404.',
+    query: s.ProjectAddress,
+    reply: s.ResolvedProject,
+    errors: ['project_not_found'],
+    verb: projects.resolveProject,
+  })
   .get('/sessions/{session_id}', {
     id: 'readProject',
     versioned: true,

@@ -171,6 +171,23 @@ const statsMembers = {
 }
 export const ProjectReadQuery = z.object(statsMembers)
 
+const ADDRESSES = ['AGENT', 'EXPERIMENT', 'EVALUATOR'] as const
+export const ProjectAddress = z
+  .object({
+    kind: boundedText(40)
+      .toUpperCase()
+      .pipe(z.enum(ADDRESSES))
+      .meta({ description: 'Only experiments are found.', enum: [...ADDRESSES] }),
+    id: optionalFilter(boundedText(256)).meta({ description: 'Of the experiment.' }),
+    environment: optionalFilter(boundedText(40)).meta({ description: 'Of an agent. Slipway has none.' }),
+  })
+  .refine(({ kind, id }) => kind !== 'EXPERIMENT' || Uuid.safeParse(id).success, {
+    path: ['id'],
+    error: 'must be the id of an experiment, a UUID',
+  })
+  .meta({ example: { kind: 'EXPERIMENT', id: '5d41402a-bc4b-4a76-b971-9d911017c592' } })
+export const ResolvedProject = z.object({ session_id: Uuid }).meta({ id: 'ResolvedProject' })
+
 export const ProjectQuery = z
   .object({
     ...offsetPage(),

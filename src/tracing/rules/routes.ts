@@ -3,6 +3,8 @@ import type { Code } from '../../kernel/http/codes.ts'
 import { slice } from '../../kernel/http/routes.ts'
 import { listRuleLogs, pageRuleLogs, readLastApplied } from './logs.ts'
 import * as rules from './rules.ts'
+import { RulePageV2, RuleQueryV2 } from './rules-v2.schema.ts'
+import { listRulesV2 } from './rules-v2.ts'
 import * as s from './schema.ts'
 import { triggerRule, triggerRules } from './trigger.ts'
 
@@ -26,6 +28,18 @@ export const ruleRoutes = slice('Automation rules', 'What is done with runs that
     repeatable: ['id', 'tag_value_id'],
     reply: s.RuleList,
     verb: rules.listRules,
+  })
+  .get('/v2/runs/rules', {
+    id: 'listRunRulesV2',
+    summary: 'List the automation rules of this workspace, page by page',
+    description:
+      'Those that were changed last come first. Go on while `next_cursor` is set. Names are in upper case, and ' +
+      '`project_id` is the `session_id` of a rule.',
+    toleratesUnknown: true,
+    query: RuleQueryV2,
+    repeatable: ['id', 'tag_value_id'],
+    reply: RulePageV2,
+    verb: listRulesV2,
   })
   .post('/runs/rules', {
     id: 'createRunRule',

@@ -260,9 +260,10 @@ const listStatement = prepareStatement((query: Placeholders<schema.RuleQuery>) =
     .orderBy(sql`${runRules.created_at} desc`, sql`${runRules.id} desc`)
 })
 
-export const listRules = verb('rules:read', async (ctx, query: schema.RuleQuery) =>
-  (await run(ctx, listStatement(query))).map(toWire),
-)
+export const findRules = async (ctx: Ctx, query: schema.RuleQuery): Promise<schema.Rule[]> =>
+  (await run(ctx, listStatement(query))).map(toWire)
+
+export const listRules = verb('rules:read', findRules)
 
 const ruleStatement = prepareStatement(({ rule_id }: Placeholders<RuleParams>) =>
   db.select(RULE_COLUMNS).from(runRules).where(isRule(rule_id)),

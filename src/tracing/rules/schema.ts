@@ -20,7 +20,7 @@ import { Evaluator, MAX_EVALUATORS, notSupported, ShownEvaluator } from './evalu
 export const MAX_RULES = 200
 const MAX_WEBHOOKS = 5
 const MAX_ALERTS = 5
-const ALERT_SEVERITIES = ['critical', 'warning', 'error', 'info'] as const
+export const ALERT_SEVERITIES = ['critical', 'warning', 'error', 'info'] as const
 const OUTCOMES = ['success', 'skipped', 'error'] as const
 const MAX_FILTER_LENGTH = 20_000
 

@@ -63,12 +63,12 @@ export type SelectV2 = (typeof RUN_SELECT_V2)[number]
 const MAX_IDS = 1000
 const MAX_SELECTED = 100
 const DAY = 'By default a day ago.'
-const unsupported = (what: string) =>
+export const unsupported = (what: string) =>
   z
     .null()
     .optional()
     .meta({ description: `${what} This is not supported.` })
-const Selects = arrayOf(z.enum(RUN_SELECT_V2), MAX_SELECTED)
+export const Selects = arrayOf(z.enum(RUN_SELECT_V2), MAX_SELECTED)
   .nullish()
   .meta({ description: 'The members to return. By default the id.' })
 

@@ -5,11 +5,13 @@ import type { Code } from '../../kernel/http/codes.ts'
 import { validateInput } from '../../kernel/http/input.ts'
 import { readOpenBody } from '../../kernel/http/open-body.ts'
 import { slice } from '../../kernel/http/routes.ts'
+import { ProjectReadQuery, ProjectRef, Upsert } from '../projects/projects.schema.ts'
 import * as p from '../projects/projects-v2.schema.ts'
-import { listProjectsV2 } from '../projects/projects-v2.ts'
+import * as projects from '../projects/projects-v2.ts'
 import { answerShare, SHARE_ERRORS } from '../shares/share-visits.ts'
 import { SharedRunRef, ShareRef } from '../shares/shares.schema.ts'
-import { listSharedTree, shareTrace, unshareRun } from '../shares/shares.ts'
+import { listSharedRuns, shareTrace, unshareRun } from '../shares/shares.ts'
+import * as shares from '../shares/thread-shares.ts'
 import { ThreadRef } from '../threads/threads.schema.ts'
 import * as t from '../threads/threads-v2.schema.ts'
 import * as threads from '../threads/threads-v2.ts'
@@ -155,6 +157,40 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
     errors: ['query_too_slow', 'project_not_found', 'thread_not_found'],
     verb: threads.readThreadStats,
   })
+  .post('/v2/threads/{thread_id}/share', {
+    id: 'shareThread',
+    summary: 'Create a link that shows a thread, or return the one that exists',
+    description:
+      'Anyone with the link sees the traces of the thread, later ones too, without a key: `POST ' +
+      '/v2/public/{share_token}/runs/query` lists their roots. Sharing again returns the same link.',
+    idempotent: true,
+    toleratesUnknown: true,
+    params: ThreadRef,
+    body: t.NewThreadShare,
+    reply: t.ThreadShare,
+    errors: ['project_not_found', 'thread_not_found', 'quota_full'],
+    verb: shares.shareThread,
+  })
+  .get('/v2/threads/{thread_id}/share', {
+    id: 'readThreadShare',
+    summary: 'Read the link that shows a thread',
+    description: 'Without `share_token` if the thread is not shared. It needs the permission that sharing needs.',
+    params: ThreadRef,
+    query: t.ThreadPlace,
+    reply: t.ThreadShare,
+    errors: ['project_not_found'],
+    verb: shares.readThreadShare,
+  })
+  .delete('/v2/threads/{thread_id}/share', {
+    id: 'unshareThread',
+    summary: 'Delete the link that shows a thread',
+    description: 'The link stops working at once. To unshare what is not shared succeeds and changes nothing.',
+    idempotent: true,
+    params: ThreadRef,
+    query: t.ThreadPlace,
+    errors: ['project_not_found'],
+    verb: shares.unshareThread,
+  })
   .get('/v2/sessions', {
     id: 'listProjectsV2',
     summary: 'List the tracing projects of this workspace, page by page',
@@ -166,7 +202,60 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
     toleratesUnknown: true,
     reply: p.ProjectPageV2,
     errors: ['filter_invalid', 'query_too_slow'],
-    verb: listProjectsV2,
+    verb: projects.listProjectsV2,
+  })
+  .post('/v2/sessions', {
+    id: 'createProjectV2',
+    toleratesUnknown: true,
+    summary: 'Create a tracing project or an experiment',
+    description: 'To keep its traces for longer than others takes the permission `projects:increase-trace-tier`.',
+    query: Upsert,
+    body: p.NewProjectV2,
+    reply: p.ProjectV2,
+    errors: [
+      'project_name_taken',
+      'project_id_taken',
+      'dataset_not_found',
+      'tag_value_not_found',
+      'quota_full',
+      'denied_by_policy',
+      'workspace_not_found',
+    ],
+    location: project => `/v2/sessions/${project.id}`,
+    verb: projects.createProjectV2,
+  })
+  .get('/v2/sessions/{session_id}', {
+    id: 'readProjectV2',
+    versioned: true,
+    toleratesUnknown: true,
+    summary: 'Read a tracing project or an experiment',
+    description: 'With `include_stats`, it has counts, latency, tokens, cost and feedback of its traces.',
+    params: ProjectRef,
+    query: ProjectReadQuery,
+    reply: p.ProjectV2,
+    errors: ['project_not_found'],
+    verb: projects.readProjectV2,
+  })
+  .patch('/v2/sessions/{session_id}', {
+    id: 'changeProjectV2',
+    versioned: true,
+    toleratesUnknown: true,
+    summary: 'Change a tracing project or an experiment',
+    description:
+      'Unlike `PATCH /sessions/{session_id}`, null removes a value, and `extra` is merged. A project of a deployment ' +
+      'keeps its name.',
+    params: ProjectRef,
+    body: p.ProjectPatchV2,
+    reply: p.ProjectV2,
+    errors: [
+      'project_not_found',
+      'project_name_taken',
+      'project_of_deployment',
+      'dataset_not_found',
+      'quota_full',
+      'denied_by_policy',
+    ],
+    verb: projects.changeProjectV2,
   })
   .get('/v2/public/{share_token}/run/{run_id}', {
     id: 'readSharedRunV2',
@@ -182,10 +271,9 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
       const input = validateInput(c.req, schemas, '', []) as SharedInput & { run_id: string }
       const selects = readSelects(input.selects)
       return answerShare(c, services, input.share_token, async visit => {
-        const tree = await listSharedTree(visit, columnsOfV2(selects))
-        const found = tree.runs.filter(({ id }) => id === input.run_id)
-        requireRow(found, 'run_not_found')
-        const [run] = await runs.showRunsV2(tree.ctx, found, selects)
+        const found = await listSharedRuns(visit, columnsOfV2(selects), [input.run_id])
+        requireRow(found.runs, 'run_not_found')
+        const [run] = await runs.showRunsV2(found.ctx, found.runs, selects)
         return run
       })
     },
@@ -193,7 +281,9 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
   .post('/v2/public/{share_token}/runs/query', {
     id: 'querySharedRunsV2',
     summary: 'List the runs that a link shows, the first 1,000 in their order',
-    description: 'Takes no API key: the token in the path replaces it. `selects` names the members to return.',
+    description:
+      'Takes no API key: the token in the path replaces it. `selects` names the members to return. Of a thread, ' +
+      'these are the roots of its traces: a run below one of them is read by its id.',
     isReadOnly: true,
     params: ShareRef,
     body: s.SharedRunQueryV2,
@@ -204,8 +294,8 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
       const input = validateInput(c.req, schemas, await readOpenBody(c, services), []) as SharedInput
       const selects = readSelects(input.selects)
       return answerShare(c, services, input.share_token, async visit => {
-        const tree = await listSharedTree(visit, columnsOfV2(selects))
-        return { items: await runs.showRunsV2(tree.ctx, tree.runs, selects) }
+        const found = await listSharedRuns(visit, columnsOfV2(selects))
+        return { items: await runs.showRunsV2(found.ctx, found.runs, selects) }
       })
     },
   })

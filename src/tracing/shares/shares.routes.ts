@@ -70,14 +70,16 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
   .get('/public/{share_token}/run', {
     id: 'readSharedRun',
     summary: 'Read the run that a link shows',
-    description: 'Takes no API key: the token in the path replaces it. 404 once the run is no longer shared.',
+    description:
+      'Takes no API key: the token in the path replaces it. Of a thread, the first of its traces. 404 once it is no ' +
+      'longer shared.',
     params: s.ShareRef,
     reply: Run,
     errors: SHARE_ERRORS,
     open: async (c, services) => {
       const { share_token } = validateInput(c.req, { params: s.ShareRef }, '', []) as { share_token: string }
       return answerShare(c, services, share_token, async visit =>
-        requireRow(await readSharedRuns(visit), 'run_share_not_found'),
+        requireRow(await readSharedRuns(visit, 'first'), 'run_share_not_found'),
       )
     },
   })
@@ -114,7 +116,7 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
         id?: string[] | null
       }
       return answerShare(c, services, share_token, async visit => {
-        const runs = await readSharedRuns(visit, id ?? undefined)
+        const runs = await readSharedRuns(visit, id ?? 'first')
         return { runs, cursors: { next: null, prev: null }, parsed_query: null } satisfies s.SharedRunPage
       })
     },

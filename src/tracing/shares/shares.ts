@@ -15,6 +15,7 @@ import type * as runSchema from '../runs/runs.schema.ts'
 import { showRuns } from '../runs/runs.ts'
 import type { NewTraceShare } from '../runs/runs-v2.schema.ts'
 import type { DetailColumn, StoredRun } from '../store/queries.ts'
+import { inThread } from '../threads/threads.ts'
 import type * as schema from './shares.schema.ts'
 
 type RunParams = z.output<typeof runSchema.RunRef>
@@ -107,25 +108,58 @@ async function findShare(ctx: Ctx, id: string): Promise<string | null> {
 
 /** A request without a key. */
 export type Visit = { services: Services; share_token: string; requestId: string; origin: string }
-/** A link was given for one project: other runs of its trace are not shown. */
-type OpenShare = { ctx: Ctx; projects: [string]; run_id: string; trace_id: string }
+/** The thread, or the run with those below it. A link is of one project: other runs of its trace are not shown. */
+type OpenShare = { ctx: Ctx; projects: [string] } & ({ thread: string } | { run_id: string; trace_id: string })
 
 async function openShare({ services, share_token, requestId, origin }: Visit): Promise<OpenShare> {
   const [found] = await runAsSystem(
     services.database,
     sql<Row>`
-      select s.organization_id, s.tenant_id, s.session_id, s.run_id, s.trace_id
-      from run_shares s
-      join projects p on p.tenant_id = s.tenant_id and p.id = s.session_id
-      where s.share_token = ${share_token}::uuid`,
+      select p.organization_id, s.tenant_id, s.session_id, s.thread_id, s.run_id, s.trace_id
+      from (
+        select tenant_id, session_id, null as thread_id, run_id, trace_id
+        from run_shares
+        where share_token = ${share_token}::uuid
+        union all
+        select tenant_id, session_id, thread_id, null, null
+        from thread_shares
+        where share_token = ${share_token}::uuid
+      ) s
+      join projects p on p.tenant_id = s.tenant_id and p.id = s.session_id`,
   )
-  const [organization, tenant, project, run_id, trace_id] = requireRow(
-    found as Row[],
-    'run_share_not_found',
-  ) as string[]
-  const actor = { kind: 'visitor', id: null, organization: organization!, tenant: tenant! } as const
+  const [organization, tenant, project, thread, run_id, trace_id] = requireRow(found as Row[], 'run_share_not_found')
+  const actor = { kind: 'visitor', id: null, organization: organization as string, tenant: tenant as string } as const
   const ctx: Ctx = { ...createKeylessCaller(services, actor, requestId, origin), permission: 'runs:read' }
-  return { ctx, projects: [project!], run_id: run_id!, trace_id: trace_id! }
+  const place = { ctx, projects: [project as string] as [string] }
+  return thread === null
+    ? { ...place, run_id: run_id as string, trace_id: trace_id as string }
+    : { ...place, thread: thread as string }
+}
+
+const MAX_SHOWN_RUNS = 1000
+type Shown = { ctx: Ctx; runs: StoredRun[] }
+/** Ids of runs, or the first one: the shared run, or the first trace of the thread. */
+type Wanted = string[] | 'first' | 'all'
+
+/** Runs that the link shows, in their order. All of a thread are the roots of its traces. */
+export async function listSharedRuns(visit: Visit, columns: DetailColumn[], wanted: Wanted = 'all'): Promise<Shown> {
+  const { ctx, projects, ...shared } = await openShare(visit)
+  const limit = wanted === 'first' ? 1 : MAX_SHOWN_RUNS
+  const query = { projects, order: 'asc' as const, limit, columns }
+  if ('thread' in shared) {
+    const ofThread = inThread(shared.thread)
+    const selection =
+      typeof wanted === 'string' ? { is_root: true, filter: ofThread } : { ids: wanted, trace_filter: ofThread }
+    return { ctx, runs: (await ctx.traces.query(ctx, { ...query, ...selection })).runs }
+  }
+  const { run_id, trace_id } = shared
+  const ids = wanted === 'first' ? [run_id] : wanted
+  const { runs } = await ctx.traces.query(ctx, {
+    ...query,
+    ...(ids === 'all' ? { trace: trace_id } : { ids: [run_id, ...ids] }),
+  })
+  const shown = selectShown(runs, run_id)
+  return { ctx, runs: ids === 'all' ? shown : shown.filter(({ id }) => ids.includes(id)) }
 }
 
 /** Selects the shared run and those below it. */
@@ -135,25 +169,9 @@ function selectShown(runs: StoredRun[], shared: string): StoredRun[] {
   return runs.filter(({ dotted_order }) => `${dotted_order}.`.startsWith(`${root.dotted_order}.`))
 }
 
-/** Runs that the link shows: by default the shared one. */
-export async function readSharedRuns(visit: Visit, ids?: string[]): Promise<runSchema.Run[]> {
-  const { ctx, projects, run_id } = await openShare(visit)
-  const wanted = ids ?? [run_id]
-  const columns = columnsOf(FULL_SELECT)
-  const query = { projects, order: 'asc' as const, limit: wanted.length + 1, columns }
-  const { runs } = await ctx.traces.query(ctx, { ...query, ids: [run_id, ...wanted] })
-  const shown = selectShown(runs, run_id).filter(({ id }) => wanted.includes(id))
-  return showRuns(ctx, shown, FULL_SELECT, RUN_PAYLOAD_BYTES)
-}
-
-const MAX_TREE_RUNS = 1000
-
-/** The shared run and those below it. */
-export async function listSharedTree(visit: Visit, columns: DetailColumn[]): Promise<{ ctx: Ctx; runs: StoredRun[] }> {
-  const { ctx, projects, run_id, trace_id } = await openShare(visit)
-  const query = { projects, trace: trace_id, order: 'asc' as const, limit: MAX_TREE_RUNS, columns }
-  const { runs } = await ctx.traces.query(ctx, query)
-  return { ctx, runs: selectShown(runs, run_id) }
+export async function readSharedRuns(visit: Visit, wanted: string[] | 'first'): Promise<runSchema.Run[]> {
+  const { ctx, runs } = await listSharedRuns(visit, columnsOf(FULL_SELECT), wanted)
+  return showRuns(ctx, runs, FULL_SELECT, RUN_PAYLOAD_BYTES)
 }
 
 /** Lists the feedback of the runs that the link shows, without who gave it. */
@@ -161,7 +179,7 @@ export async function listSharedFeedback(
   visit: Visit,
   query: z.output<typeof schema.SharedFeedbackQuery>,
 ): Promise<Feedback[]> {
-  const { ctx, runs } = await listSharedTree(visit, [])
+  const { ctx, runs } = await listSharedRuns(visit, [])
   const shown = runs.map(({ id }) => id).filter(id => query.run === undefined || query.run.includes(id))
   const found = await findFeedback(ctx, { ...query, run: shown, include_user_names: false })
   return found.map(({ feedback_source, ...feedback }) => ({

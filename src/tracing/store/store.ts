@@ -30,6 +30,8 @@ export interface TraceStore {
    * start_time and name.
    */
   findRuns(ctx: Ctx, ids: string[]): Promise<SQL>
+  /** A condition of statements of Postgres: the project has a trace of the thread. */
+  findThread(ctx: Ctx, project: string, thread: string): Promise<SQL>
   /** A relation for statements of Postgres, with the columns of `session_minutes`. */
   countRuns(ctx: Ctx, query: CountQuery): Promise<SQL>
   /** Makes traces long-lived, also those whose runs are yet to come. */

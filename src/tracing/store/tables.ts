@@ -150,6 +150,24 @@ export const runShares = pgTable(
   t => [unique('run_shares_run').on(t.tenant_id, t.run_id), index('run_shares_trace').on(t.tenant_id, t.trace_id)],
 )
 
+/** Links that show the traces of a thread to anyone. */
+export const threadShares = pgTable(
+  'thread_shares',
+  {
+    share_token: uuid().primaryKey().defaultRandom(),
+    ...parentTenantColumns(),
+    session_id: uuid()
+      .notNull()
+      .references(() => projects.id, { onDelete: 'cascade' }),
+    thread_id: text().notNull(),
+    created_at: createdAtColumn(),
+  },
+  t => [
+    unique('thread_shares_thread').on(t.tenant_id, t.session_id, t.thread_id),
+    index('thread_shares_session').on(t.session_id),
+  ],
+)
+
 /** Traces that were upgraded to long-lived. Later writes to them follow. */
 export const upgradedTraces = pgTable(
   'upgraded_traces',

@@ -1,6 +1,6 @@
 // Schemas of threads in the second version of the API of published clients.
 import * as z from 'zod'
-import { arrayOf, boundedText, emptyAsAbsent, Uuid } from '../../protocol/wire.ts'
+import { arrayOf, boundedText, CREDENTIAL, emptyAsAbsent, Uuid } from '../../protocol/wire.ts'
 import { Time } from '../runs/list-parameters.schema.ts'
 import { CursorText, filterText } from '../runs/runs.schema.ts'
 import { aiMembers, pageOf, pageSizeQuery, timeMembers } from '../runs/runs-v2.schema.ts'
@@ -133,6 +133,14 @@ const AGGREGATES = [
   'COMPLETION_COST_DETAILS',
   'THREAD_FEEDBACK_STATS',
 ] as const
+export const ThreadPlace = z.object({ project_id: Uuid }).meta({ example: { project_id: PROJECT } })
+export const NewThreadShare = z
+  .object({ project_id: Uuid })
+  .meta({ id: 'NewThreadShare', example: { project_id: PROJECT } })
+export const ThreadShare = z
+  .object({ share_token: Uuid.optional().meta({ ...CREDENTIAL, description: 'Absent if the thread is not shared.' }) })
+  .meta({ id: 'ThreadShare' })
+
 export const ThreadAggregateBody = z
   .object({
     ...timeMembers,

@@ -1,6 +1,8 @@
 // Datasets: what a client can say of them, find them by, and what is refused.
 import { beforeAll, describe, expect, it } from 'vitest'
+import { newLimitedCaller } from '../../support/access-policies.ts'
 import { newTenant, type Tenant, unusedId } from '../../support/app.ts'
+import { appendRuns, newTrace } from '../../support/new-traces.ts'
 
 let tenant: Tenant
 beforeAll(async () => {
@@ -134,5 +136,65 @@ describe('the JSON Schema of a dataset', () => {
     expect(body.errors.map(({ loc }: { loc: unknown }) => loc)).toEqual([
       ['body', 'outputs_schema_definition', ...path],
     ])
+  })
+})
+
+describe('the second version', () => {
+  it('lists datasets page by page', async () => {
+    const own = await newTenant()
+    for (const name of ['a', 'b', 'c']) await own.post('/datasets', { name })
+    const list = async (query: string) => (await own.get(`/v2/datasets?sort_by=name&sort_order=asc&${query}`)).body
+    const first = await list('page_size=2')
+    expect([first.items.map(({ name }: { name: string }) => name), first.has_more]).toEqual([['a', 'b'], true])
+    const second = await list(`page_size=2&cursor=${first.next_cursor}&exclude=example_count`)
+    expect(second).toMatchObject({ items: [{ name: 'c', example_count: null }], next_cursor: null, has_more: false })
+    expect((await list('name_contains=B&data_type=kv&data_type=llm')).items).toMatchObject([{ name: 'b' }])
+    expect((await own.get('/v2/datasets?cursor=none')).status).toBe(422)
+  })
+
+  it('lists examples with the runs of experiments', async () => {
+    const own = await newTenant()
+    const dataset_id = (await own.post('/datasets', { name: 'set' })).body.id
+    const other = (await own.post('/datasets', { name: 'other' })).body.id
+    const newExample = async (dataset: string) =>
+      (await own.post('/examples', { dataset_id: dataset, inputs: { a: 1 } })).body.id as string
+    const ids = [await newExample(dataset_id), await newExample(dataset_id)].toSorted()
+    const elsewhere = await newExample(other)
+    const experiment_ids: string[] = []
+    for (const name of ['first', 'second'])
+      experiment_ids.push((await own.post('/sessions', { name, reference_dataset_id: dataset_id })).body.id)
+    const about = (id: string, session_name: string) => {
+      const [root, below] = newTrace(['below']).runs
+      return [
+        { ...root!, session_name, reference_example_id: id },
+        { ...below!, session_name },
+      ]
+    }
+    const runs = [about(ids[0]!, 'first'), about(ids[0]!, 'second'), about(elsewhere, 'first')]
+    await appendRuns(own, runs.flat())
+    const query = (body: object) => own.post(`/v2/datasets/${dataset_id}/experiment-runs`, { experiment_ids, ...body })
+    const { body: page } = await query({ selects: ['ID', 'NAME', 'PROJECT_ID'] })
+    expect(page).toMatchObject({ next_cursor: null, has_more: false })
+    expect(page.items.map(({ id }: { id: string }) => id)).toEqual(ids)
+    const found = page.items.map((example: { runs: { id: string }[] }) => example.runs.map(({ id }) => id).toSorted())
+    expect(found).toEqual([[runs[0]![0]!.id, runs[1]![0]!.id].toSorted(), []])
+    expect(page.items[0]).toMatchObject({ inputs: { a: 1 }, attachment_urls: null })
+    const one = (await query({ page_size: 1, experiment_ids: [experiment_ids[0]] })).body
+    expect([one.items.length, one.items[0].runs]).toEqual([1, [{ id: runs[0]![0]!.id }]])
+    const { cursor: _, ...second } = (await query({ page_size: 1, cursor: one.next_cursor })).body
+    expect(second).toMatchObject({ items: [{ id: ids[1], runs: [] }], has_more: false })
+    expect((await query({ example_ids: [ids[1]] })).body.items).toMatchObject([{ id: ids[1] }])
+
+    const codes = [
+      await query({ experiment_ids: [unusedId()] }),
+      await own.post(`/v2/datasets/${unusedId()}/experiment-runs`, { experiment_ids }),
+    ].map(({ body }) => body.code)
+    expect(codes).toEqual(['project_not_found', 'dataset_not_found'])
+    const wrong = { experiment_ids: [], comparative_experiment_id: unusedId(), filters: {}, sort: { by: 'a' } }
+    expect((await query(wrong)).body.errors.map(({ loc }: { loc: string[] }) => loc[1])).toEqual(Object.keys(wrong))
+    for (const permissions of [['runs:read'], ['datasets:read']]) {
+      const { post } = await newLimitedCaller(own, permissions, [])
+      expect((await post(`/v2/datasets/${dataset_id}/experiment-runs`, { experiment_ids })).status).toBe(403)
+    }
   })
 })

@@ -44,6 +44,20 @@ describe('an example', () => {
     expect((await tenant.get(`/datasets/${dataset.id}`)).body.example_count).toBe(0)
   })
 
+  it('is deleted below its dataset once, and a repeat makes no version', async () => {
+    const [dataset, other] = [await newDataset(), await newDataset()]
+    const { id } = await newExample(dataset.id)
+    const remove = (dataset_id: string) => tenant.delete(`/v1/platform/datasets/${dataset_id}/examples/${id}`)
+    expect((await remove(other.id)).body.code).toBe('example_not_found')
+    expect((await remove(unusedId())).body.code).toBe('dataset_not_found')
+    expect((await remove(dataset.id)).status).toBe(204)
+    const versions = (await tenant.get(`/datasets/${dataset.id}/versions`)).body
+    expect((await remove(dataset.id)).status).toBe(204)
+    expect((await tenant.get(`/datasets/${dataset.id}/versions`)).body).toEqual(versions)
+    expect((await tenant.get(`/datasets/${dataset.id}`)).body.example_count).toBe(0)
+    expect((await tenant.get(`/examples/${id}?as_of=${versions.at(-1).as_of}`)).body.id).toBe(id)
+  })
+
   it('keeps its inputs and outputs byte for byte, and its metadata digit by digit', async () => {
     const { id: dataset_id } = await newDataset()
     const inputs = '{"big": 12345678901234567890.10,  "huge":1e400,"nul":"\\u0000","half":"\\ud800"}'

@@ -155,6 +155,28 @@ describe('a list of rules', () => {
   })
 })
 
+it('the second version lists rules page by page, in its words', async () => {
+  const own = await newTenant()
+  const project = await newProject(own)
+  const alerts = [{ type: 'pagerduty', routing_key: 'key', severity: 'warning' }]
+  const make = async (display_name: string, more = {}): Promise<string> =>
+    (await own.post('/runs/rules', { display_name, sampling_rate: 1, session_id: project, ...more })).body.id
+  const ids = [await make('a', { alerts, spend_limit: { limit_usd: 5 } }), await make('b'), await make('c')]
+  await own.patch(`/runs/rules/${ids[0]}`, { sampling_rate: 0.5 })
+  const page = async (query: string) => (await own.get(`/v2/runs/rules?${query}`)).body
+  const first = await page(`project_id=${project}&type=PROJECT&page_size=2`)
+  expect(first.items.map(({ id }: { id: string }) => id)).toEqual([ids[0], ids[2]])
+  expect(first.items[0]).toMatchObject({
+    project_id: project,
+    alerts: [{ type: 'PAGERDUTY', severity: 'WARNING' }],
+    spend_limit: { limit_usd: '5', window: 'WEEKLY' },
+    group_by: null,
+  })
+  const second = await page(`page_size=2&cursor=${first.next_cursor}`)
+  expect(second).toMatchObject({ items: [{ id: ids[1] }], next_cursor: null, has_more: false })
+  expect((await page('type=DATASET')).items).toEqual([])
+})
+
 describe('a refusal', () => {
   const url = 'https://hooks.example.com/'
   const cases: [string, Record<string, unknown>, string, number][] = [

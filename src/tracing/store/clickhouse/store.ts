@@ -12,6 +12,7 @@ export function clickHouseTraceStore(url: string): TraceStore {
     listThreads: async (...input) => (await import('./threads.ts')).listThreads(await connect(), ...input),
     listMetadata: async (...input) => (await import('./run-metadata.ts')).listMetadata(await connect(), ...input),
     findRuns: async (...input) => (await import('./find-runs.ts')).findRuns(await connect(), ...input),
+    findThread: async (...input) => (await import('./threads.ts')).findThread(await connect(), ...input),
     countRuns: async (...input) => (await import('./count-runs.ts')).countRuns(await connect(), ...input),
     upgrade: async (...input) => (await import('./tiers.ts')).upgrade(await connect(), ...input),
     remove: async (...input) => (await import('./removal.ts')).remove(await connect(), ...input),

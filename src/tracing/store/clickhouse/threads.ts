@@ -1,4 +1,5 @@
 // Lists the threads of a project: roots that share a `thread_id`.
+import { sql as pg, type SQL } from 'drizzle-orm'
 import type { Ctx } from '../../../kernel/http/context.ts'
 import { type StoredThread, type ThreadPage, type ThreadQuery, TOTALS } from '../queries.ts'
 import type { ClickHouse } from './client.ts'
@@ -65,6 +66,16 @@ export async function listThreads(clickHouse: ClickHouse, ctx: Ctx, query: Threa
     total: Number(counted![0]),
     hasAllProjects,
   }
+}
+
+export async function findThread(clickHouse: ClickHouse, ctx: Ctx, project: string, thread: string): Promise<SQL> {
+  const { source, isEmpty } = await selectWhole(clickHouse, ctx, { projects: [project], is_root: true })
+  if (isEmpty) return pg`false`
+  const found = await clickHouse.query(sql`
+    select r.thread_id
+    ${source.select(['thread_id'])} and r.thread_id = ${text(thread)}
+    limit 1`)
+  return pg`${found.length > 0}::boolean`
 }
 
 type Totals = Pick<StoredThread, (typeof TOTALS)[number] | 'token_details' | 'cost_details'>

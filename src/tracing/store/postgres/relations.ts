@@ -21,3 +21,12 @@ export function isShown(table: string): SQL {
         )
       end`
 }
+
+export const hasThread = (project: string, thread: string): SQL => sql`exists (
+    select from runs r
+    where r.tenant_id = current_tenant()
+      and r.session_id = ${project}::uuid
+      and r.thread_id = ${thread}
+      and r.id = r.trace_id
+      and ${isShown('r')}
+  )`

@@ -8,6 +8,7 @@ export const postgresTraceStore: TraceStore = {
   listThreads: async (...input) => (await import('./threads.ts')).listThreads(...input),
   listMetadata: async (...input) => (await import('./run-metadata.ts')).listMetadata(...input),
   findRuns: async () => (await import('./relations.ts')).RUNS,
+  findThread: async (_, ...input) => (await import('./relations.ts')).hasThread(...input),
   countRuns: async () => (await import('./relations.ts')).SESSION_MINUTES,
   upgrade: async (...input) => (await import('./tiers.ts')).upgrade(...input),
   remove: async (...input) => (await import('./removal.ts')).remove(...input),
