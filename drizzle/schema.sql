@@ -4181,6 +4181,34 @@ create policy own on tag_values to slipway_app
 grant delete, insert, select, update (value, created_at, description, updated_at, version) on tag_values to slipway_app;
 grant delete, insert, select, update on tag_values to slipway_system;
 
+create table thread_shares (
+  share_token uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  session_id uuid not null,
+  thread_id text not null,
+  created_at timestamp with time zone default clock() not null,
+  constraint thread_shares_pkey PRIMARY KEY (share_token),
+  constraint thread_shares_thread UNIQUE (tenant_id, session_id, thread_id),
+  constraint thread_shares_session_id_projects_id_fk FOREIGN KEY (session_id) REFERENCES projects(id) ON DELETE CASCADE
+);
+CREATE INDEX thread_shares_session ON public.thread_shares USING btree (session_id);
+CREATE TRIGGER enforce_quota AFTER INSERT ON public.thread_shares REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION enforce_quota('tenant_id', '10000', 'true', 'thread_shares');
+alter table thread_shares enable row level security, force row level security;
+create policy admitted on thread_shares as restrictive to slipway_limited
+  using (((NOT ( SELECT hides('project'::text) AS hides)) OR (EXISTS ( SELECT
+   FROM projects p
+  WHERE (p.id = thread_shares.session_id)))))
+  with check (true);
+create policy everything on thread_shares to slipway_system
+  using (true)
+  with check (true);
+create policy own on thread_shares to slipway_app
+  using ((tenant_id = current_tenant()))
+  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_project(session_id)));
+grant delete, insert, select on thread_shares to slipway_app;
+grant delete, insert, select, update on thread_shares to slipway_system;
+
 create table trace_objects (
   organization_id uuid not null,
   tenant_id uuid not null,
