@@ -284,10 +284,15 @@ describe('every other list is read in the order of an index', () => {
     .filter(one => one.kind !== 'open')
     .filter(({ query, path }) => query && 'cursor' in query.shape && path !== '/v2/threads/{thread_id}/traces')
   /**
-   * No index orders own and built-in roles together, nor the items of a queue for each reviewer. They are few, so they
-   * are sorted.
+   * No index orders own and built-in roles together, the items of a queue for each reviewer, or datasets by their latest
+   * experiment. They are few, so they are sorted. So are rules, of which all are read.
    */
-  const SORTED = ['/orgs/current/roles', '/v1/platform/annotation-queues/{queue_id}/items']
+  const SORTED = [
+    '/orgs/current/roles',
+    '/v1/platform/annotation-queues/{queue_id}/items',
+    '/v2/datasets',
+    '/v2/runs/rules',
+  ]
   const idOf = async (table: string) =>
     (await admin.query(`select id from ${table} where tenant_id = $1 limit 1`, [seeded.tenant_id])).rows[0].id
 

@@ -19,6 +19,11 @@ export function mcpRoutes(operations: Operations) {
     ].join(' '),
     body: Message,
     reply: Message,
+    protocolStatuses: {
+      202: 'A notification, which has no answer.',
+      400: 'The message is not one of the protocol, or the credential is malformed.',
+      406: '`Accept` must name `application/json` and `text/event-stream`.',
+    },
     keyOnly: true,
     isReadOnly: true,
     errors: [

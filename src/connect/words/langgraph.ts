@@ -206,8 +206,9 @@ export const translate: Translate = async (request, answer) => {
   const response = await answer(request)
   const [isJson, isProblem] = JSON_TYPE.exec(response.headers.get('Content-Type') ?? '') ?? []
   const translateAnswer = isProblem ? problem : route.answer
-  if (!translateAnswer) return response
+  // Which route answers depends on the words, too.
   varyByWords(response)
+  if (!translateAnswer) return response
   const warnings = [response.headers.get(WARNINGS), warning].filter(Boolean).join(', ')
   if (warnings) response.headers.set(WARNINGS, translateProse(warnings))
   if (!isJson || !response.body) return response

@@ -314,17 +314,29 @@ function describeResponses(operation: Operation, schemaOf: SchemaOf, links: Json
       304: { description: 'The resource has not changed.' },
     }),
     ...Object.fromEntries(
-      errorStatuses(operation).map(failure => [
-        failure,
-        operation.kind === 'open' && operation.pageMediaType
-          ? { description: 'A page that describes the error.', content: { ...text.content, ...PROBLEM_CONTENT } }
-          : operation.kind === 'open' && operation.oauthErrors
-            ? describeOAuthError(operation, failure, schemaOf)
-            : { $ref: `#/components/responses/${failure}` },
-      ]),
+      Object.entries((operation.kind === 'open' && operation.protocolStatuses) || {}).map(([own, description]) => {
+        if (Number(own) < 300) return [own, { description }]
+        const isProblem = errorStatuses(operation).includes(Number(own))
+        return [own, { description, content: { ...content(reply!).content, ...(isProblem && PROBLEM_CONTENT) } }]
+      }),
+    ),
+    ...Object.fromEntries(
+      errorStatuses(operation)
+        .filter(failure => !isOfProtocol(operation, failure))
+        .map(failure => [
+          failure,
+          operation.kind === 'open' && operation.pageMediaType
+            ? { description: 'A page that describes the error.', content: { ...text.content, ...PROBLEM_CONTENT } }
+            : operation.kind === 'open' && operation.oauthErrors
+              ? describeOAuthError(operation, failure, schemaOf)
+              : { $ref: `#/components/responses/${failure}` },
+        ]),
     ),
   }
 }
+
+const isOfProtocol = (operation: Operation, status: number): boolean =>
+  operation.kind === 'open' && Object.hasOwn(operation.protocolStatuses ?? {}, status)
 
 export function errorStatuses(operation: Operation): number[] {
   const { method, query, params, errors = [] } = operation

@@ -136,6 +136,8 @@ export type OpenOperation = ReplyingOperation & {
   replyMediaType?: string
   /** Set for a route that answers with bytes. Failures are still problems in JSON. */
   streamMediaType?: string
+  /** Statuses whose bodies have the form of the reply, with what they say: failures of another protocol. */
+  protocolStatuses?: Record<number, string>
   /** Failures are JSON by RFC 6749, section 5.2, and not problems. */
   oauthErrors?: boolean
   /** A health check: it needs neither limits of callers nor streams, so neither is loaded for it. */

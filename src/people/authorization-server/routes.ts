@@ -101,7 +101,7 @@ export const authorizationServerRoutes = slice('OAuth', 'The authorization serve
     summary: 'Register a client',
     description:
       'Dynamic registration by RFC 7591, for clients that publish no metadata document. It stores nothing: the id ' +
-      'holds the metadata.',
+      'holds the metadata. Other members are ignored, as the RFC demands; the answer has those that count.',
     oauthErrors: true,
     // RFC 7591, section 2: a server must ignore metadata that it does not understand.
     toleratesUnknown: true,

@@ -60,6 +60,7 @@ describe('the words of LangGraph', () => {
     const path = `/v1/integrations/github/${integration_id}/repos`
     const repositories = await call(tenant, path)
     expect(repositories.body.code).toBe((await tenant.get(path.replace('github', 'forge/githost'))).body.code)
+    expect(repositories.headers.get('Vary')).toContain('X-Contract-Words')
     expect((await call(tenant, path, { headers: {} })).status).toBe(404)
     const body = {
       name: 'shop',

@@ -51,10 +51,7 @@ export default function FleetScreen({ workspace, me }: ScreenProps) {
     <>
       <PageHead title="Fleet" actions={actions} />
       <Stack>
-        <Summary workspace={workspace} me={me} isForAll={isForAll} />
-        {isForAll && <Organizations workspace={workspace} />}
-        <Workspaces workspace={workspace} isForAll={isForAll} />
-        <Listeners workspace={workspace} isForAll={isForAll} />
+        <Overview workspace={workspace} me={me} isForAll={isForAll} />
       </Stack>
     </>
   )
@@ -62,26 +59,38 @@ export default function FleetScreen({ workspace, me }: ScreenProps) {
 
 type Scoped = { workspace: string; isForAll: boolean }
 
-function Summary({ workspace, me, isForAll }: Scoped & { me: Me }) {
+function Overview({ workspace, me, isForAll }: Scoped & { me: Me }) {
   const { data, error, refetch } = useRead(
     workspace,
     isForAll ? 'GET /v2/admin/installation' : 'GET /v2/admin/fleet',
     {},
     { everyMs: READ_EVERY_MS },
   )
-  if (error && !data) return <Problem error={error} onRetry={() => void refetch()} />
-  if (!data) return <Skeleton lines={8} />
+  const summary = data ? (
+    <Card title={isForAll ? 'Installation' : me.organization.display_name}>
+      <Body>
+        <Facts facts={listFacts(data, isForAll)} />
+      </Body>
+    </Card>
+  ) : error ? (
+    <Problem error={error} onRetry={() => void refetch()} />
+  ) : (
+    <Skeleton lines={8} />
+  )
   return (
     <>
-      <Card title={isForAll ? 'Installation' : me.organization.display_name}>
-        <Body>
-          <Facts facts={listFacts(data, isForAll)} />
-        </Body>
-      </Card>
-      <Statuses fleet={data} />
-      <Queues fleet={data} />
-      <Agents fleet={data} />
-      <Sweeps fleet={data} />
+      {summary}
+      {isForAll && <Organizations workspace={workspace} />}
+      <Workspaces workspace={workspace} isForAll={isForAll} />
+      <Listeners workspace={workspace} isForAll={isForAll} />
+      {data && (
+        <>
+          <Statuses fleet={data} />
+          <Agents fleet={data} />
+          <Queues fleet={data} />
+          <Sweeps fleet={data} />
+        </>
+      )}
     </>
   )
 }

@@ -74,7 +74,7 @@ const OPERATIONS: Record<string, string[]> = {
   'One member of each item is unique in the list.': ['storeWorkspaceSecrets'],
   'The pattern of a subject depends on the issuer.': ['changeTrustedIssuer', 'createTrustedIssuer'],
   'A time table has five fields with ranges, and a smallest gap.': ['createInsightConfig'],
-  'The protocol demands a header `Accept`.': ['callMcp'],
+  'The messages are those of the protocol, and it demands a header `Accept`.': ['callMcp'],
 }
 
 /** The reason, by operation. */
