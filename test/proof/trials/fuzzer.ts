@@ -1,6 +1,6 @@
 // A public fuzzer, Schemathesis, on every operation of the document, also in sequences. It needs Python: --install.
 import { execFile } from 'node:child_process'
-import { createWriteStream, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createWriteStream, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -16,13 +16,26 @@ import { UNSAID } from './fuzzer/unsaid.ts'
 
 const FUZZER = 'schemathesis==4.32.5'
 const MAX_REFUSING = 20
+const SETTINGS = `[phases.coverage]
+unexpected-methods = []
+`
+/** Each has its share of the time, so that the second is reached. */
+const PARTS = [
+  { name: 'single requests', wanted: ['examples', 'coverage', 'fuzzing'], examples: 'cases', share: 0.7 },
+  { name: 'sequences', wanted: ['stateful'], examples: 'sequences', share: 0.3 },
+] as const
+const STDIO = ['ignore', 'pipe', 'pipe'] as const
 const { values } = parseArgs({
   strict: false,
   options: {
     seed: { type: 'string', default: '1' },
     /** The maximum for an operation in the phase that makes cases at random. */
-    cases: { type: 'string', default: '20' },
-    minutes: { type: 'string', default: '45' },
+    cases: { type: 'string', default: '5' },
+    /** About the maximum of the cases, right and wrong ones each, that the schemas of an operation define. */
+    coverage: { type: 'string', default: '20' },
+    /** Sequences of operations that follow links. */
+    sequences: { type: 'string', default: '300' },
+    minutes: { type: 'string', default: '25' },
     phases: { type: 'string', default: 'examples,coverage,fuzzing,stateful' },
     /** Operations, separated by commas. */
     only: { type: 'string', default: '' },
@@ -73,18 +86,19 @@ async function fuzz(): Promise<void> {
   await using cleanup = new AsyncDisposableStack()
   const defer = (end: () => unknown) => cleanup.defer(async () => void (await end()))
   const work = option('keep') || mkdtempSync(join(tmpdir(), 'slipway-fuzzer-'))
+  mkdirSync(work, { recursive: true })
   if (!option('keep')) defer(() => rmSync(work, { recursive: true, force: true }))
   const { url, api_key, tenant_id } = await startApp(defer)
   const document = (await (await fetch(`${url}/openapi.json`)).json()) as Document
 
   const [settings, casesFile] = [join(work, 'schemathesis.toml'), join(work, 'cases.jsonl')]
-  writeFileSync(settings, '')
+  writeFileSync(settings, SETTINGS)
   writeFileSync(casesFile, '')
   const args = [
     ...['--config-file', settings, 'run', `${url}/openapi.json`],
     ...['-H', `X-Api-Key: ${api_key}`, '-H', `X-Tenant-Id: ${tenant_id}`],
-    ...['--phases', option('phases'), '--mode', 'all', '--seed', option('seed'), '--max-examples', option('cases')],
-    ...['--checks', 'recorded', '--no-shrink', '--continue-on-failure', '--no-color', '--request-timeout', '30'],
+    ...['--mode', 'all', '--seed', option('seed'), '--checks', 'recorded', '--request-timeout', '30'],
+    ...['--no-shrink', '--continue-on-failure', '--no-color'],
     ...['--generation-database', 'none', '--suppress-health-check', 'all', '--warnings', 'off'],
     ...option('only')
       .split(',')
@@ -97,16 +111,21 @@ async function fuzz(): Promise<void> {
     PYTHONDONTWRITEBYTECODE: '1',
     SCHEMATHESIS_HOOKS: 'record',
     SLIPWAY_CASES: casesFile,
+    SLIPWAY_COVERAGE_CASES: option('coverage'),
   }
-  const running = startProcess({ defer }, fuzzer, args, { cwd: work, env, stdio: ['ignore', 'pipe', 'pipe'] })
-  running.child.stdout!.pipe(createWriteStream(join(work, 'fuzzer.log')))
-  const ended = new Promise<number | null>(done => running.child.once('close', done))
-  const isInTime = await Promise.race([
-    ended.then(() => true),
-    delay(Number(option('minutes')) * 60_000, false, { ref: false }),
-  ])
-  check(`the fuzzer ends within ${option('minutes')} minutes`, isInTime)
-  await running.end()
+  const phases = option('phases').split(',')
+  for (const { name, wanted, examples, share } of PARTS) {
+    const chosen = wanted.filter(phase => phases.includes(phase))
+    if (chosen.length === 0) continue
+    const more = ['--phases', chosen.join(), '--max-examples', option(examples)]
+    const running = startProcess({ defer }, fuzzer, [...args, ...more], { cwd: work, env, stdio: STDIO })
+    running.child.stdout!.pipe(createWriteStream(join(work, `${name}.log`)))
+    const ended = new Promise<number | null>(done => running.child.once('close', done))
+    const minutes = Number(option('minutes')) * share
+    const isInTime = await Promise.race([ended.then(() => true), delay(minutes * 60_000, false, { ref: false })])
+    check(`${name} end within ${minutes} minutes`, isInTime)
+    await running.end()
+  }
   const lines = readFileSync(casesFile, 'utf8').split('\n').slice(0, -1)
   report(
     document,
@@ -121,8 +140,11 @@ function report(document: Document, cases: Case[]): void {
   const phases = Map.groupBy(cases, ({ phase }) => phase)
   const rows: [what: string, count: number][] = [
     ['operations', verdict.operations],
+    ['  not reached', verdict.unreached.length],
     ['cases', verdict.cases],
     ...[...phases].map(([phase, all]): [string, number] => [`  ${phase}`, all.length]),
+    ['links between operations that were followed', verdict.links],
+    ['  in cases', verdict.linked],
     ['unexpected server errors', serverErrors.length],
     ['undocumented statuses', undocumentedStatuses.length],
     ['undocumented media types', undocumentedMediaTypes.length],
@@ -131,6 +153,7 @@ function report(document: Document, cases: Case[]): void {
   ]
   for (const [what, count] of rows) note(`${what.padEnd(50)}${String(count).padStart(8)}`)
   for (const [operation, said] of unlisted) note(`refuses: ${operation}: ${said}`)
+  for (const operation of verdict.unreached) note(`not reached: ${operation}`)
   for (const operation of listedInVain) note(`listed, and refused nothing: ${operation}`)
   check('no unexpected server error', serverErrors.length === 0, serverErrors.join(', '))
   check('no undocumented status', undocumentedStatuses.length === 0, undocumentedStatuses.join(', '))

@@ -10,6 +10,8 @@ export type Case = {
   mediaType: string
   code: string | null
   faults: [place: string, type: string][]
+  /** The link between operations that led to it. */
+  link: string | null
 }
 
 type Described = { operationId: string; responses: Record<string, { $ref?: string; content?: object }> }
@@ -23,8 +25,13 @@ const OF_STATE = new Set([401, 403, 404, 408, 409, 412, 428, 429])
 const CODES_OF_STATE = new Set(['idempotency_key_reused'])
 
 export type Verdict = {
+  /** Operations without a case. */
+  unreached: string[]
   operations: number
   cases: number
+  /** Different links between operations, and the cases that followed one. */
+  links: number
+  linked: number
   serverErrors: string[]
   undocumentedStatuses: string[]
   undocumentedMediaTypes: string[]
@@ -51,11 +58,16 @@ export function judge(document: Document, cases: Case[]): Verdict {
   const list = (isFaulty: (one: Case) => boolean, what: (one: Case) => unknown) => [
     ...new Set(cases.filter(isFaulty).map(one => `${one.operation} ${what(one)}`)),
   ]
+  const reached = new Set(cases.map(({ operation }) => operation))
+  const linked = cases.filter(({ link }) => link !== null)
   const refused = cases.filter(isRefusal)
   const refusing = new Map(refused.map(one => [one.operation, describeRefusal(one)]))
   return {
-    operations: new Set(cases.map(({ operation }) => operation)).size,
+    unreached: [...described.keys()].filter(name => !reached.has(name)),
+    operations: reached.size,
     cases: cases.length,
+    links: new Set(linked.map(({ link }) => link)).size,
+    linked: linked.length,
     // A server of others that is not there, and a part that is not configured, are answers that the document has.
     serverErrors: list(
       one => one.status >= 500 && !(one.status > 500 && isDocumented(one)),
