@@ -111,7 +111,7 @@ const IDEMPOTENCY = describeParameter(
   'Idempotency-Key',
   'header',
   'For 24 hours, a repeated request with the same key has no second effect and returns the stored response.',
-  { type: 'string', maxLength: 255 },
+  { type: 'string', pattern: '^[!-~]{1,255}$' },
 )
 const LAST_EVENT_ID = describeParameter(
   'Last-Event-ID',

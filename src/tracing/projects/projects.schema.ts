@@ -164,8 +164,7 @@ const SORT_COLUMNS = [
 const statsMembers = {
   include_stats: flag(false),
   stats_start_time: optionalFilter(TraceTime).meta({
-    type: 'string',
-    format: 'date-time',
+    ...TIME_TEXT,
     description: 'Count the traces and the feedback from this time on. By default all that there ever were.',
   }),
 }

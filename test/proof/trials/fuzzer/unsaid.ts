@@ -25,6 +25,7 @@ const OPERATIONS: Record<string, string[]> = {
     'countExamples',
     'countSharedExamples',
     'listDatasets',
+    'listDatasetsV2',
     'listExamples',
     'listOnlineEvaluators',
     'listProjectsV2',
@@ -63,6 +64,7 @@ const OPERATIONS: Record<string, string[]> = {
   ],
   'Parameters exclude or need each other, and the document has no conditions between parameters.': [
     'disconnectAccount',
+    'resolveProject',
     'readEvaluatorSpending',
     'readMetrics',
     'readModelUsage',

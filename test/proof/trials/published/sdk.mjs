@@ -78,10 +78,36 @@ await step('annotation queues: create, add, read, delete', async () => {
 await step('sessions of the second version: list', async () => {
   assert.ok((await collect(generated.sessions.listV2({ name_contains: name }))).length > 0)
 })
+await step('datasets of the second version: list, runs of experiments, delete an example', async () => {
+  const { id } = await client.createDataset(`${name}-v2`)
+  const experiment = await client.createProject({ projectName: `${name}-v2`, referenceDatasetId: id })
+  assert.equal((await generated.sessions.resolve({ kind: 'EXPERIMENT', id: experiment.id })).session_id, experiment.id)
+  assert.deepEqual(
+    (await collect(generated.datasets.listV2({ name: `${name}-v2` }))).map(one => one.id),
+    [id],
+  )
+  await client.createExamples([{ dataset_id: id, inputs: { a: 1 } }])
+  const query = { experiment_ids: [experiment.id], selects: ['NAME'] }
+  const [example] = await collect(generated.datasets.experimentRuns.query(id, query))
+  assert.deepEqual([example.inputs, example.runs], [{ a: 1 }, []])
+  await generated.datasets.examples.delete(example.id, { dataset_id: id })
+  await client.deleteDataset({ datasetId: id })
+  await client.deleteProject({ projectId: experiment.id })
+})
+await step('threads: share, read, unshare', async () => {
+  const run = { id: crypto.randomUUID(), name: 'turn', run_type: 'chain', inputs: {}, project_name: name }
+  await client.createRun({ ...run, start_time: Date.now(), extra: { metadata: { thread_id: name } } })
+  const place = { project_id: made.project }
+  const { share_token } = await generated.threads.share.create(name, place)
+  assert.equal((await generated.threads.share.retrieve(name, place)).share_token, share_token)
+  await generated.threads.share.delete(name, place)
+  assert.equal((await generated.threads.share.retrieve(name, place)).share_token, undefined)
+})
 await step('evaluators: list', () => generated.evaluators.list())
 await step('info', () => generated.info.list())
 await step('refused: prompts', () => collect(client.listPrompts()))
 await step('refused: sandboxes', () => collect(generated.sandboxes.boxes.list()))
 await step('refused: agents', () => collect(generated.agents.list()))
+await step('refused: address of an agent', () => generated.sessions.resolve({ kind: 'AGENT', id: 'a' }))
 await step('projects: delete', () => client.deleteProject({ projectName: name }))
 say({ step: `version ${version}`, ok: true, detail: '' })

@@ -96,9 +96,43 @@ def _():
     assert generated.workspace_secrets.list() == []
 
 
-@step("sessions of the second version: list")
+@step("sessions of the second version: create, list, read, update, resolve")
 def _():
+    dataset = client.create_dataset(f"{name}-v2")
+    place = {"type": "EXPERIMENT", "reference_dataset_id": str(dataset.id)}
+    experiment = generated.sessions.create_v2(name=f"{name}-v2", **place)
     assert any(one.name == name for one in generated.sessions.list_v2(name_contains=name))
+    changed = generated.sessions.update_v2(experiment.id, description="second", trace_tier="LONG_LIVED")
+    assert (changed.type, changed.trace_tier) == ("EXPERIMENT", "LONG_LIVED"), changed
+    assert generated.sessions.retrieve_v2(experiment.id, include_stats=True).description == "second"
+    assert generated.sessions.resolve(kind="EXPERIMENT", id=experiment.id).session_id == experiment.id
+    made.update(dataset=dataset.id, experiment=experiment.id)
+
+
+@step("datasets of the second version: list, runs of experiments, delete an example")
+def _():
+    dataset = str(made["dataset"])
+    assert [one.id for one in generated.datasets.list_v2(name=f"{name}-v2")] == [dataset]
+    client.create_examples(dataset_id=dataset, examples=[{"inputs": {"a": 1}}])
+    [example] = generated.datasets.experiment_runs.query(dataset, experiment_ids=[made["experiment"]], selects=["NAME"])
+    assert (example.inputs, example.runs) == ({"a": 1}, []), example
+    generated.datasets.examples.delete(example.id, dataset_id=dataset)
+    generated.datasets.examples.delete(example.id, dataset_id=dataset)
+    client.delete_dataset(dataset_id=dataset)
+    client.delete_project(project_id=made["experiment"])
+
+
+@step("threads: share, read, unshare")
+def _():
+    now = datetime.now(timezone.utc)
+    extra = {"metadata": {"thread_id": name}}
+    client.create_run("turn", {}, "chain", id=uuid.uuid4(), project_name=name, start_time=now, extra=extra)
+    place = {"project_id": str(made["project"])}
+    token = generated.threads.share.create(name, **place).share_token
+    assert token and generated.threads.share.retrieve(name, **place).share_token == token
+    assert generated.public.runs.query(token, selects=["NAME"]).items[0].name == "turn"
+    generated.threads.share.delete(name, **place)
+    assert generated.threads.share.retrieve(name, **place).share_token is None
 
 
 @step("runs of the second version: query")
@@ -116,6 +150,7 @@ def _():
 @step("evaluators: list")
 def _():
     list(generated.evaluators.list())
+    list(generated.evaluators.list_v2())
 
 
 @step("info")
@@ -136,6 +171,16 @@ def _():
 @step("refused: agents")
 def _():
     list(generated.agents.list())
+
+
+@step("refused: address of an agent")
+def _():
+    generated.sessions.resolve(kind="AGENT", id="a", environment="STAGING")
+
+
+@step("refused: final answers of queues")
+def _():
+    generated.annotation_queues.items.set_final("correct", queue_id=name, item_id=name, score=1)
 
 
 @step("projects: delete")
