@@ -25,7 +25,7 @@ const GLOB_ERROR = `must be a pattern like \`feature/*\`, with at most ${MAX_STA
 const Glob = boundedText(201, GLOB_ERROR)
   .regex(/^!?[^\s\0]{1,200}$/, { error: GLOB_ERROR })
   .refine(glob => glob.replaceAll('**', '*').split('*').length - 1 <= MAX_STARS, { error: GLOB_ERROR })
-  .meta({ pattern: `^!?[^\\s*]*(?:[*]{1,2}[^\\s*]+){0,${MAX_STARS - 1}}[*]{0,2}$` })
+  .meta({ pattern: `^(?=!?\\S{1,200}$)!?[^\\s*]*(?:[*]{1,2}[^\\s*]+){0,${MAX_STARS - 1}}[*]{0,2}$` })
 const PREVIEW_VARIABLES = ['PREVIEW_ID', 'PREVIEW_BRANCH', 'PREVIEW_URL']
 const Overlay = Secret.refine(({ name }) => !PREVIEW_VARIABLES.includes(name), {
   error: 'is reserved: every preview sets this variable itself; choose another name',

@@ -1,6 +1,9 @@
 // Mounts the operations of slices, and handlers that refuse other methods on their paths.
 import type { Context, Hono } from 'hono'
+import { describeAbsentFamily } from './absent-families.ts'
 import { fail } from './errors.ts'
+import { notFound } from './middleware.ts'
+import { resolvePath } from './path-aliases.ts'
 import type { AppEnv, OpenOperation, Operation, Services } from './routes.ts'
 import type { HandleOperation } from './serve-routes.ts'
 
@@ -22,7 +25,8 @@ export function createMounter(app: Hono<AppEnv>, services: Services, loadHandler
     if (methods) return void methods.push(method)
     const allowed = [method]
     methodsOf.set(path, allowed)
-    app.all(path, () => {
+    app.all(path, c => {
+      if (describeAbsentFamily(resolvePath(c.req.raw))) return notFound(c)
       const Allow = [...allowed, ...(allowed.includes('GET') ? ['HEAD'] : [])].join(', ')
       throw fail('method_not_allowed', { headers: { Allow } })
     })

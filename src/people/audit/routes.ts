@@ -42,7 +42,7 @@ export function auditRoutes(operations: Operation[]) {
         'A stream of the whole window, up to the time of the request. It is incomplete if the connection ends early.',
       query: exportQuery(names),
       repeatable: ['operations'],
-      streamMediaType: 'application/x-ndjson',
+      streamMediaType: ['application/x-ndjson', 'text/csv'],
       isAudited: true,
       errors: ['audit_logs_off'],
       verb: exportAuditLogs,

@@ -16,6 +16,7 @@ import {
   JsonObject,
   jsonFilter,
   offsetPage,
+  queryFilter,
   storableText,
   Time,
 } from '../runs/list-parameters.schema.ts'
@@ -89,7 +90,7 @@ export const ExampleFilter = z.object({
   as_of: AsOf,
   metadata: jsonFilter('A JSON object. Only examples whose metadata has all of its members.'),
   splits: texts(100).meta({ description: 'Only examples in one of these splits. Repeat it for several.' }),
-  filter: optionalFilter(boundedText(20_000)).meta({ description: 'In the language of queries of runs.' }),
+  filter: queryFilter().meta({ description: 'In the language of queries of runs.' }),
   full_text_contains: texts(10).meta({ description: 'Only examples whose inputs or outputs contain all of these.' }),
 })
 export type ExampleFilter = z.output<typeof ExampleFilter>

@@ -43,7 +43,9 @@ export type VersionDiff = z.output<typeof VersionDiff>
 export const VersionTag = z
   .object({
     as_of: Version.meta({ description: 'The exact time of a version, a tag of it, or `latest`.' }),
-    tag: SplitName.min(1).refine(tag => tag !== 'latest', { error: 'must not be `latest`, which moves by itself' }),
+    tag: SplitName.min(1)
+      .refine(tag => tag !== 'latest', { error: 'must not be `latest`, which moves by itself' })
+      .meta({ not: { const: 'latest' } }),
   })
   .meta({ id: 'DatasetVersionTag', example: { as_of: 'latest', tag: 'prod' } })
 export type VersionTag = z.output<typeof VersionTag>

@@ -1,5 +1,6 @@
 // Schemas of insights jobs: their requests and results.
 import * as z from 'zod'
+import { hasNone } from '../../protocol/conditions.ts'
 import { arrayOf, boundedText, optionalFilter, recordOf, Uuid } from '../../protocol/wire.ts'
 import { ProjectRef } from '../projects/projects.schema.ts'
 import { flag, offsetPage, storableText, Time } from '../runs/list-parameters.schema.ts'
@@ -61,7 +62,8 @@ const requestShape = {
   summary_model: Model.nullish().meta({ description: 'Of summaries: the name or id of a configuration.' }),
 }
 
-export const SavedRequest = z.object(requestShape).meta({ id: 'InsightRequest' })
+const ONE_START = { anyOf: [hasNone('start_time'), hasNone('last_n_hours')] }
+export const SavedRequest = z.object(requestShape).meta({ id: 'InsightRequest', ...ONE_START })
 export type SavedRequest = z.output<typeof SavedRequest>
 
 export const NewJob = z
@@ -74,7 +76,11 @@ export const NewJob = z
       .default(true)
       .meta({ description: 'Refuses a job whose model has no configuration. Else the job fails later.' }),
   })
-  .meta({ id: 'NewInsightJob', example: { name: 'What people ask', model: 'none', last_n_hours: 24, hierarchy: [10] } })
+  .meta({
+    id: 'NewInsightJob',
+    example: { name: 'What people ask', model: 'none', last_n_hours: 24, hierarchy: [10] },
+    ...ONE_START,
+  })
 export type NewJob = z.output<typeof NewJob>
 
 export const JobName = z

@@ -16,6 +16,7 @@ import {
   jsonFilter,
   offsetPage,
   optionalFlag,
+  queryFilter,
   storableText,
   Time,
 } from '../runs/list-parameters.schema.ts'
@@ -201,7 +202,7 @@ export const ProjectQuery = z
     dataset_version: optionalFilter(boundedText(64)).meta({ description: 'Experiments of this version of a dataset.' }),
     metadata: jsonFilter('A JSON object that `extra.metadata` contains.'),
     tag_value_id: idFilter('Projects with all of these tags.'),
-    filter: optionalFilter(boundedText(20_000)).meta({
+    filter: queryFilter().meta({
       description: 'Of the project, in the filter language: `and(like(name, "shop-%"), gt(error_rate, 0.1))`.',
     }),
     sort_by: z.preprocess(emptyAsAbsent, z.enum(SORT_COLUMNS).default('start_time')),
@@ -212,7 +213,7 @@ export const ProjectQuery = z
       description: 'Only these statistics.',
     }),
     use_approx_stats: flag(false).meta({ description: 'Has no effect: statistics are exact and constant in time.' }),
-    stats_filter: optionalFilter(boundedText(20_000)).meta({
+    stats_filter: queryFilter().meta({
       description: 'Statistics of the traces alone whose root this filter finds. They need `runs:read`.',
     }),
     facets: flag(false).meta({ description: 'With `run_facets`, which need `runs:read`.' }),

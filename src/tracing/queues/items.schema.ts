@@ -154,7 +154,7 @@ const NewItem = z
   .object({
     item_type: z.enum(ITEM_TYPES).default('RUN'),
     run_id: Uuid.nullish(),
-    thread_id: storableText(1024).nullish(),
+    thread_id: storableText(1024).min(1).nullish(),
     project_id: Uuid.nullish(),
     session_id: Uuid.nullish().meta({ description: 'The same as `project_id`.' }),
     start_time: AddedRun.shape.start_time,

@@ -63,7 +63,7 @@ export const ttlSettingsRoutes = slice('Retention', 'For how long new projects k
     toleratesUnknown: true,
     summary: 'Set the tier of new projects of the organization, or of one of its workspaces',
     description: PERMISSIONS,
-    body: s.NewTtlSettings,
+    body: s.NewOrganizationTtlSettings,
     reply: s.TtlSettings,
     errors: ['organization_not_found', 'workspace_not_found', 'denied_by_policy'],
     verb: settings.setOrganizationTtlSettings,

@@ -31,6 +31,12 @@ export const NewTtlSettings = z
   .meta({ id: 'NewTtlSettings', example: { default_trace_tier: 'shortlived' } })
 export type NewTtlSettings = z.output<typeof NewTtlSettings>
 
+const OF_ONE_WORKSPACE = 'is for one workspace; send it to PUT /ttl-settings of each'
+export const NewOrganizationTtlSettings = NewTtlSettings.extend({
+  apply_to_all_projects: z.literal(false, { error: OF_ONE_WORKSPACE }).default(false),
+}).meta({ id: 'NewOrganizationTtlSettings', example: { default_trace_tier: 'shortlived' } })
+export type NewOrganizationTtlSettings = z.output<typeof NewOrganizationTtlSettings>
+
 export const WorkspaceTtl = z
   .object({ tenant_id: Uuid, longlived_ttl_days: z.int(), is_custom: z.boolean() })
   .meta({ id: 'WorkspaceTtl', description: 'For how many days the workspace keeps long-lived traces.' })

@@ -6,7 +6,6 @@ import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
-import { invalidRequest } from '../../kernel/http/input.ts'
 import { LONGLIVED_DAYS } from '../projects/projects.schema.ts'
 import { ttlSettings } from '../store/tables.ts'
 import { recordTier, requireTierChange } from './tiers.ts'
@@ -153,11 +152,7 @@ export const listOrganizationTtlSettings = verb('organization:read', ctx =>
 
 export const setOrganizationTtlSettings = verb(
   'organization:update',
-  async (ctx, { tenant_id, default_trace_tier: tier, apply_to_all_projects: all }: schema.NewTtlSettings) => {
-    if (all) {
-      const msg = 'is for one workspace; send it to PUT /ttl-settings of each'
-      throw invalidRequest([{ type: 'custom', loc: ['body', 'apply_to_all_projects'], msg }])
-    }
+  async (ctx, { tenant_id, default_trace_tier: tier }: schema.NewOrganizationTtlSettings) => {
     const workspace = sql`${tenant_id ?? null}::uuid`
     const change = sql<Effective>`
       insert into ttl_settings (organization_id, tenant_id, default_trace_tier)

@@ -1,5 +1,6 @@
 // Schemas of evaluators: a prompt, a model that answers it, and the meaning of its answer.
 import * as z from 'zod'
+import { all, hasAll } from '../../protocol/conditions.ts'
 import { arrayOf, boundedText, recordOf, Uuid } from '../../protocol/wire.ts'
 import { JsonObject, storableText } from '../runs/list-parameters.schema.ts'
 
@@ -20,7 +21,7 @@ export const notSupported = (instead: string) =>
       error: `is not supported. ${instead}`,
     })
     .optional()
-    .meta({ deprecated: true, description: `Not supported. ${instead}` })
+    .meta({ deprecated: true, description: `Not supported. ${instead}`, enum: [null, false, 0, '', []] })
 
 const VariableMapping = recordOf(boundedText(256), storableText(1024), 50)
 
@@ -63,12 +64,16 @@ export const promptPatchShape = {
   variable_mapping: VariableMapping.nullish(),
 }
 
+/** Null and an absent member get the same sentence. */
+export const NEEDS_MODEL = all(hasAll('playground_settings_id'))
+
 const Structured = z
   .object({
     ...promptShape,
     model: JsonObject.nullish().meta({ deprecated: true, description: 'The model is that of the configuration.' }),
     hub_ref: notSupported('Send `prompt` and `schema`.'),
   })
+  .meta(NEEDS_MODEL)
   .transform(({ model: _, hub_ref: __, ...judge }) => judge)
 export type Structured = z.output<typeof Structured>
 

@@ -4,7 +4,14 @@ import { label } from '../../people/access/schema.ts'
 import { boundedText, commaSeparated, exactName, optionalFilter, Uuid } from '../../protocol/wire.ts'
 import { MAX_KEY_LENGTH } from '../feedback/feedback.schema.ts'
 import { flag, idFilter, JsonObject, jsonFilter, offsetPage, Time } from '../runs/list-parameters.schema.ts'
-import { EVALUATOR_EXAMPLE, notSupported, promptPatchShape, promptShape, ShownStructured } from './evaluators.schema.ts'
+import {
+  EVALUATOR_EXAMPLE,
+  NEEDS_MODEL,
+  notSupported,
+  promptPatchShape,
+  promptShape,
+  ShownStructured,
+} from './evaluators.schema.ts'
 
 export const EvaluatorRef = z.object({ evaluator_id: Uuid })
 
@@ -30,7 +37,7 @@ export const NewOnlineEvaluator = z
       .enum(TYPES)
       .default('llm')
       .refine(type => type === 'llm', { error: `must be \`llm\`. ${NO_CODE}` }),
-    llm_evaluator: z.object({ ...promptShape, ...unsupportedShape }),
+    llm_evaluator: z.object({ ...promptShape, ...unsupportedShape }).meta(NEEDS_MODEL),
   })
   .meta({
     id: 'NewOnlineEvaluator',

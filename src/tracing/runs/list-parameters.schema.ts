@@ -25,6 +25,9 @@ export const offsetPage = (limit = 100) => ({
     .meta({ description: 'The number of resources to skip.' }),
 })
 
+/** A filter in a query: a longer one does not fit into the 16 KiB that the head of a request may have. */
+export const queryFilter = () => optionalFilter(boundedText(12_000))
+
 export const flag = (byDefault: boolean) => z.preprocess(parseBoolean, z.boolean().default(byDefault))
 export const optionalFlag = () => optionalFilter(z.preprocess(parseBoolean, z.boolean()))
 

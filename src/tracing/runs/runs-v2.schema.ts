@@ -1,7 +1,8 @@
 // Schemas of runs in the second version of the API of published clients: upper-case names, and selected members only.
 import * as z from 'zod'
 import { hasOneOf } from '../../protocol/conditions.ts'
-import { arrayOf, boundedText, CREDENTIAL, emptyAsAbsent, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
+import { arrayOf, CREDENTIAL, emptyAsAbsent, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
+import { queryFilter } from './list-parameters.schema.ts'
 import { CursorText, filterText, MAX_PROJECTS, RUN_TYPES, type Run } from './runs.schema.ts'
 import { TIME_TEXT, TraceTime } from './time.schema.ts'
 
@@ -211,7 +212,7 @@ export const TraceRef = z.object({ trace_id: Uuid })
 export const TraceRunsQuery = z
   .object({
     project_id: Uuid,
-    filter: z.preprocess(emptyAsAbsent, boundedText(20_000).optional()),
+    filter: queryFilter(),
     min_start_time: timeQuery,
     max_start_time: timeQuery,
     selects: selectsQuery,

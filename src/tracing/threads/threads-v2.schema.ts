@@ -1,7 +1,7 @@
 // Schemas of threads in the second version of the API of published clients.
 import * as z from 'zod'
 import { arrayOf, boundedText, CREDENTIAL, emptyAsAbsent, Uuid } from '../../protocol/wire.ts'
-import { Time } from '../runs/list-parameters.schema.ts'
+import { queryFilter, Time } from '../runs/list-parameters.schema.ts'
 import { CursorText, filterText } from '../runs/runs.schema.ts'
 import { aiMembers, pageOf, pageSizeQuery, timeMembers } from '../runs/runs-v2.schema.ts'
 import { TraceTime } from '../runs/time.schema.ts'
@@ -215,9 +215,9 @@ export const ThreadTraceQuery = z
     project_id: Uuid,
     cursor: z.preprocess(emptyAsAbsent, CursorText.optional()),
     page_size: pageSizeQuery(20),
-    filter: z.preprocess(emptyAsAbsent, boundedText(20_000).optional()),
-    trace_filter: z.preprocess(emptyAsAbsent, boundedText(20_000).optional()),
-    tree_filter: z.preprocess(emptyAsAbsent, boundedText(20_000).optional()),
+    filter: queryFilter(),
+    trace_filter: queryFilter(),
+    tree_filter: queryFilter(),
     selects: z.preprocess(emptyAsAbsent, arrayOf(z.enum(THREAD_TRACE_SELECT), 100).optional()),
   })
   .meta({ example: { project_id: PROJECT } })

@@ -2,6 +2,7 @@
 
 import json
 import os
+import uuid
 from collections import Counter
 
 import schemathesis
@@ -23,6 +24,27 @@ def filter_case(ctx, case):
     made[key] += 1
     # All of the first half, and every third later one.
     return place < MAX_COVERAGE // 2 or (place < MAX_COVERAGE * 2 and place % 3 == 0)
+
+
+@schemathesis.hook
+def map_case(ctx, case):
+    """This phase gives all cases of an operation one key, so that all but the first would be refused as its reuse."""
+    if case.meta and case.meta.phase.name.value == "coverage" and case.meta.generation.mode.is_positive:
+        if case.headers and "Idempotency-Key" in case.headers:
+            case.headers["Idempotency-Key"] = str(uuid.uuid4())
+    return case
+
+
+# The key that the fuzzer has, and its workspace: without them, all later cases would be refused.
+KEPT = os.environ["SLIPWAY_KEPT_IDS"].split(",")
+
+
+@schemathesis.hook
+def before_call(ctx, case, kwargs):
+    if case.method.upper() == "DELETE":
+        for name, value in (case.path_parameters or {}).items():
+            if str(value).lower() in KEPT:
+                case.path_parameters[name] = str(uuid.uuid4())
 
 
 def find_link(ctx, case):

@@ -10,6 +10,19 @@ export const UNSAID_EVERYWHERE = new Set([
   'too_many_values',
 ])
 
+/** Codes that tell of what is stored or configured, of which no schema speaks. */
+export const CODES_OF_STATE: Record<string, string> = {
+  idempotency_key_reused: 'another request had the key',
+  last_admin: 'the workspace would have no administrator',
+  last_organization_admin: 'the organization would have no administrator',
+  role_built_in: 'the role is one that every organization has',
+  feedback_config_differs: 'the key has a configuration already',
+  source_rule: 'the source of the deployment has no such thing',
+  model_required: 'the workspace has no model configuration',
+  model_budget_spent: 'a budget of the workspace is spent',
+  blocked_url: 'the address is judged by its resolution, and by settings of the operator',
+}
+
 const OPERATIONS: Record<string, string[]> = {
   'A filter has a grammar of its own.': [
     'changeFilterView',
@@ -18,7 +31,6 @@ const OPERATIONS: Record<string, string[]> = {
     'listProjects',
     'listThreadTraces',
     'listTraceRuns',
-    'queryThreads',
     'readGroupStats',
   ],
   'A parameter is a JSON object as a text.': [
@@ -56,8 +68,15 @@ const OPERATIONS: Record<string, string[]> = {
     'revokeToken',
   ],
   'A place in an earlier answer is needed.': [
+    'listAuditLogs',
     'listEvents',
     'listQueueItems',
+    'queryRuns',
+    'queryRunsV2',
+    'queryThreads',
+    'queryTraces',
+    'readBuildLogs',
+    'readDeployLogs',
     'readDeploymentLogs',
     'streamEvents',
     'streamLogs',
@@ -65,15 +84,17 @@ const OPERATIONS: Record<string, string[]> = {
   'Parameters exclude or need each other, and the document has no conditions between parameters.': [
     'disconnectAccount',
     'resolveProject',
+    'exportUsage',
     'readEvaluatorSpending',
     'readMetrics',
     'readModelUsage',
   ],
   'It depends on the mode and the settings of the installation.': ['createDeployment', 'startInstallation'],
   'It depends on what is stored.': ['addMembership', 'changeModelProxySettings', 'patchDeployment'],
-  'The names are those of the operations of the document.': ['exportAuditLogs', 'listAuditLogs'],
+  'The names are those of the operations of the document.': ['exportAuditLogs'],
+  'Two members are compared with each other.': ['readProjectDashboard'],
   'A host or a URL is judged by the URL parser.': ['connectIntegration', 'registerClient', 'verifyCustomHost'],
-  'One member of each item is unique in the list.': ['storeWorkspaceSecrets'],
+  'One member of each item is unique in the list.': ['report', 'storeWorkspaceSecrets'],
   'The pattern of a subject depends on the issuer.': ['changeTrustedIssuer', 'createTrustedIssuer'],
   'A time table has five fields with ranges, and a smallest gap.': ['createInsightConfig'],
   'The messages are those of the protocol, and it demands a header `Accept`.': ['callMcp'],
