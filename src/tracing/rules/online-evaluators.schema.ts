@@ -36,7 +36,8 @@ export const NewOnlineEvaluator = z
     type: z
       .enum(TYPES)
       .default('llm')
-      .refine(type => type === 'llm', { error: `must be \`llm\`. ${NO_CODE}` }),
+      .refine(type => type === 'llm', { error: `must be \`llm\`. ${NO_CODE}` })
+      .meta({ enum: ['llm'] }),
     llm_evaluator: z.object({ ...promptShape, ...unsupportedShape }).meta(NEEDS_MODEL),
   })
   .meta({

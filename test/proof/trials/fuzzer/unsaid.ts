@@ -8,6 +8,8 @@ export const UNSAID_EVERYWHERE = new Set([
   'number_too_large',
   'too_deep',
   'too_many_values',
+  // Of objects within a body: answers have the same components, and new members are added to answers.
+  'unknown_member',
 ])
 
 /** Codes that tell of what is stored or configured, of which no schema speaks. */
@@ -17,6 +19,7 @@ export const CODES_OF_STATE: Record<string, string> = {
   last_organization_admin: 'the organization would have no administrator',
   role_built_in: 'the role is one that every organization has',
   feedback_config_differs: 'the key has a configuration already',
+  permission_not_in_role: 'the role lacks a permission of the key',
   source_rule: 'the source of the deployment has no such thing',
   model_required: 'the workspace has no model configuration',
   model_budget_spent: 'a budget of the workspace is spent',
