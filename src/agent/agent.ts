@@ -1,7 +1,7 @@
 // The agent: holds the lease of its listener, polls for changes, and leaves each deployment to the reconciler.
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Network } from '../protocol/address-kind.ts'
-import { type Changes, MAX_POLL_SECONDS } from '../protocol/poll.schema.ts'
+import { MAX_POLL_SECONDS } from '../protocol/poll.schema.ts'
 import { Builds } from './builds/builds.ts'
 import { describeTemplates, listTemplates } from './builds/source-tree.ts'
 import {
@@ -17,6 +17,7 @@ import { Lease, uptimeMs } from './control-plane/lease.ts'
 import { LogShipper } from './control-plane/log-shipper.ts'
 import { MetricsReporter } from './control-plane/metrics-reporter.ts'
 import { ModelTokens } from './control-plane/model-tokens.ts'
+import type { ReceivedChanges, UnreadableWork } from './control-plane/received-changes.ts'
 import { ReportSender } from './control-plane/report-sender.ts'
 import type { Engine, LogLevel, RevisionRef } from './engine.ts'
 import type { AgentState } from './metrics-server.ts'
@@ -65,6 +66,10 @@ const STANDBY_REASON =
   'Another agent serves this listener. This one takes over when that agent stops or its lease expires.'
 const LEASE_LOST_REASON =
   'Another agent took over this listener. Applications keep running; this agent waits in standby.'
+const RESTORED_REASON =
+  'The control plane was restored from a backup and does not know it. `slipway restore --finish` has it removed.'
+const UNNAMED_REASON =
+  'The control plane does not name it, but sent a change without an id that this agent can read. Update the agent.'
 
 export class Agent {
   readonly #options: Options
@@ -84,6 +89,8 @@ export class Agent {
   #cursor: number | null = null
   /** The deployments that a resync has named so far; null when none is in progress. */
   #resyncedIds: Set<string> | null = null
+  /** Since the last resync there was a change without readable ids, which may be of any deployment. */
+  #hasUnnamedChange = false
   #resyncAt = 0
   #pollFailures = 0
 
@@ -224,7 +231,7 @@ export class Agent {
         public_key: this.#keys.public_key,
         fence: this.#lease.fence,
         cursor: this.#cursor,
-        digest: this.#cursor === null ? null : this.#reconciler.digest(),
+        digest: this.#cursor === null || this.#hasUnnamedChange ? null : this.#reconciler.digest(),
         ...(control_plane_url !== undefined && { control_plane_url }),
         ...(verified_hosts_only && { verified_hosts_only }),
         wait: isResyncing ? 0 : Math.min(wait, MAX_POLL_SECONDS),
@@ -241,12 +248,18 @@ export class Agent {
     await this.#applyChanges(answer)
   }
 
-  async #applyChanges({ changes, resync, more, cursor, keep_unknown = false }: Changes): Promise<void> {
-    // The next resync removes the unknown revisions that were kept.
-    if (this.#reconciler.setKeepsUnknown(keep_unknown)) this.#resyncAt = Math.min(this.#resyncAt, performance.now())
+  async #applyChanges(answer: ReceivedChanges): Promise<void> {
+    const { changes, unreadable, resync, more, cursor, keep_unknown = false } = answer
     if (resync) {
       this.#resyncedIds = new Set()
       this.#resyncAt = performance.now() + RESYNC_INTERVAL_MS
+      this.#hasUnnamedChange = false
+    }
+    for (const work of unreadable) this.#holdUnreadable(work)
+    if (!this.#resyncedIds || !more) {
+      const reason = keep_unknown ? RESTORED_REASON : this.#hasUnnamedChange ? UNNAMED_REASON : null
+      // The next resync removes the unknown deployments that were kept.
+      if (this.#reconciler.keepUnknown(reason)) this.#resyncAt = Math.min(this.#resyncAt, performance.now())
     }
     for (const work of changes) {
       this.#reconciler.applyWork(work)
@@ -264,10 +277,22 @@ export class Agent {
     } else if (!this.#resyncedIds)
       this.#modelTokens.renew(changes.filter(({ wanted }) => wanted === 'present').map(work => work.deployment_id))
     this.#cursor = cursor
-    for (const { deployment_id } of changes) this.#reconciler.enqueue(deployment_id)
+    for (const { deployment_id } of [...changes, ...unreadable.flatMap(({ ids }) => ids ?? [])])
+      this.#reconciler.enqueue(deployment_id)
   }
 
-  /** Everything on this machine that the resync did not name is removed, or kept after a restore. */
+  /** Its generation counts as known, so the control plane sends it again when it changes, or with a resync. */
+  #holdUnreadable({ ids, faults }: UnreadableWork): void {
+    if (ids) {
+      this.#reconciler.holdUnreadable(ids, faults)
+      this.#resyncedIds?.add(ids.deployment_id)
+    } else {
+      this.#hasUnnamedChange = true
+      this.#logEvent('work not readable', { error: faults })
+    }
+  }
+
+  /** Everything on this machine that the resync did not name is removed, unless unknown deployments are kept. */
   async #completeResync(namedIds: Set<string>): Promise<void> {
     // If this throws, the cursor does not move and the control plane sends the same page again.
     const engineIds = await this.#options.engine.deployments()

@@ -251,6 +251,57 @@ describe('an agent', () => {
     expect(await waitForOutcome(control.want(rejected, makeSource()))).toMatchObject({ state: 'deployed' })
   })
 
+  describe('work that the agent cannot read', () => {
+    const later = { source: 'of_a_later_release' as never }
+
+    test('fails its revision, leaves the deployment as it runs, and delays no other', async () => {
+      git.push(makeApplication('old'), 'First')
+      const { operatorLines } = startAgent()
+      await waitForOutcome(control.want(id, makeSource()))
+      const client = startPolling(findUrl())
+      onTestFinished(client.stop)
+      const unreadable = control.want(id, makeSource(later))
+      expect(await waitForOutcome(control.want(randomUUID(), makeSource()))).toMatchObject({ state: 'deployed' })
+      expect(await waitForOutcome(unreadable)).toMatchObject({
+        deployment_id: id,
+        state: 'failed',
+        message: expect.stringContaining('`revision.source`'),
+      })
+      expect(operatorLines.filter(line => line.startsWith('work not readable deployment=shop-'))).toHaveLength(1)
+      git.push(makeApplication('new'), 'Second')
+      expect(await waitForOutcome(control.want(id, makeSource()))).toMatchObject({ state: 'deployed' })
+      await waitFor(() => client.count('200 new'))
+      await client.stop()
+      expect(client.responses().sort()).toEqual(['200 new', '200 old'])
+    })
+
+    test('is not sent again while it stays the same, and removes nothing when the agent starts again', async () => {
+      git.push(makeApplication('old'), 'First')
+      const { agent } = startAgent()
+      await waitForOutcome(control.want(id, makeSource()))
+      const url = findUrl()
+      await agent.close({ stop: false })
+      const { work } = control.workByDeployment.get(id)!
+      control.updateWork(id, { serving: { ...work.serving!, ...later } })
+      const unnamed = randomUUID()
+      control.want(unnamed, makeSource(later), { deployment_id: 'unknown' })
+      const { operatorLines } = startAgent()
+      await waitFor(() => operatorLines.filter(line => line.startsWith('work not readable')).length === 2)
+      const { count } = control.resyncs
+      const other = randomUUID()
+      for (const text of ['one', 'two']) {
+        git.push(makeApplication(text), text)
+        expect(await waitForOutcome(control.want(other, makeSource()))).toMatchObject({ state: 'deployed' })
+      }
+      expect(control.resyncs.count).toBe(count)
+      expect((await requestRouter(url)).body).toBe('old')
+      expect(fs.readdirSync(join(home, 'process', id, 'revisions'))).toEqual([work.serving!.id])
+      control.workByDeployment.delete(unnamed)
+      control.updateWork(id, { serving: work.serving })
+      await waitFor(() => control.reports.findLast(one => one.deployment_id === id)?.state === 'serving')
+    })
+  })
+
   test('a repository is deployed, updated and rolled back without one failed request', async () => {
     const first = git.push(makeApplication('one'), 'First')
     startAgent()

@@ -26,6 +26,7 @@ export async function startControlPlane() {
   let lastChange = 0
   let isOffline = false
   let wake: () => void = () => {}
+  const resyncs = { count: 0 }
   /** `onReport` runs before a report is applied. Reports of the unreadable deployment are rejected. */
   const faults = { hidesChanges: false, keepsUnknown: false, onReport: (_: Report) => {}, unreadableDeployment: '' }
 
@@ -60,7 +61,9 @@ export async function startControlPlane() {
       lease = { agent: body.agent_id, fence: lease.fence + 1 }
     } else if (body.fence !== lease.fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
     const { fence } = lease
-    const resync = body.cursor == null || (body.cursor === lastChange && body.digest !== digest())
+    const isDigestWrong = body.digest != null && body.digest !== digest()
+    const resync = body.cursor == null || (body.cursor === lastChange && isDigestWrong)
+    if (resync) resyncs.count++
     const listChanges = () =>
       faults.hidesChanges
         ? []
@@ -205,6 +208,7 @@ export async function startControlPlane() {
     faults: faults,
     models,
     modelTokens,
+    resyncs,
     workByDeployment: workByDeployment,
     reports,
     logs,

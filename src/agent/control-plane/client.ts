@@ -4,8 +4,9 @@ import { type CredentialWish, GivenCredential } from '../../protocol/credentials
 import { type LogBatch, LogReceipt } from '../../protocol/logs.schema.ts'
 import { MetricReceipt, type Metrics } from '../../protocol/metrics.schema.ts'
 import { GivenModelTokens, type ModelTokenWish } from '../../protocol/model-tokens.schema.ts'
-import { Changes, type Poll, type Release } from '../../protocol/poll.schema.ts'
+import type { Poll, Release } from '../../protocol/poll.schema.ts'
 import { ReportResults, type Reports } from '../../protocol/report.schema.ts'
+import { ReceivedChanges } from './received-changes.ts'
 
 const REQUEST_TIMEOUT_MS = 30_000
 export const SHUTDOWN_TIMEOUT_MS = 2_000
@@ -62,7 +63,7 @@ export function createControlPlaneClient({ url, key }: { url: string; key: strin
     throw new RequestRefused(response.status, code, detail, Number.isFinite(retryAfter) ? retryAfter : null)
   }
   return {
-    poll: (poll: Poll, signal?: AbortSignal) => post('poll', poll, Changes, signal, poll.wait),
+    poll: (poll: Poll, signal?: AbortSignal) => post('poll', poll, ReceivedChanges, signal, poll.wait),
     release: (lease: Release) => post('release', lease, z.void(), AbortSignal.timeout(SHUTDOWN_TIMEOUT_MS)),
     report: (reports: Reports, signal?: AbortSignal) => post('report', reports, ReportResults, signal),
     credentials: (wish: z.input<typeof CredentialWish>, signal?: AbortSignal) =>

@@ -3,9 +3,10 @@ import type { Report, ReportResult } from '../../protocol/report.schema.ts'
 import type { Work } from '../../protocol/work.schema.ts'
 import type { Builds } from '../builds/builds.ts'
 import type { RequestRefused } from '../control-plane/client.ts'
+import type { WorkIds } from '../control-plane/received-changes.ts'
 import type { ReportSender } from '../control-plane/report-sender.ts'
 import type { Engine, LogLevel, RevisionRef } from '../engine.ts'
-import type { Redaction } from '../redaction/redaction.ts'
+import { cutMessage, type Redaction } from '../redaction/redaction.ts'
 import type { LogEvent } from '../system/log-event.ts'
 import { FailurePolicy } from './failure-policy.ts'
 import { type Observation, observeDeployment } from './observe.ts'
@@ -21,6 +22,11 @@ type TrackedDeployment = DeploymentState & {
   lastReported?: string
   isDatabaseReported: boolean
   isUnhealthy: boolean
+}
+type UnreadableDeployment = {
+  generation: number
+  /** Until it is answered. */
+  report?: Report
 }
 type Options = {
   engine: Engine
@@ -38,18 +44,17 @@ type Options = {
 /** They end the rollout, which gives the deployment a new generation. */
 const FINAL_STATES = new Set<Report['state']>(['deployed', 'failed'])
 
-const KEPT_REASON =
-  'The control plane was restored from a backup and does not know it. `slipway restore --finish` has it removed.'
-
 export class Reconciler {
   readonly #options: Options
   readonly #deployments = new Map<string, TrackedDeployment>()
+  /** Deployments whose newest work is unreadable. They are left as they run. */
+  readonly #unreadable = new Map<string, UnreadableDeployment>()
   readonly #failurePolicy: FailurePolicy
   /** Deployments that served when this agent began, and have not served or failed since. Undefined until known. */
   #restoring: Set<string> | undefined
   #restored = 0
-  /** Keeps deployments that the control plane does not list. */
-  #keepsUnknown = false
+  /** The reason to keep deployments that the control plane does not list. */
+  #keepReason: string | null = null
   readonly #kept = new Set<string>()
   readonly #queue = new SerialQueue(
     id => this.#reconcile(id),
@@ -64,6 +69,7 @@ export class Reconciler {
   applyWork(work: Work): void {
     const { deployment_id, generation } = work
     const previous = this.#deployments.get(deployment_id)
+    this.#unreadable.delete(deployment_id)
     this.#deployments.set(deployment_id, {
       work,
       generation,
@@ -73,6 +79,25 @@ export class Reconciler {
       isDatabaseReported: previous?.isDatabaseReported ?? false,
       isUnhealthy: previous?.isUnhealthy ?? false,
     })
+  }
+
+  /** Fails the revision that it asks for. The control plane then sends the deployment without that revision. */
+  holdUnreadable({ deployment_id, generation, revision, serving }: WorkIds, faults: string): void {
+    const message = cutMessage(
+      `The agent cannot read what the control plane wants of this deployment: ${faults}. Running copies stay as they ` +
+        'are. Update the agent to the release of the control plane, or undo the change.',
+    )
+    this.#logEvent(deployment_id, 'work not readable', { error: faults })
+    const report: Report = { deployment_id, generation, revision_id: revision, state: 'failed', message }
+    this.#unreadable.set(deployment_id, { generation, ...(revision && { report }) })
+    if (serving && !revision) this.#options.log({ deployment_id, revision_id: serving }, message, 'WARNING')
+  }
+
+  #reportUnreadable(id: string, { report }: UnreadableDeployment): void {
+    const { reports } = this.#options
+    if (report) reports.add(report)
+    // Earlier reports are not of this generation.
+    else reports.drop(id)
   }
 
   /** Logs once when all deployments serve or have failed. Later calls do nothing. */
@@ -96,19 +121,19 @@ export class Reconciler {
   }
 
   forgetAllBut(wantedIds: Set<string>): void {
-    for (const id of this.#deployments.keys()) if (!wantedIds.has(id)) this.#forget(id)
+    for (const id of [...this.#deployments.keys(), ...this.#unreadable.keys()]) if (!wantedIds.has(id)) this.#forget(id)
   }
 
-  /** True if it kept them until now. */
-  setKeepsUnknown(keeps: boolean): boolean {
-    const isEnding = this.#keepsUnknown && !keeps
-    this.#keepsUnknown = keeps
+  /** True if they were kept until now. */
+  keepUnknown(reason: string | null): boolean {
+    const isEnding = this.#keepReason !== null && reason === null
+    this.#keepReason = reason
     if (isEnding) this.#kept.clear()
     return isEnding
   }
 
   digest(): string {
-    return digestGenerations(this.#deployments)
+    return digestGenerations(new Map([...this.#deployments, ...this.#unreadable]))
   }
 
   close(): Promise<void> {
@@ -122,8 +147,10 @@ export class Reconciler {
         this.#failurePolicy.clear(id)
         return this.#queue.enqueueAfter(id, RETRY_MS)
       }
+      const unreadable = this.#unreadable.get(id)
+      if (unreadable) return this.#reportUnreadable(id, unreadable)
       const deployment = this.#deployments.get(id)
-      if (!deployment && this.#keepsUnknown) return this.#keep(id)
+      if (!deployment && this.#keepReason !== null) return this.#keep(id, this.#keepReason)
       const context = this.#stepContext(id)
       const observation = await observeDeployment(id, builds, await engine.observe(id))
       if (deployment) {
@@ -145,10 +172,10 @@ export class Reconciler {
     }
   }
 
-  #keep(id: string): void {
+  #keep(id: string, reason: string): void {
     if (this.#kept.has(id)) return
     this.#kept.add(id)
-    this.#logEvent(id, 'deployment kept', { reason: KEPT_REASON })
+    this.#logEvent(id, 'deployment kept', { reason })
   }
 
   #handleFailure(id: string, error: Error): void {
@@ -194,6 +221,7 @@ export class Reconciler {
   /** It is not repeated: the same report would be rejected again. */
   handleRejectedReport(report: Report, { message }: RequestRefused): void {
     const { deployment_id, state } = report
+    this.#markAnswered(report)
     this.#logEvent(deployment_id, 'report rejected', { state, error: message })
     const deployment = this.#deployments.get(deployment_id)
     if (deployment) deployment.lastReported = serializeReportFacts(report)
@@ -201,6 +229,7 @@ export class Reconciler {
 
   handleReportResult(report: Report, { outcome, generation, code }: ReportResult): void {
     const { deployment_id: id, state } = report
+    this.#markAnswered(report)
     const deployment = this.#deployments.get(id)
     if (!deployment || deployment.generation !== report.generation) return
     deployment.lastReported = serializeReportFacts(report)
@@ -221,8 +250,14 @@ export class Reconciler {
     if (deployment.work !== work) this.enqueue(id)
   }
 
+  #markAnswered(report: Report): void {
+    const unreadable = this.#unreadable.get(report.deployment_id)
+    if (unreadable?.report === report) delete unreadable.report
+  }
+
   #forget(id: string): void {
     this.#deployments.delete(id)
+    this.#unreadable.delete(id)
     this.#options.redaction.forget(id)
   }
 

@@ -58,6 +58,16 @@ export async function startControlPlane(databaseUrl: string, more: Record<string
   let arrivals = 0
   /** The next answers to this key that do not arrive. */
   const lostAnswers = { key: '', remaining: 0 }
+  /** Deployments whose work no agent can read: their revisions are of a source that does not exist. */
+  const unreadable = new Set<string>()
+  const spoilWork = (json: string): string => {
+    const answer = JSON.parse(json)
+    for (const { deployment_id, revision, serving } of answer.changes ?? [])
+      if (unreadable.has(deployment_id))
+        for (const one of [revision, serving])
+          if (one) Object.assign(one, { source: 'of_a_later_release', archive: null })
+    return JSON.stringify(answer)
+  }
 
   const serve = async (request: Request, { incoming }: { incoming: IncomingMessage }) => {
     const { pathname: path } = new URL(request.url)
@@ -71,7 +81,8 @@ export async function startControlPlane(databaseUrl: string, more: Record<string
     )
     const { method, headers, signal } = request
     const answer = await app.fetch(new Request(request.url, { method, headers, body: text, signal }))
-    const body = await answer.text()
+    const sent = await answer.text()
+    const body = unreadable.size > 0 && path.endsWith('/poll') ? spoilWork(sent) : sent
     const parse = (json: string) => JSON.parse(json || 'null')
     exchanges.push({ arrival, key, path, request: parse(text), status: answer.status, response: parse(body) })
     if (lostAnswers.remaining > 0 && lostAnswers.key === key) {
@@ -109,6 +120,7 @@ export async function startControlPlane(databaseUrl: string, more: Record<string
     clock,
     exchanges,
     lostAnswers,
+    unreadable,
     newWorkspace,
     database: app.database,
     sealingKeys: app.config.sealingKeys,

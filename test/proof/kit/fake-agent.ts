@@ -2,6 +2,7 @@
 import { createDecipheriv, createECDH, createHash, hkdfSync, randomUUID } from 'node:crypto'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
+import { sources } from '../../../src/protocol/parts.schema.ts'
 import type { Changes } from '../../../src/protocol/poll.schema.ts'
 import type { Report, ReportResult } from '../../../src/protocol/report.schema.ts'
 import type { Tracing, Work } from '../../../src/protocol/work.schema.ts'
@@ -131,6 +132,15 @@ async function rollOut(heldLease: Lease, work: Work, stop: AbortSignal) {
   await reportState('deployed', { healthy: true })
 }
 
+const reportUnreadable = (heldLease: Lease, { deployment_id, generation, revision }: Work) =>
+  sendReport(heldLease, {
+    deployment_id,
+    revision_id: revision!.id,
+    generation,
+    state: 'failed',
+    message: 'This agent cannot read the revision.',
+  })
+
 async function applyWork(heldLease: Lease, work: Work) {
   const known = knownDeployments.get(work.deployment_id)
   const current: KnownDeployment = { ...known, generation: work.generation }
@@ -145,6 +155,10 @@ async function applyWork(heldLease: Lease, work: Work) {
     revision_id: work.serving?.id ?? null,
     generation: work.generation,
   }
+  // It reads a work of another source as far as this.
+  const unreadable = [work.revision, work.serving].some(one => one && !sources.includes(one.source))
+  if (unreadable && work.revision) return reportUnreadable(heldLease, work)
+  if (unreadable) return
   if (work.wanted === 'absent') return sendReport(heldLease, { ...about, state: 'removed' })
   if (work.needs_database && !known)
     await sendReport(heldLease, { ...about, revision_id: null, state: 'database_ready' })

@@ -5,6 +5,8 @@ import { sql } from 'drizzle-orm'
 import { createTraceKey } from '../../../src/kernel/crypto/trace-keys.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { Poll } from '../../../src/protocol/poll.schema.ts'
+import type { Report } from '../../../src/protocol/report.schema.ts'
+import type { Exchange } from './control-plane.ts'
 import { RIVAL_AGENT_ID, type ScenarioContext, sha256 } from './scenario-context.ts'
 
 export type Scenario = { name: string; run: (context: ScenarioContext) => Promise<void> }
@@ -16,6 +18,9 @@ function assert(condition: unknown, message: string): asserts condition {
 const listPolls = (context: ScenarioContext) => context.exchanges('/poll')
 const listFencedExchanges = (context: ScenarioContext) =>
   context.exchanges().filter(one => one.response?.code === 'fence_stale')
+
+const hasRemoved = ({ request }: Exchange, id: string) =>
+  request.reports.some((one: Report) => one.deployment_id === id && one.state === 'removed')
 
 /** Polls as another agent, once the lease has expired. */
 async function takeLease({ plane, listener_key, waitFor }: ScenarioContext): Promise<number> {
@@ -182,6 +187,31 @@ export const scenarios: Scenario[] = [
       await waitUntilSettled(context)
       await context.patch(remaining.id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
       await context.waitUntilServing(remaining.id)
+    },
+  },
+  {
+    name: 'fails a revision that it cannot read, leaves the deployment as it runs, and goes on with others',
+    async run(context) {
+      const { unreadable } = context.plane
+      await context.start()
+      const broken = await context.deploy()
+      const before = await context.waitUntilServing(broken.id)
+      unreadable.add(broken.id)
+      await context.patch(broken.id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
+      const other = await context.deploy()
+      await context.waitUntilServing(other.id)
+      const failed = await context.waitFor('the revision has failed', async () => {
+        const [newest] = await context.revisions(broken.id)
+        return newest.status.endsWith('_FAILED') && newest
+      })
+      assert(failed.status_message, 'The report does not say why the revision failed.')
+      const after = await context.read(broken.id)
+      assert(after.active_revision_id === before.active_revision_id, 'The old revision no longer serves.')
+      await waitUntilSettled(context)
+      assert(!context.exchanges('/report').some(one => hasRemoved(one, broken.id)), 'The agent removed it.')
+      unreadable.delete(broken.id)
+      await context.patch(broken.id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
+      await context.waitUntilServing(broken.id)
     },
   },
   {

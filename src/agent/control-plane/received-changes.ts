@@ -1,0 +1,49 @@
+// Reads the answer to a poll, each work on its own: one that this agent cannot read must not stop the others.
+import * as z from 'zod'
+import { describeIssue } from '../../protocol/fault-messages.ts'
+import { Changes } from '../../protocol/poll.schema.ts'
+import { Generation } from '../../protocol/sync-fields.schema.ts'
+import { Uuid } from '../../protocol/wire.ts'
+import { Work } from '../../protocol/work.schema.ts'
+
+const MAX_FAULTS = 3
+
+const RevisionId = z
+  .object({ id: Uuid })
+  .transform(({ id }) => id)
+  .nullable()
+  .catch(null)
+const WorkIds = z.object({
+  deployment_id: Uuid,
+  generation: Generation,
+  name: z.string().nullable().catch(null),
+  revision: RevisionId,
+  serving: RevisionId,
+})
+/** The ids of its revisions stand for them. */
+export type WorkIds = z.output<typeof WorkIds>
+export type UnreadableWork = {
+  /** Null: nobody knows which deployment it is about. */
+  ids: WorkIds | null
+  faults: string
+}
+
+export const ReceivedChanges = Changes.extend({ changes: z.array(z.unknown()) }).transform(
+  ({ changes: received, ...answer }) => {
+    const changes: Work[] = []
+    const unreadable: UnreadableWork[] = []
+    for (const value of received) {
+      const { success, data, error } = Work.safeParse(value, { error: describeIssue })
+      if (success) changes.push(data)
+      else unreadable.push({ ids: WorkIds.safeParse(value).data ?? null, faults: describeFaults(error.issues) })
+    }
+    return { ...answer, changes, unreadable }
+  },
+)
+export type ReceivedChanges = z.output<typeof ReceivedChanges>
+
+function describeFaults(issues: z.core.$ZodIssue[]): string {
+  const first = issues.slice(0, MAX_FAULTS).map(({ path, message }) => `\`${path.join('.')}\` ${message}`)
+  const more = issues.length - first.length
+  return first.join('; ') + (more > 0 ? `; and ${more} more` : '')
+}
