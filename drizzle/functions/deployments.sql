@@ -703,13 +703,34 @@ begin
   from compared;
 end $$;
 
--- A list of volumes with those disks of the stored resources that it does not name: only `?clear=` takes a disk away.
+-- A list of volumes with the disks of the stored resources: only `?clear=` takes a disk away. A volume with the name of
+-- a disk takes its place only if it is of the same claim.
 create function keep_disks(p_stored jsonb, p_volumes jsonb) returns jsonb
 language sql immutable strict as $$
-  select p_volumes || coalesce(jsonb_agg(v.volume order by v.place), '[]')
-  from jsonb_array_elements(nullif(p_stored -> 'volumes', 'null')) with ordinality v(volume, place)
-  where nullif(v.volume -> 'persistentVolumeClaim', 'null') is not null
-    and not p_volumes @> jsonb_build_array(jsonb_build_object('name', v.volume -> 'name'))
+  with disk as (
+    select v.volume, v.place, v.volume ->> 'name' as name, v.volume #>> '{persistentVolumeClaim, claimName}' as claim
+    from jsonb_array_elements(nullif(p_stored -> 'volumes', 'null')) with ordinality v(volume, place)
+    where nullif(v.volume -> 'persistentVolumeClaim', 'null') is not null
+  ),
+  sent as (
+    select v.volume, v.place, v.volume ->> 'name' as name, v.volume #>> '{persistentVolumeClaim, claimName}' as claim
+    from jsonb_array_elements(p_volumes) with ordinality v(volume, place)
+  )
+  select coalesce(
+    (
+      select jsonb_agg(coalesce(d.volume, s.volume) order by s.place)
+      from sent s
+      left join disk d on d.name = s.name and d.volume <> s.volume and (d.claim = s.claim) is not true
+    ),
+    '[]'
+  ) || coalesce(
+    (
+      select jsonb_agg(d.volume order by d.place)
+      from disk d
+      where not exists (select from sent s where s.name = d.name)
+    ),
+    '[]'
+  )
 $$;
 
 -- A list of mounts with those of the stored disks that it does not mount.
@@ -859,6 +880,34 @@ language sql immutable as $$
   )
 $$;
 
+-- Disks that the volumes of a patch would replace, and mounts of volumes that it takes away.
+create function list_volume_faults(p_stored jsonb, p_next jsonb, p_sent jsonb) returns text[]
+language sql immutable as $$
+  select array(
+    select format(
+      'source_config.resource_spec.volumes would replace the disk %s: use another name, or clear '
+        'resource_spec.volumes first',
+      sent ->> 'name'
+    )
+    from jsonb_array_elements(p_sent) sent
+    where not exists (select from jsonb_array_elements(p_next -> 'volumes') kept where kept = sent)
+  ) || array(
+    select format('source_config.resource_spec.%s mounts %s, which the patch takes away', m.place, m.name)
+    from (
+      select 'volume_mounts' as place, mount ->> 'name' as name
+      from jsonb_array_elements(nullif(p_next -> 'volume_mounts', 'null')) mount
+      union
+      select member || '.' || (container ->> 'name'), mount ->> 'name'
+      from unnest('{init_containers, sidecars}'::text[]) member
+      cross join jsonb_array_elements(nullif(p_next -> member, 'null')) container
+      cross join jsonb_array_elements(nullif(container -> 'volumeMounts', 'null')) mount
+    ) m
+    cross join jsonb_build_array(jsonb_build_object('name', m.name)) volume
+    where p_stored -> 'volumes' @> volume and not coalesce(p_next -> 'volumes' @> volume, false)
+    order by m.place, m.name
+  )
+$$;
+
 -- Refuses a patch that is not allowed, planned or applied.
 create function require_allowed_patch(p_stored deployments, p_plan patch_plan, p_patch jsonb, p_request jsonb)
 returns boolean
@@ -887,7 +936,12 @@ begin
           'source_config', v_next.source_config, 'source_revision_config', v_next.source_revision_config
         ) #>> string_to_array(r.path, '.') is null
     )
-    || list_resource_faults((v_next.source_config -> 'resource_spec')::jsonb, p_patch -> 'resource_pairs'),
+    || list_resource_faults((v_next.source_config -> 'resource_spec')::jsonb, p_patch -> 'resource_pairs')
+    || list_volume_faults(
+      (p_stored.source_config -> 'resource_spec')::jsonb,
+      (v_next.source_config -> 'resource_spec')::jsonb,
+      v_sent -> 'source_config.resource_spec.volumes'
+    ),
     '; '
   );
   if v_faults <> '' then perform refuse('source_rule', v_faults); end if;
@@ -2029,26 +2083,57 @@ begin
   return true;
 end $$;
 
+-- The members of volumes that hold a token of the service account.
+create function list_token_volumes(p_volumes jsonb) returns setof text
+language sql immutable as $$
+  select format('resource_spec.volumes.%s.projected.sources.%s.serviceAccountToken', v.place - 1, s.place - 1)
+  from jsonb_array_elements(nullif(p_volumes, 'null')) with ordinality v(volume, place)
+  cross join jsonb_array_elements(
+    case when jsonb_typeof(v.volume #> '{projected, sources}') = 'array' then v.volume #> '{projected, sources}' end
+  ) with ordinality s(source, place)
+  where nullif(s.source -> 'serviceAccountToken', 'null') is not null
+$$;
+
 -- Refuses the needs of resources that a patch changes. `p_patch` comes from `describePatch` in
 -- src/hosting/deployments/patch.ts.
 create function require_listener_allows_patch(p_deployment uuid, p_patch jsonb) returns boolean
 language plpgsql stable cost 10000 as $$
+declare
+  v_clears_account boolean := exists (
+    select
+    from jsonb_to_recordset(p_patch -> 'members') as m(path text, value jsonb)
+    where m.path = 'source_config.resource_spec.service_account_name' and m.value is null
+  );
 begin
   perform require_listener_allows(d.listener_id, needs.changed)
   from deployments d
   cross join lateral (
     select jsonb_agg(n.need) as changed
-    from jsonb_array_elements(p_patch -> 'policy_needs') n(need)
-    join jsonb_to_recordset(p_patch -> 'members') as m(path text, value jsonb)
-      on m.path in (
-        'source_config.resource_spec', 'source_config.resource_spec.' || split_part(n.need ->> 'path', '.', 2)
-      )
-    where m.value is distinct from (d.source_config #> (string_to_array(m.path, '.'))[2:])::jsonb
-      -- A deployment with an account has its token anyway.
-      and not (
-        n.need ->> 'path' like '%.serviceAccountToken'
-        and d.source_config -> 'resource_spec' ->> 'service_account_name' is not null
-      )
+    from (
+      select n.need
+      from jsonb_array_elements(p_patch -> 'policy_needs') n(need)
+      join jsonb_to_recordset(p_patch -> 'members') as m(path text, value jsonb)
+        on m.path in (
+          'source_config.resource_spec', 'source_config.resource_spec.' || split_part(n.need ->> 'path', '.', 2)
+        )
+      cross join lateral (select n.need ->> 'path' like '%.serviceAccountToken' as is_token) t
+      where case
+        when t.is_token and v_clears_account then true
+        -- A deployment with an account has its token anyway.
+        when t.is_token and d.source_config -> 'resource_spec' ->> 'service_account_name' is not null then false
+        else m.value is distinct from (d.source_config #> (string_to_array(m.path, '.'))[2:])::jsonb
+      end
+      union all
+      -- The volumes that stay have a token of the account that goes.
+      select jsonb_build_object('path', t.path, 'needs', 'privileged')
+      from list_token_volumes((d.source_config -> 'resource_spec' -> 'volumes')::jsonb) t(path)
+      where v_clears_account
+        and not exists (
+          select
+          from jsonb_to_recordset(p_patch -> 'members') as m(path text)
+          where m.path = 'source_config.resource_spec.volumes'
+        )
+    ) n
   ) needs
   where d.id = p_deployment and d.tenant_id = current_tenant() and needs.changed is not null;
   return true;

@@ -115,6 +115,52 @@ describe('a patch of some resources', () => {
     expect(await read()).toBeNull()
   })
 
+  it('is refused by name if it would put another volume in the place of a disk', async () => {
+    const tenant = await newTenant()
+    const scratch = { name: 'data', emptyDir: {} }
+    const { path, patch, read, revisions } = await create(tenant, { volumes: [scratch], volume_mounts: [MOUNT] })
+    const [revision] = await revisions()
+    const log = { name: 'log', persistentVolumeClaim: { claimName: 'log' } }
+    await patch({ volumes: [DISK, log] })
+    const other = { name: 'log', persistentVolumeClaim: { claimName: 'other' } }
+    for (const query of ['', '?dry_run=true']) {
+      const refused = await patch({ volumes: [scratch, other] }, query)
+      expect([refused.status, refused.body.code]).toEqual([400, 'source_rule'])
+      for (const name of ['data', 'log']) expect(refused.body.detail).toContain(`the disk ${name}`)
+    }
+    const [same, added] = [
+      { name: 'log', persistentVolumeClaim: { claimName: 'log', readOnly: true } },
+      { name: 'new', emptyDir: {} },
+    ]
+    expect((await patch({ volumes: [added, same] })).status).toBe(200)
+    expect((await read()).volumes).toEqual([added, same, DISK])
+    // An older revision has another volume of that name. The disk stays.
+    expect((await tenant.post(`${path}/rollback`, { revision_id: revision!.id })).status).toBe(200)
+    expect((await read()).volumes).toEqual([DISK, same])
+  })
+
+  it('is refused by name if mounts are left of volumes that it takes away', async () => {
+    const tenant = await newTenant()
+    const proxy = { name: 'proxy', image: 'envoy', volumeMounts: [MOUNT] }
+    const volumes = [DISK, { name: 'scratch', emptyDir: {} }]
+    const mounts = [MOUNT, { name: 'scratch', mountPath: '/scratch' }]
+    const { path, patch, read } = await create(tenant, { volumes, volume_mounts: mounts, sidecars: [proxy] })
+    const clear = `${path}?clear=resource_spec.volumes`
+    for (const query of [clear, `${clear}&dry_run=true`]) {
+      const refused = await tenant.patch(query, {})
+      expect([refused.status, refused.body.code]).toEqual([400, 'source_rule'])
+      for (const place of ['volume_mounts mounts data', 'volume_mounts mounts scratch', 'sidecars.proxy mounts data'])
+        expect(refused.body.detail).toContain(place)
+    }
+    const partly = await patch({ volumes: [DISK] })
+    expect(partly.body.detail).toContain('volume_mounts mounts scratch')
+    expect(partly.body.detail).not.toContain('mounts data')
+    expect((await patch({ volumes: [DISK], volume_mounts: [MOUNT] })).status).toBe(200)
+    const all = `${clear},resource_spec.volume_mounts,resource_spec.sidecars`
+    expect((await tenant.patch(all, {})).status).toBe(200)
+    expect(await read()).toBeNull()
+  })
+
   it('takes away a database only by ?clear=, whose plan says so', async () => {
     const tenant = await newTenant()
     const { path, read } = await create(tenant, { ...DATABASE, cpu: 1 })

@@ -77,6 +77,26 @@ describe('a listener', () => {
     expect((await tenant.patch(`/v2/deployments/${deployment.id}`, patch)).status).toBe(200)
   })
 
+  it('refuses to clear an account whose token a volume still has', async () => {
+    const tenant = await newTenant()
+    const token = { name: 'token', projected: { sources: [{ serviceAccountToken: { path: 'token' } }] } }
+    const spec = { service_account_name: 'robot', volumes: [{ name: 'scratch', emptyDir: {} }, token], cpu: 1 }
+    const clear = 'clear=resource_spec.service_account_name'
+    const { listener } = await newListenerWith(tenant, { ...CLOSED_POLICY, service_accounts: ['robot'] })
+    const path = `/v2/deployments/${(await create(tenant, listener.id, spec)).body.id}`
+    const same = { source_config: { resource_spec: { volumes: spec.volumes } } }
+    for (const query of [clear, `${clear}&dry_run=true`])
+      for (const patch of [{}, same]) {
+        const { status, body } = await tenant.patch(`${path}?${query}`, patch)
+        expect([status, body.code]).toEqual([400, 'not_allowed_by_listener'])
+        expect(body.detail).toContain('resource_spec.volumes.1.projected.sources.0.serviceAccountToken')
+      }
+    expect((await tenant.patch(`${path}?${clear},resource_spec.volumes`, {})).status).toBe(200)
+    const opened = await newListenerWith(tenant, { privileged: true, service_accounts: ['robot'] })
+    const other = `/v2/deployments/${(await create(tenant, opened.listener.id, spec)).body.id}`
+    expect((await tenant.patch(`${other}?${clear}`, {})).status).toBe(200)
+  })
+
   it('decides like the agent itself', async () => {
     const tenant = await newTenant()
     const policies: ListenerPolicy[] = [
