@@ -35,50 +35,91 @@ language sql stable as $$
   ) counted
 $$;
 
--- Up to 10,000 of each queue are counted. A delivery of a git host is of no organization until it is processed.
+-- Up to 10,000 of each queue are counted. A delivery of a git host is of no organization until it is processed. Each
+-- branch runs only for its scope: a condition for both would read the rows of all organizations.
 create function fleet_queues(p_organization uuid) returns json
 language sql stable as $$
   with waiting (name, since) as (
     (
       select 'webhook_deliveries', q.next_attempt_at
       from webhook_deliveries q
-      where q.state = 'waiting' and (p_organization is null or q.organization_id = p_organization)
+      where p_organization is null and q.state = 'waiting'
+      limit 10000
+    )
+    union all
+    (
+      select 'webhook_deliveries', q.next_attempt_at
+      from workspaces w
+      join webhooks h on h.tenant_id = w.id
+      join webhook_deliveries q on q.webhook_id = h.id and q.state = 'waiting'
+      where w.organization_id = p_organization
       limit 10000
     )
     union all
     (
       select 'githost_deliveries', q.next_attempt_at
       from githost_deliveries q
-      where q.state = 'waiting' and p_organization is null
+      where p_organization is null and q.state = 'waiting'
       limit 10000
     )
     union all
     (
       select 'preview_hooks', q.next_attempt_at
       from preview_hooks q
-      where p_organization is null or q.organization_id = p_organization
+      where p_organization is null
+      limit 10000
+    )
+    union all
+    (
+      select 'preview_hooks', q.next_attempt_at
+      from preview_hooks q
+      where q.organization_id = p_organization
       limit 10000
     )
     union all
     (
       select 'rule_evaluations', q.next_attempt_at
       from rule_evaluations q
-      where q.state = 'waiting' and (p_organization is null or q.organization_id = p_organization)
+      where p_organization is null and q.state = 'waiting'
+      limit 10000
+    )
+    union all
+    (
+      select 'rule_evaluations', q.next_attempt_at
+      from workspaces w
+      join run_rules r on r.tenant_id = w.id
+      join rule_evaluations q on q.rule_id = r.id and q.state = 'waiting'
+      where w.organization_id = p_organization
       limit 10000
     )
     union all
     (
       select 'insight_jobs', q.created_at
       from insight_jobs q
-      where q.status in ('queued', 'running') and (p_organization is null or q.organization_id = p_organization)
+      where p_organization is null and q.status in ('queued', 'running')
+      limit 10000
+    )
+    union all
+    (
+      select 'insight_jobs', q.created_at
+      from insight_jobs q
+      where q.organization_id = p_organization and q.status in ('queued', 'running')
       limit 10000
     )
     union all
     (
       select 'revisions', q.status_since
       from revisions q
-      where q.status in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')
-        and (p_organization is null or q.organization_id = p_organization)
+      where p_organization is null
+        and q.status in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')
+      limit 10000
+    )
+    union all
+    (
+      select 'revisions', q.status_since
+      from revisions q
+      where q.organization_id = p_organization
+        and q.status in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')
       limit 10000
     )
   )
@@ -327,15 +368,41 @@ begin
     limit p_limit
   ),
   traced as (
-    select
-      m.tenant_id, (m.minute at time zone 'utc')::date as day, sum(m.roots)::bigint as traces,
-      greatest(sum(m.bytes), 0)::bigint as bytes
+    select p.tenant_id, m.day, sum(m.traces)::bigint as traces, greatest(sum(m.bytes), 0)::bigint as bytes
     from chosen c
-    join session_minutes m on m.tenant_id = c.id
+    join projects p on p.tenant_id = c.id
+    -- Each project is a range of the index.
+    cross join lateral (
+      select (n.minute at time zone 'utc')::date as day, sum(n.roots) as traces, sum(n.bytes) as bytes
+      from session_minutes n
+      where n.tenant_id = p.tenant_id
+        and n.session_id = p.id
+        and n.minute >= p_start::timestamp at time zone 'utc'
+        and n.minute < (p_end + 1)::timestamp at time zone 'utc'
+      group by 1
+    ) m
     where p_traces
-      and m.minute >= p_start::timestamp at time zone 'utc'
-      and m.minute < (p_end + 1)::timestamp at time zone 'utc'
-    group by m.tenant_id, 2
+    group by p.tenant_id, m.day
+  ),
+  -- The deployments that come and go on each day. Those that came before count on the first.
+  moved as (
+    select n.tenant_id, greatest((n.at at time zone 'utc')::date, p_start) as day, sum(n.change) as change
+    from (
+      select e.tenant_id, e.created_at as at, 1 as change
+      from chosen c
+      join deployments e on e.tenant_id = c.id
+      union all
+      select e.tenant_id, e.deleting_at, -1
+      from chosen c
+      join deployments e on e.tenant_id = c.id and e.deleting_at is not null
+      union all
+      select e.tenant_id, edge.at, edge.change
+      from chosen c
+      join deleted_deployments e
+        on e.tenant_id = c.id and e.deleted_at >= p_start::timestamp at time zone 'utc'
+      cross join lateral (values (e.created_at, 1), (e.deleted_at, -1)) edge(at, change)
+    ) n
+    group by 1, 2
   )
   select
     c.organization_id,
@@ -345,20 +412,12 @@ begin
     d.day,
     case when p_traces then coalesce(t.traces, 0) end,
     case when p_traces and t.day is null then 0 else t.bytes end,
-    (
-      select count(*)
-      from deployments e
-      where e.tenant_id = c.id and e.created_at < ends.at and (e.deleting_at is null or e.deleting_at >= ends.at)
-    ) + (
-      select count(*)
-      from deleted_deployments e
-      where e.tenant_id = c.id and e.created_at < ends.at and e.deleted_at >= ends.at
-    )
+    sum(coalesce(n.change, 0)) over (partition by c.id order by d.day)::bigint
   from chosen c
   join organizations o on o.id = c.organization_id
   cross join lateral (select p_start + n as day from generate_series(0, p_end - p_start) n) d
-  cross join lateral (select least((d.day + 1)::timestamp at time zone 'utc', clock()) as at) ends
   left join traced t on t.tenant_id = c.id and t.day = d.day
+  left join moved n on n.tenant_id = c.id and n.day = d.day
   order by c.id, d.day;
 end $$;
 grant execute on function read_usage(text[], boolean, date, date, boolean, uuid, integer) to slipway_app;

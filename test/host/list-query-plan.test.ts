@@ -278,6 +278,73 @@ it('a page of events reads only its own rows, wherever in the journal it begins'
   }
 })
 
+it('the fleet and the usage of an organization read no rows of another one, and none from before', async () => {
+  const own = await bootstrap(host.app.database, { organization: 'Small', scope: 'organization' })
+  const paths = ['/v2/admin/fleet', '/orgs/current/usage/backfill-export']
+  const batches: (typeof statements)[] = []
+  for (const path of paths) {
+    const reply = await host.app.fetch(new Request(`http://x${path}`, { headers: { 'X-Api-Key': own.api_key } }))
+    await reply.text()
+    expect(reply.status).toBe(200)
+    batches.push(statements)
+  }
+  const countReads = async () => {
+    const { rows } = await admin.query<{ name: string; rows: number }>(
+      `select relname as name, (seq_tup_read + coalesce(idx_tup_fetch, 0))::integer as rows
+      from pg_stat_xact_user_tables
+      where relname in (
+        'webhook_deliveries', 'preview_hooks', 'rule_evaluations', 'insight_jobs', 'revisions', 'session_minutes'
+      )
+      order by relname`,
+    )
+    return new Map(rows.map(row => [row.name, row.rows]))
+  }
+  await admin.query('begin')
+  try {
+    await admin.query('set local session_replication_role = replica')
+    const ids = 'organization_id, tenant_id'
+    for (const [table, columns, values] of [
+      ['webhook_deliveries', 'webhook_id, seq, type', `gen_random_uuid(), n, 'x'`],
+      ['preview_hooks', 'preview_id, url, parent_id, secret, body', `id, 'https://x', id, 's', '{}'`],
+      [
+        'rule_evaluations',
+        'id, rule_id, run_id, evaluator_id, is_of_evaluator',
+        `gen_random_uuid(), id, gen_random_uuid(), id, true`,
+      ],
+      ['insight_jobs', 'session_id, name, method, request', `id, 'x', 'lexical', '{}'`],
+    ])
+      await admin.query(
+        `insert into ${table} (${ids}, ${columns})
+        select organization_id, id, ${values} from workspaces, generate_series(1, 1000) n where organization_id = $1`,
+        [seeded.organization_id],
+      )
+    await admin.query(`update revisions set status = 'BUILDING' where tenant_id = $1`, [seeded.tenant_id])
+    await admin.query(`insert into projects (${ids}, name) values ($1, $2, 'old')`, [
+      own.organization_id,
+      own.tenant_id,
+    ])
+    await admin.query(
+      `insert into session_minutes (${ids}, session_id, minute, slot, runs)
+      select ${ids}, id, now() - interval '50 days' - n * interval '1 hour', -1, 1
+      from projects, generate_series(1, 5000) n
+      where tenant_id = $1`,
+      [own.tenant_id],
+    )
+    await admin.query('analyze')
+    const before = await countReads()
+    for (const batch of batches) {
+      for (const { query, params } of batch) await admin.query(query, params)
+      await admin.query('reset role')
+    }
+    const read = [...(await countReads())].map(([name, rows]) => [name, rows - (before.get(name) ?? 0)])
+    expect(read).toHaveLength(6)
+    // The planner reads the ends of an index.
+    expect(read.filter(([, rows]) => Number(rows) > 10)).toEqual([])
+  } finally {
+    await admin.query('rollback')
+  }
+})
+
 describe('every other list is read in the order of an index', () => {
   // The plans of runs are in run-query-plans.test.ts.
   const paged = operations

@@ -181,6 +181,7 @@ export const revisions = pgTable(
     unique('revisions_number').on(t.deployment_id, t.number),
     index('revisions_page').on(t.deployment_id, ...newestFirstColumns(t)),
     index('revisions_pending').on(t.status_since).where(isPendingStatus(sql`status`)),
+    index('revisions_pending_of_organization').on(t.organization_id).where(isPendingStatus(sql`status`)),
   ],
 )
 

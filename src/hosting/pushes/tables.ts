@@ -129,5 +129,5 @@ export const previewHooks = pgTable(
     error: text(),
     created_at: createdAtColumn(),
   },
-  t => [index('preview_hooks_due').on(t.next_attempt_at)],
+  t => [index('preview_hooks_due').on(t.next_attempt_at), index('preview_hooks_organization').on(t.organization_id)],
 )

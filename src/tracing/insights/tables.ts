@@ -114,6 +114,7 @@ export const insightJobs = pgTable(
     index('insight_jobs_page').on(t.session_id, ...newestFirstColumns(t)),
     index('insight_jobs_config').on(t.config_id),
     index('insight_jobs_due').on(t.leased_until).where(sql`status in ('queued', 'running')`),
+    index('insight_jobs_organization').on(t.organization_id).where(sql`status in ('queued', 'running')`),
   ],
 )
 
