@@ -2,7 +2,7 @@
 // its words stand. No other file knows them.
 import { type Reading, setReading, type Translate, varyByWords } from '../../kernel/http/contract-words.ts'
 import type { Fault } from '../../kernel/http/errors.ts'
-import { invalidRequest } from '../../kernel/http/input.ts'
+import { findInvalidValues, invalidRequest, MAX_VALUES } from '../../kernel/http/input.ts'
 import { beginsWith } from '../../kernel/http/mount-on-demand.ts'
 import { resolvePath } from '../../kernel/http/path-aliases.ts'
 import { changeItems, changeMembers, sliceObject } from '../../kernel/json/json-slices.ts'
@@ -62,22 +62,33 @@ const word = (words: Words) => text(value => lookUp(words, value))
 const object =
   (changes: Record<string, Change>, names: Words = {}): Change =>
   json =>
-    changeMembers(json, (name, value) => [
-      lookUp(names, name),
-      Object.hasOwn(changes, name) ? changes[name]!(value) : value,
-    ])
+    changeMembers(
+      json,
+      (name, value) => [lookUp(names, name), Object.hasOwn(changes, name) ? changes[name]!(value) : value],
+      // A body has no more values, unless it repeats a name.
+      MAX_VALUES,
+    )
 const list =
   (change: Change): Change =>
   json =>
     changeItems(json, change)
 
+/** The places of our words in a sentence. Elsewhere, the same word may be a name that a person chose. */
+const PLACES = [
+  /source_revision_config\.[\w-]+/g,
+  /\bsource `?[\w-]+/g,
+  /must be one of `[\w-]+`(, `[\w-]+`)*/g,
+  /`[\w-]+` is only available with SLIPWAY_MODE/g,
+  /[Dd]id you mean `[\w-]+`/g,
+]
 /** For texts of ours that say what is wrong or what will happen. */
 function translateProse(prose: string): string {
   let translated = prose
   for (const [ours, theirs] of Object.entries(SENTENCES)) translated = translated.replaceAll(ours, theirs)
+  translated = translated.replaceAll(PATHS['/v1/integrations/github']!, '/v1/integrations/github')
+  for (const place of PLACES)
+    translated = translated.replace(place, found => found.replace(/[\w-]+/g, part => lookUp(OUR_WORDS, part)))
   return translated
-    .replaceAll(PATHS['/v1/integrations/github']!, '/v1/integrations/github')
-    .replace(/[\w/-]+/g, found => lookUp(OUR_WORDS, found))
 }
 const prose = text(translateProse)
 
@@ -90,17 +101,11 @@ const deployment = (sources: Words, types: Words, members: Words): Record<string
 
 const deploymentInput = object(deployment(SOURCES, DEPLOYMENT_TYPES, MEMBERS))
 const answered = deployment(OUR_SOURCES, {}, OUR_MEMBERS)
-const changedPath = text(path =>
-  path
-    .split('.')
-    .map(name => lookUp(OUR_MEMBERS, name))
-    .join('.'),
-)
 /** A change in a plan or a comparison. Its values are words where its path is that of a source. */
 const change: Change = json => {
   const isSource = /^"(revision_)?source"$/.test(sliceObject(json).get('path') ?? '')
   const value = isSource ? word(OUR_SOURCES) : keep
-  return object({ path: changedPath, before: value, after: value })(json)
+  return object({ path: prose, before: value, after: value })(json)
 }
 const wanted = object({ wanted: object(answered) })
 const deploymentAnswer = object({
@@ -112,10 +117,12 @@ const deploymentAnswer = object({
   reasons: list(prose),
   warnings: list(prose),
 })
-const problem = object({
-  detail: prose,
-  errors: list(object({ loc: list(word(OUR_MEMBERS)), msg: prose })),
-})
+const location: Change = json => {
+  const names: (string | number)[] = JSON.parse(json)
+  const isMember = (i: number) => names[i - 1] === 'source_revision_config'
+  return JSON.stringify(names.map((name, i) => (isMember(i) ? lookUp(OUR_MEMBERS, `${name}`) : name)))
+}
+const problem = object({ detail: prose, errors: list(object({ loc: location, msg: prose })) })
 
 // ---- the routes
 
@@ -148,12 +155,19 @@ function resolveWords(path: string): string {
   return start === undefined ? path : PATHS[start] + path.slice(start.length)
 }
 
-function createReading(path: string, { body = keep, hasFilters = false }: Route, onScaleToZero: () => void): Reading {
+type Events = { onScaleToZero: () => void; onRefusal: () => void }
+
+function createReading(path: string, { body = keep, hasFilters = false }: Route, events: Events): Reading {
+  const refuse = (faults: Fault[]) => {
+    if (faults.length === 0) return
+    events.onRefusal()
+    throw invalidRequest(faults)
+  }
   return {
     path,
     readQuery(query) {
       if (!hasFilters) return query
-      refuseWords('query', Object.keys(query))
+      refuse(findRefusedWords('query', query))
       const { source, deployment_type } = query
       return {
         ...query,
@@ -162,15 +176,12 @@ function createReading(path: string, { body = keep, hasFilters = false }: Route,
       }
     },
     readBody(json) {
-      // The route reports a text that is not JSON.
+      // The route reports a text that is not JSON, and one beyond its limits, which would be slow to translate.
       const sent = body === keep ? undefined : parseObject(json)
-      if (!sent) return json
-      refuseWords(
-        'body',
-        Object.keys(sent).filter(name => sent[name] != null),
-      )
+      if (!sent || findInvalidValues(sent, 'body').length > 0) return json
+      refuse([...findRefusedWords('body', sent), ...findDoubledMembers(sent)])
       const { deployment_type } = Object(sent.source_config)
-      if (SCALES_TO_ZERO.includes(deployment_type)) onScaleToZero()
+      if (SCALES_TO_ZERO.includes(deployment_type)) events.onScaleToZero()
       return body(json)
     },
   }
@@ -185,11 +196,21 @@ function parseObject(json: string): Record<string, unknown> | undefined {
   }
 }
 
-function refuseWords(place: 'query' | 'body', names: string[]): void {
-  const faults: Fault[] = names
-    .filter(name => Object.hasOwn(REFUSED[place], name))
+const findRefusedWords = (place: 'query' | 'body', sent: Record<string, unknown>): Fault[] =>
+  Object.keys(sent)
+    .filter(name => sent[name] != null && Object.hasOwn(REFUSED[place], name))
     .map(name => ({ type: 'not_supported', loc: [place, name], msg: REFUSED[place][name]! }))
-  if (faults.length > 0) throw invalidRequest(faults)
+
+/** The later of two words for the same member would count. */
+function findDoubledMembers({ source_revision_config }: Record<string, unknown>): Fault[] {
+  const sent: object = Object(source_revision_config)
+  return Object.entries(MEMBERS)
+    .filter(names => names.every(name => Object.hasOwn(sent, name)))
+    .map(([theirs, ours]) => ({
+      type: 'member_doubled',
+      loc: ['body', 'source_revision_config', theirs],
+      msg: `is the same member as \`${ours}\`; send one of them`,
+    }))
 }
 
 const JSON_TYPE = /^application\/(problem\+)?json\b/
@@ -199,13 +220,18 @@ export const translate: Translate = async (request, answer) => {
   const path = resolveWords(resolvePath(request))
   const route = findRoute(path)
   let warning = ''
+  let isRefusedHere = false
   const onScaleToZero = () => {
     warning = '"`dev_free` is the smallest type here. It does not scale to zero."'
   }
-  setReading(request, createReading(path, route, onScaleToZero))
+  const onRefusal = () => {
+    isRefusedHere = true
+  }
+  setReading(request, createReading(path, route, { onScaleToZero, onRefusal }))
   const response = await answer(request)
   const [isJson, isProblem] = JSON_TYPE.exec(response.headers.get('Content-Type') ?? '') ?? []
-  const translateAnswer = isProblem ? problem : route.answer
+  // A refusal of this file is in their words already.
+  const translateAnswer = isRefusedHere ? keep : isProblem ? problem : route.answer
   // Which route answers depends on the words, too.
   varyByWords(response)
   if (!translateAnswer) return response

@@ -14,7 +14,7 @@ const MAX_BODY_BYTES = 1024 * 1024
 const LARGE_BYTES = 64 * 1024
 const INITIAL_BUFFER_BYTES = 4096
 const MAX_DEPTH = 64
-const MAX_VALUES = 10_000
+export const MAX_VALUES = 10_000
 const MAX_FAULTS = 100
 
 export type InputSchemas = {
@@ -239,7 +239,7 @@ type Container = { value: object; name: string | number; parent: Container | und
  * before any schema and stops at its limits, so no schema sees a larger body. It does not recurse, because depth is one
  * of the limits.
  */
-function findInvalidValues(body: unknown, root: string): Fault[] {
+export function findInvalidValues(body: unknown, root: string): Fault[] {
   const faults: Fault[] = []
   const containers: Container[] = []
   let values = 0

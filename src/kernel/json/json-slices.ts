@@ -22,9 +22,13 @@ export const sliceArray = (text: string, max = Number.POSITIVE_INFINITY): string
   findParts(text, '[', max).map(([start, end]) => text.slice(start, end))
 
 type Member = [name: string, value: string]
-/** The same text, but for the members that `change` changes. A text of another value stays as it is. */
-export const changeMembers = (text: string, change: (...member: Member) => Member): string =>
-  changeParts(text, '{', member => {
+/** The same text, but for the first `max` members that `change` changes. A text of another value stays as it is. */
+export const changeMembers = (
+  text: string,
+  change: (...member: Member) => Member,
+  max = Number.POSITIVE_INFINITY,
+): string =>
+  changeParts(text, '{', max, member => {
     const { name, nameEnd, value, valueStart } = readMember(member)
     const [newName, newValue] = change(name, value)
     const nameText = newName === name ? member.slice(0, nameEnd) : JSON.stringify(newName)
@@ -32,11 +36,12 @@ export const changeMembers = (text: string, change: (...member: Member) => Membe
   })
 
 /** The same of items. */
-export const changeItems = (text: string, change: (item: string) => string): string => changeParts(text, '[', change)
+export const changeItems = (text: string, change: (item: string) => string): string =>
+  changeParts(text, '[', Number.POSITIVE_INFINITY, change)
 
-function changeParts(text: string, open: string, change: (part: string) => string): string {
+function changeParts(text: string, open: string, max: number, change: (part: string) => string): string {
   let [changed, copied] = ['', 0]
-  for (const [start, end] of findParts(text, open, Number.POSITIVE_INFINITY)) {
+  for (const [start, end] of findParts(text, open, max)) {
     changed += text.slice(copied, start) + change(text.slice(start, end))
     copied = end
   }

@@ -189,6 +189,50 @@ describe('the words of LangGraph', () => {
     )
   })
 
+  it('change no name in an error, a plan or a comparison that a person chose', async () => {
+    const tenant = await newTenant()
+    const sidecar = { name: 'githost', image: 'envoy' }
+    const body = theirImageBody({
+      source: 'githost_',
+      source_config: { resource_spec: { sidecars: [sidecar, sidecar], labels: { platform_config_path: '!' } } },
+    })
+    const { body: refused } = await call(tenant, '/v2/deployments', { method: 'POST', body })
+    const faultAt = (place: string) =>
+      refused.errors.find(({ loc }: { loc: (string | number)[] }) => loc.join('.') === `body.${place}`)?.msg
+    expect(faultAt('source_config.resource_spec.sidecars.1.name')).toContain('`githost`')
+    expect(faultAt('source_config.resource_spec.labels.platform_config_path')).toBeTruthy()
+    expect(faultAt('source')).toContain('`github`, `external_docker`')
+    const volumes = [{ name: 'githost', persistentVolumeClaim: { claimName: 'a' } }]
+    const sent = theirImageBody({ source_config: { resource_spec: { volumes } } })
+    const { id } = (await call(tenant, '/v2/deployments', { method: 'POST', body: sent })).body
+    const path = `/v2/deployments/${id}?clear=resource_spec.volumes&dry_run=true`
+    const plan = await call(tenant, path, { method: 'PATCH', body: {} })
+    expect(plan.body.warnings).toContainEqual(expect.stringContaining('`githost`'))
+  })
+
+  it('refuse two words for one member by both', async () => {
+    const tenant = await newTenant()
+    const source_revision_config = { platform_config_path: 'a.json', langgraph_config_path: 'b.json' }
+    const body = theirImageBody({ source_revision_config, agent: { agent_id: 'a' } })
+    const refused = await call(tenant, '/v2/deployments', { method: 'POST', body })
+    expect(refused.status).toBe(422)
+    expect(refused.body.errors).toMatchObject([
+      { loc: ['body', 'agent'] },
+      {
+        loc: ['body', 'source_revision_config', 'langgraph_config_path'],
+        msg: expect.stringContaining('`platform_config_path`'),
+      },
+    ])
+  })
+
+  it('leave a body beyond the limit of values to its route', async () => {
+    const tenant = await newTenant()
+    const source_config = Object.fromEntries(Array.from({ length: 10_001 }, (_, i) => [`a${i}`, 1]))
+    const body = theirImageBody({ source_config, agent: { agent_id: 'a' } })
+    const refused = await call(tenant, '/v2/deployments', { method: 'POST', body })
+    expect(refused.body.errors).toMatchObject([{ type: 'too_many_values', loc: ['body'] }])
+  })
+
   it('have the same ETags, keys of idempotency and stored answers as our own', async () => {
     const tenant = await newTenant()
     const sent = theirImageBody()
