@@ -18,6 +18,43 @@ export async function loadBeforeSquash(url: string, key: string): Promise<void> 
 /** The custom role of the dump, and what it had there. */
 const CUSTOM_ROLE = { name: 'Operator', permissions: ['deployments:read', 'listeners:read'] }
 
+type OlderRole = { scope: 'workspace' | 'organization'; before: string[]; after: string[] }
+/** Custom roles by permissions that were divided or moved to the organization, and what they have afterwards. */
+const OLDER_ROLES: Record<string, OlderRole> = {
+  'Old watcher': {
+    scope: 'workspace',
+    before: ['deployments:read', 'fleet-admin:read'],
+    after: ['deployments:read'],
+  },
+  'Old judge': {
+    scope: 'workspace',
+    before: ['feedback:create', 'feedback:delete'],
+    after: ['feedback:create', 'feedback:delete', 'feedback-configs:create', 'feedback-configs:delete'],
+  },
+  'Old operator': {
+    scope: 'organization',
+    before: ['organization:read', 'fleet-admin:read', 'api-keys:create'],
+    after: ['organization:read', 'fleet-admin:read', 'api-keys:create', 'workspaces:manage-keys'],
+  },
+}
+
+export async function addOlderRoles(url: string): Promise<void> {
+  for (const [name, { scope, before }] of Object.entries(OLDER_ROLES))
+    await query(
+      url,
+      `insert into roles (organization_id, scope, display_name, permissions)
+      select id, '${scope}', '${name}', '{${before}}' from organizations limit 1`,
+    )
+}
+
+/** The roles are as a database or the API shows them. */
+export function findOlderRoleFaults(roles: { display_name: string; permissions: string[] }[]): string[] {
+  return Object.entries(OLDER_ROLES).flatMap(([name, { after }]) => {
+    const { permissions } = roles.find(role => role.display_name === name) ?? { permissions: [] }
+    return `${permissions}` === `${after}` ? [] : [`the role ${name} has ${permissions}, not ${after}`]
+  })
+}
+
 /** After the later migrations, Admins have every permission there is, and a custom role has lost none. */
 export async function findRoleFaults(url: string): Promise<string[]> {
   const rows = await query(url, 'select id, display_name as name, permissions from roles')

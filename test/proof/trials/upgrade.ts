@@ -11,7 +11,7 @@ import pg from 'pg'
 import { startPostgres } from '../../../src/host/embedded-postgres.ts'
 import { newApiKey } from '../../../src/kernel/crypto/crypto.ts'
 import { findFreePort } from '../../../src/postgres/free-port.ts'
-import { findRoleFaults, loadBeforeSquash } from '../../support/before-squash.ts'
+import { addOlderRoles, findOlderRoleFaults, findRoleFaults, loadBeforeSquash } from '../../support/before-squash.ts'
 import {
   type Code,
   extractRelease,
@@ -54,6 +54,7 @@ async function upgradeFromBeforeSquash(): Promise<void> {
   cleanup.defer(() => server.stop())
   const key = newApiKey()
   await loadBeforeSquash(server.url, key)
+  await addOlderRoles(server.url)
   const { status, output } = await migrate(server.url)
   check('slipway migrate ends with status 0', status === 0, output)
   const present = await startServer(ROOT, await findFreePort(), {
@@ -68,13 +69,21 @@ async function upgradeFromBeforeSquash(): Promise<void> {
   const headers = { 'X-Api-Key': key, 'X-Tenant-Id': '20000000-0000-4000-8000-000000000001' }
   for (const path of [
     '/v2/deployments',
-    '/orgs/current/roles',
+    '/orgs/current/roles?limit=100',
     '/workspaces/current/members',
     '/datasets',
     '/v2/webhooks',
   ]) {
     const response = await fetch(present.url + path, { headers })
-    check(`it serves ${path}`, response.status === 200, await response.text())
+    const text = await response.text()
+    check(`it serves ${path}`, response.status === 200, text)
+    if (!path.startsWith('/orgs/current/roles')) continue
+    const faults = findOlderRoleFaults(JSON.parse(text).resources)
+    check(
+      'older custom roles may do what they could, by the permissions of now',
+      faults.length === 0,
+      faults.join('; '),
+    )
   }
 }
 

@@ -6,7 +6,8 @@ import { join } from 'node:path'
 import pg from 'pg'
 import { startPostgres } from '../../../../src/host/embedded-postgres.ts'
 import { newApiKey } from '../../../../src/kernel/crypto/crypto.ts'
-import { findRoleFaults, loadBeforeSquash } from '../../../support/before-squash.ts'
+import { addOlderRoles, findOlderRoleFaults, findRoleFaults, loadBeforeSquash } from '../../../support/before-squash.ts'
+import { tryContractLimits } from '../runtimes/contract-limits.ts'
 import { Helm, type HelmRun } from './helm.ts'
 import type { Kubernetes } from './kubernetes.ts'
 import { createRestrictedNamespace } from './nodes.ts'
@@ -163,11 +164,18 @@ class ChartTrial {
     await this.#check('the hook of an upgrade migrates an older data set, and backfills its roles', async () => {
       const older = await this.#createDatabase('older')
       const url = this.#localUrlOf('older')
-      await loadBeforeSquash(url, newApiKey())
+      const key = newApiKey()
+      await loadBeforeSquash(url, key)
+      await addOlderRoles(url)
       await this.#writeSecret('slipway-database', older)
       const moved = { ...available, api: { ...available.api, podAnnotations: { try: '4' } } }
       this.#succeed(await this.#helm.apply('upgrade', RELEASE, CHART, moved))
       expectEqual(await findRoleFaults(url), [], 'faults of the roles')
+      const headers = { 'X-Api-Key': key, 'X-Tenant-Id': '20000000-0000-4000-8000-000000000001' }
+      const answer = await fetch(`${await this.#serviceUrl()}/orgs/current/roles?limit=100`, { headers })
+      const text = await answer.text()
+      expectEqual(answer.status, 200, `status of ${text}`)
+      expectEqual(findOlderRoleFaults(JSON.parse(text).resources), [], 'faults of the roles that the pods show')
     })
     await this.#check('helm rollback brings the earlier values back', async () => {
       const good = (await this.#helm.history(RELEASE)).filter(({ status }) => status === 'superseded').at(-1)!
@@ -212,6 +220,11 @@ class ChartTrial {
       await this.#writeSecret('slipway-listener', { SLIPWAY_LISTENER_KEY: listenerKey })
     })
     if (!hasKey) return
+    await this.#check('the pods refuse what is beyond the limits of the contract', async () => {
+      const outcomes = await tryContractLimits({ url: await this.#serviceUrl(), key })
+      for (const { what, isTrue, detail } of outcomes) expect(isTrue, `${what}: ${detail}`)
+      return outcomes.map(({ what }) => what).join('; ')
+    })
     await createRestrictedNamespace(this.#cluster, apps, 'kwok')
     await this.#check('the agent of the chart runs a deployment with its own Role', async () => {
       const secrets = { SLIPWAY_LISTENER_KEY: { existingSecret: 'slipway-listener' } }
