@@ -1957,6 +1957,7 @@ grant delete, insert, select, update (name, description, config, schedule_cron, 
 grant delete, insert, select, update on insight_configs to slipway_system;
 CREATE INDEX insight_jobs_config ON public.insight_jobs USING btree (config_id);
 CREATE INDEX insight_jobs_due ON public.insight_jobs USING btree (leased_until) WHERE (status = ANY (ARRAY['queued'::text, 'running'::text]));
+CREATE INDEX insight_jobs_organization ON public.insight_jobs USING btree (organization_id) WHERE (status = ANY (ARRAY['queued'::text, 'running'::text]));
 CREATE INDEX insight_jobs_page ON public.insight_jobs USING btree (session_id, created_at DESC, id DESC);
 CREATE TRIGGER enforce_quota AFTER INSERT ON public.insight_jobs REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION enforce_quota('session_id', '1000', 'true', 'insight_jobs');
 alter table insight_jobs enable row level security, force row level security;
@@ -3043,6 +3044,7 @@ create table preview_hooks (
   constraint preview_hooks_preview_id_previews_id_fk FOREIGN KEY (preview_id) REFERENCES previews(id) ON DELETE CASCADE
 );
 CREATE INDEX preview_hooks_due ON public.preview_hooks USING btree (next_attempt_at);
+CREATE INDEX preview_hooks_organization ON public.preview_hooks USING btree (organization_id);
 alter table preview_hooks enable row level security, force row level security;
 create policy admitted on preview_hooks as restrictive to slipway_limited
   using (((NOT ( SELECT hides('deployment'::text) AS hides)) OR (EXISTS ( SELECT
@@ -3190,6 +3192,7 @@ grant delete, insert, select, update on rate_windows to slipway_system;
 CREATE INDEX revisions_archive ON public.revisions USING btree (((source_revision_config ->> 'source_tarball_path'::text))) WHERE ((source_revision_config ->> 'source_tarball_path'::text) IS NOT NULL);
 CREATE INDEX revisions_page ON public.revisions USING btree (deployment_id, created_at DESC, id DESC);
 CREATE INDEX revisions_pending ON public.revisions USING btree (status_since) WHERE (status = ANY (ARRAY['CREATING'::text, 'AWAITING_BUILD'::text, 'BUILDING'::text, 'AWAITING_DEPLOY'::text, 'DEPLOYING'::text]));
+CREATE INDEX revisions_pending_of_organization ON public.revisions USING btree (organization_id) WHERE (status = ANY (ARRAY['CREATING'::text, 'AWAITING_BUILD'::text, 'BUILDING'::text, 'AWAITING_DEPLOY'::text, 'DEPLOYING'::text]));
 set role slipway_system;
 create or replace function check_revision_references()
  RETURNS trigger
@@ -6437,43 +6440,83 @@ AS $function$
     (
       select 'webhook_deliveries', q.next_attempt_at
       from webhook_deliveries q
-      where q.state = 'waiting' and (p_organization is null or q.organization_id = p_organization)
+      where p_organization is null and q.state = 'waiting'
+      limit 10000
+    )
+    union all
+    (
+      select 'webhook_deliveries', q.next_attempt_at
+      from workspaces w
+      join webhooks h on h.tenant_id = w.id
+      join webhook_deliveries q on q.webhook_id = h.id and q.state = 'waiting'
+      where w.organization_id = p_organization
       limit 10000
     )
     union all
     (
       select 'githost_deliveries', q.next_attempt_at
       from githost_deliveries q
-      where q.state = 'waiting' and p_organization is null
+      where p_organization is null and q.state = 'waiting'
       limit 10000
     )
     union all
     (
       select 'preview_hooks', q.next_attempt_at
       from preview_hooks q
-      where p_organization is null or q.organization_id = p_organization
+      where p_organization is null
+      limit 10000
+    )
+    union all
+    (
+      select 'preview_hooks', q.next_attempt_at
+      from preview_hooks q
+      where q.organization_id = p_organization
       limit 10000
     )
     union all
     (
       select 'rule_evaluations', q.next_attempt_at
       from rule_evaluations q
-      where q.state = 'waiting' and (p_organization is null or q.organization_id = p_organization)
+      where p_organization is null and q.state = 'waiting'
+      limit 10000
+    )
+    union all
+    (
+      select 'rule_evaluations', q.next_attempt_at
+      from workspaces w
+      join run_rules r on r.tenant_id = w.id
+      join rule_evaluations q on q.rule_id = r.id and q.state = 'waiting'
+      where w.organization_id = p_organization
       limit 10000
     )
     union all
     (
       select 'insight_jobs', q.created_at
       from insight_jobs q
-      where q.status in ('queued', 'running') and (p_organization is null or q.organization_id = p_organization)
+      where p_organization is null and q.status in ('queued', 'running')
+      limit 10000
+    )
+    union all
+    (
+      select 'insight_jobs', q.created_at
+      from insight_jobs q
+      where q.organization_id = p_organization and q.status in ('queued', 'running')
       limit 10000
     )
     union all
     (
       select 'revisions', q.status_since
       from revisions q
-      where q.status in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')
-        and (p_organization is null or q.organization_id = p_organization)
+      where p_organization is null
+        and q.status in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')
+      limit 10000
+    )
+    union all
+    (
+      select 'revisions', q.status_since
+      from revisions q
+      where q.organization_id = p_organization
+        and q.status in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')
       limit 10000
     )
   )
@@ -7246,10 +7289,30 @@ create or replace function keep_disks(p_stored jsonb, p_volumes jsonb)
  LANGUAGE sql
  IMMUTABLE STRICT
 AS $function$
-  select p_volumes || coalesce(jsonb_agg(v.volume order by v.place), '[]')
-  from jsonb_array_elements(nullif(p_stored -> 'volumes', 'null')) with ordinality v(volume, place)
-  where nullif(v.volume -> 'persistentVolumeClaim', 'null') is not null
-    and not p_volumes @> jsonb_build_array(jsonb_build_object('name', v.volume -> 'name'))
+  with disk as (
+    select v.volume, v.place, v.volume ->> 'name' as name, v.volume #>> '{persistentVolumeClaim, claimName}' as claim
+    from jsonb_array_elements(nullif(p_stored -> 'volumes', 'null')) with ordinality v(volume, place)
+    where nullif(v.volume -> 'persistentVolumeClaim', 'null') is not null
+  ),
+  sent as (
+    select v.volume, v.place, v.volume ->> 'name' as name, v.volume #>> '{persistentVolumeClaim, claimName}' as claim
+    from jsonb_array_elements(p_volumes) with ordinality v(volume, place)
+  )
+  select coalesce(
+    (
+      select jsonb_agg(coalesce(d.volume, s.volume) order by s.place)
+      from sent s
+      left join disk d on d.name = s.name and d.volume <> s.volume and (d.claim = s.claim) is not true
+    ),
+    '[]'
+  ) || coalesce(
+    (
+      select jsonb_agg(d.volume order by d.place)
+      from disk d
+      where not exists (select from sent s where s.name = d.name)
+    ),
+    '[]'
+  )
 $function$;
 create or replace function kept_for(p_tier text)
  RETURNS interval
@@ -7363,6 +7426,47 @@ AS $function$
   ) || array(
     select 'source_config.resource_spec has more than 2 MiB, with the members that stay'
     where octet_length(p_resources::text) > 2097152
+  )
+$function$;
+create or replace function list_token_volumes(p_volumes jsonb)
+ RETURNS SETOF text
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select format('resource_spec.volumes.%s.projected.sources.%s.serviceAccountToken', v.place - 1, s.place - 1)
+  from jsonb_array_elements(nullif(p_volumes, 'null')) with ordinality v(volume, place)
+  cross join jsonb_array_elements(
+    case when jsonb_typeof(v.volume #> '{projected, sources}') = 'array' then v.volume #> '{projected, sources}' end
+  ) with ordinality s(source, place)
+  where nullif(s.source -> 'serviceAccountToken', 'null') is not null
+$function$;
+create or replace function list_volume_faults(p_stored jsonb, p_next jsonb, p_sent jsonb)
+ RETURNS text[]
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select array(
+    select format(
+      'source_config.resource_spec.volumes would replace the disk %s: use another name, or clear '
+        'resource_spec.volumes first',
+      sent ->> 'name'
+    )
+    from jsonb_array_elements(p_sent) sent
+    where not exists (select from jsonb_array_elements(p_next -> 'volumes') kept where kept = sent)
+  ) || array(
+    select format('source_config.resource_spec.%s mounts %s, which the patch takes away', m.place, m.name)
+    from (
+      select 'volume_mounts' as place, mount ->> 'name' as name
+      from jsonb_array_elements(nullif(p_next -> 'volume_mounts', 'null')) mount
+      union
+      select member || '.' || (container ->> 'name'), mount ->> 'name'
+      from unnest('{init_containers, sidecars}'::text[]) member
+      cross join jsonb_array_elements(nullif(p_next -> member, 'null')) container
+      cross join jsonb_array_elements(nullif(container -> 'volumeMounts', 'null')) mount
+    ) m
+    cross join jsonb_build_array(jsonb_build_object('name', m.name)) volume
+    where p_stored -> 'volumes' @> volume and not coalesce(p_next -> 'volumes' @> volume, false)
+    order by m.place, m.name
   )
 $function$;
 set role slipway_system;
@@ -8495,15 +8599,41 @@ begin
     limit p_limit
   ),
   traced as (
-    select
-      m.tenant_id, (m.minute at time zone 'utc')::date as day, sum(m.roots)::bigint as traces,
-      greatest(sum(m.bytes), 0)::bigint as bytes
+    select p.tenant_id, m.day, sum(m.traces)::bigint as traces, greatest(sum(m.bytes), 0)::bigint as bytes
     from chosen c
-    join session_minutes m on m.tenant_id = c.id
+    join projects p on p.tenant_id = c.id
+    -- Each project is a range of the index.
+    cross join lateral (
+      select (n.minute at time zone 'utc')::date as day, sum(n.roots) as traces, sum(n.bytes) as bytes
+      from session_minutes n
+      where n.tenant_id = p.tenant_id
+        and n.session_id = p.id
+        and n.minute >= p_start::timestamp at time zone 'utc'
+        and n.minute < (p_end + 1)::timestamp at time zone 'utc'
+      group by 1
+    ) m
     where p_traces
-      and m.minute >= p_start::timestamp at time zone 'utc'
-      and m.minute < (p_end + 1)::timestamp at time zone 'utc'
-    group by m.tenant_id, 2
+    group by p.tenant_id, m.day
+  ),
+  -- The deployments that come and go on each day. Those that came before count on the first.
+  moved as (
+    select n.tenant_id, greatest((n.at at time zone 'utc')::date, p_start) as day, sum(n.change) as change
+    from (
+      select e.tenant_id, e.created_at as at, 1 as change
+      from chosen c
+      join deployments e on e.tenant_id = c.id
+      union all
+      select e.tenant_id, e.deleting_at, -1
+      from chosen c
+      join deployments e on e.tenant_id = c.id and e.deleting_at is not null
+      union all
+      select e.tenant_id, edge.at, edge.change
+      from chosen c
+      join deleted_deployments e
+        on e.tenant_id = c.id and e.deleted_at >= p_start::timestamp at time zone 'utc'
+      cross join lateral (values (e.created_at, 1), (e.deleted_at, -1)) edge(at, change)
+    ) n
+    group by 1, 2
   )
   select
     c.organization_id,
@@ -8513,20 +8643,12 @@ begin
     d.day,
     case when p_traces then coalesce(t.traces, 0) end,
     case when p_traces and t.day is null then 0 else t.bytes end,
-    (
-      select count(*)
-      from deployments e
-      where e.tenant_id = c.id and e.created_at < ends.at and (e.deleting_at is null or e.deleting_at >= ends.at)
-    ) + (
-      select count(*)
-      from deleted_deployments e
-      where e.tenant_id = c.id and e.created_at < ends.at and e.deleted_at >= ends.at
-    )
+    sum(coalesce(n.change, 0)) over (partition by c.id order by d.day)::bigint
   from chosen c
   join organizations o on o.id = c.organization_id
   cross join lateral (select p_start + n as day from generate_series(0, p_end - p_start) n) d
-  cross join lateral (select least((d.day + 1)::timestamp at time zone 'utc', clock()) as at) ends
   left join traced t on t.tenant_id = c.id and t.day = d.day
+  left join moved n on n.tenant_id = c.id and n.day = d.day
   order by c.id, d.day;
 end $function$;
 reset role;
@@ -9299,7 +9421,12 @@ begin
           'source_config', v_next.source_config, 'source_revision_config', v_next.source_revision_config
         ) #>> string_to_array(r.path, '.') is null
     )
-    || list_resource_faults((v_next.source_config -> 'resource_spec')::jsonb, p_patch -> 'resource_pairs'),
+    || list_resource_faults((v_next.source_config -> 'resource_spec')::jsonb, p_patch -> 'resource_pairs')
+    || list_volume_faults(
+      (p_stored.source_config -> 'resource_spec')::jsonb,
+      (v_next.source_config -> 'resource_spec')::jsonb,
+      v_sent -> 'source_config.resource_spec.volumes'
+    ),
     '; '
   );
   if v_faults <> '' then perform refuse('source_rule', v_faults); end if;
@@ -9629,22 +9756,42 @@ create or replace function require_listener_allows_patch(p_deployment uuid, p_pa
  LANGUAGE plpgsql
  STABLE COST 10000
 AS $function$
+declare
+  v_clears_account boolean := exists (
+    select
+    from jsonb_to_recordset(p_patch -> 'members') as m(path text, value jsonb)
+    where m.path = 'source_config.resource_spec.service_account_name' and m.value is null
+  );
 begin
   perform require_listener_allows(d.listener_id, needs.changed)
   from deployments d
   cross join lateral (
     select jsonb_agg(n.need) as changed
-    from jsonb_array_elements(p_patch -> 'policy_needs') n(need)
-    join jsonb_to_recordset(p_patch -> 'members') as m(path text, value jsonb)
-      on m.path in (
-        'source_config.resource_spec', 'source_config.resource_spec.' || split_part(n.need ->> 'path', '.', 2)
-      )
-    where m.value is distinct from (d.source_config #> (string_to_array(m.path, '.'))[2:])::jsonb
-      -- A deployment with an account has its token anyway.
-      and not (
-        n.need ->> 'path' like '%.serviceAccountToken'
-        and d.source_config -> 'resource_spec' ->> 'service_account_name' is not null
-      )
+    from (
+      select n.need
+      from jsonb_array_elements(p_patch -> 'policy_needs') n(need)
+      join jsonb_to_recordset(p_patch -> 'members') as m(path text, value jsonb)
+        on m.path in (
+          'source_config.resource_spec', 'source_config.resource_spec.' || split_part(n.need ->> 'path', '.', 2)
+        )
+      cross join lateral (select n.need ->> 'path' like '%.serviceAccountToken' as is_token) t
+      where case
+        when t.is_token and v_clears_account then true
+        -- A deployment with an account has its token anyway.
+        when t.is_token and d.source_config -> 'resource_spec' ->> 'service_account_name' is not null then false
+        else m.value is distinct from (d.source_config #> (string_to_array(m.path, '.'))[2:])::jsonb
+      end
+      union all
+      -- The volumes that stay have a token of the account that goes.
+      select jsonb_build_object('path', t.path, 'needs', 'privileged')
+      from list_token_volumes((d.source_config -> 'resource_spec' -> 'volumes')::jsonb) t(path)
+      where v_clears_account
+        and not exists (
+          select
+          from jsonb_to_recordset(p_patch -> 'members') as m(path text)
+          where m.path = 'source_config.resource_spec.volumes'
+        )
+    ) n
   ) needs
   where d.id = p_deployment and d.tenant_id = current_tenant() and needs.changed is not null;
   return true;
