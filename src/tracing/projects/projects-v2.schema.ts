@@ -22,6 +22,7 @@ const { shape } = ProjectQuery
 export const OffsetCursor = boundedText(8)
   .regex(/^o\d{1,7}$/, { error: 'is not a cursor of a previous answer' })
   .transform(text => Number(text.slice(1)))
+  .meta({ type: 'string', pattern: '^o\\d{1,7}$' })
 const writeOffsetCursor = (offset: number): string => `o${offset}`
 /** One item more than the page has was read, and tells whether there is a next one. */
 export function toOffsetPage<Item>(found: Item[], { limit, offset }: { limit: number; offset: number }): Page<Item> {

@@ -40,11 +40,11 @@ const { values } = parseArgs({
   options: {
     seed: { type: 'string', default: '1' },
     /** The maximum for an operation in the phase that makes cases at random. */
-    cases: { type: 'string', default: '5' },
+    cases: { type: 'string', default: '4' },
     /** About the maximum of the cases, right and wrong ones each, that the schemas of an operation define. */
-    coverage: { type: 'string', default: '20' },
+    coverage: { type: 'string', default: '12' },
     /** Sequences of operations that follow links. */
-    sequences: { type: 'string', default: '300' },
+    sequences: { type: 'string', default: '400' },
     minutes: { type: 'string', default: '25' },
     phases: { type: 'string', default: 'examples,coverage,fuzzing,stateful' },
     /** Operations, separated by commas. */

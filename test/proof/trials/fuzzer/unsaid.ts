@@ -53,6 +53,7 @@ const OPERATIONS: Record<string, string[]> = {
     'uploadExamples',
   ],
   'The body is JSON that is read without a schema, or Protocol Buffers.': [
+    'changeExample',
     'changeExamples',
     'createExample',
     'createExamples',
@@ -60,6 +61,7 @@ const OPERATIONS: Record<string, string[]> = {
   ],
   'A `dotted_order` repeats the ids and the start of the run.': ['createRun', 'createRuns', 'patchRun'],
   'A public key is a point of P-256.': ['createCredential', 'createModelTokens', 'poll'],
+  'A prompt has templates, and a schema of its answer.': ['createOnlineEvaluator'],
   'A grant, a code or a state that this installation gave is needed.': [
     'finishAuthorization',
     'finishAuthorizationByForm',
@@ -95,6 +97,7 @@ const OPERATIONS: Record<string, string[]> = {
   'It depends on the mode and the settings of the installation.': ['createDeployment', 'startInstallation'],
   'It depends on what is stored.': ['addMembership', 'changeModelProxySettings', 'patchDeployment'],
   'The names are those of the operations of the document.': ['exportAuditLogs'],
+  'One of several members is needed, so a request needs a body.': ['readRunStats'],
   'Two members are compared with each other.': ['readProjectDashboard'],
   'A host or a URL is judged by the URL parser.': ['connectIntegration', 'registerClient', 'verifyCustomHost'],
   'One member of each item is unique in the list.': ['report', 'storeWorkspaceSecrets'],
