@@ -351,8 +351,8 @@ describe('every other list is read in the order of an index', () => {
     .filter(one => one.kind !== 'open')
     .filter(({ query, path }) => query && 'cursor' in query.shape && path !== '/v2/threads/{thread_id}/traces')
   /**
-   * No index orders own and built-in roles together, the items of a queue for each reviewer, or datasets by their latest
-   * experiment. They are few, so they are sorted. So are rules, of which all are read.
+   * No index orders own and built-in roles together, the items of a queue for each reviewer, or datasets by their
+   * latest experiment. They are few, so they are sorted. So are rules, of which all are read.
    */
   const SORTED = [
     '/orgs/current/roles',

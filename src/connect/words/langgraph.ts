@@ -232,7 +232,7 @@ export const translate: Translate = async (request, answer) => {
   const [isJson, isProblem] = JSON_TYPE.exec(response.headers.get('Content-Type') ?? '') ?? []
   // A refusal of this file is in their words already.
   const translateAnswer = isRefusedHere ? keep : isProblem ? problem : route.answer
-  // Which route answers depends on the words, too.
+  // The words decide also which route answers.
   varyByWords(response)
   if (!translateAnswer) return response
   const warnings = [response.headers.get(WARNINGS), warning].filter(Boolean).join(', ')

@@ -8,7 +8,7 @@ export const UNSAID_EVERYWHERE = new Set([
   'number_too_large',
   'too_deep',
   'too_many_values',
-  // Of objects within a body: answers have the same components, and new members are added to answers.
+  // Answers have the same components as objects within a body, and get new members over time.
   'unknown_member',
 ])
 
