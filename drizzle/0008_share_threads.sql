@@ -9,7 +9,8 @@ CREATE TABLE "thread_shares" (
 );
 --> statement-breakpoint
 ALTER TABLE "thread_shares" ADD CONSTRAINT "thread_shares_session_id_projects_id_fk"
-  FOREIGN KEY ("session_id") REFERENCES "public"."projects"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+  FOREIGN KEY ("session_id") REFERENCES "public"."projects"("id")
+  ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 CREATE INDEX "thread_shares_session" ON "thread_shares" USING btree ("session_id");--> statement-breakpoint
 set local check_function_bodies = off;
 grant create on schema public to slipway_system;
