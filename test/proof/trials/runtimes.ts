@@ -1,4 +1,5 @@
 // The published clients, unchanged, against the app on Node, Deno, Bun and workerd. One needs Python: --install.
+// `--only=workerd` runs one of them.
 import { execFile } from 'node:child_process'
 import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -11,6 +12,7 @@ import { SERVERS, type Server } from './runtimes/servers.ts'
 import { type Outcome, TRACING_CLIENTS } from './runtimes/tracing-clients.ts'
 
 const run = promisify(execFile)
+const only = process.argv.find(argument => argument.startsWith('--only='))?.slice('--only='.length)
 /** The command line of the reference API, on PyPI. */
 const CONTROL_PLANE_CLIENT = 'langgraph-cli==0.4.40'
 const APPLICATION = {
@@ -82,6 +84,7 @@ await runTrial(async () => {
 
   const table: Record<string, Record<string, string>> = {}
   for (const [runtime, start] of Object.entries(SERVERS)) {
+    if (only !== undefined && only !== runtime) continue
     table[runtime] = {}
     await using ending = new AsyncDisposableStack()
     const server = await start(ending, installation).catch((error: Error) => failed(`${runtime}: ${error.message}`))
