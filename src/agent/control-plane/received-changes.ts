@@ -7,6 +7,7 @@ import { Uuid } from '../../protocol/wire.ts'
 import { Work } from '../../protocol/work.schema.ts'
 
 const MAX_FAULTS = 3
+const MAX_PATH_LENGTH = 200
 
 const RevisionId = z
   .object({ id: Uuid })
@@ -43,7 +44,8 @@ export const ReceivedChanges = Changes.extend({ changes: z.array(z.unknown()) })
 export type ReceivedChanges = z.output<typeof ReceivedChanges>
 
 function describeFaults(issues: z.core.$ZodIssue[]): string {
-  const first = issues.slice(0, MAX_FAULTS).map(({ path, message }) => `\`${path.join('.')}\` ${message}`)
+  const shorten = (path: PropertyKey[]) => path.join('.').slice(0, MAX_PATH_LENGTH).toWellFormed()
+  const first = issues.slice(0, MAX_FAULTS).map(({ path, message }) => `\`${shorten(path)}\` ${message}`)
   const more = issues.length - first.length
   return first.join('; ') + (more > 0 ? `; and ${more} more` : '')
 }
