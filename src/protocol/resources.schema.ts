@@ -38,6 +38,17 @@ const Memory = z.int().min(64)
 const Scale = z.int().min(0).max(1000)
 const MAX_CONTAINERS = 20
 
+/** The control plane gives a revision up after 15 minutes. */
+const HealthTimeout = z
+  .int()
+  .min(1)
+  .max(840)
+  .meta({
+    description:
+      'The seconds in which a revision must become healthy. ' +
+      'Default: 120 for processes and containers, and on Kubernetes the setting of the operator (600).',
+  })
+
 /** The second of a pair must not be below the first. */
 export const REQUEST_LIMIT_PAIRS = [
   ['min_scale', 'max_scale'],
@@ -66,6 +77,7 @@ export const ResourceSpec = z
       cpu_limit: CpuLimit,
       memory_mb: Memory,
       memory_limit_mb: Memory,
+      health_timeout_seconds: HealthTimeout,
       queue_min_scale: Scale,
       queue_max_scale: Scale,
       queue_cpu: Cpu,

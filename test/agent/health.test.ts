@@ -1,16 +1,16 @@
 // Health checks of applications whose answers never end.
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
-import { afterEach, expect, test } from 'vitest'
-import { probe } from '../../src/agent/engines/local/health.ts'
+import { afterEach, describe, expect, test } from 'vitest'
+import { findAnnouncedPort, probe } from '../../src/agent/engines/local/health.ts'
 import { waitFor } from '../support/commands.ts'
 
 const OK = 'HTTP/1.1 200 OK\r\n'
 const sockets = new Set<Socket>()
-let server: Server
+let server: Server | undefined
 afterEach(() => {
   for (const socket of sockets) socket.destroy()
-  server.close()
+  server?.close()
 })
 
 /** Answers a request with `beginning`, then sends `more` again and again. */
@@ -36,4 +36,18 @@ test('an answer whose headers never end is unhealthy, and its connection is clos
   const port = await startApplication(`${OK}X: `, 'x')
   expect(await probe(port, '/', 300)).toMatchObject({ ok: false })
   await waitFor(() => sockets.size === 0)
+})
+
+describe('the port that a log names', () => {
+  test.each([
+    ['  ➜  Local:   http://localhost:\u001b[1m5173\u001b[22m/', 5173],
+    ['INFO:     Uvicorn running on http://127.0.0.1:8000 (Press CTRL+C to quit)', 8000],
+    ['Starting development server at http://127.0.0.1:8001/', 8001],
+    ['[12:30:45.123] Server listening on port 3000', 3000],
+    ['12:30:45 started in 4080 ms', undefined],
+    ['listening on [::]:8080', 8080],
+    ['connected to db at 10.0.0.1:5432', undefined],
+  ])('of %j is %s', (line, port) => {
+    expect(findAnnouncedPort(['hello', line, 'GET /'])).toBe(port)
+  })
 })

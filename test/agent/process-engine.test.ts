@@ -11,6 +11,7 @@ import type { ProcessEngine, ProcessOptions } from '../../src/agent/engines/proc
 import { writeJson } from '../../src/agent/system/files.ts'
 import { isAlive, signalGroup } from '../../src/agent/system/processes.ts'
 import { spawnTracked } from '../../src/agent/system/tracked-process.ts'
+import { findFreePort } from '../../src/postgres/free-port.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
 import { filterRunning, waitFor } from '../support/commands.ts'
 import {
@@ -393,6 +394,26 @@ describe('a revision fails or is restarted', () => {
     const { reason } = await waitForPhase(engine, ref, 'failing')
     expect(reason).toContain('PORT')
     expect(reason).toContain('listening, really')
+  })
+
+  test('if it is not healthy within the time of its resource_spec', async () => {
+    const { engine } = await open({ ready_ms: 60_000 })
+    const resources = { ...withDefaults({}, 'dev'), health_timeout_seconds: 1 }
+    await engine.start(makeUnit(ref, { resources }), writeApplication(home, 'late', 'setInterval(() => {}, 1e9)'))
+    expect((await waitForPhase(engine, ref, 'failing')).reason).toMatch(/ 1 s.*`health_timeout_seconds`/)
+  })
+
+  test.runIf(process.platform === 'linux')('while it starts, if it listens on another port', async () => {
+    const { engine, lines } = await open({ slow_ms: 60_000, wrong_port_ms: 0 })
+    const port = await findFreePort()
+    const code = `require('node:http').createServer((_, res) => res.end()).listen(${port})`
+    await engine.start(makeUnit(ref), writeApplication(home, 'elsewhere', code))
+    const running = await waitFor(async () => {
+      const found = await findRunning(engine, ref)
+      return found?.reason ? found : undefined
+    })
+    expect(running).toMatchObject({ phase: 'starting', reason: expect.stringMatching(`on ${port}, not on PORT \\d+`) })
+    expect(lines).toContainEqual(expect.objectContaining({ level: 'WARNING' }))
   })
 
   test('if it crashes repeatedly, but not after a single crash', async () => {

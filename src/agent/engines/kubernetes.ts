@@ -250,10 +250,13 @@ export class KubernetesEngine implements Engine {
 
   /** The time when the cluster gives the rollout up, or earlier if waiting cannot help. */
   #deadlineOf({ hopeless_at }: Finding, { deployments }: ObservedObjects, revision_id: string): number {
-    const created = deployments
+    const deadlines = deployments
       .filter(object => labelOf(object, REVISION_LABEL) === revision_id)
-      .map(({ metadata }) => new Date(metadata?.creationTimestamp ?? this.#now()).getTime())
-    return Math.min(hopeless_at, Math.min(...created) + this.#settings.progress_seconds * 1000)
+      .map(({ metadata, spec }) => {
+        const created = new Date(metadata?.creationTimestamp ?? this.#now()).getTime()
+        return created + (spec?.progressDeadlineSeconds ?? this.#settings.progress_seconds) * 1000
+      })
+    return Math.min(hopeless_at, ...deadlines)
   }
 
   async #findProblem(

@@ -1,4 +1,4 @@
-// Finds the users whose processes listen on a port.
+// Finds the users whose processes listen on a port, and the ports on which processes listen.
 import * as fs from 'node:fs'
 
 const TABLES = ['/proc/net/tcp', '/proc/net/tcp6']
@@ -17,16 +17,46 @@ export function isPortOfOther(port: number, uid: number): boolean {
   return listening.get(local)?.some(user => user !== uid) === true
 }
 
+/** The TCP ports on which one of the processes listens. Undefined where /proc does not tell. */
+export function listListeningPorts(pids: number[]): number[] | undefined {
+  const sockets = new Set<string>()
+  try {
+    for (const pid of pids)
+      for (const name of fs.readdirSync(`/proc/${pid}/fd`)) {
+        const socket = /^socket:\[(\d+)\]$/.exec(readLink(`/proc/${pid}/fd/${name}`))?.[1]
+        if (socket !== undefined) sockets.add(socket)
+      }
+  } catch {
+    return undefined
+  }
+  const ports = listListeners().flatMap(({ local, socket }) =>
+    sockets.has(socket) ? Number.parseInt(local.slice(1), 16) : [],
+  )
+  return pids.length === 0 ? undefined : [...new Set(ports)].sort((a, b) => a - b)
+}
+
 function readTables(): void {
   readAt = Date.now()
   listening = new Map()
-  for (const line of TABLES.flatMap(file => readOrEmpty(file).split('\n'))) {
-    // Fields: number, local address, remote address, state (0A: listening), queues, timer, retransmits, user, …
-    if (!line.includes(' 0A ')) continue
-    const [, address = '', , state, , , , user] = line.trim().split(/\s+/, 8)
-    if (state !== '0A') continue
-    const local = address.slice(address.lastIndexOf(':'))
-    listening.set(local, [...(listening.get(local) ?? []), Number(user)])
+  for (const { local, user } of listListeners()) listening.set(local, [...(listening.get(local) ?? []), user])
+}
+
+function listListeners(): { local: string; user: number; socket: string }[] {
+  return TABLES.flatMap(file => readOrEmpty(file).split('\n')).flatMap(line => {
+    // Fields: number, local address, remote address, state (0A: listening), queues, timer, retransmits, user, timeout,
+    // socket, …
+    if (!line.includes(' 0A ')) return []
+    const [, address = '', , state, , , , user, , socket = ''] = line.trim().split(/\s+/, 10)
+    return state === '0A' ? { local: address.slice(address.lastIndexOf(':')), user: Number(user), socket } : []
+  })
+}
+
+/** A descriptor may be closed in the meantime. */
+function readLink(path: string): string {
+  try {
+    return fs.readlinkSync(path)
+  } catch {
+    return ''
   }
 }
 

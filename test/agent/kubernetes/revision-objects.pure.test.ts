@@ -92,6 +92,10 @@ const MEMBERS: Record<string, [Record<string, unknown>, ReturnType<typeof member
   service_account_name: [{ service_account_name: 'robot' }, POD('serviceAccountName', 'robot')],
   image_pull_secrets: [{ image_pull_secrets: [{ name: 'pull' }] }, POD('imagePullSecrets', [{ name: 'pull' }])],
   volumes: [{ volumes: [{ name: 'v', emptyDir: {} }] }, POD('volumes.0', { name: 'v', emptyDir: {} })],
+  health_timeout_seconds: [
+    { health_timeout_seconds: 33 },
+    memberCase('Deployment', `${BASE}-r1`, 'spec.progressDeadlineSeconds', 33),
+  ],
   volume_mounts: [
     { volume_mounts: [{ name: 'v', mountPath: '/v' }] },
     POD('containers.0.volumeMounts.0', { name: 'v', mountPath: '/v' }),

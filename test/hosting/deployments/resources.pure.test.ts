@@ -104,6 +104,7 @@ const FIELDS: Record<string, Kind> = {
       [`${of}max_scale`, SCALE],
     ]),
   ),
+  health_timeout_seconds: { good: [1, 120, 840], bad: [0, -1, 1.5, 841, ...notNumbers] },
   db_storage_gi: POSITIVE,
   db_max_connections: POSITIVE,
   labels: {

@@ -14,6 +14,7 @@ export async function probe(port: number, path: string | null, timeout: number):
 
 const NOTHING_LISTENS: Health = {
   ok: false,
+  about: 'no_listener',
   reason: 'nothing in the container listens on the port in PORT: listen on that port, on all addresses',
 }
 

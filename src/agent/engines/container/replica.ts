@@ -8,6 +8,7 @@ import { followLog, type InspectedContainer, LOG_START, type LogPosition } from 
 import { type CreateRequest, type DockerApi, DockerApiError } from '../../images/docker-api.ts'
 import { describeError } from '../../redaction/error-messages.ts'
 import { readJson, writeJson } from '../../system/files.ts'
+import { describeListening, findAnnouncedPort } from '../local/health.ts'
 import type { Health, Replica, ReplicaUsage } from '../local/replica-pool.ts'
 import { probe } from './health.ts'
 import type { ReplicaParts } from './replica-spec.ts'
@@ -51,7 +52,9 @@ export class ContainerReplica implements Replica {
   readonly #positions: Record<string, LogPosition>
   readonly #released = new AbortController()
   #appId: string | undefined
+  /** Its published port, and the one inside the container. */
   #port: number | undefined
+  #innerPort: number | undefined
   readonly #sidecars = new Map<string, { since: number; problem: string | null }>()
   #sidecarsSettled = false
   /** The last CPU time of the application and of its sidecars. */
@@ -87,13 +90,14 @@ export class ContainerReplica implements Replica {
     const app = containers.find(({ Labels }) => Labels[ROLE_LABEL] === 'app')
     const parts = app?.Labels[SIDECARS_LABEL]?.split(',').filter(Boolean) ?? []
     const sidecars = parts.map(part => containers.find(({ Labels }) => Labels[PART_LABEL] === part))
-    const port = app?.Ports?.find(({ PublicPort }) => PublicPort)?.PublicPort
+    const { PublicPort: port, PrivatePort } = app?.Ports?.find(({ PublicPort }) => PublicPort) ?? {}
     if (app?.State !== 'running' || !port || !sidecars.every(sidecar => sidecar !== undefined)) {
       await replica.end(0)
       replica.forget()
       return undefined
     }
     replica.#port = port
+    replica.#innerPort = PrivatePort
     replica.#sidecarsSettled = true
     void replica.#watchApp(app.Id)
     for (const sidecar of sidecars) void replica.#watchSidecar(sidecar.Id, sidecar.Labels[PART_LABEL]!)
@@ -104,6 +108,7 @@ export class ContainerReplica implements Replica {
   async probe(path: string | null, timeout: number): Promise<Health> {
     if (!this.#port) return { ok: false, reason: 'it is still starting' }
     const health = await probe(this.#port, path, timeout)
+    if (!health.ok && health.about === 'no_listener') return this.#findAnnounced() ?? health
     if (!health.ok || this.#sidecarsSettled) return health
     for (const [name, { since, problem }] of this.#sidecars) {
       const reason = problem ?? (Date.now() - since < SETTLED_MS ? 'has only just started' : null)
@@ -111,6 +116,13 @@ export class ContainerReplica implements Replica {
     }
     this.#sidecarsSettled = true
     return health
+  }
+
+  /** The ports of a container are not visible from outside, but its log often names one. */
+  #findAnnounced(): Health | undefined {
+    const announced = findAnnouncedPort(this.lastLines)
+    if (announced === undefined || this.#innerPort === undefined || announced === this.#innerPort) return undefined
+    return describeListening([announced], this.#innerPort)
   }
 
   async usage(): Promise<ReplicaUsage> {
@@ -206,6 +218,7 @@ export class ContainerReplica implements Replica {
       })
       void this.#watchSidecar(id, partName(sidecar))
     }
+    this.#innerPort = recipe.port
     // Comes last, so a probe sees all sidecars.
     if (published) this.#port = Number(published.HostPort)
   }

@@ -115,7 +115,11 @@ function environmentOf(spec: RevisionSpec, artifact: Artifact, component: Compon
   ]
 }
 
-function probesOf(artifact: Artifact, settings: KubernetesSettings): Partial<V1Container> {
+/** The seconds in which a revision must become healthy. */
+export const progressSecondsOf = ({ resources }: RevisionSpec, { progress_seconds }: KubernetesSettings): number =>
+  resources.health_timeout_seconds ?? progress_seconds
+
+function probesOf(artifact: Artifact, seconds: number): Partial<V1Container> {
   const check: V1Probe = artifact.health_path
     ? { httpGet: { path: artifact.health_path, port: 'http' } }
     : { tcpSocket: { port: 'http' } }
@@ -124,7 +128,7 @@ function probesOf(artifact: Artifact, settings: KubernetesSettings): Partial<V1C
       ...check,
       periodSeconds: 2,
       timeoutSeconds: 2,
-      failureThreshold: Math.max(1, Math.ceil(settings.progress_seconds / 2)),
+      failureThreshold: Math.max(1, Math.ceil(seconds / 2)),
     },
     readinessProbe: { ...check, periodSeconds: 5, timeoutSeconds: 5, failureThreshold: 3 },
     livenessProbe: { ...check, periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 6 },
@@ -157,7 +161,7 @@ function appContainerOf(
     ...(workload.component === 'web' && {
       ports: [{ name: 'http', containerPort: APP_PORT, protocol: 'TCP' }],
       lifecycle: { preStop: { sleep: { seconds: PRE_STOP_SECONDS } } },
-      ...probesOf(artifact, settings),
+      ...probesOf(artifact, progressSecondsOf(spec, settings)),
     }),
   }
 }

@@ -19,7 +19,14 @@ import {
   tracingName,
   workloadName,
 } from './names.ts'
-import { APP_CONTAINER, podTemplateOf, TOKEN_FOLDER, type Workload, workloadsOf } from './pod-template.ts'
+import {
+  APP_CONTAINER,
+  podTemplateOf,
+  progressSecondsOf,
+  TOKEN_FOLDER,
+  type Workload,
+  workloadsOf,
+} from './pod-template.ts'
 import type { KubernetesSettings } from './settings.ts'
 import { encodeBase64 } from './store-objects.ts'
 
@@ -91,7 +98,7 @@ function deploymentObjectOf(
       // Left out for an autoscaled Deployment, or each apply would undo the autoscaler's value.
       ...(!isAutoscaled(workload) && { replicas: workload.scale[0] }),
       revisionHistoryLimit: 1,
-      progressDeadlineSeconds: settings.progress_seconds,
+      progressDeadlineSeconds: progressSecondsOf(spec, settings),
       strategy: { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: 0, maxSurge: '25%' } },
       selector: { matchLabels: selectorLabels(settings, spec, component) },
       template: podTemplateOf(settings, spec, artifact, workload),

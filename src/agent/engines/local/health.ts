@@ -1,7 +1,8 @@
 // Probes a replica: its port accepts connections and its health path, if any, answers with a status below 400.
 import * as http from 'node:http'
 import { connect } from 'node:net'
-import type { Health } from './replica-pool.ts'
+import { stripControlCharacters } from '../../system/last-lines.ts'
+import type { Health, Unhealthy } from './replica-pool.ts'
 
 /** An application that listens on "localhost" may use only one of these. */
 const LOOPBACK = ['127.0.0.1', '::1']
@@ -12,7 +13,33 @@ export async function probe(port: number, path: string | null, timeout: number):
     const problem = path && (await findPathProblem(host, port, path, timeout))
     return problem ? { ok: false, reason: `GET ${path} ${problem}` } : { ok: true, target: { host, port } }
   }
-  return { ok: false, reason: `nothing listens on port ${port}, the value of PORT: listen on that port` }
+  const reason = `nothing listens on port ${port}, the value of PORT: listen on that port`
+  return { ok: false, reason, about: 'no_listener' }
+}
+
+/** `ports`: those on which it listens. `port`: the value of PORT. */
+export function describeListening(ports: number[], port: number): Unhealthy {
+  if (ports.length === 0)
+    return {
+      ok: false,
+      reason: `it listens on no port: it must listen on PORT ${port}, also if it only works in the background`,
+      about: 'no_listener',
+    }
+  const reason = ports.includes(port)
+    ? `it listens on PORT ${port}, but cannot be reached there: make it listen at all addresses (0.0.0.0)`
+    : `it listens on ${ports.join(' and ')}, not on PORT ${port}: make it listen on the port in PORT`
+  return { ok: false, reason, about: 'other_port' }
+}
+
+const ANNOUNCING = /listen|serving|running|start|ready|local:/i
+const PORT_OF_ADDRESS = /(?:localhost:|\.\d{1,3}:|\]:|\bport:? ?)(\d{2,5})(?!\d)/i
+
+/** The port that the log names as the one on which it listens. */
+export function findAnnouncedPort(lines: string[]): number | undefined {
+  const announced = lines
+    .map(stripControlCharacters)
+    .findLast(line => ANNOUNCING.test(line) && PORT_OF_ADDRESS.test(line))
+  return announced === undefined ? undefined : Number(PORT_OF_ADDRESS.exec(announced)![1])
 }
 
 function acceptsConnection(host: string, port: number, timeout: number): Promise<boolean> {

@@ -7,6 +7,8 @@ export const DEFAULT_LIMITS = {
   ready_ms: 120_000,
   /** After this time, the log of a start says what it waits for. */
   slow_ms: 10_000,
+  /** After this time on another port than its own, too. */
+  wrong_port_ms: 2_000,
   /** After this time, a database that is not ready is a failure. */
   database_ms: 300_000,
   /** This many crashes are a crash loop, unless the replica was healthy for `calm_ms` in between. */

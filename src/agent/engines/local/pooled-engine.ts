@@ -320,7 +320,8 @@ export abstract class PooledEngine implements Engine {
     const { deployment_id, revision_id, resources } = spec
     // A revision that an agent with a higher limit accepted keeps serving, with fewer.
     const copies = Math.min(this.limits.copies, Math.max(1, resources.min_scale))
-    const policy: HealthPolicy = { health_path, copies }
+    const seconds = resources.health_timeout_seconds
+    const policy: HealthPolicy = { health_path, copies, ...(seconds != null && { ready_ms: seconds * 1000 }) }
     writeJson(this.path(deployment_id, 'revisions', revision_id, 'known.json'), policy)
     this.pool(spec, true).start({ ...policy, launch, memory_mb: resources.memory_limit_mb })
   }

@@ -7,7 +7,9 @@ import type { Process } from '../../system/processes.ts'
 import type { Limits } from './limits.ts'
 import type { Target } from './router.ts'
 
-export type Health = { ok: true; target: Target } | { ok: false; reason: string }
+export type Health = { ok: true; target: Target } | Unhealthy
+/** `about`: nothing listens on its port; it listens on another one, which waiting does not change. */
+export type Unhealthy = { ok: false; reason: string; about?: 'no_listener' | 'other_port' }
 
 /** CPU time since its start, and memory now. Null: not visible. After its end, the last that was seen. */
 export type ReplicaUsage = { cpu_ms: number | null; memory_bytes: number | null }
@@ -42,11 +44,13 @@ export interface Replica {
 export type ReplicaTemplate = {
   launch: () => Replica | Promise<Replica>
   health_path: string | null
+  /** The time from the start to the first healthy probe, with restarts. Absent: that of the limits. */
+  ready_ms?: number | undefined
   copies: number
   memory_mb: number
 }
 /** Stored as JSON for the next agent. */
-export type HealthPolicy = Pick<ReplicaTemplate, 'health_path' | 'copies'>
+export type HealthPolicy = Pick<ReplicaTemplate, 'health_path' | 'ready_ms' | 'copies'>
 type ReplicaSlot = {
   replica: Replica | undefined
   launching: Promise<void> | undefined
@@ -107,6 +111,8 @@ export class ReplicaPool {
   #wasFailing = false
   #isSlowLogged = false
   #problem: string | null = null
+  /** Since when a replica listens on another port than its own. */
+  #wrongPortSince: number | null = null
   /** The reason why a slow start is not healthy yet. */
   #startReason: { text: string; facts: string; at: number } | null = null
   #stopping = false
@@ -181,22 +187,32 @@ export class ReplicaPool {
     slot.shown = settled
   }
 
+  /** Waiting does not change the problem. A program may open another port a moment before its own. */
+  get #isProblemLasting(): boolean {
+    return this.#wrongPortSince !== null && Date.now() - this.#wrongPortSince >= this.#limits.wrong_port_ms
+  }
+
+  get #readyMs(): number {
+    return this.#healthPolicy?.ready_ms ?? this.#limits.ready_ms
+  }
+
   #logSlowStart(ms: number): void {
-    if (this.#isSlowLogged || ms < this.#limits.slow_ms || !this.#problem || this.phase() !== 'starting') return
+    const isTime = ms >= this.#limits.slow_ms || this.#isProblemLasting
+    if (this.#isSlowLogged || !isTime || !this.#problem || this.phase() !== 'starting') return
     this.#isSlowLogged = true
-    const deadline = `The revision fails if it is not healthy within ${Math.round(this.#limits.ready_ms / 1000)} s.`
+    const deadline = `The revision fails if it is not healthy within ${Math.round(this.#readyMs / 1000)} s.`
     this.#events.log(`Not healthy yet: ${this.#problem}. ${deadline}`, 'WARNING')
   }
 
   #updateStartReason(now: number): boolean {
     const crashes = Math.max(0, ...this.#slots.map(slot => slot.crashes))
-    const isSlow = now - this.#startedAt >= this.#limits.slow_ms || crashes > 0
+    const isSlow = now - this.#startedAt >= this.#limits.slow_ms || crashes > 0 || this.#isProblemLasting
     if (!isSlow || !this.#problem || this.phase() !== 'starting') return false
     const facts = `${crashes} ${this.#problem}`
     const previous = this.#startReason
     if (previous?.facts === facts && now - previous.at < START_REASON_MS) return false
     const restarts = crashes > 1 ? ` It ended ${crashes} times.` : ''
-    const deadline = describeDeadline(this.#startedAt + this.#limits.ready_ms)
+    const deadline = describeDeadline(this.#startedAt + this.#readyMs)
     const text = appendLastLines(`Not healthy yet: ${this.#problem}.${restarts} ${deadline}`, this.#lastLogLines())
     this.#startReason = { text, facts, at: now }
     return text !== previous?.text
@@ -206,7 +222,7 @@ export class ReplicaPool {
     if (this.targets().length > 0 && (this.#wasHealthy || this.#isComplete())) return 'healthy'
     if (this.#wasHealthy) return 'unhealthy'
     const isLooping = this.#slots.some(slot => slot.crashes >= this.#limits.crashes)
-    const isLate = Date.now() - this.#startedAt > this.#limits.ready_ms
+    const isLate = Date.now() - this.#startedAt > this.#readyMs
     return isLooping || isLate ? 'failing' : 'starting'
   }
 
@@ -215,12 +231,13 @@ export class ReplicaPool {
     if (phase === 'healthy') return null
     if (phase === 'starting') return this.#startReason?.text ?? null
     const looping = this.#slots.find(slot => slot.crashes >= this.#limits.crashes)
-    const seconds = Math.round(this.#limits.ready_ms / 1000)
+    const seconds = Math.round(this.#readyMs / 1000)
+    const advice = this.#isProblemLasting ? '' : ' If it needs longer to start, raise `health_timeout_seconds`.'
     const problem = this.#problem ?? 'it is starting'
     const reason = looping
       ? `Crash loop: it ended ${looping.crashes} times in a row; the last time ${problem}.`
       : phase === 'failing'
-        ? `It was not healthy within ${seconds} s: ${problem}.`
+        ? `It was not healthy within ${seconds} s: ${problem}.${advice}`
         : this.#problem && `It is unhealthy: ${problem}.`
     if (!reason) return null
     const lines = this.#lastLogLines()
@@ -340,6 +357,7 @@ export class ReplicaPool {
     const pause = Math.min(this.#limits.backoff_ms * 2 ** (slot.crashes - 1), this.#limits.longest_backoff_ms)
     if (endReason) {
       this.#problem = `it ${endReason}`
+      this.#wrongPortSince = null
       this.#events.log(`Ended: it ${endReason}; restarting in ${pause / 1000} s.`, 'ERROR')
     }
     slot.replica = undefined
@@ -368,7 +386,9 @@ export class ReplicaPool {
     }
     // A failed probe during the start is reported only if the start fails. A crash explains more.
     if (!slot.healthySince) {
-      if (!replica.endReason && !(slot.crashes > 0)) this.#problem = health.reason
+      if (replica.endReason || slot.crashes > 0) return
+      this.#problem = health.reason
+      this.#wrongPortSince = health.about === 'other_port' ? (this.#wrongPortSince ?? Date.now()) : null
       return
     }
     slot.failures++

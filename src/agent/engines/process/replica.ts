@@ -6,12 +6,12 @@ import { join } from 'node:path'
 import { cutLine } from '../../redaction/redact-paths.ts'
 import { listFolder, readJson, writeJson } from '../../system/files.ts'
 import { LineSplitter, MAX_LINE_LENGTH } from '../../system/lines.ts'
-import { isPortOfOther } from '../../system/ports.ts'
+import { isPortOfOther, listListeningPorts } from '../../system/ports.ts'
 import { isAlive, type Process, type ProcessIdentity } from '../../system/processes.ts'
 import { findTracked, spawnTracked, type TrackedProcess } from '../../system/tracked-process.ts'
 import type { User } from '../../system/users.ts'
-import { probe } from '../local/health.ts'
-import type { Health, Replica, ReplicaUsage } from '../local/replica-pool.ts'
+import { describeListening, findAnnouncedPort, probe } from '../local/health.ts'
+import type { Health, Replica, ReplicaUsage, Unhealthy } from '../local/replica-pool.ts'
 import { shellCommand } from '../local/shell-command.ts'
 
 const MIB = 1024 * 1024
@@ -20,6 +20,8 @@ const MAX_LOG_BYTES = 8 * MIB
 const MAX_LINES = 20_000
 const LAST_LINES = 40
 const NEWLINE = 10
+/** A look at the ports of a replica reads much of /proc. */
+const LOOK_MS = 1_000
 /** The offset up to which the log was read; `inside`: within a line whose rest is skipped. */
 type LogPosition = { read: number; inside?: boolean }
 
@@ -47,6 +49,8 @@ export class ProcessReplica implements Replica {
   #cleanup: Promise<void> | undefined
   /** A child reports its exit by an event; an adopted process has to be checked. */
   #isChild = false
+  /** The last look at its ports since nothing listens on the one in PORT. */
+  #silence: { lookedAt: number; finding: Unhealthy | undefined } | undefined
   /** The CPU time so far. */
   #cpuMs: number | null = null
   #readOffset: number
@@ -148,6 +152,8 @@ export class ProcessReplica implements Replica {
 
   async probe(path: string | null, timeout: number): Promise<Health> {
     const health = await probe(this.port, path, timeout)
+    if (!health.ok && health.about === 'no_listener') return this.#findListening() ?? health
+    this.#silence = undefined
     // Another application may have taken the port first, and would receive the requests.
     if (health.ok && this.#uid !== undefined && isPortOfOther(this.port, this.#uid))
       return {
@@ -155,6 +161,18 @@ export class ProcessReplica implements Replica {
         reason: `a process of another user listens on port ${this.port}, the value of PORT`,
       }
     return health
+  }
+
+  /** Undefined at first: a program needs time to listen. */
+  #findListening(): Unhealthy | undefined {
+    const now = Date.now()
+    this.#silence ??= { lookedAt: now, finding: undefined }
+    if (now - this.#silence.lookedAt < LOOK_MS) return this.#silence.finding
+    const announced = findAnnouncedPort(this.lastLines)
+    const ports = listListeningPorts(this.#tracked?.pids() ?? []) ?? (announced === undefined ? undefined : [announced])
+    const finding = ports && describeListening(ports, this.port)
+    this.#silence = { lookedAt: now, finding }
+    return finding
   }
 
   checkExit(): void {

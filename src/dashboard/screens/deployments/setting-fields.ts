@@ -113,7 +113,7 @@ export function listGroups(source: Deployment['source']): SettingGroup[] {
     {
       title: 'Scale',
       about: 'The number of replicas and the resources of each. The default limit is twice the request.',
-      fields: [...scale(''), ...size('')],
+      fields: [...scale(''), ...size(''), amount('health_timeout_seconds', 'Health timeout', { unit: 's' })],
     },
     {
       title: 'Database',
