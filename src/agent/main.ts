@@ -41,7 +41,7 @@ AGENT_DATABASE_URL      Postgres for the databases of processes; default: an emb
 AGENT_BUILD_ENV         names of the agent's variables that install and build commands of processes get, comma-separated
 AGENT_ALLOWED_NETWORKS  networks such as 10.1.0.0/16 where repositories may be although they are not public
 AGENT_RUN_AS            users of processes if the agent is root: first-last (a range), user[:group] or root
-AGENT_APPS_HOME         folder for the files of processes, if their users cannot reach --home
+AGENT_APPS_HOME         folder for the files of processes; default: --home, or another one if that is in a checkout
 AGENT_LOG_FORMAT        text or json; default: text
 AGENT_METRICS_SECONDS   how long is measured for a point of metrics, up to 60; default: 60
 AGENT_METRICS_PORT      serves the agent's own metrics for Prometheus at /metrics of this port; needs METRICS_TOKEN
@@ -237,14 +237,16 @@ async function main() {
   const isolation =
     engineName === 'process'
       ? chooseIsolation({ home, run_as, apps_home, allowsUserNamespaces })
-      : { users: undefined, apps: home }
+      : { users: undefined, apps: home, exposed: undefined }
   if (isolation.reason)
     logEvent('applications not isolated', { reason: isolation.reason, help: 'docs/operate/processes.md' })
+  if (isolation.exposed)
+    logEvent('applications in a checkout', { ...isolation.exposed, help: 'docs/operate/processes.md' })
   if (isolation.userNamespaces)
     logEvent('user namespaces allowed', { reason: isolation.userNamespaces, help: 'docs/operate/processes.md' })
   const proxy = proxySettings && PROXY_FACTORIES[proxySettings.kind](proxySettings, logEvent)
   const engine = await createEngine({ home, ...router, proxy, agent_id, isolation, logEvent })
-  logEvent('agent started', { engine: engineName, home, control_plane: url })
+  logEvent('agent started', { engine: engineName, home, apps: isolation.apps, control_plane: url })
   const hidden_values = collectSecrets(process.env)
   // Child processes do not inherit these variables.
   for (const name of ['SLIPWAY_LISTENER_KEY', 'AGENT_DATABASE_URL', 'METRICS_TOKEN']) delete process.env[name]

@@ -123,7 +123,8 @@ async function main() {
   home.writeState(state)
   cleanup.defer(() => removeDevPointer(process.pid))
   const isFound = writeDevPointer(state) && !hasStoredLogin()
-  printSummary(state, home, performance.now(), { linkToken, ownDatabase: ownDatabase !== undefined, port, isFound })
+  const folders = { ownDatabase: ownDatabase !== undefined, apps: agent.apps() }
+  printSummary(state, home, performance.now(), { linkToken, port, isFound, ...folders })
   follow()
   const sweep = () => housekeep().catch(({ message }) => printError(message))
   const schedule = scheduleEveryMinute(sweep)
@@ -214,12 +215,14 @@ type Summary = {
   linkToken: string | null
   ownDatabase: boolean
   port: number | undefined
+  /** The folder of applications and builds. */
+  apps: string | undefined
   /** The command line uses this installation by default. */
   isFound: boolean
 }
 
 function printSummary({ url, api_key }: DevState, { path }: Home, ms: number, summary: Summary) {
-  const { linkToken, ownDatabase, port, isFound } = summary
+  const { linkToken, ownDatabase, port, apps, isFound } = summary
   const folder = relative(process.cwd(), path) || '.'
   const home = folder.startsWith('..') ? path : folder
   print(`
@@ -230,6 +233,7 @@ ${bold('Slipway is ready')} ${dim(`in ${(ms / 1000).toFixed(1)} s`)}
   API pages  ${url}/docs
   API key    ${bold(api_key)}
   Data       ${ownDatabase ? 'in the database of DATABASE_URL' : home}
+  Apps       ${apps === undefined || apps.startsWith(`${path}/`) ? home : apps}
   Details    ${home}/dev.json has these values for scripts
 
   curl -s -H "X-Api-Key: ${api_key}" ${url}/orgs/current/info

@@ -27,6 +27,8 @@ const PASSED_SETTINGS = [
   'AGENT_METRICS_SECONDS',
   'APPS_DOMAIN',
   'TRUSTED_PROXIES',
+  'XDG_STATE_HOME',
+  'LOCALAPPDATA',
 ]
 const ROUTER_TIMEOUT_MS = 10_000
 /** Dev does not wait longer for an application to start again. */
@@ -36,7 +38,7 @@ const STOP_TIMEOUT_MS = 15_000
 const RESTART_DELAY_MS = 1000
 /** Settings of this machine for proxies, certificates and registries. Builds get them: they run for its user. */
 const NETWORK_VARIABLES =
-  /^((https?|all|no)_proxy|node_(extra_ca_certs|use_env_proxy)|ssl_cert_(file|dir)|(curl|requests)_ca_bundle|git_ssl_cainfo|npm_config_(registry|cafile|proxy|https_proxy|noproxy)|yarn_(npm_registry_server|https?_proxy|https_ca_file_path)|pip_(index_url|extra_index_url|find_links|cert|trusted_host)|uv_(default_index|index|index_url|extra_index_url|find_links|system_certs|native_tls)|go(proxy|sumdb|private|noproxy|nosumdb)|cargo_(http|registries|source)_\w+|deno_(cert|tls_ca_store)|maven_opts|bundle_mirror__\w+|rustup_(dist|update)_\w+|mise_\w+)$/i
+  /^((https?|all|no)_proxy|node_(extra_ca_certs|use_env_proxy)|ssl_cert_(file|dir)|(curl|requests)_ca_bundle|git_ssl_cainfo|npm_config_(registry|cafile|proxy|https_proxy|noproxy)|yarn_(npm_registry_server|https?_proxy|https_ca_file_path)|pip_(index_url|extra_index_url|find_links|cert|trusted_host)|uv_(default_index|index|index_url|extra_index_url|find_links|system_certs|native_tls|python_install_mirror|python_downloads_json_url)|go(proxy|sumdb|private|noproxy|nosumdb)|cargo_(http|registries|source)_\w+|deno_(cert|tls_ca_store)|maven_opts|gradle_opts|bun_config_registry|bundle_mirror__\w+|rustup_(dist|update)_\w+|mise_\w+)$/i
 /** Allows a git host on this machine, for trials. */
 const LOOPBACK_SETTINGS = { AGENT_ALLOWED_NETWORKS: '127.0.0.0/8, ::1/128' }
 /** Dev shows the build and the outcome of a deployment, and no other step. */
@@ -51,6 +53,10 @@ const isolationWarning = (reason: string) =>
   `because ${reason}. ` +
   'Deploy only code that you trust, or see docs/operate/processes.md.'
 
+const checkoutWarning = ({ checkout, elsewhere }: LogEntry) =>
+  `Warning: applications are in ${checkout}, and their builds see its packages and its repository. ` +
+  `docs/operate/processes.md says how to move them to ${elsewhere}.`
+
 export function startLocalAgent({ home, url, listener_key, onLine, onProblem }: LocalAgentOptions) {
   const { PATH = '', HOME = '' } = process.env
   const network = Object.entries(process.env).filter(([name]) => NETWORK_VARIABLES.test(name))
@@ -60,6 +66,7 @@ export function startLocalAgent({ home, url, listener_key, onLine, onProblem }: 
   )
   let stopping = false
   const restored = Promise.withResolvers<void>()
+  let apps: string | undefined
   const previousPort = readRouter().port
   let child = start()
 
@@ -86,7 +93,9 @@ export function startLocalAgent({ home, url, listener_key, onLine, onProblem }: 
     createInterface({ input: agent.stdout! }).on('line', line => {
       const entry = parseLogLine(line)
       if (entry?.event === 'applications restored') restored.resolve()
+      if (entry?.event === 'agent started') apps = String(entry.apps)
       if (entry?.event === 'applications not isolated') onProblem(isolationWarning(String(entry.reason)))
+      else if (entry?.event === 'applications in a checkout') onProblem(checkoutWarning(entry))
       else if (!entry || !isNoise(entry)) onLine(line)
     })
     createInterface({ input: agent.stderr! }).on('line', line => stopping || onProblem(line))
@@ -102,6 +111,8 @@ export function startLocalAgent({ home, url, listener_key, onLine, onProblem }: 
   return {
     /** The port of the router when dev ran before, or undefined if it never did. */
     previousPort,
+    /** The folder of applications and builds, once the agent has started. */
+    apps: () => apps,
     /** Resolves to true once all earlier applications serve again or have failed, and to false after a timeout. */
     isRestored: (): Promise<boolean> =>
       Promise.race([restored.promise.then(() => true), delay(RESTORE_TIMEOUT_MS, false, { ref: false })]),

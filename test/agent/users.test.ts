@@ -5,7 +5,7 @@ import { once } from 'node:events'
 import * as fs from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { ProcessReplica } from '../../src/agent/engines/process/replica.ts'
 import { chooseIsolation, parseRunAs } from '../../src/agent/system/run-as.ts'
 import { allowUserNamespaces } from '../../src/agent/system/user-namespaces.ts'
@@ -218,6 +218,22 @@ test.runIf(isRoot)('applications get folders below /var/lib if their users canno
     reason: expect.any(String),
   })
   for (const folder of [closedFolder, reachableHome]) fs.rmSync(folder, { recursive: true, force: true })
+})
+
+test('applications are not in the checkout that the agent’s home is in, unless they already are', () => {
+  const [checkout, state] = [makeTempFolder(), makeTempFolder()]
+  fs.chmodSync(checkout, 0o755)
+  fs.mkdirSync(join(checkout, 'node_modules'))
+  const home = join(checkout, '.slipway/agent')
+  fs.mkdirSync(home, { recursive: true })
+  vi.stubEnv('XDG_STATE_HOME', state)
+  onTestFinished(() => void vi.unstubAllEnvs())
+  const { apps, exposed } = chooseIsolation({ home })
+  expect([apps.startsWith(isRoot ? '/var/lib/slipway/' : `${state}/slipway/`), exposed]).toEqual([true, undefined])
+  expect(chooseIsolation({ home, apps_home: join(checkout, 'apps') })).toMatchObject({ exposed: { checkout } })
+  fs.mkdirSync(join(home, 'process', randomUUID()), { recursive: true })
+  expect(chooseIsolation({ home })).toMatchObject({ apps: home, exposed: { checkout, elsewhere: apps } })
+  for (const folder of [checkout, state, apps]) fs.rmSync(folder, { recursive: true, force: true })
 })
 
 test.runIf(isRoot)(

@@ -2,7 +2,9 @@
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
-import { dirname, join, resolve } from 'node:path'
+import { homedir } from 'node:os'
+import { dirname, isAbsolute, join, resolve } from 'node:path'
+import { listFolder } from './files.ts'
 import { allowUserNamespaces, denyUserNamespaces } from './user-namespaces.ts'
 import {
   isReachable,
@@ -19,6 +21,8 @@ export type Isolation = {
   users: Users | undefined
   reason?: string
   apps: string
+  /** The checkout that `apps` is in, whose packages and repository builds see, and where they would not. */
+  exposed?: { checkout: string; elsewhere: string } | undefined
   /** The folder of node and npm, if applications cannot run the agent's own. */
   bin?: string | undefined
   /** The reason why they can create user namespaces, if they can against the settings. */
@@ -36,18 +40,18 @@ const DEFAULT_RANGE: UserRange = { first: 1_900_000_000, last: 1_900_065_535 }
 const FALLBACK_FOLDER = '/var/lib/slipway'
 
 export function chooseIsolation({ home, run_as, apps_home, allowsUserNamespaces = false }: Settings): Isolation {
-  const ownFolder = apps_home ? resolve(apps_home) : home
-  const isRoot = process.platform === 'linux' && process.getuid?.() === 0
+  const isRoot = isRootOnLinux()
+  const ownFolder = chooseFolder({ home, apps_home })
   if (!isRoot && run_as)
     throw new Error(
       'AGENT_RUN_AS is set, but the agent does not run as root on Linux. Remove it, or run the agent as root.',
     )
-  if (!isRoot) return { users: undefined, reason: 'the agent does not run as root on Linux', apps: ownFolder }
+  if (!isRoot) return { users: undefined, reason: 'the agent does not run as root on Linux', ...ownFolder }
   const wanted = run_as ? parseRunAs(run_as) : DEFAULT_RANGE
-  if ('uid' in wanted && wanted.uid === 0) return { users: undefined, reason: 'AGENT_RUN_AS is root', apps: ownFolder }
+  if ('uid' in wanted && wanted.uid === 0) return { users: undefined, reason: 'AGENT_RUN_AS is root', ...ownFolder }
   const first: User = 'uid' in wanted ? wanted : { uid: wanted.first, gid: wanted.first }
 
-  const apps = apps_home || isReachable(home) ? ownFolder : join(FALLBACK_FOLDER, hashOf(home))
+  const { apps, exposed } = chooseFolder({ home, apps_home, isForOthers: true })
   makePassable(apps)
   let bin: string | undefined
   let obstacle = findObstacle(first, apps, process.execPath)
@@ -57,10 +61,45 @@ export function chooseIsolation({ home, run_as, apps_home, allowsUserNamespaces 
     obstacle = findObstacle(first, apps, join(bin, 'node'))
   }
   if (obstacle && run_as) throw new Error(`AGENT_RUN_AS ${run_as} cannot be used: ${obstacle.message}.`)
-  if (obstacle) return { users: undefined, reason: obstacle.message, apps: ownFolder }
+  if (obstacle) return { users: undefined, reason: obstacle.message, ...ownFolder }
   const users = 'uid' in wanted ? singleUser(wanted) : userPerDeployment(join(home, 'users'), wanted)
   const userNamespaces = allowsUserNamespaces ? allowUserNamespaces() : denyUserNamespaces(apps, first)
-  return { users, apps, bin, userNamespaces }
+  return { users, apps, exposed, bin, userNamespaces }
+}
+
+const isRootOnLinux = () => process.platform === 'linux' && process.getuid?.() === 0
+
+type FolderOptions = Pick<Settings, 'home' | 'apps_home'> & {
+  /** Applications run as other users. */
+  isForOthers?: boolean
+}
+
+/**
+ * Programs look for packages, settings and a repository in the parents of their folder. So applications are not in the
+ * agent's home if it is in a checkout, unless they are there already: their builds name their own paths.
+ */
+function chooseFolder({ home, apps_home, isForOthers = false }: FolderOptions): Pick<Isolation, 'apps' | 'exposed'> {
+  const hasApplications = listFolder(join(home, 'process')).length > 0
+  const isUnfit = (isForOthers && !isReachable(home)) || (!hasApplications && findCheckout(home) !== undefined)
+  const elsewhere = join(stateFolder(), hashOf(home))
+  const apps = apps_home ? resolve(apps_home) : isUnfit ? elsewhere : home
+  const checkout = findCheckout(apps)
+  return { apps, exposed: checkout === undefined ? undefined : { checkout, elsewhere } }
+}
+
+/** No name in it has a space on any platform, because many build tools fail on one. */
+function stateFolder(): string {
+  if (isRootOnLinux()) return FALLBACK_FOLDER
+  const { XDG_STATE_HOME, LOCALAPPDATA } = process.env
+  const base = [XDG_STATE_HOME, LOCALAPPDATA].find(path => path && isAbsolute(path))
+  return join(base ?? join(homedir(), '.local/state'), 'slipway')
+}
+
+function findCheckout(folder: string): string | undefined {
+  for (let at = folder; ; at = dirname(at)) {
+    if (['.git', 'node_modules'].some(name => fs.existsSync(join(at, name)))) return at
+    if (at === dirname(at)) return undefined
+  }
 }
 
 export function parseRunAs(text: string): User | UserRange {
