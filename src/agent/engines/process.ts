@@ -23,6 +23,7 @@ import type { TokenReader } from './local/token-file.ts'
 import { MODEL_TOKEN_FILE } from './model-variables.ts'
 import { type Database, Databases, newDatabase } from './process/databases.ts'
 import { environmentOf } from './process/environment.ts'
+import { spreadNetworkVariables } from './process/network-variables.ts'
 import { EmbeddedServer, externalServer, type PostgresServer } from './process/postgres-server.ts'
 import { prepare } from './process/prepare.ts'
 import { ProcessReplica } from './process/replica.ts'
@@ -64,7 +65,7 @@ export class ProcessEngine extends PooledEngine {
     this.#users = users
     this.#searchPath = searchPath(bin)
     this.#toolsFolder = join(options.apps ?? options.home, 'tools')
-    this.#commandEnv = commandEnv
+    this.#commandEnv = spreadNetworkVariables(commandEnv)
     this.#machinePath = machinePath
     this.#server = database_url ? externalServer(database_url) : new EmbeddedServer(options.home)
     this.#databases = new Databases(this.#server)

@@ -1,6 +1,7 @@
 // Go modules and workspaces.
 import type { Proposal, Tool } from '../build-plan.ts'
 import type { Folder } from '../source-files.ts'
+import { findVersion } from '../versions.ts'
 
 const PROGRAM = '.slipway/app'
 const PREFERRED = ['server', 'api', 'web', 'app', 'main']
@@ -9,8 +10,7 @@ export function proposeGo(app: Folder): Proposal | null {
   const file = ['go.mod', 'go.work'].find(app.has)
   const hasMain = app.has('main.go')
   if (!file && !hasMain) return null
-  const version = /^go[ \t]+(\d+(?:\.\d+)*)/m.exec(app.read(file ?? '') ?? '')?.[1] ?? null
-  const tools: Tool[] = [{ name: 'go', version: version && `>=${version}`, from: version && file! }]
+  const tools = [findGo(app, file)]
   const commands = listCommands(app)
   const chosen =
     hasMain || isCommand(app, '') ? '' : (PREFERRED.find(name => commands.some(at => at.endsWith(`/${name}`))) ?? null)
@@ -27,6 +27,12 @@ export function proposeGo(app: Folder): Proposal | null {
     certain: [isModule ? `${file} makes it a Go module.` : 'main.go is its program.'],
     guessed,
   }
+}
+
+function findGo(app: Folder, file: string | undefined): Tool {
+  const found = findVersion(app, 'go', ['.go-version'])
+  const least = /^go[ \t]+(\d+(?:\.\d+)*)/m.exec(app.read(file ?? '') ?? '')?.[1]
+  return found.version === null && least ? { name: 'go', version: `>=${least}`, from: file! } : found
 }
 
 const isCommand = (app: Folder, folder: string) =>

@@ -1,10 +1,11 @@
 // Builds an application in its folder by its plan: gathers the tools, then runs the install and build commands.
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
+import { MAX_FILE_BYTES } from '../../../build-plan/source-files.ts'
 import { runCommand } from '../../builds/command.ts'
 import { withModuleCache } from '../../builds/module-cache.ts'
 import { planSource } from '../../builds/source-plan.ts'
 import type { Artifact, BuildTask, RevisionSpec, SourceTree } from '../../engine.ts'
-import { removeRecursively, stampFolder } from '../../system/files.ts'
+import { readInside, removeRecursively, stampFolder } from '../../system/files.ts'
 import { DEFAULT_PATH } from '../../system/search-path.ts'
 import { chownRecursively, makeOwned, type User } from '../../system/users.ts'
 import { finishSite } from '../local/site/finish-site.ts'
@@ -42,6 +43,7 @@ export async function prepare(
     LANG: 'C.UTF-8',
     ...commandEnv,
     ...cacheVariables(task.cache),
+    ...scriptVariables(join(folder, plan.install_root)),
     ...(plan.tools.some(({ name }) => name === 'pnpm') && pnpmVariables(task.cache)),
     ...tools.env,
     ...plan.env,
@@ -86,6 +88,15 @@ export async function prepare(
   }
 }
 
+/**
+ * npm warns of each package with install scripts, and from version 12 on skips them. They run as the application's
+ * user, as all its code does. A source with a list of its own decides itself.
+ */
+function scriptVariables(installRoot: string): Record<string, string> {
+  const manifest = readInside(installRoot, 'package.json', MAX_FILE_BYTES)?.text ?? ''
+  return manifest.includes('"allowScripts"') ? {} : { npm_config_dangerously_allow_all_scripts: 'true' }
+}
+
 /** npm warns of settings that it does not know. */
 const pnpmVariables = (cache: string) => ({ npm_config_store_dir: join(cache, 'pnpm') })
 
@@ -111,6 +122,8 @@ function cacheVariables(cache: string): Record<string, string> {
     GOCACHE: at('go/build'),
     GOFLAGS: '-buildvcs=false -modcacherw',
     GOTELEMETRY: 'off',
+    // No repository above the source is that of the application.
+    GIT_CEILING_DIRECTORIES: dirname(cache),
     CARGO_HOME: at('cargo'),
     CARGO_TARGET_DIR: at('cargo-target'),
     GRADLE_USER_HOME: at('gradle'),

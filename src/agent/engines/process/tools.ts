@@ -1,5 +1,6 @@
 // The programs that a plan needs. In this order: what is on this machine in a version that fits, what npm brings, what
-// mise brings if the machine has it, and what is on this machine in another version. Anything else is named.
+// mise brings if the machine has it or uv for Python, and what is on this machine in another version. Anything else is
+// named.
 import { execFile } from 'node:child_process'
 import * as fs from 'node:fs'
 import { homedir } from 'node:os'
@@ -80,6 +81,8 @@ async function findTool(tool: Tool, options: ToolOptions, task: BuildTask): Prom
   if (onMachine && isFit(onMachine.version)) return share(name, onMachine, options)
   const managed = await installWithMise(tool, options, task)
   if (managed) return managed
+  const managedByUv = name === 'python' && (await installPython(tool, options, task))
+  if (managedByUv) return managedByUv
   if (name === 'uv') return installUv(options, task)
   if (!onMachine) return null
   task.log(`The source asks for ${name} ${version} (${tool.from}); this machine has ${onMachine.version}.`, 'WARNING')
@@ -190,38 +193,71 @@ async function share(
 }
 
 /** `mise` is used if the operator installed it, and its downloads stay in the shared folder. */
-async function installWithMise(
-  { name, version }: Tool,
-  { shared, env, machinePath }: ToolOptions,
-  task: BuildTask,
-): Promise<Installed | null> {
+async function installWithMise(tool: Tool, options: ToolOptions, task: BuildTask): Promise<Installed | null> {
+  const { shared, env, machinePath } = options
   const mise = systemFolders(machinePath)
     .map(folder => join(folder, 'mise'))
     .find(file => fs.existsSync(file))
-  if (!mise || !/^[\w.-]{0,40}$/.test(version ?? '')) return null
-  const tool = `${name}@${version ?? 'latest'}`
+  const version = tool.version === null ? 'latest' : lowestOf(tool.version)
+  if (!mise || !version) return null
   const folder = join(shared, 'mise')
+  const variables = { PATH: systemFolders(machinePath).join(delimiter), MISE_DATA_DIR: folder, MISE_YES: '1' }
+  const spec = `${tool.name}@${version}`
+  return bring(spec, 'mise', folder, task, async () => {
+    const runMise = (command: string) =>
+      run(mise, [command, spec], installing(folder, { ...env, ...variables }, task)).then(({ stdout }) => stdout.trim())
+    return { home: await runMise('where').catch(() => runMise('install').then(() => runMise('where'))), version }
+  })
+}
+
+/** uv knows builds of Python for each version and platform. */
+async function installPython(tool: Tool, options: ToolOptions, task: BuildTask): Promise<Installed | null> {
+  const version = tool.version && lowestOf(tool.version)
+  const uv = version && (await findTool({ name: 'uv', version: null, from: null }, options, task))
+  if (!version || !uv || uv === 'own') return null
+  const folder = join(options.shared, 'python')
+  const variables = { PATH: '/usr/bin:/bin', UV_PYTHON_INSTALL_DIR: folder, UV_HTTP_RETRIES: '1', UV_NO_CONFIG: '1' }
+  return bring(`Python ${version}`, 'uv', folder, task, async () => {
+    const runUv = (...args: string[]) =>
+      run(join(uv.home, 'bin/uv'), ['python', ...args], installing(folder, { ...options.env, ...variables }, task))
+    const find = () => runUv('find', '--managed-python', '--no-python-downloads', version)
+    const { stdout } = await find().catch(() => runUv('install', '--no-bin', version).then(find))
+    return { home: dirname(dirname(stdout.trim())), version }
+  })
+}
+
+/** The lowest version of a range, such as 1.25 of `>=1.25` or of `^1.25`, which tools complete to the newest of it. */
+function lowestOf(wanted: string): string | null {
+  const version = wanted
+    .split(',', 1)[0]!
+    .trim()
+    .replace(/^(?:>=|==?|\^|~[=>]?)/, '')
+    .trim()
+  return /^\w[\w.+-]{0,40}$/.test(version) && isWithin(version, wanted) ? version : null
+}
+
+/** How a tool is installed: not as an application, but as the agent, in the folder that all builds share. */
+const installing = (folder: string, env: Record<string, string>, { signal }: BuildTask) => ({
+  cwd: folder,
+  signal,
+  timeout: 600_000,
+  env: { HOME: folder, ...env },
+})
+
+async function bring(
+  what: string,
+  by: string,
+  folder: string,
+  task: BuildTask,
+  install: () => Promise<Installed>,
+): Promise<Installed | null> {
   fs.mkdirSync(folder, { recursive: true, mode: 0o755 })
-  const options = {
-    cwd: folder,
-    signal: task.signal,
-    timeout: 600_000,
-    env: {
-      PATH: systemFolders(machinePath).join(delimiter),
-      HOME: folder,
-      ...env,
-      MISE_DATA_DIR: folder,
-      MISE_YES: '1',
-    },
-  }
   try {
-    task.log(`Installing ${tool} with mise`)
-    await run(mise, ['install', tool], options)
-    const { stdout } = await run(mise, ['where', tool], options)
-    return { home: stdout.trim(), version: version ?? 'latest' }
+    task.log(`Bringing ${what} with ${by}`)
+    return await install()
   } catch {
     task.signal.throwIfAborted()
-    task.log(`mise cannot install ${tool} on this machine.`, 'WARNING')
+    task.log(`${by} cannot bring ${what} to this machine.`, 'WARNING')
     return null
   }
 }
