@@ -1,5 +1,5 @@
 // The commands of the pages, pasted into a shell against a real `npm run dev`, answer what the pages say.
-import { execFile } from 'node:child_process'
+import { execFile, spawnSync } from 'node:child_process'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -51,9 +51,20 @@ const RUNNING = [
   'docs/observe/insights',
   'docs/deploy/export',
   'docs/reference/mcp',
+  'docs/deploy/languages/node',
+  'docs/deploy/languages/static',
 ]
+/** They run where the agent finds the program. */
+const RUNNING_WITH: Record<string, string> = {
+  'docs/deploy/languages/go': 'go',
+  'docs/deploy/languages/rust': 'cargo',
+  'docs/deploy/languages/ruby': 'ruby',
+  'docs/deploy/languages/python': 'uv',
+}
 const NEEDS: Record<string, string> = {
   'docs/README': 'has no commands',
+  'docs/deploy/languages/java': 'Maven and its registry; build-plan/plans.pure.test.ts',
+  'docs/deploy/languages/deno': 'Deno from the registry of npm; build-plan/plans.pure.test.ts',
   'docs/deploy/any-folder': 'a folder of the reader; build-plan/plans.pure.test.ts and cli/deploy.test.ts',
   'docs/operate/back-up': 'an installation of the operator; host/backup.test.ts and test/proof/trials/restore.ts',
   'docs/reference/client': 'the built package; test/proof/trials/clients.ts runs its programs',
@@ -86,7 +97,8 @@ const NEEDS: Record<string, string> = {
   'docs/operate/trace-storage': 'a ClickHouse of the operator; npm run test:clickhouse',
 }
 
-const READERS = ['docs', ...['start', 'deploy', 'observe', 'operate', 'reference'].map(name => `docs/${name}`)]
+const FOLDERS = ['start', 'deploy', 'deploy/languages', 'observe', 'operate', 'reference']
+const READERS = ['docs', ...FOLDERS.map(name => `docs/${name}`)]
 
 const readPage = (page: string) => fs.readFileSync(join(ROOT, `${page}.md`), 'utf8')
 const listPages = (folders = READERS) =>
@@ -167,7 +179,10 @@ async function pushApplication(remote: string): Promise<void> {
 /** Each command of `slipway` shows its installation on standard error. */
 const INSTALLATION_LINE = /^\{"type":"installation",.*\}\n/gm
 
-it.each(RUNNING)('%s: its commands print the output that it shows', async page => {
+const isInstalled = (program: string) => spawnSync(program, ['--version']).error === undefined
+const withTools = Object.keys(RUNNING_WITH).filter(page => isInstalled(RUNNING_WITH[page]!))
+
+it.each([...RUNNING, ...withTools])('%s: its commands print the output that it shows', async page => {
   const blocks = readBlocks(page)
   expect(blocks.length).toBeGreaterThan(0)
   const receiverPort = String(await findFreePort())
@@ -219,7 +234,9 @@ test('the examples of the API pages create a deployment that answers, and change
 
 describe('the pages', () => {
   it('begin with commands, and each page either runs here or says what it needs', () => {
-    expect(['README', ...listPages()].sort()).toEqual([...RUNNING, ...Object.keys(NEEDS)].sort())
+    expect(['README', ...listPages()].sort()).toEqual(
+      [...RUNNING, ...Object.keys({ ...RUNNING_WITH, ...NEEDS })].sort(),
+    )
     for (const page of listPages().filter(page => page !== 'docs/README'))
       expect(
         readPage(page)
