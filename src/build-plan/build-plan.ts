@@ -1,22 +1,27 @@
 // The plan of a source: its kind, and how it is built and started. Stored as JSON with the revision.
 
-export type ToolName =
-  | 'node'
-  | 'pnpm'
-  | 'yarn'
-  | 'bun'
-  | 'deno'
-  | 'python'
-  | 'uv'
-  | 'go'
-  | 'rust'
-  | 'java'
-  | 'maven'
-  | 'gradle'
-  | 'ruby'
+export const toolNames = [
+  'node',
+  'pnpm',
+  'yarn',
+  'bun',
+  'deno',
+  'python',
+  'uv',
+  'go',
+  'rust',
+  'java',
+  'maven',
+  'gradle',
+  'ruby',
+] as const
+export type ToolName = (typeof toolNames)[number]
 
-/** `version`: as the source writes it, such as `>=20` or `3.12`. Null: any. `from`: the file that says so. */
-export type Tool = { name: ToolName; version: string | null; from: string | null }
+/**
+ * `version`: as the source writes it, such as `>=20` or `3.12`. Null: any. `from`: the file that says so.
+ * `isExtra`: only the file of a version manager names it, so the application may not need it.
+ */
+export type Tool = { name: ToolName; version: string | null; from: string | null; isExtra?: true }
 
 /** A folder of files that the router serves. `fallback`: the file for a path without a file, as one page needs it. */
 export type Site = { folder: string; fallback: string | null }

@@ -15,6 +15,7 @@ import { proposeShell } from './providers/shell.ts'
 import { proposeStatic } from './providers/static.ts'
 import { nameUnsupported } from './providers/unsupported.ts'
 import { type Folder, folderAt, normalize, readOnce, type SourceFiles } from './source-files.ts'
+import { findExtraTools } from './versions.ts'
 
 export type PlanOptions = {
   /** The folder of the application in the source. Null: that of the configuration file, or the source itself. */
@@ -108,17 +109,19 @@ function complete(
   app: Folder,
   provider: string,
   proposal: Proposal,
-  { configuration, install_command, build_command }: PlanOptions,
+  { configuration, install_command, build_command, buildsImages }: PlanOptions,
   start: string | null,
 ): BuildPlan {
   const found = proposal.kind === 'static' ? (proposal.site ?? { folder: '', fallback: null }) : null
   const site = configuration?.site ?? (start === null ? found : null)
+  const tools = proposal.tools ?? []
   return {
     provider,
     kind: site ? 'static' : 'web',
     root: app.path,
     install_root: proposal.install_root ?? app.path,
-    tools: proposal.tools ?? [],
+    // An image has the tools of its base.
+    tools: [...tools, ...(buildsImages ? [] : findExtraTools(app, tools))],
     install: (install_command ?? proposal.install) || null,
     build: (build_command ?? proposal.build) || null,
     start: site ? null : (start ?? proposal.start ?? null),

@@ -1,5 +1,5 @@
 // The versions of tools that a source names: in files of one tool, and in those of version managers.
-import type { Tool, ToolName } from './build-plan.ts'
+import { type Tool, type ToolName, toolNames } from './build-plan.ts'
 import type { Folder } from './source-files.ts'
 import { readToml } from './toml.ts'
 
@@ -17,6 +17,13 @@ export function findVersion(app: Folder, name: ToolName, files: string[] = []): 
   }
   return { name, version: null, from: null }
 }
+
+/** Tools besides the known ones that the files of version managers list. */
+export const findExtraTools = (app: Folder, known: Tool[]): Tool[] =>
+  toolNames
+    .filter(name => !known.some(tool => tool.name === name))
+    .map(name => findVersion(app, name))
+    .flatMap(tool => (tool.version === null ? [] : { ...tool, isExtra: true as const }))
 
 function managedVersions(folder: Folder, name: ToolName): [string, string | undefined][] {
   const names = [name, ...(OTHER_NAMES[name] ?? [])]

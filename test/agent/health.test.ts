@@ -47,7 +47,7 @@ describe('the port that a log names', () => {
     ['12:30:45 started in 4080 ms', undefined],
     ['listening on [::]:8080', 8080],
     ['connected to db at 10.0.0.1:5432', undefined],
-  ])('of %j is %s', (line, port) => {
+  ])('is read from %j: %s', (line, port) => {
     expect(findAnnouncedPort(['hello', line, 'GET /'])).toBe(port)
   })
 })

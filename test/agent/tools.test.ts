@@ -14,7 +14,7 @@ case "$1" in
 esac
 `
 
-test('a version that the machine does not have is installed by mise, once, also for the lowest of a range', async () => {
+test('a version that the machine does not have is installed by mise, once, also of a range', async () => {
   const folder = makeTempFolder()
   onTestFinished(() => fs.rmSync(folder, { recursive: true, force: true }))
   fs.writeFileSync(join(folder, 'mise'), MISE, { mode: 0o755 })
@@ -31,6 +31,9 @@ test('a version that the machine does not have is installed by mise, once, also 
   const found = { programs: [join(home, 'bin')], env: { GOROOT: home, CGO_ENABLED: '0' } }
   expect(await gather('>=99.1')).toEqual(found)
   expect(await gather('99.1')).toEqual(found)
+  const extra = { name: 'gradle', version: '99.1', from: 'mise.toml', isExtra: true } as const
+  fs.rmSync(join(folder, 'mise'))
+  expect((await gatherTools([extra], options, task)).programs).not.toContain(join(folder, 'tools/mise/gradle@99.1/bin'))
   const calls = fs.readFileSync(join(folder, 'tools/mise/calls'), 'utf8').trim().split('\n')
   expect(calls.filter(call => call.startsWith('install'))).toEqual(['install go@99.1'])
 })

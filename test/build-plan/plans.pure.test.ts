@@ -219,6 +219,19 @@ const FOLDERS: Record<string, [files: Record<string, Content>, planned: object]>
       start: './.slipway/app',
     },
   ],
+  'tools besides that of the language, in the file of a version manager': [
+    {
+      'go.mod': 'module x\n\ngo 1.23\n',
+      'main.go': 'package main\n',
+      'mise.toml': '[tools]\ngo = "1.25"\npython = "3.13"\nterraform = "1"\n',
+    },
+    {
+      tools: [
+        { name: 'go', version: '1.25', from: 'mise.toml' },
+        { name: 'python', version: '3.13', from: 'mise.toml', isExtra: true },
+      ],
+    },
+  ],
   'Go with several programs': [
     { 'go.mod': 'module x\n', 'cmd/tool/main.go': 'package main\n', 'cmd/server/main.go': 'package main\n' },
     { build: 'go build -ldflags="-s -w" -o .slipway/app ./cmd/server', guessed: [expect.anything()] },

@@ -32,14 +32,21 @@ export function describeListening(ports: number[], port: number): Unhealthy {
 }
 
 const ANNOUNCING = /listen|serving|running|start|ready|local:/i
-const PORT_OF_ADDRESS = /(?:localhost:|\.\d{1,3}:|\]:|\bport:? ?)(\d{2,5})(?!\d)/i
+const SEPARATORS = /[\s/,;()"'<>]+/
+const IS_PORT = /^\d{2,5}$/
 
 /** The port that the log names as the one on which it listens. */
 export function findAnnouncedPort(lines: string[]): number | undefined {
-  const announced = lines
-    .map(stripControlCharacters)
-    .findLast(line => ANNOUNCING.test(line) && PORT_OF_ADDRESS.test(line))
-  return announced === undefined ? undefined : Number(PORT_OF_ADDRESS.exec(announced)![1])
+  const announcing = lines.map(stripControlCharacters).filter(line => ANNOUNCING.test(line))
+  return announcing.flatMap(line => line.split(SEPARATORS).flatMap(portOf)).at(-1)
+}
+
+/** Reads `localhost:3000`, `0.0.0.0:3000`, `[::]:3000`, `:3000`, `port:3000`, and a number after `port`. */
+function portOf(word: string, i: number, words: string[]): number | [] {
+  const [host, port] = [word.slice(0, word.lastIndexOf(':')), word.slice(word.lastIndexOf(':') + 1)]
+  const isAddress = word.includes(':') && (/^(localhost|port|\*|)$/i.test(host) || /[.\]]/.test(host))
+  const isNamed = port === word && /^port:?$/i.test(words[i - 1] ?? '')
+  return IS_PORT.test(port) && (isAddress || isNamed) ? Number(port) : []
 }
 
 function acceptsConnection(host: string, port: number, timeout: number): Promise<boolean> {

@@ -2,7 +2,7 @@
 
 type Variables = Record<string, string>
 
-/** Each names a file with all certificates that are trusted. NODE_EXTRA_CA_CERTS has only some, so it is none of them. */
+/** Each names a file with all certificates that are trusted. The one of NODE_EXTRA_CA_CERTS has only some. */
 const BUNDLES = ['SSL_CERT_FILE', 'CURL_CA_BUNDLE', 'REQUESTS_CA_BUNDLE', 'PIP_CERT']
 /** uv, Cargo, Go, gem and mise read SSL_CERT_FILE. */
 const READERS_OF_BUNDLES = [...BUNDLES, 'NODE_EXTRA_CA_CERTS', 'DENO_CERT', 'GIT_SSL_CAINFO']

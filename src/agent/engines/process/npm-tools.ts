@@ -6,19 +6,18 @@ import { promisify } from 'node:util'
 import type { Tool, ToolName } from '../../../build-plan/build-plan.ts'
 import type { BuildTask } from '../../engine.ts'
 import { describeError } from '../../redaction/error-messages.ts'
+import { readJson } from '../../system/files.ts'
 import { fillShared, type Installed, type ToolOptions } from './toolbox.ts'
 
 const run = promisify(execFile)
 
 const platform = `${process.platform}-${process.arch}`
-/** The package of each tool, and its programs in that. */
-const PACKAGES: Partial<Record<ToolName, (version: string) => { name: string; programs: Record<string, string> }>> = {
-  node: () => ({ name: `node-${platform}`, programs: { node: 'bin/node' } }),
-  pnpm: () => ({ name: 'pnpm', programs: { pnpm: 'bin/pnpm.cjs', pnpx: 'bin/pnpx.cjs' } }),
-  yarn: version =>
-    /^[~^]?1(\.|$)/.test(version)
-      ? { name: 'yarn', programs: { yarn: 'bin/yarn.js', yarnpkg: 'bin/yarn.js' } }
-      : { name: '@yarnpkg/cli-dist', programs: { yarn: 'bin/yarn.js', yarnpkg: 'bin/yarn.js' } },
+export const NODE_PACKAGE = `node-${platform}`
+/** The package of each tool. `programs`: those of a package that names none itself. */
+const PACKAGES: Partial<Record<ToolName, (version: string) => { name: string; programs?: Record<string, string> }>> = {
+  node: () => ({ name: NODE_PACKAGE, programs: { node: 'bin/node' } }),
+  pnpm: () => ({ name: 'pnpm' }),
+  yarn: version => ({ name: /^[~^]?1(\.|$)/.test(version) ? 'yarn' : '@yarnpkg/cli-dist' }),
   bun: () => ({ name: `@oven/bun-${platform}`, programs: { bun: 'bin/bun', bunx: 'bin/bun' } }),
   deno: () => ({
     name: `@deno/${platform}${process.platform === 'linux' ? '-glibc' : ''}`,
@@ -52,9 +51,10 @@ export async function installFromNpm(
       })
       const bin = join(temporary, 'bin')
       fs.mkdirSync(bin, { mode: 0o755 })
-      for (const [program, file] of Object.entries(programs)) {
+      const found = join(temporary, 'node_modules', packageName, 'package.json')
+      const { bin: ownPrograms = {} } = readJson<{ bin?: Record<string, string> }>(found) ?? {}
+      for (const [program, file] of Object.entries(programs ?? ownPrograms)) {
         const target = join('node_modules', packageName, file)
-        if (!fs.existsSync(join(temporary, target))) continue
         fs.chmodSync(join(temporary, target), 0o755)
         fs.symlinkSync(join('..', target), join(bin, program))
       }

@@ -11,7 +11,7 @@ import { isWithin } from '../../../build-plan/version-ranges.ts'
 import { type BuildTask, PermanentError } from '../../engine.ts'
 import { listFolder } from '../../system/files.ts'
 import { isReachable } from '../../system/users.ts'
-import { installFromNpm, isFromNpm } from './npm-tools.ts'
+import { installFromNpm, isFromNpm, NODE_PACKAGE } from './npm-tools.ts'
 import { fillShared, type Installed, type Toolbox, type ToolOptions } from './toolbox.ts'
 
 const run = promisify(execFile)
@@ -49,7 +49,9 @@ export async function gatherTools(tools: Tool[], options: ToolOptions, task: Bui
   const missing: ToolName[] = []
   for (const tool of tools) {
     const found = await findTool(tool, options, task)
-    if (found === null) missing.push(tool.name)
+    if (tool.name === 'node') Object.assign(box.env, headersOf(found, options))
+    if (found === null && tool.isExtra) task.log(`This agent's machine has no ${tool.name} (${tool.from}).`, 'WARNING')
+    else if (found === null) missing.push(tool.name)
     else if (found !== 'own') {
       box.programs.push(join(found.home, 'bin'))
       Object.assign(box.env, variablesOf(tool.name, found))
@@ -236,7 +238,7 @@ function lowestOf(wanted: string): string | null {
   return /^\w[\w.+-]{0,40}$/.test(version) && isWithin(version, wanted) ? version : null
 }
 
-/** How a tool is installed: not as an application, but as the agent, in the folder that all builds share. */
+/** A tool is installed by the agent, not by an application, in the folder that all builds share. */
 const installing = (folder: string, env: Record<string, string>, { signal }: BuildTask) => ({
   cwd: folder,
   signal,
@@ -284,6 +286,15 @@ async function installUv({ shared, env, machinePath }: ToolOptions, task: BuildT
     task.signal.throwIfAborted()
     return null
   }
+}
+
+/** Modules with a part in C++ are built against these. Without them, node-gyp downloads them from nodejs.org. */
+function headersOf(found: Installed | 'own' | null, { areOthers }: ToolOptions): Record<string, string> {
+  const home = found === null || found === 'own' ? dirname(dirname(process.execPath)) : found.home
+  const folder = [home, join(home, 'node_modules', NODE_PACKAGE)].find(
+    at => fs.existsSync(join(at, 'include/node/node_version.h')) && (!areOthers || isReachable(at)),
+  )
+  return folder === undefined ? {} : { npm_config_nodedir: folder }
 }
 
 function variablesOf(name: ToolName, { home }: Installed): Record<string, string> {
