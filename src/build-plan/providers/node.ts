@@ -15,6 +15,8 @@ const UNREADABLE = 'package.json cannot be read: it has more than 1 MB, or is a 
 
 export function proposeNode(app: Folder): Proposal | null {
   const manifest = readManifest(app)
+  const other = ['package.json5', 'package.yaml'].find(app.has)
+  if (!manifest && other) return { refusal: `\`${other}\` is for pnpm alone. Write it as package.json.` }
   if (!manifest) return proposeProgram(app)
   if (app.read('package.json') === null) return { refusal: UNREADABLE }
   const manager = findManager(app, manifest)
