@@ -18,7 +18,7 @@ export function proposePython(app: Folder): Proposal | null {
   const added = missing.length > 0 ? `uv pip install --python ${VENV} ${missing.join(' ')}` : null
   const python = findPython(app)
   return {
-    tools: [python, { name: 'uv', version: null, from: null }],
+    tools: [python, findUv(app)],
     install: [install?.command ?? `uv venv ${VENV}`, added].filter(Boolean).join(' && '),
     ...(how.build && { build: how.build }),
     ...(how.start ? { start: how.start } : { refusal: how.refusal ?? noProgram }),
@@ -49,6 +49,14 @@ function findPython(app: Folder): Tool {
   return typeof pipfile === 'string' ? { name: 'python', version: pipfile, from: 'Pipfile' } : found
 }
 
+function findUv(app: Folder): Tool {
+  const required = Object(Object(readToml(app, 'pyproject.toml')?.tool).uv)['required-version']
+  const found = findVersion(app, 'uv')
+  return found.version === null && typeof required === 'string'
+    ? { name: 'uv', version: required, from: 'pyproject.toml' }
+    : found
+}
+
 type Install = { command: string; from: string; env?: Record<string, string> }
 
 /** The first list that is there. A lock file comes before what it locks. */
@@ -63,7 +71,12 @@ function findInstall(app: Folder): Install | null {
       env: inFolder('POETRY_VIRTUALENVS_IN_PROJECT'),
     }
   if (app.has('pdm.lock'))
-    return { command: 'uvx pdm sync --prod --no-self', from: 'pdm.lock', env: { PDM_CHECK_UPDATE: '0' } }
+    // With the packages that its makers have tested it with.
+    return {
+      command: "uvx --from 'pdm[locked]' pdm sync --prod --no-self",
+      from: 'pdm.lock',
+      env: { PDM_CHECK_UPDATE: '0' },
+    }
   if (app.has('Pipfile.lock'))
     return { command: 'uvx pipenv sync', from: 'Pipfile.lock', env: inFolder('PIPENV_VENV_IN_PROJECT') }
   if (app.has('requirements.txt'))

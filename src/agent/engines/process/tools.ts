@@ -68,7 +68,9 @@ export async function gatherTools(tools: Tool[], options: ToolOptions, task: Bui
 
 async function findTool(tool: Tool, options: ToolOptions, task: BuildTask): Promise<Installed | 'own' | null> {
   const { name, version } = tool
-  const isFit = (found: string) => version === null || isWithin(found, version)
+  // Such as 3.13t, a build of Python without its lock. A machine's own is none.
+  const isSpecial = name === 'python' && version !== null && /^\d[\d.]*t$/.test(version)
+  const isFit = (found: string) => !isSpecial && (version === null || isWithin(found, version))
   if (name === 'node' && isFit(process.versions.node)) return 'own'
   if (isFromNpm(name)) {
     const brought = await installFromNpm(tool, options, task)
@@ -85,7 +87,7 @@ async function findTool(tool: Tool, options: ToolOptions, task: BuildTask): Prom
   if (managed) return managed
   const managedByUv = name === 'python' && (await installPython(tool, options, task))
   if (managedByUv) return managedByUv
-  if (name === 'uv') return installUv(options, task)
+  if (name === 'uv') return installUv(version, options, task)
   if (!onMachine) return null
   task.log(`The source asks for ${name} ${version} (${tool.from}); this machine has ${onMachine.version}.`, 'WARNING')
   return share(name, onMachine, options)
@@ -112,7 +114,10 @@ function searchedFolders(name: ToolName, machinePath: string): string[] {
   return [...new Set([...systemFolders(machinePath), ...versions])]
 }
 
-/** The best of the machine: one that fits, and that applications can reach where it is. */
+/**
+ * The best of the machine: one that fits, and that applications can reach where it is. Of Python the newest, because
+ * packages soon drop old ones, and that of a system is often old.
+ */
 async function findOnMachine(
   name: ToolName,
   machinePath: string,
@@ -127,8 +132,12 @@ async function findOnMachine(
       const installed = await probeProgram(join(folder, file), probe)
       if (installed && !found.some(({ home }) => home === installed.home)) found.push(installed)
     }
-  const score = ({ home, version }: Installed) => (isFit(version) ? 2 : 0) + (isReachable(join(home, 'bin')) ? 1 : 0)
-  return found.toSorted((a, b) => score(b) - score(a))[0] ?? null
+  const fitness = ({ version }: Installed) => Number(isFit(version))
+  const reachability = ({ home }: Installed) => Number(isReachable(join(home, 'bin')))
+  const isNewer = (a: Installed, b: Installed) => Number(name === 'python' && !isWithin(a.version, `<=${b.version}`))
+  const compare = (a: Installed, b: Installed) =>
+    fitness(b) - fitness(a) || isNewer(b, a) - isNewer(a, b) || reachability(b) - reachability(a)
+  return found.toSorted(compare)[0] ?? null
 }
 
 async function probeProgram(
@@ -265,16 +274,21 @@ async function bring(
 }
 
 /** A wheel of uv is one program. It is fetched by pip, which knows the index of this machine. */
-async function installUv({ shared, env, machinePath }: ToolOptions, task: BuildTask): Promise<Installed | null> {
-  const folder = join(shared, 'uv')
-  const fetched = { home: folder, version: 'latest' }
+async function installUv(
+  version: string | null,
+  { shared, env, machinePath }: ToolOptions,
+  task: BuildTask,
+): Promise<Installed | null> {
+  const wanted = `uv${version === null ? '' : pipRangeOf(version)}`
+  const folder = join(shared, encodeURIComponent(wanted))
+  const fetched = { home: folder, version: version ?? 'latest' }
   if (fs.existsSync(folder)) return fetched
   const python = await findOnMachine('python', machinePath, () => true)
   if (!python) return null
   try {
-    task.log('Fetching uv')
+    task.log(`Fetching ${wanted}`)
     await fillShared(folder, async temporary => {
-      const args = ['-m', 'pip', 'install', '--no-cache-dir', '--only-binary', ':all:', '--target', temporary, 'uv']
+      const args = ['-m', 'pip', 'install', '--no-cache-dir', '--only-binary', ':all:', '--target', temporary, wanted]
       await run(join(python.home, 'bin/python3'), args, {
         signal: task.signal,
         timeout: 300_000,
@@ -295,6 +309,13 @@ function headersOf(found: Installed | 'own' | null, { areOthers }: ToolOptions):
     at => fs.existsSync(join(at, 'include/node/node_version.h')) && (!areOthers || isReachable(at)),
   )
   return folder === undefined ? {} : { npm_config_nodedir: folder }
+}
+
+/** Empty for what is no version, such as `latest`. */
+function pipRangeOf(version: string): string {
+  if (/^\d+(\.\d+)?$/.test(version)) return `==${version}.*`
+  if (/^\d[\d.]{0,20}$/.test(version)) return `==${version}`
+  return /^[<>=!~][\d.,<>=!~* ]{1,60}$/.test(version) ? version : ''
 }
 
 function variablesOf(name: ToolName, { home }: Installed): Record<string, string> {
