@@ -5,6 +5,8 @@ import { readToml } from '../toml.ts'
 import { findVersion } from '../versions.ts'
 
 const VENV = '.venv'
+/** Poetry, PDM and Pipenv use one that is there. They look for another Python than that of the plan to make one. */
+const MAKE_VENV = `uv venv ${VENV}`
 const MODULES = ['main', 'app', 'server', 'api', 'application', 'wsgi', 'asgi', 'run', 'index']
 const PARENTS = ['', 'app/', 'src/', 'src/app/', 'api/', 'backend/', 'server/']
 
@@ -19,7 +21,7 @@ export function proposePython(app: Folder): Proposal | null {
   const python = findPython(app)
   return {
     tools: [python, findUv(app)],
-    install: [install?.command ?? `uv venv ${VENV}`, added].filter(Boolean).join(' && '),
+    install: [install?.command ?? MAKE_VENV, added].filter(Boolean).join(' && '),
     ...(how.build && { build: how.build }),
     ...(how.start ? { start: how.start } : { refusal: how.refusal ?? noProgram }),
     env: { UV_PYTHON_PREFERENCE: 'system', PYTHONUNBUFFERED: '1', ...install?.env },
@@ -66,22 +68,22 @@ function findInstall(app: Folder): Install | null {
     return { command: 'uv sync --locked --no-dev', from: 'uv.lock' }
   if (app.has('poetry.lock'))
     return {
-      command: 'uvx poetry install --only main --no-root --no-interaction',
+      command: `${MAKE_VENV} && uvx poetry install --only main --no-root --no-interaction`,
       from: 'poetry.lock',
       env: inFolder('POETRY_VIRTUALENVS_IN_PROJECT'),
     }
   if (app.has('pdm.lock'))
     // With the packages that its makers have tested it with.
     return {
-      command: "uvx --from 'pdm[locked]' pdm sync --prod --no-self",
+      command: `${MAKE_VENV} && uvx --from 'pdm[locked]' pdm sync --prod --no-self`,
       from: 'pdm.lock',
       env: { PDM_CHECK_UPDATE: '0' },
     }
   if (app.has('Pipfile.lock'))
-    return { command: 'uvx pipenv sync', from: 'Pipfile.lock', env: inFolder('PIPENV_VENV_IN_PROJECT') }
+    return { command: `${MAKE_VENV} && uvx pipenv sync`, from: 'Pipfile.lock', env: inFolder('PIPENV_VENV_IN_PROJECT') }
   if (app.has('requirements.txt'))
     return {
-      command: `uv venv ${VENV} && uv pip install --python ${VENV} -r requirements.txt`,
+      command: `${MAKE_VENV} && uv pip install --python ${VENV} -r requirements.txt`,
       from: 'requirements.txt',
     }
   if (app.has('pyproject.toml')) {
@@ -89,15 +91,15 @@ function findInstall(app: Folder): Install | null {
     // Older projects of poetry have no table that uv reads.
     if (!project && Object(tool).poetry)
       return {
-        command: 'uvx poetry install --only main --no-root --no-interaction',
+        command: `${MAKE_VENV} && uvx poetry install --only main --no-root --no-interaction`,
         from: 'pyproject.toml',
         env: inFolder('POETRY_VIRTUALENVS_IN_PROJECT'),
       }
     if (project) return { command: 'uv sync --no-dev', from: 'pyproject.toml' }
   }
   if (app.has('Pipfile'))
-    return { command: 'uvx pipenv install', from: 'Pipfile', env: inFolder('PIPENV_VENV_IN_PROJECT') }
-  if (app.has('setup.py')) return { command: `uv venv ${VENV} && uv pip install --python ${VENV} .`, from: 'setup.py' }
+    return { command: `${MAKE_VENV} && uvx pipenv install`, from: 'Pipfile', env: inFolder('PIPENV_VENV_IN_PROJECT') }
+  if (app.has('setup.py')) return { command: `${MAKE_VENV} && uv pip install --python ${VENV} .`, from: 'setup.py' }
   return null
 }
 
