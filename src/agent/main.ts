@@ -38,7 +38,7 @@ AGENT_PROXY             caddy: serves processes and containers on ports 80 and 4
 APPS_DOMAIN             domain such as apps.example.com: processes and containers are at https://<name>.apps.example.com
 TRUSTED_PROXIES         addresses and networks of the reverse proxies whose X-Forwarded-* headers count, comma-separated
 AGENT_DATABASE_URL      Postgres for the databases of processes; default: an embedded Postgres of the agent
-AGENT_BUILD_ENV         names of the agent's variables that install and build commands of processes get, comma-separated
+AGENT_BUILD_ENV         names of the agent's variables that install and build commands get, comma-separated
 AGENT_ALLOWED_NETWORKS  networks such as 10.1.0.0/16 where repositories may be although they are not public
 AGENT_RUN_AS            users of processes if the agent is root: first-last (a range), user[:group] or root
 AGENT_APPS_HOME         folder for the files of processes; default: --home, or another one if that is in a checkout
@@ -63,18 +63,14 @@ type EngineSettings = Pick<
 const ENGINE_FACTORIES: Record<string, (settings: EngineSettings) => Promise<Engine>> = {
   process: async ({ isolation: { users, apps, bin }, logEvent: _, ...settings }) => {
     const { ProcessEngine } = await import('./engines/process.ts')
-    const { AGENT_DATABASE_URL, AGENT_BUILD_ENV = '' } = process.env
-    const buildEnv = AGENT_BUILD_ENV.split(',').flatMap(name => {
-      const value = process.env[name.trim()]
-      return value === undefined ? [] : [[name.trim(), value]]
-    })
+    const { AGENT_DATABASE_URL } = process.env
     return new ProcessEngine({
       ...settings,
       users,
       apps,
       bin,
       database_url: AGENT_DATABASE_URL || undefined,
-      commandEnv: Object.fromEntries(buildEnv),
+      commandEnv: readBuildEnv(),
       machinePath: process.env.PATH,
     })
   },
@@ -84,7 +80,7 @@ const ENGINE_FACTORIES: Record<string, (settings: EngineSettings) => Promise<Eng
       import('./engines/kubernetes.ts'),
       import('./engines/kubernetes/settings.ts'),
     ])
-    return new KubernetesEngine({ settings: readSettings(process.env), agent_id, logEvent })
+    return new KubernetesEngine({ settings: readSettings(process.env), agent_id, commandEnv: readBuildEnv(), logEvent })
   },
   container: async ({ agent_id, isolation: _, logEvent: __, ...settings }) => {
     const [{ ContainerEngine }, { readSettings }] = await Promise.all([
@@ -92,8 +88,18 @@ const ENGINE_FACTORIES: Record<string, (settings: EngineSettings) => Promise<Eng
       import('./engines/container/settings.ts'),
     ])
     const { owner, ...more } = readSettings(process.env)
-    return new ContainerEngine({ ...settings, ...more, owner: owner ?? agent_id })
+    return new ContainerEngine({ ...settings, ...more, commandEnv: readBuildEnv(), owner: owner ?? agent_id })
   },
+}
+
+function readBuildEnv(): Record<string, string> {
+  const names = (process.env.AGENT_BUILD_ENV ?? '').split(',').map(name => name.trim())
+  return Object.fromEntries(
+    names.flatMap(name => {
+      const value = process.env[name]
+      return value === undefined ? [] : [[name, value]]
+    }),
+  )
 }
 
 const LOOPBACK = '127.0.0.1'

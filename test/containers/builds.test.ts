@@ -192,7 +192,7 @@ describe('a source with a Dockerfile', () => {
 })
 
 describe('a source without a Dockerfile', () => {
-  const openWithBaseImage = async () => (await pods.open({}, { base_image: podman.image })).engine
+  const openWithBaseImage = async () => (await pods.open({}, { base_images: { all: podman.image, of: {} } })).engine
   const commands = (more: Partial<SourceTree> = {}) => ({
     install_command: 'touch /cache/runs; cat /cache/runs; echo run >> /cache/runs',
     build_command: 'cp page /www/index.html',
@@ -202,16 +202,7 @@ describe('a source without a Dockerfile', () => {
 
   test('is built in the base image, with a persistent cache, and without secrets in the image', async () => {
     const engine = await openWithBaseImage()
-    // The image has no npm, so the installation brings one.
-    const npm = `echo 'test "$*" = "run build" && cp page /www/index.html' > /bin/npm; chmod +x /bin/npm`
-    const install_command = `${commands().install_command}; ${npm}`
-    const files = { page: 'one', 'package.json': '{"scripts": {"build": "webpack"}}' }
-    const first = await buildRevision(
-      engine,
-      ref,
-      pods.tree(files, commands({ install_command, build_command: null })),
-      { TOKEN: "it's hush" },
-    )
+    const first = await buildRevision(engine, ref, pods.tree({ page: 'one' }, commands()), { TOKEN: "it's hush" })
     const second = newRevision()
     const rebuilt = await buildRevision(
       engine,
@@ -252,17 +243,60 @@ describe('a source without a Dockerfile', () => {
     await waitFor(() => lines.includes('begun'))
     const [name] = await pods.listContainers(ref)
     expect(name).toContain('build')
-    await pods.open({}, { base_image: podman.image })
+    await pods.open({}, { base_images: { all: podman.image, of: {} } })
     expect(await pods.listContainers(ref)).toEqual([])
     controller.abort(new Error('interrupted'))
     await building
   })
 
-  test('is refused if the agent has no base image', async () => {
-    const { engine } = await pods.open()
-    expect(await rejectionOf(buildRevision(engine, ref, pods.tree({}, commands())))).toMatch(
-      /^PermanentError: The source has no Dockerfile/,
+  test('is refused with the names of all tools that the image lacks', async () => {
+    const engine = await openWithBaseImage()
+    const files = { 'go.mod': 'module a\ngo 1.26\n', 'main.go': 'package main\n', 'go.sum': '' }
+    expect(await rejectionOf(buildRevision(engine, ref, pods.tree(files)))).toMatch(
+      /^PermanentError: .*\n(.*\n)*The image .*web:1 lacks: go\./,
     )
+  })
+})
+
+describe('a static site', () => {
+  const site = { folder: 'dist', fallback: null }
+  const RULES = "printf '/*\\n  X-Rule: yes\\n' > dist/_headers; printf '/old /page 302\\n' > dist/_redirects"
+  const build_command = `mkdir dist; ${RULES}; cp page dist/index.html; ln -s ../page dist/page.html`
+
+  test('is built in the base image and served by the router, without a container', async () => {
+    const base_images = { all: podman.image, of: {} }
+    const { engine } = await pods.open({}, { base_images })
+    const { artifact } = await buildRevision(engine, ref, pods.tree({ page: 'built' }, { site, build_command }))
+    expect(await startAndFetch(engine, ref, artifact)).toBe('built')
+    expect(await pods.listContainers(ref)).toEqual([])
+    const url = await pods.url(engine, ref)
+    const page = await requestRouter(url, '/page')
+    expect(page).toMatchObject({ status: 200, body: 'built', headers: { 'x-rule': 'yes' } })
+    const headers = { 'If-None-Match': page.headers.etag! }
+    expect(await requestRouter(url, '/page', { headers })).toMatchObject({ status: 304 })
+    expect(await requestRouter(url, '/page', { headers: { Range: 'bytes=1-2' } })).toMatchObject({ body: 'ui' })
+    expect(await requestRouter(url, '/old')).toMatchObject({ status: 302 })
+    expect(await engine.reuse(unit(newRevision(), {}, { source: 'internal_source' }), artifact, task())).toEqual(
+      artifact,
+    )
+    await engine.close({ stop: false })
+    const next = await pods.open({}, { base_images })
+    await until(next.engine, ref, 'healthy')
+    expect((await requestRouter(await pods.url(next.engine, ref))).body).toBe('built')
+  })
+
+  test('needs no image if it has no commands', async () => {
+    const { engine } = await pods.open()
+    const { artifact } = await buildRevision(engine, ref, pods.tree({ 'index.html': 'as it is' }))
+    expect(await startAndFetch(engine, ref, artifact)).toBe('as it is')
+  })
+
+  test('is refused beside containers of its own', async () => {
+    const { engine } = await pods.open()
+    const sidecars = [{ name: 'beside', image: podman.image }]
+    const spec = unit(ref, { sidecars }, { source: 'internal_source' })
+    const refused = await rejectionOf(engine.prepare(spec, pods.tree({ 'index.html': '' }), task()))
+    expect(refused).toMatch(/^PermanentError: .*`sidecars`/)
   })
 })
 

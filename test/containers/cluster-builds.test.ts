@@ -2,7 +2,7 @@
 import { execFile } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { NO_EVENTS, type SourceTree } from '../../src/agent/engine.ts'
@@ -124,6 +124,48 @@ test('a source without a Dockerfile is built in the base image, and its image do
   )
   expect(await execute('env')).not.toContain('hush')
   await podman.podman('rm', '--force', '--time', '0', name)
+  await podman.podman('rmi', artifact.location)
+})
+
+/** The small image with this machine's Node, its libraries and nothing else. */
+async function makeNodeImage(): Promise<string> {
+  const context = join(home, 'node-image')
+  const { stdout } = await promisify(execFile)('ldd', [process.execPath])
+  const libraries = stdout.match(/\/\S+/g)!
+  for (const file of [process.execPath, ...libraries]) {
+    const to = file === process.execPath ? '/usr/bin/node' : file
+    fs.mkdirSync(join(context, dirname(to)), { recursive: true })
+    fs.copyFileSync(file, join(context, to))
+  }
+  const copies = ['/usr/bin/node', ...libraries].map(file => `COPY .${file} ${file}`)
+  fs.writeFileSync(join(context, 'Dockerfile'), [`FROM ${podman.image}`, ...copies, ''].join('\n'))
+  const image = `${podman.registry}/node:1`
+  await podman.podman('build', '-t', image, context)
+  return image
+}
+
+test('a static site becomes an image with a server of its files', async () => {
+  const engine = await open({ K8S_BUILD_BASE_IMAGES: `node=${await makeNodeImage()}` })
+  const build_command = "mkdir dist; cp page dist/index.html; printf '/*\\n  X-Rule: yes\\n' > dist/_headers"
+  const files = tree({ page: 'built' }, { site: { folder: 'dist', fallback: 'index.html' }, build_command })
+  const artifact = await engine.prepare(unit(), files, task())
+  expect(artifact).toMatchObject({ start_command: null, health_path: null })
+  await podman.podman('pull', '--tls-verify=false', artifact.location)
+  const port = podman.spareRegistry.split(':')[1]!
+  const limits = ['--cap-drop', 'all', '--security-opt', 'no-new-privileges', '--network', 'host', '--read-only']
+  const container = await podman.podman('run', '--detach', ...limits, '--env', `PORT=${port}`, artifact.location)
+  const fetchPath = (path: string, headers = {}) => fetch(`http://127.0.0.1:${port}${path}`, { headers })
+  const page = await waitFor(() => fetchPath('/any/path').catch(() => undefined))
+  expect(page.headers.get('x-rule')).toBe('yes')
+  expect(await page.text()).toBe('built')
+  const etag = page.headers.get('etag')!
+  expect((await fetchPath('/', { 'If-None-Match': etag })).status).toBe(304)
+  expect(await (await fetchPath('/', { Range: 'bytes=0-1' })).text()).toBe('bu')
+  expect((await fetchPath('/missing.css')).status).toBe(404)
+  await podman.podman('stop', '--time', '20', container)
+  const code = await podman.podman('inspect', container, '--format', '{{.State.ExitCode}}')
+  expect(code).toBe('0')
+  await podman.podman('rm', container)
   await podman.podman('rmi', artifact.location)
 })
 

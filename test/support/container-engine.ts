@@ -35,7 +35,16 @@ export function setUpContainerEngines(podman: () => Podman) {
     get options(): ContainerOptions {
       const stores = { database: podman().image, redis: podman().image }
       const limits = { ...FAST_LIMITS, ready_ms: 20_000, disk_ms: 500 }
-      return { home, owner, port: 0, socket: podman().socket, base_image: null, secrets: null, stores, limits }
+      return {
+        home,
+        owner,
+        port: 0,
+        socket: podman().socket,
+        base_images: { all: null, of: {} },
+        secrets: null,
+        stores,
+        limits,
+      }
     },
     begin() {
       home = makeTempFolder()

@@ -70,11 +70,21 @@ export async function downloadArchive(
     throw new PermanentError('The archive’s digest differs from the uploaded one. Upload it again, then redeploy.')
 }
 
-export async function unpackArchive(
-  file: string,
+export const unpackArchive = (file: string, folder: string, task: BuildTask, limits = ARCHIVE_LIMITS): Promise<void> =>
+  unpackTar(unzip(file), folder, task, limits)
+
+function unzip(file: string): AsyncIterable<Uint8Array> {
+  const unzipped = createGunzip()
+  // A failure also destroys the stream, whose reader throws it.
+  pipeline(fs.createReadStream(file), unzipped).catch(() => {})
+  return unzipped
+}
+
+export async function unpackTar(
+  source: AsyncIterable<Uint8Array>,
   folder: string,
-  { signal }: BuildTask,
-  limits = ARCHIVE_LIMITS,
+  { signal }: Pick<BuildTask, 'signal'>,
+  limits: ArchiveLimits,
 ): Promise<void> {
   const remaining = { bytes: limits.megabytes * 1024 * 1024, entries: limits.entries }
   const refused = new AbortController()
@@ -86,15 +96,9 @@ export async function unpackArchive(
       yield chunk
     }
   }
-  const feeding = pipeline(
-    fs.createReadStream(file),
-    createGunzip(),
-    measured,
-    decoder.writable as unknown as NodeJS.WritableStream,
-    {
-      signal: AbortSignal.any([signal, refused.signal]),
-    },
-  )
+  const feeding = pipeline(source, measured, decoder.writable as unknown as NodeJS.WritableStream, {
+    signal: AbortSignal.any([signal, refused.signal]),
+  })
   // A failure also ends the loop below, which throws it.
   feeding.catch(() => {})
   fs.mkdirSync(folder, { recursive: true })

@@ -2,6 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import { planSource } from '../builds/source-plan.ts'
 import {
   type Artifact,
   type BuildTask,
@@ -11,7 +12,8 @@ import {
   type RevisionSpec,
   type SourceTree,
 } from '../engine.ts'
-import { buildDockerfile, buildInBaseImage, hasDockerfile, readBaseImages } from '../images/build-image.ts'
+import { buildDockerfile, readBaseImages } from '../images/build-image.ts'
+import { buildInBaseImage, buildSite } from '../images/build-in-base-image.ts'
 import {
   DEPLOYMENT_LABEL,
   OWNER_LABEL,
@@ -21,6 +23,7 @@ import {
   resourcePrefix,
 } from '../images/container-labels.ts'
 import { DockerApi } from '../images/docker-api.ts'
+import { type BaseImages, chooseBaseImage } from '../images/language-images.ts'
 import { Images } from './container/images.ts'
 import { ContainerReplica, inRemovalOrder, type ListedContainer, type ReplicaHome } from './container/replica.ts'
 import { DEFAULT_PORT, replicaParts, sidecarImagesOf } from './container/replica-spec.ts'
@@ -35,14 +38,17 @@ import {
 } from './container/store-containers.ts'
 import { STORE_ROLE, type StoreKind, storeRequestsOf } from './container/store-specs.ts'
 import { findUnsupported } from './container/unsupported-features.ts'
-import { PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
+import { isIntact, PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
+import type { Replica } from './local/replica-pool.ts'
 import { makeTokenFolder, type TokenReader } from './local/token-file.ts'
 
 export type ContainerOptions = PooledOptions & {
   socket: string
   owner: string
-  /** The image in which sources without a Dockerfile are built and run. */
-  base_image: string | null
+  /** The images in which sources without a Dockerfile are built and run. */
+  base_images: BaseImages
+  /** Variables for install and build commands, such as those of a proxy. */
+  commandEnv?: Record<string, string>
   /** A folder of secrets, as `<secret>/<key>`. */
   secrets: string | null
   stores: Record<StoreKind, string>
@@ -52,7 +58,8 @@ export class ContainerEngine extends PooledEngine {
   readonly name = 'container'
   readonly #api: DockerApi
   readonly #owner: string
-  readonly #baseImage: string | null
+  readonly #baseImages: BaseImages
+  readonly #commandEnv: Record<string, string>
   readonly #secrets: SecretFolder
   readonly #images: Images
   readonly #stores: StoreContainers
@@ -61,12 +68,13 @@ export class ContainerEngine extends PooledEngine {
   readonly #pendingNetworks = new Map<string, Promise<void>>()
   #foundContainers: ListedContainer[] = []
 
-  constructor({ socket, owner, base_image, secrets, stores, ...options }: ContainerOptions) {
+  constructor({ socket, owner, base_images, commandEnv = {}, secrets, stores, ...options }: ContainerOptions) {
     super('container', options)
     this.#api = new DockerApi(socket)
     // Container names allow fewer characters than agent names.
     this.#owner = createHash('sha256').update(owner).digest('hex').slice(0, 12)
-    this.#baseImage = base_image
+    this.#baseImages = base_images
+    this.#commandEnv = commandEnv
     this.#secrets = new SecretFolder(secrets)
     this.#stores = new StoreContainers(this.#api, this.#owner, stores)
     const registry: EngineEvents['registryCredential'] = (of, image) => this.events.registryCredential(of, image)
@@ -123,10 +131,11 @@ export class ContainerEngine extends PooledEngine {
       ...(tree && { env: tree.env, health_path: tree.health_path, commit: tree.commit }),
       ...image,
     }
-    return this.#finishPreparation(spec, artifact, images, task)
+    return artifact.site ? artifact : this.#finishPreparation(spec, artifact, images, task)
   }
 
   async reuse(spec: RevisionSpec, artifact: Artifact, task: BuildTask): Promise<Artifact | null> {
+    if (artifact.site) return (await isIntact(artifact)) ? artifact : null
     if (!(await this.#images.exists(artifact.location))) return null
     return this.#finishPreparation(spec, artifact, await this.#pinSidecarImages(spec, task), task)
   }
@@ -158,6 +167,7 @@ export class ContainerEngine extends PooledEngine {
   }
 
   async start(spec: RevisionSpec, artifact: Artifact): Promise<void> {
+    if (artifact.site) return this.startSite(spec, artifact, artifact.site.folder)
     this.saveDeployment(spec)
     makeTokenFolder(this.tokenFolder(spec.deployment_id), this.tokenReaderOf())
     await this.renewModelToken(spec.deployment_id)
@@ -208,7 +218,9 @@ export class ContainerEngine extends PooledEngine {
     return 'container'
   }
 
-  protected async adopt({ revision_id, deployment_id }: RevisionRef): Promise<ContainerReplica[]> {
+  protected async adopt({ revision_id, deployment_id }: RevisionRef): Promise<Replica[]> {
+    const site = this.adoptSite({ revision_id, deployment_id })
+    if (site) return [site]
     const containersOfRevision = this.#foundContainers.filter(
       ({ Labels }) => Labels[REVISION_LABEL] === revision_id && Labels[ROLE_LABEL] !== 'build',
     )
@@ -222,7 +234,7 @@ export class ContainerEngine extends PooledEngine {
     spec: RevisionSpec,
     tree: SourceTree | null,
     task: BuildTask,
-  ): Promise<Pick<Artifact, 'location' | 'start_command'> & Partial<Pick<Artifact, 'env'>>> {
+  ): Promise<Pick<Artifact, 'location' | 'start_command'> & Partial<Artifact>> {
     if (!tree) {
       if (!spec.image_uri)
         throw new PermanentError('The deployment has no image. Set source_revision_config.image_uri.')
@@ -232,20 +244,21 @@ export class ContainerEngine extends PooledEngine {
     }
     this.#buildingRevisions.add(spec.revision_id)
     try {
-      const job = { api: this.#api, owner: this.#owner, spec, tree, task }
-      if (hasDockerfile(tree)) {
+      const job = { api: this.#api, owner: this.#owner, spec, task }
+      const plan = planSource(tree, true, task)
+      if (plan.provider === 'dockerfile') {
         const own = this.path(spec.deployment_id)
-        for (const base of readBaseImages(tree))
+        const folder = join(tree.folder, plan.root)
+        for (const base of readBaseImages(folder))
           await this.#images.pullBaseImage(base, { fresh: false, own }, spec, task)
-        return { location: await buildDockerfile(job), start_command: tree.start_command }
+        return { location: await buildDockerfile(job, folder), start_command: tree.start_command }
       }
-      if (!this.#baseImage)
-        throw new PermanentError(
-          'The source has no Dockerfile, and this agent has no base image. ' +
-            'Add a Dockerfile, or ask the operator to set CONTAINER_BASE_IMAGE.',
-        )
-      const base = await this.#images.pin(this.#baseImage, { fresh: false, own: null }, spec, task)
-      return await buildInBaseImage(base, job)
+      if (plan.site) refuseCompanions(spec)
+      const { image, warning } = chooseBaseImage(plan, this.#baseImages)
+      if (warning) task.log(warning, 'WARNING')
+      const pin = () => this.#images.pin(image, { fresh: false, own: null }, spec, task)
+      const planned = { ...job, base: { name: image, pin }, plan, tree, commandEnv: this.#commandEnv }
+      return await (plan.site ? buildSite(planned, plan.site) : buildInBaseImage(planned))
     } finally {
       this.#buildingRevisions.delete(spec.revision_id)
     }
@@ -342,4 +355,14 @@ export class ContainerEngine extends PooledEngine {
     const response = await this.#api.get<Named | { Volumes: Named | null }>(`/${kind}`, { filters })
     return 'Volumes' in response ? (response.Volumes ?? []) : (response as Named)
   }
+}
+
+/** A site has no container that others could run beside. */
+function refuseCompanions({ resources }: RevisionSpec): void {
+  const named = (['sidecars', 'init_containers', 'volume_mounts'] as const).filter(name => resources[name]?.length)
+  if (named.length > 0)
+    throw new PermanentError(
+      `A static site is served without a container, so \`${named.join('` and `')}\` cannot be used. ` +
+        'Remove them, or set `start_command` in slipway.json.',
+    )
 }

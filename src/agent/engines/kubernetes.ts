@@ -80,6 +80,8 @@ type Options = {
   pause_ms?: number
   /** Distinguishes its builds from those of other agents with the same image builder. */
   agent_id?: string
+  /** Variables for install and build commands, such as those of a proxy. */
+  commandEnv?: Record<string, string>
   /** The pause between two checks of whether pull secrets need a renewal. */
   renew_ms?: number
   /** The pause between two checks of the namespaces. */
@@ -118,6 +120,7 @@ export class KubernetesEngine implements Engine {
     check_ms = 10 * 60_000,
     logEvent = () => {},
     agent_id,
+    commandEnv = {},
   }: Options) {
     this.#settings = settings
     this.#cluster = new Cluster(config, settings.owner)
@@ -139,6 +142,7 @@ export class KubernetesEngine implements Engine {
       pullSecrets: this.#pullSecrets,
       requestCredential,
       agent_id: agent_id ?? settings.owner,
+      commandEnv,
     })
   }
 

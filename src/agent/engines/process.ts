@@ -2,7 +2,7 @@
 import { dirname, join } from 'node:path'
 import { findFreePort } from '../../postgres/free-port.ts'
 import type { Artifact, BuildTask, EngineEvents, RevisionRef, RevisionSpec, SourceTree } from '../engine.ts'
-import { measureMegabytes, readJson, removeRecursively, stampFolder, writeJson } from '../system/files.ts'
+import { measureMegabytes, readJson, removeRecursively, writeJson } from '../system/files.ts'
 import { listProcesses, type Process, sumResidentMegabytes } from '../system/processes.ts'
 import { searchPath } from '../system/search-path.ts'
 import { endRevisionProcesses } from '../system/tracked-process.ts'
@@ -16,9 +16,8 @@ import {
   type User,
   type Users,
 } from '../system/users.ts'
-import { PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
+import { isIntact, PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
 import type { Replica, ReplicaPool } from './local/replica-pool.ts'
-import { SiteReplica } from './local/site/site-replica.ts'
 import type { TokenReader } from './local/token-file.ts'
 import { MODEL_TOKEN_FILE } from './model-variables.ts'
 import { type Database, Databases, newDatabase } from './process/databases.ts'
@@ -143,12 +142,11 @@ export class ProcessEngine extends PooledEngine {
 
   /** Null if the application has written into its folder. */
   async reuse(_: RevisionSpec, artifact: Artifact): Promise<Artifact | null> {
-    const stamp = await stampFolder(artifact.location).catch(() => undefined)
-    return stamp !== undefined && stamp === artifact.stamp ? artifact : null
+    return (await isIntact(artifact)) ? artifact : null
   }
 
   async start(spec: RevisionSpec, artifact: Artifact): Promise<void> {
-    if (artifact.site) return this.#startSite(spec, artifact, artifact.site.folder)
+    if (artifact.site) return this.startSite(spec, artifact, artifact.site.folder)
     const folder = this.path(spec.deployment_id, 'revisions', spec.revision_id)
     const user = this.#users?.of(spec.deployment_id)
     const writableFolders = ['home', 'tmp'].map(name => join(folder, name))
@@ -187,16 +185,6 @@ export class ProcessEngine extends PooledEngine {
     this.startPool(spec, artifact, launch)
   }
 
-  /** One copy, because the router serves the files itself. */
-  async #startSite(spec: RevisionSpec, artifact: Artifact, folder: string): Promise<void> {
-    this.saveDeployment(spec)
-    if (spec.needs_database) await this.provide(spec)
-    const revision = spec.revision_id
-    const revisionFolder = this.path(spec.deployment_id, 'revisions', revision)
-    const single = { ...spec, resources: { ...spec.resources, min_scale: 1 } }
-    this.startPool(single, artifact, () => SiteReplica.launch(revisionFolder, { folder, revision }))
-  }
-
   override async stop(ref: RevisionRef): Promise<void> {
     await super.stop(ref)
     await endRevisionProcesses(ref.revision_id)
@@ -209,7 +197,7 @@ export class ProcessEngine extends PooledEngine {
   }
 
   protected async adopt(ref: RevisionRef): Promise<Replica[]> {
-    const site = SiteReplica.adopt(this.path(ref.deployment_id, 'revisions', ref.revision_id))
+    const site = this.adoptSite(ref)
     if (site) return [site]
     const logLine = (line: string) => this.events.log(ref, line, 'INFO')
     return ProcessReplica.adopt(this.replicasFolder(ref), this.limits.stop_ms, logLine)

@@ -125,6 +125,10 @@ export class DockerApi {
     return (body.trim() ? JSON.parse(body) : undefined) as T
   }
 
+  /** The files of a container, as a tar. */
+  readFiles = (container: string, path: string, signal: AbortSignal): Promise<Readable> =>
+    this.#send('GET', `/containers/${container}/archive`, { query: { path }, signal })
+
   /** Runs a command in a container and returns its exit code. */
   async exec(container: string, Cmd: string[]): Promise<number> {
     const { Id } = await this.post<{ Id: string }>(`/containers/${container}/exec`, { Cmd, AttachStdout: true })

@@ -2,6 +2,7 @@
 import * as z from 'zod'
 import { describeIssue } from '../../../protocol/fault-messages.ts'
 import { ImageReference } from '../../../protocol/kubernetes.schema.ts'
+import { BaseImageList } from '../../images/language-images.ts'
 
 /** An empty variable counts as unset. */
 const ContainerSettings = z
@@ -9,6 +10,7 @@ const ContainerSettings = z
     CONTAINER_SOCKET: z.string().default('/var/run/docker.sock'),
     CONTAINER_OWNER: z.string().max(64).optional(),
     CONTAINER_BASE_IMAGE: ImageReference.optional(),
+    CONTAINER_BASE_IMAGES: BaseImageList.default({}),
     CONTAINER_SECRETS_DIR: z.string().optional(),
     CONTAINER_POSTGRES_IMAGE: ImageReference.default('docker.io/library/postgres:18'),
     CONTAINER_REDIS_IMAGE: ImageReference.default('docker.io/library/redis:8'),
@@ -16,7 +18,7 @@ const ContainerSettings = z
   .transform(all => ({
     socket: all.CONTAINER_SOCKET.replace(/^unix:\/\//, ''),
     owner: all.CONTAINER_OWNER ?? null,
-    base_image: all.CONTAINER_BASE_IMAGE ?? null,
+    base_images: { all: all.CONTAINER_BASE_IMAGE ?? null, of: all.CONTAINER_BASE_IMAGES },
     secrets: all.CONTAINER_SECRETS_DIR ?? null,
     stores: { database: all.CONTAINER_POSTGRES_IMAGE, redis: all.CONTAINER_REDIS_IMAGE },
   }))

@@ -1,13 +1,20 @@
 // Builds images for a cluster with a container engine beside the agent, and pushes them to a registry.
 import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
+import { join } from 'node:path'
+import type { BuildPlan } from '../../../build-plan/build-plan.ts'
+import { planSource } from '../../builds/source-plan.ts'
 import { type Artifact, type BuildTask, PermanentError, type RevisionSpec, type SourceTree } from '../../engine.ts'
-import { buildDockerfile, buildInBaseImage, hasDockerfile, readBaseImages } from '../../images/build-image.ts'
+import { buildDockerfile, readBaseImages } from '../../images/build-image.ts'
+import { type BaseImage, buildInBaseImage, buildSite } from '../../images/build-in-base-image.ts'
 import { DEPLOYMENT_LABEL, OWNER_LABEL, REVISION_LABEL } from '../../images/container-labels.ts'
 import { DockerApi, DockerApiError } from '../../images/docker-api.ts'
 import { explainPullFailure } from '../../images/image-failures.ts'
+import { chooseBaseImage } from '../../images/language-images.ts'
 import { pushImage } from '../../images/push-image.ts'
 import { encodeLogin, parseDockerConfig, type RegistryLogin } from '../../images/registry-logins.ts'
+import { buildSiteImage } from '../../images/site-image.ts'
+import { removeRecursively } from '../../system/files.ts'
 import { loginsFor, parseReference } from './image-reference.ts'
 import type { KubernetesSettings } from './settings.ts'
 
@@ -16,7 +23,7 @@ type InspectedImage = { Config?: { User?: string; Labels?: Record<string, string
 export type PushTarget = { repository: string; login: RegistryLogin | null }
 /** Finds the user's login for an image. */
 type FindLogin = (image: string) => Promise<RegistryLogin | null>
-export type BuiltImage = Pick<Artifact, 'location' | 'start_command'> & Partial<Pick<Artifact, 'env'>>
+export type BuiltImage = Pick<Artifact, 'location' | 'start_command'> & Partial<Pick<Artifact, 'env' | 'health_path'>>
 
 /** The user of applications built in the base image, unless the operator sets K8S_RUN_AS_USER. */
 const DEFAULT_USER = 1000
@@ -24,11 +31,13 @@ const DEFAULT_USER = 1000
 export class ImageBuilder {
   readonly #settings: KubernetesSettings
   readonly #owner: string
+  readonly #commandEnv: Record<string, string>
   readonly #buildingRevisions = new Set<string>()
   #api: Promise<DockerApi> | undefined
 
-  constructor(settings: KubernetesSettings, agent_id: string) {
+  constructor(settings: KubernetesSettings, agent_id: string, commandEnv: Record<string, string>) {
     this.#settings = settings
+    this.#commandEnv = commandEnv
     this.#owner = createHash('sha256').update(`builds of ${agent_id}`).digest('hex').slice(0, 12)
   }
 
@@ -51,10 +60,11 @@ export class ImageBuilder {
     this.#buildingRevisions.add(spec.revision_id)
     try {
       const api = await this.#connect()
-      if (hasDockerfile(tree))
-        for (const image of readBaseImages(tree))
+      const plan = planSource(tree, true, task)
+      if (plan.provider === 'dockerfile')
+        for (const image of readBaseImages(join(tree.folder, plan.root)))
           await this.#pullBaseImage(api, image, spec, await loginFor(image), task)
-      const { id, ...commands } = await this.#buildImage(api, spec, tree, task)
+      const { id, ...commands } = await this.#buildImage(api, spec, tree, plan, task)
       task.signal.throwIfAborted()
       const digest = await pushImage({ api, id, ...target, tag: spec.revision_id, task })
       task.log(`Pushed ${target.repository}@${digest}`)
@@ -96,21 +106,26 @@ export class ImageBuilder {
     api: DockerApi,
     spec: RevisionSpec,
     tree: SourceTree,
+    plan: BuildPlan,
     task: BuildTask,
   ): Promise<{ id: string } & Omit<BuiltImage, 'location'>> {
-    const { build_base_image: base, run_as_user } = this.#settings
-    const job = { api, owner: this.#owner, spec, tree, task }
-    if (!hasDockerfile(tree)) {
-      if (base === null)
-        throw new PermanentError(
-          'The source has no Dockerfile, and this agent has no base image. ' +
-            'Add a Dockerfile, or ask the operator to set K8S_BUILD_BASE_IMAGE.',
-        )
-      if (!(await api.getIfExists(`/images/${base}/json`))) await this.#pull(api, base, this.findLogin(base), task)
-      const { location: id, ...commands } = await buildInBaseImage(base, { ...job, user: run_as_user ?? DEFAULT_USER })
+    const { run_as_user } = this.#settings
+    const job = { api, owner: this.#owner, spec, task }
+    if (plan.provider !== 'dockerfile') {
+      const user = run_as_user ?? DEFAULT_USER
+      const base = this.#baseImageOf(api, plan, task)
+      const planned = { ...job, base, plan, tree, commandEnv: this.#commandEnv, user }
+      if (plan.site) {
+        const { location } = await buildSite(planned, plan.site)
+        const server = this.#baseImageOf(api, { provider: 'node', tools: [] }, task)
+        const id = await buildSiteImage(job, server, location, user)
+        await removeRecursively(location)
+        return { id, start_command: null, health_path: null, env: {} }
+      }
+      const { location: id, ...commands } = await buildInBaseImage(planned)
       return { id, ...commands }
     }
-    const id = await buildDockerfile(job)
+    const id = await buildDockerfile(job, join(tree.folder, plan.root))
     const { Config } = await api.get<InspectedImage>(`/images/${id}/json`)
     // The cluster would refuse it too, but only after the push and the pull.
     if (run_as_user === null && !/^[1-9]\d*(:|$)/.test(Config?.User ?? ''))
@@ -119,6 +134,16 @@ export class ImageBuilder {
           'End the Dockerfile with a numeric USER above 0, like `USER 1000`.',
       )
     return { id, start_command: tree.start_command }
+  }
+
+  #baseImageOf(api: DockerApi, plan: Pick<BuildPlan, 'provider' | 'tools'>, task: BuildTask): BaseImage {
+    const { image, warning } = chooseBaseImage(plan, this.#settings.build_base_images)
+    if (warning) task.log(warning, 'WARNING')
+    const pin = async () => {
+      if (!(await api.getIfExists(`/images/${image}/json`))) await this.#pull(api, image, this.findLogin(image), task)
+      return image
+    }
+    return { name: image, pin }
   }
 
   /** Pulls images of other deployments again with the user's login, so that their registry decides on access. */

@@ -24,6 +24,7 @@ type ImagesOptions = {
   pullSecrets: PullSecrets
   requestCredential: EngineEvents['registryCredential']
   agent_id: string
+  commandEnv: Record<string, string>
 }
 
 const IMAGE_SOURCES = new Set(['internal_container', 'external_container'])
@@ -37,12 +38,12 @@ export class Images {
   readonly #builder: ImageBuilder | null
   #builderOpened: Promise<unknown> = Promise.resolve()
 
-  constructor({ settings, cluster, pullSecrets, requestCredential, agent_id }: ImagesOptions) {
+  constructor({ settings, cluster, pullSecrets, requestCredential, agent_id, commandEnv }: ImagesOptions) {
     this.#settings = settings
     this.#cluster = cluster
     this.#pullSecrets = pullSecrets
     this.#requestCredential = requestCredential
-    this.#builder = settings.build_socket === null ? null : new ImageBuilder(settings, agent_id)
+    this.#builder = settings.build_socket === null ? null : new ImageBuilder(settings, agent_id, commandEnv)
   }
 
   refusalReason({ source }: RevisionSpec): string | null {

@@ -8,6 +8,7 @@ import {
   ImageReference,
   textMatching,
 } from '../../../protocol/kubernetes.schema.ts'
+import { BaseImageList } from '../../images/language-images.ts'
 
 const commaSeparated = (each: z.ZodType<string, string>) =>
   z
@@ -44,6 +45,7 @@ export const KubernetesSettings = z
     K8S_HTTP_REGISTRIES: commaSeparated(RegistryHost).default([]),
     K8S_BUILD_SOCKET: z.string().optional(),
     K8S_BUILD_BASE_IMAGE: ImageReference.optional(),
+    K8S_BUILD_BASE_IMAGES: BaseImageList.default({}),
     K8S_BUILD_REGISTRY: textMatching(
       512,
       `${HOST_PATTERN}(/${PATH_PART})*`,
@@ -78,7 +80,7 @@ export const KubernetesSettings = z
     run_as_user: all.K8S_RUN_AS_USER ?? null,
     http_registries: all.K8S_HTTP_REGISTRIES,
     build_socket: all.K8S_BUILD_SOCKET?.replace(/^unix:\/\//, '') ?? null,
-    build_base_image: all.K8S_BUILD_BASE_IMAGE ?? null,
+    build_base_images: { all: all.K8S_BUILD_BASE_IMAGE ?? null, of: all.K8S_BUILD_BASE_IMAGES },
     /** The registry for built images; null for the installation's own. */
     build_registry: all.K8S_BUILD_REGISTRY ?? null,
     /** A file with the logins for that registry and for base images. */

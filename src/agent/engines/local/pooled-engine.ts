@@ -17,7 +17,7 @@ import type {
 } from '../../engine.ts'
 import type { PublicProxy } from '../../public-proxy/public-proxy.ts'
 import { signatureOf } from '../../redaction/redaction.ts'
-import { listFolder, readJson, readText, removeRecursively, writeJson } from '../../system/files.ts'
+import { listFolder, readJson, readText, removeRecursively, stampFolder, writeJson } from '../../system/files.ts'
 import { listProcesses, type Process } from '../../system/processes.ts'
 import { MODEL_TOKEN_FILE } from '../model-variables.ts'
 import { type HostOwners, hostOwnersOf, parseCustomUrl } from './custom-hosts.ts'
@@ -27,6 +27,7 @@ import { type HealthPolicy, type Replica, ReplicaPool, type ReplicaTemplate } fr
 import { countsKey, zeroCounts } from './request-counts.ts'
 import type { Route, Target } from './router.ts'
 import { RouterClient, type RouterSettings } from './router-client.ts'
+import { SiteReplica } from './site/site-replica.ts'
 import { makeTokenFolder, type TokenReader, writeTokenFile } from './token-file.ts'
 
 /** The stored state of a deployment. */
@@ -326,6 +327,20 @@ export abstract class PooledEngine implements Engine {
     this.pool(spec, true).start({ ...policy, launch, memory_mb: resources.memory_limit_mb })
   }
 
+  /** One copy, because the router serves the files itself. */
+  protected async startSite(spec: RevisionSpec, artifact: Artifact, folder: string): Promise<void> {
+    this.saveDeployment(spec)
+    if (spec.needs_database) await this.provide(spec)
+    const revision = spec.revision_id
+    const revisionFolder = this.path(spec.deployment_id, 'revisions', revision)
+    const single = { ...spec, resources: { ...spec.resources, min_scale: 1 } }
+    this.startPool(single, artifact, () => SiteReplica.launch(revisionFolder, { folder, revision }))
+  }
+
+  protected adoptSite({ deployment_id, revision_id }: RevisionRef): SiteReplica | undefined {
+    return SiteReplica.adopt(this.path(deployment_id, 'revisions', revision_id))
+  }
+
   protected forEachPool(work: (pool: ReplicaPool, ref: RevisionRef) => void): void {
     for (const [deployment_id, pools] of this.#pools)
       for (const [revision_id, pool] of pools) work(pool, { deployment_id, revision_id })
@@ -390,6 +405,11 @@ export abstract class PooledEngine implements Engine {
     if (!custom || owners.get(custom.host) !== saved.tenant_id) return generated
     return [...generated, { ...custom, ...shared }]
   }
+}
+
+/** Nothing was written into the folder of what was built. */
+export async function isIntact({ location, stamp }: Artifact): Promise<boolean> {
+  return stamp !== undefined && stamp === (await stampFolder(location).catch(() => undefined))
 }
 
 const labelOf = (host: string): string => host.replace(/\.localhost$/, '')

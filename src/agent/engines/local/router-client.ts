@@ -37,6 +37,8 @@ const ROUTER_CODE = [
   './router.ts',
   './router-headers.ts',
   './router-responses.ts',
+  './problem-response.ts',
+  './connection-headers.ts',
   './request-counts.ts',
   './site/serve-site.ts',
   './site/site-answer.ts',

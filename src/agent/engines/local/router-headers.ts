@@ -1,23 +1,8 @@
 // Decides which headers of a request and an answer the router forwards, and which it sets itself. Pure.
 import type { IncomingMessage } from 'node:http'
 import { findHops, isTrustedProxy, type ProxyRange } from '../../../protocol/client-address.ts'
+import { FRAMING_HEADERS, HOP_BY_HOP } from './connection-headers.ts'
 
-/** They belong to one connection and are never forwarded. */
-const HOP_BY_HOP = new Set([
-  'connection',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'upgrade',
-  'expect',
-  'http2-settings',
-])
-const FRAMING_HEADERS = new Set(['content-length', 'transfer-encoding'])
-/** `lower`: a name in lower case. */
-export const isConnectionHeader = (lower: string): boolean => HOP_BY_HOP.has(lower) || FRAMING_HEADERS.has(lower)
 /** Never forwarded: the router sets its own. `Proxy` becomes HTTP_PROXY in CGI programs. */
 const FORWARDING_HEADERS = new Set([
   'forwarded',

@@ -1,5 +1,6 @@
 // The router's responses: the application's answer, or a problem document of its own.
-import * as http from 'node:http'
+import type * as http from 'node:http'
+import { respondProblem } from './problem-response.ts'
 import { responseHeaders } from './router-headers.ts'
 
 export function forwardResponse(res: http.ServerResponse, out: http.ClientRequest, from: http.IncomingMessage): void {
@@ -37,10 +38,4 @@ export function respondUnrouted(res: http.ServerResponse, cause: 'unrouted' | 'u
 export function respondAndClose(res: http.ServerResponse, status: number, detail: string): void {
   if (!res.headersSent) res.setHeader('Connection', 'close')
   respondProblem(res, status, detail)
-}
-
-export function respondProblem(res: http.ServerResponse, status: number, detail: string): void {
-  if (res.destroyed || res.headersSent) return
-  res.writeHead(status, http.STATUS_CODES[status], { 'Content-Type': 'application/problem+json' })
-  res.end(JSON.stringify({ type: 'about:blank', status, title: http.STATUS_CODES[status], detail }))
 }

@@ -3,6 +3,7 @@ import * as http from 'node:http'
 import { connect, Socket } from 'node:net'
 import { parseRange } from '../../../protocol/client-address.ts'
 import type { RequestCounts } from '../../engine.ts'
+import { respondProblem } from './problem-response.ts'
 import { CLIENT_GONE, type CountedRequests, countAnswer, countsKey, zeroCounts } from './request-counts.ts'
 import {
   headerPairs,
@@ -12,7 +13,7 @@ import {
   requestHeaders,
   responseHeaders,
 } from './router-headers.ts'
-import { forwardResponse, isWritten, respondAndClose, respondProblem, respondUnrouted } from './router-responses.ts'
+import { forwardResponse, isWritten, respondAndClose, respondUnrouted } from './router-responses.ts'
 import { serveSite } from './site/serve-site.ts'
 import { type OpenSite, OpenSites } from './site/site-manifest.ts'
 

@@ -1,6 +1,7 @@
 // Builds an application in its folder by its plan: gathers the tools, then runs the install and build commands.
 import { dirname, join } from 'node:path'
 import { MAX_FILE_BYTES } from '../../../build-plan/source-files.ts'
+import { cacheVariables, pnpmVariables, runtimeCacheVariables } from '../../builds/cache-variables.ts'
 import { runCommand } from '../../builds/command.ts'
 import { withModuleCache } from '../../builds/module-cache.ts'
 import { planSource } from '../../builds/source-plan.ts'
@@ -43,7 +44,10 @@ export async function prepare(
     LANG: 'C.UTF-8',
     ...commandEnv,
     ...cacheVariables(task.cache),
+    ...runtimeCacheVariables(task.cache),
     ...scriptVariables(join(folder, plan.install_root)),
+    // No repository above the source is that of the application.
+    GIT_CEILING_DIRECTORIES: dirname(task.cache),
     ...(plan.tools.some(({ name }) => name === 'pnpm') && pnpmVariables(task.cache)),
     ...tools.env,
     ...plan.env,
@@ -95,43 +99,4 @@ export async function prepare(
 function scriptVariables(installRoot: string): Record<string, string> {
   const manifest = readInside(installRoot, 'package.json', MAX_FILE_BYTES)?.text ?? ''
   return manifest.includes('"allowScripts"') ? {} : { npm_config_dangerously_allow_all_scripts: 'true' }
-}
-
-/** npm warns of settings that it does not know. */
-const pnpmVariables = (cache: string) => ({ npm_config_store_dir: join(cache, 'pnpm') })
-
-/** The folders in which the tools of all languages keep what the next build can use again. */
-function cacheVariables(cache: string): Record<string, string> {
-  const at = (name: string) => join(cache, name)
-  return {
-    npm_config_cache: at('npm'),
-    npm_config_prefer_offline: 'true',
-    npm_config_fund: 'false',
-    npm_config_audit: 'false',
-    npm_config_update_notifier: 'false',
-    YARN_CACHE_FOLDER: at('yarn'),
-    YARN_ENABLE_GLOBAL_CACHE: 'false',
-    YARN_ENABLE_TELEMETRY: 'false',
-    BUN_INSTALL_CACHE_DIR: at('bun'),
-    DENO_DIR: at('deno'),
-    UV_CACHE_DIR: at('uv'),
-    UV_LINK_MODE: 'copy',
-    UV_PYTHON_INSTALL_DIR: at('python'),
-    PIP_CACHE_DIR: at('pip'),
-    GOMODCACHE: at('go/modules'),
-    GOCACHE: at('go/build'),
-    GOFLAGS: '-buildvcs=false -modcacherw',
-    GOTELEMETRY: 'off',
-    // No repository above the source is that of the application.
-    GIT_CEILING_DIRECTORIES: dirname(cache),
-    CARGO_HOME: at('cargo'),
-    CARGO_TARGET_DIR: at('cargo-target'),
-    GRADLE_USER_HOME: at('gradle'),
-    MAVEN_ARGS: `-Dmaven.repo.local=${at('maven')}`,
-    MAVEN_USER_HOME: at('maven-home'),
-    BUNDLE_USER_HOME: at('bundle'),
-    COREPACK_HOME: at('corepack'),
-    NX_CACHE_DIRECTORY: at('nx'),
-    TURBO_TELEMETRY_DISABLED: '1',
-  }
 }
