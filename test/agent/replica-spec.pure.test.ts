@@ -233,7 +233,7 @@ describe('a store', () => {
       })
     expect(JSON.stringify([database, redis])).not.toMatch(/PortBindings|ExposedPorts/)
     expect({ ...database!.env, ...redis!.env }).toEqual({
-      DATABASE_URI: 'postgres://app:hush@database:5432/app',
+      DATABASE_URI: 'postgresql://app:hush@database:5432/app',
       REDIS_URI: 'redis://:hush@redis:6379/0',
     })
   })
@@ -270,7 +270,9 @@ describe('a store', () => {
       artifact,
       { ...replicaContext, stores },
     )
-    expect(app.body.Env).toEqual(expect.arrayContaining(['DATABASE_URI=postgres://x', 'PORT=8000']))
+    expect(app.body.Env).toEqual(
+      expect.arrayContaining(['DATABASE_URI=postgres://x', 'DATABASE_URL=postgres://x', 'PORT=8000']),
+    )
     for (const { body } of [app, inits[0]!]) expect(body.HostConfig).toMatchObject({ ExtraHosts: stores.hosts })
     expect(sidecars[0]!.body.HostConfig).not.toHaveProperty('ExtraHosts')
   })

@@ -71,11 +71,16 @@ export class ProcessEngine extends PooledEngine {
   }
 
   override refusalReason(spec: RevisionSpec): string | null {
-    const { source, needs_database } = spec
+    const { source, needs_database, parts } = spec
     if (IMAGE_SOURCES.has(source))
       return (
         `This agent cannot run container images, which the source \`${source}\` needs. ` +
         `Use a listener whose agent runs the container or kubernetes engine.`
+      )
+    if (parts.includes('redis'))
+      return (
+        'This agent has no Redis, which the members `redis_*` of the resource_spec ask for. ' +
+        'Remove them, or use a listener whose agent runs the container or kubernetes engine.'
       )
     return super.refusalReason(spec) ?? (needs_database ? this.#server.obstacle : null)
   }

@@ -281,7 +281,7 @@ describe('the container of an application', () => {
     const references = [{ name: 'LICENSE_KEY', secret_name: 'shared', secret_key: 'license' }]
     const objects = createObjects({
       spec: { db_cpu: 1, redis_cpu: 1 },
-      secrets: { TOKEN: 'hush' },
+      secrets: { TOKEN: 'hush', REDIS_URL: 'its own' },
       secret_references: references,
       artifact: { env: { TOKEN: 'no', MODE: 'fast', LICENSE_KEY: 'no' } },
     })
@@ -289,17 +289,21 @@ describe('the container of an application', () => {
     expect(podOf(objects).containers[0]!.env).toEqual([
       { name: 'MODE', value: 'fast' },
       { name: 'TOKEN', ...from(`${BASE}-r1`, 'TOKEN') },
+      { name: 'REDIS_URL', ...from(`${BASE}-r1`, 'REDIS_URL') },
       { name: 'LICENSE_KEY', ...from('shared', 'license') },
       { name: 'DATABASE_URI', ...from(`${BASE}-db`, 'uri') },
       { name: 'REDIS_URI', ...from(`${BASE}-redis`, 'uri') },
+      { name: 'DATABASE_URL', ...from(`${BASE}-db`, 'uri') },
       { name: 'PORT', value: '8000' },
       { name: 'SLIPWAY_ROLE', value: 'web' },
     ])
     expect(JSON.stringify(podOf(objects))).not.toContain('hush')
-    expect(valueAt(findObject(objects, 'Secret'), 'data')).toEqual({ TOKEN: Buffer.from('hush').toString('base64') })
+    expect(valueAt(findObject(objects, 'Secret'), 'data')).toMatchObject({
+      TOKEN: Buffer.from('hush').toString('base64'),
+    })
     expect(
       Buffer.from(String(valueAt(findObject(objects, 'Secret', `${BASE}-db`), 'data.uri')), 'base64').toString(),
-    ).toBe(`postgres://app:generated@${BASE}-db:5432/app`)
+    ).toBe(`postgresql://app:generated@${BASE}-db:5432/app`)
   })
 
   test('takes the variables of its tracing from a Secret that may change or be missing', () => {

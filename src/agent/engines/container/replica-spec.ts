@@ -16,6 +16,7 @@ import { type CreateRequest, MAX_PROCESSES } from '../../images/docker-api.ts'
 import { shellCommand } from '../local/shell-command.ts'
 import { MODEL_TOKEN_FILE, modelVariables } from '../model-variables.ts'
 import { MIB, parseCpu, parseMemory } from '../quantities.ts'
+import { urlAliases } from '../store-variables.ts'
 import { tracingVariables } from '../tracing-variables.ts'
 
 type Resources = RevisionSpec['resources']
@@ -134,6 +135,7 @@ export function replicaParts(spec: RevisionSpec, artifact: Artifact, placement: 
 }
 
 const appEnvironmentOf = (spec: RevisionSpec, artifact: Artifact, { port, stores, secret }: Placement) => ({
+  ...urlAliases(stores?.env ?? {}),
   ...tracingVariables(spec, artifact.env),
   ...artifact.env,
   ...spec.secrets,

@@ -114,7 +114,7 @@ const databaseSpec = ({ connections }: StoreRequest, { password }: StorePlacemen
     StopSignal: 'SIGINT',
   },
   readyCommand: (host: string) => ['pg_isready', '-q', '-h', host, '-U', DATABASE_USER, '-d', DATABASE_USER],
-  env: { [URI_VARIABLES.database]: `postgres://${DATABASE_USER}:${password}@database:5432/${DATABASE_USER}` },
+  env: { [URI_VARIABLES.database]: `postgresql://${DATABASE_USER}:${password}@database:5432/${DATABASE_USER}` },
 })
 
 const redisSpec = ({ memory_mb: [memoryMb] }: StoreRequest, { password }: StorePlacement) => ({

@@ -12,6 +12,7 @@ import type { Container } from '../../../protocol/kubernetes.schema.ts'
 import { narrowingMembers } from '../../../protocol/listener-policy.ts'
 import { toMillicores } from '../../../protocol/resources.schema.ts'
 import type { Artifact, RevisionSpec } from '../../engine.ts'
+import { URL_ALIASES } from '../store-variables.ts'
 import {
   type Component,
   metadataOf,
@@ -104,12 +105,18 @@ const escapeDollars = (text: string) => text.replace(/\$(?=[$(])/g, '$$$$')
 function environmentOf(spec: RevisionSpec, artifact: Artifact, component: Component): V1EnvVar[] {
   const userSecrets = new Set([...Object.keys(spec.secrets), ...spec.secret_references.map(({ name }) => name)])
   const configured = Object.entries(artifact.env).filter(([name]) => !userSecrets.has(name))
+  const stores = [
+    ...(spec.needs_database ? [envFromSecret('DATABASE_URI', storeName(spec, 'database'), 'uri')] : []),
+    ...(spec.parts.includes('redis') ? [envFromSecret('REDIS_URI', storeName(spec, 'redis'), 'uri')] : []),
+  ]
+  const isOwn = (name: string) => userSecrets.has(name) || name in artifact.env
+  const aliases = stores.map(store => ({ ...store, name: URL_ALIASES[store.name]! })).filter(({ name }) => !isOwn(name))
   return [
     ...configured.map(([name, value]) => ({ name, value: escapeDollars(value) })),
     ...Object.keys(spec.secrets).map(name => envFromSecret(name, revisionName(spec), name)),
     ...spec.secret_references.map(from => envFromSecret(from.name, from.secret_name, from.secret_key)),
-    ...(spec.needs_database ? [envFromSecret('DATABASE_URI', storeName(spec, 'database'), 'uri')] : []),
-    ...(spec.parts.includes('redis') ? [envFromSecret('REDIS_URI', storeName(spec, 'redis'), 'uri')] : []),
+    ...stores,
+    ...aliases,
     { name: 'PORT', value: String(APP_PORT) },
     { name: 'SLIPWAY_ROLE', value: component },
   ]

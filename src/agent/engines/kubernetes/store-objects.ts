@@ -47,7 +47,7 @@ function databaseObjects(settings: KubernetesSettings, spec: RevisionSpec): Stor
   return storeObjectsOf(settings, spec, {
     component: 'database',
     port: 5432,
-    uri: password => `postgres://${DATABASE}:${password}@${name}:5432/${DATABASE}`,
+    uri: password => `postgresql://${DATABASE}:${password}@${name}:5432/${DATABASE}`,
     before: [volume],
     volumes: [
       { name: 'data', persistentVolumeClaim: { claimName: name } },

@@ -87,7 +87,7 @@ export class Databases {
 function databaseUrl(adminUrl: string, database: string, credentials?: string): string {
   const { username, password, host, search } = new URL(adminUrl)
   const adminCredentials = password ? `${username}:${password}` : username
-  return `postgres://${credentials ?? adminCredentials}@${host}/${database}${search}`
+  return `postgresql://${credentials ?? adminCredentials}@${host}/${database}${search}`
 }
 
 const explainError = (problem: string) => (error: Error) => {

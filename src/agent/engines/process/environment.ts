@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import type { RevisionRef, RevisionSpec } from '../../engine.ts'
 import { DEFAULT_PATH } from '../../system/search-path.ts'
 import { modelVariables } from '../model-variables.ts'
+import { urlAliases } from '../store-variables.ts'
 import { tracingVariables } from '../tracing-variables.ts'
 
 export const environmentOf = (
@@ -17,6 +18,7 @@ export const environmentOf = (
   }: { folder: string; port: number; database: string | null; tokenFile: string; path?: string },
 ): Record<string, string> => ({
   LANG: 'C.UTF-8',
+  ...(database !== null && urlAliases({ DATABASE_URI: database })),
   ...tracingVariables(spec, configured),
   ...configured,
   ...spec.secrets,

@@ -1,0 +1,9 @@
+// The names by which applications find their database and Redis. Pure.
+
+/** Names that most frameworks read, for those that the platform sets. Variables of the application win over them. */
+export const URL_ALIASES: Record<string, string> = { DATABASE_URI: 'DATABASE_URL', REDIS_URI: 'REDIS_URL' }
+
+export const urlAliases = (uris: Record<string, string>): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(uris).flatMap(([name, uri]) => (URL_ALIASES[name] ? [[URL_ALIASES[name], uri]] : [])),
+  )
