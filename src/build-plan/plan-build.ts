@@ -56,7 +56,7 @@ export function planBuild(files: SourceFiles, options: PlanOptions): BuildPlan {
   const container = proposeContainerFiles(app, buildsImages)
   if (container?.isBuilt) {
     const certain = ['`Dockerfile` builds it, on the container or kubernetes engine.']
-    return complete(app, container.isBuilt, { certain }, options, explicitStart)
+    return complete(app, 'dockerfile', { certain, warnings: container.warnings }, options, explicitStart)
   }
 
   const procfile = readProcfile(app)
@@ -73,7 +73,7 @@ export function planBuild(files: SourceFiles, options: PlanOptions): BuildPlan {
     if (proposal.refusal !== undefined) throw new PlanRefused(proposal.refusal)
   }
   const plan = complete(app, provider ?? 'command', proposal ?? {}, options, start)
-  plan.warnings.push(...procfile.warnings, ...(container ? [container.warning] : []))
+  plan.warnings.push(...procfile.warnings, ...(container?.warnings ?? []))
   if (procfile.web !== null && explicitStart === null) plan.certain.push('Procfile says how it starts.')
   return plan
 }

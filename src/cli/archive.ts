@@ -62,9 +62,16 @@ function readLinkTarget(root: string, path: string): string {
   return target
 }
 
-/** Calls `onFile` with the count of files so far. Holds the packed archive and one file at a time. */
-export async function packFolder(root: string, onFile: (count: number) => void = () => {}): Promise<Archive> {
-  const found = [...walk(root, '', [])]
+/**
+ * Calls `onFile` with the count of files so far. Holds the packed archive and one file at a time. `added`: texts by
+ * name, in place of files of that name.
+ */
+export async function packFolder(
+  root: string,
+  onFile: (count: number) => void = () => {},
+  added: Record<string, string> = {},
+): Promise<Archive> {
+  const found = [...walk(root, '', [])].filter(({ path }) => added[path] === undefined)
   const unpackedBytes = found.reduce((sum, { stats }) => sum + (stats.isFile() ? stats.size : 0), 0)
   if (unpackedBytes > rules.MAX_UNPACKED_BYTES)
     throw usageError(`The files of ${root} have more than 2 GB. List what the build does not need in .slipwayignore.`)
@@ -86,10 +93,16 @@ export async function packFolder(root: string, onFile: (count: number) => void =
       else await pipeFile(join(root, header.name), header.size, entry)
       onFile(i + 1)
     }
+    for (const [name, text] of Object.entries(added)) {
+      const bytes = new TextEncoder().encode(text)
+      const writer = controller.add(rules.describeFile(name, bytes.length, false)).getWriter()
+      await writer.write(bytes)
+      await writer.close()
+    }
     controller.finalize()
   }
   await Promise.all([pipeline(inLargeChunks(readable), createGzip(), collect), addFiles()])
-  const files = headers.map(({ name }) => name)
+  const files = [...headers.map(({ name }) => name), ...Object.keys(added)]
   return { content: new Blob(chunks), sha256: hash.digest('hex'), files, unpackedBytes }
 }
 

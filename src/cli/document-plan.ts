@@ -25,7 +25,7 @@ export async function makePlan(session: Session, flags: DocumentFlags): Promise<
   const { documents, faults } = await readDocumentFiles(files)
   const { reply: schema } = await client.send({ method: 'GET', path: '/schemas/slipway.json', signal })
   const all = [...faults, ...checkAgainstSchema(documents, schema as unknown as Schema)]
-  if (all.length > 0) throw refuse(all)
+  if (all.length > 0) throw refuseDocuments(all)
   // An empty file is more often a mistake than the intent to delete all resources of an owner.
   if (documents.length === 0) throw usageError(`${files.join(', ')}: there is no document in it. Nothing was changed.`)
   const workspace = await findWorkspace(client, { workspace: login.workspace, signal })
@@ -33,13 +33,13 @@ export async function makePlan(session: Session, flags: DocumentFlags): Promise<
   const { owner, takeOver, prune } = flags
   const options = { workspace: workspace.id, owner, takeOver, prune, secrets, signal }
   const plan = await planApply(client, documents.map(toDeclared), options)
-  if (plan.faults.length > 0) throw refuse(plan.faults)
+  if (plan.faults.length > 0) throw refuseDocuments(plan.faults)
   return plan
 }
 
 const MAX_SHOWN_FAULTS = 500
 
-function refuse(faults: DocumentFault[]): CommandFailure {
+export function refuseDocuments(faults: DocumentFault[]): CommandFailure {
   const errors = faults.slice(0, MAX_SHOWN_FAULTS).map(({ file, line, document, path, message }) => ({
     loc: [[file, line].filter(part => part !== undefined).join(':'), document, path].filter(part => part !== ''),
     msg: message,

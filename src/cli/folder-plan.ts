@@ -12,10 +12,11 @@ import type { Session } from './session.ts'
 
 type Outcome = { plan: BuildPlan } | { refusal: string }
 
-/** `files`: those of the archive. The agent plans again, and knows whether it can build a Dockerfile. */
-export function tryToPlan(folder: string, files: string[]): Outcome {
+/** `files`: those of the archive, with `added` in place of what the folder has. The agent plans again, and knows whether it can build a Dockerfile. */
+export function tryToPlan(folder: string, files: string[], added: Record<string, string> = {}): Outcome {
   const paths = new Set(files)
   const read = (path: string) => {
+    if (added[path] !== undefined) return added[path]
     const file = join(folder, path)
     const stat = paths.has(path) ? statSync(file, { throwIfNoEntry: false }) : undefined
     return stat?.isFile() && stat.size <= MAX_FILE_BYTES ? readFileSync(file, 'utf8') : null
@@ -30,8 +31,8 @@ export function tryToPlan(folder: string, files: string[]): Outcome {
   }
 }
 
-export function planFolder(folder: string, files: string[]): BuildPlan {
-  const outcome = tryToPlan(folder, files)
+export function planFolder(folder: string, files: string[], added: Record<string, string> = {}): BuildPlan {
+  const outcome = tryToPlan(folder, files, added)
   if ('refusal' in outcome) throw usageError(outcome.refusal, "slipway init --start 'node server.js'")
   return outcome.plan
 }

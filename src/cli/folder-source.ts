@@ -38,17 +38,23 @@ export async function openFolder(session: Session, given: string, listFiles: boo
       const body = { name, source: 'internal_source' as const, source_config: {}, source_revision_config, secrets: [] }
       return planNew(session, body)
     },
-    patch: deployment => upload(session, deployment, archive),
+    patch: deployment => uploadArchive(session, deployment, archive),
   }
 }
 
-async function packAndShow(session: Session, folder: string, listFiles: boolean): Promise<Archive> {
+/** `added`: texts of the archive by name, in place of files of that name. */
+export async function packAndShow(
+  session: Session,
+  folder: string,
+  listFiles: boolean,
+  added: Record<string, string> = {},
+): Promise<Archive> {
   const { out } = session
   const began = Date.now()
   const showLongWork = (count: number) => {
     if (Date.now() - began > LONG_MS) out.progress(`Packing ${folder}: ${count} files`)
   }
-  const archive = await packFolder(folder, showLongWork)
+  const archive = await packFolder(folder, showLongWork, added)
   out.progress('')
   const { files, content, sha256, unpackedBytes } = archive
   if (files.length === 0) throw usageError(`${folder} has no files to deploy.`, 'slipway templates')
@@ -59,11 +65,15 @@ async function packAndShow(session: Session, folder: string, listFiles: boolean)
   out.note(`${count}, ${formatBytes(unpackedBytes)}, packed ${formatBytes(content.size)}`)
   const secrets = files.filter(mayHoldSecrets)
   if (secrets.length > 0) out.note(`${secrets.join(', ')} may hold secrets. List it in .slipwayignore to leave it out.`)
-  showBuildPlan(session, planFolder(folder, files))
+  showBuildPlan(session, planFolder(folder, files, added))
   return archive
 }
 
-async function upload(session: Session, { id }: Deployment, { content }: Archive): Promise<DeploymentPatch> {
+export async function uploadArchive(
+  session: Session,
+  { id }: Deployment,
+  { content }: Archive,
+): Promise<DeploymentPatch> {
   const { client, out, signal } = session
   const uploaded = await client.upload(id, () => streamWithProgress(session, content), { signal })
   out.progress('')

@@ -14,18 +14,20 @@ export function openImage(session: Session, image_uri: string): DeploySource {
     suggestedName: toName(image_uri.split('@')[0]!.split('/').at(-1)!.split(':')[0]!),
     accepts: ({ source }) => source === 'internal_container' || source === 'external_container',
     patch: () => ({ source_revision_config }),
-    async planCreation(name) {
-      const common = { name, source_revision_config, secrets: [] }
-      const hosted = { ...common, source: 'internal_container' as const, source_config: {} }
-      // The mode of the installation decides between the two sources of images, and only its answer tells the mode.
-      const planned = await planNew(session, hosted).catch(error => {
-        if (!(error instanceof ApiError) || !error.errors.some(({ type }) => type === 'source_mode')) throw error
-      })
-      if (planned) return planned
-      const body = { ...common, source: 'external_container' as const, source_config: { resource_spec: {} } }
-      return planNew(session, body)
-    },
+    planCreation: name => planNewImage(session, name, image_uri),
   }
+}
+
+export async function planNewImage(session: Session, name: string, image_uri: string) {
+  const common = { name, source_revision_config: { image_uri }, secrets: [] }
+  const hosted = { ...common, source: 'internal_container' as const, source_config: {} }
+  // The mode of the installation decides between the two sources of images, and only its answer tells the mode.
+  const planned = await planNew(session, hosted).catch(error => {
+    if (!(error instanceof ApiError) || !error.errors.some(({ type }) => type === 'source_mode')) throw error
+  })
+  if (planned) return planned
+  const body = { ...common, source: 'external_container' as const, source_config: { resource_spec: {} } }
+  return planNew(session, body)
 }
 
 export async function openRepository(

@@ -2,21 +2,24 @@
 import type { Folder } from '../source-files.ts'
 
 const DOCKERFILES = ['Dockerfile', 'Containerfile']
-const COMPOSE_FILES = ['compose.yaml', 'compose.yml', 'docker-compose.yml', 'docker-compose.yaml']
+export const COMPOSE_FILES = ['compose.yaml', 'compose.yml', 'docker-compose.yml', 'docker-compose.yaml']
 
+/** `isBuilt`: the Dockerfile builds it. `refusal`: if nothing else is found. `warnings`: if something else is. */
 export function proposeContainerFiles(app: Folder, buildsImages: boolean) {
   const dockerfile = DOCKERFILES.find(app.has)
-  if (dockerfile === 'Dockerfile' && buildsImages) return { isBuilt: 'dockerfile' as const, refusal: '', warning: '' }
   const compose = COMPOSE_FILES.find(app.has)
-  const found = dockerfile ?? compose
-  if (!found) return null
+  if (!dockerfile && !compose) return null
+  const isBuilt = dockerfile === 'Dockerfile' && buildsImages
+  const deployGroup = `\`slipway deploy ${compose}\` deploys its services`
   const reason = dockerfile
     ? 'needs an agent that builds images: use a listener with the container or kubernetes engine'
-    : 'describes several containers, which are not deployed together: make a deployment for each service'
-  const passedOver = dockerfile ? 'this agent builds no images' : 'the folder itself is deployed'
+    : `describes several containers: ${deployGroup}`
   return {
-    isBuilt: null,
-    refusal: `\`${found}\` ${reason}. Or set \`start_command\` in slipway.json.`,
-    warning: `\`${found}\` is not used: ${passedOver}.`,
+    isBuilt,
+    refusal: `\`${dockerfile ?? compose}\` ${reason}. Or set \`start_command\` in slipway.json.`,
+    warnings: [
+      ...(dockerfile && !isBuilt ? [`\`${dockerfile}\` is not used: this agent builds no images.`] : []),
+      ...(compose ? [`\`${compose}\` is not used: ${deployGroup}.`] : []),
+    ],
   }
 }

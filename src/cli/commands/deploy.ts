@@ -1,5 +1,6 @@
 // `slipway deploy`: from a source to a URL.
 import { applyAndFollow, planAndApply, showPlan } from '../change.ts'
+import { findComposeFile } from '../compose/find-compose.ts'
 import type { Declaration } from '../declaration.ts'
 import {
   findTarget,
@@ -18,7 +19,7 @@ import { confirm, type Session } from '../session.ts'
 
 export const declaration: Declaration = {
   arguments: '[folder]',
-  summary: 'deploy a folder, or another source, and follow it to its URL',
+  summary: 'deploy a folder, a compose file or another source, and follow it to its URL',
   options: command =>
     withFollow(withSource(command))
       .option('--create', 'create the deployment if there is none, without a terminal too')
@@ -29,6 +30,12 @@ type Flags = SourceFlags & FollowFlags & { create?: boolean }
 
 export async function run(session: Session, options: Flags, [folder]: [string?]): Promise<void> {
   const follow = { detach: options.detach === true, timeoutMs: parseTimeout(options.timeout) }
+  const isOfFolder = [options.image, options.repo, options.template].every(one => one === undefined)
+  const compose = isOfFolder ? findComposeFile(folder ?? '.') : undefined
+  if (compose !== undefined) {
+    const { deployCompose } = await import('../compose/deploy-compose.ts')
+    return deployCompose(session, compose, { ...follow, name: options.name, dryRun: options.dryRun })
+  }
   const source = await openSource(session, folder, options)
   if (options.dryRun) return
   const target = await findTarget(session, source, options.name, options.create)
