@@ -10,6 +10,8 @@ import { SERVE_COMMAND, setUpContainerEngines } from '../support/container-engin
 import { type Podman, startPodman } from '../support/podman.ts'
 import { buildStoreImages, queryFromContainer, readContainerEnvironment } from '../support/store-images.ts'
 
+type Volume = { Labels: Record<string, string> }
+
 let podman: Podman
 let stores: Awaited<ReturnType<typeof buildStoreImages>>
 let ref: RevisionRef
@@ -96,6 +98,25 @@ test('a database is ready before its application starts, and keeps its data when
 
   await engine.remove(ref.deployment_id)
   expect(await listRemains()).toEqual(['', '', ''])
+})
+
+test('the databases of two deployments have passwords of their own, and the removal of one leaves the other', async () => {
+  const { engine } = await open()
+  const other: RevisionRef = { deployment_id: randomUUID(), revision_id: randomUUID() }
+  const readyOf = ({ deployment_id }: RevisionRef) =>
+    waitFor(async () => (await engine.observe(deployment_id)).database?.ready === true)
+  for (const one of [other, ref]) {
+    await engine.provide(unit(one))
+    await readyOf(one)
+  }
+  const volumes = async () => JSON.parse(await podman.podman('volume', 'inspect', '--all')) as Volume[]
+  const passwords = (await volumes()).map(({ Labels }) => Labels['slipway.password'])
+  expect(new Set(passwords).size).toBe(2)
+  const container = await serve(engine)
+  await queryFromContainer(podman, container, 'create table data as select 1 as x')
+  await engine.remove(other.deployment_id)
+  expect((await volumes()).map(({ Labels }) => Labels['slipway.deployment'])).toEqual([ref.deployment_id])
+  expect(await queryFromContainer(podman, container, 'select x from data')).toEqual([{ x: 1 }])
 })
 
 test('a database runs without an agent, and keeps its data when it is killed or stopped', async () => {

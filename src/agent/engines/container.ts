@@ -198,12 +198,12 @@ export class ContainerEngine extends PooledEngine {
     const running: RevisionRef[] = []
     this.forEachPool((_, ref) => ref.deployment_id === deployment_id && running.push(ref))
     await Promise.all(running.map(ref => super.stop(ref)))
-    const filter = `${DEPLOYMENT_LABEL}=${deployment_id}`
     await this.#pendingNetworks.get(deployment_id)?.catch(() => {})
-    for (const { Id } of await this.#listContainers(filter)) await this.#api.removeContainer(Id)
-    for (const { Name } of await this.#listOwned('volumes', filter))
+    for (const { Id } of await this.#listContainers(`${DEPLOYMENT_LABEL}=${deployment_id}`))
+      await this.#api.removeContainer(Id)
+    for (const { Name } of await this.#listOwned('volumes', deployment_id))
       await this.#api.requestIfExists('DELETE', `/volumes/${Name}`, { query: { force: true } })
-    for (const { Name } of await this.#listOwned('networks', filter))
+    for (const { Name } of await this.#listOwned('networks', deployment_id))
       await this.#api.requestIfExists('DELETE', `/networks/${Name}`)
     await this.#pruneImages(deployment_id, 0)
     await super.remove(deployment_id)
@@ -289,7 +289,7 @@ export class ContainerEngine extends PooledEngine {
   }
 
   async #makeNetwork(deployment_id: string): Promise<void> {
-    if ((await this.#listOwned('networks', `${DEPLOYMENT_LABEL}=${deployment_id}`)).length) return
+    if ((await this.#listOwned('networks', deployment_id)).length) return
     const Name = resourcePrefix(this.#owner, deployment_id)
     const Labels = { [OWNER_LABEL]: this.#owner, [DEPLOYMENT_LABEL]: deployment_id }
     await this.#api.post('/networks/create', { Name, Driver: 'bridge', CheckDuplicate: true, Labels })
@@ -348,12 +348,14 @@ export class ContainerEngine extends PooledEngine {
 
   async #listOwned(
     kind: 'networks' | 'volumes',
-    label?: string,
+    deployment_id?: string,
   ): Promise<{ Name: string; Labels: Record<string, string> }[]> {
-    const filters = { label: [`${OWNER_LABEL}=${this.#owner}`, ...(label ? [label] : [])] }
+    // One label: Podman lists a volume that has any of several.
+    const filters = { label: [`${OWNER_LABEL}=${this.#owner}`] }
     type Named = { Name: string; Labels: Record<string, string> }[]
     const response = await this.#api.get<Named | { Volumes: Named | null }>(`/${kind}`, { filters })
-    return 'Volumes' in response ? (response.Volumes ?? []) : (response as Named)
+    const all = 'Volumes' in response ? (response.Volumes ?? []) : (response as Named)
+    return all.filter(({ Labels }) => deployment_id === undefined || Labels[DEPLOYMENT_LABEL] === deployment_id)
   }
 }
 

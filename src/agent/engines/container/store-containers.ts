@@ -94,12 +94,11 @@ export class StoreContainers {
   }
 
   async #ensurePassword(deployment_id: string, kind: StoreKind): Promise<string> {
-    const filters = this.#filters(`${DEPLOYMENT_LABEL}=${deployment_id}`, `${PART_LABEL}=${kind}`)
-    const { Volumes } = await this.#api.get<{ Volumes: Volume[] | null }>('/volumes', { filters })
-    const existing = Volumes?.[0]?.Labels?.[PASSWORD_LABEL]
-    if (existing) return existing
     const password = randomBytes(24).toString('base64url')
-    await this.#api.post('/volumes/create', storeVolumeOf(kind, { owner: this.#owner, deployment_id, password }).body)
+    const volume = storeVolumeOf(kind, { owner: this.#owner, deployment_id, password })
+    const existing = (await this.#api.getIfExists<Volume>(`/volumes/${volume.name}`))?.Labels?.[PASSWORD_LABEL]
+    if (existing) return existing
+    await this.#api.post('/volumes/create', volume.body)
     return password
   }
 
