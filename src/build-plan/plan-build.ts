@@ -67,9 +67,10 @@ export function planBuild(files: SourceFiles, options: PlanOptions): BuildPlan {
 
   const [provider, proposal] = findLanguage(app) ?? []
   if (!isSettled) {
-    const unsupported = !proposal || proposal.isUncertain ? nameUnsupported(app) : null
+    const isUncertain = !proposal || proposal.isUncertain
+    const unsupported = isUncertain ? (container?.refusal ?? nameUnsupported(app)) : null
     if (unsupported) throw new PlanRefused(unsupported)
-    if (!proposal) throw new PlanRefused(container?.refusal ?? nothingFound(app))
+    if (!proposal) throw new PlanRefused(nothingFound(app))
     if (proposal.refusal !== undefined) throw new PlanRefused(proposal.refusal)
   }
   const plan = complete(app, provider ?? 'command', proposal ?? {}, options, start)

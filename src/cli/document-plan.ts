@@ -1,7 +1,7 @@
 // The plan that makes the workspace as documents declare it, for `slipway apply` and `slipway diff -f`.
 import { readFileSync } from 'node:fs'
 import type { Schema } from '@cfworker/json-schema'
-import { listWrites } from '../client/apply/apply.ts'
+import { ApplyFailure, listWrites } from '../client/apply/apply.ts'
 import { type DocumentFault, titleOf } from '../client/apply/documents.ts'
 import { planApply } from '../client/apply/plan.ts'
 import type { Action, ApplyPlan } from '../client/apply/planner.ts'
@@ -10,7 +10,7 @@ import { findWorkspace } from '../client/export.ts'
 import { paintMark, showChanges } from './comparison.ts'
 import { checkAgainstSchema } from './document-check.ts'
 import { readDocumentFiles, toDeclared } from './document-files.ts'
-import { CommandFailure, EXIT, shellWord, usageError } from './failure.ts'
+import { CommandFailure, EXIT, shellWord, toReport, usageError } from './failure.ts'
 import type { DocumentFlags } from './flags.ts'
 import type { Session } from './session.ts'
 import { oneLine } from './terminal-text.ts'
@@ -107,4 +107,20 @@ export function writeCommand(
     ...secretsFile.flatMap(path => ['--secrets-file', path]),
   ]
   return ['slipway', verb, ...words].map(shellWord).join(' ')
+}
+
+/** `next`: the command that goes on. */
+export function describeFailure({ out }: Session, error: unknown, next: string): unknown {
+  if (!(error instanceof ApplyFailure)) return error
+  const { applied, failed, left } = error
+  const namesOf = (actions: Action[]) => actions.map(titleOf)
+  out.emit({ type: 'partial', applied: namesOf(applied), failed: titleOf(failed), left: namesOf(left) }, () =>
+    [
+      `Applied: ${namesOf(applied).join(', ') || 'nothing'}.`,
+      `Not applied: ${namesOf([failed, ...left]).join(', ')}.`,
+    ].join('\n'),
+  )
+  const { report, exitCode } = toReport(error.cause)
+  const message = `${titleOf(failed)}: ${report.message}`
+  return new CommandFailure(exitCode, report.code, message, next, undefined, report.errors)
 }

@@ -146,6 +146,7 @@ describe('cannot be translated, and is named:', () => {
       },
       ['services.web.environment.DATABASE_URL'],
     ],
+    ['a database of another kind', { web: WEB, db: { image: 'mysql:8' } }, ['services.db']],
     [
       'a database that two use',
       { web: { ...WEB, depends_on: ['db'] }, api: { ...WEB, depends_on: ['db'] }, db: DB },

@@ -234,3 +234,58 @@ it.each([
   const command = ['bash', '-c', script, process.execPath, MAIN]
   expect((await runProgram(command, { cwd: makeApplication() }).exited).code).toBe(exitCode)
 })
+
+const COMPOSE = `name: book
+services:
+  web:
+    build: ./web
+    ports: ["8080:5000"]
+    command: ["python", "app.py"]
+    environment:
+      DATABASE_URL: postgres://a:b@db/a
+      MODE: fast
+  db:
+    image: postgres:16
+`
+
+it('deploys a compose file as deployments with their databases, and again without a change of them', async () => {
+  const tenant = await newTenant()
+  const cwd = makeFolder({
+    'compose.yaml': COMPOSE,
+    'web/Dockerfile': 'FROM python:3\n',
+    'web/app.py': 'serve()',
+    'notes.txt': '',
+  })
+  const deploy = (...args: string[]) => startDeploy(tenant, ['--detach', ...args], cwd).exited
+  expect(await deploy()).toMatchObject({ code: 2 })
+  expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
+  const { code, objects } = await deploy('--create')
+  expect([code, objects.at(-1)]).toMatchObject([0, { outcome: 'detached', name: 'book-web' }])
+  expect(objects.find(({ type }) => type === 'archive')).toMatchObject({ files: 3 })
+  const { resources } = (await tenant.get('/v2/deployments')).body
+  expect(resources).toMatchObject([
+    {
+      name: 'book-web',
+      owner: 'book',
+      source: 'internal_source',
+      source_config: { resource_spec: { db_max_connections: 100 } },
+      source_revision_config: { platform_config_path: 'slipway.json' },
+      secrets: [{ name: 'MODE' }],
+    },
+  ])
+  expect(resources[0].source_revision_config.source_tarball_path).not.toBeNull()
+  expect((await deploy()).objects.find(({ type }) => type === 'planned')).toMatchObject({ action: 'nothing' })
+  expect(await listRevisions(tenant, resources[0].id)).toHaveLength(3)
+})
+
+it('names what a compose file has that cannot be translated, with its line, and changes nothing', async () => {
+  const tenant = await newTenant()
+  const cwd = makeFolder({ 'compose.yml': `${COMPOSE}    volumes: [./a.sql:/docker-entrypoint-initdb.d/a.sql]\n` })
+  const { code, err } = await startDeploy(tenant, ['--create'], cwd).exited
+  const { errors } = JSON.parse(err.trim().split('\n').at(-1)!)
+  expect([code, errors]).toMatchObject([
+    1,
+    [{ loc: [expect.stringMatching(/compose\.yml:12$/), 'services.db.volumes.0'] }],
+  ])
+  expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
+})

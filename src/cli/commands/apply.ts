@@ -1,9 +1,9 @@
 // `slipway apply`: makes the workspace as documents declare it.
-import { ApplyFailure, applyPlan, listWrites } from '../../client/apply/apply.ts'
+import { applyPlan, listWrites } from '../../client/apply/apply.ts'
 import { titleOf } from '../../client/apply/documents.ts'
-import type { Action, Deployment } from '../../client/apply/planner.ts'
+import type { Deployment } from '../../client/apply/planner.ts'
 import type { Declaration } from '../declaration.ts'
-import { CommandFailure, EXIT, toReport } from '../failure.ts'
+import { CommandFailure, EXIT } from '../failure.ts'
 import { type DocumentFlags, withDocuments } from '../flags.ts'
 import { followRevision, parseTimeout } from '../follow.ts'
 import { confirm, type Session } from '../session.ts'
@@ -20,7 +20,7 @@ export const declaration: Declaration = {
 type Flags = DocumentFlags & { planDigest?: string; wait?: boolean; timeout: string }
 
 export async function run(session: Session, flags: Flags): Promise<void> {
-  const { count, makePlan, showPlan, writeCommand } = await import('../document-plan.ts')
+  const { count, describeFailure, makePlan, showPlan, writeCommand } = await import('../document-plan.ts')
   const { out, signal } = session
   const timeoutMs = parseTimeout(flags.timeout)
   const plan = await makePlan(session, flags)
@@ -59,18 +59,3 @@ export async function run(session: Session, flags: Flags): Promise<void> {
 }
 
 const PAST = { create: 'Created', change: 'Changed', delete: 'Deleted', nothing: 'Left' } as const
-
-function describeFailure({ out }: Session, error: unknown, next: string): unknown {
-  if (!(error instanceof ApplyFailure)) return error
-  const { applied, failed, left } = error
-  const namesOf = (actions: Action[]) => actions.map(titleOf)
-  out.emit({ type: 'partial', applied: namesOf(applied), failed: titleOf(failed), left: namesOf(left) }, () =>
-    [
-      `Applied: ${namesOf(applied).join(', ') || 'nothing'}.`,
-      `Not applied: ${namesOf([failed, ...left]).join(', ')}.`,
-    ].join('\n'),
-  )
-  const { report, exitCode } = toReport(error.cause)
-  const message = `${titleOf(failed)}: ${report.message}`
-  return new CommandFailure(exitCode, report.code, message, next, undefined, report.errors)
-}

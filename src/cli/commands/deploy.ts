@@ -30,11 +30,11 @@ type Flags = SourceFlags & FollowFlags & { create?: boolean }
 
 export async function run(session: Session, options: Flags, [folder]: [string?]): Promise<void> {
   const follow = { detach: options.detach === true, timeoutMs: parseTimeout(options.timeout) }
-  const isOfFolder = [options.image, options.repo, options.template].every(one => one === undefined)
+  const isOfFolder = [options.image, options.repo, options.branch, options.template].every(one => one === undefined)
   const compose = isOfFolder ? findComposeFile(folder ?? '.') : undefined
   if (compose !== undefined) {
     const { deployCompose } = await import('../compose/deploy-compose.ts')
-    return deployCompose(session, compose, { ...follow, name: options.name, dryRun: options.dryRun })
+    return deployCompose(session, compose, { ...options, ...follow })
   }
   const source = await openSource(session, folder, options)
   if (options.dryRun) return

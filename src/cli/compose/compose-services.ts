@@ -45,8 +45,10 @@ export function readServices(file: Members, report: Report): { stores: Store[]; 
   const stores: Store[] = []
   const applications: Service[] = []
   for (const service of services) {
-    const kind = storeKindOf(service.members)
+    const image = imageNameOf(service.members)
+    const kind = (['database', 'redis'] as const).find(one => image !== null && STORES[one].images.includes(image))
     if (kind) stores.push({ ...service, kind })
+    else if (image !== null && OTHER_STORES.has(image)) report.fault(service.path, NO_OTHER_STORE)
     else applications.push(service)
   }
   for (const store of stores) checkStore(store, report)
@@ -55,15 +57,22 @@ export function readServices(file: Members, report: Report): { stores: Store[]; 
   return { stores, applications }
 }
 
+/** Servers that others use, and that answer no HTTP of an application. */
+const OTHER_STORES = new Set([
+  ...['mysql', 'mariadb', 'mongo', 'memcached', 'rabbitmq', 'elasticsearch', 'cassandra', 'nats', 'zookeeper'],
+  ...['pgvector/pgvector', 'postgis/postgis', 'timescale/timescaledb', 'redis/redis-stack', 'apache/kafka'],
+])
+const NO_OTHER_STORE = 'is no Postgres or Redis, which a deployment can have. Use one elsewhere, and set its address'
+
 const CANNOT = 'cannot be translated. Remove it, or deploy this service by itself'
 
-function storeKindOf({ image, build }: Members): StoreKind | undefined {
-  if (typeof image !== 'string' || build !== undefined) return undefined
-  const name = image
+/** The name without its tag, as Docker Hub has it. Null: the service is built. */
+function imageNameOf({ image, build }: Members): string | null {
+  if (typeof image !== 'string' || build !== undefined) return null
+  return image
     .replace(/^docker\.io\//, '')
     .replace(/^library\//, '')
     .split(/[:@]/, 1)[0]!
-  return (['database', 'redis'] as const).find(kind => STORES[kind].images.includes(name))
 }
 
 /** Its settings are those of the agent. Files that it would read at its start are not there. */

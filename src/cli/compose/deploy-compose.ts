@@ -10,7 +10,7 @@ import { findWorkspace } from '../../client/export.ts'
 import type { Archive } from '../archive.ts'
 import { applyAndFollow, finish } from '../change.ts'
 import { readDocumentFiles } from '../document-files.ts'
-import { refuseDocuments, showPlan } from '../document-plan.ts'
+import { describeFailure, refuseDocuments, showPlan } from '../document-plan.ts'
 import { CommandFailure, EXIT, shellWord, usageError } from '../failure.ts'
 import { packAndShow, uploadArchive } from '../folder-source.ts'
 import { planNewImage } from '../remote-sources.ts'
@@ -19,8 +19,14 @@ import { type Planned, type Translation, translateCompose } from './translate.ts
 
 const DOCKERFILE = 'Dockerfile'
 
-type Flags = { name?: string | undefined; dryRun?: boolean | undefined; detach: boolean; timeoutMs: number }
-type Packed = Planned & { archive: Archive | null; folder: string | null }
+type Flags = {
+  name?: string | undefined
+  create?: boolean
+  dryRun?: boolean | undefined
+  detach: boolean
+  timeoutMs: number
+}
+type Packed = Planned & { archive: Archive | null }
 
 export async function deployCompose(session: Session, path: string, flags: Flags): Promise<void> {
   const file = resolve(path)
@@ -34,10 +40,20 @@ export async function deployCompose(session: Session, path: string, flags: Flags
   showPlan(session, plan)
   const names = translation.planned.map(({ document }) => document.name)
   const next = `slipway deploy ${shellWord(path)}${flags.name === undefined ? '' : ` --name ${shellWord(flags.name)}`} --yes`
+  const missing = plan.steps.find(({ action }) => action === 'create')
+  if (missing && !flags.create && !out.isInteractive)
+    throw usageError(
+      `There is no deployment ${missing.name}. Without a terminal, --create creates it.`,
+      `${next} --create`,
+    )
   await confirm(session, `Deploy ${names.join(', ')}?`, next, { byDefault: true })
   const changed = new Map<string, Deployment>()
-  for await (const { name, deployment } of applyPlan(plan, session.signal))
-    if (deployment) changed.set(name, deployment)
+  try {
+    for await (const { name, deployment } of applyPlan(plan, session.signal))
+      if (deployment) changed.set(name, deployment)
+  } catch (error) {
+    throw describeFailure(session, error, next)
+  }
   for (const service of packed) await deployService(session, service, changed.get(service.document.name), flags)
 }
 
@@ -76,7 +92,7 @@ async function packServices(
   const packed: Packed[] = []
   for (const one of planned) {
     if (!one.build) {
-      packed.push({ ...one, archive: null, folder: null })
+      packed.push({ ...one, archive: null })
       continue
     }
     const folder = resolve(root, one.build.folder)
@@ -93,7 +109,7 @@ async function packServices(
     const archive = await packAndShow(session, folder, listFiles, added)
     if (hasOwn || start_command !== null)
       Object.assign(one.document.spec, { source_revision_config: { platform_config_path: CONFIGURATION } })
-    packed.push({ ...one, archive, folder })
+    packed.push({ ...one, archive })
   }
   return packed
 }
