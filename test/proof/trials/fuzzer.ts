@@ -29,11 +29,15 @@ algorithms = []
 [phases.stateful.generation]
 mode = "positive"
 `
-/** Each has its share of the time, so that the second is reached. */
+/**
+ * Each has its share of the time, so that the second is reached. One run of sequences ends after some dozens, so others
+ * follow with the next seeds.
+ */
 const PARTS = [
-  { name: 'single requests', wanted: ['examples', 'coverage', 'fuzzing'], examples: 'cases', share: 0.7 },
-  { name: 'sequences', wanted: ['stateful'], examples: 'sequences', share: 0.3 },
-] as const
+  { name: 'single requests', wanted: ['examples', 'coverage', 'fuzzing'], share: 0.7, isRepeated: false },
+  { name: 'sequences', wanted: ['stateful'], share: 0.3, isRepeated: true },
+]
+const MAX_SEQUENCES = '100'
 const STDIO: StdioOptions = ['ignore', 'pipe', 'pipe']
 const { values } = parseArgs({
   strict: false,
@@ -43,8 +47,6 @@ const { values } = parseArgs({
     cases: { type: 'string', default: '4' },
     /** About the maximum of the cases, right and wrong ones each, that the schemas of an operation define. */
     coverage: { type: 'string', default: '12' },
-    /** Sequences of operations that follow links. */
-    sequences: { type: 'string', default: '400' },
     minutes: { type: 'string', default: '25' },
     phases: { type: 'string', default: 'examples,coverage,fuzzing,stateful' },
     /** Operations, separated by commas. */
@@ -131,7 +133,7 @@ async function fuzz(): Promise<void> {
   const args = [
     ...['--config-file', settings, 'run', schema, '--url', url],
     ...['-H', `X-Api-Key: ${api_key}`, '-H', `X-Tenant-Id: ${tenant_id}`],
-    ...['--mode', 'all', '--seed', option('seed'), '--checks', 'recorded', '--request-timeout', '30'],
+    ...['--mode', 'all', '--checks', 'recorded', '--request-timeout', '30'],
     ...['--no-shrink', '--continue-on-failure', '--no-color'],
     ...['--generation-database', 'none', '--suppress-health-check', 'all', '--warnings', 'off'],
     ...option('only')
@@ -149,17 +151,25 @@ async function fuzz(): Promise<void> {
     SLIPWAY_KEPT_IDS: keptIds.join(),
   }
   const phases = option('phases').split(',')
-  for (const { name, wanted, examples, share } of PARTS) {
+  for (const { name, wanted, share, isRepeated } of PARTS) {
     const chosen = wanted.filter(phase => phases.includes(phase))
     if (chosen.length === 0) continue
-    const more = ['--phases', chosen.join(), '--max-examples', option(examples)]
-    const running = startProcess({ defer }, fuzzer, [...args, ...more], { cwd: work, env, stdio: STDIO })
-    running.child.stdout!.pipe(createWriteStream(join(work, `${name}.log`)))
-    const ended = new Promise<number | null>(done => running.child.once('close', done))
     const minutes = Number(option('minutes')) * share
-    const isInTime = await Promise.race([ended.then(() => true), delay(minutes * 60_000, false, { ref: false })])
-    check(`${name} end within ${minutes} minutes`, isInTime)
-    await running.end()
+    const end = Date.now() + minutes * 60_000
+    for (let run = 0; run === 0 || (isRepeated && Date.now() < end); run++) {
+      const seed = String(Number(option('seed')) + run)
+      const more = ['--phases', chosen.join(), '--seed', seed]
+      const examples = ['--max-examples', isRepeated ? MAX_SEQUENCES : option('cases')]
+      const running = startProcess({ defer }, fuzzer, [...args, ...more, ...examples], { cwd: work, env, stdio: STDIO })
+      running.child.stdout!.pipe(createWriteStream(join(work, `${name}.log`), { flags: run === 0 ? 'w' : 'a' }))
+      const ended = new Promise<number | null>(done => running.child.once('close', done))
+      const isInTime = await Promise.race([
+        ended.then(() => true),
+        delay(Math.max(0, end - Date.now()), false, { ref: false }),
+      ])
+      if (run === 0) check(`${name} end within ${minutes.toFixed(1)} minutes`, isInTime)
+      await running.end()
+    }
   }
   const lines = readFileSync(casesFile, 'utf8').split('\n').slice(0, -1)
   report(
