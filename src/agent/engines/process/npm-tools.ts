@@ -37,7 +37,9 @@ export async function installFromNpm(
     version === null || !/^[\w.<>=^~*| -]{1,60}$/.test(version) ? 'latest' : version.replace(/^(lts|stable)$/, 'latest')
   const folder = join(options.shared, `${name}-${wanted.replace(/[^\w.-]/g, '_')}`)
   const brought = { home: folder, version: wanted }
-  if (fs.existsSync(folder)) return brought
+  if (fs.existsSync(join(folder, 'bin', name))) return brought
+  // An earlier version of the agent did not find the programs of every package.
+  fs.rmSync(folder, { recursive: true, force: true })
   const { name: packageName, programs } = PACKAGES[name]!(wanted)
   const args = ['--ignore-scripts', '--no-audit', '--no-fund', '--no-package-lock', '--force']
   try {
