@@ -1,9 +1,9 @@
 // Every schema for input from outside reads only a bounded part of it before it accepts or refuses it.
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
-import { RuntimeConfiguration } from '../../src/build-plan/runtime.schema.ts'
 import { KubernetesSettings } from '../../src/agent/engines/kubernetes/settings.ts'
 import { loadOperations } from '../../src/app.ts'
+import { RuntimeConfiguration } from '../../src/build-plan/runtime.schema.ts'
 import * as documents from '../../src/connect/oauth/metadata-documents.ts'
 import * as hosts from '../../src/hosting/git-hosts/host-responses.ts'
 import * as deliveries from '../../src/hosting/pushes/webhook-payloads.ts'
