@@ -54,10 +54,20 @@ export type BuildPlan = {
 export type Proposal = Partial<Omit<BuildPlan, 'provider' | 'root'>> & {
   /** A sentence that says why the application cannot be built or started, and what to do. */
   refusal?: string
+  /** Folders of which one could be the root. */
+  roots?: string[]
   /** Another language may own the folder: package.json may only bring tools for the assets of a Django project. */
   isUncertain?: boolean
 }
 
+/** The source can be planned with a start command, or with one of these roots. */
+type Remedy = { lacksStart?: boolean; roots?: string[] }
+
 export class PlanRefused extends Error {
   override name = 'PlanRefused'
+  readonly remedy: Remedy
+  constructor(message: string, remedy: Remedy = {}) {
+    super(message)
+    this.remedy = remedy
+  }
 }

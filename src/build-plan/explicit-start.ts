@@ -1,15 +1,25 @@
-// The members of a runtime configuration that decide what is started. An agent checks the rest, and names its faults.
+// The members of a runtime configuration that decide what is run. An agent checks the rest, and names its faults.
 import type { Site } from './build-plan.ts'
 
-export type ExplicitStart = { path: string | null; start_command: string | null; site?: Site | null }
+export type ExplicitStart = {
+  path: string | null
+  start_command: string | null
+  site?: Site | null
+  install_command?: string | null
+  build_command?: string | null
+}
 
 /** Throws a SyntaxError for a text that is not JSON. */
 export function readExplicitStart(path: string, text: string | null): ExplicitStart {
   if (text === null) return { path: null, start_command: null }
-  const { start_command, site } = Object(JSON.parse(text))
+  const { start_command, site, install_command, build_command } = Object(JSON.parse(text))
   return {
     path,
-    start_command: typeof start_command === 'string' && start_command !== '' ? start_command : null,
-    site: typeof site?.folder === 'string' ? { fallback: null, ...site } : null,
+    start_command: toText(start_command) || null,
+    site: typeof site?.folder === 'string' ? { folder: site.folder, fallback: toText(site.fallback) } : null,
+    install_command: toText(install_command),
+    build_command: toText(build_command),
   }
 }
+
+const toText = (value: unknown) => (typeof value === 'string' ? value : null)

@@ -1,4 +1,5 @@
 // From the files of a source to how it is built and started. Pure: it reads no disk and runs nothing.
+import { applicationRoot } from './application-root.ts'
 import { type BuildPlan, PlanRefused, type Proposal } from './build-plan.ts'
 import type { ExplicitStart } from './explicit-start.ts'
 import { proposeContainerFiles } from './providers/container-files.ts'
@@ -14,7 +15,7 @@ import { proposeRust } from './providers/rust.ts'
 import { proposeShell } from './providers/shell.ts'
 import { proposeStatic } from './providers/static.ts'
 import { nameUnsupported } from './providers/unsupported.ts'
-import { type Folder, folderAt, normalize, readOnce, type SourceFiles } from './source-files.ts'
+import { type Folder, normalize, openSource, type SourceFiles } from './source-files.ts'
 import { findExtraTools } from './versions.ts'
 
 export type PlanOptions = {
@@ -47,7 +48,7 @@ const LANGUAGES: Record<string, Propose> = {
 /** Throws `PlanRefused` with a sentence for what cannot be built or started. */
 export function planBuild(files: SourceFiles, options: PlanOptions): BuildPlan {
   const { configuration, buildsImages } = options
-  const app = folderAt(readOnce(files), rootOf(options))
+  const app = openSource(files, applicationRoot(options.root, configuration?.path))
   const explicitStart = configuration?.start_command ?? null
   // Commands may bring all that is needed.
   if (app.all().length === 0 && (app.path !== '' || explicitStart === null))
@@ -70,18 +71,14 @@ export function planBuild(files: SourceFiles, options: PlanOptions): BuildPlan {
     const isUncertain = !proposal || proposal.isUncertain
     const unsupported = isUncertain ? (container?.refusal ?? nameUnsupported(app)) : null
     if (unsupported) throw new PlanRefused(unsupported)
-    if (!proposal) throw new PlanRefused(nothingFound(app))
-    if (proposal.refusal !== undefined) throw new PlanRefused(proposal.refusal)
+    if (!proposal) throw nothingFound(app)
+    const { refusal, roots = [] } = proposal
+    if (refusal !== undefined) throw new PlanRefused(refusal, { roots })
   }
   const plan = complete(app, provider ?? 'command', proposal ?? {}, options, start)
   plan.warnings.push(...procfile.warnings, ...(container?.warnings ?? []))
   if (procfile.web !== null && explicitStart === null) plan.certain.push('Procfile says how it starts.')
   return plan
-}
-
-function rootOf({ root, configuration }: PlanOptions): string {
-  if (root) return normalize(root)
-  return configuration?.path ? normalize(`${configuration.path}/..`) : ''
 }
 
 /** The first that can start and is certain. An uncertain package.json beside it brings assets, such as style sheets. */
@@ -136,12 +133,13 @@ function complete(
 }
 
 const LISTED = 8
-function nothingFound(app: Folder): string {
+function nothingFound(app: Folder): PlanRefused {
   const names = app.names()
   const listed = names.slice(0, LISTED).map(name => `\`${name}\``)
   const more = names.length > LISTED ? ` and ${names.length - LISTED} more` : ''
-  return (
+  return new PlanRefused(
     `Nothing here says how the application starts: there are ${listed.join(', ')}${more}. ` +
-    'Set `start_command` in slipway.json.'
+      'Set `start_command` in slipway.json.',
+    { lacksStart: true },
   )
 }

@@ -12,18 +12,6 @@ export const MAX_FILE_BYTES = 1_000_000
 
 const MAX_TEXTS = 2_000
 
-/** The same files, of which each text is read once, and no more than a plan needs. */
-export function readOnce({ paths, read }: SourceFiles): SourceFiles {
-  const texts = new Map<string, string | null>()
-  return {
-    paths,
-    read(path) {
-      if (!texts.has(path) && texts.size < MAX_TEXTS) texts.set(path, read(path))
-      return texts.get(path) ?? null
-    },
-  }
-}
-
 /** The files below a folder, which may be the whole source (`''`). */
 export type Folder = {
   /** Relative to the root of the source. */
@@ -41,21 +29,64 @@ export type Folder = {
   outwards(): Folder[]
 }
 
-export function folderAt(files: SourceFiles, path = ''): Folder {
-  const prefix = path === '' ? '' : `${path}/`
-  let below: string[] | undefined
-  const all = () =>
-    (below ??= [...files.paths].flatMap(file => (file.startsWith(prefix) ? file.slice(prefix.length) : [])))
-  return {
-    path,
-    has: name => files.paths.has(prefix + name),
-    read: name => files.read(prefix + name),
-    readJson: name => toObject(files.read(prefix + name)),
-    names: () => [...new Set(all().map(file => file.split('/', 1)[0]!))],
-    all,
-    folder: name => folderAt(files, normalize(prefix + name)),
-    outwards: () => parentsOf(path).map(parent => folderAt(files, parent)),
+/** The folder `path` of the files. Each text is read once, and no more than a plan needs. */
+export function openSource({ paths, read }: SourceFiles, path: string): Folder {
+  const texts = new Map<string, string | null>()
+  const children = indexFolders(paths)
+  const readOnce = (file: string) => {
+    if (!texts.has(file) && texts.size < MAX_TEXTS) texts.set(file, read(file))
+    return texts.get(file) ?? null
   }
+  const open = (path: string): Folder => {
+    const prefix = path === '' ? '' : `${path}/`
+    return {
+      path,
+      has: name => paths.has(prefix + name),
+      read: name => readOnce(prefix + name),
+      readJson: name => toObject(readOnce(prefix + name)),
+      names: () => [...(children.get(path) ?? [])],
+      all: () => listBelow(paths, children, path).map(file => file.slice(prefix.length)),
+      folder: name => open(normalize(prefix + name)),
+      outwards: () => parentsOf(path).map(open),
+    }
+  }
+  return open(path)
+}
+
+type Children = Map<string, Set<string>>
+
+/** The names in each folder, so that no question about a folder looks at the files of others. */
+function indexFolders(paths: Iterable<string>): Children {
+  const children: Children = new Map()
+  for (const path of paths) {
+    for (let end = path.length; end > 0; ) {
+      const slash = path.lastIndexOf('/', end - 1)
+      const folder = slash < 0 ? '' : path.slice(0, slash)
+      const names = children.get(folder)
+      const name = path.slice(slash + 1, end)
+      // Its parents are known since its first file.
+      if (names) {
+        names.add(name)
+        break
+      }
+      children.set(folder, new Set([name]))
+      end = slash
+    }
+  }
+  return children
+}
+
+function listBelow(paths: ReadonlySet<string>, children: Children, folder: string): string[] {
+  const found: string[] = []
+  const open = [folder]
+  // The list grows while it is walked.
+  for (const at of open)
+    for (const name of children.get(at) ?? []) {
+      const path = at === '' ? name : `${at}/${name}`
+      if (paths.has(path)) found.push(path)
+      if (children.has(path)) open.push(path)
+    }
+  return found
 }
 
 /** Without `.`, `..` and empty parts. */

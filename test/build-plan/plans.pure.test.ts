@@ -378,6 +378,17 @@ describe('the order of what decides', () => {
     expect(reads).toBeLessThanOrEqual(2_000)
   })
 
+  it('a workspace of very many patterns and packages is planned soon, or refused', () => {
+    const paths = Array.from({ length: 20_000 }, (_, i) => `packages/p${i}`)
+    const packages = Object.fromEntries(paths.map(path => [`${path}/package.json`, '{}']))
+    const app = { 'packages/p9/package.json': { scripts: { start: 'node .' } } }
+    expect(plan({ ...packages, ...app, 'package.json': { workspaces: paths } }).guessed[0]).toContain('packages/p9')
+    const globs = paths.map(path => `${path}/*`)
+    expect(refusal({ ...packages, 'package.json': { workspaces: globs } })).toMatch(/20000 patterns/)
+    for (const pattern of ['**/**/**/a', `${'*a'.repeat(9)}`])
+      expect(refusal({ ...packages, 'package.json': { workspaces: [pattern] } })).toMatch(/too many `\*`/)
+  })
+
   it('damaged files say nothing', () => {
     const files = { 'package.json': '[1, 2', 'pyproject.toml': '= = =', 'Cargo.toml': ']', 'start.sh': '' }
     expect(plan(files).provider).toBe('shell')

@@ -80,13 +80,16 @@ function proposeProgram(app: Folder): Proposal | null {
 
 const NODE_FILES = ['.node-version', '.nvmrc']
 
+const LISTED = 8
+
 function chooseApplication(root: Folder, applications: { folder: Folder; manifest: Manifest }[]): Proposal {
   const [only] = applications
   if (applications.length > 1) {
-    const paths = applications.map(({ folder }) => `\`${folder.path}\``).sort()
-    const found = `The workspace has ${paths.length} applications: ${paths.join(', ')}`
-    const advice = 'Add a slipway.json to the folder of one, which may be `{}`, and set `platform_config_path` to it'
-    return { refusal: `${found}. ${advice}.` }
+    const roots = applications.map(({ folder }) => folder.path).sort()
+    const listed = roots.slice(0, LISTED).map(path => `\`${path}\``)
+    const more = roots.length > LISTED ? ` and ${roots.length - LISTED} more` : ''
+    const found = `The workspace has ${roots.length} applications: ${listed.join(', ')}${more}`
+    return { roots, refusal: `${found}. Set \`root_directory\` to the folder of one.` }
   }
   const proposal = proposeNode(only!.folder) ?? {}
   // Commands run in the folder of the source, so they enter that of the application.

@@ -3,6 +3,7 @@ import type { Proposal } from '../build-plan.ts'
 import type { Folder } from '../source-files.ts'
 import { readToml } from '../toml.ts'
 import { findVersion } from '../versions.ts'
+import { matchPatterns } from '../workspace-patterns.ts'
 
 const PROGRAM = '.slipway/app'
 
@@ -46,15 +47,8 @@ function listPackages(app: Folder): Folder[] {
   const { members } = Object(readToml(app, 'Cargo.toml')?.workspace)
   const patterns = Array.isArray(members) ? members.filter(member => typeof member === 'string') : []
   const folders = app.all().flatMap(file => (file.endsWith('/Cargo.toml') ? file.slice(0, -'/Cargo.toml'.length) : []))
-  const isMember = (folder: string) => patterns.some(pattern => matches(folder, pattern.replace(/\/$/, '')))
+  const isMember = matchPatterns(patterns)
   return [app, ...folders.filter(isMember).map(app.folder)]
-}
-
-/** A `*` is one part of a path. */
-export function matches(path: string, pattern: string): boolean {
-  const [parts, wanted] = [path.split('/'), pattern.replace(/^\.\//, '').split('/')]
-  if (wanted.at(-1) === '**') return wanted.slice(0, -1).every((part, i) => part === '*' || part === parts[i])
-  return parts.length === wanted.length && wanted.every((part, i) => part === '*' || part === parts[i])
 }
 
 type Program = { name: string; isMain: boolean }

@@ -1,6 +1,6 @@
 // The packages of a workspace: which of them is the application, and what has to be built before it.
-import { type Folder, normalize } from '../../source-files.ts'
-import { matches } from '../rust.ts'
+import type { Folder } from '../../source-files.ts'
+import { matchPatterns } from '../../workspace-patterns.ts'
 import { findFramework, hasConfiguration } from './frameworks.ts'
 import { type Manifest, readManifest } from './manifest.ts'
 
@@ -10,10 +10,7 @@ export type Package = { folder: Folder; manifest: Manifest }
 export function listPackages(root: Folder): Package[] {
   const patterns = [...(readManifest(root)?.workspaces ?? []), ...readPnpmPatterns(root)]
   if (patterns.length === 0) return []
-  const isMember = (path: string) => {
-    const taken = patterns.filter(pattern => !pattern.startsWith('!')).some(pattern => matches(path, trim(pattern)))
-    return taken && !patterns.some(pattern => pattern.startsWith('!') && matches(path, trim(pattern.slice(1))))
-  }
+  const isMember = matchPatterns(patterns)
   return root.all().flatMap((file): Package[] => {
     const path = /^(.+)\/package\.json$/.exec(file)?.[1]
     if (path === undefined || /(^|\/)node_modules\//.test(path) || !isMember(path)) return []
@@ -22,8 +19,6 @@ export function listPackages(root: Folder): Package[] {
     return manifest ? [{ folder, manifest }] : []
   })
 }
-
-const trim = (pattern: string) => normalize(pattern)
 
 /** The list `packages:` of pnpm-workspace.yaml. */
 function readPnpmPatterns(root: Folder): string[] {

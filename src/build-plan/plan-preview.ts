@@ -1,0 +1,38 @@
+// A plan before any agent has the source: its result or the sentence that refuses it. An agent plans again, and knows
+// whether it can build a Dockerfile.
+import { applicationRoot, configurationPathOf } from './application-root.ts'
+import { type BuildPlan, PlanRefused } from './build-plan.ts'
+import { readExplicitStart } from './explicit-start.ts'
+import { planBuild } from './plan-build.ts'
+import type { SourceFiles } from './source-files.ts'
+
+/** Members of a deployment that decide with the files. */
+export type SourceSettings = {
+  root_directory?: string | null | undefined
+  platform_config_path?: string | null | undefined
+  install_command?: string | null | undefined
+  build_command?: string | null | undefined
+}
+export type PlanOutcome = { plan: BuildPlan } | { refusal: PlanRefused }
+
+export function previewPlan(files: SourceFiles, settings: SourceSettings): PlanOutcome {
+  const path = configurationPathOf(settings)
+  try {
+    const configuration = readConfiguration(path, files.read(path))
+    const root = applicationRoot(settings.root_directory, configuration.path)
+    const install_command = settings.install_command ?? configuration.install_command ?? null
+    const build_command = settings.build_command ?? configuration.build_command ?? null
+    return { plan: planBuild(files, { root, configuration, install_command, build_command, buildsImages: true }) }
+  } catch (error) {
+    if (error instanceof PlanRefused) return { refusal: error }
+    throw error
+  }
+}
+
+function readConfiguration(path: string, text: string | null) {
+  try {
+    return readExplicitStart(path, text)
+  } catch (error) {
+    throw new PlanRefused(`\`${path}\` is not JSON: ${(error as Error).message}. Correct it.`)
+  }
+}

@@ -1,0 +1,37 @@
+// The schema of a plan, as revisions, uploads and reports have it.
+import * as z from 'zod'
+import { arrayOf, boundedText, recordOf } from './wire.ts'
+
+const path = boundedText(1024)
+const command = boundedText(4096)
+const sentences = arrayOf(boundedText(4096), 100)
+
+export const BuildPlan = z
+  .object({
+    provider: boundedText(64).meta({ description: 'What the files are: a language, `dockerfile` or `command`.' }),
+    kind: z.enum(['web', 'static']).meta({ description: '`web` listens on PORT; `static` is files alone.' }),
+    root: path.meta({ description: 'The folder of the application in the source, where it is built and started.' }),
+    install_root: path.meta({ description: 'The folder where the install command runs.' }),
+    tools: arrayOf(
+      z.object({
+        name: boundedText(64),
+        version: boundedText(256).nullable().meta({ description: 'As the source writes it. Null: any.' }),
+        from: path.nullable().meta({ description: 'The file that says so.' }),
+      }),
+      50,
+    ),
+    install: command.nullable(),
+    build: command.nullable(),
+    start: command.nullable().meta({ description: 'Null for a static site, and if a Dockerfile says it.' }),
+    site: z
+      .object({ folder: path, fallback: boundedText(255).nullable() })
+      .nullable()
+      .meta({ description: 'The files that are served without a server.' }),
+    env: recordOf(boundedText(253), boundedText(4096), 100).meta({ description: 'Variables that the build needs.' }),
+    programs: arrayOf(path, 100),
+    certain: sentences.meta({ description: 'What a file proves.' }),
+    guessed: sentences.meta({ description: 'What is only likely.' }),
+    warnings: sentences,
+  })
+  .meta({ id: 'BuildPlan', description: 'How a source is built and started.' })
+export type BuildPlan = z.output<typeof BuildPlan>
