@@ -478,6 +478,28 @@ language sql immutable
 return p_source = 'internal_container' and p_revision_config ->> 'image_uri' is null
   or p_source = 'internal_source' and p_revision_config ->> 'source_tarball_path' is null;
 
+-- Returns the plan of a configuration's archive, if it was uploaded for the same settings. The commands of the
+-- deployment take precedence.
+create function planned_build(p_source text, p_config json, p_revision_config json)
+returns table (build_plan json, build_refusal text)
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+begin
+  if p_source <> 'internal_source' or p_revision_config ->> 'source_tarball_path' is null then return; end if;
+  return query
+    select
+      (
+        u.build_plan::jsonb || jsonb_strip_nulls(
+          jsonb_build_object('install', p_config -> 'install_command', 'build', p_config -> 'build_command')
+        )
+      )::json,
+      u.build_refusal
+    from uploads u
+    where u.tenant_id = current_tenant()
+      and u.object_path = p_revision_config ->> 'source_tarball_path'
+      and u.settings ->> 'root_directory' is not distinct from p_config ->> 'root_directory'
+      and u.settings ->> 'platform_config_path' is not distinct from p_revision_config ->> 'platform_config_path';
+end $$;
+
 -- Inserts a revision of the deployment's current configuration.
 create function insert_revision(
   p_id uuid,
@@ -496,13 +518,17 @@ declare
 begin
   insert into revisions (
     organization_id, tenant_id, deployment_id, id, number, source, source_config, source_revision_config, secrets,
-    secret_references, status, status_message, reasons, from_revision_id, commit, actor_kind, actor_id, created_at,
-    updated_at
+    secret_references, status, status_message, reasons, from_revision_id, commit, build_plan, actor_kind, actor_id,
+    created_at, updated_at
   )
   values (
     p_deployment.organization_id, p_deployment.tenant_id, p_deployment.id, p_id, p_deployment.revisions, p_source,
     p_deployment.source_config, p_deployment.source_revision_config, p_deployment.secrets,
     p_deployment.secret_references, p_status, p_status_message, p_reasons, p_from_revision, p_commit,
+    (
+      select b.build_plan
+      from planned_build(p_source, p_deployment.source_config, p_deployment.source_revision_config) b
+    ),
     setting('actor_kind'), current_actor(), p_time, p_time
   )
   returning * into v_inserted;
@@ -1582,7 +1608,8 @@ begin
     status_since = case when r.status = n.status then r.status_since else clock() end,
     updated_at = clock(),
     source_revision_config = n.source_revision_config,
-    commit = n.commit
+    commit = n.commit,
+    build_plan = n.build_plan
   from unnest(p_revisions) n
   where r.id = n.id and r.deployment_id = n.deployment_id;
 end $$;

@@ -347,11 +347,12 @@ begin
     from rows from (
       jsonb_to_recordset(p_reports) as (
         deployment_id uuid, revision_id uuid, generation integer, state text, message text, commit jsonb,
-        image_uri text, url text, healthy boolean, last_request_at timestamptz, application_version text
+        image_uri text, url text, healthy boolean, last_request_at timestamptz, application_version text,
+        build_plan json
       )
     ) with ordinality g(
       deployment_id, revision_id, generation, state, message, commit, image_uri, url, healthy, last_request_at,
-      application_version, place
+      application_version, build_plan, place
     )
     left join deployments c on c.id = g.deployment_id and c.listener_id = v_listener.id
     left join revisions n on n.id = g.revision_id and n.deployment_id = c.id
@@ -402,6 +403,7 @@ begin
         v_next.source_revision_config :=
           r.source_revision_config::jsonb || resolved_config(r, v.commit, v.image_uri);
         v_next.commit := coalesce('{"message": null, "author": null}' || v.commit, r.commit::jsonb);
+        v_next.build_plan := coalesce(v.build_plan, r.build_plan);
         v_next.status := coalesce(v_path[cardinality(v_path)], r.status);
         v_events := v_events || step_events(
           r, v_next, v_path, case v.state when 'failed' then v.message end, v.commit ->> 'sha'

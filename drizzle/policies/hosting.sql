@@ -74,11 +74,11 @@ create policy admitted on revisions as restrictive to slipway_limited
   with check (true);
 grant select, update (
     number, source, source_config, source_revision_config, secrets, secret_references, status, status_message,
-    status_since, reasons, commit, actor_kind, actor_name, created_at, updated_at
+    status_since, reasons, commit, build_plan, actor_kind, actor_name, created_at, updated_at
   ) on revisions to slipway_agent;
 grant select, insert, delete, update (
     number, source, source_config, source_revision_config, secrets, secret_references, status, status_message,
-    status_since, reasons, commit, actor_kind, actor_name, created_at, updated_at
+    status_since, reasons, commit, build_plan, actor_kind, actor_name, created_at, updated_at
   ) on revisions to slipway_app;
 
 -- ------------------------------------------------------------ deployment_secrets

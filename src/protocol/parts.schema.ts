@@ -64,7 +64,7 @@ const GitRef = textMatching(
 const RelativePath = textMatching(
   1024,
   '(?!/)(?!(.*/)?\\.\\.(/|$))[^\\\\\\x00-\\x1f]+',
-  'must be a path inside the repository, without `..`',
+  'must be a path inside the source, without `..`',
 )
 const Command = textMatching(
   1024,
@@ -114,6 +114,11 @@ const sourceConfig = {
   resource_spec: ResourceSpec,
   listener_id: Uuid.meta({ description: 'The data plane that runs it.' }),
   listener_config: z.object(nullishMembers({ k8s_namespace: DnsLabel })).overwrite(omitNulls),
+  root_directory: RelativePath.meta({
+    description:
+      'The folder of the application in the source, where it is built and started. Default: that of the runtime ' +
+      'configuration, or the source itself. Takes effect with the next revision.',
+  }),
   install_command: Command,
   build_command: Command,
   deployment_type: DeploymentType.meta({ description: 'Default `dev`. Always `prod` for `external_container`.' }),
@@ -157,7 +162,13 @@ export const SourceRevisionConfigInput = z.object(nullishMembers(sourceRevisionC
 })
 
 /** Members that the query can clear. Null in the body means absent. Settings are members of `source_config`. */
-const CLEARABLE_SETTINGS = ['custom_url', 'install_command', 'build_command', 'resource_spec'] as const
+const CLEARABLE_SETTINGS = [
+  'custom_url',
+  'root_directory',
+  'install_command',
+  'build_command',
+  'resource_spec',
+] as const
 const clearableResource = (name: ResourceMember) => `resource_spec.${name}` as const
 const CLEARABLE_WHOLES = [...CLEARABLE_SETTINGS, 'secrets'] as const
 export type ClearableMember = (typeof CLEARABLE_WHOLES)[number] | ReturnType<typeof clearableResource>

@@ -1,5 +1,6 @@
 // Schemas of reports: the state of deployments as an agent observes it, and the outcome of each report.
 import * as z from 'zod'
+import { BuildPlan } from './build-plan.schema.ts'
 import { all, hasAll, hasMembers, implies, isAnyOf } from './conditions.ts'
 import { ImageReference } from './kubernetes.schema.ts'
 import { AgentId, Fence, Generation } from './sync-fields.schema.ts'
@@ -49,6 +50,7 @@ export const Report = z
           'The version of the application, for sources that the agent builds: from the runtime configuration, ' +
           'package.json, pyproject.toml or the git tag.',
       }),
+    build_plan: BuildPlan.nullish().meta({ description: 'How the agent builds and starts the source.' }),
     url: boundedText(2048)
       .regex(/^https?:\/\/[!-~]+$/, { error: 'must be an http(s) URL' })
       .nullish()

@@ -48,6 +48,7 @@ export const RevisionWork = z
     template_id: z.string().nullable().meta({ description: 'The template to run, for `internal_template`.' }),
     git: Git.nullable().meta({ description: 'For `githost`.' }),
     archive: Archive.nullable().meta({ description: 'For `internal_source`.' }),
+    root_directory: z.string().nullish().meta({ description: 'The folder of the application in the source.' }),
     install_command: z.string().nullable().meta({ description: 'Overrides the runtime configuration.' }),
     build_command: z.string().nullable().meta({ description: 'Overrides the runtime configuration.' }),
     resource_spec: ResourceSpec.meta({ description: 'Complete: members that were not set have their default.' }),

@@ -1,4 +1,6 @@
 // Archives to upload.
+import { packTar } from 'modern-tar'
+
 export type Bytes = Uint8Array<ArrayBuffer>
 
 /** Makes an archive with one file. */
@@ -19,6 +21,15 @@ export function makeTar(text: string): Bytes {
 export async function gzip(bytes: Bytes): Promise<Bytes> {
   const compressed = new Response(bytes).body!.pipeThrough<Uint8Array>(new CompressionStream('gzip') as never)
   return new Uint8Array(await new Response(compressed as ReadableStream<Bytes>).arrayBuffer())
+}
+
+/** An archive of these files, with `./` before their names as `tar czf app.tgz .` writes them. */
+export async function packFiles(files: Record<string, string>): Promise<Bytes> {
+  const entries = Object.entries(files).map(([name, body]) => ({
+    header: { name: `./${name}`, size: Buffer.byteLength(body), type: 'file' as const },
+    body,
+  }))
+  return gzip(Uint8Array.from(await packTar(entries)))
 }
 
 export const makeArchive = () => gzip(makeTar('hello'))

@@ -38,6 +38,7 @@ export const PATCH_MEMBERS: [path: string, stored: unknown, changed: unknown, ef
     // The number of copies changes at once. Anything else needs other copies.
     return [`source_config.resource_spec.${name}`, stored, changed, /_scale$/.test(name) ? 'in_place' : 'revision']
   }),
+  ['source_config.root_directory', 'apps/web', 'apps/api', 'in_place'],
   ['source_config.install_command', 'npm ci', 'npm install', 'in_place'],
   ['source_config.build_command', 'make', 'make all', 'in_place'],
   ['source_config.tracing', true, false, 'in_place'],

@@ -111,7 +111,7 @@ export function describeUploads(settings: Record<string, string> = {}) {
       const { body, headers } = await send('PUT', pathname + search, { raw, app: getSharedApp() })
       const sha256 = Buffer.from(await crypto.subtle.digest('SHA-256', raw)).toString('hex')
       const stored = { object_path: offered.body.object_path, size: raw.byteLength, sha256 }
-      expect(body).toEqual(stored)
+      expect(body).toEqual({ ...stored, build_plan: null, build_refusal: expect.stringContaining('start_command') })
       const events = await readEvents(headers.get('X-Request-Id')!, getSharedApp())
       const { actor_kind, actor_id, actor_name, subject_id } = offer!
       expect(actor_id).toEqual(expect.any(String))

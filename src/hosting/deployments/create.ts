@@ -11,7 +11,7 @@ import { hostOf } from '../../protocol/custom-url.schema.ts'
 import { listPolicyNeeds } from '../../protocol/listener-policy.ts'
 import { hasDatabase } from '../../protocol/resources.schema.ts'
 import { awaitsHostVerification, describeHostVerification, refuseReservedUrl } from '../custom-hosts/custom-hosts.ts'
-import { planCreation } from './plan.ts'
+import { type PlannedBuild, planCreation, withBuild } from './plan.ts'
 import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
@@ -27,14 +27,24 @@ export const planCreate = verb('deployments:create', async (ctx, input: CreateIn
   validateNewDeployment(ctx, input)
   const customUrl = input.source_config.custom_url
   const described = describeNewDeployment(input, [])
-  const query = sql<[tenant: string, lacksArtifact: boolean, awaitsVerification: boolean]>`
+  const query = sql<[tenant: string, lacksArtifact: boolean, awaitsVerification: boolean, ...PlannedBuild]>`
     select
       c.tenant_id,
       lacks_artifact(${input.source}, ${described}::json -> 'source_revision_config'),
-      ${customUrl != null ? awaitsHostVerification(customUrl) : sql`false`}
-    from (select current_tenant() as tenant_id, require_creatable_deployment(${described}::json) as listener_id) c`
-  const [tenant, lacksArtifact, awaitsVerification] = requireRow(await run(ctx, query), 'workspace_not_found')
-  const plan = planCreation(input)
+      ${customUrl != null ? awaitsHostVerification(customUrl) : sql`false`},
+      b.build_plan::text,
+      b.build_refusal
+    from (select current_tenant() as tenant_id, require_creatable_deployment(${described}::json) as listener_id) c
+    left join lateral planned_build(
+      ${input.source},
+      ${described}::json -> 'source_config',
+      ${described}::json -> 'source_revision_config'
+    ) b on true`
+  const [tenant, lacksArtifact, awaitsVerification, ...planned] = requireRow(
+    await run(ctx, query),
+    'workspace_not_found',
+  )
+  const plan = withBuild(planCreation(input), planned)
   if (lacksArtifact) plan.warnings.push('The first revision waits for a patch that brings its archive or image.')
   if (awaitsVerification) plan.warnings.push(await describeHostVerification(ctx, tenant, hostOf(customUrl!)!))
   plan.warnings.push(...ctx.warnings)

@@ -19,9 +19,11 @@ import {
   listPatchMembers,
   type PatchDecision,
   type PatchMember,
+  type PlannedBuild,
   readPath,
   replacesSecrets,
   type Wanted,
+  withBuild,
 } from './plan.ts'
 import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
@@ -40,20 +42,29 @@ export const planPatch = verb('deployments:update', async (ctx, input: PatchInpu
   const customUrl = input.source_config?.custom_url
   const secrets = await fingerprintSecrets(ctx, input.deployment_id, input.secrets ?? [])
   const patch = sql`${describePatch(input, secrets)}::jsonb`
-  const query = sql<[wanted: string, decision: string, awaitsVerification: boolean]>`
+  const query = sql<[wanted: string, decision: string, awaitsVerification: boolean, ...PlannedBuild]>`
     select
       to_json(c),
       to_json(p),
-      ${customUrl != null ? awaitsHostVerification(customUrl) : sql`false`}
+      ${customUrl != null ? awaitsHostVerification(customUrl) : sql`false`},
+      b.build_plan::text,
+      b.build_refusal
     from deployments c
     cross join lateral plan_patch(c, ${patch}) p
+    left join lateral planned_build(
+      coalesce(${input.revision_source ?? null}::text, c.source),
+      (p.next).source_config,
+      (p.next).source_revision_config
+    ) b on cardinality(p.reasons) > 0
     where c.id = ${input.deployment_id}::uuid
       and c.tenant_id = current_tenant()
       and require_allowed_patch(c, p, ${patch}, ${describeWrite(ctx)}::jsonb)
       and require_listener_allows_patch(c.id, ${patch})`
   const row = requireRow(await run(ctx, query), 'deployment_not_found')
+  const [, , , ...build] = row
   const wanted: Wanted & { tenant_id: string } = JSON.parse(row[0])
-  const planned = describePatchPlan(wanted, input, input.clear, JSON.parse(row[1]) as PatchDecision)
+  const decision = JSON.parse(row[1]) as PatchDecision
+  const planned = withBuild(describePatchPlan(wanted, input, input.clear, decision), build)
   if (row[2] && planned.changes.some(({ path }) => path === 'source_config.custom_url'))
     planned.warnings.push(await describeHostVerification(ctx, wanted.tenant_id, hostOf(customUrl!)!))
   planned.warnings.push(...ctx.warnings)

@@ -1,5 +1,6 @@
 // The rules of the members of a patch, which patch.ts sends to plan_patch() in the database, and descriptions of plans.
 // Pure.
+import type { BuildPlan } from '../../protocol/build-plan.schema.ts'
 import { type ClearableMember, MASK } from '../../protocol/parts.schema.ts'
 import { RESOURCE_MEMBERS, type ResourceSpec, SCALE_MEMBERS } from '../../protocol/resources.schema.ts'
 import { describeDeferred, describeKeptDisks, describeLosses } from './plan-warnings.ts'
@@ -48,6 +49,7 @@ const MEMBER_RULES: Record<string, MemberRule> = {
       SCALE_MEMBERS.includes(name) ? inPlaceRule : revisionRule,
     ]),
   ),
+  'source_config.root_directory': nextRevisionRule,
   'source_config.install_command': nextRevisionRule,
   'source_config.build_command': nextRevisionRule,
   'source_config.tracing': nextRevisionRule,
@@ -172,6 +174,18 @@ function listSecretChanges(before: Named[], after: Named[], isKept: (name: strin
       .map(name => ({ name, change: stored.has(name) ? ('changed' as const) : ('added' as const) })),
     ...[...stored].filter(name => !sent.has(name)).map(name => ({ name, change: 'removed' as const })),
   ]
+}
+
+/** A row of planned_build() in the database, or nulls. */
+export type PlannedBuild = [plan: string | null, refusal: string | null]
+
+/** A refusal is a warning here: an agent of a later release may know the source. */
+export function withBuild<Found extends Omit<Plan, 'plan_digest'>>(plan: Found, [build, refusal]: PlannedBuild): Found {
+  return {
+    ...plan,
+    ...(build !== null && { build_plan: JSON.parse(build) as BuildPlan }),
+    ...(refusal !== null && { warnings: [...plan.warnings, `The archive cannot be deployed: ${refusal}`] }),
+  }
 }
 
 /** The plan of a new deployment. Everything in it is new. */

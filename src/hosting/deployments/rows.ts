@@ -109,6 +109,7 @@ export const revisionToWire = (row: RevisionRow): Revision => ({
   actor: { kind: row.actor_kind, id: row.actor_id, name: row.actor_name } as Revision['actor'],
   commit: row.commit as Revision['commit'],
   reasons: row.reasons,
+  build_plan: row.build_plan as Revision['build_plan'],
   from_revision_id: row.from_revision_id,
   states: statesToWire(row),
   created_at: toIsoTime(row.created_at),

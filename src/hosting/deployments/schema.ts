@@ -1,5 +1,6 @@
 // Schemas of deployments and their revisions.
 import * as z from 'zod'
+import { BuildPlan } from '../../protocol/build-plan.schema.ts'
 import { checkUniqueNames, isObject, textMatching } from '../../protocol/kubernetes.schema.ts'
 import {
   CLEARABLE_MEMBERS,
@@ -202,6 +203,9 @@ export const Plan = z
       .array(z.object({ name: z.string(), change: z.enum(['added', 'changed', 'removed']) }))
       .meta({ description: 'The secrets that change. One that is sent with its stored value does not.' }),
     warnings: z.array(z.string()),
+    build_plan: BuildPlan.optional().meta({
+      description: 'How the uploaded archive will be built and started, for a plan that brings one.',
+    }),
     plan_digest: z
       .string()
       .meta({ description: 'Send it as `Plan-Digest` with the same request to apply this plan and no other.' }),
@@ -243,7 +247,7 @@ export const PatchQuery = z.object({
       type: 'string',
       default: '',
       description:
-        'Members to clear, separated by commas: custom_url, install_command, build_command, secrets, ' +
+        'Members to clear, separated by commas: custom_url, root_directory, install_command, build_command, secrets, ' +
         'resource_spec, or one member of it, such as resource_spec.cpu.',
     }),
 })
@@ -325,6 +329,9 @@ export const Revision = z
     reasons: z
       .array(z.string())
       .meta({ description: 'Why it was created: the changed members, or for example `requested` or `rolled_back`.' }),
+    build_plan: BuildPlan.nullable().meta({
+      description: 'How it is built and started: found in its archive, or reported by the agent that built it.',
+    }),
     from_revision_id: Uuid.nullable().meta({ description: 'The revision that this one redeploys or rolls back to.' }),
     states: z
       .array(RevisionState)

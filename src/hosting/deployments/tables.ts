@@ -171,6 +171,7 @@ export const revisions = pgTable(
     reasons: text().array().notNull(),
     from_revision_id: uuid(),
     commit: json(),
+    build_plan: json(),
     actor_kind: text().notNull(),
     actor_id: uuid(),
     actor_name: actorNameColumn(),

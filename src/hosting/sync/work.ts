@@ -21,6 +21,7 @@ import { makeTracing, type TracedDeployment } from './tracing.ts'
 
 type StoredConfig = {
   resource_spec?: ResourceSpec
+  root_directory?: string
   install_command?: string
   build_command?: string
   template_id?: string
@@ -153,6 +154,7 @@ async function toRevisionWork(
       source === 'internal_source' && stored.archive
         ? await createArchiveLink(ctx, deployment.tenant_id, stored.archive)
         : null,
+    root_directory: config.root_directory ?? null,
     install_command: config.install_command ?? null,
     build_command: config.build_command ?? null,
     resource_spec: takesTenthsOnly(version) ? inTenthsOfCores(resources) : resources,

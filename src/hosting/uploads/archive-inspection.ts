@@ -21,13 +21,17 @@ function checkBodyLength(body: ReadableStream<Uint8Array>, length: number | null
   })
 }
 
+/** Takes each chunk of the archive, and may refuse it. */
+type Follower = { write: (chunk: Uint8Array) => Promise<void>; cancel: () => void }
+
 /** Passes the body on and fails the stream if it is no archive. `summary` is complete once the stream has ended. */
-export function inspectArchive(body: ReadableStream<Uint8Array>, length: number | null) {
+export function inspectArchive(body: ReadableStream<Uint8Array>, length: number | null, follower: Follower) {
   const summary = { size: 0, sha256: '' }
   const digest = sha256()
   let head: Uint8Array | null = new Uint8Array()
   const checkHead = async (out: TransformStreamDefaultController<Uint8Array>) => {
     if (!(await isTarGzip(head!))) throw fail('archive_invalid')
+    await follower.write(head!)
     out.enqueue(head!)
     head = null
   }
@@ -36,7 +40,10 @@ export function inspectArchive(body: ReadableStream<Uint8Array>, length: number 
       summary.size += chunk.byteLength
       if (summary.size > MAX_ARCHIVE_BYTES) throw fail('archive_too_large')
       digest.update(chunk)
-      if (!head) return out.enqueue(chunk)
+      if (!head) {
+        await follower.write(chunk)
+        return out.enqueue(chunk)
+      }
       head = Buffer.concat([head, chunk])
       if (head.byteLength >= MAX_HEAD_BYTES) await checkHead(out)
     },

@@ -50,6 +50,12 @@ export const uploadsCodes = {
     problem: 'The content type of the request is not gzip.',
     remedy: 'Send the archive as `Content-Type: application/gzip`.',
   },
+  archive_too_many_files: {
+    status: 422,
+    title: 'Too many files',
+    problem: 'The archive has more than 100,000 files and folders.',
+    remedy: 'Exclude files that the build does not need, such as `node_modules`.',
+  },
   archive_invalid: {
     status: 422,
     title: 'Invalid archive',

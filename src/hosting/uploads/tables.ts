@@ -1,7 +1,10 @@
 // The table of source archives.
 import { sql } from 'drizzle-orm'
-import { bigint, index, pgTable, text, uuid } from 'drizzle-orm/pg-core'
+import { bigint, index, json, pgTable, text, uuid } from 'drizzle-orm/pg-core'
 import { createdAtColumn, idColumn, instantColumn, parentTenantColumns } from '../../kernel/db/columns.ts'
+
+/** Members of a deployment that decide what is found in its archive. */
+export type PlanSettings = { root_directory: string | null; platform_config_path: string | null }
 
 /** No foreign key: a row outlives its deployment until the sweep has removed the object it names. */
 export const uploads = pgTable(
@@ -9,7 +12,8 @@ export const uploads = pgTable(
   {
     id: idColumn(),
     ...parentTenantColumns(),
-    deployment_id: uuid().notNull(),
+    /** Null for the archive of a deployment that is yet to be created. */
+    deployment_id: uuid(),
     object_path: text().notNull().unique('uploads_path'),
     state: text({ enum: ['offered', 'receiving', 'stored', 'removing'] })
       .notNull()
@@ -18,6 +22,11 @@ export const uploads = pgTable(
     /** The largest size that it can reach while it is received. */
     reserved: bigint({ mode: 'number' }),
     sha256: text(),
+    /** The settings of the application that its plan was made with. */
+    settings: json().$type<PlanSettings>(),
+    build_plan: json(),
+    /** The reason why the archive cannot be built or started. */
+    build_refusal: text(),
     /** The actor who requested the link. The upload's event names it. */
     actor_kind: text().notNull().default('key'),
     actor_id: uuid(),

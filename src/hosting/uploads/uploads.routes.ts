@@ -4,7 +4,7 @@ import { validateInput } from '../../kernel/http/input.ts'
 import { slice } from '../../kernel/http/routes.ts'
 import { DeploymentRef } from '../deployments/schema.ts'
 import * as s from './uploads.schema.ts'
-import { offerUpload, receiveUpload } from './uploads.ts'
+import { offerNewUpload, offerUpload, receiveUpload } from './uploads.ts'
 
 const linkInput = { params: s.UploadRef, query: s.UploadSignature }
 
@@ -29,6 +29,19 @@ export const uploadRoutes = slice('Uploads', 'Source archives for deployments of
     ],
     verb: offerUpload,
   })
+  .post('/v2/uploads', {
+    id: 'createUpload',
+    summary: 'Get a signed URL to upload the source archive of a new deployment to',
+    description: [
+      'The answer to the upload has the build plan of the archive. Then create the deployment with the `object_path`',
+      'as `source_revision_config.source_tarball_path`, or plan that with `dry_run=true`.',
+    ].join(' '),
+    body: s.NewUpload,
+    status: 201,
+    reply: s.UploadTarget,
+    errors: ['workspace_not_found', 'uploads_full', 'upload_links_full', 'not_configured'],
+    verb: offerNewUpload,
+  })
   .put('/v2/uploads/{workspace_id}/{upload_id}', {
     id: 'uploadArchive',
     summary: 'Upload a source archive, a gzip-compressed tar of at most 200 MiB',
@@ -45,6 +58,7 @@ export const uploadRoutes = slice('Uploads', 'Source archives for deployments of
       'archive_too_large',
       'not_gzip_type',
       'archive_invalid',
+      'archive_too_many_files',
       'body_cut',
       'body_too_slow',
       'not_configured',

@@ -1,6 +1,20 @@
 // Schemas of uploads.
 import * as z from 'zod'
+import { BuildPlan } from '../../protocol/build-plan.schema.ts'
+import { SourceConfigInput, SourceRevisionConfigInput } from '../../protocol/parts.schema.ts'
 import { CREDENTIAL, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
+
+export const NewUpload = z
+  .object({
+    root_directory: SourceConfigInput.shape.root_directory,
+    platform_config_path: SourceRevisionConfigInput.shape.platform_config_path,
+  })
+  .meta({
+    id: 'NewUpload',
+    description: 'The settings that the deployment will have. The plan of the archive is made with them.',
+    example: { root_directory: 'apps/web' },
+  })
+export type NewUpload = z.output<typeof NewUpload>
 
 export const UploadTarget = z
   .object({
@@ -19,6 +33,13 @@ export const Upload = z
     object_path: z.string(),
     size: z.int().meta({ description: 'Bytes, as received.' }),
     sha256: z.string().meta({ description: 'The SHA-256 of the archive, in hexadecimal, as `sha256sum` prints it.' }),
+    build_plan: BuildPlan.nullable().meta({
+      description: 'What was found in the archive. Null if it is too large to be listed, or cannot be planned.',
+    }),
+    build_refusal: z
+      .string()
+      .nullable()
+      .meta({ description: 'Why no agent can build or start the archive, and what to do.' }),
   })
   .meta({ id: 'Upload' })
 export type Upload = z.output<typeof Upload>

@@ -38,6 +38,7 @@ const CONFIG = {
   resource_spec: null,
   listener_id: null,
   listener_config: null,
+  root_directory: null,
   install_command: null,
   build_command: null,
   deployment_type: 'dev',

@@ -123,7 +123,7 @@ describe('a rollback', () => {
     const scale = ['', 'queue_', 'orchestrator_'].flatMap(part => [`${part}min_scale`, `${part}max_scale`])
     const kept = ['build_on_push', 'custom_url', ...scale.map(name => `resource_spec.${name}`)]
     expect(KEPT_MEMBERS).toEqual(kept)
-    expect(IN_PLACE_MEMBERS).toEqual([...kept, 'install_command', 'build_command', 'tracing'])
+    expect(IN_PLACE_MEMBERS).toEqual([...kept, 'root_directory', 'install_command', 'build_command', 'tracing'])
   })
 
   it('that restores one secret has its change', () => {

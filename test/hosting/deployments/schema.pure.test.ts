@@ -147,6 +147,10 @@ const MEMBERS: Record<string, { good: unknown[]; bad: unknown[] }> = {
   'source_config.resource_spec': { good: [{}, { cpu: 1 }], bad: [1, [], 'x'] },
   'source_config.listener_id': { good: [ID], bad: ['x'] },
   'source_config.listener_config': { good: [{}, { k8s_namespace: 'apps' }], bad: ['apps', []] },
+  'source_config.root_directory': {
+    good: ['.', 'apps/web', './a/', 'a..b/c'],
+    bad: ['', '/a', '..', 'a/../b', 'a/..', 'a\\b', repeatA(1025), 1],
+  },
   'source_config.install_command': COMMANDS,
   'source_config.build_command': COMMANDS,
   'source_config.deployment_type': { good: ['dev_free', 'dev', 'prod'], bad: ['', 'PROD', 'free', 1] },

@@ -27,6 +27,7 @@ const TABLE: [path: string, columns: string, value: unknown][] = [
   ['source_config.resource_spec', '- n - - -', {}],
   ['source_config.listener_id', 'x - - - -', ID],
   ['source_config.listener_config', 'x - - - -', { k8s_namespace: 'apps' }],
+  ['source_config.root_directory', '- x x - -', 'apps/web'],
   ['source_config.install_command', '- - - - -', 'npm ci'],
   ['source_config.build_command', '- x - - -', 'npm run build'],
   ['source_config.deployment_type', '- x - - -', 'prod'],

@@ -1,0 +1,141 @@
+// Lists an archive while it streams: the names of its files, and the texts that a plan may read. Memory and CPU are
+// bounded; an archive beyond the bounds is stored, and has no plan.
+import { createTarDecoder, type ParsedTarEntry } from 'modern-tar'
+import { applicationRoot, configurationPathOf } from '../../build-plan/application-root.ts'
+import type { SourceSettings } from '../../build-plan/plan-preview.ts'
+import { MAX_FILE_BYTES, normalize, type SourceFiles } from '../../build-plan/source-files.ts'
+import { decompress } from '../../kernel/http/decompress.ts'
+import { Failure, fail } from '../../kernel/http/errors.ts'
+
+/** Agents refuse an archive with more. */
+export const MAX_ENTRIES = 100_000
+const MAX_LISTED_FILES = 20_000
+const MAX_PATH_CHARACTERS = 4 * 1024 ** 2
+const MAX_UNPACKED_BYTES = 256 * 1024 ** 2
+const MAX_TEXT_BYTES = 8 * 1024 ** 2
+/** A longer one is no program that a plan looks into. */
+const MAX_PROGRAM_BYTES = 64 * 1024
+/** The decoder holds what a piece unpacks to, at most a thousandfold. */
+const PIECE_BYTES = 4096
+
+/** Read anywhere: the packages of a workspace. */
+const MANIFEST = /(?:^|\/)(?:package\.json|Cargo\.toml|pyproject\.toml|go\.mod|pom\.xml)$/
+const CONFIGURATION = /\.(?:json|toml|ya?ml|lock|xml|txt|mod|work)$/
+const PROGRAM = /\.(?:py|go|[cm]?[jt]s|rb|ru|sh|gradle|kts)$|(?:^|\/)\.?[\w-]+$/
+/** A plan looks for programs this deep below the application. */
+const PROGRAM_DEPTH = 3
+
+export type ListedFiles = SourceFiles & { hasUnread: () => boolean }
+
+/** `write` fails if the archive has to be refused. `end` returns null for one that cannot be listed. */
+export function listArchive(settings: SourceSettings) {
+  const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>()
+  const writer = writable.getWriter()
+  let refused: Failure | undefined
+  const listing = list(decompress(readable as unknown as AsyncIterable<Uint8Array>, 'gzip'), settings).catch(error => {
+    if (error instanceof Failure && error.code === 'archive_too_many_files') refused = error
+    return null
+  })
+  let isOpen = true
+  listing.finally(() => {
+    isOpen = false
+    // A write that waits for its reader would wait for ever.
+    writer.abort().catch(() => {})
+  })
+  const check = () => {
+    if (refused) throw refused
+  }
+  return {
+    async write(chunk: Uint8Array): Promise<void> {
+      for (let at = 0; isOpen && at < chunk.byteLength; at += PIECE_BYTES)
+        await writer.write(chunk.slice(at, at + PIECE_BYTES)).catch(() => {})
+      check()
+    },
+    async end(): Promise<ListedFiles | null> {
+      if (isOpen) await writer.close().catch(() => {})
+      const files = await listing
+      check()
+      return files
+    },
+    cancel(): void {
+      writer.abort().catch(() => {})
+    },
+  }
+}
+
+async function list(unpacked: AsyncIterable<Uint8Array>, settings: SourceSettings): Promise<ListedFiles | null> {
+  const decoder = createTarDecoder()
+  const feeding = feed(unpacked, decoder.writable)
+  feeding.catch(() => {})
+  const mayRead = choose(settings)
+  const paths = new Set<string>()
+  const texts = new Map<string, string | null>()
+  let [entries, characters, bytes, hasUnread] = [0, 0, 0, false]
+  const reader = decoder.readable.getReader()
+  try {
+    for (;;) {
+      const { done, value } = await reader.read()
+      if (done) break
+      if (++entries > MAX_ENTRIES) throw fail('archive_too_many_files')
+      const { header } = value
+      const path = normalize(header.name)
+      if (header.type === 'directory' || path === '' || paths.size >= MAX_LISTED_FILES) {
+        await value.body.cancel()
+        continue
+      }
+      paths.add(path)
+      characters += path.length
+      if (characters > MAX_PATH_CHARACTERS) return null
+      const isFile = header.type === 'file' || header.type === undefined
+      if (!isFile || header.size > MAX_FILE_BYTES) texts.set(path, null)
+      if (isFile && mayRead(path, header.size) && bytes + header.size <= MAX_TEXT_BYTES) {
+        bytes += header.size
+        texts.set(path, await readText(value))
+      } else await value.body.cancel()
+    }
+    await feeding
+  } finally {
+    await reader.cancel().catch(() => {})
+  }
+  if (paths.size >= MAX_LISTED_FILES) return null
+  return {
+    paths,
+    read(path) {
+      if (paths.has(path) && !texts.has(path)) hasUnread = true
+      return texts.get(path) ?? null
+    },
+    hasUnread: () => hasUnread,
+  }
+}
+
+async function feed(unpacked: AsyncIterable<Uint8Array>, writable: WritableStream<Uint8Array>): Promise<void> {
+  const writer = writable.getWriter()
+  let bytes = 0
+  for await (const chunk of unpacked) {
+    bytes += chunk.byteLength
+    if (bytes > MAX_UNPACKED_BYTES) throw await abort(writer, new Error('The archive is too large to be listed'))
+    await writer.write(chunk)
+  }
+  await writer.close()
+}
+
+async function abort(writer: WritableStreamDefaultWriter<Uint8Array>, error: Error): Promise<Error> {
+  await writer.abort(error).catch(() => {})
+  return error
+}
+
+const readText = ({ body }: ParsedTarEntry) => new Response(body as never).text()
+
+function choose(settings: SourceSettings): (path: string, size: number) => boolean {
+  const configuration = normalize(configurationPathOf(settings))
+  const root = applicationRoot(settings.root_directory, settings.platform_config_path)
+  const inside = root === '' ? '' : `${root}/`
+  return (path, size) => {
+    if (path === configuration || MANIFEST.test(path)) return true
+    const folder = path.slice(0, Math.max(0, path.lastIndexOf('/')))
+    const isAbove = folder === '' || `${root}/`.startsWith(`${folder}/`)
+    if (!isAbove && !path.startsWith(inside)) return false
+    if (path.slice(inside.length).split('/', PROGRAM_DEPTH + 1).length > PROGRAM_DEPTH) return false
+    return CONFIGURATION.test(path) || (size <= MAX_PROGRAM_BYTES && PROGRAM.test(path))
+  }
+}
