@@ -1,5 +1,7 @@
 // The interface between the agent and the engines that run applications: processes, containers or a cluster.
-import type { Site } from '../build-plan/build-plan.ts'
+
+import type { BuildPlan, Site } from '../build-plan/build-plan.ts'
+import type { BuildPlan as StoredPlan } from '../protocol/build-plan.schema.ts'
 import type { RegistryCredential } from '../protocol/credentials.schema.ts'
 import type { ListenerPolicy } from '../protocol/listener-policy.ts'
 import type { Source } from '../protocol/parts.schema.ts'
@@ -40,6 +42,8 @@ export type SourceTree = {
   commit: Commit | null
   /** The version that the source gives itself. */
   version: string | null
+  /** The folder of the application in the source. Absent or empty: the source itself. */
+  root?: string
   /** Null: the source has no runtime configuration file. */
   configuration_path: string | null
   start_command: string | null
@@ -62,6 +66,7 @@ export type Artifact = {
   commit: Commit | null
   /** Absent in artifacts of earlier agents. */
   version?: string | null
+  build_plan?: StoredPlan | undefined
   stamp?: string
   /** The folder in which the start command runs, below `location`. */
   root?: string
@@ -81,6 +86,8 @@ export type BuildTask = {
   cache: string
   /** A folder that records the running command, so that the next agent can find and end it. */
   runningFolder: string
+  /** Gets the plan by which the source is built. */
+  onPlan?: (plan: BuildPlan) => void
 }
 
 /** The health of a revision's replicas. `plan.ts` defines the phases. */

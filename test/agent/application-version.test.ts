@@ -26,11 +26,11 @@ test.each<[string, Record<string, string>, string | undefined, string | null]>([
   ['a text that a report refuses', { 'package.json': `{"version": "a b"}` }, undefined, null],
   ['a long text', { 'package.json': `{"version": "${'1'.repeat(129)}"}` }, undefined, null],
 ])('the version of a source with %s', (_, files, ref, version) => {
-  expect(findApplicationVersion(newFolder(files), ref)).toBe(version)
+  expect(findApplicationVersion(newFolder(files), '', ref)).toBe(version)
 })
 
 test('a link that leads out of the source is not read', () => {
   const [inside, outside] = [newFolder({}), newFolder({ 'package.json': '{"version": "1"}' })]
   symlinkSync(join(outside, 'package.json'), join(inside, 'package.json'))
-  expect(findApplicationVersion(inside, undefined)).toBeNull()
+  expect(findApplicationVersion(inside, '', undefined)).toBeNull()
 })

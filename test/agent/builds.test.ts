@@ -21,6 +21,7 @@ import { type BuildTask, TransientError } from '../../src/agent/engine.ts'
 import { prepare } from '../../src/agent/engines/process/prepare.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { DEFAULT_PATH } from '../../src/agent/system/search-path.ts'
+import type { BuildPlan } from '../../src/build-plan/build-plan.ts'
 import { filterRunning, silenceRejection, waitFor } from '../support/commands.ts'
 import { type GitServer, startGitServer } from '../support/git-server.ts'
 import { LOOPBACK_NETWORKS, makeUnit, makeTempFolder as newFolder } from '../support/process-engine.ts'
@@ -459,6 +460,30 @@ describe('the runtime configuration', () => {
     await expect(
       prepare(makeUnit(ref), found, task, { disk_mb: 64, toolsFolder: join(home, 'tools') }),
     ).rejects.toThrow(reason)
+  })
+
+  test('is that of the root, where the application is built, and its plan is reported', async () => {
+    const server = await startGitServer()
+    onTestFinished(() => server.stop())
+    server.push({
+      'slipway.json': '{"start_command": "echo of the whole"}',
+      'package.json': '{"version": "1.0.0", "workspaces": ["apps/*"]}',
+      'package-lock.json': '{}',
+      'apps/api/package.json': '{"version": "2.0.0", "scripts": {"start": "node api.js", "build": "pwd > built"}}',
+      'apps/web/package.json': '{"scripts": {"start": "node web.js"}}',
+      node_modules: '',
+    })
+    const git = { url: server.url, ref: 'main', commit_sha: null, credential: async () => null }
+    const found = await tree({ git, root_directory: './apps/api/' })
+    expect(found).toMatchObject({ root: 'apps/api', version: '2.0.0', configuration_path: null, start_command: null })
+    const ref = { deployment_id: randomUUID(), revision_id: revision }
+    const plans: BuildPlan[] = []
+    const onPlan = (plan: BuildPlan) => void plans.push(plan)
+    const options = { disk_mb: 64, toolsFolder: join(home, 'tools') }
+    const { root, start_command } = await prepare(makeUnit(ref), found, { ...task, onPlan }, options)
+    expect([root, start_command]).toEqual(['apps/api', 'npm start --silent'])
+    expect(read(found.folder, 'apps/api/built')).toMatch(/\/apps\/api\n$/)
+    expect(plans).toMatchObject([{ root: 'apps/api', install_root: '' }])
   })
 
   test('gives way to the commands of the deployment, and without a start command npm start is used', async () => {

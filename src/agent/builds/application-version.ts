@@ -1,5 +1,6 @@
 // Finds the version that a source gives itself outside of the runtime configuration. A file that cannot be read has
 // none: a version is no reason to fail a build.
+import { join } from 'node:path'
 import { readInside } from '../system/files.ts'
 
 const MAX_BYTES = 256_000
@@ -7,10 +8,10 @@ const MAX_BYTES = 256_000
 const VERSION = /^[!-~]{1,128}$/
 const TAG = /^refs\/tags\/(.+)$/
 
-export function findApplicationVersion(folder: string, ref: string | undefined): string | null {
+export function findApplicationVersion(folder: string, root: string, ref: string | undefined): string | null {
   const found = [
-    readPackageVersion(readInside(folder, 'package.json', MAX_BYTES)?.text),
-    readProjectVersion(readInside(folder, 'pyproject.toml', MAX_BYTES)?.text),
+    readPackageVersion(readInside(folder, join(root, 'package.json'), MAX_BYTES)?.text),
+    readProjectVersion(readInside(folder, join(root, 'pyproject.toml'), MAX_BYTES)?.text),
     TAG.exec(ref ?? '')?.[1],
   ]
   return found.find(version => version !== undefined && VERSION.test(version)) ?? null

@@ -2,6 +2,8 @@
 import * as fs from 'node:fs'
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import type { BuildPlan } from '../../build-plan/build-plan.ts'
+import { toStoredPlan } from '../../build-plan/stored-plan.ts'
 import type { Network } from '../../protocol/address-kind.ts'
 import type { Artifact, BuildTask, Engine, LogLevel, RevisionRef, RevisionSpec } from '../engine.ts'
 import { PermanentError, TransientError } from '../engine.ts'
@@ -194,7 +196,12 @@ export class Builds {
     }
     const fetching = { ...options, task: { ...task, cache: join(this.#home, spec.deployment_id, 'source') } }
     const files = IMAGE_SOURCES.includes(spec.source) ? null : await loadSourceTree(source, fetching)
-    const artifact = { ...(await engine.prepare(spec, files, task)), version: files?.version ?? null }
+    let build_plan: Artifact['build_plan']
+    const onPlan = (plan: BuildPlan) => {
+      build_plan = toStoredPlan(plan) ?? undefined
+    }
+    const prepared = await engine.prepare(spec, files, { ...task, onPlan })
+    const artifact = { ...prepared, version: files?.version ?? null, ...(build_plan && { build_plan }) }
     if (artifact.location !== tree) await removeRecursively(tree)
     const of = await fingerprintBuild(spec, source, engine.name, artifact.commit?.sha)
     return { artifact, ...(of !== null && { of }) }

@@ -17,13 +17,13 @@ const MAX_RETAINED_MB = 2048
 /** Builds with the same fingerprint have the same output; null if the inputs are not known. */
 export async function fingerprintBuild(
   { deployment_id, source, secrets }: RevisionSpec,
-  { git, archive, platform_config_path, install_command, build_command }: BuildSource,
+  { git, archive, platform_config_path, root_directory, install_command, build_command }: BuildSource,
   engine: string,
   commit: string | null = git?.commit_sha ?? null,
 ): Promise<string | null> {
   const files = git ? commit && [git.url, commit] : archive?.sha256
   if (!files) return null
-  const commands = [platform_config_path, install_command, build_command]
+  const commands = [platform_config_path, root_directory, install_command, build_command]
   const inputs = [engine, process.version, process.arch, source, files, commands, Object.entries(secrets).sort()]
   return fingerprint(inputs, deployment_id)
 }

@@ -12,10 +12,15 @@ import { readInside } from '../system/files.ts'
 const CLOSED_FOLDERS = new Set(['.git', 'node_modules', '.venv', 'target', '.next'])
 const MAX_LISTED = 100_000
 
-export function planSource(tree: SourceTree, buildsImages: boolean, { log }: Pick<BuildTask, 'log'>): BuildPlan {
-  const { configuration_path: path, start_command, install_command, build_command, site = null } = tree
+export function planSource(
+  tree: SourceTree,
+  buildsImages: boolean,
+  { log, onPlan }: Pick<BuildTask, 'log' | 'onPlan'>,
+): BuildPlan {
+  const { root = '', configuration_path: path, start_command, install_command, build_command, site = null } = tree
   const plan = refusedAsPermanent(() =>
     planBuild(listFiles(tree.folder), {
+      root,
       configuration: { path, start_command, site },
       install_command,
       build_command,
@@ -28,6 +33,7 @@ export function planSource(tree: SourceTree, buildsImages: boolean, { log }: Pic
   if (versions.length > 0) log(`Tools: ${versions.join(', ')}`)
   for (const sentence of guessed) log(`Guessed: ${sentence}`)
   for (const sentence of warnings) log(sentence, 'WARNING')
+  onPlan?.(plan)
   return plan
 }
 

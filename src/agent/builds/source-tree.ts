@@ -2,6 +2,7 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { applicationRoot, configurationPathOf } from '../../build-plan/application-root.ts'
 import { type Commit, PermanentError, type SourceTree } from '../engine.ts'
 import { listFolder } from '../system/files.ts'
 import { findApplicationVersion } from './application-version.ts'
@@ -15,27 +16,29 @@ export type BuildSource = {
   archive: ArchiveSource | null
   template_id: string | null
   platform_config_path: string | null
+  root_directory?: string | null
   install_command: string | null
   build_command: string | null
 }
 type Options = Parameters<typeof checkOutCommit>[1] & { templates?: string }
 
 export const TEMPLATES_FOLDER = fileURLToPath(new URL('../../../examples/', import.meta.url))
-const DEFAULT_CONFIGURATION_PATH = 'slipway.json'
 
 export async function loadSourceTree(source: BuildSource, options: Options): Promise<SourceTree> {
   const { folder, task } = options
   const commit = await fetchFiles(source, options)
   task.signal.throwIfAborted()
-  const path = source.platform_config_path ?? DEFAULT_CONFIGURATION_PATH
+  const path = configurationPathOf(source)
   const configuration = readRuntimeConfiguration(folder, path)
   if (!configuration && source.platform_config_path)
     task.log(`The source has no \`${path}\`. How it is built is found from its other files.`, 'WARNING')
+  const root = applicationRoot(source.root_directory, configuration && path)
   const { start_command, health_path, env, install_command, build_command, site } = configuration ?? {}
   return {
     folder,
     commit,
-    version: configuration?.version ?? findApplicationVersion(folder, source.git?.ref),
+    version: configuration?.version ?? findApplicationVersion(folder, root, source.git?.ref),
+    root,
     configuration_path: configuration ? path : null,
     start_command: start_command ?? null,
     health_path: health_path ?? null,

@@ -51,6 +51,7 @@ function composeRolloutReport(
     state,
     ...(artifact?.commit && { commit: artifact.commit }),
     ...(isImage && { image_uri: artifact.location }),
+    ...(artifact?.build_plan && { build_plan: artifact.build_plan }),
     ...(artifact?.version && { application_version: artifact.version }),
     ...(state === 'deploying' && reasons.has(id) && { message: reasons.get(id) }),
     ...(state === 'failed' && { message: reasons.get(id) ?? UNKNOWN_FAILURE }),

@@ -67,7 +67,7 @@ export function revisionSpecOf(work: Work, revision: RevisionWork, access: Secre
 }
 
 export function buildSourceOf(work: Work, revision: RevisionWork, { credential }: SecretAccess): BuildSource {
-  const { git, archive, template_id, platform_config_path, install_command, build_command } = revision
+  const { git, archive, template_id, platform_config_path, root_directory, install_command, build_command } = revision
   const ref = { deployment_id: work.deployment_id, revision_id: revision.id }
   if (revision.source === 'githost' && !git)
     throw new PermanentError(
@@ -80,6 +80,7 @@ export function buildSourceOf(work: Work, revision: RevisionWork, { credential }
     archive,
     template_id,
     platform_config_path,
+    root_directory: root_directory ?? null,
     install_command,
     build_command,
   }
