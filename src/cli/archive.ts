@@ -9,8 +9,19 @@ import { createGzip } from 'node:zlib'
 import { createTarPacker, type TarHeader } from 'modern-tar'
 import * as rules from '../client/archive-rules.ts'
 import { usageError } from './failure.ts'
+import { formatBytes } from './output.ts'
 
-export type Archive = { content: Blob; sha256: string; files: string[]; unpackedBytes: number }
+/** Texts by name, in place of files of that name. */
+export type AddedFiles = Record<string, string>
+export type Archive = {
+  content: Blob
+  sha256: string
+  files: string[]
+  added: AddedFiles
+  unpackedBytes: number
+}
+/** `secretFiles` are left out, because they may hold secrets. */
+export type FoundFiles = { found: FoundFile[]; added: AddedFiles; secretFiles: string[]; bytes: number }
 
 const LARGE_FILE_BYTES = 1024 ** 2
 const CHUNK_BYTES = 256 * 1024
@@ -26,14 +37,22 @@ function readRules(root: string, folder: string): rules.IgnoreRules[] {
   )
 }
 
-function* walk(root: string, folder: string, inherited: rules.IgnoreRules[]): Generator<FoundFile> {
+function* walk(
+  root: string,
+  folder: string,
+  inherited: rules.IgnoreRules[],
+  secretFiles: string[],
+): Generator<FoundFile> {
   const all = [...inherited, ...readRules(root, folder)]
   for (const name of fs.readdirSync(join(root, folder)).sort()) {
     if (rules.ALWAYS_IGNORED.includes(name)) continue
     const path = folder + name
     const stats = statEntry(join(root, path), name)
-    if (rules.isIgnored(stats.isDirectory() ? `${path}/` : path, all)) continue
-    if (stats.isDirectory()) yield* walk(root, `${path}/`, all)
+    if (rules.isIgnored(stats.isDirectory() ? `${path}/` : path, all)) {
+      if (rules.mayHoldSecrets(path)) secretFiles.push(path)
+      continue
+    }
+    if (stats.isDirectory()) yield* walk(root, `${path}/`, all, secretFiles)
     else if (stats.isFile() || stats.isSymbolicLink()) yield { path, stats }
   }
 }
@@ -49,7 +68,35 @@ function statEntry(file: string, name: string): fs.Stats {
 
 const changedError = (file: string) => usageError(`${file} changed while it was read. Run the command again.`)
 
-export const listFiles = (root: string): string[] => [...walk(root, '', [])].map(({ path }) => path)
+export const listFiles = (root: string): string[] => findFiles(root).found.map(({ path }) => path)
+
+/** The files that are packed, and their size. Fails at once if they are too many bytes. */
+export function findFiles(root: string, added: AddedFiles = {}): FoundFiles {
+  const secretFiles: string[] = []
+  const walked = [...walk(root, '', [rules.MADE_RULES, rules.SECRET_RULES], secretFiles)]
+  const found = walked.filter(({ path }) => added[path] === undefined)
+  const bytes = found.reduce((sum, { stats }) => sum + sizeOf(stats), 0)
+  if (bytes > rules.MAX_UNPACKED_BYTES) throw tooLarge(root, found, 'The files', '2 GB')
+  return { found, added, secretFiles, bytes }
+}
+
+const sizeOf = (stats: fs.Stats) => (stats.isFile() ? stats.size : 0)
+
+const MAX_NAMED = 3
+function tooLarge(root: string, found: FoundFile[], subject: string, limit: string) {
+  const sizes = new Map<string, number>()
+  for (const { path, stats } of found) {
+    const name = path.replace(/\/.*$/s, '/')
+    sizes.set(name, (sizes.get(name) ?? 0) + sizeOf(stats))
+  }
+  const largest = [...sizes].sort(([, a], [, b]) => b - a).slice(0, MAX_NAMED)
+  const named = largest.map(([name, size]) => `${name} (${formatBytes(size)})`).join(', ')
+  return usageError(
+    `${subject} of ${root} have more than ${limit}. The largest are ${named}. ` +
+      'List what the build does not need in .slipwayignore.',
+    'slipway deploy --dry-run',
+  )
+}
 
 /** Links stay links, so they have to lead to something that is in the archive too. */
 function readLinkTarget(root: string, path: string): string {
@@ -62,26 +109,22 @@ function readLinkTarget(root: string, path: string): string {
   return target
 }
 
-/**
- * Calls `onFile` with the count of files so far. Holds the packed archive and one file at a time. `added`: texts by
- * name, in place of files of that name.
- */
+/** Calls `onFile` with the count of files so far. Holds the packed archive and one file at a time. */
 export async function packFolder(
   root: string,
   onFile: (count: number) => void = () => {},
-  added: Record<string, string> = {},
+  { found, bytes: unpackedBytes, added }: FoundFiles = findFiles(root),
 ): Promise<Archive> {
-  const found = [...walk(root, '', [])].filter(({ path }) => added[path] === undefined)
-  const unpackedBytes = found.reduce((sum, { stats }) => sum + (stats.isFile() ? stats.size : 0), 0)
-  if (unpackedBytes > rules.MAX_UNPACKED_BYTES)
-    throw usageError(`The files of ${root} have more than 2 GB. List what the build does not need in .slipwayignore.`)
   const headers = found.map(file => describeFile(root, file))
 
   const { readable, controller } = createTarPacker()
   const hash = createHash('sha256')
   const chunks: Uint8Array<ArrayBuffer>[] = []
+  let packedBytes = 0
   async function collect(packed: AsyncIterable<Buffer<ArrayBuffer>>) {
     for await (const chunk of packed) {
+      packedBytes += chunk.length
+      if (packedBytes > rules.MAX_ARCHIVE_BYTES) throw tooLarge(root, found, 'Packed, the files', '200 MB')
       chunks.push(chunk)
       hash.update(chunk)
     }
@@ -103,7 +146,7 @@ export async function packFolder(
   }
   await Promise.all([pipeline(inLargeChunks(readable), createGzip(), collect), addFiles()])
   const files = [...headers.map(({ name }) => name), ...Object.keys(added)]
-  return { content: new Blob(chunks), sha256: hash.digest('hex'), files, unpackedBytes }
+  return { content: new Blob(chunks), sha256: hash.digest('hex'), files, added, unpackedBytes }
 }
 
 /** Joins small chunks, because the compression of each chunk costs a switch of threads. */

@@ -1,12 +1,13 @@
 // The source and the deployment that `deploy` and `plan` name, and the plan between them.
 import type { Command } from 'commander'
 import type { DeploymentPlan } from './change.ts'
-import { type DeploySource, requireSource } from './deploy-source.ts'
+import { type DeploySource, requireSource, type Variable } from './deploy-source.ts'
 import { CommandFailure, EXIT, shellWord, usageError } from './failure.ts'
 import { openFolder } from './folder-source.ts'
 import { openImage, openRepository, openTemplate } from './remote-sources.ts'
 import { type Deployment, findByName, type Session } from './session.ts'
 import { readLink, writeLink } from './settings.ts'
+import { mergeVariables } from './variables.ts'
 
 export type SourceFlags = {
   image?: string
@@ -14,6 +15,7 @@ export type SourceFlags = {
   branch?: string
   template?: string
   name?: string
+  root?: string
   dryRun?: boolean
 }
 
@@ -23,6 +25,7 @@ export const withSource = (command: Command): Command =>
     .option('--repo <repository>', 'deploy this repository of a connected git host, by URL or name')
     .option('--branch <branch>', 'its branch. Default: the one that is deployed, or the default branch')
     .option('--template <id>', 'deploy this template')
+    .option('--root <folder>', 'the folder of the application in a source with several, such as apps/web')
     .option('--name <name>', 'the deployment. Default: the linked one, or a name after the source')
 
 /** `isGuessed`: neither the command nor a link names it, but it has the name that the source suggests. */
@@ -35,16 +38,18 @@ export async function openSource(
   folder: string | undefined,
   options: SourceFlags,
 ): Promise<DeploySource> {
-  const { image, repo, branch, template, dryRun = false } = options
+  const { image, repo, branch, template, root, dryRun = false } = options
   const given = [folder, image, repo, template].filter(one => one !== undefined)
   if (given.length > 1) throw usageError('Give one source: a folder, --image, --repo or --template.')
+  if (root !== undefined && (image ?? template) !== undefined)
+    throw usageError('--root names a folder in the source, which an image or a template does not have.')
   if (branch !== undefined && repo === undefined) throw usageError('--branch needs --repo, the repository it is in.')
   if (dryRun && given.length === 1 && folder === undefined)
     throw usageError('--dry-run lists the files of a folder, and this source is not a folder. Use `slipway plan`.')
   if (image !== undefined) return openImage(session, image)
-  if (repo !== undefined) return openRepository(session, repo, branch)
+  if (repo !== undefined) return openRepository(session, repo, { branch, root })
   if (template !== undefined) return openTemplate(session, template)
-  return openFolder(session, folder ?? '.', dryRun)
+  return openFolder(session, folder ?? '.', { root, listFiles: dryRun })
 }
 
 /** The deployment that is named, or linked, or has the name that the source suggests. */
@@ -84,10 +89,16 @@ async function readLinked({ client, signal }: Session, deployment_id: string, na
   })
 }
 
-export async function planPatch(session: Session, source: DeploySource, deployment: Deployment) {
+export async function planPatch(
+  session: Session,
+  source: DeploySource,
+  deployment: Deployment,
+  variables: Variable[] = [],
+) {
   const { client, signal } = session
   const params = { deployment_id: deployment.id }
-  const body = await source.patch(deployment)
+  const secrets = variables.length > 0 ? { secrets: mergeVariables(deployment, variables) } : {}
+  const body = { ...(await source.patch(deployment)), ...secrets }
   const plan: DeploymentPlan = await client.plan(PATCH, { params, body, signal })
   const apply = async (digest: string): Promise<Deployment> => {
     const changed = await client.call(PATCH, { params, body, headers: { 'Plan-Digest': digest }, signal })

@@ -6,21 +6,29 @@ import type { Deployment, Session } from './session.ts'
 export type NewDeployment = CallOptions<'POST /v2/deployments'>['body']
 export type DeploymentPatch = NonNullable<CallOptions<'PATCH /v2/deployments/{deployment_id}'>['body']>
 
+export type Variable = NewDeployment['secrets'][number]
+type PlannedCreation = { body: NewDeployment; plan: Plan<'POST /v2/deployments'> }
+
 export type DeploySource = {
   /** The words for it in a question. */
   label: string
   /** The argument or option that names it on the command line, after a space. */
   argument: string
   suggestedName: string
-  /** The files of a folder, which are uploaded after the deployment is created. */
-  files?: { folder: string; sha256: string }
+  /** The files of a folder. `showPlan` refuses those that cannot be started. `upload` is for a new deployment. */
+  files?: {
+    folder: string
+    sha256: string
+    showPlan: (deployment?: Deployment) => void
+    upload: () => Promise<string>
+  }
   /** True for a deployment that has the same source. */
   accepts: (deployment: Deployment) => boolean
-  planCreation: (name: string) => Promise<{ body: NewDeployment; plan: Plan<'POST /v2/deployments'> }>
+  planCreation: (name: string, secrets: Variable[]) => Promise<PlannedCreation>
   patch: (deployment: Deployment) => Promise<DeploymentPatch> | DeploymentPatch
 }
 
-export async function planNew({ client, signal }: Session, body: NewDeployment) {
+export async function planNew({ client, signal }: Session, body: NewDeployment): Promise<PlannedCreation> {
   return { body, plan: await client.plan('POST /v2/deployments', { body, signal }) }
 }
 

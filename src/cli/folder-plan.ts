@@ -1,19 +1,22 @@
 // Shows how a folder will be built and started, before anything is uploaded.
 import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { type BuildPlan, PlanRefused } from '../build-plan/build-plan.ts'
+import type { BuildPlan } from '../build-plan/build-plan.ts'
 import { describePlan } from '../build-plan/describe-plan.ts'
-import { readExplicitStart } from '../build-plan/explicit-start.ts'
-import { planBuild } from '../build-plan/plan-build.ts'
+import { type PlanOutcome, previewPlan, type SourceSettings } from '../build-plan/plan-preview.ts'
 import { MAX_FILE_BYTES } from '../build-plan/source-files.ts'
-import { CONFIGURATION } from '../client/archive-rules.ts'
-import { usageError } from './failure.ts'
+import type { AddedFiles } from './archive.ts'
+import { shellWord, usageError } from './failure.ts'
 import type { Session } from './session.ts'
 
-type Outcome = { plan: BuildPlan } | { refusal: string }
+type PackedFiles = { files: string[]; added?: AddedFiles }
 
-/** `files`: those of the archive, with `added` in place of what the folder has. The agent plans again, and knows whether it can build a Dockerfile. */
-export function tryToPlan(folder: string, files: string[], added: Record<string, string> = {}): Outcome {
+/** `files`: those of the archive, with `added` in place of what the folder has. */
+export function tryToPlan(
+  folder: string,
+  { files, added = {} }: PackedFiles,
+  settings: SourceSettings = {},
+): PlanOutcome {
   const paths = new Set(files)
   const read = (path: string) => {
     if (added[path] !== undefined) return added[path]
@@ -21,20 +24,22 @@ export function tryToPlan(folder: string, files: string[], added: Record<string,
     const stat = paths.has(path) ? statSync(file, { throwIfNoEntry: false }) : undefined
     return stat?.isFile() && stat.size <= MAX_FILE_BYTES ? readFileSync(file, 'utf8') : null
   }
-  try {
-    const configuration = readExplicitStart(CONFIGURATION, read(CONFIGURATION))
-    return { plan: planBuild({ paths, read }, { configuration, buildsImages: true }) }
-  } catch (error) {
-    if (error instanceof PlanRefused) return { refusal: error.message }
-    if (error instanceof SyntaxError) return { refusal: `${CONFIGURATION} is not JSON: ${error.message}. Correct it.` }
-    throw error
-  }
+  return previewPlan({ paths, read }, settings)
 }
 
-export function planFolder(folder: string, files: string[], added: Record<string, string> = {}): BuildPlan {
-  const outcome = tryToPlan(folder, files, added)
-  if ('refusal' in outcome) throw usageError(outcome.refusal, "slipway init --start 'node server.js'")
-  return outcome.plan
+/** `argument`: the folder as the command has it, after a space. */
+export function planFolder(
+  folder: string,
+  packed: PackedFiles,
+  settings: SourceSettings = {},
+  argument = '',
+): BuildPlan {
+  const outcome = tryToPlan(folder, packed, settings)
+  if (!('refusal' in outcome)) return outcome.plan
+  const { message, remedy } = outcome.refusal
+  const [root] = remedy.roots ?? []
+  if (root !== undefined) throw usageError(message, `slipway deploy${argument} --root ${shellWord(root)}`)
+  throw usageError(message, remedy.lacksStart ? `slipway init${argument} --start 'node server.js'` : undefined)
 }
 
 export function showBuildPlan({ out }: Session, plan: BuildPlan): void {

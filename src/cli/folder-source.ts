@@ -1,13 +1,14 @@
 // A folder as the source of a deploy: packed, shown and uploaded.
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import { CONFIGURATION, mayHoldSecrets, readPackageFile, toName } from '../client/archive-rules.ts'
-import { type Archive, packFolder } from './archive.ts'
-import { type DeploymentPatch, type DeploySource, planNew } from './deploy-source.ts'
+import { mayHoldSecrets, readPackageFile, toName } from '../client/archive-rules.ts'
+import { type AddedFiles, type Archive, findFiles, packFolder } from './archive.ts'
+import { type DeploySource, planNew } from './deploy-source.ts'
 import { shellWord, usageError } from './failure.ts'
 import { planFolder, showBuildPlan } from './folder-plan.ts'
 import { formatBytes } from './output.ts'
-import type { Deployment, Session } from './session.ts'
+import { rootOf } from './remote-sources.ts'
+import type { Session } from './session.ts'
 
 const LONG_MS = 1000
 
@@ -20,25 +21,41 @@ export function requireFolder(given: string): string {
 
 export const suggestName = (folder: string): string => toName(readPackage(folder).name ?? basename(folder))
 
+type FolderOptions = { root: string | undefined; listFiles: boolean }
+
 /** Packs the folder and shows its size. From then on the session is about this folder. */
-export async function openFolder(session: Session, given: string, listFiles: boolean): Promise<DeploySource> {
+export async function openFolder(
+  session: Session,
+  given: string,
+  { root, listFiles }: FolderOptions,
+): Promise<DeploySource> {
   const folder = requireFolder(given)
   session.folder = folder
   // Chooses and shows the installation before the long work. `--dry-run` needs none.
   if (!listFiles) void session.client
-  const source_revision_config = existsSync(join(folder, CONFIGURATION)) ? { platform_config_path: CONFIGURATION } : {}
   const archive = await packAndShow(session, folder, listFiles)
+  const argument = given === '.' ? '' : ` ${shellWord(given)}`
+  const source_config = rootOf(root)
   return {
-    files: { folder, sha256: archive.sha256 },
-    label: 'this folder',
-    argument: given === '.' ? '' : ` ${shellWord(given)}`,
-    suggestedName: suggestName(folder),
-    accepts: ({ source }) => source === 'internal_source',
-    async planCreation(name) {
-      const body = { name, source: 'internal_source' as const, source_config: {}, source_revision_config, secrets: [] }
-      return planNew(session, body)
+    files: {
+      folder,
+      sha256: archive.sha256,
+      showPlan: deployment => {
+        const settings = { ...deployment?.source_config, ...deployment?.source_revision_config, ...source_config }
+        showBuildPlan(session, planFolder(folder, archive, settings, argument))
+      },
+      upload: () => uploadArchive(session, source_config, archive),
     },
-    patch: deployment => uploadArchive(session, deployment, archive),
+    label: 'this folder',
+    argument: argument + (root === undefined ? '' : ` --root ${shellWord(root)}`),
+    suggestedName: suggestName(root === undefined ? folder : join(folder, root)),
+    accepts: ({ source }) => source === 'internal_source',
+    planCreation: (name, secrets) =>
+      planNew(session, { name, source: 'internal_source', source_config, source_revision_config: {}, secrets }),
+    patch: async deployment => ({
+      source_config,
+      source_revision_config: { source_tarball_path: await uploadArchive(session, deployment.id, archive) },
+    }),
   }
 }
 
@@ -47,38 +64,47 @@ export async function packAndShow(
   session: Session,
   folder: string,
   listFiles: boolean,
-  added: Record<string, string> = {},
+  added: AddedFiles = {},
 ): Promise<Archive> {
   const { out } = session
   const began = Date.now()
+  const found = findFiles(folder, added)
   const showLongWork = (count: number) => {
-    if (Date.now() - began > LONG_MS) out.progress(`Packing ${folder}: ${count} files`)
+    if (Date.now() - began > LONG_MS)
+      out.progress(`Packing ${folder}: ${count} of ${found.found.length} files, ${formatBytes(found.bytes)}`)
   }
-  const archive = await packFolder(folder, showLongWork, added)
+  if (found.found.length === 0) throw usageError(`${folder} has no files to deploy.`, 'slipway templates')
+  const archive = await packFolder(folder, showLongWork, found)
   out.progress('')
   const { files, content, sha256, unpackedBytes } = archive
-  if (files.length === 0) throw usageError(`${folder} has no files to deploy.`, 'slipway templates')
   const size = { files: files.length, bytes: content.size, unpacked_bytes: unpackedBytes, sha256 }
-  out.emit({ type: 'archive', ...size, ...(listFiles && { names: files }) })
+  out.emit({ type: 'archive', ...size, left_out: found.secretFiles, ...(listFiles && { names: files }) })
   if (listFiles && !out.isMachine) for (const file of files) out.text(file)
   const count = files.length === 1 ? '1 file' : `${files.length} files`
   out.note(`${count}, ${formatBytes(unpackedBytes)}, packed ${formatBytes(content.size)}`)
-  const secrets = files.filter(mayHoldSecrets)
-  if (secrets.length > 0) out.note(`${secrets.join(', ')} may hold secrets. List it in .slipwayignore to leave it out.`)
-  showBuildPlan(session, planFolder(folder, files, added))
+  const included = files.filter(mayHoldSecrets)
+  if (included.length > 0) out.note(`${included.join(', ')} may hold secrets, and is packed.`)
+  const [environment] = found.secretFiles
+  if (environment)
+    out.note(
+      `Left out, as they may hold secrets: ${found.secretFiles.join(', ')}. To set variables of a file: ` +
+        '--env-file FILE',
+    )
   return archive
 }
 
+/** `target`: the id of the deployment, or the settings of a new one. */
 export async function uploadArchive(
-  session: Session,
-  { id }: Deployment,
+  { client, out, signal, ...session }: Session,
+  target: Parameters<Session['client']['upload']>[0],
   { content }: Archive,
-): Promise<DeploymentPatch> {
-  const { client, out, signal } = session
-  const uploaded = await client.upload(id, () => streamWithProgress(session, content), { signal })
+): Promise<string> {
+  const uploaded = await client.upload(target, () => streamWithProgress({ ...session, client, out, signal }, content), {
+    signal,
+  })
   out.progress('')
   out.emit({ type: 'upload', size: uploaded.size, sha256: uploaded.sha256 })
-  return { source_revision_config: { source_tarball_path: uploaded.object_path } }
+  return uploaded.object_path
 }
 
 const CHUNK_BYTES = 65_536

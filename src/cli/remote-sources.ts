@@ -1,5 +1,5 @@
 // The sources of a deploy that are not on this machine: an image, a repository, a template.
-import { CONFIGURATION, toName } from '../client/archive-rules.ts'
+import { toName } from '../client/archive-rules.ts'
 import type { Reply } from '../client/client.ts'
 import { ApiError } from '../client/errors.ts'
 import { type DeploySource, planNew } from './deploy-source.ts'
@@ -14,12 +14,17 @@ export function openImage(session: Session, image_uri: string): DeploySource {
     suggestedName: toName(image_uri.split('@')[0]!.split('/').at(-1)!.split(':')[0]!),
     accepts: ({ source }) => source === 'internal_container' || source === 'external_container',
     patch: () => ({ source_revision_config }),
-    planCreation: name => planNewImage(session, name, image_uri),
+    planCreation: (name, secrets) => planNewImage(session, name, image_uri, secrets),
   }
 }
 
-export async function planNewImage(session: Session, name: string, image_uri: string) {
-  const common = { name, source_revision_config: { image_uri }, secrets: [] }
+export async function planNewImage(
+  session: Session,
+  name: string,
+  image_uri: string,
+  secrets: DeploymentInput['secrets'] = [],
+) {
+  const common = { name, source_revision_config: { image_uri }, secrets }
   const hosted = { ...common, source: 'internal_container' as const, source_config: {} }
   // The mode of the installation decides between the two sources of images, and only its answer tells the mode.
   const planned = await planNew(session, hosted).catch(error => {
@@ -33,7 +38,7 @@ export async function planNewImage(session: Session, name: string, image_uri: st
 export async function openRepository(
   session: Session,
   wanted: string,
-  branch: string | undefined,
+  { branch, root }: { branch?: string | undefined; root?: string | undefined },
 ): Promise<DeploySource> {
   const {
     url: repo_url,
@@ -43,25 +48,30 @@ export async function openRepository(
   } = await findRepository(session, wanted)
   return {
     label: `the repository ${repo_url}`,
-    argument: ` --repo ${shellWord(wanted)}${branch === undefined ? '' : ` --branch ${shellWord(branch)}`}`,
+    argument: ` --repo ${shellWord(wanted)}${option('branch', branch)}${option('root', root)}`,
     suggestedName: toName(name),
     accepts: ({ source, source_config }) => source === 'githost' && source_config.repo_url === repo_url,
     // Deploys the newest commit, also of the branch that serves.
     patch: ({ source_revision_config }) => ({
+      source_config: rootOf(root),
       source_revision_config: { repo_ref: branch ?? source_revision_config.repo_ref },
     }),
-    async planCreation(name) {
-      const body = {
+    planCreation: (name, secrets) =>
+      planNew(session, {
         name,
-        source: 'githost' as const,
-        secrets: [],
-        source_config: { integration_id, repo_url, build_on_push: true },
-        source_revision_config: { repo_ref: branch ?? default_branch, platform_config_path: CONFIGURATION },
-      }
-      return planNew(session, body)
-    },
+        source: 'githost',
+        secrets,
+        source_config: { integration_id, repo_url, build_on_push: true, ...rootOf(root) },
+        source_revision_config: { repo_ref: branch ?? default_branch },
+      }),
   }
 }
+
+const option = (name: string, value: string | undefined) =>
+  value === undefined ? '' : ` --${name} ${shellWord(value)}`
+
+/** Sent only if it is given: the stored one stays otherwise. */
+export const rootOf = (root: string | undefined) => (root === undefined ? {} : { root_directory: root })
 
 type Repository = Reply<'GET /v1/integrations/forge/githost/{integration_id}/repos'>[number]
 
@@ -108,10 +118,10 @@ export function openTemplate(session: Session, template_id: string): DeploySourc
     suggestedName: toName(template_id),
     accepts: ({ source, source_config }) => source === 'internal_template' && source_config.template_id === template_id,
     patch: () => ({ source_config: { template_id } }),
-    async planCreation(name) {
+    async planCreation(name, secrets) {
       await requireTemplate(session, template_id)
       const source = 'internal_template' as const
-      const body = { name, source, source_config: { template_id }, source_revision_config: {}, secrets: [] }
+      const body = { name, source, source_config: { template_id }, source_revision_config: {}, secrets }
       return planNew(session, body)
     },
   }

@@ -30,8 +30,7 @@ export async function changeVariables(
   const isSecret = (variable: string) => deployment.secrets.some(one => one.name === variable)
   const missing = unset.filter(variable => !isSecret(variable) && !isReference(variable))
   if (missing.length > 0) throw usageError(`${name} has no variable ${missing.join(', ')}.`, `slipway env list ${name}`)
-  const kept = deployment.secrets.filter(secret => !Object.hasOwn(set, secret.name) && !unset.includes(secret.name))
-  const secrets = [...kept, ...Object.entries(set).map(([name, value]) => ({ name, value }))]
+  const secrets = mergeVariables(deployment, toVariables(set)).filter(({ name }) => !unset.includes(name))
   const patch = {
     params: { deployment_id: deployment.id },
     // An empty list would keep all variables.
@@ -58,6 +57,15 @@ export async function changeVariables(
   const options = { ...flags, timeoutMs: parseTimeout(flags.timeout), next, isExpected: true }
   await planAndApply(session, deployment, { plan, apply }, options)
 }
+
+export const toVariables = (set: Record<string, string>) =>
+  Object.entries(set).map(([name, value]) => ({ name, value }))
+
+/** The other variables of the deployment stay, by the mask that stands for their values. */
+export const mergeVariables = ({ secrets }: Pick<Deployment, 'secrets'>, set: { name: string; value: string }[]) => [
+  ...secrets.filter(secret => !set.some(({ name }) => name === secret.name)),
+  ...set,
+]
 
 /** Replaces the index of a secret in the request, which the person does not see, by its name. */
 function nameFaults(error: unknown, secrets: { name: string }[]): unknown {

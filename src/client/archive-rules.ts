@@ -3,9 +3,13 @@ import ignore, { type Ignore } from 'ignore'
 import type { TarHeader } from 'modern-tar'
 
 export const ALWAYS_IGNORED = ['.git', 'node_modules', '.slipway', '.DS_Store']
+/** Builds make these again. Compiled code of Cargo and Maven is at the root. */
+const MADE = ['.venv/', '.next/', '__pycache__/', '/target/']
+const SECRETS = ['.env*', '!.env.example', '!.env.sample', '!.env.template', 'id_rsa', '*.pem']
 /** The second decides over the first, as those of a folder do over its parent's. */
 export const IGNORE_FILES = ['.gitignore', '.slipwayignore']
 export const MAX_UNPACKED_BYTES = 2 * 1024 ** 3
+export const MAX_ARCHIVE_BYTES = 200 * 1024 ** 2
 /** The runtime configuration in the root of a source. */
 export const CONFIGURATION = 'slipway.json'
 
@@ -25,11 +29,13 @@ export function isIgnored(path: string, all: IgnoreRules[]): boolean {
   return ignored
 }
 
-const EXAMPLES = ['.env.example', '.env.sample', '.env.template']
-export function mayHoldSecrets(path: string): boolean {
-  const name = path.slice(path.lastIndexOf('/') + 1)
-  return (name === '.env' || name.startsWith('.env.')) && !EXAMPLES.includes(name)
-}
+const secrets = ignore().add(SECRETS)
+/** Left out unless somebody says otherwise: everyone who may read the source could read it. */
+export const mayHoldSecrets = (path: string): boolean => secrets.ignores(path)
+
+/** The rules before those of the folder, which can take a file in again with `!`. */
+export const MADE_RULES: IgnoreRules = { folder: '', rules: ignore().add(MADE) }
+export const SECRET_RULES: IgnoreRules = { folder: '', rules: secrets }
 
 /** The same for the same file, whenever and by whomever it was written. */
 export const describeFile = (name: string, size: number, isExecutable: boolean): TarHeader => ({

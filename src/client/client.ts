@@ -119,17 +119,20 @@ export function createClient(options: ClientOptions) {
     throw new ApiError(response, { detail })
   }
 
+  async function connectAndRead(url: string, init: RequestInit): Promise<[Response, body: unknown]> {
+    const response = await connect(url, init)
+    const body = await readJson(response).catch(cause => {
+      throw toConnectionError(url, cause)
+    })
+    if (!response.ok || body === NOT_JSON) throw toApiError(response, body)
+    return [response, body]
+  }
+
   async function exchange(request: RawRequest, init: RequestInit): Promise<Answer<Route>> {
     const timeout = AbortSignal.timeout(timeoutMs)
     const signal = request.signal ? AbortSignal.any([request.signal, timeout]) : timeout
     const url = base + request.path + queryText(request.query)
-    const response = await connect(url, { ...init, signal })
-    const body = await readJson(response).catch(cause => {
-      throw toConnectionError(url, cause)
-    })
-    if (!response.ok) throw toApiError(response, body)
-    if (body === NOT_JSON) throw toApiError(response, body)
-    const { status, headers } = response
+    const [{ status, headers }, body] = await connectAndRead(url, { ...init, signal })
     const [etag, requestId] = ['ETag', 'X-Request-Id'].map(name => headers.get(name) ?? undefined)
     return { reply: body as never, status, headers, etag, requestId }
   }
@@ -257,30 +260,37 @@ export function createClient(options: ClientOptions) {
   }
 
   /**
-   * Uploads a source archive. A link works once, so a failed attempt asks for another one, and `archive` is called for
-   * each attempt.
+   * Uploads a source archive for the id of a deployment, or for a new one with the settings that it will have. A link
+   * works once, so a failed attempt asks for another one, and `archive` is called for each attempt.
    */
   async function upload(
-    deployment_id: string,
+    target: string | NewUpload,
     archive: () => Blob | ReadableStream<Uint8Array>,
     { signal }: { signal?: AbortSignal } = {},
-  ): Promise<{ object_path: string; size: number; sha256: string }> {
+  ): Promise<Upload> {
     const attempt = async () => {
-      const link = request('POST /v2/deployments/{deployment_id}/upload-url', [{ params: { deployment_id }, signal }])
-      const { upload_url } = (await sendOnce(link)).reply as Reply<'POST /v2/deployments/{deployment_id}/upload-url'>
+      const link =
+        typeof target === 'string'
+          ? request('POST /v2/deployments/{deployment_id}/upload-url', [{ params: { deployment_id: target }, signal }])
+          : request('POST /v2/uploads', [{ body: target, signal }])
+      const { upload_url } = (await sendOnce(link)).reply as Reply<'POST /v2/uploads'>
       const headers = { 'Content-Type': 'application/gzip' }
       const streamed = { method: 'PUT', headers, body: archive(), duplex: 'half' as const, ...(signal && { signal }) }
-      const response = await connect(upload_url, streamed)
-      const body = await readJson(response).catch(cause => {
-        throw toConnectionError(upload_url, cause)
-      })
-      if (!response.ok || body === NOT_JSON) throw toApiError(response, body)
-      return body as { object_path: string; size: number; sha256: string }
+      return (await connectAndRead(upload_url, streamed))[1] as Upload
     }
     return repeat('PUT archive', true, attempt, signal)
   }
 
   return { url: base, call, answer, plan, pages, list, stream, download, upload, send }
+}
+
+type NewUpload = NonNullable<CallOptions<'POST /v2/uploads'>['body']>
+export type Upload = {
+  object_path: string
+  size: number
+  sha256: string
+  build_plan: Reply<'GET /v2/deployments/{deployment_id}/revisions/{revision_id}'>['build_plan']
+  build_refusal: string | null
 }
 
 const NOT_JSON = Symbol('not JSON')
@@ -298,7 +308,7 @@ async function readText(response: Response): Promise<string> {
     text += decoder.decode(value, { stream: true })
     if (size <= MAX_ANSWER_BYTES) continue
     await reader.cancel().catch(() => {})
-    throw new ApiError(response, { detail: 'The answer has more than 128 MB, which is no answer of Slipway.' })
+    throw new ApiError(response, { detail: 'The answer has more than 128 MB.' })
   }
   return text + decoder.decode()
 }

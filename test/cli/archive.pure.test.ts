@@ -61,6 +61,22 @@ it.each([
     { '.git/HEAD': '', 'node_modules/a/b.js': '', '.slipway/link.json': '', 'lib/node_modules/c.js': '', 'd.js': '' },
     ['d.js'],
   ],
+  [
+    'what tools make, and files that may hold secrets, unless they are taken in',
+    {
+      '.venv/bin/python': '',
+      'target/app': '',
+      'src/target/a.rs': '',
+      'a/__pycache__/b.pyc': '',
+      '.env': '',
+      'a/.env.local': '',
+      '.env.example': '',
+      'key.pem': '',
+      'public.pem': '',
+      '.slipwayignore': '!public.pem',
+    },
+    ['.env.example', 'public.pem', 'src/target/a.rs'],
+  ],
 ])('leaves out %s', async (_, files, packed) => {
   const { files: names } = await packFolder(makeFolder(files as Record<string, string>))
   expect(names.filter(name => !/ignore$/.test(name))).toEqual(packed)

@@ -32,7 +32,7 @@ function startDeploy(tenant: Tenant, args: string[], cwd = makeApplication()) {
 }
 
 /** The revision that the command follows. */
-async function waitForRevision(tenant: Tenant, number = 2) {
+async function waitForRevision(tenant: Tenant, number = 1) {
   const revision = await waitFor(async () => {
     const { resources } = (await tenant.get('/v2/deployments')).body
     const revisions = resources[0] ? await listRevisions(tenant, resources[0].id) : []
@@ -69,7 +69,7 @@ it('creates a deployment for a folder, follows its build and ends with the URL; 
 
   const again = startDeploy(tenant, ['--detach'], cwd)
   expect((await again.exited).objects.at(-1)).toMatchObject({ outcome: 'detached', name: 'web-shop' })
-  expect((await listRevisions(tenant, ref.deployment_id)).map(({ number }) => number)).toEqual([3, 2, 1])
+  expect((await listRevisions(tenant, ref.deployment_id)).map(({ number }) => number)).toEqual([2, 1])
 })
 
 it('exits with 1 and the reason when the build fails', async () => {
@@ -114,12 +114,14 @@ it('detaches on Ctrl-C, says how to come back, and the revision goes on', async 
 
 it('exits with 5 when the deployment changes after its plan was made, and applies nothing', async () => {
   const tenant = await newTenant()
+  const { exited, cwd } = startDeploy(tenant, ['--create', '--detach'])
+  expect((await exited).code).toBe(0)
   faults.beforePatch = async () => {
     faults.beforePatch = undefined
-    const { deployment_id } = await waitForRevision(tenant, 1)
+    const { deployment_id } = await waitForRevision(tenant)
     await tenant.patch(`/v2/deployments/${deployment_id}`, { source_config: { resource_spec: { min_scale: 1 } } })
   }
-  const { code, error } = await startDeploy(tenant, ['--create']).exited
+  const { code, error } = await startDeploy(tenant, [], cwd).exited
   expect([code, error?.code]).toEqual([5, 'plan_stale'])
 })
 
@@ -180,6 +182,57 @@ it('refuses a folder that cannot be started, and creates nothing', async () => {
   expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
 })
 
+it('sets variables of files, standard input and the command at the first deploy, and keeps them later', async () => {
+  const tenant = await newTenant()
+  const cwd = makeFolder({ 'package.json': '{"name": "shop"}', 'server.js': '', '.env': 'A=file\nB=file\n' })
+  const env = keyEnv(url, tenant)
+  const args = ['deploy', '--yes', '--detach']
+  const first = startCli([...args, '--create', '--env-file', join(cwd, '.env'), '--env', 'B=two=2', '--env', 'C'], {
+    cwd,
+    env,
+    input: 'asked\n',
+  })
+  const { code, objects } = await first.exited
+  expect([code, objects[0]]).toMatchObject([0, { files: 2, left_out: ['.env'] }])
+  const { deployment_id: id } = await waitForRevision(tenant)
+  const reveal = async () => (await tenant.get(`/v2/deployments/${id}?reveal=true`)).body.secrets
+  const [a, c] = [
+    { name: 'A', value: 'file' },
+    { name: 'C', value: 'asked' },
+  ]
+  expect(await reveal()).toEqual(expect.arrayContaining([a, { name: 'B', value: 'two=2' }, c]))
+  expect((await startCli([...args, '--env', 'B='], { cwd, env }).exited).code).toBe(0)
+  expect(await reveal()).toEqual(expect.arrayContaining([a, { name: 'B', value: '' }, c]))
+})
+
+it('deploys one application of a workspace by --root, which the deployment keeps', async () => {
+  const tenant = await newTenant()
+  const application = '{"scripts": {"start": "node a.js"}}'
+  const cwd = makeFolder({
+    'package.json': '{"name": "all", "workspaces": ["apps/*"]}',
+    'apps/api/package.json': application,
+    'apps/web/package.json': application,
+  })
+  const { code, error } = await startDeploy(tenant, ['--create'], cwd).exited
+  expect([code, error?.next]).toEqual([2, 'slipway deploy --root apps/api'])
+  const first = await startDeploy(tenant, ['--create', '--detach', '--root', 'apps/web'], cwd).exited
+  expect([first.code, first.objects.at(-1)?.name]).toEqual([0, 'web'])
+  const { deployment_id } = await waitForRevision(tenant)
+  const again = await startDeploy(tenant, ['--detach'], cwd).exited
+  expect(again.objects.find(({ type }) => type === 'build_plan')).toMatchObject({ root: 'apps/web' })
+  const revisions = await listRevisions(tenant, deployment_id)
+  expect(revisions).toMatchObject([{ number: 2 }, { number: 1, build_plan: { root: 'apps/web' } }])
+  expect(revisions[0]!.build_plan).toEqual(revisions[1]!.build_plan)
+})
+
+it('leaves nothing behind when the archive of a first deploy cannot be sent', async () => {
+  const tenant = await newTenant()
+  faults.cut = /\/v2\/uploads/
+  expect((await startDeploy(tenant, ['--create']).exited).code).toBe(1)
+  faults.cut = undefined
+  expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
+})
+
 it('plans a deploy, and exits with 10 for changes with --exit-code', async () => {
   const tenant = await newTenant()
   const { exited } = startCli(['plan', '--exit-code'], { cwd: makeApplication(), env: keyEnv(url, tenant) })
@@ -215,13 +268,13 @@ it.each([
 })
 
 it('init writes what the folder lacks, and overwrites nothing', async () => {
-  const cwd = makeFolder({ 'notes.txt': '', '.env': 'A=1', 'logs/a.log': '', '.gitignore': 'logs' })
+  const cwd = makeFolder({ 'notes.txt': '', 'a.log': '', '.gitignore': 'logs' })
   const undecided = await startCli(['init'], { cwd }).exited
   expect([undecided.code, undecided.error?.next]).toEqual([2, "slipway init --start 'node server.js'"])
   const { code, objects } = await startCli(['init', '--start', 'python3 main.py'], { cwd }).exited
   expect([code, objects]).toEqual([0, [expect.objectContaining({ written: ['slipway.json', '.slipwayignore'] })]])
   expect(JSON.parse(readFileSync(join(cwd, 'slipway.json'), 'utf8'))).toEqual({ start_command: 'python3 main.py' })
-  expect(readFileSync(join(cwd, '.slipwayignore'), 'utf8')).toBe('.env\n')
+  expect(readFileSync(join(cwd, '.slipwayignore'), 'utf8')).toBe('*.log\n')
   expect((await startCli(['init', '--start', 'other'], { cwd }).exited).code).toBe(2)
   expect((await startCli(['init'], { cwd }).exited).objects).toEqual([expect.objectContaining({ written: [] })])
 })

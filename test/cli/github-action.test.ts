@@ -77,7 +77,7 @@ function start(tenant: Tenant, inputs: Record<string, string>, options: JobOptio
 async function waitForRevision(tenant: Tenant, name: string) {
   const { id: revision_id, deployment_id } = await waitFor(async () => {
     const { resources } = (await tenant.get(`/v2/deployments?name=${name}`)).body
-    return resources[0] && (await listRevisions(tenant, resources[0].id)).find(({ number }) => number === 2)
+    return resources[0] && (await listRevisions(tenant, resources[0].id)).find(({ number }) => number === 1)
   })
   return { deployment_id, revision_id }
 }

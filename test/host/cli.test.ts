@@ -105,7 +105,7 @@ it('deploys a folder of 1,000 files that nothing configures to a URL that answer
   fs.writeFileSync(join(cwd, 'server.cjs'), serving('second'))
   expect((await run(cwd, 'deploy', '--yes')).code).toBe(0)
   expect(await fetchText(url)).toBe('second')
-  const back = await run(cwd, 'rollback', 'journal', '2', '--yes')
+  const back = await run(cwd, 'rollback', 'journal', '1', '--yes')
   expect(back.objects.find(({ type }) => type === 'plan')).toMatchObject({
     changes: [{ path: 'source_revision_config.source_tarball_path' }],
   })

@@ -11,9 +11,10 @@ import {
   type Target,
   withSource,
 } from '../deploy-plan.ts'
-import type { DeploySource } from '../deploy-source.ts'
+import { type DeploySource, type NewDeployment, planNew, type Variable } from '../deploy-source.ts'
+import { type EnvironmentFlags, readVariables } from '../environment-flags.ts'
 import { shellWord } from '../failure.ts'
-import { type FollowFlags, withFollow } from '../flags.ts'
+import { collect, type FollowFlags, withFollow } from '../flags.ts'
 import { parseTimeout } from '../follow.ts'
 import { confirm, type Session } from '../session.ts'
 
@@ -22,11 +23,13 @@ export const declaration: Declaration = {
   summary: 'deploy a folder, a compose file or another source, and follow it to its URL',
   options: command =>
     withFollow(withSource(command))
+      .option('--env <name>', 'set a variable: NAME asks for its value, NAME=VALUE has it. Can be repeated', collect)
+      .option('--env-file <file>', 'set the variables of a .env file, or - for stdin. Can be repeated', collect)
       .option('--create', 'create the deployment if there is none, without a terminal too')
       .option('--dry-run', 'list the files of the folder and their size, and send nothing'),
 }
 
-type Flags = SourceFlags & FollowFlags & { create?: boolean }
+type Flags = SourceFlags & FollowFlags & EnvironmentFlags & { create?: boolean }
 
 export async function run(session: Session, options: Flags, [folder]: [string?]): Promise<void> {
   const follow = { detach: options.detach === true, timeoutMs: parseTimeout(options.timeout) }
@@ -37,34 +40,44 @@ export async function run(session: Session, options: Flags, [folder]: [string?])
     return deployCompose(session, compose, { ...options, ...follow })
   }
   const source = await openSource(session, folder, options)
-  if (options.dryRun) return
+  if (options.dryRun) return source.files?.showPlan()
   const target = await findTarget(session, source, options.name, options.create)
+  source.files?.showPlan(target.deployment)
+  const variables = await readVariables(session, options)
   const next = `slipway deploy${source.argument} --name ${shellWord(target.name)} --yes`
-  if (!target.deployment) return deployNew(session, source, target.name, { ...follow, next: `${next} --create` })
+  if (!target.deployment)
+    return deployNew(session, source, target.name, { ...follow, variables, next: `${next} --create` })
   await confirmTarget(session, source, target, next)
-  const planned = await planPatch(session, source, target.deployment)
+  const planned = await planPatch(session, source, target.deployment, variables)
   await planAndApply(session, target.deployment, planned, { ...follow, next, isExpected: true })
 }
 
-/** One question: for a folder, its files are uploaded once the deployment is there. */
+/** One question. The files of a folder are uploaded after it, and the first revision has them. */
 async function deployNew(
   session: Session,
   source: DeploySource,
   name: string,
-  { next, ...follow }: { detach: boolean; timeoutMs: number; next: string },
+  { next, variables, ...follow }: { detach: boolean; timeoutMs: number; next: string; variables: Variable[] },
 ): Promise<void> {
   const { client, signal } = session
-  const { body, plan } = await source.planCreation(name)
+  const planned = await source.planCreation(name, variables)
   // Its warning is that there is no archive yet, which this command brings.
-  showPlan(session, source.files ? { ...plan, warnings: [] } : plan)
+  showPlan(session, source.files ? { ...planned.plan, warnings: [] } : planned.plan)
   await confirm(session, `Create ${name} and deploy ${source.label}?`, next, { byDefault: true })
-  const headers = { 'Plan-Digest': plan.plan_digest }
-  const create = () => client.call('POST /v2/deployments', { body, headers, signal })
-  if (!source.files) return applyAndFollow(session, create, follow)
-  const deployment = await create()
-  linkFolder(session, source.files.folder, deployment)
-  const { plan: patch, apply } = await planPatch(session, source, deployment)
-  await applyAndFollow(session, () => apply(patch.plan_digest), follow)
+  const { body, plan } = source.files ? await bringFiles(session, planned.body, source.files) : planned
+  const create = async () => {
+    const headers = { 'Plan-Digest': plan.plan_digest }
+    const deployment = await client.call('POST /v2/deployments', { body, headers, signal })
+    if (source.files) linkFolder(session, source.files.folder, deployment, source.files.sha256)
+    return deployment
+  }
+  await applyAndFollow(session, create, follow)
+}
+
+async function bringFiles(session: Session, body: NewDeployment, { upload }: NonNullable<DeploySource['files']>) {
+  const source_tarball_path = await upload()
+  const source_revision_config = { ...body.source_revision_config, source_tarball_path }
+  return planNew(session, { ...body, source_revision_config })
 }
 
 async function confirmTarget(session: Session, source: DeploySource, target: Target, next: string): Promise<void> {

@@ -22,11 +22,9 @@ export const declaration: Declaration = {
 type Flags = { start?: string; name?: string }
 
 const IGNORE_FILE = '.slipwayignore'
-const IGNORED_FOLDERS = ['coverage', '.idea', '.vscode', '.venv', '__pycache__']
+const IGNORED_FOLDERS = ['coverage', '.idea', '.vscode']
 /** Patterns of files that folders often hold and no build needs. */
 const CANDIDATES: { pattern: string; isMatch: (name: string) => boolean }[] = [
-  { pattern: '.env', isMatch: name => name === '.env' },
-  { pattern: '.env.*', isMatch: name => name.startsWith('.env.') },
   { pattern: '*.log', isMatch: name => name.endsWith('.log') },
   ...IGNORED_FOLDERS.map(folder => ({ pattern: `${folder}/`, isMatch: (name: string) => name === `${folder}/` })),
 ]
@@ -72,10 +70,12 @@ async function findStartCommand(session: Session, { folder, files }: Listed, { s
     showBuildPlan(session, outcome.plan)
     return undefined
   }
-  if (out.isInteractive) out.note(outcome.refusal)
+  const { message, remedy } = outcome.refusal
+  if (!remedy.lacksStart) throw usageError(message)
+  if (out.isInteractive) out.note(message)
   const answer = out.isInteractive ? await ask('What starts the application? For example node server.js: ', signal) : ''
   if (answer) return answer
-  throw usageError(outcome.refusal, "slipway init --start 'node server.js'")
+  throw usageError(message, "slipway init --start 'node server.js'")
 }
 
 /** The deployment to link to: the one that is named, or on a terminal one that has the name of the folder. */

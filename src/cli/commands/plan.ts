@@ -17,7 +17,8 @@ type Flags = SourceFlags & { exitCode?: boolean }
 export async function run(session: Session, options: Flags, [folder]: [string?]): Promise<void> {
   const source = await openSource(session, folder, options)
   const { name, deployment } = await findTarget(session, source, options.name, true)
-  const { plan } = deployment ? await planPatch(session, source, deployment) : await source.planCreation(name)
+  source.files?.showPlan(deployment)
+  const { plan } = deployment ? await planPatch(session, source, deployment) : await source.planCreation(name, [])
   showPlan(session, plan)
   if (options.exitCode && (plan.changes.length > 0 || plan.creates_revision)) process.exitCode = EXIT.hasChanges
 }

@@ -23,7 +23,7 @@ import {
 /** Stands for a stored value. */
 const MASK = '********'
 /** Members of `source_config` that the API can clear: a document that leaves them out removes them. */
-const CLEARABLE = ['custom_url', 'install_command', 'build_command'] as const
+const CLEARABLE = ['custom_url', 'root_directory', 'install_command', 'build_command'] as const
 /** A document that leaves out a database, a Redis or disks keeps them: their data would be out of reach. */
 const isStorage = (name: string, stored: Members) =>
   /^(db|redis)_/.test(name) || (/^volume/.test(name) && hasDisks(stored.volumes as Members[] | undefined))
@@ -195,7 +195,7 @@ function describePatch(planner: Planner, document: DeclaredDocument, stored: Dep
   const references = (spec.secret_references as unknown[] | null | undefined) ?? []
   const resources = [membersOf(stored.source_config.resource_spec), membersOf(config.resource_spec)] as const
   const clear: string[] = [
-    ...CLEARABLE.filter(name => config[name] == null && stored.source_config[name] !== null),
+    ...CLEARABLE.filter(name => config[name] == null && stored.source_config[name] != null),
     ...Object.keys(withoutNulls(resources[0]) as Members)
       .filter(name => resources[1][name] == null && !isStorage(name, resources[0]))
       .map(name => `resource_spec.${name}`),

@@ -1,0 +1,41 @@
+// The variables that `slipway deploy` sets: of files, of a hidden prompt or standard input, or of the command line.
+import { readFileSync } from 'node:fs'
+import { describeUnreadLines, parseEnvFile } from '../client/env-file.ts'
+import type { Variable } from './deploy-source.ts'
+import { usageError } from './failure.ts'
+import { readSecret, readStdin } from './secret-input.ts'
+import type { Session } from './session.ts'
+import { toVariables } from './variables.ts'
+
+export type EnvironmentFlags = { env?: string[]; envFile?: string[] }
+
+/** `--env` wins over files, and a later option over an earlier one. */
+export async function readVariables(
+  { out }: Session,
+  { env = [], envFile = [] }: EnvironmentFlags,
+): Promise<Variable[]> {
+  const asked = env.filter(name => !name.includes('='))
+  const readers = asked.length + envFile.filter(file => file === '-').length
+  if (readers > 1 && !out.isInteractive)
+    throw usageError('Only one value can be read from standard input. Write the others to a file for --env-file.')
+  const values: Record<string, string> = {}
+  for (const file of envFile) Object.assign(values, await readFile(file))
+  for (const given of env) {
+    const equals = given.indexOf('=')
+    const name = equals < 0 ? given : given.slice(0, equals)
+    values[name] = equals < 0 ? await askFor(name, out.isInteractive) : given.slice(equals + 1)
+  }
+  return toVariables(values)
+}
+
+async function readFile(file: string): Promise<Record<string, string>> {
+  const text = file === '-' ? await readStdin() : readFileSync(file, 'utf8')
+  const unread = describeUnreadLines(text)
+  if (unread) throw usageError(`${file}: ${unread}`)
+  const values = parseEnvFile(text)
+  if (Object.keys(values).length === 0) throw usageError(`${file} has no lines of the form NAME=value.`)
+  return values
+}
+
+const askFor = async (name: string, isInteractive: boolean): Promise<string> =>
+  (await readSecret(name, { ask: true, isInteractive })) ?? ''
