@@ -6,7 +6,7 @@ import {
   fieldOf,
   nameVariable,
   suggestName,
-  toCommands,
+  toCommand,
   toRequest,
   withoutValues,
 } from '../../src/dashboard/screens/new/draft.ts'
@@ -23,6 +23,7 @@ const draft = (values: Partial<Draft>): Draft => ({
   listener: '',
   namespace: '',
   configuration: '',
+  root: '',
   deploysPushes: true,
   variables: '',
   installCommand: '',
@@ -43,6 +44,7 @@ const repository = draft({
   integration: 'i1',
   listener: 'l1',
   configuration: 'slipway.json',
+  root: 'apps/web',
   variables: 'TOKEN=hush',
 })
 
@@ -60,7 +62,7 @@ describe('the request of a new deployment', () => {
 
   it('names no listener for a repository, which that source refuses', () => {
     expect(toRequest(repository, false)).toMatchObject({
-      source_config: { integration_id: 'i1', repo_url: 'https://git.test/acme/shop', build_on_push: true },
+      source_config: { integration_id: 'i1', repo_url: 'https://git.test/acme/shop', root_directory: 'apps/web' },
       source_revision_config: { repo_ref: "it's", platform_config_path: 'slipway.json' },
       secrets: [{ name: 'TOKEN', value: 'hush' }],
     })
@@ -69,11 +71,11 @@ describe('the request of a new deployment', () => {
 
   it('is copied without the values of variables, as requests and as commands', () => {
     expect(JSON.stringify(withoutValues(toRequest(repository, false)))).not.toContain('hush')
-    expect(toCommands(repository)).toBe(
-      "slipway deploy --repo https://git.test/acme/shop --branch 'it'\\''s' --name shop --create\n" +
-        'slipway env import shop .env',
+    expect(toCommand(repository)).toBe(
+      "slipway deploy --repo https://git.test/acme/shop --branch 'it'\\''s' --root apps/web --name shop " +
+        '--env-file .env --create',
     )
-    expect(toCommands(image)).toBe('slipway deploy --image ghcr.io/acme/shop:1 --name shop --create')
+    expect(toCommand(image)).toBe('slipway deploy --image ghcr.io/acme/shop:1 --name shop --create')
   })
 })
 

@@ -1,15 +1,25 @@
 // Uploads an archive with its progress, which `fetch` does not report.
+import type { Upload } from '../../client/client.ts'
 import { ApiError, ConnectionError, isProblem } from '../../client/errors.ts'
 import { getClient } from './client.ts'
 
-export type Upload = { object_path: string; size: number; sha256: string }
 type UploadOptions = { signal: AbortSignal; onProgress: (sent: number) => void }
 
-/** A link works once, so each attempt asks for one. */
-export async function uploadArchive(deployment_id: string, archive: Blob, options: UploadOptions): Promise<Upload> {
+/** For a deployment, or for a new one with the settings that it will have. A link works once. */
+type Target = { id: string } | { root_directory?: string | null | undefined }
+
+export async function uploadArchive(target: Target, archive: Blob, options: UploadOptions): Promise<Upload> {
   const { signal } = options
-  const params = { deployment_id }
-  const { upload_url } = await getClient().call('POST /v2/deployments/{deployment_id}/upload-url', { params, signal })
+  const { upload_url } =
+    'id' in target
+      ? await getClient().call('POST /v2/deployments/{deployment_id}/upload-url', {
+          params: { deployment_id: target.id },
+          signal,
+        })
+      : await getClient().call('POST /v2/uploads', {
+          body: { root_directory: target.root_directory ?? null },
+          signal,
+        })
   // The page may be open at another name of the installation than the one in its links, and its policy allows only
   // its own origin.
   const { pathname, search } = new URL(upload_url)

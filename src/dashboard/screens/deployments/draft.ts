@@ -31,7 +31,7 @@ export function withSetting(draft: Draft, deployment: Deployment, path: string, 
 export const settingOf = (draft: Draft, deployment: Deployment, path: string): string =>
   draft.settings.get(path) ?? readValue(deployment, path)
 
-const CLEARABLE = ['custom_url', 'install_command', 'build_command']
+const CLEARABLE = ['custom_url', 'root_directory', 'install_command', 'build_command']
 
 function patchSettings({ settings }: Draft): { members: object; clear: Clearable[] } {
   const members: Record<string, unknown> = {}

@@ -65,6 +65,9 @@ const BUILD = [
   text('source_revision_config.platform_config_path', 'Configuration file', {
     hint: 'The path of the runtime configuration in the source.',
   }),
+  text('source_config.root_directory', 'Root folder', {
+    hint: 'The folder of the application in the source, such as apps/web.',
+  }),
   command('install_command', 'Install command'),
   command('build_command', 'Build command'),
 ]

@@ -30,7 +30,7 @@ export default function ChangedFolder({ workspace, deployment }: ChangedFolderPr
     setSent(0)
     try {
       const options = { signal: controller.signal, onProgress: setSent }
-      const { object_path } = await uploadArchive(deployment.id, files, options)
+      const { object_path } = await uploadArchive(deployment, files, options)
       setChange(deployFiles(deployment, object_path))
     } catch (caught) {
       if (!controller.signal.aborted) setError(caught as Error)
@@ -39,7 +39,7 @@ export default function ChangedFolder({ workspace, deployment }: ChangedFolderPr
   }
   return (
     <>
-      <FolderSource packed={packed} onChange={setPacked} />
+      <FolderSource packed={packed} root={deployment.source_config.root_directory ?? ''} onChange={setPacked} />
       {error && <Problem error={error} />}
       {archive && sent === undefined && (
         <div class={styles.submit}>

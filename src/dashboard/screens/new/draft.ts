@@ -22,8 +22,10 @@ export type Draft = Choice & {
   way: Way
   name: string
   namespace: string
-  /** The path of the runtime configuration in a repository, or in a folder that has one. */
+  /** The path of the runtime configuration in a repository. */
   configuration: string
+  /** The folder of the application in a repository or a folder. */
+  root: string
   deploysPushes: boolean
   /** The text of a .env file. */
   variables: string
@@ -63,12 +65,13 @@ export function toRequest(draft: Draft, isSelfHosted: boolean): NewDeployment {
     ...(hasListener && { listener_id: listener }),
     ...(hasListener && namespace && { listener_config: { k8s_namespace: namespace } }),
   }
-  const commands = {
+  const built = {
+    ...(draft.root.trim() && { root_directory: draft.root.trim() }),
     ...(draft.installCommand.trim() && { install_command: draft.installCommand.trim() }),
     ...(draft.buildCommand.trim() && { build_command: draft.buildCommand.trim() }),
   }
   const common = { name, secrets: listVariables(draft.variables) }
-  const source_config = { ...place, ...(isBuilt(way) && commands) }
+  const source_config = { ...place, ...(isBuilt(way) && built) }
   const configured = configuration.trim() ? { platform_config_path: configuration.trim() } : {}
   if (way === 'template')
     return {
@@ -84,8 +87,7 @@ export function toRequest(draft: Draft, isSelfHosted: boolean): NewDeployment {
       source_config: { ...source_config, ...(isSelfHosted && { resource_spec: {} }) },
       source_revision_config: { image_uri: draft.image.trim() },
     }
-  if (way === 'folder')
-    return { ...common, source: 'internal_source', source_config, source_revision_config: configured }
+  if (way === 'folder') return { ...common, source: 'internal_source', source_config, source_revision_config: {} }
   const { integration, repository, branch, deploysPushes } = draft
   return {
     ...common,
@@ -106,17 +108,17 @@ export const withoutValues = (body: NewDeployment): NewDeployment => ({
   secrets: body.secrets.map(({ name }) => ({ name, value: `VALUE OF ${name}` })),
 })
 
-/** Settings that `slipway deploy` cannot create are set, or noted, in a later command. */
-export function toCommands(draft: Draft): string {
-  const { way, name, template, repository, branch, image, variables } = draft
+export function toCommand(draft: Draft): string {
+  const { way, name, template, repository, branch, image, variables, root } = draft
   const source = {
     template: `--template ${word(template)}`,
     repository: `--repo ${word(repository)}${branch ? ` --branch ${word(branch)}` : ''}`,
     image: `--image ${word(image.trim())}`,
     folder: '.',
   }[way]
-  const deploy = `slipway deploy ${source} --name ${word(name)} --create`
-  return variables.trim() ? `${deploy}\nslipway env import ${word(name)} .env` : deploy
+  const folder = isBuilt(way) && root.trim() ? ` --root ${word(root.trim())}` : ''
+  const environment = variables.trim() ? ' --env-file .env' : ''
+  return `slipway deploy ${source}${folder} --name ${word(name)}${environment} --create`
 }
 
 const FIELDS_OF_CODES: Record<string, string> = {

@@ -148,7 +148,7 @@ function Files({ deployment, job }: { deployment: Deployment; job?: UploadJob | 
   return (
     <>
       {job?.error && <Problem error={job.error} onRetry={job.retry} />}
-      <FolderSource packed={packed} onChange={setPacked} />
+      <FolderSource packed={packed} root={deployment.source_config.root_directory ?? ''} onChange={setPacked} />
       {archive && (
         <div class={styles.submit}>
           <p>The folder becomes the next revision of {deployment.name}.</p>

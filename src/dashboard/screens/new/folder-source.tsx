@@ -4,6 +4,8 @@ import { formatBytes } from '../../format/size.ts'
 import { Button } from '../../parts/button.tsx'
 import { Card } from '../../parts/card.tsx'
 import { Glyph, Icon } from '../../parts/icon.tsx'
+import { Skeleton } from '../../parts/panel.tsx'
+import { Prose } from '../../parts/prose.tsx'
 import {
   checkArchive,
   type Folder,
@@ -15,16 +17,18 @@ import {
   treeOfDrop,
   treeOfFiles,
 } from './folder.ts'
+import type { FolderPlan } from './folder-plan.ts'
 import styles from './new.module.css'
 import { ProgressBar } from './progress.tsx'
 
 export type PackedSource = {
   name: string
-  configuration: string
   /** Undefined while packing, and for a folder that cannot be uploaded. */
   archive?: Blob
   folder?: Folder
   keepsSecrets?: boolean
+  /** Its plan refuses it. */
+  isRefused?: boolean
 }
 type Work = { text: string; done: number; total: number | undefined }
 type FolderProps = {
@@ -32,9 +36,13 @@ type FolderProps = {
   onChange: (packed: PackedSource | undefined) => void
   /** Variables of a .env file that was found. */
   onVariables?: (text: string) => void
+  /** The folder of the application in it, or empty. */
+  root: string
+  /** Absent where it cannot be chosen. */
+  onRoot?: (root: string) => void
 }
 
-export function FolderSource({ packed, onChange, onVariables }: FolderProps) {
+export function FolderSource({ packed, root, onChange, onRoot, onVariables }: FolderProps) {
   const [work, setWork] = useState<Work>()
   const [error, setError] = useState<Error>()
   const [isOver, setOver] = useState(false)
@@ -57,8 +65,8 @@ export function FolderSource({ packed, onChange, onVariables }: FolderProps) {
   }
 
   async function pack(folder: Folder, keepsSecrets: boolean, signal: AbortSignal): Promise<void> {
-    const { name, configuration, secretFiles } = folder
-    const source = { name, configuration, folder, keepsSecrets }
+    const { name, secretFiles } = folder
+    const source = { name, folder, keepsSecrets }
     onChange(source)
     const files = keepsSecrets ? folder.files : folder.files.filter(file => !secretFiles.includes(file))
     const total = files.reduce((sum, { file }) => sum + file.size, 0)
@@ -70,13 +78,14 @@ export function FolderSource({ packed, onChange, onVariables }: FolderProps) {
   const read = (tree: Parameters<typeof readFolder>[0]) =>
     run(async signal => {
       onChange(undefined)
+      onRoot?.('')
       const onFile = (count: number) => setWork({ text: `Reading: ${count} files`, done: 0, total: undefined })
       await pack(await readFolder(tree, { signal, onFile }), false, signal)
     })
   const take = (file: File) =>
     run(async () => {
       onChange(undefined)
-      onChange({ name: nameOfArchive(file.name), configuration: '', archive: await checkArchive(file) })
+      onChange({ name: nameOfArchive(file.name), archive: await checkArchive(file) })
     })
   const onDrop = (event: DragEvent) => {
     event.preventDefault()
@@ -157,8 +166,9 @@ export function FolderSource({ packed, onChange, onVariables }: FolderProps) {
               </Button>
             </div>
             <p class={styles.small}>
-              At most 200 MB packed. Excluded: <code>.git</code>, <code>node_modules</code>, <code>.env</code>, and what{' '}
-              <code>.gitignore</code> and <code>.slipwayignore</code> name. The files are not uploaded yet.
+              At most 200 MB packed. Excluded: <code>.git</code>, <code>node_modules</code>, <code>.venv</code>, files
+              with secrets such as <code>.env</code>, and what <code>.gitignore</code> and <code>.slipwayignore</code>{' '}
+              name. The files are not uploaded yet.
             </p>
           </>
         )}
@@ -168,6 +178,14 @@ export function FolderSource({ packed, onChange, onVariables }: FolderProps) {
           <Glyph shape="octagon" tone="bad" />
           {error.message}
         </p>
+      )}
+      {packed?.folder && packed.archive && (
+        <Detected
+          folder={packed.folder}
+          root={root}
+          onRoot={onRoot}
+          onRefused={isRefused => onChange({ ...packed, isRefused })}
+        />
       )}
       {packed?.folder && packed.archive && (
         <About
@@ -201,6 +219,79 @@ function Packed({ packed: { name, folder, keepsSecrets, archive } }: { packed: P
   )
 }
 
+type DetectedProps = {
+  folder: Folder
+  root: string
+  onRoot: ((root: string) => void) | undefined
+  onRefused: (isRefused: boolean) => void
+}
+/** Shows the plan of the folder, or the sentence that refuses it. */
+function Detected({ folder, root, onRoot, onRefused }: DetectedProps) {
+  const [plan, setPlan] = useState<FolderPlan>()
+  useEffect(() => {
+    let isCurrent = true
+    // It is not part of what the screen loads first.
+    void import('./folder-plan.ts').then(async ({ planFolder }) => {
+      const found = await planFolder(folder.files, { root_directory: root.trim() || null })
+      if (!isCurrent) return
+      setPlan(found)
+      onRefused(found.refusal !== null)
+    })
+    return () => {
+      isCurrent = false
+    }
+  }, [folder, root])
+  if (!plan) return <Skeleton lines={2} />
+  const { refusal, roots, certain, guessed, warnings, steps } = plan
+  if (refusal !== null)
+    return (
+      <div class={styles.note} role="alert">
+        <p>
+          <Prose text={refusal} />
+        </p>
+        {onRoot && roots.length > 0 && (
+          <span class={styles.noteActions}>
+            {roots.slice(0, MAX_ROOTS).map(one => (
+              <Button key={one} small onClick={() => onRoot(one)}>
+                {one}
+              </Button>
+            ))}
+          </span>
+        )}
+      </div>
+    )
+  return (
+    <section class={styles.found} aria-label="Detected">
+      <Sentences sentences={certain} />
+      <dl>
+        {[...(root.trim() ? [['root', root.trim()] as const] : []), ...steps].map(([name, text]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>
+              <code>{text}</code>
+            </dd>
+          </div>
+        ))}
+      </dl>
+      <Sentences sentences={guessed.map(sentence => `Guessed: ${sentence}`)} />
+      {warnings.map(warning => (
+        <p key={warning} class={styles.warning}>
+          <Glyph shape="triangle" tone="warn" />
+          <Prose text={warning} />
+        </p>
+      ))}
+    </section>
+  )
+}
+const MAX_ROOTS = 12
+
+const Sentences = ({ sentences }: { sentences: string[] }) =>
+  sentences.length > 0 ? (
+    <p>
+      <Prose text={sentences.join(' ')} />
+    </p>
+  ) : null
+
 type AboutProps = {
   folder: Folder
   keepsSecrets: boolean
@@ -209,7 +300,7 @@ type AboutProps = {
 }
 const MAX_LISTED = 200
 function About({ folder, keepsSecrets, onKeep, onVariables }: AboutProps) {
-  const { files, leftOut, secretFiles, plan } = folder
+  const { files, leftOut, secretFiles } = folder
   const unpacked = [...leftOut, ...(keepsSecrets ? [] : secretFiles.map(({ path }) => path))]
   const [isAdded, setAdded] = useState(false)
   const root = secretFiles.find(({ path }) => path === '.env')
@@ -219,22 +310,6 @@ function About({ folder, keepsSecrets, onKeep, onVariables }: AboutProps) {
   }
   return (
     <>
-      {plan.refusal !== null && <p class={styles.note}>{plan.refusal}</p>}
-      {plan.refusal === null && (
-        <div class={styles.plan}>
-          <p>{plan.sentences.join(' ')}</p>
-          <dl>
-            {plan.steps.map(([name, text]) => (
-              <div key={name}>
-                <dt>{name}</dt>
-                <dd>
-                  <code>{text}</code>
-                </dd>
-              </div>
-            ))}
-          </dl>
-        </div>
-      )}
       {secretFiles.length > 0 && (
         <div class={styles.note}>
           <p>

@@ -2,19 +2,17 @@
 import { createTarPacker } from 'modern-tar'
 import {
   ALWAYS_IGNORED,
-  CONFIGURATION,
   describeFile,
   IGNORE_FILES,
   type IgnoreRules,
   isIgnored,
+  MADE_RULES,
+  MAX_ARCHIVE_BYTES,
   MAX_UNPACKED_BYTES,
   mayHoldSecrets,
   readPackageFile,
   readRules,
 } from '../../../client/archive-rules.ts'
-import type { FolderPlan } from './folder-plan.ts'
-
-const MAX_ARCHIVE_BYTES = 200 * 1024 ** 2
 
 export type FolderFile = { path: string; file: File }
 export type Folder = {
@@ -23,9 +21,6 @@ export type Folder = {
   /** Folders end with a slash. */
   leftOut: string[]
   bytes: number
-  /** The path of the runtime configuration. */
-  configuration: string
-  plan: FolderPlan
   secretFiles: FolderFile[]
 }
 
@@ -110,22 +105,17 @@ async function walk(
 
 export async function readFolder(tree: TreeNode, options: WalkOptions): Promise<Folder> {
   const found: Found = { files: [], leftOut: [] }
-  await walk(tree, '', [], found, options)
+  await walk(tree, '', [MADE_RULES], found, options)
   const { files, leftOut } = found
   if (files.length === 0)
     throw new FolderError(`${tree.name || 'The dropped item'} has no files to deploy. Choose another folder.`)
-  const has = (path: string) => files.some(file => file.path === path)
   const manifest = await files.find(({ path }) => path === 'package.json')?.file.text()
   const { name } = manifest === undefined ? {} : readManifest(manifest)
-  // It is not part of what the screen loads first.
-  const { planFolder } = await import('./folder-plan.ts')
   return {
     name: name ?? tree.name,
     files,
     leftOut,
-    plan: await planFolder(files),
     bytes: files.reduce((sum, { file }) => sum + file.size, 0),
-    configuration: has(CONFIGURATION) ? CONFIGURATION : '',
     secretFiles: files.filter(({ path }) => mayHoldSecrets(path)),
   }
 }

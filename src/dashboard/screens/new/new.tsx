@@ -18,7 +18,6 @@ import { RepositorySource } from './repository-source.tsx'
 import { Review } from './review.tsx'
 import { Settings } from './settings.tsx'
 import { TemplateSource } from './template-source.tsx'
-import { startUpload } from './upload-job.ts'
 import { usePlan } from './use-plan.ts'
 import { WayLinks } from './ways.tsx'
 
@@ -45,7 +44,8 @@ type Typed = Omit<Draft, keyof Choice | 'way' | 'name'> & { name: string | undef
 const UNTYPED: Typed = {
   name: undefined,
   namespace: '',
-  configuration: 'slipway.json',
+  configuration: '',
+  root: '',
   deploysPushes: true,
   variables: '',
   installCommand: '',
@@ -61,8 +61,7 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
   const form = useRef<HTMLFormElement>(null)
 
   const suggested = suggestName({ ...choice, way }, packed?.name ?? '')
-  const configuration = way === 'folder' ? (packed?.configuration ?? '') : typed.configuration
-  const draft: Draft = { ...typed, ...choice, way, name: typed.name ?? suggested, configuration }
+  const draft: Draft = { ...typed, ...choice, way, name: typed.name ?? suggested }
   const hasFiles = packed?.archive !== undefined
   const checked = usePlan(draft, hasFiles)
   const { faults, error, plan, isCurrent } = checked
@@ -82,10 +81,7 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
     })),
   )
 
-  const created = (id: string) => {
-    if (way === 'folder' && packed?.archive) startUpload(id, packed.archive)
-    navigate(toAddress(`/new/${id}`))
-  }
+  const refused = way === 'folder' && packed?.isRefused ? REFUSED : undefined
   const isReady = isChosen({ ...choice, way }, hasFiles)
   return (
     <>
@@ -128,7 +124,9 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
         {way === 'folder' && (
           <FolderSource
             packed={packed}
+            root={typed.root}
             onChange={setPacked}
+            onRoot={root => type({ root })}
             onVariables={text => type({ variables: [typed.variables.trim(), text.trim()].filter(Boolean).join('\n') })}
           />
         )}
@@ -147,8 +145,8 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
         {missing && <p class={styles.missing}>{missing}</p>}
         {isReady && (
           <div class={styles.submit}>
-            <p role="status">{describeCheck(checked)}</p>
-            <Button type="submit" look="primary" hint="Ctrl Enter" unavailable={missing} busy={!isCurrent}>
+            <p role="status">{refused ?? describeCheck(checked)}</p>
+            <Button type="submit" look="primary" hint="Ctrl Enter" unavailable={missing ?? refused} busy={!isCurrent}>
               Review the plan
             </Button>
           </div>
@@ -162,12 +160,14 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
           body={checked.body}
           files={way === 'folder' ? packed : undefined}
           onClose={() => setReviewed(false)}
-          onCreated={created}
+          onCreated={id => navigate(toAddress(`/new/${id}`))}
         />
       )}
     </>
   )
 }
+
+const REFUSED = 'The folder cannot be deployed. Its card says why.'
 
 function describeCheck({ isCurrent, faults, error, plan }: ReturnType<typeof usePlan>): string {
   if (!isCurrent) return 'Checking'

@@ -1,7 +1,8 @@
 // The plan of a new deployment, and the button that creates it.
-import { useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { type Action, request } from '../../api/actions.ts'
 import { getClient } from '../../api/client.ts'
+import { uploadArchive } from '../../api/upload.ts'
 import { formatBytes } from '../../format/size.ts'
 import { CopyAs } from '../../parts/action.tsx'
 import { Button } from '../../parts/button.tsx'
@@ -11,9 +12,10 @@ import { Problem } from '../../parts/problem.tsx'
 import { Prose } from '../../parts/prose.tsx'
 import { toast } from '../../parts/toast.ts'
 import { useListeners } from './agents.ts'
-import { type Draft, type NewDeployment, toCommands, withoutValues } from './draft.ts'
+import { type Draft, type NewDeployment, toCommand, withoutValues } from './draft.ts'
 import type { PackedSource } from './folder-source.tsx'
 import styles from './new.module.css'
+import { ProgressBar } from './progress.tsx'
 import type { CreationPlan } from './use-plan.ts'
 
 const LABELS: Record<string, string> = {
@@ -22,6 +24,7 @@ const LABELS: Record<string, string> = {
   'source_config.listener_config': 'Namespace',
   'source_config.repo_url': 'Repository',
   'source_config.build_on_push': 'Deploys every push',
+  'source_config.root_directory': 'Root folder',
   'source_config.install_command': 'Install command',
   'source_config.build_command': 'Build command',
   'source_revision_config.repo_ref': 'Branch',
@@ -37,38 +40,57 @@ type ReviewProps = {
   draft: Draft
   body: NewDeployment
   plan: CreationPlan
-  /** The files to upload after the deployment is created. */
+  /** The files to upload before the deployment is created with them. */
   files: PackedSource | undefined
   onClose: () => void
   onCreated: (id: string) => void
 }
 export function Review({ workspace, draft, body, plan, files, onClose, onCreated }: ReviewProps) {
   const [busy, setBusy] = useState(false)
+  const [sent, setSent] = useState<number>()
+  const [uploaded, setUploaded] = useState<{ body: NewDeployment; plan: CreationPlan }>()
   const [error, setError] = useState<Error>()
+  const upload = useRef<AbortController>()
+  useEffect(() => () => upload.current?.abort(), [])
   const { name } = body
   const listeners = useListeners(workspace).data?.resources ?? []
   const listener = listeners.find(({ id }) => id === body.source_config.listener_id)
   const action: Action = {
     label: `Create ${name}`,
     request: request('POST /v2/deployments', { body: withoutValues(body) }),
-    command: toCommands(draft),
+    command: toCommand(draft),
     done: `${name} is created.`,
+  }
+  async function bringFiles(archive: Blob) {
+    upload.current = new AbortController()
+    const { signal } = upload.current
+    setSent(0)
+    const { object_path } = await uploadArchive(body.source_config, archive, { signal, onProgress: setSent })
+    const source_revision_config = { ...body.source_revision_config, source_tarball_path: object_path }
+    const whole = { ...body, source_revision_config }
+    return { body: whole, plan: await getClient().plan('POST /v2/deployments', { body: whole, signal }) }
   }
   async function create(): Promise<void> {
     setBusy(true)
     setError(undefined)
     try {
-      const headers = { 'Plan-Digest': plan.plan_digest }
-      const { id } = await getClient().call('POST /v2/deployments', { body, headers })
-      toast('ok', action.done)
-      onCreated(id)
+      const planned = uploaded ?? (files?.archive ? await bringFiles(files.archive) : { body, plan })
+      // A warning about an archive is shown first. The page has planned a folder itself.
+      if (files && !uploaded && planned.plan.warnings.length > 0) setUploaded(planned)
+      else {
+        const headers = { 'Plan-Digest': planned.plan.plan_digest }
+        const { id } = await getClient().call('POST /v2/deployments', { body: planned.body, headers })
+        toast('ok', action.done)
+        return onCreated(id)
+      }
     } catch (caught) {
-      setError(caught as Error)
-      setBusy(false)
+      if (!upload.current?.signal.aborted) setError(caught as Error)
     }
+    setSent(undefined)
+    setBusy(false)
   }
-  // Omit the warning that a folder has no files: they are uploaded next.
-  const warnings = files ? [] : plan.warnings
+  // Until then, its warning is that a folder has no files.
+  const warnings = files ? (uploaded?.plan.warnings ?? []) : plan.warnings
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey) || busy) return
     event.preventDefault()
@@ -84,14 +106,14 @@ export function Review({ workspace, draft, body, plan, files, onClose, onCreated
           <>
             <Button onClick={onClose}>Edit</Button>
             <Button look="primary" hint="Ctrl Enter" busy={busy} onClick={() => void create()}>
-              {action.label}
+              {uploaded ? 'Create it nevertheless' : action.label}
             </Button>
           </>
         }
       >
         <p>
           {files
-            ? 'Slipway creates the deployment, uploads the files and builds the first revision.'
+            ? 'Slipway uploads the files, creates the deployment and builds the first revision.'
             : 'Slipway creates the deployment and starts the first revision.'}
         </p>
         <dl class={styles.plan}>
@@ -120,6 +142,14 @@ export function Review({ workspace, draft, body, plan, files, onClose, onCreated
             <Prose text={warning} />
           </p>
         ))}
+        {sent !== undefined && files?.archive && (
+          <ProgressBar
+            text="Uploading the files"
+            done={sent}
+            total={files.archive.size}
+            onCancel={() => upload.current?.abort(new Error('The upload was cancelled.'))}
+          />
+        )}
         {error && <Problem error={error} />}
         <CopyAs action={action} />
       </Dialog>

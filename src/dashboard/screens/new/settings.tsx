@@ -19,7 +19,7 @@ type SettingsProps = {
   onChange: (values: Partial<Draft>) => void
 }
 export function Settings({ workspace, draft, suggested, faults, onChoose, onChange }: SettingsProps) {
-  const { way, name, variables, installCommand, buildCommand } = draft
+  const { way, name, variables, root, installCommand, buildCommand } = draft
   const listed = listVariables(variables)
   const inVariables = [...faults].flatMap(([path, text]) => {
     if (path === VARIABLES) return [text]
@@ -62,32 +62,40 @@ export function Settings({ workspace, draft, suggested, faults, onChoose, onChan
       {isBuilt(way) && (
         <details class={styles.details}>
           <summary>
-            Build and start{' '}
-            <span>{installCommand || buildCommand ? 'Custom commands' : 'From package.json or a Dockerfile'}</span>
+            Build and start <span>{root || installCommand || buildCommand ? 'Custom' : 'Detected'}</span>
           </summary>
           <Fields>
             <TextField
               mono
+              label="Root folder"
+              placeholder="apps/web"
+              value={root}
+              onChange={value => onChange({ root: value })}
+              fault={faultAt(faults, 'source_config.root_directory')}
+              hint="The folder of the application, in a source with several."
+            />
+            <TextField
+              mono
               label="Install command"
-              placeholder="npm ci"
+              placeholder="Detected"
               value={installCommand}
               onChange={value => onChange({ installCommand: value })}
               fault={faultAt(faults, 'source_config.install_command')}
-              hint="By default npm ci, or npm install without a lock file."
+              hint="By default, what the lock file or the language needs."
             />
             <TextField
               mono
               label="Build command"
-              placeholder="npm run build"
+              placeholder="Detected"
               value={buildCommand}
               onChange={value => onChange({ buildCommand: value })}
               fault={faultAt(faults, 'source_config.build_command')}
-              hint="By default npm run build, if package.json has that script."
+              hint="By default, the build script or that of the framework."
             />
           </Fields>
           <p class={styles.aside}>
-            The application is started with <code>start_command</code> of <code>slipway.json</code>, or else by{' '}
-            <code>npm start</code>, and listens on the port in <code>PORT</code>.
+            <code>start_command</code> of <code>slipway.json</code> starts the application, or else what is detected. It
+            listens on the port in <code>PORT</code>.
           </p>
         </details>
       )}

@@ -1,4 +1,4 @@
-// The upload of a new deployment's files. It goes on while its page is left, and ends with the tab.
+// The upload of other files after a failed first revision. It goes on while its page is left, and ends with the tab.
 import { signal } from '@preact/signals'
 import { getClient } from '../../api/client.ts'
 import { uploadArchive } from '../../api/upload.ts'
@@ -37,7 +37,7 @@ export function startUpload(deployment_id: string, archive: Blob): void {
   const run = async () => {
     show({})
     const onProgress = (sent: number) => show({ sent })
-    const { object_path } = await uploadArchive(deployment_id, archive, { signal: aborted, onProgress })
+    const { object_path } = await uploadArchive({ id: deployment_id }, archive, { signal: aborted, onProgress })
     show({ state: 'applying', sent: archive.size })
     const change = { params: { deployment_id }, body: { source_revision_config: { source_tarball_path: object_path } } }
     const { plan_digest } = await getClient().plan(PATCH, change)
