@@ -2242,6 +2242,7 @@ create table revisions (
   created_at timestamp with time zone default clock() not null,
   updated_at timestamp with time zone default clock() not null,
   states json,
+  build_plan json,
   constraint revisions_pkey PRIMARY KEY (id),
   constraint revisions_number UNIQUE (deployment_id, number),
   constraint revisions_deployment_id_deployments_id_fk FOREIGN KEY (deployment_id) REFERENCES deployments(id) ON DELETE CASCADE
@@ -3248,8 +3249,8 @@ create policy served on revisions to slipway_agent
   using ((EXISTS ( SELECT
    FROM deployments d
   WHERE ((d.id = revisions.deployment_id) AND (d.listener_id = current_listener())))));
-grant select, update (number, source, source_config, source_revision_config, secrets, secret_references, status, status_message, status_since, reasons, commit, actor_kind, actor_name, created_at, updated_at) on revisions to slipway_agent;
-grant delete, insert, select, update (number, source, source_config, source_revision_config, secrets, secret_references, status, status_message, status_since, reasons, commit, actor_kind, actor_name, created_at, updated_at) on revisions to slipway_app;
+grant select, update (number, source, source_config, source_revision_config, secrets, secret_references, status, status_message, status_since, reasons, commit, actor_kind, actor_name, created_at, updated_at, build_plan) on revisions to slipway_agent;
+grant delete, insert, select, update (number, source, source_config, source_revision_config, secrets, secret_references, status, status_message, status_since, reasons, commit, actor_kind, actor_name, created_at, updated_at, build_plan) on revisions to slipway_app;
 grant delete, insert, select, update on revisions to slipway_system;
 CREATE INDEX role_access_policies_role ON public.role_access_policies USING btree (role_id);
 set role slipway_system;
@@ -4331,7 +4332,7 @@ create table uploads (
   id uuid default gen_random_uuid() not null,
   organization_id uuid not null,
   tenant_id uuid not null,
-  deployment_id uuid not null,
+  deployment_id uuid,
   object_path text not null,
   state text default 'offered'::text not null,
   size bigint,
@@ -4343,6 +4344,9 @@ create table uploads (
   used_at timestamp with time zone,
   created_at timestamp with time zone default clock() not null,
   made_by text default own_credential(),
+  settings json,
+  build_plan json,
+  build_refusal text,
   constraint uploads_pkey PRIMARY KEY (id),
   constraint uploads_path UNIQUE (object_path)
 );
@@ -4747,11 +4751,12 @@ begin
     from rows from (
       jsonb_to_recordset(p_reports) as (
         deployment_id uuid, revision_id uuid, generation integer, state text, message text, commit jsonb,
-        image_uri text, url text, healthy boolean, last_request_at timestamptz, application_version text
+        image_uri text, url text, healthy boolean, last_request_at timestamptz, application_version text,
+        build_plan json
       )
     ) with ordinality g(
       deployment_id, revision_id, generation, state, message, commit, image_uri, url, healthy, last_request_at,
-      application_version, place
+      application_version, build_plan, place
     )
     left join deployments c on c.id = g.deployment_id and c.listener_id = v_listener.id
     left join revisions n on n.id = g.revision_id and n.deployment_id = c.id
@@ -4802,6 +4807,7 @@ begin
         v_next.source_revision_config :=
           r.source_revision_config::jsonb || resolved_config(r, v.commit, v.image_uri);
         v_next.commit := coalesce('{"message": null, "author": null}' || v.commit, r.commit::jsonb);
+        v_next.build_plan := coalesce(v.build_plan, r.build_plan);
         v_next.status := coalesce(v_path[cardinality(v_path)], r.status);
         v_events := v_events || step_events(
           r, v_next, v_path, case v.state when 'failed' then v.message end, v.commit ->> 'sha'
@@ -6788,13 +6794,17 @@ declare
 begin
   insert into revisions (
     organization_id, tenant_id, deployment_id, id, number, source, source_config, source_revision_config, secrets,
-    secret_references, status, status_message, reasons, from_revision_id, commit, actor_kind, actor_id, created_at,
-    updated_at
+    secret_references, status, status_message, reasons, from_revision_id, commit, build_plan, actor_kind, actor_id,
+    created_at, updated_at
   )
   values (
     p_deployment.organization_id, p_deployment.tenant_id, p_deployment.id, p_id, p_deployment.revisions, p_source,
     p_deployment.source_config, p_deployment.source_revision_config, p_deployment.secrets,
     p_deployment.secret_references, p_status, p_status_message, p_reasons, p_from_revision, p_commit,
+    (
+      select b.build_plan
+      from planned_build(p_source, p_deployment.source_config, p_deployment.source_revision_config) b
+    ),
     setting('actor_kind'), current_actor(), p_time, p_time
   )
   returning * into v_inserted;
@@ -8002,6 +8012,28 @@ begin
   end if;
   v_plan.next := v_next_row;
   return v_plan;
+end $function$;
+create or replace function planned_build(p_source text, p_config json, p_revision_config json)
+ RETURNS TABLE(build_plan json, build_refusal text)
+ LANGUAGE plpgsql
+ STABLE
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  if p_source <> 'internal_source' or p_revision_config ->> 'source_tarball_path' is null then return; end if;
+  return query
+    select
+      (
+        u.build_plan::jsonb || jsonb_strip_nulls(
+          jsonb_build_object('install', p_config -> 'install_command', 'build', p_config -> 'build_command')
+        )
+      )::json,
+      u.build_refusal
+    from uploads u
+    where u.tenant_id = current_tenant()
+      and u.object_path = p_revision_config ->> 'source_tarball_path'
+      and u.settings ->> 'root_directory' is not distinct from p_config ->> 'root_directory'
+      and u.settings ->> 'platform_config_path' is not distinct from p_revision_config ->> 'platform_config_path';
 end $function$;
 create or replace function policy_roles(p_key uuid, p_member uuid, p_tenant uuid)
  RETURNS uuid[]
@@ -10988,7 +11020,8 @@ begin
     status_since = case when r.status = n.status then r.status_since else clock() end,
     updated_at = clock(),
     source_revision_config = n.source_revision_config,
-    commit = n.commit
+    commit = n.commit,
+    build_plan = n.build_plan
   from unnest(p_revisions) n
   where r.id = n.id and r.deployment_id = n.deployment_id;
 end $function$;
