@@ -65,7 +65,7 @@ async function findStartCommand(session: Session, { folder, files }: Listed, { s
   if (start !== undefined && hasConfiguration)
     throw usageError(`${CONFIGURATION} is there already, and is not overwritten. Set start_command in it.`)
   if (start !== undefined || hasConfiguration) return start
-  const outcome = tryToPlan(folder, files)
+  const outcome = tryToPlan(folder, { files })
   if ('plan' in outcome) {
     showBuildPlan(session, outcome.plan)
     return undefined

@@ -12,6 +12,7 @@ import { applyAndFollow, finish } from '../change.ts'
 import { readDocumentFiles } from '../document-files.ts'
 import { describeFailure, refuseDocuments, showPlan } from '../document-plan.ts'
 import { CommandFailure, EXIT, shellWord, usageError } from '../failure.ts'
+import { planFolder, showBuildPlan } from '../folder-plan.ts'
 import { packAndShow, uploadArchive } from '../folder-source.ts'
 import { planNewImage } from '../remote-sources.ts'
 import { confirm, findByName, type Session } from '../session.ts'
@@ -107,6 +108,7 @@ async function packServices(
       ...exposePort(session, folder, one.service, port),
     }
     const archive = await packAndShow(session, folder, listFiles, added)
+    showBuildPlan(session, planFolder(folder, archive))
     if (hasOwn || start_command !== null)
       Object.assign(one.document.spec, { source_revision_config: { platform_config_path: CONFIGURATION } })
     packed.push({ ...one, archive })
@@ -171,7 +173,8 @@ async function deployService(
     if (!changed) return finish(session, deployment, 'unchanged')
     return applyAndFollow(session, async () => changed, follow)
   }
-  const body = await uploadArchive(session, deployment, archive)
+  const source_tarball_path = await uploadArchive(session, deployment.id, archive)
+  const body = { source_revision_config: { source_tarball_path } }
   const params = { deployment_id: deployment.id }
   await applyAndFollow(
     session,

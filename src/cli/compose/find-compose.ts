@@ -13,5 +13,5 @@ export function findComposeFile(given: string): string | undefined {
   const name = COMPOSE_FILES.find(file => statOf(join(given, file))?.isFile())
   if (name === undefined) return undefined
   const folder = resolve(given)
-  return 'refusal' in tryToPlan(folder, listFiles(folder)) ? join(given, name) : undefined
+  return 'refusal' in tryToPlan(folder, { files: listFiles(folder) }) ? join(given, name) : undefined
 }
