@@ -2,7 +2,7 @@
 import { toName } from '../client/archive-rules.ts'
 import type { Reply } from '../client/client.ts'
 import { ApiError } from '../client/errors.ts'
-import { type DeploySource, planNew } from './deploy-source.ts'
+import { type DeploySource, planNew, type Variable } from './deploy-source.ts'
 import { CommandFailure, EXIT, shellWord, usageError } from './failure.ts'
 import type { Session } from './session.ts'
 
@@ -22,7 +22,7 @@ export async function planNewImage(
   session: Session,
   name: string,
   image_uri: string,
-  secrets: DeploymentInput['secrets'] = [],
+  secrets: Variable[] = [],
 ) {
   const common = { name, source_revision_config: { image_uri }, secrets }
   const hosted = { ...common, source: 'internal_container' as const, source_config: {} }
