@@ -18,12 +18,7 @@ export function openImage(session: Session, image_uri: string): DeploySource {
   }
 }
 
-export async function planNewImage(
-  session: Session,
-  name: string,
-  image_uri: string,
-  secrets: Variable[] = [],
-) {
+export async function planNewImage(session: Session, name: string, image_uri: string, secrets: Variable[] = []) {
   const common = { name, source_revision_config: { image_uri }, secrets }
   const hosted = { ...common, source: 'internal_container' as const, source_config: {} }
   // The mode of the installation decides between the two sources of images, and only its answer tells the mode.
