@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { newTenant, send, startApp, type Tenant } from '../../support/app.ts'
 import { gzip, makeArchive, makeTar, packFiles } from '../../support/archives.ts'
-import { listRevisions } from '../../support/deployments.ts'
+import { listRevisions, newDeployment, reportRevision } from '../../support/deployments.ts'
 import { describeUploads, makeSourceBody } from '../../support/uploads-suite.ts'
 
 describeUploads()
@@ -93,4 +93,31 @@ describe('an upload for a new deployment', () => {
     const { status, body } = await upload(tenant, await packFiles(some))
     expect([status, body.build_plan, body.build_refusal]).toEqual([200, null, null])
   })
+})
+
+it('the plan that an agent reports is that of the revision, and a report without one keeps it', async () => {
+  const tenant = await newTenant()
+  const { id: deployment_id, latest_revision_id: revision_id } = await newDeployment(tenant)
+  const plan = {
+    provider: 'command',
+    kind: 'web' as const,
+    root: '',
+    install_root: '',
+    tools: [],
+    start: './run',
+    site: null,
+  }
+  const build_plan = {
+    ...plan,
+    install: null,
+    build: null,
+    env: {},
+    programs: [],
+    certain: [],
+    guessed: [],
+    warnings: [],
+  }
+  await reportRevision({ deployment_id, revision_id }, 'deploying', { build_plan })
+  await reportRevision({ deployment_id, revision_id }, 'deployed')
+  expect((await listRevisions(tenant, deployment_id))[0]).toMatchObject({ status: 'DEPLOYED', build_plan })
 })
