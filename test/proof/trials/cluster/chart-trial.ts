@@ -180,7 +180,7 @@ class ChartTrial {
     await this.#check('helm rollback brings the earlier values back', async () => {
       const good = (await this.#helm.history(RELEASE)).filter(({ status }) => status === 'superseded').at(-1)!
       this.#succeed(await this.#helm.run('rollback', RELEASE, String(good.revision), '--wait', '--timeout', '180s'))
-      expectEqual(await this.#readTries(), ['2'], 'annotation of the pods')
+      expectEqual(await this.#readTries(), ['3'], 'annotation of the pods')
     })
     await this.#check('helm uninstall leaves what is the operator’s, and nothing else', async () => {
       this.#succeed(await this.#helm.run('uninstall', RELEASE, '--wait', '--timeout', '120s'))
