@@ -139,7 +139,7 @@ it('creates and deploys a folder, with outputs and a summary, and keeps nothing'
     outcome: 'deployed',
     url: 'http://shop.localhost:9000',
     deployment: 'shop',
-    revision: '2',
+    revision: '1',
     'deployment-id': ref.deployment_id,
     'revision-id': ref.revision_id,
   })
@@ -161,7 +161,7 @@ it('fails with the reason and the last lines of a build, which are neither comma
   await reportRevision(ref, 'failed', { message: `npm ci exited with 1: ${HOSTILE}` })
   const result = await job
   const { code, outputs, summary } = result
-  expect([code, outputs.outcome, outputs.revision]).toEqual([1, 'build_failed', '2'])
+  expect([code, outputs.outcome, outputs.revision]).toEqual([1, 'build_failed', '1'])
   expect(commandsOf(result, 'error')).toEqual(result.commands)
   expect(result.commands).toHaveLength(1)
   expect(summary).toContain('&#60;/pre&#62;&#60;img src=x&#62;')
@@ -179,7 +179,7 @@ it('keeps a preview while the pull request is open, plans a deploy of it, and re
   expect([planned.code, planned.outputs.outcome]).toEqual([0, 'planned'])
   expect(JSON.parse(planned.outputs.plan!)).toMatchObject({ creates_revision: true })
   const { deployment_id } = await waitForRevision(tenant, 'shop-pr-7')
-  expect(await listRevisions(tenant, deployment_id)).toHaveLength(2)
+  expect(await listRevisions(tenant, deployment_id)).toHaveLength(1)
 
   const closed = await start(tenant, { mode: 'preview' }, pullRequest('closed')).job
   expect([closed.code, closed.outputs.outcome]).toEqual([0, 'removed'])
