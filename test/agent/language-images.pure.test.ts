@@ -25,11 +25,11 @@ describe('the official image', () => {
     ['rust', 'nightly', 'docker.io/library/rust:1'],
     ['ruby', '3.3.0', 'docker.io/library/ruby:3.3.0'],
     ['deno', null, 'docker.io/denoland/deno:debian'],
-  ])('of %s %s is %s', (language, version, image) => {
+  ])('for %s %s is %s', (language, version, image) => {
     expect(imageOf(language, [tool(language as ToolName, version)])).toBe(image)
   })
 
-  test('of Java is that of its build tool, and of a command alone that of Node', () => {
+  test('for Java is that of its build tool, and for a command alone that of Node', () => {
     expect(imageOf('java', [tool('java', '>=17')])).toBe('docker.io/library/eclipse-temurin:21-jdk')
     expect(imageOf('java', [tool('java', '17'), tool('maven')])).toBe('docker.io/library/maven:3-eclipse-temurin-17')
     expect(imageOf('java', [tool('java'), tool('gradle')])).toBe('docker.io/library/gradle:8-jdk21')

@@ -100,7 +100,7 @@ test('a database is ready before its application starts, and keeps its data when
   expect(await listRemains()).toEqual(['', '', ''])
 })
 
-test('the databases of two deployments have passwords of their own, and the removal of one leaves the other', async () => {
+test('two databases have passwords of their own, and the removal of one leaves the other', async () => {
   const { engine } = await open()
   const other: RevisionRef = { deployment_id: randomUUID(), revision_id: randomUUID() }
   const readyOf = ({ deployment_id }: RevisionRef) =>

@@ -32,7 +32,7 @@ export function cacheVariables(cache: string): Record<string, string> {
   }
 }
 
-/** Of pnpm alone, because npm warns of settings that it does not know. */
+/** Set for pnpm alone, because npm warns of settings that it does not know. */
 export const pnpmVariables = (cache: string): Record<string, string> => ({
   npm_config_store_dir: join(cache, 'pnpm'),
 })

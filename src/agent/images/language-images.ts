@@ -1,4 +1,4 @@
-// Chooses the image in which a plan is built and run: by its language, and by the version that the source asks for. Pure.
+// Chooses the image in which a plan is built and run, by its language and the version that the source asks for. Pure.
 import * as z from 'zod'
 import type { BuildPlan } from '../../build-plan/build-plan.ts'
 import { isWithin, lowestWithin } from '../../build-plan/version-ranges.ts'

@@ -1,4 +1,4 @@
-// What every build of an image has: a limit of time, and errors with the last lines of its log.
+// Gives every build of an image a limit of time, and errors with the last lines of its log.
 import { type BuildTask, PermanentError, type RevisionSpec } from '../engine.ts'
 import type { DockerApi } from './docker-api.ts'
 

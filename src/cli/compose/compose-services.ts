@@ -79,7 +79,7 @@ function imageNameOf({ image, build }: Members): string | null {
 function checkStore({ kind, name, path, members }: Store, { fault, note }: Report): void {
   const { title, folders } = STORES[kind]
   note(
-    `\`${name}\` becomes the ${title} of the deployment that uses it, in the version and with the settings of the agent.`,
+    `\`${name}\` becomes the ${title} of the deployment that uses it, with the version and the settings of the agent.`,
   )
   for (const [i, volume] of [members.volumes ?? []].flat().entries()) {
     const { target } = readVolume(volume)

@@ -40,7 +40,8 @@ export async function deployCompose(session: Session, path: string, flags: Flags
   const plan = await planGroup(session, translation)
   showPlan(session, plan)
   const names = translation.planned.map(({ document }) => document.name)
-  const next = `slipway deploy ${shellWord(path)}${flags.name === undefined ? '' : ` --name ${shellWord(flags.name)}`} --yes`
+  const named = flags.name === undefined ? '' : ` --name ${shellWord(flags.name)}`
+  const next = `slipway deploy ${shellWord(path)}${named} --yes`
   const missing = plan.steps.find(({ action }) => action === 'create')
   if (missing && !flags.create && !out.isInteractive)
     throw usageError(
@@ -83,7 +84,7 @@ async function translateFile(file: string, name: string | undefined): Promise<Tr
   throw new CommandFailure(EXIT.failed, 'compose_not_translated', message, undefined, undefined, errors)
 }
 
-/** What the compose file says of a service becomes part of its archive: the command, and the port of its image. */
+/** The command of a service and the port of its image become part of its archive. */
 async function packServices(
   session: Session,
   { planned }: Translation,
@@ -120,8 +121,16 @@ function refuseCommand(folder: string, { service }: Planned, hasOwn: boolean): v
   if (hasOwn)
     throw usageError(`The service ${service} has a \`command\` and a ${CONFIGURATION}. Write it there, and remove it.`)
   const dockerfile = join(folder, DOCKERFILE)
-  if (existsSync(dockerfile) && /^\s*ENTRYPOINT\b/im.test(readFileSync(dockerfile, 'utf8')))
+  if (existsSync(dockerfile) && argumentsOf(readFileSync(dockerfile, 'utf8'), 'ENTRYPOINT').length > 0)
     throw usageError(`The \`command\` of ${service} would replace the ENTRYPOINT of its Dockerfile. Write it there.`)
+}
+
+/** The words of all instructions of a Dockerfile with that name. */
+function argumentsOf(dockerfile: string, instruction: string): string[] {
+  return dockerfile.split('\n').flatMap(line => {
+    const [name = '', ...words] = line.trim().split(/\s+/)
+    return name.toUpperCase() === instruction ? words : []
+  })
 }
 
 /** An image is served on the one port that it exposes. */
@@ -129,7 +138,7 @@ function exposePort({ out }: Session, folder: string, service: string, port: str
   const file = join(folder, DOCKERFILE)
   if (port === null || !existsSync(file)) return {}
   const text = readFileSync(file, 'utf8')
-  const exposed = text.split('\n').flatMap(line => /^\s*EXPOSE\s+(.*)$/i.exec(line)?.[1]?.split(/[\s/]+/) ?? [])
+  const exposed = argumentsOf(text, 'EXPOSE').map(exposed => exposed.split('/', 1)[0])
   if (exposed.includes(port)) return {}
   if (exposed.length > 0) {
     out.note(`${service}: its Dockerfile exposes ${exposed.join(', ')}, and not ${port}. It has to listen on PORT.`)
