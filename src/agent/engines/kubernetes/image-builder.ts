@@ -137,7 +137,8 @@ export class ImageBuilder {
   }
 
   #baseImageOf(api: DockerApi, plan: Pick<BuildPlan, 'provider' | 'tools'>, task: BuildTask): BaseImage {
-    const { image, warning } = chooseBaseImage(plan, this.#settings.build_base_images)
+    const { build_base_image: all, build_base_images: of } = this.#settings
+    const { image, warning } = chooseBaseImage(plan, { all, of })
     if (warning) task.log(warning, 'WARNING')
     const pin = async () => {
       if (!(await api.getIfExists(`/images/${image}/json`))) await this.#pull(api, image, this.findLogin(image), task)

@@ -80,7 +80,9 @@ export const KubernetesSettings = z
     run_as_user: all.K8S_RUN_AS_USER ?? null,
     http_registries: all.K8S_HTTP_REGISTRIES,
     build_socket: all.K8S_BUILD_SOCKET?.replace(/^unix:\/\//, '') ?? null,
-    build_base_images: { all: all.K8S_BUILD_BASE_IMAGE ?? null, of: all.K8S_BUILD_BASE_IMAGES },
+    build_base_image: all.K8S_BUILD_BASE_IMAGE ?? null,
+    /** The images of languages that have one of their own. */
+    build_base_images: all.K8S_BUILD_BASE_IMAGES,
     /** The registry for built images; null for the installation's own. */
     build_registry: all.K8S_BUILD_REGISTRY ?? null,
     /** A file with the logins for that registry and for base images. */
