@@ -238,11 +238,12 @@ async function main() {
   const logEvent: LogEvent = (event, fields) => console.log(formatLine(event, fields))
   const agent_id = claimIdentity(home, process.env.SLIPWAY_AGENT_ID)
   const { AGENT_RUN_AS: run_as, AGENT_APPS_HOME: apps_home, AGENT_CGROUP } = process.env
+  const state_home = process.env.XDG_STATE_HOME || process.env.LOCALAPPDATA
   const allowsUserNamespaces = readUserNamespaces(process.env)
   chooseCgroup(AGENT_CGROUP)
   const isolation =
     engineName === 'process'
-      ? chooseIsolation({ home, run_as, apps_home, allowsUserNamespaces })
+      ? chooseIsolation({ home, run_as, apps_home, state_home, allowsUserNamespaces })
       : { users: undefined, apps: home, exposed: undefined }
   if (isolation.reason)
     logEvent('applications not isolated', { reason: isolation.reason, help: 'docs/operate/processes.md' })

@@ -9,7 +9,7 @@ import { type BaseImage, commitContainer, uploadTar } from './build-in-base-imag
 import { deploymentLabels, REVISION_LABEL, ROLE_LABEL } from './container-labels.ts'
 import { type BuildJob, builtImageName, watchBuild } from './watched-build.ts'
 
-const SERVER = fileURLToPath(new URL('../engines/local/site/site-main.ts', import.meta.url))
+const SERVER = fileURLToPath(new URL('../site/site-main.ts', import.meta.url))
 const SERVER_ROOT = dirname(dirname(SERVER))
 const SITE_FOLDER = 'site'
 const SERVER_FOLDER = 'slipway'

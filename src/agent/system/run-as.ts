@@ -32,6 +32,8 @@ type Settings = {
   home: string
   run_as?: string | undefined
   apps_home?: string | undefined
+  /** The user's folder for such things, by the environment. */
+  state_home?: string | undefined
   allowsUserNamespaces?: boolean
 }
 
@@ -39,9 +41,10 @@ type Settings = {
 const DEFAULT_RANGE: UserRange = { first: 1_900_000_000, last: 1_900_065_535 }
 const FALLBACK_FOLDER = '/var/lib/slipway'
 
-export function chooseIsolation({ home, run_as, apps_home, allowsUserNamespaces = false }: Settings): Isolation {
+export function chooseIsolation({ run_as, allowsUserNamespaces = false, ...folders }: Settings): Isolation {
+  const { home } = folders
   const isRoot = isRootOnLinux()
-  const ownFolder = chooseFolder({ home, apps_home })
+  const ownFolder = chooseFolder(folders)
   if (!isRoot && run_as)
     throw new Error(
       'AGENT_RUN_AS is set, but the agent does not run as root on Linux. Remove it, or run the agent as root.',
@@ -51,7 +54,7 @@ export function chooseIsolation({ home, run_as, apps_home, allowsUserNamespaces 
   if ('uid' in wanted && wanted.uid === 0) return { users: undefined, reason: 'AGENT_RUN_AS is root', ...ownFolder }
   const first: User = 'uid' in wanted ? wanted : { uid: wanted.first, gid: wanted.first }
 
-  const { apps, exposed } = chooseFolder({ home, apps_home, isForOthers: true })
+  const { apps, exposed } = chooseFolder({ ...folders, isForOthers: true })
   makePassable(apps)
   let bin: string | undefined
   let obstacle = findObstacle(first, apps, process.execPath)
@@ -69,7 +72,7 @@ export function chooseIsolation({ home, run_as, apps_home, allowsUserNamespaces 
 
 const isRootOnLinux = () => process.platform === 'linux' && process.getuid?.() === 0
 
-type FolderOptions = Pick<Settings, 'home' | 'apps_home'> & {
+type FolderOptions = Pick<Settings, 'home' | 'apps_home' | 'state_home'> & {
   /** Applications run as other users. */
   isForOthers?: boolean
 }
@@ -78,21 +81,24 @@ type FolderOptions = Pick<Settings, 'home' | 'apps_home'> & {
  * Programs look for packages, settings and a repository in the parents of their folder. So applications are not in the
  * agent's home if it is in a checkout, unless they are there already: their builds name their own paths.
  */
-function chooseFolder({ home, apps_home, isForOthers = false }: FolderOptions): Pick<Isolation, 'apps' | 'exposed'> {
+function chooseFolder({
+  home,
+  apps_home,
+  state_home,
+  isForOthers = false,
+}: FolderOptions): Pick<Isolation, 'apps' | 'exposed'> {
   const hasApplications = listFolder(join(home, 'process')).length > 0
   const isUnfit = (isForOthers && !isReachable(home)) || (!hasApplications && findCheckout(home) !== undefined)
-  const elsewhere = join(stateFolder(), hashOf(home))
+  const elsewhere = join(stateFolder(state_home), hashOf(home))
   const apps = apps_home ? resolve(apps_home) : isUnfit ? elsewhere : home
   const checkout = findCheckout(apps)
   return { apps, exposed: checkout === undefined ? undefined : { checkout, elsewhere } }
 }
 
 /** No name in it has a space on any platform, because many build tools fail on one. */
-function stateFolder(): string {
+function stateFolder(given: string | undefined): string {
   if (isRootOnLinux()) return FALLBACK_FOLDER
-  const { XDG_STATE_HOME, LOCALAPPDATA } = process.env
-  const base = [XDG_STATE_HOME, LOCALAPPDATA].find(path => path && isAbsolute(path))
-  return join(base ?? join(homedir(), '.local/state'), 'slipway')
+  return join(given && isAbsolute(given) ? given : join(homedir(), '.local/state'), 'slipway')
 }
 
 function findCheckout(folder: string): string | undefined {

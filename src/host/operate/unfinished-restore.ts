@@ -6,7 +6,7 @@ type UnfinishedRestore = { backup: string; is_loaded: boolean }
 
 const RESTORE_LOCK = 7_547_930
 
-/** One restore at a time creates, reads or drops the table: two that create it at once fail with an error of Postgres. */
+/** One restore at a time creates, reads or drops the table: two at once fail with an error of Postgres. */
 const inTurn = <T>(client: pg.Client, use: () => Promise<T>): Promise<T> =>
   inTransaction(client, async () => {
     await client.query(`select pg_advisory_xact_lock(${RESTORE_LOCK})`)

@@ -1,9 +1,9 @@
 // The answer of a site to each kind of path and header, without any file.
 import { describe, expect, it, test } from 'vitest'
-import { answerSite, type SiteRequest } from '../../../src/agent/engines/local/site/site-answer.ts'
-import type { OpenSite, SiteFile } from '../../../src/agent/engines/local/site/site-manifest.ts'
-import { isImmutable } from '../../../src/agent/engines/local/site/site-paths.ts'
-import { parseHeaders, parseRedirects } from '../../../src/agent/engines/local/site/site-rules.ts'
+import { answerSite, type SiteRequest } from '../../../src/agent/site/site-answer.ts'
+import type { OpenSite, SiteFile } from '../../../src/agent/site/site-manifest.ts'
+import { isImmutable } from '../../../src/agent/site/site-paths.ts'
+import { parseHeaders, parseRedirects } from '../../../src/agent/site/site-rules.ts'
 
 const BUILT = Date.UTC(2026, 10, 29, 12)
 const file = (content: string, more: Partial<SiteFile> = {}): SiteFile => ({

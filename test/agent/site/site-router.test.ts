@@ -8,8 +8,8 @@ import { text } from 'node:stream/consumers'
 import * as zlib from 'node:zlib'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { Artifact, RevisionRef, SourceTree } from '../../../src/agent/engine.ts'
-import { manifestFile } from '../../../src/agent/engines/local/site/site-manifest.ts'
 import type { ProcessEngine } from '../../../src/agent/engines/process.ts'
+import { manifestFile } from '../../../src/agent/site/site-manifest.ts'
 import { waitFor } from '../../support/commands.ts'
 import {
   closeEngines,

@@ -7,7 +7,7 @@ import {
   matchPath,
   parseHeaders,
   parseRedirects,
-} from '../../../src/agent/engines/local/site/site-rules.ts'
+} from '../../../src/agent/site/site-rules.ts'
 
 const match = (pattern: string, path: string) => {
   const { rules } = parseRedirects(`${pattern} /elsewhere`)

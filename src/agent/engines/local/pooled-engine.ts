@@ -27,7 +27,7 @@ import { type HealthPolicy, type Replica, ReplicaPool, type ReplicaTemplate } fr
 import { countsKey, zeroCounts } from './request-counts.ts'
 import type { Route, Target } from './router.ts'
 import { RouterClient, type RouterSettings } from './router-client.ts'
-import { SiteReplica } from './site/site-replica.ts'
+import { SiteReplica } from './site-replica.ts'
 import { makeTokenFolder, type TokenReader, writeTokenFile } from './token-file.ts'
 
 /** The stored state of a deployment. */

@@ -1,7 +1,7 @@
 // Decides which headers of a request and an answer the router forwards, and which it sets itself. Pure.
 import type { IncomingMessage } from 'node:http'
 import { findHops, isTrustedProxy, type ProxyRange } from '../../../protocol/client-address.ts'
-import { FRAMING_HEADERS, HOP_BY_HOP } from './connection-headers.ts'
+import { FRAMING_HEADERS, HOP_BY_HOP } from '../../system/connection-headers.ts'
 
 /** Never forwarded: the router sets its own. `Proxy` becomes HTTP_PROXY in CGI programs. */
 const FORWARDING_HEADERS = new Set([

@@ -1,6 +1,6 @@
 // The router's responses: the application's answer, or a problem document of its own.
 import type * as http from 'node:http'
-import { respondProblem } from './problem-response.ts'
+import { respondProblem } from '../../system/problem-response.ts'
 import { responseHeaders } from './router-headers.ts'
 
 export function forwardResponse(res: http.ServerResponse, out: http.ClientRequest, from: http.IncomingMessage): void {

@@ -3,7 +3,9 @@ import * as http from 'node:http'
 import { connect, Socket } from 'node:net'
 import { parseRange } from '../../../protocol/client-address.ts'
 import type { RequestCounts } from '../../engine.ts'
-import { respondProblem } from './problem-response.ts'
+import { serveSite } from '../../site/serve-site.ts'
+import { type OpenSite, OpenSites } from '../../site/site-manifest.ts'
+import { respondProblem } from '../../system/problem-response.ts'
 import { CLIENT_GONE, type CountedRequests, countAnswer, countsKey, zeroCounts } from './request-counts.ts'
 import {
   headerPairs,
@@ -14,8 +16,6 @@ import {
   responseHeaders,
 } from './router-headers.ts'
 import { forwardResponse, isWritten, respondAndClose, respondUnrouted } from './router-responses.ts'
-import { serveSite } from './site/serve-site.ts'
-import { type OpenSite, OpenSites } from './site/site-manifest.ts'
 
 /** A server, or a folder of `copySite()` whose files the router serves itself. */
 export type Target = ServerTarget | SiteTarget

@@ -6,10 +6,10 @@ import { runCommand } from '../../builds/command.ts'
 import { withModuleCache } from '../../builds/module-cache.ts'
 import { planSource } from '../../builds/source-plan.ts'
 import type { Artifact, BuildTask, RevisionSpec, SourceTree } from '../../engine.ts'
+import { finishSite } from '../../site/finish-site.ts'
 import { readInside, removeRecursively, stampFolder } from '../../system/files.ts'
 import { DEFAULT_PATH } from '../../system/search-path.ts'
 import { chownRecursively, makeOwned, type User } from '../../system/users.ts'
-import { finishSite } from '../local/site/finish-site.ts'
 import { gatherTools } from './tools.ts'
 
 /** `commandEnv`: the variables of this machine that commands may see. `toolsFolder`: shared by all builds. */

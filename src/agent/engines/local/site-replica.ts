@@ -1,9 +1,9 @@
 // The copy of a revision that is a static site. It has no process: the router serves its files.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
-import { readJson, writeJson } from '../../../system/files.ts'
-import type { Health, Replica, ReplicaUsage } from '../replica-pool.ts'
-import { manifestFile } from './site-manifest.ts'
+import { manifestFile } from '../../site/site-manifest.ts'
+import { readJson, writeJson } from '../../system/files.ts'
+import type { Health, Replica, ReplicaUsage } from './replica-pool.ts'
 
 type SavedSite = { folder: string; revision: string }
 

@@ -1,6 +1,6 @@
 // The files `_headers` and `_redirects` of a site, in the format of Netlify and Cloudflare Pages. Pure.
 import { validateHeaderName, validateHeaderValue } from 'node:http'
-import { isConnectionHeader } from '../connection-headers.ts'
+import { isConnectionHeader } from '../system/connection-headers.ts'
 import { decodePath, encodePath } from './site-paths.ts'
 
 /** Segments of a path. `:name` is one segment, and one `*` is any text, also across segments. */

@@ -1,9 +1,9 @@
 // The artifact of a static site: what its build made, in a folder of the agent's own beside the tree.
 import { dirname, join } from 'node:path'
-import type { Site } from '../../../../build-plan/build-plan.ts'
-import type { Artifact, BuildTask } from '../../../engine.ts'
-import { removeRecursively, stampFolder } from '../../../system/files.ts'
-import type { User } from '../../../system/users.ts'
+import type { Site } from '../../build-plan/build-plan.ts'
+import type { Artifact, BuildTask } from '../engine.ts'
+import { removeRecursively, stampFolder } from '../system/files.ts'
+import type { User } from '../system/users.ts'
 import { copySite, MAX_SITE_FILES } from './copy-site.ts'
 
 type FinishOptions = { task: BuildTask; user?: User | undefined; disk_mb: number }

@@ -2,8 +2,8 @@
 // name is opened in the open folder above it, and never through a link, so that no change leads the agent elsewhere.
 import * as fs from 'node:fs'
 import { basename, dirname, join, relative, sep } from 'node:path'
-import { PermanentError } from '../../../engine.ts'
-import type { User } from '../../../system/users.ts'
+import { PermanentError } from '../engine.ts'
+import type { User } from '../system/users.ts'
 
 export type WalkedFile = { path: string; handle: fs.promises.FileHandle; size: number }
 type WalkOptions = {

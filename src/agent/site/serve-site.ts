@@ -4,7 +4,7 @@
 import * as fs from 'node:fs'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { pipeline } from 'node:stream'
-import { respondProblem } from '../problem-response.ts'
+import { respondProblem } from '../system/problem-response.ts'
 import { answerSite } from './site-answer.ts'
 import { contentFile, type OpenSite } from './site-manifest.ts'
 

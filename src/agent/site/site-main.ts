@@ -1,6 +1,6 @@
 // A server of one site, as the program of an image: `node site-main.ts FOLDER` listens on PORT. Uses Node alone.
 import * as http from 'node:http'
-import { respondProblem } from '../problem-response.ts'
+import { respondProblem } from '../system/problem-response.ts'
 import { serveSite } from './serve-site.ts'
 import { OpenSites } from './site-manifest.ts'
 
