@@ -496,6 +496,7 @@ export const NOT_DECLARED: Record<string, string> = {
       'several at once',
     ]),
   ),
+  deleteExampleOfDataset: 'the example is declared by its own path',
   deleteFeedback: 'feedback is data, like runs',
   deleteInsightJob: 'a report, made once',
   deleteQueueRun: 'items of queues are data, like runs',

@@ -4,7 +4,7 @@ import { sql } from 'drizzle-orm'
 import { limitingPermissions } from '../access-scopes.ts'
 import type { Code } from '../http/codes.ts'
 import { type DatabaseServices, pauseUntilAborted } from '../http/context.ts'
-import { type Failure, fail, isDatabaseUnavailable, loadCodes } from '../http/errors.ts'
+import { type Failure, fail, isDatabaseUnavailable } from '../http/errors.ts'
 import { type Row, runAsSystem, textArray } from './db.ts'
 import { setClock } from './journal.ts'
 import type { Numbered, Watch, Watcher, Watches, WatchSource } from './watch.ts'
@@ -126,13 +126,12 @@ export function createWatches({ config, platform, database }: DatabaseServices):
     const limiting = config.abac ? limitingPermissions(permission) : []
     const query = selectRefusals(callers, workspace, permission, limiting)
     const [, rows] = await runAsSystem(database, setClock(platform), query)
-    const refusals = new Map(rows as [string, string][])
-    const { isCode } = await loadCodes()
+    const refusals = new Map(rows as [string, Code | 'limited'][])
     for (const [hash, state] of stale) {
       const refusal = refusals.get(hash)
       state.checkedAt = now
-      state.refusal = isCode(refusal) ? refusal : undefined
       state.isLimited = refusal === 'limited'
+      state.refusal = refusal === 'limited' ? undefined : refusal
     }
     return 1
   }
