@@ -14,8 +14,14 @@ ALTER TABLE "thread_shares" ADD CONSTRAINT "thread_shares_session_id_projects_id
 CREATE INDEX "thread_shares_session" ON "thread_shares" USING btree ("session_id");--> statement-breakpoint
 set local check_function_bodies = off;
 grant create on schema public to slipway_system;
+set local role slipway_system;
+grant execute on function enforce_quota() to session_user;
+reset role;
 CREATE TRIGGER enforce_quota AFTER INSERT ON public.thread_shares REFERENCING NEW TABLE AS added
   FOR EACH STATEMENT EXECUTE FUNCTION enforce_quota('tenant_id', '10000', 'true', 'thread_shares');
+set local role slipway_system;
+revoke execute on function enforce_quota() from session_user;
+reset role;
 alter table thread_shares enable row level security, force row level security;
 create policy admitted on thread_shares as restrictive to slipway_limited
   using (((NOT ( SELECT hides('project'::text) AS hides)) OR (EXISTS ( SELECT

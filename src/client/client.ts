@@ -275,7 +275,7 @@ export function createClient(options: ClientOptions) {
           : request('POST /v2/uploads', [{ body: target, signal }])
       const { upload_url } = (await sendOnce(link)).reply as Reply<'POST /v2/uploads'>
       const headers = { 'Content-Type': 'application/gzip' }
-      const streamed = { method: 'PUT', headers, body: archive(), duplex: 'half' as const, ...(signal && { signal }) }
+      const streamed = { method: 'PUT', headers, body: archive(), duplex: 'half' as const, signal: signal ?? null }
       return (await connectAndRead(upload_url, streamed))[1] as Upload
     }
     return repeat('PUT archive', true, attempt, signal)

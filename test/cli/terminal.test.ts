@@ -29,7 +29,7 @@ describe.runIf(hasTerminal)('on a terminal', () => {
     type('\r')
     const revision = await waitFor(async () => {
       const { resources } = (await tenant.get('/v2/deployments')).body
-      return resources[0] && (await listRevisions(tenant, resources[0].id)).find(({ number }) => number === 2)
+      return resources[0] && (await listRevisions(tenant, resources[0].id)).find(({ number }) => number === 1)
     })
     const ref = { deployment_id: revision.deployment_id, revision_id: revision.id }
     await reportRevision(ref, 'deployed', { url: 'http://shop.localhost:9000' })

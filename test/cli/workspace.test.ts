@@ -246,7 +246,12 @@ it('forwards nothing to another machine unless it is allowed to, and signs with 
 
 it('checks the machine, the connection and the key, and exits with 1 if something is broken', async () => {
   const { tenant } = await setUp()
-  const cwd = makeFolder({ 'package.json': '{}', '.env': 'TOKEN=hush', '.env.example': 'TOKEN=' })
+  const cwd = makeFolder({
+    'package.json': '{}',
+    '.env': 'TOKEN=hush',
+    '.env.example': 'TOKEN=',
+    '.slipwayignore': '!.env',
+  })
   mkdirSync(join(cwd, '.config'))
   const config = join(cwd, '.config/login.json')
   writeFileSync(config, JSON.stringify({ url, key: tenant.key }))

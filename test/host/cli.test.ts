@@ -184,7 +184,7 @@ describe.runIf(hasTerminal)('on a terminal', () => {
     expect([late.code, late.screen]).toEqual([3, expect.stringContaining('slipway status slow')])
     fs.writeFileSync(join(cwd, 'server.cjs'), serving('second'))
     const { exited, type, screen } = start(cwd, 'deploy', '--yes')
-    await waitFor(() => linesOf(screen()).some(line => /^revision 3 /.test(line)))
+    await waitFor(() => linesOf(screen()).some(line => /^revision 2 /.test(line)))
     type('\x03')
     const left = await exited
     expect([left.code, left.screen]).toEqual([130, expect.stringContaining('slipway status slow')])

@@ -66,6 +66,7 @@ const NEEDS: Record<string, string> = {
   'docs/deploy/languages/java': 'Maven and its registry; build-plan/plans.pure.test.ts',
   'docs/deploy/languages/deno': 'Deno from the registry of npm; build-plan/plans.pure.test.ts',
   'docs/deploy/any-folder': 'a folder of the reader; build-plan/plans.pure.test.ts and cli/deploy.test.ts',
+  'docs/deploy/compose': 'a folder of the reader; cli/compose.pure.test.ts and cli/deploy.test.ts',
   'docs/operate/back-up': 'an installation of the operator; host/backup.test.ts and test/proof/trials/restore.ts',
   'docs/reference/client': 'the built package; test/proof/trials/clients.ts runs its programs',
   'docs/reference/contract': 'a checkout; architecture/contract.test.ts',

@@ -97,7 +97,7 @@ test('a build and an application that print their environment leak no secret, ev
   await waitFor(async () => (await call('GET', deployment)).body.active_revision_id)
   const revision = (await call('GET', deployment)).body.active_revision_id
   const logs = async (path: string): Promise<string[]> => {
-    const { body: page } = await call('POST', `/v1/projects/${body.id}/${path}`, { limit: 100, order: 'asc' })
+    const { body: page } = await call('POST', `/v1/projects/${body.id}/${path}`, { limit: 1000, order: 'asc' })
     return page.logs.map(({ message }: { message: string }) => message)
   }
   const countPrints = (lines: string[]) => lines.filter(line => line === 'printed').length
