@@ -6,6 +6,7 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import { createTarDecoder, type ParsedTarEntry, type TarHeader } from 'modern-tar'
+import { checkTarMetadata } from '../../protocol/tar-metadata.ts'
 import { type BuildTask, PermanentError, TransientError } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
 
@@ -96,7 +97,7 @@ export async function unpackTar(
       yield chunk
     }
   }
-  const feeding = pipeline(source, measured, decoder.writable as unknown as NodeJS.WritableStream, {
+  const feeding = pipeline(source, measured, checkTarMetadata, decoder.writable as unknown as NodeJS.WritableStream, {
     signal: AbortSignal.any([signal, refused.signal]),
   })
   // A failure also ends the loop below, which throws it.

@@ -6,11 +6,16 @@ import type { SourceSettings } from '../../build-plan/plan-preview.ts'
 import { MAX_FILE_BYTES, normalize, type SourceFiles } from '../../build-plan/source-files.ts'
 import { decompress } from '../../kernel/http/decompress.ts'
 import { Failure, fail } from '../../kernel/http/errors.ts'
+import { checkTarMetadata } from '../../protocol/tar-metadata.ts'
 
 /** Agents refuse an archive with more. */
 export const MAX_ENTRIES = 100_000
 const MAX_LISTED_FILES = 20_000
+const MAX_LISTED_FOLDERS = 20_000
 const MAX_PATH_CHARACTERS = 4 * 1024 ** 2
+/** Agents refuse longer and deeper paths. */
+const MAX_PATH_LENGTH = 3000
+const MAX_DEPTH = 64
 const MAX_UNPACKED_BYTES = 256 * 1024 ** 2
 const MAX_TEXT_BYTES = 8 * 1024 ** 2
 /** A longer one is no program that a plan looks into. */
@@ -64,11 +69,12 @@ export function listArchive(settings: SourceSettings) {
 }
 
 async function list(unpacked: AsyncIterable<Uint8Array>, settings: SourceSettings): Promise<ListedFiles | null> {
-  const decoder = createTarDecoder()
-  const feeding = feed(unpacked, decoder.writable)
+  const decoder = createTarDecoder({ strict: true })
+  const feeding = feed(checkTarMetadata(unpacked), decoder.writable)
   feeding.catch(() => {})
   const mayRead = choose(settings)
   const paths = new Set<string>()
+  const folders = new Set<string>()
   const texts = new Map<string, string | null>()
   let [entries, characters, bytes, hasUnread] = [0, 0, 0, false]
   const reader = decoder.readable.getReader()
@@ -78,14 +84,17 @@ async function list(unpacked: AsyncIterable<Uint8Array>, settings: SourceSetting
       if (done) break
       if (++entries > MAX_ENTRIES) throw fail('archive_too_many_files')
       const { header } = value
+      if (header.name.length > MAX_PATH_LENGTH) return null
       const path = normalize(header.name)
       if (header.type === 'directory' || path === '' || paths.size >= MAX_LISTED_FILES) {
         await value.body.cancel()
         continue
       }
       paths.add(path)
+      addFolders(path, folders)
       characters += path.length
-      if (characters > MAX_PATH_CHARACTERS) return null
+      const isTooDeep = path.split('/', MAX_DEPTH + 1).length > MAX_DEPTH
+      if (isTooDeep || characters > MAX_PATH_CHARACTERS || folders.size > MAX_LISTED_FOLDERS) return null
       const isFile = header.type === 'file' || header.type === undefined
       if (!isFile || header.size > MAX_FILE_BYTES) texts.set(path, null)
       if (isFile && mayRead(path, header.size) && bytes + header.size <= MAX_TEXT_BYTES) {
@@ -108,20 +117,30 @@ async function list(unpacked: AsyncIterable<Uint8Array>, settings: SourceSetting
   }
 }
 
+/** A plan has an index of the folders, which costs more than their paths. */
+function addFolders(path: string, folders: Set<string>): void {
+  for (let end = path.lastIndexOf('/'); end > 0; end = path.lastIndexOf('/', end - 1)) {
+    const folder = path.slice(0, end)
+    if (folders.has(folder)) return
+    folders.add(folder)
+  }
+}
+
 async function feed(unpacked: AsyncIterable<Uint8Array>, writable: WritableStream<Uint8Array>): Promise<void> {
   const writer = writable.getWriter()
   let bytes = 0
-  for await (const chunk of unpacked) {
-    bytes += chunk.byteLength
-    if (bytes > MAX_UNPACKED_BYTES) throw await abort(writer, new Error('The archive is too large to be listed'))
-    await writer.write(chunk)
+  try {
+    for await (const chunk of unpacked) {
+      bytes += chunk.byteLength
+      if (bytes > MAX_UNPACKED_BYTES) throw new Error('The archive is too large to be listed')
+      await writer.write(chunk)
+    }
+    await writer.close()
+  } catch (error) {
+    // The reader of the entries waits for this.
+    await writer.abort(error).catch(() => {})
+    throw error
   }
-  await writer.close()
-}
-
-async function abort(writer: WritableStreamDefaultWriter<Uint8Array>, error: Error): Promise<Error> {
-  await writer.abort(error).catch(() => {})
-  return error
 }
 
 const readText = ({ body }: ParsedTarEntry) => new Response(body as never).text()

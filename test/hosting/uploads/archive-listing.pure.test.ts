@@ -1,0 +1,42 @@
+import { gzipSync } from 'node:zlib'
+import { packTar } from 'modern-tar'
+import { expect, test } from 'vitest'
+import { listArchive } from '../../../src/hosting/uploads/archive-listing.ts'
+import { packFiles } from '../../support/archives.ts'
+
+async function list(archive: Uint8Array) {
+  const listing = listArchive({})
+  await listing.write(archive)
+  return listing.end()
+}
+
+/** An archive with one entry of metadata before a file. */
+async function packMetadata(text: string) {
+  const [header, body] = [{ name: 'x', type: 'pax-header' as const, size: text.length }, text]
+  const file = { header: { name: 'a', size: 1 }, body: 'a' }
+  return gzipSync(await packTar([{ header, body }, file]))
+}
+
+test('a damaged or cut archive ends, and is not listed', async () => {
+  const archive = await packFiles({ a: Array.from({ length: 20_000 }, (_, i) => (i * 7919) % 10_007).join() })
+  expect(await list(archive.subarray(0, archive.length / 2))).toBeNull()
+  expect(await list(archive.map((byte, i) => (i > 20_000 && i < 21_000 ? 7 : byte)))).toBeNull()
+})
+
+test('a path deeper or longer than agents accept is not listed', async () => {
+  expect(await list(await packFiles({ [`${'a/'.repeat(63)}a`]: '' }))).not.toBeNull()
+  expect(await list(await packFiles({ [`${'a/'.repeat(64)}a`]: '' }))).toBeNull()
+  expect(await list(await packFiles({ ['a'.repeat(3001)]: '' }))).toBeNull()
+})
+
+test('an archive of very many folders is not listed', async () => {
+  const names = Array.from({ length: 400 }, (_, i) => `${i}/${'a/'.repeat(60)}a`)
+  expect(await list(await packFiles(Object.fromEntries(names.map(name => [name, '']))))).toBeNull()
+})
+
+test('metadata is read only if its records have the length that they say', async () => {
+  const paths = async (text: string) => [...((await list(await packMetadata(text)))?.paths ?? [])]
+  expect(await paths('10 path=b\n')).toEqual(['b'])
+  for (const text of ['8 path=b\n', '11 path=b\n', '2a'.repeat(100), '0 path=b\n', '9 size=2\n', '10 path=b\n3'])
+    expect(await paths(text)).toEqual([])
+})
