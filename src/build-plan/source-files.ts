@@ -11,6 +11,9 @@ export type SourceFiles = {
 export const MAX_FILE_BYTES = 1_000_000
 
 const MAX_TEXTS = 2_000
+/** All that is parsed once and kept, and the longest text of it. Far more than somebody writes by hand. */
+const MAX_PARSED_CHARACTERS = 4 * 1024 ** 2
+const MAX_PARSED_TEXT = 512 * 1024
 
 /** The files below a folder, which may be the whole source (`''`). */
 export type Folder = {
@@ -20,6 +23,8 @@ export type Folder = {
   read(name: string): string | null
   /** A JSON object, or null for anything else. */
   readJson(name: string): Record<string, unknown> | null
+  /** What the text is, parsed at the first question. Null: there is none, or it is too long to be parsed. */
+  parse<Value>(name: string, parseText: (text: string) => Value | null): Value | null
   /** The names of the files and folders directly in it. */
   names(): string[]
   /** All files below it, relative to it. */
@@ -37,13 +42,26 @@ export function openSource({ paths, read }: SourceFiles, path: string): Folder {
     if (!texts.has(file) && texts.size < MAX_TEXTS) texts.set(file, read(file))
     return texts.get(file) ?? null
   }
+  const values = new Map<string, unknown>()
+  let left = MAX_PARSED_CHARACTERS
+  const parseOnce = (file: string, parseText: (text: string) => unknown) => {
+    if (values.has(file)) return values.get(file)
+    const text = readOnce(file)
+    const isShort = text !== null && text.length <= Math.min(left, MAX_PARSED_TEXT)
+    if (isShort) left -= text.length
+    const value = isShort ? parseText(text) : null
+    if (text !== null) values.set(file, value)
+    return value
+  }
   const open = (path: string): Folder => {
     const prefix = path === '' ? '' : `${path}/`
     return {
       path,
       has: name => paths.has(prefix + name),
       read: name => readOnce(prefix + name),
-      readJson: name => toObject(readOnce(prefix + name)),
+      readJson: name => parseOnce(prefix + name, toObject) as ReturnType<typeof toObject>,
+      parse: <Value>(name: string, parseText: (text: string) => Value | null) =>
+        parseOnce(prefix + name, parseText) as Value | null,
       names: () => [...(children.get(path) ?? [])],
       all: () => listBelow(paths, children, path).map(file => file.slice(prefix.length)),
       folder: name => open(normalize(prefix + name)),
@@ -104,9 +122,9 @@ function parentsOf(path: string): string[] {
   return Array.from({ length: parts.length + 1 }, (_, i) => parts.slice(0, parts.length - i).join('/'))
 }
 
-function toObject(text: string | null): Record<string, unknown> | null {
+function toObject(text: string): Record<string, unknown> | null {
   try {
-    const value: unknown = JSON.parse(text ?? 'null')
+    const value: unknown = JSON.parse(text)
     return typeof value === 'object' && value !== null && !Array.isArray(value)
       ? (value as Record<string, unknown>)
       : null

@@ -2,9 +2,9 @@
 import { parse, type TomlTable } from 'smol-toml'
 import type { Folder } from './source-files.ts'
 
-export function readToml(folder: Folder, name: string): TomlTable | null {
-  const text = folder.read(name)
-  if (text === null) return null
+export const readToml = (folder: Folder, name: string): TomlTable | null => folder.parse(name, tryToParse)
+
+function tryToParse(text: string): TomlTable | null {
   try {
     return parse(text)
   } catch {

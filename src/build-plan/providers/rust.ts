@@ -62,9 +62,10 @@ function programsOf(folder: Folder): Program[] {
   const ownsMain = (Array.isArray(manifest?.bin) ? manifest.bin : []).some(bin => Object(bin).path === 'src/main.rs')
   const hasMain = typeof name === 'string' && folder.has('src/main.rs') && !ownsMain
   const main = hasMain ? [{ name, isMain: true }] : []
+  const names = new Set(named.map(({ name }) => name))
   const others = folder.all().flatMap((file): Program[] => {
     const name = /^src\/bin\/([^/]+?)(?:\.rs|\/main\.rs)$/.exec(file)?.[1]
-    return name !== undefined && !named.some(bin => bin.name === name) ? [{ name, isMain: false }] : []
+    return name !== undefined && !names.has(name) ? [{ name, isMain: false }] : []
   })
   return [...main, ...named, ...others]
 }
