@@ -89,7 +89,9 @@ const padded = (size: number) => Math.ceil(size / BLOCK_BYTES) * BLOCK_BYTES
 /** Octal digits, or a binary number behind a first bit. */
 function readSize(field: Uint8Array): number {
   const isBinary = (field[0]! & 0x80) !== 0
-  const digits = String.fromCharCode(...field).split('\0', 1)[0]!.replaceAll(' ', '')
+  const digits = String.fromCharCode(...field)
+    .split('\0', 1)[0]!
+    .replaceAll(' ', '')
   const size = isBinary
     ? field.reduce((total, byte, i) => total * 256 + (i === 0 ? byte & 0x7f : byte), 0)
     : Number.parseInt(digits || '0', 8)

@@ -6,6 +6,7 @@ import type { SourceSettings } from '../../build-plan/plan-preview.ts'
 import { MAX_FILE_BYTES, normalize, type SourceFiles } from '../../build-plan/source-files.ts'
 import { decompress } from '../../kernel/http/decompress.ts'
 import { Failure, fail } from '../../kernel/http/errors.ts'
+import type { Hold } from '../../kernel/limits/held-bytes.ts'
 import { checkTarMetadata } from '../../protocol/tar-metadata.ts'
 
 /** Agents refuse an archive with more. */
@@ -20,6 +21,10 @@ const MAX_UNPACKED_BYTES = 256 * 1024 ** 2
 const MAX_TEXT_BYTES = 8 * 1024 ** 2
 /** A longer one is no program that a plan looks into. */
 const MAX_PROGRAM_BYTES = 64 * 1024
+/** An upload that takes longer has no plan: what is listed waits in memory for the rest. */
+const MAX_LISTING_MS = 10 * 60_000
+const DECODER_BYTES = 128 * 1024
+const ENTRY_BYTES = 100
 /** The decoder holds what a piece unpacks to, at most a thousandfold. */
 const PIECE_BYTES = 4096
 
@@ -32,18 +37,24 @@ const PROGRAM_DEPTH = 3
 
 export type ListedFiles = SourceFiles & { hasUnread: () => boolean }
 
+/** What is listed takes memory in the share of a workspace. Without room, the archive is not listed. */
+type Room = Pick<Hold, 'growTo' | 'release'>
+
 /** `write` fails if the archive has to be refused. `end` returns null for one that cannot be listed. */
-export function listArchive(settings: SourceSettings) {
+export function listArchive(settings: SourceSettings, room: Room) {
+  const start = performance.now()
   const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>()
   const writer = writable.getWriter()
   let refused: Failure | undefined
-  const listing = list(decompress(readable as unknown as AsyncIterable<Uint8Array>, 'gzip'), settings).catch(error => {
+  const unpacked = decompress(readable as unknown as AsyncIterable<Uint8Array>, 'gzip')
+  const listing = list(unpacked, settings, room).catch(error => {
     if (error instanceof Failure && error.code === 'archive_too_many_files') refused = error
     return null
   })
   let isOpen = true
-  listing.finally(() => {
+  listing.then(files => {
     isOpen = false
+    if (files === null) room.release()
     // A write that waits for its reader would wait for ever.
     writer.abort().catch(() => {})
   })
@@ -52,6 +63,7 @@ export function listArchive(settings: SourceSettings) {
   }
   return {
     async write(chunk: Uint8Array): Promise<void> {
+      if (isOpen && performance.now() - start > MAX_LISTING_MS) await writer.abort().catch(() => {})
       for (let at = 0; isOpen && at < chunk.byteLength; at += PIECE_BYTES)
         await writer.write(chunk.slice(at, at + PIECE_BYTES)).catch(() => {})
       check()
@@ -68,7 +80,12 @@ export function listArchive(settings: SourceSettings) {
   }
 }
 
-async function list(unpacked: AsyncIterable<Uint8Array>, settings: SourceSettings): Promise<ListedFiles | null> {
+async function list(
+  unpacked: AsyncIterable<Uint8Array>,
+  settings: SourceSettings,
+  room: Room,
+): Promise<ListedFiles | null> {
+  room.growTo(DECODER_BYTES)
   const decoder = createTarDecoder({ strict: true })
   const feeding = feed(checkTarMetadata(unpacked), decoder.writable)
   feeding.catch(() => {})
@@ -77,6 +94,7 @@ async function list(unpacked: AsyncIterable<Uint8Array>, settings: SourceSetting
   const folders = new Set<string>()
   const texts = new Map<string, string | null>()
   let [entries, characters, bytes, hasUnread] = [0, 0, 0, false]
+  const estimateBytes = () => DECODER_BYTES + 2 * (bytes + characters) + ENTRY_BYTES * (paths.size + folders.size)
   const reader = decoder.readable.getReader()
   try {
     for (;;) {
@@ -94,11 +112,13 @@ async function list(unpacked: AsyncIterable<Uint8Array>, settings: SourceSetting
       addFolders(path, folders)
       characters += path.length
       const isTooDeep = path.split('/', MAX_DEPTH + 1).length > MAX_DEPTH
+      room.growTo(estimateBytes())
       if (isTooDeep || characters > MAX_PATH_CHARACTERS || folders.size > MAX_LISTED_FOLDERS) return null
       const isFile = header.type === 'file' || header.type === undefined
       if (!isFile || header.size > MAX_FILE_BYTES) texts.set(path, null)
       if (isFile && mayRead(path, header.size) && bytes + header.size <= MAX_TEXT_BYTES) {
         bytes += header.size
+        room.growTo(estimateBytes())
         texts.set(path, await readText(value))
       } else await value.body.cancel()
     }

@@ -69,12 +69,18 @@ export const uploadRoutes = slice('Uploads', 'Source archives for deployments of
     open: async (c, services, operation) => {
       const input = validateInput(c.req, linkInput, '', []) as Parameters<typeof receiveUpload>[1]
       const length = c.req.header('Content-Length')
-      const upload = await receiveUpload(services, input, {
-        stream: c.req.raw.body as ReadableStream<Uint8Array> | null,
-        length: length === undefined ? null : Number(length),
-        type: c.req.header('Content-Type'),
-        ...readOpenRequest(c, operation, services),
-      })
-      return c.json(upload, 200, { 'Cache-Control': 'no-store' })
+      const hold = c.get('heldBytes').open(() => input.workspace_id)
+      try {
+        const upload = await receiveUpload(services, input, {
+          stream: c.req.raw.body as ReadableStream<Uint8Array> | null,
+          length: length === undefined ? null : Number(length),
+          type: c.req.header('Content-Type'),
+          hold,
+          ...readOpenRequest(c, operation, services),
+        })
+        return c.json(upload, 200, { 'Cache-Control': 'no-store' })
+      } finally {
+        hold.release()
+      }
     },
   })

@@ -13,6 +13,7 @@ import type { Code } from '../../kernel/http/codes.ts'
 import { type Ctx, type OpenRequest, verb } from '../../kernel/http/context.ts'
 import { Failure, fail, notConfigured } from '../../kernel/http/errors.ts'
 import type { Services } from '../../kernel/http/routes.ts'
+import type { Hold } from '../../kernel/limits/held-bytes.ts'
 import type * as shared from '../deployments/schema.ts'
 import { isDeployment } from '../deployments/service.ts'
 import { deployments } from '../deployments/tables.ts'
@@ -106,6 +107,8 @@ type UploadBody = Pick<OpenRequest, 'requestId' | 'request'> & {
   stream: ReadableStream<Uint8Array> | null
   length: number | null
   type: string | undefined
+  /** The memory that the listing of the archive holds. */
+  hold: Hold
 }
 /** The limit of a workspace. */
 const MAX_UNUSED_LINKS = 100
@@ -133,7 +136,7 @@ export async function receiveUpload(
   )
   const [path, plannedWith] = requireRow(claimed as Row[], 'upload_link_expired') as [string, string | null]
   const planSettings: PlanSettings | null = plannedWith === null ? null : JSON.parse(plannedWith)
-  const listing = listArchive(planSettings ?? {})
+  const listing = listArchive(planSettings ?? {}, body.hold)
   const { stream, summary } = inspectArchive(body.stream, body.length, listing)
   try {
     await storage.put(path, stream)
@@ -142,6 +145,7 @@ export async function receiveUpload(
     throw cause instanceof Failure ? cause : fail('storage_unavailable', { cause })
   }
   const build = planArchive(await listing.end(), planSettings ?? {})
+  body.hold.release()
   const [, stored] = await runAsSystem(database, settings, markStored(link, summary, build))
   requireRow(stored as Row[], 'upload_link_expired')
   return { object_path: path, ...summary, ...build }

@@ -4,8 +4,10 @@ import { expect, test } from 'vitest'
 import { listArchive } from '../../../src/hosting/uploads/archive-listing.ts'
 import { packFiles } from '../../support/archives.ts'
 
-async function list(archive: Uint8Array) {
-  const listing = listArchive({})
+const ROOM = { growTo: () => {}, release: () => {} }
+
+async function list(archive: Uint8Array, room = ROOM as Parameters<typeof listArchive>[1]) {
+  const listing = listArchive({}, room)
   await listing.write(archive)
   return listing.end()
 }
@@ -39,4 +41,19 @@ test('metadata is read only if its records have the length that they say', async
   expect(await paths('10 path=b\n')).toEqual(['b'])
   for (const text of ['8 path=b\n', '11 path=b\n', '2a'.repeat(100), '0 path=b\n', '9 size=2\n', '10 path=b\n3'])
     expect(await paths(text)).toEqual([])
+})
+
+test('what is listed takes room as it grows, and an archive without room is not listed', async () => {
+  const archive = await packFiles({ 'a.json': ' '.repeat(900_000), 'b.json': ' '.repeat(900_000) })
+  let most = 0
+  const roomOf = (limit: number) => ({
+    growTo(size: number) {
+      if (size > limit) throw new Error('There is no room')
+      most = Math.max(most, size)
+    },
+    release: () => {},
+  })
+  expect((await list(archive, roomOf(4_000_000)))?.paths.size).toBe(2)
+  expect(most).toBeGreaterThan(3_600_000)
+  expect(await list(archive, roomOf(3_000_000))).toBeNull()
 })
