@@ -89,6 +89,16 @@ test('services that do not need each other become deployments of one group, also
   ])
 })
 
+test('variables of the shell are named, and those of .env and of nobody are not', () => {
+  const environment = { A: '$TOKEN', B: '$OWN' }
+  const shell = { TOKEN: 'secret', OTHER: 'x', OWN: 'p' }
+  const file = { services: { web: { ...WEB, environment } } }
+  const { notes, planned } = translate(file, { variables: { TOKEN: 'old', OWN: 'o' }, shell })
+  expect(notes).toContain('Taken from the environment of this shell: `TOKEN`, `OWN`.')
+  expect(planned[0]!.secrets).toEqual({ A: 'secret', B: 'p' })
+  expect(translate(file, { variables: { TOKEN: 'old', OWN: 'o' } }).notes).toEqual([])
+})
+
 test('the name that is given wins, and an env_file comes before the environment', () => {
   const files: Record<string, Record<string, string>> = { '.env.web': { A: 'file', B: 'file' } }
   const web = { ...WEB, env_file: [{ path: '.env.web' }, { path: 'none', required: false }], environment: { B: 'own' } }

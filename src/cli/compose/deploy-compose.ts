@@ -1,6 +1,6 @@
 // Deploys the services of a compose file as one group: translated, shown and planned before anything is uploaded.
-import { existsSync, readFileSync, statSync } from 'node:fs'
-import { basename, dirname, join, resolve } from 'node:path'
+import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs'
+import { basename, dirname, isAbsolute, join, relative, resolve } from 'node:path'
 import { applyPlan } from '../../client/apply/apply.ts'
 import { planApply } from '../../client/apply/plan.ts'
 import type { Deployment } from '../../client/apply/planner.ts'
@@ -65,16 +65,24 @@ async function translateFile(file: string, name: string | undefined): Promise<Tr
   const [document] = documents
   if (!document) throw usageError(`${file} is empty.`)
   const folder = dirname(file)
+  const outside = new Set<string>()
   const readEnvFile = (path: string) => {
     const at = resolve(folder, path)
-    return existsSync(at) ? parseEnvFile(readFileSync(at, 'utf8')) : null
+    if (!existsSync(at)) return null
+    // A link in a folder of somebody else may lead to credentials of this user.
+    const place = relative(realpathSync(folder), realpathSync(at))
+    if (place.startsWith('..') || isAbsolute(place)) outside.add(path)
+    return parseEnvFile(readFileSync(at, 'utf8'))
   }
   const translation = translateCompose(document.value, {
     suggested: basename(folder),
     name,
-    variables: { ...readEnvFile('.env'), ...process.env },
+    variables: readEnvFile('.env') ?? {},
+    shell: process.env,
     readEnvFile,
   })
+  if (outside.size > 0)
+    translation.notes.push(`Variables are read from outside of ${folder}: \`${[...outside].join('`, `')}\`.`)
   if (translation.faults.length === 0) return translation
   const errors = translation.faults.map(({ path, message }) => ({
     loc: [`${document.placeOf(path).file}:${document.placeOf(path).line}`, path.join('.')],

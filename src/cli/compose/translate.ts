@@ -31,12 +31,17 @@ export type TranslateOptions = {
   suggested: string
   /** Wins over the name in the file. */
   name?: string | undefined
+  /** Those of the file .env. */
   variables: Variables
+  /** Those of the shell, which win. Their names are shown, because the author of the file may not be its user. */
+  shell?: Variables
   /** The variables of an `env_file`. Null: there is none. */
   readEnvFile: (path: string) => Record<string, string> | null
 }
 
-export function translateCompose(value: unknown, options: TranslateOptions): Translation {
+export function translateCompose(value: unknown, { shell = {}, ...given }: TranslateOptions): Translation {
+  const used = new Set<string>()
+  const options = { ...given, variables: watchReads({ ...given.variables, ...shell }, name => used.add(name)) }
   const faults: ComposeFault[] = []
   const notes: string[] = []
   const report: Report = {
@@ -64,8 +69,19 @@ export function translateCompose(value: unknown, options: TranslateOptions): Tra
       )
   }
   const planned = translated.map(one => planService(one, project, report))
+  const taken = [...used].filter(name => shell[name] !== undefined)
+  if (taken.length > 0) report.note(`Taken from the environment of this shell: \`${taken.join('`, `')}\`.`)
   return { project, planned, notes, faults }
 }
+
+const watchReads = (variables: Variables, onRead: (name: string) => void): Variables =>
+  new Proxy(variables, {
+    get(target, name) {
+      if (typeof name !== 'string' || !Object.hasOwn(target, name)) return undefined
+      onRead(name)
+      return target[name]
+    },
+  })
 
 type Translated = { service: Service; environment: Record<string, string>; stores: Store[] }
 
