@@ -31,12 +31,14 @@ export function describeConnectionError({ message, cause }: Error): string {
 
 /** An agent in standby polls at least this often, because the lease may be released before it expires. */
 const STANDBY_POLL_S = 10
+/** A proxy in between may ask for days, and a timer of more than 24 days ends at once. */
+const MAX_RETRY_S = 300
 
 export function backoffSeconds(error: unknown, failures: number): number {
   const retryAfter = (error instanceof RequestRefused && error.retryAfter) || 0
   const isStandby = error instanceof RequestRefused && error.code === 'lease_held'
   const backoff = Math.min(0.25 * 2 ** Math.min(failures, 6), 15)
-  return Math.max(backoff, isStandby ? Math.min(retryAfter, STANDBY_POLL_S) : retryAfter)
+  return Math.max(backoff, Math.min(retryAfter, isStandby ? STANDBY_POLL_S : MAX_RETRY_S))
 }
 
 export type ControlPlaneClient = ReturnType<typeof createControlPlaneClient>
