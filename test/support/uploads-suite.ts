@@ -293,7 +293,7 @@ export function describeUploads(settings: Record<string, string> = {}) {
   })
 
   describe('the sweep', () => {
-    // The database may have rows of an earlier file, and a sweep takes at most a hundred links.
+    // The database may have rows of an earlier file.
     beforeAll(async () => {
       await deleteOrganizations()
       await runAsSystem(getSharedApp().database, sql`delete from uploads`)
@@ -336,6 +336,20 @@ export function describeUploads(settings: Record<string, string> = {}) {
       clock.ahead = 0
       const { body } = await tenant.patch(`/v2/deployments/${id}`, makeSourceConfig(orphan.object_path))
       expect(body.code).toBe('archive_unknown')
+    })
+
+    it('removes several hundred at once', async () => {
+      const tenant = await newTenant()
+      await offerUpload(tenant)
+      const copies = sql`insert into uploads (organization_id, tenant_id, object_path, expires_at)
+        select organization_id, tenant_id, object_path || n, expires_at
+        from uploads, generate_series(1, 250) n
+        where tenant_id = ${tenant.tenant_id}::uuid`
+      await runAsSystem(getSharedApp().database, copies)
+      clock.ahead = DAY + 16 * MINUTE
+      await sweepUploads(getSharedApp())
+      expect(await rowsOf(tenant)).toEqual([])
+      clock.ahead = 0
     })
 
     it('retries after the storage failed to remove an archive', async () => {

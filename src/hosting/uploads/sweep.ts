@@ -8,11 +8,21 @@ import type { DatabaseServices } from '../../kernel/http/context.ts'
 import { UPLOAD_RECORD, uploadEventColumns } from './uploads.ts'
 
 const MAX_REMOVALS = 100
+/** A workspace can upload more than a hundred small archives a minute, and others must not wait for their removal. */
+const MAX_ROUNDS = 30
+const MAX_SWEEP_MS = 20_000
 
 /** Removes what no revision names a day after its link expired, except archives locked by require_stored_archive(). */
-export async function sweepUploads({ platform, database }: DatabaseServices): Promise<void> {
+export async function sweepUploads(services: DatabaseServices): Promise<void> {
+  const end = performance.now() + MAX_SWEEP_MS
+  for (let round = 0; round < MAX_ROUNDS && performance.now() < end; round++)
+    if ((await removeUnused(services)) < MAX_REMOVALS || services.platform.stopping?.aborted) return
+}
+
+/** Returns how many it has removed. */
+async function removeUnused({ platform, database }: DatabaseServices): Promise<number> {
   const { storage } = platform
-  if (!storage) return
+  if (!storage) return 0
   const settings = setSystemSettings(platform, `sweep-${crypto.randomUUID()}`)
   const isUnused = sql`expires_at < clock() - interval '1 day' and not exists (
     select from revisions r
@@ -31,9 +41,10 @@ export async function sweepUploads({ platform, database }: DatabaseServices): Pr
     returning id, object_path`
   const results = await runAsSystem(database, settings, lockUnused, markRemoving)
   const rows = results[2] as Row[]
-  if (rows.length === 0) return
+  if (rows.length === 0) return 0
   await storage.remove(rows.map(([, path]) => path as string))
   await runAsSystem(database, settings, deleteUploads(rows.map(([id]) => id as string)))
+  return rows.length
 }
 
 const REMOVED_EVENTS = sql`
