@@ -31,13 +31,18 @@ function managedVersions(folder: Folder, name: ToolName): [string, string | unde
     const { tools } = readToml(folder, file) ?? {}
     return names.map(key => [file, versionOf(Object(tools)[key])])
   })
-  const lines = (folder.read('.tool-versions') ?? '').split('\n').map(line => line.trim().split(/\s+/))
-  return [
-    ...mise,
-    ...lines.flatMap(([key, version]): [string, string | undefined][] =>
-      names.includes(key ?? '') ? [['.tool-versions', version]] : [],
-    ),
-  ]
+  const versions = folder.parse('.tool-versions', readLines)
+  return [...mise, ...names.map((key): [string, string | undefined] => ['.tool-versions', versions?.get(key)])]
+}
+
+/** A name and a version on each line. The first of a name counts. */
+function readLines(text: string): Map<string, string> {
+  const versions = new Map<string, string>()
+  for (const line of text.split('\n')) {
+    const [name = '', version] = line.trim().split(/\s+/, 2)
+    if (version !== undefined && !versions.has(name)) versions.set(name, version)
+  }
+  return versions
 }
 
 function versionOf(value: unknown): string | undefined {

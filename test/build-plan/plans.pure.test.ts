@@ -2,7 +2,7 @@
 import { describe, expect, it, test } from 'vitest'
 import { PlanRefused } from '../../src/build-plan/build-plan.ts'
 import { type PlanOptions, planBuild } from '../../src/build-plan/plan-build.ts'
-import type { SourceFiles } from '../../src/build-plan/source-files.ts'
+import { openSource, type SourceFiles } from '../../src/build-plan/source-files.ts'
 
 type Content = string | object
 const filesOf = (files: Record<string, Content>): SourceFiles => ({
@@ -387,6 +387,18 @@ describe('the order of what decides', () => {
     expect(refusal({ ...packages, 'package.json': { workspaces: globs } })).toMatch(/20000 patterns/)
     for (const pattern of ['**/**/**/a', `${'*a'.repeat(9)}`])
       expect(refusal({ ...packages, 'package.json': { workspaces: [pattern] } })).toMatch(/too many `\*`/)
+  })
+
+  it('a file is parsed once, and one that nobody writes by hand is not', () => {
+    const parsed: string[] = []
+    const read = (path: string) => 'a'.repeat(path.endsWith('large') ? 600_000 : 300_000)
+    const app = openSource({ paths: new Set(), read }, 'b')
+    const parse = (name: string) => app.parse(name, text => parsed.push(text.slice(0, 1)))
+    expect(['c', 'c', 'large'].map(parse)).toEqual([1, 1, null])
+    expect(app.outwards()[0]!.parse('c', () => 7)).toBe(1)
+    // All of them together are bounded.
+    const all = Array.from({ length: 20 }, (_, i) => parse(`${i}`))
+    expect(all.filter(one => one !== null)).toHaveLength(12)
   })
 
   it('damaged files say nothing', () => {

@@ -172,16 +172,21 @@ const SERVERS: { package: string; calls: string[]; start(target: string): string
   { package: 'flask', calls: ['Flask', 'flask.Flask'], start: wsgi, needs: ['flask', 'gunicorn'] },
 ]
 
-/** The variable of the module that gets the result of one of the calls, as in `app: FastAPI = FastAPI()`. */
-function findAssigned(text: string, calls: string[]): string | undefined {
+/** The servers that a module makes, each with the variable that gets it, as in `app: FastAPI = FastAPI()`. */
+function findServers(text: string): Map<string, string> {
+  const found = new Map<string, string>()
   for (const line of text.split('\n')) {
     const at = line.indexOf('=')
     const [variable = ''] = line.slice(0, Math.max(0, at)).split(/[:,\s]/, 1)
+    if (!/^\w+$/.test(variable)) continue
     const value = line.slice(at + 1).trimStart()
-    if (/^\w+$/.test(variable) && calls.some(call => value.startsWith(`${call}(`))) return variable
+    const server = SERVERS.find(({ calls }) => calls.some(call => value.startsWith(`${call}(`)))
+    if (server && !found.has(server.package)) found.set(server.package, variable)
   }
-  return undefined
+  if (!found.has('flask') && /^def create_app\(/m.test(text)) found.set('flask', FACTORY)
+  return found
 }
+const FACTORY = 'create_app()'
 
 function asgi(target: string) {
   return `uvicorn ${target} --host 0.0.0.0 --port $PORT`
@@ -201,14 +206,13 @@ function findServer(app: Folder, packages: Set<string>): How | null {
         certain: ['It is an application of Streamlit.'],
       }
   }
-  for (const { package: name, calls, start, needs } of SERVERS)
-    for (const file of moduleFiles(app)) {
-      const text = app.read(file) ?? ''
-      const variable = findAssigned(text, calls)
-      const isFactory = variable === undefined && name === 'flask' && /^def create_app\(/m.test(text)
-      if (variable === undefined && !isFactory) continue
-      const target = `${file.replace(/(?:\/__init__)?\.py$/, '').replaceAll('/', '.')}:${variable ?? 'create_app()'}`
-      const command = start(isFactory ? `'${target}'` : target)
+  const files = [...moduleFiles(app)]
+  for (const { package: name, start, needs } of SERVERS)
+    for (const file of files) {
+      const variable = app.parse(file, findServers)?.get(name)
+      if (variable === undefined) continue
+      const target = `${file.replace(/(?:\/__init__)?\.py$/, '').replaceAll('/', '.')}:${variable}`
+      const command = start(variable === FACTORY ? `'${target}'` : target)
       return { file, start: command, needs, certain: [`\`${file}\` makes the ${name} application.`] }
     }
   return null
