@@ -7,6 +7,7 @@ import { gunzipSync } from 'node:zlib'
 import { unpackTar } from 'modern-tar'
 import { afterAll, describe, expect, it } from 'vitest'
 import { packFolder } from '../../src/cli/archive.ts'
+import { exposePort } from '../../src/cli/compose/deploy-compose.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-pack-'))
 afterAll(() => fs.rmSync(root, { recursive: true, force: true }))
@@ -156,4 +157,15 @@ it.each([
     if (count === 1) change(join(folder, 'b.js'))
   })
   await expect(packed).rejects.toMatchObject({ exitCode: 2 })
+})
+
+it('a Dockerfile of a compose file gets its port, and one behind a link stays a link', () => {
+  const folder = fs.mkdtempSync(join(root, 'compose-'))
+  fs.writeFileSync(join(folder, 'secret'), 'FROM scratch')
+  const expose = () => exposePort({ out: { note: () => {} } as never }, folder, 'web', '5000')
+  fs.symlinkSync('secret', join(folder, 'Dockerfile'))
+  expect(expose()).toEqual({})
+  fs.rmSync(join(folder, 'Dockerfile'))
+  fs.writeFileSync(join(folder, 'Dockerfile'), 'FROM scratch')
+  expect(expose()).toEqual({ Dockerfile: 'FROM scratch\nEXPOSE 5000\n' })
 })

@@ -1,5 +1,5 @@
 // Deploys the services of a compose file as one group: translated, shown and planned before anything is uploaded.
-import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs'
+import { existsSync, lstatSync, readFileSync, realpathSync, statSync } from 'node:fs'
 import { basename, dirname, isAbsolute, join, relative, resolve } from 'node:path'
 import { applyPlan } from '../../client/apply/apply.ts'
 import { planApply } from '../../client/apply/plan.ts'
@@ -68,7 +68,8 @@ async function translateFile(file: string, name: string | undefined): Promise<Tr
   const outside = new Set<string>()
   const readEnvFile = (path: string) => {
     const at = resolve(folder, path)
-    if (!existsSync(at)) return null
+    // A device has no end.
+    if (!statSync(at, { throwIfNoEntry: false })?.isFile()) return null
     // A link in a folder of somebody else may lead to credentials of this user.
     const place = relative(realpathSync(folder), realpathSync(at))
     if (place.startsWith('..') || isAbsolute(place)) outside.add(path)
@@ -142,9 +143,15 @@ function argumentsOf(dockerfile: string, instruction: string): string[] {
 }
 
 /** An image is served on the one port that it exposes. */
-function exposePort({ out }: Session, folder: string, service: string, port: string | null): Record<string, string> {
+export function exposePort(
+  { out }: Pick<Session, 'out'>,
+  folder: string,
+  service: string,
+  port: string | null,
+): Record<string, string> {
   const file = join(folder, DOCKERFILE)
-  if (port === null || !existsSync(file)) return {}
+  // What a link leads to is not in the folder, and would be in the upload.
+  if (port === null || !lstatSync(file, { throwIfNoEntry: false })?.isFile()) return {}
   const text = readFileSync(file, 'utf8')
   const exposed = argumentsOf(text, 'EXPOSE').map(exposed => exposed.split('/', 1)[0])
   if (exposed.includes(port)) return {}
