@@ -26,7 +26,11 @@ export async function* checkTarMetadata(chunks: AsyncIterable<Uint8Array>): Asyn
   }
 }
 
-function createInspection(): (chunk: Uint8Array) => void {
+export type TarEntry = { name: string; type: 'file' | 'folder' | 'other'; size: number }
+type Visitor = { entry: (entry: TarEntry) => void; body: (chunk: Uint8Array) => void }
+
+/** Gets the chunks of a tar, and tells its entries with their bodies. Throws at the first fault. */
+export function createInspection(visitor?: Visitor): (chunk: Uint8Array) => void {
   let part = new Uint8Array(BLOCK_BYTES)
   let filled = 0
   let skipped = 0
@@ -35,6 +39,8 @@ function createInspection(): (chunk: Uint8Array) => void {
   let metadata: string | null = null
   /** What the metadata of the next entry says of its size. */
   let sizes: number[] = []
+  let name: string | undefined
+  let bodyLeft = 0
 
   const collect = (bytes: number, type: string | null) => {
     part = new Uint8Array(bytes)
@@ -57,7 +63,10 @@ function createInspection(): (chunk: Uint8Array) => void {
     if (!BODYLESS.test(type)) {
       if (sizes.some(one => one !== size)) throw new Error('An entry has two sizes.')
       skipped = padded(size)
+      bodyLeft = size
     }
+    if (visitor) visitor.entry({ name: name ?? nameOf(part), type: typeOf(type), size: bodyLeft })
+    name = undefined
     sizes = []
     filled = 0
   }
@@ -67,14 +76,21 @@ function createInspection(): (chunk: Uint8Array) => void {
     if (metadata === 'g' && (found.length > 0 || records.length > MAX_GLOBAL_RECORDS))
       throw new Error('The metadata of all entries cannot be read.')
     sizes.push(...found)
+    const path = records.findLast(record => record.startsWith('path='))
+    if (metadata === 'x' && path !== undefined) name = path.slice(5)
+    if (metadata === 'L') name = textOf(part)
     skipped = padded(part.byteLength) - part.byteLength
     collect(BLOCK_BYTES, null)
   }
   return chunk => {
     for (let at = 0; at < chunk.byteLength && !isOver; ) {
       const taken = Math.min(skipped || part.byteLength - filled, chunk.byteLength - at)
-      if (skipped > 0) skipped -= taken
-      else {
+      if (skipped > 0) {
+        const ofBody = Math.min(taken, bodyLeft)
+        if (ofBody > 0) visitor?.body(chunk.subarray(at, at + ofBody))
+        bodyLeft -= ofBody
+        skipped -= taken
+      } else {
         part.set(chunk.subarray(at, at + taken), filled)
         filled += taken
         if (filled === part.byteLength) metadata === null ? readHeader() : readMetadata()
@@ -82,6 +98,20 @@ function createInspection(): (chunk: Uint8Array) => void {
       at += taken
     }
   }
+}
+
+const typeOf = (type: string): TarEntry['type'] => (type === '5' ? 'folder' : BODYLESS.test(type) ? 'other' : 'file')
+
+/** Up to the first zero. */
+function textOf(field: Uint8Array): string {
+  const end = field.indexOf(0)
+  return utf8.decode(end < 0 ? field : field.subarray(0, end))
+}
+
+function nameOf(header: Uint8Array): string {
+  const name = textOf(header.subarray(0, 100))
+  const prefix = textOf(header.subarray(257, 263)) === 'ustar' ? textOf(header.subarray(345, 500)) : ''
+  return prefix === '' ? name : `${prefix}/${name}`
 }
 
 const padded = (size: number) => Math.ceil(size / BLOCK_BYTES) * BLOCK_BYTES

@@ -1,13 +1,12 @@
 // Lists an archive while it streams: the names of its files, and the texts that a plan may read. Memory and CPU are
 // bounded; an archive beyond the bounds is stored, and has no plan.
-import { createTarDecoder, type ParsedTarEntry } from 'modern-tar'
 import { applicationRoot, configurationPathOf } from '../../build-plan/application-root.ts'
 import type { SourceSettings } from '../../build-plan/plan-preview.ts'
 import { MAX_FILE_BYTES, normalize, type SourceFiles } from '../../build-plan/source-files.ts'
 import { decompress } from '../../kernel/http/decompress.ts'
 import { Failure, fail } from '../../kernel/http/errors.ts'
 import type { Hold } from '../../kernel/limits/held-bytes.ts'
-import { checkTarMetadata } from '../../protocol/tar-metadata.ts'
+import { createInspection } from '../../protocol/tar-metadata.ts'
 
 /** Agents refuse an archive with more. */
 export const MAX_ENTRIES = 100_000
@@ -25,6 +24,7 @@ const MAX_PROGRAM_BYTES = 64 * 1024
 const MAX_LISTING_MS = 10 * 60_000
 const DECODER_BYTES = 128 * 1024
 const ENTRY_BYTES = 100
+const TOO_LARGE = 'The archive is too large to be listed'
 /** The decoder holds what a piece unpacks to, at most a thousandfold. */
 const PIECE_BYTES = 4096
 
@@ -86,46 +86,47 @@ async function list(
   room: Room,
 ): Promise<ListedFiles | null> {
   room.growTo(DECODER_BYTES)
-  const decoder = createTarDecoder({ strict: true })
-  const feeding = feed(checkTarMetadata(unpacked), decoder.writable)
-  feeding.catch(() => {})
   const mayRead = choose(settings)
   const paths = new Set<string>()
   const folders = new Set<string>()
   const texts = new Map<string, string | null>()
-  let [entries, characters, bytes, hasUnread] = [0, 0, 0, false]
+  let [entries, characters, bytes, unpackedBytes, hasUnread] = [0, 0, 0, 0, false]
   const estimateBytes = () => DECODER_BYTES + 2 * (bytes + characters) + ENTRY_BYTES * (paths.size + folders.size)
-  const reader = decoder.readable.getReader()
-  try {
-    for (;;) {
-      const { done, value } = await reader.read()
-      if (done) break
+  let text: { path: string; decoder: TextDecoder; parts: string } | null = null
+  const endText = () => {
+    if (text) texts.set(text.path, text.parts + text.decoder.decode())
+    text = null
+  }
+  const inspect = createInspection({
+    entry({ name, type, size }) {
+      endText()
       if (++entries > MAX_ENTRIES) throw fail('archive_too_many_files')
-      const { header } = value
-      if (header.name.length > MAX_PATH_LENGTH) return null
-      const path = normalize(header.name)
-      if (header.type === 'directory' || path === '' || paths.size >= MAX_LISTED_FILES) {
-        await value.body.cancel()
-        continue
-      }
+      if (name.length > MAX_PATH_LENGTH) throw new Error(TOO_LARGE)
+      const path = normalize(name)
+      if (type === 'folder' || name.endsWith('/') || path === '' || paths.size >= MAX_LISTED_FILES) return
       paths.add(path)
       addFolders(path, folders)
       characters += path.length
-      const isTooDeep = path.split('/', MAX_DEPTH + 1).length > MAX_DEPTH
       room.growTo(estimateBytes())
-      if (isTooDeep || characters > MAX_PATH_CHARACTERS || folders.size > MAX_LISTED_FOLDERS) return null
-      const isFile = header.type === 'file' || header.type === undefined
-      if (!isFile || header.size > MAX_FILE_BYTES) texts.set(path, null)
-      if (isFile && mayRead(path, header.size) && bytes + header.size <= MAX_TEXT_BYTES) {
-        bytes += header.size
-        room.growTo(estimateBytes())
-        texts.set(path, await readText(value))
-      } else await value.body.cancel()
-    }
-    await feeding
-  } finally {
-    await reader.cancel().catch(() => {})
+      const isTooDeep = path.split('/', MAX_DEPTH + 1).length > MAX_DEPTH
+      if (isTooDeep || characters > MAX_PATH_CHARACTERS || folders.size > MAX_LISTED_FOLDERS) throw new Error(TOO_LARGE)
+      const isFile = type === 'file'
+      if (!isFile || size > MAX_FILE_BYTES) texts.set(path, null)
+      if (!isFile || !mayRead(path, size) || bytes + size > MAX_TEXT_BYTES) return
+      bytes += size
+      room.growTo(estimateBytes())
+      text = { path, decoder: new TextDecoder(), parts: '' }
+    },
+    body(chunk) {
+      if (text) text.parts += text.decoder.decode(chunk, { stream: true })
+    },
+  })
+  for await (const chunk of unpacked) {
+    unpackedBytes += chunk.byteLength
+    if (unpackedBytes > MAX_UNPACKED_BYTES) throw new Error(TOO_LARGE)
+    inspect(chunk)
   }
+  endText()
   if (paths.size >= MAX_LISTED_FILES) return null
   return {
     paths,
@@ -145,25 +146,6 @@ function addFolders(path: string, folders: Set<string>): void {
     folders.add(folder)
   }
 }
-
-async function feed(unpacked: AsyncIterable<Uint8Array>, writable: WritableStream<Uint8Array>): Promise<void> {
-  const writer = writable.getWriter()
-  let bytes = 0
-  try {
-    for await (const chunk of unpacked) {
-      bytes += chunk.byteLength
-      if (bytes > MAX_UNPACKED_BYTES) throw new Error('The archive is too large to be listed')
-      await writer.write(chunk)
-    }
-    await writer.close()
-  } catch (error) {
-    // The reader of the entries waits for this.
-    await writer.abort(error).catch(() => {})
-    throw error
-  }
-}
-
-const readText = ({ body }: ParsedTarEntry) => new Response(body as never).text()
 
 function choose(settings: SourceSettings): (path: string, size: number) => boolean {
   const configuration = normalize(configurationPathOf(settings))

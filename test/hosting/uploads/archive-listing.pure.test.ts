@@ -25,6 +25,14 @@ test('a damaged or cut archive ends, and is not listed', async () => {
   expect(await list(archive.map((byte, i) => (i > 20_000 && i < 21_000 ? 7 : byte)))).toBeNull()
 })
 
+test('an archive of many files with and without texts is listed', async () => {
+  const noise = Array.from({ length: 9_000 }, (_, i) => (i * 7919) % 10_007).join()
+  const names = Array.from({ length: 300 }, (_, i) => (i % 3 === 0 ? `${i}.json` : `a/b/c/d/${i}.png`))
+  const files = await list(await packFiles(Object.fromEntries(names.map((name, i) => [name, noise.slice(i)]))))
+  expect(files?.paths.size).toBe(300)
+  expect(files?.read('3.json')).toBe(noise.slice(3))
+})
+
 test('a path deeper or longer than agents accept is not listed', async () => {
   expect(await list(await packFiles({ [`${'a/'.repeat(63)}a`]: '' }))).not.toBeNull()
   expect(await list(await packFiles({ [`${'a/'.repeat(64)}a`]: '' }))).toBeNull()
