@@ -1,5 +1,6 @@
-// Checks the metadata of a hostile tar before its decoder reads it, which needs time in the square of a record that
-// lies about its length. For a decoder that is strict: it ends at what is no header, as this check then does.
+// Reads a hostile tar, in time linear in its size: to list it, or to check its metadata before the decoder of an agent
+// reads it, which needs time in the square of a record that lies about its length. That decoder is strict: it ends at
+// what is no header, as this does.
 
 /** Longer than any path, and than the attributes that tools write. */
 const MAX_METADATA_BYTES = 1024 ** 2
