@@ -1,6 +1,6 @@
 // The schema of the runtime configuration, the JSON file of a source at `platform_config_path`.
 import * as z from 'zod'
-import { isReservedVariable } from '../protocol/parts.schema.ts'
+import { isReservedVariable } from '../protocol/reserved-variables.ts'
 import { boundedText as bounded, recordOf } from '../protocol/wire.ts'
 
 const MAX_VARIABLES = 500

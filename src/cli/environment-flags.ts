@@ -1,6 +1,7 @@
 // The variables that `slipway deploy` sets: of files, of a hidden prompt or standard input, or of the command line.
 import { readFileSync } from 'node:fs'
 import { describeUnreadLines, parseEnvFile } from '../client/env-file.ts'
+import { isReservedVariable } from '../protocol/reserved-variables.ts'
 import type { Variable } from './deploy-source.ts'
 import { usageError } from './failure.ts'
 import { readSecret, readStdin } from './secret-input.ts'
@@ -11,15 +12,16 @@ export type EnvironmentFlags = { env?: string[]; envFile?: string[] }
 
 /** `--env` wins over files, and a later option over an earlier one. */
 export async function readVariables(
-  { out }: Session,
+  session: Session,
   { env = [], envFile = [] }: EnvironmentFlags,
 ): Promise<Variable[]> {
+  const { out } = session
   const asked = env.filter(name => !name.includes('='))
   const readers = asked.length + envFile.filter(file => file === '-').length
   if (readers > 1 && !out.isInteractive)
     throw usageError('Only one value can be read from standard input. Write the others to a file for --env-file.')
   const values: Record<string, string> = {}
-  for (const file of envFile) Object.assign(values, await readFile(file))
+  for (const file of envFile) Object.assign(values, await readEnvFile(session, file))
   for (const given of env) {
     const equals = given.indexOf('=')
     const name = equals < 0 ? given : given.slice(0, equals)
@@ -28,13 +30,16 @@ export async function readVariables(
   return toVariables(values)
 }
 
-async function readFile(file: string): Promise<Record<string, string>> {
+/** Without those that the platform sets: files for a machine of one's own often have a PORT. */
+export async function readEnvFile({ out }: Session, file: string): Promise<Record<string, string>> {
   const text = file === '-' ? await readStdin() : readFileSync(file, 'utf8')
   const unread = describeUnreadLines(text)
   if (unread) throw usageError(`${file}: ${unread}`)
   const values = parseEnvFile(text)
   if (Object.keys(values).length === 0) throw usageError(`${file} has no lines of the form NAME=value.`)
-  return values
+  const reserved = Object.keys(values).filter(isReservedVariable)
+  if (reserved.length > 0) out.note(`Left out, as the platform sets it: ${reserved.join(', ')} of ${file}.`)
+  return Object.fromEntries(Object.entries(values).filter(([name]) => !reserved.includes(name)))
 }
 
 const askFor = async (name: string, isInteractive: boolean): Promise<string> =>

@@ -11,6 +11,7 @@ import {
   SecretKey,
   textMatching,
 } from './kubernetes.schema.ts'
+import { isReservedVariable } from './reserved-variables.ts'
 import { DeploymentType, RESOURCE_MEMBERS, type ResourceMember, ResourceSpec } from './resources.schema.ts'
 import { Uuid } from './wire.ts'
 
@@ -72,19 +73,13 @@ const Command = textMatching(
   'must not contain quotes, backslashes, backticks, line breaks, tabs, |, ;, $, <, > or a single &',
 )
 
-/** Set by the platform. */
-const RESERVED_VARIABLES = ['PORT', 'PATH', 'DATABASE_URI', 'REDIS_URI']
-const RESERVED_PREFIX = 'SLIPWAY_'
-export const isReservedVariable = (name: string) =>
-  RESERVED_VARIABLES.includes(name) || name.startsWith(RESERVED_PREFIX)
-
 const VariableName = textMatching(
   253,
   '[A-Za-z_][A-Za-z0-9_]*',
   'must be letters, digits or underscores, and must not start with a digit',
 ).superRefine((name, check) => {
   if (!isReservedVariable(name)) return
-  check.addIssue({ code: 'custom', message: `\`${name}\` is reserved for the platform. Choose another name.` })
+  check.addIssue({ code: 'custom', message: `\`${name}\` is set by the platform. Remove it, or choose another name.` })
 })
 
 // ---- secrets

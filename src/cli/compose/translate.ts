@@ -1,7 +1,7 @@
 // From a compose file to documents of `slipway apply`: a deployment for each service of its own. Pure.
 import type { WorkspaceDocument } from '../../client/apply/documents.ts'
 import { toName } from '../../client/archive-rules.ts'
-import { isReservedVariable } from '../../protocol/parts.schema.ts'
+import { isReservedVariable } from '../../protocol/reserved-variables.ts'
 import {
   type Members,
   type Path,

@@ -171,7 +171,7 @@ it('edits variables as text, and removes the last one', async () => {
   const text = page.getByLabel('Variables as text')
   expect(await text.inputValue()).toBe('MODE=********')
   await text.fill('MODE=********\nPORT=1')
-  await page.getByText('is reserved for the platform').waitFor()
+  await page.getByText('is set by the platform').waitFor()
   await check(page, 'environment-text')
   await text.fill('MODE live')
   await page.getByText('Line 1 is not NAME=value.').waitFor()

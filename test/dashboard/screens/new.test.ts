@@ -238,7 +238,7 @@ describe('a new deployment', () => {
     await page.getByText('Environment variables').click()
     await page.getByLabel('Variables, as in a .env file').fill('PORT=1\nOK="two\nlines"')
     await nameField(page).fill('free')
-    await page.getByText('is reserved for the platform').waitFor()
+    await page.getByText('is set by the platform').waitFor()
     expect(page.url()).not.toContain('PORT')
     await page.getByLabel('Variables, as in a .env file').fill('A="two\nlines"\nno equals here')
     await page.getByText('Line 3 is not NAME=value.').waitFor()
