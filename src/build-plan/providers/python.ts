@@ -23,21 +23,18 @@ export function proposePython(app: Folder): Proposal | null {
     tools: [python, findUv(app)],
     install: [install?.command ?? MAKE_VENV, added].filter(Boolean).join(' && '),
     ...(how.build && { build: how.build }),
-    ...(how.start ? { start: how.start } : { refusal: how.refusal ?? noProgram }),
+    ...(how.start ? { start: how.start } : { refusal: how.refusal ?? noProgram, lacksStart: true }),
     env: { UV_PYTHON_PREFERENCE: 'system', PYTHONUNBUFFERED: '1', ...install?.env },
     programs: [`${VENV}/bin`],
-    certain: [
-      install ? `${install.from} lists its packages.` : `${how.file ?? module} is its program.`,
-      ...(how.certain ?? []),
-    ],
+    certain: [...(install ? [`${install.from} lists its packages.`] : []), ...(how.certain ?? [])],
     guessed: [...(how.guessed ?? []), ...(added ? [`${missing.join(' and ')} is added, to serve it.`] : [])],
     warnings: how.warnings ?? [],
   }
 }
 
 const noProgram =
-  'The Python application has no program that is known: no manage.py, and no main.py or app.py. ' +
-  'Add `web: …` to a Procfile, or set `start_command` in slipway.json.'
+  'The Python application has no program that is known: no `manage.py`, no `main.py`, `app.py` or the like, and no ' +
+  'module that makes a web application. Add `web: …` to a Procfile, or set `start_command` in slipway.json.'
 
 function findPython(app: Folder): Tool {
   const found = findVersion(app, 'python', ['.python-version'])
@@ -164,7 +161,8 @@ function findDjango(app: Folder, packages: Set<string>): How | null {
   }
 }
 
-const SERVERS: { package: string; calls: string[]; start(target: string): string; needs: string[] }[] = [
+type Server = { package: string; calls: string[]; start(target: string, folder: string): string; needs: string[] }
+const SERVERS: Server[] = [
   { package: 'fastapi', calls: ['FastAPI', 'fastapi.FastAPI'], start: asgi, needs: ['fastapi', 'uvicorn'] },
   { package: 'starlette', calls: ['Starlette'], start: asgi, needs: ['starlette', 'uvicorn'] },
   { package: 'quart', calls: ['Quart'], start: asgi, needs: ['quart', 'uvicorn'] },
@@ -172,27 +170,32 @@ const SERVERS: { package: string; calls: string[]; start(target: string): string
   { package: 'flask', calls: ['Flask', 'flask.Flask'], start: wsgi, needs: ['flask', 'gunicorn'] },
 ]
 
-/** The servers that a module makes, each with the variable that gets it, as in `app: FastAPI = FastAPI()`. */
-function findServers(text: string): Map<string, string> {
+/** Calls that give the object of the framework whose package is listed. */
+const FACTORIES = ['create_app', 'make_app', 'get_app', 'build_app', 'create_application']
+const BY_FACTORY = 'a factory'
+const DEFINES_FACTORY = 'def create_app'
+
+/** The variables of a module, as in `app: FastAPI = FastAPI()`, by the package of the server that they get. */
+function findMade(text: string): Map<string, string> {
   const found = new Map<string, string>()
   for (const line of text.split('\n')) {
     const at = line.indexOf('=')
     const [variable = ''] = line.slice(0, Math.max(0, at)).split(/[:,\s]/, 1)
     if (!/^\w+$/.test(variable)) continue
     const value = line.slice(at + 1).trimStart()
-    const server = SERVERS.find(({ calls }) => calls.some(call => value.startsWith(`${call}(`)))
-    if (server && !found.has(server.package)) found.set(server.package, variable)
+    const isOneOf = (calls: string[]) => calls.some(call => value.startsWith(`${call}(`))
+    const by = SERVERS.find(({ calls }) => isOneOf(calls))?.package ?? (isOneOf(FACTORIES) ? BY_FACTORY : undefined)
+    if (by !== undefined && !found.has(by)) found.set(by, variable)
   }
-  if (!found.has('flask') && /^def create_app\(/m.test(text)) found.set('flask', FACTORY)
+  if (/^def create_app\(/m.test(text)) found.set(DEFINES_FACTORY, 'create_app')
   return found
 }
-const FACTORY = 'create_app()'
 
-function asgi(target: string) {
-  return `uvicorn ${target} --host 0.0.0.0 --port $PORT`
+function asgi(target: string, folder: string) {
+  return `uvicorn ${target}${folder && ` --app-dir ${folder}`} --host 0.0.0.0 --port $PORT`
 }
-function wsgi(target: string) {
-  return `gunicorn ${target} --bind 0.0.0.0:$PORT`
+function wsgi(target: string, folder: string) {
+  return `gunicorn ${target}${folder && ` --pythonpath ${folder}`} --bind 0.0.0.0:$PORT`
 }
 
 /** A module of the application that makes the server object of a framework. */
@@ -209,10 +212,14 @@ function findServer(app: Folder, packages: Set<string>): How | null {
   const files = [...moduleFiles(app)]
   for (const { package: name, start, needs } of SERVERS)
     for (const file of files) {
-      const variable = app.parse(file, findServers)?.get(name)
-      if (variable === undefined) continue
-      const target = `${file.replace(/(?:\/__init__)?\.py$/, '').replaceAll('/', '.')}:${variable}`
-      const command = start(variable === FACTORY ? `'${target}'` : target)
+      const made = app.parse(file, findMade)
+      const variable = made?.get(name) ?? (packages.has(name) ? made?.get(BY_FACTORY) : undefined)
+      const isFactory = variable === undefined && name === 'flask' && made?.has(DEFINES_FACTORY) === true
+      if (variable === undefined && !isFactory) continue
+      const folder = importFolder(app, file)
+      const module = file.slice(folder === '' ? 0 : folder.length + 1).replace(/(?:\/__init__)?\.py$/, '')
+      const target = `${module.replaceAll('/', '.')}:${variable ?? 'create_app()'}`
+      const command = start(isFactory ? `'${target}'` : target, folder)
       return { file, start: command, needs, certain: [`\`${file}\` makes the ${name} application.`] }
     }
   return null
@@ -221,8 +228,31 @@ function findServer(app: Folder, packages: Set<string>): How | null {
 function* moduleFiles(app: Folder): Generator<string> {
   for (const parent of PARENTS)
     for (const module of MODULES) if (app.has(`${parent}${module}.py`)) yield `${parent}${module}.py`
-  for (const file of app.all()) if (/^(?:src\/)?\w+\/__init__\.py$/.test(file)) yield file
+  const packages = app.all().filter(file => /^(?:src\/)?\w+\/__init__\.py$/.test(file))
+  yield* packages
+  for (const file of packages)
+    for (const module of MODULES) {
+      const path = file.replace(/__init__\.py$/, `${module}.py`)
+      if (app.has(path)) yield path
+    }
 }
+
+/**
+ * The folder that has to be on Python's path: `src` for a package in it, or that of a module which imports its
+ * neighbours by their bare names. Empty: the application's root.
+ */
+function importFolder(app: Folder, file: string): string {
+  const folder = file.slice(0, Math.max(0, file.lastIndexOf('/')))
+  const imported = app.parse(file, findImported) ?? []
+  if (imported.includes('src')) return ''
+  if (folder.startsWith('src/') && !app.has('src/__init__.py')) return 'src'
+  const [root, siblings] = [app.names(), folder === '' ? [] : app.folder(folder).names()].map(names => new Set(names))
+  const isIn = (names: Set<string> | undefined, module: string) => names?.has(`${module}.py`) || names?.has(module)
+  return imported.some(module => isIn(siblings, module) && !isIn(root, module)) ? folder : ''
+}
+
+const findImported = (text: string): string[] =>
+  text.split('\n').flatMap(line => /^(?:from|import) (\w+)/.exec(line)?.[1] ?? [])
 
 const findModule = (app: Folder): string | null =>
   [...MODULES, 'bot', 'hello'].map(name => `${name}.py`).find(app.has) ?? null
