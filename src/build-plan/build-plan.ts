@@ -54,6 +54,8 @@ export type BuildPlan = {
 export type Proposal = Partial<Omit<BuildPlan, 'provider' | 'root'>> & {
   /** A sentence that says why the application cannot be built or started, and what to do. */
   refusal?: string
+  /** With a start command it can be started. */
+  lacksStart?: boolean
   /** Folders of which one could be the root. */
   roots?: string[]
   /** Another language may own the folder: package.json may only bring tools for the assets of a Django project. */

@@ -56,7 +56,7 @@ export function planBuild(files: SourceFiles, options: PlanOptions): BuildPlan {
 
   const container = proposeContainerFiles(app, buildsImages)
   if (container?.isBuilt) {
-    const certain = ['`Dockerfile` builds it, on the container or kubernetes engine.']
+    const certain = ['`Dockerfile` builds it, where the agent runs containers or Kubernetes.']
     return complete(app, 'dockerfile', { certain, warnings: container.warnings }, options, explicitStart)
   }
 
@@ -73,7 +73,7 @@ export function planBuild(files: SourceFiles, options: PlanOptions): BuildPlan {
     if (unsupported) throw new PlanRefused(unsupported)
     if (!proposal) throw nothingFound(app)
     const { refusal, roots = [] } = proposal
-    if (refusal !== undefined) throw new PlanRefused(refusal, { roots })
+    if (refusal !== undefined) throw new PlanRefused(refusal, { roots, lacksStart: proposal.lacksStart ?? false })
   }
   const plan = complete(app, provider ?? 'command', proposal ?? {}, options, start)
   plan.warnings.push(...procfile.warnings, ...(container?.warnings ?? []))
@@ -138,7 +138,7 @@ function nothingFound(app: Folder): PlanRefused {
   const listed = names.slice(0, LISTED).map(name => `\`${name}\``)
   const more = names.length > LISTED ? ` and ${names.length - LISTED} more` : ''
   return new PlanRefused(
-    `Nothing here says how the application starts: there are ${listed.join(', ')}${more}. ` +
+    `Nothing here says how the application starts. The folder has ${listed.join(', ')}${more}. ` +
       'Set `start_command` in slipway.json.',
     { lacksStart: true },
   )

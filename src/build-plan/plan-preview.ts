@@ -3,7 +3,7 @@
 import { applicationRoot, configurationPathOf } from './application-root.ts'
 import { type BuildPlan, PlanRefused } from './build-plan.ts'
 import { readExplicitStart } from './explicit-start.ts'
-import { planBuild } from './plan-build.ts'
+import { type PlanOptions, planBuild } from './plan-build.ts'
 import type { SourceFiles } from './source-files.ts'
 
 /** Members of a deployment that decide with the files. */
@@ -22,10 +22,25 @@ export function previewPlan(files: SourceFiles, settings: SourceSettings): PlanO
     const root = applicationRoot(settings.root_directory, configuration.path)
     const install_command = settings.install_command ?? configuration.install_command ?? null
     const build_command = settings.build_command ?? configuration.build_command ?? null
-    return { plan: planBuild(files, { root, configuration, install_command, build_command, buildsImages: true }) }
+    const options = { root, configuration, install_command, build_command }
+    const plan = planBuild(files, { ...options, buildsImages: true })
+    if (plan.provider === 'dockerfile') plan.warnings.unshift(describeWithoutImages(files, options))
+    return { plan }
   } catch (error) {
     if (error instanceof PlanRefused) return { refusal: error }
     throw error
+  }
+}
+
+/** The behavior of an agent that runs processes. No caller knows which agent builds the source. */
+function describeWithoutImages(files: SourceFiles, options: Omit<PlanOptions, 'buildsImages'>): string {
+  const agent = 'An agent that runs processes, such as that of `npm run dev`,'
+  try {
+    const { start } = planBuild(files, { ...options, buildsImages: false })
+    return `${agent} does not use the Dockerfile. It ${start ? `starts \`${start}\`` : 'serves the files'}.`
+  } catch (error) {
+    if (!(error instanceof PlanRefused)) throw error
+    return `${agent} cannot build a Dockerfile, and nothing else here says how the application starts.`
   }
 }
 

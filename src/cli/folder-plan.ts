@@ -39,7 +39,14 @@ export function planFolder(
   const { message, remedy } = outcome.refusal
   const [root] = remedy.roots ?? []
   if (root !== undefined) throw usageError(message, `slipway deploy${argument} --root ${shellWord(root)}`)
-  throw usageError(message, remedy.lacksStart ? `slipway init${argument} --start 'node server.js'` : undefined)
+  const start = shellWord(exampleStart(packed.files))
+  throw usageError(message, remedy.lacksStart ? `slipway init${argument} --start ${start}` : undefined)
+}
+
+/** For a command that a person can run as it is. */
+export function exampleStart(files: string[]): string {
+  const python = files.find(file => /^\w+\.py$/.test(file))
+  return python ? `python ${python}` : 'node server.js'
 }
 
 export function showBuildPlan({ out }: Session, plan: BuildPlan): void {

@@ -2,6 +2,7 @@
 import { describe, expect, it, test } from 'vitest'
 import { PlanRefused } from '../../src/build-plan/build-plan.ts'
 import { type PlanOptions, planBuild } from '../../src/build-plan/plan-build.ts'
+import { previewPlan } from '../../src/build-plan/plan-preview.ts'
 import { openSource, type SourceFiles } from '../../src/build-plan/source-files.ts'
 
 type Content = string | object
@@ -185,6 +186,35 @@ const FOLDERS: Record<string, [files: Record<string, Content>, planned: object]>
       start: 'uvicorn app.main:api --host 0.0.0.0 --port $PORT',
     },
   ],
+  'FastAPI in a package of src': [
+    {
+      'pyproject.toml': '[project]\nname = "shop"\ndependencies = ["fastapi"]\n',
+      'src/shop/__init__.py': '',
+      'src/shop/main.py': 'from fastapi import FastAPI\nfrom shop.routes import router\napp = FastAPI()\n',
+      'src/shop/routes.py': '',
+    },
+    { start: 'uvicorn shop.main:app --app-dir src --host 0.0.0.0 --port $PORT' },
+  ],
+  'FastAPI in src, imported from the root': [
+    { 'requirements.txt': 'fastapi', 'src/main.py': 'from src.routes import router\napp = FastAPI()\n' },
+    { start: 'uvicorn src.main:app --host 0.0.0.0 --port $PORT' },
+  ],
+  'Flask in a folder whose modules import each other': [
+    {
+      'requirements.txt': 'flask\ngunicorn\n',
+      'backend/app.py': 'from models import db\napp = Flask(__name__)\n',
+      'backend/models.py': '',
+    },
+    { start: 'gunicorn app:app --pythonpath backend --bind 0.0.0.0:$PORT' },
+  ],
+  'a module that calls the factory': [
+    {
+      'requirements.txt': 'flask\n',
+      'run.py': 'from shop import create_app\napp = create_app("production")\n',
+      'shop/__init__.py': 'def create_app(config):\n  return Flask(__name__)\n',
+    },
+    { start: 'gunicorn run:app --bind 0.0.0.0:$PORT' },
+  ],
   Django: [
     {
       'requirements.txt': 'django\ngunicorn\nwhitenoise\n',
@@ -314,6 +344,15 @@ describe('a refusal names the file that was seen', () => {
   ] as const)('%s', (_, files, sentence) => {
     expect(refusal(files as Record<string, Content>)).toMatch(sentence)
   })
+})
+
+it('a preview says what an agent without images does with a Dockerfile', () => {
+  const preview = (files: Record<string, Content>) => {
+    const outcome = previewPlan(filesOf(files), {})
+    return 'plan' in outcome ? outcome.plan.warnings : expect.fail('it was refused')
+  }
+  expect(preview({ Dockerfile: 'FROM x', 'main.py': '' })).toEqual([expect.stringContaining('starts `python main.py`')])
+  expect(preview({ Dockerfile: 'FROM x' })).toEqual([expect.stringContaining('cannot build a Dockerfile')])
 })
 
 describe('the order of what decides', () => {

@@ -13,7 +13,7 @@ export function proposeContainerFiles(app: Folder, buildsImages: boolean) {
   const deployGroup = `\`slipway deploy ${compose}\` deploys its services`
   const reason = dockerfile
     ? 'needs an agent that builds images: use a listener with the container or kubernetes engine'
-    : `describes several containers: ${deployGroup}`
+    : `describes containers: ${deployGroup}`
   return {
     isBuilt,
     refusal: `\`${dockerfile ?? compose}\` ${reason}. Or set \`start_command\` in slipway.json.`,

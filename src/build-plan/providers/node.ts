@@ -32,16 +32,16 @@ export function proposeNode(app: Folder): Proposal | null {
   }
   const build = [buildOf(app, manifest, manager, framework?.build), served?.after].filter(Boolean).join(' && ') || null
   const brings = app.has('node_modules') || manager.folder.has('node_modules')
+  const installs = hasPackages(manifest, manager) && !brings
+  const source = framework ? `package.json has ${framework.name}` : 'package.json makes it a package'
   const common = {
     install_root: manager.folder.path,
     tools: listTools(app, manifest, manager),
-    install: hasPackages(manifest, manager) && !brings ? manager.install(build !== null) : null,
+    install: installs ? manager.install(build !== null) : null,
     build,
     env: framework?.env ?? {},
     programs: ['node_modules/.bin', ...(manager.folder.path === app.path ? [] : [upwards(app, manager.folder)])],
-    certain: [
-      `package.json${framework ? ` has ${framework.name}` : ' makes it a package'}, and ${manager.name} installs it.`,
-    ],
+    certain: [`${source}${installs ? `, and ${manager.name} installs it` : ''}.`],
   }
   // package.json may only bring the assets of an application in another language.
   if (hasServer) return { ...common, start: manager.name === 'npm' ? 'npm start --silent' : manager.run('start') }
@@ -62,6 +62,7 @@ export function proposeNode(app: Folder): Proposal | null {
   return {
     ...common,
     isUncertain: true,
+    lacksStart: true,
     refusal: 'package.json has no `start` script, and no framework or program is known in it. Add `"start": "node …"`.',
   }
 }
@@ -89,7 +90,7 @@ function chooseApplication(root: Folder, applications: { folder: Folder; manifes
     const listed = roots.slice(0, LISTED).map(path => `\`${path}\``)
     const more = roots.length > LISTED ? ` and ${roots.length - LISTED} more` : ''
     const found = `The workspace has ${roots.length} applications: ${listed.join(', ')}${more}`
-    return { roots, refusal: `${found}. Set \`root_directory\` to the folder of one.` }
+    return { roots, refusal: `${found}. Choose the folder of one as its root (\`root_directory\`).` }
   }
   const proposal = proposeNode(only!.folder) ?? {}
   // Commands run in the folder of the source, so they enter that of the application.

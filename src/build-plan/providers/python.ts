@@ -173,22 +173,29 @@ const SERVERS: Server[] = [
 /** Calls that give the object of the framework whose package is listed. */
 const FACTORIES = ['create_app', 'make_app', 'get_app', 'build_app', 'create_application']
 const BY_FACTORY = 'a factory'
-const DEFINES_FACTORY = 'def create_app'
 
-/** The variables of a module, as in `app: FastAPI = FastAPI()`, by the package of the server that they get. */
-function findMade(text: string): Map<string, string> {
-  const found = new Map<string, string>()
+type Module = {
+  /** Its variables, as in `app: FastAPI = FastAPI()`, by the package of the server that they get. */
+  made: Map<string, string>
+  definesFactory: boolean
+  /** The first names of the modules that it imports. */
+  imported: Set<string>
+}
+function readModule(text: string): Module {
+  const made = new Map<string, string>()
+  const imported = new Set<string>()
   for (const line of text.split('\n')) {
+    const [, module] = /^(?:from|import) (\w+)/.exec(line) ?? []
+    if (module !== undefined) imported.add(module)
     const at = line.indexOf('=')
     const [variable = ''] = line.slice(0, Math.max(0, at)).split(/[:,\s]/, 1)
     if (!/^\w+$/.test(variable)) continue
     const value = line.slice(at + 1).trimStart()
     const isOneOf = (calls: string[]) => calls.some(call => value.startsWith(`${call}(`))
     const by = SERVERS.find(({ calls }) => isOneOf(calls))?.package ?? (isOneOf(FACTORIES) ? BY_FACTORY : undefined)
-    if (by !== undefined && !found.has(by)) found.set(by, variable)
+    if (by !== undefined && !made.has(by)) made.set(by, variable)
   }
-  if (/^def create_app\(/m.test(text)) found.set(DEFINES_FACTORY, 'create_app')
-  return found
+  return { made, imported, definesFactory: /^def create_app\(/m.test(text) }
 }
 
 function asgi(target: string, folder: string) {
@@ -212,11 +219,11 @@ function findServer(app: Folder, packages: Set<string>): How | null {
   const files = [...moduleFiles(app)]
   for (const { package: name, start, needs } of SERVERS)
     for (const file of files) {
-      const made = app.parse(file, findMade)
-      const variable = made?.get(name) ?? (packages.has(name) ? made?.get(BY_FACTORY) : undefined)
-      const isFactory = variable === undefined && name === 'flask' && made?.has(DEFINES_FACTORY) === true
-      if (variable === undefined && !isFactory) continue
-      const folder = importFolder(app, file)
+      const read = app.parse(file, readModule)
+      const variable = read?.made.get(name) ?? (packages.has(name) ? read?.made.get(BY_FACTORY) : undefined)
+      const isFactory = variable === undefined && name === 'flask' && read?.definesFactory === true
+      if (!read || (variable === undefined && !isFactory)) continue
+      const folder = importFolder(app, file, read)
       const module = file.slice(folder === '' ? 0 : folder.length + 1).replace(/(?:\/__init__)?\.py$/, '')
       const target = `${module.replaceAll('/', '.')}:${variable ?? 'create_app()'}`
       const command = start(isFactory ? `'${target}'` : target, folder)
@@ -241,18 +248,14 @@ function* moduleFiles(app: Folder): Generator<string> {
  * The folder that has to be on Python's path: `src` for a package in it, or that of a module which imports its
  * neighbours by their bare names. Empty: the application's root.
  */
-function importFolder(app: Folder, file: string): string {
+function importFolder(app: Folder, file: string, { imported }: Module): string {
   const folder = file.slice(0, Math.max(0, file.lastIndexOf('/')))
-  const imported = app.parse(file, findImported) ?? []
-  if (imported.includes('src')) return ''
+  if (imported.has('src')) return ''
   if (folder.startsWith('src/') && !app.has('src/__init__.py')) return 'src'
   const [root, siblings] = [app.names(), folder === '' ? [] : app.folder(folder).names()].map(names => new Set(names))
   const isIn = (names: Set<string> | undefined, module: string) => names?.has(`${module}.py`) || names?.has(module)
-  return imported.some(module => isIn(siblings, module) && !isIn(root, module)) ? folder : ''
+  return [...imported].some(module => isIn(siblings, module) && !isIn(root, module)) ? folder : ''
 }
-
-const findImported = (text: string): string[] =>
-  text.split('\n').flatMap(line => /^(?:from|import) (\w+)/.exec(line)?.[1] ?? [])
 
 const findModule = (app: Folder): string | null =>
   [...MODULES, 'bot', 'hello'].map(name => `${name}.py`).find(app.has) ?? null

@@ -5,7 +5,7 @@ import { CONFIGURATION } from '../../client/archive-rules.ts'
 import { listFiles } from '../archive.ts'
 import type { Declaration } from '../declaration.ts'
 import { shellWord, usageError } from '../failure.ts'
-import { showBuildPlan, tryToPlan } from '../folder-plan.ts'
+import { exampleStart, showBuildPlan, tryToPlan } from '../folder-plan.ts'
 import { requireFolder, suggestName } from '../folder-source.ts'
 import { ask, type Deployment, findByName, findDeployment, type Session } from '../session.ts'
 import { type Link, readLink, writeLink } from '../settings.ts'
@@ -73,9 +73,10 @@ async function findStartCommand(session: Session, { folder, files }: Listed, { s
   const { message, remedy } = outcome.refusal
   if (!remedy.lacksStart) throw usageError(message)
   if (out.isInteractive) out.note(message)
-  const answer = out.isInteractive ? await ask('What starts the application? For example node server.js: ', signal) : ''
+  const example = exampleStart(files)
+  const answer = out.isInteractive ? await ask(`What starts the application? For example ${example}: `, signal) : ''
   if (answer) return answer
-  throw usageError(message, "slipway init --start 'node server.js'")
+  throw usageError(message, `slipway init --start ${shellWord(example)}`)
 }
 
 /** The deployment to link to: the one that is named, or on a terminal one that has the name of the folder. */
