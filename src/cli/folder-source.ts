@@ -1,6 +1,6 @@
 // A folder as the source of a deploy: packed, shown and uploaded.
 import { existsSync, readFileSync, statSync } from 'node:fs'
-import { basename, join, resolve } from 'node:path'
+import { basename, join, relative, resolve } from 'node:path'
 import { mayHoldSecrets, readPackageFile, toName } from '../client/archive-rules.ts'
 import { type AddedFiles, type Archive, findFiles, packFolder } from './archive.ts'
 import { type DeploySource, planNew } from './deploy-source.ts'
@@ -84,12 +84,13 @@ export async function packAndShow(
   out.note(`${count}, ${formatBytes(unpackedBytes)}, packed ${formatBytes(content.size)}`)
   const included = files.filter(mayHoldSecrets)
   if (included.length > 0) out.note(`${included.join(', ')} may hold secrets, and is packed.`)
-  const [environment] = found.secretFiles
-  if (environment)
-    out.note(
-      `Left out, as they may hold secrets: ${found.secretFiles.join(', ')}. To set variables of a file: ` +
-        '--env-file FILE',
-    )
+  if (found.secretFiles.length > 0) {
+    const example = found.secretFiles.find(path => /(^|\/)\.env[^/]*$/.test(path))
+    const remedy = example
+      ? ` To set its variables: --env-file ${shellWord(relative(process.cwd(), join(folder, example)))}`
+      : ''
+    out.note(`Left out, as it may hold secrets: ${found.secretFiles.join(', ')}.${remedy}`)
+  }
   return archive
 }
 

@@ -184,7 +184,7 @@ it('refuses a folder that cannot be started, and creates nothing', async () => {
 
 it('sets variables of files, standard input and the command at the first deploy, and keeps them later', async () => {
   const tenant = await newTenant()
-  const cwd = makeFolder({ 'package.json': '{"name": "shop"}', 'server.js': '', '.env': 'A=file\nB=file\n' })
+  const cwd = makeFolder({ 'package.json': '{"name": "shop"}', 'server.js': '', '.env': 'A=file\nB=file\nPORT=3000\n' })
   const env = keyEnv(url, tenant)
   const args = ['deploy', '--yes', '--detach']
   const first = startCli([...args, '--create', '--env-file', join(cwd, '.env'), '--env', 'B=two=2', '--env', 'C'], {
@@ -315,6 +315,8 @@ it('deploys a compose file as deployments with their databases, and again withou
   const { code, objects } = await deploy('--create')
   expect([code, objects.at(-1)]).toMatchObject([0, { outcome: 'detached', name: 'book-web' }])
   expect(objects.find(({ type }) => type === 'archive')).toMatchObject({ files: 3 })
+  expect(objects.find(({ type }) => type === 'planned')).toMatchObject({ action: 'create', warnings: [] })
+  expect(await deploy('--env', 'MODE=slow')).toMatchObject({ code: 2 })
   const { resources } = (await tenant.get('/v2/deployments')).body
   expect(resources).toMatchObject([
     {

@@ -13,7 +13,7 @@ import {
 } from '../deploy-plan.ts'
 import { type DeploySource, type NewDeployment, planNew, type Variable } from '../deploy-source.ts'
 import { type EnvironmentFlags, readVariables } from '../environment-flags.ts'
-import { shellWord } from '../failure.ts'
+import { shellWord, usageError } from '../failure.ts'
 import { collect, type FollowFlags, withFollow } from '../flags.ts'
 import { parseTimeout } from '../follow.ts'
 import { confirm, type Session } from '../session.ts'
@@ -24,7 +24,7 @@ export const declaration: Declaration = {
   options: command =>
     withFollow(withSource(command))
       .option('--env <name>', 'set a variable: NAME asks for its value, NAME=VALUE has it. Can be repeated', collect)
-      .option('--env-file <file>', 'set the variables of a .env file, or - for stdin. Can be repeated', collect)
+      .option('--env-file <file>', 'set the variables of a .env file. Can be repeated', collect)
       .option('--create', 'create the deployment if there is none, without a terminal too')
       .option('--dry-run', 'list the files of the folder and their size, and send nothing'),
 }
@@ -36,6 +36,8 @@ export async function run(session: Session, options: Flags, [folder]: [string?])
   const isOfFolder = [options.image, options.repo, options.branch, options.template].every(one => one === undefined)
   const compose = isOfFolder ? findComposeFile(folder ?? '.') : undefined
   if (compose !== undefined) {
+    if (options.env ?? options.envFile)
+      throw usageError('A compose file has its own variables: set them in its `environment` or `env_file`.')
     const { deployCompose } = await import('../compose/deploy-compose.ts')
     return deployCompose(session, compose, { ...options, ...follow })
   }
@@ -47,7 +49,7 @@ export async function run(session: Session, options: Flags, [folder]: [string?])
   const next = `slipway deploy${source.argument} --name ${shellWord(target.name)} --yes`
   if (!target.deployment)
     return deployNew(session, source, target.name, { ...follow, variables, next: `${next} --create` })
-  await confirmTarget(session, source, target, next)
+  await confirmTarget(session, source, target, { next, hasVariables: variables.length > 0 })
   const planned = await planPatch(session, source, target.deployment, variables)
   await planAndApply(session, target.deployment, planned, { ...follow, next, isExpected: true })
 }
@@ -80,11 +82,17 @@ async function bringFiles(session: Session, body: NewDeployment, { upload }: Non
   return planNew(session, { ...body, source_revision_config })
 }
 
-async function confirmTarget(session: Session, source: DeploySource, target: Target, next: string): Promise<void> {
-  const { name, isGuessed, lastSha256 } = target
+async function confirmTarget(
+  session: Session,
+  source: DeploySource,
+  { name, deployment, isGuessed, lastSha256 }: Target,
+  { next, hasVariables }: { next: string; hasVariables: boolean },
+): Promise<void> {
   if (isGuessed && source.files)
     await confirm(session, `${name} exists, and may come from another folder. Deploy this folder to it?`, next)
-  const isUnchanged = lastSha256 !== undefined && lastSha256 === source.files?.sha256
-  if (isUnchanged && session.out.isInteractive)
+  const isSameArchive = lastSha256 !== undefined && lastSha256 === source.files?.sha256
+  // After a failure, or with other variables, the same files are meant.
+  const isRepeated = isSameArchive && !hasVariables && deployment?.serving === 'current'
+  if (isRepeated && session.out.isInteractive)
     await confirm(session, 'The files are the same as in the last deploy. Deploy them again?', next)
 }

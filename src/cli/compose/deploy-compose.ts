@@ -38,7 +38,10 @@ export async function deployCompose(session: Session, path: string, flags: Flags
   const packed = await packServices(session, translation, dirname(file), flags.dryRun === true)
   if (flags.dryRun) return
   const plan = await planGroup(session, translation)
-  showPlan(session, plan)
+  showPlan(session, {
+    ...plan,
+    steps: plan.steps.map(step => (isFirst(step, packed) ? { ...step, warnings: [] } : step)),
+  })
   const names = translation.planned.map(({ document }) => document.name)
   const named = flags.name === undefined ? '' : ` --name ${shellWord(flags.name)}`
   const next = `slipway deploy ${shellWord(path)}${named} --yes`
@@ -58,6 +61,10 @@ export async function deployCompose(session: Session, path: string, flags: Flags
   }
   for (const service of packed) await deployService(session, service, changed.get(service.document.name), flags)
 }
+
+/** The warning of a first deploy is that there is no archive yet, which this command brings. */
+const isFirst = ({ name, action }: { name: string; action: string }, packed: Packed[]): boolean =>
+  action === 'create' && packed.some(({ document, archive }) => document.name === name && archive !== null)
 
 async function translateFile(file: string, name: string | undefined): Promise<Translation> {
   const { documents, faults } = await readDocumentFiles([file])
