@@ -11,7 +11,7 @@ import { type Output, renderRecording } from './terminal-svg.ts'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const TARGET = join(ROOT, 'docs/images/deploy.svg')
-const PORT = 8787
+const PORT = Number(process.env.PORT ?? 8787)
 const READY_MS = 120_000
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-recording-'))
@@ -38,7 +38,7 @@ const dev = spawn(process.execPath, [join(ROOT, 'src/host/dev.ts'), `--port=${PO
   stdio: 'inherit',
 })
 try {
-  await waitFor(() => fs.existsSync(join(root, 'config/dev.json')))
+  await waitFor(() => readPointers().some(name => name.endsWith('.json')))
   const deploy = await record(`${join(ROOT, 'scripts/slipway.mjs')} deploy`, { '[Y/n]': '\r' })
   const url = /http:\/\/[\w.:-]+/.exec(
     deploy
@@ -59,6 +59,12 @@ try {
   dev.kill('SIGINT')
   await once(dev, 'exit')
   fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
+}
+
+/** `npm run dev` writes one when it is ready. */
+function readPointers(): string[] {
+  const pointers = join(root, 'config/dev')
+  return fs.existsSync(pointers) ? fs.readdirSync(pointers) : []
 }
 
 /** Records the timed output of a command on a pseudo-terminal. Answers are typed when their question is shown. */

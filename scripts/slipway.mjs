@@ -43,7 +43,9 @@ async function runCommandLine() {
   }
   // For the next command that an error names.
   if (process.env.npm_command === 'exec')
-    process.env.SLIPWAY_COMMAND = process.cwd().startsWith(ROOT) ? 'npx slipway' : `npx --yes ${ROOT}`
+    process.env.SLIPWAY_COMMAND = process.cwd().startsWith(ROOT)
+      ? 'npx slipway'
+      : `npx --yes ${ROOT.replace(/\/$/, '')}`
   if (process.argv.length === 3 && ['--help', '-h', 'help'].includes(process.argv[2])) process.on('exit', listPrograms)
   await import(pathToFileURL(BUNDLE).href)
 }
@@ -52,6 +54,7 @@ function newestSource() {
   const sources = [
     'src/cli',
     'src/client',
+    'src/build-plan',
     'src/protocol',
     'package.json',
     'scripts/cli-package.ts',
