@@ -84,6 +84,7 @@ it.each([
   [{ way: 'repository', repository: 'https://git.test/acme/Blog.git' }, 'blog'],
   [{ way: 'template', template: '' }, ''],
   [{ way: 'folder' }, 'the-folder'],
+  [{ way: 'folder', root: 'apps/web/' }, 'web'],
 ] as const)('the name suggested for %j is “%s”', (values, name) => {
   expect(suggestName(draft(values), 'The Folder')).toBe(name)
 })

@@ -114,7 +114,11 @@ const describeUsage = ({ traces, bytes }: NonNullable<Fleet['usage']>): string =
   `${plural(traces, 'trace')}, ${formatBytes(bytes)}`
 
 const toWords = (name: string): string => {
-  const words = name.toLowerCase().replaceAll('_', ' ')
+  const words = name
+    .toLowerCase()
+    .replaceAll('_', ' ')
+    .replace(/^api\b/, 'API')
+    .replace(/^oauth\b/, 'OAuth')
   return words[0]!.toUpperCase() + words.slice(1)
 }
 
@@ -140,7 +144,7 @@ const Queues = ({ fleet }: { fleet: Fleet }) => (
       {fleet.queues.map(({ name, waiting, oldest_seconds }) => (
         <Row key={name}>
           <Cell>{toWords(name)}</Cell>
-          <Cell>{oldest_seconds === null ? 'None' : formatSeconds(oldest_seconds)}</Cell>
+          <Cell>{waiting === 0 || oldest_seconds === null ? 'None' : formatSeconds(oldest_seconds)}</Cell>
           <Cell isEnd>{formatCount(waiting)}</Cell>
         </Row>
       ))}

@@ -40,13 +40,17 @@ export const isBuilt = (way: Way): boolean => way === 'repository' || way === 'f
 export const isChosen = ({ way, template, repository, image }: Choice & { way: Way }, hasFiles: boolean): boolean =>
   ({ template: template !== '', repository: repository !== '', image: image !== '', folder: hasFiles })[way]
 
-export function suggestName({ way, template, repository, image }: Choice & { way: Way }, folder: string): string {
+/** An application of several is named after its own folder. */
+export function suggestName(
+  { way, template, repository, image, root }: Choice & Pick<Draft, 'way' | 'root'>,
+  folder: string,
+): string {
   const last = (path: string) => path.split('/').at(-1)!
   const text = {
     template,
     repository: last(repository).replace(/\.git$/, ''),
     image: last(image.split('@')[0]!).split(':')[0]!,
-    folder,
+    folder: last(root.trim().replace(/\/$/, '')) || folder,
   }[way]
   return text ? toName(text) : ''
 }

@@ -1,5 +1,6 @@
 // A folder of this computer: chosen or dropped, read by the rules of the command line, and packed in the page.
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { isReservedVariable } from '../../../protocol/reserved-variables.ts'
 import { formatBytes } from '../../format/size.ts'
 import { Button } from '../../parts/button.tsx'
 import { Card } from '../../parts/card.tsx'
@@ -207,13 +208,14 @@ const toError = (caught: unknown): Error =>
 const countFiles = (count: number) => (count === 1 ? '1 file' : `${count.toLocaleString()} files`)
 
 function Packed({ packed: { name, folder, keepsSecrets, archive } }: { packed: PackedSource }) {
-  const count = folder && folder.files.length - (keepsSecrets ? 0 : folder.secretFiles.length)
+  const files = folder?.files.filter(file => keepsSecrets || !folder.secretFiles.includes(file))
+  const bytes = files?.reduce((sum, { file }) => sum + file.size, 0)
   return (
     <div class={styles.packed} role="status">
       <Glyph shape="check" tone="ok" />
       <p>
         <b>{name || 'Dropped files'}</b>
-        {folder && `, ${countFiles(count!)}, ${formatBytes(folder.bytes)}`}, packed {formatBytes(archive!.size)}
+        {files && `, ${countFiles(files.length)}, ${formatBytes(bytes!)}`}, packed {formatBytes(archive!.size)}
       </p>
     </div>
   )
@@ -292,6 +294,13 @@ const Sentences = ({ sentences }: { sentences: string[] }) =>
     </p>
   ) : null
 
+/** A file for a machine of one's own often has a PORT, which the platform sets. */
+const withoutReserved = (text: string): string =>
+  text
+    .split('\n')
+    .map(line => (isReservedVariable(/^\s*(?:export\s+)?(\w+)\s*=/.exec(line)?.[1] ?? '') ? `# ${line}` : line))
+    .join('\n')
+
 type AboutProps = {
   folder: Folder
   keepsSecrets: boolean
@@ -305,7 +314,7 @@ function About({ folder, keepsSecrets, onKeep, onVariables }: AboutProps) {
   const [isAdded, setAdded] = useState(false)
   const root = secretFiles.find(({ path }) => path === '.env')
   const add = async () => {
-    onVariables?.(await root!.file.text())
+    onVariables?.(withoutReserved(await root!.file.text()))
     setAdded(true)
   }
   return (

@@ -20,7 +20,6 @@ export type Folder = {
   files: FolderFile[]
   /** Folders end with a slash. */
   leftOut: string[]
-  bytes: number
   secretFiles: FolderFile[]
 }
 
@@ -115,7 +114,6 @@ export async function readFolder(tree: TreeNode, options: WalkOptions): Promise<
     name: name ?? tree.name,
     files,
     leftOut,
-    bytes: files.reduce((sum, { file }) => sum + file.size, 0),
     secretFiles: files.filter(({ path }) => mayHoldSecrets(path)),
   }
 }

@@ -60,7 +60,7 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
   const [isReviewed, setReviewed] = useState(false)
   const form = useRef<HTMLFormElement>(null)
 
-  const suggested = suggestName({ ...choice, way }, packed?.name ?? '')
+  const suggested = suggestName({ ...choice, way, root: typed.root }, packed?.name ?? '')
   const draft: Draft = { ...typed, ...choice, way, name: typed.name ?? suggested }
   const hasFiles = packed?.archive !== undefined
   const checked = usePlan(draft, hasFiles)
