@@ -70,7 +70,7 @@ export function Menu() {
       <div class={styles.foot}>
         <button type="button" onClick={() => (isHelpOpen.value = true)}>
           <kbd>?</kbd>
-          <span>All shortcuts</span>
+          <span>Shortcuts</span>
         </button>
       </div>
     </>

@@ -147,7 +147,7 @@ describe('a new deployment', () => {
         'dist/old.js': '',
         'node_modules/left-pad/index.js': '',
         '.gitignore': 'dist\n',
-        '.env': 'TOKEN=wrong\n',
+        '.env': 'TOKEN=wrong\nPORT=3000\n',
       })
       const page = await openNew('folder')
       const problems: string[] = []

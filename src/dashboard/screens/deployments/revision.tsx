@@ -101,9 +101,9 @@ function Content({ workspace, deployment, revisions, number }: ContentProps) {
       </Card>
       <Card title="Timeline">
         <ol class={styles.states}>
-          {states.map(({ status, since, seconds }) => (
+          {states.map(({ status, since, seconds }, i) => (
             <li key={since + status}>
-              <Glyph {...stateOfRevision({ status })} />
+              <Glyph {...(i < states.length - 1 ? PASSED : stateOfRevision({ status }))} />
               <span>{stateOfRevision({ status }).word}</span>
               <time dateTime={since} title={formatExact(since)}>
                 {formatShort(since)}
@@ -113,6 +113,7 @@ function Content({ workspace, deployment, revisions, number }: ContentProps) {
           ))}
         </ol>
       </Card>
+      {revision.build_plan && <Plan plan={revision.build_plan} />}
       <Configuration revision={revision} />
       <nav class={styles.neighbors} aria-label="Revisions">
         {number > 1 && <Link to={`${page}/revisions/${number - 1}`}>r{number - 1}, the one before</Link>}
@@ -130,6 +131,39 @@ const Fact = ({ label, children }: { label: string; children: preact.ComponentCh
     <dd>{children}</dd>
   </div>
 )
+
+/** A state that another one followed. */
+const PASSED = { shape: 'check', tone: 'ok' } as const
+
+function Plan({ plan }: { plan: NonNullable<Revision['build_plan']> }) {
+  const { root, tools, install, build, start, site, certain, guessed, warnings } = plan
+  const steps = {
+    root,
+    tools: tools.map(({ name, version }) => [name, version].filter(Boolean).join(' ')).join(', '),
+    install,
+    build,
+    start,
+    files: site && (site.folder || '.'),
+  }
+  const sentences = [...certain, ...guessed.map(sentence => `Guessed: ${sentence}`), ...warnings]
+  return (
+    <Card title="Build plan">
+      <dl class={styles.configuration}>
+        {Object.entries(steps).map(
+          ([name, text]) =>
+            text && (
+              <Fact key={name} label={name}>
+                <code>{text}</code>
+              </Fact>
+            ),
+        )}
+        <Fact label="why">
+          <Prose text={sentences.join(' ')} />
+        </Fact>
+      </dl>
+    </Card>
+  )
+}
 
 function Configuration({ revision }: { revision: Revision }) {
   const { source_config, source_revision_config, secrets, secret_references } = revision
