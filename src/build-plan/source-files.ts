@@ -23,7 +23,7 @@ export type Folder = {
   read(name: string): string | null
   /** A JSON object, or null for anything else. */
   readJson(name: string): Record<string, unknown> | null
-  /** What the text is, parsed at the first question. Null: there is none, or it is too long to be parsed. */
+  /** The value of the text, parsed at the first question. Null: there is none, or it is too long to be parsed. */
   parse<Value>(name: string, parseText: (text: string) => Value | null): Value | null
   /** The names of the files and folders directly in it. */
   names(): string[]

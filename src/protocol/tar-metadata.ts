@@ -38,7 +38,7 @@ export function createInspection(visitor?: Visitor): (chunk: Uint8Array) => void
   let isOver = false
   /** The type of the metadata that is collected. */
   let metadata: string | null = null
-  /** What the metadata of the next entry says of its size. */
+  /** The sizes that the metadata of the next entry gives. */
   let sizes: number[] = []
   let name: string | undefined
   let bodyLeft = 0

@@ -157,7 +157,7 @@ export function exposePort(
   port: string | null,
 ): Record<string, string> {
   const file = join(folder, DOCKERFILE)
-  // What a link leads to is not in the folder, and would be in the upload.
+  // The target of a link is not in the folder, and would be in the upload.
   if (port === null || !lstatSync(file, { throwIfNoEntry: false })?.isFile()) return {}
   const text = readFileSync(file, 'utf8')
   const exposed = argumentsOf(text, 'EXPOSE').map(exposed => exposed.split('/', 1)[0])

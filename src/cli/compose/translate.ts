@@ -31,9 +31,9 @@ export type TranslateOptions = {
   suggested: string
   /** Wins over the name in the file. */
   name?: string | undefined
-  /** Those of the file .env. */
+  /** The variables of the file .env. */
   variables: Variables
-  /** Those of the shell, which win. Their names are shown, because the author of the file may not be its user. */
+  /** The variables of the shell, which win. Their names are shown, because the author of the file may not be its user. */
   shell?: Variables
   /** The variables of an `env_file`. Null: there is none. */
   readEnvFile: (path: string) => Record<string, string> | null

@@ -37,7 +37,7 @@ const PROGRAM_DEPTH = 3
 
 export type ListedFiles = SourceFiles & { hasUnread: () => boolean }
 
-/** What is listed takes memory in the share of a workspace. Without room, the archive is not listed. */
+/** A listing takes memory in the share of a workspace. Without room, the archive is not listed. */
 type Room = Pick<Hold, 'growTo' | 'release'>
 
 /** `write` fails if the archive has to be refused. `end` returns null for one that cannot be listed. */

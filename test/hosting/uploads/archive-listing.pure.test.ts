@@ -51,7 +51,7 @@ test('metadata is read only if its records have the length that they say', async
     expect(await paths(text)).toEqual([])
 })
 
-test('what is listed takes room as it grows, and an archive without room is not listed', async () => {
+test('a listing takes room as it grows, and an archive without room is not listed', async () => {
   const archive = await packFiles({ 'a.json': ' '.repeat(900_000), 'b.json': ' '.repeat(900_000) })
   let most = 0
   const roomOf = (limit: number) => ({
