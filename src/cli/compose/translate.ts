@@ -33,7 +33,7 @@ export type TranslateOptions = {
   name?: string | undefined
   /** The variables of the file .env. */
   variables: Variables
-  /** The variables of the shell, which win. Their names are shown, because the author of the file may not be its user. */
+  /** The variables of the shell, which win. They are named, because the author of the file may not be its user. */
   shell?: Variables
   /** The variables of an `env_file`. Null: there is none. */
   readEnvFile: (path: string) => Record<string, string> | null
