@@ -20,7 +20,7 @@ import { type Installed, readOptions } from '../../src/host/operate/up-options.t
 import { lockRun, openPendingRestarts } from '../../src/host/operate/up-run.ts'
 import { startCommand } from '../support/commands.ts'
 
-const noFile: EnvFile = readEnvFile('/nonexistent')
+const noFile: EnvFile = readEnvFile('/nonexistent/file.env')
 const nothing: Installed = { owner: noFile, controlPlane: noFile, agent: noFile }
 const args = ['--domain', 'slipway.example.com', '--apps-domain', 'apps.example.net', '--email', 'ops@example.com']
 const paths = { root: '/opt/slipway', node: '/usr/bin/node', caddy: '/usr/bin/caddy' }

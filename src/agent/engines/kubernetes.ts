@@ -181,9 +181,17 @@ export class KubernetesEngine implements Engine {
     const renewing = setInterval(() => void this.#pullSecrets.renew(), this.#renewMs).unref()
     this.#stopWatches.push(() => clearInterval(renewing))
     void this.#pullSecrets.renew()
-    const checking = setInterval(() => void this.#warnOfNamespaces(), this.#checkMs).unref()
+    let isChecking = false
+    // Not while one runs: its answer could undo that of a later one.
+    const check = async () => {
+      if (isChecking) return
+      isChecking = true
+      await this.#warnOfNamespaces()
+      isChecking = false
+    }
+    const checking = setInterval(() => void check(), this.#checkMs).unref()
     this.#stopWatches.push(() => clearInterval(checking))
-    void this.#warnOfNamespaces()
+    void check()
   }
 
   /** Warns the operator in the log, before a user gets the refusal. */
