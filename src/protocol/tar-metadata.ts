@@ -2,6 +2,9 @@
 // reads it, which needs time in the square of a record that lies about its length. That decoder is strict: it ends at
 // what is no header, as this does.
 
+/** The bounds of an archive that an agent unpacks. The control plane plans no other. */
+export const ARCHIVE_BOUNDS = { entries: 100_000, depth: 64, pathLength: 3000 }
+
 /** Longer than any path, and than the attributes that tools write. */
 const MAX_METADATA_BYTES = 1024 ** 2
 /** They are copied to each entry. */

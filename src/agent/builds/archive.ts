@@ -6,18 +6,19 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import { createTarDecoder, type ParsedTarEntry, type TarHeader } from 'modern-tar'
-import { checkTarMetadata } from '../../protocol/tar-metadata.ts'
+import { ARCHIVE_BOUNDS, checkTarMetadata } from '../../protocol/tar-metadata.ts'
 import { type BuildTask, PermanentError, TransientError } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
 
 export type ArchiveSource = { url: string; sha256: string; size: number }
 type ArchiveLimits = { megabytes: number; entries: number; depth: number }
 
-export const ARCHIVE_LIMITS: ArchiveLimits = { megabytes: 2_048, entries: 100_000, depth: 64 }
+const { entries, depth, pathLength } = ARCHIVE_BOUNDS
+export const ARCHIVE_LIMITS: ArchiveLimits = { megabytes: 2_048, entries, depth }
 const DOWNLOAD_TIMEOUT_MS = 5 * 60_000
 const MAX_NAME_BYTES = 255
 /** The limit of a path in the target folder, whose own path also counts towards the limit of the system. */
-const MAX_PATH_BYTES = 3000
+const MAX_PATH_BYTES = pathLength
 
 /** The download link has expired; the control plane issues a new one. */
 export class LinkExpired extends TransientError {}

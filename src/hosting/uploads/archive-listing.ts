@@ -6,16 +6,11 @@ import { MAX_FILE_BYTES, normalize, type SourceFiles } from '../../build-plan/so
 import { decompress } from '../../kernel/http/decompress.ts'
 import { Failure, fail } from '../../kernel/http/errors.ts'
 import type { Hold } from '../../kernel/limits/held-bytes.ts'
-import { createInspection } from '../../protocol/tar-metadata.ts'
+import { ARCHIVE_BOUNDS, createInspection } from '../../protocol/tar-metadata.ts'
 
-/** Agents refuse an archive with more. */
-export const MAX_ENTRIES = 100_000
 const MAX_LISTED_FILES = 20_000
 const MAX_LISTED_FOLDERS = 20_000
 const MAX_PATH_CHARACTERS = 4 * 1024 ** 2
-/** Agents refuse longer and deeper paths. */
-const MAX_PATH_LENGTH = 3000
-const MAX_DEPTH = 64
 const MAX_UNPACKED_BYTES = 256 * 1024 ** 2
 const MAX_TEXT_BYTES = 8 * 1024 ** 2
 /** A longer one is no program that a plan looks into. */
@@ -100,15 +95,15 @@ async function list(
   const inspect = createInspection({
     entry({ name, type, size }) {
       endText()
-      if (++entries > MAX_ENTRIES) throw fail('archive_too_many_files')
-      if (name.length > MAX_PATH_LENGTH) throw new Error(TOO_LARGE)
+      if (++entries > ARCHIVE_BOUNDS.entries) throw fail('archive_too_many_files')
+      if (name.length > ARCHIVE_BOUNDS.pathLength) throw new Error(TOO_LARGE)
       const path = normalize(name)
       if (type === 'folder' || name.endsWith('/') || path === '' || paths.size >= MAX_LISTED_FILES) return
       paths.add(path)
       addFolders(path, folders)
       characters += path.length
       room.growTo(estimateBytes())
-      const isTooDeep = path.split('/', MAX_DEPTH + 1).length > MAX_DEPTH
+      const isTooDeep = path.split('/', ARCHIVE_BOUNDS.depth + 1).length > ARCHIVE_BOUNDS.depth
       if (isTooDeep || characters > MAX_PATH_CHARACTERS || folders.size > MAX_LISTED_FOLDERS) throw new Error(TOO_LARGE)
       const isFile = type === 'file'
       if (!isFile || size > MAX_FILE_BYTES) texts.set(path, null)
