@@ -44,7 +44,9 @@ export async function runTrial(trial: () => Promise<void>): Promise<void> {
 /** Packages of Debian with another name than their program. */
 const PACKAGES: Record<string, string> = {
   bwrap: 'bubblewrap',
+  go: 'golang-go',
   ip: 'iproute2',
+  mvn: 'maven',
   nsenter: 'util-linux',
   pip: 'python3-pip',
   promtool: 'prometheus',
