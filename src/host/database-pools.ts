@@ -36,7 +36,7 @@ export type DatabasePools = {
   close(): Promise<void>
 }
 /** The pool never queues, because its shares are as many as its connections. */
-type SharedPool = { pool: pg.Pool; shares: ConnectionShares; url: string }
+type SharedPool = { pool: pg.Pool; shares: ConnectionShares; url: string; answerTimeout: number }
 
 const CONNECT_TIMEOUT = 5000
 /** SQLSTATEs that end the connection: connection exceptions, shutdowns, too many connections. */
@@ -56,6 +56,8 @@ export function openPools({
     url,
     pool: openPool(url, poolSize, statementTimeout),
     shares: createConnectionShares(poolSize),
+    // The server's own timeout comes first. This one is for a server that no longer answers.
+    answerTimeout: statementTimeout + CONNECT_TIMEOUT,
   })
   const app = open(databaseUrl)
   const poolOf = { app, system: systemUrl === databaseUrl ? app : open(systemUrl) }
@@ -125,8 +127,6 @@ function openPool(connectionString: string, max: number, statementTimeout: numbe
     idleTimeoutMillis: 60_000,
     connectionTimeoutMillis: CONNECT_TIMEOUT,
     statement_timeout: statementTimeout,
-    // The server's own timeout comes first. This one is for a server that no longer answers.
-    query_timeout: statementTimeout + CONNECT_TIMEOUT,
   })
   // A broken connection fails its own query. Without a listener it would also end the process.
   pool.on('error', () => {})
@@ -135,7 +135,7 @@ function openPool(connectionString: string, max: number, statementTimeout: numbe
 }
 
 async function runStatements(
-  { pool, shares, url }: SharedPool,
+  { pool, shares, url, answerTimeout }: SharedPool,
   statements: Statement[],
   preparing: Preparing,
   use: SendingUse,
@@ -147,9 +147,12 @@ async function runStatements(
       throw new DatabaseUnavailableError(error)
     })
     const heldSince = Date.now()
-    return await runOnClient(client, statements, preparing, url, signal).finally(() =>
-      use.onReleased?.(Date.now() - heldSince),
-    )
+    // Not `query_timeout` of node-postgres, whose callback would keep the rows in memory (see `Pipeline`).
+    const timer = setTimeout(() => client.end(), answerTimeout)
+    return await runOnClient(client, statements, preparing, url, signal).finally(() => {
+      clearTimeout(timer)
+      use.onReleased?.(Date.now() - heldSince)
+    })
   } finally {
     release()
   }

@@ -58,18 +58,19 @@ export async function runPipeline(
 }
 
 function send(client: pg.ClientBase, pipeline: Pipeline): Promise<Result[]> {
-  return new Promise((resolve, reject) => {
-    pipeline.callback = error => (error ? reject(error) : resolve(pipeline.results))
-    client.query(pipeline)
-  })
+  client.query(pipeline)
+  return pipeline.answer
 }
 
 /**
  * A node-postgres query that sends every statement before a single sync, so the server skips the rest after a failure.
  * The extended protocol allows one command for each statement, as Neon does. Values stay Postgres' text.
+ *
+ * It has no `callback`: V8 makes a function that is assigned to a property an old object at once, and whatever an old
+ * object reaches outlives the collections of the young. So did the rows of every request.
  */
 class Pipeline {
-  callback: (error: Error | null) => void = () => {}
+  readonly #answer = Promise.withResolvers<Result[]>()
   readonly results: Result[] = []
   readonly #statements: Statement[]
   readonly #prepared: PreparedStatements | undefined
@@ -80,6 +81,10 @@ class Pipeline {
   constructor(statements: Statement[], prepared?: PreparedStatements) {
     this.#statements = statements
     this.#prepared = prepared
+  }
+
+  get answer(): Promise<Result[]> {
+    return this.#answer.promise
   }
 
   submit(connection: pg.Connection) {
@@ -135,20 +140,20 @@ class Pipeline {
 
   // A copy would swallow the sync and leave the connection out of step, so the caller drops the connection.
   handleCopyInResponse() {
-    this.callback(new Error('COPY FROM STDIN is not supported'))
+    this.#answer.reject(new Error('COPY FROM STDIN is not supported'))
   }
 
   handleCopyData() {}
 
   handleError(error: Error) {
     this.#prepared?.record(this.#uses, this.results.length)
-    this.callback(error)
+    this.#answer.reject(error)
   }
 
   // Not called after an error.
   handleReadyForQuery() {
     this.#prepared?.record(this.#uses, this.results.length)
-    this.callback(null)
+    this.#answer.resolve(this.results)
   }
 }
 

@@ -2,6 +2,7 @@
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { getHeapSpaceStatistics } from 'node:v8'
 import { NeonDbError, neon, neonConfig, types } from '@neondatabase/serverless'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { openPools } from '../../src/host/database-pools.ts'
@@ -585,6 +586,36 @@ describe('connections of this process', () => {
       [['1']],
       [],
     ])
+  })
+
+  test('end when Postgres no longer answers, and the next trip has another', async () => {
+    const { connections, close } = openPools({ databaseUrl: server.url, poolSize: 1 })
+    onTestFinished(close)
+    const ask = () => connections.app([{ sql: 'select pg_backend_pid()', params: [] }], { group: 'one' }, signal)
+    const backend = Number((await ask())[0]![0]![0])
+    process.kill(backend, 'SIGSTOP')
+    onTestFinished(() => void process.kill(backend, 'SIGCONT'))
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    onTestFinished(() => void vi.useRealTimers())
+    const silent = ask().catch((error: Error) => error)
+    await vi.advanceTimersByTimeAsync(15_000)
+    expect(await silent).toBeInstanceOf(Error)
+    expect(await ask()).not.toEqual([[[String(backend)]]])
+  })
+
+  test('leave the rows of earlier trips to the collections of young objects', async () => {
+    const { connections, close } = openPools({ databaseUrl: server.url, poolSize: 1 })
+    onTestFinished(close)
+    const sql = `select repeat('x', 100) || n, repeat('y', 100) || n from generate_series(1, 100) n`
+    const readOld = () => getHeapSpaceStatistics().find(one => one.space_name === 'old_space')!.space_used_size
+    const growths: number[] = []
+    for (let i = 0; i < 1000; i++) {
+      const before = readOld()
+      await connections.app([{ sql, params: [] }], { group: 'one' }, signal)
+      growths.push(Math.max(0, readOld() - before))
+    }
+    const grown = growths.slice(growths.length / 2).reduce((sum, one) => sum + one, 0)
+    expect(grown).toBeLessThan(2_000_000)
   })
 
   test('reject with another error if there is no answer', async () => {
