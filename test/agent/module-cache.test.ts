@@ -5,10 +5,12 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import { packTar } from 'modern-tar'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { buildVariables } from '../../src/agent/builds/build-variables.ts'
 import { withModuleCache } from '../../src/agent/builds/module-cache.ts'
 import { planSource } from '../../src/agent/builds/source-plan.ts'
 import type { BuildTask } from '../../src/agent/engine.ts'
 import { prepare } from '../../src/agent/engines/process/prepare.ts'
+import { planBuild } from '../../src/build-plan/plan-build.ts'
 import { makeUnit, makeTempFolder as newFolder } from '../support/process-engine.ts'
 
 let home: string
@@ -129,4 +131,17 @@ describe('the module cache is not used with', () => {
     expect(await command(folder)).toBe('npm ci')
     expect(await command(home)).toBe('npm ci')
   })
+})
+
+test('npm runs install scripts, unless the source lists those that may', () => {
+  const paths = new Set(['package.json'])
+  const isAllowed = (manifest: object) => {
+    const text = JSON.stringify(manifest)
+    fs.writeFileSync(join(home, 'package.json'), text)
+    const plan = planBuild({ paths, read: () => text }, { buildsImages: true })
+    const variables = buildVariables(plan, { source: home, cache: '/cache', runtime: '/runtime' })
+    return variables.npm_config_dangerously_allow_all_scripts === 'true'
+  }
+  const scripts = { start: 'node server.js' }
+  expect([isAllowed({ scripts }), isAllowed({ scripts, allowScripts: { esbuild: true } })]).toEqual([true, false])
 })

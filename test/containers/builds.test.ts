@@ -207,13 +207,16 @@ describe('a source without a Dockerfile', () => {
     const rebuilt = await buildRevision(
       engine,
       second,
-      pods.tree({ page: 'two' }, commands({ build_command: 'echo $TOKEN > /www/index.html' })),
+      pods.tree(
+        { page: 'two' },
+        commands({ build_command: 'echo $TOKEN $npm_config_dangerously_allow_all_scripts > /www/index.html' }),
+      ),
       { TOKEN: "it's hush" },
     )
     expect(rebuilt.lines).toContain('run')
     expect(first.lines).not.toContain('run')
     expect(await startAndFetch(engine, ref, first.artifact)).toBe('one')
-    expect(await startAndFetch(engine, second, rebuilt.artifact)).toBe("it's hush\n")
+    expect(await startAndFetch(engine, second, rebuilt.artifact)).toBe("it's hush true\n")
     expect(await podman.podman('inspect', first.artifact.location)).not.toContain('hush')
     expect((await pods.listContainers(ref)).filter(name => name.includes('build'))).toEqual([])
   })

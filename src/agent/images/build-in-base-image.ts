@@ -7,7 +7,7 @@ import { Readable } from 'node:stream'
 import { packTar } from 'modern-tar/fs'
 import type { BuildPlan, Site, Tool, ToolName } from '../../build-plan/build-plan.ts'
 import { ARCHIVE_LIMITS, unpackTar } from '../builds/archive.ts'
-import { cacheVariables, pnpmVariables, runtimeCacheVariables } from '../builds/cache-variables.ts'
+import { buildVariables } from '../builds/build-variables.ts'
 import { withModuleCache } from '../builds/module-cache.ts'
 import type { Artifact, SourceTree } from '../engine.ts'
 import { finishSite } from '../site/finish-site.ts'
@@ -106,7 +106,9 @@ async function runPlan<T>(
   const shared = deploymentLabels(owner, spec.deployment_id)
   const volume = `${resourcePrefix(owner, spec.deployment_id)}-cache`
   await api.post('/volumes/create', { Name: volume, Driver: 'local', Labels: shared })
-  const otherInputs = { base: image, env: tree.env, secrets: spec.secrets }
+  const folders = { source: tree.folder, cache: CACHE_FOLDER, runtime: RUNTIME_FOLDER }
+  const env = { XDG_CACHE_HOME: CACHE_FOLDER, ...buildVariables(plan, folders), ...plan.env, ...tree.env }
+  const otherInputs = { base: image, env, secrets: spec.secrets }
   const cachedInstall =
     install &&
     (await withModuleCache(install, { folder: join(tree.folder, plan.install_root), cache: CACHE_FOLDER, otherInputs }))
@@ -133,7 +135,7 @@ async function runPlan<T>(
   for (const command of [install, build]) if (command) task.log(`Running in ${base.name}: ${command}`)
   const container = await api.post<{ Id: string }>('/containers/create', create.body, { name: create.name })
   const at = `/containers/${container.Id}`
-  const variables = { ...commandEnv, ...toolVariables(plan), ...plan.env, ...tree.env, ...spec.secrets }
+  const variables = { ...commandEnv, ...env, ...spec.secrets }
   try {
     await uploadFiles(api, at, variables, tree, signal)
     await api.post(`${at}/start`)
@@ -170,13 +172,6 @@ function exportPath({ programs, root }: BuildPlan): string | null {
   const folders = programs.map(name => `${inApp(root)}/${name}`)
   return folders.length > 0 ? `export PATH="${folders.join(':')}:$PATH"` : null
 }
-
-const toolVariables = ({ tools }: BuildPlan) => ({
-  XDG_CACHE_HOME: CACHE_FOLDER,
-  ...cacheVariables(CACHE_FOLDER),
-  ...runtimeCacheVariables(RUNTIME_FOLDER),
-  ...(tools.some(({ name }) => name === 'pnpm') && pnpmVariables(CACHE_FOLDER)),
-})
 
 /** The program by which a tool is known to be in the image. */
 const PROGRAMS: Partial<Record<ToolName, string>> = { python: 'python3', rust: 'cargo', maven: 'mvn' }

@@ -1,13 +1,12 @@
 // Builds an application in its folder by its plan: gathers the tools, then runs the install and build commands.
 import { dirname, join } from 'node:path'
-import { MAX_FILE_BYTES } from '../../../build-plan/source-files.ts'
-import { cacheVariables, pnpmVariables, runtimeCacheVariables } from '../../builds/cache-variables.ts'
+import { buildVariables } from '../../builds/build-variables.ts'
 import { runCommand } from '../../builds/command.ts'
 import { withModuleCache } from '../../builds/module-cache.ts'
 import { planSource } from '../../builds/source-plan.ts'
 import type { Artifact, BuildTask, RevisionSpec, SourceTree } from '../../engine.ts'
 import { finishSite } from '../../site/finish-site.ts'
-import { readInside, removeRecursively, stampFolder } from '../../system/files.ts'
+import { removeRecursively, stampFolder } from '../../system/files.ts'
 import { DEFAULT_PATH } from '../../system/search-path.ts'
 import { chownRecursively, makeOwned, type User } from '../../system/users.ts'
 import { gatherTools } from './tools.ts'
@@ -43,12 +42,9 @@ export async function prepare(
   const env = {
     LANG: 'C.UTF-8',
     ...commandEnv,
-    ...cacheVariables(task.cache),
-    ...runtimeCacheVariables(task.cache),
-    ...scriptVariables(join(folder, plan.install_root)),
+    ...buildVariables(plan, { source: folder, cache: task.cache, runtime: task.cache }),
     // No repository above the source is that of the application.
     GIT_CEILING_DIRECTORIES: dirname(task.cache),
-    ...(plan.tools.some(({ name }) => name === 'pnpm') && pnpmVariables(task.cache)),
     ...tools.env,
     ...plan.env,
     ...tree.env,
@@ -90,13 +86,4 @@ export async function prepare(
     commit,
     stamp: await stampFolder(folder),
   }
-}
-
-/**
- * npm warns of each package with install scripts, and from version 12 on skips them. They run as the application's
- * user, as all its code does. A source with a list of its own decides itself.
- */
-function scriptVariables(installRoot: string): Record<string, string> {
-  const manifest = readInside(installRoot, 'package.json', MAX_FILE_BYTES)?.text ?? ''
-  return manifest.includes('"allowScripts"') ? {} : { npm_config_dangerously_allow_all_scripts: 'true' }
 }
