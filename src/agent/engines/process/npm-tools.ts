@@ -17,7 +17,7 @@ export const NODE_PACKAGE = `node-${platform}`
 const PACKAGES: Partial<Record<ToolName, (version: string) => { name: string; programs?: Record<string, string> }>> = {
   node: () => ({ name: NODE_PACKAGE, programs: { node: 'bin/node' } }),
   pnpm: () => ({ name: 'pnpm' }),
-  yarn: version => ({ name: /^[~^]?1(\.|$)/.test(version) ? 'yarn' : '@yarnpkg/cli-dist' }),
+  yarn: version => ({ name: /^[~^]?[12](\.|$)/.test(version) ? 'yarn' : '@yarnpkg/cli-dist' }),
   bun: () => ({ name: `@oven/bun-${platform}`, programs: { bun: 'bin/bun', bunx: 'bin/bun' } }),
   deno: () => ({
     name: `@deno/${platform}${process.platform === 'linux' ? '-glibc' : ''}`,

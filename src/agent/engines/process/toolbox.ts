@@ -1,6 +1,6 @@
 // The tools of a build: where they are, and how one comes into the folder that all builds share.
 import * as fs from 'node:fs'
-import { dirname } from 'node:path'
+import { delimiter, dirname } from 'node:path'
 
 /** `home` has the programs of the tool in `bin`. */
 export type Installed = { home: string; version: string }
@@ -17,6 +17,14 @@ export type ToolOptions = {
   /** The PATH of the agent itself, which may name more folders. */
   machinePath: string
 }
+
+export const systemFolders = (machinePath: string) => [
+  ...machinePath.split(delimiter).filter(Boolean),
+  '/usr/local/go/bin',
+  '/usr/local/bin',
+  '/usr/bin',
+  '/bin',
+]
 
 /** Fills a folder of the shared one by way of a temporary one, which is removed if that fails. */
 export async function fillShared(folder: string, fill: (temporary: string) => Promise<void>): Promise<void> {

@@ -1,10 +1,10 @@
 // The programs that a plan needs. In this order: what is on this machine in a version that fits, what npm brings, what
-// mise brings if the machine has it or uv for Python, and what is on this machine in another version. Anything else is
-// named.
+// mise brings if the machine has it or the language's own program, and what is on this machine in another version.
+// Anything else is named.
 import { execFile } from 'node:child_process'
 import * as fs from 'node:fs'
 import { homedir } from 'node:os'
-import { delimiter, dirname, join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import type { Tool, ToolName } from '../../../build-plan/build-plan.ts'
 import { isWithin } from '../../../build-plan/version-ranges.ts'
@@ -12,7 +12,8 @@ import { type BuildTask, PermanentError } from '../../engine.ts'
 import { listFolder } from '../../system/files.ts'
 import { isReachable } from '../../system/users.ts'
 import { installFromNpm, isFromNpm, NODE_PACKAGE } from './npm-tools.ts'
-import { fillShared, type Installed, type Toolbox, type ToolOptions } from './toolbox.ts'
+import { fillShared, type Installed, systemFolders, type Toolbox, type ToolOptions } from './toolbox.ts'
+import { installGo, installPython, installRust, installWithMise } from './version-managers.ts'
 
 const run = promisify(execFile)
 
@@ -83,23 +84,29 @@ async function findTool(tool: Tool, options: ToolOptions, task: BuildTask): Prom
   }
   const onMachine = await findOnMachine(name, options.machinePath, isFit)
   if (onMachine && isFit(onMachine.version)) return share(name, onMachine, options)
-  const managed = await installWithMise(tool, options, task)
+  const managed = (await installWithMise(tool, options, task)) ?? (await installByOwn(tool, onMachine, options, task))
   if (managed) return managed
-  const managedByUv = name === 'python' && (await installPython(tool, options, task))
-  if (managedByUv) return managedByUv
   if (name === 'uv') return installUv(version, options, task)
   if (!onMachine) return null
-  task.log(`The source asks for ${name} ${version} (${tool.from}); this machine has ${onMachine.version}.`, 'WARNING')
+  const wanted = `The source asks for ${name} ${version} (${tool.from}); this machine has ${onMachine.version}.`
+  const help = `${HELP[name]} in that version, or mise (https://mise.jdx.dev), which brings it.`
+  task.log(`${wanted} ${help}`, 'WARNING')
   return share(name, onMachine, options)
 }
 
-const systemFolders = (machinePath: string) => [
-  ...machinePath.split(delimiter).filter(Boolean),
-  '/usr/local/go/bin',
-  '/usr/local/bin',
-  '/usr/bin',
-  '/bin',
-]
+/** By the language's own program, which knows its releases. */
+async function installByOwn(
+  tool: Tool,
+  onMachine: Installed | null,
+  options: ToolOptions,
+  task: BuildTask,
+): Promise<Installed | null> {
+  if (tool.name === 'go') return onMachine && installGo(tool, onMachine, options, task)
+  if (tool.name === 'rust') return installRust(tool, options, task)
+  if (tool.name !== 'python' || tool.version === null) return null
+  const uv = await findTool({ name: 'uv', version: null, from: null }, options, task)
+  return uv && uv !== 'own' ? installPython(tool, uv, options, task) : null
+}
 
 /** The folders in which version managers keep several of one kind, below the agent's own home. */
 const MANAGED: Partial<Record<ToolName, string>> = {
@@ -201,76 +208,6 @@ async function share(
     fs.chmodSync(temporary, 0o755)
   })
   return { home: folder, version }
-}
-
-/** `mise` is used if the operator installed it, and its downloads stay in the shared folder. */
-async function installWithMise(tool: Tool, options: ToolOptions, task: BuildTask): Promise<Installed | null> {
-  const { shared, env, machinePath } = options
-  const mise = systemFolders(machinePath)
-    .map(folder => join(folder, 'mise'))
-    .find(file => fs.existsSync(file))
-  const version = tool.version === null ? 'latest' : lowestOf(tool.version)
-  if (!mise || !version) return null
-  const folder = join(shared, 'mise')
-  const variables = { PATH: systemFolders(machinePath).join(delimiter), MISE_DATA_DIR: folder, MISE_YES: '1' }
-  const spec = `${tool.name}@${version}`
-  return bring(spec, 'mise', folder, task, async () => {
-    const runMise = (command: string) =>
-      run(mise, [command, spec], installing(folder, { ...env, ...variables }, task)).then(({ stdout }) => stdout.trim())
-    return { home: await runMise('where').catch(() => runMise('install').then(() => runMise('where'))), version }
-  })
-}
-
-/** uv knows builds of Python for each version and platform. */
-async function installPython(tool: Tool, options: ToolOptions, task: BuildTask): Promise<Installed | null> {
-  const version = tool.version && lowestOf(tool.version)
-  const uv = version && (await findTool({ name: 'uv', version: null, from: null }, options, task))
-  if (!version || !uv || uv === 'own') return null
-  const folder = join(options.shared, 'python')
-  const variables = { PATH: '/usr/bin:/bin', UV_PYTHON_INSTALL_DIR: folder, UV_HTTP_RETRIES: '1', UV_NO_CONFIG: '1' }
-  return bring(`Python ${version}`, 'uv', folder, task, async () => {
-    const runUv = (...args: string[]) =>
-      run(join(uv.home, 'bin/uv'), ['python', ...args], installing(folder, { ...options.env, ...variables }, task))
-    const find = () => runUv('find', '--managed-python', '--no-python-downloads', version)
-    const { stdout } = await find().catch(() => runUv('install', '--no-bin', version).then(find))
-    return { home: dirname(dirname(stdout.trim())), version }
-  })
-}
-
-/** The lowest version of a range, such as 1.25 of `>=1.25` or of `^1.25`, which tools complete to the newest of it. */
-function lowestOf(wanted: string): string | null {
-  const version = wanted
-    .split(',', 1)[0]!
-    .trim()
-    .replace(/^(?:>=|==?|\^|~[=>]?)/, '')
-    .trim()
-  return /^\w[\w.+-]{0,40}$/.test(version) && isWithin(version, wanted) ? version : null
-}
-
-/** A tool is installed by the agent, not by an application, in the folder that all builds share. */
-const installing = (folder: string, env: Record<string, string>, { signal }: BuildTask) => ({
-  cwd: folder,
-  signal,
-  timeout: 600_000,
-  env: { HOME: folder, ...env },
-})
-
-async function bring(
-  what: string,
-  by: string,
-  folder: string,
-  task: BuildTask,
-  install: () => Promise<Installed>,
-): Promise<Installed | null> {
-  fs.mkdirSync(folder, { recursive: true, mode: 0o755 })
-  try {
-    task.log(`Bringing ${what} with ${by}`)
-    return await install()
-  } catch {
-    task.signal.throwIfAborted()
-    task.log(`${by} cannot bring ${what} to this machine.`, 'WARNING')
-    return null
-  }
 }
 
 /** A wheel of uv is one program. It is fetched by pip, which knows the index of this machine. */
