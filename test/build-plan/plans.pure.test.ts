@@ -43,6 +43,20 @@ const FOLDERS: Record<string, [files: Record<string, Content>, planned: object]>
     { 'package.json': { scripts: { start: 'node d.js', build: 'tsc' }, devDependencies: { typescript: '6' } } },
     { install: 'npm install --include=dev', build: 'npm run build' },
   ],
+  'npm with a lock file in step': [
+    {
+      'package.json': { scripts: { start: 'node s.js' }, dependencies: { ms: '2' } },
+      'package-lock.json': { packages: { '': { dependencies: { ms: '2' } } } },
+    },
+    { install: 'npm ci' },
+  ],
+  'npm with a lock file that lacks a dependency': [
+    {
+      'package.json': { scripts: { start: 'node s.js' }, dependencies: { ms: '2', qs: '6' } },
+      'package-lock.json': { packages: { '': { dependencies: { ms: '2' } } } },
+    },
+    { install: 'npm install', warnings: [expect.stringContaining('package-lock.json')] },
+  ],
   'a package without dependencies': [
     { 'package.json': {}, 'server.js': '' },
     { install: null, start: 'node server.js' },
@@ -82,6 +96,13 @@ const FOLDERS: Record<string, [files: Record<string, Content>, planned: object]>
       'yarn.lock': '__metadata:\n  version: 8\n',
     },
     { tools: [{ name: 'node' }, { name: 'yarn', version: '4' }], install: 'yarn install --immutable' },
+  ],
+  'Yarn 2': [
+    {
+      'package.json': { scripts: { start: 'node s.js' }, dependencies: { ms: '2' } },
+      'yarn.lock': '__metadata:\n  version: 4\n  cacheKey: 7\n',
+    },
+    { tools: [{ name: 'node' }, { name: 'yarn', version: '2' }], install: 'yarn install --immutable' },
   ],
   Bun: [
     { 'package.json': { dependencies: { ms: '2' } }, 'bun.lock': '{}', 'index.ts': '' },

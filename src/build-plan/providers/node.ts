@@ -42,6 +42,7 @@ export function proposeNode(app: Folder): Proposal | null {
     env: framework?.env ?? {},
     programs: ['node_modules/.bin', ...(manager.folder.path === app.path ? [] : [upwards(app, manager.folder)])],
     certain: [`${source}${installs ? `, and ${manager.name} installs it` : ''}.`],
+    warnings: installs ? (manager.warnings ?? []) : [],
   }
   // package.json may only bring the assets of an application in another language.
   if (hasServer) return { ...common, start: manager.name === 'npm' ? 'npm start --silent' : manager.run('start') }

@@ -14,6 +14,7 @@ export type Manager = {
   run(script: string): string
   /** Runs a program that a package brings. */
   exec(program: string): string
+  warnings?: string[]
 }
 
 const LOCK_FILES = {
@@ -53,13 +54,20 @@ const fromEngines = ({ engines }: Manifest) =>
 function commandsOf(name: Manager['name'], folder: Folder, isLocked: boolean, version: string | null) {
   const from = version === null ? null : 'package.json'
   switch (name) {
-    case 'npm':
+    case 'npm': {
+      const isStale = isLocked && !isInStep(folder)
       return {
         tool: null,
-        install: (isBuilt: boolean) => `npm ${isLocked ? 'ci' : 'install'}${isBuilt ? ' --include=dev' : ''}`,
+        // `npm ci` refuses such a lock file.
+        install: (isBuilt: boolean) =>
+          `npm ${isLocked && !isStale ? 'ci' : 'install'}${isBuilt ? ' --include=dev' : ''}`,
+        warnings: isStale
+          ? ['package-lock.json lacks dependencies of package.json. Run `npm install`, and keep it.']
+          : [],
         run: (script: string) => `npm run ${script}`,
         exec: (program: string) => `npx --no-install ${program}`,
       }
+    }
     case 'pnpm': {
       const tool = findVersion(folder, 'pnpm')
       return {
@@ -83,7 +91,11 @@ function commandsOf(name: Manager['name'], folder: Folder, isLocked: boolean, ve
       return {
         tool:
           version === null
-            ? { name, version: isClassic ? '1' : '4', from: isLocked ? 'yarn.lock' : null }
+            ? {
+                name,
+                version: isClassic ? '1' : berryOf(folder.read('yarn.lock')),
+                from: isLocked ? 'yarn.lock' : null,
+              }
             : { name, version, from },
         install: (isBuilt: boolean) =>
           isClassic
@@ -104,6 +116,22 @@ function commandsOf(name: Manager['name'], folder: Folder, isLocked: boolean, ve
 }
 
 const isBerry = (folder: Folder) => folder.has('.yarnrc.yml') || /^__metadata:/m.test(folder.read('yarn.lock') ?? '')
+
+/** The version of Yarn that wrote this lock file: a later one would change it. */
+function berryOf(lock: string | null): string {
+  const key = Number(/^ {2}cacheKey: (\d+)/m.exec(lock ?? '')?.[1] ?? 10)
+  return key <= 7 ? '2' : key <= 9 ? '3' : '4'
+}
+
+/** package-lock.json has the dependencies of package.json. One that is not read is taken for right. */
+function isInStep(folder: Folder): boolean {
+  const manifest = folder.readJson('package.json') ?? {}
+  const locked = Object(folder.readJson('package-lock.json')?.packages)['']
+  return ['dependencies', 'devDependencies', 'optionalDependencies'].every(kind => {
+    const [wanted, found] = [Object(manifest[kind]), Object(Object(locked)[kind])]
+    return locked === undefined || Object.keys(wanted).every(name => wanted[name] === found[name])
+  })
+}
 
 /** A version of pnpm that reads this lock file without changing it. */
 function pnpmOf(lock: string | null): string | null {
