@@ -287,6 +287,10 @@ const FOLDERS: Record<string, [files: Record<string, Content>, planned: object]>
     { 'go.mod': 'module x\n', 'cmd/tool/main.go': 'package main\n', 'cmd/server/main.go': 'package main\n' },
     { build: 'go build -ldflags="-s -w" -o .slipway/app ./cmd/server', guessed: [expect.anything()] },
   ],
+  Rocket: [
+    { 'Cargo.toml': '[package]\nname = "hello"\n[dependencies]\nrocket = "0.5"\n', 'src/main.rs': '' },
+    { start: 'ROCKET_ADDRESS=0.0.0.0 ROCKET_PORT=$PORT ./.slipway/app' },
+  ],
   Rust: [
     { 'Cargo.toml': '[package]\nname = "hello"\nrust-version = "1.80"\n', 'Cargo.lock': '', 'src/main.rs': '' },
     {

@@ -26,7 +26,7 @@ export function proposeRust(app: Folder): Proposal | null {
     build:
       `cargo build --release --bin ${chosen.name} && ` +
       `mkdir -p .slipway && cp "\${CARGO_TARGET_DIR:-target}/release/${chosen.name}" ${PROGRAM}`,
-    start: `./${PROGRAM}`,
+    start: `${chosen.isRocket ? 'ROCKET_ADDRESS=0.0.0.0 ROCKET_PORT=$PORT ' : ''}./${PROGRAM}`,
     certain: ['Cargo.toml makes it a Cargo package.'],
     guessed: programs.length > 1 ? [`Of ${programs.length} programs, \`${chosen.name}\` is built.`] : [],
   }
@@ -51,21 +51,23 @@ function listPackages(app: Folder): Folder[] {
   return [app, ...folders.filter(isMember).map(app.folder)]
 }
 
-type Program = { name: string; isMain: boolean }
+/** Rocket listens where its own variables say. */
+type Program = { name: string; isMain: boolean; isRocket: boolean }
 function programsOf(folder: Folder): Program[] {
   const manifest = readToml(folder, 'Cargo.toml')
   const { name } = Object(manifest?.package)
+  const isRocket = Object(manifest?.dependencies).rocket !== undefined
   const named = (Array.isArray(manifest?.bin) ? manifest.bin : []).flatMap((bin): Program[] => {
     const { name } = Object(bin)
-    return typeof name === 'string' ? [{ name, isMain: false }] : []
+    return typeof name === 'string' ? [{ name, isMain: false, isRocket }] : []
   })
   const ownsMain = (Array.isArray(manifest?.bin) ? manifest.bin : []).some(bin => Object(bin).path === 'src/main.rs')
   const hasMain = typeof name === 'string' && folder.has('src/main.rs') && !ownsMain
-  const main = hasMain ? [{ name, isMain: true }] : []
+  const main = hasMain ? [{ name, isMain: true, isRocket }] : []
   const names = new Set(named.map(({ name }) => name))
   const others = folder.all().flatMap((file): Program[] => {
     const name = /^src\/bin\/([^/]+?)(?:\.rs|\/main\.rs)$/.exec(file)?.[1]
-    return name !== undefined && !names.has(name) ? [{ name, isMain: false }] : []
+    return name !== undefined && !names.has(name) ? [{ name, isMain: false, isRocket }] : []
   })
   return [...main, ...named, ...others]
 }
