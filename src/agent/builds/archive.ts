@@ -1,12 +1,12 @@
 // Downloads an uploaded archive, verifies its digest, and unpacks it as untrusted input.
 import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
+import { type FileHandle, open } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { Readable } from 'node:stream'
+import { addAbortSignal, type Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
-import { createTarDecoder, type ParsedTarEntry, type TarHeader } from 'modern-tar'
-import { ARCHIVE_BOUNDS, checkTarMetadata } from '../../protocol/tar-metadata.ts'
+import { ARCHIVE_BOUNDS, createTarReader, type TarEntry } from '../../protocol/tar-reader.ts'
 import { type BuildTask, PermanentError, TransientError } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
 
@@ -75,7 +75,7 @@ export async function downloadArchive(
 export const unpackArchive = (file: string, folder: string, task: BuildTask, limits = ARCHIVE_LIMITS): Promise<void> =>
   unpackTar(unzip(file), folder, task, limits)
 
-function unzip(file: string): AsyncIterable<Uint8Array> {
+function unzip(file: string): Readable {
   const unzipped = createGunzip()
   // A failure also destroys the stream, whose reader throws it.
   pipeline(fs.createReadStream(file), unzipped).catch(() => {})
@@ -83,77 +83,66 @@ function unzip(file: string): AsyncIterable<Uint8Array> {
 }
 
 export async function unpackTar(
-  source: AsyncIterable<Uint8Array>,
+  source: Readable,
   folder: string,
   { signal }: Pick<BuildTask, 'signal'>,
   limits: ArchiveLimits,
 ): Promise<void> {
   const remaining = { bytes: limits.megabytes * 1024 * 1024, entries: limits.entries }
-  const refused = new AbortController()
-  const decoder = createTarDecoder({ strict: true })
-  const measured = async function* (chunks: AsyncIterable<Uint8Array>) {
-    for await (const chunk of chunks) {
-      remaining.bytes -= chunk.byteLength
-      if (remaining.bytes < 0) throw archiveError(`contains more than ${limits.megabytes} MB`)
-      yield chunk
-    }
-  }
-  const feeding = pipeline(source, measured, checkTarMetadata, decoder.writable as unknown as NodeJS.WritableStream, {
-    signal: AbortSignal.any([signal, refused.signal]),
-  })
-  // A failure also ends the loop below, which throws it.
-  feeding.catch(() => {})
+  const reader = createTarReader()
   fs.mkdirSync(folder, { recursive: true })
   const root = fs.realpathSync(folder)
+  let file: FileHandle | null = null
   try {
-    for await (const entry of decoder.readable) {
-      signal.throwIfAborted()
-      if (--remaining.entries < 0) throw archiveError(`contains more than ${limits.entries} entries`)
-      await writeEntry(entry, root, limits)
+    for await (const chunk of addAbortSignal(signal, source)) {
+      remaining.bytes -= chunk.byteLength
+      if (remaining.bytes < 0) throw archiveError(`contains more than ${limits.megabytes} MB`)
+      for (const part of reader.read(chunk)) {
+        if ('body' in part) {
+          await file?.writeFile(part.body)
+          continue
+        }
+        await file?.close()
+        file = null
+        if (--remaining.entries < 0) throw archiveError(`contains more than ${limits.entries} entries`)
+        file = await createEntry(part.entry, root, limits)
+      }
     }
-    await feeding
+    reader.end()
   } catch (error) {
-    refused.abort()
     signal.throwIfAborted()
-    // A limit that was exceeded is the cause of the decoder's less specific error.
-    const feedingError = await feeding.catch(cause => cause)
-    for (const cause of [error, feedingError]) if (cause instanceof PermanentError) throw cause
-    throw archiveError(`is damaged (${describeError(error)})`)
+    throw error instanceof PermanentError ? error : archiveError(`is damaged (${describeError(error)})`)
+  } finally {
+    await file?.close()
   }
 }
 
 const archiveError = (fault: string) =>
   new PermanentError(`The archive is not accepted: it ${fault}. Correct it and upload it again.`)
 
-async function writeEntry({ header, body }: ParsedTarEntry, root: string, limits: ArchiveLimits): Promise<void> {
-  const parts = splitEntryPath(header.name, limits)
-  if (parts.length === 0) return void (await body.cancel())
+/** Returns the file whose body follows. */
+async function createEntry(entry: TarEntry, root: string, limits: ArchiveLimits): Promise<FileHandle | null> {
+  const parts = splitEntryPath(entry.name, limits)
+  if (parts.length === 0) return null
   const path = join(root, ...parts)
   for (let at = dirname(path); at !== root; at = dirname(at))
     if (fs.lstatSync(at, { throwIfNoEntry: false })?.isSymbolicLink())
-      throw archiveError(`writes through the link \`${printableName(header.name)}\``)
+      throw archiveError(`writes through the link \`${printableName(entry.name)}\``)
   fs.mkdirSync(dirname(path), { recursive: true })
   const existing = fs.lstatSync(path, { throwIfNoEntry: false })
 
-  if (header.type === 'directory') {
-    if (existing && !existing.isDirectory()) throw archiveError(`names \`${printableName(header.name)}\` twice`)
+  if (entry.type === 'folder') {
+    if (existing && !existing.isDirectory()) throw archiveError(`names \`${printableName(entry.name)}\` twice`)
     fs.mkdirSync(path, { recursive: true })
-    return void (await body.cancel())
+    return null
   }
-  if (existing?.isDirectory()) throw archiveError(`names \`${printableName(header.name)}\` twice`)
+  if (existing?.isDirectory()) throw archiveError(`names \`${printableName(entry.name)}\` twice`)
   if (existing) fs.rmSync(path)
-  if (header.type === 'symlink' || header.type === 'link') {
-    await body.cancel()
-    return header.type === 'link'
-      ? writeHardLink(header, root, path, limits)
-      : writeSymbolicLink(header, path, parts.length - 1)
-  }
-  if (header.type !== undefined && header.type !== 'file')
-    throw archiveError(
-      `contains \`${printableName(header.name)}\`, which is neither a file nor a folder (${header.type})`,
-    )
-  const mode = (header.mode ?? 0o644) & 0o100 ? 0o755 : 0o644
-  await pipeline(Readable.fromWeb(body as never), fs.createWriteStream(path, { mode, flags: 'wx' }))
+  if (entry.type === 'hard link') writeHardLink(entry, root, path, limits)
+  else if (entry.type === 'symbolic link') writeSymbolicLink(entry, path, parts.length - 1)
+  else if (entry.type === 'file') return open(path, 'wx', entry.mode & 0o100 ? 0o755 : 0o644)
+  else throw archiveError(`contains \`${printableName(entry.name)}\`, which is neither a file nor a folder`)
+  return null
 }
 
 function splitEntryPath(name: string, { depth }: ArchiveLimits): string[] {
@@ -171,22 +160,22 @@ const isTooLong = (parts: string[]) =>
   parts.some(part => Buffer.byteLength(part) > MAX_NAME_BYTES) || Buffer.byteLength(parts.join('/')) > MAX_PATH_BYTES
 
 /** `..` is allowed only at the beginning of the target: after another link it could lead anywhere. */
-function writeSymbolicLink({ name, linkname = '' }: TarHeader, path: string, depth: number): void {
-  const parts = linkname.split('/').filter(part => part !== '' && part !== '.')
+function writeSymbolicLink({ name, target }: TarEntry, path: string, depth: number): void {
+  const parts = target.split('/').filter(part => part !== '' && part !== '.')
   const upCount = parts.lastIndexOf('..') + 1
   const isLeading = parts.slice(0, upCount).every(part => part === '..')
   if (isTooLong(parts)) throw archiveError(`contains a link to a name that is too long, \`${printableName(name)}\``)
-  if (linkname.startsWith('/') || !isLeading || upCount > depth)
+  if (target.startsWith('/') || !isLeading || upCount > depth)
     throw archiveError(`contains a link out of its folder, \`${printableName(name)}\``)
-  fs.symlinkSync(linkname, path)
+  fs.symlinkSync(target, path)
 }
 
-function writeHardLink({ name, linkname = '' }: TarHeader, root: string, path: string, limits: ArchiveLimits): void {
-  const target = join(root, ...splitEntryPath(linkname, limits))
+function writeHardLink({ name, target }: TarEntry, root: string, path: string, limits: ArchiveLimits): void {
+  const file = join(root, ...splitEntryPath(target, limits))
   const isInside =
-    fs.existsSync(target) && fs.realpathSync(dirname(target)) === dirname(target) && fs.lstatSync(target).isFile()
+    fs.existsSync(file) && fs.realpathSync(dirname(file)) === dirname(file) && fs.lstatSync(file).isFile()
   if (!isInside) throw archiveError(`contains a hard link to a file that is not in it, \`${printableName(name)}\``)
-  fs.linkSync(target, path)
+  fs.linkSync(file, path)
 }
 
 const printableName = (name: string) => name.slice(0, 200).replace(/[^ -~]/g, '?')

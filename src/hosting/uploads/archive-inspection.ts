@@ -2,6 +2,7 @@
 import { sha256 } from '../../kernel/crypto/digest.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { paceStream } from '../../kernel/http/paced-body.ts'
+import { isTarHeader } from '../../protocol/tar-reader.ts'
 
 export const MAX_ARCHIVE_BYTES = 200 * 1024 * 1024
 /** The bytes that are buffered to find the first tar header. A decompression bomb within them stays small. */
@@ -88,11 +89,4 @@ async function decompressFirstBytes(compressed: Uint8Array<ArrayBuffer>, wanted:
     await writer.abort().catch(() => {})
     await writing
   }
-}
-
-/** A tar header has a checksum of its bytes, with the checksum field counted as blanks. */
-function isTarHeader(header: Uint8Array): boolean {
-  const field = Buffer.from(header.subarray(148, 156)).toString('latin1')
-  const sum = header.reduce((total, byte, at) => total + (at >= 148 && at < 156 ? 0x20 : byte), 0)
-  return /^ *[0-7]+[ \0]*$/.test(field) && Number.parseInt(field, 8) === sum
 }

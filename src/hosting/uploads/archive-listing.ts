@@ -6,7 +6,7 @@ import { MAX_FILE_BYTES, normalize, type SourceFiles } from '../../build-plan/so
 import { decompress } from '../../kernel/http/decompress.ts'
 import { Failure, fail } from '../../kernel/http/errors.ts'
 import type { Hold } from '../../kernel/limits/held-bytes.ts'
-import { ARCHIVE_BOUNDS, createInspection } from '../../protocol/tar-metadata.ts'
+import { ARCHIVE_BOUNDS, createTarReader, type TarEntry } from '../../protocol/tar-reader.ts'
 
 const MAX_LISTED_FILES = 20_000
 const MAX_LISTED_FOLDERS = 20_000
@@ -87,40 +87,42 @@ async function list(
   const texts = new Map<string, string | null>()
   let [entries, characters, bytes, unpackedBytes, hasUnread] = [0, 0, 0, 0, false]
   const estimateBytes = () => DECODER_BYTES + 2 * (bytes + characters) + ENTRY_BYTES * (paths.size + folders.size)
-  let text: { path: string; decoder: TextDecoder; parts: string } | null = null
+  type Text = { path: string; decoder: TextDecoder; parts: string }
+  let text: Text | null = null
   const endText = () => {
     if (text) texts.set(text.path, text.parts + text.decoder.decode())
-    text = null
   }
-  const inspect = createInspection({
-    entry({ name, type, size }) {
-      endText()
-      if (++entries > ARCHIVE_BOUNDS.entries) throw fail('archive_too_many_files')
-      if (name.length > ARCHIVE_BOUNDS.pathLength) throw new Error(TOO_LARGE)
-      const path = normalize(name)
-      if (type === 'folder' || name.endsWith('/') || path === '' || paths.size >= MAX_LISTED_FILES) return
-      paths.add(path)
-      addFolders(path, folders)
-      characters += path.length
-      room.growTo(estimateBytes())
-      const isTooDeep = path.split('/', ARCHIVE_BOUNDS.depth + 1).length > ARCHIVE_BOUNDS.depth
-      if (isTooDeep || characters > MAX_PATH_CHARACTERS || folders.size > MAX_LISTED_FOLDERS) throw new Error(TOO_LARGE)
-      const isFile = type === 'file'
-      if (!isFile || size > MAX_FILE_BYTES) texts.set(path, null)
-      if (!isFile || !mayRead(path, size) || bytes + size > MAX_TEXT_BYTES) return
-      bytes += size
-      room.growTo(estimateBytes())
-      text = { path, decoder: new TextDecoder(), parts: '' }
-    },
-    body(chunk) {
-      if (text) text.parts += text.decoder.decode(chunk, { stream: true })
-    },
-  })
+  /** Returns the text that follows, if it is read. */
+  function addEntry({ name, type, size }: TarEntry): Text | null {
+    if (++entries > ARCHIVE_BOUNDS.entries) throw fail('archive_too_many_files')
+    if (name.length > ARCHIVE_BOUNDS.pathLength) throw new Error(TOO_LARGE)
+    const path = normalize(name)
+    if (type === 'folder' || path === '' || paths.size >= MAX_LISTED_FILES) return null
+    paths.add(path)
+    addFolders(path, folders)
+    characters += path.length
+    room.growTo(estimateBytes())
+    const isTooDeep = path.split('/', ARCHIVE_BOUNDS.depth + 1).length > ARCHIVE_BOUNDS.depth
+    if (isTooDeep || characters > MAX_PATH_CHARACTERS || folders.size > MAX_LISTED_FOLDERS) throw new Error(TOO_LARGE)
+    const isFile = type === 'file'
+    if (!isFile || size > MAX_FILE_BYTES) texts.set(path, null)
+    if (!isFile || !mayRead(path, size) || bytes + size > MAX_TEXT_BYTES) return null
+    bytes += size
+    room.growTo(estimateBytes())
+    return { path, decoder: new TextDecoder(), parts: '' }
+  }
+  const reader = createTarReader()
   for await (const chunk of unpacked) {
     unpackedBytes += chunk.byteLength
     if (unpackedBytes > MAX_UNPACKED_BYTES) throw new Error(TOO_LARGE)
-    inspect(chunk)
+    for (const part of reader.read(chunk)) {
+      if ('entry' in part) {
+        endText()
+        text = addEntry(part.entry)
+      } else if (text) text.parts += text.decoder.decode(part.body, { stream: true })
+    }
   }
+  reader.end()
   endText()
   if (paths.size >= MAX_LISTED_FILES) return null
   return {
