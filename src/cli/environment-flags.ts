@@ -8,20 +8,20 @@ import { readSecret, readStdin } from './secret-input.ts'
 import type { Session } from './session.ts'
 import { toVariables } from './variables.ts'
 
-export type EnvironmentFlags = { env?: string[]; envFile?: string[] }
+export type EnvironmentFlags = { env?: string[]; secretsFile?: string[] }
 
 /** `--env` wins over files, and a later option over an earlier one. */
 export async function readVariables(
   session: Session,
-  { env = [], envFile = [] }: EnvironmentFlags,
+  { env = [], secretsFile = [] }: EnvironmentFlags,
 ): Promise<Variable[]> {
   const { out } = session
   const asked = env.filter(name => !name.includes('='))
-  const readers = asked.length + envFile.filter(file => file === '-').length
+  const readers = asked.length + secretsFile.filter(file => file === '-').length
   if (readers > 1 && !out.isInteractive)
-    throw usageError('Only one value can be read from standard input. Write the others to a file for --env-file.')
+    throw usageError('Only one value can be read from standard input. Write the others to a file for --secrets-file.')
   const values: Record<string, string> = {}
-  for (const file of envFile) Object.assign(values, await readEnvFile(session, file))
+  for (const file of secretsFile) Object.assign(values, await readEnvFile(session, file))
   for (const given of env) {
     const equals = given.indexOf('=')
     const name = equals < 0 ? given : given.slice(0, equals)

@@ -87,7 +87,7 @@ export async function packAndShow(
   if (found.secretFiles.length > 0) {
     const example = found.secretFiles.find(path => /(^|\/)\.env[^/]*$/.test(path))
     const remedy = example
-      ? ` To set its variables: --env-file ${shellWord(relative(process.cwd(), join(folder, example)))}`
+      ? ` To set its variables: --secrets-file ${shellWord(relative(process.cwd(), join(folder, example)))}`
       : ''
     out.note(`Left out, as it may hold secrets: ${found.secretFiles.join(', ')}.${remedy}`)
   }

@@ -322,6 +322,21 @@ it('has a package of one file, which runs without the repository', async () => {
   expect([code, objects[0]?.name]).toEqual([0, 'shop'])
   const packed = await startCli(['deploy', '--dry-run'], { main, cwd: makeFolder({ 'index.html': '' }) }).exited
   expect([packed.code, packed.objects[0]?.files]).toEqual([0, 1])
+
+  // Node takes some options, and variables of their files, from anywhere on a command line.
+  const env = keyEnv(url, tenant)
+  const cwd = makeFolder({
+    'index.html': '',
+    'own.cjs': 'process.exit(77)',
+    '.env': 'NODE_OPTIONS=--require ./own.cjs\nMODE=live\n',
+  })
+  const deploy = (...options: string[]) =>
+    startCli(['deploy', '--yes', '--create', '--detach', '--name', 'site', ...options], { main, cwd, env }).exited
+  expect(await deploy('--secrets-file', 'none')).toMatchObject({ code: 2, error: { code: 'usage' } })
+  expect(await deploy('--env-file', 'index.html')).toMatchObject({ code: 2, error: { code: 'usage' } })
+  expect((await deploy('--secrets-file', '.env')).code).toBe(0)
+  const { resources } = (await tenant.get('/v2/deployments?name=site')).body
+  expect(resources[0].secrets.map(({ name }: { name: string }) => name).sort()).toEqual(['MODE', 'NODE_OPTIONS'])
 })
 
 describe('a wrong command exits with', () => {

@@ -187,7 +187,7 @@ it('sets variables of files, standard input and the command at the first deploy,
   const cwd = makeFolder({ 'package.json': '{"name": "shop"}', 'server.js': '', '.env': 'A=file\nB=file\nPORT=3000\n' })
   const env = keyEnv(url, tenant)
   const args = ['deploy', '--yes', '--detach']
-  const first = startCli([...args, '--create', '--env-file', join(cwd, '.env'), '--env', 'B=two=2', '--env', 'C'], {
+  const first = startCli([...args, '--create', '--secrets-file', join(cwd, '.env'), '--env', 'B=two=2', '--env', 'C'], {
     cwd,
     env,
     input: 'asked\n',

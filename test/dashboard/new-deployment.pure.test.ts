@@ -73,7 +73,7 @@ describe('the request of a new deployment', () => {
     expect(JSON.stringify(withoutValues(toRequest(repository, false)))).not.toContain('hush')
     expect(toCommand(repository)).toBe(
       "slipway deploy --repo https://git.test/acme/shop --branch 'it'\\''s' --root apps/web --name shop " +
-        '--env-file .env --create',
+        '--secrets-file .env --create',
     )
     expect(toCommand(image)).toBe('slipway deploy --image ghcr.io/acme/shop:1 --name shop --create')
   })

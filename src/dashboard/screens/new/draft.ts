@@ -121,7 +121,7 @@ export function toCommand(draft: Draft): string {
     folder: '.',
   }[way]
   const folder = isBuilt(way) && root.trim() ? ` --root ${word(root.trim())}` : ''
-  const environment = variables.trim() ? ' --env-file .env' : ''
+  const environment = variables.trim() ? ' --secrets-file .env' : ''
   return `slipway deploy ${source}${folder} --name ${word(name)}${environment} --create`
 }
 
