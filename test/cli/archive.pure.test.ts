@@ -7,7 +7,7 @@ import { gunzipSync } from 'node:zlib'
 import { unpackTar } from 'modern-tar'
 import { afterAll, describe, expect, it } from 'vitest'
 import { packFolder } from '../../src/cli/archive.ts'
-import { exposePort } from '../../src/cli/compose/deploy-compose.ts'
+import { exposePort } from '../../src/cli/compose/pack-service.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-pack-'))
 afterAll(() => fs.rmSync(root, { recursive: true, force: true }))
@@ -162,7 +162,7 @@ it.each([
 it('a Dockerfile of a compose file gets its port, and one behind a link stays a link', () => {
   const folder = fs.mkdtempSync(join(root, 'compose-'))
   fs.writeFileSync(join(folder, 'secret'), 'FROM scratch')
-  const expose = () => exposePort({ out: { note: () => {} } as never }, folder, 'web', '5000')
+  const expose = () => exposePort(folder, 'web', '5000').added
   fs.symlinkSync('secret', join(folder, 'Dockerfile'))
   expect(expose()).toEqual({})
   fs.rmSync(join(folder, 'Dockerfile'))

@@ -315,8 +315,13 @@ it('deploys a compose file as deployments with their databases, and again withou
   const { code, objects } = await deploy('--create')
   expect([code, objects.at(-1)]).toMatchObject([0, { outcome: 'detached', name: 'book-web' }])
   expect(objects.find(({ type }) => type === 'archive')).toMatchObject({ files: 3 })
+  expect(objects[0]).toMatchObject({ type: 'compose', notes: [expect.stringContaining('`db`'), expect.anything()] })
   expect(objects.find(({ type }) => type === 'planned')).toMatchObject({ action: 'create', warnings: [] })
-  expect(await deploy('--env', 'MODE=slow')).toMatchObject({ code: 2 })
+  for (const option of [
+    ['--env', 'MODE=slow'],
+    ['compose.yaml', '--root', 'web'],
+  ])
+    expect(await deploy(...option)).toMatchObject({ code: 2 })
   const { resources } = (await tenant.get('/v2/deployments')).body
   expect(resources).toMatchObject([
     {
@@ -329,8 +334,22 @@ it('deploys a compose file as deployments with their databases, and again withou
     },
   ])
   expect(resources[0].source_revision_config.source_tarball_path).not.toBeNull()
-  expect((await deploy()).objects.find(({ type }) => type === 'planned')).toMatchObject({ action: 'nothing' })
-  expect(await listRevisions(tenant, resources[0].id)).toHaveLength(3)
+  expect((await deploy()).objects.find(({ type }) => type === 'planned')).toMatchObject({
+    action: 'change',
+    changes: [{ path: 'files' }],
+  })
+  expect(await listRevisions(tenant, resources[0].id)).toHaveLength(2)
+})
+
+it('plans a compose file as its deploy would, and a failed upload of its first deploy leaves nothing', async () => {
+  const tenant = await newTenant()
+  const cwd = makeFolder({ 'compose.yaml': COMPOSE, 'web/Dockerfile': 'FROM python:3\n', 'web/app.py': 'serve()' })
+  const plan = await startCli(['plan', '--exit-code'], { cwd, env: keyEnv(url, tenant) }).exited
+  expect([plan.code, plan.objects.at(-1)]).toMatchObject([10, { type: 'plan', create: 1 }])
+  faults.cut = /\/v2\/uploads/
+  expect((await startDeploy(tenant, ['--create'], cwd).exited).code).toBe(1)
+  faults.cut = undefined
+  expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
 })
 
 it('names what a compose file has that cannot be translated, with its line, and changes nothing', async () => {

@@ -36,8 +36,7 @@ type Flags = SourceFlags & FollowFlags & EnvironmentFlags & { create?: boolean; 
 export async function run(session: Session, options: Flags, [folder]: [string?]): Promise<void> {
   refuseEnvFile(options, folder)
   const follow = { detach: options.detach === true, timeoutMs: parseTimeout(options.timeout) }
-  const isOfFolder = [options.image, options.repo, options.branch, options.template].every(one => one === undefined)
-  const compose = isOfFolder ? findComposeFile(folder ?? '.') : undefined
+  const compose = findComposeFile(folder ?? '.', options)
   if (compose !== undefined) {
     if (options.env ?? options.secretsFile)
       throw usageError('A compose file has its own variables: set them in its `environment` or `env_file`.')

@@ -1,5 +1,6 @@
 // `slipway plan`: what a deploy would change.
 import { showPlan } from '../change.ts'
+import { findComposeFile } from '../compose/find-compose.ts'
 import type { Declaration } from '../declaration.ts'
 import { findTarget, openSource, planPatch, type SourceFlags, withSource } from '../deploy-plan.ts'
 import { EXIT } from '../failure.ts'
@@ -15,6 +16,11 @@ type Flags = SourceFlags & { exitCode?: boolean }
 
 /** Uploads a folder, because a plan names the archive. An archive that no revision uses is deleted after a day. */
 export async function run(session: Session, options: Flags, [folder]: [string?]): Promise<void> {
+  const compose = findComposeFile(folder ?? '.', options)
+  if (compose !== undefined) {
+    const { planCompose } = await import('../compose/deploy-compose.ts')
+    return planCompose(session, compose, options)
+  }
   const source = await openSource(session, folder, options)
   const { name, deployment } = await findTarget(session, source, options.name, true)
   source.files?.showPlan(deployment)

@@ -1,48 +1,36 @@
 // Deploys the services of a compose file as one group: translated, shown and planned before anything is uploaded.
-import { existsSync, lstatSync, readFileSync, realpathSync, statSync } from 'node:fs'
-import { basename, dirname, isAbsolute, join, relative, resolve } from 'node:path'
+import { dirname, resolve } from 'node:path'
 import { applyPlan } from '../../client/apply/apply.ts'
 import { planApply } from '../../client/apply/plan.ts'
-import type { Deployment } from '../../client/apply/planner.ts'
-import { CONFIGURATION } from '../../client/archive-rules.ts'
-import { parseEnvFile } from '../../client/env-file.ts'
+import type { ApplyPlan, Deployment, Step } from '../../client/apply/planner.ts'
 import { findWorkspace } from '../../client/export.ts'
 import type { Archive } from '../archive.ts'
 import { applyAndFollow, finish } from '../change.ts'
-import { readDocumentFiles } from '../document-files.ts'
 import { describeFailure, refuseDocuments, showPlan } from '../document-plan.ts'
-import { CommandFailure, EXIT, shellWord, usageError } from '../failure.ts'
-import { planFolder, showBuildPlan } from '../folder-plan.ts'
-import { packAndShow, uploadArchive } from '../folder-source.ts'
+import { EXIT, shellWord, usageError } from '../failure.ts'
+import { uploadArchive } from '../folder-source.ts'
 import { planNewImage } from '../remote-sources.ts'
 import { confirm, findByName, type Session } from '../session.ts'
-import { type Planned, type Translation, translateCompose } from './translate.ts'
+import { packService } from './pack-service.ts'
+import { readCompose } from './read-compose.ts'
+import type { Planned } from './translate.ts'
 
-const DOCKERFILE = 'Dockerfile'
-
-type Flags = {
-  name?: string | undefined
+type GroupFlags = { name?: string | undefined }
+type DeployFlags = GroupFlags & {
   create?: boolean
   dryRun?: boolean | undefined
   detach: boolean
   timeoutMs: number
 }
-type Packed = Planned & { archive: Archive | null }
+type Service = Planned & { archive: Archive | null }
+type Group = { project: string; services: Service[] }
 
-export async function deployCompose(session: Session, path: string, flags: Flags): Promise<void> {
-  const file = resolve(path)
-  session.folder = dirname(file)
-  const translation = await translateFile(file, flags.name)
-  const { out } = session
-  for (const sentence of translation.notes) out.note(sentence)
-  const packed = await packServices(session, translation, dirname(file), flags.dryRun === true)
+export async function deployCompose(session: Session, path: string, flags: DeployFlags): Promise<void> {
+  const group = await openGroup(session, path, flags.name, flags.dryRun === true)
   if (flags.dryRun) return
-  const plan = await planGroup(session, translation)
-  showPlan(session, {
-    ...plan,
-    steps: plan.steps.map(step => (isFirst(step, packed) ? { ...step, warnings: [] } : step)),
-  })
-  const names = translation.planned.map(({ document }) => document.name)
+  const { out } = session
+  const plan = await planGroup(session, group)
+  showGroup(session, group, plan)
   const named = flags.name === undefined ? '' : ` --name ${shellWord(flags.name)}`
   const next = `slipway deploy ${shellWord(path)}${named} --yes`
   const missing = plan.steps.find(({ action }) => action === 'create')
@@ -51,165 +39,95 @@ export async function deployCompose(session: Session, path: string, flags: Flags
       `There is no deployment ${missing.name}. Without a terminal, --create creates it.`,
       `${next} --create`,
     )
+  const names = group.services.map(({ document }) => document.name)
   await confirm(session, `Deploy ${names.join(', ')}?`, next, { byDefault: true })
+  for (const service of group.services) await uploadService(session, service)
   const changed = new Map<string, Deployment>()
   try {
-    for await (const { name, deployment } of applyPlan(plan, session.signal))
+    for await (const { name, deployment } of applyPlan(await planGroup(session, group), session.signal))
       if (deployment) changed.set(name, deployment)
   } catch (error) {
     throw describeFailure(session, error, next)
   }
-  for (const service of packed) await deployService(session, service, changed.get(service.document.name), flags)
+  for (const name of names) await followService(session, name, changed.get(name), flags)
 }
 
-/** The warning of a first deploy is that there is no archive yet, which this command brings. */
-const isFirst = ({ name, action }: { name: string; action: string }, packed: Packed[]): boolean =>
-  action === 'create' && packed.some(({ document, archive }) => document.name === name && archive !== null)
-
-async function translateFile(file: string, name: string | undefined): Promise<Translation> {
-  const { documents, faults } = await readDocumentFiles([file])
-  if (faults.length > 0) throw refuseDocuments(faults)
-  const [document] = documents
-  if (!document) throw usageError(`${file} is empty.`)
-  const folder = dirname(file)
-  const outside = new Set<string>()
-  const readEnvFile = (path: string) => {
-    const at = resolve(folder, path)
-    // A device has no end.
-    if (!statSync(at, { throwIfNoEntry: false })?.isFile()) return null
-    // A link in a folder of somebody else may lead to credentials of this user.
-    const place = relative(realpathSync(folder), realpathSync(at))
-    if (place.startsWith('..') || isAbsolute(place)) outside.add(path)
-    return parseEnvFile(readFileSync(at, 'utf8'))
-  }
-  const translation = translateCompose(document.value, {
-    suggested: basename(folder),
-    name,
-    variables: readEnvFile('.env') ?? {},
-    shell: process.env,
-    readEnvFile,
-  })
-  if (outside.size > 0)
-    translation.notes.push(`Variables are read from outside of ${folder}: \`${[...outside].join('`, `')}\`.`)
-  if (translation.faults.length === 0) return translation
-  const errors = translation.faults.map(({ path, message }) => ({
-    loc: [`${document.placeOf(path).file}:${document.placeOf(path).line}`, path.join('.')],
-    msg: message,
-  }))
-  const message = `${basename(file)} cannot be deployed as it is. Nothing was changed.`
-  throw new CommandFailure(EXIT.failed, 'compose_not_translated', message, undefined, undefined, errors)
-}
-
-/** The command of a service and the port of its image become part of its archive. */
-async function packServices(
+/** Uploads nothing: what is in the archives is decided by the folders. */
+export async function planCompose(
   session: Session,
-  { planned }: Translation,
-  root: string,
-  listFiles: boolean,
-): Promise<Packed[]> {
-  const packed: Packed[] = []
-  for (const one of planned) {
-    if (!one.build) {
-      packed.push({ ...one, archive: null })
-      continue
-    }
-    const folder = resolve(root, one.build.folder)
-    if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory())
-      throw usageError(`The service ${one.service} is built in ${folder}, which is no folder.`)
-    session.out.note(`${one.service}: ${folder}`)
-    const { start_command, port } = one.build
-    const hasOwn = existsSync(join(folder, CONFIGURATION))
-    if (start_command !== null) refuseCommand(folder, one, hasOwn)
-    const added = {
-      ...(start_command !== null && { [CONFIGURATION]: JSON.stringify({ start_command }) }),
-      ...exposePort(session, folder, one.service, port),
-    }
-    const archive = await packAndShow(session, folder, listFiles, added)
-    showBuildPlan(session, planFolder(folder, archive))
-    if (hasOwn || start_command !== null)
-      Object.assign(one.document.spec, { source_revision_config: { platform_config_path: CONFIGURATION } })
-    packed.push({ ...one, archive })
-  }
-  return packed
+  path: string,
+  flags: GroupFlags & { exitCode?: boolean },
+): Promise<void> {
+  const group = await openGroup(session, path, flags.name, false)
+  const steps = showGroup(session, group, await planGroup(session, group))
+  if (flags.exitCode && steps.some(({ action }) => action !== 'nothing')) process.exitCode = EXIT.hasChanges
 }
 
-function refuseCommand(folder: string, { service }: Planned, hasOwn: boolean): void {
-  if (hasOwn)
-    throw usageError(`The service ${service} has a \`command\` and a ${CONFIGURATION}. Write it there, and remove it.`)
-  const dockerfile = join(folder, DOCKERFILE)
-  if (existsSync(dockerfile) && argumentsOf(readFileSync(dockerfile, 'utf8'), 'ENTRYPOINT').length > 0)
-    throw usageError(`The \`command\` of ${service} would replace the ENTRYPOINT of its Dockerfile. Write it there.`)
+async function openGroup(session: Session, path: string, name: string | undefined, listFiles: boolean): Promise<Group> {
+  const file = resolve(path)
+  const root = dirname(file)
+  session.folder = root
+  const { project, planned, notes } = await readCompose(file, name)
+  const { out } = session
+  out.emit({ type: 'compose', project, deployments: planned.map(({ document }) => document.name), notes })
+  for (const sentence of notes) out.note(sentence)
+  const services: Service[] = []
+  for (const one of planned) services.push({ ...one, archive: await packService(session, one, { root, listFiles }) })
+  return { project, services }
 }
 
-/** The words of all instructions of a Dockerfile with that name. */
-function argumentsOf(dockerfile: string, instruction: string): string[] {
-  return dockerfile.split('\n').flatMap(line => {
-    const [name = '', ...words] = line.trim().split(/\s+/)
-    return name.toUpperCase() === instruction ? words : []
+/** Shows the files of a folder as a change, because they become a revision. */
+function showGroup(session: Session, { services }: Group, plan: ApplyPlan): Step[] {
+  const steps = plan.steps.map((step): Step => {
+    const archive = services.find(({ document }) => document.name === step.name)?.archive
+    if (!archive) return step
+    // The warning of a new deployment is that there is no archive yet, which this command brings.
+    if (step.action === 'create') return { ...step, warnings: [] }
+    const files = { path: 'files', before: null, after: archive.sha256 }
+    return { ...step, action: 'change', changes: [...step.changes, files] }
   })
+  showPlan(session, { ...plan, steps })
+  return steps
 }
 
-/** An image is served on the one port that it exposes. */
-export function exposePort(
-  { out }: Pick<Session, 'out'>,
-  folder: string,
-  service: string,
-  port: string | null,
-): Record<string, string> {
-  const file = join(folder, DOCKERFILE)
-  // The target of a link is not in the folder, and would be in the upload.
-  if (port === null || !lstatSync(file, { throwIfNoEntry: false })?.isFile()) return {}
-  const text = readFileSync(file, 'utf8')
-  const exposed = argumentsOf(text, 'EXPOSE').map(exposed => exposed.split('/', 1)[0])
-  if (exposed.includes(port)) return {}
-  if (exposed.length > 0) {
-    out.note(`${service}: its Dockerfile exposes ${exposed.join(', ')}, and not ${port}. It has to listen on PORT.`)
-    return {}
-  }
-  out.note(`${service}: it listens on ${port}, so its Dockerfile gets \`EXPOSE ${port}\` in the upload.`)
-  return { [DOCKERFILE]: `${text}\nEXPOSE ${port}\n` }
-}
-
-async function planGroup(session: Session, { project, planned }: Translation) {
+async function planGroup(session: Session, { project, services }: Group): Promise<ApplyPlan> {
   const { client, login, signal } = session
   const workspace = await findWorkspace(client, { workspace: login.workspace, signal })
   if (!workspace) throw usageError('Name the workspace: the key is of the organization.', 'SLIPWAY_WORKSPACE=ID …')
-  for (const { document, image } of planned)
+  for (const { document, image } of services)
     if (image !== null) {
       const stored = await findByName(session, document.name)
       const source = stored?.source ?? (await planNewImage(session, document.name, image)).body.source
       Object.assign(document.spec, { source })
     }
   const secrets = new Map(
-    planned.flatMap(({ document, secrets }) =>
+    services.flatMap(({ document, secrets }) =>
       Object.entries(secrets).map(([name, value]): [string, string] => [`${document.name}/${name}`, value]),
     ),
   )
-  const documents = planned.map(({ document }) => document)
+  const documents = services.map(({ document }) => document)
   const plan = await planApply(client, documents, { workspace: workspace.id, owner: project, secrets, signal })
   if (plan.faults.length > 0) throw refuseDocuments(plan.faults)
   return plan
 }
 
-async function deployService(
+/** Before anything is created or changed, so a failure leaves all as it is. */
+async function uploadService(session: Session, { document, archive }: Service): Promise<void> {
+  if (archive === null) return
+  const stored = await findByName(session, document.name)
+  const { source_revision_config: config } = document.spec as { source_revision_config: object }
+  const source_tarball_path = await uploadArchive(session, stored?.id ?? config, archive)
+  Object.assign(config, { source_tarball_path })
+}
+
+async function followService(
   session: Session,
-  { document: { name }, archive }: Packed,
+  name: string,
   changed: Deployment | undefined,
-  follow: Flags,
+  follow: DeployFlags,
 ): Promise<void> {
-  const { client, signal } = session
-  const deployment = changed ?? (await findByName(session, name))
+  if (changed) return applyAndFollow(session, async () => changed, follow)
+  const deployment = await findByName(session, name)
   if (!deployment) throw usageError(`The deployment ${name} was deleted in the meantime. Run the command again.`)
-  if (archive === null) {
-    if (!changed) return finish(session, deployment, 'unchanged')
-    return applyAndFollow(session, async () => changed, follow)
-  }
-  const source_tarball_path = await uploadArchive(session, deployment.id, archive)
-  const body = { source_revision_config: { source_tarball_path } }
-  const params = { deployment_id: deployment.id }
-  await applyAndFollow(
-    session,
-    () => client.call('PATCH /v2/deployments/{deployment_id}', { params, body, signal }),
-    follow,
-  )
+  finish(session, deployment, 'unchanged')
 }
