@@ -35,7 +35,7 @@ export const slices = {
   '/workspaces/current/tag-keys /workspaces/current/tags /workspaces/current/taggings': () =>
     import('./hosting/tags/workspace-tags.routes.ts'),
   '/v2/deployments/*/upload-url /v2/uploads': () => import('./hosting/uploads/uploads.routes.ts'),
-  '/v2/deployments/*/push-token /v2/registry': () => import('./hosting/registry/registry.routes.ts'),
+  '/v2/deployments/*/push-token /v2/push-tokens /v2/registry': () => import('./hosting/registry/registry.routes.ts'),
   '/v2/deployments/*/logs /v1/projects': () => import('./hosting/logs/logs.routes.ts'),
   '/v2/deployments/*/metrics': () => import('./hosting/metrics/metrics.routes.ts'),
   '/v1/integrations/forge/githost': () => import('./hosting/git-hosts/routes.ts'),

@@ -14,7 +14,9 @@ export const DEFAULT_RETRY: RetryPolicy = { attempts: 5, firstDelayMs: 250, maxD
 
 const isTemporary = (error: unknown): boolean =>
   error instanceof ConnectionError ||
-  (error instanceof ApiError && ([429, 502, 503, 504].includes(error.status) || error.code === 'idempotency_in_flight'))
+  (error instanceof ApiError &&
+    error.code !== 'not_configured' &&
+    ([429, 502, 503, 504].includes(error.status) || error.code === 'idempotency_in_flight'))
 
 /** The wait before the next attempt, or undefined if there is none. `attempt` counts from 1. */
 export function retryDelay(error: unknown, attempt: number, policy: RetryPolicy): number | undefined {

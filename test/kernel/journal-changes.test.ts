@@ -68,6 +68,7 @@ const WITHOUT_CHANGES: Record<string, string> = {
   approveDevice: 'the key is created when the device asks for it',
   connectAccount: 'starts the flow of a person, or uses a token',
   createPushToken: 'stores nothing',
+  createImagePushToken: 'stores nothing',
   createCredential: 'stores nothing',
   deleteRuns: 'runs are data; the event names the traces',
   putWorkspaceSecret: 'no event has a sealed key, of which only the time is shown',

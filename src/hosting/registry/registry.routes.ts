@@ -3,7 +3,7 @@ import { validateInput } from '../../kernel/http/input.ts'
 import { slice } from '../../kernel/http/routes.ts'
 import { DeploymentRef } from '../deployments/schema.ts'
 import * as s from './registry.schema.ts'
-import { issueAccessToken, issuePushToken } from './registry.ts'
+import { issueAccessToken, issueNewPushToken, issuePushToken } from './registry.ts'
 
 export const registryRoutes = slice('Images', 'Container images for deployments of the source `internal_container`.')
   .post('/v2/deployments/{deployment_id}/push-token', {
@@ -18,6 +18,15 @@ export const registryRoutes = slice('Images', 'Container images for deployments 
     reply: s.PushToken,
     errors: ['deployment_not_found', 'deployment_deleting', 'source_rule', 'not_configured'],
     verb: issuePushToken,
+  })
+  .post('/v2/push-tokens', {
+    id: 'createImagePushToken',
+    summary: 'Get a token to push the image of a new deployment, and the registry to push it to',
+    description:
+      'Push `<registry_url>/<name>:<tag>`, then create the deployment with it as `source_revision_config.image_uri`.',
+    reply: s.PushToken,
+    errors: ['workspace_not_found', 'source_rule', 'not_configured'],
+    verb: issueNewPushToken,
   })
   .get('/v2/registry/token', {
     id: 'createRegistryToken',

@@ -1,16 +1,18 @@
-// Push tokens for images of one deployment, and the token service that the registry's clients exchange them at.
-import { sql } from 'drizzle-orm'
+// Push tokens for images of one deployment, which may be a future one, and the token service that the registry's clients exchange them at.
+import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import type { RegistrySettings } from '../../env.ts'
 import { createSigner } from '../../kernel/crypto/crypto.ts'
 import { type Row, refuseUnless, runAsSystem } from '../../kernel/db/db.ts'
 import { commit, setSystemSettings } from '../../kernel/db/journal.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
-import { credentialOf, verb } from '../../kernel/http/context.ts'
+import type { Code } from '../../kernel/http/codes.ts'
+import { type Ctx, credentialOf, verb } from '../../kernel/http/context.ts'
 import { fail, notConfigured } from '../../kernel/http/errors.ts'
 import type { Services } from '../../kernel/http/routes.ts'
 import type * as shared from '../deployments/schema.ts'
 import { isDeployment } from '../deployments/service.ts'
+import { findModeFaults, sourceRuleError } from '../deployments/source-rules.ts'
 import { deployments } from '../deployments/tables.ts'
 import type * as schema from './registry.schema.ts'
 import { BASIC_CHALLENGE, type RegistryGrant, verifyRegistryCredential } from './registry-credentials.ts'
@@ -28,8 +30,6 @@ const signedText = (path: string, expires: number, maker: string) => ['PUSH', pa
 export const issuePushToken = verb(
   'deployments:update',
   async (ctx, { deployment_id }: z.output<typeof shared.DeploymentRef>): Promise<schema.PushToken> => {
-    const { registry } = ctx.config
-    if (!registry) throw notConfigured('REGISTRY_URL and REGISTRY_SIGNING_KEY are not set.')
     const takesImages = sql`case
       when ${deployments.source} = 'internal_container' then true
       else refuse('source_rule', 'source must be internal_container for a push')
@@ -40,14 +40,30 @@ export const issuePushToken = verb(
       where ${isDeployment(deployment_id)}
         and ${refuseUnless('deployment_deleting', sql`${deployments.deleting_at} is null`)}
         and ${takesImages}`
-    const row = requireRow(await commit(ctx, 'deployment.push_offered', query), 'deployment_not_found')
-    const path = `${row.tenant_id}/${row.id}`
-    const expires = Date.parse(row.expires_at)
-    const maker = credentialOf(ctx).hash
-    const signature = await tokenSigner(ctx.config).sign(signedText(path, expires, maker))
-    return { token: ['slwp', path, expires, maker, signature].join('.'), registry_url: `${registry.url}/${path}` }
+    return offerToken(ctx, 'deployment.push_offered', query, 'deployment_not_found')
   },
 )
+
+/** For the image of a deployment that is yet to be created: a part of the registry that no deployment has. */
+export const issueNewPushToken = verb('deployments:create', async (ctx): Promise<schema.PushToken> => {
+  const faults = findModeFaults('internal_container', ctx.config.mode)
+  if (faults.length > 0) throw sourceRuleError(faults)
+  const query = sql<PushTokenRow>`
+    select ${crypto.randomUUID()}::uuid as id, current_tenant() as tenant_id, clock() + interval '1 hour' as expires_at`
+  return offerToken(ctx, 'image.push_offered', query, 'workspace_not_found')
+})
+
+/** `query` selects whose part of the registry it is, or nothing if that does not exist. */
+async function offerToken(ctx: Ctx, event: string, query: SQL<PushTokenRow>, missing: Code): Promise<schema.PushToken> {
+  const { registry } = ctx.config
+  if (!registry) throw notConfigured('REGISTRY_URL and REGISTRY_SIGNING_KEY are not set.')
+  const row = requireRow(await commit(ctx, event, query), missing)
+  const path = `${row.tenant_id}/${row.id}`
+  const expires = Date.parse(row.expires_at)
+  const maker = credentialOf(ctx).hash
+  const signature = await tokenSigner(ctx.config).sign(signedText(path, expires, maker))
+  return { token: ['slwp', path, expires, maker, signature].join('.'), registry_url: `${registry.url}/${path}` }
+}
 
 type AccessRequest = { authorization: string | undefined; scopes: string[]; requestId: string }
 /** The token service of the registry protocol. The password is a push token, or the credential of an agent. */

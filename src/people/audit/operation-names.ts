@@ -66,6 +66,7 @@ export const EVENT_OPERATIONS: Record<string, string> = {
   'filter_view.deleted': 'delete_filter_view',
   'filter_view.updated': 'update_filter_view',
   'identity.bound': 'bind_identity',
+  'image.push_offered': 'create_push_token',
   'insight_config.created': 'create_insight_config',
   'insight_config.deleted': 'delete_insight_config',
   'insight_config.updated': 'update_insight_config',

@@ -48,6 +48,21 @@ describe('a push token', () => {
     expect([again.headers.get('Idempotency-Replayed'), again.body]).toEqual(['true', body])
   })
 
+  it('for the image of a new deployment is for a part of the registry of its own, each time', async () => {
+    const tenant = await newTenant({ app })
+    const [first, second] = [await tenant.post('/v2/push-tokens'), await tenant.post('/v2/push-tokens')]
+    const [path, other] = [first, second].map(({ body }) => body.registry_url.replace(/^[^/]*\/apps\//, ''))
+    expect([first.status, path === other, path.startsWith(`${tenant.tenant_id}/`)]).toEqual([200, false, true])
+    const subject_id = path.split('/')[1]
+    const events = await readEvents(first.headers.get('X-Request-Id')!, app)
+    expect(events).toMatchObject([{ type: 'image.push_offered', subject_id, actor_kind: 'key' }])
+    const scopes = [path, other].map(one => `repository:apps/${one}/web:pull,push`)
+    const { body } = await requestAccess(first.body.token, ...scopes)
+    expect((await claimsOf(body.token)).access).toEqual([
+      { type: 'repository', name: `apps/${path}/web`, actions: ['pull', 'push'] },
+    ])
+  })
+
   it.each(['githost', 'internal_source', 'internal_template'])('is refused for source %s', async source => {
     const tenant = await newTenant({ app })
     const bodies: Record<string, object> = {

@@ -60,6 +60,7 @@ export const RESOURCES = [
   ['preview_policy', 'Preview policies'],
   ['custom_host', 'Custom domains: verified, lost'],
   ['upload', 'Source archives'],
+  ['image', 'Images: push offered'],
   ['listener', 'Listeners'],
   ['integration', 'Git hosts: connected, suspended, revoked'],
   ['webhook', 'Webhooks: changed, disabled'],
