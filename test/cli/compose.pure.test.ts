@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest'
 import { interpolate } from '../../src/cli/compose/interpolate.ts'
 import { type TranslateOptions, translateCompose } from '../../src/cli/compose/translate.ts'
+import { parseImageName } from '../../src/cli/images/image-name.ts'
 
 const translate = (value: object, more: Partial<TranslateOptions> = {}) =>
   translateCompose(value, { suggested: 'shop', variables: {}, readEnvFile: () => null, ...more })
@@ -87,6 +88,16 @@ test('services that do not need each other become deployments of one group, also
       { source_config: { resource_spec: {} }, source_revision_config: { image_uri: 'nginx:1' } },
     ],
   ])
+})
+
+test.each([
+  ['nginx', 'registry-1.docker.io', 'library/nginx', 'latest'],
+  ['acme/web:1.2', 'registry-1.docker.io', 'acme/web', '1.2'],
+  ['docker.io/library/nginx:1', 'registry-1.docker.io', 'library/nginx', '1'],
+  ['localhost/web', 'localhost', 'web', 'latest'],
+  ['registry.test:5000/a/b/web:1@sha256:ab', 'registry.test:5000', 'a/b/web', 'sha256:ab'],
+])('the image %s is found as Docker finds it', (image, host, repository, reference) => {
+  expect(parseImageName(image)).toEqual({ host, repository, reference })
 })
 
 test('variables of the shell are named, and those of .env and of nobody are not', () => {

@@ -1,11 +1,12 @@
 // `slipway deploy` as a process with a pipe: from a folder to a URL, and everything that can come between.
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { beforeAll, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { newTenant, type Tenant, withClockAhead } from '../support/app.ts'
 import { keyEnv, MAIN, makeFolder, runProgram, serveApp, startCli } from '../support/cli.ts'
 import { waitFor } from '../support/commands.ts'
 import { getPlatformAgent, listRevisions, reportRevision } from '../support/deployments.ts'
+import { startImageRegistry } from '../support/image-registry.ts'
 
 let url: string
 /** The path of requests that are cut, and what runs before a patch. */
@@ -350,6 +351,77 @@ it('plans a compose file as its deploy would, and a failed upload of its first d
   expect((await startDeploy(tenant, ['--create'], cwd).exited).code).toBe(1)
   faults.cut = undefined
   expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
+})
+
+describe('an image of a compose file', () => {
+  const PLATFORMS = [
+    { os: 'linux', architecture: 'amd64' },
+    { os: 'linux', architecture: 'arm64' },
+    { os: 'unknown', architecture: 'unknown' },
+  ]
+  const makeCompose = (image: string) =>
+    makeFolder({ 'compose.yaml': `name: shop\nservices:\n  docs:\n    image: ${image}\n    ports: ["80:80"]\n` })
+
+  it('is copied into the registry for the platforms of agents, once, and is the first revision', async () => {
+    let address = ''
+    const registry = await startImageRegistry(() => address)
+    const served = await serveApp(undefined, {}, registry.settings)
+    address = served.url
+    const tenant = await newTenant({ app: served.app })
+    const image = registry.addImage('acme/docs', '1', PLATFORMS)
+    const cwd = makeCompose(image)
+    const deploy = () =>
+      startCli(['deploy', '--yes', '--create', '--detach'], { cwd, env: keyEnv(address, tenant) }).exited
+    expect((await deploy()).code).toBe(0)
+    const readDeployment = async () => (await tenant.get('/v2/deployments')).body.resources[0]
+    const { id, source, source_revision_config } = await readDeployment()
+    const { image_uri } = source_revision_config
+    const [repository = '', digest = ''] = image_uri.replace(`${registry.host}/`, '').split('@')
+    const { manifests } = JSON.parse(registry.stored.get(`${repository} ${digest}`)!.content.toString())
+    expect([source, manifests]).toEqual([
+      'internal_container',
+      PLATFORMS.slice(0, 2).map(platform => expect.objectContaining({ platform })),
+    ])
+    const blobs = [...registry.stored.keys()].filter(key => key.startsWith(`${repository} sha256:`))
+    // An index, two manifests, their two layers, and the layer and the configuration that they share.
+    expect(blobs).toHaveLength(7)
+
+    registry.requests.length = 0
+    const again = await deploy()
+    expect(again.objects.at(-1)).toMatchObject({ outcome: 'unchanged' })
+    expect(registry.requests.filter(one => one.startsWith('PUT'))).toEqual([])
+    registry.addImage('acme/docs', '1', PLATFORMS.slice(0, 1))
+    expect((await deploy()).code).toBe(0)
+    expect((await readDeployment()).source_revision_config.image_uri).toContain(`/${id}/docs@sha256:`)
+    expect(await listRevisions(tenant, id)).toHaveLength(2)
+  })
+
+  it('that cannot be read is refused before anything is made', async () => {
+    let address = ''
+    const registry = await startImageRegistry(() => address)
+    const served = await serveApp(undefined, {}, registry.settings)
+    address = served.url
+    const tenant = await newTenant({ app: served.app })
+    const refuse = async (image: string) => {
+      const args = ['deploy', '--yes', '--create']
+      const { code, error } = await startCli(args, { cwd: makeCompose(image), env: keyEnv(address, tenant) }).exited
+      return [code, error?.code]
+    }
+    expect(await refuse(`${registry.host}/acme/none:1`)).toEqual([1, 'registry_refused'])
+    const windows = registry.addImage('acme/docs', '1', [{ os: 'windows', architecture: 'amd64' }])
+    expect(await refuse(windows)).toEqual([1, 'image_not_copied'])
+    expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
+  })
+
+  it('is pulled by the agent where the installation has no registry', async () => {
+    const served = await serveApp(undefined, { registry: undefined })
+    const tenant = await newTenant({ app: served.app })
+    const env = keyEnv(served.url, tenant)
+    const cwd = makeCompose('acme/docs:1')
+    expect((await startCli(['deploy', '--yes', '--create', '--detach'], { cwd, env }).exited).code).toBe(0)
+    const { resources } = (await tenant.get('/v2/deployments')).body
+    expect(resources[0].source_revision_config.image_uri).toBe('acme/docs:1')
+  })
 })
 
 it('names what a compose file has that cannot be translated, with its line, and changes nothing', async () => {

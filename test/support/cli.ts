@@ -21,6 +21,7 @@ type Handle = (request: Request, pass: () => Promise<Response>) => Promise<Respo
 export async function serveApp(
   handle: Handle = (_, pass) => pass(),
   overrides: AppOptions['overrides'] = {},
+  settings: AppOptions['settings'] = {},
 ): Promise<{ url: string; app: App }> {
   let app: App | undefined
   const listener = getRequestListener(request => handle(request, async () => app!.fetch(request)))
@@ -31,7 +32,7 @@ export async function serveApp(
     server.closeAllConnections()
   })
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-  app = startApp({ settings: { PUBLIC_URL: url }, overrides })
+  app = startApp({ settings: { ...settings, PUBLIC_URL: url }, overrides })
   return { url, app }
 }
 

@@ -9,10 +9,10 @@ import { applyAndFollow, finish } from '../change.ts'
 import { describeFailure, refuseDocuments, showPlan } from '../document-plan.ts'
 import { EXIT, shellWord, usageError } from '../failure.ts'
 import { uploadArchive } from '../folder-source.ts'
-import { planNewImage } from '../remote-sources.ts'
 import { confirm, findByName, type Session } from '../session.ts'
 import { packService } from './pack-service.ts'
 import { readCompose } from './read-compose.ts'
+import { bringImage, type ImageCopy, openImage } from './service-image.ts'
 import type { Planned } from './translate.ts'
 
 type GroupFlags = { name?: string | undefined }
@@ -22,13 +22,14 @@ type DeployFlags = GroupFlags & {
   detach: boolean
   timeoutMs: number
 }
-type Service = Planned & { archive: Archive | null }
+type Service = Planned & { archive: Archive | null; copy?: ImageCopy | null }
 type Group = { project: string; services: Service[] }
 
 export async function deployCompose(session: Session, path: string, flags: DeployFlags): Promise<void> {
   const group = await openGroup(session, path, flags.name, flags.dryRun === true)
   if (flags.dryRun) return
   const { out } = session
+  await openImages(session, group)
   const plan = await planGroup(session, group)
   showGroup(session, group, plan)
   const named = flags.name === undefined ? '' : ` --name ${shellWord(flags.name)}`
@@ -41,7 +42,7 @@ export async function deployCompose(session: Session, path: string, flags: Deplo
     )
   const names = group.services.map(({ document }) => document.name)
   await confirm(session, `Deploy ${names.join(', ')}?`, next, { byDefault: true })
-  for (const service of group.services) await uploadService(session, service)
+  for (const service of group.services) await bringService(session, service)
   const changed = new Map<string, Deployment>()
   try {
     for await (const { name, deployment } of applyPlan(await planGroup(session, group), session.signal))
@@ -59,6 +60,7 @@ export async function planCompose(
   flags: GroupFlags & { exitCode?: boolean },
 ): Promise<void> {
   const group = await openGroup(session, path, flags.name, false)
+  await openImages(session, group)
   const steps = showGroup(session, group, await planGroup(session, group))
   if (flags.exitCode && steps.some(({ action }) => action !== 'nothing')) process.exitCode = EXIT.hasChanges
 }
@@ -74,6 +76,10 @@ async function openGroup(session: Session, path: string, name: string | undefine
   const services: Service[] = []
   for (const one of planned) services.push({ ...one, archive: await packService(session, one, { root, listFiles }) })
   return { project, services }
+}
+
+async function openImages(session: Session, { services }: Group): Promise<void> {
+  for (const service of services) service.copy = await openImage(session, service)
 }
 
 /** Shows the files of a folder as a change, because they become a revision. */
@@ -94,12 +100,6 @@ async function planGroup(session: Session, { project, services }: Group): Promis
   const { client, login, signal } = session
   const workspace = await findWorkspace(client, { workspace: login.workspace, signal })
   if (!workspace) throw usageError('Name the workspace: the key is of the organization.', 'SLIPWAY_WORKSPACE=ID …')
-  for (const { document, image } of services)
-    if (image !== null) {
-      const stored = await findByName(session, document.name)
-      const source = stored?.source ?? (await planNewImage(session, document.name, image)).body.source
-      Object.assign(document.spec, { source })
-    }
   const secrets = new Map(
     services.flatMap(({ document, secrets }) =>
       Object.entries(secrets).map(([name, value]): [string, string] => [`${document.name}/${name}`, value]),
@@ -112,7 +112,9 @@ async function planGroup(session: Session, { project, services }: Group): Promis
 }
 
 /** Before anything is created or changed, so a failure leaves all as it is. */
-async function uploadService(session: Session, { document, archive }: Service): Promise<void> {
+async function bringService(session: Session, service: Service): Promise<void> {
+  const { document, archive, copy } = service
+  if (copy) await bringImage(session, service, copy)
   if (archive === null) return
   const stored = await findByName(session, document.name)
   const { source_revision_config: config } = document.spec as { source_revision_config: object }
