@@ -8,12 +8,12 @@ import { readSecret, readStdin } from './secret-input.ts'
 import type { Session } from './session.ts'
 import { toVariables } from './variables.ts'
 
-export type EnvironmentFlags = { env?: string[]; secretsFile?: string[] }
+export type EnvironmentFlags = { env?: string[]; secretsFile?: string[]; envFile?: string[] }
 
 /** `--env` wins over files, and a later option over an earlier one. */
 export async function readVariables(
   session: Session,
-  { env = [], secretsFile = [] }: EnvironmentFlags,
+  { env = [], secretsFile = [], envFile = [] }: EnvironmentFlags,
 ): Promise<Variable[]> {
   const { out } = session
   const asked = env.filter(name => !name.includes('='))
@@ -21,13 +21,23 @@ export async function readVariables(
   if (readers > 1 && !out.isInteractive)
     throw usageError('Only one value can be read from standard input. Write the others to a file for --secrets-file.')
   const values: Record<string, string> = {}
-  for (const file of secretsFile) Object.assign(values, await readEnvFile(session, file))
+  for (const file of envFile) refuseOwnVariables(file)
+  for (const file of [...envFile, ...secretsFile]) Object.assign(values, await readEnvFile(session, file))
   for (const given of env) {
     const equals = given.indexOf('=')
     const name = equals < 0 ? given : given.slice(0, equals)
     values[name] = equals < 0 ? await askFor(name, out.isInteractive) : given.slice(equals + 1)
   }
   return toVariables(values)
+}
+
+/** Node takes `--env-file` from every command line, so a file of it can change what this program does. */
+function refuseOwnVariables(file: string): void {
+  const own = Object.keys(parseEnvFile(readFileSync(file, 'utf8'))).filter(name =>
+    /^(NODE_OPTIONS$|SLIPWAY_)/.test(name),
+  )
+  if (own.length > 0)
+    throw usageError(`Node reads --env-file too, and ${own.join(', ')} of ${file} would act here. Use --secrets-file.`)
 }
 
 /** Without those that the platform sets: files for a machine of one's own often have a PORT. */

@@ -329,14 +329,21 @@ it('has a package of one file, which runs without the repository', async () => {
     'index.html': '',
     'own.cjs': 'process.exit(77)',
     '.env': 'NODE_OPTIONS=--require ./own.cjs\nMODE=live\n',
+    'own.env': 'SLIPWAY_URL=http://127.0.0.1:1\nMODE=live\n',
+    'plain.env': 'COLOR=blue\n',
   })
   const deploy = (...options: string[]) =>
     startCli(['deploy', '--yes', '--create', '--detach', '--name', 'site', ...options], { main, cwd, env }).exited
   expect(await deploy('--secrets-file', 'none')).toMatchObject({ code: 2, error: { code: 'usage' } })
   expect(await deploy('--env-file', 'index.html')).toMatchObject({ code: 2, error: { code: 'usage' } })
-  expect((await deploy('--secrets-file', '.env')).code).toBe(0)
+  expect(await deploy('--env-file', 'own.env')).toMatchObject({ code: 2, error: { code: 'usage' } })
+  expect((await deploy('--secrets-file', '.env', '--env-file', 'plain.env')).code).toBe(0)
   const { resources } = (await tenant.get('/v2/deployments?name=site')).body
-  expect(resources[0].secrets.map(({ name }: { name: string }) => name).sort()).toEqual(['MODE', 'NODE_OPTIONS'])
+  expect(resources[0].secrets.map(({ name }: { name: string }) => name).sort()).toEqual([
+    'COLOR',
+    'MODE',
+    'NODE_OPTIONS',
+  ])
 })
 
 describe('a wrong command exits with', () => {

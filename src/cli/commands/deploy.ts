@@ -1,5 +1,4 @@
 // `slipway deploy`: from a source to a URL.
-import { Option } from 'commander'
 import { applyAndFollow, planAndApply, showPlan } from '../change.ts'
 import { findComposeFile } from '../compose/find-compose.ts'
 import type { Declaration } from '../declaration.ts'
@@ -26,19 +25,18 @@ export const declaration: Declaration = {
     withFollow(withSource(command))
       .option('--env <name>', 'set a variable: NAME asks for its value, NAME=VALUE has it. Can be repeated', collect)
       .option('--secrets-file <file>', 'set the variables of a .env file, or of - for stdin. Can be repeated', collect)
-      .addOption(new Option('--env-file <file>').hideHelp())
+      .option('--env-file <file>', 'the same as --secrets-file; Node reads such a file too', collect)
       .option('--create', 'create the deployment if there is none, without a terminal too')
       .option('--dry-run', 'list the files of the folder and their size, and send nothing'),
 }
 
-type Flags = SourceFlags & FollowFlags & EnvironmentFlags & { create?: boolean; envFile?: string }
+type Flags = SourceFlags & FollowFlags & EnvironmentFlags & { create?: boolean }
 
 export async function run(session: Session, options: Flags, [folder]: [string?]): Promise<void> {
-  refuseEnvFile(options, folder)
   const follow = { detach: options.detach === true, timeoutMs: parseTimeout(options.timeout) }
   const compose = findComposeFile(folder ?? '.', options)
   if (compose !== undefined) {
-    if (options.env ?? options.secretsFile)
+    if (options.env ?? options.secretsFile ?? options.envFile)
       throw usageError('A compose file has its own variables: set them in its `environment` or `env_file`.')
     const { deployCompose } = await import('../compose/deploy-compose.ts')
     return deployCompose(session, compose, { ...options, ...follow })
@@ -54,16 +52,6 @@ export async function run(session: Session, options: Flags, [folder]: [string?])
   await confirmTarget(session, source, target, { next, hasVariables: variables.length > 0 })
   const planned = await planPatch(session, source, target.deployment, variables)
   await planAndApply(session, target.deployment, planned, { ...follow, next, isExpected: true })
-}
-
-/** Node takes this option from every command line, fails without the file, and obeys a NODE_OPTIONS in it. */
-function refuseEnvFile({ envFile }: Flags, folder: string | undefined): void {
-  if (envFile === undefined) return
-  const argument = folder === undefined ? '' : ` ${shellWord(folder)}`
-  throw usageError(
-    '--env-file is an option of Node, which takes it before slipway does. Use --secrets-file.',
-    `slipway deploy${argument} --secrets-file ${shellWord(envFile)}`,
-  )
 }
 
 /** One question. The files of a folder are uploaded after it, and the first revision has them. */
