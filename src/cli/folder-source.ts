@@ -83,16 +83,22 @@ export async function packAndShow(
   const count = files.length === 1 ? '1 file' : `${files.length} files`
   out.note(`${count}, ${formatBytes(unpackedBytes)}, packed ${formatBytes(content.size)}`)
   const included = files.filter(mayHoldSecrets)
-  if (included.length > 0) out.note(`${included.join(', ')} may hold secrets, and is packed.`)
+  if (included.length > 0) out.note(`${listSome(included)} may hold secrets, and is packed.`)
   if (found.secretFiles.length > 0) {
-    const example = found.secretFiles.find(path => /(^|\/)\.env[^/]*$/.test(path))
+    const example = found.secretFiles.find(path => /\.env[^/]*$/.test(path))
     const remedy = example
-      ? ` To set its variables: --secrets-file ${shellWord(relative(process.cwd(), join(folder, example)))}`
-      : ''
-    out.note(`Left out, as it may hold secrets: ${found.secretFiles.join(', ')}.${remedy}`)
+      ? `To set its variables: --secrets-file ${shellWord(relative(process.cwd(), join(folder, example)))}`
+      : `To pack it: a line !${found.secretFiles[0]} in .slipwayignore`
+    out.note(`Left out, as it may hold secrets: ${listSome(found.secretFiles)}. ${remedy}`)
   }
   return archive
 }
+
+const MAX_LISTED = 10
+const listSome = (names: string[]): string =>
+  names.length > MAX_LISTED
+    ? `${names.slice(0, MAX_LISTED).join(', ')} and ${names.length - MAX_LISTED} more`
+    : names.join(', ')
 
 /** `target`: the id of the deployment, or the settings of a new one. */
 export async function uploadArchive(

@@ -5,7 +5,13 @@ import type { TarHeader } from 'modern-tar'
 export const ALWAYS_IGNORED = ['.git', 'node_modules', '.slipway', '.DS_Store']
 /** Builds make these again. Compiled code of Cargo and Maven is at the root. */
 const MADE = ['.venv/', '.next/', '__pycache__/', '/target/']
-const SECRETS = ['.env*', '!.env.example', '!.env.sample', '!.env.template', 'id_rsa', '*.pem']
+/** The last one is a file of Rails, which takes the values of production from variables. */
+const SECRETS = [
+  ...['.env*', '*.env', '!.env.example', '!.env.sample', '!.env.template', '!example.env', '!sample.env'],
+  ...['id_rsa', 'id_dsa', 'id_ecdsa', 'id_ed25519', '*.pem', '*.key', '*.p12', '*.pfx'],
+  ...['secrets.yaml', 'secrets.yml', 'secrets.json', 'secrets.toml', 'credentials.json', 'service-account*.json'],
+  ...['serviceAccount*.json', '!/config/secrets.yml'],
+]
 /** The second decides over the first, as those of a folder do over its parent's. */
 export const IGNORE_FILES = ['.gitignore', '.slipwayignore']
 export const MAX_UNPACKED_BYTES = 2 * 1024 ** 3

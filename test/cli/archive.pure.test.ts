@@ -73,10 +73,14 @@ it.each([
       'a/.env.local': '',
       '.env.example': '',
       'key.pem': '',
+      'v.env': '',
+      'deep/secrets.yaml': '',
+      'config/secrets.yml': '',
+      'serviceAccountKey.json': '',
       'public.pem': '',
       '.slipwayignore': '!public.pem',
     },
-    ['.env.example', 'public.pem', 'src/target/a.rs'],
+    ['.env.example', 'config/secrets.yml', 'public.pem', 'src/target/a.rs'],
   ],
 ])('leaves out %s', async (_, files, packed) => {
   const { files: names } = await packFolder(makeFolder(files as Record<string, string>))
