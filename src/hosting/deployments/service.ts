@@ -14,6 +14,17 @@ import { deployments } from './tables.ts'
 
 type DeploymentParams = z.output<typeof schema.DeploymentRef>
 
+/** Of the listeners that require_listener_allows() asks: false if none builds images, null if one may. */
+export const buildsImages = (listener: SQL) => sql<boolean | null>`(
+  select case
+    when bool_and(coalesce(l.policy ->> 'builds_images', '') = 'false') then false
+    when bool_or(l.policy ->> 'builds_images' = 'true') then true
+  end
+  from listeners l
+  where (l.id = ${listener} and (l.tenant_id = current_tenant() or l.tenant_id is null))
+    or (${listener} is null and l.tenant_id is null)
+)`
+
 export const isDeployment = (id: string | Placeholder): SQL => and(eq(deployments.id, id), inTenant(deployments))!
 
 /** Concurrent writers of a deployment take turns. */

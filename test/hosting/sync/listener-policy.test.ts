@@ -97,6 +97,19 @@ describe('a listener', () => {
     expect((await tenant.patch(`${other}?${clear}`, {})).status).toBe(200)
   })
 
+  it.each([
+    [false, false],
+    [true, true],
+    [undefined, null],
+  ])('has builds_images %j of its agent in plans of creations and patches', async (builds_images, planned) => {
+    const tenant = await newTenant()
+    const { listener } = await newListenerWith(tenant, { ...CLOSED_POLICY, builds_images })
+    const creation = await create(tenant, listener.id, {}, '?dry_run=true')
+    const { id } = (await create(tenant, listener.id, {})).body
+    const patch = await tenant.patch(`/v2/deployments/${id}?dry_run=true`, {})
+    expect([creation.body.builds_images, patch.body.builds_images]).toEqual([planned, planned])
+  })
+
   it('decides like the agent itself', async () => {
     const tenant = await newTenant()
     const policies: ListenerPolicy[] = [

@@ -75,10 +75,14 @@ export abstract class PooledEngine implements Engine {
   #closed = false
   #timers: NodeJS.Timeout[] = []
 
-  constructor(folder: string, { home, apps = home, port, domain, proxy, limits, ...settings }: PooledOptions) {
+  constructor(
+    folder: string,
+    { home, apps = home, port, domain, proxy, limits, ...settings }: PooledOptions,
+    { builds_images }: Pick<ListenerPolicy, 'builds_images'>,
+  ) {
     this.#home = join(apps, folder)
     this.limits = { ...DEFAULT_LIMITS, ...limits }
-    this.policy = { ...CLOSED_POLICY, max_copies: this.limits.copies }
+    this.policy = { ...CLOSED_POLICY, max_copies: this.limits.copies, builds_images }
     this.#domain = domain
     this.#proxy = proxy
     const { host, trusted_proxies, public_addresses } = settings
