@@ -3,7 +3,7 @@
 import { applicationRoot, configurationPathOf } from './application-root.ts'
 import { type BuildPlan, PlanRefused } from './build-plan.ts'
 import { readExplicitStart } from './explicit-start.ts'
-import { type PlanOptions, planBuild } from './plan-build.ts'
+import { planBuild } from './plan-build.ts'
 import type { SourceFiles } from './source-files.ts'
 
 /** Members of a deployment that decide with the files. */
@@ -13,7 +13,9 @@ export type SourceSettings = {
   install_command?: string | null | undefined
   build_command?: string | null | undefined
 }
-export type PlanOutcome = { plan: BuildPlan } | { refusal: PlanRefused }
+type Outcome = { plan: BuildPlan } | { refusal: PlanRefused }
+/** `withoutImages`: what an agent that builds no images does with a source that has a Dockerfile. */
+export type PlanOutcome = { plan: BuildPlan; withoutImages?: Outcome } | { refusal: PlanRefused }
 
 export function previewPlan(files: SourceFiles, settings: SourceSettings): PlanOutcome {
   const path = configurationPathOf(settings)
@@ -24,24 +26,31 @@ export function previewPlan(files: SourceFiles, settings: SourceSettings): PlanO
     const build_command = settings.build_command ?? configuration.build_command ?? null
     const options = { root, configuration, install_command, build_command }
     const plan = planBuild(files, { ...options, buildsImages: true })
-    if (plan.provider === 'dockerfile') plan.warnings.unshift(describeWithoutImages(files, options))
-    return { plan }
+    if (plan.provider !== 'dockerfile') return { plan }
+    const withoutImages = tryPlan(() => planBuild(files, { ...options, buildsImages: false }))
+    plan.warnings.unshift(describeWithoutImages(withoutImages))
+    return { plan, withoutImages }
   } catch (error) {
     if (error instanceof PlanRefused) return { refusal: error }
     throw error
   }
 }
 
-/** The behavior of an agent that runs processes. No caller knows which agent builds the source. */
-function describeWithoutImages(files: SourceFiles, options: Omit<PlanOptions, 'buildsImages'>): string {
-  const agent = 'An agent that runs processes, such as that of `npm run dev`,'
+function tryPlan(work: () => BuildPlan): Outcome {
   try {
-    const { start } = planBuild(files, { ...options, buildsImages: false })
-    return `${agent} does not use the Dockerfile. It ${start ? `starts \`${start}\`` : 'serves the files'}.`
+    return { plan: work() }
   } catch (error) {
-    if (!(error instanceof PlanRefused)) throw error
-    return `${agent} cannot build a Dockerfile, and nothing else here says how the application starts.`
+    if (error instanceof PlanRefused) return { refusal: error }
+    throw error
   }
+}
+
+function describeWithoutImages(outcome: Outcome): string {
+  const agent = 'An agent that runs processes, such as that of `npm run dev`,'
+  if ('refusal' in outcome)
+    return `${agent} cannot build a Dockerfile, and nothing else here says how the application starts.`
+  const { start } = outcome.plan
+  return `${agent} does not use the Dockerfile. It ${start ? `starts \`${start}\`` : 'serves the files'}.`
 }
 
 function readConfiguration(path: string, text: string | null) {

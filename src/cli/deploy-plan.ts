@@ -4,6 +4,7 @@ import type { DeploymentPlan } from './change.ts'
 import { type DeploySource, requireSource, type Variable } from './deploy-source.ts'
 import { CommandFailure, EXIT, shellWord, usageError } from './failure.ts'
 import { openFolder } from './folder-source.ts'
+import { requireImageBuilders } from './image-builders.ts'
 import { openImage, openRepository, openTemplate } from './remote-sources.ts'
 import { type Deployment, findByName, type Session } from './session.ts'
 import { readLink, writeLink } from './settings.ts'
@@ -87,6 +88,11 @@ async function readLinked({ client, signal }: Session, deployment_id: string, na
     const message = `This folder is linked to ${name}, which no longer exists.`
     throw new CommandFailure(EXIT.failed, 'deployment_not_found', message, 'slipway unlink')
   })
+}
+
+/** Of a folder, which is refused here if it cannot be built or started. */
+export async function showBuildPlan(session: Session, { files }: DeploySource, target: Target): Promise<void> {
+  if (files) await requireImageBuilders(session, [{ ...target, plan: files.showPlan(target.deployment) }])
 }
 
 export async function planPatch(

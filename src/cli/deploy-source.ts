@@ -1,6 +1,7 @@
 // The source of a deploy: a folder, an image, a repository of a git host, or a template.
 import type { CallOptions, Plan } from '../client/client.ts'
 import { usageError } from './failure.ts'
+import type { FolderPlan } from './folder-plan.ts'
 import type { Deployment, Session } from './session.ts'
 
 export type NewDeployment = CallOptions<'POST /v2/deployments'>['body']
@@ -19,7 +20,7 @@ export type DeploySource = {
   files?: {
     folder: string
     sha256: string
-    showPlan: (deployment?: Deployment) => void
+    showPlan: (deployment?: Deployment) => FolderPlan
     upload: () => Promise<string>
   }
   /** True for a deployment that has the same source. */

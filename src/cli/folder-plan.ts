@@ -9,6 +9,7 @@ import type { AddedFiles } from './archive.ts'
 import { shellWord, usageError } from './failure.ts'
 import type { Session } from './session.ts'
 
+export type FolderPlan = Exclude<PlanOutcome, { refusal: unknown }>
 type PackedFiles = { files: string[]; added?: AddedFiles }
 
 /** `files`: those of the archive, with `added` in place of what the folder has. */
@@ -33,9 +34,9 @@ export function planFolder(
   packed: PackedFiles,
   settings: SourceSettings = {},
   argument = '',
-): BuildPlan {
+): FolderPlan {
   const outcome = tryToPlan(folder, packed, settings)
-  if (!('refusal' in outcome)) return outcome.plan
+  if (!('refusal' in outcome)) return outcome
   const { message, remedy } = outcome.refusal
   const [root] = remedy.roots ?? []
   if (root !== undefined) throw usageError(message, `slipway deploy${argument} --root ${shellWord(root)}`)

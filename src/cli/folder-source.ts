@@ -42,7 +42,9 @@ export async function openFolder(
       sha256: archive.sha256,
       showPlan: deployment => {
         const settings = { ...deployment?.source_config, ...deployment?.source_revision_config, ...source_config }
-        showBuildPlan(session, planFolder(folder, archive, settings, argument))
+        const plan = planFolder(folder, archive, settings, argument)
+        showBuildPlan(session, plan.plan)
+        return plan
       },
       upload: () => uploadArchive(session, source_config, archive),
     },

@@ -2,11 +2,14 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { CLOSED_POLICY } from '../../src/protocol/listener-policy.ts'
 import { newTenant, type Tenant, withClockAhead } from '../support/app.ts'
 import { keyEnv, MAIN, makeFolder, runProgram, serveApp, startCli } from '../support/cli.ts'
 import { waitFor } from '../support/commands.ts'
 import { getPlatformAgent, listRevisions, reportRevision } from '../support/deployments.ts'
 import { startImageRegistry } from '../support/image-registry.ts'
+import { makeSyncAgent, newListener } from '../support/sync-agent.ts'
+import { makeSourceBody } from '../support/uploads-suite.ts'
 
 let url: string
 /** The path of requests that are cut, and what runs before a patch. */
@@ -181,6 +184,19 @@ it('refuses a folder that cannot be started, and creates nothing', async () => {
   const { code, error } = await startDeploy(tenant, ['--create'], makeFolder({ 'index.php': '' })).exited
   expect([code, error?.code]).toEqual([2, 'usage'])
   expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
+})
+
+it('refuses a folder with only a Dockerfile before its upload where the agent builds no images', async () => {
+  const tenant = await newTenant()
+  const { listener, key } = await newListener(tenant)
+  await makeSyncAgent(tenant, key).poll({ policy: { ...CLOSED_POLICY, builds_images: false } })
+  await tenant.post('/v2/deployments', makeSourceBody({ name: 'shop', source_config: { listener_id: listener.id } }))
+  const deploy = (files: Record<string, string>) =>
+    startDeploy(tenant, ['--name', 'shop', '--detach'], makeFolder({ Dockerfile: 'FROM scratch', ...files })).exited
+  const { code, error, objects } = await deploy({ 'main.zig': '' })
+  expect([code, error?.code]).toEqual([1, 'image_builder_missing'])
+  expect(objects.map(({ type }) => type)).not.toContain('upload')
+  expect((await deploy({ 'server.js': '', 'package.json': '{}' })).code).toBe(0)
 })
 
 it('sets variables of files, standard input and the command at the first deploy, and keeps them later', async () => {

@@ -8,6 +8,7 @@ import {
   openSource,
   planPatch,
   type SourceFlags,
+  showBuildPlan,
   type Target,
   withSource,
 } from '../deploy-plan.ts'
@@ -42,9 +43,9 @@ export async function run(session: Session, options: Flags, [folder]: [string?])
     return deployCompose(session, compose, { ...options, ...follow })
   }
   const source = await openSource(session, folder, options)
-  if (options.dryRun) return source.files?.showPlan()
+  if (options.dryRun) return void source.files?.showPlan()
   const target = await findTarget(session, source, options.name, options.create)
-  source.files?.showPlan(target.deployment)
+  await showBuildPlan(session, source, target)
   const variables = await readVariables(session, options)
   const next = `slipway deploy${source.argument} --name ${shellWord(target.name)} --yes`
   if (!target.deployment)

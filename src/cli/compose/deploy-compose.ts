@@ -4,13 +4,13 @@ import { applyPlan } from '../../client/apply/apply.ts'
 import { planApply } from '../../client/apply/plan.ts'
 import type { ApplyPlan, Deployment, Step } from '../../client/apply/planner.ts'
 import { findWorkspace } from '../../client/export.ts'
-import type { Archive } from '../archive.ts'
 import { applyAndFollow, finish } from '../change.ts'
 import { describeFailure, refuseDocuments, showPlan } from '../document-plan.ts'
 import { EXIT, shellWord, usageError } from '../failure.ts'
 import { uploadArchive } from '../folder-source.ts'
+import { requireImageBuilders } from '../image-builders.ts'
 import { confirm, findByName, type Session } from '../session.ts'
-import { packService } from './pack-service.ts'
+import { type PackedFolder, packService } from './pack-service.ts'
 import { readCompose } from './read-compose.ts'
 import { bringImage, type ImageCopy, openImage } from './service-image.ts'
 import type { Planned } from './translate.ts'
@@ -22,14 +22,19 @@ type DeployFlags = GroupFlags & {
   detach: boolean
   timeoutMs: number
 }
-type Service = Planned & { archive: Archive | null; copy?: ImageCopy | null }
+type Service = Planned & {
+  packed: PackedFolder | null
+  /** Set by prepareServices(). */
+  stored?: Deployment | undefined
+  copy?: ImageCopy | null
+}
 type Group = { project: string; services: Service[] }
 
 export async function deployCompose(session: Session, path: string, flags: DeployFlags): Promise<void> {
   const group = await openGroup(session, path, flags.name, flags.dryRun === true)
   if (flags.dryRun) return
   const { out } = session
-  await openImages(session, group)
+  await prepareServices(session, group)
   const plan = await planGroup(session, group)
   showGroup(session, group, plan)
   const named = flags.name === undefined ? '' : ` --name ${shellWord(flags.name)}`
@@ -60,7 +65,7 @@ export async function planCompose(
   flags: GroupFlags & { exitCode?: boolean },
 ): Promise<void> {
   const group = await openGroup(session, path, flags.name, false)
-  await openImages(session, group)
+  await prepareServices(session, group)
   const steps = showGroup(session, group, await planGroup(session, group))
   if (flags.exitCode && steps.some(({ action }) => action !== 'nothing')) process.exitCode = EXIT.hasChanges
 }
@@ -74,18 +79,24 @@ async function openGroup(session: Session, path: string, name: string | undefine
   out.emit({ type: 'compose', project, deployments: planned.map(({ document }) => document.name), notes })
   for (const sentence of notes) out.note(sentence)
   const services: Service[] = []
-  for (const one of planned) services.push({ ...one, archive: await packService(session, one, { root, listFiles }) })
+  for (const one of planned) services.push({ ...one, packed: await packService(session, one, { root, listFiles }) })
   return { project, services }
 }
 
-async function openImages(session: Session, { services }: Group): Promise<void> {
-  for (const service of services) service.copy = await openImage(session, service)
+/** Finds their deployments and images, and refuses what cannot be deployed. */
+async function prepareServices(session: Session, { services }: Group): Promise<void> {
+  for (const service of services) service.stored = await findByName(session, service.document.name)
+  const targets = services.flatMap(({ document, stored, packed }) =>
+    packed ? [{ name: document.name, deployment: stored, plan: packed.plan }] : [],
+  )
+  await requireImageBuilders(session, targets)
+  for (const service of services) service.copy = await openImage(session, service, service.stored)
 }
 
 /** Shows the files of a folder as a change, because they become a revision. */
 function showGroup(session: Session, { services }: Group, plan: ApplyPlan): Step[] {
   const steps = plan.steps.map((step): Step => {
-    const archive = services.find(({ document }) => document.name === step.name)?.archive
+    const archive = services.find(({ document }) => document.name === step.name)?.packed?.archive
     if (!archive) return step
     // The warning of a new deployment is that there is no archive yet, which this command brings.
     if (step.action === 'create') return { ...step, warnings: [] }
@@ -113,12 +124,11 @@ async function planGroup(session: Session, { project, services }: Group): Promis
 
 /** Before anything is created or changed, so a failure leaves all as it is. */
 async function bringService(session: Session, service: Service): Promise<void> {
-  const { document, archive, copy } = service
+  const { document, packed, copy, stored } = service
   if (copy) await bringImage(session, service, copy)
-  if (archive === null) return
-  const stored = await findByName(session, document.name)
+  if (packed === null) return
   const { source_revision_config: config } = document.spec as { source_revision_config: object }
-  const source_tarball_path = await uploadArchive(session, stored?.id ?? config, archive)
+  const source_tarball_path = await uploadArchive(session, stored?.id ?? config, packed.archive)
   Object.assign(config, { source_tarball_path })
 }
 

@@ -4,19 +4,21 @@ import { join, resolve } from 'node:path'
 import { CONFIGURATION } from '../../client/archive-rules.ts'
 import type { AddedFiles, Archive } from '../archive.ts'
 import { usageError } from '../failure.ts'
-import { planFolder, showBuildPlan } from '../folder-plan.ts'
+import { type FolderPlan, planFolder, showBuildPlan } from '../folder-plan.ts'
 import { packAndShow } from '../folder-source.ts'
 import type { Session } from '../session.ts'
 import type { Planned } from './translate.ts'
 
 const DOCKERFILE = 'Dockerfile'
 
+export type PackedFolder = { archive: Archive; plan: FolderPlan }
+
 /** The command of a service and the port of its image become part of its archive. */
 export async function packService(
   session: Session,
   one: Planned,
   { root, listFiles }: { root: string; listFiles: boolean },
-): Promise<Archive | null> {
+): Promise<PackedFolder | null> {
   const { out } = session
   const { service, document, image, build } = one
   if (!build) {
@@ -39,10 +41,11 @@ export async function packService(
     ...exposed.added,
   }
   const archive = await packAndShow(session, folder, listFiles, added)
-  showBuildPlan(session, planFolder(folder, archive))
+  const plan = planFolder(folder, archive)
+  showBuildPlan(session, plan.plan)
   if (hasOwn || start_command !== null)
     Object.assign(document.spec, { source_revision_config: { platform_config_path: CONFIGURATION } })
-  return archive
+  return { archive, plan }
 }
 
 function refuseCommand(folder: string, { service }: Planned, hasOwn: boolean): void {

@@ -5,17 +5,20 @@ import { ApiError } from '../../client/errors.ts'
 import { copyImage, readImage, type SourceImage } from '../images/copy-image.ts'
 import { formatBytes } from '../output.ts'
 import { planNewImage } from '../remote-sources.ts'
-import { type Deployment, findByName, type Session } from '../session.ts'
+import type { Deployment, Session } from '../session.ts'
 import type { Planned } from './translate.ts'
 
 type PushToken = Reply<'POST /v2/push-tokens'>
 export type ImageCopy = { image: SourceImage; target: PushToken }
 
 /** Decides the source and the image of the document. Null: nothing is to be copied. */
-export async function openImage(session: Session, { service, document, image }: Planned): Promise<ImageCopy | null> {
+export async function openImage(
+  session: Session,
+  { service, document, image }: Planned,
+  stored: Deployment | undefined,
+): Promise<ImageCopy | null> {
   if (image === null) return null
   const { out, signal } = session
-  const stored = await findByName(session, document.name)
   const source = stored?.source ?? (await planNewImage(session, document.name, image)).body.source
   Object.assign(document.spec, { source })
   const target = source === 'internal_container' ? await requestPushToken(session, stored) : null
