@@ -40,10 +40,10 @@ function makeMachine(programs: Record<string, string>) {
   fs.mkdirSync(join(folder, 'bin'))
   for (const [name, text] of Object.entries(programs))
     fs.writeFileSync(join(folder, 'bin', name), text, { mode: 0o755 })
-  const path = '/usr/bin:/bin'
-  const options = { shared: join(folder, 'tools'), areOthers: false, env: {}, path, machinePath: join(folder, 'bin') }
+  const options = { shared: join(folder, 'tools'), areOthers: false, env: {}, machinePath: join(folder, 'bin') }
   const task = { log: () => {}, signal: new AbortController().signal, cache: folder, runningFolder: folder }
-  return { folder, gather: (tool: Tool) => gatherTools([tool], options, task) }
+  const gather = (tool: Tool, path = '/usr/bin:/bin') => gatherTools([tool], { ...options, path }, task)
+  return { folder, gather }
 }
 
 test('a version that the machine does not have is installed by mise, once, also of a range', async () => {
@@ -73,4 +73,12 @@ test('Go and rustup bring a version that the machine does not have', async () =>
     expect((await gather({ name: 'rust', version, from: 'Cargo.toml' })).programs).toEqual([join(rust, '99.2.0/bin')])
   const calls = fs.readFileSync(join(rust, 'calls'), 'utf8').trim().split('\n')
   expect(calls.filter(call => call === 'toolchain')).toHaveLength(1)
+})
+
+test('a program that the path has already brings no folder, which would hide those before it', async () => {
+  const { folder, gather } = makeMachine({ gradle: '#!/bin/sh\necho Gradle 9.1.0\n' })
+  const bin = join(folder, 'bin')
+  const gradle = { name: 'gradle', version: null, from: null } as const
+  expect((await gather(gradle)).programs).toEqual([bin])
+  expect((await gather(gradle, bin)).programs).toEqual([])
 })

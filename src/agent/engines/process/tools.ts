@@ -4,7 +4,7 @@
 import { execFile } from 'node:child_process'
 import * as fs from 'node:fs'
 import { homedir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { delimiter, dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import type { Tool, ToolName } from '../../../build-plan/build-plan.ts'
 import { isWithin } from '../../../build-plan/version-ranges.ts'
@@ -54,7 +54,7 @@ export async function gatherTools(tools: Tool[], options: ToolOptions, task: Bui
     if (found === null && tool.isExtra) task.log(`This agent's machine has no ${tool.name} (${tool.from}).`, 'WARNING')
     else if (found === null) missing.push(tool.name)
     else if (found !== 'own') {
-      box.programs.push(join(found.home, 'bin'))
+      if (!isFoundFirst(tool.name, found, options.path)) box.programs.push(join(found.home, 'bin'))
       Object.assign(box.env, variablesOf(tool.name, found))
     }
   }
@@ -65,6 +65,13 @@ export async function gatherTools(tools: Tool[], options: ToolOptions, task: Bui
         'Or use a listener whose agent runs containers.',
     )
   return box
+}
+
+/** A folder of the system would come before that of the agent's Node, which may be another one. */
+function isFoundFirst(name: ToolName, { home }: Installed, path: string): boolean {
+  const program = PROBES[name]?.program ?? name
+  const first = path.split(delimiter).find(folder => fs.existsSync(join(folder, program)))
+  return first !== undefined && fs.realpathSync(first) === fs.realpathSync(join(home, 'bin'))
 }
 
 async function findTool(tool: Tool, options: ToolOptions, task: BuildTask): Promise<Installed | 'own' | null> {
