@@ -7,18 +7,20 @@ import { applyDraft, leaveOutSecrets } from '../../src/dashboard/screens/deploym
 import {
   countEdits,
   type Draft,
+  settingOf,
+  toPatch,
+  withSetting,
+} from '../../src/dashboard/screens/deployments/draft.ts'
+import { describeApply, describeEffect, listRows } from '../../src/dashboard/screens/deployments/plan-words.ts'
+import {
   editsOfText,
   listVariables,
   MASK,
   readVariables,
-  settingOf,
-  toPatch,
   type VariableEdit,
   withImported,
-  withSetting,
   withStoredEdit,
-} from '../../src/dashboard/screens/deployments/draft.ts'
-import { describeApply, describeEffect, listRows } from '../../src/dashboard/screens/deployments/plan-words.ts'
+} from '../../src/dashboard/screens/deployments/variable-edits.ts'
 
 const EMPTY: Draft = { settings: new Map(), variables: [] }
 const SPEC = 'source_config.resource_spec'

@@ -1,10 +1,12 @@
 // The pure rules of a new deployment: its request and commands, and the steps of its first revision.
 import { describe, expect, it } from 'vitest'
 import { formatBytes } from '../../src/dashboard/format/size.ts'
+import { newEdit } from '../../src/dashboard/screens/deployments/variable-edits.ts'
 import {
+  addVariables,
   type Draft,
+  faultsOfVariables,
   fieldOf,
-  nameVariable,
   suggestName,
   toCommand,
   toRequest,
@@ -25,7 +27,7 @@ const draft = (values: Partial<Draft>): Draft => ({
   configuration: '',
   root: '',
   deploysPushes: true,
-  variables: '',
+  variables: [],
   installCommand: '',
   buildCommand: '',
   ...values,
@@ -45,7 +47,7 @@ const repository = draft({
   listener: 'l1',
   configuration: 'slipway.json',
   root: 'apps/web',
-  variables: 'TOKEN=hush',
+  variables: addVariables([], 'TOKEN=hush', '.env').variables,
 })
 
 describe('the request of a new deployment', () => {
@@ -73,7 +75,7 @@ describe('the request of a new deployment', () => {
     expect(JSON.stringify(withoutValues(toRequest(repository, false)))).not.toContain('hush')
     expect(toCommand(repository)).toBe(
       "slipway deploy --repo https://git.test/acme/shop --branch 'it'\\''s' --root apps/web --name shop " +
-        '--secrets-file .env --create',
+        '--env TOKEN --create',
     )
     expect(toCommand(image)).toBe('slipway deploy --image ghcr.io/acme/shop:1 --name shop --create')
   })
@@ -95,8 +97,29 @@ it('a refusal belongs to the field that it names', () => {
     'source_config.listener_id',
   )
   expect(fieldOf('quota_exceeded', 'There are too many.')).toBeUndefined()
-  const variables = [{ name: 'A' }, { name: 'PORT' }]
-  expect([nameVariable('secrets.1.name', variables), nameVariable('name', variables)]).toEqual(['PORT', undefined])
+})
+
+it('the lines of a .env file become rows, apart from what the platform sets, and a row has its own faults', () => {
+  const rows = [newEdit('A', '1', true), newEdit('', '', true)]
+  const { variables, notice } = addVariables(rows, 'PORT=80\nA=2\nB="two\nlines"\n1C=x', '.env')
+  expect(variables.map(({ name, value }) => [name, value])).toEqual([
+    ['A', '2'],
+    ['B', 'two\nlines'],
+    ['1C', 'x'],
+  ])
+  expect([notice.tone, notice.text]).toEqual(['ok', expect.stringContaining('PORT')])
+  const faults = new Map([
+    ['name', 'is taken'],
+    ['secrets.0.value', 'is too long'],
+    ['secrets.2.name', 'is no name'],
+  ])
+  const [a, , c] = variables
+  expect([...faultsOfVariables(faults, [newEdit('', '', true), ...variables])]).toEqual([
+    [a!.id, { value: 'is too long' }],
+    [c!.id, { name: 'is no name' }],
+  ])
+  for (const text of ['no equals here', 'PORT=1', '', 'A=3\nno equals here'])
+    expect(addVariables(rows, text, '.env')).toMatchObject({ variables: rows, notice: { tone: 'bad' } })
 })
 
 describe('the steps of a first revision', () => {

@@ -1,7 +1,8 @@
 // Changes of a deployment: each is a request that is planned, then applied (pure).
 import { type ActionRequest, request } from '../../api/action-command.ts'
 import type { Deployment, Revision } from '../../format/state.ts'
-import { type Draft, MASK, toPatch } from './draft.ts'
+import { type Draft, toPatch } from './draft.ts'
+import { MASK } from './variable-edits.ts'
 
 export type PlannedRequest = ActionRequest & {
   route:

@@ -19,8 +19,12 @@ import { Prose } from '../../parts/prose.tsx'
 import { Badge } from '../../parts/state.tsx'
 import { useFilter } from '../../router/links.tsx'
 import type { ScreenProps } from '../screen-props.ts'
+import { NameField, PASTED, ValueField } from '../variable-fields.tsx'
+import type { Draft } from './draft.ts'
+import { draftOf, type Preview, previewOf, setDraft } from './draft-store.ts'
+import styles from './environment.module.css'
+import { DeploymentFrame } from './frame.tsx'
 import {
-  type Draft,
   editOf,
   editsOfText,
   listEffective,
@@ -28,16 +32,12 @@ import {
   MASK,
   newEdit,
   readVariables,
+  takeText,
   type VariableEdit,
-  withImported,
   withStoredEdit,
-} from './draft.ts'
-import { draftOf, type Preview, previewOf, setDraft } from './draft-store.ts'
-import styles from './environment.module.css'
-import { DeploymentFrame } from './frame.tsx'
+} from './variable-edits.ts'
 
 const MAX_FILE_BYTES = 256 * 1024
-const MAX_VARIABLES = 500
 
 export default function EnvironmentPage({ workspace, params, me }: ScreenProps<{ deployment: string }>) {
   return (
@@ -65,25 +65,20 @@ function Environment({ workspace, me, deployment }: EnvironmentProps) {
   const isText = view === 'text'
 
   const refuse = (text: string) => setNotice({ tone: 'bad', text })
-  function takeText(text: string, source: string): void {
-    const imported = readVariables(text)
-    const names = [...imported.keys()]
-    const unread = describeUnreadLines(text)
-    if (names.length > 0 && unread) refuse(`${source}: ${unread} Nothing was read.`)
-    else if (names.length === 0) refuse(`${source} has no lines of the form NAME=value. Nothing was read.`)
-    else if (names.length > MAX_VARIABLES)
-      refuse(`${source} has ${names.length} variables. A deployment can have ${MAX_VARIABLES}. Nothing was read.`)
+  function take(text: string, source: string): void {
+    const taken = takeText(deployment, draft.variables, text, source)
+    if ('refusal' in taken) refuse(taken.refusal)
     else {
-      const known = names.filter(name => deployment.secrets.some(secret => secret.name === name)).length
-      change(withImported(deployment, draft.variables, imported))
-      const text = `${source}: ${names.length - known} new, ${known} with a name that is stored. Others stay.`
-      setNotice({ tone: 'ok', text })
+      const { variables, count, known, leftOut } = taken
+      change(variables)
+      const outcome = `${source}: ${count - known} new, ${known} with a name that is stored. Others stay.${leftOut}`
+      setNotice({ tone: 'ok', text: outcome })
     }
   }
   async function takeFile(chosen: File | undefined): Promise<void> {
     if (!chosen) return
     if (chosen.size > MAX_FILE_BYTES) refuse(`${chosen.name} has more than 256 KB. Nothing was read.`)
-    else takeText(await chosen.text(), chosen.name)
+    else take(await chosen.text(), chosen.name)
   }
 
   return (
@@ -153,7 +148,7 @@ function Environment({ workspace, me, deployment }: EnvironmentProps) {
               faults={faults}
               preview={preview}
               onChange={change}
-              onPaste={text => takeText(text, 'The pasted text')}
+              onPaste={text => take(text, PASTED)}
             />
           )}
         </div>
@@ -285,24 +280,12 @@ function TableView({ workspace, deployment, draft, revealed, locked, faults, pre
               return (
                 <tr key={edit.id}>
                   <td>
-                    <input
-                      class={styles.name}
-                      aria-label="Name of the new variable"
-                      aria-invalid={faults.has(`new ${edit.id}`)}
-                      placeholder="NAME"
-                      autocomplete="off"
-                      spellcheck={false}
-                      value={edit.name}
-                      ref={input => {
-                        if (edit.name === '' && edit.value === '' && edit === added.at(-1)) input?.focus()
-                      }}
-                      onPaste={event => {
-                        const text = event.clipboardData?.getData('text') ?? ''
-                        if (!text.includes('=') || readVariables(text).size === 0) return
-                        event.preventDefault()
-                        onPaste(text)
-                      }}
-                      onInput={({ currentTarget }) => update(edit, { name: currentTarget.value })}
+                    <NameField
+                      name={edit.name}
+                      isInvalid={faults.has(`new ${edit.id}`)}
+                      isNew={edit.name === '' && edit.value === '' && edit === added.at(-1)}
+                      onChange={name => update(edit, { name })}
+                      onPaste={onPaste}
                     />
                   </td>
                   <td>
@@ -369,38 +352,6 @@ function useVersions(workspace: string, deployment: Deployment): (name: string) 
     return `Set by r${version}. r${serving.number} serves ${served === undefined ? 'without it' : 'an older value'}`
   }
 }
-
-type ValueProps = {
-  label: string
-  value: string
-  placeholder: string
-  shown: boolean
-  locked: string | undefined
-  fault: string | undefined
-  onChange: (value: string) => void
-}
-/** Hidden like a password, but with several lines. */
-const ValueField = ({ label, value, placeholder, shown, locked, fault, onChange }: ValueProps) => (
-  <>
-    <textarea
-      class={`${styles.value} ${shown || value === '' ? '' : styles.concealed}`}
-      rows={1}
-      aria-label={label}
-      aria-invalid={fault !== undefined}
-      placeholder={placeholder}
-      {...unavailableControl(locked)}
-      autocomplete="off"
-      spellcheck={false}
-      value={value}
-      onInput={({ currentTarget }) => onChange(currentTarget.value)}
-    />
-    {fault && (
-      <p class={styles.fault}>
-        <Prose text={fault} />
-      </p>
-    )}
-  </>
-)
 
 // ---- the text
 

@@ -1,8 +1,9 @@
 // The draft of a new deployment, as a request and as a command (pure).
 import { toName } from '../../../client/archive-rules.ts'
 import type { CallOptions } from '../../../client/client.ts'
-import { parseEnvFile } from '../../../client/env-file.ts'
+import type { Faults } from '../../api/faults.ts'
 import { word } from '../../format/shell-word.ts'
+import { listEffective, listVariables as listSent, takeText, type VariableEdit } from '../deployments/variable-edits.ts'
 
 export const WAYS = ['template', 'repository', 'image', 'folder'] as const
 export type Way = (typeof WAYS)[number]
@@ -27,8 +28,7 @@ export type Draft = Choice & {
   /** The folder of the application in a repository or a folder. */
   root: string
   deploysPushes: boolean
-  /** The text of a .env file. */
-  variables: string
+  variables: readonly VariableEdit[]
   installCommand: string
   buildCommand: string
 }
@@ -55,11 +55,31 @@ export function suggestName(
   return text ? toName(text) : ''
 }
 
-/** The field with the text of all variables, among the paths of faults. */
-export const VARIABLES = 'variables'
+/** Nothing is stored yet. */
+const NEW = { secrets: [] }
 
-export const listVariables = (text: string): { name: string; value: string }[] =>
-  Object.entries(parseEnvFile(text)).map(([name, value]) => ({ name, value }))
+export const listVariables = (variables: readonly VariableEdit[]) => listSent(NEW, variables)
+
+/** Adds the variables of a text, and tells what it has added, or why nothing. */
+export function addVariables(variables: readonly VariableEdit[], text: string, source: string) {
+  const taken = takeText(NEW, variables, text, source)
+  if ('refusal' in taken) return { variables, notice: { tone: 'bad' as const, text: taken.refusal } }
+  const { count, leftOut } = taken
+  const outcome = `${source}: ${count === 1 ? '1 variable' : `${count} variables`}.${leftOut}`
+  return { variables: taken.variables, notice: { tone: 'ok' as const, text: outcome } }
+}
+
+/** The faults of variables by their id: a request has them by number. */
+export function faultsOfVariables(faults: Faults, variables: readonly VariableEdit[]) {
+  const sent = listEffective(NEW, variables)
+  const found = new Map<number, { name?: string; value?: string }>()
+  for (const [path, text] of faults) {
+    const [member, index, part] = path.split('.')
+    const variable = member === 'secrets' ? sent[Number(index)] : undefined
+    if (variable) found.set(variable.id, { ...found.get(variable.id), [part === 'value' ? 'value' : 'name']: text })
+  }
+  return found
+}
 
 /** `isSelfHosted`: this installation runs images of others only, as one of their listeners. */
 export function toRequest(draft: Draft, isSelfHosted: boolean): NewDeployment {
@@ -121,7 +141,9 @@ export function toCommand(draft: Draft): string {
     folder: '.',
   }[way]
   const folder = isBuilt(way) && root.trim() ? ` --root ${word(root.trim())}` : ''
-  const environment = variables.trim() ? ' --secrets-file .env' : ''
+  const environment = listVariables(variables)
+    .map(({ name }) => ` --env ${word(name)}`)
+    .join('')
   return `slipway deploy ${source}${folder} --name ${word(name)}${environment} --create`
 }
 
@@ -137,10 +159,4 @@ const FIELDS_OF_CODES: Record<string, string> = {
 export function fieldOf(code: string, message: string): string | undefined {
   if (code === 'source_rule') return /source(?:_revision)?_config(?:\.\w+){1,2}/.exec(message)?.[0]
   return FIELDS_OF_CODES[code]
-}
-
-/** The variable that a fault is about: a request has them by number. */
-export function nameVariable(path: string, variables: { name: string }[]): string | undefined {
-  const [member, index] = path.split('.')
-  return member === 'secrets' && index !== undefined ? (variables[Number(index)]?.name ?? '') : undefined
 }

@@ -1,6 +1,5 @@
 // A folder of this computer: chosen or dropped, read by the rules of the command line, and packed in the page.
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { isReservedVariable } from '../../../protocol/reserved-variables.ts'
 import { formatBytes } from '../../format/size.ts'
 import { Button } from '../../parts/button.tsx'
 import { Card } from '../../parts/card.tsx'
@@ -294,13 +293,6 @@ const Sentences = ({ sentences }: { sentences: string[] }) =>
     </p>
   ) : null
 
-/** A file for a machine of one's own often has a PORT, which the platform sets. */
-const withoutReserved = (text: string): string =>
-  text
-    .split('\n')
-    .map(line => (isReservedVariable(/^\s*(?:export\s+)?(\w+)\s*=/.exec(line)?.[1] ?? '') ? `# ${line}` : line))
-    .join('\n')
-
 type AboutProps = {
   folder: Folder
   keepsSecrets: boolean
@@ -314,7 +306,7 @@ function About({ folder, keepsSecrets, onKeep, onVariables }: AboutProps) {
   const [isAdded, setAdded] = useState(false)
   const root = secretFiles.find(({ path }) => path === '.env')
   const add = async () => {
-    onVariables?.(withoutReserved(await root!.file.text()))
+    onVariables?.(await root!.file.text())
     setAdded(true)
   }
   return (

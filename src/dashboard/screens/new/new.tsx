@@ -1,25 +1,29 @@
 // A new deployment: from a template, a repository, an image or a folder to a plan, and from the plan to a URL.
-import { useRef, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { useSearch } from 'wouter-preact'
 import { navigate } from 'wouter-preact/use-browser-location'
 import { explainMissing } from '../../api/permissions.ts'
 import { useCommands } from '../../commands/commands.ts'
 import { Button } from '../../parts/button.tsx'
+import { lazily } from '../../parts/lazily.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { Prose } from '../../parts/prose.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { setFilters, toAddress } from '../../router/links.tsx'
 import type { ScreenProps } from '../screen-props.ts'
-import { type Choice, type Draft, isChosen, suggestName, WAYS, type Way } from './draft.ts'
+import { addVariables, type Choice, type Draft, isChosen, suggestName, WAYS, type Way } from './draft.ts'
 import { FolderSource, type PackedSource } from './folder-source.tsx'
 import { ImageSource } from './image-source.tsx'
 import styles from './new.module.css'
 import { RepositorySource } from './repository-source.tsx'
-import { Review } from './review.tsx'
+import type { ReviewProps } from './review.tsx'
 import { Settings } from './settings.tsx'
 import { TemplateSource } from './template-source.tsx'
 import { usePlan } from './use-plan.ts'
+import type { Notice } from './variables.tsx'
 import { WayLinks } from './ways.tsx'
+
+const Review = lazily<ReviewProps>(() => import('./review.tsx'))
 
 const CHOICES = [
   'template',
@@ -47,7 +51,7 @@ const UNTYPED: Typed = {
   configuration: '',
   root: '',
   deploysPushes: true,
-  variables: '',
+  variables: [],
   installCommand: '',
   buildCommand: '',
 }
@@ -57,6 +61,7 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
   const [way, choice, setChoice] = useChoice()
   const [typed, setTyped] = useState(UNTYPED)
   const [packed, setPacked] = useState<PackedSource>()
+  const [notice, setNotice] = useState<Notice>()
   const [isReviewed, setReviewed] = useState(false)
   const form = useRef<HTMLFormElement>(null)
 
@@ -68,6 +73,11 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
   const missing = explainMissing(me, workspace, 'deployments:create')
   const type = (values: Partial<Typed>) => setTyped(before => ({ ...before, ...values }))
 
+  const takeVariables = (text: string, source: string) => {
+    const added = addVariables(typed.variables, text, source)
+    type({ variables: added.variables })
+    setNotice(added.notice)
+  }
   const review = () => {
     if (plan && isCurrent) setReviewed(true)
     else form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus()
@@ -83,6 +93,9 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
 
   const refused = way === 'folder' && packed?.isRefused ? REFUSED : undefined
   const isReady = isChosen({ ...choice, way }, hasFiles)
+  useEffect(() => {
+    if (isReady) Review.preload().catch(() => {})
+  }, [isReady])
   return (
     <>
       <form
@@ -127,7 +140,7 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
             root={typed.root}
             onChange={setPacked}
             onRoot={root => type({ root })}
-            onVariables={text => type({ variables: [typed.variables.trim(), text.trim()].filter(Boolean).join('\n') })}
+            onVariables={text => takeVariables(text, '.env')}
           />
         )}
         {isReady && (
@@ -136,8 +149,10 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
             draft={draft}
             suggested={suggested}
             faults={faults}
+            notice={notice}
             onChoose={setChoice}
             onChange={type}
+            onVariables={takeVariables}
           />
         )}
         {isReady && error && <Problem error={error} />}
@@ -191,5 +206,5 @@ function Faults({ faults, way }: { faults: Map<string, string>; way: Way }) {
   )
 }
 
-const FIELDS = /^(name|variables|secrets\.\d+\..*|source_config\.(?!template_id).*|source_revision_config\..*)$/
+const FIELDS = /^(name|secrets\.\d+(\..*)?|source_config\.(?!template_id).*|source_revision_config\..*)$/
 const isAtField = (path: string, way: Way) => FIELDS.test(path) || (path === 'source' && way === 'image')

@@ -35,7 +35,7 @@ const LABELS: Record<string, string> = {
 /** Omit members that the dialog shows elsewhere, and ids. */
 const UNSHOWN = ['name', 'source', 'source_config.integration_id']
 
-type ReviewProps = {
+export type ReviewProps = {
   workspace: string
   draft: Draft
   body: NewDeployment
@@ -45,7 +45,7 @@ type ReviewProps = {
   onClose: () => void
   onCreated: (id: string) => void
 }
-export function Review({ workspace, draft, body, plan, files, onClose, onCreated }: ReviewProps) {
+export default function Review({ workspace, draft, body, plan, files, onClose, onCreated }: ReviewProps) {
   const [busy, setBusy] = useState(false)
   const [sent, setSent] = useState<number>()
   const [uploaded, setUploaded] = useState<{ body: NewDeployment; plan: CreationPlan }>()

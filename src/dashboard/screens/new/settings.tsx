@@ -6,26 +6,25 @@ import { Card } from '../../parts/card.tsx'
 import { Fields, SelectField, TextField } from '../../parts/form.tsx'
 import { now } from '../../parts/time.tsx'
 import { useListeners, useTemplates } from './agents.ts'
-import { type Choice, type Draft, isBuilt, listVariables, nameVariable, PLATFORM, VARIABLES } from './draft.ts'
+import { type Choice, type Draft, isBuilt, PLATFORM } from './draft.ts'
 import styles from './new.module.css'
 import { NoAgent } from './no-agent.tsx'
+import { type Notice, Variables } from './variables.tsx'
 
 type SettingsProps = {
   workspace: string
   draft: Draft
   suggested: string
   faults: Map<string, string>
+  /** Of the variables that were read from a text. */
+  notice: Notice | undefined
   onChoose: (values: Partial<Choice>) => void
   onChange: (values: Partial<Draft>) => void
+  onVariables: (text: string, source: string) => void
 }
-export function Settings({ workspace, draft, suggested, faults, onChoose, onChange }: SettingsProps) {
+export function Settings(props: SettingsProps) {
+  const { workspace, draft, suggested, faults, notice, onChoose, onChange, onVariables } = props
   const { way, name, variables, root, installCommand, buildCommand } = draft
-  const listed = listVariables(variables)
-  const inVariables = [...faults].flatMap(([path, text]) => {
-    if (path === VARIABLES) return [text]
-    const variable = nameVariable(path, listed)
-    return variable === undefined ? [] : [`\`${variable}\` ${text}`]
-  })
   return (
     <Card title="Settings">
       <Fields>
@@ -42,23 +41,13 @@ export function Settings({ workspace, draft, suggested, faults, onChoose, onChan
         )}
       </Fields>
       <NoAgent workspace={workspace} />
-      <details class={styles.details} open={inVariables.length > 0 || undefined}>
-        <summary>
-          Environment variables <span>{describeVariables(listed)}</span>
-        </summary>
-        <Fields>
-          <TextField
-            mono
-            rows={5}
-            label="Variables, as in a .env file"
-            placeholder={'API_TOKEN=…\nMODE=production'}
-            value={variables}
-            onChange={value => onChange({ variables: value })}
-            fault={inVariables.length > 0 ? inVariables.join('; ') : undefined}
-            hint="Paste the text of a .env file. Values are stored encrypted. Showing them needs a permission."
-          />
-        </Fields>
-      </details>
+      <Variables
+        variables={variables}
+        faults={faults}
+        notice={notice}
+        onChange={changed => onChange({ variables: changed })}
+        onText={onVariables}
+      />
       {isBuilt(way) && (
         <details class={styles.details}>
           <summary>
@@ -103,13 +92,7 @@ export function Settings({ workspace, draft, suggested, faults, onChoose, onChan
   )
 }
 
-function describeVariables(listed: { name: string }[]): string {
-  if (listed.length === 0) return 'None'
-  const names = listed.slice(0, 3).map(({ name }) => name)
-  return names.join(', ') + (listed.length > 3 ? ` and ${listed.length - 3} more` : '')
-}
-
-type ListenerProps = Omit<SettingsProps, 'suggested'>
+type ListenerProps = Omit<SettingsProps, 'suggested' | 'notice' | 'onVariables'>
 /** Shown only where there is a choice. */
 function ListenerField({ workspace, draft, faults, onChoose, onChange }: ListenerProps) {
   const listeners = useListeners(workspace).data?.resources ?? []

@@ -1,10 +1,9 @@
 // Checks a draft as it is typed: its own plan lists every fault at its field, and is what will be applied.
 import { useEffect, useState } from 'preact/hooks'
 import type { Plan } from '../../../client/client.ts'
-import { describeUnreadLines } from '../../../client/env-file.ts'
 import { ApiError, getClient } from '../../api/client.ts'
 import { listFaults, NO_FAULTS } from '../../api/faults.ts'
-import { type Draft, fieldOf, isChosen, type NewDeployment, toRequest, VARIABLES } from './draft.ts'
+import { type Draft, fieldOf, isChosen, type NewDeployment, toRequest } from './draft.ts'
 
 export type CreationPlan = Plan<'POST /v2/deployments'>
 export type Checked = {
@@ -32,20 +31,14 @@ async function check(draft: Draft, signal: AbortSignal): Promise<Checked> {
       body = toRequest(draft, true)
       return ask(body)
     })
-    // Such lines are not part of the request, so its plan does not know them.
-    const unread = describeUnreadLines(draft.variables)
-    if (unread) return { isCurrent: true, body, faults: new Map([[VARIABLES, unread]]) }
     return { isCurrent: true, body, plan, faults: new Map() }
   } catch (caught) {
     signal.throwIfAborted()
     const error = caught as Error
     const faults = new Map(listFaults(error))
-    const unread = describeUnreadLines(draft.variables)
     const field = error instanceof ApiError && faults.size === 0 ? fieldOf(error.code, error.message) : undefined
     if (field) faults.set(field, error.message)
-    const isOther = faults.size === 0
-    if (unread) faults.set(VARIABLES, unread)
-    return { isCurrent: true, body, faults, ...(isOther && { error }) }
+    return { isCurrent: true, body, faults, ...(faults.size === 0 && { error }) }
   }
 }
 
