@@ -1540,6 +1540,68 @@ begin
   return d;
 end $$;
 
+-- The health of a deployment: what its agent reported of the revision that serves. Null: it is not known.
+create function deployment_health(d deployments) returns text
+language sql immutable
+return case
+  when d.status = 'UNKNOWN' then null
+  when d.active_revision_id is null then 'nothing_serves'
+  else coalesce(d.reported_health, case d.healthy when true then 'healthy' when false then 'unhealthy' end)
+end;
+
+-- Keeps the health of a deployment, with the time of its change and of the five changes before it.
+create function follow_health() returns trigger
+language plpgsql as $$
+begin
+  new.health := deployment_health(new);
+  if tg_op = 'UPDATE' and new.health is not distinct from old.health then return new; end if;
+  new.health_since := clock();
+  new.health_changes := (
+    select json_agg(at order by place)
+    from (
+      select at, row_number() over () as place
+      from (
+        select clock()::text as at
+        union all
+        select json_array_elements_text(case when tg_op = 'UPDATE' then old.health_changes end)
+      ) changes
+      limit 6
+    ) latest
+  );
+  return new;
+end $$;
+create trigger follow_health
+  before insert or update of status, active_revision_id, healthy, reported_health on deployments
+  for each row execute function follow_health();
+
+-- Adds what an agent reports to the incidents of a deployment. The totals of an agent begin anew when it starts, and
+-- with each revision that serves: another time then means at least one more.
+create function add_incidents(d deployments, p_reported jsonb) returns deployments
+language plpgsql stable as $$
+begin
+  if p_reported is null then return d; end if;
+  select json_agg(json_build_object(
+    'kind', coalesce(n.kind, k.kind),
+    'count', coalesce(n.count, k.count),
+    'last_at', coalesce(n.last_at, k.last_at),
+    'message', case when n.kind is null then k.message else n.message end,
+    'pending', coalesce(k.pending, 0) + case
+      when n.kind is null or n.last_at = k.last_at then 0
+      when n.count > k.count then n.count - k.count
+      else n.count
+    end
+  ))
+  into d.incidents
+  from jsonb_to_recordset(p_reported) as n(kind text, count integer, last_at text, message text)
+  full join json_to_recordset(d.incidents) as k(kind text, count integer, last_at text, message text, pending integer)
+    on k.kind = n.kind;
+  if d.incidents_due is null
+    and exists (select from json_to_recordset(d.incidents) as i(pending integer) where i.pending > 0) then
+    d.incidents_due := greatest(clock(), d.incidents_recorded_at + interval '10 minutes');
+  end if;
+  return d;
+end $$;
+
 -- The events of a deployment's next row: a revision starts, another one serves, its status or its URL changes.
 create function deployment_events(p_before deployments, p_after deployments) returns tenant_event[]
 language plpgsql stable as $$
@@ -1631,6 +1693,10 @@ begin
     status = n.status,
     url = n.url,
     healthy = n.healthy,
+    reported_health = n.reported_health,
+    health_reason = n.health_reason,
+    incidents = n.incidents,
+    incidents_due = n.incidents_due,
     last_request_at = n.last_request_at,
     version = d.version + (
       (n.active_revision_id, n.status, n.url, n.source_revision_config::text, n.image_version)

@@ -348,11 +348,11 @@ begin
       jsonb_to_recordset(p_reports) as (
         deployment_id uuid, revision_id uuid, generation integer, state text, message text, commit jsonb,
         image_uri text, url text, healthy boolean, last_request_at timestamptz, application_version text,
-        build_plan json
+        build_plan json, health jsonb, incidents jsonb
       )
     ) with ordinality g(
       deployment_id, revision_id, generation, state, message, commit, image_uri, url, healthy, last_request_at,
-      application_version, build_plan, place
+      application_version, build_plan, health, incidents, place
     )
     left join deployments c on c.id = g.deployment_id and c.listener_id = v_listener.id
     left join revisions n on n.id = g.revision_id and n.deployment_id = c.id
@@ -418,6 +418,11 @@ begin
       end if;
       d.url := coalesce(v.url, d.url);
       d.healthy := coalesce(v.healthy, d.healthy);
+      if v.health is not null or v.state in ('serving', 'deployed') then
+        d.reported_health := v.health ->> 'state';
+        d.health_reason := coalesce(v.health ->> 'reason', case v.state when 'serving' then v.message end);
+      end if;
+      d := add_incidents(d, v.incidents);
       -- `least` ignores nulls: without a time, it would be now.
       if v.last_request_at is not null then
         d.last_request_at := greatest(d.last_request_at, least(v.last_request_at, clock()));

@@ -21,14 +21,15 @@ grant select, delete, update (
     name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config,
     source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions,
     latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key,
-    deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at
+    deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at,
+    reported_health, health_reason, incidents, incidents_due
   ) on deployments to slipway_agent;
 grant select, insert, delete, update (
     name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config,
     source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions,
     latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key,
     deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at,
-    updated_at, trace_key_version, owner
+    updated_at, trace_key_version, owner, reported_health, health_reason, incidents, incidents_due
   ) on deployments to slipway_app;
 
 -- ------------------------------------------------------------ custom_hosts

@@ -5,6 +5,7 @@ import type { BuildPlan as StoredPlan } from '../protocol/build-plan.schema.ts'
 import type { RegistryCredential } from '../protocol/credentials.schema.ts'
 import type { ListenerPolicy } from '../protocol/listener-policy.ts'
 import type { Source } from '../protocol/parts.schema.ts'
+import type { Incident, ReportedHealth } from '../protocol/report.schema.ts'
 import type { CompleteResourceSpec, Part } from '../protocol/resources.schema.ts'
 import type { Tracing } from '../protocol/work.schema.ts'
 
@@ -96,7 +97,12 @@ export type RevisionHealth = {
   phase: 'starting' | 'healthy' | 'unhealthy' | 'failing' | 'draining' | 'drained'
   /** The problem and what to do, with the last lines of the log; null if nothing is wrong. */
   reason: string | null
+  /** Absent: the phase says it all. */
+  condition?: Condition
 }
+
+/** What is true of the copies of a revision that serves, and what happened to them since the agent started. */
+export type Condition = { health: ReportedHealth; incidents: Incident[] }
 
 /** Part of the reason of a revision that is starting. */
 export const describeDeadline = (at: number): string =>

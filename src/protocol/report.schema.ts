@@ -19,6 +19,35 @@ export type ReportState = z.output<typeof ReportState>
 
 export const MAX_BATCH_REPORTS = 100
 
+export const HealthState = z.enum(['healthy', 'degraded', 'crash_looping', 'unhealthy', 'sleeping']).meta({
+  description:
+    '`degraded`: fewer copies than wanted answer. `crash_looping`: its copies keep ending. ' +
+    '`unhealthy`: no copy answers. `sleeping`: it has no copy because there are no requests.',
+})
+export type HealthState = z.output<typeof HealthState>
+
+export const ReportedHealth = z
+  .object({
+    state: HealthState,
+    reason: boundedText(2000).nullish().meta({ description: 'Why it is not healthy, and what to do.' }),
+  })
+  .meta({ id: 'ReportedHealth' })
+export type ReportedHealth = z.output<typeof ReportedHealth>
+
+export const IncidentKind = z.enum(['restarted', 'out_of_memory', 'disk_full'])
+export type IncidentKind = z.output<typeof IncidentKind>
+export const Incident = z
+  .object({
+    kind: IncidentKind.meta({ description: 'A copy that was killed for its memory was also restarted.' }),
+    count: z.int().min(1).max(2_147_483_647).meta({
+      description: 'The total since the agent started or, if that is later, since the revision was started.',
+    }),
+    last_at: Instant.meta({ description: 'The time of the last one.' }),
+    message: boundedText(2000).nullish().meta({ description: 'About the last one, for a person.' }),
+  })
+  .meta({ id: 'Incident', description: 'What happened to the copies of the revision that serves.' })
+export type Incident = z.output<typeof Incident>
+
 export const Report = z
   .object({
     deployment_id: Uuid,
@@ -56,6 +85,18 @@ export const Report = z
       .nullish()
       .meta({ description: 'The URL of the deployment.' }),
     healthy: z.boolean().nullish().meta({ description: 'Whether its health check passes. `deployed` requires true.' }),
+    health: ReportedHealth.nullish().meta({
+      description:
+        'The health of the revision that serves, in any report. Without it, `healthy` and `message` of ' +
+        '`serving` tell it.',
+    }),
+    incidents: arrayOf(Incident, IncidentKind.options.length)
+      .nullish()
+      .meta({
+        description:
+          'Restarts, out-of-memory kills and full disks of the revision that serves, one for each kind. The control ' +
+          'plane journals what is new, at most once in ten minutes.',
+      }),
     last_request_at: Instant.nullish().meta({
       description:
         'The time of the last request; before the first request, when the agent began to count. ' +

@@ -149,3 +149,45 @@ test('the settled part of an unfinished line is logged once a second, and the re
   expect(after(1_000, 'next')).toEqual(['|next'])
   expect(after(0, '', 'Lines were dropped.', 'last')).toEqual(['|Lines were dropped.', '|last'])
 })
+
+test('copies that keep ending are a crash loop until one was calm, and each restart and memory kill is counted', async () => {
+  vi.useFakeTimers({ toFake: ['Date'] })
+  onTestFinished(() => void vi.useRealTimers())
+  let changes = 0
+  const limits = { ...DEFAULT_LIMITS, ...FAST_LIMITS, starting_probe_ms: 0, crashes: 3, calm_ms: 60_000 }
+  const pool = new ReplicaPool(limits, { changed: () => void changes++, log() {}, settledLength })
+  const probe: Replica['probe'] = async () => ({ ok: true, target: { host: '127.0.0.1', port: 1 } })
+  pool.start({ launch: () => ({ ...IDLE, ...NO_OPERATIONS, probe }), health_path: null, copies: 2, memory_mb: 64 })
+  const state = () => pool.condition().health.state
+  const tick = (ms: number) => {
+    vi.advanceTimersByTime(ms)
+    pool.tick()
+  }
+  const waitForState = (wanted: string) => waitFor(() => tick(100) ?? state() === wanted)
+  await waitForState('healthy')
+  const crash = async (place: number) => {
+    Object.assign(pool.replicas()[place]!, { endReason: 'ended with code 1', isOutOfMemory: true })
+    pool.replicas()[place]!.onExit()
+  }
+  await crash(0)
+  expect(pool.condition().health).toMatchObject({ state: 'degraded', reason: expect.stringContaining('1 of 2') })
+  await waitForState('healthy')
+  for (const _ of [1, 2, 3])
+    for (const place of [1, 0]) {
+      await waitFor(() => tick(1000) ?? pool.targets().length === 2)
+      await crash(place)
+    }
+  expect(state()).toBe('crash_looping')
+  // Copies that answer for a moment have not ended it.
+  await waitFor(() => tick(1000) ?? pool.targets().length === 2)
+  expect(state()).toBe('crash_looping')
+  vi.advanceTimersByTime(61_000)
+  const before = changes
+  pool.tick()
+  expect([state(), changes > before]).toEqual(['healthy', true])
+  const counts = pool.condition().incidents.map(({ kind, count }) => [kind, count])
+  expect(counts).toEqual([
+    ['out_of_memory', 7],
+    ['restarted', 7],
+  ])
+})

@@ -13,6 +13,7 @@ type Parts = Omit<Partial<Observation>, 'observed'> & { observed?: Partial<Obser
 const observation = ({ observed, ...parts }: Parts = {}): Observation => ({
   observed: { revisions: {}, routed: null, database: 'none', hasRemains: false, ...observed },
   reasons: new Map(),
+  conditions: new Map(),
   records: new Map(),
   url: URL,
   databaseFailure: null,

@@ -30,6 +30,7 @@ const WITHOUT_PLAN_MODE: Record<string, string> = {
       'make_runs_partitions',
     ].map(name => [name, 'changes partitions by statements that it composes']),
   ),
+  follow_health: 'reads no rows',
   refuse: 'reads no rows',
   take_count_slot: 'reads no rows',
 }

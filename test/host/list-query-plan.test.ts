@@ -84,6 +84,7 @@ const FILTERS = {
   name: ['agent-1', 'none'],
   name_contains: ['agent', 'matches nothing', '%'],
   status: ['READY', 'UNKNOWN', 'READY,UNUSED,AWAITING_DELETE'],
+  health: ['healthy', 'unhealthy,crash_looping'],
   remote_reconciled: ['true', 'false'],
   tag_value_ids: [ID, Array(100).fill(ID).join()],
   image_version: ['0.1.1', 'none'],

@@ -21,6 +21,8 @@ export class ReportSender {
   #isSending = false
   /** 1 while the invalid report of a rejected batch is searched. */
   #batchSize = MAX_BATCH_REPORTS
+  /** False for a control plane of an earlier release, which refuses reports with members that it does not know. */
+  #knowsHealth = true
 
   constructor(options: Options) {
     this.#options = options
@@ -49,7 +51,10 @@ export class ReportSender {
     const reports = [...this.#queued.values()].slice(0, this.#batchSize)
     for (const report of reports) this.#options.onSending(report)
     try {
-      const { results } = await this.#options.control.report({ ...lease, reports }, this.#options.signal)
+      const { results } = await this.#options.control.report(
+        { ...lease, reports: reports.map(this.#toSent) },
+        this.#options.signal,
+      )
       for (const [i, report] of reports.entries()) {
         this.#dropIfUnchanged(report)
         this.#options.onResult(report, results[i]!)
@@ -59,6 +64,12 @@ export class ReportSender {
     } finally {
       this.#isSending = false
     }
+  }
+
+  #toSent = (report: Report): Report => {
+    if (this.#knowsHealth) return report
+    const { health, incidents, ...known } = report
+    return known
   }
 
   async #handleError(error: unknown, reports: Report[]): Promise<void> {
@@ -73,9 +84,15 @@ export class ReportSender {
       this.#batchSize = 1
       return
     }
+    const [report] = reports as [Report]
     this.#batchSize = MAX_BATCH_REPORTS
-    this.#dropIfUnchanged(reports[0]!)
-    onRejected(reports[0]!, error as RequestRefused)
+    if (this.#knowsHealth && (report.health || report.incidents)) {
+      this.#knowsHealth = false
+      return
+    }
+    this.#knowsHealth = true
+    this.#dropIfUnchanged(report)
+    onRejected(report, error as RequestRefused)
   }
 
   #dropIfUnchanged(report: Report): void {

@@ -337,7 +337,7 @@ export class ContainerEngine extends PooledEngine {
     this.forEachPool(pool => {
       for (const replica of pool.replicas())
         if (replica instanceof ContainerReplica && fullReplicas.has(replica.id))
-          pool.killForReason(replica, `it exceeded its disk limit of ${limit} MB outside of its volumes`)
+          pool.killForReason(replica, `it exceeded its disk limit of ${limit} MB outside of its volumes`, 'disk_full')
     })
   }
 

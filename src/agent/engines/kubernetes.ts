@@ -35,6 +35,7 @@ import {
   isSetReady,
   labelOf,
   type ObservedObjects,
+  observeCondition,
   observePhase,
   revisionsOf,
   routedRevisionOf,
@@ -246,7 +247,13 @@ export class KubernetesEngine implements Engine {
     const { phase, drains_at } = observePhase(revision_id, objects, this.#settings.drain_seconds, now)
     if (phase === 'draining' && drains_at !== null)
       this.#observeLater(revision_id, drains_at - now.getTime(), deployment_id)
-    if (phase !== 'starting' && phase !== 'unhealthy') return { revision_id, phase, reason: null }
+    const isRouted = routedRevisionOf(objects) === revision_id
+    const isShort = isRouted && observeCondition(revision_id, objects, phase, null).health.state === 'degraded'
+    const withCondition = (reason: string | null) => ({
+      ...(isRouted && { condition: observeCondition(revision_id, objects, phase, reason) }),
+    })
+    if (phase !== 'starting' && phase !== 'unhealthy' && !isShort)
+      return { revision_id, phase, reason: null, ...withCondition(null) }
     const problem = await this.#findProblem(
       namespace,
       objects,
@@ -257,7 +264,7 @@ export class KubernetesEngine implements Engine {
     const deadline = isPending ? ` ${describeDeadline(this.#deadlineOf(problem, objects, revision_id))}` : ''
     const finding = problem && { ...problem, reason: problem.reason + deadline }
     const reason = finding && (await this.#objects.describeFinding(namespace, finding))
-    return { revision_id, phase: isFailing ? 'failing' : phase, reason }
+    return { revision_id, phase: isFailing ? 'failing' : phase, reason, ...withCondition(reason) }
   }
 
   /** The time when the cluster gives the rollout up, or earlier if waiting cannot help. */

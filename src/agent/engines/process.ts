@@ -262,7 +262,11 @@ export class ProcessEngine extends PooledEngine {
         ? `The database is read-only: it uses ${size.toFixed(2)} GiB of its db_storage_gi of ${storage_gi}. ` +
           `Raise db_storage_gi, or ${advice}.`
         : 'The database is writable again: it is below its db_storage_gi.'
-      this.#forEachPoolOf(id, (_, ref) => this.events.log(ref, message, full ? 'ERROR' : 'INFO'))
+      this.#forEachPoolOf(id, (pool, ref) => {
+        this.events.log(ref, message, full ? 'ERROR' : 'INFO')
+        if (full) pool.recordIncident('disk_full', message)
+      })
+      this.events.changed(id)
     }
   }
 
@@ -289,12 +293,13 @@ export class ProcessEngine extends PooledEngine {
       const replicas = pool.replicas()
       if ((await measureMegabytes(this.path(deployment_id, 'revisions', revision_id), limit)) > limit) {
         this.#overDiskLimit.add(revision_id)
-        pool.killAllForReason(reason, replicas)
+        pool.killAllForReason(reason, replicas, 'disk_full')
         // Twice the limit, because the source itself may be as large as the limit.
       } else if (source && (await measureMegabytes(source, 2 * limit)) > 2 * limit)
         pool.killAllForReason(
           `${reason} in its source folder: make it write to TMPDIR instead, and deploy it again`,
           replicas,
+          'disk_full',
         )
     }
     this.#measuring = false

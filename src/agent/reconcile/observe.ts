@@ -1,11 +1,12 @@
 // Observes a deployment: what its builds and the engine have, as the plan takes it, with the reasons of failures.
 import type { BuildRecord, Builds } from '../builds/builds.ts'
-import type { EngineObservation } from '../engine.ts'
+import type { Condition, EngineObservation } from '../engine.ts'
 import type { Observed, Phase } from './plan.ts'
 
 export type Observation = {
   observed: Observed
   reasons: Map<string, string>
+  conditions: Map<string, Condition>
   records: Map<string, BuildRecord>
   url: string | null
   last_request_at?: string | undefined
@@ -17,7 +18,9 @@ const RUNNING_PHASES: Phase[] = ['starting', 'healthy', 'unhealthy']
 
 export async function observeDeployment(id: string, builds: Builds, engine: EngineObservation): Promise<Observation> {
   const { revisions, reasons, records } = observeBuilds(id, builds)
-  for (const { revision_id, phase, reason } of engine.running) {
+  const conditions = new Map<string, Condition>()
+  for (const { revision_id, phase, reason, condition } of engine.running) {
+    if (condition) conditions.set(revision_id, condition)
     // A revision that was given up and still has replicas: they have to be stopped.
     const isLeftover =
       revisions[revision_id] === 'failed' && engine.routed !== revision_id && RUNNING_PHASES.includes(phase)
@@ -32,6 +35,7 @@ export async function observeDeployment(id: string, builds: Builds, engine: Engi
       hasRemains: engine.hasRemains || builds.hasFiles(id),
     },
     reasons,
+    conditions,
     records,
     url: engine.url,
     last_request_at: engine.last_request_at,

@@ -29,9 +29,19 @@ export function composeReport(
   if (work.needs_database && observed.database === 'ready' && !isDatabaseReported)
     return { ...subject, state: 'database_ready' }
   const isRolledOut = !work.revision || work.revision.id === work.serving?.id
-  return isRolledOut
+  const report = isRolledOut
     ? composeServingReport(work, subject, observation)
     : composeRolloutReport(work, subject, observation)
+  return report && { ...report, ...describeServing(work, report, observation) }
+}
+
+/** What serves keeps its health while another revision is on its way. */
+function describeServing({ serving }: Work, { state, revision_id }: Report, { observed, conditions }: Observation) {
+  const id = state === 'deployed' ? revision_id : serving?.id
+  const condition = id && observed.routed === id ? conditions.get(id) : undefined
+  if (!condition) return {}
+  const { health, incidents } = condition
+  return { health, ...(incidents.length > 0 && { incidents }) }
 }
 
 function composeRolloutReport(

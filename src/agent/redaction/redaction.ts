@@ -76,10 +76,17 @@ export class Redaction {
 
   /** The message is cut after masking: half of a secret would not be recognized. */
   redactReport<R extends Report>(report: R): R {
-    const { deployment_id, revision_id, message } = report
-    if (!message) return report
+    const { deployment_id, revision_id, message, health, incidents } = report
     const isKnown = !revision_id || this.#masks.hasRevision({ deployment_id, revision_id })
-    return { ...report, message: isKnown ? cutMessage(this.text(deployment_id, message)) : UNKNOWN_SECRETS_MESSAGE }
+    const redact = (text: string) => (isKnown ? cutMessage(this.text(deployment_id, text)) : UNKNOWN_SECRETS_MESSAGE)
+    return {
+      ...report,
+      ...(message && { message: redact(message) }),
+      ...(health?.reason && { health: { ...health, reason: redact(health.reason) } }),
+      ...(incidents && {
+        incidents: incidents.map(one => ({ ...one, ...(one.message && { message: redact(one.message) }) })),
+      }),
+    }
   }
 }
 

@@ -15,6 +15,8 @@ export function chooseCgroup(setting = ''): void {
 
 /** Undefined without cgroups. Creates nothing, so that the path can be written to disk first. */
 export function newCgroupPath(): string | undefined {
+  // Only what is killed from now on counts.
+  watchSharedOomKills()
   const parent = parentSetting === 'off' ? undefined : parentSetting || ownCgroup()
   return parent && join(parent, `slipway-${randomBytes(8).toString('hex')}`)
 }
@@ -50,6 +52,45 @@ export function pidsIn(cgroup: string): number[] {
 export function cpuMsIn(cgroup: string): number | undefined {
   const microseconds = /^usage_usec (\d+)$/m.exec(readOrEmpty(join(cgroup, 'cpu.stat')))?.[1]
   return microseconds === undefined ? undefined : Number(microseconds) / 1000
+}
+
+let sharedOomKills: number | undefined
+/**
+ * Whether the kernel killed a process of this cgroup because memory ran out. With cgroup v1, applications share the
+ * memory cgroup of the agent: then it is whether that count has grown since the last call.
+ */
+export function hasOomKill(cgroup: string | undefined): boolean {
+  const own = cgroup === undefined ? undefined : readOomKills(join(cgroup, 'memory.events'))
+  if (own !== undefined) return own > 0
+  const before = sharedOomKills
+  watchSharedOomKills()
+  return before !== undefined && sharedOomKills !== undefined && sharedOomKills > before
+}
+
+function watchSharedOomKills(): void {
+  const shared = ownMemoryCgroup()
+  sharedOomKills = shared === undefined ? undefined : readOomKills(join(shared, 'memory.oom_control'))
+}
+
+const readOomKills = (file: string): number | undefined => {
+  const count = /^oom_kill (\d+)$/m.exec(readOrEmpty(file))?.[1]
+  return count === undefined ? undefined : Number(count)
+}
+
+/** In cgroup v1. */
+function ownMemoryCgroup(): string | undefined {
+  const lineOf = (file: string, has: (line: string) => boolean) => readOrEmpty(file).split('\n').find(has)
+  const own = lineOf('/proc/self/cgroup', line => line.split(':')[1]?.split(',').includes('memory') === true)
+  const mount = lineOf('/proc/self/mountinfo', line => {
+    const [, type] = line.split(' - ')
+    return type?.startsWith('cgroup ') === true && type.split(/[ ,]/).includes('memory')
+  })
+  const [, , , root = '', point] = mount?.split(' ') ?? []
+  const path = own?.split(':').slice(2).join(':')
+  if (path === undefined || point === undefined) return undefined
+  const below = root === '/' || !path.startsWith(root) ? path : path.slice(root.length)
+  // In a container, the mount shows the cgroup itself, whatever its path is outside.
+  return [join(point, below), point].find(folder => fs.existsSync(join(folder, 'memory.oom_control')))
 }
 
 /** Kills all processes at once, so that none can fork in between. */

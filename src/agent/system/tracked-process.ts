@@ -5,7 +5,7 @@ import * as fs from 'node:fs'
 import type { Socket } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { cpuMsIn, enterCgroup, killCgroup, newCgroupPath, pidsIn, removeCgroup } from './cgroups.ts'
+import { cpuMsIn, enterCgroup, hasOomKill, killCgroup, newCgroupPath, pidsIn, removeCgroup } from './cgroups.ts'
 import { readJson, writeJson } from './files.ts'
 import {
   endGroup,
@@ -120,6 +120,11 @@ export class TrackedProcess {
   /** The CPU time of all its processes. Without a cgroup, that of descendants that have ended is missing. */
   cpuMs(list?: () => Process[]): number | undefined {
     return this.#mark.cgroup ? cpuMsIn(this.#mark.cgroup) : sumCpuMs(this.pids(list))
+  }
+
+  /** Call it after its end and before `end`, once. */
+  wasKilledForMemory(): boolean {
+    return hasOomKill(this.#mark.cgroup)
   }
 
   #findDescendants(processes: Process[]): number[] {

@@ -10,11 +10,12 @@ export const declaration: Declaration = {
     command
       .option('--name <text>', 'only those with this text in their name')
       .option('--status <status>', 'only those with this status')
+      .option('--health <health>', 'only those with this health, such as crash_looping,unhealthy')
       .option('--tag <key=value...>', 'only those with this tag; all of several keys, one of several values of a key')
       .option('--limit <number>', 'how many. Default: 100 on a terminal, otherwise all'),
 }
 
-type Flags = { name?: string; status?: string; tag?: string[]; limit?: string }
+type Flags = { name?: string; status?: string; health?: string; tag?: string[]; limit?: string }
 
 const TERMINAL_LIMIT = '100'
 const WIDE = 100
@@ -27,12 +28,14 @@ export async function run(session: Session, options: Flags): Promise<void> {
     limit: page,
     ...(options.name && { name_contains: options.name }),
     ...(options.status && { status: options.status.toUpperCase().split(',') as 'READY'[] }),
+    ...(options.health && { health: options.health.toLowerCase().split(',') }),
     ...(tags.length > 0 && { tag_value_ids: tags }),
   }
   const [found, hasMore] = await takeItems(client.list('GET /v2/deployments', { query, signal }), limit)
   const columns = {
     name: (one: Deployment) => one.name,
     status: (one: Deployment) => one.status,
+    health: (one: Deployment) => one.health?.state ?? 'unknown',
     serving: (one: Deployment) => one.serving,
     updated: (one: Deployment) => age(one.updated_at),
     ...(out.width >= WIDE && { source: (one: Deployment) => one.source }),

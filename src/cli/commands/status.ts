@@ -2,7 +2,7 @@
 import type { Reply } from '../../client/client.ts'
 import type { Declaration } from '../declaration.ts'
 import { age } from '../output.ts'
-import { findDeployment, findRevision, type Session } from '../session.ts'
+import { type Deployment, findDeployment, findRevision, type Session } from '../session.ts'
 import { parseTime } from '../times.ts'
 
 export const declaration: Declaration = {
@@ -21,17 +21,25 @@ async function showStatus(session: Session, name: string | undefined): Promise<v
     findRevision(session, deployment),
     client.call('GET /v2/deployments/{deployment_id}/explain', { params: { deployment_id: deployment.id }, signal }),
   ])
-  const { id, status, serving, url, hold } = deployment
+  const { id, status, serving, health, url, hold } = deployment
   const latest = { id: revision.id, number: revision.number, status: revision.status, created_at: revision.created_at }
-  out.emit({ id, name: deployment.name, status, serving, url, hold, latest_revision: latest, obstacles }, () =>
+  out.emit({ id, name: deployment.name, status, serving, health, url, hold, latest_revision: latest, obstacles }, () =>
     [
       `${out.paint('bold', deployment.name)}  ${status}, serving: ${serving}`,
+      `Health    ${describeHealth(health)}`,
       `URL       ${url ?? '–'}`,
       `Revision  ${revision.number} ${revision.status}, ${age(revision.created_at)}`,
       ...(hold ? [`Hold      since ${hold.since}. Release it with: slipway release ${deployment.name}`] : []),
       ...obstacles.map(({ code, detail }) => `Why not   ${code}: ${detail}`),
     ].join('\n'),
   )
+}
+
+function describeHealth(health: Deployment['health']): string {
+  if (!health) return 'unknown'
+  const { state, since, reason } = health
+  const [sentence] = (reason ?? '').split('\n')
+  return `${state}, since ${age(since)}${sentence ? `: ${sentence}` : ''}`
 }
 
 async function showPastStatus(session: Session, name: string | undefined, given: string): Promise<void> {

@@ -43,15 +43,23 @@ export const isInFlight = ({ status }: Pick<Revision, 'status'>): boolean => REV
 
 /** `latest` is needed only where the latest revision does not serve. */
 export function stateOfDeployment(
-  { status, serving, hold, summary }: Pick<Deployment, 'status' | 'serving' | 'hold' | 'summary'>,
+  {
+    status,
+    serving,
+    health,
+    hold,
+  }: Pick<Deployment, 'status' | 'serving' | 'hold'> & Partial<Pick<Deployment, 'health'>>,
   latest?: Pick<Revision, 'status'>,
 ): State {
   if (status === 'AWAITING_DELETE') return { word: 'Deleting', tone: 'idle', shape: 'minus' }
   if (status === 'UNKNOWN') return { word: 'State unknown', tone: 'warn', shape: 'diamond' }
   if (status === 'AWAITING_DATABASE') return { word: 'Creating the database', tone: 'busy', shape: 'queued' }
+  if (health?.state === 'crash_looping') return { word: 'Crash loop', tone: 'bad', shape: 'triangle' }
+  if (health?.state === 'unhealthy') return { word: 'Unhealthy', tone: 'bad', shape: 'triangle' }
   if (latest && latest.status !== 'DEPLOYED') return stateOfRevision(latest)
-  if (serving !== 'none' && summary?.healthy === false) return { word: 'Unhealthy', tone: 'bad', shape: 'triangle' }
   if (serving === 'none') return { word: 'Not serving', tone: 'idle', shape: 'minus' }
+  if (health?.state === 'degraded') return { word: 'Degraded', tone: 'warn', shape: 'triangle' }
+  if (health?.state === 'sleeping') return { word: 'Sleeping', tone: 'idle', shape: 'ring' }
   if (hold) return { word: 'Serving, rolled back', tone: 'warn', shape: 'held' }
   if (status === 'UNUSED') return { word: 'Serving, unused', tone: 'idle', shape: 'ring' }
   return { word: 'Serving', tone: 'ok', shape: 'check' }

@@ -33,6 +33,8 @@ type DeploymentFacts = {
   /** Its ref, if that is gone from the repository. */
   goneRef?: string | null
   healthy?: boolean | null
+  health?: string | null
+  health_reason?: string | null
   /** The host of its custom_url. `verificationHint` says how to prove the host while it is not served. */
   customHost?: { host: string; isOwn: boolean; verificationHint: string | null } | null
   lastError?: string | null
@@ -122,6 +124,14 @@ const ADVICE: Record<Reason['code'], Advice> = {
       ['edit_environment', null],
     ],
   },
+  crash_looping: {
+    about: 'active',
+    remedies: [
+      ['view_logs', 'active'],
+      ['edit_environment', null],
+    ],
+  },
+  degraded: { about: 'active', remedies: [['view_logs', 'active']] },
   unused: { remedies: [['redeploy', null]] },
   held_by_rollback: { remedies: [['release_hold', null]] },
   ref_gone: { remedies: [['set_ref', null]] },
@@ -170,14 +180,12 @@ function listReasons(facts: DeploymentFacts, revisions: RevisionFacts[], { silen
   if (byStatus?.code === 'deleting') return [byStatus]
   const latest = revisions.find(({ id }) => id === facts.latest_revision_id)
   const inFlight = revisions.find(({ id }) => id === facts.in_flight_revision_id)
+  // What is true now comes before what failed once.
   return [
     byStatus,
     byStatus !== silent && silent,
+    healthObstacle(facts),
     latest && revisionObstacle(latest, inFlight, silentMinutes !== null),
-    facts.healthy === false && {
-      code: 'unhealthy' as const,
-      detail: `The serving revision is unhealthy. ${facts.lastError ? `Its log: ${facts.lastError}` : 'Read its log.'}`,
-    },
     facts.status === 'UNUSED' && {
       code: 'unused' as const,
       detail:
@@ -191,6 +199,21 @@ function listReasons(facts: DeploymentFacts, revisions: RevisionFacts[], { silen
     facts.integration !== null && facts.integration !== 'active' && INTEGRATION_OBSTACLES[facts.integration],
     facts.customHost != null && customHostObstacle(facts.customHost),
   ].filter(obstacle => obstacle instanceof Object)
+}
+
+function healthObstacle({ health, healthy, health_reason, lastError }: DeploymentFacts): Reason | false {
+  const code =
+    health === 'crash_looping' || health === 'degraded' || health === 'unhealthy'
+      ? health
+      : health == null && healthy === false && 'unhealthy'
+  if (!code) return false
+  const log = lastError ? `Its log: ${lastError}` : 'Read its log.'
+  return { code, detail: `The serving revision ${HEALTH_WORDS[code]}. ${health_reason ?? log}` }
+}
+const HEALTH_WORDS = {
+  crash_looping: 'is in a crash loop',
+  degraded: 'has fewer healthy copies than wanted',
+  unhealthy: 'is unhealthy',
 }
 
 function holdObstacle({ until }: Hold): Reason {

@@ -153,7 +153,7 @@ const selectFacts = ({ at, maxEvents, columns, deployments }: FactsOptions): SQL
         'url', d.url,
         'healthy', case
           when m.place = 2 or d.healthy is null then d.healthy
-          else coalesce(d.recorded_healthy, true)
+          else coalesce(d.recorded_health, 'healthy') not in ('unhealthy', 'crash_looping')
         end,
         'hold', d.hold,
         'source_config', d.source_config),

@@ -1,4 +1,4 @@
-// Lists and counts deployments. All filters but the last three read columns of the one index that serves the list.
+// Lists and counts deployments. All filters but the last four read columns of the one index that serves the list.
 import { and, eq, inArray, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import { db, inTenant, run } from '../../kernel/db/db.ts'
 import { keepPlan, literal, type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
@@ -6,14 +6,14 @@ import { verb } from '../../kernel/http/context.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
 import { deploymentStatuses } from '../../protocol/parts.schema.ts'
 import { type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
-import type { CountQuery, DeploymentQuery } from './schema.ts'
+import { type CountQuery, DeploymentHealth, type DeploymentQuery } from './schema.ts'
 import { type DeploymentCounts, DeploymentState, type DeploymentSummary, MAX_COUNTED } from './summary.schema.ts'
 import { DEPLOYMENT_STATE, SUMMARY_COLUMN } from './summary.ts'
 import { deployments } from './tables.ts'
 import { warnUnknownStatuses } from './unknown-statuses.ts'
 
 function listFilters(query: Placeholders<CountQuery & Pick<DeploymentQuery, 'state'>>): SQL[] {
-  const { name, name_contains, status, remote_reconciled, tag_value_ids } = query
+  const { name, name_contains, status, health, remote_reconciled, tag_value_ids } = query
   const { image_version, deployment_type, deployment_ids, source, listener_id, owner, state } = query
   const t = deployments
   return [
@@ -21,6 +21,7 @@ function listFilters(query: Placeholders<CountQuery & Pick<DeploymentQuery, 'sta
     name && eq(t.name_fold, name),
     name_contains && sql`strpos(${t.name_fold}, lower(${name_contains})) > 0`,
     status && sql`${t.status} = any(${status}::text[])`,
+    health && sql`${t.health} = any(${health}::text[])`,
     remote_reconciled && eq(t.remote_reconciled, remote_reconciled),
     tag_value_ids && hasTagValues(tag_value_ids),
     image_version && eq(t.image_version, image_version),
@@ -92,6 +93,7 @@ export const listDeployments = verb(
   'deployments:read',
   async (ctx, query: DeploymentQuery) => {
     warnUnknownStatuses(ctx, query.status, deploymentStatuses)
+    warnUnknownStatuses(ctx, query.health, DeploymentHealth.options, 'health')
     return toListPage(await run(ctx, deploymentPageQuery(query)), query, deploymentToWire)
   },
   { byPolicy: true },
@@ -112,6 +114,7 @@ export const countDeployments = verb(
   'deployments:read',
   async (ctx, query: CountQuery): Promise<DeploymentCounts> => {
     warnUnknownStatuses(ctx, query.status, deploymentStatuses)
+    warnUnknownStatuses(ctx, query.health, DeploymentHealth.options, 'health')
     const counts = new Map((await run(ctx, countStatement(query))).map(([state, count]) => [state, Number(count)]))
     const [attention, in_flight, serving, idle] = DeploymentState.options.map(state => counts.get(state) ?? 0) as [
       number,

@@ -57,6 +57,8 @@ export const obstacleCodes = [
   'revision_skipped',
   'revision_interrupted',
   'revision_unknown',
+  'crash_looping',
+  'degraded',
   'unhealthy',
   'unused',
   'held_by_rollback',

@@ -1,9 +1,10 @@
 // Converts rows of deployments and revisions to the wire format, with every member present.
+import { sha256Hex } from '../../kernel/crypto/digest.ts'
 import { completeMembers, pickColumns, toIsoTime } from '../../kernel/db/rows.ts'
-import { etagVersion } from '../../kernel/http/routes.ts'
+import { etagState, etagVersion } from '../../kernel/http/routes.ts'
 import { MASK, SourceConfig, SourceRevisionConfig } from '../../protocol/parts.schema.ts'
 import type { Serving } from './revisions.schema.ts'
-import type { Deployment, Revision } from './schema.ts'
+import type { Deployment, DeploymentHealth, Revision } from './schema.ts'
 import type { DeploymentSummary } from './summary.schema.ts'
 import { summaryToWire } from './summary.ts'
 import { deployments, type revisions, type SecretVersion } from './tables.ts'
@@ -18,6 +19,9 @@ export const wireColumns = pickColumns(deployments, [
   'secrets',
   'secret_references',
   'status',
+  'health',
+  'health_since',
+  'health_reason',
   'image_version',
   'hold',
   'latest_revision_id',
@@ -42,6 +46,14 @@ export const servingOf = (row: Pick<DeploymentRow, 'active_revision_id' | 'lates
   return row.active_revision_id === row.latest_revision_id ? 'current' : 'previous'
 }
 
+const UNSERVED = 'No revision serves yet. `explain` tells why.'
+/** Null if it is not known: its listener is silent. A stored answer of an earlier release has no health. */
+function healthOf({ health, health_since, health_reason }: DeploymentRow): Deployment['health'] {
+  if (health == null || health_since == null) return null
+  const reason = health === 'nothing_serves' ? UNSERVED : health === 'healthy' ? null : health_reason
+  return { state: health as DeploymentHealth, since: toIsoTime(health_since), reason }
+}
+
 const memberNames = (schema: { shape: object }) => Object.keys(schema.shape)
 const [CONFIG, REVISION_CONFIG] = [memberNames(SourceConfig), memberNames(SourceRevisionConfig)]
 const LISTENER_CONFIG = ['k8s_namespace']
@@ -54,7 +66,7 @@ export function configToWire(stored: unknown): Deployment['source_config'] {
 export const revisionConfigToWire = (stored: unknown) =>
   completeMembers(REVISION_CONFIG, stored) as Deployment['source_revision_config']
 
-export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersion]: number } {
+export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersion]: number; [etagState]: string } {
   return {
     id: row.id,
     tenant_id: row.tenant_id,
@@ -69,6 +81,7 @@ export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersio
     secret_references: row.secret_references as Deployment['secret_references'],
     status: row.status as Deployment['status'],
     serving: servingOf(row),
+    health: healthOf(row),
     image_version: row.image_version,
     hold: row.hold && { ...row.hold, since: toIsoTime(row.hold.since) },
     latest_revision_id: row.latest_revision_id,
@@ -81,6 +94,9 @@ export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersio
     updated_at: toIsoTime(row.updated_at),
     ...(row.summary && { summary: summaryToWire(row.summary) }),
     [etagVersion]: row.version,
+    get [etagState]() {
+      return sha256Hex(`${row.health_since} ${row.health_reason}`).slice(0, 12)
+    },
   }
 }
 

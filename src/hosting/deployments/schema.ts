@@ -16,6 +16,7 @@ import {
   SourceRevisionConfig,
   SourceRevisionConfigInput,
 } from '../../protocol/parts.schema.ts'
+import { HealthState } from '../../protocol/report.schema.ts'
 import { DeploymentType } from '../../protocol/resources.schema.ts'
 import {
   arrayOf,
@@ -46,6 +47,21 @@ const DeploymentName = textMatching(
   '[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?',
   'must be 1 to 63 lower-case letters, digits and hyphens, without a hyphen at either end',
 )
+
+export const DeploymentHealth = z.enum([...HealthState.options, 'nothing_serves'])
+export type DeploymentHealth = z.output<typeof DeploymentHealth>
+const Health = z
+  .object({
+    state: DeploymentHealth,
+    since: Time,
+    reason: z.string().nullable().meta({ description: 'Why it is not healthy, and what to do.' }),
+  })
+  .meta({
+    id: 'Health',
+    description:
+      'What is true of the copies, beside the `status`. `nothing_serves`: no revision has been deployed yet. ' +
+      `${HealthState.meta()!.description} Null while its listener is silent, or before its agent reported.`,
+  })
 
 export const DeploymentRef = z.object({ deployment_id: Uuid })
 
@@ -146,6 +162,7 @@ export const Deployment = z
     secret_references: z.array(SecretReference).nullable(),
     status: DeploymentStatus,
     serving: Serving,
+    health: Health.nullable(),
     image_version: z.string().nullable().meta({
       description:
         'The tag of the image, or the version of the application that the agent found when it built the revision.',
@@ -281,6 +298,7 @@ const DeploymentFilters = z.object({
     description: 'Part of the name. Case does not matter.',
   }),
   status: statusFilter(DeploymentStatus),
+  health: statusFilter(DeploymentHealth),
   remote_reconciled: booleanFilter.meta({
     description: 'Whether the data plane has reached the current configuration.',
   }),

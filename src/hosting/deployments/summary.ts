@@ -15,13 +15,13 @@ const isRevision = (id: SQL): SQL => and(sql`${revisions.id} = ${id}`, inTenant(
 export const DEPLOYMENT_STATE: SQL<DeploymentSummary['state']> = sql`case
   when ${t.status} = 'AWAITING_DELETE' then 'idle'
   when ${t.status} = 'UNKNOWN' then 'attention'
+  when ${t.health} in ('unhealthy', 'crash_looping') then 'attention'
   when ${t.status} = 'AWAITING_DATABASE' then 'in_flight'
   else coalesce((
     select case
       when is_in_queue(${revisions.status}) then 'in_flight'
       when ${revisions.status} in ('CREATE_FAILED', 'BUILD_FAILED', 'DEPLOY_FAILED', 'UNKNOWN') then 'attention'
       when ${t.active_revision_id} is null then 'idle'
-      when ${t.healthy} is false then 'attention'
       else 'serving'
     end
     from ${revisions}

@@ -1,5 +1,5 @@
 // Fails overdue revisions, marks idle deployments UNUSED and those of a silent listener UNKNOWN, and records changes of
-// health.
+// health, restarts and lost listeners.
 import { type SQL, sql } from 'drizzle-orm'
 import { runAsSystem } from '../../kernel/db/db.ts'
 import { journalTenantEvents, setSystemSettings } from '../../kernel/db/journal.ts'
@@ -62,7 +62,7 @@ const APPLIED_STATUS_CHANGES = sql`applied_status_changes as (
     where d.id = t.id
     returning d.*, t.previous_status)`
 
-// ---- deployments whose health has changed
+// ---- deployments whose health has changed, or that were restarted
 
 /** Health may use half of a day's events: a hundred applications that flap must not keep people from changes. */
 const hasRoomForHealth = (eventsPerDay: number): SQL =>
@@ -73,24 +73,75 @@ const hasRoomForHealth = (eventsPerDay: number): SQL =>
         from journals j
         where j.scope_id = c.tenant_id and j.day = journal_day() and j.today >= ${Math.ceil(eventsPerDay / 2)})`
 
+/** It changed six times within an hour, and was not the same for a quarter of an hour since. */
+const IS_FLAPPING = sql`(
+      json_array_length(c.health_changes) = 6
+      and (c.health_changes ->> 5)::timestamptz > clock() - interval '1 hour'
+      and c.health_since > clock() - interval '15 minutes')`
+
 const findHealthChanges = (failed: string, eventsPerDay: number): SQL => sql`health_changes as (
-    select c.id, c.recorded_healthy as previous_healthy
+    select c.id, c.recorded_health as previous_health, f.becomes
     from deployments c
-    where ${isHealthUnrecorded(sql`c.healthy`, sql`c.recorded_healthy`)}
+    cross join lateral (select case when ${IS_FLAPPING} then 'flapping' else c.health end as becomes) f
+    where ${isHealthUnrecorded(sql`c.health`, sql`c.recorded_health`)}
+      and f.becomes is distinct from c.recorded_health
       and c.deleting_at is null
       and ${isNotIn(failed)}
       and c.id not in (select id from status_changes)
       and ${hasRoomForHealth(eventsPerDay)}
     order by c.id
     limit ${MAX_ROWS}
+    for update of c skip locked)`
+
+/** Restarts and the like: at most once in ten minutes for each deployment, with how many there were. */
+const findIncidents = (failed: string, eventsPerDay: number): SQL => sql`due_incidents as (
+    select c.id, c.incidents as due
+    from deployments c
+    where c.incidents_due <= clock()
+      and c.deleting_at is null
+      and ${isNotIn(failed)}
+      and c.id not in (select id from status_changes union all select id from health_changes)
+      and ${hasRoomForHealth(eventsPerDay)}
+    order by c.incidents_due
+    limit ${MAX_ROWS}
     for update skip locked)`
 
-/** Health is no member of the resource, so the version stays. */
+/** Health moves by itself, so the version stays. */
 const RECORDED_HEALTH = sql`recorded_health as (
-    update deployments d set recorded_healthy = d.healthy
+    update deployments d set recorded_health = t.becomes
     from health_changes t
     where d.id = t.id
-    returning d.*, t.previous_healthy)`
+    returning d.*, coalesce(t.previous_health, 'healthy') as previous_health)`
+const RECORDED_INCIDENTS = sql`recorded_incidents as (
+    update deployments d
+    set
+      incidents = (
+        select json_agg(i.value::jsonb || '{"pending": 0}' order by i.place)
+        from json_array_elements(t.due) with ordinality i(value, place)),
+      incidents_due = null,
+      incidents_recorded_at = clock()
+    from due_incidents t
+    where d.id = t.id
+    returning d.*, t.due)`
+
+/** `healthy` is what earlier releases recorded. */
+const healthMembers = (health: SQL): SQL => sql`
+        jsonb_build_object('health', ${health}, 'healthy', ${health} not in ('unhealthy', 'crash_looping'))`
+
+// ---- listeners that are lost
+
+const LOST_LISTENERS = sql`lost_listeners as (
+    select s.id, ${IS_LISTENER_SILENT} as is_lost
+    from listeners s
+    where s.last_seen_at is not null and ${IS_LISTENER_SILENT} = (s.lost_at is null)
+    order by s.id
+    limit ${MAX_ROWS}
+    for update skip locked)`
+const RECORDED_LISTENERS = sql`recorded_listeners as (
+    update listeners l set lost_at = case when t.is_lost then clock() end
+    from lost_listeners t
+    where l.id = t.id
+    returning l.*)`
 
 // ---- unused deployments
 
@@ -109,7 +160,7 @@ const findIdle = (failed: string): SQL => sql`idle as (
       and c.updated_at <= clock() - ${milliseconds(UNUSED_AFTER)}
       and not (${HAS_UNKNOWN_USE})
       and ${isNotIn(failed)}
-      and c.id not in (select id from status_changes union all select id from health_changes)
+      and c.id not in (select id from status_changes union all select id from health_changes union all select id from due_incidents)
     order by c.id
     limit ${MAX_ROWS}
     for update skip locked)`
@@ -144,10 +195,21 @@ const EVENTS = sql`
     from applied_status_changes
     union all
     select tenant_id, organization_id,
-      case when healthy then 'deployment.healthy' else 'deployment.unhealthy' end, id, '{}', changed_members(
-        jsonb_build_object('healthy', coalesce(previous_healthy, true)), jsonb_build_object('healthy', healthy)
-      )
+      'deployment.' || case recorded_health when 'flapping' then 'health_flapping' else recorded_health end, id,
+      case when health_reason is not null then json_build_object('message', left(health_reason, 500)) else '{}' end,
+      changed_members(${healthMembers(sql`previous_health`)}, ${healthMembers(sql`recorded_health`)})
     from recorded_health
+    union all
+    select tenant_id, organization_id, 'deployment.' || (i ->> 'kind'), id,
+      json_build_object('count', i -> 'pending', 'last_at', i -> 'last_at', 'message', left(i ->> 'message', 500)), null
+    from recorded_incidents
+    cross join json_array_elements(due) i
+    where (i ->> 'pending')::integer > 0
+    union all
+    select tenant_id, organization_id, case when lost_at is null then 'listener.found' else 'listener.lost' end, id,
+      json_build_object('last_seen_at', last_seen_at), null
+    from recorded_listeners
+    where tenant_id is not null
     union all
     select tenant_id, organization_id, 'deployment.unused', id, '{}', changed_members(
         jsonb_build_object('status', 'READY'), jsonb_build_object('status', status)
@@ -167,6 +229,10 @@ const sweepDeployments = (failed: string, eventsPerDay: number): SQL => sql`
       APPLIED_STATUS_CHANGES,
       findHealthChanges(failed, eventsPerDay),
       RECORDED_HEALTH,
+      findIncidents(failed, eventsPerDay),
+      RECORDED_INCIDENTS,
+      LOST_LISTENERS,
+      RECORDED_LISTENERS,
       findIdle(failed),
       UNUSED,
       removeUnserved(failed),

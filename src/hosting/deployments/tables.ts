@@ -42,6 +42,9 @@ export type Hold = {
 
 export type Preview = { number: number; branch: string; head_sha: string; expires_at: string }
 
+/** `pending`: how many the journal lacks. */
+export type StoredIncident = { kind: string; count: number; last_at: string; message: string | null; pending: number }
+
 /** One key for all spellings of a repository's URL. */
 export const repositoryKey = (url: SQL): SQL =>
   sql`regexp_replace(regexp_replace(lower(${url}), '^https?://', ''), '/*(\\.git)?/*$', '')`
@@ -92,8 +95,23 @@ export const deployments = pgTable(
     /** Reported by the agent. */
     url: text(),
     healthy: boolean(),
-    /** The health that the journal has. The sweep follows `healthy`. */
+    /** The health of what serves, in the words of the agent. Null: an agent of an earlier release reports none. */
+    reported_health: text(),
+    health_reason: text(),
+    /** Written by the trigger function `follow_health()`. Null: not known, because the listener is silent. */
+    health: text(),
+    health_since: instantColumn(),
+    /** The times of its last changes, which show whether it flaps. Written by the same trigger. */
+    health_changes: json().$type<string[]>(),
+    /** The health that the journal has. The sweep follows `health`. */
+    recorded_health: text(),
+    /** Unused since 0.2.0. */
     recorded_healthy: boolean(),
+    /** Restarts, out-of-memory kills and full disks: totals of the agent, and how many the journal lacks. */
+    incidents: json().$type<StoredIncident[]>(),
+    /** When the journal gets those that it lacks. */
+    incidents_due: instantColumn(),
+    incidents_recorded_at: instantColumn(),
     last_request_at: instantColumn(),
     /** Parsed from custom_url by the trigger function `claim_custom_host()`. Null while the deployment is deleted. */
     custom_host: text(),
@@ -111,7 +129,8 @@ export const deployments = pgTable(
     index('deployments_unserved').on(t.id).where(sql`listener_id is null`),
     // The sweep reads it when a silent listener is back.
     index('deployments_unknown').on(t.listener_id).where(isUnknownStatus(sql`status`)),
-    index('deployments_health_unrecorded').on(t.id).where(isHealthUnrecorded(sql`healthy`, sql`recorded_healthy`)),
+    index('deployments_health_unjournaled').on(t.id).where(isHealthUnrecorded(sql`health`, sql`recorded_health`)),
+    index('deployments_incidents_due').on(t.incidents_due).where(sql`incidents_due is not null`),
     // The sweep reads it. A BRIN index leaves updates heap-only.
     index('deployments_idle').using('brin', t.updated_at),
     index('deployments_owner')
@@ -143,7 +162,8 @@ export const isPendingStatus = (status: SQL): SQL =>
   sql`${status} in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')`
 
 /** The sweep and its index use the same condition. Nothing recorded counts as healthy. */
-export const isHealthUnrecorded = (healthy: SQL, recorded: SQL): SQL => sql`${healthy} <> coalesce(${recorded}, true)`
+export const isHealthUnrecorded = (health: SQL, recorded: SQL): SQL =>
+  sql`${health} in ('healthy', 'degraded', 'crash_looping', 'unhealthy') and ${health} <> coalesce(${recorded}, 'healthy')`
 
 /** Only the sweep uses it. With a plain comparison the planner would use its index for lists filtered by status. */
 export const isUnknownStatus = (status: SQL) => sql`${status} || '' = 'UNKNOWN'`

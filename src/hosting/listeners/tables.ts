@@ -33,6 +33,8 @@ export const listeners = pgTable(
     fence: bigint({ mode: 'number' }).notNull().default(0),
     lease_expires_at: instantColumn(),
     last_seen_at: instantColumn(),
+    /** Since when the journal has it as lost. */
+    lost_at: instantColumn(),
     /** Since a restore: its agent keeps deployments that the database does not know. */
     holds_removals_since: instantColumn(),
     ...versionedColumns(),

@@ -148,4 +148,4 @@ const scopeToSession = ({ actor }: Caller, key: string): string =>
 
 /** `"3", "4"` are versions 3 and 4. A weak or unknown tag is no version, so it never matches. */
 const parseIfMatch = (ifMatch: string): number[] =>
-  [...ifMatch.matchAll(/(?<!W\/)"(\d{1,9})"/g)].map(([, number]) => Number(number))
+  [...ifMatch.matchAll(/(?<!W\/)"(\d{1,9})(?:\.[0-9a-z]{1,12})?"/g)].map(([, number]) => Number(number))

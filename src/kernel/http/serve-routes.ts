@@ -21,6 +21,7 @@ import { resolveAlias } from './path-aliases.ts'
 import type { RawBody } from './raw-body.ts'
 import {
   type AppEnv,
+  etagState,
   etagVersion,
   type JsonOperation,
   type KeyedOperation,
@@ -309,7 +310,10 @@ function readTag(
   reply: Reply | undefined,
   text: string | undefined,
 ): string | undefined {
-  if (versioned && reply && etagVersion in reply) return `"${String(reply[etagVersion])}"`
+  if (versioned && reply && etagVersion in reply) {
+    const state = etagState in reply ? `.${String(reply[etagState])}` : ''
+    return `"${String(reply[etagVersion])}${state}"`
+  }
   return hasContentTag && text !== undefined ? `"${sha256Hex(text).slice(0, 32)}"` : undefined
 }
 

@@ -37,7 +37,7 @@ it('concurrent patches create revisions without gaps: one in flight, one waiting
     const revision = revisions.find(({ id }) => id === body.latest_revision_id)
     expect(revision?.source_revision_config.repo_ref).toBe(body.source_revision_config.repo_ref)
   }
-  expect((await tenant.get(path)).headers.get('ETag')).toBe('"41"')
+  expect((await tenant.get(path)).headers.get('ETag')).toMatch(/^"41\./)
 })
 
 it('concurrent patches of different members all take effect', async () => {

@@ -57,7 +57,7 @@ describe('the obstacles of a deployment', () => {
       'held_by_rollback',
     ])
     expect(listCodes({ status: 'UNKNOWN' })).toEqual(['listener_silent'])
-    expect(listCodes({ healthy: false }, 'BUILDING')).toEqual(['in_progress', 'unhealthy'])
+    expect(listCodes({ healthy: false }, 'BUILDING')).toEqual(['unhealthy', 'in_progress'])
     expect(listCodes({ status: 'UNUSED', hold })).toEqual(['unused', 'held_by_rollback'])
     expect(listCodes({ status: 'AWAITING_DELETE', hold }, 'BUILD_FAILED')).toEqual(['deleting'])
     expect(listCodes({ hold, integration: 'suspended' })).toEqual(['held_by_rollback', 'integration_suspended'])

@@ -224,8 +224,12 @@ it('health is journaled once a minute, and only where it changed', async () => {
     await reportRevision({ deployment_id: id, revision_id: latest_revision_id }, 'serving', { healthy })
   await sweepRevisions(getApp())
   const { body } = await tenant.get(`/v2/events?subject_id=${id}&type=deployment.healthy,deployment.unhealthy`)
+  const changesOf = (before: string, after: string) => [
+    { path: 'health', before, after },
+    { path: 'healthy', before: before === 'healthy', after: after === 'healthy' },
+  ]
   expect(body.resources.map(({ type, changes }: { type: string; changes: unknown }) => [type, changes])).toEqual([
-    ['deployment.unhealthy', [{ path: 'healthy', before: true, after: false }]],
-    ['deployment.healthy', [{ path: 'healthy', before: false, after: true }]],
+    ['deployment.unhealthy', changesOf('healthy', 'unhealthy')],
+    ['deployment.healthy', changesOf('unhealthy', 'healthy')],
   ])
 })

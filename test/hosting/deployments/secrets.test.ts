@@ -129,7 +129,7 @@ describe('secrets', () => {
       expect(plan.body).toMatchObject({ creates_revision: false, reasons: [], changes: [], secrets: [] })
       const patched = await tenant.patch(path, patch)
       expect(patched.body).toEqual(before.body)
-      expect(patched.headers.get('ETag')).toBe('"1"')
+      expect(patched.headers.get('ETag')).toMatch(/^"1\./)
     }
     expect(await readVersions(before.body.id)).toEqual(
       Object.keys(secrets)

@@ -44,6 +44,7 @@ export class ContainerReplica implements Replica {
   readonly id: string
   readonly lastLines: string[] = []
   endReason: string | undefined
+  isOutOfMemory = false
   hasKillReason = false
   onExit = () => {}
   readonly #api: DockerApi
@@ -236,6 +237,7 @@ export class ContainerReplica implements Replica {
     this.#appId = app
     this.#cpuMs.set(app, null)
     const state = await followLog(this.#api, app, this.#position(app), this.#released.signal, this.#lineLogger())
+    if (state?.OOMKilled) this.isOutOfMemory = true
     if (state) this.#recordEnd(explainExit(state, state.memory))
     else if (!this.#released.signal.aborted) this.#recordEnd('is gone: its container was removed from outside')
   }

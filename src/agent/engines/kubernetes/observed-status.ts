@@ -1,6 +1,14 @@
 // Derives the phase and health of a deployment's revisions from the objects in the cluster. Pure.
-import type { KubernetesObject, V1Deployment, V1Pod, V1Service, V1StatefulSet } from '@kubernetes/client-node'
-import type { RevisionHealth } from '../../engine.ts'
+import type {
+  KubernetesObject,
+  V1ContainerStatus,
+  V1Deployment,
+  V1Pod,
+  V1Service,
+  V1StatefulSet,
+} from '@kubernetes/client-node'
+import type { Incident } from '../../../protocol/report.schema.ts'
+import type { Condition, RevisionHealth } from '../../engine.ts'
 import { COMPONENT_LABEL, DRAINING_SINCE, MIN_SCALE, REVISION_LABEL } from './names.ts'
 import { type Finding, worstFinding } from './pod-failures.ts'
 
@@ -59,6 +67,63 @@ function isDeploymentUp({ metadata, spec, status }: V1Deployment, isRouted: bool
   const needed = isRouted ? Math.min(1, wanted) : wanted
   return Math.min(status?.availableReplicas ?? 0, isRouted ? needed : (status?.updatedReplicas ?? 0)) >= needed
 }
+
+/** A container that is waiting after this many crashes is in a crash loop. */
+const MAX_CRASHES = 3
+
+/** The health of a revision that serves, and what happened to its containers. */
+export function observeCondition(
+  revision: string,
+  objects: Pick<ObservedObjects, 'deployments' | 'pods'>,
+  phase: RevisionHealth['phase'],
+  reason: string | null,
+): Condition {
+  const ofRevision = (object: KubernetesObject) => labelOf(object, REVISION_LABEL) === revision
+  const deployments = objects.deployments.filter(object => ofRevision(object) && !isTerminating(object))
+  const containers = objects.pods
+    .filter(pod => ofRevision(pod) && !isTerminating(pod))
+    .flatMap(({ status }) => [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])])
+  const wanted = sum(deployments.map(({ spec }) => spec?.replicas ?? 1))
+  const up = sum(deployments.map(({ spec, status }) => Math.min(status?.availableReplicas ?? 0, spec?.replicas ?? 1)))
+  const isLooping = containers.some(
+    ({ state, restartCount }) => restartCount >= MAX_CRASHES && (state?.waiting ?? state?.terminated) !== undefined,
+  )
+  const isUp = phase === 'healthy'
+  const state =
+    isUp && wanted === 0
+      ? 'sleeping'
+      : isUp
+        ? up < wanted || isLooping
+          ? 'degraded'
+          : 'healthy'
+        : isLooping
+          ? 'crash_looping'
+          : 'unhealthy'
+  const copies = state === 'degraded' ? `${up} of ${wanted} copies are available. ` : ''
+  return {
+    health: { state, reason: state === 'healthy' ? null : `${copies}${reason ?? ''}`.trim() || null },
+    incidents: listIncidents(containers),
+  }
+}
+
+function listIncidents(containers: V1ContainerStatus[]): Incident[] {
+  const ends = containers.flatMap(({ name, lastState, restartCount }) => {
+    const end = restartCount > 0 ? lastState?.terminated : undefined
+    return end?.finishedAt ? [{ name, end, at: new Date(end.finishedAt).toISOString(), count: restartCount }] : []
+  })
+  const ofKind = (kind: Incident['kind'], found: typeof ends, count: number, words: string): Incident[] => {
+    const last = found.toSorted((a, b) => a.at.localeCompare(b.at)).at(-1)
+    return last ? [{ kind, count, last_at: last.at, message: `The container ${last.name} ${words}.` }] : []
+  }
+  const killed = ends.filter(({ end }) => end.reason === 'OOMKilled')
+  const exit = ends.at(-1)?.end.exitCode
+  return [
+    ...ofKind('restarted', ends, sum(ends.map(({ count }) => count)), `was restarted after exit code ${exit}`),
+    ...ofKind('out_of_memory', killed, killed.length, 'was killed because it exceeded its memory limit'),
+  ]
+}
+
+const sum = (numbers: number[]): number => numbers.reduce((total, one) => total + one, 0)
 
 /** The problem of a revision or a store, whose objects `filter` selects. */
 export function findProblem(

@@ -147,7 +147,8 @@ export abstract class PooledEngine implements Engine {
     const running = [...(this.#pools.get(deployment_id) ?? [])].map(([revision_id, pool]) => {
       const drained = this.#drained.has(revision_id) ? ('drained' as const) : undefined
       const draining = this.#isDraining({ deployment_id, revision_id })
-      return { revision_id, phase: drained ?? (draining ? ('draining' as const) : pool.phase()), reason: pool.reason() }
+      const phase = drained ?? (draining ? ('draining' as const) : pool.phase())
+      return { revision_id, phase, reason: pool.reason(), condition: pool.condition() }
     })
     return {
       running,

@@ -1,6 +1,7 @@
 // The replicas of one revision: keeps their number, probes them, restarts them with backoff, and derives the phase.
 
-import { type CopyUsage, describeDeadline, type LogLevel, type RevisionHealth } from '../../engine.ts'
+import type { Incident, IncidentKind, ReportedHealth } from '../../../protocol/report.schema.ts'
+import { type Condition, type CopyUsage, describeDeadline, type LogLevel, type RevisionHealth } from '../../engine.ts'
 import { describeError } from '../../redaction/error-messages.ts'
 import { appendLastLines } from '../../system/last-lines.ts'
 import type { Process } from '../../system/processes.ts'
@@ -18,6 +19,8 @@ export interface Replica {
   readonly lastLines: string[]
   /** A verb phrase such as "exited with code 1"; undefined while it runs. */
   readonly endReason: string | undefined
+  /** The kernel or the engine killed it for its memory. */
+  readonly isOutOfMemory?: boolean
   /** The pool killed it and has already logged why. */
   hasKillReason: boolean
   /** Called once, after it ended by itself or was killed. */
@@ -118,6 +121,8 @@ export class ReplicaPool {
   #stopping = false
   #slowTickAt = 0
   #exitedLines: string[] = []
+  readonly #incidents = new Map<IncidentKind, Incident>()
+  #lastHealth: ReportedHealth['state'] | undefined
 
   constructor(limits: Limits, events: PoolEvents) {
     this.#limits = limits
@@ -163,8 +168,12 @@ export class ReplicaPool {
     // A passed deadline is a change too.
     const isFailing = this.phase() === 'failing'
     const isNewReason = this.#updateStartReason(now)
-    if (isNewReason || (isFailing && !this.#wasFailing)) this.#events.changed()
+    // So is a copy that has been calm for long enough after a crash loop.
+    const health = this.#healthState()
+    const isNewHealth = this.#wasHealthy && health !== this.#lastHealth
+    if (isNewReason || isNewHealth || (isFailing && !this.#wasFailing)) this.#events.changed()
     this.#wasFailing = isFailing
+    this.#lastHealth = health
   }
 
   #logLines(slot: ReplicaSlot, lines: string[]): void {
@@ -244,6 +253,43 @@ export class ReplicaPool {
     return lines.length ? appendLastLines(reason, lines) : `${reason} Its log is empty.`
   }
 
+  /** A copy is in a crash loop until it has been healthy for a while. */
+  #isLooping({ crashes, healthySince }: ReplicaSlot): boolean {
+    const isCalm = healthySince > 0 && Date.now() - healthySince > this.#limits.calm_ms
+    return crashes >= this.#limits.crashes && !isCalm
+  }
+
+  #healthState(): ReportedHealth['state'] {
+    const looping = this.#slots.filter(slot => this.#isLooping(slot)).length
+    const up = this.targets().length
+    if (looping > 0 && looping === this.#slots.length) return 'crash_looping'
+    if (up === 0) return looping > 0 ? 'crash_looping' : 'unhealthy'
+    return up < this.#slots.length || looping > 0 ? 'degraded' : 'healthy'
+  }
+
+  condition(): Condition {
+    const state = this.#healthState()
+    return { health: { state, reason: this.#describeHealth(state) }, incidents: [...this.#incidents.values()] }
+  }
+
+  #describeHealth(state: ReportedHealth['state']): string | null {
+    if (state === 'healthy') return null
+    const [up, all] = [this.targets().length, this.#slots.length]
+    const looping = this.#slots.find(slot => this.#isLooping(slot))
+    const copies = state === 'degraded' ? `${up} of ${all} copies answer. ` : ''
+    const problem = this.#problem ?? 'it is starting'
+    const sentence = looping
+      ? `Crash loop: it ended ${looping.crashes} times in a row; the last time ${problem}.`
+      : `It is not healthy: ${problem}.`
+    return appendLastLines(copies + sentence, state === 'degraded' ? this.#exitedLines : this.#lastLogLines())
+  }
+
+  /** Counts something that happened to a copy, for the journal of the deployment. */
+  recordIncident(kind: IncidentKind, message: string): void {
+    const count = (this.#incidents.get(kind)?.count ?? 0) + 1
+    this.#incidents.set(kind, { kind, count, last_at: new Date().toISOString(), message })
+  }
+
   targets(): Target[] {
     return this.#slots.flatMap(({ target }, i) => (target ? { ...target, copy: copyName(i) } : []))
   }
@@ -280,23 +326,22 @@ export class ReplicaPool {
       slot.memory = { now: bytes, most: Math.max(bytes, slot.memory?.most ?? 0) }
       if (!this.#template || megabytes <= this.#template.memory_mb) continue
       const limit = this.#template.memory_mb
-      this.killForReason(
-        replica!,
-        `it used ${Math.round(megabytes)} MB of memory, more than its memory_limit_mb of ${limit}`,
-      )
+      const reason = `it used ${Math.round(megabytes)} MB of memory, more than its memory_limit_mb of ${limit}`
+      this.killForReason(replica!, reason, 'out_of_memory')
     }
   }
 
-  killAllForReason(reason: string, replicas = this.replicas()): void {
-    for (const replica of replicas) this.killForReason(replica, reason)
+  killAllForReason(reason: string, replicas = this.replicas(), kind?: IncidentKind): void {
+    for (const replica of replicas) this.killForReason(replica, reason, kind)
   }
 
   /** Logs the reason once: a limit may be measured again before the replica has ended. */
-  killForReason(replica: Replica, reason: string): void {
+  killForReason(replica: Replica, reason: string, kind?: IncidentKind): void {
     if (!this.replicas().includes(replica)) return
     if (replica.hasKillReason) return void replica.kill()
     this.#problem = reason
     replica.hasKillReason = true
+    if (kind) this.recordIncident(kind, `Killed: ${reason}.`)
     this.#events.log(`Killed: ${reason}.`, 'ERROR')
     // Route no more requests to it while it ends.
     for (const slot of this.#slots) if (slot.replica === replica) slot.target = undefined
@@ -345,6 +390,7 @@ export class ReplicaPool {
         () => {},
       )
     replica.forget()
+    if (replica.isOutOfMemory) this.recordIncident('out_of_memory', `It ${replica.endReason}.`)
     this.#recordCrash(slot, replica.hasKillReason ? undefined : replica.endReason)
   }
 
@@ -360,6 +406,7 @@ export class ReplicaPool {
       this.#wrongPortSince = null
       this.#events.log(`Ended: it ${endReason}; restarting in ${pause / 1000} s.`, 'ERROR')
     }
+    this.recordIncident('restarted', `It is started again: ${this.#problem ?? 'it ended'}.`)
     slot.replica = undefined
     slot.target = undefined
     slot.healthySince = 0

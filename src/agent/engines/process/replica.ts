@@ -34,6 +34,8 @@ type LaunchOptions = {
 }
 type SavedReplica = { port: number; uid?: number | undefined }
 type Exit = { code: number | null; signal: string | null }
+/** A shell in between exits with 137. */
+const isKilled = ({ code, signal }: Exit) => signal === 'SIGKILL' || code === 137
 
 export class ProcessReplica implements Replica {
   readonly folder: string
@@ -42,6 +44,7 @@ export class ProcessReplica implements Replica {
   readonly #tracked: TrackedProcess | undefined
   readonly #uid: number | undefined
   exit: Exit | undefined
+  isOutOfMemory = false
   hasKillReason = false
   onExit = () => {}
   #ending = false
@@ -93,6 +96,7 @@ export class ProcessReplica implements Replica {
     const handleExit = (exit: Exit) => {
       if (replica.exit) return
       replica.exit = exit
+      replica.isOutOfMemory = isKilled(exit) && tracked.wasKilledForMemory()
       if (!replica.#ending) void replica.#endRemaining()
       replica.onExit()
     }
@@ -144,6 +148,7 @@ export class ProcessReplica implements Replica {
   get endReason(): string | undefined {
     if (!this.exit) return undefined
     const { code, signal } = this.exit
+    if (this.isOutOfMemory) return 'was killed, because memory ran out: raise memory_limit_mb, or use less'
     if (signal) return `was killed by ${signal}`
     if (code === 127) return 'ended with code 127, which means that its program was not found'
     if (code === 0) return 'ended with code 0, but an application must keep running'

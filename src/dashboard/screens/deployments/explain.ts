@@ -28,6 +28,8 @@ const TITLES: Record<Obstacle['code'], [title: string, tone: Tone]> = {
   revision_skipped: ['The latest revision was skipped', 'idle'],
   revision_interrupted: ['The latest revision was interrupted', 'idle'],
   revision_unknown: ['The state of the latest revision is unknown', 'warn'],
+  crash_looping: ['The serving revision is in a crash loop', 'bad'],
+  degraded: ['Fewer copies are healthy than wanted', 'warn'],
   unhealthy: ['The serving revision is unhealthy', 'bad'],
   unused: ['The deployment is unused', 'idle'],
   held_by_rollback: ['A rollback holds automatic deploys', 'warn'],

@@ -217,15 +217,18 @@ function describeServingSince({ created_at, summary }: Deployment) {
   )
 }
 
-function describeDetail({ hold, preview }: Deployment, { latest_revision: latest, ...summary }: Summary): string {
+function describeDetail(
+  { health, hold, preview }: Deployment,
+  { latest_revision: latest, ...summary }: Summary,
+): string {
   if (!latest) return 'No revision yet'
+  if (health?.reason && health.state !== 'nothing_serves') return health.reason.split('\n')[0]!.replaceAll('`', '')
   const before = summary.in_flight_revision
   if (before && before.id !== latest.id) return `r${latest.number} is queued behind r${before.number}`
   // Backticks mark code. A row is a line of text.
   if (latest.status_message && latest.status !== 'DEPLOYED')
     return `r${latest.number}: ${latest.status_message.replaceAll('`', '')}`
   if (latest.status !== 'DEPLOYED') return `r${latest.number} by ${describeActor(latest.actor)}`
-  if (summary.healthy === false) return 'The health check fails'
   if (hold) return 'Rolled back, pushes do not deploy'
   return preview ? `Preview of #${preview.number}, ${preview.branch}` : 'The latest revision'
 }

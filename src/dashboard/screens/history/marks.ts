@@ -25,6 +25,12 @@ const EVENTS: Record<string, Omit<State, 'word'> & { title: string }> = {
   'deployment.ready': { title: 'Ready', ...QUIET },
   'deployment.unhealthy': { title: 'Became unhealthy', tone: 'bad', shape: 'octagon' },
   'deployment.healthy': { title: 'Healthy again', tone: 'ok', shape: 'check' },
+  'deployment.crash_looping': { title: 'Crash loop began', tone: 'bad', shape: 'octagon' },
+  'deployment.degraded': { title: 'Fewer copies healthy', tone: 'warn', shape: 'triangle' },
+  'deployment.health_flapping': { title: 'Health flaps', tone: 'warn', shape: 'triangle' },
+  'deployment.restarted': { title: 'Restarted', tone: 'warn', shape: 'ring' },
+  'deployment.out_of_memory': { title: 'Killed for its memory', tone: 'bad', shape: 'octagon' },
+  'deployment.disk_full': { title: 'Disk full', tone: 'bad', shape: 'octagon' },
   'deployment.unused': { title: 'Became unused', ...QUIET },
   'deployment.located': { title: 'URL changed', ...QUIET },
   'deployment.ref_gone': { title: 'Branch deleted', tone: 'warn', shape: 'triangle' },
@@ -114,6 +120,9 @@ const WORKSPACE_EVENTS: Record<string, Omit<State, 'word'> & { verb: string }> =
   'deployment.unknown': { verb: 'lost its listener', tone: 'warn', shape: 'triangle' },
   'deployment.unhealthy': { verb: 'became unhealthy', tone: 'bad', shape: 'octagon' },
   'deployment.healthy': { verb: 'is healthy again', tone: 'ok', shape: 'check' },
+  'deployment.crash_looping': { verb: 'is in a crash loop', tone: 'bad', shape: 'octagon' },
+  'deployment.out_of_memory': { verb: 'was killed for its memory', tone: 'bad', shape: 'octagon' },
+  'deployment.disk_full': { verb: 'filled its disk', tone: 'bad', shape: 'octagon' },
   'deployment.deleted': { verb: 'was deleted', tone: 'idle', shape: 'minus' },
 }
 /** For the filter of the list of events. */
