@@ -75,6 +75,7 @@ create table listeners (
   verified_hosts_only boolean default false not null,
   holds_removals_since timestamp with time zone,
   policy json,
+  lost_at timestamp with time zone,
   constraint listeners_pkey PRIMARY KEY (id),
   constraint listener_exists UNIQUE NULLS NOT DISTINCT (tenant_id, compute_id),
   constraint listeners_organization_id_organizations_id_fk FOREIGN KEY (organization_id) REFERENCES organizations(id) ON DELETE CASCADE,
@@ -121,6 +122,15 @@ create table deployments (
   recorded_healthy boolean,
   trace_key_version integer default 1 not null,
   owner text,
+  reported_health text,
+  health_reason text,
+  health text,
+  health_since timestamp with time zone,
+  health_changes json,
+  recorded_health text,
+  incidents json,
+  incidents_due timestamp with time zone,
+  incidents_recorded_at timestamp with time zone,
   constraint deployments_pkey PRIMARY KEY (id),
   constraint deployments_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE,
   constraint listener_in_use FOREIGN KEY (listener_id) REFERENCES listeners(id)
@@ -1022,9 +1032,10 @@ grant delete, insert, select, update (name, version, sealed, created_at) on depl
 grant delete, insert, select, update on deployment_secrets to slipway_system;
 CREATE UNIQUE INDEX deployment_name_taken ON public.deployments USING btree (tenant_id, name) WHERE (deleting_at IS NULL);
 CREATE INDEX deployments_custom_host ON public.deployments USING btree (custom_host) WHERE (custom_host IS NOT NULL);
-CREATE INDEX deployments_health_unrecorded ON public.deployments USING btree (id) WHERE (healthy <> COALESCE(recorded_healthy, true));
+CREATE INDEX deployments_health_unjournaled ON public.deployments USING btree (id) WHERE ((health = ANY (ARRAY['healthy'::text, 'degraded'::text, 'crash_looping'::text, 'unhealthy'::text])) AND (health <> COALESCE(recorded_health, 'healthy'::text)));
 CREATE INDEX deployments_idle ON public.deployments USING brin (updated_at);
-CREATE INDEX deployments_list ON public.deployments USING btree (tenant_id, created_at DESC, id DESC) INCLUDE (status, deployment_type, image_version, remote_reconciled, name_fold, tag_value_ids);
+CREATE INDEX deployments_incidents_due ON public.deployments USING btree (incidents_due) WHERE (incidents_due IS NOT NULL);
+CREATE INDEX deployments_list ON public.deployments USING btree (tenant_id, created_at DESC, id DESC) INCLUDE (status, deployment_type, image_version, remote_reconciled, name_fold, tag_value_ids, health);
 CREATE INDEX deployments_owner ON public.deployments USING btree (tenant_id, owner, created_at DESC, id DESC) WHERE (owner IS NOT NULL);
 CREATE INDEX deployments_page ON public.deployments USING btree (tenant_id, created_at DESC, id DESC);
 CREATE INDEX deployments_previews ON public.deployments USING btree (parent_deployment_id) WHERE (parent_deployment_id IS NOT NULL);
@@ -1097,6 +1108,29 @@ reset role;
 CREATE TRIGGER claim_custom_host_on_insert BEFORE INSERT ON public.deployments FOR EACH ROW WHEN (((new.source_config ->> 'custom_url'::text) IS NOT NULL)) EXECUTE FUNCTION claim_custom_host();
 CREATE TRIGGER claim_custom_host_on_update BEFORE UPDATE OF source_config, deleting_at ON public.deployments FOR EACH ROW WHEN ((((new.source_config ->> 'custom_url'::text) IS DISTINCT FROM (old.source_config ->> 'custom_url'::text)) OR (new.deleting_at IS DISTINCT FROM old.deleting_at))) EXECUTE FUNCTION claim_custom_host();
 CREATE TRIGGER enforce_quota AFTER INSERT ON public.deployments REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION enforce_quota('tenant_id', '10000', 'true', 'deployments');
+create or replace function follow_health()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  new.health := deployment_health(new);
+  if tg_op = 'UPDATE' and new.health is not distinct from old.health then return new; end if;
+  new.health_since := clock();
+  new.health_changes := (
+    select json_agg(at order by place)
+    from (
+      select at, row_number() over () as place
+      from (
+        select clock()::text as at
+        union all
+        select json_array_elements_text(case when tg_op = 'UPDATE' then old.health_changes end)
+      ) changes
+      limit 6
+    ) latest
+  );
+  return new;
+end $function$;
+CREATE TRIGGER follow_health BEFORE INSERT OR UPDATE OF status, active_revision_id, healthy, reported_health ON public.deployments FOR EACH ROW EXECUTE FUNCTION follow_health();
 set role slipway_system;
 create or replace function keep_deleted_deployments()
  RETURNS trigger
@@ -1200,8 +1234,8 @@ create policy own on deployments to slipway_app
   with check (((tenant_id = current_tenant()) AND (organization_id = current_organization())));
 create policy served on deployments to slipway_agent
   using (((listener_id = current_listener()) OR ((listener_id IS NULL) AND (setting('platform'::text) = 'true'::text))));
-grant delete, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at) on deployments to slipway_agent;
-grant delete, insert, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, trace_key_version, owner) on deployments to slipway_app;
+grant delete, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, reported_health, health_reason, incidents, incidents_due) on deployments to slipway_agent;
+grant delete, insert, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, trace_key_version, owner, reported_health, health_reason, incidents, incidents_due) on deployments to slipway_app;
 grant delete, insert, select, update on deployments to slipway_system;
 
 create table device_requests (
@@ -4682,6 +4716,34 @@ AS $function$
     and not exists (select from tag_keys k where k.tenant_id = w.id and k.key = d.key)
   on conflict do nothing
 $function$;
+create or replace function add_incidents(d deployments, p_reported jsonb)
+ RETURNS deployments
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+begin
+  if p_reported is null then return d; end if;
+  select json_agg(json_build_object(
+    'kind', coalesce(n.kind, k.kind),
+    'count', coalesce(n.count, k.count),
+    'last_at', coalesce(n.last_at, k.last_at),
+    'message', case when n.kind is null then k.message else n.message end,
+    'pending', coalesce(k.pending, 0) + case
+      when n.kind is null or n.last_at = k.last_at then 0
+      when n.count > k.count then n.count - k.count
+      else n.count
+    end
+  ))
+  into d.incidents
+  from jsonb_to_recordset(p_reported) as n(kind text, count integer, last_at text, message text)
+  full join json_to_recordset(d.incidents) as k(kind text, count integer, last_at text, message text, pending integer)
+    on k.kind = n.kind;
+  if d.incidents_due is null
+    and exists (select from json_to_recordset(d.incidents) as i(pending integer) where i.pending > 0) then
+    d.incidents_due := greatest(clock(), d.incidents_recorded_at + interval '10 minutes');
+  end if;
+  return d;
+end $function$;
 create or replace function admitted(p_type text, p_tags uuid[])
  RETURNS boolean
  LANGUAGE sql
@@ -4752,11 +4814,11 @@ begin
       jsonb_to_recordset(p_reports) as (
         deployment_id uuid, revision_id uuid, generation integer, state text, message text, commit jsonb,
         image_uri text, url text, healthy boolean, last_request_at timestamptz, application_version text,
-        build_plan json
+        build_plan json, health jsonb, incidents jsonb
       )
     ) with ordinality g(
       deployment_id, revision_id, generation, state, message, commit, image_uri, url, healthy, last_request_at,
-      application_version, build_plan, place
+      application_version, build_plan, health, incidents, place
     )
     left join deployments c on c.id = g.deployment_id and c.listener_id = v_listener.id
     left join revisions n on n.id = g.revision_id and n.deployment_id = c.id
@@ -4822,6 +4884,11 @@ begin
       end if;
       d.url := coalesce(v.url, d.url);
       d.healthy := coalesce(v.healthy, d.healthy);
+      if v.health is not null or v.state in ('serving', 'deployed') then
+        d.reported_health := v.health ->> 'state';
+        d.health_reason := coalesce(v.health ->> 'reason', case v.state when 'serving' then v.message end);
+      end if;
+      d := add_incidents(d, v.incidents);
       -- `least` ignores nulls: without a time, it would be now.
       if v.last_request_at is not null then
         d.last_request_at := greatest(d.last_request_at, least(v.last_request_at, clock()));
@@ -5855,6 +5922,11 @@ begin
   end if;
   return v_events;
 end $function$;
+create or replace function deployment_health(d deployments)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+RETURN CASE WHEN ((d).status = 'UNKNOWN'::text) THEN NULL::text WHEN ((d).active_revision_id IS NULL) THEN 'nothing_serves'::text ELSE COALESCE((d).reported_health, CASE (d).healthy WHEN true THEN 'healthy'::text WHEN false THEN 'unhealthy'::text ELSE NULL::text END) END;
 create or replace function device_permissions(p_request device_requests, p_tenant uuid, p_role uuid)
  RETURNS text[]
  LANGUAGE plpgsql
@@ -10997,6 +11069,10 @@ begin
     status = n.status,
     url = n.url,
     healthy = n.healthy,
+    reported_health = n.reported_health,
+    health_reason = n.health_reason,
+    incidents = n.incidents,
+    incidents_due = n.incidents_due,
     last_request_at = n.last_request_at,
     version = d.version + (
       (n.active_revision_id, n.status, n.url, n.source_revision_config::text, n.image_version)
