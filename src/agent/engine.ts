@@ -78,7 +78,7 @@ export type Artifact = {
 }
 
 export type LogLevel = 'INFO' | 'WARNING' | 'ERROR'
-type WriteLog = (message: string, level?: LogLevel) => void
+export type WriteLog = (message: string, level?: LogLevel) => void
 /** The context of a long task. When the signal is aborted, the task ends early with all its process groups. */
 export type BuildTask = {
   log: WriteLog
@@ -90,6 +90,11 @@ export type BuildTask = {
   /** Gets the plan by which the source is built. */
   onPlan?: (plan: BuildPlan) => void
 }
+
+/** A command that runs once. The next agent finds it by its id, while it runs and after its end. */
+export type OneOffRun = { id: string; command: string; timeout_seconds: number }
+/** `exit_code`: null if it was killed, or if nothing is left that tells. `reason`: a verb phrase; null after code 0. */
+export type RunEnd = { exit_code: number | null; reason: string | null }
 
 /** The health of a revision's replicas. `plan.ts` defines the phases. */
 export type RevisionHealth = {
@@ -208,6 +213,13 @@ export interface Engine {
   /** Ends its replicas, by force after a grace period. If it returns early, the phase is `draining` until they end. */
   stop(ref: RevisionRef): Promise<void>
   /**
+   * Runs a command with the environment, files, user and limits of a revision, without PORT, and waits for its end.
+   * A run of that id that was started before is found, not started again. An aborted signal ends the waiting only.
+   */
+  runOnce(spec: RevisionSpec, artifact: Artifact, run: OneOffRun, log: WriteLog, signal: AbortSignal): Promise<RunEnd>
+  /** Ends a run if it has not ended, and forgets it. Until then it keeps its exit code for the next agent. */
+  forgetRun(deployment_id: string, id: string): Promise<void>
+  /**
    * Writes the present token where the application reads it, if anything of the deployment exists. `start` does so too.
    * Absent: applications get none.
    */
@@ -218,6 +230,15 @@ export interface Engine {
   remove(deployment_id: string): Promise<void>
   /** Without `stop`, what it runs keeps running, and the next agent takes it over. */
   close(how: { stop: boolean }): Promise<void>
+}
+
+/** Rejects as soon as the signal is aborted, without ending what it waits for. */
+export async function waitUnlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted()
+  const { promise: aborted, reject } = Promise.withResolvers<never>()
+  const abort = () => reject(signal.reason)
+  signal.addEventListener('abort', abort)
+  return Promise.race([promise, aborted]).finally(() => signal.removeEventListener('abort', abort))
 }
 
 /** A failure that may pass: the same action is retried. */

@@ -819,3 +819,75 @@ createServer((req, res) => {
     expect([uid, gid, mode & 0o777]).toEqual([user.uid, user.gid, 0o400])
   })
 })
+
+describe('a command that runs once', () => {
+  const run = (command: string, timeout_seconds = 30) => ({ id: randomUUID(), command, timeout_seconds })
+  const never = new AbortController().signal
+
+  test('gets the environment of its revision without PORT, and its exit code and lines are told', async () => {
+    const { engine } = await open()
+    const lines: string[] = []
+    const code = `const { PORT, TOKEN, HOME } = process.env; console.log(PORT, TOKEN, HOME.includes('/runs/')); process.exit(3)`
+    const artifact = writeApplication(home, 'once', code)
+    const once = run('node main.js')
+    const unit = makeUnit(ref, { secrets: { TOKEN: 'hush' } })
+    const end = await engine.runOnce(unit, artifact, once, line => void lines.push(line), never)
+    expect(end).toEqual({ exit_code: 3, reason: expect.any(String) })
+    expect(lines).toEqual(['undefined hush true'])
+    // Asked again, it is found and not run again.
+    expect(await engine.runOnce(unit, artifact, once, line => void lines.push(line), never)).toEqual(end)
+    expect(lines).toHaveLength(1)
+    await engine.forgetRun(ref.deployment_id, once.id)
+    expect(fs.readdirSync(join(home, 'process', ref.deployment_id, 'runs'))).toEqual([])
+  })
+
+  test('is found by the next agent while it runs and after its end, and runs one time', async () => {
+    const { engine: first } = await open()
+    const count = join(home, 'count')
+    const gate = join(home, 'gate')
+    const artifact = writeApplication(home, 'once', '')
+    const waits = run(`echo ran >> ${count}; while [ ! -e ${gate} ]; do sleep 0.05; done; echo over; exit 7`)
+    const ends = run('echo quick; exit 4')
+    const lines: string[] = []
+    const log = (line: string) => void lines.push(line)
+    const closing = new AbortController()
+    const waiting = first.runOnce(makeUnit(ref), artifact, waits, log, closing.signal)
+    const ending = first.runOnce(makeUnit(ref), artifact, ends, log, never)
+    await waitFor(() => fs.existsSync(count))
+    await ending
+    closing.abort(new Error('closed'))
+    await expect(waiting).rejects.toThrow('closed')
+    await first.close({ stop: false })
+
+    const { engine: second } = await open()
+    // The replicas of a revision end without it.
+    await second.stop(ref)
+    const again = second.runOnce(makeUnit(ref), artifact, waits, log, never)
+    expect(await second.runOnce(makeUnit(ref), artifact, ends, log, never)).toMatchObject({ exit_code: 4 })
+    fs.writeFileSync(gate, '')
+    expect(await again).toMatchObject({ exit_code: 7 })
+    expect(fs.readFileSync(count, 'utf8')).toBe('ran\n')
+    expect(lines.sort()).toEqual(['over', 'quick'])
+  })
+
+  test('is ended after its time, when it is forgotten, and when it uses too much memory', async () => {
+    const { engine } = await open()
+    const artifact = writeApplication(
+      home,
+      'once',
+      'setInterval(() => {}, 1000); globalThis.a = Buffer.alloc(200e6, 1)',
+    )
+    const log = () => {}
+    const late = engine.runOnce(makeUnit(ref), artifact, run('sleep 60', 1), log, never)
+    const forgotten = run('sleep 60')
+    const cancelled = engine.runOnce(makeUnit(ref), artifact, forgotten, log, never)
+    const resources = withDefaults({ memory_limit_mb: 64, memory_mb: 64 }, 'dev')
+    const large = engine.runOnce(makeUnit(ref, { resources }), artifact, run('node main.js'), log, never)
+    await waitFor(() => fs.existsSync(join(home, 'process', ref.deployment_id, 'runs', forgotten.id, 'identity.json')))
+    await engine.forgetRun(ref.deployment_id, forgotten.id)
+    for (const end of [late, cancelled, large])
+      expect(await end).toEqual({ exit_code: null, reason: expect.stringMatching(/./) })
+    await engine.remove(ref.deployment_id)
+    expect(fs.existsSync(join(home, 'process', ref.deployment_id))).toBe(false)
+  })
+})

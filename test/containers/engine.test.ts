@@ -313,3 +313,44 @@ test('a replica that ignores SIGTERM is killed after the grace period', async ()
   await engine.stop(ref)
   expect(await listContainers()).toEqual([])
 })
+
+describe('a command that runs once', () => {
+  const never = new AbortController().signal
+  const once = (command: string, timeout_seconds = 60) => ({ id: randomUUID(), command, timeout_seconds })
+
+  test('runs in a container of its own, and the next agent finds it and its exit code', async () => {
+    const { engine: first } = await open()
+    const lines: string[] = []
+    const log = (line: string) => void lines.push(line)
+    const claim = { volumes: [{ name: 'data', persistentVolumeClaim: { claimName: 'data' } }] }
+    const mounted = { ...claim, volume_mounts: [{ name: 'data', mountPath: '/data' }] }
+    const spec = unit(ref, mounted as ResourceSpec, { secrets: { TOKEN: 'hush' } })
+    const quick = once('echo "$TOKEN $PORT."; exit 3')
+    const slow = once('echo ran >> /data/count; sleep 3; cat /data/count; exit 4')
+    const closing = new AbortController()
+    const waiting = first.runOnce(spec, running(SERVE_COMMAND), slow, log, closing.signal)
+    expect(await first.runOnce(spec, running(SERVE_COMMAND), quick, log, never)).toMatchObject({ exit_code: 3 })
+    closing.abort(new Error('closed'))
+    await expect(waiting).rejects.toThrow('closed')
+    await first.close({ stop: false })
+
+    const { engine: second } = await open()
+    expect(await second.runOnce(spec, running(SERVE_COMMAND), slow, log, never)).toMatchObject({ exit_code: 4 })
+    expect(await second.runOnce(spec, running(SERVE_COMMAND), quick, log, never)).toMatchObject({ exit_code: 3 })
+    expect(lines).toEqual(['hush .', 'ran'])
+    expect((await second.observe(ref.deployment_id)).running).toEqual([])
+    for (const { id } of [quick, slow]) await second.forgetRun(ref.deployment_id, id)
+    expect(await listContainers()).toEqual([])
+  })
+
+  test('is ended after its time and when it is forgotten', async () => {
+    const { engine } = await open()
+    const forgotten = once('sleep 60')
+    const late = engine.runOnce(unit(ref), running(SERVE_COMMAND), once('sleep 60', 1), () => {}, never)
+    const cancelled = engine.runOnce(unit(ref), running(SERVE_COMMAND), forgotten, () => {}, never)
+    await waitFor(async () => (await listContainers()).some(line => line.includes(forgotten.id) && line.includes('Up')))
+    await engine.forgetRun(ref.deployment_id, forgotten.id)
+    for (const end of [late, cancelled])
+      expect(await end).toEqual({ exit_code: null, reason: expect.stringMatching(/./) })
+  })
+})

@@ -6,6 +6,7 @@ import { getSerializationType } from '@kubernetes/client-node/dist/util.js'
 import { HTTPRoute } from '@kubernetes-models/gateway-api/gateway.networking.k8s.io/v1'
 import { Deployment, StatefulSet } from 'kubernetes-models/apps/v1'
 import { HorizontalPodAutoscaler } from 'kubernetes-models/autoscaling/v2'
+import { Job } from 'kubernetes-models/batch/v1'
 import { Ingress, NetworkPolicy } from 'kubernetes-models/networking.k8s.io/v1'
 import { PersistentVolumeClaim, Pod, Secret, Service, ServiceAccount } from 'kubernetes-models/v1'
 import type { Artifact, RevisionSpec } from '../../src/agent/engine.ts'
@@ -65,6 +66,7 @@ const MODELS: Record<string, Model> = Object.fromEntries(
     Ingress,
     NetworkPolicy,
     HTTPRoute,
+    Job,
     PersistentVolumeClaim,
     Pod,
     Secret,

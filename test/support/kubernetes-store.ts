@@ -113,8 +113,9 @@ export class KubernetesObjects {
     const last = { ...metadata, resourceVersion: String(++this.version) }
     this.#notify({ type: 'DELETED', object: { ...object, metadata: last } as Stored, version: this.version })
     // A controller and the garbage collector of a cluster would remove them.
-    if (kind === 'Deployment' || kind === 'StatefulSet')
-      for (const pod of this.all('Pod')) if (matchesLabels(pod, object.spec.selector.matchLabels)) this.remove(pod)
+    const selector = kind === 'Job' ? object.spec.template.metadata.labels : object.spec?.selector?.matchLabels
+    if (kind === 'Deployment' || kind === 'StatefulSet' || kind === 'Job')
+      for (const pod of this.all('Pod')) if (matchesLabels(pod, selector)) this.remove(pod)
   }
   #notify(change: Change): void {
     this.changes.push(change)

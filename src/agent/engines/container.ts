@@ -7,10 +7,15 @@ import {
   type Artifact,
   type BuildTask,
   type EngineEvents,
+  type OneOffRun,
   PermanentError,
   type RevisionRef,
   type RevisionSpec,
+  type RunEnd,
   type SourceTree,
+  TransientError,
+  type WriteLog,
+  waitUnlessAborted,
 } from '../engine.ts'
 import { buildDockerfile, readBaseImages } from '../images/build-image.ts'
 import { buildInBaseImage, buildSite } from '../images/build-in-base-image.ts'
@@ -22,11 +27,18 @@ import {
   ROLE_LABEL,
   resourcePrefix,
 } from '../images/container-labels.ts'
-import { DockerApi } from '../images/docker-api.ts'
+import { DockerApi, DockerApiError } from '../images/docker-api.ts'
 import { type BaseImages, chooseBaseImage } from '../images/language-images.ts'
 import { Images } from './container/images.ts'
-import { ContainerReplica, inRemovalOrder, type ListedContainer, type ReplicaHome } from './container/replica.ts'
-import { DEFAULT_PORT, replicaParts, sidecarImagesOf } from './container/replica-spec.ts'
+import {
+  ContainerReplica,
+  inRemovalOrder,
+  type ListedContainer,
+  type ReplicaHome,
+  removeReplica,
+} from './container/replica.ts'
+import { DEFAULT_PORT, RUN_ROLE, replicaParts, runParts, sidecarImagesOf } from './container/replica-spec.ts'
+import { runContainer } from './container/run.ts'
 import { SecretFolder } from './container/secret-folder.ts'
 import {
   readStoreRequests,
@@ -41,6 +53,9 @@ import { findUnsupported } from './container/unsupported-features.ts'
 import { isIntact, PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
 import type { Replica } from './local/replica-pool.ts'
 import { makeTokenFolder, type TokenReader } from './local/token-file.ts'
+
+/** The roles of containers that are no part of a replica. */
+const OTHER_ROLES = new Set<string | undefined>(['build', STORE_ROLE, RUN_ROLE])
 
 export type ContainerOptions = PooledOptions & {
   socket: string
@@ -64,8 +79,11 @@ export class ContainerEngine extends PooledEngine {
   readonly #images: Images
   readonly #stores: StoreContainers
   readonly #liveReplicas = new Set<string>()
+  /** The commands that run once, by id. */
+  readonly #runs = new Map<string, Promise<RunEnd>>()
   readonly #buildingRevisions = new Set<string>()
   readonly #pendingNetworks = new Map<string, Promise<void>>()
+  readonly #closing = new AbortController()
   #foundContainers: ListedContainer[] = []
 
   constructor({ socket, owner, base_images, commandEnv = {}, secrets, stores, ...options }: ContainerOptions) {
@@ -89,7 +107,8 @@ export class ContainerEngine extends PooledEngine {
     await this.#api.open()
     this.#foundContainers = await this.#listContainers()
     for (const { Labels } of this.#foundContainers) {
-      if (Labels[ROLE_LABEL] === 'build' || Labels[ROLE_LABEL] === STORE_ROLE) continue
+      if (Labels[ROLE_LABEL] === RUN_ROLE) this.#liveReplicas.add(Labels[REPLICA_LABEL]!)
+      if (OTHER_ROLES.has(Labels[ROLE_LABEL])) continue
       const ref = { deployment_id: Labels[DEPLOYMENT_LABEL]!, revision_id: Labels[REVISION_LABEL]! }
       fs.mkdirSync(this.replicasFolder(ref), { recursive: true, mode: 0o700 })
     }
@@ -188,6 +207,46 @@ export class ContainerEngine extends PooledEngine {
     this.startPool(spec, artifact, launch)
   }
 
+  async runOnce(
+    spec: RevisionSpec,
+    artifact: Artifact,
+    run: OneOffRun,
+    log: WriteLog,
+    signal: AbortSignal,
+  ): Promise<RunEnd> {
+    if (artifact.site) throw new PermanentError('A static site runs no commands, because it has no container.')
+    const running =
+      this.#runs.get(run.id) ?? this.#runOnce(spec, artifact, run, log).finally(() => this.#runs.delete(run.id))
+    this.#runs.set(run.id, running)
+    return waitUnlessAborted(running, signal)
+  }
+
+  async #runOnce(spec: RevisionSpec, artifact: Artifact, run: OneOffRun, log: WriteLog): Promise<RunEnd> {
+    const { deployment_id, revision_id } = spec
+    this.#liveReplicas.add(run.id)
+    const images = this.#images.readPinned(this.path(deployment_id), revision_id)
+    const makeParts = async () => {
+      this.saveDeployment(spec)
+      makeTokenFolder(this.tokenFolder(deployment_id), this.tokenReaderOf())
+      await this.renewModelToken(deployment_id)
+      await this.#images.restore([artifact.location], spec)
+      await this.#ensureNetwork(deployment_id)
+      const stores = storeAccessFor(spec, this.path(deployment_id))
+      return runParts(spec, artifact, { ...this.#placement(spec, images), copy: run.id, stores }, run.command)
+    }
+    const folder = this.path(deployment_id, 'runs')
+    const { signal } = this.#closing
+    return runContainer({ api: this.#api, folder, run, makeParts, log, signal }).catch(error => {
+      throw error instanceof DockerApiError && error.status === 0 ? new TransientError(error.message) : error
+    })
+  }
+
+  async forgetRun(deployment_id: string, id: string): Promise<void> {
+    await removeReplica(this.#api, id)
+    fs.rmSync(this.path(deployment_id, 'runs', `${id}.json`), { force: true })
+    this.#liveReplicas.delete(id)
+  }
+
   override async stop(ref: RevisionRef): Promise<void> {
     await super.stop(ref)
     await this.#pruneImages(ref.deployment_id)
@@ -210,8 +269,12 @@ export class ContainerEngine extends PooledEngine {
   }
 
   override async close(how: { stop: boolean }): Promise<void> {
+    this.#closing.abort(new Error('The agent is shutting down.'))
     await super.close(how)
-    if (how.stop) await this.#stores.stop()
+    if (!how.stop) return
+    for (const { Id, State } of await this.#listContainers(`${ROLE_LABEL}=${RUN_ROLE}`))
+      if (State === 'running') await this.#api.requestIfExists('POST', `/containers/${Id}/kill`)
+    await this.#stores.stop()
   }
 
   protected tokenReaderOf(): TokenReader {
@@ -222,7 +285,7 @@ export class ContainerEngine extends PooledEngine {
     const site = this.adoptSite({ revision_id, deployment_id })
     if (site) return [site]
     const containersOfRevision = this.#foundContainers.filter(
-      ({ Labels }) => Labels[REVISION_LABEL] === revision_id && Labels[ROLE_LABEL] !== 'build',
+      ({ Labels }) => Labels[REVISION_LABEL] === revision_id && !OTHER_ROLES.has(Labels[ROLE_LABEL]),
     )
     const home = this.#replicaHome({ revision_id, deployment_id })
     const replicas = Object.entries(Object.groupBy(containersOfRevision, ({ Labels }) => Labels[REPLICA_LABEL]!))

@@ -9,11 +9,14 @@ import {
   type EngineEvents,
   type EngineObservation,
   NO_EVENTS,
+  type OneOffRun,
   PermanentError,
   type RevisionRef,
   type RevisionSpec,
   type RevisionUsage,
+  type RunEnd,
   type SourceTree,
+  type WriteLog,
 } from '../engine.ts'
 import { signatureOf } from '../redaction/redaction.ts'
 import type { LogEvent } from '../system/log-event.ts'
@@ -46,8 +49,9 @@ import { PodLogs } from './kubernetes/pod-logs.ts'
 import { APP_CONTAINER, resourcesOf, workloadsOf } from './kubernetes/pod-template.ts'
 import { readPodUsage } from './kubernetes/pod-usage.ts'
 import { PullSecrets } from './kubernetes/pull-secrets.ts'
-import { modelTokenSecretOf, revisionObjects } from './kubernetes/revision-objects.ts'
+import { environmentObjects, modelTokenSecretOf, revisionObjects } from './kubernetes/revision-objects.ts'
 import { routesOf, serviceOf } from './kubernetes/routing.ts'
+import { jobOf, Runs } from './kubernetes/runs.ts'
 import type { KubernetesSettings } from './kubernetes/settings.ts'
 import { encodeBase64, type StoreObjects, storesFor } from './kubernetes/store-objects.ts'
 import { MODEL_TOKEN_FILE } from './model-variables.ts'
@@ -97,6 +101,7 @@ export class KubernetesEngine implements Engine {
   readonly #cluster: Cluster
   readonly #objects: DeploymentObjects
   readonly #images: Images
+  readonly #runs: Runs
   readonly #namespaceChecks: NamespaceChecks
   readonly #logEvent: LogEvent
   /** The last warning about each namespace. */
@@ -126,6 +131,7 @@ export class KubernetesEngine implements Engine {
     this.#settings = settings
     this.#cluster = new Cluster(config, settings.owner)
     this.#objects = new DeploymentObjects(this.#cluster, settings, pause_ms)
+    this.#runs = new Runs({ cluster: this.#cluster, logs: () => this.#logs!, pause_ms, now })
     this.#renewMs = renew_ms
     this.#checkMs = check_ms
     this.#logEvent = logEvent
@@ -337,6 +343,34 @@ export class KubernetesEngine implements Engine {
   }
 
   async start(spec: RevisionSpec, artifact: Artifact): Promise<void> {
+    const prepared = await this.#prepareStart(spec, artifact)
+    for (const object of revisionObjects(this.#settings, prepared, artifact))
+      await this.#apply(spec, object, unlessImmutable(object))
+  }
+
+  async runOnce(
+    spec: RevisionSpec,
+    artifact: Artifact,
+    run: OneOffRun,
+    log: WriteLog,
+    signal: AbortSignal,
+  ): Promise<RunEnd> {
+    const makeJob = async () => {
+      const prepared = await this.#prepareStart(spec, artifact)
+      for (const object of environmentObjects(this.#settings, prepared, artifact))
+        await this.#apply(spec, object, unlessImmutable(object))
+      return jobOf(this.#settings, prepared, artifact, run)
+    }
+    return this.#runs.run({ namespace: namespaceOf(this.#settings, spec), spec, run, makeJob, log, signal })
+  }
+
+  async forgetRun(deployment_id: string, id: string): Promise<void> {
+    const namespace = await this.#objects.findNamespace(deployment_id)
+    if (namespace !== null) await this.#runs.forget(namespace, deployment_id, id)
+  }
+
+  /** Creates all that a pod of the revision needs besides its own objects. Returns it with the secret for its image. */
+  async #prepareStart(spec: RevisionSpec, artifact: Artifact): Promise<RevisionSpec> {
     // An earlier agent may have accepted the revision without this rule. Its running objects stay as they are.
     const refusal = describeRefusal(spec.resources, this.policy, REMEDIES)
     if (refusal !== null) throw new PermanentError(refusal)
@@ -350,10 +384,7 @@ export class KubernetesEngine implements Engine {
     for (const route of routes) await this.#objects.dryRunApply(route)
     for (const store of storesFor(this.#settings, spec)) await this.#ensureStore(spec, store)
     await this.#startModelToken(spec)
-    const specWithPullSecret = await this.#images.withPullSecret(spec, artifact)
-    // An immutable Secret that exists is already correct.
-    for (const object of revisionObjects(this.#settings, specWithPullSecret, artifact))
-      await this.#apply(spec, object, (object as V1Secret).immutable ? () => null : undefined)
+    return this.#images.withPullSecret(spec, artifact)
   }
 
   async #startModelToken(spec: RevisionSpec): Promise<void> {
@@ -459,9 +490,13 @@ export class KubernetesEngine implements Engine {
     for (const stop of this.#stopWatches.splice(0)) stop()
     for (const timer of this.#timers.values()) clearTimeout(timer)
     this.#timers.clear()
+    this.#runs.close()
     this.#logs?.close()
   }
 }
+
+/** An immutable Secret that exists is already correct. */
+const unlessImmutable = (object: KubernetesObject) => ((object as V1Secret).immutable ? () => null : undefined)
 
 function loadDefaultConfig(): KubeConfig {
   const config = new KubeConfig()

@@ -1,11 +1,24 @@
 // The engine that runs applications as processes of this machine behind the local router.
 import { dirname, join } from 'node:path'
 import { findFreePort } from '../../postgres/free-port.ts'
-import type { Artifact, BuildTask, EngineEvents, RevisionRef, RevisionSpec, SourceTree } from '../engine.ts'
-import { measureMegabytes, readJson, removeRecursively, writeJson } from '../system/files.ts'
+import {
+  type Artifact,
+  type BuildTask,
+  type EngineEvents,
+  type OneOffRun,
+  PermanentError,
+  type RevisionRef,
+  type RevisionSpec,
+  type RunEnd,
+  type SourceTree,
+  TransientError,
+  type WriteLog,
+  waitUnlessAborted,
+} from '../engine.ts'
+import { listFolder, measureMegabytes, readJson, removeRecursively, writeJson } from '../system/files.ts'
 import { listProcesses, type Process, sumResidentMegabytes } from '../system/processes.ts'
 import { searchPath } from '../system/search-path.ts'
-import { endRevisionProcesses } from '../system/tracked-process.ts'
+import { endRevisionProcesses, RUN_VARIABLE } from '../system/tracked-process.ts'
 import {
   chownRecursively,
   isOwnedBy,
@@ -26,6 +39,7 @@ import { spreadNetworkVariables } from './process/network-variables.ts'
 import { EmbeddedServer, externalServer, type PostgresServer } from './process/postgres-server.ts'
 import { prepare } from './process/prepare.ts'
 import { ProcessReplica } from './process/replica.ts'
+import { forgetRun, type ProcessRun, startRun } from './process/run.ts'
 
 const IMAGE_SOURCES = new Set(['internal_container', 'external_container'])
 /** The source folder, with many files, is measured once per this many checks. */
@@ -49,6 +63,9 @@ export class ProcessEngine extends PooledEngine {
   readonly #sourceFolders = new Map<string, string>()
   /** Revisions whose home and tmp folders are emptied before the next launch. */
   readonly #overDiskLimit = new Set<string>()
+  /** The commands that run once and have not ended, by the folder of each. */
+  readonly #runs = new Map<string, ProcessRun>()
+  readonly #startingRuns = new Map<string, Promise<ProcessRun>>()
   #measuring = false
   #measureCount = 0
   readonly #commandEnv: Record<string, string>
@@ -121,6 +138,8 @@ export class ProcessEngine extends PooledEngine {
 
   override async remove(deployment_id: string): Promise<void> {
     await this.provisioner.forget(deployment_id)
+    const runs = this.path(deployment_id, 'runs')
+    for (const id of listFolder(runs)) await this.forgetRun(deployment_id, id)
     const database = this.#readDatabase(deployment_id)
     if (database) await this.#databases.drop(database)
     await super.remove(deployment_id)
@@ -128,7 +147,10 @@ export class ProcessEngine extends PooledEngine {
 
   override async close(how: { stop: boolean }): Promise<void> {
     await super.close(how)
+    if (!how.stop) for (const run of this.#runs.values()) run.release()
     if (!how.stop) return
+    for (const run of this.#runs.values()) run.stop('was ended, because its agent was stopped')
+    await Promise.allSettled([...this.#runs.values()].map(run => run.end))
     if (this.#users?.isPerDeployment) for (const id of await this.deployments()) killUserProcesses(this.#users.of(id))
     await this.#server.stop()
   }
@@ -171,14 +193,7 @@ export class ProcessEngine extends PooledEngine {
         createFolders()
       }
       const port = await findFreePort()
-      const database = this.#readDatabase(spec.deployment_id)?.uri ?? null
-      const env = environmentOf(spec, artifact.env, {
-        folder,
-        port,
-        path: [...(artifact.programs ?? []), this.#searchPath].join(':'),
-        tokenFile: join(this.tokenFolder(spec.deployment_id), MODEL_TOKEN_FILE),
-        database: spec.needs_database ? database : null,
-      })
+      const env = this.#environmentOf(spec, artifact, folder, port)
       return ProcessReplica.launch(this.replicasFolder(spec), {
         command: artifact.start_command!,
         cwd: join(artifact.location, artifact.root ?? ''),
@@ -188,6 +203,67 @@ export class ProcessEngine extends PooledEngine {
       })
     }
     this.startPool(spec, artifact, launch)
+  }
+
+  async runOnce(
+    spec: RevisionSpec,
+    artifact: Artifact,
+    run: OneOffRun,
+    log: WriteLog,
+    signal: AbortSignal,
+  ): Promise<RunEnd> {
+    if (artifact.site) throw new PermanentError('A static site runs no commands, because it has no process.')
+    const folder = this.path(spec.deployment_id, 'runs', run.id)
+    const starting = this.#startingRuns.get(folder) ?? this.#startRun(spec, artifact, run, log)
+    this.#startingRuns.set(folder, starting)
+    const { end } = await starting.finally(() => this.#startingRuns.delete(folder))
+    return waitUnlessAborted(end, signal)
+  }
+
+  async forgetRun(deployment_id: string, id: string): Promise<void> {
+    const folder = this.path(deployment_id, 'runs', id)
+    await forgetRun(folder, this.#runs.get(folder))
+  }
+
+  /** Its home and temporary files are its own: it may outlive the replicas of its revision. */
+  async #startRun(spec: RevisionSpec, artifact: Artifact, run: OneOffRun, log: WriteLog): Promise<ProcessRun> {
+    const running = this.#runs.get(this.path(spec.deployment_id, 'runs', run.id))
+    if (running) return running
+    const { deployment_id, needs_database, resources } = spec
+    if (needs_database && !this.#readDatabase(deployment_id)?.uri)
+      throw new TransientError('The database of the deployment is not ready yet.')
+    const user = this.#users?.of(deployment_id)
+    const folder = this.path(deployment_id, 'runs', run.id)
+    if (user) await this.#grantAccess(user, spec, artifact.location)
+    for (const path of [dirname(folder), folder]) makeEnterable(path, user)
+    for (const name of ['home', 'tmp']) makeOwned(join(folder, name), user)
+    this.saveDeployment(spec)
+    await this.renewModelToken(deployment_id)
+    const env = { ...this.#environmentOf(spec, artifact, folder, null), [RUN_VARIABLE]: run.id }
+    const cwd = join(artifact.location, artifact.root ?? '')
+    const started = startRun({
+      folder,
+      run,
+      log,
+      memory_mb: resources.memory_limit_mb,
+      stop_ms: this.limits.stop_ms,
+      launch: () => ProcessReplica.launchRun(folder, { command: run.command, cwd, env, user }),
+    })
+    this.#runs.set(folder, started)
+    const ended = () => this.#runs.delete(folder)
+    started.end.then(ended, ended)
+    return started
+  }
+
+  #environmentOf(spec: RevisionSpec, artifact: Artifact, folder: string, port: number | null): Record<string, string> {
+    const database = this.#readDatabase(spec.deployment_id)?.uri ?? null
+    return environmentOf(spec, artifact.env, {
+      folder,
+      port,
+      path: [...(artifact.programs ?? []), this.#searchPath].join(':'),
+      tokenFile: join(this.tokenFolder(spec.deployment_id), MODEL_TOKEN_FILE),
+      database: spec.needs_database ? database : null,
+    })
   }
 
   override async stop(ref: RevisionRef): Promise<void> {
@@ -271,13 +347,18 @@ export class ProcessEngine extends PooledEngine {
   }
 
   #enforceMemoryLimit(): void {
-    const replicas: Replica[] = []
+    const replicas: Replica[] = [...this.#runs.values()].map(({ replica }) => replica)
     this.forEachPool(pool => replicas.push(...pool.replicas()))
     if (replicas.length === 0) return
     let processes: Process[] | undefined
     const list = () => (processes ??= listProcesses())
     const used = new Map(replicas.map(replica => [replica, sumResidentMegabytes(replica.pids?.(list) ?? [])]))
     this.forEachPool(pool => pool.enforceMemory(used))
+    for (const { replica, memory_mb, stop } of this.#runs.values()) {
+      const megabytes = used.get(replica) ?? 0
+      if (megabytes > memory_mb)
+        stop(`used ${Math.round(megabytes)} MB of memory, more than the memory_limit_mb of ${memory_mb}, and was ended`)
+    }
   }
 
   async #enforceDiskLimit(): Promise<void> {
@@ -302,6 +383,9 @@ export class ProcessEngine extends PooledEngine {
           'disk_full',
         )
     }
+    for (const [folder, run] of this.#runs)
+      if ((await measureMegabytes(folder, limit)) > limit)
+        run.stop(`exceeded the disk limit of ${limit} MB and was ended`)
     this.#measuring = false
   }
 }

@@ -23,6 +23,8 @@ import {
 import { userNamespaceLauncher } from './user-namespaces.ts'
 import type { User } from './users.ts'
 
+/** In the environment of a command that runs once, which may outlive the replicas of its revision. */
+export const RUN_VARIABLE = 'SLIPWAY_RUN_ID'
 const GONE_SUFFIX = '.gone'
 const MAX_PROCESSES = 4096
 /**
@@ -53,17 +55,19 @@ export function spawnTracked(folder: string, command: string[], options: SpawnOp
   fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
   const { env, restore } = renameLoaderVariables(options.env ?? {})
   const wrapped = restore ? ['/bin/sh', '-c', `${restore}\nexec "$@"`, 'sh', ...command] : command
-  const environment = ['SLIPWAY_REVISION_ID', 'PORT'].flatMap(name => (env[name] ? `${name}=${env[name]}` : []))
+  const environment = ['SLIPWAY_REVISION_ID', 'PORT', RUN_VARIABLE].flatMap(name =>
+    env[name] ? `${name}=${env[name]}` : [],
+  )
   const mark: ProcessMark = { environment, cgroup: newCgroupPath() }
   writeJson(join(folder, 'mark.json'), mark)
   const script = [WAIT_SCRIPT, ...(user ? [LIMIT_SCRIPT, confineScript()] : []), 'exec "$@"'].join('\n')
-  const [input, output, errors] =
+  const [input, output, errors, ...more] =
     typeof options.stdio === 'string' ? Array(3).fill(options.stdio) : (options.stdio ?? [])
   const child = spawn('/bin/sh', ['-c', script, 'sh', ...wrapped], {
     ...options,
     ...user,
     env,
-    stdio: [input, output, errors, 'pipe'],
+    stdio: [input, output, errors, 'pipe', ...more],
     detached: true,
   })
   const identity = child.pid ? identityOf(child.pid) : undefined
@@ -201,23 +205,31 @@ export async function endTracked(folder: string, graceMs: number, read?: ReadFol
   fs.rmSync(gone, { recursive: true, force: true })
 }
 
-const readTracked = (folder: string) =>
+export const readTracked = (folder: string) =>
   new TrackedProcess(
     readJson<ProcessMark>(join(folder, 'mark.json')) ?? { environment: [] },
     readJson<ProcessIdentity>(join(folder, 'identity.json')),
   )
 
+/** Leaves commands that run once. */
 export async function endRevisionProcesses(revision: string): Promise<void> {
   if (process.platform !== 'linux') return
-  const environment = [`SLIPWAY_REVISION_ID=${revision}`]
-  await killAll(() => listPids().filter(pid => hasEnvironment(pid, environment)))
+  const line = `\0SLIPWAY_REVISION_ID=${revision}\0`
+  const isOfRevision = (environment: string) =>
+    environment.includes(line) && !environment.includes(`\0${RUN_VARIABLE}=`)
+  await killAll(() => listPids().filter(pid => isOfRevision(environmentOf(pid))))
 }
 
 function hasEnvironment(pid: number, lines: string[]): boolean {
+  const environment = environmentOf(pid)
+  return lines.every(line => environment.includes(`\0${line}\0`))
+}
+
+/** Each variable between two zeros. Empty if the process is gone. */
+function environmentOf(pid: number): string {
   try {
-    const text = `\0${fs.readFileSync(`/proc/${pid}/environ`, 'utf8')}`
-    return lines.every(line => text.includes(`\0${line}\0`))
+    return `\0${fs.readFileSync(`/proc/${pid}/environ`, 'utf8')}`
   } catch {
-    return false
+    return ''
   }
 }

@@ -11,6 +11,7 @@ import { ResourceSpec } from '../../../src/protocol/resources.schema.ts'
 import { KubernetesApi, type Rule, toPlural } from '../../support/kubernetes-api.ts'
 import {
   DEPLOYMENT_ID,
+  makeArtifact,
   makeKubernetesSettings,
   makeKubernetesUnit,
   makeRevisionId,
@@ -18,6 +19,7 @@ import {
 import {
   bringUpAutomatically,
   makeRunningStatus,
+  putPod,
   reconcileUntilStable,
   setUnavailable,
 } from '../../support/kubernetes-pods.ts'
@@ -63,6 +65,15 @@ test('the Role on the page is sufficient and grants nothing unused', async () =>
     await engine.observe(DEPLOYMENT_ID)
     await engine.deployments()
     await reconcileUntilStable(engine, { serving: makeRevisionId(2) }, units)
+    const once = { id: makeRevisionId(9), command: 'migrate', timeout_seconds: 60 }
+    const running = engine.runOnce(units[1]!, makeArtifact(), once, () => {}, new AbortController().signal)
+    await expect.poll(() => api.all('Job')).toHaveLength(1)
+    const job = api.all('Job')[0]!
+    putPod(api, job, makeRunningStatus('app'))
+    api.writeLog(`${job.metadata.name}-0`, 'migrated')
+    api.status('Job', job.metadata.name, { conditions: [{ type: 'Complete', status: 'True' }] })
+    expect(await running).toEqual({ exit_code: 0, reason: null })
+    await engine.forgetRun(DEPLOYMENT_ID, once.id)
     await reconcileUntilStable(engine, { present: false }, units)
     expect(api.all()).toEqual([])
     await engine.close()

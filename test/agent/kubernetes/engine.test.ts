@@ -1,19 +1,29 @@
 // The kubernetes engine with the real client and a small API server: rollouts, ownership, stores, removal and recovery.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { NO_EVENTS, PermanentError, TransientError } from '../../../src/agent/engine.ts'
+import { API_VERSIONS, type Kind } from '../../../src/agent/engines/kubernetes/cluster.ts'
 import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
 import { silenceRejection } from '../../support/commands.ts'
-import { KubernetesApi } from '../../support/kubernetes-api.ts'
+import { KubernetesApi, toPlural } from '../../support/kubernetes-api.ts'
 import {
   DEPLOYMENT_ID,
+  listSchemaFaults,
   makeArtifact,
   makeKubernetesSettings,
   makeKubernetesUnit,
   makeRevisionId,
+  serializeObject,
 } from '../../support/kubernetes-fixtures.ts'
-import { bringUp, bringUpAutomatically, reconcileUntilStable } from '../../support/kubernetes-pods.ts'
+import {
+  bringUp,
+  bringUpAutomatically,
+  makeRunningStatus,
+  putPod,
+  reconcileUntilStable,
+} from '../../support/kubernetes-pods.ts'
 
 const BASE = 'shop-aaaaaaaa00'
+const EVERYTHING_BUT_JOBS = (Object.keys(API_VERSIONS) as Kind[]).filter(kind => kind !== 'Job').map(toPlural)
 const OTHER_DEPLOYMENT = 'dddddddd-0000-4000-8000-000000000001'
 let api: KubernetesApi
 const engines: KubernetesEngine[] = []
@@ -588,5 +598,96 @@ describe('the token for models', () => {
     await Promise.all([engine.renewModelToken(DEPLOYMENT_ID), other.renewModelToken(DEPLOYMENT_ID)])
     expect(api.has('Secret', `${BASE}-models`)).toBe(false)
     expect((await engine.observe(DEPLOYMENT_ID)).hasRemains).toBe(false)
+  })
+})
+
+describe('a command that runs once', () => {
+  const RUN_ID = 'eeeeeeee-0000-4000-8000-123456789abc'
+  const JOB = `${BASE}-run-123456789abc`
+  const once = { id: RUN_ID, command: 'migrate "$URL"', timeout_seconds: 60 }
+  const never = new AbortController().signal
+  const unit = () =>
+    makeKubernetesUnit({ secrets: { URL: 'x' }, spec: { sidecars: [{ name: 'proxy', image: 'proxy:1' }] } })
+  const startRun = async (engine: KubernetesEngine, lines: string[] = []) => {
+    await engine.open(NO_EVENTS)
+    const end = engine.runOnce(unit(), makeArtifact({ start_command: 'serve' }), once, line => lines.push(line), never)
+    await expect.poll(() => api.has('Job', JOB)).toBe(true)
+    return { end }
+  }
+  const endPod = (exitCode: number) => {
+    const [status] = makeRunningStatus('app').containerStatuses as object[]
+    const ended = { ...status, state: { terminated: { exitCode, reason: exitCode ? 'Error' : 'Completed' } } }
+    api.status('Pod', `${JOB}-0`, { phase: exitCode ? 'Failed' : 'Succeeded', containerStatuses: [ended] })
+  }
+
+  test('is a Job with the environment of the revision, which is no revision itself', async () => {
+    const lines: string[] = []
+    const engine = createEngine()
+    const { end } = await startRun(engine, lines)
+    const job = api.get('Job', JOB)
+    expect(listSchemaFaults(serializeObject(job as never))).toEqual([])
+    const { containers, initContainers, restartPolicy } = job.spec.template.spec
+    expect(job.spec).toMatchObject({ backoffLimit: 0, activeDeadlineSeconds: 60 })
+    expect(restartPolicy).toBe('Never')
+    expect(initContainers).toMatchObject([{ name: 'proxy', restartPolicy: 'Always' }])
+    expect(containers).toHaveLength(1)
+    expect(containers[0].command.at(-1)).toBe('migrate "$URL"')
+    const names = containers[0].env.map(({ name }: { name: string }) => name)
+    expect(names).toEqual(['URL', 'SLIPWAY_ROLE', 'SLIPWAY_RUN_ID'])
+    putPod(api, job, makeRunningStatus('app'))
+    api.writeLog(`${JOB}-0`, 'first')
+    await expect.poll(() => lines).toEqual(['first'])
+    api.writeLog(`${JOB}-0`, 'second')
+    endPod(3)
+    expect(await end).toEqual({ exit_code: 3, reason: 'ended with code 3' })
+    expect(lines).toEqual(['first', 'second'])
+    const { running } = await engine.observe(DEPLOYMENT_ID)
+    expect(running.map(({ phase }) => phase)).toEqual(['drained'])
+    await engine.forgetRun(DEPLOYMENT_ID, RUN_ID)
+    expect(api.has('Job', JOB)).toBe(false)
+  })
+
+  test('is found by the next agent, which reads on in its log', async () => {
+    const first = createEngine()
+    const { end } = await startRun(first)
+    putPod(api, api.get('Job', JOB), makeRunningStatus('app'))
+    const uid = api.get('Job', JOB).metadata.uid
+    await first.close()
+    await expect(end).rejects.toBeInstanceOf(TransientError)
+    api.writeLog(`${JOB}-0`, 'meanwhile')
+    endPod(0)
+    const lines: string[] = []
+    const next = await startRun(createEngine(), lines)
+    expect(await next.end).toEqual({ exit_code: 0, reason: null })
+    expect(lines).toEqual(['meanwhile'])
+    expect(api.get('Job', JOB).metadata.uid).toBe(uid)
+  })
+
+  test('that cannot start, is too late, or whose Job was removed, has no exit code', async () => {
+    const engine = createEngine()
+    const { end: late } = await startRun(engine)
+    api.status('Job', JOB, { conditions: [{ type: 'Failed', status: 'True', reason: 'DeadlineExceeded' }] })
+    expect(await late).toMatchObject({ exit_code: null })
+    await engine.forgetRun(DEPLOYMENT_ID, RUN_ID)
+    const { end: removed } = await startRun(engine)
+    api.delete('Job', JOB)
+    expect(await removed).toMatchObject({ exit_code: null })
+    const { end: broken } = await startRun(engine)
+    const waiting = { name: 'app', image: '?', state: { waiting: { reason: 'InvalidImageName' } } }
+    putPod(api, api.get('Job', JOB), { phase: 'Pending', containerStatuses: [waiting] })
+    expect(await broken).toMatchObject({ exit_code: null, reason: expect.stringContaining('image') })
+    await expect.poll(() => api.has('Job', JOB)).toBe(false)
+  })
+
+  test('needs a permission of its own, without which all else works', async () => {
+    const apiGroups = Object.values(API_VERSIONS).map(version => (version.includes('/') ? version.split('/')[0]! : ''))
+    api.rules = [{ apiGroups, resources: EVERYTHING_BUT_JOBS, verbs: ['get', 'list', 'create', 'patch', 'delete'] }]
+    bringUpAutomatically(api)
+    const engine = createEngine()
+    const run = engine.runOnce(unit(), makeArtifact(), once, () => {}, never)
+    await expect(run).rejects.toBeInstanceOf(PermanentError)
+    await reconcileUntilStable(engine, { target: makeRevisionId(1) }, [unit()])
+    await reconcileUntilStable(engine, { present: false }, [unit()])
+    expect(api.all()).toEqual([])
   })
 })

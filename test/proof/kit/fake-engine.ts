@@ -1,16 +1,20 @@
 // An engine that runs nothing: revisions become healthy at once or after a delay.
 import { createHash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import type {
-  Artifact,
-  BuildTask,
-  Engine,
-  EngineEvents,
-  EngineObservation,
-  RevisionHealth,
-  RevisionRef,
-  RevisionSpec,
-  SourceTree,
+import {
+  type Artifact,
+  type BuildTask,
+  type Engine,
+  type EngineEvents,
+  type EngineObservation,
+  type OneOffRun,
+  type RevisionHealth,
+  type RevisionRef,
+  type RevisionSpec,
+  type RunEnd,
+  type SourceTree,
+  type WriteLog,
+  waitUnlessAborted,
 } from '../../../src/agent/engine.ts'
 import type { ListenerPolicy } from '../../../src/protocol/listener-policy.ts'
 
@@ -18,6 +22,8 @@ export type EngineMethod = Exclude<keyof Engine, 'name' | 'policy'>
 /** Milliseconds. */
 type Delays = { prepare: number; ready: number; drain: number }
 type DeploymentState = { running: Map<string, RevisionHealth['phase']>; routed: string | null; database: boolean }
+
+const NEVER = new AbortController().signal
 
 export class FakeEngine implements Engine {
   readonly name = 'fake'
@@ -28,6 +34,7 @@ export class FakeEngine implements Engine {
   readonly #states = new Map<string, DeploymentState>()
   /** Revisions that have not logged their token yet. */
   readonly #waiting = new Map<string, RevisionSpec>()
+  readonly #runs = new Map<string, Promise<unknown>>()
   #events!: EngineEvents
 
   constructor(delays: Partial<Delays> = {}) {
@@ -104,6 +111,28 @@ export class FakeEngine implements Engine {
     if (state.routed === ref.revision_id) state.routed = null
     state.running.set(ref.revision_id, 'draining')
     await this.#changePhaseAfter(ref, 'draining', 'drained', this.#delays.drain)
+  }
+
+  /** The commands `sleep N` and `exit N`; each other one ends with 0 at once. */
+  async runOnce(
+    _: RevisionSpec,
+    __: Artifact,
+    { id, command }: OneOffRun,
+    log: WriteLog,
+    signal: AbortSignal,
+  ): Promise<RunEnd> {
+    this.#throwFailure('runOnce')
+    const [, name, number = '0'] = /^(sleep|exit) (\d+)$/.exec(command) ?? []
+    const run = this.#runs.get(id) ?? pause(name === 'sleep' ? Number(number) * 1000 : 0, NEVER)
+    if (!this.#runs.has(id)) log(`ran ${command}`)
+    this.#runs.set(id, run)
+    await waitUnlessAborted(run, signal)
+    const exit_code = name === 'exit' ? Number(number) : 0
+    return { exit_code, reason: exit_code === 0 ? null : `ended with code ${exit_code}` }
+  }
+
+  async forgetRun(_: string, id: string): Promise<void> {
+    this.#runs.delete(id)
   }
 
   async stop({ deployment_id, revision_id }: RevisionRef): Promise<void> {

@@ -13,6 +13,7 @@ import {
   SIDECARS_LABEL,
 } from '../../images/container-labels.ts'
 import { type CreateRequest, MAX_PROCESSES } from '../../images/docker-api.ts'
+import { RUN_VARIABLE } from '../../system/tracked-process.ts'
 import { shellCommand } from '../local/shell-command.ts'
 import { MODEL_TOKEN_FILE, modelVariables } from '../model-variables.ts'
 import { MIB, parseCpu, parseMemory } from '../quantities.ts'
@@ -30,12 +31,13 @@ export type ReplicaParts = {
   app: CreateRequest
   /** Create them after the app's container, whose network they join. */
   sidecars: CreateRequest[]
-  port: number
+  /** Null: it listens on no port. */
+  port: number | null
 }
 export type Placement = {
   owner: string
   copy: string
-  port: number
+  port: number | null
   /** The pinned images of init containers and sidecars, by name. */
   images: Record<string, string>
   secret: (name: string, key: string) => string
@@ -46,6 +48,8 @@ export type Placement = {
   stores?: { env: Record<string, string>; hosts: string[] }
 }
 
+/** The role of a container for a command that runs once. Its id is its label of a copy. */
+export const RUN_ROLE = 'run'
 /** The port of an application whose image exposes none. */
 export const DEFAULT_PORT = 8000
 const TOKEN_FOLDER = '/run/slipway/models'
@@ -113,7 +117,7 @@ export function replicaParts(spec: RevisionSpec, artifact: Artifact, placement: 
           ...labels('app', ''),
           [SIDECARS_LABEL]: sidecars.map(sidecar => sidecar.name).join(),
         },
-        ExposedPorts: { [`${port}/tcp`]: {} },
+        ...(port !== null && { ExposedPorts: { [`${port}/tcp`]: {} } }),
         HostConfig: {
           ...hostConfigOf(network),
           ...hosts,
@@ -123,7 +127,7 @@ export function replicaParts(spec: RevisionSpec, artifact: Artifact, placement: 
             resources.memory_mb * MIB,
             resources.memory_limit_mb * MIB,
           ),
-          PortBindings: { [`${port}/tcp`]: [{ HostIp: '127.0.0.1', HostPort: '' }] },
+          ...(port !== null && { PortBindings: { [`${port}/tcp`]: [{ HostIp: '127.0.0.1', HostPort: '' }] } }),
           Mounts: mounted(resources.volume_mounts ?? []),
           // SELinux lets a container read a folder only if it is labelled for containers.
           ...(spec.models_url !== null && { Binds: [`${placement.tokenFolder}:${TOKEN_FOLDER}:ro,z`] }),
@@ -132,6 +136,21 @@ export function replicaParts(spec: RevisionSpec, artifact: Artifact, placement: 
     },
     sidecars: sidecars.map(container => containerRequest(container, 'sidecar', `container:${app}`)),
   }
+}
+
+/** A container of its own for a command that runs once: without a port, init containers and sidecars. */
+export function runParts(
+  spec: RevisionSpec,
+  artifact: Artifact,
+  placement: Omit<Placement, 'port'>,
+  command: string,
+): { volumes: CreateRequest[]; container: CreateRequest } {
+  const alone = { ...spec, resources: { ...spec.resources, init_containers: [], sidecars: [] } }
+  const parts = replicaParts(alone, { ...artifact, start_command: command }, { ...placement, port: null })
+  const { name, body } = parts.app
+  const Labels = { ...(body.Labels as Labels), [ROLE_LABEL]: RUN_ROLE }
+  const Env = [...(body.Env as string[]), ...envLines({ [RUN_VARIABLE]: placement.copy })]
+  return { volumes: parts.volumes, container: { name, body: { ...body, Labels, Env } } }
 }
 
 const appEnvironmentOf = (spec: RevisionSpec, artifact: Artifact, { port, stores, secret }: Placement) => ({
@@ -144,7 +163,7 @@ const appEnvironmentOf = (spec: RevisionSpec, artifact: Artifact, { port, stores
   ),
   ...stores?.env,
   ...modelVariables(spec, `${TOKEN_FOLDER}/${MODEL_TOKEN_FILE}`),
-  PORT: String(port),
+  ...(port !== null && { PORT: String(port) }),
   SLIPWAY_DEPLOYMENT_ID: spec.deployment_id,
   SLIPWAY_DEPLOYMENT_NAME: spec.name,
   SLIPWAY_REVISION_ID: spec.revision_id,

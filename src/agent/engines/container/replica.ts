@@ -209,7 +209,7 @@ export class ContainerReplica implements Replica {
     const watched = this.#watchApp(app)
     const inspect = () => this.#api.get<InspectedContainer>(`/containers/${app}/json`)
     const { NetworkSettings } = await inspect()
-    const published = NetworkSettings.Ports[`${recipe.port}/tcp`]?.[0]
+    const published = recipe.port === null ? undefined : NetworkSettings.Ports[`${recipe.port}/tcp`]?.[0]
     for (const sidecar of recipe.sidecars) {
       // If the app has ended, report its end. Podman would start it again together with the sidecar.
       if (!(await inspect()).State.Running) return watched
@@ -219,7 +219,7 @@ export class ContainerReplica implements Replica {
       })
       void this.#watchSidecar(id, partName(sidecar))
     }
-    this.#innerPort = recipe.port
+    this.#innerPort = recipe.port ?? undefined
     // Comes last, so a probe sees all sidecars.
     if (published) this.#port = Number(published.HostPort)
   }
@@ -316,7 +316,11 @@ export const inRemovalOrder = (containers: ListedContainer[]): ListedContainer[]
 
 const partName = ({ body }: CreateRequest) => (body.Labels as Record<string, string>)[PART_LABEL]!
 
-async function removeReplica(api: DockerApi, copy: string, stop?: (id: string) => Promise<unknown>): Promise<void> {
+export async function removeReplica(
+  api: DockerApi,
+  copy: string,
+  stop?: (id: string) => Promise<unknown>,
+): Promise<void> {
   const filters = { label: [`${REPLICA_LABEL}=${copy}`] }
   const containers = await api.get<ListedContainer[]>('/containers/json', { all: true, filters })
   for (const { Id, State } of inRemovalOrder(containers)) {

@@ -32,6 +32,7 @@ export const API_VERSIONS = {
   Event: 'v1',
   Deployment: 'apps/v1',
   StatefulSet: 'apps/v1',
+  Job: 'batch/v1',
   HorizontalPodAutoscaler: 'autoscaling/v2',
   Ingress: 'networking.k8s.io/v1',
   NetworkPolicy: 'networking.k8s.io/v1',

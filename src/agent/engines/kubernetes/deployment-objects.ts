@@ -26,9 +26,10 @@ import type { StoreObjects } from './store-objects.ts'
 const REVISION_KINDS = ['Secret', 'ServiceAccount', 'HorizontalPodAutoscaler'] as const
 /** A complete deployment has at least one of these. */
 const DEPLOYMENT_KINDS = ['Deployment', 'StatefulSet', 'Pod', 'Service', ...REVISION_KINDS] as const
-const LASTING_KINDS = ['NetworkPolicy', 'PersistentVolumeClaim'] as const
+/** No revision is observed by these. */
+const LASTING_KINDS = ['NetworkPolicy', 'PersistentVolumeClaim', 'Job'] as const
 /** The kinds that are removed first. Objects that pods use are removed after the pods. */
-const POD_CREATING_KINDS = new Set<string | undefined>(['HorizontalPodAutoscaler', 'Deployment', 'StatefulSet'])
+const POD_CREATING_KINDS = new Set<string | undefined>(['HorizontalPodAutoscaler', 'Deployment', 'StatefulSet', 'Job'])
 const LOG_TAIL_LINES = 12
 
 type ObjectFilter = (object: KubernetesObject) => boolean
@@ -78,7 +79,11 @@ export class DeploymentObjects {
   }
 
   async #listOwned(namespace: string, kinds: readonly Kind[], deployment?: string): Promise<KubernetesObject[]> {
-    return (await Promise.all(kinds.map(kind => this.#cluster.listOwned(kind, namespace, deployment)))).flat()
+    const list = (kind: Kind) => this.#cluster.listOwned(kind, namespace, deployment)
+    // A role from before Jobs lets the agent create none, so there is none to see.
+    return (
+      await Promise.all(kinds.map(kind => (kind === 'Job' ? list(kind).catch(noneIfForbidden) : list(kind))))
+    ).flat()
   }
 
   async listObserved(namespace: string, deployment: string): Promise<ObservedObjects> {
@@ -226,6 +231,11 @@ export class DeploymentObjects {
     if (log === null) return reason
     return withLog(reason, await this.#cluster.tailLog(namespace, log.pod, log.container, log.previous, LOG_TAIL_LINES))
   }
+}
+
+function noneIfForbidden(error: unknown): [] {
+  if (error instanceof PermanentError) return []
+  throw error
 }
 
 /** The application's Deployment is removed last, because the revision is observed by it. */

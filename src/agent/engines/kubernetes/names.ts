@@ -9,6 +9,10 @@ export const OWNER_LABEL = 'slipway/owner'
 export const DEPLOYMENT_LABEL = 'slipway/deployment-id'
 export const TENANT_LABEL = 'slipway/tenant-id'
 export const REVISION_LABEL = 'slipway/revision-id'
+/** On a Job and its pod. They have no label of a revision, which they may outlive. */
+export const RUN_LABEL = 'slipway/run-id'
+/** The time of the last line that was read from the log of a Job. */
+export const LOG_READ = 'slipway/log-read'
 export const COMPONENT_LABEL = 'app.kubernetes.io/component'
 /** The time when a revision's Deployment stopped receiving new requests. */
 export const DRAINING_SINCE = 'slipway/draining-since'
@@ -22,7 +26,7 @@ export const URL_ANNOTATION = 'slipway/url'
 export const RENEW_AT = 'slipway/renew-at'
 export const EXPIRES_AT = 'slipway/expires-at'
 
-export type Component = 'web' | 'queue' | 'orchestrator' | 'executor' | 'redis' | 'database' | 'pull' | 'models'
+export type Component = 'web' | 'queue' | 'orchestrator' | 'executor' | 'redis' | 'database' | 'pull' | 'models' | 'run'
 export type NamedDeployment = Pick<RevisionSpec, 'name' | 'deployment_id' | 'tenant_id'>
 
 /** The name of objects that all revisions share. A Service's name must not begin with a digit. */
@@ -41,6 +45,9 @@ export const modelVariablesName = (spec: Pick<RevisionSpec, 'name' | 'deployment
 export const modelTokenName = (spec: Pick<NamedDeployment, 'name' | 'deployment_id'>) => `${baseName(spec)}-models`
 export const workloadName = (spec: RevisionSpec, component: Component) =>
   component === 'web' ? revisionName(spec) : `${revisionName(spec)}-${component}`
+/** The end of an id is its random part. */
+export const runName = (spec: Pick<NamedDeployment, 'name' | 'deployment_id'>, id: string) =>
+  `${baseName(spec)}-run-${id.replaceAll('-', '').slice(-12)}`
 export const storeName = (spec: NamedDeployment, component: 'redis' | 'database') =>
   `${baseName(spec)}-${component === 'database' ? 'db' : 'redis'}`
 

@@ -9,7 +9,7 @@ import { APP_CONTAINER } from './pod-template.ts'
 
 type WriteLogLine = (of: RevisionRef, message: string, level: LogLevel) => void
 type LogStream = {
-  of: RevisionRef
+  write: (message: string) => void
   namespace: string
   name: string
   /** The time of the last line, as its node wrote it; before the first line, when to begin. */
@@ -56,7 +56,7 @@ export class PodLogs {
     const from = createdAt > since ? createdAt : since
     const of = { deployment_id, revision_id }
     this.#streams.set(uid!, {
-      of,
+      write: message => this.#writeLog(of, message, 'INFO'),
       namespace: namespace!,
       name: name!,
       since: from.toISOString(),
@@ -65,6 +65,33 @@ export class PodLogs {
       isGone: false,
     })
     void this.#follow(uid!)
+  }
+
+  /** Follows the pod of a command that runs once, from the line after `read`, the time of one that was read before. */
+  followRun({ metadata }: V1Pod, read: string | undefined, write: LogStream['write']): void {
+    const { uid, name, namespace } = metadata!
+    if (this.#streams.has(uid!)) return
+    const since = read ?? new Date(metadata!.creationTimestamp ?? 0).toISOString()
+    const position = { since, hasWritten: read !== undefined }
+    this.#streams.set(uid!, { write, namespace: namespace!, name: name!, ...position, request: null, isGone: false })
+    void this.#follow(uid!)
+  }
+
+  /** The time of the last line that was read. */
+  readUntil({ metadata }: V1Pod): string | undefined {
+    const stream = this.#streams.get(metadata!.uid!)
+    return stream?.hasWritten ? stream.since : undefined
+  }
+
+  /** Reads the rest of the log of a pod that has ended. */
+  async endRun({ metadata }: V1Pod): Promise<void> {
+    const uid = metadata!.uid!
+    const stream = this.#streams.get(uid)
+    if (!stream) return
+    this.#streams.delete(uid)
+    stream.isGone = true
+    stream.request?.destroy()
+    await this.#request(stream, false).catch(() => {})
   }
 
   close(): void {
@@ -80,24 +107,27 @@ export class PodLogs {
   async #follow(uid: string): Promise<void> {
     const stream = this.#streams.get(uid)
     if (!stream) return
+    await this.#request(stream, true).catch(() => {})
+    stream.request = null
+    if (stream.isGone || !this.#streams.has(uid)) return void this.#streams.delete(uid)
+    const timer = setTimeout(() => {
+      this.#timers.delete(timer)
+      void this.#follow(uid)
+    }, RETRY_MS).unref()
+    this.#timers.add(timer)
+  }
+
+  /** Returns once the connection is closed. */
+  async #request(stream: LogStream, follow: boolean): Promise<void> {
     const url = new URL(
       `${this.#config.getCurrentCluster()!.server}/api/v1/namespaces/${stream.namespace}/pods/${stream.name}/log`,
     )
-    const query = { container: APP_CONTAINER, follow: 'true', timestamps: 'true', sinceTime: stream.since }
+    const query = { container: APP_CONTAINER, follow: String(follow), timestamps: 'true', sinceTime: stream.since }
     for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
-    const reconnect = () => {
-      stream.request = null
-      if (stream.isGone || !this.#streams.has(uid)) return void this.#streams.delete(uid)
-      const timer = setTimeout(() => {
-        this.#timers.delete(timer)
-        void this.#follow(uid)
-      }, RETRY_MS).unref()
-      this.#timers.add(timer)
-    }
-    try {
-      const options: https.RequestOptions = {}
-      await this.#config.applyToHTTPSOptions(options)
-      if (stream.isGone) return
+    const options: https.RequestOptions = {}
+    await this.#config.applyToHTTPSOptions(options)
+    if (follow && stream.isGone) return
+    await new Promise<void>(resolve => {
       const request = (url.protocol === 'https:' ? https : http).request(
         url,
         options as https.RequestOptions,
@@ -116,12 +146,10 @@ export class PodLogs {
       )
       stream.request = request
       // The request and its answer may both report an error, but `close` comes once.
-      request.on('error', () => {}).once('close', reconnect)
+      request.on('error', () => {}).once('close', resolve)
       request.setSocketKeepAlive(true, KEEP_ALIVE_MS)
       request.end()
-    } catch {
-      reconnect()
-    }
+    })
   }
 
   #writeLine(stream: LogStream, line: string): void {
@@ -131,7 +159,7 @@ export class PodLogs {
     if (!time || (stream.hasWritten && sortableTime(time) <= sortableTime(stream.since))) return
     stream.since = time
     stream.hasWritten = true
-    this.#writeLog(stream.of, message!.slice(0, MAX_LINE_LENGTH), 'INFO')
+    stream.write(message!.slice(0, MAX_LINE_LENGTH))
   }
 }
 

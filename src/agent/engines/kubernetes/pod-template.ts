@@ -90,7 +90,7 @@ export function workloadsOf({ resources: r, parts }: Pick<RevisionSpec, 'resourc
       ),
     },
   ]
-  return all.filter(({ component }) => component === 'web' || parts.includes(component))
+  return all.filter(({ component }) => component === 'web' || (parts as Component[]).includes(component))
 }
 
 const envFromSecret = (name: string, secret: string, key: string): V1EnvVar => ({
@@ -117,7 +117,7 @@ function environmentOf(spec: RevisionSpec, artifact: Artifact, component: Compon
     ...spec.secret_references.map(from => envFromSecret(from.name, from.secret_name, from.secret_key)),
     ...stores,
     ...aliases,
-    { name: 'PORT', value: String(APP_PORT) },
+    ...(component === 'run' ? [] : [{ name: 'PORT', value: String(APP_PORT) }]),
     { name: 'SLIPWAY_ROLE', value: component },
   ]
 }

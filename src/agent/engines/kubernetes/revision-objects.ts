@@ -40,6 +40,19 @@ export function revisionObjects(
   artifact: Artifact,
 ): KubernetesObject[] {
   const workloads = workloadsOf(spec)
+  return [
+    ...environmentObjects(settings, spec, artifact),
+    ...workloads.filter(isAutoscaled).map(workload => autoscalerOf(settings, spec, workload)),
+    ...workloads.toReversed().map(workload => deploymentObjectOf(settings, spec, artifact, workload)),
+  ]
+}
+
+/** The objects that the pods of a revision name, also one that runs a command once. */
+export function environmentObjects(
+  settings: KubernetesSettings,
+  spec: RevisionSpec,
+  artifact: Artifact,
+): KubernetesObject[] {
   const tracing = tracingVariables(spec, artifact.env)
   const models = modelVariables(spec, `${TOKEN_FOLDER}/${MODEL_TOKEN_FILE}`)
   return [
@@ -47,8 +60,6 @@ export function revisionObjects(
     ...(Object.keys(spec.secrets).length > 0 ? [secretsOf(settings, spec)] : []),
     ...(Object.keys(tracing).length > 0 ? [secretOf(settings, spec, tracingName(spec), tracing)] : []),
     ...(Object.keys(models).length > 0 ? [secretOf(settings, spec, modelVariablesName(spec), models)] : []),
-    ...workloads.filter(isAutoscaled).map(workload => autoscalerOf(settings, spec, workload)),
-    ...workloads.toReversed().map(workload => deploymentObjectOf(settings, spec, artifact, workload)),
   ]
 }
 

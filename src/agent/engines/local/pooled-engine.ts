@@ -10,10 +10,13 @@ import type {
   EngineEvents,
   EngineObservation,
   LogLevel,
+  OneOffRun,
   RevisionRef,
   RevisionSpec,
   RevisionUsage,
+  RunEnd,
   SourceTree,
+  WriteLog,
 } from '../../engine.ts'
 import type { PublicProxy } from '../../public-proxy/public-proxy.ts'
 import { signatureOf } from '../../redaction/redaction.ts'
@@ -103,6 +106,14 @@ export abstract class PooledEngine implements Engine {
   abstract prepare(spec: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact>
   abstract start(spec: RevisionSpec, artifact: Artifact): Promise<void>
   abstract provide(spec: RevisionSpec): Promise<void>
+  abstract runOnce(
+    spec: RevisionSpec,
+    artifact: Artifact,
+    run: OneOffRun,
+    log: WriteLog,
+    signal: AbortSignal,
+  ): Promise<RunEnd>
+  abstract forgetRun(deployment_id: string, id: string): Promise<void>
   /** Creates the database or Redis of a deployment, or checks that they still serve. Idempotent. */
   protected abstract provideStores(deployment_id: string, signal: AbortSignal): Promise<void>
   protected abstract tokenReaderOf(deployment_id: string): TokenReader

@@ -15,7 +15,7 @@ export const environmentOf = (
     database,
     tokenFile,
     path = DEFAULT_PATH,
-  }: { folder: string; port: number; database: string | null; tokenFile: string; path?: string },
+  }: { folder: string; port: number | null; database: string | null; tokenFile: string; path?: string },
 ): Record<string, string> => ({
   LANG: 'C.UTF-8',
   ...(database !== null && urlAliases({ DATABASE_URI: database })),
@@ -25,7 +25,7 @@ export const environmentOf = (
   PATH: path,
   HOME: join(folder, 'home'),
   TMPDIR: join(folder, 'tmp'),
-  PORT: String(port),
+  ...(port !== null && { PORT: String(port) }),
   ...(database !== null && { DATABASE_URI: database }),
   ...modelVariables(spec, tokenFile),
   SLIPWAY_DEPLOYMENT_ID: spec.deployment_id,

@@ -4,11 +4,11 @@ import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { cutLine } from '../../redaction/redact-paths.ts'
-import { listFolder, readJson, writeJson } from '../../system/files.ts'
+import { listFolder, readJson, readText, writeJson } from '../../system/files.ts'
 import { LineSplitter, MAX_LINE_LENGTH } from '../../system/lines.ts'
 import { isPortOfOther, listListeningPorts } from '../../system/ports.ts'
 import { isAlive, type Process, type ProcessIdentity } from '../../system/processes.ts'
-import { findTracked, spawnTracked, type TrackedProcess } from '../../system/tracked-process.ts'
+import { findTracked, readTracked, spawnTracked, type TrackedProcess } from '../../system/tracked-process.ts'
 import type { User } from '../../system/users.ts'
 import { describeListening, findAnnouncedPort, probe } from '../local/health.ts'
 import type { Health, Replica, ReplicaUsage, Unhealthy } from '../local/replica-pool.ts'
@@ -22,6 +22,8 @@ const LAST_LINES = 40
 const NEWLINE = 10
 /** A look at the ports of a replica reads much of /proc. */
 const LOOK_MS = 1_000
+/** Writes the exit code of a command, which the next agent would not see, to a file that the command cannot reach. */
+const RECORD_EXIT_CODE = '"$@" 4>&-; code=$?; echo $code >&4; exit $code'
 /** The offset up to which the log was read; `inside`: within a line whose rest is skipped. */
 type LogPosition = { read: number; inside?: boolean }
 
@@ -84,11 +86,44 @@ export class ProcessReplica implements Replica {
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
     const saved: SavedReplica = { port, uid: user?.uid }
     writeJson(join(folder, 'copy.json'), saved)
+    return ProcessReplica.#spawn(folder, saved, shellCommand(command), { cwd, env, user })
+  }
+
+  /** Runs a command that ends, in a folder of its own that keeps its exit code. */
+  static launchRun(folder: string, { command, cwd, env, user }: Omit<LaunchOptions, 'port'>): ProcessReplica {
+    const recorded = ['/bin/sh', '-c', RECORD_EXIT_CODE, 'sh', ...shellCommand(command)]
+    const status = fs.openSync(join(folder, 'status'), 'w', 0o600)
+    try {
+      return ProcessReplica.#spawn(folder, { port: 0, uid: user?.uid }, recorded, { cwd, env, user }, status)
+    } finally {
+      fs.closeSync(status)
+    }
+  }
+
+  /** A run of an earlier agent, also one that has ended. Undefined if its command was not started. */
+  static findRun(folder: string): ProcessReplica | undefined {
+    const tracked = readTracked(folder)
+    if (!tracked.identity) return undefined
+    const position = readJson<LogPosition>(join(folder, 'read.json')) ?? { read: 0 }
+    return new ProcessReplica(folder, { port: 0 }, tracked, position)
+  }
+
+  static #spawn(
+    folder: string,
+    saved: SavedReplica,
+    command: string[],
+    { cwd, env, user }: Pick<LaunchOptions, 'cwd' | 'env' | 'user'>,
+    status?: number,
+  ): ProcessReplica {
     const log = fs.openSync(join(folder, 'log'), 'a', 0o600)
-    const options: SpawnOptions = { cwd, env, stdio: ['ignore', log, log] }
+    const options: SpawnOptions = {
+      cwd,
+      env,
+      stdio: ['ignore', log, log, ...(status === undefined ? [] : [status])],
+    }
     // The application may reopen its output as /dev/stdout.
     if (user) fs.fchownSync(log, user.uid, user.gid)
-    const tracked = spawnTracked(folder, shellCommand(command), options, user)
+    const tracked = spawnTracked(folder, command, options, user)
     const { child } = tracked
     fs.closeSync(log)
     child.unref()
@@ -182,7 +217,7 @@ export class ProcessReplica implements Replica {
 
   checkExit(): void {
     if (this.#isChild || this.exit || !this.identity || isAlive(this.identity)) return
-    this.exit = { code: null, signal: null }
+    this.exit = { code: readExitCode(this.folder), signal: null }
     void this.#endRemaining().then(() => this.onExit())
   }
 
@@ -272,6 +307,12 @@ export class ProcessReplica implements Replica {
     const position: LogPosition = { read: inside ? this.#readOffset : this.#lineStart, inside }
     fs.writeFileSync(join(this.folder, 'read.json'), JSON.stringify(position))
   }
+}
+
+/** Null if the agent does not record it, or the process was killed. */
+function readExitCode(folder: string): number | null {
+  const text = readText(folder, 'status')?.trim()
+  return text ? Number(text) : null
 }
 
 /** Bounds the memory for a line that never ends. */
