@@ -329,7 +329,7 @@ export class Agent {
     this.#cursor = null
     this.#resyncedIds = null
     this.#reports.clear()
-    this.#reconciler.markAllUnreported()
+    this.#reconciler.leave()
   }
 
   /** With `stop`, applications end too; without it they keep serving and the next agent takes them over. */

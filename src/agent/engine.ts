@@ -1,6 +1,6 @@
 // The interface between the agent and the engines that run applications: processes, containers or a cluster.
 
-import type { BuildPlan, Site } from '../build-plan/build-plan.ts'
+import type { BuildPlan, ProcessType, Site } from '../build-plan/build-plan.ts'
 import type { BuildPlan as StoredPlan } from '../protocol/build-plan.schema.ts'
 import type { RegistryCredential } from '../protocol/credentials.schema.ts'
 import type { ListenerPolicy } from '../protocol/listener-policy.ts'
@@ -55,6 +55,10 @@ export type SourceTree = {
   build_command: string | null
   /** The files to serve, by the configuration, in a folder relative to that of the application. */
   site?: Site | null
+  /** Null: the one that is found. Empty: none. */
+  release_command?: string | null
+  release_timeout_seconds?: number | null
+  processes?: ProcessType[]
 }
 
 /** The result of a build. It is stored as JSON, so a restarted agent does not build again. */
@@ -73,6 +77,14 @@ export type Artifact = {
   root?: string
   /** Folders of programs, before those of the system. */
   programs?: string[]
+  /** Commands that come before each other one in an image that a plan has built. */
+  enter?: string
+  /** Runs once, before the first start. */
+  release?: { command: string; timeout_seconds: number }
+  /** The processes of the build beside the one that listens. */
+  processes?: ProcessType[]
+  /** Nothing listens: its processes run alone. */
+  isWithoutWeb?: boolean
   /** Files that the router serves, in a folder of the agent's own. There is no start command. */
   site?: Site
 }

@@ -26,10 +26,21 @@ export type Tool = { name: ToolName; version: string | null; from: string | null
 /** A folder of files that the router serves. `fallback`: the file for a path without a file, as one page needs it. */
 export type Site = { folder: string; fallback: string | null }
 
+/** A process of the same build beside the one that listens. Members that it leaves out are those of the application. */
+export type ProcessType = {
+  name: string
+  command: string
+  scale?: number | undefined
+  cpu?: number | undefined
+  memory_mb?: number | undefined
+  /** It is healthy if this ends with 0. Without it: while it runs. */
+  health_command?: string | undefined
+}
+
 export type BuildPlan = {
   provider: string
-  /** `web` listens on PORT; `static` is files alone. */
-  kind: 'web' | 'static'
+  /** `web` listens on PORT; `static` is files alone; `worker` has processes that listen on nothing. */
+  kind: 'web' | 'static' | 'worker'
   /** The folder of the application. The build and start commands run there. */
   root: string
   /** The folder where the install command runs: that of the nearest lock file. */
@@ -37,8 +48,11 @@ export type BuildPlan = {
   tools: Tool[]
   install: string | null
   build: string | null
-  /** Null for a static site. */
+  /** Null for a static site, for workers alone, and if a Dockerfile says it. */
   start: string | null
+  /** Runs once per revision, before it gets requests. */
+  release: string | null
+  processes: ProcessType[]
   site: Site | null
   /** Variables that the build needs. Those of the application win. */
   env: Record<string, string>

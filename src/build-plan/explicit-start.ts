@@ -1,9 +1,13 @@
 // The members of a runtime configuration that decide what is run. An agent checks the rest, and names its faults.
-import type { Site } from './build-plan.ts'
+import type { ProcessType, Site } from './build-plan.ts'
 
 export type ExplicitStart = {
   path: string | null
+  /** Empty: nothing listens, and the processes run alone. */
   start_command: string | null
+  /** Null: the one that is found. Empty: none. */
+  release_command?: string | null
+  processes?: ProcessType[]
   site?: Site | null
   install_command?: string | null
   build_command?: string | null
@@ -12,10 +16,12 @@ export type ExplicitStart = {
 /** Throws a SyntaxError for a text that is not JSON. */
 export function readExplicitStart(path: string, text: string | null): ExplicitStart {
   if (text === null) return { path: null, start_command: null }
-  const { start_command, site, install_command, build_command } = Object(JSON.parse(text))
+  const { start_command, release_command, processes, site, install_command, build_command } = Object(JSON.parse(text))
   return {
     path,
-    start_command: toText(start_command) || null,
+    start_command: toText(start_command),
+    release_command: toText(release_command),
+    processes: toProcesses(processes),
     site: typeof site?.folder === 'string' ? { folder: site.folder, fallback: toText(site.fallback) } : null,
     install_command: toText(install_command),
     build_command: toText(build_command),
@@ -23,3 +29,9 @@ export function readExplicitStart(path: string, text: string | null): ExplicitSt
 }
 
 const toText = (value: unknown) => (typeof value === 'string' ? value : null)
+
+const toProcesses = (value: unknown): ProcessType[] =>
+  Object.entries(Object(value)).flatMap(([name, type]) => {
+    const { command, scale, cpu, memory_mb, health_command } = Object(type)
+    return typeof command === 'string' ? [{ name, command, scale, cpu, memory_mb, health_command }] : []
+  })

@@ -1,6 +1,6 @@
 // From the files of a source to how it is built and started. Pure: it reads no disk and runs nothing.
 import { applicationRoot } from './application-root.ts'
-import { type BuildPlan, PlanRefused, type Proposal } from './build-plan.ts'
+import { type BuildPlan, PlanRefused, type ProcessType, type Proposal } from './build-plan.ts'
 import type { ExplicitStart } from './explicit-start.ts'
 import { proposeContainerFiles } from './providers/container-files.ts'
 import { proposeDeno } from './providers/deno.ts'
@@ -49,7 +49,8 @@ const LANGUAGES: Record<string, Propose> = {
 export function planBuild(files: SourceFiles, options: PlanOptions): BuildPlan {
   const { configuration, buildsImages } = options
   const app = openSource(files, applicationRoot(options.root, configuration?.path))
-  const explicitStart = configuration?.start_command ?? null
+  const explicitStart = configuration?.start_command || null
+  refuseContradictions(configuration)
   // Commands may bring all that is needed.
   if (app.all().length === 0 && (app.path !== '' || explicitStart === null))
     throw new PlanRefused(app.path === '' ? 'The source has no files.' : `The source has no folder \`${app.path}\`.`)
@@ -57,12 +58,16 @@ export function planBuild(files: SourceFiles, options: PlanOptions): BuildPlan {
   const container = proposeContainerFiles(app, buildsImages)
   if (container?.isBuilt) {
     const certain = ['`Dockerfile` builds it, where the agent runs containers or Kubernetes.']
-    return complete(app, 'dockerfile', { certain, warnings: container.warnings }, options, explicitStart)
+    const proposal = { certain, warnings: container.warnings, processes: configuration?.processes ?? [] }
+    return complete(app, 'dockerfile', proposal, options, explicitStart)
   }
 
   const procfile = readProcfile(app)
-  const start = explicitStart ?? procfile.web
-  const isSettled = start !== null || Boolean(configuration?.site)
+  const processes = withConfigured(procfile.others, configuration?.processes)
+  const start = explicitStart ?? (isWithoutWeb(configuration) ? null : procfile.web)
+  // A Procfile names all processes.
+  const isAlone = isWithoutWeb(configuration) || (start === null && procfile.others.length > 0)
+  const isSettled = start !== null || isAlone || Boolean(configuration?.site)
   const graph = isSettled ? null : proposeGraph(app)
   if (graph) throw new PlanRefused(graph)
 
@@ -75,10 +80,30 @@ export function planBuild(files: SourceFiles, options: PlanOptions): BuildPlan {
     const { refusal, roots = [] } = proposal
     if (refusal !== undefined) throw new PlanRefused(refusal, { roots, lacksStart: proposal.lacksStart ?? false })
   }
-  const plan = complete(app, provider ?? 'command', proposal ?? {}, options, start)
+  const release = procfile.release ?? proposal?.release ?? null
+  const found = { ...proposal, ...(isAlone && { kind: 'worker' as const }), release, processes }
+  const plan = complete(app, provider ?? 'command', found, options, start)
   plan.warnings.push(...procfile.warnings, ...(container?.warnings ?? []))
   if (procfile.web !== null && explicitStart === null) plan.certain.push('Procfile says how it starts.')
+  if (isAlone) plan.certain.push('Nothing listens, so it has no URL: its processes run alone.')
   return plan
+}
+
+const isWithoutWeb = (configuration: PlanOptions['configuration']) => configuration?.start_command === ''
+
+/** The configuration file wins. */
+const withConfigured = (found: ProcessType[], configured: ProcessType[] = []): ProcessType[] => [
+  ...found.filter(({ name }) => !configured.some(one => one.name === name)),
+  ...configured,
+]
+
+function refuseContradictions(configuration: PlanOptions['configuration']): void {
+  const { site, processes = [], release_command } = configuration ?? {}
+  if (site && (processes.length > 0 || release_command))
+    throw new PlanRefused(
+      'A static site has no process, so `processes` and `release_command` cannot be used with `site`. Remove them, or ' +
+        '`site`.',
+    )
 }
 
 /** The first that can start and is certain. An uncertain package.json beside it brings assets, such as style sheets. */
@@ -112,17 +137,23 @@ function complete(
 ): BuildPlan {
   const found = proposal.kind === 'static' ? (proposal.site ?? { folder: '', fallback: null }) : null
   const site = configuration?.site ?? (start === null ? found : null)
+  const isAlone = isWithoutWeb(configuration) || proposal.kind === 'worker'
+  const processes = site ? [] : (proposal.processes ?? [])
+  if (isAlone && processes.length === 0)
+    throw new PlanRefused('`start_command` is empty, and there are no other `processes`. Name one of them.')
   const tools = proposal.tools ?? []
   return {
     provider,
-    kind: site ? 'static' : 'web',
+    kind: site ? 'static' : isAlone ? 'worker' : 'web',
     root: app.path,
     install_root: proposal.install_root ?? app.path,
     // An image has the tools of its base.
     tools: [...tools, ...(buildsImages ? [] : findExtraTools(app, tools))],
     install: (install_command ?? proposal.install) || null,
     build: (build_command ?? proposal.build) || null,
-    start: site ? null : (start ?? proposal.start ?? null),
+    start: site || isAlone ? null : (start ?? proposal.start ?? null),
+    release: site ? null : (configuration?.release_command ?? proposal.release) || null,
+    processes,
     site: site && { ...site, folder: normalize(site.folder) },
     env: proposal.env ?? {},
     programs: proposal.programs ?? [],

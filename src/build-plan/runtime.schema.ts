@@ -7,11 +7,59 @@ const MAX_VARIABLES = 500
 const text = z.string({ error: 'must be a string' })
 const commandLine = text.trim().max(4096)
 
+/** `start_command` and `release_command` name these two. */
+const NAMED_OTHERWISE = ['web', 'release']
+const ProcessName = bounded(30, 'must be a name of at most 30 characters')
+  .regex(/^[a-z]([a-z0-9-]*[a-z0-9])?$/, {
+    error: 'must have names of lower-case letters, digits and hyphens that begin with a letter',
+  })
+  .refine(name => !NAMED_OTHERWISE.includes(name), {
+    error: 'must not be `web` or `release`: set `start_command` or `release_command`',
+  })
+const MAX_PROCESSES = 10
+const ConfiguredProcess = z
+  .strictObject({
+    command: commandLine.min(1, { error: 'must not be empty' }),
+    scale: z.int().min(0).max(1000).nullish().meta({ description: 'The number of copies. Default: 1.' }),
+    cpu: z.number().min(0.001).max(8).nullish().meta({ description: 'Cores. Default: those of the application.' }),
+    memory_mb: z.int().min(64).nullish().meta({ description: 'Default: that of the application.' }),
+    health_command: commandLine.min(1, { error: 'must not be empty' }).nullish().meta({
+      description: 'It is healthy if this ends with 0, and restarted otherwise. Default: while it runs.',
+    }),
+  })
+  .meta({
+    description: '`resource_spec.process_scale` and `process_resources` of the deployment take precedence.',
+  })
+
 export const RuntimeConfiguration = z
   .object({
-    start_command: commandLine.min(1, { error: 'must not be empty' }).nullish().meta({
-      description: 'Run by a shell in the folder of this file. Default: found from the files of the source.',
+    start_command: commandLine.nullish().meta({
+      description:
+        'Run by a shell in the folder of this file. Empty: nothing listens, and `processes` run alone. ' +
+        'Default: found from the files of the source.',
     }),
+    release_command: commandLine.nullish().meta({
+      description:
+        'Run once for each revision, after the build and before it gets requests, for example to migrate a database. ' +
+        'If it fails, the revision fails. Empty: none. Default: `release` of a Procfile, or the migrations of Django.',
+    }),
+    release_timeout_seconds: z
+      .int({ error: 'must be a whole number' })
+      .min(1, { error: 'must be at least 1' })
+      .max(840, { error: 'must be at most 840' })
+      .nullish()
+      .meta({ description: 'The time for the release command. Default: 600.' }),
+    processes: z
+      .record(ProcessName, ConfiguredProcess, { error: 'must be an object' })
+      .refine(types => Object.keys(types).length <= MAX_PROCESSES, {
+        error: `must have at most ${MAX_PROCESSES} names`,
+      })
+      .nullish()
+      .meta({
+        description:
+          'Processes of the same build beside the one that listens, such as workers, by name. ' +
+          'Default: the lines of a Procfile.',
+      }),
     health_path: bounded(1024, 'must be a path of at most 1024 characters')
       .regex(/^\/[!-~]*$/, { error: 'must be a path that begins with /' })
       .nullish()

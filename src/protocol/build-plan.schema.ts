@@ -6,10 +6,21 @@ const path = boundedText(1024)
 const command = boundedText(4096)
 const sentences = arrayOf(boundedText(4096), 100)
 
+const PlannedProcess = z.object({
+  name: boundedText(64),
+  command,
+  scale: z.number().nullish().meta({ description: 'The number of copies. Default: 1.' }),
+  cpu: z.number().nullish(),
+  memory_mb: z.number().nullish(),
+  health_command: command.nullish(),
+})
+
 export const BuildPlan = z
   .object({
     provider: boundedText(64).meta({ description: 'What the files are: a language, `dockerfile` or `command`.' }),
-    kind: z.enum(['web', 'static']).meta({ description: '`web` listens on PORT; `static` is files alone.' }),
+    kind: z.enum(['web', 'static', 'worker']).meta({
+      description: '`web` listens on PORT; `static` is files alone; `worker` has processes that listen on nothing.',
+    }),
     root: path.meta({ description: 'The folder of the application in the source, where it is built and started.' }),
     install_root: path.meta({ description: 'The folder where the install command runs.' }),
     tools: arrayOf(
@@ -22,7 +33,13 @@ export const BuildPlan = z
     ),
     install: command.nullable(),
     build: command.nullable(),
-    start: command.nullable().meta({ description: 'Null for a static site, and if a Dockerfile says it.' }),
+    start: command.nullable().meta({
+      description: 'Null for a static site, for workers alone, and if a Dockerfile says it.',
+    }),
+    release: command.nullish().meta({ description: 'Runs once per revision, before it gets requests.' }),
+    processes: arrayOf(PlannedProcess, 20)
+      .nullish()
+      .meta({ description: 'The processes beside `start`, of the same build.' }),
     site: z
       .object({ folder: path, fallback: boundedText(255).nullable() })
       .nullable()

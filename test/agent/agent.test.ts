@@ -99,6 +99,47 @@ async function deployFailing(id: string, files: Record<string, string>, more = {
     await client.stop()
   }
 }
+describe('a release command', () => {
+  beforeEach(startServers)
+  afterEach(stopServers)
+  const makeReleased = (release_command: string) => ({
+    ...makeApplication('new'),
+    'app.json': JSON.stringify({ start_command: 'node main.cjs', release_command }),
+  })
+
+  test('runs once before the start, in the environment of its revision', async () => {
+    startAgent()
+    const id = randomUUID()
+    const count = join(home, 'count')
+    git.push(makeReleased(`echo "ran $TOKEN" >> ${count}`), 'New', id)
+    const revision = control.want(id, makeSource({}, id), { secrets: { TOKEN: '1' } })
+    expect(await waitForOutcome(revision)).toMatchObject({ state: 'deployed' })
+    expect(fs.readFileSync(count, 'utf8')).toBe('ran 1\n')
+  })
+
+  test('that fails ends the revision with its last lines, and the old one serves', async () => {
+    startAgent()
+    const report = await deployFailing(randomUUID(), makeReleased('echo no table; exit 3'))
+    expect(report).toMatchObject({ state: 'failed', message: expect.stringMatching(/code 3.*no table/s) })
+    expect(control.reportedStates(report.revision_id!)).toContain('deploying')
+  })
+
+  test('that runs when the agent is killed is found by the next agent, and runs one time', async () => {
+    const { agent } = startAgent()
+    const id = randomUUID()
+    const [count, gate] = [join(home, 'count'), join(home, 'gate')]
+    const command = `echo ran >> ${count}; while [ ! -e ${gate} ]; do sleep 0.05; done`
+    git.push(makeReleased(command), 'New', id)
+    const revision = control.want(id, makeSource({}, id))
+    await waitFor(() => fs.existsSync(count))
+    await agent.close({ stop: false })
+    startAgent()
+    fs.writeFileSync(gate, '')
+    expect(await waitForOutcome(revision)).toMatchObject({ state: 'deployed' })
+    expect(fs.readFileSync(count, 'utf8')).toBe('ran\n')
+  })
+})
+
 type DeployedFailure = (id: string) => Promise<unknown>
 const makeBroken = (code: string) => ({
   'package.json': '{}',

@@ -223,6 +223,30 @@ test.each<[string, Wanted, Observed, string[]]>([
   ['a completed deletion needs no action', gone, observed({}, null, false), []],
 ])('%s', (_, wanted, observed, actions) => expect(formatActions(plan(wanted, observed))).toEqual(actions))
 
+describe('a release command', () => {
+  const wanted: Wanted = { present: true, target: 'b', serving: 'a', database: false }
+  const world = (phase: Phase, more: Partial<Observed> = {}): Observed => ({
+    revisions: { a: 'healthy', b: phase },
+    routed: 'a',
+    database: 'none',
+    hasRemains: true,
+    ...more,
+  })
+
+  test('runs before the start, waits for the database, and ends with a revision that is not wanted', () => {
+    expect(plan(wanted, world('unreleased'))).toEqual([{ do: 'release', revision: 'b' }])
+    expect(plan(wanted, world('releasing'))).toEqual([])
+    expect(plan({ ...wanted, database: true }, world('unreleased', { database: 'coming' }))).toEqual([])
+    expect(plan({ ...wanted, target: null }, world('releasing'))).toEqual([{ do: 'interrupt', revision: 'b' }])
+  })
+
+  test('of one revision waits until that of another has ended', () => {
+    const revisions = { a: 'healthy', b: 'releasing', c: 'unreleased' } as const
+    const actions = plan({ ...wanted, target: 'c' }, world('releasing', { revisions }))
+    expect(actions).toEqual([{ do: 'interrupt', revision: 'b' }])
+  })
+})
+
 type Failures = { build?: 'broken'; start?: 'failing' }
 /** Applies the plan until it is empty. Every action succeeds unless `failures` names it. */
 function runToCompletion(wanted: Wanted, world: Observed, failures: Failures = {}) {
@@ -247,6 +271,7 @@ function applyActions(world: Observed, actions: Action[]): boolean {
         if (action.do === 'drain' && world.routed === revision) world.routed = null
         const nextPhases = {
           build: 'building',
+          release: 'releasing',
           start: 'starting',
           drain: 'draining',
           stop: 'built',

@@ -5,6 +5,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { Builds } from '../../src/agent/builds/builds.ts'
 import { makeAgentKeys } from '../../src/agent/control-plane/envelope.ts'
 import { observeDeployment } from '../../src/agent/reconcile/observe.ts'
+import { Releases } from '../../src/agent/reconcile/releases.ts'
 import { type DeploymentState, refreshRevisions, type StepContext } from '../../src/agent/reconcile/steps.ts'
 import { buildSourceOf, revisionSpecOf } from '../../src/agent/reconcile/work.ts'
 import { FakeEngine } from '../proof/kit/fake-engine.ts'
@@ -28,7 +29,17 @@ beforeEach(() => {
   const engine = new FakeEngine()
   builds = new Builds({ home, engine, onChange: () => buildEnded.resolve(), log: () => {}, onLinkExpired: () => {} })
   const secretAccess = { keys: makeAgentKeys(), listener: 'listener', credential: async () => null, modelsUrl: null }
-  steps = { id: deploymentId, engine, builds, secretAccess, logEvent: () => {}, log: () => {}, enqueueAfter: vi.fn() }
+  const releases = new Releases({ engine, builds, log: () => {}, onChange: () => {}, retry_ms: 0 })
+  steps = {
+    id: deploymentId,
+    engine,
+    builds,
+    releases,
+    secretAccess,
+    logEvent: () => {},
+    log: () => {},
+    enqueueAfter: vi.fn(),
+  }
   state = {
     work: { ...makeWork(deploymentId), serving },
     generation: 1,

@@ -240,14 +240,33 @@ const FOLDERS: Record<string, [files: Record<string, Content>, planned: object]>
     {
       'requirements.txt': 'django\ngunicorn\nwhitenoise\n',
       'manage.py': "os.environ.setdefault('DJANGO_SETTINGS_MODULE', 'shop.settings')",
-      'shop/settings.py': "STATIC_ROOT = 'static'\n",
+      'shop/settings.py':
+        "STATIC_ROOT = 'static'\nDATABASES = {'default': {'ENGINE': 'django.db.backends.postgresql'}}",
       'shop/wsgi.py': '',
     },
     {
       build: 'python manage.py collectstatic --noinput',
-      start: 'python manage.py migrate --noinput && gunicorn shop.wsgi --bind 0.0.0.0:$PORT',
+      release: 'python manage.py migrate --noinput',
+      start: 'gunicorn shop.wsgi --bind 0.0.0.0:$PORT',
       warnings: [],
     },
+  ],
+  'Django with a database in a file': [
+    {
+      'requirements.txt': 'django\ngunicorn\n',
+      'manage.py': "os.environ.setdefault('DJANGO_SETTINGS_MODULE', 'shop.settings')",
+      'shop/settings.py': "DATABASES = {'default': {'ENGINE': 'django.db.backends.sqlite3'}}",
+      'shop/wsgi.py': '',
+    },
+    { release: null, start: 'python manage.py migrate --noinput && gunicorn shop.wsgi --bind 0.0.0.0:$PORT' },
+  ],
+  Prisma: [
+    {
+      'package.json': { scripts: { start: 'node s.js' }, devDependencies: { prisma: '7' } },
+      'prisma/schema.prisma': 'datasource db {\n  provider = "postgresql"\n}',
+      'prisma/migrations/1/migration.sql': '',
+    },
+    { install: 'npm install --include=dev', release: 'prisma migrate deploy' },
   ],
   'Django with assets of npm': [
     {
@@ -330,7 +349,27 @@ const FOLDERS: Record<string, [files: Record<string, Content>, planned: object]>
   ],
   'a Procfile': [
     { Procfile: 'web: gunicorn a:b\nworker: python w.py\n', 'requirements.txt': 'gunicorn\n' },
-    { provider: 'python', start: 'gunicorn a:b', warnings: [expect.stringContaining('`worker`')] },
+    {
+      provider: 'python',
+      kind: 'web',
+      start: 'gunicorn a:b',
+      release: null,
+      processes: [{ name: 'worker', command: 'python w.py' }],
+      warnings: [],
+    },
+  ],
+  'a Procfile with a release command and without a web process': [
+    { Procfile: 'release: npm run migrate\nworker: node w.js\nOver_Night: node n.js\n9: x\n', 'package.json': {} },
+    {
+      kind: 'worker',
+      start: null,
+      release: 'npm run migrate',
+      processes: [
+        { name: 'worker', command: 'node w.js' },
+        { name: 'over-night', command: 'node n.js' },
+      ],
+      warnings: [expect.stringContaining('`9`')],
+    },
   ],
 }
 
@@ -388,6 +427,22 @@ describe('the order of what decides', () => {
     expect(plan(files, { buildsImages: true }).provider).toBe('dockerfile')
     const { provider, warnings } = plan(files)
     expect([provider, warnings]).toEqual(['python', [expect.stringContaining('`Dockerfile`')]])
+  })
+
+  it('the configuration file names processes, and switches a release command off', () => {
+    const files = { 'main.js': '', Procfile: 'release: migrate\nweb: node main.js\nworker: a\nmail: b\n' }
+    const worker = { name: 'worker', command: 'c', scale: 2 }
+    const configuration = { path: 'slipway.json', start_command: null, release_command: '', processes: [worker] }
+    expect(plan(files, { configuration })).toMatchObject({
+      release: null,
+      processes: [{ name: 'mail', command: 'b' }, worker],
+    })
+    expect(plan(files, { configuration: { ...configuration, start_command: '' } })).toMatchObject({ kind: 'worker' })
+    const alone = { 'main.js': '' }
+    const nothing = { path: 'slipway.json', start_command: '', processes: [] }
+    expect(refusal(alone, { configuration: nothing })).toContain('processes')
+    const site = { folder: '', fallback: null }
+    expect(refusal(alone, { configuration: { ...configuration, site } })).toContain('processes')
   })
 
   it('the configuration file wins over a Procfile, and that over what is found', () => {

@@ -26,9 +26,9 @@ import {
 } from './retained-outputs.ts'
 import { type BuildSource, loadSourceTree } from './source-tree.ts'
 
-/** `of`: the fingerprint of its inputs, if they are known. */
+/** `of`: the fingerprint of its inputs, if they are known. `isReleased`: its release command has ended well. */
 export type BuildRecord =
-  | { state: 'built'; artifact: Artifact; of?: string; given_up?: string }
+  | { state: 'built'; artifact: Artifact; of?: string; given_up?: string; isReleased?: boolean }
   | { state: 'broken'; reason: string }
 /** `reusedLocation`: the output of an earlier revision that it reuses, which must not be removed. */
 type RunningBuild = {
@@ -196,12 +196,12 @@ export class Builds {
     }
     const fetching = { ...options, task: { ...task, cache: join(this.#home, spec.deployment_id, 'source') } }
     const files = IMAGE_SOURCES.includes(spec.source) ? null : await loadSourceTree(source, fetching)
-    let build_plan: Artifact['build_plan']
+    let planned: Partial<Artifact> = {}
     const onPlan = (plan: BuildPlan) => {
-      build_plan = toStoredPlan(plan) ?? undefined
+      planned = partsOfPlan(plan, files?.release_timeout_seconds)
     }
     const prepared = await engine.prepare(spec, files, { ...task, onPlan })
-    const artifact = { ...prepared, version: files?.version ?? null, ...(build_plan && { build_plan }) }
+    const artifact: Artifact = { ...prepared, version: files?.version ?? null, ...planned }
     if (artifact.location !== tree) await removeRecursively(tree)
     const of = await fingerprintBuild(spec, source, engine.name, artifact.commit?.sha)
     return { artifact, ...(of !== null && { of }) }
@@ -264,6 +264,11 @@ export class Builds {
     this.#writeRecord(ref, { state: 'broken', reason })
   }
 
+  recordRelease(ref: RevisionRef): void {
+    const record = this.readRecord(ref)
+    if (record?.state === 'built') this.#writeRecord(ref, { ...record, isReleased: true })
+  }
+
   giveUp(ref: RevisionRef, reason: string): void {
     const record = this.readRecord(ref)
     if (record?.state === 'built') this.#writeRecord(ref, { ...record, given_up: reason })
@@ -317,5 +322,19 @@ export class Builds {
 
   #folder({ deployment_id, revision_id }: RevisionRef): string {
     return join(this.#home, deployment_id, revision_id)
+  }
+}
+
+const RELEASE_SECONDS = 600
+
+/** The parts of an artifact that every engine gets from the plan. */
+function partsOfPlan(plan: BuildPlan, timeout_seconds: number | null | undefined): Partial<Artifact> {
+  const build_plan = toStoredPlan(plan)
+  const release = plan.release && { command: plan.release, timeout_seconds: timeout_seconds ?? RELEASE_SECONDS }
+  return {
+    ...(build_plan && { build_plan }),
+    ...(release && { release }),
+    ...(plan.processes.length > 0 && { processes: plan.processes }),
+    ...(plan.kind === 'worker' && { isWithoutWeb: true }),
   }
 }

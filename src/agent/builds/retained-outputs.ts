@@ -10,6 +10,8 @@ import type { BuildSource } from './source-tree.ts'
 export type BuildOutput = { artifact: Artifact; of: string }
 export type RetainedOutput = BuildOutput & { folder: string }
 
+/** Changes when plans say more than before: earlier outputs lack it. */
+const PLAN_VERSION = 2
 const RETAINED_RECORD = 'kept.json'
 const MAX_RETAINED = 3
 const MAX_RETAINED_MB = 2048
@@ -24,7 +26,16 @@ export async function fingerprintBuild(
   const files = git ? commit && [git.url, commit] : archive?.sha256
   if (!files) return null
   const commands = [platform_config_path, root_directory, install_command, build_command]
-  const inputs = [engine, process.version, process.arch, source, files, commands, Object.entries(secrets).sort()]
+  const inputs = [
+    PLAN_VERSION,
+    engine,
+    process.version,
+    process.arch,
+    source,
+    files,
+    commands,
+    Object.entries(secrets).sort(),
+  ]
   return fingerprint(inputs, deployment_id)
 }
 

@@ -18,10 +18,11 @@ export function planSource(
   { log, onPlan }: Pick<BuildTask, 'log' | 'onPlan'>,
 ): BuildPlan {
   const { root = '', configuration_path: path, start_command, install_command, build_command, site = null } = tree
+  const { release_command = null, processes = [] } = tree
   const plan = refusedAsPermanent(() =>
     planBuild(listFiles(tree.folder), {
       root,
-      configuration: { path, start_command, site },
+      configuration: { path, start_command, site, release_command, processes },
       install_command,
       build_command,
       buildsImages,
@@ -33,6 +34,8 @@ export function planSource(
   if (versions.length > 0) log(`Tools: ${versions.join(', ')}`)
   for (const sentence of guessed) log(`Guessed: ${sentence}`)
   for (const sentence of warnings) log(sentence, 'WARNING')
+  if (plan.release) log(`Release command: ${plan.release}`)
+  for (const { name, command } of plan.processes) log(`Process ${name}: ${command}`)
   onPlan?.(plan)
   return plan
 }

@@ -34,6 +34,7 @@ export async function loadSourceTree(source: BuildSource, options: Options): Pro
     task.log(`The source has no \`${path}\`. How it is built is found from its other files.`, 'WARNING')
   const root = applicationRoot(source.root_directory, configuration && path)
   const { start_command, health_path, env, install_command, build_command, site } = configuration ?? {}
+  const { release_command = null, release_timeout_seconds = null, processes } = configuration ?? {}
   return {
     folder,
     commit,
@@ -45,9 +46,17 @@ export async function loadSourceTree(source: BuildSource, options: Options): Pro
     env: env ?? {},
     install_command: source.install_command ?? install_command ?? null,
     build_command: source.build_command ?? build_command ?? null,
+    release_command,
+    release_timeout_seconds,
+    processes: Object.entries(processes ?? {}).map(([name, type]) => ({ name, ...withoutNulls(type) })),
     site: site ? { folder: site.folder, fallback: site.fallback ?? null } : null,
   }
 }
+
+const withoutNulls = <T extends object>(value: T) =>
+  Object.fromEntries(Object.entries(value).filter(([, member]) => member !== null)) as {
+    [K in keyof T]: Exclude<T[K], null>
+  }
 
 export const listTemplates = (folder = TEMPLATES_FOLDER): string[] =>
   listFolder(folder)

@@ -46,13 +46,14 @@ export type PlanJob = BuildJob & {
   /** The user that runs the application, if it must not be root. It owns the source and a home folder. */
   user?: number
 }
-type BuiltImage = Pick<Artifact, 'location' | 'start_command' | 'env'>
+type BuiltImage = Pick<Artifact, 'location' | 'start_command' | 'env'> & Partial<Pick<Artifact, 'enter'>>
 type BuiltSite = Awaited<ReturnType<typeof finishSite>>
 
 /** Returns the id of the image. */
 export function buildInBaseImage(job: PlanJob): Promise<BuiltImage> {
   const { api, spec, plan, tree, user } = job
-  const start = [exportPath(plan), enter(plan.root), plan.start].filter(Boolean).join(' && ')
+  const entering = [exportPath(plan), enter(plan.root)].filter(Boolean).join(' && ')
+  const start = [entering, plan.start].filter(Boolean).join(' && ')
   const changeOwner =
     user === undefined
       ? []
@@ -66,7 +67,7 @@ export function buildInBaseImage(job: PlanJob): Promise<BuiltImage> {
       changes: user === undefined ? [] : changes,
       signal,
     })
-    return { location, start_command: start, env: { ...plan.env, ...tree.env } }
+    return { location, start_command: start, env: { ...plan.env, ...tree.env }, ...(entering && { enter: entering }) }
   })
 }
 

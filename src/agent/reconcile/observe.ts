@@ -2,6 +2,7 @@
 import type { BuildRecord, Builds } from '../builds/builds.ts'
 import type { Condition, EngineObservation } from '../engine.ts'
 import type { Observed, Phase } from './plan.ts'
+import { awaitsRelease, type Releases } from './releases.ts'
 
 export type Observation = {
   observed: Observed
@@ -14,12 +15,20 @@ export type Observation = {
   databaseFailure: string | null
 }
 
+const BEFORE_START = new Set<Phase | undefined>(['unreleased', 'releasing'])
 const RUNNING_PHASES: Phase[] = ['starting', 'healthy', 'unhealthy']
 
-export async function observeDeployment(id: string, builds: Builds, engine: EngineObservation): Promise<Observation> {
-  const { revisions, reasons, records } = observeBuilds(id, builds)
+export async function observeDeployment(
+  id: string,
+  builds: Builds,
+  engine: EngineObservation,
+  releases?: Pick<Releases, 'isRunning'>,
+): Promise<Observation> {
+  const { revisions, reasons, records } = observeBuilds(id, builds, releases)
   const conditions = new Map<string, Condition>()
   for (const { revision_id, phase, reason, condition } of engine.running) {
+    // A release command runs with objects of its revision, which are left when it is not started.
+    if (phase === 'drained' && BEFORE_START.has(revisions[revision_id])) continue
     if (condition) conditions.set(revision_id, condition)
     // A revision that was given up and still has replicas: they have to be stopped.
     const isLeftover =
@@ -43,7 +52,7 @@ export async function observeDeployment(id: string, builds: Builds, engine: Engi
   }
 }
 
-function observeBuilds(id: string, builds: Builds) {
+function observeBuilds(id: string, builds: Builds, releases: Pick<Releases, 'isRunning'> | undefined) {
   const revisions: Record<string, Phase> = {}
   const reasons = new Map<string, string>()
   const records = new Map<string, BuildRecord>()
@@ -59,6 +68,8 @@ function observeBuilds(id: string, builds: Builds) {
     const failure = record.state === 'broken' ? record.reason : record.given_up
     if (failure) reasons.set(revision_id, failure)
     if (record.state === 'broken') revisions[revision_id] = 'broken'
+    else if (releases?.isRunning(ref)) revisions[revision_id] = 'releasing'
+    else if (awaitsRelease(record) && !record.given_up) revisions[revision_id] = 'unreleased'
     else revisions[revision_id] = record.given_up ? 'failed' : 'built'
   }
   return { revisions, reasons, records }

@@ -5,6 +5,9 @@ export type Phase =
   | 'building'
   | 'built'
   | 'broken'
+  /** Built, and its release command has not ended well. */
+  | 'unreleased'
+  | 'releasing'
   /** Replicas run and have not been healthy yet. */
   | 'starting'
   | 'healthy'
@@ -34,7 +37,7 @@ export type Observed = {
   hasRemains: boolean
 }
 
-type Step = 'build' | 'interrupt' | 'start' | 'switch' | 'drain' | 'stop' | 'give_up' | 'forget'
+type Step = 'build' | 'release' | 'interrupt' | 'start' | 'switch' | 'drain' | 'stop' | 'give_up' | 'forget'
 export type Action = { do: Step; revision: string } | { do: 'provide' } | { do: 'remove' }
 
 /** The actions to take now, in order; none if the deployment is as wanted or something has to finish first. */
@@ -49,14 +52,18 @@ export function plan(wanted: Wanted, observed: Observed): Action[] {
   const { target, serving } = wanted
   const isRevisionWanted = target !== null || serving !== null
   const actions: Action[] = []
+  // A deployment has one release command at a time.
+  const isReleasing = Object.values(observed.revisions).includes('releasing')
   const isWaitingForDatabase = wanted.database && observed.database !== 'ready'
   if (wanted.database && isRevisionWanted && observed.database === 'none') actions.push({ do: 'provide' })
   for (const id of new Set([serving, target])) {
     if (id === null) continue
     const steps = stepsToServe(id, phase(id), id === target && id !== serving)
-    const hasNoDatabase = observed.database === 'failing' && id !== serving && phase(id) === 'built'
+    if (phase(id) === 'unreleased' && isReleasing) continue
+    const isReady = phase(id) === 'built' || phase(id) === 'unreleased'
+    const hasNoDatabase = observed.database === 'failing' && id !== serving && isReady
     if (isWaitingForDatabase && hasNoDatabase) actions.push({ do: 'give_up', revision: id })
-    else actions.push(...steps.filter(step => !(isWaitingForDatabase && step.do === 'start')))
+    else actions.push(...steps.filter(step => !(isWaitingForDatabase && NEEDS_DATABASE.has(step.do))))
   }
 
   const best = [target, serving].find(id => phase(id) === 'healthy') ?? null
@@ -71,10 +78,14 @@ export function plan(wanted: Wanted, observed: Observed): Action[] {
   return actions
 }
 
+const NEEDS_DATABASE = new Set<Step | 'provide' | 'remove'>(['release', 'start'])
+
 function stepsToServe(revision: string, phase: Phase | undefined, mayFail: boolean): Action[] {
   switch (phase) {
     case undefined:
       return [{ do: 'build', revision }]
+    case 'unreleased':
+      return [{ do: 'release', revision }]
     case 'built':
       return [{ do: 'start', revision }]
     // The serving revision is never given up: it is restarted for as long as it is wanted.
@@ -92,6 +103,7 @@ function stepsToServe(revision: string, phase: Phase | undefined, mayFail: boole
 function stepsToRemove(revision: string, phase: Phase): Action[] {
   switch (phase) {
     case 'building':
+    case 'releasing':
       return [{ do: 'interrupt', revision }]
     case 'healthy':
     case 'unhealthy':
@@ -122,6 +134,8 @@ export function reportedStateOf(
       return builds ? 'building' : 'deploying'
     case 'built':
       return builds ? 'built' : 'deploying'
+    case 'unreleased':
+    case 'releasing':
     case 'failing':
     case 'starting':
       return 'deploying'

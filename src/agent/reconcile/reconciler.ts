@@ -11,6 +11,7 @@ import type { LogEvent } from '../system/log-event.ts'
 import { FailurePolicy } from './failure-policy.ts'
 import { type Observation, observeDeployment } from './observe.ts'
 import { plan } from './plan.ts'
+import { Releases } from './releases.ts'
 import { composeReport, describeOutcome, serializeReportFacts } from './report.ts'
 import { SerialQueue } from './serial-queue.ts'
 import { type DeploymentState, RETRY_MS, refreshRevisions, type StepContext, takeStep } from './steps.ts'
@@ -50,6 +51,7 @@ export class Reconciler {
   /** Deployments whose newest work is unreadable. They are left as they run. */
   readonly #unreadable = new Map<string, UnreadableDeployment>()
   readonly #failurePolicy: FailurePolicy
+  readonly #releases: Releases
   /** Deployments that served when this agent began, and have not served or failed since. Undefined until known. */
   #restoring: Set<string> | undefined
   #restored = 0
@@ -64,6 +66,7 @@ export class Reconciler {
   constructor(options: Options) {
     this.#options = options
     this.#failurePolicy = new FailurePolicy(options)
+    this.#releases = new Releases({ ...options, onChange: id => this.enqueue(id), retry_ms: RETRY_MS })
   }
 
   applyWork(work: Work): void {
@@ -137,6 +140,7 @@ export class Reconciler {
   }
 
   close(): Promise<void> {
+    this.#releases.leave()
     return this.#queue.close()
   }
 
@@ -152,7 +156,7 @@ export class Reconciler {
       const deployment = this.#deployments.get(id)
       if (!deployment && this.#keepReason !== null) return this.#keep(id, this.#keepReason)
       const context = this.#stepContext(id)
-      const observation = await observeDeployment(id, builds, await engine.observe(id))
+      const observation = await observeDeployment(id, builds, await engine.observe(id), this.#releases)
       if (deployment) {
         await refreshRevisions(context, deployment, observation).finally(() =>
           this.#options.redaction.confirmEngineSecrets(id),
@@ -194,6 +198,7 @@ export class Reconciler {
       id,
       engine,
       builds,
+      releases: this.#releases,
       secretAccess: secretAccess(),
       log,
       logEvent: (event, fields) => this.#logEvent(id, event, fields),
@@ -212,6 +217,12 @@ export class Reconciler {
   /** While a report is sent, the control plane may or may not know its facts: they have to be sent again. */
   markUnreported(id: string): void {
     delete this.#deployments.get(id)?.lastReported
+  }
+
+  /** Another agent may act. What runs goes on. */
+  leave(): void {
+    this.#releases.leave()
+    this.markAllUnreported()
   }
 
   markAllUnreported(): void {
@@ -239,6 +250,10 @@ export class Reconciler {
       this.enqueue(id)
     }
     if (outcome !== 'accepted') return
+    if (state === 'deploying' && report.revision_id && deployment.deploying !== report.revision_id) {
+      deployment.deploying = report.revision_id
+      this.enqueue(id)
+    }
     const { work, isUnhealthy } = deployment
     const result = describeOutcome(work, report, { wasUnhealthy: isUnhealthy })
     if (result) this.#logEvent(id, result.event, result.fields)

@@ -6,6 +6,7 @@ import { describeError } from '../redaction/error-messages.ts'
 import type { LogEvent } from '../system/log-event.ts'
 import type { Observation } from './observe.ts'
 import type { Action } from './plan.ts'
+import { awaitsRelease, type Releases } from './releases.ts'
 import { buildSourceOf, revisionOf, revisionSpecOf, type SecretAccess } from './work.ts'
 
 export type DeploymentState = {
@@ -14,11 +15,14 @@ export type DeploymentState = {
   /** The generation with which each revision was last started. */
   startedGenerations: Map<string, number>
   brokenSince: Map<string, number>
+  /** The revision that the control plane has accepted as deploying. */
+  deploying?: string
 }
 export type StepContext = {
   id: string
   engine: Engine
   builds: Builds
+  releases: Releases
   secretAccess: SecretAccess
   logEvent: LogEvent
   log: (ref: RevisionRef, message: string, level: LogLevel) => void
@@ -43,7 +47,7 @@ export async function takeStep(
   deployment: DeploymentState | undefined,
   observation: Observation,
 ): Promise<void> {
-  const { id, engine, builds, secretAccess, logEvent } = context
+  const { id, engine, builds, releases, secretAccess, logEvent } = context
   const work = deployment?.work
   if (action.do === 'remove') {
     logEvent('reconcile', { step: 'remove' })
@@ -66,6 +70,15 @@ export async function takeStep(
         if (refusal) throw new Error(refusal)
         builds.start(spec(), buildSourceOf(work!, revision!, secretAccess), work!.serving?.id)
       })
+    case 'release': {
+      const record = observation.records.get(action.revision)
+      if (!awaitsRelease(record)) return
+      // A revision that has served was released before this agent built it again.
+      if (action.revision === work!.serving?.id) return builds.recordRelease(ref)
+      // Only then a failure is one of the deploy, and the revision is certainly still wanted.
+      if (deployment!.deploying !== action.revision) return
+      return orRecordFailure(context, action.revision, () => releases.start(spec(), record))
+    }
     case 'start': {
       const record = observation.records.get(action.revision)
       if (record?.state !== 'built') return
@@ -82,11 +95,13 @@ export async function takeStep(
     case 'stop':
       return engine.stop(ref).catch(throwStopFailed)
     case 'interrupt':
+      await releases.interrupt(ref)
       return builds.interrupt(ref)
     case 'give_up':
       builds.giveUp(ref, observation.reasons.get(action.revision) ?? observation.databaseFailure ?? NEVER_HEALTHY)
       return engine.stop(ref)
     case 'forget':
+      await engine.forgetRun(id, action.revision)
       return builds.forget(ref)
   }
 }

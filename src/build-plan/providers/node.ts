@@ -34,10 +34,12 @@ export function proposeNode(app: Folder): Proposal | null {
   const brings = app.has('node_modules') || manager.folder.has('node_modules')
   const installs = hasPackages(manifest, manager) && !brings
   const source = framework ? `package.json has ${framework.name}` : 'package.json makes it a package'
+  const release = findRelease(app, manifest)
   const common = {
+    ...(release && { release }),
     install_root: manager.folder.path,
     tools: listTools(app, manifest, manager),
-    install: installs ? manager.install(build !== null) : null,
+    install: installs ? manager.install(build !== null || release !== null) : null,
     build,
     env: framework?.env ?? {},
     programs: ['node_modules/.bin', ...(manager.folder.path === app.path ? [] : [upwards(app, manager.folder)])],
@@ -66,6 +68,17 @@ export function proposeNode(app: Folder): Proposal | null {
     lacksStart: true,
     refusal: 'package.json has no `start` script, and no framework or program is known in it. Add `"start": "node …"`.',
   }
+}
+
+/** The migrations of Prisma, unless the source runs them itself. A file in a container would not last until the start. */
+function findRelease(app: Folder, { dependencies, scripts }: Manifest): string | null {
+  const migrate = 'prisma migrate deploy'
+  const isOnServer = /provider\s*=\s*"(?:postgres|mysql|sqlserver|cockroach)/.test(
+    app.read('prisma/schema.prisma') ?? '',
+  )
+  const isOwn = `${scripts.start} ${scripts.build}`.includes(migrate)
+  const hasMigrations = 'prisma' in dependencies && app.folder('prisma/migrations').names().length > 0
+  return hasMigrations && isOnServer && !isOwn ? migrate : null
 }
 
 /** Without package.json, a file that Node runs by itself. */
@@ -102,6 +115,7 @@ function chooseApplication(root: Folder, applications: { folder: Folder; manifes
     ...proposal,
     build: inside(proposal.build),
     ...(proposal.start && { start: inside(proposal.start)! }),
+    ...(proposal.release && { release: inside(proposal.release) }),
     ...(site && { site: { ...site, folder: `${path}/${site.folder}` } }),
     programs: [`${path}/node_modules/.bin`, 'node_modules/.bin'],
     guessed: [`Of the workspace, \`${path}\` is the application.`, ...(proposal.guessed ?? [])],

@@ -23,6 +23,7 @@ export function proposePython(app: Folder): Proposal | null {
     tools: [python, findUv(app)],
     install: [install?.command ?? MAKE_VENV, added].filter(Boolean).join(' && '),
     ...(how.build && { build: how.build }),
+    ...(how.release && { release: how.release }),
     ...(how.start ? { start: how.start } : { refusal: how.refusal ?? noProgram, lacksStart: true }),
     env: { UV_PYTHON_PREFERENCE: 'system', PYTHONUNBUFFERED: '1', ...install?.env },
     programs: [`${VENV}/bin`],
@@ -124,6 +125,7 @@ const normalizeName = (name: string) => name.toLowerCase().replace(/[-_.]+/g, '-
 type How = {
   start?: string
   build?: string
+  release?: string
   refusal?: string
   /** Packages without which it cannot be served. */
   needs?: string[]
@@ -132,6 +134,9 @@ type How = {
   guessed?: string[]
   warnings?: string[]
 }
+
+const SQLITE = /django\.db\.backends\.sqlite3/
+const OTHER_DATABASE = /postgres|mysql|oracle|DATABASE_UR[IL]|dj_database_url|env\.db\(/i
 
 function findDjango(app: Folder, packages: Set<string>): How | null {
   const manage = app.read('manage.py')
@@ -143,17 +148,21 @@ function findDjango(app: Folder, packages: Set<string>): How | null {
     .filter(file => /^(?:[\w-]+\/)*wsgi\.py$/.test(file))
     .sort((a, b) => a.length - b.length)[0]
   const settingsFile = settings && `${settings.replaceAll('.', '/')}.py`
-  const collects = settingsFile !== undefined && /^STATIC_ROOT\b/m.test(app.read(settingsFile) ?? '')
+  const settingsText = (settingsFile && app.read(settingsFile)) || ''
+  const collects = /^STATIC_ROOT\b/m.test(settingsText)
+  // A file in the container of a release command would be gone when the application starts in its own.
+  const isOnFile = SQLITE.test(settingsText) && !OTHER_DATABASE.test(settingsText)
+  const migrate = 'python manage.py migrate --noinput'
   const serve = wsgi
     ? `gunicorn ${wsgi.slice(0, -3).replaceAll('/', '.')} --bind 0.0.0.0:$PORT`
     : 'python manage.py runserver 0.0.0.0:$PORT --noreload'
   return {
     file: 'manage.py',
-    start: `python manage.py migrate --noinput && ${serve}`,
+    ...(isOnFile ? { start: `${migrate} && ${serve}` } : { start: serve, release: migrate }),
     ...(collects && { build: 'python manage.py collectstatic --noinput' }),
     needs: ['django', ...(wsgi ? ['gunicorn'] : [])],
     certain: ['manage.py makes it a Django project.'],
-    guessed: ['Its migrations run before each start.'],
+    guessed: [isOnFile ? 'Its migrations run before each start, as it uses SQLite.' : 'Its migrations run once.'],
     warnings:
       packages.has('whitenoise') || !collects
         ? []

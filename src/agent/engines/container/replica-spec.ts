@@ -14,6 +14,7 @@ import {
 } from '../../images/container-labels.ts'
 import { type CreateRequest, MAX_PROCESSES } from '../../images/docker-api.ts'
 import { RUN_VARIABLE } from '../../system/tracked-process.ts'
+import { imageCommand } from '../image-command.ts'
 import { shellCommand } from '../local/shell-command.ts'
 import { MODEL_TOKEN_FILE, modelVariables } from '../model-variables.ts'
 import { MIB, parseCpu, parseMemory } from '../quantities.ts'
@@ -146,7 +147,11 @@ export function runParts(
   command: string,
 ): { volumes: CreateRequest[]; container: CreateRequest } {
   const alone = { ...spec, resources: { ...spec.resources, init_containers: [], sidecars: [] } }
-  const parts = replicaParts(alone, { ...artifact, start_command: command }, { ...placement, port: null })
+  const parts = replicaParts(
+    alone,
+    { ...artifact, start_command: imageCommand(artifact, command) },
+    { ...placement, port: null },
+  )
   const { name, body } = parts.app
   const Labels = { ...(body.Labels as Labels), [ROLE_LABEL]: RUN_ROLE }
   const Env = [...(body.Env as string[]), ...envLines({ [RUN_VARIABLE]: placement.copy })]

@@ -10,6 +10,7 @@ import {
   type WriteLog,
 } from '../../engine.ts'
 import { RUN_VARIABLE } from '../../system/tracked-process.ts'
+import { imageCommand } from '../image-command.ts'
 import type { Cluster } from './cluster.ts'
 import { LOG_READ, metadataOf, RUN_LABEL, runName } from './names.ts'
 import { labelOf } from './observed-status.ts'
@@ -24,7 +25,7 @@ const SAVE_MS = 5_000
 
 export function jobOf(settings: KubernetesSettings, spec: RevisionSpec, artifact: Artifact, run: OneOffRun): V1Job {
   const { resources } = workloadsOf(spec)[0]!
-  const command = { ...artifact, start_command: run.command }
+  const command = { ...artifact, start_command: imageCommand(artifact, run.command) }
   const template = podTemplateOf(settings, spec, command, { component: 'run', scale: [1, 1], resources })
   const { topologySpreadConstraints: _, containers, initContainers = [], ...pod } = template.spec!
   const [app, ...sidecars] = containers

@@ -1,0 +1,87 @@
+// Runs the release command of each revision once: after its build, before its first start, one at a time for each
+// deployment. The run has the id of the revision, so the next agent finds it instead of starting it again.
+import type { BuildRecord, Builds } from '../builds/builds.ts'
+import { type Engine, type LogLevel, PermanentError, type RevisionRef, type RevisionSpec } from '../engine.ts'
+import { describeError } from '../redaction/error-messages.ts'
+import { appendLastLines } from '../system/last-lines.ts'
+
+type Options = {
+  engine: Engine
+  builds: Builds
+  log: (ref: RevisionRef, message: string, level: LogLevel) => void
+  onChange: (deployment_id: string) => void
+  retry_ms: number
+}
+type BuiltRecord = Extract<BuildRecord, { state: 'built' }>
+
+const KEPT_LINES = 40
+
+export const awaitsRelease = (record: BuildRecord | undefined): record is BuiltRecord =>
+  record?.state === 'built' && record.artifact.release !== undefined && !record.isReleased
+
+export class Releases {
+  readonly #options: Options
+  readonly #running = new Map<string, Promise<void>>()
+  #leaving = new AbortController()
+
+  constructor(options: Options) {
+    this.#options = options
+  }
+
+  isRunning({ revision_id }: RevisionRef): boolean {
+    return this.#running.has(revision_id)
+  }
+
+  /** Runs it in the background and calls `onChange` at the end. */
+  start(spec: RevisionSpec, record: BuiltRecord): void {
+    const { deployment_id, revision_id } = spec
+    if (this.#running.has(revision_id)) return
+    const { signal } = this.#leaving
+    const ended = this.#run(spec, record, signal).finally(() => {
+      this.#running.delete(revision_id)
+      if (!signal.aborted) this.#options.onChange(deployment_id)
+    })
+    this.#running.set(revision_id, ended)
+  }
+
+  async #run(spec: RevisionSpec, { artifact }: BuiltRecord, signal: AbortSignal): Promise<void> {
+    const { engine, builds, log } = this.#options
+    const { deployment_id, revision_id } = spec
+    const ref = { deployment_id, revision_id }
+    const { command, timeout_seconds } = artifact.release!
+    const lines: string[] = []
+    const writeLog = (message: string, level: LogLevel = 'INFO') => {
+      lines.push(message)
+      lines.splice(0, lines.length - KEPT_LINES)
+      log(ref, message, level)
+    }
+    try {
+      log(ref, `Release command: ${command}`, 'INFO')
+      const run = { id: revision_id, command, timeout_seconds }
+      const { reason } = await engine.runOnce(spec, artifact, run, writeLog, signal)
+      if (reason === null) return builds.recordRelease(ref)
+      const failure = `The release command \`${command}\` ${reason}. The revision was not started.`
+      log(ref, failure, 'ERROR')
+      builds.giveUp(ref, appendLastLines(failure, lines))
+    } catch (error) {
+      if (signal.aborted) return
+      if (error instanceof PermanentError) return builds.giveUp(ref, error.message)
+      log(ref, `The release command could not be followed: ${describeError(error)}. It is tried again.`, 'WARNING')
+      await new Promise(resolve => setTimeout(resolve, this.#options.retry_ms).unref())
+    }
+  }
+
+  /** Ends the command. */
+  async interrupt(ref: RevisionRef): Promise<void> {
+    const running = this.#running.get(ref.revision_id)
+    if (!running) return
+    await this.#options.engine.forgetRun(ref.deployment_id, ref.revision_id)
+    await running
+  }
+
+  /** Leaves running commands to the agent that takes over. */
+  leave(): void {
+    this.#leaving.abort()
+    this.#leaving = new AbortController()
+  }
+}
