@@ -261,7 +261,10 @@ describe('a new deployment', () => {
     await rows.nth(2).getByText('must').waitFor()
     expect(await rows.count()).toBe(3)
     await page.getByText('One field needs a change.').waitFor()
-    const hiding = () => page.getByLabel('Value of TOKEN').evaluate(field => getComputedStyle(field).webkitTextSecurity)
+    const hiding = () =>
+      page
+        .getByLabel('Value of TOKEN')
+        .evaluate(field => getComputedStyle(field).getPropertyValue('-webkit-text-security'))
     expect(await hiding()).toBe('disc')
     await check(page, 'new-variables')
     await page.getByRole('button', { name: 'Show values' }).click()
