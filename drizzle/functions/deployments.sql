@@ -232,14 +232,22 @@ begin
 end $$;
 
 -- Refuses `p_bytes` more bytes than the workspace may store. Callers of a workspace take turns, so two uploads do not
--- share the last room. An upload that broke off counts for an hour.
+-- share the last room. An upload that broke off counts for an hour, within which every other one ends. Plans are stored
+-- too.
 create function require_upload_room(p_tenant uuid, p_bytes bigint, p_limit bigint) returns boolean
 language plpgsql volatile cost 20000 set plan_cache_mode = force_generic_plan as $$
 declare
   v_used bigint;
 begin
   perform pg_advisory_xact_lock(hashtextextended('uploads of ' || p_tenant, 0));
-  select coalesce(sum(coalesce(size, reserved)), 0)
+  select coalesce(
+    sum(
+      coalesce(size, reserved)
+      + coalesce(pg_column_size(build_plan), 0)
+      + coalesce(pg_column_size(build_refusal), 0)
+    ),
+    0
+  )
   into v_used
   from uploads
   where tenant_id = p_tenant

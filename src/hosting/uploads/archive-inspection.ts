@@ -5,6 +5,8 @@ import { paceStream } from '../../kernel/http/paced-body.ts'
 import { isTarHeader } from '../../protocol/tar-reader.ts'
 
 export const MAX_ARCHIVE_BYTES = 200 * 1024 * 1024
+/** require_upload_room() counts an upload in progress for an hour. */
+const MAX_RECEIVING_MS = 50 * 60_000
 /** The bytes that are buffered to find the first tar header. A decompression bomb within them stays small. */
 const MAX_HEAD_BYTES = 16 * 1024
 const TAR_HEADER_BYTES = 512
@@ -28,6 +30,7 @@ type Follower = { write: (chunk: Uint8Array) => Promise<void>; cancel: () => voi
 /** Passes the body on and fails the stream if it is no archive. `summary` is complete once the stream has ended. */
 export function inspectArchive(body: ReadableStream<Uint8Array>, length: number | null, follower: Follower) {
   const summary = { size: 0, sha256: '' }
+  const end = performance.now() + MAX_RECEIVING_MS
   const digest = sha256()
   let head: Uint8Array | null = new Uint8Array()
   const checkHead = async (out: TransformStreamDefaultController<Uint8Array>) => {
@@ -36,10 +39,14 @@ export function inspectArchive(body: ReadableStream<Uint8Array>, length: number 
     out.enqueue(head!)
     head = null
   }
+  const checkTime = () => {
+    if (performance.now() > end) throw fail('body_too_slow')
+  }
   const inspection = new TransformStream<Uint8Array, Uint8Array>({
     async transform(chunk, out) {
       summary.size += chunk.byteLength
       if (summary.size > MAX_ARCHIVE_BYTES) throw fail('archive_too_large')
+      checkTime()
       digest.update(chunk)
       if (!head) {
         await follower.write(chunk)
@@ -50,6 +57,7 @@ export function inspectArchive(body: ReadableStream<Uint8Array>, length: number 
     },
     async flush(out) {
       if (head) await checkHead(out)
+      checkTime()
       summary.sha256 = digest.digest('hex')
     },
   })

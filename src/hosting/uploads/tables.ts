@@ -19,7 +19,7 @@ export const uploads = pgTable(
       .notNull()
       .default('offered'),
     size: bigint({ mode: 'number' }),
-    /** The largest size that it can reach while it is received. */
+    /** The largest size that it can reach while it is received, with its plan. */
     reserved: bigint({ mode: 'number' }),
     sha256: text(),
     /** The settings of the application that its plan was made with. */

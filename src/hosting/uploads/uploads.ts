@@ -2,7 +2,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { previewPlan, type SourceSettings } from '../../build-plan/plan-preview.ts'
-import { toStoredPlan } from '../../build-plan/stored-plan.ts'
+import { MAX_PLAN_BYTES, toStoredPlan } from '../../build-plan/stored-plan.ts'
 import { createSigner } from '../../kernel/crypto/crypto.ts'
 import { type Row, refuseUnless, runAsSystem } from '../../kernel/db/db.ts'
 import { commit, journalTenantEvents, setSystemSettings } from '../../kernel/db/journal.ts'
@@ -132,7 +132,7 @@ export async function receiveUpload(
   const [, claimed] = await runAsSystem(
     database,
     settings,
-    claimUpload(link, body.length || MAX_ARCHIVE_BYTES, config.uploadBytes),
+    claimUpload(link, (body.length || MAX_ARCHIVE_BYTES) + MAX_PLANNED_BYTES, config.uploadBytes),
   )
   const [path, plannedWith] = requireRow(claimed as Row[], 'upload_link_expired') as [string, string | null]
   const planSettings: PlanSettings | null = plannedWith === null ? null : JSON.parse(plannedWith)
@@ -161,6 +161,8 @@ function planArchive(files: ListedFiles | null, settings: SourceSettings): Plann
     : { build_plan: null, build_refusal: outcome.refusal.message.replaceAll('\0', '').slice(0, MAX_REFUSAL) }
 }
 const MAX_REFUSAL = 4096
+/** A character takes at most three bytes. */
+export const MAX_PLANNED_BYTES = MAX_PLAN_BYTES + 3 * MAX_REFUSAL
 
 const isUploadOfLink = ({ workspace_id, upload_id }: UploadLink): SQL =>
   sql`id = ${upload_id}::uuid and tenant_id = ${workspace_id}::uuid`

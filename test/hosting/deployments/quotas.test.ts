@@ -1,11 +1,12 @@
 // The limits of what one workspace can store.
-import { sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
 import { afterEach, describe, expect, it } from 'vitest'
 import { NewProvider } from '../../../src/connect/oauth/schema.ts'
 import { sweepRevisions } from '../../../src/hosting/deployments/sweep.ts'
+import { MAX_PLANNED_BYTES } from '../../../src/hosting/uploads/uploads.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { clock, getApp, newTenant, type Reply, send, startApp, type Tenant, withClockAhead } from '../../support/app.ts'
-import { makeArchive, streamChunks } from '../../support/archives.ts'
+import { gzip, makeRandomBytes, makeTar, packFiles, streamChunks } from '../../support/archives.ts'
 import { minimalBody, newDeployment } from '../../support/deployments.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from '../../support/sync-agent.ts'
 import { makeSourceBody } from '../../support/uploads-suite.ts'
@@ -18,16 +19,17 @@ afterEach(() => {
 })
 
 describe('archives', () => {
-  const bytes = makeArchive()
+  /** Larger than the room that is reserved for a plan. */
+  const bytes = gzip(Uint8Array.from([...makeTar('x'), ...makeRandomBytes(100_000)]))
   const startAppWithRoomFor = async (archives: number) =>
-    startApp({ overrides: { uploadBytes: archives * (await bytes).length } })
+    startApp({ overrides: { uploadBytes: archives * ((await bytes).length + MAX_PLANNED_BYTES) } })
   const requestLink = async (tenant: Tenant) => {
     const { body } = await tenant.post('/v2/deployments', makeSourceBody())
     return tenant.post(`/v2/deployments/${body.id}/upload-url`)
   }
-  const upload = async ({ body }: Reply, app: ReturnType<typeof startApp>) => {
+  const upload = async ({ body }: Reply, app: ReturnType<typeof startApp>, archive = bytes) => {
     const { pathname, search } = new URL(body.upload_url)
-    const raw = await bytes
+    const raw = await archive
     return send('PUT', pathname + search, { raw, headers: { 'Content-Length': String(raw.length) }, app })
   }
 
@@ -45,12 +47,26 @@ describe('archives', () => {
       ...Array(2).fill([200, undefined]),
       ...Array(2).fill([409, 'uploads_full']),
     ])
+    const setSizes = (size: SQL) =>
+      runAsSystem(app.database, sql`update uploads set size = ${size} where tenant_id = ${tenant.tenant_id}::uuid`)
+    // They leave the room that was reserved for their plans.
+    await setSizes(sql`size + ${MAX_PLANNED_BYTES}`)
     expect(outcome(await requestLink(tenant))).toEqual([409, 'uploads_full'])
     expect(outcome(await upload(await requestLink(other), app))).toEqual([200, undefined])
     // A refused upload does not use up its link.
     const unusedLink = links[uploads.findIndex(({ status }) => status === 409)]!
-    await runAsSystem(app.database, sql`update uploads set size = 0 where tenant_id = ${tenant.tenant_id}::uuid`)
+    await setSizes(sql`0`)
     expect(outcome(await upload(unusedLink, app))).toEqual([200, undefined])
+  })
+
+  it('count with their plans', async () => {
+    const [start_command, install_command] = [1, 2].map(() => Buffer.from(makeRandomBytes(3000)).toString('base64'))
+    const archive = packFiles({ 'slipway.json': JSON.stringify({ start_command, install_command }) })
+    const app = startApp({ overrides: { uploadBytes: 2 * (await archive).length + MAX_PLANNED_BYTES } })
+    const tenant = await newTenant({ app })
+    const planned = await upload(await requestLink(tenant), app, archive)
+    expect(planned.body.build_plan.start).toBe(start_command)
+    expect(outcome(await upload(await requestLink(tenant), app, archive))).toEqual([409, 'uploads_full'])
   })
 
   it('without a declared length count with the maximum size while they are received', async () => {

@@ -1,6 +1,7 @@
 import { gzipSync } from 'node:zlib'
 import { packTar } from 'modern-tar'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
+import { inspectArchive } from '../../../src/hosting/uploads/archive-inspection.ts'
 import { listArchive } from '../../../src/hosting/uploads/archive-listing.ts'
 import { packFiles } from '../../support/archives.ts'
 
@@ -53,4 +54,19 @@ test('a listing takes room as it grows, and an archive without room is not liste
   expect((await list(archive, roomOf(4_000_000)))?.paths.size).toBe(2)
   expect(most).toBeGreaterThan(3_600_000)
   expect(await list(archive, roomOf(3_000_000))).toBeNull()
+})
+
+test('an upload ends before its room is given to others, also while the store is slow', async () => {
+  const archive = await packFiles({ a: 'a' })
+  const start = performance.now()
+  const clock = vi.spyOn(performance, 'now')
+  onTestFinished(() => clock.mockRestore())
+  const receive = (minutes: number) => {
+    clock.mockReturnValue(start)
+    const write = async () => void clock.mockReturnValue(start + minutes * 60_000)
+    const { stream } = inspectArchive(new Blob([archive]).stream(), null, { write, cancel: () => {} })
+    return new Response(stream).bytes()
+  }
+  expect(await receive(40)).toEqual(archive)
+  await expect(receive(55)).rejects.toMatchObject({ code: 'body_too_slow' })
 })
