@@ -10157,7 +10157,14 @@ declare
   v_used bigint;
 begin
   perform pg_advisory_xact_lock(hashtextextended('uploads of ' || p_tenant, 0));
-  select coalesce(sum(coalesce(size, reserved)), 0)
+  select coalesce(
+    sum(
+      coalesce(size, reserved)
+      + coalesce(pg_column_size(build_plan), 0)
+      + coalesce(pg_column_size(build_refusal), 0)
+    ),
+    0
+  )
   into v_used
   from uploads
   where tenant_id = p_tenant
