@@ -4,7 +4,7 @@ import type { DeploymentPlan } from './change.ts'
 import { type DeploySource, requireSource, type Variable } from './deploy-source.ts'
 import { CommandFailure, EXIT, shellWord, usageError } from './failure.ts'
 import { openFolder } from './folder-source.ts'
-import { requireImageBuilders } from './image-builders.ts'
+import { requireImageAgents } from './image-agents.ts'
 import { openImage, openRepository, openTemplate } from './remote-sources.ts'
 import { type Deployment, findByName, type Session } from './session.ts'
 import { readLink, writeLink } from './settings.ts'
@@ -90,9 +90,9 @@ async function readLinked({ client, signal }: Session, deployment_id: string, na
   })
 }
 
-/** Of a folder, which is refused here if it cannot be built or started. */
-export async function showBuildPlan(session: Session, { files }: DeploySource, target: Target): Promise<void> {
-  if (files) await requireImageBuilders(session, [{ ...target, plan: files.showPlan(target.deployment) }])
+/** Shows that of a folder. Refuses what cannot be built or started. */
+export async function showBuildPlan(session: Session, { files, image }: DeploySource, target: Target): Promise<void> {
+  await requireImageAgents(session, [{ ...target, plan: files?.showPlan(target.deployment), image }])
 }
 
 export async function planPatch(

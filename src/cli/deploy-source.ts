@@ -23,6 +23,7 @@ export type DeploySource = {
     showPlan: (deployment?: Deployment) => FolderPlan
     upload: () => Promise<string>
   }
+  image?: string
   /** True for a deployment that has the same source. */
   accepts: (deployment: Deployment) => boolean
   planCreation: (name: string, secrets: Variable[]) => Promise<PlannedCreation>

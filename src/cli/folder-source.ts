@@ -75,7 +75,8 @@ export async function packAndShow(
     if (Date.now() - began > LONG_MS)
       out.progress(`Packing ${folder}: ${count} of ${found.found.length} files, ${formatBytes(found.bytes)}`)
   }
-  if (found.found.length === 0) throw usageError(`${folder} has no files to deploy.`, 'slipway templates')
+  if (found.found.length === 0 && Object.keys(added).length === 0)
+    throw usageError(`${folder} has no files to deploy.`, 'slipway templates')
   const archive = await packFolder(folder, showLongWork, found)
   out.progress('')
   const { files, content, sha256, unpackedBytes } = archive
@@ -87,7 +88,7 @@ export async function packAndShow(
   const included = files.filter(mayHoldSecrets)
   if (included.length > 0) out.note(`${listSome(included)} may hold secrets, and is packed.`)
   if (found.secretFiles.length > 0) {
-    const example = found.secretFiles.find(path => /\.env[^/]*$/.test(path))
+    const example = found.secretFiles.find(path => basename(path).includes('.env'))
     const remedy = example
       ? `To set its variables: --secrets-file ${shellWord(relative(process.cwd(), join(folder, example)))}`
       : `To pack it: a line !${found.secretFiles[0]} in .slipwayignore`

@@ -10,6 +10,7 @@ export function openImage(session: Session, image_uri: string): DeploySource {
   const source_revision_config = { image_uri }
   return {
     label: `the image ${image_uri}`,
+    image: image_uri,
     argument: ` --image ${shellWord(image_uri)}`,
     suggestedName: toName(image_uri.split('@')[0]!.split('/').at(-1)!.split(':')[0]!),
     accepts: ({ source }) => source === 'internal_container' || source === 'external_container',

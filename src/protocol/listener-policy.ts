@@ -18,8 +18,8 @@ export const ListenerPolicy = z
     max_copies: z.int().min(1).nullish().meta({
       description: 'The most copies of a deployment that may be required (`min_scale`). Null for no limit.',
     }),
-    builds_images: z.boolean().nullish().meta({
-      description: 'The agent builds a `Dockerfile`. Null if it does not say.',
+    runs_images: z.boolean().nullish().meta({
+      description: 'The agent runs images, also those that it builds by a `Dockerfile`. Null if it does not say.',
     }),
   })
   .meta({ id: 'ListenerPolicy', description: 'What the operator of an agent allows deployments to ask for.' })

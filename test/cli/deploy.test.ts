@@ -6,6 +6,7 @@ import { CLOSED_POLICY } from '../../src/protocol/listener-policy.ts'
 import { newTenant, type Tenant, withClockAhead } from '../support/app.ts'
 import { keyEnv, MAIN, makeFolder, runProgram, serveApp, startCli } from '../support/cli.ts'
 import { waitFor } from '../support/commands.ts'
+import { makeImageBody } from '../support/deployment-bodies.ts'
 import { getPlatformAgent, listRevisions, reportRevision } from '../support/deployments.ts'
 import { startImageRegistry } from '../support/image-registry.ts'
 import { makeSyncAgent, newListener } from '../support/sync-agent.ts'
@@ -186,17 +187,21 @@ it('refuses a folder that cannot be started, and creates nothing', async () => {
   expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
 })
 
-it('refuses a folder with only a Dockerfile before its upload where the agent builds no images', async () => {
+it('refuses a Dockerfile alone before its upload, and an image, where the agent runs processes alone', async () => {
   const tenant = await newTenant()
   const { listener, key } = await newListener(tenant)
-  await makeSyncAgent(tenant, key).poll({ policy: { ...CLOSED_POLICY, builds_images: false } })
+  await makeSyncAgent(tenant, key).poll({ policy: { ...CLOSED_POLICY, runs_images: false } })
   await tenant.post('/v2/deployments', makeSourceBody({ name: 'shop', source_config: { listener_id: listener.id } }))
   const deploy = (files: Record<string, string>) =>
     startDeploy(tenant, ['--name', 'shop', '--detach'], makeFolder({ Dockerfile: 'FROM scratch', ...files })).exited
   const { code, error, objects } = await deploy({ 'main.zig': '' })
-  expect([code, error?.code]).toEqual([1, 'image_builder_missing'])
+  expect([code, error?.code]).toEqual([1, 'images_not_run'])
   expect(objects.map(({ type }) => type)).not.toContain('upload')
   expect((await deploy({ 'server.js': '', 'package.json': '{}' })).code).toBe(0)
+  const source_config = { listener_id: listener.id }
+  await tenant.post('/v2/deployments', makeImageBody({ name: 'docs', source: 'internal_container', source_config }))
+  const image = await startDeploy(tenant, ['--name', 'docs', '--image', 'acme/docs:2']).exited
+  expect([image.code, image.error?.code]).toEqual([1, 'images_not_run'])
 })
 
 it('sets variables of files, standard input and the command at the first deploy, and keeps them later', async () => {
@@ -360,7 +365,7 @@ it('deploys a compose file as deployments with their databases, and again withou
 
 it('plans a compose file as its deploy would, and a failed upload of its first deploy leaves nothing', async () => {
   const tenant = await newTenant()
-  const cwd = makeFolder({ 'compose.yaml': COMPOSE, 'web/Dockerfile': 'FROM python:3\n', 'web/app.py': 'serve()' })
+  const cwd = makeFolder({ 'compose.yaml': COMPOSE, 'web/Dockerfile': 'FROM python:3\n' })
   const plan = await startCli(['plan', '--exit-code'], { cwd, env: keyEnv(url, tenant) }).exited
   expect([plan.code, plan.objects.at(-1)]).toMatchObject([10, { type: 'plan', create: 1 }])
   faults.cut = /\/v2\/uploads/

@@ -8,7 +8,7 @@ import { applyAndFollow, finish } from '../change.ts'
 import { describeFailure, refuseDocuments, showPlan } from '../document-plan.ts'
 import { EXIT, shellWord, usageError } from '../failure.ts'
 import { uploadArchive } from '../folder-source.ts'
-import { requireImageBuilders } from '../image-builders.ts'
+import { requireImageAgents } from '../image-agents.ts'
 import { confirm, findByName, type Session } from '../session.ts'
 import { type PackedFolder, packService } from './pack-service.ts'
 import { readCompose } from './read-compose.ts'
@@ -86,10 +86,10 @@ async function openGroup(session: Session, path: string, name: string | undefine
 /** Finds their deployments and images, and refuses what cannot be deployed. */
 async function prepareServices(session: Session, { services }: Group): Promise<void> {
   for (const service of services) service.stored = await findByName(session, service.document.name)
-  const targets = services.flatMap(({ document, stored, packed }) =>
-    packed ? [{ name: document.name, deployment: stored, plan: packed.plan }] : [],
-  )
-  await requireImageBuilders(session, targets)
+  const targets = services.map(({ document, stored, packed, image }) => {
+    return { name: document.name, deployment: stored, plan: packed?.plan, image }
+  })
+  await requireImageAgents(session, targets)
   for (const service of services) service.copy = await openImage(session, service, service.stored)
 }
 

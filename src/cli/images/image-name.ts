@@ -23,7 +23,7 @@ export function parseImageName(image: string): ImageName {
   return { host: DOCKER_HUB, repository: repository.includes('/') ? repository : `library/${repository}`, reference }
 }
 
-/** Those of `auths` alone: a credential helper is a program, which is not run. */
+/** Reads `auths` alone: a credential helper is a program, which is not run. */
 export function readDockerCredentials(host: string): Credentials | undefined {
   const folder = process.env.DOCKER_CONFIG ?? join(homedir(), '.docker')
   const auths = readAuths(join(folder, 'config.json'))

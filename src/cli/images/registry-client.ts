@@ -26,7 +26,7 @@ const DEFAULT_TOKEN_SECONDS = 60
 const HALF_MS = 500
 
 export function createRegistryClient({ host, repository, actions, credentials, signal }: Access) {
-  // As Docker does: a registry on this machine has no certificate.
+  // A registry on this machine has no certificate. Docker decides the same.
   const origin = `${LOOPBACK.test(host) ? 'http' : 'https'}://${host}`
   const base = `${origin}/v2/${repository}/`
   let challenge: string | null = null

@@ -16,7 +16,7 @@ import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { type SealedSecret, sealSecrets } from './secret-versions.ts'
-import { buildsImages } from './service.ts'
+import { runsImages } from './service.ts'
 import { findSourceFaults, sourceRuleError } from './source-rules.ts'
 
 type NewDeployment = schema.NewDeployment
@@ -35,7 +35,7 @@ export const planCreate = verb('deployments:create', async (ctx, input: CreateIn
       c.tenant_id,
       lacks_artifact(${input.source}, ${described}::json -> 'source_revision_config'),
       ${customUrl != null ? awaitsHostVerification(customUrl) : sql`false`},
-      ${buildsImages(sql`c.listener_id`)},
+      ${runsImages(sql`c.listener_id`)},
       b.build_plan::text,
       b.build_refusal
     from (select current_tenant() as tenant_id, require_creatable_deployment(${described}::json) as listener_id) c
@@ -44,7 +44,7 @@ export const planCreate = verb('deployments:create', async (ctx, input: CreateIn
       ${described}::json -> 'source_config',
       ${described}::json -> 'source_revision_config'
     ) b on true`
-  const [tenant, lacksArtifact, awaitsVerification, builds_images, ...planned] = requireRow(
+  const [tenant, lacksArtifact, awaitsVerification, runs_images, ...planned] = requireRow(
     await run(ctx, query),
     'workspace_not_found',
   )
@@ -52,7 +52,7 @@ export const planCreate = verb('deployments:create', async (ctx, input: CreateIn
   if (lacksArtifact) plan.warnings.push('The first revision waits for a patch that brings its archive or image.')
   if (awaitsVerification) plan.warnings.push(await describeHostVerification(ctx, tenant, hostOf(customUrl!)!))
   plan.warnings.push(...ctx.warnings)
-  return { ...plan, builds_images, plan_digest: await makePlanDigest(ctx, 0, plannedRequest(input)) }
+  return { ...plan, runs_images, plan_digest: await makePlanDigest(ctx, 0, plannedRequest(input)) }
 })
 
 const createStatement = prepareStatement<{ id: string; revision: string; described: string; request: string }, Row>(

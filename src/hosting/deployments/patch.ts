@@ -29,7 +29,7 @@ import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { type FingerprintedSecret, fingerprintSecrets, sealSecret } from './secret-versions.ts'
-import { buildsImages } from './service.ts'
+import { runsImages } from './service.ts'
 import { findModeFaults, SOURCE_RULES, sourceRuleError } from './source-rules.ts'
 
 type PatchInput = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.output<typeof schema.PatchQuery>
@@ -50,7 +50,7 @@ export const planPatch = verb('deployments:update', async (ctx, input: PatchInpu
       to_json(c),
       to_json(p),
       ${customUrl != null ? awaitsHostVerification(customUrl) : sql`false`},
-      ${buildsImages(sql`c.listener_id`)},
+      ${runsImages(sql`c.listener_id`)},
       b.build_plan::text,
       b.build_refusal
     from deployments c
@@ -65,14 +65,14 @@ export const planPatch = verb('deployments:update', async (ctx, input: PatchInpu
       and require_allowed_patch(c, p, ${patch}, ${describeWrite(ctx)}::jsonb)
       and require_listener_allows_patch(c.id, ${patch})`
   const row = requireRow(await run(ctx, query), 'deployment_not_found')
-  const [, , , builds_images, ...build] = row
+  const [, , , runs_images, ...build] = row
   const wanted: Wanted & { tenant_id: string } = JSON.parse(row[0])
   const decision = JSON.parse(row[1]) as PatchDecision
   const planned = withBuild(describePatchPlan(wanted, input, input.clear, decision), build)
   if (row[2] && planned.changes.some(({ path }) => path === 'source_config.custom_url'))
     planned.warnings.push(await describeHostVerification(ctx, wanted.tenant_id, hostOf(customUrl!)!))
   planned.warnings.push(...ctx.warnings)
-  return { ...planned, builds_images, plan_digest: await makePlanDigest(ctx, wanted.version, plannedRequest(input)) }
+  return { ...planned, runs_images, plan_digest: await makePlanDigest(ctx, wanted.version, plannedRequest(input)) }
 })
 
 // ---- applied

@@ -223,14 +223,14 @@ export const Plan = z
     build_plan: BuildPlan.optional().meta({
       description: 'How the uploaded archive will be built and started, for a plan that brings one.',
     }),
-    builds_images: z
+    runs_images: z
       .boolean()
       .nullable()
       .optional()
       .meta({
         description:
-          'Whether an agent that could serve the deployment builds a `Dockerfile`. Null if none has said so, and one ' +
-          'may. For a creation and a patch.',
+          'Whether an agent that could serve the deployment runs images, also those that it builds by a ' +
+          '`Dockerfile`. Null if none has said so, and one may. For a creation and a patch.',
       }),
     plan_digest: z
       .string()

@@ -14,11 +14,11 @@ import { deployments } from './tables.ts'
 
 type DeploymentParams = z.output<typeof schema.DeploymentRef>
 
-/** Of the listeners that require_listener_allows() asks: false if none builds images, null if one may. */
-export const buildsImages = (listener: SQL) => sql<boolean | null>`(
+/** False if no listener that require_listener_allows() asks runs images, null if one may. */
+export const runsImages = (listener: SQL) => sql<boolean | null>`(
   select case
-    when bool_and(coalesce(l.policy ->> 'builds_images', '') = 'false') then false
-    when bool_or(l.policy ->> 'builds_images' = 'true') then true
+    when bool_and(coalesce(l.policy ->> 'runs_images', '') = 'false') then false
+    when bool_or(l.policy ->> 'runs_images' = 'true') then true
   end
   from listeners l
   where (l.id = ${listener} and (l.tenant_id = current_tenant() or l.tenant_id is null))

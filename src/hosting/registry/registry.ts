@@ -1,4 +1,4 @@
-// Push tokens for images of one deployment, which may be a future one, and the token service that the registry's clients exchange them at.
+// Push tokens for images of a deployment, also of a future one, and the token service that exchanges them.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import type { RegistrySettings } from '../../env.ts'

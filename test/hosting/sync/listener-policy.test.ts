@@ -101,13 +101,13 @@ describe('a listener', () => {
     [false, false],
     [true, true],
     [undefined, null],
-  ])('has builds_images %j of its agent in plans of creations and patches', async (builds_images, planned) => {
+  ])('has runs_images %j of its agent in plans of creations and patches', async (runs_images, planned) => {
     const tenant = await newTenant()
-    const { listener } = await newListenerWith(tenant, { ...CLOSED_POLICY, builds_images })
+    const { listener } = await newListenerWith(tenant, { ...CLOSED_POLICY, runs_images })
     const creation = await create(tenant, listener.id, {}, '?dry_run=true')
     const { id } = (await create(tenant, listener.id, {})).body
     const patch = await tenant.patch(`/v2/deployments/${id}?dry_run=true`, {})
-    expect([creation.body.builds_images, patch.body.builds_images]).toEqual([planned, planned])
+    expect([creation.body.runs_images, patch.body.runs_images]).toEqual([planned, planned])
   })
 
   it('decides like the agent itself', async () => {

@@ -81,11 +81,11 @@ export abstract class PooledEngine implements Engine {
   constructor(
     folder: string,
     { home, apps = home, port, domain, proxy, limits, ...settings }: PooledOptions,
-    { builds_images }: Pick<ListenerPolicy, 'builds_images'>,
+    { runs_images }: Pick<ListenerPolicy, 'runs_images'>,
   ) {
     this.#home = join(apps, folder)
     this.limits = { ...DEFAULT_LIMITS, ...limits }
-    this.policy = { ...CLOSED_POLICY, max_copies: this.limits.copies, builds_images }
+    this.policy = { ...CLOSED_POLICY, max_copies: this.limits.copies, runs_images }
     this.#domain = domain
     this.#proxy = proxy
     const { host, trusted_proxies, public_addresses } = settings
