@@ -333,6 +333,10 @@ const FOLDERS: Record<string, [files: Record<string, Content>, planned: object]>
     { 'pom.xml': '<project><java.version>21</java.version><a>spring-boot-starter</a></project>', mvnw: '' },
     { tools: [{ name: 'java', version: '>=21' }], start: expect.stringContaining('-Dserver.port=$PORT') },
   ],
+  'Ruby of a lock file': [
+    { Gemfile: "gem 'rack'\n", 'Gemfile.lock': 'RUBY VERSION\n   ruby 3.1.2p20\n', 'app.rb': '' },
+    { tools: [{ name: 'ruby', version: '3.1.2', from: 'Gemfile.lock' }] },
+  ],
   Rails: [
     { Gemfile: "ruby '3.4.1'\ngem 'rails'\ngem 'propshaft'\n", 'config/application.rb': '', 'config.ru': '' },
     {

@@ -1,5 +1,5 @@
 // Ruby with Bundler: Rails, Rack and plain programs.
-import type { Proposal } from '../build-plan.ts'
+import type { Proposal, Tool } from '../build-plan.ts'
 import type { Folder } from '../source-files.ts'
 import { findVersion } from '../versions.ts'
 
@@ -26,9 +26,14 @@ export function proposeRuby(app: Folder): Proposal | null {
   return { ...common, refusal: 'The Ruby application has neither config.ru nor app.rb. Add `web: …` to a Procfile.' }
 }
 
-function findRuby(app: Folder) {
+function findRuby(app: Folder): Tool {
   const found = findVersion(app, 'ruby', ['.ruby-version'])
-  const lines = (app.read('Gemfile') ?? '').split('\n').map(line => line.trim())
-  const version = lines.flatMap(line => /^ruby ["'](?:~> ?)?(\d[\d.]*)["']/.exec(line)?.[1] ?? [])[0]
-  return found.version === null && version !== undefined ? { ...found, version, from: 'Gemfile' } : found
+  if (found.version !== null) return found
+  const [version] = linesOf(app, 'Gemfile').flatMap(line => /^ruby ["'](?:~> ?)?(\d[\d.]*)["']/.exec(line)?.[1] ?? [])
+  if (version !== undefined) return { ...found, version, from: 'Gemfile' }
+  // Below the heading RUBY VERSION. Gems are listed with brackets.
+  const [locked] = linesOf(app, 'Gemfile.lock').flatMap(line => /^ruby (\d+\.\d+\.\d+)/.exec(line)?.[1] ?? [])
+  return locked === undefined ? found : { ...found, version: locked, from: 'Gemfile.lock' }
 }
+
+const linesOf = (app: Folder, file: string) => (app.read(file) ?? '').split('\n').map(line => line.trim())
