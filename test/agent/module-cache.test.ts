@@ -139,7 +139,7 @@ test('npm runs install scripts, unless the source lists those that may', () => {
     const text = JSON.stringify(manifest)
     fs.writeFileSync(join(home, 'package.json'), text)
     const plan = planBuild({ paths, read: () => text }, { buildsImages: true })
-    const variables = buildVariables(plan, { source: home, cache: '/cache', runtime: '/runtime' })
+    const variables = buildVariables(plan, { source: home, cache: '/cache', runtime: '/runtime' }, {})
     return variables.npm_config_dangerously_allow_all_scripts === 'true'
   }
   const scripts = { start: 'node server.js' }

@@ -13,9 +13,21 @@ type Folders = {
   runtime: string
 }
 
-export const buildVariables = (plan: BuildPlan, { source, cache, runtime }: Folders): Record<string, string> => ({
+/** The application gets them as well when it runs. */
+export const runtimeVariables = ({ tools }: BuildPlan, runtime: string): Record<string, string> =>
+  tools.some(({ name }) => name === 'deno') ? { DENO_DIR: join(runtime, 'deno') } : {}
+
+/** `machine`: the variables of the agent's machine that commands may see. */
+export const buildVariables = (
+  plan: BuildPlan,
+  { source, cache, runtime }: Folders,
+  machine: Record<string, string>,
+): Record<string, string> => ({
+  ...machine,
   ...cacheVariables(cache),
-  DENO_DIR: join(runtime, 'deno'),
+  // Maven before 3.9 reads no MAVEN_ARGS.
+  MAVEN_OPTS: [machine.MAVEN_OPTS, `-Dmaven.repo.local=${join(cache, 'maven')}`].filter(Boolean).join(' '),
+  ...runtimeVariables(plan, runtime),
   UV_PYTHON_INSTALL_DIR: join(runtime, 'python'),
   // npm warns of settings that it does not know.
   ...(plan.tools.some(({ name }) => name === 'pnpm') && { npm_config_store_dir: join(cache, 'pnpm') }),
@@ -53,7 +65,6 @@ function cacheVariables(cache: string): Record<string, string> {
     CARGO_HOME: at('cargo'),
     CARGO_TARGET_DIR: at('cargo-target'),
     GRADLE_USER_HOME: at('gradle'),
-    MAVEN_ARGS: `-Dmaven.repo.local=${at('maven')}`,
     MAVEN_USER_HOME: at('maven-home'),
     BUNDLE_USER_HOME: at('bundle'),
     COREPACK_HOME: at('corepack'),

@@ -7,7 +7,7 @@ import { Readable } from 'node:stream'
 import { packTar } from 'modern-tar/fs'
 import type { BuildPlan, Site, Tool, ToolName } from '../../build-plan/build-plan.ts'
 import { ARCHIVE_LIMITS, unpackTar } from '../builds/archive.ts'
-import { buildVariables } from '../builds/build-variables.ts'
+import { buildVariables, runtimeVariables } from '../builds/build-variables.ts'
 import { withModuleCache } from '../builds/module-cache.ts'
 import type { Artifact, SourceTree } from '../engine.ts'
 import { finishSite } from '../site/finish-site.ts'
@@ -54,10 +54,9 @@ export function buildInBaseImage(job: PlanJob): Promise<BuiltImage> {
   const { api, spec, plan, tree, user } = job
   const entering = [exportPath(plan), enter(plan.root)].filter(Boolean).join(' && ')
   const start = [entering, plan.start].filter(Boolean).join(' && ')
+  const owned = [APP_FOLDER, APP_HOME, RUNTIME_FOLDER].join(' ')
   const changeOwner =
-    user === undefined
-      ? []
-      : [`mkdir -p ${APP_HOME} /tmp; chmod 1777 /tmp; chown -R ${user}:${user} ${APP_FOLDER} ${APP_HOME}`]
+    user === undefined ? [] : [`mkdir -p ${owned} /tmp; chmod 1777 /tmp; chown -R ${user}:${user} ${owned}`]
   const entry = [`ENTRYPOINT ["/bin/sh", "-c"]`, `CMD ${JSON.stringify([start])}`]
   const changes = [`WORKDIR ${APP_FOLDER}`, `USER ${user}:${user}`, `ENV HOME=${APP_HOME}`, ...entry]
   return runPlan(job, changeOwner, async (container, signal) => {
@@ -67,7 +66,12 @@ export function buildInBaseImage(job: PlanJob): Promise<BuiltImage> {
       changes: user === undefined ? [] : changes,
       signal,
     })
-    return { location, start_command: start, env: { ...plan.env, ...tree.env }, ...(entering && { enter: entering }) }
+    return {
+      location,
+      start_command: start,
+      env: { ...runtimeVariables(plan, RUNTIME_FOLDER), ...plan.env, ...tree.env },
+      ...(entering && { enter: entering }),
+    }
   })
 }
 
@@ -108,7 +112,8 @@ async function runPlan<T>(
   const volume = `${resourcePrefix(owner, spec.deployment_id)}-cache`
   await api.post('/volumes/create', { Name: volume, Driver: 'local', Labels: shared })
   const folders = { source: tree.folder, cache: CACHE_FOLDER, runtime: RUNTIME_FOLDER }
-  const env = { XDG_CACHE_HOME: CACHE_FOLDER, ...buildVariables(plan, folders), ...plan.env, ...tree.env }
+  const tools = { ...buildVariables(plan, folders, commandEnv), XDG_CACHE_HOME: CACHE_FOLDER }
+  const env = { ...tools, ...plan.env, ...tree.env }
   const otherInputs = { base: image, env, secrets: spec.secrets }
   const cachedInstall =
     install &&
@@ -136,7 +141,7 @@ async function runPlan<T>(
   for (const command of [install, build]) if (command) task.log(`Running in ${base.name}: ${command}`)
   const container = await api.post<{ Id: string }>('/containers/create', create.body, { name: create.name })
   const at = `/containers/${container.Id}`
-  const variables = { ...commandEnv, ...env, ...spec.secrets }
+  const variables = { ...env, ...spec.secrets }
   try {
     await uploadFiles(api, at, variables, tree, signal)
     await api.post(`${at}/start`)

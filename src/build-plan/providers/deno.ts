@@ -12,13 +12,14 @@ export function proposeDeno(app: Folder): Proposal | null {
   const tools = [findVersion(app, 'deno', ['.deno-version', '.dvmrc'])]
   const program = PROGRAMS.find(app.has)
   const certain = [`${configuration} makes it a Deno application.`]
+  const install = program === undefined ? null : `deno cache ${program}`
   // The configuration may have comments, which only Deno reads.
-  if (/"start"\s*:/.test(app.read(configuration) ?? '')) return { tools, start: 'deno task start', certain }
+  if (/"start"\s*:/.test(app.read(configuration) ?? '')) return { tools, install, start: 'deno task start', certain }
   if (!program) return { tools, refusal: 'The Deno application has no task `start` and no main.ts. Add one of them.' }
   const serves = /\bexport\s+default\s*\{/.test(app.read(program) ?? '')
   return {
     tools,
-    install: `deno cache ${program}`,
+    install,
     start: serves ? `deno serve --allow-all --port $PORT ${program}` : `deno run --allow-all ${program}`,
     certain,
     guessed: [`\`${program}\` is its program.`],

@@ -1,6 +1,6 @@
 // Builds an application in its folder by its plan: gathers the tools, then runs the install and build commands.
 import { dirname, join } from 'node:path'
-import { buildVariables } from '../../builds/build-variables.ts'
+import { buildVariables, runtimeVariables } from '../../builds/build-variables.ts'
 import { runCommand } from '../../builds/command.ts'
 import { withModuleCache } from '../../builds/module-cache.ts'
 import { planSource } from '../../builds/source-plan.ts'
@@ -41,8 +41,7 @@ export async function prepare(
   const programs = [...plan.programs.map(name => join(folder, plan.root, name)), ...tools.programs]
   const env = {
     LANG: 'C.UTF-8',
-    ...commandEnv,
-    ...buildVariables(plan, { source: folder, cache: task.cache, runtime: task.cache }),
+    ...buildVariables(plan, { source: folder, cache: task.cache, runtime: task.cache }, commandEnv),
     // No repository above the source is that of the application.
     GIT_CEILING_DIRECTORIES: dirname(task.cache),
     ...tools.env,
@@ -82,7 +81,7 @@ export async function prepare(
     programs,
     start_command: plan.start,
     health_path,
-    env: { ...tools.env, ...plan.env, ...tree.env },
+    env: { ...runtimeVariables(plan, task.cache), ...tools.env, ...plan.env, ...tree.env },
     commit,
     stamp: await stampFolder(folder),
   }
