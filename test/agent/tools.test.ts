@@ -50,7 +50,7 @@ test('a version that the machine does not have is installed by mise, once, also 
   const { folder, gather: gatherTool } = makeMachine({ mise: MISE })
   const gather = (version: string) => gatherTool({ name: 'go', version, from: 'go.mod' })
   const home = join(folder, 'tools/mise/go@99.1')
-  const found = { programs: [join(home, 'bin')], env: { GOROOT: home, CGO_ENABLED: '0' } }
+  const found = { programs: [join(home, 'bin')], env: { GOROOT: home, CGO_ENABLED: '0' }, headers: null }
   expect(await gather('>=99.1')).toEqual(found)
   expect(await gather('99.1')).toEqual(found)
   const extra = { name: 'gradle', version: '99.1', from: 'mise.toml', isExtra: true } as const
@@ -67,6 +67,7 @@ test('Go and rustup bring a version that the machine does not have', async () =>
     expect(await gather({ name: 'go', version, from: 'go.mod' })).toEqual({
       programs: [join(go, 'bin')],
       env: { GOROOT: go, CGO_ENABLED: '0' },
+      headers: null,
     })
   const rust = join(folder, 'tools/rust')
   for (const version of ['99.2.0', '>=99.2.0'])

@@ -13,10 +13,11 @@ const run = promisify(execFile)
 
 const platform = `${process.platform}-${process.arch}`
 export const NODE_PACKAGE = `node-${platform}`
-/** The package of each tool. `programs`: those of a package that names none itself. */
+/** The package of each tool. `programs`: besides those that the package names itself. */
 const PACKAGES: Partial<Record<ToolName, (version: string) => { name: string; programs?: Record<string, string> }>> = {
   node: () => ({ name: NODE_PACKAGE, programs: { node: 'bin/node' } }),
-  pnpm: () => ({ name: 'pnpm' }),
+  // Its latest versions put no node-gyp on the path of install scripts.
+  pnpm: () => ({ name: 'pnpm', programs: { 'node-gyp': 'dist/node_modules/node-gyp/bin/node-gyp.js' } }),
   yarn: version => ({ name: /^[~^]?[12](\.|$)/.test(version) ? 'yarn' : '@yarnpkg/cli-dist' }),
   bun: () => ({ name: `@oven/bun-${platform}`, programs: { bun: 'bin/bun', bunx: 'bin/bun' } }),
   deno: () => ({
@@ -55,8 +56,9 @@ export async function installFromNpm(
       fs.mkdirSync(bin, { mode: 0o755 })
       const found = join(temporary, 'node_modules', packageName, 'package.json')
       const { bin: ownPrograms = {} } = readJson<{ bin?: Record<string, string> }>(found) ?? {}
-      for (const [program, file] of Object.entries(programs ?? ownPrograms)) {
+      for (const [program, file] of Object.entries({ ...ownPrograms, ...programs })) {
         const target = join('node_modules', packageName, file)
+        if (!fs.existsSync(join(temporary, target))) continue
         fs.chmodSync(join(temporary, target), 0o755)
         fs.symlinkSync(join('..', target), join(bin, program))
       }

@@ -9,6 +9,7 @@ import { finishSite } from '../../site/finish-site.ts'
 import { removeRecursively, stampFolder } from '../../system/files.ts'
 import { DEFAULT_PATH } from '../../system/search-path.ts'
 import { chownRecursively, makeOwned, type User } from '../../system/users.ts'
+import type { Toolbox } from './toolbox.ts'
 import { gatherTools } from './tools.ts'
 
 /** `commandEnv`: the variables of this machine that commands may see. `toolsFolder`: shared by all builds. */
@@ -65,7 +66,7 @@ export async function prepare(
       cache: task.cache,
       otherInputs: { ...env, PATH: [...tools.programs, path].join(':') },
     }
-    const script = step === 'install' ? await withModuleCache(command, options) : command
+    const script = step === 'install' ? keepHeaders(tools) + (await withModuleCache(command, options)) : command
     const label = `The ${step} command \`${command}\``
     await runCommand(['/bin/sh', '-c', script], { cwd, env, revision: spec.revision_id, task, user, disk_mb, label })
   }
@@ -86,3 +87,10 @@ export async function prepare(
     stamp: await stampFolder(folder),
   }
 }
+
+/** Where node-gyp keeps what it downloads: pnpm passes no setting on to it. As the user, who owns the folder. */
+const keepHeaders = ({ headers }: Toolbox) =>
+  headers === null
+    ? ''
+    : `d="$HOME/.cache/node-gyp/$(node -p process.versions.node)"; mkdir -p "$d" && ` +
+      `ln -sfn '${headers}/include' "$d/include" && echo 11 > "$d/installVersion"\n`

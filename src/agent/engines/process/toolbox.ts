@@ -4,7 +4,12 @@ import { delimiter, dirname } from 'node:path'
 
 /** `home` has the programs of the tool in `bin`. */
 export type Installed = { home: string; version: string }
-export type Toolbox = { programs: string[]; env: Record<string, string> }
+export type Toolbox = {
+  programs: string[]
+  env: Record<string, string>
+  /** The folder of Node that has its headers in `include/node`. */
+  headers: string | null
+}
 export type ToolOptions = {
   /** The folder of tools that all builds of this agent share. Applications can read it, and only the agent writes. */
   shared: string

@@ -46,11 +46,11 @@ const HELP: Partial<Record<ToolName, string>> = {
 }
 
 export async function gatherTools(tools: Tool[], options: ToolOptions, task: BuildTask): Promise<Toolbox> {
-  const box: Toolbox = { programs: [], env: {} }
+  const box: Toolbox = { programs: [], env: {}, headers: null }
   const missing: ToolName[] = []
   for (const tool of tools) {
     const found = await findTool(tool, options, task)
-    if (tool.name === 'node') Object.assign(box.env, headersOf(found, options))
+    if (tool.name === 'node') box.headers = findHeaders(found, options)
     if (found === null && tool.isExtra) task.log(`This agent's machine has no ${tool.name} (${tool.from}).`, 'WARNING')
     else if (found === null) missing.push(tool.name)
     else if (found !== 'own') {
@@ -247,12 +247,12 @@ async function installUv(
 }
 
 /** Modules with a part in C++ are built against these. Without them, node-gyp downloads them from nodejs.org. */
-function headersOf(found: Installed | 'own' | null, { areOthers }: ToolOptions): Record<string, string> {
+function findHeaders(found: Installed | 'own' | null, { areOthers }: ToolOptions): string | null {
   const home = found === null || found === 'own' ? dirname(dirname(process.execPath)) : found.home
   const folder = [home, join(home, 'node_modules', NODE_PACKAGE)].find(
     at => fs.existsSync(join(at, 'include/node/node_version.h')) && (!areOthers || isReachable(at)),
   )
-  return folder === undefined ? {} : { npm_config_nodedir: folder }
+  return folder ?? null
 }
 
 /** Empty for what is no version, such as `latest`. */
