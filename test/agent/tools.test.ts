@@ -40,9 +40,10 @@ function makeMachine(programs: Record<string, string>) {
   fs.mkdirSync(join(folder, 'bin'))
   for (const [name, text] of Object.entries(programs))
     fs.writeFileSync(join(folder, 'bin', name), text, { mode: 0o755 })
-  const options = { shared: join(folder, 'tools'), areOthers: false, env: {}, machinePath: join(folder, 'bin') }
+  const options = { shared: join(folder, 'tools'), areOthers: false, env: {} }
   const task = { log: () => {}, signal: new AbortController().signal, cache: folder, runningFolder: folder }
-  const gather = (tool: Tool, path = '/usr/bin:/bin') => gatherTools([tool], { ...options, path }, task)
+  const gather = (tool: Tool, path = '/usr/bin:/bin', more = '') =>
+    gatherTools([tool], { ...options, path, machinePath: `${join(folder, 'bin')}:${more}` }, task)
   return { folder, gather }
 }
 
@@ -82,4 +83,16 @@ test('a program that the path has already brings no folder, which would hide tho
   const gradle = { name: 'gradle', version: null, from: null } as const
   expect((await gather(gradle)).programs).toEqual([bin])
   expect((await gather(gradle, bin)).programs).toEqual([])
+})
+
+test('without a version that fits, another release of the same line serves', async () => {
+  const python = (version: string) => `#!/bin/sh\nprintf '%s\\n' "$(dirname "$(dirname "$0")")" ${version}\n`
+  const { folder, gather } = makeMachine({ python3: python('99.2.0') })
+  const older = join(folder, 'older')
+  fs.mkdirSync(join(older, 'bin'), { recursive: true })
+  fs.writeFileSync(join(older, 'bin/python3'), python('99.1.3'), { mode: 0o755 })
+  const homeFor = async (version: string) =>
+    (await gather({ name: 'python', version, from: '.python-version' }, '/bin', join(older, 'bin'))).programs
+  expect(await homeFor('99.1.99')).toEqual([join(older, 'bin')])
+  expect(await homeFor('99.3.0')).toEqual([join(folder, 'bin')])
 })

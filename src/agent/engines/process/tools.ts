@@ -7,7 +7,7 @@ import { homedir } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import type { Tool, ToolName } from '../../../build-plan/build-plan.ts'
-import { isWithin } from '../../../build-plan/version-ranges.ts'
+import { isWithin, lowestWithin } from '../../../build-plan/version-ranges.ts'
 import { type BuildTask, PermanentError } from '../../engine.ts'
 import { listFolder } from '../../system/files.ts'
 import { isReachable } from '../../system/users.ts'
@@ -89,7 +89,9 @@ async function findTool(tool: Tool, options: ToolOptions, task: BuildTask): Prom
     )
     return 'own'
   }
-  const onMachine = await findOnMachine(name, options.machinePath, isFit)
+  const line = version && lowestWithin(version)?.split('.').slice(0, 2).join('.')
+  const rate = (found: string) => (isFit(found) ? 2 : line && isWithin(found, `~${line}`) ? 1 : 0)
+  const onMachine = await findOnMachine(name, options.machinePath, rate)
   if (onMachine && isFit(onMachine.version)) return share(name, onMachine, options)
   const managed = (await installWithMise(tool, options, task)) ?? (await installByOwn(tool, onMachine, options, task))
   if (managed) return managed
@@ -129,13 +131,13 @@ function searchedFolders(name: ToolName, machinePath: string): string[] {
 }
 
 /**
- * The best of the machine: one that fits, and that applications can reach where it is. Of Python the newest, because
- * packages soon drop old ones, and that of a system is often old.
+ * The best of the machine: one that fits, or another release of the same line, and that applications can reach where
+ * it is. Of Python the newest, because packages soon drop old ones, and that of a system is often old.
  */
 async function findOnMachine(
   name: ToolName,
   machinePath: string,
-  isFit: (version: string) => boolean,
+  rate: (version: string) => number,
 ): Promise<Installed | null> {
   const probe = PROBES[name]
   if (!probe) return null
@@ -146,7 +148,7 @@ async function findOnMachine(
       const installed = await probeProgram(join(folder, file), probe)
       if (installed && !found.some(({ home }) => home === installed.home)) found.push(installed)
     }
-  const fitness = ({ version }: Installed) => Number(isFit(version))
+  const fitness = ({ version }: Installed) => rate(version)
   const reachability = ({ home }: Installed) => Number(isReachable(join(home, 'bin')))
   const isNewer = (a: Installed, b: Installed) => Number(name === 'python' && !isWithin(a.version, `<=${b.version}`))
   const compare = (a: Installed, b: Installed) =>
@@ -227,7 +229,7 @@ async function installUv(
   const folder = join(shared, encodeURIComponent(wanted))
   const fetched = { home: folder, version: version ?? 'latest' }
   if (fs.existsSync(folder)) return fetched
-  const python = await findOnMachine('python', machinePath, () => true)
+  const python = await findOnMachine('python', machinePath, () => 0)
   if (!python) return null
   try {
     task.log(`Fetching ${wanted}`)
