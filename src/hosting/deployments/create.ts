@@ -52,7 +52,7 @@ export const planCreate = verb('deployments:create', async (ctx, input: CreateIn
   if (lacksArtifact) plan.warnings.push('The first revision waits for a patch that brings its archive or image.')
   if (awaitsVerification) plan.warnings.push(await describeHostVerification(ctx, tenant, hostOf(customUrl!)!))
   plan.warnings.push(...ctx.warnings)
-  return { ...plan, runs_images, plan_digest: await makePlanDigest(ctx, 0, plannedRequest(input)) }
+  return { ...plan, runs_images, plan_digest: makePlanDigest(ctx, 0, plannedRequest(input)) }
 })
 
 const createStatement = prepareStatement<{ id: string; revision: string; described: string; request: string }, Row>(
@@ -62,7 +62,7 @@ const createStatement = prepareStatement<{ id: string; revision: string; describ
 )
 
 export const createDeployment = verb('deployments:create', async (ctx, input: CreateInput) => {
-  const version = await readPlannedVersion(ctx, plannedRequest(input))
+  const version = readPlannedVersion(ctx, plannedRequest(input))
   if (version !== null && version !== 0) throw fail('plan_stale')
   validateNewDeployment(ctx, input)
   const [id, revision] = [crypto.randomUUID(), crypto.randomUUID()]
