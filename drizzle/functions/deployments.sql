@@ -2200,12 +2200,10 @@ $$;
 create function require_listener_allows_patch(p_deployment uuid, p_patch jsonb) returns boolean
 language plpgsql stable cost 10000 as $$
 declare
-  v_clears_account boolean := exists (
-    select
-    from jsonb_to_recordset(p_patch -> 'members') as m(path text, value jsonb)
-    where m.path = 'source_config.resource_spec.service_account_name' and m.value is null
-  );
+  v_clears_account boolean :=
+    p_patch -> 'members' @> '[{"path": "source_config.resource_spec.service_account_name", "value": null}]';
 begin
+  if p_patch -> 'policy_needs' = '[]' and not v_clears_account then return true; end if;
   perform require_listener_allows(d.listener_id, needs.changed)
   from deployments d
   cross join lateral (

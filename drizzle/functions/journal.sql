@@ -39,6 +39,7 @@ declare
   v_count integer := cardinality(p_subjects);
   v_seq bigint;
   v_today bigint;
+  v_actor_name text := event_actor_name();
 begin
   insert into journals (scope_id, organization_id, seq, day, today)
   values (current_scope(), current_organization(), v_count, journal_day(), v_count + p_bytes / 4096)
@@ -49,8 +50,8 @@ begin
   returning seq, today into v_seq, v_today;
   perform require_journal_room(v_today, p_limit);
   insert into events (
-    scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data, changes,
-    part_of
+    scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, actor_name, request_id, data,
+    changes, part_of
   )
   select
     current_scope(),
@@ -61,6 +62,7 @@ begin
     subject_id,
     setting('actor_kind'),
     current_actor(),
+    v_actor_name,
     setting('request_id'),
     data,
     changes,
