@@ -7109,6 +7109,7 @@ declare
   v_count integer := cardinality(p_subjects);
   v_seq bigint;
   v_today bigint;
+  v_actor_name text := event_actor_name();
 begin
   insert into journals (scope_id, organization_id, seq, day, today)
   values (current_scope(), current_organization(), v_count, journal_day(), v_count + p_bytes / 4096)
@@ -7119,8 +7120,8 @@ begin
   returning seq, today into v_seq, v_today;
   perform require_journal_room(v_today, p_limit);
   insert into events (
-    scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data, changes,
-    part_of
+    scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, actor_name, request_id, data,
+    changes, part_of
   )
   select
     current_scope(),
@@ -7131,6 +7132,7 @@ begin
     subject_id,
     setting('actor_kind'),
     current_actor(),
+    v_actor_name,
     setting('request_id'),
     data,
     changes,
@@ -9861,12 +9863,10 @@ create or replace function require_listener_allows_patch(p_deployment uuid, p_pa
  STABLE COST 10000
 AS $function$
 declare
-  v_clears_account boolean := exists (
-    select
-    from jsonb_to_recordset(p_patch -> 'members') as m(path text, value jsonb)
-    where m.path = 'source_config.resource_spec.service_account_name' and m.value is null
-  );
+  v_clears_account boolean :=
+    p_patch -> 'members' @> '[{"path": "source_config.resource_spec.service_account_name", "value": null}]';
 begin
+  if p_patch -> 'policy_needs' = '[]' and not v_clears_account then return true; end if;
   perform require_listener_allows(d.listener_id, needs.changed)
   from deployments d
   cross join lateral (
