@@ -16,7 +16,7 @@ import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { type SealedSecret, sealSecrets } from './secret-versions.ts'
-import { runsImages } from './service.ts'
+import { runsImages, runsImagesOf } from './service.ts'
 import { findSourceFaults, sourceRuleError } from './source-rules.ts'
 
 type NewDeployment = schema.NewDeployment
@@ -52,7 +52,11 @@ export const planCreate = verb('deployments:create', async (ctx, input: CreateIn
   if (lacksArtifact) plan.warnings.push('The first revision waits for a patch that brings its archive or image.')
   if (awaitsVerification) plan.warnings.push(await describeHostVerification(ctx, tenant, hostOf(customUrl!)!))
   plan.warnings.push(...ctx.warnings)
-  return { ...plan, runs_images, plan_digest: makePlanDigest(ctx, 0, plannedRequest(input)) }
+  return {
+    ...plan,
+    ...runsImagesOf(input.source, runs_images),
+    plan_digest: makePlanDigest(ctx, 0, plannedRequest(input)),
+  }
 })
 
 const createStatement = prepareStatement<{ id: string; revision: string; described: string; request: string }, Row>(

@@ -29,7 +29,7 @@ import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { type FingerprintedSecret, fingerprintSecrets, sealSecret } from './secret-versions.ts'
-import { runsImages } from './service.ts'
+import { runsImages, runsImagesOf } from './service.ts'
 import { findModeFaults, SOURCE_RULES, sourceRuleError } from './source-rules.ts'
 
 type PatchInput = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.output<typeof schema.PatchQuery>
@@ -66,13 +66,17 @@ export const planPatch = verb('deployments:update', async (ctx, input: PatchInpu
       and require_listener_allows_patch(c.id, ${patch})`
   const row = requireRow(await run(ctx, query), 'deployment_not_found')
   const [, , , runs_images, ...build] = row
-  const wanted: Wanted & { tenant_id: string } = JSON.parse(row[0])
+  const wanted: Wanted & { tenant_id: string; source: Source } = JSON.parse(row[0])
   const decision = JSON.parse(row[1]) as PatchDecision
   const planned = withBuild(describePatchPlan(wanted, input, input.clear, decision), build)
   if (row[2] && planned.changes.some(({ path }) => path === 'source_config.custom_url'))
     planned.warnings.push(await describeHostVerification(ctx, wanted.tenant_id, hostOf(customUrl!)!))
   planned.warnings.push(...ctx.warnings)
-  return { ...planned, runs_images, plan_digest: makePlanDigest(ctx, wanted.version, plannedRequest(input)) }
+  return {
+    ...planned,
+    ...runsImagesOf(wanted.source, runs_images),
+    plan_digest: makePlanDigest(ctx, wanted.version, plannedRequest(input)),
+  }
 })
 
 // ---- applied

@@ -230,7 +230,7 @@ export const Plan = z
       .meta({
         description:
           'Whether an agent that could serve the deployment runs images, also those that it builds by a ' +
-          '`Dockerfile`. Null if none has said so, and one may. For a creation and a patch.',
+          '`Dockerfile`. Null if none has said so, and one may. For creations and patches, but for templates.',
       }),
     plan_digest: z
       .string()

@@ -7,6 +7,7 @@ import { requireRow } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { Failure } from '../../kernel/http/errors.ts'
+import type { Source } from '../../protocol/parts.schema.ts'
 import { type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
 import type * as schema from './schema.ts'
 import { SUMMARY_COLUMN } from './summary.ts'
@@ -24,6 +25,10 @@ export const runsImages = (listener: SQL) => sql<boolean | null>`(
   where (l.id = ${listener} and (l.tenant_id = current_tenant() or l.tenant_id is null))
     or (${listener} is null and l.tenant_id is null)
 )`
+
+/** Templates are started as they are. */
+export const runsImagesOf = (source: Source, runs_images: boolean | null) =>
+  source === 'internal_template' ? {} : { runs_images }
 
 export const isDeployment = (id: string | Placeholder): SQL => and(eq(deployments.id, id), inTenant(deployments))!
 
