@@ -1,6 +1,7 @@
 // The agent: holds the lease of its listener, polls for changes, and leaves each deployment to the reconciler.
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Network } from '../protocol/address-kind.ts'
+import type { ListenerPolicy } from '../protocol/listener-policy.ts'
 import { MAX_POLL_SECONDS } from '../protocol/poll.schema.ts'
 import { Builds } from './builds/builds.ts'
 import { describeTemplates, listTemplates } from './builds/source-tree.ts'
@@ -93,6 +94,7 @@ export class Agent {
   #hasUnnamedChange = false
   #resyncAt = 0
   #pollFailures = 0
+  #knowsFeatures = true
 
   constructor(options: Options) {
     this.#options = options
@@ -226,7 +228,7 @@ export class Agent {
         ...(this.#lease.fence === null && {
           templates: listTemplates(templates),
           template_descriptions: describeTemplates(templates),
-          policy: engine.policy,
+          policy: this.#knowsFeatures ? engine.policy : withoutFeatures(engine.policy),
         }),
         public_key: this.#keys.public_key,
         fence: this.#lease.fence,
@@ -310,7 +312,11 @@ export class Agent {
     const { status, code } = error instanceof RequestRefused ? error : {}
     if (status && FATAL_STATUSES.has(status)) throw error
     if (status === 409) this.#loseLease()
-    if (status === 422) this.#cursor = null
+    if (status === 422) {
+      this.#cursor = null
+      // A control plane of an earlier release refuses what it does not know.
+      this.#knowsFeatures = !this.#knowsFeatures
+    }
     if (code === 'lease_held') {
       if (failures === 1) this.#logEvent('standby', { reason: STANDBY_REASON })
     } else if (code !== 'fence_stale' && failures === 2) {
@@ -391,3 +397,5 @@ export class Agent {
     logToOperator(format(event, fields))
   }
 }
+
+const withoutFeatures = ({ engine: _, features: __, ...policy }: ListenerPolicy): ListenerPolicy => policy

@@ -1,11 +1,14 @@
 // Finds what a deployment asks for that the operator of its listener has to allow. Pure: the control plane refuses the
 // rest when it is planned, and the agent refuses it again.
 import * as z from 'zod'
+import { enginesWith, type FeatureName, featureNames, listFeatureNeeds } from './engine-features.ts'
 import type { Container, Volume, VolumeMount } from './kubernetes.schema.ts'
+import type { Source } from './parts.schema.ts'
 import type { ResourceSpec } from './resources.schema.ts'
 import { arrayOf, boundedText } from './wire.ts'
 
 const MAX_ACCOUNTS = 100
+const MAX_FEATURES = 100
 
 export const ListenerPolicy = z
   .object({
@@ -18,9 +21,14 @@ export const ListenerPolicy = z
     max_copies: z.int().min(1).nullish().meta({
       description: 'The most copies of a deployment that may be required (`min_scale`). Null for no limit.',
     }),
-    runs_images: z.boolean().nullish().meta({
-      description: 'The agent runs images, also those that it builds by a `Dockerfile`. Null if it does not say.',
-    }),
+    engine: boundedText(64).nullish().meta({ description: 'The engine that runs the applications.' }),
+    features: arrayOf(boundedText(64), MAX_FEATURES)
+      .nullish()
+      .meta({
+        description:
+          'What the engine does of what a deployment can ask for; the rest is refused when it is planned. Null: not ' +
+          `told, so only the agent refuses. Known are ${featureNames.map(name => `\`${name}\``).join(', ')}.`,
+      }),
   })
   .meta({ id: 'ListenerPolicy', description: 'What the operator of an agent allows deployments to ask for.' })
 export type ListenerPolicy = z.output<typeof ListenerPolicy>
@@ -32,6 +40,8 @@ export type PolicyNeed =
   | { path: string; needs: 'privileged' }
   | { path: string; needs: 'service_account'; value: string }
   | { path: string; needs: 'copies'; value: number }
+  /** `hint`: the engines that can. */
+  | { path: string; needs: 'feature'; value: FeatureName; hint: string }
 
 const ROOT = 'resource_spec'
 
@@ -46,14 +56,29 @@ export function listPolicyNeeds(spec: ResourceSpec): PolicyNeed[] {
   ]
 }
 
+/** What the listener of a deployment must allow or do: the privileges, and the features of its engine. */
+export const listListenerNeeds = (spec: ResourceSpec, source?: Source | null): PolicyNeed[] => [
+  ...listPolicyNeeds(spec),
+  ...listFeatureNeeds(spec, source).map(({ path, feature }) => ({
+    path,
+    needs: 'feature' as const,
+    value: feature,
+    hint: `needs the ${enginesWith(feature)}`,
+  })),
+]
+
 /** require_listener_allows() of the database decides the same. */
-export function isAllowed(need: PolicyNeed, { privileged, service_accounts, max_copies }: ListenerPolicy): boolean {
+export function isAllowed(
+  need: PolicyNeed,
+  { privileged, service_accounts, max_copies, features }: ListenerPolicy,
+): boolean {
   if (need.needs === 'privileged') return privileged
   if (need.needs === 'service_account') return service_accounts.includes(need.value)
+  if (need.needs === 'feature') return features?.includes(need.value) ?? true
   return need.value <= (max_copies ?? Number.POSITIVE_INFINITY)
 }
 
-type Remedies = Record<PolicyNeed['needs'], string>
+type Remedies = Record<Exclude<PolicyNeed['needs'], 'feature'>, string>
 /** Lists in sentences for the user what the policy does not allow; null if it allows everything. */
 export function describeRefusal(spec: ResourceSpec, policy: ListenerPolicy, remedies: Remedies): string | null {
   const refused = listPolicyNeeds(spec).filter(need => !isAllowed(need, policy))

@@ -66,7 +66,7 @@ export const Poll = z
       version: '0.2.0',
       templates: ['web-service'],
       template_descriptions: { 'web-service': 'A JSON API with a health check.' },
-      policy: { privileged: false, service_accounts: [], max_copies: 32, runs_images: false },
+      policy: { privileged: false, service_accounts: [], max_copies: 32 },
       public_key: 'BMWOPPT6fvI84CovNcaIsJEn0aiRnU30Qx4O_QXfkW-XP2qQAyULEqKYACUGYluyNPLiLmjuhjV11bQdp-b2qnk',
       cursor: null,
       digest: null,

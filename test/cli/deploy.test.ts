@@ -190,7 +190,7 @@ it('refuses a folder that cannot be started, and creates nothing', async () => {
 it('refuses a Dockerfile alone before its upload, and an image, where the agent runs processes alone', async () => {
   const tenant = await newTenant()
   const { listener, key } = await newListener(tenant)
-  await makeSyncAgent(tenant, key).poll({ policy: { ...CLOSED_POLICY, runs_images: false } })
+  await makeSyncAgent(tenant, key).poll({ policy: { ...CLOSED_POLICY, features: [] } })
   await tenant.post('/v2/deployments', makeSourceBody({ name: 'shop', source_config: { listener_id: listener.id } }))
   const deploy = (files: Record<string, string>) =>
     startDeploy(tenant, ['--name', 'shop', '--detach'], makeFolder({ Dockerfile: 'FROM scratch', ...files })).exited

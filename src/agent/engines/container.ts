@@ -87,7 +87,7 @@ export class ContainerEngine extends PooledEngine {
   #foundContainers: ListedContainer[] = []
 
   constructor({ socket, owner, base_images, commandEnv = {}, secrets, stores, ...options }: ContainerOptions) {
-    super('container', options, { runs_images: true })
+    super('container', options)
     this.#api = new DockerApi(socket)
     // Container names allow fewer characters than agent names.
     this.#owner = createHash('sha256').update(owner).digest('hex').slice(0, 12)

@@ -1,5 +1,6 @@
 // The engine that runs deployments in a Kubernetes cluster. Its only state is the cluster itself.
 import { KubeConfig, type KubernetesObject, type V1Pod, type V1Secret } from '@kubernetes/client-node'
+import { featuresOf } from '../../protocol/engine-features.ts'
 import { describeRefusal, type ListenerPolicy } from '../../protocol/listener-policy.ts'
 import {
   type Artifact,
@@ -135,7 +136,12 @@ export class KubernetesEngine implements Engine {
     this.#renewMs = renew_ms
     this.#checkMs = check_ms
     this.#logEvent = logEvent
-    this.policy = { privileged: settings.privileges, service_accounts: settings.service_accounts }
+    this.policy = {
+      privileged: settings.privileges,
+      service_accounts: settings.service_accounts,
+      engine: this.name,
+      features: featuresOf(this.name),
+    }
     this.#now = now
     const cluster = this.#cluster
     this.#namespaceChecks = new NamespaceChecks({ cluster, now, image: settings.postgres_image })

@@ -77,7 +77,7 @@ export class ProcessEngine extends PooledEngine {
   readonly #machinePath: string | undefined
 
   constructor({ database_url, commandEnv = {}, users, bin, machinePath, ...options }: ProcessOptions) {
-    super('process', options, { runs_images: false })
+    super('process', options)
     this.#users = users
     this.#searchPath = searchPath(bin)
     this.#toolsFolder = join(options.apps ?? options.home, 'tools')

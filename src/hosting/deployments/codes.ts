@@ -53,8 +53,10 @@ export const deploymentsCodes = {
   not_allowed_by_listener: {
     status: 400,
     title: 'Not allowed by the listener',
-    problem: 'The operator of the listener does not allow this.',
-    remedy: 'Remove it from `source_config.resource_spec`, or ask the operator of the agent to allow it.',
+    problem: 'The listener does not do this.',
+    remedy:
+      'Remove it from `source_config.resource_spec`, use a listener of an engine that can, or ask the operator of ' +
+      'the agent to allow it.',
   },
   deployment_name_taken: {
     status: 409,

@@ -8,11 +8,12 @@ import { prepareStatement, type Row } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { hostOf } from '../../protocol/custom-url.schema.ts'
-import { listPolicyNeeds } from '../../protocol/listener-policy.ts'
+import { listListenerNeeds } from '../../protocol/listener-policy.ts'
 import { hasDatabase } from '../../protocol/resources.schema.ts'
 import { awaitsHostVerification, describeHostVerification, refuseReservedUrl } from '../custom-hosts/custom-hosts.ts'
 import { type PlannedBuild, planCreation, withBuild } from './plan.ts'
 import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
+import { describeIgnoredMembers } from './plan-warnings.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { type SealedSecret, sealSecrets } from './secret-versions.ts'
@@ -29,13 +30,21 @@ export const planCreate = verb('deployments:create', async (ctx, input: CreateIn
   const customUrl = input.source_config.custom_url
   const described = describeNewDeployment(input, [])
   const query = sql<
-    [tenant: string, lacksArtifact: boolean, awaitsVerification: boolean, images: boolean | null, ...PlannedBuild]
+    [
+      tenant: string,
+      lacksArtifact: boolean,
+      awaitsVerification: boolean,
+      images: boolean | null,
+      policy: string | null,
+      ...PlannedBuild,
+    ]
   >`
     select
       c.tenant_id,
       lacks_artifact(${input.source}, ${described}::json -> 'source_revision_config'),
       ${customUrl != null ? awaitsHostVerification(customUrl) : sql`false`},
       ${runsImages(sql`c.listener_id`)},
+      (select l.policy::text from listeners l where l.id = c.listener_id),
       b.build_plan::text,
       b.build_refusal
     from (select current_tenant() as tenant_id, require_creatable_deployment(${described}::json) as listener_id) c
@@ -44,14 +53,14 @@ export const planCreate = verb('deployments:create', async (ctx, input: CreateIn
       ${described}::json -> 'source_config',
       ${described}::json -> 'source_revision_config'
     ) b on true`
-  const [tenant, lacksArtifact, awaitsVerification, runs_images, ...planned] = requireRow(
+  const [tenant, lacksArtifact, awaitsVerification, runs_images, policy, ...planned] = requireRow(
     await run(ctx, query),
     'workspace_not_found',
   )
   const plan = withBuild(planCreation(input), planned)
   if (lacksArtifact) plan.warnings.push('The first revision waits for a patch that brings its archive or image.')
   if (awaitsVerification) plan.warnings.push(await describeHostVerification(ctx, tenant, hostOf(customUrl!)!))
-  plan.warnings.push(...ctx.warnings)
+  plan.warnings.push(...describeIgnoredMembers(input.source_config, policy), ...ctx.warnings)
   return {
     ...plan,
     ...runsImagesOf(input.source, runs_images),
@@ -97,6 +106,6 @@ export const describeNewDeployment = (
     secret_references: secret_references ?? undefined,
     owner: owner ?? undefined,
     has_database: hasDatabase(source_config.resource_spec),
-    policy_needs: listPolicyNeeds(source_config.resource_spec ?? {}),
+    policy_needs: listListenerNeeds(source_config.resource_spec ?? {}, source),
     secrets,
   })

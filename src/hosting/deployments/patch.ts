@@ -7,7 +7,7 @@ import { requireRow } from '../../kernel/db/rows.ts'
 import { prepareStatement, type Row } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { hostOf } from '../../protocol/custom-url.schema.ts'
-import { listPolicyNeeds } from '../../protocol/listener-policy.ts'
+import { listListenerNeeds } from '../../protocol/listener-policy.ts'
 import { type Source, sources } from '../../protocol/parts.schema.ts'
 import { REQUEST_LIMIT_PAIRS } from '../../protocol/resources.schema.ts'
 import { awaitsHostVerification, describeHostVerification, refuseReservedUrl } from '../custom-hosts/custom-hosts.ts'
@@ -26,6 +26,7 @@ import {
   withBuild,
 } from './plan.ts'
 import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
+import { describeIgnoredMembers } from './plan-warnings.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { type FingerprintedSecret, fingerprintSecrets, sealSecret } from './secret-versions.ts'
@@ -44,13 +45,21 @@ export const planPatch = verb('deployments:update', async (ctx, input: PatchInpu
   const secrets = fingerprintSecrets(ctx, input.deployment_id, input.secrets ?? [])
   const patch = sql`${describePatch(input, secrets)}::jsonb`
   const query = sql<
-    [wanted: string, decision: string, awaitsVerification: boolean, images: boolean | null, ...PlannedBuild]
+    [
+      wanted: string,
+      decision: string,
+      awaitsVerification: boolean,
+      images: boolean | null,
+      policy: string | null,
+      ...PlannedBuild,
+    ]
   >`
     select
       to_json(c),
       to_json(p),
       ${customUrl != null ? awaitsHostVerification(customUrl) : sql`false`},
       ${runsImages(sql`c.listener_id`)},
+      (select l.policy::text from listeners l where l.id = c.listener_id),
       b.build_plan::text,
       b.build_refusal
     from deployments c
@@ -65,13 +74,13 @@ export const planPatch = verb('deployments:update', async (ctx, input: PatchInpu
       and require_allowed_patch(c, p, ${patch}, ${describeWrite(ctx)}::jsonb)
       and require_listener_allows_patch(c.id, ${patch})`
   const row = requireRow(await run(ctx, query), 'deployment_not_found')
-  const [, , , runs_images, ...build] = row
+  const [, , , runs_images, policy, ...build] = row
   const wanted: Wanted & { tenant_id: string; source: Source } = JSON.parse(row[0])
   const decision = JSON.parse(row[1]) as PatchDecision
   const planned = withBuild(describePatchPlan(wanted, input, input.clear, decision), build)
   if (row[2] && planned.changes.some(({ path }) => path === 'source_config.custom_url'))
     planned.warnings.push(await describeHostVerification(ctx, wanted.tenant_id, hostOf(customUrl!)!))
-  planned.warnings.push(...ctx.warnings)
+  planned.warnings.push(...describeIgnoredMembers(decision.next.source_config, policy), ...ctx.warnings)
   return {
     ...planned,
     ...runsImagesOf(wanted.source, runs_images),
@@ -112,7 +121,9 @@ export function describePatch(
   return JSON.stringify({
     revision_source: revision_source ?? undefined,
     members: listPatchMembers(input, clear).map(describeMember),
-    policy_needs: listPolicyNeeds(input.source_config?.resource_spec ?? {}),
+    policy_needs: listListenerNeeds(input.source_config?.resource_spec ?? {}, revision_source).map(need =>
+      need.path === 'source' ? { ...need, path: 'revision_source' } : need,
+    ),
     resource_pairs: changesResources(input) ? REQUEST_LIMIT_PAIRS : [],
     required: listRequiredPaths(input).map(path => ({ path: path.join('.'), needed_by: sourcesWith('needs', path) })),
     secrets: replacesSecrets(input, clear)

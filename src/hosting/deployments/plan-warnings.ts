@@ -1,5 +1,7 @@
 // Describes in words what a plan takes away, and what it leaves to the next revision. `secrets` and `secret_references`
 // are replaced as a whole. Pure.
+import { describeIgnored, listIgnored } from '../../protocol/engine-features.ts'
+import type { ListenerPolicy } from '../../protocol/listener-policy.ts'
 import { hasDatabase, type Part, partsOf, type ResourceSpec } from '../../protocol/resources.schema.ts'
 import type { Plan } from './schema.ts'
 
@@ -30,6 +32,14 @@ export function describeKeptDisks(sent: ResourceSpec['volumes'], next: ResourceS
   return [
     `Keeps the disk${kept.length > 1 ? 's' : ''} ${inCode(kept)}: only \`?clear=resource_spec.volumes\` removes it.`,
   ]
+}
+
+type Configured = { resource_spec?: unknown }
+/** `policy` is the text of what the agent of the listener has told; null if it has told nothing. */
+export function describeIgnoredMembers({ resource_spec }: Configured, policy: string | null): string[] {
+  const declared: Partial<ListenerPolicy> = policy === null ? {} : JSON.parse(policy)
+  const ignored = listIgnored((resource_spec ?? {}) as ResourceSpec, declared)
+  return ignored.length > 0 ? [describeIgnored(ignored, declared.engine ?? 'present')] : []
 }
 
 /** Members that a revision copies when it is created. */

@@ -8,6 +8,7 @@ import { type Placeholders, prepareStatement, type Row } from '../../kernel/db/s
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { KEPT_MEMBERS, planRestoreChanges, type Wanted } from './plan.ts'
 import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
+import { describeIgnoredMembers } from './plan-warnings.ts'
 import type { Rollback } from './revisions.schema.ts'
 import { type DeploymentRow, deploymentToWire, type RevisionRow, revisionToWire } from './rows.ts'
 import type * as schema from './schema.ts'
@@ -18,6 +19,10 @@ type DeploymentParams = z.output<typeof schema.DeploymentRef>
 type RevisionParams = z.output<typeof schema.RevisionRef>
 type RestoreMode = { reason: 'redeployed' | 'rolled_back'; until: 'released' | 'newer_commit' | null }
 
+/** What the agent of its listener has told, as text. */
+export const LISTENER_POLICY = sql<string | null>`(
+  select l.policy::text from listeners l where l.id = ${deployments.listener_id})`
+
 const parseConfig = (text: string) => JSON.parse(text) as Record<string, unknown>
 
 // ---- redeploys of the current configuration
@@ -26,7 +31,7 @@ const plannedRevision = ({ deployment_id }: DeploymentParams) => ({ reason: 'req
 
 const currentStatement = prepareStatement(({ deployment_id }: Placeholders<DeploymentParams>) => {
   const next = sql`unpinned_config(${deployments})`.mapWith(parseConfig)
-  return db.select({ deployments, next }).from(deployments).where(isDeployment(deployment_id))
+  return db.select({ deployments, next, policy: LISTENER_POLICY }).from(deployments).where(isDeployment(deployment_id))
 })
 
 /** Its commit is known only when the ref is resolved again. */
@@ -35,7 +40,7 @@ export const planRevision = verb('deployments:update', async (ctx, ref: Deployme
   const row = requireRow(await run(ctx, currentStatement({ deployment_id })), 'deployment_not_found')
   const wanted = row.deployments as Wanted
   const plan = planRestoreChanges(wanted, { ...wanted, source_revision_config: row.next }, 'requested')
-  plan.warnings.push(...ctx.warnings)
+  plan.warnings.push(...describeIgnoredMembers(wanted.source_config, row.policy), ...ctx.warnings)
   return { ...plan, plan_digest: makePlanDigest(ctx, wanted.version, plannedRevision(ref)) }
 })
 
@@ -74,7 +79,7 @@ const restoreStatement = prepareStatement(({ deployment_id, revision_id }: Place
     ${textArray(KEPT_MEMBERS)}
   )`.mapWith(parseConfig)
   return db
-    .select({ deployments, revisions, next })
+    .select({ deployments, revisions, next, policy: LISTENER_POLICY })
     .from(deployments)
     .leftJoin(revisions, target)
     .where(and(isDeployment(deployment_id), canRestoreCommands))
@@ -87,6 +92,7 @@ async function planRestore(ctx: Ctx, ref: RevisionParams, mode: RestoreMode): Pr
   const restored = { ...(to as typeof to & Omit<Wanted, 'version'>), source_config: row.next }
   const plan = planRestoreChanges(row.deployments as Wanted, restored, mode.reason)
   if (/_FAILED$/.test(to.status)) plan.warnings.push(`Revision ${to.number} failed before, so it may fail again.`)
+  plan.warnings.push(...describeIgnoredMembers(restored.source_config, row.policy))
   if (mode.until) plan.warnings.push('The rollback holds automatic deploys until the hold is released.')
   plan.warnings.push(...ctx.warnings)
   return { ...plan, plan_digest: makePlanDigest(ctx, row.deployments.version, plannedRestore(ref, mode)) }

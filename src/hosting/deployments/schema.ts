@@ -106,7 +106,7 @@ export const NewDeployment = z
     example: {
       name: 'my-service',
       source: 'internal_template',
-      source_config: { template_id: 'web-service', resource_spec: { min_scale: 1, max_scale: 3 } },
+      source_config: { template_id: 'web-service', resource_spec: { cpu: 1, memory_mb: 512 } },
       source_revision_config: {},
       secrets: [{ name: 'TOKEN', value: 'hush' }],
     },

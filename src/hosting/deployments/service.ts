@@ -18,8 +18,8 @@ type DeploymentParams = z.output<typeof schema.DeploymentRef>
 /** False if no listener that require_listener_allows() asks runs images, null if one may. */
 export const runsImages = (listener: SQL) => sql<boolean | null>`(
   select case
-    when bool_and(coalesce(l.policy ->> 'runs_images', '') = 'false') then false
-    when bool_or(l.policy ->> 'runs_images' = 'true') then true
+    when bool_and(coalesce(not nullif(l.policy -> 'features', 'null') @> '"images"', false)) then false
+    when bool_or(l.policy -> 'features' @> '"images"') then true
   end
   from listeners l
   where (l.id = ${listener} and (l.tenant_id = current_tenant() or l.tenant_id is null))

@@ -51,6 +51,19 @@ export const Listener = z
       .string()
       .nullable()
       .meta({ description: 'The version that its agent reported; null before the first poll.' }),
+    engine: z.string().nullable().meta({ description: 'The engine of its agent; null until the agent has told it.' }),
+    capabilities: z
+      .array(
+        z.object({
+          feature: z.string(),
+          about: z.string().meta({ description: 'What of a deployment asks for it.' }),
+          is_done: z.boolean().meta({ description: 'False: it is refused when it is planned.' }),
+        }),
+      )
+      .nullable()
+      .meta({
+        description: 'What its engine does of what a deployment can ask for; null until the agent has told it.',
+      }),
     last_seen_at: Time.nullable().meta({ description: 'When its agent last polled.' }),
     created_at: Time,
     updated_at: Time,

@@ -11,6 +11,8 @@ import { afterCursor, hasName, newestFirst, readPage } from '../../kernel/http/p
 import { etagVersion } from '../../kernel/http/routes.ts'
 import { createKey } from '../../people/access/api-keys.ts'
 import { ADMIN } from '../../people/access/built-in-roles.ts'
+import { ENGINE_FEATURES, type FeatureName, featureNames } from '../../protocol/engine-features.ts'
+import type { ListenerPolicy } from '../../protocol/listener-policy.ts'
 import type { NamedPage } from '../../protocol/wire.ts'
 import type * as schema from './schema.ts'
 import { listeners } from './tables.ts'
@@ -18,12 +20,24 @@ import { listeners } from './tables.ts'
 type ListenerParams = z.output<typeof schema.ListenerRef>
 type ListenerRow = typeof listeners.$inferSelect
 
+const capabilitiesOf = (policy: ListenerPolicy | null): schema.Listener['capabilities'] => {
+  const features = policy?.features
+  if (!features) return null
+  const toCapability = (name: FeatureName) => {
+    const { about } = ENGINE_FEATURES[name]
+    return { feature: name, about, is_done: features.includes(name) }
+  }
+  return featureNames.map(toCapability)
+}
+
 const listenerToWire = (row: ListenerRow): schema.Listener & { [etagVersion]: number } => ({
   id: row.id,
   compute_type: row.compute_type,
   compute_id: row.compute_id,
   compute_config: { k8s_namespaces: row.compute_config.k8s_namespaces },
   version: row.agent_version,
+  engine: row.policy?.engine ?? null,
+  capabilities: capabilitiesOf(row.policy),
   last_seen_at: toIsoTime(row.last_seen_at),
   created_at: toIsoTime(row.created_at),
   updated_at: toIsoTime(row.updated_at),

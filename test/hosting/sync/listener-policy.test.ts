@@ -7,7 +7,7 @@ import {
   type PolicyNeed,
 } from '../../../src/protocol/listener-policy.ts'
 import { newTenant, type Tenant } from '../../support/app.ts'
-import { makeImageBody } from '../../support/deployment-bodies.ts'
+import { makeImageBody, makeSourceBody } from '../../support/deployment-bodies.ts'
 import { makeSyncAgent, newListener } from '../../support/sync-agent.ts'
 
 const PRIVILEGED = { sidecars: [{ name: 'x', image: 'x', securityContext: { privileged: true } }] }
@@ -98,14 +98,15 @@ describe('a listener', () => {
   })
 
   it.each([
-    [false, false],
-    [true, true],
+    [[], false],
+    [['images'], true],
     [undefined, null],
-  ])('has runs_images %j of its agent in plans of creations and patches', async (runs_images, planned) => {
+  ])('is %j of features, and plans of creations and patches say whether images run', async (features, planned) => {
     const tenant = await newTenant()
-    const { listener } = await newListenerWith(tenant, { ...CLOSED_POLICY, runs_images })
-    const creation = await create(tenant, listener.id, {}, '?dry_run=true')
-    const { id } = (await create(tenant, listener.id, {})).body
+    const { listener } = await newListenerWith(tenant, { ...CLOSED_POLICY, features })
+    const body = makeSourceBody({ source_config: { listener_id: listener.id } })
+    const creation = await tenant.post('/v2/deployments?dry_run=true', body)
+    const { id } = (await tenant.post('/v2/deployments', body)).body
     const patch = await tenant.patch(`/v2/deployments/${id}?dry_run=true`, {})
     expect([creation.body.runs_images, patch.body.runs_images]).toEqual([planned, planned])
   })

@@ -2,6 +2,7 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { describeIgnored, type FeatureName, featuresOf, listIgnored } from '../../../protocol/engine-features.ts'
 import { CLOSED_POLICY, describeRefusal, type ListenerPolicy } from '../../../protocol/listener-policy.ts'
 import type {
   Artifact,
@@ -63,8 +64,7 @@ const REMEDIES = {
 }
 
 export abstract class PooledEngine implements Engine {
-  abstract readonly name: string
-  readonly policy: ListenerPolicy
+  abstract readonly name: 'process' | 'container'
   protected readonly limits: Limits
   protected events!: EngineEvents
   protected readonly provisioner: Provisioner
@@ -78,14 +78,9 @@ export abstract class PooledEngine implements Engine {
   #closed = false
   #timers: NodeJS.Timeout[] = []
 
-  constructor(
-    folder: string,
-    { home, apps = home, port, domain, proxy, limits, ...settings }: PooledOptions,
-    { runs_images }: Pick<ListenerPolicy, 'runs_images'>,
-  ) {
+  constructor(folder: string, { home, apps = home, port, domain, proxy, limits, ...settings }: PooledOptions) {
     this.#home = join(apps, folder)
     this.limits = { ...DEFAULT_LIMITS, ...limits }
-    this.policy = { ...CLOSED_POLICY, max_copies: this.limits.copies, runs_images }
     this.#domain = domain
     this.#proxy = proxy
     const { host, trusted_proxies, public_addresses } = settings
@@ -98,6 +93,22 @@ export abstract class PooledEngine implements Engine {
       changed: id => this.events.changed(id),
       patience_ms: this.limits.database_ms,
     })
+  }
+
+  get policy(): ListenerPolicy {
+    const features = featuresOf(this.name, this.missingFeatures())
+    return { ...CLOSED_POLICY, max_copies: this.limits.copies, engine: this.name, features }
+  }
+
+  /** Features of the engine that this machine lacks. */
+  protected missingFeatures(): FeatureName[] {
+    return []
+  }
+
+  /** Says in the log of a revision what of it has no effect: the control plane may have planned it before. */
+  #logIgnored({ resources, ...ref }: RevisionSpec): void {
+    const ignored = listIgnored(resources, this.policy)
+    if (ignored.length > 0) this.events.log(ref, describeIgnored(ignored, this.name), 'WARNING')
   }
 
   refusalReason({ resources }: RevisionSpec): string | null {
@@ -335,6 +346,7 @@ export abstract class PooledEngine implements Engine {
   /** Stores the health policy, so that the next agent applies the same one. */
   protected startPool(spec: RevisionSpec, { health_path }: Artifact, launch: ReplicaTemplate['launch']): void {
     const { deployment_id, revision_id, resources } = spec
+    if (!this.pool(spec)) this.#logIgnored(spec)
     // A revision that an agent with a higher limit accepted keeps serving, with fewer.
     const copies = Math.min(this.limits.copies, Math.max(1, resources.min_scale))
     const seconds = resources.health_timeout_seconds

@@ -20,11 +20,13 @@ export const describeType = ({ compute_type, compute_config }: Pick<Listener, 'c
   return namespaces.length > 0 ? `Kubernetes, ${namespaces.join(', ')}` : 'Kubernetes, any namespace'
 }
 
-/** Describes the abilities of a kind of listener: the API does not know which engine its agent uses. */
-export const describeAbilities = ({ compute_type }: Pick<Listener, 'compute_type'>): string =>
-  compute_type === 'k8s'
-    ? 'Runs images as Kubernetes objects. Builds sources if the agent has an image builder.'
-    : 'Builds sources, and runs them as processes, or as containers if the agent has a container engine.'
+/** Before its agent has connected, only the kind of the listener is known. */
+export const describeAbilities = ({ compute_type, engine }: Pick<Listener, 'compute_type' | 'engine'>): string =>
+  engine
+    ? `Its agent runs the ${engine} engine. What that refuses is refused when a deployment is planned.`
+    : compute_type === 'k8s'
+      ? 'Runs images as Kubernetes objects. Builds sources if the agent has an image builder.'
+      : 'Builds sources, and runs them as processes, or as containers if the agent has a container engine.'
 
 export type Engine = 'process' | 'container' | 'kubernetes'
 export const enginesOf = ({ compute_type }: Pick<Listener, 'compute_type'>): Engine[] =>

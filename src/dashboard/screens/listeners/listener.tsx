@@ -120,6 +120,7 @@ export default function ListenerPage({ workspace, params, me }: ScreenProps<{ li
             <Body>
               <Note>{describeAbilities(listener)}</Note>
             </Body>
+            <Capabilities listener={listener} />
           </Card>
           {listener.compute_type === 'k8s' && <NamespacesCard listener={listener} key={listener.updated_at} />}
           <KeysCard listener={listener} workspace={workspace} me={me} />
@@ -137,6 +138,26 @@ export default function ListenerPage({ workspace, params, me }: ScreenProps<{ li
         />
       </Foot>
     </>
+  )
+}
+
+/** Backticks mark code. */
+const inCode = (text: string) => text.split('`').map((part, i) => (i % 2 === 1 ? <code>{part}</code> : part))
+
+function Capabilities({ listener: { engine, capabilities } }: { listener: Listener }) {
+  if (!capabilities) return null
+  return (
+    <Table
+      caption={`What the ${engine} engine does`}
+      columns={[{ label: 'A deployment asks for' }, { label: 'Engine' }]}
+    >
+      {capabilities.map(({ feature, about, is_done }) => (
+        <Row key={feature}>
+          <Cell>{inCode(about)}</Cell>
+          <Cell>{is_done ? 'Done' : <Badge tone="warn">Refused</Badge>}</Cell>
+        </Row>
+      ))}
+    </Table>
   )
 }
 

@@ -1,0 +1,131 @@
+// What each engine does with what a deployment can ask for. Pure. Agents send the features of their engine with their
+// policy, the control plane refuses the rest when it is planned, and the docs and the dashboard show this table.
+import type { Source } from './parts.schema.ts'
+import type { ResourceMember, ResourceSpec } from './resources.schema.ts'
+
+export const engineNames = ['process', 'container', 'kubernetes'] as const
+export type EngineName = (typeof engineNames)[number]
+
+/** `machine`: done where the machine has what it needs, otherwise refused. */
+type Verdict = 'done' | 'machine' | 'refused'
+type Feature = { about: string } & Record<EngineName, Verdict>
+
+export const ENGINE_FEATURES = {
+  images: {
+    about: 'Images: the sources `external_container` and `internal_container`',
+    process: 'refused',
+    container: 'done',
+    kubernetes: 'done',
+  },
+  autoscaling: {
+    about: '`max_scale` above `min_scale`',
+    process: 'refused',
+    container: 'refused',
+    kubernetes: 'done',
+  },
+  queue: { about: '`queue_*`', process: 'refused', container: 'refused', kubernetes: 'done' },
+  orchestrator: { about: '`orchestrator_*`', process: 'refused', container: 'refused', kubernetes: 'done' },
+  executor: { about: '`executor_*`', process: 'refused', container: 'refused', kubernetes: 'done' },
+  database: { about: '`db_*`', process: 'machine', container: 'done', kubernetes: 'done' },
+  redis: { about: '`redis_*`', process: 'machine', container: 'done', kubernetes: 'done' },
+  disks: {
+    about: '`volumes` of the type `persistentVolumeClaim`',
+    process: 'refused',
+    container: 'done',
+    kubernetes: 'done',
+  },
+  scratch_volumes: {
+    about: '`volumes` of the type `emptyDir`',
+    process: 'refused',
+    container: 'done',
+    kubernetes: 'done',
+  },
+  cluster_volumes: { about: '`volumes` of other types', process: 'refused', container: 'refused', kubernetes: 'done' },
+  sub_paths: {
+    about: '`subPath` and `mountPropagation` of `volume_mounts`',
+    process: 'refused',
+    container: 'refused',
+    kubernetes: 'done',
+  },
+  init_containers: { about: '`init_containers`', process: 'refused', container: 'done', kubernetes: 'done' },
+  sidecars: { about: '`sidecars`', process: 'refused', container: 'done', kubernetes: 'done' },
+  labels: { about: '`labels`', process: 'refused', container: 'done', kubernetes: 'done' },
+  annotations: { about: '`annotations`', process: 'refused', container: 'refused', kubernetes: 'done' },
+  pull_secrets: { about: '`image_pull_secrets`', process: 'refused', container: 'done', kubernetes: 'done' },
+} as const satisfies Record<string, Feature>
+export type FeatureName = keyof typeof ENGINE_FEATURES
+export const featureNames = Object.keys(ENGINE_FEATURES) as FeatureName[]
+
+/** Amounts that an engine accepts and does not enforce. A plan warns of them. */
+export const UNENFORCED: Record<EngineName, readonly ResourceMember[]> = {
+  process: [
+    'cpu',
+    'cpu_limit',
+    'redis_cpu',
+    'redis_cpu_limit',
+    'redis_memory_limit_mb',
+    'db_cpu',
+    'db_cpu_limit',
+    'db_memory_mb',
+    'db_memory_limit_mb',
+  ],
+  container: ['db_storage_gi'],
+  kubernetes: [],
+}
+
+/** What an engine does by itself, and without `missing` what its machine has. */
+export const featuresOf = (engine: EngineName, missing: readonly FeatureName[] = []): FeatureName[] =>
+  featureNames.filter(name => ENGINE_FEATURES[name][engine] !== 'refused' && !missing.includes(name))
+
+/** The engines that can, in a sentence. */
+export function enginesWith(feature: FeatureName): string {
+  const names = engineNames.filter(engine => ENGINE_FEATURES[feature][engine] !== 'refused')
+  return `${names.length > 1 ? `${names.slice(0, -1).join(', ')} or ` : ''}${names.at(-1)} engine`
+}
+
+export type FeatureNeed = { path: string; feature: FeatureName }
+
+export function listFeatureNeeds(spec: ResourceSpec, source?: Source | null): FeatureNeed[] {
+  const at = (name: string) => `resource_spec.${name}`
+  const needs: FeatureNeed[] = []
+  const add = (isNeeded: boolean, path: string, feature: FeatureName) => isNeeded && needs.push({ path, feature })
+  add(source === 'external_container' || source === 'internal_container', 'source', 'images')
+  add((spec.max_scale ?? 0) > Math.max(1, spec.min_scale ?? 1), at('max_scale'), 'autoscaling')
+  for (const name of Object.keys(spec) as ResourceMember[]) {
+    const part = PREFIXES.find(prefix => name.startsWith(`${prefix}_`))
+    add(part !== undefined && spec[name] != null, at(name), part === 'db' ? 'database' : (part ?? 'queue'))
+  }
+  for (const [i, volume] of (spec.volumes ?? []).entries()) {
+    const { name: _, ...kinds } = volume
+    for (const [kind, value] of Object.entries(kinds))
+      add(value != null, at(`volumes.${i}.${kind}`), VOLUMES[kind] ?? 'cluster_volumes')
+  }
+  for (const [i, { subPath, subPathExpr, mountPropagation }] of (spec.volume_mounts ?? []).entries())
+    add(Boolean(subPath || subPathExpr) || isPropagated(mountPropagation), at(`volume_mounts.${i}`), 'sub_paths')
+  for (const [name, feature] of LISTS) add(Object.keys(spec[name] ?? {}).length > 0, at(name), feature)
+  return needs
+}
+
+const PREFIXES = ['queue', 'orchestrator', 'executor', 'redis', 'db'] as const
+const VOLUMES: Record<string, FeatureName> = { persistentVolumeClaim: 'disks', emptyDir: 'scratch_volumes' }
+const LISTS = [
+  ['init_containers', 'init_containers'],
+  ['sidecars', 'sidecars'],
+  ['labels', 'labels'],
+  ['annotations', 'annotations'],
+  ['image_pull_secrets', 'pull_secrets'],
+] as const
+const isPropagated = (propagation: string | null | undefined) => (propagation ?? 'None') !== 'None'
+
+type Declared = { engine?: string | null | undefined; features?: readonly string[] | null | undefined }
+/** Members that are accepted and have no effect there: amounts that are not enforced, and what was stored before. */
+export function listIgnored(spec: ResourceSpec, { engine, features }: Declared): string[] {
+  const needs = features ? listFeatureNeeds(spec).filter(({ feature }) => !features.includes(feature)) : []
+  const unenforced = UNENFORCED[engine as EngineName] ?? []
+  return [
+    ...new Set([...needs.map(({ path }) => path.split('.')[1]!), ...unenforced.filter(name => spec[name] != null)]),
+  ]
+}
+
+export const describeIgnored = (names: string[], engine: string): string =>
+  `The ${engine} engine of the listener ignores ${names.map(name => `\`${name}\``).join(', ')}.`

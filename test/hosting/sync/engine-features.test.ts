@@ -1,0 +1,121 @@
+// The control plane refuses what the engine of a listener cannot do, when it is planned, and names the engine that can.
+import { expect, it } from 'vitest'
+import {
+  ENGINE_FEATURES,
+  type EngineName,
+  engineNames,
+  enginesWith,
+  type FeatureName,
+  featureNames,
+  featuresOf,
+  UNENFORCED,
+} from '../../../src/protocol/engine-features.ts'
+import { CLOSED_POLICY } from '../../../src/protocol/listener-policy.ts'
+import { newTenant, type Tenant, unusedId } from '../../support/app.ts'
+import { makeImageBody } from '../../support/deployment-bodies.ts'
+import { makeSyncAgent, newListener } from '../../support/sync-agent.ts'
+
+/** Resources that need a feature, and the path that a refusal names. */
+const ASKING: Record<Exclude<FeatureName, 'images'>, [spec: object, path: string]> = {
+  autoscaling: [{ min_scale: 1, max_scale: 2 }, 'resource_spec.max_scale'],
+  queue: [{ queue_min_scale: 1 }, 'resource_spec.queue_min_scale'],
+  orchestrator: [{ orchestrator_cpu: 1 }, 'resource_spec.orchestrator_cpu'],
+  executor: [{ executor_memory_mb: 64 }, 'resource_spec.executor_memory_mb'],
+  database: [{ db_max_connections: 3 }, 'resource_spec.db_max_connections'],
+  redis: [{ redis_memory_mb: 64 }, 'resource_spec.redis_memory_mb'],
+  disks: [{ volumes: [{ name: 'a', persistentVolumeClaim: { claimName: 'a' } }] }, 'resource_spec.volumes.0'],
+  scratch_volumes: [{ volumes: [{ name: 'a', emptyDir: {} }] }, 'resource_spec.volumes.0.emptyDir'],
+  cluster_volumes: [{ volumes: [{ name: 'a', configMap: { name: 'a' } }] }, 'resource_spec.volumes.0.configMap'],
+  sub_paths: [
+    { volumes: [{ name: 'a', emptyDir: {} }], volume_mounts: [{ name: 'a', mountPath: '/a', subPath: 'b' }] },
+    'resource_spec.volume_mounts.0',
+  ],
+  init_containers: [{ init_containers: [{ name: 'a', image: 'a' }] }, 'resource_spec.init_containers'],
+  sidecars: [{ sidecars: [{ name: 'a', image: 'a' }] }, 'resource_spec.sidecars'],
+  labels: [{ labels: { team: 'a' } }, 'resource_spec.labels'],
+  annotations: [{ annotations: { team: 'a' } }, 'resource_spec.annotations'],
+  pull_secrets: [{ image_pull_secrets: [{ name: 'a' }] }, 'resource_spec.image_pull_secrets'],
+}
+
+async function newListenerOf(tenant: Tenant, engine: EngineName | undefined) {
+  const { listener, key } = await newListener(tenant)
+  const agent = makeSyncAgent(tenant, key)
+  const declared = engine && { engine, features: featuresOf(engine) }
+  await agent.poll({ policy: { ...CLOSED_POLICY, ...declared } })
+  return { id: listener.id as string, agent, key }
+}
+const create = (tenant: Tenant, listener_id: string, resource_spec: object, query = '') =>
+  tenant.post(`/v2/deployments${query}`, {
+    name: `app-${unusedId()}`,
+    source: 'internal_source',
+    source_config: { listener_id, resource_spec },
+    source_revision_config: {},
+    secrets: [],
+  })
+
+it.each(engineNames)('the %s engine gets what it does, and the rest is refused by its path', async engine => {
+  const tenant = await newTenant()
+  const { id } = await newListenerOf(tenant, engine)
+  const { body: plain } = await create(tenant, id, {})
+  for (const [feature, [resource_spec, path]] of Object.entries(ASKING)) {
+    const isDone = ENGINE_FEATURES[feature as FeatureName][engine] !== 'refused'
+    const planned = await create(tenant, id, resource_spec, '?dry_run=true')
+    const patched = await tenant.patch(`/v2/deployments/${plain.id}?dry_run=true`, { source_config: { resource_spec } })
+    const isRefused = { code: 'not_allowed_by_listener', detail: expect.stringContaining(path) }
+    for (const { body } of [planned, patched]) {
+      if (isDone) expect(body, feature).toMatchObject({ creates_revision: expect.any(Boolean) })
+      else expect(body, feature).toMatchObject(isRefused)
+      if (!isDone) expect(body.detail).toContain(enginesWith(feature as FeatureName))
+    }
+  }
+  const image = await tenant.post(
+    '/v2/deployments?dry_run=true',
+    makeImageBody({
+      source: 'internal_container',
+      source_config: { listener_id: id },
+    }),
+  )
+  expect(image.status).toBe(ENGINE_FEATURES.images[engine] === 'refused' ? 400 : 200)
+})
+
+it('all that is refused is named at once, and nothing is created', async () => {
+  const tenant = await newTenant()
+  const { id } = await newListenerOf(tenant, 'process')
+  const asking = { max_scale: 3, queue_cpu: 1, sidecars: [{ name: 'a', image: 'a' }] }
+  const { status, body } = await create(tenant, id, asking)
+  expect([status, body.code]).toEqual([400, 'not_allowed_by_listener'])
+  for (const name of Object.keys(asking)) expect(body.detail).toContain(`resource_spec.${name}`)
+  expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
+})
+
+it('a deployment made before keeps what it has, which its plans name, and writes it no second time', async () => {
+  const tenant = await newTenant()
+  const { id, agent, key } = await newListenerOf(tenant, undefined)
+  const { body: deployment } = await create(tenant, id, { min_scale: 2, max_scale: 4, queue_cpu: 1, cpu: 1 })
+  const policy = { ...CLOSED_POLICY, engine: 'process', features: featuresOf('process') }
+  await makeSyncAgent(tenant, key, agent.agent_id).poll({ policy })
+  const path = `/v2/deployments/${deployment.id}`
+  const patch = (resource_spec: object) => tenant.patch(path, { source_config: { resource_spec } })
+  expect((await patch({ min_scale: 2, max_scale: 4, memory_mb: 512 })).status).toBe(200)
+  // Within what it has, it does not grow by itself.
+  expect((await patch({ max_scale: 2 })).status).toBe(200)
+  expect((await patch({ max_scale: 5 })).body.code).toBe('not_allowed_by_listener')
+  expect((await patch({ queue_cpu: 2 })).body.code).toBe('not_allowed_by_listener')
+  const { body: plan } = await tenant.post(`${path}/revisions?dry_run=true`)
+  for (const name of ['queue_cpu', 'cpu']) expect(plan.warnings.join()).toContain(`\`${name}\``)
+})
+
+it('amounts that an engine does not enforce are named by the plan', async () => {
+  const tenant = await newTenant()
+  for (const engine of engineNames) {
+    const { id } = await newListenerOf(tenant, engine)
+    const names = UNENFORCED[engine].filter(name => !name.startsWith('redis'))
+    const spec = Object.fromEntries(names.map(name => [name, name.includes('memory') ? 64 : 1]))
+    const { warnings } = (await create(tenant, id, spec, '?dry_run=true')).body
+    for (const name of names) expect(warnings.join()).toContain(`\`${name}\``)
+  }
+})
+
+it('every feature has a case', () => {
+  expect(Object.keys(ASKING).sort()).toEqual(featureNames.filter(name => name !== 'images').sort())
+})

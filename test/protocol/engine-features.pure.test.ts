@@ -1,0 +1,96 @@
+// What engines declare, against the page and against what containers and Kubernetes make of it.
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { replicaParts } from '../../src/agent/engines/container/replica-spec.ts'
+import { storeRequestsOf } from '../../src/agent/engines/container/store-specs.ts'
+import { findUnsupported } from '../../src/agent/engines/container/unsupported-features.ts'
+import { revisionObjects } from '../../src/agent/engines/kubernetes/revision-objects.ts'
+import { storesFor } from '../../src/agent/engines/kubernetes/store-objects.ts'
+import {
+  ENGINE_FEATURES,
+  engineNames,
+  type FeatureName,
+  featureNames,
+  listFeatureNeeds,
+  UNENFORCED,
+} from '../../src/protocol/engine-features.ts'
+import { hasDatabase, partsOf, type ResourceSpec, withDefaults } from '../../src/protocol/resources.schema.ts'
+import { makeArtifact, makeKubernetesSettings, makeKubernetesUnit } from '../support/kubernetes-fixtures.ts'
+import { makeUnit } from '../support/process-engine.ts'
+
+const PAGE = join(import.meta.dirname, '../../docs/reference/engines.md')
+const WORDS = { done: 'done', machine: 'done where the machine has it', refused: 'refused' }
+
+it('the page has the table', () => {
+  const rows = featureNames.map(name => {
+    const { about, ...verdicts } = ENGINE_FEATURES[name]
+    return `| ${about} | ${engineNames.map(engine => WORDS[verdicts[engine]]).join(' | ')} |`
+  })
+  const unenforced = engineNames.map(engine => UNENFORCED[engine].map(name => `\`${name}\``).join(', ') || '–')
+  rows.push(`| accepted without effect, with a warning in the plan | ${unenforced.join(' | ')} |`)
+  const table = readFileSync(PAGE, 'utf8')
+    .split('\n')
+    .filter(line => line.startsWith('| '))
+  expect(table.slice(1)).toEqual(rows)
+})
+
+const emptyVolume = { name: 'v', emptyDir: {} }
+const container = { name: 'side', image: 'side:1' }
+/** Resources without the feature, and what asks for it. */
+const CASES: Partial<Record<FeatureName, [without: ResourceSpec, asking: ResourceSpec]>> = {
+  autoscaling: [{ min_scale: 2, max_scale: 2 }, { max_scale: 4 }],
+  queue: [{}, { queue_min_scale: 1 }],
+  orchestrator: [{}, { orchestrator_cpu: 1 }],
+  executor: [{}, { executor_memory_mb: 64 }],
+  database: [{}, { db_max_connections: 3 }],
+  redis: [{}, { redis_memory_mb: 64 }],
+  disks: [{}, { volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'c' } }] }],
+  scratch_volumes: [{}, { volumes: [emptyVolume] }],
+  cluster_volumes: [{}, { volumes: [{ name: 'v', configMap: { name: 'c' } }] }],
+  sub_paths: [{ volumes: [emptyVolume] }, { volume_mounts: [{ name: 'v', mountPath: '/v', subPath: 's' }] }],
+  init_containers: [{}, { init_containers: [container] }],
+  sidecars: [{}, { sidecars: [container] }],
+  labels: [{}, { labels: { team: 'a' } }],
+  annotations: [{}, { annotations: { note: 'a' } }],
+}
+
+const artifact = { location: 'shop@sha256:1', start_command: null, health_path: null, env: {}, commit: null }
+const placement = {
+  owner: 'me',
+  copy: 'c',
+  port: 8000,
+  images: {},
+  tokenFolder: '/t',
+  secret: () => '',
+  secrets: () => ({}),
+}
+/** What the engine makes of resources, as text; null if it refuses them. */
+const MADE = {
+  container: (spec: ResourceSpec) => {
+    const unit = makeUnit({ deployment_id: 'd', revision_id: 'r' }, unitOf(spec))
+    if (findUnsupported(unit) !== null) return null
+    return JSON.stringify([replicaParts(unit, artifact, placement), storeRequestsOf(unit)])
+  },
+  kubernetes: (spec: ResourceSpec) => {
+    const settings = makeKubernetesSettings()
+    const unit = { ...makeKubernetesUnit(), ...unitOf(spec) }
+    return JSON.stringify([storesFor(settings, unit), revisionObjects(settings, unit, makeArtifact())])
+  },
+}
+const unitOf = (spec: ResourceSpec) => ({
+  resources: withDefaults(spec, 'dev'),
+  parts: partsOf(spec),
+  needs_database: hasDatabase(spec),
+})
+
+describe.each(['container', 'kubernetes'] as const)('the %s engine', engine => {
+  it.each(Object.entries(CASES))('does with %s what it declares', (feature, [without, asking]) => {
+    const asked = { ...without, ...asking }
+    expect(listFeatureNeeds(asked).map(need => need.feature)).toContain(feature)
+    const [before, after] = [MADE[engine](without), MADE[engine](asked)]
+    if (ENGINE_FEATURES[feature as FeatureName][engine] === 'done') expect(after).not.toBe(before)
+    else expect([null, before]).toContain(after)
+    if (ENGINE_FEATURES[feature as FeatureName][engine] === 'done') expect(after).not.toBeNull()
+  })
+})
