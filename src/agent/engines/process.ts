@@ -1,6 +1,7 @@
 // The engine that runs applications as processes of this machine behind the local router.
 import { dirname, join } from 'node:path'
 import { findFreePort } from '../../postgres/free-port.ts'
+import type { FeatureName } from '../../protocol/engine-features.ts'
 import {
   type Artifact,
   type BuildTask,
@@ -38,6 +39,7 @@ import { environmentOf } from './process/environment.ts'
 import { spreadNetworkVariables } from './process/network-variables.ts'
 import { EmbeddedServer, externalServer, type PostgresServer } from './process/postgres-server.ts'
 import { prepare } from './process/prepare.ts'
+import { newRedis, type Redis, RedisServers, redisUri } from './process/redis-servers.ts'
 import { ProcessReplica } from './process/replica.ts'
 import { forgetRun, type ProcessRun, startRun } from './process/run.ts'
 
@@ -71,6 +73,9 @@ export class ProcessEngine extends PooledEngine {
   readonly #commandEnv: Record<string, string>
   readonly #server: PostgresServer
   readonly #databases: Databases
+  readonly #redis: RedisServers
+  /** Running revisions that use the Redis of their deployment. */
+  readonly #redisUsers = new Map<string, Set<string>>()
   readonly #users: Users | undefined
   readonly #searchPath: string
   readonly #toolsFolder: string
@@ -85,6 +90,14 @@ export class ProcessEngine extends PooledEngine {
     this.#machinePath = machinePath
     this.#server = database_url ? externalServer(database_url) : new EmbeddedServer(options.home)
     this.#databases = new Databases(this.#server)
+    this.#redis = new RedisServers(machinePath ?? this.#searchPath)
+  }
+
+  protected override missingFeatures(): FeatureName[] {
+    return [
+      ...(this.#server.obstacle ? ['database' as const] : []),
+      ...(this.#redis.obstacle ? ['redis' as const] : []),
+    ]
   }
 
   override refusalReason(spec: RevisionSpec): string | null {
@@ -94,17 +107,14 @@ export class ProcessEngine extends PooledEngine {
         `This agent cannot run container images, which the source \`${source}\` needs. ` +
         `Use a listener whose agent runs the container or kubernetes engine.`
       )
-    if (parts.includes('redis'))
-      return (
-        'This agent has no Redis, which the members `redis_*` of the resource_spec ask for. ' +
-        'Remove them, or use a listener whose agent runs the container or kubernetes engine.'
-      )
-    return super.refusalReason(spec) ?? (needs_database ? this.#server.obstacle : null)
+    const storeObstacle =
+      (parts.includes('redis') ? this.#redis.obstacle : null) ?? (needs_database ? this.#server.obstacle : null)
+    return super.refusalReason(spec) ?? storeObstacle
   }
 
   override async open(events: EngineEvents): Promise<void> {
     await super.open(events)
-    for (const id of await this.deployments()) this.#hideDatabaseSecrets(id)
+    for (const id of await this.deployments()) this.#hideStoreSecrets(id)
     this.repeatEvery(this.limits.memory_ms, () => this.#enforceMemoryLimit())
     this.repeatEvery(this.limits.disk_ms, () => void this.#enforceDiskLimit())
     let measuring = false
@@ -115,19 +125,38 @@ export class ProcessEngine extends PooledEngine {
       measuring = false
     })
     this.repeatEvery(this.limits.probe_ms, () => {
-      if (!this.#server.isUp()) for (const id of this.provisioner.ready) this.provisioner.start(id)
+      const isServerUp = this.#server.isUp()
+      for (const id of this.provisioner.ready)
+        if ((!isServerUp && this.#readDatabase(id)) || (this.#readRedis(id)?.isWanted && !this.#redis.isUp(id)))
+          this.provisioner.start(id)
     })
-    for (const id of await this.deployments()) if (this.#readDatabase(id)) this.provisioner.start(id)
+    for (const id of await this.deployments())
+      if (this.#readDatabase(id) || this.#readRedis(id)?.isWanted) this.provisioner.start(id)
   }
 
-  async provide({ deployment_id, resources }: RevisionSpec): Promise<void> {
+  async provide({ deployment_id, resources, parts, needs_database }: RevisionSpec): Promise<void> {
+    if (parts.includes('redis')) {
+      const memory_mb = resources.redis_memory_mb
+      this.#saveRedis(deployment_id, {
+        ...(this.#readRedis(deployment_id) ?? newRedis(memory_mb)),
+        memory_mb,
+        isWanted: true,
+      })
+    }
+    if (needs_database) this.#requestDatabase(deployment_id, resources)
+    const needsRedis = this.#readRedis(deployment_id)?.isWanted === true && !this.#redis.isUp(deployment_id)
+    this.provisioner.start(deployment_id, needsRedis)
+  }
+
+  #requestDatabase(deployment_id: string, resources: RevisionSpec['resources']): void {
     const limits = { connections: resources.db_max_connections, storage_gi: resources.db_storage_gi }
     const exists = this.#readDatabase(deployment_id) !== undefined
     this.#saveDatabase(deployment_id, exists ? limits : newDatabase(deployment_id, limits))
-    this.provisioner.start(deployment_id)
   }
 
   protected async provideStores(deployment_id: string): Promise<void> {
+    await this.#provideRedis(deployment_id)
+    if (!this.#readDatabase(deployment_id)) return
     const uri = await this.#databases.ensure(this.#readDatabase(deployment_id)!)
     const { uri: previousUri } = this.#readDatabase(deployment_id)!
     if (previousUri === uri) return
@@ -136,10 +165,36 @@ export class ProcessEngine extends PooledEngine {
       this.#forEachPoolOf(deployment_id, pool => pool.killAllForReason('the address of its database has changed'))
   }
 
+  async #provideRedis(deployment_id: string): Promise<void> {
+    const redis = this.#readRedis(deployment_id)
+    if (!redis?.isWanted) return
+    const place = { deployment_id, folder: this.path(deployment_id), user: this.#users?.of(deployment_id) }
+    if (place.user) {
+      makePassable(dirname(place.folder))
+      makeEnterable(place.folder, place.user)
+    }
+    const started = await this.#redis.ensure(place, redis)
+    if (started.port === redis.port) return
+    this.#saveRedis(deployment_id, { ...this.#readRedis(deployment_id)!, port: started.port })
+    if (redis.port !== null)
+      this.#forEachPoolOf(deployment_id, pool => pool.killAllForReason('the address of its Redis has changed'))
+  }
+
+  /** Stops a Redis that no revision uses any more. Its data stay until the deployment is removed. */
+  async #stopUnusedRedis({ deployment_id, revision_id }: RevisionRef): Promise<void> {
+    const users = this.#redisUsers.get(deployment_id)
+    if (!users?.delete(revision_id) || users.size > 0) return
+    const redis = this.#readRedis(deployment_id)
+    if (!redis) return
+    this.#saveRedis(deployment_id, { ...redis, isWanted: false })
+    await this.#redis.stop({ deployment_id, folder: this.path(deployment_id) })
+  }
+
   override async remove(deployment_id: string): Promise<void> {
     await this.provisioner.forget(deployment_id)
     const runs = this.path(deployment_id, 'runs')
     for (const id of listFolder(runs)) await this.forgetRun(deployment_id, id)
+    await this.#redis.stop({ deployment_id, folder: this.path(deployment_id) })
     const database = this.#readDatabase(deployment_id)
     if (database) await this.#databases.drop(database)
     await super.remove(deployment_id)
@@ -151,11 +206,18 @@ export class ProcessEngine extends PooledEngine {
     if (!how.stop) return
     for (const run of this.#runs.values()) run.stop('was ended, because its agent was stopped')
     await Promise.allSettled([...this.#runs.values()].map(run => run.end))
+    for (const deployment_id of await this.deployments())
+      if (this.#readRedis(deployment_id)) await this.#redis.stop({ deployment_id, folder: this.path(deployment_id) })
     if (this.#users?.isPerDeployment) for (const id of await this.deployments()) killUserProcesses(this.#users.of(id))
     await this.#server.stop()
   }
 
-  prepare(spec: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact> {
+  async prepare(spec: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact> {
+    if (spec.parts.includes('redis')) {
+      // Before the build, which may take longer.
+      await this.provide(spec)
+      await this.provisioner.waitUntilReady(spec.deployment_id, task.signal)
+    }
     const user = this.#users?.of(spec.deployment_id)
     return prepare(spec, tree!, task, {
       disk_mb: this.limits.disk_mb,
@@ -185,7 +247,9 @@ export class ProcessEngine extends PooledEngine {
     this.#sourceFolders.set(spec.revision_id, artifact.location)
     this.saveDeployment(spec)
     await this.renewModelToken(spec.deployment_id)
-    if (spec.needs_database) await this.provide(spec)
+    const hasRedis = spec.parts.includes('redis')
+    if (spec.needs_database || hasRedis) await this.provide(spec)
+    if (hasRedis) this.#redisUsersOf(spec.deployment_id).add(spec.revision_id)
     const launch = async () => {
       // Folders over the limit would end each new replica, too.
       if (this.#overDiskLimit.delete(spec.revision_id)) {
@@ -229,9 +293,11 @@ export class ProcessEngine extends PooledEngine {
   async #startRun(spec: RevisionSpec, artifact: Artifact, run: OneOffRun, log: WriteLog): Promise<ProcessRun> {
     const running = this.#runs.get(this.path(spec.deployment_id, 'runs', run.id))
     if (running) return running
-    const { deployment_id, needs_database, resources } = spec
-    if (needs_database && !this.#readDatabase(deployment_id)?.uri)
-      throw new TransientError('The database of the deployment is not ready yet.')
+    const { deployment_id, needs_database, parts, resources } = spec
+    const isMissingRedis = parts.includes('redis') && this.#readRedis(deployment_id)?.port == null
+    if (isMissingRedis) await this.provide(spec)
+    if (isMissingRedis || (needs_database && !this.#readDatabase(deployment_id)?.uri))
+      throw new TransientError('The database or the Redis of the deployment is not ready yet.')
     const user = this.#users?.of(deployment_id)
     const folder = this.path(deployment_id, 'runs', run.id)
     if (user) await this.#grantAccess(user, spec, artifact.location)
@@ -257,18 +323,21 @@ export class ProcessEngine extends PooledEngine {
 
   #environmentOf(spec: RevisionSpec, artifact: Artifact, folder: string, port: number | null): Record<string, string> {
     const database = this.#readDatabase(spec.deployment_id)?.uri ?? null
+    const redis = spec.parts.includes('redis') ? this.#readRedis(spec.deployment_id) : undefined
     return environmentOf(spec, artifact.env, {
       folder,
       port,
       path: [...(artifact.programs ?? []), this.#searchPath].join(':'),
       tokenFile: join(this.tokenFolder(spec.deployment_id), MODEL_TOKEN_FILE),
       database: spec.needs_database ? database : null,
+      redis: redis?.port == null ? null : redisUri(redis),
     })
   }
 
   override async stop(ref: RevisionRef): Promise<void> {
     await super.stop(ref)
     await endRevisionProcesses(ref.revision_id)
+    await this.#stopUnusedRedis(ref)
     this.#sourceFolders.delete(ref.revision_id)
     this.#overDiskLimit.delete(ref.revision_id)
   }
@@ -300,16 +369,32 @@ export class ProcessEngine extends PooledEngine {
     return readJson<Database>(this.path(deployment_id, 'database.json'))
   }
 
-  #saveDatabase(deployment_id: string, database: Partial<Database>): void {
-    writeJson(this.path(deployment_id, 'database.json'), { ...this.#readDatabase(deployment_id), ...database })
-    this.#hideDatabaseSecrets(deployment_id)
+  #redisUsersOf(deployment_id: string): Set<string> {
+    const users = this.#redisUsers.get(deployment_id) ?? new Set<string>()
+    this.#redisUsers.set(deployment_id, users)
+    return users
   }
 
-  #hideDatabaseSecrets(deployment_id: string): void {
+  #readRedis(deployment_id: string): Redis | undefined {
+    return readJson<Redis>(this.path(deployment_id, 'redis.json'))
+  }
+
+  #saveRedis(deployment_id: string, redis: Redis): void {
+    writeJson(this.path(deployment_id, 'redis.json'), redis)
+    this.#hideStoreSecrets(deployment_id)
+  }
+
+  #saveDatabase(deployment_id: string, database: Partial<Database>): void {
+    writeJson(this.path(deployment_id, 'database.json'), { ...this.#readDatabase(deployment_id), ...database })
+    this.#hideStoreSecrets(deployment_id)
+  }
+
+  #hideStoreSecrets(deployment_id: string): void {
+    const redis = this.#readRedis(deployment_id)
     const { password, uri } = this.#readDatabase(deployment_id) ?? {}
     this.events.hide(
       deployment_id,
-      [password, uri].filter(value => value != null),
+      [password, uri, redis?.password].filter(value => value != null),
     )
   }
 

@@ -13,12 +13,21 @@ export const environmentOf = (
     folder,
     port,
     database,
+    redis = null,
     tokenFile,
     path = DEFAULT_PATH,
-  }: { folder: string; port: number | null; database: string | null; tokenFile: string; path?: string },
+  }: {
+    folder: string
+    port: number | null
+    database: string | null
+    redis?: string | null
+    tokenFile: string
+    path?: string
+  },
 ): Record<string, string> => ({
   LANG: 'C.UTF-8',
   ...(database !== null && urlAliases({ DATABASE_URI: database })),
+  ...(redis !== null && urlAliases({ REDIS_URI: redis })),
   ...tracingVariables(spec, configured),
   ...configured,
   ...spec.secrets,
@@ -27,6 +36,7 @@ export const environmentOf = (
   TMPDIR: join(folder, 'tmp'),
   ...(port !== null && { PORT: String(port) }),
   ...(database !== null && { DATABASE_URI: database }),
+  ...(redis !== null && { REDIS_URI: redis }),
   ...modelVariables(spec, tokenFile),
   SLIPWAY_DEPLOYMENT_ID: spec.deployment_id,
   SLIPWAY_DEPLOYMENT_NAME: spec.name,
