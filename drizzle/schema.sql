@@ -9834,14 +9834,18 @@ begin
     select max((p.policy ->> 'max_copies')::integer) as copies from possible p
   )
   select string_agg(
-    case n.needs when 'copies' then format('%s (at most %s)', n.path, m.copies) else n.path end,
+    case n.needs
+      when 'copies' then format('%s (at most %s)', n.path, m.copies)
+      when 'feature' then format('%s (%s)', n.path, n.hint)
+      else n.path
+    end,
     ', '
     order by n.place
   )
   into v_refused
   from rows from (
-    jsonb_to_recordset(p_needs) as (path text, needs text, value jsonb)
-  ) with ordinality n(path, needs, value, place)
+    jsonb_to_recordset(p_needs) as (path text, needs text, value jsonb, hint text)
+  ) with ordinality n(path, needs, value, hint, place)
   cross join most m
   where exists (select from possible)
     and not exists (
@@ -9852,6 +9856,7 @@ begin
           when 'privileged' then (p.policy ->> 'privileged')::boolean
           when 'service_account' then p.policy -> 'service_accounts' @> n.value
           when 'copies' then coalesce(n.value::integer <= (p.policy ->> 'max_copies')::integer, true)
+          when 'feature' then coalesce(nullif(p.policy -> 'features', 'null') @> n.value, true)
         end
     );
   if v_refused is not null then perform refuse('not_allowed_by_listener', v_refused); end if;
@@ -9876,13 +9881,20 @@ begin
       from jsonb_array_elements(p_patch -> 'policy_needs') n(need)
       join jsonb_to_recordset(p_patch -> 'members') as m(path text, value jsonb)
         on m.path in (
-          'source_config.resource_spec', 'source_config.resource_spec.' || split_part(n.need ->> 'path', '.', 2)
+          'source_config.resource_spec',
+          'source_config.resource_spec.' || split_part(n.need ->> 'path', '.', 2),
+          n.need ->> 'path'
         )
       cross join lateral (select n.need ->> 'path' like '%.serviceAccountToken' as is_token) t
       where case
         when t.is_token and v_clears_account then true
         -- A deployment with an account has its token anyway.
         when t.is_token and d.source_config -> 'resource_spec' ->> 'service_account_name' is not null then false
+        -- The patch may send the one, and the deployment have the other.
+        when n.need ->> 'value' = 'autoscaling'
+          and not (p_patch -> 'members') @> '[{"path": "source_config.resource_spec.min_scale"}]'
+          then m.value is distinct from (d.source_config -> 'resource_spec' -> 'max_scale')::jsonb
+            and m.value::text::integer > coalesce((d.source_config -> 'resource_spec' ->> 'min_scale')::integer, 1)
         else m.value is distinct from (d.source_config #> (string_to_array(m.path, '.'))[2:])::jsonb
       end
       union all
