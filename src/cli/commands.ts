@@ -24,6 +24,7 @@ export const SECTIONS: Record<string, Record<string, Load | Group>> = {
     logs: () => import('./commands/logs.ts'),
   },
   'Change:': {
+    scale: () => import('./commands/scale.ts'),
     rollback: () => import('./commands/rollback.ts'),
     interrupt: () => import('./commands/interrupt.ts'),
     release: () => import('./commands/release.ts'),

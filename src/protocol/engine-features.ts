@@ -18,14 +18,14 @@ export const ENGINE_FEATURES = {
     kubernetes: 'done',
   },
   autoscaling: {
-    about: '`max_scale` above `min_scale`',
+    about: '`max_scale` above `min_scale`, also of `queue_*` and `orchestrator_*`',
     process: 'refused',
     container: 'refused',
     kubernetes: 'done',
   },
-  queue: { about: '`queue_*`', process: 'refused', container: 'refused', kubernetes: 'done' },
-  orchestrator: { about: '`orchestrator_*`', process: 'refused', container: 'refused', kubernetes: 'done' },
-  executor: { about: '`executor_*`', process: 'refused', container: 'refused', kubernetes: 'done' },
+  queue: { about: '`queue_*`', process: 'done', container: 'done', kubernetes: 'done' },
+  orchestrator: { about: '`orchestrator_*`', process: 'done', container: 'done', kubernetes: 'done' },
+  executor: { about: '`executor_*`', process: 'done', container: 'done', kubernetes: 'done' },
   database: { about: '`db_*`', process: 'machine', container: 'done', kubernetes: 'done' },
   redis: { about: '`redis_*`', process: 'machine', container: 'done', kubernetes: 'done' },
   disks: {
@@ -90,7 +90,10 @@ export function listFeatureNeeds(spec: ResourceSpec, source?: Source | null): Fe
   const needs: FeatureNeed[] = []
   const add = (isNeeded: boolean, path: string, feature: FeatureName) => isNeeded && needs.push({ path, feature })
   add(source === 'external_container' || source === 'internal_container', 'source', 'images')
-  add((spec.max_scale ?? 0) > Math.max(1, spec.min_scale ?? 1), at('max_scale'), 'autoscaling')
+  for (const part of ['', 'queue_', 'orchestrator_'] as const) {
+    const [least, most] = [spec[`${part}min_scale`], spec[`${part}max_scale`]]
+    add((most ?? 0) > Math.max(1, least ?? 1), at(`${part}max_scale`), 'autoscaling')
+  }
   for (const name of Object.keys(spec) as ResourceMember[]) {
     const part = PREFIXES.find(prefix => name.startsWith(`${prefix}_`))
     add(part !== undefined && spec[name] != null, at(name), part === 'db' ? 'database' : (part ?? 'queue'))

@@ -46,13 +46,18 @@ export type PolicyNeed =
 const ROOT = 'resource_spec'
 
 export function listPolicyNeeds(spec: ResourceSpec): PolicyNeed[] {
-  const { service_account_name: account, min_scale: copies } = spec
+  const { service_account_name: account, min_scale: copies, process_scale } = spec
   return [
     ...listPrivileges(spec).map(path => ({ path, needs: 'privileged' as const })),
     ...(account != null
       ? [{ path: `${ROOT}.service_account_name`, needs: 'service_account' as const, value: account }]
       : []),
     ...(copies != null ? [{ path: `${ROOT}.min_scale`, needs: 'copies' as const, value: copies }] : []),
+    ...Object.entries(process_scale ?? {}).map(([name, value]) => ({
+      path: `${ROOT}.process_scale.${name}`,
+      needs: 'copies' as const,
+      value,
+    })),
   ]
 }
 

@@ -10,10 +10,11 @@ import {
   MAX_MOUNTS,
   nullishMembers,
   omitNulls,
+  textMatching,
   Volume,
   VolumeMount,
 } from './kubernetes.schema.ts'
-import { arrayOf } from './wire.ts'
+import { arrayOf, recordOf } from './wire.ts'
 
 export const deploymentTypes = ['dev_free', 'dev', 'prod'] as const
 export const DeploymentType = z.enum(deploymentTypes)
@@ -49,6 +50,17 @@ const HealthTimeout = z
       'Default: 120 for processes and containers, and on Kubernetes the setting of the operator (600).',
   })
 
+const ProcessResources = z
+  .strictObject(nullishMembers({ cpu: Cpu, cpu_limit: CpuLimit, memory_mb: Memory, memory_limit_mb: Memory }))
+  .overwrite(omitNulls)
+const MAX_PROCESS_TYPES = 20
+const ProcessName = textMatching(
+  30,
+  '[a-z]([a-z0-9-]*[a-z0-9])?',
+  'must be lower-case letters, digits and inner hyphens',
+).refine(name => name !== 'web', { error: 'must not be `web`: set `min_scale`, `cpu` and `memory_mb`' })
+const byProcess = <Value extends z.ZodType>(value: Value) => recordOf(ProcessName, value, MAX_PROCESS_TYPES)
+
 /** The second of a pair must not be below the first. */
 export const REQUEST_LIMIT_PAIRS = [
   ['min_scale', 'max_scale'],
@@ -78,6 +90,14 @@ export const ResourceSpec = z
       memory_mb: Memory,
       memory_limit_mb: Memory,
       health_timeout_seconds: HealthTimeout,
+      process_scale: byProcess(Scale).meta({
+        description:
+          'The copies of each process type of the source beside `web`, by name. Acts at once. Default: what the ' +
+          'source says, or 1.',
+      }),
+      process_resources: byProcess(ProcessResources).meta({
+        description: 'The CPU and memory of each process type beside `web`, by name. Default: those of `web`.',
+      }),
       queue_min_scale: Scale,
       queue_max_scale: Scale,
       queue_cpu: Cpu,
@@ -143,7 +163,7 @@ export type ResourceMember = keyof ResourceSpec
 export const RESOURCE_MEMBERS = Object.keys(ResourceSpec.shape) as ResourceMember[]
 
 /** The number of copies. It is a setting of the deployment, at once in effect; a revision has the other members. */
-export const SCALE_MEMBERS = RESOURCE_MEMBERS.filter(name => /(^|_)(min|max)_scale$/.test(name))
+export const SCALE_MEMBERS = RESOURCE_MEMBERS.filter(name => /(^|_)((min|max)|process)_scale$/.test(name))
 /** The resources of a revision, at the present scale of its deployment. */
 export const withScale = (ofRevision: ResourceSpec, ofDeployment: ResourceSpec): ResourceSpec => ({
   ...ofRevision,

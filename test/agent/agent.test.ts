@@ -124,6 +124,22 @@ describe('a release command', () => {
     expect(control.reportedStates(report.revision_id!)).toContain('deploying')
   })
 
+  test('with workers alone is deployed without a URL, and workers that fail leave the old revision', async () => {
+    startAgent({ settle_ms: 100 })
+    const id = randomUUID()
+    git.push({ Procfile: 'worker: node worker.js', 'worker.js': 'setInterval(() => {}, 1e9)' }, 'Work', id)
+    const alone = await waitForOutcome(control.want(id, makeSource({ platform_config_path: null }, id)))
+    expect(alone).toMatchObject({ state: 'deployed', healthy: true, url: null })
+    const files = { ...makeApplication('new'), Procfile: 'worker: echo no queue; exit 3' }
+    const web = randomUUID()
+    git.push(makeApplication('old'), 'Old', web)
+    const { url } = await waitForOutcome(control.want(web, makeSource({}, web)))
+    git.push(files, 'New', web)
+    const report = await waitForOutcome(control.want(web, makeSource({}, web)))
+    expect(report).toMatchObject({ state: 'failed', message: expect.stringMatching(/`worker`.*no queue/s) })
+    expect((await requestRouter(url!)).body).toBe('old')
+  })
+
   test('that runs when the agent is killed is found by the next agent, and runs one time', async () => {
     const { agent } = startAgent()
     const id = randomUUID()

@@ -223,6 +223,15 @@ test.each<[string, Wanted, Observed, string[]]>([
   ['a completed deletion needs no action', gone, observed({}, null, false), []],
 ])('%s', (_, wanted, observed, actions) => expect(formatActions(plan(wanted, observed))).toEqual(actions))
 
+test('a revision whose other processes start after the switch keeps the requests, until they fail', () => {
+  const wish = wanted('b', 'a')
+  expect(plan(wish, observed({ a: 'healthy', b: 'starting' }, 'b'))).toEqual([])
+  expect(plan(wish, observed({ a: 'healthy', b: 'failing' }, 'b'))).toEqual([
+    { do: 'switch', revision: 'a' },
+    { do: 'give_up', revision: 'b' },
+  ])
+})
+
 describe('a release command', () => {
   const wanted: Wanted = { present: true, target: 'b', serving: 'a', database: false }
   const world = (phase: Phase, more: Partial<Observed> = {}): Observed => ({

@@ -11,6 +11,7 @@ import type { ProcessEngine, ProcessOptions } from '../../src/agent/engines/proc
 import { writeJson } from '../../src/agent/system/files.ts'
 import { isAlive, signalGroup } from '../../src/agent/system/processes.ts'
 import { spawnTracked } from '../../src/agent/system/tracked-process.ts'
+import type { ProcessType } from '../../src/build-plan/build-plan.ts'
 import { findFreePort } from '../../src/postgres/free-port.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
 import { filterRunning, waitFor } from '../support/commands.ts'
@@ -112,6 +113,7 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
       SLIPWAY_DEPLOYMENT_NAME: 'shop',
       SLIPWAY_DEPLOYMENT_ID: ref.deployment_id,
       SLIPWAY_REVISION_ID: ref.revision_id,
+      SLIPWAY_ROLE: 'web',
     })
     expect(Number(PORT)).toBeGreaterThan(0)
     expect(PATH).toContain('/usr/bin')
@@ -817,6 +819,104 @@ createServer((req, res) => {
     expect([readAs(user.uid), readAs(64_002)]).toEqual(['first', ''])
     const { uid, gid, mode } = fs.statSync(join(folder, 'token'))
     expect([uid, gid, mode & 0o777]).toEqual([user.uid, user.gid, 0o400])
+  })
+})
+
+describe('processes of other types', () => {
+  const role = `const fs = require('node:fs'); const { SLIPWAY_ROLE, SLIPWAY_REVISION_ID } = process.env
+const log = text => fs.appendFileSync(process.argv[2], \`\${text} \${SLIPWAY_ROLE} \${SLIPWAY_REVISION_ID}\\n\`)
+log('start'); process.on('SIGTERM', () => { log('end'); process.exit() }); setInterval(() => {}, 1000)`
+  const startWith = (engine: ProcessEngine, one: RevisionRef, processes: ProcessType[], more = {}) => {
+    const artifact = writeApplication(home, one.revision_id, makeServerCode('web'), { processes, ...more })
+    fs.writeFileSync(join(artifact.location, 'role.js'), role)
+    return engine.start(makeUnit(one), artifact)
+  }
+  const worker = (file: string, more = {}): ProcessType => ({
+    name: 'worker',
+    command: `node role.js ${file}`,
+    ...more,
+  })
+  const routed = (engine: ProcessEngine, one: RevisionRef) => engine.route(makeUnit(one))
+
+  test('start once the requests go to their revision, after those of the revision before have ended', async () => {
+    const { engine } = await open({ settle_ms: 100 })
+    const file = join(home, 'roles')
+    const seen = () => (fs.existsSync(file) ? fs.readFileSync(file, 'utf8').trim().split('\n') : [])
+    await startWith(engine, ref, [worker(file)])
+    await waitForPhase(engine, ref, 'healthy')
+    expect(seen()).toEqual([])
+    await routed(engine, ref)
+    expect((await findRunning(engine, ref))?.phase).toBe('starting')
+    await waitForPhase(engine, ref, 'healthy')
+    const second = nextRevision()
+    await startWith(engine, second, [worker(file)])
+    await waitForPhase(engine, second, 'healthy')
+    await routed(engine, second)
+    await waitForPhase(engine, second, 'healthy')
+    const [one, two] = [ref, second].map(({ revision_id }) => `worker ${revision_id}`)
+    await waitFor(() => seen().length === 3)
+    expect(seen()).toEqual([`start ${one}`, `end ${one}`, `start ${two}`])
+    expect((await findRunning(engine, ref))?.phase).toBe('healthy')
+    const usage = await engine.readUsage()
+    const copies = usage.find(({ revision_id }) => revision_id === second.revision_id)?.copies.map(({ copy }) => copy)
+    expect(copies?.sort()).toEqual(['1', 'worker.1'])
+  })
+
+  test('have as many copies as the deployment says, at once, and the next agent adopts them', async () => {
+    const { engine: first } = await open({ settle_ms: 100 })
+    const file = join(home, 'roles')
+    const starts = () => (fs.existsSync(file) ? fs.readFileSync(file, 'utf8').split('start').length - 1 : 0)
+    const artifact = writeApplication(home, 'scaled', makeServerCode('web'), {
+      processes: [worker(file, { scale: 2 })],
+    })
+    fs.writeFileSync(join(artifact.location, 'role.js'), role)
+    const unit = (process_scale?: Record<string, number>) =>
+      makeUnit(ref, { resources: withDefaults(process_scale ? { process_scale } : {}, 'dev') })
+    await first.start(unit(), artifact)
+    await waitForPhase(first, ref, 'healthy')
+    await first.route(unit())
+    await waitFor(() => starts() === 2)
+    await waitForPhase(first, ref, 'healthy')
+    await first.close({ stop: false })
+    const { engine: second } = await open({ settle_ms: 100 })
+    expect((await findRunning(second, ref))?.phase).toBe('healthy')
+    await second.start(unit({ worker: 3 }), artifact)
+    await second.route(unit({ worker: 3 }))
+    await waitFor(() => starts() === 3)
+    await second.start(unit({ worker: 0 }), artifact)
+    await second.route(unit({ worker: 0 }))
+    await waitFor(() => fs.readFileSync(file, 'utf8').split('end').length - 1 === 3)
+    expect((await findRunning(second, ref))?.phase).toBe('healthy')
+  })
+
+  test('make their revision fail if they never run, and are checked by their command', async () => {
+    const { engine } = await open({ settle_ms: 100, crashes: 2, patience: 2, probe_ms: 50 })
+    await startWith(engine, ref, [{ name: 'mail', command: 'echo no queue; exit 3' }])
+    await waitForPhase(engine, ref, 'healthy')
+    await routed(engine, ref)
+    const failing = await waitForPhase(engine, ref, 'failing')
+    expect(failing.reason).toMatch(/`mail`.*code 3/s)
+    expect(failing.reason).toContain('no queue')
+    const checked = nextRevision()
+    const flag = join(home, 'flag')
+    await startWith(engine, checked, [worker(join(home, 'roles'), { health_command: `test -e ${flag}` })])
+    await routed(engine, checked)
+    await waitForPhase(engine, checked, 'starting')
+    fs.writeFileSync(flag, '')
+    await waitForPhase(engine, checked, 'healthy')
+    fs.rmSync(flag)
+    expect((await waitForPhase(engine, checked, 'unhealthy')).reason).toContain('test -e')
+  })
+
+  test('run alone, without a URL', async () => {
+    const { engine } = await open({ settle_ms: 100 })
+    const file = join(home, 'roles')
+    await startWith(engine, ref, [worker(file)], { isWithoutWeb: true, start_command: null })
+    expect((await findRunning(engine, ref))?.phase).toBe('healthy')
+    await routed(engine, ref)
+    await waitFor(() => fs.existsSync(file))
+    await waitForPhase(engine, ref, 'healthy')
+    expect(await engine.observe(ref.deployment_id)).toMatchObject({ routed: ref.revision_id, url: null })
   })
 })
 

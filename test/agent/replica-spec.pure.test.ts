@@ -113,6 +113,7 @@ describe('a replica', () => {
       'PORT=8000',
       'C=x=y',
       'B=s/k',
+      'SLIPWAY_ROLE=web',
       'SLIPWAY_DEPLOYMENT_ID=d1',
       'SLIPWAY_DEPLOYMENT_NAME=shop',
       'SLIPWAY_REVISION_ID=r1',

@@ -202,6 +202,28 @@ it('rolls back by number after its plan, releases the hold, and interrupts', asy
   expect((await tenant.get(`/v2/deployments/${id}`)).body.hold).toBeNull()
 })
 
+it('scales processes at once, without a revision, and status names them', async () => {
+  const { run, id, tenant } = await newShop()
+  expect(outcome(await run(['scale', 'shop', 'web=2', 'worker=3', '--yes']))).toEqual([0, 'changed'])
+  expect(outcome(await run(['scale', 'shop', 'mail=0', '--yes']))).toEqual([0, 'changed'])
+  const { source_config } = (await tenant.get(`/v2/deployments/${id}`)).body
+  expect(source_config.resource_spec).toMatchObject({
+    min_scale: 2,
+    max_scale: 2,
+    process_scale: { worker: 3, mail: 0 },
+  })
+  expect(await listRevisions(tenant, id)).toHaveLength(1)
+  const [status] = (await run(['status', 'shop'])).objects
+  const copies = [
+    ['web', 2],
+    ['mail', 0],
+    ['worker', 3],
+  ]
+  expect(status!.processes).toEqual(expect.arrayContaining(copies.map(([name, copies]) => ({ name, copies }))))
+  const refused = await run(['scale', 'shop', 'worker'])
+  expect([refused.code, refused.error?.code]).toEqual([2, 'usage'])
+})
+
 it.each([
   ['events', ['events', '-f', '--type', 'tag_key.*'], (tenant: Tenant) => tenant.post('/v2/tag-keys', { key: 'team' })],
   [

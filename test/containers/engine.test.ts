@@ -314,6 +314,38 @@ test('a replica that ignores SIGTERM is killed after the grace period', async ()
   expect(await listContainers()).toEqual([])
 })
 
+describe('processes of other types', () => {
+  test('run in containers of their own after the switch, and the next agent adopts them', async () => {
+    const { engine: first, lines } = await open({ settle_ms: 200 })
+    const processes = [{ name: 'worker', command: `echo "$SLIPWAY_ROLE on $PORT"; ${SIDECAR_COMMAND}`, memory_mb: 32 }]
+    const artifact = running(SERVE_COMMAND, { processes })
+    await first.start(unit(ref), artifact)
+    await until(first, ref, 'healthy')
+    expect(await listContainers()).toHaveLength(1)
+    await first.route(unit(ref))
+    await waitFor(() => lines.some(line => line.startsWith('INFO [worker] worker on ')))
+    await until(first, ref, 'healthy')
+    const names = async () => (await listContainers()).map(line => line.split(' ')[0]).sort()
+    const before = await names()
+    expect(before).toHaveLength(2)
+    await first.close({ stop: false })
+    const { engine: second } = await open({ settle_ms: 200 })
+    await until(second, ref, 'healthy')
+    await second.start(unit(ref), artifact)
+    await second.route(unit(ref))
+    expect(await names()).toEqual(before)
+    const next = newRevision()
+    await second.start(
+      unit(next),
+      running(SERVE_COMMAND, { processes: [{ ...processes[0]!, health_command: 'true' }] }),
+    )
+    await until(second, next, 'healthy')
+    await second.route(unit(next))
+    await until(second, next, 'healthy')
+    expect(await names()).toHaveLength(3)
+  })
+})
+
 describe('a command that runs once', () => {
   const never = new AbortController().signal
   const once = (command: string, timeout_seconds = 60) => ({ id: randomUUID(), command, timeout_seconds })

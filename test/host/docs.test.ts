@@ -24,6 +24,7 @@ const RUNNING = [
   'docs/deploy/from-source',
   'docs/deploy/from-git',
   'docs/deploy/runtime',
+  'docs/deploy/processes',
   'docs/deploy/databases',
   'docs/operate/api-keys',
   'docs/deploy/keyless-ci',

@@ -7,6 +7,7 @@ import { storeRequestsOf } from '../../src/agent/engines/container/store-specs.t
 import { findUnsupported } from '../../src/agent/engines/container/unsupported-features.ts'
 import { revisionObjects } from '../../src/agent/engines/kubernetes/revision-objects.ts'
 import { storesFor } from '../../src/agent/engines/kubernetes/store-objects.ts'
+import { processTypesOf } from '../../src/agent/engines/process-types.ts'
 import {
   ENGINE_FEATURES,
   engineNames,
@@ -70,7 +71,7 @@ const MADE = {
   container: (spec: ResourceSpec) => {
     const unit = makeUnit({ deployment_id: 'd', revision_id: 'r' }, unitOf(spec))
     if (findUnsupported(unit) !== null) return null
-    return JSON.stringify([replicaParts(unit, artifact, placement), storeRequestsOf(unit)])
+    return JSON.stringify([replicaParts(unit, artifact, placement), processTypesOf(unit, artifact), storeRequestsOf(unit)])
   },
   kubernetes: (spec: ResourceSpec) => {
     const settings = makeKubernetesSettings()

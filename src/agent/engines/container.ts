@@ -26,6 +26,7 @@ import {
   REVISION_LABEL,
   ROLE_LABEL,
   resourcePrefix,
+  TYPE_LABEL,
 } from '../images/container-labels.ts'
 import { DockerApi, DockerApiError } from '../images/docker-api.ts'
 import { type BaseImages, chooseBaseImage } from '../images/language-images.ts'
@@ -37,7 +38,7 @@ import {
   type ReplicaHome,
   removeReplica,
 } from './container/replica.ts'
-import { DEFAULT_PORT, RUN_ROLE, replicaParts, runParts, sidecarImagesOf } from './container/replica-spec.ts'
+import { DEFAULT_PORT, otherReplicaParts, replicaParts, runParts, sidecarImagesOf } from './container/replica-spec.ts'
 import { runContainer } from './container/run.ts'
 import { SecretFolder } from './container/secret-folder.ts'
 import {
@@ -50,9 +51,11 @@ import {
 } from './container/store-containers.ts'
 import { STORE_ROLE, type StoreKind, storeRequestsOf } from './container/store-specs.ts'
 import { findUnsupported } from './container/unsupported-features.ts'
+import { imageCommand } from './image-command.ts'
 import { isIntact, PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
-import type { Replica } from './local/replica-pool.ts'
+import type { Health, Replica } from './local/replica-pool.ts'
 import { makeTokenFolder, type TokenReader } from './local/token-file.ts'
+import { RUN_ROLE, type RunningType, WEB } from './process-types.ts'
 
 /** The roles of containers that are no part of a replica. */
 const OTHER_ROLES = new Set<string | undefined>(['build', STORE_ROLE, RUN_ROLE])
@@ -192,19 +195,22 @@ export class ContainerEngine extends PooledEngine {
     await this.renewModelToken(spec.deployment_id)
     if (storeRequestsOf(spec).length > 0) await this.provide(spec)
     const images = this.#images.readPinned(this.path(spec.deployment_id), spec.revision_id)
-    const home = this.#replicaHome(spec)
-    fs.mkdirSync(home.folder, { recursive: true, mode: 0o700 })
-    const launch = async () => {
+    const launch = async (type: RunningType | null) => {
+      const home = this.#replicaHome(spec, type?.name)
+      fs.mkdirSync(home.folder, { recursive: true, mode: 0o700 })
       await this.#images.restore([artifact.location, ...Object.values(images)], spec)
       const port = (await this.#images.exposedPort(artifact.location).catch(() => undefined)) ?? DEFAULT_PORT
       const stores = storeAccessFor(spec, this.path(spec.deployment_id))
-      const parts = replicaParts(spec, artifact, { ...this.#placement(spec, images), stores, port })
+      const placement = { ...this.#placement(spec, images), stores, port }
+      const parts = type ? otherReplicaParts(spec, artifact, placement, type) : replicaParts(spec, artifact, placement)
       // At each launch, because a cleanup of the engine removes unused networks.
       return ContainerReplica.launch(home, parts, () => this.#ensureNetwork(spec.deployment_id))
     }
     // Throws if a referenced secret is missing, before anything is created.
     replicaParts(spec, artifact, { ...this.#placement(spec, images), port: DEFAULT_PORT })
-    this.startPool(spec, artifact, launch)
+    const check = ({ health_command }: RunningType, replica: Replica): Promise<Health> =>
+      (replica as ContainerReplica).check(imageCommand(artifact, health_command!), this.limits.probe_timeout_ms)
+    this.startTypes(spec, artifact, { launchWeb: () => launch(null), launchOther: launch, check })
   }
 
   async runOnce(
@@ -281,16 +287,19 @@ export class ContainerEngine extends PooledEngine {
     return 'container'
   }
 
-  protected async adopt({ revision_id, deployment_id }: RevisionRef): Promise<Replica[]> {
-    const site = this.adoptSite({ revision_id, deployment_id })
-    if (site) return [site]
-    const containersOfRevision = this.#foundContainers.filter(
-      ({ Labels }) => Labels[REVISION_LABEL] === revision_id && !OTHER_ROLES.has(Labels[ROLE_LABEL]),
+  protected async adopt(ref: RevisionRef): Promise<Map<string, Replica[]>> {
+    const site = this.adoptSite(ref)
+    if (site) return new Map([[WEB, [site]]])
+    const ofRevision = this.#foundContainers.filter(
+      ({ Labels }) => Labels[REVISION_LABEL] === ref.revision_id && !OTHER_ROLES.has(Labels[ROLE_LABEL]),
     )
-    const home = this.#replicaHome({ revision_id, deployment_id })
-    const replicas = Object.entries(Object.groupBy(containersOfRevision, ({ Labels }) => Labels[REPLICA_LABEL]!))
-    const adopted = await Promise.all(replicas.map(([id, containers]) => ContainerReplica.adopt(home, id, containers!)))
-    return adopted.filter(replica => replica !== undefined)
+    const found = new Map<string, Replica[]>()
+    for (const [id, containers] of Object.entries(Object.groupBy(ofRevision, ({ Labels }) => Labels[REPLICA_LABEL]!))) {
+      const type = containers!.map(({ Labels }) => Labels[TYPE_LABEL]).find(Boolean) ?? WEB
+      const replica = await ContainerReplica.adopt(this.#replicaHome(ref, type), id, containers!)
+      if (replica) found.set(type, [...(found.get(type) ?? []), replica])
+    }
+    return found
   }
 
   async #makeImage(
@@ -338,8 +347,8 @@ export class ContainerEngine extends PooledEngine {
     return { owner: this.#owner, copy: randomBytes(6).toString('hex'), images, secret, secrets, tokenFolder }
   }
 
-  #replicaHome(ref: RevisionRef): ReplicaHome {
-    return { api: this.#api, liveReplicas: this.#liveReplicas, folder: this.replicasFolder(ref) }
+  #replicaHome(ref: RevisionRef, type?: string): ReplicaHome {
+    return { api: this.#api, liveReplicas: this.#liveReplicas, folder: this.replicasFolder(ref, type) }
   }
 
   /** One call at a time, because an engine may allow two networks of one name. */

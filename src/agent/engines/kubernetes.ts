@@ -47,10 +47,10 @@ import {
 } from './kubernetes/observed-status.ts'
 import type { Finding } from './kubernetes/pod-failures.ts'
 import { PodLogs } from './kubernetes/pod-logs.ts'
-import { APP_CONTAINER, resourcesOf, workloadsOf } from './kubernetes/pod-template.ts'
+import { APP_CONTAINER, resourcesOf, webWorkloadOf } from './kubernetes/pod-template.ts'
 import { readPodUsage } from './kubernetes/pod-usage.ts'
 import { PullSecrets } from './kubernetes/pull-secrets.ts'
-import { environmentObjects, modelTokenSecretOf, revisionObjects } from './kubernetes/revision-objects.ts'
+import { environmentObjects, modelTokenSecretOf, otherObjects, revisionObjects } from './kubernetes/revision-objects.ts'
 import { routesOf, serviceOf } from './kubernetes/routing.ts'
 import { jobOf, Runs } from './kubernetes/runs.ts'
 import type { KubernetesSettings } from './kubernetes/settings.ts'
@@ -103,6 +103,8 @@ export class KubernetesEngine implements Engine {
   readonly #objects: DeploymentObjects
   readonly #images: Images
   readonly #runs: Runs
+  /** The artifacts of the revisions that this agent has started. */
+  readonly #artifacts = new Map<string, Artifact>()
   readonly #namespaceChecks: NamespaceChecks
   readonly #logEvent: LogEvent
   /** The last warning about each namespace. */
@@ -222,7 +224,7 @@ export class KubernetesEngine implements Engine {
   async #requireRestrictedNamespace(spec: RevisionSpec): Promise<void> {
     if (this.#settings.accepts_privileged_namespaces) return
     const namespace = namespaceOf(this.#settings, spec)
-    const verdict = await this.#namespaceChecks.check(namespace, workloadsOf(spec)[0]!.resources)
+    const verdict = await this.#namespaceChecks.check(namespace, webWorkloadOf(spec).resources)
     const reason = describeVerdict(namespace, verdict)
     if (reason === null || (await this.#cluster.read('Deployment', namespace, workloadName(spec, 'web')))) return
     throw new PermanentError(reason)
@@ -349,6 +351,7 @@ export class KubernetesEngine implements Engine {
   }
 
   async start(spec: RevisionSpec, artifact: Artifact): Promise<void> {
+    this.#artifacts.set(spec.revision_id, artifact)
     const prepared = await this.#prepareStart(spec, artifact)
     for (const object of revisionObjects(this.#settings, prepared, artifact))
       await this.#apply(spec, object, unlessImmutable(object))
@@ -437,13 +440,27 @@ export class KubernetesEngine implements Engine {
   }
 
   async route(spec: RevisionSpec): Promise<void> {
-    const routes = routesOf(this.#settings, spec)
+    const artifact = this.#artifacts.get(spec.revision_id)
+    const routes = artifact?.isWithoutWeb ? [] : routesOf(this.#settings, spec)
     await this.#objects.checkHosts(spec, routes)
     // The Service is last: its selector switches the requests to this revision.
-    for (const object of [...routes, serviceOf(this.#settings, spec)]) await this.#apply(spec, object)
+    const service = serviceOf(this.#settings, spec)
+    // Without a process that listens, it only says which revision is in effect.
+    if (artifact?.isWithoutWeb) delete service.metadata!.annotations![URL_ANNOTATION]
+    for (const object of [...routes, service]) await this.#apply(spec, object)
     const wanted = new Set(routes.map(({ kind, metadata }) => `${kind} ${metadata!.name}`))
     const existing = await this.#objects.listRoutes(namespaceOf(this.#settings, spec), spec.deployment_id)
     await this.#objects.remove(existing.filter(({ kind, metadata }) => !wanted.has(`${kind} ${metadata!.name}`)))
+    if (artifact) await this.#switchOthers(spec, artifact)
+  }
+
+  /** The other processes of the revision before end first: two schedulers would do the same work. */
+  async #switchOthers(spec: RevisionSpec, artifact: Artifact): Promise<void> {
+    const others = otherObjects(this.#settings, spec, artifact)
+    await this.#objects.removeOthers(namespaceOf(this.#settings, spec), spec)
+    if (others.length === 0) return
+    const prepared = await this.#images.withPullSecret(spec, artifact)
+    for (const object of otherObjects(this.#settings, prepared, artifact)) await this.#apply(spec, object)
   }
 
   async drain({ deployment_id, revision_id }: RevisionRef): Promise<void> {
@@ -467,6 +484,7 @@ export class KubernetesEngine implements Engine {
 
   /** Does not wait for terminating pods. The phase is `draining` until they are gone. */
   async stop({ deployment_id, revision_id }: RevisionRef): Promise<void> {
+    this.#artifacts.delete(revision_id)
     const namespace = await this.#objects.findNamespace(deployment_id)
     if (namespace === null) return
     await this.#objects.removeAll(

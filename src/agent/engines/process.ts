@@ -31,7 +31,7 @@ import {
   type Users,
 } from '../system/users.ts'
 import { isIntact, PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
-import type { Replica, ReplicaPool } from './local/replica-pool.ts'
+import type { Health, Replica, ReplicaPool } from './local/replica-pool.ts'
 import type { TokenReader } from './local/token-file.ts'
 import { MODEL_TOKEN_FILE } from './model-variables.ts'
 import { type Database, Databases, newDatabase } from './process/databases.ts'
@@ -41,7 +41,8 @@ import { EmbeddedServer, externalServer, type PostgresServer } from './process/p
 import { prepare } from './process/prepare.ts'
 import { newRedis, type Redis, RedisServers, redisUri } from './process/redis-servers.ts'
 import { ProcessReplica } from './process/replica.ts'
-import { forgetRun, type ProcessRun, startRun } from './process/run.ts'
+import { checkByCommand, forgetRun, type ProcessRun, startRun } from './process/run.ts'
+import { RUN_ROLE, type RunningType, WEB } from './process-types.ts'
 
 const IMAGE_SOURCES = new Set(['internal_container', 'external_container'])
 /** The source folder, with many files, is measured once per this many checks. */
@@ -250,23 +251,27 @@ export class ProcessEngine extends PooledEngine {
     const hasRedis = spec.parts.includes('redis')
     if (spec.needs_database || hasRedis) await this.provide(spec)
     if (hasRedis) this.#redisUsersOf(spec.deployment_id).add(spec.revision_id)
-    const launch = async () => {
+    const launch = async (type: RunningType | null) => {
       // Folders over the limit would end each new replica, too.
       if (this.#overDiskLimit.delete(spec.revision_id)) {
         await Promise.all(writableFolders.map(removeRecursively))
         createFolders()
       }
       const port = await findFreePort()
-      const env = this.#environmentOf(spec, artifact, folder, port)
-      return ProcessReplica.launch(this.replicasFolder(spec), {
-        command: artifact.start_command!,
-        cwd: join(artifact.location, artifact.root ?? ''),
-        env,
-        port,
-        user,
-      })
+      const env = this.#environmentOf(spec, artifact, { folder, port, role: type?.name ?? WEB })
+      const command = type ? type.command : artifact.start_command
+      const cwd = join(artifact.location, artifact.root ?? '')
+      const replicasFolder = this.replicasFolder(spec, type?.name)
+      return ProcessReplica.launch(replicasFolder, { command: command!, cwd, env, port, user })
     }
-    this.startPool(spec, artifact, launch)
+    const check = async ({ name, health_command }: RunningType, replica: Replica): Promise<Health> => {
+      const { port } = replica as ProcessReplica
+      const env = this.#environmentOf(spec, artifact, { folder, port, role: name })
+      const cwd = join(artifact.location, artifact.root ?? '')
+      const run = { command: health_command!, cwd, env, user }
+      return checkByCommand(join(this.replicasFolder(spec, name), '..', 'check'), run, this.limits.probe_timeout_ms)
+    }
+    this.startTypes(spec, artifact, { launchWeb: () => launch(null), launchOther: launch, check })
   }
 
   async runOnce(
@@ -305,7 +310,8 @@ export class ProcessEngine extends PooledEngine {
     for (const name of ['home', 'tmp']) makeOwned(join(folder, name), user)
     this.saveDeployment(spec)
     await this.renewModelToken(deployment_id)
-    const env = { ...this.#environmentOf(spec, artifact, folder, null), [RUN_VARIABLE]: run.id }
+    const variables = this.#environmentOf(spec, artifact, { folder, port: null, role: RUN_ROLE })
+    const env = { ...variables, [RUN_VARIABLE]: run.id }
     const cwd = join(artifact.location, artifact.root ?? '')
     const started = startRun({
       folder,
@@ -321,12 +327,15 @@ export class ProcessEngine extends PooledEngine {
     return started
   }
 
-  #environmentOf(spec: RevisionSpec, artifact: Artifact, folder: string, port: number | null): Record<string, string> {
+  #environmentOf(
+    spec: RevisionSpec,
+    artifact: Artifact,
+    place: { folder: string; port: number | null; role: string },
+  ): Record<string, string> {
     const database = this.#readDatabase(spec.deployment_id)?.uri ?? null
     const redis = spec.parts.includes('redis') ? this.#readRedis(spec.deployment_id) : undefined
     return environmentOf(spec, artifact.env, {
-      folder,
-      port,
+      ...place,
       path: [...(artifact.programs ?? []), this.#searchPath].join(':'),
       tokenFile: join(this.tokenFolder(spec.deployment_id), MODEL_TOKEN_FILE),
       database: spec.needs_database ? database : null,
@@ -346,11 +355,14 @@ export class ProcessEngine extends PooledEngine {
     return { user: this.#users?.of(deployment_id) }
   }
 
-  protected async adopt(ref: RevisionRef): Promise<Replica[]> {
+  protected async adopt(ref: RevisionRef): Promise<Map<string, Replica[]>> {
     const site = this.adoptSite(ref)
-    if (site) return [site]
+    if (site) return new Map([[WEB, [site]]])
     const logLine = (line: string) => this.events.log(ref, line, 'INFO')
-    return ProcessReplica.adopt(this.replicasFolder(ref), this.limits.stop_ms, logLine)
+    const found = new Map<string, Replica[]>()
+    for (const type of this.startedTypes(ref))
+      found.set(type, await ProcessReplica.adopt(this.replicasFolder(ref, type), this.limits.stop_ms, logLine))
+    return found
   }
 
   /** Also changes the owner of folders from before the operator configured users. */

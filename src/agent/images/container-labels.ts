@@ -8,6 +8,8 @@ export const REPLICA_LABEL = 'slipway.copy'
 export const ROLE_LABEL = 'slipway.role'
 /** The name of an init container, sidecar or store; empty for the application's container. */
 export const PART_LABEL = 'slipway.part'
+/** The type of process of a replica, on its application's container. Absent on those of earlier agents. */
+export const TYPE_LABEL = 'slipway.process'
 /** The names of the sidecars, on the application's container. A replica without one of them is incomplete. */
 export const SIDECARS_LABEL = 'slipway.parts'
 

@@ -100,6 +100,15 @@ export class DockerApi {
     }
   }
 
+  /** Some engines refuse to create a volume that another request creates now. */
+  async ensureVolume(body: Record<string, unknown>): Promise<void> {
+    try {
+      await this.post('/volumes/create', body)
+    } catch (error) {
+      if (!(await this.getIfExists(`/volumes/${body.Name}`))) throw error
+    }
+  }
+
   /** Removes a container and its anonymous volumes. Waits for a removal in progress, which Docker answers with 409. */
   async removeContainer(id: string): Promise<void> {
     for (const until = Date.now() + REQUEST_TIMEOUT_MS; ; await delay(RETRY_MS)) {

@@ -56,6 +56,13 @@ export function plan(wanted: Wanted, observed: Observed): Action[] {
   const isReleasing = Object.values(observed.revisions).includes('releasing')
   const isWaitingForDatabase = wanted.database && observed.database !== 'ready'
   if (wanted.database && isRevisionWanted && observed.database === 'none') actions.push({ do: 'provide' })
+  const best = [target, serving].find(id => phase(id) === 'healthy') ?? null
+  // Its other processes start after the switch to it.
+  const isCompleting = observed.routed === target && phase(target) === 'starting'
+  const isSwitching = best !== null && best !== observed.routed && !isCompleting
+  // Its workers have failed after the switch: the requests go back before it is stopped.
+  const goesBack = isSwitching && phase(observed.routed) === 'failing'
+  if (goesBack) actions.push({ do: 'switch', revision: best })
   for (const id of new Set([serving, target])) {
     if (id === null) continue
     const steps = stepsToServe(id, phase(id), id === target && id !== serving)
@@ -66,8 +73,7 @@ export function plan(wanted: Wanted, observed: Observed): Action[] {
     else actions.push(...steps.filter(step => !(isWaitingForDatabase && NEEDS_DATABASE.has(step.do))))
   }
 
-  const best = [target, serving].find(id => phase(id) === 'healthy') ?? null
-  if (best !== null && best !== observed.routed) actions.push({ do: 'switch', revision: best })
+  if (isSwitching && !goesBack) actions.push({ do: 'switch', revision: best })
 
   for (const id of Object.keys(observed.revisions)) {
     if (id === target || id === serving) continue

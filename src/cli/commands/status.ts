@@ -1,5 +1,6 @@
 // `slipway status`: what serves and what is on its way, now or at a moment.
 import type { Reply } from '../../client/client.ts'
+import { listProcesses } from '../../client/process-copies.ts'
 import type { Declaration } from '../declaration.ts'
 import { age } from '../output.ts'
 import { type Deployment, findDeployment, findRevision, type Session } from '../session.ts'
@@ -22,16 +23,20 @@ async function showStatus(session: Session, name: string | undefined): Promise<v
     client.call('GET /v2/deployments/{deployment_id}/explain', { params: { deployment_id: deployment.id }, signal }),
   ])
   const { id, status, serving, health, url, hold } = deployment
+  const processes = listProcesses(revision.build_plan, deployment.source_config.resource_spec)
   const latest = { id: revision.id, number: revision.number, status: revision.status, created_at: revision.created_at }
-  out.emit({ id, name: deployment.name, status, serving, health, url, hold, latest_revision: latest, obstacles }, () =>
-    [
-      `${out.paint('bold', deployment.name)}  ${status}, serving: ${serving}`,
-      `Health    ${describeHealth(health)}`,
-      `URL       ${url ?? '–'}`,
-      `Revision  ${revision.number} ${revision.status}, ${age(revision.created_at)}`,
-      ...(hold ? [`Hold      since ${hold.since}. Release it with: slipway release ${deployment.name}`] : []),
-      ...obstacles.map(({ code, detail }) => `Why not   ${code}: ${detail}`),
-    ].join('\n'),
+  out.emit(
+    { id, name: deployment.name, status, serving, health, url, hold, latest_revision: latest, processes, obstacles },
+    () =>
+      [
+        `${out.paint('bold', deployment.name)}  ${status}, serving: ${serving}`,
+        `Health    ${describeHealth(health)}`,
+        `URL       ${url ?? '–'}`,
+        `Revision  ${revision.number} ${revision.status}, ${age(revision.created_at)}`,
+        `Processes ${processes.map(({ name, copies }) => `${name} ${copies}`).join(', ')}`,
+        ...(hold ? [`Hold      since ${hold.since}. Release it with: slipway release ${deployment.name}`] : []),
+        ...obstacles.map(({ code, detail }) => `Why not   ${code}: ${detail}`),
+      ].join('\n'),
   )
 }
 

@@ -20,6 +20,7 @@ import {
   makeRunningStatus,
   putPod,
   reconcileUntilStable,
+  setUnavailable,
 } from '../../support/kubernetes-pods.ts'
 
 const BASE = 'shop-aaaaaaaa00'
@@ -519,7 +520,7 @@ test.each([0, 1, 2])(
     bringUpAutomatically(api)
     await rollOutBoth(createEngine())
     const [allObjects, writeCount] = [listObjects(), api.requests.filter(isWrite).length]
-    expect(writeCount).toBeGreaterThan(15)
+    expect(writeCount).toBeGreaterThan(14)
     await reconcileUntilStable(createEngine(), { present: false }, units)
     expect(listObjects()).toEqual([])
 
@@ -533,8 +534,9 @@ test.each([0, 1, 2])(
       const next = createEngine()
       await reconcileUntilStable(next, { target: makeRevisionId(2), serving: routed }, units)
       await reconcileUntilStable(next, { serving: makeRevisionId(2) }, units)
-      // An agent calls it once for a revision that it takes over.
+      // An agent calls both once for a revision that it takes over.
       await next.start(units[1]!, makeArtifact())
+      await next.route(units[1]!)
       await expect.poll(listObjects).toEqual(allObjects)
       await reconcileUntilStable(next, { present: false }, units)
       expect(listObjects()).toEqual([])
@@ -598,6 +600,64 @@ describe('the token for models', () => {
     await Promise.all([engine.renewModelToken(DEPLOYMENT_ID), other.renewModelToken(DEPLOYMENT_ID)])
     expect(api.has('Secret', `${BASE}-models`)).toBe(false)
     expect((await engine.observe(DEPLOYMENT_ID)).hasRemains).toBe(false)
+  })
+})
+
+describe('processes of other types', () => {
+  const processes = [{ name: 'worker', command: 'work', scale: 2, health_command: 'check' }]
+  const artifact = makeArtifact({ start_command: 'serve', processes, enter: 'cd /app' })
+  const deployments = () => listObjects().filter(name => name.startsWith('Deployment'))
+
+  test('are Deployments without a Service, made once the requests go to their revision', async () => {
+    bringUpAutomatically(api)
+    const engine = createEngine()
+    const spec = { process_scale: { worker: 3 }, process_resources: { worker: { cpu: 0.25, memory_mb: 128 } } }
+    const unit = makeKubernetesUnit({ spec })
+    await engine.start(unit, artifact)
+    expect(deployments()).toEqual([`Deployment ${BASE}-r1`])
+    expect((await engine.observe(DEPLOYMENT_ID)).running).toMatchObject([{ phase: 'healthy' }])
+    await engine.route(unit)
+    const { replicas, template } = api.get('Deployment', `${BASE}-r1-worker`).spec
+    const [app] = template.spec.containers
+    expect(replicas).toBe(3)
+    expect(app.command.at(-1)).toBe('cd /app && work')
+    expect(app.livenessProbe.exec.command.at(-1)).toBe('cd /app && check')
+    expect(app.resources).toMatchObject({ requests: { cpu: '250m' }, limits: { memory: '256Mi' } })
+    expect(app.ports).toBeUndefined()
+    const next = makeKubernetesUnit({ number: 2 })
+    await engine.start(next, artifact)
+    await engine.route(next)
+    expect(deployments()).toEqual([`${BASE}-r1`, `${BASE}-r2`, `${BASE}-r2-worker`].map(name => `Deployment ${name}`))
+    await engine.stop(unit)
+    await engine.stop(next)
+    expect(deployments()).toEqual([])
+  })
+
+  test('that do not run keep their revision from being healthy', async () => {
+    const engine = createEngine()
+    await engine.start(firstUnit(), artifact)
+    bringUp(api, api.get('Deployment', `${BASE}-r1`))
+    await engine.route(firstUnit())
+    const phase = async () => (await engine.observe(DEPLOYMENT_ID)).running[0]?.phase
+    expect(await phase()).toBe('starting')
+    setUnavailable(api, `${BASE}-r1-worker`, {
+      phase: 'Pending',
+      containerStatuses: [{ name: 'app', image: '?', state: { waiting: { reason: 'InvalidImageName' } } }],
+    })
+    expect(await phase()).toBe('failing')
+    bringUp(api, api.get('Deployment', `${BASE}-r1-worker`))
+    expect(await phase()).toBe('healthy')
+  })
+
+  test('run alone, without a URL', async () => {
+    bringUpAutomatically(api)
+    const engine = createEngine({ K8S_ROUTES: 'ingress', K8S_DOMAIN: 'apps.example.com' })
+    await engine.start(firstUnit(), { ...artifact, isWithoutWeb: true, start_command: null })
+    expect((await engine.observe(DEPLOYMENT_ID)).running).toMatchObject([{ phase: 'healthy' }])
+    await engine.route(firstUnit())
+    expect(await engine.observe(DEPLOYMENT_ID)).toMatchObject({ url: null, routed: makeRevisionId(1) })
+    expect(api.get('Deployment', `${BASE}-r1`).spec.replicas).toBe(0)
+    expect(listObjects().filter(name => name.startsWith('Ingress'))).toEqual([])
   })
 })
 

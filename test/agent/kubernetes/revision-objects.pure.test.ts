@@ -1,7 +1,7 @@
 // The objects of a revision in a cluster: every member of resource_spec is in one, and every object fits its schema.
 import type { KubernetesObject, V1Deployment, V1PodSpec } from '@kubernetes/client-node'
 import { describe, expect, test } from 'vitest'
-import { revisionObjects } from '../../../src/agent/engines/kubernetes/revision-objects.ts'
+import { otherObjects, revisionObjects } from '../../../src/agent/engines/kubernetes/revision-objects.ts'
 import { routesOf, serviceOf, urlOf } from '../../../src/agent/engines/kubernetes/routing.ts'
 import type { KubernetesSettings } from '../../../src/agent/engines/kubernetes/settings.ts'
 import { storesFor } from '../../../src/agent/engines/kubernetes/store-objects.ts'
@@ -29,7 +29,9 @@ function createObjects({
 }: RevisionOptions = {}): KubernetesObject[] {
   const unit = makeKubernetesUnit(options)
   const stores = storesFor(settings, unit).flatMap(store => [store.secret('generated'), ...store.objects])
-  const objects = [...stores, ...revisionObjects(settings, unit, makeArtifact(artifact)), serviceOf(settings, unit)]
+  const built = makeArtifact(artifact)
+  const workloads = [...otherObjects(settings, unit, built), ...revisionObjects(settings, unit, built)]
+  const objects = [...stores, ...workloads, serviceOf(settings, unit)]
   return [...objects, ...routesOf(settings, unit)].map(serializeObject)
 }
 const BASE = 'shop-aaaaaaaa00'

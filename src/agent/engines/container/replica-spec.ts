@@ -11,12 +11,14 @@ import {
   ROLE_LABEL,
   resourcePrefix,
   SIDECARS_LABEL,
+  TYPE_LABEL,
 } from '../../images/container-labels.ts'
 import { type CreateRequest, MAX_PROCESSES } from '../../images/docker-api.ts'
 import { RUN_VARIABLE } from '../../system/tracked-process.ts'
 import { imageCommand } from '../image-command.ts'
 import { shellCommand } from '../local/shell-command.ts'
 import { MODEL_TOKEN_FILE, modelVariables } from '../model-variables.ts'
+import { RUN_ROLE, type RunningType, WEB } from '../process-types.ts'
 import { MIB, parseCpu, parseMemory } from '../quantities.ts'
 import { urlAliases } from '../store-variables.ts'
 import { tracingVariables } from '../tracing-variables.ts'
@@ -39,6 +41,8 @@ export type Placement = {
   owner: string
   copy: string
   port: number | null
+  /** The type of process, in SLIPWAY_ROLE. */
+  role?: string
   /** The pinned images of init containers and sidecars, by name. */
   images: Record<string, string>
   secret: (name: string, key: string) => string
@@ -49,15 +53,14 @@ export type Placement = {
   stores?: { env: Record<string, string>; hosts: string[] }
 }
 
-/** The role of a container for a command that runs once. Its id is its label of a copy. */
-export const RUN_ROLE = 'run'
 /** The port of an application whose image exposes none. */
 export const DEFAULT_PORT = 8000
 const TOKEN_FOLDER = '/run/slipway/models'
 const LOG_CONFIG = { Type: 'json-file', Config: { 'max-size': '10m' } }
 
 export function replicaParts(spec: RevisionSpec, artifact: Artifact, placement: Placement): ReplicaParts {
-  const { owner, copy, port } = placement
+  const { owner, copy, port, role = WEB } = placement
+  const listens = port !== null && role === WEB
   const { resources, deployment_id, revision_id, name } = spec
   const shared = deploymentLabels(owner, deployment_id)
   const labels = (role: string, part: string): Labels => ({
@@ -105,7 +108,7 @@ export function replicaParts(spec: RevisionSpec, artifact: Artifact, placement: 
   const app = `slipway-${name}-${copy}`
   return {
     copy,
-    port,
+    port: listens ? port : null,
     volumes: Object.values(volumes),
     inits: initsOf(resources).map(container => containerRequest(container, 'init', network)),
     app: {
@@ -116,9 +119,10 @@ export function replicaParts(spec: RevisionSpec, artifact: Artifact, placement: 
         Env: envLines(appEnvironmentOf(spec, artifact, placement)),
         Labels: {
           ...labels('app', ''),
+          [TYPE_LABEL]: role,
           [SIDECARS_LABEL]: sidecars.map(sidecar => sidecar.name).join(),
         },
-        ...(port !== null && { ExposedPorts: { [`${port}/tcp`]: {} } }),
+        ...(listens && { ExposedPorts: { [`${port}/tcp`]: {} } }),
         HostConfig: {
           ...hostConfigOf(network),
           ...hosts,
@@ -128,7 +132,7 @@ export function replicaParts(spec: RevisionSpec, artifact: Artifact, placement: 
             resources.memory_mb * MIB,
             resources.memory_limit_mb * MIB,
           ),
-          ...(port !== null && { PortBindings: { [`${port}/tcp`]: [{ HostIp: '127.0.0.1', HostPort: '' }] } }),
+          ...(listens && { PortBindings: { [`${port}/tcp`]: [{ HostIp: '127.0.0.1', HostPort: '' }] } }),
           Mounts: mounted(resources.volume_mounts ?? []),
           // SELinux lets a container read a folder only if it is labelled for containers.
           ...(spec.models_url !== null && { Binds: [`${placement.tokenFolder}:${TOKEN_FOLDER}:ro,z`] }),
@@ -139,7 +143,17 @@ export function replicaParts(spec: RevisionSpec, artifact: Artifact, placement: 
   }
 }
 
-/** A container of its own for a command that runs once: without a port, init containers and sidecars. */
+/** A replica of a process that listens on nothing, with the amounts of its type. */
+export function otherReplicaParts(spec: RevisionSpec, artifact: Artifact, placement: Placement, type: RunningType) {
+  const [cpu, cpu_limit] = type.cpu
+  const [memory_mb, memory_limit_mb] = type.memory_mb
+  const resources = { ...spec.resources, cpu, cpu_limit, memory_mb, memory_limit_mb }
+  const isOwn = type.command !== null && type.command !== artifact.start_command
+  const start_command = isOwn ? imageCommand(artifact, type.command!) : artifact.start_command
+  return replicaParts({ ...spec, resources }, { ...artifact, start_command }, { ...placement, role: type.name })
+}
+
+/** A container of its own for a command that runs once, whose id is its label of a copy: without a port, init containers and sidecars. */
 export function runParts(
   spec: RevisionSpec,
   artifact: Artifact,
@@ -150,7 +164,7 @@ export function runParts(
   const parts = replicaParts(
     alone,
     { ...artifact, start_command: imageCommand(artifact, command) },
-    { ...placement, port: null },
+    { ...placement, port: null, role: RUN_ROLE },
   )
   const { name, body } = parts.app
   const Labels = { ...(body.Labels as Labels), [ROLE_LABEL]: RUN_ROLE }
@@ -158,7 +172,7 @@ export function runParts(
   return { volumes: parts.volumes, container: { name, body: { ...body, Labels, Env } } }
 }
 
-const appEnvironmentOf = (spec: RevisionSpec, artifact: Artifact, { port, stores, secret }: Placement) => ({
+const appEnvironmentOf = (spec: RevisionSpec, artifact: Artifact, { port, role = WEB, stores, secret }: Placement) => ({
   ...urlAliases(stores?.env ?? {}),
   ...tracingVariables(spec, artifact.env),
   ...artifact.env,
@@ -169,6 +183,7 @@ const appEnvironmentOf = (spec: RevisionSpec, artifact: Artifact, { port, stores
   ...stores?.env,
   ...modelVariables(spec, `${TOKEN_FOLDER}/${MODEL_TOKEN_FILE}`),
   ...(port !== null && { PORT: String(port) }),
+  SLIPWAY_ROLE: role,
   SLIPWAY_DEPLOYMENT_ID: spec.deployment_id,
   SLIPWAY_DEPLOYMENT_NAME: spec.name,
   SLIPWAY_REVISION_ID: spec.revision_id,

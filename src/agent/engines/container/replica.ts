@@ -3,13 +3,14 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { explainExit, explainStartFailure } from '../../images/container-failures.ts'
-import { PART_LABEL, REPLICA_LABEL, ROLE_LABEL, SIDECARS_LABEL } from '../../images/container-labels.ts'
+import { PART_LABEL, REPLICA_LABEL, ROLE_LABEL, SIDECARS_LABEL, TYPE_LABEL } from '../../images/container-labels.ts'
 import { followLog, type InspectedContainer, LOG_START, type LogPosition } from '../../images/container-log.ts'
 import { type CreateRequest, type DockerApi, DockerApiError } from '../../images/docker-api.ts'
 import { describeError } from '../../redaction/error-messages.ts'
 import { readJson, writeJson } from '../../system/files.ts'
 import { describeListening, findAnnouncedPort } from '../local/health.ts'
 import type { Health, Replica, ReplicaUsage } from '../local/replica-pool.ts'
+import { WEB } from '../process-types.ts'
 import { probe } from './health.ts'
 import type { ReplicaParts } from './replica-spec.ts'
 
@@ -92,7 +93,8 @@ export class ContainerReplica implements Replica {
     const parts = app?.Labels[SIDECARS_LABEL]?.split(',').filter(Boolean) ?? []
     const sidecars = parts.map(part => containers.find(({ Labels }) => Labels[PART_LABEL] === part))
     const { PublicPort: port, PrivatePort } = app?.Ports?.find(({ PublicPort }) => PublicPort) ?? {}
-    if (app?.State !== 'running' || !port || !sidecars.every(sidecar => sidecar !== undefined)) {
+    const listens = (app?.Labels[TYPE_LABEL] ?? WEB) === WEB
+    if (app?.State !== 'running' || (listens && !port) || !sidecars.every(sidecar => sidecar !== undefined)) {
       await replica.end(0)
       replica.forget()
       return undefined
@@ -117,6 +119,16 @@ export class ContainerReplica implements Replica {
     }
     this.#sidecarsSettled = true
     return health
+  }
+
+  /** Healthy if the command ends with 0 in its container. */
+  async check(command: string, timeoutMs: number): Promise<Health> {
+    if (!this.#appId) return { ok: false, reason: 'it is still starting' }
+    const ended = this.#api.exec(this.#appId, ['/bin/sh', '-c', command]).catch(() => null)
+    const code = await Promise.race([ended, delay(timeoutMs, 'late' as const, { ref: false })])
+    if (code === 0) return { ok: true, target: null }
+    const how = typeof code === 'number' ? `ended with code ${code}` : `did not end within ${timeoutMs / 1000} s`
+    return { ok: false, reason: `its health command ${how}` }
   }
 
   /** The ports of a container are not visible from outside, but its log often names one. */
@@ -193,7 +205,7 @@ export class ContainerReplica implements Replica {
   }
 
   async #create(recipe: ReplicaParts): Promise<void> {
-    for (const { body } of recipe.volumes) await this.#api.post('/volumes/create', body)
+    for (const { body } of recipe.volumes) await this.#api.ensureVolume(body)
     for (const init of recipe.inits) {
       const id = await this.#start(init)
       const name = partName(init)

@@ -33,7 +33,7 @@ export async function runContainer({ api, folder, run, makeParts, log, signal }:
   if (id === undefined) {
     if (existing) await api.removeContainer(existing.Id)
     const { volumes, container } = await makeParts()
-    for (const { body } of volumes) await api.post('/volumes/create', body)
+    for (const { body } of volumes) await api.ensureVolume(body)
     id = (await api.post<{ Id: string }>('/containers/create', container.body, { name: container.name })).Id
     try {
       await api.post(`/containers/${id}/start`)

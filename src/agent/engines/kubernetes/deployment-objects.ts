@@ -2,7 +2,8 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { CoreV1Event, KubernetesObject, V1PersistentVolumeClaim, V1Pod, V1Secret } from '@kubernetes/client-node'
-import { PermanentError, type RevisionSpec, TransientError } from '../../engine.ts'
+import { PermanentError, type RevisionRef, type RevisionSpec, TransientError } from '../../engine.ts'
+import { WEB } from '../process-types.ts'
 import { parseMemory } from '../quantities.ts'
 import { type Cluster, deploymentIdOf, type Kind } from './cluster.ts'
 import { isNameOfAnother, listNamedObjects } from './named-objects.ts'
@@ -12,6 +13,7 @@ import {
   MANAGED_BY_LABEL,
   MANAGER,
   namespaceOf,
+  REVISION_LABEL,
   storeName,
   TENANT_LABEL,
 } from './names.ts'
@@ -194,6 +196,20 @@ export class DeploymentObjects {
       const objects = await listLeft()
       await this.remove(objects)
       return objects.length === 0
+    })
+  }
+
+  /** Ends the processes besides the one that listens of all revisions but this one. Returns when they have ended. */
+  async removeOthers(namespace: string, { deployment_id, revision_id }: RevisionRef): Promise<void> {
+    const isOther = (object: KubernetesObject) =>
+      ![undefined, revision_id].includes(labelOf(object, REVISION_LABEL)) && labelOf(object, COMPONENT_LABEL) !== WEB
+    await this.#repeatUntil(async () => {
+      const kinds = ['HorizontalPodAutoscaler', 'Deployment', 'Pod'] as const
+      const left = (await this.#listOwned(namespace, kinds, deployment_id)).filter(
+        object => isOther(object) && labelOf(object, COMPONENT_LABEL) !== undefined,
+      )
+      await this.remove(left.filter(({ kind }) => kind !== 'Pod'))
+      return left.length === 0
     })
   }
 

@@ -26,7 +26,6 @@ export const URL_ANNOTATION = 'slipway/url'
 export const RENEW_AT = 'slipway/renew-at'
 export const EXPIRES_AT = 'slipway/expires-at'
 
-export type Component = 'web' | 'queue' | 'orchestrator' | 'executor' | 'redis' | 'database' | 'pull' | 'models' | 'run'
 export type NamedDeployment = Pick<RevisionSpec, 'name' | 'deployment_id' | 'tenant_id'>
 
 /** The name of objects that all revisions share. A Service's name must not begin with a digit. */
@@ -43,7 +42,7 @@ export const modelVariablesName = (spec: Pick<RevisionSpec, 'name' | 'deployment
   `${revisionName(spec)}-models`
 /** The Secret with the token, which all revisions share. */
 export const modelTokenName = (spec: Pick<NamedDeployment, 'name' | 'deployment_id'>) => `${baseName(spec)}-models`
-export const workloadName = (spec: RevisionSpec, component: Component) =>
+export const workloadName = (spec: RevisionSpec, component: string) =>
   component === 'web' ? revisionName(spec) : `${revisionName(spec)}-${component}`
 /** The end of an id is its random part. */
 export const runName = (spec: Pick<NamedDeployment, 'name' | 'deployment_id'>, id: string) =>
@@ -63,7 +62,7 @@ export const selectorOf = (labels: Record<string, string>) =>
     .join(',')
 
 /** Labels that a user cannot override. */
-const objectLabels = (settings: KubernetesSettings, spec: RevisionSpec, component?: Component, ofRevision = false) => ({
+const objectLabels = (settings: KubernetesSettings, spec: RevisionSpec, component?: string, ofRevision = false) => ({
   'app.kubernetes.io/name': spec.name,
   'app.kubernetes.io/instance': baseName(spec),
   ...ownerLabels(settings, spec.deployment_id),
@@ -72,7 +71,7 @@ const objectLabels = (settings: KubernetesSettings, spec: RevisionSpec, componen
   ...(ofRevision && { [REVISION_LABEL]: spec.revision_id }),
 })
 
-export const selectorLabels = (settings: KubernetesSettings, spec: RevisionSpec, component: Component) => ({
+export const selectorLabels = (settings: KubernetesSettings, spec: RevisionSpec, component: string) => ({
   ...ownerLabels(settings, spec.deployment_id),
   [COMPONENT_LABEL]: component,
   [REVISION_LABEL]: spec.revision_id,
@@ -87,7 +86,7 @@ export function metadataOf(
   settings: KubernetesSettings,
   spec: RevisionSpec,
   name: string,
-  { component, ofRevision = false }: { component?: Component; ofRevision?: boolean } = {},
+  { component, ofRevision = false }: { component?: string; ofRevision?: boolean } = {},
 ): V1ObjectMeta & { name: string; namespace: string; labels: Record<string, string> } {
   const annotations = withoutReservedKeys(spec.resources.annotations)
   return {

@@ -55,9 +55,15 @@ export function observePhase(
     return { revision, phase: now.getTime() >= ends ? 'drained' : 'draining', drains_at: ends }
   }
   const isRouted = routedRevisionOf(objects) === revision
-  const isUp = deployments.every(object => isDeploymentUp(object, isRouted))
-  return { revision, phase: isUp ? 'healthy' : isRouted ? 'unhealthy' : 'starting', drains_at: null }
+  // Other processes run only while it gets the requests.
+  const down = deployments.filter(object => (object === web || isRouted) && !isDeploymentUp(object, isRouted))
+  const isStarting = !isRouted || (!down.includes(web) && down.every(object => !wasComplete(object)))
+  return { revision, phase: down.length === 0 ? 'healthy' : isStarting ? 'starting' : 'unhealthy', drains_at: null }
 }
+
+/** All its replicas were ready at a time. */
+const wasComplete = ({ status }: V1Deployment) =>
+  status?.conditions?.some(({ type, reason }) => type === 'Progressing' && reason === 'NewReplicaSetAvailable') ?? false
 
 /** A starting revision needs all its replicas. One that serves needs one, as autoscaling may be adding others. */
 function isDeploymentUp({ metadata, spec, status }: V1Deployment, isRouted: boolean): boolean {

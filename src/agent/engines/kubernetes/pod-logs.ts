@@ -4,7 +4,8 @@ import * as https from 'node:https'
 import type { KubeConfig, V1Pod } from '@kubernetes/client-node'
 import type { LogLevel, RevisionRef } from '../../engine.ts'
 import { LineSplitter } from '../../system/lines.ts'
-import { DEPLOYMENT_LABEL, REVISION_LABEL } from './names.ts'
+import { WEB } from '../process-types.ts'
+import { COMPONENT_LABEL, DEPLOYMENT_LABEL, REVISION_LABEL } from './names.ts'
 import { APP_CONTAINER } from './pod-template.ts'
 
 type WriteLogLine = (of: RevisionRef, message: string, level: LogLevel) => void
@@ -55,8 +56,10 @@ export class PodLogs {
     const createdAt = new Date(pod.metadata?.creationTimestamp ?? since)
     const from = createdAt > since ? createdAt : since
     const of = { deployment_id, revision_id }
+    const component = labels?.[COMPONENT_LABEL] ?? WEB
+    const prefix = component === WEB ? '' : `[${component}] `
     this.#streams.set(uid!, {
-      write: message => this.#writeLog(of, message, 'INFO'),
+      write: message => this.#writeLog(of, prefix + message, 'INFO'),
       namespace: namespace!,
       name: name!,
       since: from.toISOString(),

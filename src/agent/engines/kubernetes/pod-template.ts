@@ -12,9 +12,10 @@ import type { Container } from '../../../protocol/kubernetes.schema.ts'
 import { narrowingMembers } from '../../../protocol/listener-policy.ts'
 import { toMillicores } from '../../../protocol/resources.schema.ts'
 import type { Artifact, RevisionSpec } from '../../engine.ts'
+import { imageCommand } from '../image-command.ts'
+import { processTypesOf, RUN_ROLE, WEB } from '../process-types.ts'
 import { URL_ALIASES } from '../store-variables.ts'
 import {
-  type Component,
   metadataOf,
   modelTokenName,
   modelVariablesName,
@@ -54,44 +55,38 @@ export const RESTRICTED_SECURITY = {
 }
 
 export type Workload = {
-  component: Exclude<Component, 'redis' | 'database' | 'pull' | 'models'>
+  /** `web`, the name of another type of process, or `run`. */
+  component: string
   scale: readonly [number, number]
   resources: V1ResourceRequirements
+  /** Null: that of the artifact. */
+  command: string | null
+  health_command: string | null
 }
 
-/** The application, and the parts that run besides it. */
-export function workloadsOf({ resources: r, parts }: Pick<RevisionSpec, 'resources' | 'parts'>): Workload[] {
-  const all: Workload[] = [
-    {
-      component: 'web',
-      scale: [r.min_scale, r.max_scale],
-      resources: resourcesOf([r.cpu, r.cpu_limit], [r.memory_mb, r.memory_limit_mb]),
-    },
-    {
-      component: 'queue',
-      scale: [r.queue_min_scale, r.queue_max_scale],
-      resources: resourcesOf([r.queue_cpu, r.queue_cpu_limit], [r.queue_memory_mb, r.queue_memory_limit_mb]),
-    },
-    {
-      component: 'orchestrator',
-      scale: [r.orchestrator_min_scale, r.orchestrator_max_scale],
-      resources: resourcesOf(
-        [r.orchestrator_cpu, r.orchestrator_cpu_limit],
-        [r.orchestrator_memory_mb, r.orchestrator_memory_limit_mb],
-      ),
-    },
-    {
-      // It has no scale of its own: it uses the application's.
-      component: 'executor',
-      scale: [r.min_scale, r.max_scale],
-      resources: resourcesOf(
-        [r.executor_cpu, r.executor_cpu_limit],
-        [r.executor_memory_mb, r.executor_memory_limit_mb],
-      ),
-    },
-  ]
-  return all.filter(({ component }) => component === 'web' || (parts as Component[]).includes(component))
+/** Without a process that listens, its Deployment has no pods: it only says that the revision is complete. */
+export function webWorkloadOf({ resources: r }: Pick<RevisionSpec, 'resources'>, isWithoutWeb = false): Workload {
+  return {
+    component: WEB,
+    scale: isWithoutWeb ? [0, 0] : [r.min_scale, r.max_scale],
+    resources: resourcesOf([r.cpu, r.cpu_limit], [r.memory_mb, r.memory_limit_mb]),
+    command: null,
+    health_command: null,
+  }
 }
+
+/** Components of other objects. */
+const OTHER_COMPONENTS = new Set(['redis', 'database', 'pull', 'models', RUN_ROLE])
+
+/** The processes besides the one that listens. */
+export const otherWorkloadsOf = (spec: RevisionSpec, artifact: Artifact): Workload[] =>
+  processTypesOf(spec, artifact).map(({ name, scale, cpu, memory_mb, command, health_command }) => ({
+    component: OTHER_COMPONENTS.has(name) ? `${name}-process` : name,
+    scale,
+    resources: resourcesOf(cpu, memory_mb),
+    command: command === null || command === artifact.start_command ? null : imageCommand(artifact, command),
+    health_command: health_command && imageCommand(artifact, health_command),
+  }))
 
 const envFromSecret = (name: string, secret: string, key: string): V1EnvVar => ({
   name,
@@ -102,7 +97,7 @@ const envFromSecret = (name: string, secret: string, key: string): V1EnvVar => (
 const escapeDollars = (text: string) => text.replace(/\$(?=[$(])/g, '$$$$')
 
 /** Secrets override the runtime configuration, and the platform's variables override both. */
-function environmentOf(spec: RevisionSpec, artifact: Artifact, component: Component): V1EnvVar[] {
+function environmentOf(spec: RevisionSpec, artifact: Artifact, component: string): V1EnvVar[] {
   const userSecrets = new Set([...Object.keys(spec.secrets), ...spec.secret_references.map(({ name }) => name)])
   const configured = Object.entries(artifact.env).filter(([name]) => !userSecrets.has(name))
   const stores = [
@@ -117,7 +112,7 @@ function environmentOf(spec: RevisionSpec, artifact: Artifact, component: Compon
     ...spec.secret_references.map(from => envFromSecret(from.name, from.secret_name, from.secret_key)),
     ...stores,
     ...aliases,
-    ...(component === 'run' ? [] : [{ name: 'PORT', value: String(APP_PORT) }]),
+    ...(component === RUN_ROLE ? [] : [{ name: 'PORT', value: String(APP_PORT) }]),
     { name: 'SLIPWAY_ROLE', value: component },
   ]
 }
@@ -142,6 +137,15 @@ function probesOf(artifact: Artifact, seconds: number): Partial<V1Container> {
   }
 }
 
+function commandProbesOf(command: string, seconds: number): Partial<V1Container> {
+  const check: V1Probe = { exec: { command: ['/bin/sh', '-c', escapeDollars(command)] }, timeoutSeconds: 5 }
+  const failureThreshold = Math.max(1, Math.ceil(seconds / 5))
+  return {
+    startupProbe: { ...check, periodSeconds: 5, failureThreshold },
+    livenessProbe: { ...check, periodSeconds: 10, failureThreshold: 3 },
+  }
+}
+
 function appContainerOf(
   settings: KubernetesSettings,
   spec: RevisionSpec,
@@ -149,12 +153,13 @@ function appContainerOf(
   workload: Workload,
 ): V1Container {
   const image = artifact.location
+  const command = workload.command ?? artifact.start_command
   return {
     name: APP_CONTAINER,
     image,
     // A digest never changes; a tag may have moved.
     imagePullPolicy: image.includes('@') ? 'IfNotPresent' : 'Always',
-    ...(artifact.start_command !== null && { command: ['/bin/sh', '-c', escapeDollars(artifact.start_command)] }),
+    ...(command !== null && { command: ['/bin/sh', '-c', escapeDollars(command)] }),
     env: environmentOf(spec, artifact, workload.component),
     // The volume is always there, so pods are not replaced when a revision gets or loses its Secret.
     envFrom: [tracingName(spec), modelVariablesName(spec)].map(name => ({ secretRef: { name, optional: true } })),
@@ -165,7 +170,9 @@ function appContainerOf(
       ...((spec.resources.volume_mounts ?? []) as V1Container['volumeMounts'] & {}),
       { name: TOKEN_VOLUME, mountPath: TOKEN_FOLDER, readOnly: true },
     ],
-    ...(workload.component === 'web' && {
+    ...(workload.health_command !== null &&
+      commandProbesOf(workload.health_command, progressSecondsOf(spec, settings))),
+    ...(workload.component === WEB && {
       ports: [{ name: 'http', containerPort: APP_PORT, protocol: 'TCP' }],
       lifecycle: { preStop: { sleep: { seconds: PRE_STOP_SECONDS } } },
       ...probesOf(artifact, progressSecondsOf(spec, settings)),

@@ -21,11 +21,12 @@ import {
 } from './names.ts'
 import {
   APP_CONTAINER,
+  otherWorkloadsOf,
   podTemplateOf,
   progressSecondsOf,
   TOKEN_FOLDER,
   type Workload,
-  workloadsOf,
+  webWorkloadOf,
 } from './pod-template.ts'
 import type { KubernetesSettings } from './settings.ts'
 import { encodeBase64 } from './store-objects.ts'
@@ -39,13 +40,25 @@ export function revisionObjects(
   spec: RevisionSpec,
   artifact: Artifact,
 ): KubernetesObject[] {
-  const workloads = workloadsOf(spec)
   return [
     ...environmentObjects(settings, spec, artifact),
-    ...workloads.filter(isAutoscaled).map(workload => autoscalerOf(settings, spec, workload)),
-    ...workloads.toReversed().map(workload => deploymentObjectOf(settings, spec, artifact, workload)),
+    ...workloadObjects(settings, spec, artifact, [webWorkloadOf(spec, artifact.isWithoutWeb)]),
   ]
 }
+
+/** The processes besides the one that listens. They run while the revision gets the requests. */
+export const otherObjects = (settings: KubernetesSettings, spec: RevisionSpec, artifact: Artifact) =>
+  workloadObjects(settings, spec, artifact, otherWorkloadsOf(spec, artifact))
+
+const workloadObjects = (
+  settings: KubernetesSettings,
+  spec: RevisionSpec,
+  artifact: Artifact,
+  workloads: Workload[],
+): KubernetesObject[] => [
+  ...workloads.filter(isAutoscaled).map(workload => autoscalerOf(settings, spec, workload)),
+  ...workloads.map(workload => deploymentObjectOf(settings, spec, artifact, workload)),
+]
 
 /** The objects that the pods of a revision name, also one that runs a command once. */
 export function environmentObjects(

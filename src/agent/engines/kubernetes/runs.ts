@@ -11,12 +11,13 @@ import {
 } from '../../engine.ts'
 import { RUN_VARIABLE } from '../../system/tracked-process.ts'
 import { imageCommand } from '../image-command.ts'
+import { RUN_ROLE } from '../process-types.ts'
 import type { Cluster } from './cluster.ts'
 import { LOG_READ, metadataOf, RUN_LABEL, runName } from './names.ts'
 import { labelOf } from './observed-status.ts'
 import { worstFinding } from './pod-failures.ts'
 import type { PodLogs } from './pod-logs.ts'
-import { APP_CONTAINER, podTemplateOf, workloadsOf } from './pod-template.ts'
+import { APP_CONTAINER, podTemplateOf, webWorkloadOf } from './pod-template.ts'
 import type { KubernetesSettings } from './settings.ts'
 
 /** The cluster removes a Job that no agent forgot. */
@@ -24,12 +25,11 @@ const KEPT_SECONDS = 7 * 86_400
 const SAVE_MS = 5_000
 
 export function jobOf(settings: KubernetesSettings, spec: RevisionSpec, artifact: Artifact, run: OneOffRun): V1Job {
-  const { resources } = workloadsOf(spec)[0]!
   const command = { ...artifact, start_command: imageCommand(artifact, run.command) }
-  const template = podTemplateOf(settings, spec, command, { component: 'run', scale: [1, 1], resources })
+  const template = podTemplateOf(settings, spec, command, { ...webWorkloadOf(spec), component: RUN_ROLE })
   const { topologySpreadConstraints: _, containers, initContainers = [], ...pod } = template.spec!
   const [app, ...sidecars] = containers
-  const metadata = metadataOf(settings, spec, runName(spec, run.id), { component: 'run' })
+  const metadata = metadataOf(settings, spec, runName(spec, run.id), { component: RUN_ROLE })
   const labels = { ...metadata.labels, [RUN_LABEL]: run.id }
   return {
     apiVersion: 'batch/v1',

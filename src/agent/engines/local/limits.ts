@@ -17,6 +17,8 @@ export const DEFAULT_LIMITS = {
   /** The pause before the first restart. It doubles up to the longest. */
   backoff_ms: 250,
   longest_backoff_ms: 60_000,
+  /** A process that does not listen is healthy once it has run this long. */
+  settle_ms: 3_000,
   /** The probe interval before and after the first healthy probe. */
   starting_probe_ms: 100,
   probe_ms: 5_000,

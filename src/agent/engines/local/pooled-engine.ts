@@ -24,11 +24,13 @@ import { signatureOf } from '../../redaction/redaction.ts'
 import { listFolder, readJson, readText, removeRecursively, stampFolder, writeJson } from '../../system/files.ts'
 import { listProcesses, type Process } from '../../system/processes.ts'
 import { MODEL_TOKEN_FILE } from '../model-variables.ts'
+import { processTypesOf, type RunningType, WEB } from '../process-types.ts'
 import { type HostOwners, hostOwnersOf, parseCustomUrl } from './custom-hosts.ts'
 import { DEFAULT_LIMITS, type Limits } from './limits.ts'
 import { Provisioner } from './provisioning.ts'
-import { type HealthPolicy, type Replica, ReplicaPool, type ReplicaTemplate } from './replica-pool.ts'
+import { type Health, type HealthPolicy, type Replica, ReplicaPool, type ReplicaTemplate } from './replica-pool.ts'
 import { countsKey, zeroCounts } from './request-counts.ts'
+import { RevisionPools } from './revision-pools.ts'
 import type { Route, Target } from './router.ts'
 import { RouterClient, type RouterSettings } from './router-client.ts'
 import { SiteReplica } from './site-replica.ts'
@@ -56,6 +58,14 @@ export type PooledOptions = RouterSettings & {
   limits?: Partial<Limits>
 }
 
+type Launched = ReturnType<ReplicaTemplate['launch']>
+/** How an engine starts a copy of each type, and runs the health command of one. */
+type TypeMakers = {
+  launchWeb(): Launched
+  launchOther(type: RunningType): Launched
+  check(type: RunningType, replica: Replica): Promise<Health>
+}
+
 const REMOVE = 'Remove it, or use a listener whose agent runs the kubernetes engine and allows it.'
 const REMEDIES = {
   privileged: REMOVE,
@@ -72,7 +82,7 @@ export abstract class PooledEngine implements Engine {
   readonly #domain: string | undefined
   readonly #router: RouterClient
   readonly #proxy: PublicProxy | undefined
-  readonly #pools = new Map<string, Map<string, ReplicaPool>>()
+  readonly #pools = new Map<string, Map<string, RevisionPools>>()
   #drained = new Set<string>()
   /** True once the next agent owns the router. */
   #closed = false
@@ -128,8 +138,8 @@ export abstract class PooledEngine implements Engine {
   /** Creates the database or Redis of a deployment, or checks that they still serve. Idempotent. */
   protected abstract provideStores(deployment_id: string, signal: AbortSignal): Promise<void>
   protected abstract tokenReaderOf(deployment_id: string): TokenReader
-  /** The replicas of a revision that an earlier agent left running. */
-  protected abstract adopt(ref: RevisionRef): Promise<Replica[]>
+  /** The replicas of a revision that an earlier agent left running, by their type. */
+  protected abstract adopt(ref: RevisionRef): Promise<Map<string, Replica[]>>
 
   async open(events: EngineEvents): Promise<void> {
     this.events = events
@@ -141,14 +151,17 @@ export abstract class PooledEngine implements Engine {
       for (const revision_id of listFolder(this.path(deployment_id, 'revisions'))) {
         const ref = { deployment_id, revision_id }
         const replicas = await this.adopt(ref)
-        const pool = replicas.length > 0 && this.pool(ref, true)
-        if (!pool) {
+        if ([...replicas.values()].every(({ length }) => length === 0)) {
           // Best effort: `stop` removes it too.
           await removeRecursively(this.path(deployment_id, 'revisions', revision_id)).catch(() => {})
           continue
         }
-        await pool.adopt(replicas, this.#readHealthPolicy(ref))
-        if (this.#isDraining(ref)) void this.#awaitDrained(ref, pool.targets())
+        const pools = this.#ensurePools(ref)
+        const listens = fs.existsSync(this.#policyFile(ref, WEB))
+        for (const [type, ofType] of replicas)
+          if (ofType.length > 0 || (type === WEB && listens))
+            await pools.adopt(type, ofType, this.#readHealthPolicy(ref, type))
+        if (this.#isDraining(ref)) void this.#awaitDrained(ref, pools.targets())
       }
     }
     await this.#applyRoutes()
@@ -166,16 +179,20 @@ export abstract class PooledEngine implements Engine {
 
   async observe(deployment_id: string): Promise<EngineObservation> {
     const saved = this.#readDeployment(deployment_id)
-    const running = [...(this.#pools.get(deployment_id) ?? [])].map(([revision_id, pool]) => {
+    let listens = false
+    const running = [...(this.#pools.get(deployment_id) ?? [])].map(([revision_id, pools]) => {
+      const isRouted = saved?.routed === revision_id
+      if (isRouted && pools.web) listens = true
       const drained = this.#drained.has(revision_id) ? ('drained' as const) : undefined
       const draining = this.#isDraining({ deployment_id, revision_id })
-      const phase = drained ?? (draining ? ('draining' as const) : pool.phase())
-      return { revision_id, phase, reason: pool.reason(), condition: pool.condition() }
+      const phase = drained ?? (draining ? ('draining' as const) : pools.phase(isRouted))
+      return { revision_id, phase, reason: pools.reason(isRouted), condition: pools.condition(isRouted) }
     })
     return {
       running,
       routed: saved?.routed ?? null,
-      url: saved ? this.#urlOf(saved) : null,
+      // Without a process that listens, there is nothing at its URL.
+      url: saved && (listens || !saved.routed) ? this.#urlOf(saved) : null,
       hasRemains: fs.existsSync(this.path(deployment_id)),
       database: this.provisioner.statusOf(deployment_id),
       ...(saved?.used && { last_request_at: new Date(saved.used).toISOString() }),
@@ -185,18 +202,24 @@ export abstract class PooledEngine implements Engine {
   async readUsage(): Promise<RevisionUsage[]> {
     const counted = await this.#router.requestCounts().catch(() => undefined)
     const revisions = new Map<string, RevisionUsage>()
-    const pools: [ReplicaPool, RevisionRef][] = []
-    this.forEachPool((pool, ref) => pools.push([pool, ref]))
+    const pools: [ReplicaPool, RevisionRef, string][] = []
+    this.forEachPool((pool, ref, type) => pools.push([pool, ref, type]))
     let processes: Process[] | undefined
     const list = () => (processes ??= listProcesses())
-    for (const [pool, ref] of pools) {
+    for (const [pool, ref, type] of pools) {
       const key = countsKey(ref.deployment_id, ref.revision_id)
       const copies = (await pool.usage(list)).map(usage => {
+        if (type !== WEB) return { ...usage, copy: `${type}.${usage.copy}`, requests: null }
         // Before its first request the router has no counts of it.
         const requests = counted ? (counted.copies[countsKey(key, usage.copy)] ?? zeroCounts()) : null
         return { ...usage, requests }
       })
-      revisions.set(key, { ...ref, copies, unreached: counted ? (counted.unreached[key] ?? 0) : null })
+      const others = revisions.get(key)?.copies ?? []
+      revisions.set(key, {
+        ...ref,
+        copies: [...others, ...copies],
+        unreached: counted ? (counted.unreached[key] ?? 0) : null,
+      })
     }
     // Copies that have ended still have answers of this minute.
     for (const [name, requests] of Object.entries(counted?.copies ?? {})) {
@@ -226,18 +249,22 @@ export abstract class PooledEngine implements Engine {
   }
 
   async route(spec: RevisionSpec): Promise<void> {
-    this.saveDeployment(spec, spec.revision_id)
+    const { deployment_id, revision_id } = spec
+    this.saveDeployment(spec, revision_id)
     await this.#applyRoutes()
+    const pools = this.#pools.get(deployment_id) ?? new Map<string, RevisionPools>()
+    for (const [other, its] of pools) if (other !== revision_id) await its.stopOthers()
+    pools.get(revision_id)?.startOthers()
   }
 
   async drain({ deployment_id, revision_id }: RevisionRef): Promise<void> {
-    const pool = this.pool({ deployment_id, revision_id })
-    if (!pool) return
+    const pools = this.#pools.get(deployment_id)?.get(revision_id)
+    if (!pools) return
     writeJson(this.path(deployment_id, 'revisions', revision_id, 'draining'), {})
     const saved = this.#readDeployment(deployment_id)
     if (saved?.routed === revision_id)
       writeJson(this.path(deployment_id, 'deployment.json'), { ...saved, routed: null })
-    const targets = pool.targets()
+    const targets = pools.targets()
     await this.#applyRoutes()
     void this.#awaitDrained({ deployment_id, revision_id }, targets)
   }
@@ -274,7 +301,7 @@ export abstract class PooledEngine implements Engine {
     for (const timer of this.#timers.splice(0)) clearInterval(timer)
     await this.provisioner.close()
     if (!stop) {
-      this.forEachPool(pool => pool.release())
+      for (const pools of this.#pools.values()) for (const revision of pools.values()) revision.release()
       // Without deployments, the router is not needed.
       if (listFolder(this.#home).length > 0) return this.#router.release()
     }
@@ -296,15 +323,30 @@ export abstract class PooledEngine implements Engine {
   }
 
   /** A revision that has served was healthy, so one replica is enough. */
-  #readHealthPolicy({ deployment_id, revision_id }: RevisionRef): HealthPolicy | undefined {
-    const policy = readJson<HealthPolicy>(this.path(deployment_id, 'revisions', revision_id, 'known.json'))
+  #readHealthPolicy(ref: RevisionRef, type: string): HealthPolicy | undefined {
+    const { deployment_id, revision_id } = ref
+    const policy = readJson<HealthPolicy>(this.#policyFile(ref, type))
     const hasServed =
       this.#readDeployment(deployment_id)?.routed === revision_id || this.#isDraining({ deployment_id, revision_id })
-    return hasServed ? { health_path: policy?.health_path ?? null, copies: 1 } : policy
+    const { health_path = null, settle_ms } = policy ?? {}
+    return hasServed ? { health_path, copies: 1, ...(settle_ms !== undefined && { settle_ms }) } : policy
   }
 
-  protected replicasFolder({ deployment_id, revision_id }: RevisionRef): string {
-    return this.path(deployment_id, 'revisions', revision_id, 'copies')
+  #policyFile(ref: RevisionRef, type: string): string {
+    return join(this.#typeFolder(ref, type), 'known.json')
+  }
+
+  #typeFolder({ deployment_id, revision_id }: RevisionRef, type: string): string {
+    return this.path(deployment_id, 'revisions', revision_id, ...(type === WEB ? [] : ['processes', type]))
+  }
+
+  protected replicasFolder(ref: RevisionRef, type = WEB): string {
+    return join(this.#typeFolder(ref, type), 'copies')
+  }
+
+  /** The types that an earlier agent may have started. */
+  protected startedTypes(ref: RevisionRef): string[] {
+    return [WEB, ...listFolder(join(this.#typeFolder(ref, WEB), 'processes'))]
   }
 
   /** Called before anything of the deployment runs. */
@@ -324,35 +366,62 @@ export abstract class PooledEngine implements Engine {
     writeJson(this.path(deployment_id, 'deployment.json'), saved)
   }
 
-  protected pool(ref: RevisionRef): ReplicaPool | undefined
-  protected pool(ref: RevisionRef, make: true): ReplicaPool
-  protected pool({ deployment_id, revision_id }: RevisionRef, make?: true): ReplicaPool | undefined {
-    const pools = this.#pools.get(deployment_id) ?? new Map<string, ReplicaPool>()
-    if (make) this.#pools.set(deployment_id, pools)
-    if (make && !pools.has(revision_id)) {
-      const ref = { deployment_id, revision_id }
-      const changed = () => {
-        void this.#applyRoutes().catch(() => {})
-        this.events.changed(deployment_id)
-      }
-      const log = (message: string, level: LogLevel, shownLength?: number) =>
-        this.events.log(ref, message, level, shownLength)
-      const settledLength = (text: string) => this.events.settledLength(ref, text)
-      pools.set(revision_id, new ReplicaPool(this.limits, { changed, log, settledLength }))
-    }
-    return pools.get(revision_id)
+  #ensurePools({ deployment_id, revision_id }: RevisionRef): RevisionPools {
+    const pools = this.#pools.get(deployment_id) ?? new Map<string, RevisionPools>()
+    this.#pools.set(deployment_id, pools)
+    const ref = { deployment_id, revision_id }
+    const revision = pools.get(revision_id) ?? new RevisionPools(type => this.#makePool(ref, type))
+    pools.set(revision_id, revision)
+    return revision
   }
 
-  /** Stores the health policy, so that the next agent applies the same one. */
-  protected startPool(spec: RevisionSpec, { health_path }: Artifact, launch: ReplicaTemplate['launch']): void {
+  /** Lines of other types begin with the type, as those of sidecars do. */
+  #makePool(ref: RevisionRef, type: string): ReplicaPool {
+    const changed = () => {
+      void this.#applyRoutes().catch(() => {})
+      this.events.changed(ref.deployment_id)
+    }
+    const prefix = type === WEB ? '' : `[${type}] `
+    const log = (message: string, level: LogLevel, shownLength = 0) =>
+      this.events.log(ref, prefix + message, level, shownLength && shownLength + prefix.length)
+    const settledLength = (text: string) => this.events.settledLength(ref, text)
+    return new ReplicaPool(this.limits, { changed, log, settledLength })
+  }
+
+  /** Starts the process that listens, if there is one, and makes the others ready to start with the first request. */
+  protected startTypes(spec: RevisionSpec, artifact: Artifact, makers: TypeMakers): void {
     const { deployment_id, revision_id, resources } = spec
-    if (!this.pool(spec)) this.#logIgnored(spec)
-    // A revision that an agent with a higher limit accepted keeps serving, with fewer.
-    const copies = Math.min(this.limits.copies, Math.max(1, resources.min_scale))
+    if (!this.#pools.get(deployment_id)?.has(revision_id)) this.#logIgnored(spec)
     const seconds = resources.health_timeout_seconds
-    const policy: HealthPolicy = { health_path, copies, ...(seconds != null && { ready_ms: seconds * 1000 }) }
-    writeJson(this.path(deployment_id, 'revisions', revision_id, 'known.json'), policy)
-    this.pool(spec, true).start({ ...policy, launch, memory_mb: resources.memory_limit_mb })
+    const ready = seconds != null && { ready_ms: seconds * 1000 }
+    // A revision that an agent with a higher limit accepted keeps serving, with fewer.
+    const most = this.limits.copies
+    const web: ReplicaTemplate | null = artifact.isWithoutWeb
+      ? null
+      : {
+          health_path: artifact.health_path,
+          copies: Math.min(most, Math.max(1, resources.min_scale)),
+          ...ready,
+          launch: makers.launchWeb,
+          memory_mb: resources.memory_limit_mb,
+        }
+    const others = new Map<string, ReplicaTemplate>()
+    // Artifacts of earlier agents, which started no others, do not name them.
+    for (const type of artifact.processes && !artifact.site ? processTypesOf(spec, artifact) : [])
+      others.set(type.name, {
+        health_path: null,
+        copies: Math.min(most, type.scale[0]),
+        ...ready,
+        settle_ms: this.limits.settle_ms,
+        launch: () => makers.launchOther(type),
+        ...(type.health_command !== null && { check: replica => makers.check(type, replica) }),
+        memory_mb: type.memory_mb[1],
+      })
+    for (const [type, template] of [...(web ? [[WEB, web] as const] : []), ...others]) {
+      const { launch: _, check: __, memory_mb: ___, ...policy } = template
+      writeJson(this.#policyFile(spec, type), policy satisfies HealthPolicy)
+    }
+    this.#ensurePools(spec).start(web, others)
   }
 
   /** One copy, because the router serves the files itself. */
@@ -362,16 +431,22 @@ export abstract class PooledEngine implements Engine {
     const revision = spec.revision_id
     const revisionFolder = this.path(spec.deployment_id, 'revisions', revision)
     const single = { ...spec, resources: { ...spec.resources, min_scale: 1 } }
-    this.startPool(single, artifact, () => SiteReplica.launch(revisionFolder, { folder, revision }))
+    const launchWeb = () => SiteReplica.launch(revisionFolder, { folder, revision })
+    this.startTypes(single, artifact, {
+      launchWeb,
+      launchOther: launchWeb,
+      check: (_, replica) => replica.probe(null, 0),
+    })
   }
 
   protected adoptSite({ deployment_id, revision_id }: RevisionRef): SiteReplica | undefined {
     return SiteReplica.adopt(this.path(deployment_id, 'revisions', revision_id))
   }
 
-  protected forEachPool(work: (pool: ReplicaPool, ref: RevisionRef) => void): void {
+  protected forEachPool(work: (pool: ReplicaPool, ref: RevisionRef, type: string) => void): void {
     for (const [deployment_id, pools] of this.#pools)
-      for (const [revision_id, pool] of pools) work(pool, { deployment_id, revision_id })
+      for (const [revision_id, revision] of pools)
+        for (const [type, pool] of revision.entries) work(pool, { deployment_id, revision_id }, type)
   }
 
   /** Coarse, because each change is a report: the first request after a pause, then one per hour. */

@@ -8,7 +8,8 @@ import type { Process } from '../../system/processes.ts'
 import type { Limits } from './limits.ts'
 import type { Target } from './router.ts'
 
-export type Health = { ok: true; target: Target } | Unhealthy
+/** `target`: null for a process that does not listen. */
+export type Health = { ok: true; target: Target | null } | Unhealthy
 /** `about`: nothing listens on its port; it listens on another one, which waiting does not change. */
 export type Unhealthy = { ok: false; reason: string; about?: 'no_listener' | 'other_port' }
 
@@ -51,12 +52,19 @@ export type ReplicaTemplate = {
   ready_ms?: number | undefined
   copies: number
   memory_mb: number
+  /** It does not listen: it is healthy once it has run this long. */
+  settle_ms?: number | undefined
+  /** Checks one that does not listen. Absent: it is healthy while it runs. */
+  check?: (replica: Replica) => Promise<Health>
 }
 /** Stored as JSON for the next agent. */
-export type HealthPolicy = Pick<ReplicaTemplate, 'health_path' | 'ready_ms' | 'copies'>
+export type HealthPolicy = Pick<ReplicaTemplate, 'health_path' | 'ready_ms' | 'copies' | 'settle_ms'>
 type ReplicaSlot = {
   replica: Replica | undefined
   launching: Promise<void> | undefined
+  launchedAt: number
+  isHealthy: boolean
+  /** Of a healthy replica that listens. */
   target: Target | undefined
   failures: number
   crashes: number
@@ -89,6 +97,8 @@ const copyName = (place: number): string => String(place + 1)
 const emptySlot = (replica?: Replica): ReplicaSlot => ({
   replica,
   launching: undefined,
+  launchedAt: 0,
+  isHealthy: false,
   target: undefined,
   failures: 0,
   crashes: 0,
@@ -228,7 +238,8 @@ export class ReplicaPool {
   }
 
   phase(): RevisionHealth['phase'] {
-    if (this.targets().length > 0 && (this.#wasHealthy || this.#isComplete())) return 'healthy'
+    if (this.#template?.copies === 0) return 'healthy'
+    if (this.#healthyCount > 0 && (this.#wasHealthy || this.#isComplete())) return 'healthy'
     if (this.#wasHealthy) return 'unhealthy'
     const isLooping = this.#slots.some(slot => slot.crashes >= this.#limits.crashes)
     const isLate = Date.now() - this.#startedAt > this.#readyMs
@@ -261,7 +272,7 @@ export class ReplicaPool {
 
   #healthState(): ReportedHealth['state'] {
     const looping = this.#slots.filter(slot => this.#isLooping(slot)).length
-    const up = this.targets().length
+    const up = this.#healthyCount
     if (looping > 0 && looping === this.#slots.length) return 'crash_looping'
     if (up === 0) return looping > 0 ? 'crash_looping' : 'unhealthy'
     return up < this.#slots.length || looping > 0 ? 'degraded' : 'healthy'
@@ -274,7 +285,7 @@ export class ReplicaPool {
 
   #describeHealth(state: ReportedHealth['state']): string | null {
     if (state === 'healthy') return null
-    const [up, all] = [this.targets().length, this.#slots.length]
+    const [up, all] = [this.#healthyCount, this.#slots.length]
     const looping = this.#slots.find(slot => this.#isLooping(slot))
     const copies = state === 'degraded' ? `${up} of ${all} copies answer. ` : ''
     const problem = this.#problem ?? 'it is starting'
@@ -288,6 +299,10 @@ export class ReplicaPool {
   recordIncident(kind: IncidentKind, message: string): void {
     const count = (this.#incidents.get(kind)?.count ?? 0) + 1
     this.#incidents.set(kind, { kind, count, last_at: new Date().toISOString(), message })
+  }
+
+  get #healthyCount(): number {
+    return this.#slots.filter(({ isHealthy }) => isHealthy).length
   }
 
   targets(): Target[] {
@@ -344,7 +359,8 @@ export class ReplicaPool {
     if (kind) this.recordIncident(kind, `Killed: ${reason}.`)
     this.#events.log(`Killed: ${reason}.`, 'ERROR')
     // Route no more requests to it while it ends.
-    for (const slot of this.#slots) if (slot.replica === replica) slot.target = undefined
+    for (const slot of this.#slots)
+      if (slot.replica === replica) Object.assign(slot, { isHealthy: false, target: undefined })
     replica.kill()
     this.#events.changed()
   }
@@ -361,7 +377,7 @@ export class ReplicaPool {
   }
 
   #isComplete(): boolean {
-    return this.#healthPolicy !== undefined && this.targets().length >= this.#healthPolicy.copies
+    return this.#healthPolicy !== undefined && this.#healthyCount >= this.#healthPolicy.copies
   }
 
   async #launch(slot: ReplicaSlot, template: ReplicaTemplate): Promise<void> {
@@ -369,7 +385,8 @@ export class ReplicaPool {
     slot.launching = undefined
     if (launched instanceof Error) return this.#recordCrash(slot, `could not be started: ${describeError(launched)}`)
     slot.launches++
-    Object.assign(slot, { replica: launched, failures: 0, probedAt: 0, shown: '' } satisfies Partial<ReplicaSlot>)
+    const fresh: Partial<ReplicaSlot> = { replica: launched, failures: 0, probedAt: 0, shown: '' }
+    Object.assign(slot, { ...fresh, launchedAt: Date.now() })
     // `#stopSlot` waits for the launch and then ends the replica.
     if (this.#stopping || !this.#slots.includes(slot)) return
     launched.onExit = () => this.#handleExit(slot)
@@ -408,6 +425,7 @@ export class ReplicaPool {
     }
     this.recordIncident('restarted', `It is started again: ${this.#problem ?? 'it ended'}.`)
     slot.replica = undefined
+    slot.isHealthy = false
     slot.target = undefined
     slot.healthySince = 0
     slot.restartAt = now + pause
@@ -418,14 +436,15 @@ export class ReplicaPool {
     const { replica } = slot
     if (!replica || !this.#healthPolicy) return
     slot.probing = true
-    const health = await replica.probe(this.#healthPolicy.health_path, this.#limits.probe_timeout_ms)
+    const health = await this.#check(slot, replica, this.#healthPolicy)
     slot.probing = false
     slot.probedAt = Date.now()
     if (slot.replica !== replica || this.#stopping || replica.hasKillReason) return
     if (health.ok) {
       slot.failures = 0
-      if (slot.target) return
-      slot.target = health.target
+      if (slot.isHealthy) return
+      slot.isHealthy = true
+      slot.target = health.target ?? undefined
       slot.healthySince = Date.now()
       if (this.#isComplete()) this.#wasHealthy = true
       this.#events.changed()
@@ -441,6 +460,13 @@ export class ReplicaPool {
     slot.failures++
     if (slot.failures >= this.#limits.patience)
       this.killForReason(replica, `its health check failed ${slot.failures} times in a row: ${health.reason}`)
+  }
+
+  async #check(slot: ReplicaSlot, replica: Replica, { health_path, settle_ms }: HealthPolicy): Promise<Health> {
+    if (settle_ms === undefined) return replica.probe(health_path, this.#limits.probe_timeout_ms)
+    if (replica.endReason) return { ok: false, reason: replica.endReason }
+    if (Date.now() - slot.launchedAt < settle_ms) return { ok: false, reason: 'it has only just started' }
+    return this.#template?.check?.(replica) ?? { ok: true, target: null }
   }
 
   async #stopSlot(slot: ReplicaSlot): Promise<void> {

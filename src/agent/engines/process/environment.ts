@@ -12,6 +12,7 @@ export const environmentOf = (
   {
     folder,
     port,
+    role,
     database,
     redis = null,
     tokenFile,
@@ -19,6 +20,7 @@ export const environmentOf = (
   }: {
     folder: string
     port: number | null
+    role: string
     database: string | null
     redis?: string | null
     tokenFile: string
@@ -38,6 +40,7 @@ export const environmentOf = (
   ...(database !== null && { DATABASE_URI: database }),
   ...(redis !== null && { REDIS_URI: redis }),
   ...modelVariables(spec, tokenFile),
+  SLIPWAY_ROLE: role,
   SLIPWAY_DEPLOYMENT_ID: spec.deployment_id,
   SLIPWAY_DEPLOYMENT_NAME: spec.name,
   SLIPWAY_REVISION_ID: spec.revision_id,

@@ -1,9 +1,12 @@
 // Commands that run once as processes. A folder for each has its log, its exit code and its start, for the next agent.
+import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type OneOffRun, type RunEnd, TransientError, type WriteLog } from '../../engine.ts'
 import { readJson, removeRecursively, writeJson } from '../../system/files.ts'
+import { RUN_VARIABLE } from '../../system/tracked-process.ts'
+import type { Health } from '../local/replica-pool.ts'
 import { ProcessReplica } from './replica.ts'
 
 export type ProcessRun = {
@@ -78,4 +81,28 @@ function describeEnd({ exit }: ProcessReplica, { stopped }: SavedRun): RunEnd {
     return { exit_code: null, reason: 'was killed, perhaps with its machine: nothing tells how far it came' }
   const notFound = code === 127 ? ', which means that its program was not found' : ''
   return { exit_code: code, reason: code === 0 ? null : `ended with code ${code}${notFound}` }
+}
+
+/** Healthy if the command ends with 0 in time. */
+export async function checkByCommand(
+  folder: string,
+  run: Parameters<typeof ProcessReplica.launchRun>[1],
+  timeoutMs: number,
+): Promise<Health> {
+  const own = join(folder, randomBytes(6).toString('hex'))
+  fs.mkdirSync(own, { recursive: true, mode: 0o700 })
+  const id = { [RUN_VARIABLE]: own }
+  const { exit } = await runAside(ProcessReplica.launchRun(own, { ...run, env: { ...run.env, ...id } }), timeoutMs)
+  await removeRecursively(own)
+  if (exit?.code === 0) return { ok: true, target: null }
+  const how = exit ? `ended with code ${exit.code}` : `did not end within ${timeoutMs / 1000} s`
+  return { ok: false, reason: `its health command \`${run.command}\` ${how}` }
+}
+
+async function runAside(replica: ProcessReplica, timeoutMs: number) {
+  const until = Date.now() + timeoutMs
+  while (!replica.exit && Date.now() < until) await delay(20)
+  const { exit } = replica
+  await replica.end(0)
+  return { exit }
 }

@@ -1,4 +1,5 @@
 // A deployment: the serving revision, progress, obstacles, and the last revisions.
+import { listProcesses } from '../../../client/process-copies.ts'
 import { useRead } from '../../api/queries.ts'
 import { describeReasons } from '../../format/reasons.ts'
 import { describeActor, shortCommit, shortImage } from '../../format/source.ts'
@@ -108,6 +109,8 @@ function ServingCard({ workspace, deployment, revisions }: CardProps & { workspa
             </dd>
             <dt>By</dt>
             <dd>{describeActor(serving.actor)}</dd>
+            <dt>Processes</dt>
+            <dd>{describeProcesses(serving, deployment)}</dd>
             {deployment.image_version && (
               <>
                 <dt>Image</dt>
@@ -124,6 +127,11 @@ function ServingCard({ workspace, deployment, revisions }: CardProps & { workspa
     </Card>
   )
 }
+
+const describeProcesses = ({ build_plan }: Pick<Revision, 'build_plan'>, { source_config }: Deployment): string =>
+  listProcesses(build_plan, source_config.resource_spec)
+    .map(({ name, copies }) => `${name} × ${copies}`)
+    .join(', ')
 
 const ServingBadge = ({ deployment: { serving, hold } }: { deployment: Deployment }) => {
   if (hold) return <Badge tone="warn">Held</Badge>

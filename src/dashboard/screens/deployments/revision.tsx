@@ -136,13 +136,15 @@ const Fact = ({ label, children }: { label: string; children: preact.ComponentCh
 const PASSED = { shape: 'check', tone: 'ok' } as const
 
 function Plan({ plan }: { plan: NonNullable<Revision['build_plan']> }) {
-  const { root, tools, install, build, start, site, certain, guessed, warnings } = plan
+  const { root, tools, install, build, release, start, processes, site, certain, guessed, warnings } = plan
   const steps = {
     root,
     tools: tools.map(({ name, version }) => [name, version].filter(Boolean).join(' ')).join(', '),
     install,
     build,
+    release,
     start,
+    ...Object.fromEntries((processes ?? []).map(({ name, command }) => [name, command])),
     files: site && (site.folder || '.'),
   }
   const sentences = [...certain, ...guessed.map(sentence => `Guessed: ${sentence}`), ...warnings]

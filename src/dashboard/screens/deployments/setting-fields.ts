@@ -116,7 +116,13 @@ export function listGroups(source: Deployment['source']): SettingGroup[] {
     {
       title: 'Scale',
       about: 'The number of replicas and the resources of each. The default limit is twice the request.',
-      fields: [...scale(''), ...size(''), amount('health_timeout_seconds', 'Health timeout', { unit: 's' })],
+      fields: [
+        ...scale(''),
+        ...size(''),
+        amount('health_timeout_seconds', 'Health timeout', { unit: 's' }),
+        json('process_scale', 'Copies of other processes'),
+        json('process_resources', 'Resources of other processes'),
+      ],
     },
     {
       title: 'Database',

@@ -1,0 +1,74 @@
+// The processes of a revision besides the one that listens: the parts of its resources, and those that its plan names.
+// All are of the same build. Pure.
+import type { Part } from '../../protocol/resources.schema.ts'
+import type { Artifact, RevisionSpec } from '../engine.ts'
+
+export const WEB = 'web'
+/** The role of a command that runs once. */
+export const RUN_ROLE = 'run'
+
+export type RunningType = {
+  name: string
+  /** Null: that of the image. */
+  command: string | null
+  /** The least and the most copies. */
+  scale: readonly [number, number]
+  /** What is reserved, and the limit. */
+  cpu: readonly [number, number]
+  memory_mb: readonly [number, number]
+  /** It is healthy if this ends with 0. Null: while it runs. */
+  health_command: string | null
+}
+
+const PARTS = ['queue', 'orchestrator', 'executor'] as const satisfies Part[]
+
+export function processTypesOf(spec: Pick<RevisionSpec, 'resources' | 'parts'>, artifact: Artifact): RunningType[] {
+  const planned = artifact.processes ?? []
+  const parts = PARTS.filter(part => spec.parts.includes(part) && !planned.some(({ name }) => name === part))
+  return [
+    ...parts.map(name => ({ command: artifact.start_command, health_command: null, ...amountsOf(name, spec) })),
+    ...planned.map(({ name, command, health_command = null, ...own }) => ({
+      command,
+      health_command,
+      ...amountsOf(name, spec, own),
+    })),
+  ]
+}
+
+type OwnAmounts = { scale?: number | undefined; cpu?: number | undefined; memory_mb?: number | undefined }
+
+/** The deployment decides before the source, and that before the amounts of the application. */
+function amountsOf(
+  name: string,
+  { resources: r, parts }: Pick<RevisionSpec, 'resources' | 'parts'>,
+  own: OwnAmounts = {},
+): Pick<RunningType, 'name' | 'scale' | 'cpu' | 'memory_mb'> {
+  const copies = r.process_scale?.[name]
+  const chosen = r.process_resources?.[name]
+  const part = PARTS.find(part => part === name && parts.includes(part))
+  const pair = (least: number | null | undefined, most: number | null | undefined, whole: readonly [number, number]) =>
+    least == null && most == null
+      ? whole
+      : ([least ?? Math.min(whole[0], most!), Math.max(least ?? 0, most ?? 2 * least!)] as const)
+  const ofPart = part && partAmounts(part, r)
+  const scale = ofPart?.scale ?? [own.scale ?? 1, own.scale ?? 1]
+  const cpu = ofPart?.cpu ?? pair(own.cpu, null, [r.cpu, r.cpu_limit])
+  const memory_mb = ofPart?.memory_mb ?? pair(own.memory_mb, null, [r.memory_mb, r.memory_limit_mb])
+  return {
+    name,
+    scale: copies === undefined ? (scale as [number, number]) : [copies, copies],
+    cpu: pair(chosen?.cpu, chosen?.cpu_limit, cpu),
+    memory_mb: pair(chosen?.memory_mb, chosen?.memory_limit_mb, memory_mb),
+  }
+}
+
+/** The executor has no scale of its own: it uses the application's. */
+function partAmounts(part: (typeof PARTS)[number], r: RevisionSpec['resources']) {
+  const scaled =
+    part === 'executor' ? (['min_scale', 'max_scale'] as const) : ([`${part}_min_scale`, `${part}_max_scale`] as const)
+  return {
+    scale: [r[scaled[0]], r[scaled[1]]] as const,
+    cpu: [r[`${part}_cpu`], r[`${part}_cpu_limit`]] as const,
+    memory_mb: [r[`${part}_memory_mb`], r[`${part}_memory_limit_mb`]] as const,
+  }
+}

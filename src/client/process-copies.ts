@@ -1,0 +1,21 @@
+// The processes of a deployment with the copies that are wanted of each, for people. Pure.
+
+type Planned = { kind: string; processes?: { name: string; scale?: number | null | undefined }[] | null | undefined }
+type Resources = {
+  min_scale?: number | null | undefined
+  process_scale?: Record<string, number> | null | undefined
+}
+
+/** Without a plan nothing but `web` is known, and what the deployment itself scales. */
+export function listProcesses(
+  plan: Planned | null | undefined,
+  resources: Resources | null | undefined,
+): { name: string; copies: number }[] {
+  const { min_scale, process_scale = {} } = resources ?? {}
+  const scales = process_scale ?? {}
+  const web = plan?.kind === 'worker' ? [] : [{ name: 'web', copies: Math.max(1, min_scale ?? 1) }]
+  const planned = plan?.processes ?? []
+  const unplanned = plan ? [] : Object.keys(scales).map(name => ({ name, scale: null }))
+  const others = [...planned, ...unplanned].map(({ name, scale }) => ({ name, copies: scales[name] ?? scale ?? 1 }))
+  return [...web, ...others]
+}
