@@ -9892,9 +9892,14 @@ begin
         when t.is_token and d.source_config -> 'resource_spec' ->> 'service_account_name' is not null then false
         -- The patch may send the one, and the deployment have the other.
         when n.need ->> 'value' = 'autoscaling'
-          and not (p_patch -> 'members') @> '[{"path": "source_config.resource_spec.min_scale"}]'
-          then m.value is distinct from (d.source_config -> 'resource_spec' -> 'max_scale')::jsonb
-            and m.value::text::integer > coalesce((d.source_config -> 'resource_spec' ->> 'min_scale')::integer, 1)
+          and not (p_patch -> 'members') @> jsonb_build_array(
+            jsonb_build_object('path', 'source_config.' || replace(n.need ->> 'path', 'max_scale', 'min_scale'))
+          )
+          then m.value is distinct from (d.source_config #> string_to_array(n.need ->> 'path', '.'))::jsonb
+            and m.value::text::integer > coalesce(
+              (d.source_config #>> string_to_array(replace(n.need ->> 'path', 'max_scale', 'min_scale'), '.'))::integer,
+              1
+            )
         else m.value is distinct from (d.source_config #> (string_to_array(m.path, '.'))[2:])::jsonb
       end
       union all

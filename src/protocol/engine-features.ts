@@ -61,6 +61,12 @@ export const UNENFORCED: Record<EngineName, readonly ResourceMember[]> = {
   process: [
     'cpu',
     'cpu_limit',
+    'queue_cpu',
+    'queue_cpu_limit',
+    'orchestrator_cpu',
+    'orchestrator_cpu_limit',
+    'executor_cpu',
+    'executor_cpu_limit',
     'redis_cpu',
     'redis_cpu_limit',
     'redis_memory_limit_mb',

@@ -81,7 +81,7 @@ it.each(engineNames)('the %s engine gets what it does, and the rest is refused b
 it('all that is refused is named at once, and nothing is created', async () => {
   const tenant = await newTenant()
   const { id } = await newListenerOf(tenant, 'process')
-  const asking = { max_scale: 3, queue_cpu: 1, sidecars: [{ name: 'a', image: 'a' }] }
+  const asking = { max_scale: 3, labels: { a: 'b' }, sidecars: [{ name: 'a', image: 'a' }] }
   const { status, body } = await create(tenant, id, asking)
   expect([status, body.code]).toEqual([400, 'not_allowed_by_listener'])
   for (const name of Object.keys(asking)) expect(body.detail).toContain(`resource_spec.${name}`)
@@ -91,7 +91,7 @@ it('all that is refused is named at once, and nothing is created', async () => {
 it('a deployment made before keeps what it has, which its plans name, and writes it no second time', async () => {
   const tenant = await newTenant()
   const { id, agent, key } = await newListenerOf(tenant, undefined)
-  const { body: deployment } = await create(tenant, id, { min_scale: 2, max_scale: 4, queue_cpu: 1, cpu: 1 })
+  const { body: deployment } = await create(tenant, id, { min_scale: 2, max_scale: 4, labels: { a: 'b' }, cpu: 1 })
   const policy = { ...CLOSED_POLICY, engine: 'process', features: featuresOf('process') }
   await makeSyncAgent(tenant, key, agent.agent_id).poll({ policy })
   const path = `/v2/deployments/${deployment.id}`
@@ -100,9 +100,9 @@ it('a deployment made before keeps what it has, which its plans name, and writes
   // Within what it has, it does not grow by itself.
   expect((await patch({ max_scale: 2 })).status).toBe(200)
   expect((await patch({ max_scale: 5 })).body.code).toBe('not_allowed_by_listener')
-  expect((await patch({ queue_cpu: 2 })).body.code).toBe('not_allowed_by_listener')
+  expect((await patch({ labels: { a: 'c' } })).body.code).toBe('not_allowed_by_listener')
   const { body: plan } = await tenant.post(`${path}/revisions?dry_run=true`)
-  for (const name of ['queue_cpu', 'cpu']) expect(plan.warnings.join()).toContain(`\`${name}\``)
+  for (const name of ['labels', 'cpu']) expect(plan.warnings.join()).toContain(`\`${name}\``)
 })
 
 it('amounts that an engine does not enforce are named by the plan', async () => {

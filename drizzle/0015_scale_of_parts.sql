@@ -1,0 +1,60 @@
+-- Custom SQL migration file, put your code below! ----> statement-breakpoint
+set local check_function_bodies = off;
+grant create on schema public to slipway_system;
+create or replace function require_listener_allows_patch(p_deployment uuid, p_patch jsonb)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ STABLE COST 10000
+AS $function$
+declare
+  v_clears_account boolean :=
+    p_patch -> 'members' @> '[{"path": "source_config.resource_spec.service_account_name", "value": null}]';
+begin
+  if p_patch -> 'policy_needs' = '[]' and not v_clears_account then return true; end if;
+  perform require_listener_allows(d.listener_id, needs.changed)
+  from deployments d
+  cross join lateral (
+    select jsonb_agg(n.need) as changed
+    from (
+      select n.need
+      from jsonb_array_elements(p_patch -> 'policy_needs') n(need)
+      join jsonb_to_recordset(p_patch -> 'members') as m(path text, value jsonb)
+        on m.path in (
+          'source_config.resource_spec',
+          'source_config.resource_spec.' || split_part(n.need ->> 'path', '.', 2),
+          n.need ->> 'path'
+        )
+      cross join lateral (select n.need ->> 'path' like '%.serviceAccountToken' as is_token) t
+      where case
+        when t.is_token and v_clears_account then true
+        -- A deployment with an account has its token anyway.
+        when t.is_token and d.source_config -> 'resource_spec' ->> 'service_account_name' is not null then false
+        -- The patch may send the one, and the deployment have the other.
+        when n.need ->> 'value' = 'autoscaling'
+          and not (p_patch -> 'members') @> jsonb_build_array(
+            jsonb_build_object('path', 'source_config.' || replace(n.need ->> 'path', 'max_scale', 'min_scale'))
+          )
+          then m.value is distinct from (d.source_config #> string_to_array(n.need ->> 'path', '.'))::jsonb
+            and m.value::text::integer > coalesce(
+              (d.source_config #>> string_to_array(replace(n.need ->> 'path', 'max_scale', 'min_scale'), '.'))::integer,
+              1
+            )
+        else m.value is distinct from (d.source_config #> (string_to_array(m.path, '.'))[2:])::jsonb
+      end
+      union all
+      -- The volumes that stay have a token of the account that goes.
+      select jsonb_build_object('path', t.path, 'needs', 'privileged')
+      from list_token_volumes((d.source_config -> 'resource_spec' -> 'volumes')::jsonb) t(path)
+      where v_clears_account
+        and not exists (
+          select
+          from jsonb_to_recordset(p_patch -> 'members') as m(path text)
+          where m.path = 'source_config.resource_spec.volumes'
+        )
+    ) n
+  ) needs
+  where d.id = p_deployment and d.tenant_id = current_tenant() and needs.changed is not null;
+  return true;
+end $function$;
+revoke create on schema public from slipway_system;
+set local check_function_bodies = on;
