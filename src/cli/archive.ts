@@ -75,7 +75,8 @@ export function findFiles(root: string, added: AddedFiles = {}): FoundFiles {
   const secretFiles: string[] = []
   const walked = [...walk(root, '', [rules.MADE_RULES, rules.SECRET_RULES], secretFiles)]
   const found = walked.filter(({ path }) => added[path] === undefined)
-  const bytes = found.reduce((sum, { stats }) => sum + sizeOf(stats), 0)
+  const addedBytes = Object.values(added).reduce((sum, text) => sum + Buffer.byteLength(text), 0)
+  const bytes = found.reduce((sum, { stats }) => sum + sizeOf(stats), addedBytes)
   if (bytes > rules.MAX_UNPACKED_BYTES) throw tooLarge(root, found, 'The files', '2 GB')
   return { found, added, secretFiles, bytes }
 }

@@ -141,6 +141,23 @@ describe('the lines of a log', () => {
     }
   })
 
+  test('are one line with one time if they were written in parts', () => {
+    const time = '2026-11-21T15:00:01.5Z'
+    const log = Buffer.concat([
+      frame(`${time} one, `),
+      frame(`${time} two`),
+      frame(`${time} \n`),
+      frame(`${time} next\n`),
+    ])
+    for (let size = 1; size <= log.length; size++) {
+      const lines: string[] = []
+      const frames = createLogDemultiplexer(line => void lines.push(line))
+      for (let i = 0; i < log.length; i += size) frames.push(log.subarray(i, i + size))
+      frames.end()
+      expect(lines).toEqual([`${time} one, two`, `${time} next`])
+    }
+  })
+
   test('are cut at the maximum length', () => {
     const splitter = new LineSplitter(10)
     const lines = Array.from({ length: 100 }, () => splitter.push(Buffer.from('x'.repeat(9)))).flat()

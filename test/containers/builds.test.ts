@@ -252,6 +252,22 @@ describe('a source without a Dockerfile', () => {
     await building
   })
 
+  test('starts with the modules that Deno kept for it in the build', async () => {
+    const image = `${podman.registry}/deno:1`
+    const program = `#!/bin/sh
+case $1 in
+  cache) mkdir -p $DENO_DIR; echo kept > $DENO_DIR/module ;;
+  run) cp $DENO_DIR/module /www/index.html; ${SERVE_COMMAND} ;;
+esac
+`
+    const { folder } = pods.tree({ deno: program, Dockerfile: `FROM ${podman.image}\nCOPY --chmod=755 deno /bin/\n` })
+    await podman.podman('build', '-t', image, folder)
+    await podman.push(image)
+    const { engine } = await pods.open({}, { base_images: { all: image, of: {} } })
+    const { artifact } = await buildRevision(engine, ref, pods.tree({ 'deno.json': '{}', 'main.ts': '' }))
+    expect(await startAndFetch(engine, ref, artifact)).toBe('kept\n')
+  })
+
   test('is refused with the names of all tools that the image lacks', async () => {
     const engine = await openWithBaseImage()
     const files = { 'go.mod': 'module a\ngo 1.26\n', 'main.go': 'package main\n', 'go.sum': '' }

@@ -8,7 +8,7 @@ import { makeSigningRegistry } from './signing-registry.ts'
 
 type Stored = { type: string; content: Buffer }
 type Access = { access: { name: string; actions: string[] }[] }
-export const digestOf = (content: string | Buffer) => `sha256:${createHash('sha256').update(content).digest('hex')}`
+const digestOf = (content: string | Buffer) => `sha256:${createHash('sha256').update(content).digest('hex')}`
 
 /** `tokens` is the address of the app, which is there later. */
 export async function startImageRegistry(tokens: () => string) {

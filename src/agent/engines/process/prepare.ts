@@ -88,7 +88,7 @@ export async function prepare(
   }
 }
 
-/** Where node-gyp keeps what it downloads: pnpm passes no setting on to it. As the user, who owns the folder. */
+/** The folder of node-gyp's own downloads gets them: pnpm passes no setting on. Its owner, the user, writes them. */
 const keepHeaders = ({ headers }: Toolbox) =>
   headers === null
     ? ''
