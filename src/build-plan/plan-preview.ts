@@ -17,10 +17,16 @@ type Outcome = { plan: BuildPlan } | { refusal: PlanRefused }
 /** `withoutImages`: what an agent that builds no images does with a source that has a Dockerfile. */
 export type PlanOutcome = { plan: BuildPlan; withoutImages?: Outcome } | { refusal: PlanRefused }
 
-export function previewPlan(files: SourceFiles, settings: SourceSettings): PlanOutcome {
+/** The faults of a parsed configuration file, as a sentence. A page has no schemas, so it checks none. */
+export type CheckConfiguration = (path: string, value: unknown) => string | null
+
+export function previewPlan(files: SourceFiles, settings: SourceSettings, check?: CheckConfiguration): PlanOutcome {
   const path = configurationPathOf(settings)
   try {
-    const configuration = readConfiguration(path, files.read(path))
+    const text = files.read(path)
+    const configuration = readConfiguration(path, text)
+    const faults = text === null ? null : check?.(path, JSON.parse(text))
+    if (faults) throw new PlanRefused(faults)
     const root = applicationRoot(settings.root_directory, configuration.path)
     const install_command = settings.install_command ?? configuration.install_command ?? null
     const build_command = settings.build_command ?? configuration.build_command ?? null
@@ -57,6 +63,6 @@ function readConfiguration(path: string, text: string | null) {
   try {
     return readExplicitStart(path, text)
   } catch (error) {
-    throw new PlanRefused(`\`${path}\` is not JSON: ${(error as Error).message}. Correct it.`)
+    throw new PlanRefused(`\`${path}\` is not valid JSON: ${(error as Error).message}.`)
   }
 }

@@ -73,7 +73,8 @@ export function openSource({ paths, read }: SourceFiles, path: string): Folder {
 
 type Children = Map<string, Set<string>>
 
-/** The names in each folder, so that no question about a folder looks at the files of others. */
+/** The names in each folder, so that no question about a folder looks at the files of others. They are sorted, because
+ * archives and disks list them in another order, and a plan names the first. */
 function indexFolders(paths: Iterable<string>): Children {
   const children: Children = new Map()
   for (const path of paths) {
@@ -91,6 +92,7 @@ function indexFolders(paths: Iterable<string>): Children {
       end = slash
     }
   }
+  for (const [folder, names] of children) if (names.size > 1) children.set(folder, new Set([...names].sort()))
   return children
 }
 

@@ -2,6 +2,7 @@
 import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { BuildPlan } from '../build-plan/build-plan.ts'
+import { describeConfigurationFaults } from '../build-plan/configuration-faults.ts'
 import { describePlan } from '../build-plan/describe-plan.ts'
 import { type PlanOutcome, previewPlan, type SourceSettings } from '../build-plan/plan-preview.ts'
 import { MAX_FILE_BYTES } from '../build-plan/source-files.ts'
@@ -25,7 +26,7 @@ export function tryToPlan(
     const stat = paths.has(path) ? statSync(file, { throwIfNoEntry: false }) : undefined
     return stat?.isFile() && stat.size <= MAX_FILE_BYTES ? readFileSync(file, 'utf8') : null
   }
-  return previewPlan({ paths, read }, settings)
+  return previewPlan({ paths, read }, settings, describeConfigurationFaults)
 }
 
 /** `argument`: the folder as the command has it, after a space. */

@@ -16,12 +16,18 @@ import { Builds } from '../../src/agent/builds/builds.ts'
 import { runCommand } from '../../src/agent/builds/command.ts'
 import { gitSettings } from '../../src/agent/builds/git-checkout.ts'
 import { readRuntimeConfiguration } from '../../src/agent/builds/runtime-configuration.ts'
+import { planSource } from '../../src/agent/builds/source-plan.ts'
 import { type BuildSource, loadSourceTree } from '../../src/agent/builds/source-tree.ts'
-import { type BuildTask, TransientError } from '../../src/agent/engine.ts'
+import { type BuildTask, type SourceTree, TransientError } from '../../src/agent/engine.ts'
 import { prepare } from '../../src/agent/engines/process/prepare.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { DEFAULT_PATH } from '../../src/agent/system/search-path.ts'
 import type { BuildPlan } from '../../src/build-plan/build-plan.ts'
+import { describeConfigurationFaults } from '../../src/build-plan/configuration-faults.ts'
+import { type PlanOutcome, previewPlan } from '../../src/build-plan/plan-preview.ts'
+import { planFolder } from '../../src/dashboard/screens/new/folder-plan.ts'
+import { listArchive } from '../../src/hosting/uploads/archive-listing.ts'
+import { packFiles } from '../support/archives.ts'
 import { filterRunning, silenceRejection, waitFor } from '../support/commands.ts'
 import { type GitServer, startGitServer } from '../support/git-server.ts'
 import { LOOPBACK_NETWORKS, makeUnit, makeTempFolder as newFolder } from '../support/process-engine.ts'
@@ -385,6 +391,66 @@ describe('an archive', () => {
     await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/a`
     await expect(tree({ archive: { url, sha256: '0'.repeat(64), size: 1000 } })).rejects.toThrow(TransientError)
+  })
+})
+
+describe('the same folder', () => {
+  const NODE = { 'package.json': '{"scripts": {"start": "node a.js"}}', 'a.js': '' }
+  const COMPOSE = { 'compose.yaml': 'services: {web: {build: .}}' }
+  const GRAPH = { 'langgraph.json': '{"graphs": {"a": "./a.py:g"}}', 'a.py': '', 'requirements.txt': 'langgraph' }
+  const DOCKERFILE = { Dockerfile: 'FROM scratch' }
+  const outcomeOf = (outcome: PlanOutcome) =>
+    'plan' in outcome ? (outcome.plan.start ?? outcome.plan.kind) : outcome.refusal.message
+  const ofAgent = (found: SourceTree) => {
+    try {
+      const { start, kind } = planSource(found, false, task)
+      return start ?? kind
+    } catch (error) {
+      return (error as Error).message
+    }
+  }
+  const settle = (found: Promise<SourceTree>) => found.then(ofAgent, (error: Error) => error.message)
+
+  test.each<[string, Record<string, string>]>([
+    ['for compose', COMPOSE],
+    ['for compose beside a language', { ...COMPOSE, ...NODE }],
+    ['for a graph', GRAPH],
+    ['in PHP', { 'index.php': '', 'composer.json': '{}' }],
+    ['without a program', { 'b.md': '', 'a.md': '', 'c/d.md': '' }],
+    ['with a Dockerfile that is elsewhere', { 'web/Dockerfile': 'FROM scratch', 'a.md': '' }],
+    ['with a file that is no JSON', { 'slipway.json': '{', 'index.html': '' }],
+    ['with a member that is not known', { 'slipway.json': '{"strat_command": "x"}', 'index.html': '' }],
+    ['with a member that is no text', { 'slipway.json': '{"start_command": 1}', ...NODE }],
+    ['with an empty archive', {}],
+    ['with nothing but a Dockerfile', DOCKERFILE],
+    ['with a Dockerfile beside a language', { ...DOCKERFILE, ...NODE }],
+  ])('is planned or refused in the same words from git, as an archive and in a page: %s', async (_, files) => {
+    const bytes = await packFiles(files)
+    const listing = listArchive({}, { growTo: () => {}, release: () => {} })
+    await listing.write(bytes)
+    const listed = (await listing.end())!
+    const ofUpload = previewPlan(listed, {}, describeConfigurationFaults)
+
+    const url = await listening((_, res) => res.end(bytes))
+    const sha256 = createHash('sha256').update(bytes).digest('hex')
+    const ofArchive = await settle(tree({ archive: { url, sha256, size: bytes.length } }))
+    const server = await startGitServer()
+    onTestFinished(() => server.stop())
+    server.push({ '.gitignore': '', ...files })
+    const credential = async () => null
+    const ofGit = await settle(tree({ git: { url: server.url, ref: 'main', commit_sha: null, credential } }))
+    const page = await planFolder(Object.entries(files).map(([path, text]) => ({ path, file: new File([text], path) })))
+
+    // An agent that runs processes passes a Dockerfile over, or refuses it. Nobody else knows which agent it will be.
+    if ('plan' in ofUpload && ofUpload.plan.provider === 'dockerfile') {
+      expect(page.warnings).toEqual(ofUpload.plan.warnings)
+      expect(ofUpload.plan.warnings.some(warning => warning.includes(ofArchive))).toBe('a.js' in files)
+    } else expect(outcomeOf(ofUpload)).toBe(ofArchive)
+    // Git has a file more than the others.
+    if (Object.keys(files).length > 0) expect(ofGit.replace('`.gitignore`, ', '')).toBe(ofArchive)
+    // A page has no schemas: the answer to its upload says these.
+    const isOfSchemas = ofArchive.includes('runtime configuration')
+    if ('refusal' in ofUpload && !isOfSchemas) expect(page.refusal).toBe(ofArchive)
   })
 })
 

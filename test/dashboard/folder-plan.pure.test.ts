@@ -25,7 +25,7 @@ describe('the plan of a folder', () => {
   it.each([
     ['nothing known', { 'notes.txt': '' }, /start_command/],
     ['PHP', { 'index.php': '' }, /PHP/],
-    ['a faulty slipway.json', { 'slipway.json': '{' }, /not JSON/],
+    ['a faulty slipway.json', { 'slipway.json': '{' }, /not valid JSON/],
   ])('refuses %s by name', async (_, texts, reason) => {
     expect(await plan(texts)).toMatchObject({ refusal: expect.stringMatching(reason), steps: [] })
   })

@@ -1,6 +1,7 @@
 // Uploads of source archives: by a signed link that works once.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
+import { describeConfigurationFaults } from '../../build-plan/configuration-faults.ts'
 import { previewPlan, type SourceSettings } from '../../build-plan/plan-preview.ts'
 import { MAX_PLAN_BYTES, toStoredPlan } from '../../build-plan/stored-plan.ts'
 import { createSigner } from '../../kernel/crypto/crypto.ts'
@@ -154,7 +155,7 @@ export async function receiveUpload(
 type PlannedArchive = Pick<schema.Upload, 'build_plan' | 'build_refusal'>
 
 function planArchive(files: ListedFiles | null, settings: SourceSettings): PlannedArchive {
-  const outcome = files && previewPlan(files, settings)
+  const outcome = files && previewPlan(files, settings, describeConfigurationFaults)
   if (!outcome || files.hasUnread()) return { build_plan: null, build_refusal: null }
   return 'plan' in outcome
     ? { build_plan: toStoredPlan(outcome.plan), build_refusal: null }
