@@ -59,7 +59,13 @@ function describeSpecLosses(before: ResourceSpec, after: ResourceSpec): string[]
       'Detaches the database: `DATABASE_URI` is no longer set. Its data are kept until the deployment is deleted.',
     )
   const lostParts = partsOf(before).filter(part => !partsOf(after).includes(part))
-  if (lostParts.length > 0) losses.push(`Removes ${joinWords(lostParts.map(part => PART_NAMES[part]))}.`)
+  const stopped = lostParts.filter(part => part !== 'redis')
+  if (stopped.length > 0) losses.push(`Removes ${joinWords(stopped.map(part => PART_NAMES[part]))}.`)
+  if (lostParts.includes('redis'))
+    losses.push(
+      'Detaches Redis: `REDIS_URI` is no longer set, and it stops once the new revision serves. Among processes its data ' +
+        'are kept until the deployment is deleted; containers and Kubernetes keep none.',
+    )
   const removedWhole = [...(losesDatabase ? ['db'] : []), ...lostParts].map(part => `${part}_`)
   const dropped = (Object.keys(before) as (keyof ResourceSpec)[])
     .filter(name => before[name] != null && after[name] == null)

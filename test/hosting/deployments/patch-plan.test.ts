@@ -172,7 +172,7 @@ describe('a warning', () => {
       [/^`cpu`, `memory_mb` and `min_scale` return to/],
     ],
     [{ cpu: 1, db_cpu: 1, db_memory_mb: 512 }, ['db_cpu', 'db_memory_mb'], [/`DATABASE_URI`/]],
-    [{ queue_cpu: 1, redis_cpu: 1 }, ['queue_cpu', 'redis_cpu'], [/^Removes queue workers and Redis\.$/]],
+    [{ queue_cpu: 1, redis_cpu: 1 }, ['queue_cpu', 'redis_cpu'], [/^Removes queue workers\.$/, /^Detaches Redis: /]],
     [{ queue_cpu: 1, cpu: 1, memory_mb: 512 }, ['cpu', 'memory_mb'], [/^`cpu` and `memory_mb` return to/]],
     [{ orchestrator_min_scale: 1 }, ['orchestrator_min_scale'], [/^Removes orchestrator\.$/]],
     [{ db_cpu: 1, db_memory_mb: 512 }, ['db_memory_mb'], [/^`db_memory_mb` returns/]],
