@@ -1,7 +1,7 @@
 // Schedules the next job of a config: at a firing of its cron, but never sooner than the installation allows.
 import type { HostServices } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
-import { type Cron, CronFault, nextFiring, parseCron, smallestGapSeconds } from './cron.ts'
+import { type Cron, CronFault, nextFiring, parseCron, smallestGapSeconds } from '../../protocol/cron.ts'
 
 export const nowOf = ({ platform }: HostServices): number => platform.clock.now()
 
