@@ -191,6 +191,7 @@ const Settings = z.object({
   AUDIT_RETENTION_DAYS: retentionDays(30, 400),
   LOG_RETENTION_DAYS: retentionDays(1, 90),
   REVISION_RETENTION_DAYS: retentionDays(30, 400),
+  JOB_RETENTION_DAYS: retentionDays(1, 30),
   TRACES_CLICKHOUSE_URL: clickHouseUrl().optional(),
   METRICS_TOKEN: z.string().regex(METRICS_TOKEN, { error: METRICS_TOKEN_ERROR }).optional(),
   UPLOADS_MAX_GIB: wholeNumber(1_000_000, 'must be a whole number of GiB').default(20),
@@ -433,6 +434,7 @@ export type Config = {
   logRetentionDays: number
   /** The newest revisions of each deployment are kept longer. */
   revisionRetentionDays: number
+  jobRetentionDays: number
   uploadBytes: number
   /** Failed authentications per client address and minute; 0 is no limit. */
   unknownKeysPerMinute: number
@@ -604,6 +606,7 @@ export function readConfig(env: Record<string, unknown>): Config {
     auditRetentionDays: settings.AUDIT_RETENTION_DAYS,
     logRetentionDays: settings.LOG_RETENTION_DAYS,
     revisionRetentionDays: settings.REVISION_RETENTION_DAYS,
+    jobRetentionDays: settings.JOB_RETENTION_DAYS,
     uploadBytes: settings.UPLOADS_MAX_GIB * 1024 ** 3,
     unknownKeysPerMinute: settings.UNKNOWN_KEYS_PER_MINUTE,
     allowLoopback: settings.ALLOW_LOOPBACK,

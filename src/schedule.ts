@@ -9,6 +9,7 @@ export const createSweeps = (services: Services) => ({
   audit_log: async () => (await import('./people/audit/sweep.ts')).sweepAuditLog(services),
   overdue_revisions: async () => (await import('./hosting/deployments/sweep.ts')).sweepRevisions(services),
   old_revisions: async () => (await import('./hosting/deployments/revision-retention.ts')).sweepOldRevisions(services),
+  jobs: async () => (await import('./hosting/jobs/sweep.ts')).sweepJobs(services),
   uploads: async () => (await import('./hosting/uploads/sweep.ts')).sweepUploads(services),
   attachments: async () => (await import('./tracing/datasets/sweep.ts')).sweepAttachments(services),
   metrics: async () => (await import('./hosting/metrics/sweep.ts')).sweepMetrics(services),

@@ -95,6 +95,16 @@ begin
 end $$;
 grant execute on function is_own_revision(uuid) to slipway_agent, slipway_app;
 
+create function is_own_schedule(p_id uuid) returns boolean
+language plpgsql stable security definer set search_path = public, pg_temp as $$
+begin
+  return p_id is null or not exists (
+    select from schedules
+    where id = p_id and tenant_id is distinct from current_tenant()
+  );
+end $$;
+grant execute on function is_own_schedule(uuid) to slipway_app;
+
 create function is_own_tag_key(p_id uuid) returns boolean
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 begin

@@ -290,6 +290,78 @@ create policy admitted on log_counters as restrictive to slipway_limited
 grant select, insert, update (arrival) on log_counters to slipway_agent;
 grant select on log_counters to slipway_app;
 
+-- ------------------------------------------------------------ jobs
+create policy own on jobs to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_deployment(deployment_id)
+    and is_own_revision(revision_id)
+    and is_own_schedule(schedule_id)
+    and listener_id is null
+    and is_own_key(actor_id)
+  );
+-- An agent runs the jobs of a deployment that its listener serves.
+create policy served on jobs to slipway_agent
+  using (
+    exists (
+      select from deployments d
+      where d.id = deployment_id
+        and d.listener_id = current_listener()
+    )
+  );
+create policy admitted on jobs as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = jobs.deployment_id)
+  )
+  with check (true);
+-- write_jobs() changes the rest. Without any, requests could not lock a row.
+grant select, update (lines, bytes, stream, next_line) on jobs to slipway_agent;
+grant select, insert, update (cancel_requested_at) on jobs to slipway_app;
+
+-- ------------------------------------------------------------ job_lines
+create policy own on job_lines for select to slipway_app
+  using (tenant_id = current_tenant());
+create policy served on job_lines to slipway_agent
+  using (exists (select from jobs j where j.id = job_id))
+  with check (
+    exists (
+      select from jobs j
+      where j.id = job_id
+        and j.tenant_id = job_lines.tenant_id
+        and j.organization_id = job_lines.organization_id
+    )
+  );
+create policy admitted on job_lines as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from jobs j where j.id = job_lines.job_id)
+  )
+  with check (true);
+grant select, insert, delete on job_lines to slipway_agent;
+grant select on job_lines to slipway_app;
+
+-- ------------------------------------------------------------ schedules
+create policy own on schedules to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_deployment(deployment_id)
+  );
+create policy admitted on schedules as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = schedules.deployment_id)
+  )
+  with check (true);
+grant select, insert, delete, update (
+    name, cron, time_zone, command, timeout_seconds, overlap, jitter_seconds, retries, deadline_seconds, enabled,
+    next_due_at, version, updated_at
+  ) on schedules to slipway_app;
+
 -- ------------------------------------------------------------ metric_points
 create policy own on metric_points to slipway_app
   using (tenant_id = current_tenant());

@@ -398,4 +398,4 @@ export class Agent {
   }
 }
 
-const withoutFeatures = ({ engine: _, features: __, ...policy }: ListenerPolicy): ListenerPolicy => policy
+const withoutFeatures = ({ engine: _, features: __, jobs: ___, ...policy }: ListenerPolicy): ListenerPolicy => policy

@@ -29,6 +29,10 @@ export const ListenerPolicy = z
           'What the engine does of what a deployment can ask for; the rest is refused when it is planned. Null: not ' +
           `told, so only the agent refuses. Known are ${featureNames.map(name => `\`${name}\``).join(', ')}.`,
       }),
+    jobs: z
+      .boolean()
+      .nullish()
+      .meta({ description: 'The agent runs jobs and reports them. Without it, they are refused.' }),
   })
   .meta({ id: 'ListenerPolicy', description: 'What the operator of an agent allows deployments to ask for.' })
 export type ListenerPolicy = z.output<typeof ListenerPolicy>

@@ -1,5 +1,6 @@
 // Schemas of a poll, its answer, and the release of the lease.
 import * as z from 'zod'
+import { JobWork } from './jobs.schema.ts'
 import { ListenerPolicy } from './listener-policy.ts'
 import { AgentId, Cursor, Digest, Fence, PublicKey } from './sync-fields.schema.ts'
 import { arrayOf, boundedText, recordOf, Uuid } from './wire.ts'
@@ -108,6 +109,14 @@ export const Changes = z
     changes: z
       .array(Work)
       .meta({ description: `In the order of the changes, each deployment once, at most ${POLL_PAGE_SIZE}.` }),
+    jobs: z
+      .array(JobWork)
+      .optional()
+      .meta({
+        description:
+          'The jobs that are to be started or stopped, and with `resync` all that have not ended. Absent in earlier ' +
+          'versions of the control plane.',
+      }),
   })
   .meta({ id: 'Changes', description: 'The deployments that changed, as they are wanted now.' })
 export type Changes = z.output<typeof Changes>

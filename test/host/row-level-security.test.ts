@@ -199,6 +199,7 @@ describe('a table that requests insert into', () => {
     preview_hooks: 'they expire',
     integration_listings: 'one for each integration',
     integration_installs: 'they expire, and the request rate is limited',
+    jobs: 'a thousand open ones, checked by the insert, and they expire',
     journals: 'one for each workspace',
     sessions: 'they expire, and EVENTS_PER_DAY',
     sign_in_links: 'they expire, and EVENTS_PER_DAY',

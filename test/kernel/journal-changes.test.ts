@@ -5,6 +5,7 @@ import { loadOperations } from '../../src/app.ts'
 import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { createVerificationRecord } from '../../src/hosting/custom-hosts/custom-hosts.ts'
 import { NewDeployment } from '../../src/hosting/deployments/schema.ts'
+import { NewSchedule } from '../../src/hosting/jobs/schema.ts'
 import { sha256Hex } from '../../src/kernel/crypto/digest.ts'
 import { runAsSystem } from '../../src/kernel/db/db.ts'
 import { type Operation, successStatus } from '../../src/kernel/http/routes.ts'
@@ -28,6 +29,7 @@ import { ISSUER, newProvider, readState } from '../support/authorization-server.
 import { makeDataCalls } from '../support/data-calls.ts'
 import { newDeployment } from '../support/deployments.ts'
 import { makeGitea, makeRepositories } from '../support/fake-git-hosts.ts'
+import { POLICY, startServing } from '../support/jobs.ts'
 import { newPathParameters } from '../support/path-parameters.ts'
 import { getPolicyPath, setUpPreviews } from '../support/previews.ts'
 import { AUTH_ORIGIN, MCP_ORIGIN, makeDiscoverBody, makeMcpServer, PROVIDERS_PATH } from '../support/providers.ts'
@@ -209,6 +211,10 @@ async function prepareCalls() {
     const query = new URLSearchParams(await beginFlow(user_id))
     expect((await send('GET', `/v2/auth/callback/example?${query}`, { app })).status).toBe(200)
   }
+  const newSchedule = async () => {
+    const { id, path } = await startServing(POLICY, tenant)
+    return { deployment_id: id, schedule_id: await create(`${path}/schedules`, NewSchedule.meta()!.example as object) }
+  }
   const newAgent = async () => {
     const { listener, key } = await newListener(tenant)
     noteKey(key)
@@ -275,6 +281,23 @@ async function prepareCalls() {
     rollBackDeployment: async () => {
       const { deployment_id, revision_id } = await newRestorable()
       return { params: { deployment_id }, body: { revision_id } }
+    },
+    createJob: async () => ({ params: { deployment_id: (await startServing(POLICY, tenant)).id } }),
+    cancelJob: async () => {
+      const { id, run } = await startServing(POLICY, tenant)
+      return { params: { deployment_id: id, job_id: (await run()).id } }
+    },
+    createSchedule: () => ({ body: { ...NewSchedule.meta()!.example, name: named() } }),
+    changeSchedule: async () => ({ params: await newSchedule(), body: { cron: '0 5 * * *' } }),
+    deleteSchedule: async () => ({ params: await newSchedule() }),
+    runSchedule: async () => ({ params: await newSchedule() }),
+    reportJobs: async () => {
+      const { agent, key, run } = await startServing(POLICY, tenant)
+      noteKey(key)
+      const { id: job_id } = await run()
+      await agent.poll()
+      const reports = [{ job_id, state: 'running' }]
+      return { body: { agent_id: agent.agent_id, fence: agent.fence, reports }, headers: { 'X-Api-Key': key } }
     },
     rotateTraceKey: async () => ({ params: { deployment_id: (await newDeployment(tenant)).id } }),
     releaseHold: async () => {

@@ -137,6 +137,18 @@ export const DECLARED: Record<string, Declared> = {
     changed: () => ({ branches: ['b-*'], secrets: [{ name: 'OVERLAY', value: 'changed' }] }),
     secrets: { members: ['secrets'], fingerprints: ({ secret_fingerprints }) => secret_fingerprints },
   },
+  schedule: {
+    item: '/v2/deployments/{deployment_id}/schedules/{schedule_id}',
+    parents: async tenant => ({ deployment_id: await newDeployment(tenant) }),
+    wanted: () => ({
+      name: named('schedule'),
+      cron: '0 8 * * 1',
+      command: 'python report.py',
+      time_zone: 'Europe/Berlin',
+    }),
+    changed: () => ({ cron: '0 9 * * 1', command: ['python', 'report.py'], overlap: 'allow' }),
+    named: { member: 'name' },
+  },
   'tag key': {
     item: '/v2/tag-keys/{tag_key_id}',
     accepts: ['key'],

@@ -4,6 +4,7 @@ import { NewProvider } from '../../src/connect/oauth/schema.ts'
 import { NewWebhook } from '../../src/connect/webhooks/schema.ts'
 import { createVerificationRecord } from '../../src/hosting/custom-hosts/custom-hosts.ts'
 import { NewDeployment } from '../../src/hosting/deployments/schema.ts'
+import { NewSchedule } from '../../src/hosting/jobs/schema.ts'
 import { NewListener } from '../../src/hosting/listeners/schema.ts'
 import { newUserCode } from '../../src/kernel/crypto/crypto.ts'
 import { runAsSystem } from '../../src/kernel/db/db.ts'
@@ -61,6 +62,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const job = await tenant.post(insights, NewJob.meta()!.example)
   const config = await tenant.post(`${insights}/configs`, { name: 'Config', config: { model: 'none' } })
   const cluster_id = crypto.randomUUID()
+  const schedule = await tenant.post(`/v2/deployments/${deployment.body.id}/schedules`, NewSchedule.meta()!.example)
   const model = await tenant.post('/v1/model-configurations', {
     name: 'Model',
     provider: 'openai',
@@ -121,6 +123,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     rule_id: rule.body.id,
     evaluator_id: evaluator.body.evaluator.id,
     job_id: job.body.id,
+    schedule_id: schedule.body.id,
     config_id: config.body.id,
     cluster_id,
     comparative_experiment_id: comparison.body.id,

@@ -5,6 +5,7 @@ import { type Row, run } from '../../kernel/db/db.ts'
 import { agentDailyLimit } from '../../kernel/db/journal.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Ctx, pauseWhileConnected, verb } from '../../kernel/http/context.ts'
+import type { JobWork } from '../../protocol/jobs.schema.ts'
 import { type Changes, POLL_PAGE_SIZE, type Poll } from '../../protocol/poll.schema.ts'
 import { createSeal, type Seal } from './envelope.ts'
 import { acquireLease, type LeaseHolder, requireLease } from './lease.ts'
@@ -29,7 +30,7 @@ export const poll = verb('listeners:sync', async (ctx, input: Poll): Promise<Cha
   return changes
 })
 
-const isIdle = ({ changes, resync }: Changes) => changes.length === 0 && !resync
+const isIdle = ({ changes, jobs, resync }: Changes) => changes.length === 0 && !jobs?.length && !resync
 
 const selectLatestChange = ({ agent_id, fence }: LeaseHolder) =>
   sql<[string]>`select latest_change(${agent_id}, ${fence})`
@@ -44,6 +45,8 @@ type ChangesRow = [
   resync: boolean,
   more: boolean,
   changes: string,
+  jobs: string,
+  jobsReached: string,
 ]
 
 /** `lease` returns the listener's row, locked. */
@@ -52,24 +55,29 @@ async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Prom
   const rows = await run(
     ctx,
     sql<Row>`
-      select l.id, l.fence, l.lease_expires_at, l.holds_removals_since is not null, c.*
+      select l.id, l.fence, l.lease_expires_at, l.holds_removals_since is not null, c.*, j.*
       from ${lease} l
-      cross join read_changes(l, ${cursor}, ${digest}, ${POLL_PAGE_SIZE}, ${agentDailyLimit(ctx)}) c`,
+      cross join read_changes(l, ${cursor}, ${digest}, ${POLL_PAGE_SIZE}, ${agentDailyLimit(ctx)}) c
+      cross join read_jobs(l, ${cursor}, c.resync, c.latest, ${POLL_PAGE_SIZE}) j`,
   )
   const row = requireRow(rows, 'listener_not_found') as ChangesRow
-  const [listener_id, fence, expires, keep_unknown, latest, digestNow, resync, more, changes] = row
+  const [listener_id, fence, expires, keep_unknown, latest, digestNow, resync, hasMoreWork, changes] = row
+  const [jobs, jobsReached] = row.slice(-2) as [string, string]
   const stored = JSON.parse(changes) as StoredWork[]
+  // Work or jobs beyond the cursor come again.
+  const reached = Math.min(hasMoreWork ? stored.at(-1)!.seq : Number(latest), Number(jobsReached))
   const tracesUrl = ctx.config.deploymentTracing ? control_plane_url : null
   const context = { ctx, listener_id, seal, tracesUrl, version }
   return {
     listener_id,
     lease: { fence: Number(fence), expires_at: toIsoTime(expires) },
-    cursor: more ? stored.at(-1)!.seq : Number(latest),
+    cursor: reached,
     digest: digestNow,
     resync,
     keep_unknown,
     models_url: ctx.config.deploymentModels && control_plane_url ? modelProxyUrl(control_plane_url) : null,
-    more,
+    more: reached < Number(latest),
+    jobs: JSON.parse(jobs) as JobWork[],
     changes: await Promise.all(stored.map(work => toWork(context, work))),
   }
 }

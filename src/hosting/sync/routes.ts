@@ -3,6 +3,7 @@
 import { validateInput } from '../../kernel/http/input.ts'
 import { slice } from '../../kernel/http/routes.ts'
 import { CredentialWish, GivenCredential } from '../../protocol/credentials.schema.ts'
+import { JobReportResults, JobReports } from '../../protocol/jobs.schema.ts'
 import { LogBatch, LogReceipt } from '../../protocol/logs.schema.ts'
 import { MetricReceipt, Metrics } from '../../protocol/metrics.schema.ts'
 import { GivenModelTokens, ModelTokenWish } from '../../protocol/model-tokens.schema.ts'
@@ -12,6 +13,7 @@ import { ArchiveRef, ArchiveSignature } from '../../protocol/work.schema.ts'
 import { HOST_ERRORS } from '../git-hosts/request.ts'
 import { openArchive } from './archive-download.ts'
 import { issueCredential } from './credentials.ts'
+import { reportJobs } from './jobs.ts'
 import { releaseLease } from './lease-release.ts'
 import { receiveLogs } from './logs.ts'
 import { receiveMetrics } from './metrics.ts'
@@ -57,6 +59,19 @@ export const syncRoutes = slice(
     errors: ['listener_not_found', 'fence_stale'],
     verb: report,
   })
+  .post('/v1/sync/jobs', {
+    id: 'reportJobs',
+    toleratesUnknown: true,
+    summary: 'Report the state of jobs',
+    description:
+      'Start a job only once its report `running` is accepted. A repeated report is accepted and changes nothing. ' +
+      'Repeat a request that had no answer.',
+    body: JobReports,
+    reply: JobReportResults,
+    idempotent: true,
+    errors: ['listener_not_found', 'fence_stale'],
+    verb: reportJobs,
+  })
   .post('/v1/sync/logs', {
     id: 'sendLogs',
     toleratesUnknown: true,
@@ -67,7 +82,7 @@ export const syncRoutes = slice(
     body: LogBatch,
     reply: LogReceipt,
     idempotent: true,
-    errors: ['listener_not_found', 'revision_not_found', 'fence_stale'],
+    errors: ['listener_not_found', 'revision_not_found', 'job_not_found', 'fence_stale'],
     verb: receiveLogs,
   })
   .post('/v1/sync/metrics', {

@@ -6,6 +6,7 @@ import { webhooksCodes } from '../../connect/webhooks/codes.ts'
 import { customHostsCodes } from '../../hosting/custom-hosts/codes.ts'
 import { deploymentsCodes } from '../../hosting/deployments/codes.ts'
 import { gitHostsCodes } from '../../hosting/git-hosts/codes.ts'
+import { jobsCodes } from '../../hosting/jobs/codes.ts'
 import { listenersCodes } from '../../hosting/listeners/codes.ts'
 import { previewsCodes } from '../../hosting/previews/codes.ts'
 import { pushesCodes } from '../../hosting/pushes/codes.ts'
@@ -54,6 +55,7 @@ const CODES = {
   ...insightsCodes,
   ...pushesCodes,
   ...previewsCodes,
+  ...jobsCodes,
 }
 
 export type Code = keyof typeof CODES

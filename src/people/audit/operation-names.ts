@@ -1,6 +1,9 @@
 // Names of operations in the audit log, verb_noun: from types of events, and from ids of routes.
 import type { Operation } from '../../kernel/http/routes.ts'
+import { jobStatuses, openJobStatuses } from '../../protocol/jobs.schema.ts'
 import { deploymentStatuses, revisionStatuses } from '../../protocol/parts.schema.ts'
+
+const endedJobStatuses = jobStatuses.filter(status => !openJobStatuses.includes(status))
 
 const statusEvents = (subject: string, statuses: readonly string[], operation: string) =>
   Object.fromEntries(statuses.map(status => [`${subject}.${status.toLowerCase()}`, operation]))
@@ -9,6 +12,7 @@ const statusEvents = (subject: string, statuses: readonly string[], operation: s
 export const EVENT_OPERATIONS: Record<string, string> = {
   ...statusEvents('deployment', deploymentStatuses, 'update_deployment_status'),
   ...statusEvents('revision', revisionStatuses, 'update_revision_status'),
+  ...statusEvents('job', endedJobStatuses, 'update_job_status'),
   'access_policy.created': 'create_access_policy',
   'access_policy.deleted': 'delete_access_policy',
   'annotation_queue.created': 'create_annotation_queue',
@@ -88,6 +92,9 @@ export const EVENT_OPERATIONS: Record<string, string> = {
   'integration.resumed': 'resume_integration',
   'integration.revoked': 'revoke_integration',
   'integration.suspended': 'suspend_integration',
+  'job.created': 'create_job',
+  'job.started': 'update_job_status',
+  'job.cancel_requested': 'cancel_job',
   'listener.created': 'create_listener',
   'listener.deleted': 'delete_listener',
   'listener.found': 'update_listener_contact',
@@ -149,6 +156,9 @@ export const EVENT_OPERATIONS: Record<string, string> = {
   'rule.created': 'create_run_rule',
   'rule.deleted': 'delete_run_rule',
   'rule.updated': 'update_run_rule',
+  'schedule.created': 'create_schedule',
+  'schedule.deleted': 'delete_schedule',
+  'schedule.updated': 'update_schedule',
   'session.ended': 'delete_session',
   'session.opened': 'create_session',
   'session.refused': 'refuse_session',
