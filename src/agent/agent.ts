@@ -1,6 +1,8 @@
 // The agent: holds the lease of its listener, polls for changes, and leaves each deployment to the reconciler.
+import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Network } from '../protocol/address-kind.ts'
+import type { JobWork } from '../protocol/jobs.schema.ts'
 import type { ListenerPolicy } from '../protocol/listener-policy.ts'
 import { MAX_POLL_SECONDS } from '../protocol/poll.schema.ts'
 import { Builds } from './builds/builds.ts'
@@ -21,6 +23,7 @@ import { ModelTokens } from './control-plane/model-tokens.ts'
 import type { ReceivedChanges, UnreadableWork } from './control-plane/received-changes.ts'
 import { ReportSender } from './control-plane/report-sender.ts'
 import type { Engine, LogLevel, RevisionRef } from './engine.ts'
+import { JobRunner } from './jobs/job-runner.ts'
 import type { AgentState } from './metrics-server.ts'
 import { Reconciler } from './reconcile/reconciler.ts'
 import { openSecrets, openTracing, type SecretAccess } from './reconcile/work.ts'
@@ -85,11 +88,14 @@ export class Agent {
   readonly #reports: ReportSender
   readonly #metrics: MetricsReporter
   readonly #reconciler: Reconciler
+  readonly #jobs: JobRunner
   #opened: Promise<void> = Promise.resolve()
   #listener = ''
   #cursor: number | null = null
   /** The deployments that a resync has named so far; null when none is in progress. */
   #resyncedIds: Set<string> | null = null
+  /** Jobs of the pages before the last one. */
+  readonly #receivedJobs: JobWork[] = []
   /** Since the last resync there was a change without readable ids, which may be of any deployment. */
   #hasUnnamedChange = false
   #resyncAt = 0
@@ -169,6 +175,20 @@ export class Agent {
       canAct: () => this.#canAct() && this.#isResyncComplete(),
       log: this.#revisionLog('deploy'),
       logEvent: this.#logEvent,
+      isInUse: ref => this.#jobs.isInUse(ref),
+    })
+    this.#jobs = new JobRunner({
+      engine,
+      control,
+      currentLease: actingLease,
+      findServing: id => this.#reconciler.findServing(id),
+      log: (of, message, level) => this.#logShipper.add(of, 'deploy', message, level),
+      flushLogs: () => this.#flushLogs(),
+      redact: (id, text) => this.#redaction.text(id, text),
+      onEnd: id => this.#reconciler.enqueue(id),
+      onFenced: () => this.#loseLease(),
+      logEvent: this.#logEvent,
+      folder: engine.name === 'kubernetes' ? null : join(home, 'jobs'),
     })
   }
 
@@ -179,6 +199,7 @@ export class Agent {
     const flushing = setInterval(() => {
       void this.#reports.flush()
       void this.#logShipper.flush()
+      void this.#jobs.flush()
     }, FLUSH_INTERVAL_MS)
     this.#metrics.start()
     try {
@@ -228,7 +249,7 @@ export class Agent {
         ...(this.#lease.fence === null && {
           templates: listTemplates(templates),
           template_descriptions: describeTemplates(templates),
-          policy: this.#knowsFeatures ? engine.policy : withoutFeatures(engine.policy),
+          policy: this.#knowsFeatures ? { ...engine.policy, jobs: true } : withoutFeatures(engine.policy),
         }),
         public_key: this.#keys.public_key,
         fence: this.#lease.fence,
@@ -251,9 +272,10 @@ export class Agent {
   }
 
   async #applyChanges(answer: ReceivedChanges): Promise<void> {
-    const { changes, unreadable, resync, more, cursor, keep_unknown = false } = answer
+    const { changes, jobs = [], unreadable, resync, more, cursor, keep_unknown = false } = answer
     if (resync) {
       this.#resyncedIds = new Set()
+      this.#receivedJobs.length = 0
       this.#resyncAt = performance.now() + RESYNC_INTERVAL_MS
       this.#hasUnnamedChange = false
     }
@@ -273,11 +295,14 @@ export class Agent {
       this.#resyncedIds?.add(work.deployment_id)
     }
     for (const work of changes) if (work.wanted === 'absent') this.#modelTokens.forget(work.deployment_id)
+    const isResyncing = this.#resyncedIds !== null
+    this.#receivedJobs.push(...jobs)
     if (this.#resyncedIds && !more) {
       await this.#completeResync(this.#resyncedIds)
       this.#modelTokens.renewAll()
     } else if (!this.#resyncedIds)
       this.#modelTokens.renew(changes.filter(({ wanted }) => wanted === 'present').map(work => work.deployment_id))
+    if (!more) this.#jobs.apply(this.#receivedJobs.splice(0), isResyncing && !keep_unknown)
     this.#cursor = cursor
     for (const { deployment_id } of [...changes, ...unreadable.flatMap(({ ids }) => ids ?? [])])
       this.#reconciler.enqueue(deployment_id)
@@ -332,6 +357,7 @@ export class Agent {
     if (this.#lease.fence !== null)
       this.#logEvent('lease lost', { lease: this.#lease.fence, reason: LEASE_LOST_REASON })
     this.#lease.lose()
+    this.#jobs.release()
     this.#cursor = null
     this.#resyncedIds = null
     this.#reports.clear()
@@ -343,17 +369,22 @@ export class Agent {
     this.#shutdown.abort()
     // The engine cannot stop what it has not taken over yet.
     await this.#opened.catch(() => {})
+    this.#jobs.release()
     await this.#builds.close()
     await this.#reconciler.close()
     await this.#options.engine.close({ stop })
-    // A flush that is in progress may have passed the newest lines.
-    const flushed = this.#logShipper.flush().then(() => this.#logShipper.flush())
-    await Promise.race([flushed, delay(SHUTDOWN_TIMEOUT_MS, undefined, { ref: false })])
+    await this.#flushLogs()
     // Nothing is started or reported any more, so another agent can take over before the lease expires.
     const { control, agent_id } = this.#options
     const { fence } = this.#lease
     if (fence !== null) await control.release({ agent_id, fence }).catch(() => {})
     this.#lease.lose()
+  }
+
+  /** A flush that is in progress may have passed the newest lines. */
+  async #flushLogs(): Promise<void> {
+    const flushed = this.#logShipper.flush().then(() => this.#logShipper.flush())
+    await Promise.race([flushed, delay(SHUTDOWN_TIMEOUT_MS, undefined, { ref: false })])
   }
 
   /** The values for the operator's tools. */

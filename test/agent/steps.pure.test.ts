@@ -39,6 +39,7 @@ beforeEach(() => {
     logEvent: () => {},
     log: () => {},
     enqueueAfter: vi.fn(),
+    isInUse: () => false,
   }
   state = {
     work: { ...makeWork(deploymentId), serving },

@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { json } from 'node:stream/consumers'
 import type * as z from 'zod'
 import { CredentialWish } from '../../src/protocol/credentials.schema.ts'
+import { type JobReport, JobReports, type JobWork } from '../../src/protocol/jobs.schema.ts'
 import { LogBatch } from '../../src/protocol/logs.schema.ts'
 import { ModelTokenWish } from '../../src/protocol/model-tokens.schema.ts'
 import { Poll, Release } from '../../src/protocol/poll.schema.ts'
@@ -20,6 +21,8 @@ export async function startControlPlane() {
   const listener_id = randomUUID()
   const workByDeployment = new Map<string, WantedWork>()
   const reports: Report[] = []
+  const jobs = new Map<string, { work: JobWork; changedAt: number }>()
+  const jobReports: JobReport[] = []
   const logs: { of: string; kind: string; message: string }[] = []
   const streams = new Map<string, number>()
   let lease = { agent: '', fence: 0 }
@@ -73,7 +76,8 @@ export async function startControlPlane() {
     const deadline = Date.now() + body.wait * 1000
     const { keepsUnknown } = faults
     const isSame = () => !isOffline && lease.fence === fence && faults.keepsUnknown === keepsUnknown
-    while (listChanges().length === 0 && !resync && Date.now() < deadline && isSame()) {
+    const listJobs = () => [...jobs.values()].filter(one => resync || one.changedAt > body.cursor!)
+    while (listChanges().length + listJobs().length === 0 && !resync && Date.now() < deadline && isSame()) {
       const woken = Promise.withResolvers<void>()
       wake = woken.resolve
       const timer = setTimeout(woken.resolve, Math.min(deadline - Date.now(), 1000))
@@ -96,6 +100,7 @@ export async function startControlPlane() {
         ...(models.url && { models_url: models.url }),
         more: false,
         changes,
+        jobs: listJobs().map(one => one.work),
       },
     ]
   }
@@ -173,10 +178,23 @@ export async function startControlPlane() {
     return [200, { tokens: sealSecrets(tokens, public_key, `${listener_id}/models`), expires_at, next: null }]
   }
 
+  function reportJobs({ fence, reports: sent }: z.output<typeof JobReports>) {
+    if (fence !== lease.fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
+    const results = sent.map(({ job_id, ...report }) => {
+      const known = jobs.get(job_id)
+      if (!known) return { job_id, accepted: false, code: 'job_ended' }
+      jobReports.push({ job_id, ...report })
+      if (report.state === 'running') known.work = { ...known.work, status: 'RUNNING' }
+      else jobs.delete(job_id)
+      return { job_id, accepted: true, code: null }
+    })
+    return [200, { results }]
+  }
+
   function log(body: z.output<typeof LogBatch>) {
     const next = streams.get(body.stream) ?? 0
     const newLines = body.lines.slice(Math.max(0, next - body.from))
-    for (const { message } of newLines) logs.push({ of: body.revision_id, kind: body.kind, message })
+    for (const { message } of newLines) logs.push({ of: body.job_id ?? body.revision_id, kind: body.kind, message })
     streams.set(body.stream, body.from + body.lines.length)
     return [200, { next: body.from + body.lines.length }]
   }
@@ -192,6 +210,7 @@ export async function startControlPlane() {
       '/v1/sync/report': () => report(Reports.parse(body)),
       '/v1/sync/credentials': () => issueCredential(CredentialWish.parse(body)),
       '/v1/sync/model-tokens': () => issueModelTokens(ModelTokenWish.parse(body)),
+      '/v1/sync/jobs': () => reportJobs(JobReports.parse(body)),
       '/v1/sync/logs': () => log(LogBatch.parse(body)),
     }[req.url!]
     // A client of the server that had this port before may still send requests.
@@ -262,6 +281,30 @@ export async function startControlPlane() {
       }
       recordChange(wanted)
     },
+    jobReports,
+    /** Returns the id of the job. */
+    wantJob(deployment_id: string, command: JobWork['command'], more: Partial<JobWork> = {}): string {
+      const job_id = randomUUID()
+      const work: JobWork = {
+        job_id,
+        deployment_id,
+        status: 'QUEUED',
+        command,
+        timeout_seconds: 60,
+        starts_in_ms: 0,
+        cancel: false,
+        ...more,
+      }
+      jobs.set(job_id, { work, changedAt: ++lastChange })
+      wake()
+      return job_id
+    },
+    cancelJob(job_id: string): void {
+      const { work } = jobs.get(job_id)!
+      jobs.set(job_id, { work: { ...work, cancel: true }, changedAt: ++lastChange })
+      wake()
+    },
+    forgetJob: (job_id: string) => jobs.delete(job_id),
     reportedStates: (revision: string) => reports.filter(one => one.revision_id === revision).map(({ state }) => state),
     setOffline(value: boolean): void {
       isOffline = value

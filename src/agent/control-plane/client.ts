@@ -1,6 +1,7 @@
 // The agent's client of the control plane: one method per request, with answers checked against their schemas.
 import * as z from 'zod'
 import { type CredentialWish, GivenCredential } from '../../protocol/credentials.schema.ts'
+import { JobReportResults, type JobReports } from '../../protocol/jobs.schema.ts'
 import { type LogBatch, LogReceipt } from '../../protocol/logs.schema.ts'
 import { MetricReceipt, type Metrics } from '../../protocol/metrics.schema.ts'
 import { GivenModelTokens, type ModelTokenWish } from '../../protocol/model-tokens.schema.ts'
@@ -74,6 +75,7 @@ export function createControlPlaneClient({ url, key }: { url: string; key: strin
       post('model-tokens', wish, GivenModelTokens, signal),
     metrics: (metrics: z.input<typeof Metrics>, signal?: AbortSignal) =>
       post('metrics', metrics, MetricReceipt, signal),
+    jobs: (reports: JobReports, signal?: AbortSignal) => post('jobs', reports, JobReportResults, signal),
     logs: (batch: LogBatch, signal?: AbortSignal) => post('logs', batch, LogReceipt, signal),
   }
 }

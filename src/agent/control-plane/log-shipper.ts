@@ -10,6 +10,8 @@ type Kind = LogBatch['kind']
 type Line = LogBatch['lines'][number] & { shownLength: number; isMasked: boolean }
 type LogStream = {
   ref: RevisionRef
+  /** Set for the lines of a job. */
+  job_id: string | undefined
   kind: Kind
   id: string
   from: number
@@ -48,15 +50,15 @@ export class LogShipper {
   }
 
   add(
-    { deployment_id, revision_id }: RevisionRef,
+    { deployment_id, revision_id, job_id }: RevisionRef & { job_id?: string },
     kind: Kind,
     message: string,
     level: LogLevel,
     shownLength = 0,
   ): void {
-    const name = `${revision_id} ${kind}`
+    const name = `${revision_id} ${kind} ${job_id ?? ''}`
     // Callers may pass a whole revision with its secrets: only the ids are kept.
-    const stream = this.#streams.get(name) ?? newStream({ deployment_id, revision_id }, kind)
+    const stream = this.#streams.get(name) ?? newStream({ deployment_id, revision_id }, kind, job_id)
     this.#streams.set(name, stream)
     stream.lines.push({
       timestamp: new Date().toISOString(),
@@ -98,7 +100,7 @@ export class LogShipper {
         const areSecretsKnown = this.#options.areSecretsKnown(stream.ref)
         if (areSecretsKnown === false) break
         if (areSecretsKnown === null) withholdLines(stream)
-        const { ref, kind, from, droppedCount } = stream
+        const { ref, kind, job_id, from, droppedCount } = stream
         const lines = selectBatch(droppedCount ? [droppedLinesWarning(droppedCount), ...stream.lines] : stream.lines)
         if (lines.length === 0) break
         for (const line of lines) this.#mask(ref, line)
@@ -108,6 +110,7 @@ export class LogShipper {
             ...lease,
             ...ref,
             kind,
+            ...(job_id && { job_id }),
             stream: stream.id,
             from,
             lines: batch,
@@ -127,8 +130,9 @@ export class LogShipper {
   }
 }
 
-const newStream = (ref: RevisionRef, kind: Kind): LogStream => ({
+const newStream = (ref: RevisionRef, kind: Kind, job_id: string | undefined): LogStream => ({
   ref,
+  job_id,
   kind,
   id: randomUUID(),
   from: 0,

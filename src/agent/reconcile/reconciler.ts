@@ -5,7 +5,8 @@ import type { Builds } from '../builds/builds.ts'
 import type { RequestRefused } from '../control-plane/client.ts'
 import type { WorkIds } from '../control-plane/received-changes.ts'
 import type { ReportSender } from '../control-plane/report-sender.ts'
-import type { Engine, LogLevel, RevisionRef } from '../engine.ts'
+import { type Engine, type LogLevel, type RevisionRef, TransientError } from '../engine.ts'
+import type { Runnable } from '../jobs/job-runner.ts'
 import { cutMessage, type Redaction } from '../redaction/redaction.ts'
 import type { LogEvent } from '../system/log-event.ts'
 import { FailurePolicy } from './failure-policy.ts'
@@ -15,7 +16,7 @@ import { Releases } from './releases.ts'
 import { composeReport, describeOutcome, serializeReportFacts } from './report.ts'
 import { SerialQueue } from './serial-queue.ts'
 import { type DeploymentState, RETRY_MS, refreshRevisions, type StepContext, takeStep } from './steps.ts'
-import { digestGenerations, type SecretAccess, wantedOf, workAfterReport } from './work.ts'
+import { digestGenerations, revisionSpecOf, type SecretAccess, wantedOf, workAfterReport } from './work.ts'
 
 type TrackedDeployment = DeploymentState & {
   /** The last known name: a deployment that is being deleted is listed without one. */
@@ -39,6 +40,7 @@ type Options = {
   canAct: () => boolean
   log: (ref: RevisionRef, message: string, level: LogLevel) => void
   logEvent: LogEvent
+  isInUse: (ref: RevisionRef) => boolean
   give_up_ms?: number
 }
 
@@ -101,6 +103,16 @@ export class Reconciler {
     if (report) reports.add(report)
     // Earlier reports are not of this generation.
     else reports.drop(id)
+  }
+
+  /** The revision that serves, to run jobs in. Null: none is wanted. Throws a TransientError while it is not built. */
+  findServing(id: string): Runnable | null {
+    const work = this.#deployments.get(id)?.work
+    const serving = work?.wanted === 'present' ? work.serving : null
+    if (!serving) return null
+    const record = this.#options.builds.readRecord({ deployment_id: id, revision_id: serving.id })
+    if (record?.state !== 'built') throw new TransientError('The revision is not built yet.')
+    return { spec: revisionSpecOf(work!, serving, this.#options.secretAccess()), artifact: record.artifact }
   }
 
   /** Logs once when all deployments serve or have failed. Later calls do nothing. */
@@ -193,7 +205,7 @@ export class Reconciler {
   }
 
   #stepContext(id: string): StepContext {
-    const { engine, builds, secretAccess, log } = this.#options
+    const { engine, builds, secretAccess, log, isInUse } = this.#options
     return {
       id,
       engine,
@@ -203,6 +215,7 @@ export class Reconciler {
       log,
       logEvent: (event, fields) => this.#logEvent(id, event, fields),
       enqueueAfter: ms => this.#queue.enqueueAfter(id, ms),
+      isInUse,
     }
   }
 

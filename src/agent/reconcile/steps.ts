@@ -27,6 +27,8 @@ export type StepContext = {
   logEvent: LogEvent
   log: (ref: RevisionRef, message: string, level: LogLevel) => void
   enqueueAfter: (ms: number) => void
+  /** A job runs with the files of the revision. */
+  isInUse: (ref: RevisionRef) => boolean
 }
 
 /** An old revision could not be stopped. It is retried, and does not fail the revision that replaces it. */
@@ -101,6 +103,8 @@ export async function takeStep(
       builds.giveUp(ref, observation.reasons.get(action.revision) ?? observation.databaseFailure ?? NEVER_HEALTHY)
       return engine.stop(ref)
     case 'forget':
+      // The end of the job brings the deployment back into the queue.
+      if (context.isInUse(ref)) return
       await engine.forgetRun(id, action.revision)
       return builds.forget(ref)
   }
