@@ -22,9 +22,11 @@ export const SECTIONS: Record<string, Record<string, Load | Group>> = {
     diff: () => import('./commands/diff.ts'),
     metrics: () => import('./commands/metrics.ts'),
     logs: () => import('./commands/logs.ts'),
+    jobs: () => import('./commands/jobs.ts'),
   },
   'Change:': {
     scale: () => import('./commands/scale.ts'),
+    run: () => import('./commands/run.ts'),
     rollback: () => import('./commands/rollback.ts'),
     interrupt: () => import('./commands/interrupt.ts'),
     release: () => import('./commands/release.ts'),
@@ -37,6 +39,16 @@ export const SECTIONS: Record<string, Record<string, Load | Group>> = {
         unset: () => import('./commands/env-unset.ts'),
         import: () => import('./commands/env-import.ts'),
         edit: () => import('./commands/env-edit.ts'),
+      },
+    },
+    schedules: {
+      summary: 'commands that run at certain times',
+      commands: {
+        list: () => import('./commands/schedules-list.ts'),
+        add: () => import('./commands/schedules-add.ts'),
+        set: () => import('./commands/schedules-set.ts'),
+        run: () => import('./commands/schedules-run.ts'),
+        remove: () => import('./commands/schedules-remove.ts'),
       },
     },
     previews: {

@@ -1,0 +1,37 @@
+// `slipway run`: runs a command once in the environment of a deployment, shows its lines, and ends with its exit code.
+import type { Declaration } from '../declaration.ts'
+import { followJob, toCommand } from '../jobs.ts'
+import { findDeployment, type Session } from '../session.ts'
+import { parseCount } from '../times.ts'
+
+export const declaration: Declaration = {
+  arguments: '<deployment> <command...>',
+  summary: 'run a command once in the environment of a deployment',
+  description:
+    'Runs a command once in the environment of what serves, such as `slipway run shop -- npm run migrate`. One word ' +
+    'is run by the shell, several are a program and its arguments. Ends with its exit code. Ctrl-C cancels it.',
+  options: command =>
+    command
+      .option('--timeout <seconds>', 'after which it is ended. Default: 3600')
+      .option('--detach', 'do not wait for its end'),
+}
+
+type Flags = { timeout?: string; detach?: boolean }
+const MAX_TIMEOUT_SECONDS = 7 * 86_400
+
+export async function run(session: Session, flags: Flags, [name, ...words]: [string, ...string[]]): Promise<void> {
+  const { client, out, signal } = session
+  const timeout = flags.timeout && parseCount(flags.timeout, '--timeout', MAX_TIMEOUT_SECONDS)
+  const deployment = await findDeployment(session, name)
+  const job = await client.call('POST /v2/deployments/{deployment_id}/jobs', {
+    params: { deployment_id: deployment.id },
+    body: { command: toCommand(words), ...(timeout && { timeout_seconds: timeout }) },
+    signal,
+  })
+  if (flags.detach) {
+    out.emit({ ...job }, () => job.id)
+    out.note(`Next: slipway jobs ${name} ${job.id}`)
+    return
+  }
+  await followJob(session, job)
+}

@@ -1,0 +1,83 @@
+// `slipway run`, `slipway jobs` and `slipway schedules`, in this process, with an agent that the test drives.
+import { afterEach, beforeAll, expect, it } from 'vitest'
+import { serveApp } from '../support/cli.ts'
+import { startHere } from '../support/cli-here.ts'
+import { reportJob, startServing } from '../support/jobs.ts'
+
+let url: string
+beforeAll(async () => {
+  url = (await serveApp()).url
+})
+afterEach(() => {
+  process.exitCode = undefined
+})
+
+async function setUp() {
+  const serving = await startServing()
+  const { tenant, id } = serving
+  const start = (...args: string[]) => startHere({ url, key: tenant.key }, args)
+  return { ...serving, start, name: (await tenant.get(`/v2/deployments/${id}`)).body.name as string }
+}
+
+it('runs a command, shows its lines, and ends with its exit code', async () => {
+  const { agent, id, revision, name, start, tenant, path } = await setUp()
+  const running = start('run', name, '--timeout', '60', '--', 'node', '-e', 'process.exit(3)')
+  const [job] = await waitForJobs(agent)
+  expect(job).toMatchObject({ command: ['node', '-e', 'process.exit(3)'], timeout_seconds: 60 })
+  const job_id = job!.job_id
+  await reportJob(agent, job_id, 'running')
+  const lines = [{ timestamp: '2026-11-21T12:00:00.000Z', level: 'INFO', message: 'It says this.' }]
+  const batch = {
+    agent_id: agent.agent_id,
+    fence: agent.fence,
+    deployment_id: id,
+    revision_id: revision,
+    kind: 'deploy',
+  }
+  await agent.post('/v1/sync/logs', { ...batch, job_id, stream: crypto.randomUUID(), from: 0, lines })
+  await reportJob(agent, job_id, 'failed', { exit_code: 3, reason: 'The command ended with code 3.' })
+  const { objects } = await running.ended
+  expect(objects).toMatchObject([
+    { type: 'log', message: 'It says this.' },
+    { type: 'job', id: job_id, status: 'FAILED' },
+  ])
+  expect(process.exitCode).toBe(3)
+  expect((await start('jobs', name, '--status', 'failed').ended).objects).toMatchObject([{ id: job_id, exit_code: 3 }])
+  expect((await tenant.get(`${path}/jobs`)).body.resources).toHaveLength(1)
+})
+
+it('cancels the job on Ctrl-C', async () => {
+  const { agent, name, start, tenant, path } = await setUp()
+  const running = start('run', name, 'sleep 1000')
+  const [job] = await waitForJobs(agent)
+  expect(job!.command).toBe('sleep 1000')
+  running.stop()
+  await running.ended
+  expect((await tenant.get(`${path}/jobs/${job!.job_id}`)).body.status).toBe('CANCELLED')
+})
+
+it('adds, lists, changes, runs and removes schedules', async () => {
+  const { agent, name, start } = await setUp()
+  const flags = ['--time-zone', 'Europe/Berlin', '--overlap', 'allow', '--retries', '2']
+  const added = await start('schedules', 'add', name, 'nightly', '30 3 * * *', ...flags, '--', 'npm', 'run', 'x').ended
+  expect(added.error).toBeUndefined()
+  const schedule = { name: 'nightly', cron: '30 3 * * *', command: ['npm', 'run', 'x'], overlap: 'allow', retries: 2 }
+  expect((await start('schedules', 'list', name).ended).objects).toMatchObject([schedule])
+  const set = await start('schedules', 'set', name, 'nightly', '--disable', '--command', 'npm run y').ended
+  expect(set.objects).toMatchObject([{ enabled: false, command: 'npm run y', next_runs: [] }])
+  const running = start('schedules', 'run', name, 'nightly')
+  const [job] = await waitForJobs(agent)
+  await reportJob(agent, job!.job_id, 'running')
+  await reportJob(agent, job!.job_id, 'succeeded', { exit_code: 0 })
+  expect((await running.ended).objects).toMatchObject([{ type: 'job', status: 'SUCCEEDED' }])
+  expect((await start('jobs', name, '--schedule', 'nightly').ended).objects).toHaveLength(1)
+  expect((await start('schedules', 'remove', name, 'nightly', '--yes').ended).objects).toMatchObject([
+    { deleted: true },
+  ])
+  const failed = await start('schedules', 'run', name, 'nightly').ended
+  expect([failed.code, failed.error?.code]).toEqual([1, 'schedule_not_found'])
+})
+
+async function waitForJobs(agent: Awaited<ReturnType<typeof startServing>>['agent']) {
+  return (await agent.poll({ wait: 20 })).jobs!
+}
