@@ -21,6 +21,7 @@ const LOADERS: [path: string, load: () => Promise<Module<ScreenProps<never>>>][]
   ['/deployments/:deployment/traces', () => import('./traces/deployment-traces.tsx')],
   ['/deployments/:deployment/metrics', () => import('./deployments/metrics.tsx')],
   ['/deployments/:deployment', () => import('./deployments/deployment.tsx')],
+  ['/deployments/:deployment/jobs', () => import('./jobs/deployment-jobs.tsx')],
   ['/previews', () => import('./previews/previews.tsx')],
   ['/deployments/:deployment/previews', () => import('./previews/deployment-previews.tsx')],
   ['/history', () => import('./history/history.tsx')],

@@ -28,6 +28,7 @@ const TABS = [
   { path: '', label: 'Overview', keys: 'u' },
   { path: '/logs', label: 'Logs', keys: 'l' },
   { path: '/metrics', label: 'Metrics', keys: 'm' },
+  { path: '/jobs', label: 'Jobs', keys: 'b' },
   { path: '/traces', label: 'Traces', keys: 't' },
   { path: '/environment', label: 'Environment', keys: 'e' },
   { path: '/settings', label: 'Settings', keys: 's' },
