@@ -38,6 +38,7 @@ const RUNNING = [
   'docs/reference/limits',
   'docs/deploy/oauth',
   'docs/deploy/secrets',
+  'docs/deploy/jobs',
   'docs/observe/webhooks',
   'docs/observe/audit',
   'docs/operate/access-policies',
