@@ -116,6 +116,27 @@ export const scenarios: Scenario[] = [
     },
   },
   {
+    name: 'asks before it starts a job, and reports its end, if it runs jobs',
+    async run(context) {
+      await context.start()
+      const { id } = await context.deploy()
+      await context.waitUntilServing(id)
+      if (!listPolls(context).some(({ request }) => request.policy?.jobs)) return
+      const path = `/v2/deployments/${id}/jobs`
+      const { body: job } = await context.call('POST', path, { command: 'exit 3' })
+      await context.waitFor('the job is FAILED with the exit code 3', async () => {
+        const { body } = await context.call('GET', `${path}/${job.id}`)
+        return body.status === 'FAILED' && body.exit_code === 3
+      })
+      const states = context
+        .exchanges('/jobs')
+        .flatMap(({ request, status }) => (status === 200 ? request.reports : []))
+        .filter(({ job_id }: { job_id: string }) => job_id === job.id)
+        .map(({ state }: { state: string }) => state)
+      assert(states[0] === 'running', 'The job was started before `running` was accepted.')
+    },
+  },
+  {
     name: 'starts a new revision while the old one serves',
     async run(context) {
       await context.start()
