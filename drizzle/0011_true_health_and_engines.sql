@@ -9,8 +9,11 @@ ALTER TABLE "deployments" ADD COLUMN "incidents" json;--> statement-breakpoint
 ALTER TABLE "deployments" ADD COLUMN "incidents_due" timestamp with time zone;--> statement-breakpoint
 ALTER TABLE "deployments" ADD COLUMN "incidents_recorded_at" timestamp with time zone;--> statement-breakpoint
 ALTER TABLE "listeners" ADD COLUMN "lost_at" timestamp with time zone;--> statement-breakpoint
-CREATE INDEX "deployments_health_unjournaled" ON "deployments" USING btree ("id") WHERE health in ('healthy', 'degraded', 'crash_looping', 'unhealthy') and health <> coalesce(recorded_health, 'healthy');--> statement-breakpoint
-CREATE INDEX "deployments_incidents_due" ON "deployments" USING btree ("incidents_due") WHERE incidents_due is not null;--> statement-breakpoint
+CREATE INDEX "deployments_health_unjournaled" ON "deployments" USING btree ("id")
+  WHERE health in ('healthy', 'degraded', 'crash_looping', 'unhealthy')
+    and health <> coalesce(recorded_health, 'healthy');--> statement-breakpoint
+CREATE INDEX "deployments_incidents_due" ON "deployments" USING btree ("incidents_due")
+  WHERE incidents_due is not null;--> statement-breakpoint
 set local check_function_bodies = off;
 grant create on schema public to slipway_system;
 revoke all on deployments from slipway_agent;
@@ -37,9 +40,23 @@ begin
   );
   return new;
 end $function$;
-CREATE TRIGGER follow_health BEFORE INSERT OR UPDATE OF status, active_revision_id, healthy, reported_health ON public.deployments FOR EACH ROW EXECUTE FUNCTION follow_health();
-grant delete, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, reported_health, health_reason, incidents, incidents_due) on deployments to slipway_agent;
-grant delete, insert, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, trace_key_version, owner, reported_health, health_reason, incidents, incidents_due) on deployments to slipway_app;
+CREATE TRIGGER follow_health BEFORE INSERT OR UPDATE OF status, active_revision_id, healthy, reported_health
+  ON public.deployments
+  FOR EACH ROW EXECUTE FUNCTION follow_health();
+grant delete, select, update (
+  name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config,
+  source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions,
+  latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key,
+  deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at,
+  updated_at, reported_health, health_reason, incidents, incidents_due
+) on deployments to slipway_agent;
+grant delete, insert, select, update (
+  name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config,
+  source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions,
+  latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key,
+  deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at,
+  updated_at, trace_key_version, owner, reported_health, health_reason, incidents, incidents_due
+) on deployments to slipway_app;
 create or replace function add_incidents(d deployments, p_reported jsonb)
  RETURNS deployments
  LANGUAGE plpgsql
@@ -68,7 +85,9 @@ begin
   end if;
   return d;
 end $function$;
-create or replace function apply_reports(p_agent text, p_fence bigint, p_reports jsonb, p_daily_limit bigint, p_unused_after interval)
+create or replace function apply_reports(
+  p_agent text, p_fence bigint, p_reports jsonb, p_daily_limit bigint, p_unused_after interval
+)
  RETURNS TABLE(deployment_id uuid, revision_id uuid, code text, generation integer, hooked_tenant uuid)
  LANGUAGE plpgsql
  SET plan_cache_mode TO 'force_generic_plan'
@@ -212,7 +231,10 @@ create or replace function deployment_health(d deployments)
  RETURNS text
  LANGUAGE sql
  IMMUTABLE
-RETURN CASE WHEN ((d).status = 'UNKNOWN'::text) THEN NULL::text WHEN ((d).active_revision_id IS NULL) THEN 'nothing_serves'::text ELSE COALESCE((d).reported_health, CASE (d).healthy WHEN true THEN 'healthy'::text WHEN false THEN 'unhealthy'::text ELSE NULL::text END) END;
+RETURN CASE WHEN ((d).status = 'UNKNOWN'::text) THEN NULL::text
+  WHEN ((d).active_revision_id IS NULL) THEN 'nothing_serves'::text
+  ELSE COALESCE((d).reported_health,
+    CASE (d).healthy WHEN true THEN 'healthy'::text WHEN false THEN 'unhealthy'::text ELSE NULL::text END) END;
 create or replace function write_moved_deployments(p_deployments deployments[])
  RETURNS void
  LANGUAGE plpgsql

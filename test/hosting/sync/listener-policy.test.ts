@@ -7,8 +7,9 @@ import {
   type PolicyNeed,
 } from '../../../src/protocol/listener-policy.ts'
 import { newTenant, type Tenant } from '../../support/app.ts'
-import { makeImageBody, makeSourceBody } from '../../support/deployment-bodies.ts'
+import { makeImageBody } from '../../support/deployment-bodies.ts'
 import { makeSyncAgent, newListener } from '../../support/sync-agent.ts'
+import { makeSourceBody } from '../../support/uploads-suite.ts'
 
 const PRIVILEGED = { sidecars: [{ name: 'x', image: 'x', securityContext: { privileged: true } }] }
 
