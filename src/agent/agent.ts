@@ -272,7 +272,7 @@ export class Agent {
   }
 
   async #applyChanges(answer: ReceivedChanges): Promise<void> {
-    const { changes, jobs = [], unreadable, resync, more, cursor, keep_unknown = false } = answer
+    const { changes, jobs, unreadable, resync, more, cursor, keep_unknown = false } = answer
     if (resync) {
       this.#resyncedIds = new Set()
       this.#receivedJobs.length = 0

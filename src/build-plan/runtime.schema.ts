@@ -9,13 +9,9 @@ const commandLine = text.trim().max(4096)
 
 /** `start_command` and `release_command` name these two. */
 const NAMED_OTHERWISE = ['web', 'release']
-const ProcessName = bounded(30, 'must be a name of at most 30 characters')
-  .regex(/^[a-z]([a-z0-9-]*[a-z0-9])?$/, {
-    error: 'must have names of lower-case letters, digits and hyphens that begin with a letter',
-  })
-  .refine(name => !NAMED_OTHERWISE.includes(name), {
-    error: 'must not be `web` or `release`: set `start_command` or `release_command`',
-  })
+const ProcessName = bounded(30, 'must be a name of at most 30 characters').regex(/^[a-z]([a-z0-9-]*[a-z0-9])?$/, {
+  error: 'must have names of lower-case letters, digits and inner hyphens that begin with a letter',
+})
 const MAX_PROCESSES = 10
 const ConfiguredProcess = z
   .strictObject({
@@ -49,10 +45,9 @@ export const RuntimeConfiguration = z
       .max(840, { error: 'must be at most 840' })
       .nullish()
       .meta({ description: 'The time for the release command. Default: 600.' }),
-    processes: z
-      .record(ProcessName, ConfiguredProcess, { error: 'must be an object' })
-      .refine(types => Object.keys(types).length <= MAX_PROCESSES, {
-        error: `must have at most ${MAX_PROCESSES} names`,
+    processes: recordOf(ProcessName, ConfiguredProcess, MAX_PROCESSES)
+      .refine(types => !NAMED_OTHERWISE.some(name => name in types), {
+        error: 'must not have `web` or `release`: set `start_command` or `release_command`',
       })
       .nullish()
       .meta({

@@ -10,6 +10,7 @@ import {
   MAX_MOUNTS,
   nullishMembers,
   omitNulls,
+  rejectPrototypeKey,
   textMatching,
   Volume,
   VolumeMount,
@@ -52,6 +53,16 @@ const HealthTimeout = z
 
 const ProcessResources = z
   .strictObject(nullishMembers({ cpu: Cpu, cpu_limit: CpuLimit, memory_mb: Memory, memory_limit_mb: Memory }))
+  .superRefine((amounts, check) => {
+    for (const [low, high] of [
+      ['cpu', 'cpu_limit'],
+      ['memory_mb', 'memory_limit_mb'],
+    ] as const) {
+      const [least, most] = [amounts[low], amounts[high]]
+      if (least == null || most == null || least <= most) continue
+      check.addIssue({ code: 'custom', path: [high], message: `must be at least \`${low}\`` })
+    }
+  })
   .overwrite(omitNulls)
 const MAX_PROCESS_TYPES = 20
 const ProcessName = textMatching(
@@ -59,7 +70,8 @@ const ProcessName = textMatching(
   '[a-z]([a-z0-9-]*[a-z0-9])?',
   'must be lower-case letters, digits and inner hyphens',
 ).refine(name => name !== 'web', { error: 'must not be `web`: set `min_scale`, `cpu` and `memory_mb`' })
-const byProcess = <Value extends z.ZodType>(value: Value) => recordOf(ProcessName, value, MAX_PROCESS_TYPES)
+const byProcess = <Value extends z.ZodType>(value: Value) =>
+  z.preprocess(rejectPrototypeKey<Record<string, z.input<Value>>>, recordOf(ProcessName, value, MAX_PROCESS_TYPES))
 
 /** The second of a pair must not be below the first. */
 export const REQUEST_LIMIT_PAIRS = [

@@ -144,6 +144,7 @@ export const DECLARED: Record<string, Declared> = {
       name: named('schedule'),
       cron: '0 8 * * 1',
       command: 'python report.py',
+      overlap: 'skip',
       time_zone: 'Europe/Berlin',
     }),
     changed: () => ({ cron: '0 9 * * 1', command: ['python', 'report.py'], overlap: 'allow' }),

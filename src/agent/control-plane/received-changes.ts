@@ -1,6 +1,7 @@
 // Reads the answer to a poll, each work on its own: one that this agent cannot read must not stop the others.
 import * as z from 'zod'
 import { describeIssue } from '../../protocol/fault-messages.ts'
+import { JobWork } from '../../protocol/jobs.schema.ts'
 import { Changes } from '../../protocol/poll.schema.ts'
 import { Generation } from '../../protocol/sync-fields.schema.ts'
 import { Uuid } from '../../protocol/wire.ts'
@@ -29,18 +30,21 @@ export type UnreadableWork = {
   faults: string
 }
 
-export const ReceivedChanges = Changes.extend({ changes: z.array(z.unknown()) }).transform(
-  ({ changes: received, ...answer }) => {
-    const changes: Work[] = []
-    const unreadable: UnreadableWork[] = []
-    for (const value of received) {
-      const { success, data, error } = Work.safeParse(value, { error: describeIssue })
-      if (success) changes.push(data)
-      else unreadable.push({ ids: WorkIds.safeParse(value).data ?? null, faults: describeFaults(error.issues) })
-    }
-    return { ...answer, changes, unreadable }
-  },
-)
+export const ReceivedChanges = Changes.extend({
+  changes: z.array(z.unknown()),
+  jobs: z.array(z.unknown()).default([]),
+}).transform(({ changes: received, jobs: receivedJobs, ...answer }) => {
+  const changes: Work[] = []
+  const unreadable: UnreadableWork[] = []
+  for (const value of received) {
+    const { success, data, error } = Work.safeParse(value, { error: describeIssue })
+    if (success) changes.push(data)
+    else unreadable.push({ ids: WorkIds.safeParse(value).data ?? null, faults: describeFaults(error.issues) })
+  }
+  // A job that this agent cannot read is not started, and the control plane gives it up.
+  const jobs = receivedJobs.flatMap(value => JobWork.safeParse(value).data ?? [])
+  return { ...answer, changes, jobs, unreadable }
+})
 export type ReceivedChanges = z.output<typeof ReceivedChanges>
 
 function describeFaults(issues: z.core.$ZodIssue[]): string {

@@ -238,6 +238,7 @@ export class JobRunner {
       if (named.has(job_id)) continue
       job.waiting.abort(new TransientError('The control plane does not know the job.'))
       this.#jobs.delete(job_id)
+      if (job.isStarted) await this.#forgetRun(job.work)
     }
     for (const [job_id, { deployment_id }] of this.#listSaved()) {
       if (named.has(job_id)) continue

@@ -58,7 +58,7 @@ function createTools(sealer: Sealer, kid: string): Reseal {
     async fingerprint(old, sealed, owner, place) {
       if (old === null || old.startsWith(`${kid}.`)) return old
       const plain = await open(sealed, owner, place)
-      return plain === undefined ? old : sealer.fingerprint(plain, owner, place)[0]!
+      return plain === undefined ? old : (await (await sealer.fingerprinter(owner))(plain, place))[0]!
     },
   }
 }

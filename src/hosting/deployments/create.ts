@@ -64,7 +64,7 @@ export const planCreate = verb('deployments:create', async (ctx, input: CreateIn
   return {
     ...plan,
     ...runsImagesOf(input.source, runs_images),
-    plan_digest: makePlanDigest(ctx, 0, plannedRequest(input)),
+    plan_digest: await makePlanDigest(ctx, 0, plannedRequest(input)),
   }
 })
 
@@ -75,7 +75,7 @@ const createStatement = prepareStatement<{ id: string; revision: string; describ
 )
 
 export const createDeployment = verb('deployments:create', async (ctx, input: CreateInput) => {
-  const version = readPlannedVersion(ctx, plannedRequest(input))
+  const version = await readPlannedVersion(ctx, plannedRequest(input))
   if (version !== null && version !== 0) throw fail('plan_stale')
   validateNewDeployment(ctx, input)
   const [id, revision] = [crypto.randomUUID(), crypto.randomUUID()]

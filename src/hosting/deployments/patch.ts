@@ -42,7 +42,7 @@ const plannedRequest = ({ dry_run: _, ...patch }: PatchInput) => patch
 export const planPatch = verb('deployments:update', async (ctx, input: PatchInput): Promise<schema.Plan> => {
   validateInput(ctx, input)
   const customUrl = input.source_config?.custom_url
-  const secrets = fingerprintSecrets(ctx, input.deployment_id, input.secrets ?? [])
+  const secrets = await fingerprintSecrets(ctx, input.deployment_id, input.secrets ?? [])
   const patch = sql`${describePatch(input, secrets)}::jsonb`
   const query = sql<
     [
@@ -84,7 +84,7 @@ export const planPatch = verb('deployments:update', async (ctx, input: PatchInpu
   return {
     ...planned,
     ...runsImagesOf(wanted.source, runs_images),
-    plan_digest: makePlanDigest(ctx, wanted.version, plannedRequest(input)),
+    plan_digest: await makePlanDigest(ctx, wanted.version, plannedRequest(input)),
   }
 })
 
@@ -100,8 +100,8 @@ const patchStatement = prepareStatement<{ deployment: string; revision: string; 
 export const patchDeployment = verb('deployments:update', async (ctx, input: PatchInput) => {
   validateInput(ctx, input)
   const { deployment_id: deployment } = input
-  const request = describeWrite(ctx, readPlannedVersion(ctx, plannedRequest(input)))
-  const secrets = fingerprintSecrets(ctx, deployment, input.secrets ?? [])
+  const request = describeWrite(ctx, await readPlannedVersion(ctx, plannedRequest(input)))
+  const secrets = await fingerprintSecrets(ctx, deployment, input.secrets ?? [])
   const sealed = await Promise.all(
     secrets.map(secret => (isMasked(secret) ? secret : sealSecret(ctx, deployment, secret))),
   )

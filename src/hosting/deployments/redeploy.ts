@@ -41,11 +41,11 @@ export const planRevision = verb('deployments:update', async (ctx, ref: Deployme
   const wanted = row.deployments as Wanted
   const plan = planRestoreChanges(wanted, { ...wanted, source_revision_config: row.next }, 'requested')
   plan.warnings.push(...describeIgnoredMembers(wanted.source_config, row.policy), ...ctx.warnings)
-  return { ...plan, plan_digest: makePlanDigest(ctx, wanted.version, plannedRevision(ref)) }
+  return { ...plan, plan_digest: await makePlanDigest(ctx, wanted.version, plannedRevision(ref)) }
 })
 
 export const createRevision = verb('deployments:update', async (ctx, ref: DeploymentParams) => {
-  const request = describeWrite(ctx, readPlannedVersion(ctx, plannedRevision(ref)))
+  const request = describeWrite(ctx, await readPlannedVersion(ctx, plannedRevision(ref)))
   const statement = sql<Row>`
     select answer, has_webhooks
     from repeat_revision(${ref.deployment_id}::uuid, ${crypto.randomUUID()}::uuid, ${request}::jsonb)`
@@ -95,11 +95,11 @@ async function planRestore(ctx: Ctx, ref: RevisionParams, mode: RestoreMode): Pr
   plan.warnings.push(...describeIgnoredMembers(restored.source_config, row.policy))
   if (mode.until) plan.warnings.push('The rollback holds automatic deploys until the hold is released.')
   plan.warnings.push(...ctx.warnings)
-  return { ...plan, plan_digest: makePlanDigest(ctx, row.deployments.version, plannedRestore(ref, mode)) }
+  return { ...plan, plan_digest: await makePlanDigest(ctx, row.deployments.version, plannedRestore(ref, mode)) }
 }
 
 async function restoreRevision(ctx: Ctx, ref: RevisionParams, mode: RestoreMode) {
-  const request = describeWrite(ctx, readPlannedVersion(ctx, plannedRestore(ref, mode)))
+  const request = describeWrite(ctx, await readPlannedVersion(ctx, plannedRestore(ref, mode)))
   const statement = sql<Row>`
     select answer, has_webhooks
     from restore_revision(

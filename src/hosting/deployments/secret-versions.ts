@@ -7,11 +7,15 @@ type Secret = { name: string; value: string }
 export type FingerprintedSecret = Secret & { fingerprints: string[] }
 export type SealedSecret = { name: string; sealed: string; fingerprints: string[] }
 
-export function fingerprintSecrets({ sealer }: Ctx, deployment: string, secrets: Secret[]): FingerprintedSecret[] {
-  return secrets.map(secret => ({
-    ...secret,
-    fingerprints: isMasked(secret) ? [] : sealer.fingerprint(secret.value, deployment, secret.name),
-  }))
+export async function fingerprintSecrets(
+  { sealer }: Ctx,
+  deployment: string,
+  secrets: Secret[],
+): Promise<FingerprintedSecret[]> {
+  const fingerprint = secrets.every(isMasked) ? undefined : await sealer.fingerprinter(deployment)
+  const fingerprintsOf = async (secret: Secret) =>
+    fingerprint && !isMasked(secret) ? fingerprint(secret.value, secret.name) : []
+  return Promise.all(secrets.map(async secret => ({ ...secret, fingerprints: await fingerprintsOf(secret) })))
 }
 
 /** Binds the sealed value to the deployment and the name. The database never sees the value. */
@@ -22,8 +26,9 @@ export const sealSecret = async ({ sealer }: Ctx, deployment: string, secret: Fi
 
 /** Seals the first values of a new deployment. */
 export async function sealSecrets(ctx: Ctx, deployment: string, secrets: Secret[]): Promise<SealedSecret[]> {
+  const fingerprinted = await fingerprintSecrets(ctx, deployment, secrets)
   return Promise.all(
-    fingerprintSecrets(ctx, deployment, secrets).map(async secret => {
+    fingerprinted.map(async secret => {
       const { value: _, ...sealed } = await sealSecret(ctx, deployment, secret)
       return sealed
     }),

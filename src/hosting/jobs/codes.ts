@@ -30,7 +30,7 @@ export const jobsCodes = {
     status: 409,
     title: 'Jobs not supported',
     problem: 'The agent that serves the deployment has not said that it can run jobs.',
-    remedy: 'Have its operator update the agent.',
+    remedy: 'Have its operator update the agent and restart it.',
   },
   job_queue_full: {
     status: 409,

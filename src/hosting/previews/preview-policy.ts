@@ -123,7 +123,7 @@ export const planPolicy = verb('deployments:update', async (ctx, input: PolicyIn
         : []),
       ...ctx.warnings,
     ],
-    plan_digest: makePlanDigest(ctx, row?.version ?? 0, plannedRequest(input)),
+    plan_digest: await makePlanDigest(ctx, row?.version ?? 0, plannedRequest(input)),
   }
 })
 
@@ -147,7 +147,7 @@ function listPolicyChanges(stored: PreviewPolicy | null, wanted: NewPreviewPolic
 
 export const setPolicy = verb('deployments:update', async (ctx, input: PolicyInput) => {
   const { deployment_id, branches, ttl, max, forks, hooks } = input
-  const version = readPlannedVersion(ctx, plannedRequest(input))
+  const version = await readPlannedVersion(ctx, plannedRequest(input))
   const isFresh = version === null ? sql`true` : refuseUnless('plan_stale', sql`coalesce(o.version, 0) = ${version}`)
   const isVersion = versionMatches(ctx, { version: sql`coalesce(o.version, 0)` }) ?? sql`true`
   const secrets = await sealOverlays(ctx, deployment_id, input)

@@ -1,7 +1,5 @@
-// API keys, sealing and signing, by node:crypto, which Workers run natively: on Node, WebCrypto uses a thread even for
-// short texts.
-import { createCipheriv, createDecipheriv, createHmac, hkdfSync, timingSafeEqual } from 'node:crypto'
-
+// API keys, sealing and signing. WebCrypto alone, so that it is the same on all runtimes.
+const utf8 = new TextEncoder()
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const CRC_TABLE = Int32Array.from({ length: 256 }, (_, crc) => {
   for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0xedb88320 : crc >>> 1
@@ -75,9 +73,11 @@ export const { create: newRefreshToken, looksValid: looksLikeRefreshToken } = cr
 export const tokenFamilyOf = (refreshToken: string): string => refreshToken.slice(4, 26)
 
 /** Derives bytes from a text: the same each time, and only with the keys. */
-export function createByteSource(keys: [kid: string, key: string][], text: string, purpose: string) {
+export async function createByteSource(keys: [kid: string, key: string][], text: string, purpose: string) {
   const [, key] = keys[0]!
-  const bytes = new Uint8Array(hkdfSync('sha256', Buffer.from(key, 'base64url'), text, purpose, 8 * 48))
+  const master = await crypto.subtle.importKey('raw', Buffer.from(key, 'base64url'), 'HKDF', false, ['deriveBits'])
+  const derivation = { name: 'HKDF', hash: 'SHA-256', salt: utf8.encode(text), info: utf8.encode(purpose) }
+  const bytes = new Uint8Array(await crypto.subtle.deriveBits(derivation, master, 8 * 48 * 8))
   let used = 0
   return () => {
     // A token needs 43 characters, and 48 bytes give 46 on average.
@@ -102,23 +102,24 @@ export function newUserCode(): string {
 
 export const makeKeyHint = (key: string): string => `${key.slice(0, 8)}…${key.slice(-4)}`
 
-const AES = 'aes-256-gcm'
-const TAG_LENGTH = 16
+const AES = { name: 'AES-GCM', length: 256, uses: ['encrypt', 'decrypt'] as KeyUsage[] }
+const HMAC = { name: 'HMAC', hash: 'SHA-256', length: 256, uses: ['sign', 'verify'] as KeyUsage[] }
 const MAX_DERIVED_KEYS = 1_000
-const derivedKeys = new Map<string, Buffer>()
+/** Keys, not promises of them: a request of workerd must not wait for the work of another. */
+const derivedKeys = new Map<string, CryptoKey>()
 
 /** Derives a key from a master key by HKDF. The newest are kept: to derive one costs more than to use it. */
-function deriveKey(key: string, salt: string, info: string): Buffer {
-  const name = JSON.stringify([key, salt, info])
+async function deriveKey(key: string, salt: string, info: string, kind: typeof AES | typeof HMAC): Promise<CryptoKey> {
+  const name = JSON.stringify([key, salt, info, kind.name])
   const known = derivedKeys.get(name)
   if (known) return known
-  const derived = Buffer.from(hkdfSync('sha256', Buffer.from(key, 'base64url'), salt, info, 32))
+  const master = await crypto.subtle.importKey('raw', Buffer.from(key, 'base64url'), 'HKDF', false, ['deriveKey'])
+  const derivation = { name: 'HKDF', hash: 'SHA-256', salt: utf8.encode(salt), info: utf8.encode(info) }
+  const derived = await crypto.subtle.deriveKey(derivation, master, kind, false, kind.uses)
   if (derivedKeys.size >= MAX_DERIVED_KEYS) derivedKeys.delete(derivedKeys.keys().next().value!)
   derivedKeys.set(name, derived)
   return derived
 }
-
-const hmac = (key: Buffer, text: string): Buffer => createHmac('sha256', key).update(text).digest()
 
 /**
  * Seals small secrets with AES-256-GCM, as `kid.nonce.ciphertext`. Each owner (a workspace, an actor) has its own data
@@ -126,57 +127,58 @@ const hmac = (key: Buffer, text: string): Buffer => createHmac('sha256', key).up
  * key seals, all keys open: rotate by putting a new key first.
  */
 export function createSealer(keys: [kid: string, key: string][]) {
-  const dataKey = (kid: string, owner: string) => {
+  const dataKey = async (kid: string, owner: string) => {
     const [, key] = keys.find(([name]) => name === kid) ?? []
     if (key === undefined) throw new Error(`no sealing key named ${kid}`)
-    return deriveKey(key, '', owner)
+    return deriveKey(key, '', owner, AES)
   }
   return {
     async seal(plain: string, owner: string, place: string): Promise<string> {
       const [kid] = keys[0]!
-      const iv = Buffer.from(crypto.getRandomValues(new Uint8Array(12)))
-      const cipher = createCipheriv(AES, dataKey(kid, owner), iv).setAAD(Buffer.from(place))
-      const sealed = Buffer.concat([cipher.update(plain, 'utf8'), cipher.final(), cipher.getAuthTag()])
-      return [kid, iv.toString('base64url'), sealed.toString('base64url')].join('.')
+      const iv = crypto.getRandomValues(new Uint8Array(12))
+      const cipher = { name: 'AES-GCM', iv, additionalData: utf8.encode(place) }
+      const sealed = await crypto.subtle.encrypt(cipher, await dataKey(kid, owner), utf8.encode(plain))
+      return [kid, Buffer.from(iv).toString('base64url'), Buffer.from(sealed).toString('base64url')].join('.')
     },
     async open(sealed: string, owner: string, place: string): Promise<string> {
-      const [kid = '', iv = '', text = ''] = sealed.split('.')
-      const key = dataKey(kid, owner)
-      const bytes = Buffer.from(text, 'base64url')
-      // A shorter tag would be easier to guess.
-      if (bytes.length < TAG_LENGTH) throw new Error('the sealed value is too short')
-      const decipher = createDecipheriv(AES, key, Buffer.from(iv, 'base64url'), { authTagLength: TAG_LENGTH })
-      decipher.setAAD(Buffer.from(place)).setAuthTag(bytes.subarray(-TAG_LENGTH))
-      const plain = decipher.update(bytes.subarray(0, -TAG_LENGTH))
-      return Buffer.concat([plain, decipher.final()]).toString('utf8')
+      const [kid = '', iv = '', ciphertext = ''] = sealed.split('.')
+      const cipher = { name: 'AES-GCM', iv: Buffer.from(iv, 'base64url'), additionalData: utf8.encode(place) }
+      const plain = await crypto.subtle.decrypt(cipher, await dataKey(kid, owner), Buffer.from(ciphertext, 'base64url'))
+      return new TextDecoder().decode(plain)
     },
     /**
      * For comparing values without opening them: a keyed hash under each key, the first key's to be stored. It does not
      * show that two owners or places have the same value. With the keys, one can guess a short value by it.
      */
-    fingerprint(plain: string, owner: string, place: string): string[] {
-      return keys.map(([kid, key]) => {
-        const hash = hmac(deriveKey(key, 'fingerprint', owner), `${place}\0${plain}`)
-        return `${kid}.${hash.toString('base64url')}`
-      })
+    async fingerprinter(owner: string): Promise<(plain: string, place: string) => Promise<string[]>> {
+      const hashKeys = await Promise.all(
+        keys.map(async ([kid, key]) => [kid, await deriveKey(key, 'fingerprint', owner, HMAC)] as const),
+      )
+      return (plain, place) =>
+        Promise.all(
+          hashKeys.map(async ([kid, key]) => {
+            const hash = await crypto.subtle.sign('HMAC', key, utf8.encode(`${place}\0${plain}`))
+            return `${kid}.${Buffer.from(hash).toString('base64url')}`
+          }),
+        )
     },
   }
 }
 
 /** Signs texts that clients send back, as `kid.mac`, with a key for one purpose. Verification is in constant time. */
 export function createSigner(keys: [kid: string, key: string][], purpose: string) {
-  const keyOf = (key: string) => deriveKey(key, '', purpose)
+  const keyOf = (key: string) => deriveKey(key, '', purpose, HMAC)
   return {
     async sign(text: string): Promise<string> {
       const [kid, key] = keys[0]!
-      return `${kid}.${hmac(keyOf(key), text).toString('base64url')}`
+      const mac = await crypto.subtle.sign('HMAC', await keyOf(key), utf8.encode(text))
+      return `${kid}.${Buffer.from(mac).toString('base64url')}`
     },
     async verify(signature: string, text: string): Promise<boolean> {
       const [kid, mac = ''] = signature.split('.')
       const [, key] = keys.find(([name]) => name === kid) ?? []
       if (key === undefined) return false
-      const [sent, right] = [Buffer.from(mac, 'base64url'), hmac(keyOf(key), text)]
-      return sent.length === right.length && timingSafeEqual(sent, right)
+      return crypto.subtle.verify('HMAC', await keyOf(key), Buffer.from(mac, 'base64url'), utf8.encode(text))
     },
   }
 }

@@ -79,9 +79,11 @@ export async function refresh(
 ): Promise<Granted> {
   if (!looksLikeRefreshToken(old)) throw fail('invalid_grant')
   const { sealingKeys } = services.config
-  const bytesFor = (purpose: string) => createByteSource(sealingKeys, old, purpose)
-  const access_token = newApiKey({ nextBytes: bytesFor('access token') })
-  const refresh_token = newRefreshToken({ start: tokenFamilyOf(old), nextBytes: bytesFor('refresh token') })
+  const [accessBytes, refreshBytes] = await Promise.all(
+    ['access token', 'refresh token'].map(purpose => createByteSource(sealingKeys, old, purpose)),
+  )
+  const access_token = newApiKey({ nextBytes: accessBytes! })
+  const refresh_token = newRefreshToken({ start: tokenFamilyOf(old), nextBytes: refreshBytes! })
   const call = sql<Row>`
     select refresh_client(
       ${hashFamily(old)},

@@ -63,6 +63,14 @@ const MEMBERS: Record<string, [Record<string, unknown>, ReturnType<typeof member
   cpu_limit: [{ cpu_limit: 3.1 }, ROLE('', 'limits.cpu', '3100m')],
   memory_mb: [{ memory_mb: 333 }, ROLE('', 'requests.memory', '333Mi')],
   memory_limit_mb: [{ memory_limit_mb: 3333 }, ROLE('', 'limits.memory', '3333Mi')],
+  process_scale: [
+    { queue_cpu: 1, process_scale: { queue: 4 } },
+    memberCase('Deployment', `${BASE}-r1-queue`, 'spec.replicas', 4),
+  ],
+  process_resources: [
+    { queue_cpu: 1, process_resources: { queue: { cpu: 0.2 } } },
+    ROLE('-queue', 'requests.cpu', '200m'),
+  ],
   queue_min_scale: [{ queue_min_scale: 2, queue_max_scale: 5 }, SCALE('-queue', 'min', 2)],
   queue_max_scale: [{ queue_max_scale: 6 }, SCALE('-queue', 'max', 6)],
   queue_cpu: [{ queue_cpu: 0.4 }, ROLE('-queue', 'requests.cpu', '400m')],

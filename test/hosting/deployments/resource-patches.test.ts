@@ -87,6 +87,19 @@ describe('a patch of some resources', () => {
     ])
   })
 
+  it('sets the copies of processes at once, and their resources with a revision', async () => {
+    const { patch, read, revisions } = await create(await newTenant(), { cpu: 1 })
+    const scaled = { process_scale: { worker: 2 } }
+    expect((await patch(scaled, '?dry_run=true')).body.changes).toMatchObject([{ effect: 'in_place' }])
+    await patch(scaled)
+    await patch({ process_resources: { worker: { memory_mb: 256 } } })
+    expect(await read()).toMatchObject({ ...scaled, process_resources: { worker: { memory_mb: 256 } } })
+    expect((await revisions()).map(({ reasons }) => reasons)).toEqual([
+      ['source_config.resource_spec.process_resources'],
+      ['created'],
+    ])
+  })
+
   it('is refused if the whole of them does not fit together, by the name of each fault', async () => {
     const sidecars = [{ name: 'proxy', image: 'envoy' }]
     const { patch, read } = await create(await newTenant(), { cpu_limit: 2, max_scale: 3, sidecars })

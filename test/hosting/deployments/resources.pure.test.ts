@@ -105,6 +105,20 @@ const FIELDS: Record<string, Kind> = {
     ]),
   ),
   health_timeout_seconds: { good: [1, 120, 840], bad: [0, -1, 1.5, 841, ...notNumbers] },
+  process_scale: {
+    good: [{}, { worker: 0, 'mail-out': 1000 }],
+    bad: [{ web: 1 }, { Worker: 1 }, { 'a-': 1 }, { worker: -1 }, { worker: 1.5 }, { worker: null }, [], '1', true],
+  },
+  process_resources: {
+    good: [{}, { worker: {} }, { worker: { cpu: 0.5, cpu_limit: 1, memory_mb: 64, memory_limit_mb: 64 } }],
+    bad: [
+      { web: { cpu: 1 } },
+      { worker: 1 },
+      { worker: { gpu: 1 } },
+      { worker: { memory_mb: 1 } },
+      { worker: { cpu: 2, cpu_limit: 1 } },
+    ],
+  },
   db_storage_gi: POSITIVE,
   db_max_connections: POSITIVE,
   labels: {

@@ -41,6 +41,8 @@ type SavedDeployment = {
   /** `<label>.localhost`. It never changes. The same label is served below the domain of the applications. */
   host: string
   routed: string | null
+  /** Nothing of the routed revision listens, so there is no URL. */
+  isWithoutWeb?: boolean | undefined
   custom_url: string | null
   tenant_id?: string | undefined
   /** When it claimed the host of its custom URL: the oldest claim wins. */
@@ -179,10 +181,8 @@ export abstract class PooledEngine implements Engine {
 
   async observe(deployment_id: string): Promise<EngineObservation> {
     const saved = this.#readDeployment(deployment_id)
-    let listens = false
     const running = [...(this.#pools.get(deployment_id) ?? [])].map(([revision_id, pools]) => {
       const isRouted = saved?.routed === revision_id
-      if (isRouted && pools.web) listens = true
       const drained = this.#drained.has(revision_id) ? ('drained' as const) : undefined
       const draining = this.#isDraining({ deployment_id, revision_id })
       const phase = drained ?? (draining ? ('draining' as const) : pools.phase(isRouted))
@@ -191,8 +191,7 @@ export abstract class PooledEngine implements Engine {
     return {
       running,
       routed: saved?.routed ?? null,
-      // Without a process that listens, there is nothing at its URL.
-      url: saved && (listens || !saved.routed) ? this.#urlOf(saved) : null,
+      url: saved && !saved.isWithoutWeb ? this.#urlOf(saved) : null,
       hasRemains: fs.existsSync(this.path(deployment_id)),
       database: this.provisioner.statusOf(deployment_id),
       ...(saved?.used && { last_request_at: new Date(saved.used).toISOString() }),
@@ -250,9 +249,9 @@ export abstract class PooledEngine implements Engine {
 
   async route(spec: RevisionSpec): Promise<void> {
     const { deployment_id, revision_id } = spec
-    this.saveDeployment(spec, revision_id)
-    await this.#applyRoutes()
     const pools = this.#pools.get(deployment_id) ?? new Map<string, RevisionPools>()
+    this.saveDeployment(spec, { revision_id, isWithoutWeb: pools.has(revision_id) && !pools.get(revision_id)!.web })
+    await this.#applyRoutes()
     for (const [other, its] of pools) if (other !== revision_id) await its.stopOthers()
     pools.get(revision_id)?.startOthers()
   }
@@ -350,13 +349,17 @@ export abstract class PooledEngine implements Engine {
   }
 
   /** Called before anything of the deployment runs. */
-  protected saveDeployment({ deployment_id, name, tenant_id, custom_url }: RevisionSpec, routed?: string): void {
+  protected saveDeployment(
+    { deployment_id, name, tenant_id, custom_url }: RevisionSpec,
+    routed?: { revision_id: string; isWithoutWeb: boolean },
+  ): void {
     const previous = this.#readDeployment(deployment_id)
     const host = parseCustomUrl(custom_url, this.#domains)?.host
     const isSame = host !== undefined && host === parseCustomUrl(previous?.custom_url, this.#domains)?.host
     const saved: SavedDeployment = {
       host: previous?.host ?? this.#chooseHost(name, deployment_id),
-      routed: routed ?? previous?.routed ?? null,
+      routed: routed?.revision_id ?? previous?.routed ?? null,
+      isWithoutWeb: routed ? routed.isWithoutWeb : previous?.isWithoutWeb,
       custom_url,
       tenant_id,
       custom_since: host === undefined ? undefined : isSame ? previous!.custom_since : Date.now(),

@@ -54,7 +54,7 @@ export function withImported(
 
 const MAX_VARIABLES = 500
 
-/** Why nothing was read, or the variables with those of a text, and how many these are. */
+/** The variables with those of a text, and how many these are, or the reason why nothing was read. */
 type TakenText = { refusal: string } | { variables: VariableEdit[]; count: number; known: number; leftOut: string }
 
 /** A file for a machine of one's own often has a PORT, which the platform sets: that is left out. */

@@ -16,7 +16,7 @@ type SettingsProps = {
   draft: Draft
   suggested: string
   faults: Map<string, string>
-  /** Of the variables that were read from a text. */
+  /** The outcome of a text with variables. */
   notice: Notice | undefined
   onChoose: (values: Partial<Choice>) => void
   onChange: (values: Partial<Draft>) => void

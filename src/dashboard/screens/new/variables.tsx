@@ -12,7 +12,7 @@ export type Notice = { tone: 'ok' | 'bad'; text: string }
 type VariablesProps = {
   variables: readonly VariableEdit[]
   faults: Faults
-  /** Of those that were read from a text. */
+  /** The outcome of a text with variables. */
   notice: Notice | undefined
   onChange: (variables: readonly VariableEdit[]) => void
   onText: (text: string, source: string) => void
