@@ -276,8 +276,8 @@ drop index deployments_list;
 create index deployments_list on deployments using btree (tenant_id, created_at desc, id desc)
   include (status, deployment_type, image_version, remote_reconciled, name_fold, tag_value_ids, health);
 --> statement-breakpoint
--- The trigger follow_health() writes the health of the deployments that exist.
 --> batches
+-- The trigger follow_health() writes the health of the deployments that exist.
 update deployments
 set status = status
 where id in (select id from deployments where health_since is null limit 1000);

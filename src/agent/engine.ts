@@ -118,7 +118,7 @@ export type RevisionHealth = {
   condition?: Condition
 }
 
-/** What is true of the copies of a revision that serves, and what happened to them since the agent started. */
+/** The health of the copies of a revision that serves, and what happened to them since the agent started. */
 export type Condition = { health: ReportedHealth; incidents: Incident[] }
 
 /** Part of the reason of a revision that is starting. */

@@ -101,8 +101,8 @@ function refuseContradictions(configuration: PlanOptions['configuration']): void
   const { site, processes = [], release_command } = configuration ?? {}
   if (site && (processes.length > 0 || release_command))
     throw new PlanRefused(
-      'A static site has no process, so `processes` and `release_command` cannot be used with `site`. Remove them, or ' +
-        '`site`.',
+      'A static site has no process, so `processes` and `release_command` cannot be used with `site`. Remove them, ' +
+        'or `site`.',
     )
 }
 

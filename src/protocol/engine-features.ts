@@ -1,4 +1,4 @@
-// What each engine does with what a deployment can ask for. Pure. Agents send the features of their engine with their
+// The features that a deployment can ask for, and which engines have them. Pure. Agents send the features of their engine with their
 // policy, the control plane refuses the rest when it is planned, and the docs and the dashboard show this table.
 import type { Source } from './parts.schema.ts'
 import type { ResourceMember, ResourceSpec } from './resources.schema.ts'
@@ -79,7 +79,7 @@ export const UNENFORCED: Record<EngineName, readonly ResourceMember[]> = {
   kubernetes: [],
 }
 
-/** What an engine does by itself, and without `missing` what its machine has. */
+/** The features of an engine, without those that its machine lacks. */
 export const featuresOf = (engine: EngineName, missing: readonly FeatureName[] = []): FeatureName[] =>
   featureNames.filter(name => ENGINE_FEATURES[name][engine] !== 'refused' && !missing.includes(name))
 

@@ -65,7 +65,7 @@ export function listPolicyNeeds(spec: ResourceSpec): PolicyNeed[] {
   ]
 }
 
-/** What the listener of a deployment must allow or do: the privileges, and the features of its engine. */
+/** The privileges that the listener must allow, and the features that its engine must have. */
 export const listListenerNeeds = (spec: ResourceSpec, source?: Source | null): PolicyNeed[] => [
   ...listPolicyNeeds(spec),
   ...listFeatureNeeds(spec, source).map(({ path, feature }) => ({

@@ -249,7 +249,7 @@ describe('a release command', () => {
     expect(plan({ ...wanted, target: null }, world('releasing'))).toEqual([{ do: 'interrupt', revision: 'b' }])
   })
 
-  test('of one revision waits until that of another has ended', () => {
+  test('waits until the release command of another revision has ended', () => {
     const revisions = { a: 'healthy', b: 'releasing', c: 'unreleased' } as const
     const actions = plan({ ...wanted, target: 'c' }, world('releasing', { revisions }))
     expect(actions).toEqual([{ do: 'interrupt', revision: 'b' }])

@@ -927,7 +927,9 @@ describe('a command that runs once', () => {
   test('gets the environment of its revision without PORT, and its exit code and lines are told', async () => {
     const { engine } = await open()
     const lines: string[] = []
-    const code = `const { PORT, TOKEN, HOME } = process.env; console.log(PORT, TOKEN, HOME.includes('/runs/')); process.exit(3)`
+    const code =
+      'const { PORT, TOKEN, HOME } = process.env;' +
+      "console.log(PORT, TOKEN, HOME.includes('/runs/')); process.exit(3)"
     const artifact = writeApplication(home, 'once', code)
     const once = run('node main.js')
     const unit = makeUnit(ref, { secrets: { TOKEN: 'hush' } })

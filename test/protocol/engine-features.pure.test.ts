@@ -1,4 +1,4 @@
-// What engines declare, against the page and against what containers and Kubernetes make of it.
+// The declared features of engines, against the page and against what containers and Kubernetes make of it.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
@@ -66,12 +66,16 @@ const placement = {
   secret: () => '',
   secrets: () => ({}),
 }
-/** What the engine makes of resources, as text; null if it refuses them. */
+/** The objects that the engine makes of resources, as text; null if it refuses them. */
 const MADE = {
   container: (spec: ResourceSpec) => {
     const unit = makeUnit({ deployment_id: 'd', revision_id: 'r' }, unitOf(spec))
     if (findUnsupported(unit) !== null) return null
-    return JSON.stringify([replicaParts(unit, artifact, placement), processTypesOf(unit, artifact), storeRequestsOf(unit)])
+    return JSON.stringify([
+      replicaParts(unit, artifact, placement),
+      processTypesOf(unit, artifact),
+      storeRequestsOf(unit),
+    ])
   },
   kubernetes: (spec: ResourceSpec) => {
     const settings = makeKubernetesSettings()

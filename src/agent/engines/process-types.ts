@@ -13,7 +13,7 @@ export type RunningType = {
   command: string | null
   /** The least and the most copies. */
   scale: readonly [number, number]
-  /** What is reserved, and the limit. */
+  /** The reserved amount, and the limit. */
   cpu: readonly [number, number]
   memory_mb: readonly [number, number]
   /** It is healthy if this ends with 0. Null: while it runs. */

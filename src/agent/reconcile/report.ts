@@ -35,7 +35,7 @@ export function composeReport(
   return report && { ...report, ...describeServing(work, report, observation) }
 }
 
-/** What serves keeps its health while another revision is on its way. */
+/** The serving revision keeps its health while another one is in progress. */
 function describeServing({ serving }: Work, { state, revision_id }: Report, { observed, conditions }: Observation) {
   const id = state === 'deployed' ? revision_id : serving?.id
   const condition = id && observed.routed === id ? conditions.get(id) : undefined

@@ -56,7 +56,7 @@ export function cpuMsIn(cgroup: string): number | undefined {
 
 let sharedOomKills: number | undefined
 /**
- * Whether the kernel killed a process of this cgroup because memory ran out. With cgroup v1, applications share the
+ * True if the kernel killed a process of this cgroup because memory ran out. With cgroup v1, applications share the
  * memory cgroup of the agent: then it is whether that count has grown since the last call.
  */
 export function hasOomKill(cgroup: string | undefined): boolean {

@@ -70,7 +70,7 @@ export function proposeNode(app: Folder): Proposal | null {
   }
 }
 
-/** The migrations of Prisma, unless the source runs them itself. A file in a container would not last until the start. */
+/** The migrations of Prisma, unless the source runs them. A database in a file would not last until the start. */
 function findRelease(app: Folder, { dependencies, scripts }: Manifest): string | null {
   const migrate = 'prisma migrate deploy'
   const isOnServer = /provider\s*=\s*"(?:postgres|mysql|sqlserver|cockroach)/.test(

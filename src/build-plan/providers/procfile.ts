@@ -9,7 +9,7 @@ const MAX_TYPES = 10
 type Procfile = {
   web: string | null
   release: string | null
-  /** Those that run beside `web`, or without it. */
+  /** They run beside `web`, or without it. */
   others: ProcessType[]
   warnings: string[]
 }

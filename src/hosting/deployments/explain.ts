@@ -180,7 +180,7 @@ function listReasons(facts: DeploymentFacts, revisions: RevisionFacts[], { silen
   if (byStatus?.code === 'deleting') return [byStatus]
   const latest = revisions.find(({ id }) => id === facts.latest_revision_id)
   const inFlight = revisions.find(({ id }) => id === facts.in_flight_revision_id)
-  // What is true now comes before what failed once.
+  // The present state comes before what failed once.
   return [
     byStatus,
     byStatus !== silent && silent,

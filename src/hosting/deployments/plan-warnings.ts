@@ -63,8 +63,8 @@ function describeSpecLosses(before: ResourceSpec, after: ResourceSpec): string[]
   if (stopped.length > 0) losses.push(`Removes ${joinWords(stopped.map(part => PART_NAMES[part]))}.`)
   if (lostParts.includes('redis'))
     losses.push(
-      'Detaches Redis: `REDIS_URI` is no longer set, and it stops once the new revision serves. Among processes its data ' +
-        'are kept until the deployment is deleted; containers and Kubernetes keep none.',
+      'Detaches Redis: `REDIS_URI` is no longer set, and it stops once the new revision serves. Among processes its ' +
+        'data are kept until the deployment is deleted; containers and Kubernetes keep none.',
     )
   const removedWhole = [...(losesDatabase ? ['db'] : []), ...lostParts].map(part => `${part}_`)
   const dropped = (Object.keys(before) as (keyof ResourceSpec)[])

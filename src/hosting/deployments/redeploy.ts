@@ -19,7 +19,7 @@ type DeploymentParams = z.output<typeof schema.DeploymentRef>
 type RevisionParams = z.output<typeof schema.RevisionRef>
 type RestoreMode = { reason: 'redeployed' | 'rolled_back'; until: 'released' | 'newer_commit' | null }
 
-/** What the agent of its listener has told, as text. */
+/** The policy of its listener's agent, as text. */
 export const LISTENER_POLICY = sql<string | null>`(
   select l.policy::text from listeners l where l.id = ${deployments.listener_id})`
 

@@ -160,7 +160,9 @@ const findIdle = (failed: string): SQL => sql`idle as (
       and c.updated_at <= clock() - ${milliseconds(UNUSED_AFTER)}
       and not (${HAS_UNKNOWN_USE})
       and ${isNotIn(failed)}
-      and c.id not in (select id from status_changes union all select id from health_changes union all select id from due_incidents)
+      and c.id not in (
+        select id from status_changes union all select id from health_changes union all select id from due_incidents
+      )
     order by c.id
     limit ${MAX_ROWS}
     for update skip locked)`

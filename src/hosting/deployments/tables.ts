@@ -163,7 +163,8 @@ export const isPendingStatus = (status: SQL): SQL =>
 
 /** The sweep and its index use the same condition. Nothing recorded counts as healthy. */
 export const isHealthUnrecorded = (health: SQL, recorded: SQL): SQL =>
-  sql`${health} in ('healthy', 'degraded', 'crash_looping', 'unhealthy') and ${health} <> coalesce(${recorded}, 'healthy')`
+  sql`${health} in ('healthy', 'degraded', 'crash_looping', 'unhealthy')
+    and ${health} <> coalesce(${recorded}, 'healthy')`
 
 /** Only the sweep uses it. With a plain comparison the planner would use its index for lists filtered by status. */
 export const isUnknownStatus = (status: SQL) => sql`${status} || '' = 'UNKNOWN'`

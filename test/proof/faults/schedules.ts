@@ -139,10 +139,12 @@ export default {
         and a.started_at < b.finished_at and b.started_at < a.finished_at`)
     const startedTwice = agents.reduce((sum, agent) => sum + agent.startedTwice(), 0)
     return {
-      measured: `${lost} due times lost, ${doubled} doubled, ${startedTwice} jobs started twice, ${overlapping} overlaps`,
+      measured:
+        `${lost} due times lost, ${doubled} doubled, ${startedTwice} jobs started twice, ` + `${overlapping} overlaps`,
       met: runs > 0 && lost + doubled + startedTwice + overlapping === 0,
       notes: [
-        `${schedules.length} schedules: ${runs} due times have a job, ${missed} were reported as missed; ${kills} killed`,
+        `${schedules.length} schedules: ${runs} due times have a job, ${missed} were reported as missed; ` +
+          `${kills} killed`,
       ],
       figures: { lost, doubled, startedTwice, overlapping, runs, missed, kills },
     }

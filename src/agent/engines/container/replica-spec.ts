@@ -153,7 +153,7 @@ export function otherReplicaParts(spec: RevisionSpec, artifact: Artifact, placem
   return replicaParts({ ...spec, resources }, { ...artifact, start_command }, { ...placement, role: type.name })
 }
 
-/** A container of its own for a command that runs once, whose id is its label of a copy: without a port, init containers and sidecars. */
+/** A container for a command that runs once: without a port, init containers and sidecars. Its copy is the run's id. */
 export function runParts(
   spec: RevisionSpec,
   artifact: Artifact,

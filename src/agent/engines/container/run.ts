@@ -7,6 +7,7 @@ import { explainExit, explainStartFailure } from '../../images/container-failure
 import { REPLICA_LABEL } from '../../images/container-labels.ts'
 import { followLog, type InspectedContainer, LOG_START, type LogPosition } from '../../images/container-log.ts'
 import { type DockerApi, DockerApiError } from '../../images/docker-api.ts'
+import { describeError } from '../../redaction/error-messages.ts'
 import { readJson, writeJson } from '../../system/files.ts'
 import type { ListedContainer } from './replica.ts'
 import type { runParts } from './replica-spec.ts'
@@ -25,7 +26,7 @@ type Options = {
 const SAVE_MS = 1_000
 const GONE: RunEnd = { exit_code: null, reason: 'is gone: its container was removed from outside' }
 
-/** The container is found by its label: its start is the last step, and a container that was not started is made again. */
+/** The container is found by its label. Its start is the last step: one that was not started is made again. */
 export async function runContainer({ api, folder, run, makeParts, log, signal }: Options): Promise<RunEnd> {
   const inspect = (id: string) => api.getIfExists<InspectedContainer>(`/containers/${id}/json`)
   const [existing] = await listRunContainers(api, run.id)
@@ -39,7 +40,7 @@ export async function runContainer({ api, folder, run, makeParts, log, signal }:
       await api.post(`/containers/${id}/start`)
     } catch (error) {
       if (error instanceof DockerApiError && error.status === 0) throw error
-      return { exit_code: null, reason: explainStartFailure((error as Error).message) }
+      return { exit_code: null, reason: explainStartFailure(describeError(error)) }
     }
   }
   const started = await inspect(id)

@@ -61,7 +61,7 @@ export type PooledOptions = RouterSettings & {
 }
 
 type Launched = ReturnType<ReplicaTemplate['launch']>
-/** How an engine starts a copy of each type, and runs the health command of one. */
+/** They start a copy of each type, and run the health command of one. */
 type TypeMakers = {
   launchWeb(): Launched
   launchOther(type: RunningType): Launched

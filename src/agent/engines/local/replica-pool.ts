@@ -64,7 +64,7 @@ type ReplicaSlot = {
   launching: Promise<void> | undefined
   launchedAt: number
   isHealthy: boolean
-  /** Of a healthy replica that listens. */
+  /** Undefined unless the replica is healthy and listens. */
   target: Target | undefined
   failures: number
   crashes: number

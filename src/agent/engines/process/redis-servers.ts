@@ -30,8 +30,8 @@ const PING_MS = 2_000
 const DATA_SHARE = 0.8
 
 export const REDIS_HINT =
-  'Install Valkey or Redis (6 or newer) on the machine of the agent, for example with `apt-get install valkey-server` ' +
-  'or `redis-server`, so that it is in its PATH'
+  'Install Valkey or Redis (6 or newer) on the machine of the agent, for example with `apt-get install ' +
+  'valkey-server` or `redis-server`, so that it is in its PATH'
 
 export const newRedis = (memory_mb: number): Redis => ({
   password: randomBytes(24).toString('base64url'),
