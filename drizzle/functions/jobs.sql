@@ -692,13 +692,10 @@ begin
     from (
       select unnest(v_tenants) as t
       union
-      (
-        select w.tenant_id
-        from jobs w
-        where w.status = 'QUEUED' and w.dispatched_at is null and w.not_before <= clock() + interval '1 minute'
-        order by w.not_before
-        limit p_limit
-      )
+      -- Without a limit: the queue of one workspace must not hide those of others.
+      select w.tenant_id
+      from jobs w
+      where w.status = 'QUEUED' and w.dispatched_at is null and w.not_before <= clock() + interval '1 minute'
     ) due
     order by t
   ));
