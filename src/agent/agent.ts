@@ -429,4 +429,8 @@ export class Agent {
   }
 }
 
-const withoutFeatures = ({ engine: _, features: __, jobs: ___, ...policy }: ListenerPolicy): ListenerPolicy => policy
+const withoutFeatures = ({ privileged, service_accounts, max_copies }: ListenerPolicy): ListenerPolicy => ({
+  privileged,
+  service_accounts,
+  max_copies,
+})

@@ -5,6 +5,7 @@ import { enginesWith, type FeatureName, featureNames, listFeatureNeeds } from '.
 import type { Container, Volume, VolumeMount } from './kubernetes.schema.ts'
 import type { Source } from './parts.schema.ts'
 import type { ResourceSpec } from './resources.schema.ts'
+import { TunnelFeatures } from './tunnels.schema.ts'
 import { arrayOf, boundedText } from './wire.ts'
 
 const MAX_ACCOUNTS = 100
@@ -33,6 +34,9 @@ export const ListenerPolicy = z
       .boolean()
       .nullish()
       .meta({ description: 'The agent runs jobs and reports them. Without it, they are refused.' }),
+    tunnels: TunnelFeatures.nullish().meta({
+      description: 'What it offers of terminals and forwarded ports. Without it, nothing.',
+    }),
   })
   .meta({ id: 'ListenerPolicy', description: 'What the operator of an agent allows deployments to ask for.' })
 export type ListenerPolicy = z.output<typeof ListenerPolicy>

@@ -3,6 +3,7 @@ import * as z from 'zod'
 import { JobWork } from './jobs.schema.ts'
 import { ListenerPolicy } from './listener-policy.ts'
 import { AgentId, Cursor, Digest, Fence, PublicKey } from './sync-fields.schema.ts'
+import { WaitingTunnel } from './tunnels.schema.ts'
 import { arrayOf, boundedText, recordOf, Uuid } from './wire.ts'
 import { Work } from './work.schema.ts'
 
@@ -104,6 +105,14 @@ export const Changes = z
         description:
           'The address below which applications call models. Null if they get no tokens for it: because of the ' +
           'settings of this installation, or because they do not reach it.',
+      }),
+    tunnels: z
+      .array(WaitingTunnel)
+      .optional()
+      .meta({
+        description:
+          'Terminals and forwarded ports whose clients wait for the agent, if its policy offers them. Each may come ' +
+          'again until the agent has joined.',
       }),
     more: z.boolean().meta({ description: 'There are more changes. Poll again at once with this `cursor`.' }),
     changes: z

@@ -1,0 +1,181 @@
+// One end of a tunnel, for clients and agents: sends what the receiver has room for, and says what was consumed.
+import {
+  type Channel,
+  channels,
+  encodeCredit,
+  encodeFrame,
+  type Frame,
+  HEAD_BYTES,
+  isData,
+  MAX_FRAME_BYTES,
+  MAX_PAYLOAD_BYTES,
+  readCredit,
+  readFrame,
+  WINDOW_BYTES,
+} from './tunnel-frames.ts'
+
+/** The used part of a WebSocket, as browsers and Node have it. */
+type LinkSocket = {
+  binaryType: string
+  readonly readyState: number
+  send(message: Uint8Array<ArrayBuffer>): void
+  close(code?: number, reason?: string): void
+  addEventListener(type: 'message', listener: (event: { data: unknown }) => void): void
+  addEventListener(type: 'close', listener: (event: { code: number; reason: string }) => void): void
+}
+/** The used part of streams of Node. */
+type Source = {
+  on(event: 'data', listener: (bytes: Uint8Array) => void): unknown
+  pause(): unknown
+  resume(): unknown
+}
+type Sink = {
+  write(bytes: Uint8Array, callback: (error?: Error | null) => void): unknown
+  end(): unknown
+}
+
+type Stream = {
+  /** The bytes that the receiver still has room for. */
+  room: number
+  queue: { channel: Channel; bytes: Uint8Array }[]
+  sources: Source[]
+  sink: Sink | undefined
+  /** Frames for a sink that does not exist yet. Never more than a window. */
+  early: Uint8Array[]
+  hasEarlyEnd: boolean
+  consumed: number
+  onDrained: (() => void)[]
+}
+
+const OPEN = 1
+/** Fewer frames, while the sender never waits for one. */
+const CREDIT_STEP = WINDOW_BYTES / 4
+
+type Handlers = {
+  /** Gets every frame but data, credits and pings. */
+  onFrame(frame: Frame): void
+  onClose(code: number, reason: string): void
+}
+
+export class TunnelLink {
+  readonly #socket: LinkSocket
+  readonly #streams = new Map<number, Stream>()
+
+  constructor(socket: LinkSocket, { onFrame, onClose }: Handlers) {
+    this.#socket = socket
+    socket.binaryType = 'arraybuffer'
+    socket.addEventListener('message', ({ data }) => {
+      if (!(data instanceof ArrayBuffer) || data.byteLength < HEAD_BYTES || data.byteLength > MAX_FRAME_BYTES)
+        return socket.close(1003, 'invalid_frame')
+      const frame = readFrame(new Uint8Array(data))
+      if (!this.#receive(frame)) onFrame(frame)
+    })
+    socket.addEventListener('close', ({ code, reason }) => onClose(code, reason))
+  }
+
+  send(frame: Uint8Array<ArrayBuffer>): void {
+    if (this.#socket.readyState === OPEN) this.#socket.send(frame)
+  }
+
+  close(code = 1000, reason = ''): void {
+    this.#socket.close(code, reason)
+  }
+
+  /** Reads the source as fast as the receiver takes its bytes. */
+  readFrom(source: Source, stream = 0, channel: Channel = channels.data): void {
+    const state = this.#of(stream)
+    state.sources.push(source)
+    source.on('data', bytes => {
+      state.queue.push({ channel, bytes })
+      this.#flush(stream, state)
+      if (state.queue.length > 0) source.pause()
+    })
+  }
+
+  /** The receiver has got all bytes so far. Waits for its room. */
+  drained(stream = 0): Promise<void> {
+    const state = this.#of(stream)
+    if (state.queue.length === 0) return Promise.resolve()
+    return new Promise(resolve => state.onDrained.push(resolve))
+  }
+
+  /** Sends no more bytes of the stream. */
+  end(stream = 0): void {
+    void this.drained(stream).then(() => this.send(encodeFrame(channels.end, undefined, stream)))
+  }
+
+  /** Writes what arrives. The sender gets room as the sink takes bytes. */
+  writeTo(sink: Sink, stream = 0): void {
+    const state = this.#of(stream)
+    state.sink = sink
+    for (const bytes of state.early.splice(0)) this.#write(sink, stream, bytes)
+    if (state.hasEarlyEnd) sink.end()
+  }
+
+  /** For a receiver that has no sink. */
+  consume(bytes: number, stream = 0): void {
+    const state = this.#of(stream)
+    state.consumed += bytes
+    if (state.consumed < CREDIT_STEP) return
+    this.send(encodeCredit(state.consumed, stream))
+    state.consumed = 0
+  }
+
+  forget(stream: number): void {
+    this.#streams.delete(stream)
+  }
+
+  #of(stream: number): Stream {
+    const known = this.#streams.get(stream)
+    if (known) return known
+    const state: Stream = {
+      room: WINDOW_BYTES,
+      queue: [],
+      sources: [],
+      sink: undefined,
+      early: [],
+      hasEarlyEnd: false,
+      consumed: 0,
+      onDrained: [],
+    }
+    this.#streams.set(stream, state)
+    return state
+  }
+
+  #receive({ channel, stream, payload }: Frame): boolean {
+    if (channel === channels.ping) this.send(encodeFrame(channels.pong))
+    else if (channel === channels.credit) {
+      const state = this.#streams.get(stream)
+      if (!state) return true
+      state.room += readCredit(payload)
+      this.#flush(stream, state)
+    } else if (channel === channels.data || channel === channels.end) {
+      const state = this.#streams.get(stream)
+      if (!state?.sink) {
+        if (isData(channel)) this.#of(stream).early.push(payload)
+        else this.#of(stream).hasEarlyEnd = true
+        return true
+      }
+      if (isData(channel)) this.#write(state.sink, stream, payload)
+      else state.sink.end()
+    } else return false
+    return true
+  }
+
+  #write(sink: Sink, stream: number, bytes: Uint8Array): void {
+    sink.write(bytes, () => this.consume(bytes.length, stream))
+  }
+
+  #flush(stream: number, state: Stream): void {
+    for (let first = state.queue[0]; first && state.room > 0; first = state.queue[0]) {
+      const length = Math.min(first.bytes.length, state.room, MAX_PAYLOAD_BYTES)
+      this.send(encodeFrame(first.channel, first.bytes.subarray(0, length), stream))
+      state.room -= length
+      if (length === first.bytes.length) state.queue.shift()
+      else first.bytes = first.bytes.subarray(length)
+    }
+    if (state.queue.length > 0) return
+    for (const source of state.sources) source.resume()
+    for (const resolve of state.onDrained.splice(0)) resolve()
+  }
+}
