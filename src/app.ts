@@ -36,6 +36,8 @@ export const slices = {
     import('./hosting/tags/workspace-tags.routes.ts'),
   '/v2/deployments/*/upload-url /v2/uploads': () => import('./hosting/uploads/uploads.routes.ts'),
   '/v2/deployments/*/push-token /v2/push-tokens /v2/registry': () => import('./hosting/registry/registry.routes.ts'),
+  '/v2/deployments/*/terminals /v2/deployments/*/forwards /v2/tunnels /v1/sync/tunnels': () =>
+    import('./hosting/relay/relay.routes.ts'),
   '/v2/deployments/*/logs /v1/projects': () => import('./hosting/logs/logs.routes.ts'),
   '/v2/deployments/*/jobs': () => import('./hosting/jobs/routes.ts'),
   '/v2/deployments/*/schedules': () => import('./hosting/jobs/schedules.routes.ts'),
@@ -231,5 +233,5 @@ export function createApp(config: Config, runtime: Platform) {
     await runSweeps(sweeps, onRun).finally(() => recordSweepRuns(services, runs))
   }
   const { traces, shareGroups } = services
-  return Object.assign(app, { config, platform, database, housekeep, sweeps, traces, shareGroups })
+  return Object.assign(app, { config, platform, database, housekeep, sweeps, traces, shareGroups, services })
 }

@@ -322,6 +322,17 @@ const Shutdown = z.object({
   SHUTDOWN_TIMEOUT_SECONDS: wholeNumber(600, SECONDS_ERROR).default(20),
 })
 
+const RELAY_URL_ERROR = 'must be the address at which the other instances reach this one, such as http://10.0.0.5:8787'
+const RelayUrl = z.object({
+  RELAY_URL: z
+    .string()
+    // The chart writes the address of a pod before the port, also one of IPv6.
+    .transform(text => text.replace(/^(https?:\/\/)([0-9a-f]*:[0-9a-f:]*):(\d{1,5})$/i, '$1[$2]:$3'))
+    .refine(text => /^https?:\/\/[^/?#\s@]+\/?$/.test(text) && URL.canParse(text), { error: RELAY_URL_ERROR })
+    .transform(text => new URL(text).origin)
+    .optional(),
+})
+
 const DatabaseSharing = z.object({ SHARE_DATABASE: booleanSetting })
 
 const TrustedProxies = z.object({
@@ -483,6 +494,7 @@ const ClickHouse = z.object({ TRACES_CLICKHOUSE_URL: clickHouseUrl().optional() 
 export const readClickHouseUrl = (env: Record<string, unknown>) => parseSettings(ClickHouse, env).TRACES_CLICKHOUSE_URL
 export const readSealingKeys = (env: Record<string, unknown>) => parseSettings(Sealing, env).SEALING_KEYS
 export const readUploadsFolder = (env: Record<string, unknown>) => parseSettings(UploadsFolder, env).UPLOADS_DIR
+export const readRelayUrl = (env: Record<string, unknown>) => parseSettings(RelayUrl, env).RELAY_URL ?? null
 export function readTrustedProxies(env: Record<string, unknown>, isRange: (text: string) => boolean): string[] {
   const { TRUSTED_PROXIES } = parseSettings(TrustedProxies, env)
   if (TRUSTED_PROXIES.every(isRange)) return TRUSTED_PROXIES

@@ -90,6 +90,12 @@ export class StatementError extends Error {
 export const ONE_PLAN = '/* one plan */'
 
 export const EXCHANGE_MS = 1000
+export const TUNNEL_LIMITS: TunnelLimits = {
+  idleMs: 30 * 60_000,
+  lifeMs: 12 * 3_600_000,
+  joinMs: 20_000,
+  checkMs: 15_000,
+}
 
 /** `now` is in milliseconds since 1970. `ahead` is how far it is ahead of the clock of the database, in tests. */
 type Clock = { now(): number; ahead(): number }
@@ -97,6 +103,49 @@ export const createClock = (ahead: () => number = () => 0): Clock => ({ now: () 
 
 /** The runtime's context of one request, such as `ctx` of a Worker. */
 export type Execution = { waitUntil(work: Promise<unknown>): void }
+
+/** An end of a tunnel that has been authorized: who it is, as the instance that holds the tunnel needs it. */
+export type TunnelEnd = { tunnel_id: string } & (
+  | {
+      side: 'client'
+      deployment_id: string
+      workspace: string
+      credential: { kind: 'key' | 'session'; hash: string }
+    }
+  | { side: 'agent' }
+)
+
+/** Joins the sockets of clients and agents. */
+export type Relay = {
+  /** Names the process that holds sockets. The same for all where any of them reaches each socket, as on Workers. */
+  instance: string
+  /** The address of this process for the others. */
+  address: string | null
+  /** The socket of the request becomes an end of the tunnel once the response is sent. */
+  accept(request: Request, end: TunnelEnd): Promise<void>
+  /** The socket of the request is connected to the same path of another instance. */
+  pass(request: Request, address: string): Promise<void>
+}
+
+/** A WebSocket of a runtime, in messages of bytes. */
+export type Socket = {
+  send(message: Uint8Array<ArrayBuffer>): void
+  close(code: number, reason: string): void
+  onMessage(receive: (message: Uint8Array) => void): void
+  /** Called once, also if the socket has failed. */
+  onClose(end: () => void): void
+}
+
+/** Limits of tunnels, in milliseconds. */
+export type TunnelLimits = {
+  /** Without bytes in either direction. */
+  idleMs: number
+  lifeMs: number
+  /** Until the agent has joined. */
+  joinMs: number
+  /** Between two checks of the credential. */
+  checkMs: number
+}
 
 export type Platform = {
   /** Connections of this process. Without them, statements go over HTTP, to Neon or a gateway. */
@@ -122,6 +171,9 @@ export type Platform = {
   draining?: AbortSignal | undefined
   /** The process ends: requests that wait are answered, and background work claims nothing more. */
   stopping?: AbortSignal | undefined
+  /** Undefined on a host that takes no WebSockets. */
+  relay?: Relay | undefined
+  tunnelLimits: TunnelLimits
   /** Undefined on a host without a lasting process, where counts in memory say nothing. */
   processMetrics?: (() => MetricFamily[]) | undefined
   /** The pause between two times that an instance adds what it has answered to the database, and learns of others. */

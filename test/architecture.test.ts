@@ -32,6 +32,7 @@ const LAYERS = [
   ['tracing/rules'],
   ['tracing/insights'],
   ['hosting/sync', 'hosting/pushes', 'monitoring'],
+  ['hosting/relay'],
   ['api-docs', 'dashboard', 'connect/mcp'],
   ['schedule.ts'],
   ['app.ts'],
@@ -42,7 +43,7 @@ const PROGRAMS = ['agent', 'cli']
 /** Paths that each program may import of the rest. */
 const SHARED: Record<string, RegExp> = {
   agent: /^(protocol|postgres|build-plan)\/|^kernel\/version\.ts$/,
-  cli: /^client\/|^build-plan\/|^protocol\/(webhook-|glob\.ts|versions\.ts|reserved-variables\.ts)/,
+  cli: /^(client|build-plan)\/|^protocol\/(webhook-|tunnel-|(glob|versions|reserved-variables)\.ts)/,
 }
 
 /** Packages without requests or modules of Node, which the client may bring to pages. */

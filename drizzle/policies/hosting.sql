@@ -521,3 +521,36 @@ grant select on uploads to slipway_agent;
 grant select, insert, delete, update (
     object_path, state, size, reserved, sha256, actor_kind, expires_at, used_at, created_at
   ) on uploads to slipway_app;
+
+-- ------------------------------------------------------------ tunnels
+create policy own on tunnels to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_deployment(deployment_id)
+    and is_own_key(actor_id)
+  );
+-- A tunnel leads to what serves when it is made. Another revision may serve when its row is updated.
+create policy made on tunnels as restrictive for insert to slipway_app
+  with check (
+    exists (
+      select from deployments d
+      where d.id = tunnels.deployment_id
+        and d.tenant_id = current_tenant()
+        and d.active_revision_id = tunnels.revision_id
+        and d.listener_id = tunnels.listener_id
+    )
+  );
+create policy served on tunnels to slipway_agent
+  using (listener_id = current_listener());
+create policy admitted on tunnels as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = tunnels.deployment_id)
+  )
+  with check (true);
+grant select, insert, update (
+    instance, address, joined_at, seen_at, bytes_in, bytes_out
+  ) on tunnels to slipway_app;
+grant select, update (offered_at, opened_at, fence) on tunnels to slipway_agent;

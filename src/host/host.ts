@@ -1,7 +1,14 @@
 // The app in a process of Node, Deno or Bun, with connections of its own to databases that are not Neon's.
 import { createApp } from '../app.ts'
-import { type Config, readConfig, readTrustedProxies, readUploadsFolder } from '../env.ts'
-import { type BodyLimits, createClock, EXCHANGE_MS, type Platform, type StreamLimits } from '../platform.ts'
+import { type Config, readConfig, readRelayUrl, readTrustedProxies, readUploadsFolder } from '../env.ts'
+import {
+  type BodyLimits,
+  createClock,
+  EXCHANGE_MS,
+  type Platform,
+  type StreamLimits,
+  TUNNEL_LIMITS,
+} from '../platform.ts'
 import { isRange } from '../protocol/client-address.ts'
 import { createAddressReader, type ReadPeer } from './client-address.ts'
 import { createFolderFiles, DASHBOARD_FOLDER } from './dashboard-folder.ts'
@@ -10,6 +17,7 @@ import { createFolderStorage } from './folder-storage.ts'
 import { addPendingWork } from './pending-work.ts'
 import { createPinnedFetch } from './pinned-fetch.ts'
 import { readProcessMetrics } from './process-metrics.ts'
+import { createRelay } from './sockets.ts'
 
 const STREAMS: StreamLimits = {
   seconds: 900,
@@ -40,6 +48,8 @@ export function createServerPlatform(
     modelFetch: config.modelPrivateAddresses ? createPinnedFetch({ ...config, allowPrivate: true }) : undefined,
     log: line => console.log(JSON.stringify(line)),
     exchangeMs: EXCHANGE_MS,
+    relay: createRelay(readRelayUrl(env)),
+    tunnelLimits: TUNNEL_LIMITS,
     liveStreams: STREAMS,
     rawBodies: BODIES,
     answerBytes: 128 * MIB,

@@ -14,6 +14,7 @@ import type { SealingKeys } from './operate/manifest.ts'
 import { finishPendingWork } from './pending-work.ts'
 import type { Schedule } from './schedule.ts'
 import { createShutdown } from './shutdown.ts'
+import { takeSockets } from './sockets.ts'
 
 /** The differences between the runtimes. */
 export type Runtime = {
@@ -46,6 +47,7 @@ export async function serve(
     await loadSlices()
   })
   const server = createHttpServer(app.fetch, {}, prepare)
+  takeSockets(server, app, prepare)
   await once(server.listen(PORT, HOST), 'listening').catch((error: NodeJS.ErrnoException) => {
     throw error.code === 'EADDRINUSE'
       ? new Error(`PORT ${PORT} is in use. Set another one.`)

@@ -4,7 +4,17 @@ import { type AssetBinding, createBoundFiles } from '../dashboard/served/asset-b
 import { readConfig } from '../env.ts'
 import { type Bucket, createBucketStorage } from '../kernel/db/storage.ts'
 import { settingsErrorResponse } from '../kernel/http/errors.ts'
-import { createClock, EXCHANGE_MS, type Execution, type Platform, type RateLimiter } from '../platform.ts'
+import { loadOnce } from '../kernel/http/load-once.ts'
+import {
+  createClock,
+  EXCHANGE_MS,
+  type Execution,
+  type Platform,
+  type RateLimiter,
+  type Relay,
+  TUNNEL_LIMITS,
+} from '../platform.ts'
+import type { RelayBinding } from './workers-relay.ts'
 
 type Env = Record<string, unknown>
 type Context = Execution & { passThroughOnException(): void; props: unknown }
@@ -25,6 +35,20 @@ const fetchWithLength: typeof fetch = (input, init) => {
   return fetch(input, { ...init, body: readable })
 }
 
+const loadRelay = () => import('./workers-relay.ts')
+/** The answers that open the sockets which routes have taken. */
+const sockets = new WeakMap<Request, Response>()
+const createRelay = (binding: RelayBinding): Relay => ({
+  // Each instance reaches every durable object.
+  instance: 'workers',
+  address: null,
+  async accept(request, end) {
+    const { passToObject } = await loadRelay()
+    sockets.set(request, await passToObject(binding, request, end))
+  },
+  pass: async () => {},
+})
+
 export function createWorkersPlatform(env: Env): Platform {
   const ingestion = env.INGESTION_RATE_LIMITER as RateLimiter | undefined
   return {
@@ -39,6 +63,8 @@ export function createWorkersPlatform(env: Env): Platform {
     foreignFetch: fetchWithLength,
     log: line => console.log(JSON.stringify(line)),
     exchangeMs: EXCHANGE_MS,
+    relay: env.RELAY ? createRelay(env.RELAY as RelayBinding) : undefined,
+    tunnelLimits: TUNNEL_LIMITS,
     // A request may make 50 of its own.
     liveStreams: { seconds: 900, trips: 45, perKey: 100, lookMs: [1000, 5000], keyCheckMs: 15_000 },
     // An isolate has 128 MB for everything, and text takes up to four times the bytes until it is stored.
@@ -53,12 +79,22 @@ let app: ReturnType<typeof createApp> | undefined
 const appFor = (env: Env) => (app ??= createApp(readConfig(env), createWorkersPlatform(env)))
 
 export default {
-  fetch(request: Request, env: Env, context: Context) {
+  async fetch(request: Request, env: Env, context: Context) {
     try {
-      return appFor(env).fetch(request, env, context)
+      const response = await appFor(env).fetch(request, env, context)
+      return sockets.get(request) ?? response
     } catch (error) {
       return settingsErrorResponse(error)
     }
   },
   scheduled: (_event: unknown, env: Env, context: Context) => context.waitUntil(appFor(env).housekeep()),
+}
+
+/** The durable object of one tunnel, in which the sockets of its client and of its agent meet. */
+export class TunnelRelay {
+  readonly #open: () => Promise<(request: Request) => Promise<Response>>
+  constructor(state: Execution, env: Env) {
+    this.#open = loadOnce(async () => (await loadRelay()).createTunnelObject(state, appFor(env).services))
+  }
+  fetch = async (request: Request): Promise<Response> => (await this.#open())(request)
 }

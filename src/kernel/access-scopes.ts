@@ -39,6 +39,7 @@ const scopes: Record<Permission, Scope> = {
   'deployments:update': [deployments],
   'deployments:change-commands': 'nothing',
   'deployments:delete': [deployments],
+  'deployments:exec': [deployments],
   'listeners:read': 'nothing',
   'listeners:create': 'nothing',
   'listeners:update': 'nothing',

@@ -33,6 +33,8 @@ export const permissions = {
   // Required in addition, to change install and build commands, sidecars and init containers.
   'deployments:change-commands': 'workspace',
   'deployments:delete': 'workspace',
+  // Terminals and forwarded ports, which show the secrets and the data of a deployment.
+  'deployments:exec': 'workspace',
   'listeners:read': 'workspace',
   'listeners:create': 'workspace',
   'listeners:update': 'workspace',
@@ -119,6 +121,6 @@ export const policyPermissions: Record<ResourceType, readonly Permission[]> = {
     'datasets:download',
     'datasets:clone',
   ],
-  deployment: ['deployments:read', 'deployments:update', 'deployments:delete'],
+  deployment: ['deployments:read', 'deployments:update', 'deployments:delete', 'deployments:exec'],
   queue: ['annotation-queues:create', 'annotation-queues:read', 'annotation-queues:update', 'annotation-queues:delete'],
 }

@@ -15,7 +15,7 @@ const schema: Schema = JSON.parse(read('deploy/chart/values.schema.json'))
 const values = load(read('deploy/chart/values.yaml')) as Record<string, unknown>
 
 /** The chart fixes the address that the pod listens on, and the folder where archives are mounted. */
-const SET_BY_CHART = ['HOST', 'PORT', 'UPLOADS_DIR']
+const SET_BY_CHART = ['HOST', 'PORT', 'UPLOADS_DIR', 'RELAY_URL']
 const AGENT_SET_BY_CHART = [
   'SLIPWAY_LISTENER_KEY',
   'METRICS_TOKEN',

@@ -187,6 +187,7 @@ describe('a table that requests insert into', () => {
     tag_values: 'a thousand for each key, checked by the insert',
     revisions: 'EVENTS_PER_DAY',
     deployment_secrets: 'EVENTS_PER_DAY, and the size of a body',
+    tunnels: '200 open ones for each workspace',
     uploads: 'a hundred unused links, and UPLOADS_MAX_GIB',
     logs: 'two for each revision',
     log_lines: 'a limit of bytes for each log',

@@ -36,6 +36,7 @@ const SHOWN: Partial<Record<Permission, (keyof typeof SHOWN_TYPES)[]>> = {
   'deployments:read': ['deployments'],
   'deployments:update': ['deployments'],
   'deployments:delete': ['deployments'],
+  'deployments:exec': ['deployments'],
   'secrets:read': ['deployments'],
   'models:read': ['deployments'],
   'workspaces:manage-model-configs': ['deployments'],
@@ -82,7 +83,7 @@ const READINGS: Permission[] = [
 const typeOf = (permission: Permission) => {
   if (/^(projects:(?!create)|runs:)/.test(permission)) return 'project'
   if (/^datasets:(?!create)/.test(permission)) return 'dataset'
-  if (/^deployments:(read|update|delete)$/.test(permission)) return 'deployment'
+  if (/^deployments:(read|update|delete|exec)$/.test(permission)) return 'deployment'
   return permission.startsWith('annotation-queues:') ? 'queue' : null
 }
 const describeFor = (permission: Permission, path: PathParameters = {}, byPolicy?: boolean) =>

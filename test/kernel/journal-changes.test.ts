@@ -34,6 +34,7 @@ import { newPathParameters } from '../support/path-parameters.ts'
 import { getPolicyPath, setUpPreviews } from '../support/previews.ts'
 import { AUTH_ORIGIN, MCP_ORIGIN, makeDiscoverBody, makeMcpServer, PROVIDERS_PATH } from '../support/providers.ts'
 import { newSha, serveRepositories } from '../support/pushes.ts'
+import { newServingDeployment } from '../support/serving-deployment.ts'
 import { cookieHeaders, newSession, tokenOf } from '../support/sessions.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/sync-agent.ts'
 import { isWorker } from '../support/tracing-clients.ts'
@@ -69,8 +70,10 @@ const WITHOUT_CHANGES: Record<string, string> = {
   approveClient: 'the key is created when the program redeems its code',
   approveDevice: 'the key is created when the device asks for it',
   connectAccount: 'starts the flow of a person, or uses a token',
+  createForward: 'the event names what it leads to, and never a command',
   createPushToken: 'stores nothing',
   createImagePushToken: 'stores nothing',
+  createTerminal: 'the event names what it leads to, and never a command',
   createCredential: 'stores nothing',
   deleteRuns: 'runs are data; the event names the traces',
   putWorkspaceSecret: 'no event has a sealed key, of which only the time is shown',
@@ -341,6 +344,14 @@ async function prepareCalls() {
     },
     createUploadUrl: async () => ({ params: { deployment_id: await create('/v2/deployments', makeSourceBody()) } }),
     uploadArchive: async () => ({ path: await newUploadLink(), raw: await makeArchive() }),
+    createTerminal: async () => ({
+      params: { deployment_id: (await newServingDeployment(undefined, tenant)).id },
+      body: {},
+    }),
+    createForward: async () => ({
+      params: { deployment_id: (await newServingDeployment(undefined, tenant)).id },
+      body: {},
+    }),
     createPushToken: async () => ({
       params: { deployment_id: await create('/v2/deployments', makeSourceBody({ source: 'internal_container' })) },
     }),

@@ -6,6 +6,7 @@ export const ON_SERVERS = [
   'test/client/client.test.ts',
   'test/hosting/deployments/crud.test.ts',
   'test/people/events/stream.test.ts',
+  'test/hosting/relay/tunnels.test.ts',
   'test/kernel/{broken-response,built-ins,crypto,guarded-fetch,health,raw-body,signing-keys}.test.ts',
   'test/kernel/zstd-frames.pure.test.ts',
 ]
@@ -71,6 +72,7 @@ export const EXCEPT = {
     'test/kernel/read-only.test.ts': 'connects to Postgres in transactions that may not write',
     'test/cli/installations.test.ts': 'starts the command line as a process',
     'test/kernel/fairness.test.ts': 'connects to Postgres to hold locks',
+    'test/hosting/relay/tunnels.test.ts': 'makes a server',
     'test/hosting/sync/lock-order.test.ts': 'connects to Postgres to hold a transaction open',
   },
 }

@@ -107,6 +107,7 @@ export const TABLE_BOUNDS: Record<string, TableBound> = {
   trace_objects: expires('as long as their trace', 'traces'),
   trusted_issuers: quota('100 for each workspace'),
   ttl_settings: perRow('one for each workspace'),
+  tunnels: expires('a day after their end; 200 open ones for each workspace', 'tunnels'),
   upgraded_traces: expires('400 days', 'traces'),
   uploads: expires('UPLOADS_MAX_GIB; until no revision has the archive', 'uploads'),
   waiting_patches: expires('14 days', 'traces'),

@@ -11,6 +11,9 @@ import { createSeal, type Seal } from './envelope.ts'
 import { acquireLease, type LeaseHolder, requireLease } from './lease.ts'
 import { type StoredWork, toWork } from './work.ts'
 
+/** An agent that joins all of them polls again. */
+const TUNNELS_PER_POLL = 20
+
 const [MIN_DELAY_MS, MAX_DELAY_MS] = [250, 2000]
 
 export const poll = verb('listeners:sync', async (ctx, input: Poll): Promise<Changes> => {
@@ -21,8 +24,8 @@ export const poll = verb('listeners:sync', async (ctx, input: Poll): Promise<Cha
   for (let delay = MIN_DELAY_MS; isIdle(changes); delay = Math.min(delay * 2, MAX_DELAY_MS)) {
     const left = end - Date.now()
     if (left <= 0 || !(await pauseWhileConnected(ctx, Math.min(delay, left)))) break
-    const [latest] = requireRow(await run(ctx, selectLatestChange(lease)), 'listener_not_found')
-    if (Number(latest) === changes.cursor) continue
+    const [latest, isAwaited] = requireRow(await run(ctx, selectLatestChange(lease)), 'listener_not_found')
+    if (Number(latest) === changes.cursor && !isAwaited) continue
     // The digest was compared already. The lease is not renewed: the agent may have died during the
     // wait, which not every host notices.
     changes = await fetchChanges(ctx, seal, { ...input, digest: null }, requireLease(lease))
@@ -30,10 +33,15 @@ export const poll = verb('listeners:sync', async (ctx, input: Poll): Promise<Cha
   return changes
 })
 
-const isIdle = ({ changes, jobs, resync }: Changes) => changes.length === 0 && !jobs?.length && !resync
+const isIdle = ({ changes, jobs, resync, tunnels }: Changes) =>
+  changes.length === 0 && !jobs?.length && !resync && !tunnels?.length
 
 const selectLatestChange = ({ agent_id, fence }: LeaseHolder) =>
-  sql<[string]>`select latest_change(${agent_id}, ${fence})`
+  sql<[string, boolean]>`
+    select latest_change(${agent_id}, ${fence}), exists (
+      select from tunnels w
+      where w.listener_id = current_listener() and w.ended_at is null and is_tunnel_waiting(w)
+    )`
 
 type ChangesRow = [
   listener_id: string,
@@ -47,6 +55,7 @@ type ChangesRow = [
   changes: string,
   jobs: string,
   jobsReached: string,
+  tunnels: string,
 ]
 
 /** `lease` returns the listener's row, locked. */
@@ -55,14 +64,16 @@ async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Prom
   const rows = await run(
     ctx,
     sql<Row>`
-      select l.id, l.fence, l.lease_expires_at, l.holds_removals_since is not null, c.*, j.*
+      select l.id, l.fence, l.lease_expires_at, l.holds_removals_since is not null, c.*, j.*,
+        offer_tunnels(${TUNNELS_PER_POLL})
       from ${lease} l
       cross join read_changes(l, ${cursor}, ${digest}, ${POLL_PAGE_SIZE}, ${agentDailyLimit(ctx)}) c
       cross join read_jobs(l, ${cursor}, c.resync, c.latest, ${POLL_PAGE_SIZE}) j`,
   )
   const row = requireRow(rows, 'listener_not_found') as ChangesRow
   const [listener_id, fence, expires, keep_unknown, latest, digestNow, resync, hasMoreWork, changes] = row
-  const [jobs, jobsReached] = row.slice(-2) as [string, string]
+  const [jobs, jobsReached, waiting] = row.slice(9) as [string, string, string]
+  const tunnels = JSON.parse(waiting) as Changes['tunnels'] & object
   const stored = JSON.parse(changes) as StoredWork[]
   // Work or jobs beyond the cursor come again.
   const reached = Math.min(hasMoreWork ? stored.at(-1)!.seq : Number(latest), Number(jobsReached))
@@ -78,6 +89,7 @@ async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Prom
     models_url: ctx.config.deploymentModels && control_plane_url ? modelProxyUrl(control_plane_url) : null,
     more: reached < Number(latest),
     jobs: JSON.parse(jobs) as JobWork[],
+    ...(tunnels.length > 0 && { tunnels }),
     changes: await Promise.all(stored.map(work => toWork(context, work))),
   }
 }

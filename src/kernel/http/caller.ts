@@ -67,6 +67,7 @@ export const createCaller = (
   idempotency: null,
   planDigest: c.req.header('Plan-Digest') ?? null,
   lastEventId: c.req.header('Last-Event-ID'),
+  rawRequest: () => c.req.raw,
   accept: c.req.header('Accept'),
   watches: c.get('watches'),
   warnings: [],

@@ -11,6 +11,7 @@ import { listenersCodes } from '../../hosting/listeners/codes.ts'
 import { previewsCodes } from '../../hosting/previews/codes.ts'
 import { pushesCodes } from '../../hosting/pushes/codes.ts'
 import { registryCodes } from '../../hosting/registry/codes.ts'
+import { relayCodes } from '../../hosting/relay/codes.ts'
 import { tagsCodes } from '../../hosting/tags/codes.ts'
 import { uploadsCodes } from '../../hosting/uploads/codes.ts'
 import { accessCodes } from '../../people/access/codes.ts'
@@ -41,6 +42,7 @@ const CODES = {
   ...deploymentsCodes,
   ...uploadsCodes,
   ...registryCodes,
+  ...relayCodes,
   ...customHostsCodes,
   ...tagsCodes,
   ...runsCodes,

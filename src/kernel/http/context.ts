@@ -77,6 +77,8 @@ export type Ctx = CallerServices & {
   disconnectSignal?: () => AbortSignal
   /** Sent by a client that resumes a stream. */
   lastEventId?: string | undefined
+  /** The request as it came, for a route that takes over its connection. */
+  rawRequest?: () => Request
   /** The media types that the client takes, for an answer that has several. */
   accept?: string | undefined
   watches?: Watches

@@ -284,7 +284,7 @@ function describeResponses(operation: Operation, schemaOf: SchemaOf, links: Json
   const json = operation.kind === 'json' ? operation : undefined
   const medias = listMediaTypes(operation)
   const text = { content: Object.fromEntries(medias.map(media => [media, { schema: { type: 'string' } }])) }
-  const status = ownStatus ?? (reply || medias.length > 0 ? 200 : 204)
+  const status = operation.isSocket ? 101 : (ownStatus ?? (reply || medias.length > 0 ? 200 : 204))
   const headers = {
     ...(json?.versioned && { ETag: HEADERS.ETag }),
     ...(json?.hasContentTag && { ETag: HEADERS.ContentTag }),
@@ -302,7 +302,11 @@ function describeResponses(operation: Operation, schemaOf: SchemaOf, links: Json
   return {
     [status]: {
       description:
-        operation.kind === 'passThrough' ? 'The answer of the other server, also with another status.' : 'Success.',
+        operation.kind === 'passThrough'
+          ? 'The answer of the other server, also with another status.'
+          : operation.isSocket
+            ? 'The connection is a WebSocket from now on.'
+            : 'Success.',
       ...(Object.keys(headers).length > 0 && { headers }),
       ...(reply && content(reply, ...(variant && status === 200 ? [variant.reply] : []))),
       ...(medias.length > 0 && text),

@@ -51,6 +51,8 @@ type OperationBase = {
   isReadOnly?: boolean
   /** A repeat has no further effect, so it takes no idempotency key. */
   idempotent?: boolean
+  /** A WebSocket: the platform takes over the connection, so the answer without a body is never sent. */
+  isSocket?: boolean
   errors?: Code[]
 }
 

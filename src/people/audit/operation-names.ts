@@ -174,6 +174,8 @@ export const EVENT_OPERATIONS: Record<string, string> = {
   'trusted_issuer.created': 'create_trusted_issuer',
   'trusted_issuer.deleted': 'delete_trusted_issuer',
   'trusted_issuer.updated': 'update_trusted_issuer',
+  'tunnel.ended': 'end_tunnel',
+  'tunnel.opened': 'open_tunnel',
   'upload.offered': 'create_upload_url',
   'upload.removed': 'delete_upload',
   'upload.stored': 'create_upload',
