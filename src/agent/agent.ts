@@ -30,6 +30,7 @@ import { openSecrets, openTracing, type SecretAccess } from './reconcile/work.ts
 import { Redaction } from './redaction/redaction.ts'
 import { type FormatEvent, formatEvent, type LogEvent } from './system/log-event.ts'
 import type { Users } from './system/users.ts'
+import { Tunnels } from './tunnels.ts'
 
 type Options = {
   agent_id: string
@@ -89,6 +90,7 @@ export class Agent {
   readonly #metrics: MetricsReporter
   readonly #reconciler: Reconciler
   readonly #jobs: JobRunner
+  readonly #tunnels: Tunnels
   #opened: Promise<void> = Promise.resolve()
   #listener = ''
   #cursor: number | null = null
@@ -165,6 +167,7 @@ export class Agent {
       logEvent: this.#logEvent,
       period_ms: options.metrics_ms,
     })
+    this.#tunnels = new Tunnels({ engine, openSocket: control.openTunnel, currentLease: actingLease })
     this.#reconciler = new Reconciler({
       ...options,
       engine,
@@ -268,6 +271,7 @@ export class Agent {
     if (isNewLease) void this.#metrics.begin()
     this.#listener = answer.listener_id
     this.#modelTokens.setUrl(answer.models_url)
+    this.#tunnels.open(answer.tunnels ?? [])
     await this.#applyChanges(answer)
   }
 
@@ -358,6 +362,7 @@ export class Agent {
       this.#logEvent('lease lost', { lease: this.#lease.fence, reason: LEASE_LOST_REASON })
     this.#lease.lose()
     this.#jobs.release()
+    void this.#tunnels.closeAll()
     this.#cursor = null
     this.#resyncedIds = null
     this.#reports.clear()
@@ -367,6 +372,7 @@ export class Agent {
   /** With `stop`, applications end too; without it they keep serving and the next agent takes them over. */
   async close({ stop }: { stop: boolean }): Promise<void> {
     this.#shutdown.abort()
+    await this.#tunnels.closeAll()
     // The engine cannot stop what it has not taken over yet.
     await this.#opened.catch(() => {})
     this.#jobs.release()

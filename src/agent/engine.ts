@@ -1,5 +1,6 @@
 // The interface between the agent and the engines that run applications: processes, containers or a cluster.
 
+import type { Duplex, Readable, Writable } from 'node:stream'
 import type { BuildPlan, ProcessType, Site } from '../build-plan/build-plan.ts'
 import type { BuildPlan as StoredPlan } from '../protocol/build-plan.schema.ts'
 import type { RegistryCredential } from '../protocol/credentials.schema.ts'
@@ -7,6 +8,8 @@ import type { ListenerPolicy } from '../protocol/listener-policy.ts'
 import type { Source } from '../protocol/parts.schema.ts'
 import type { Incident, ReportedHealth } from '../protocol/report.schema.ts'
 import type { CompleteResourceSpec, Part } from '../protocol/resources.schema.ts'
+import type { Exit, Ready } from '../protocol/tunnel-frames.ts'
+import type { NewForward, NewTerminal, Size } from '../protocol/tunnels.schema.ts'
 import type { Tracing } from '../protocol/work.schema.ts'
 
 export type RevisionRef = { deployment_id: string; revision_id: string }
@@ -193,6 +196,22 @@ export const NO_EVENTS: EngineEvents = {
   modelToken: () => undefined,
 }
 
+/** A command that runs beside a copy. */
+export type Terminal = {
+  input: Writable
+  output: Readable
+  /** Null if it has a terminal, in which both are one. */
+  errors: Readable | null
+  resize(size: Size): void
+  signal(name: string): void
+  /** After all output has been read. */
+  exit: Promise<Exit>
+  /** Ends the command with all that it has started. */
+  close(): Promise<void>
+}
+/** A port of a copy, or a store. */
+export type ForwardTarget = Ready & { connect(): Promise<Duplex> }
+
 /** Idempotent, and a missing object is no error. First writes a label or a file by which `observe` finds the rest. */
 export interface Engine {
   readonly name: string
@@ -238,6 +257,10 @@ export interface Engine {
   renewModelToken?(deployment_id: string): Promise<void>
   /** The usage of each copy until now. Called about once a minute. Absent: the engine measures nothing. */
   readUsage?(): Promise<RevisionUsage[]>
+  /** Runs a command beside a copy. Rejects with a PermanentError for the user. See `policy.tunnels`. */
+  openTerminal?(ref: RevisionRef, id: string, request: NewTerminal): Promise<Terminal>
+  /** Reaches ports of copies and stores of this deployment, and nothing else. */
+  openForward?(ref: RevisionRef, request: NewForward): Promise<ForwardTarget>
   /** Removes everything that was created for a deployment: routes, files, database. */
   remove(deployment_id: string): Promise<void>
   /** Without `stop`, what it runs keeps running, and the next agent takes it over. */

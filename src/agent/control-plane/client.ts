@@ -66,6 +66,12 @@ export function createControlPlaneClient({ url, key }: { url: string; key: strin
     throw new RequestRefused(response.status, code, detail, Number.isFinite(retryAfter) ? retryAfter : null)
   }
   return {
+    /** Node's WebSocket takes headers, which its type does not say. */
+    openTunnel: (id: string, { agent_id, fence }: Release): WebSocket => {
+      const query = new URLSearchParams({ agent_id, fence: String(fence) })
+      const address = `${url.replace(/^http/, 'ws')}/v1/sync/tunnels/${id}?${query}`
+      return new WebSocket(address, { headers: { 'X-Api-Key': key } } as never)
+    },
     poll: (poll: Poll, signal?: AbortSignal) => post('poll', poll, ReceivedChanges, signal, poll.wait),
     release: (lease: Release) => post('release', lease, z.void(), AbortSignal.timeout(SHUTDOWN_TIMEOUT_MS)),
     report: (reports: Reports, signal?: AbortSignal) => post('report', reports, ReportResults, signal),

@@ -2,17 +2,20 @@
 import { createHash, randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import type { NewForward, NewTerminal } from '../../protocol/tunnels.schema.ts'
 import { planSource } from '../builds/source-plan.ts'
 import {
   type Artifact,
   type BuildTask,
   type EngineEvents,
+  type ForwardTarget,
   type OneOffRun,
   PermanentError,
   type RevisionRef,
   type RevisionSpec,
   type RunEnd,
   type SourceTree,
+  type Terminal,
   TransientError,
   type WriteLog,
   waitUnlessAborted,
@@ -50,8 +53,10 @@ import {
   storeAccessFor,
 } from './container/store-containers.ts'
 import { STORE_ROLE, type StoreKind, storeRequestsOf } from './container/store-specs.ts'
+import { startContainerTerminal } from './container/terminal.ts'
 import { findUnsupported } from './container/unsupported-features.ts'
 import { imageCommand } from './image-command.ts'
+import { connectHere, describeMissingCopy } from './local/connect.ts'
 import { isIntact, PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
 import type { Health, Replica } from './local/replica-pool.ts'
 import { makeTokenFolder, type TokenReader } from './local/token-file.ts'
@@ -91,6 +96,7 @@ export class ContainerEngine extends PooledEngine {
 
   constructor({ socket, owner, base_images, commandEnv = {}, secrets, stores, ...options }: ContainerOptions) {
     super('container', options)
+    this.tunnels = ['terminal', 'tty', 'forward']
     this.#api = new DockerApi(socket)
     // Container names allow fewer characters than agent names.
     this.#owner = createHash('sha256').update(owner).digest('hex').slice(0, 12)
@@ -126,6 +132,25 @@ export class ContainerEngine extends PooledEngine {
     this.repeatEvery(this.limits.probe_ms, () => void this.#restartStores().catch(() => {}))
     for (const id of await this.deployments())
       if (readStoreRequests(this.path(id)).length > 0) this.provisioner.start(id)
+  }
+
+  async openTerminal(ref: RevisionRef, id: string, request: NewTerminal): Promise<Terminal> {
+    return startContainerTerminal(this.#api, this.#copyOf(ref, request.copy).container!, id, request)
+  }
+
+  async openForward(ref: RevisionRef, { store, port, copy }: NewForward): Promise<ForwardTarget> {
+    if (store) throw new PermanentError(`This agent does not connect to ${store}.`)
+    const { inner, published } = this.#copyOf(ref, copy).ports
+    if (published === undefined) throw new PermanentError('The port of this copy is not known yet. Retry in a moment.')
+    if (port != null && port !== inner)
+      throw new PermanentError(`Of a container, only the port in PORT can be reached, which is ${inner}.`)
+    return { connect: () => connectHere(published, '127.0.0.1') }
+  }
+
+  #copyOf(ref: RevisionRef, number: number | null | undefined): ContainerReplica {
+    const copy = this.replicaOf(ref, number)
+    if (copy instanceof ContainerReplica && copy.container) return copy
+    throw new PermanentError(describeMissingCopy(copy, number))
   }
 
   async provide(spec: RevisionSpec): Promise<void> {

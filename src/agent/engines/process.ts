@@ -2,16 +2,19 @@
 import { dirname, join } from 'node:path'
 import { findFreePort } from '../../postgres/free-port.ts'
 import type { FeatureName } from '../../protocol/engine-features.ts'
+import type { NewForward, NewTerminal } from '../../protocol/tunnels.schema.ts'
 import {
   type Artifact,
   type BuildTask,
   type EngineEvents,
+  type ForwardTarget,
   type OneOffRun,
   PermanentError,
   type RevisionRef,
   type RevisionSpec,
   type RunEnd,
   type SourceTree,
+  type Terminal,
   TransientError,
   type WriteLog,
   waitUnlessAborted,
@@ -30,6 +33,7 @@ import {
   type User,
   type Users,
 } from '../system/users.ts'
+import { connectHere, describeMissingCopy } from './local/connect.ts'
 import { isIntact, PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
 import type { Health, Replica, ReplicaPool } from './local/replica-pool.ts'
 import type { TokenReader } from './local/token-file.ts'
@@ -43,6 +47,7 @@ import { newRedis, type Redis, RedisServers, redisUri } from './process/redis-se
 import { ProcessReplica } from './process/replica.ts'
 import { checkByCommand, forgetRun, type ProcessRun, startRun } from './process/run.ts'
 import { RUN_ROLE, type RunningType, WEB } from './process-types.ts'
+import { loadPty, startTerminal } from './process/terminal.ts'
 
 const IMAGE_SOURCES = new Set(['internal_container', 'external_container'])
 /** The source folder, with many files, is measured once per this many checks. */
@@ -60,6 +65,8 @@ export type ProcessOptions = PooledOptions & {
   /** The folder of Node's programs, by default that of the agent's Node. */
   bin?: string | undefined
 }
+
+type CopyPlace = { cwd: string; env: Record<string, string>; user: User | undefined }
 
 export class ProcessEngine extends PooledEngine {
   readonly name = 'process'
@@ -81,6 +88,8 @@ export class ProcessEngine extends PooledEngine {
   readonly #searchPath: string
   readonly #toolsFolder: string
   readonly #machinePath: string | undefined
+  /** The places of copies, by revision, for commands beside them. */
+  readonly #places = new Map<string, (role: string, port: number) => CopyPlace>()
 
   constructor({ database_url, commandEnv = {}, users, bin, machinePath, ...options }: ProcessOptions) {
     super('process', options)
@@ -115,6 +124,8 @@ export class ProcessEngine extends PooledEngine {
 
   override async open(events: EngineEvents): Promise<void> {
     await super.open(events)
+    const hasPty = (await loadPty()) !== undefined
+    this.tunnels = ['terminal', 'forward', 'postgres', ...(hasPty ? (['tty'] as const) : [])]
     for (const id of await this.deployments()) this.#hideStoreSecrets(id)
     this.repeatEvery(this.limits.memory_ms, () => this.#enforceMemoryLimit())
     this.repeatEvery(this.limits.disk_ms, () => void this.#enforceDiskLimit())
@@ -251,6 +262,11 @@ export class ProcessEngine extends PooledEngine {
     const hasRedis = spec.parts.includes('redis')
     if (spec.needs_database || hasRedis) await this.provide(spec)
     if (hasRedis) this.#redisUsersOf(spec.deployment_id).add(spec.revision_id)
+    const placeOf = (role: string, port: number): CopyPlace => ({
+      cwd: join(artifact.location, artifact.root ?? ''),
+      env: this.#environmentOf(spec, artifact, { folder, port, role }),
+      user,
+    })
     const launch = async (type: RunningType | null) => {
       // Folders over the limit would end each new replica, too.
       if (this.#overDiskLimit.delete(spec.revision_id)) {
@@ -258,19 +274,15 @@ export class ProcessEngine extends PooledEngine {
         createFolders()
       }
       const port = await findFreePort()
-      const env = this.#environmentOf(spec, artifact, { folder, port, role: type?.name ?? WEB })
+      const place = placeOf(type?.name ?? WEB, port)
       const command = type ? type.command : artifact.start_command
-      const cwd = join(artifact.location, artifact.root ?? '')
-      const replicasFolder = this.replicasFolder(spec, type?.name)
-      return ProcessReplica.launch(replicasFolder, { command: command!, cwd, env, port, user })
+      return ProcessReplica.launch(this.replicasFolder(spec, type?.name), { command: command!, port, ...place })
     }
     const check = async ({ name, health_command }: RunningType, replica: Replica): Promise<Health> => {
-      const { port } = replica as ProcessReplica
-      const env = this.#environmentOf(spec, artifact, { folder, port, role: name })
-      const cwd = join(artifact.location, artifact.root ?? '')
-      const run = { command: health_command!, cwd, env, user }
+      const run = { command: health_command!, ...placeOf(name, (replica as ProcessReplica).port) }
       return checkByCommand(join(this.replicasFolder(spec, name), '..', 'check'), run, this.limits.probe_timeout_ms)
     }
+    this.#places.set(spec.revision_id, placeOf)
     this.startTypes(spec, artifact, { launchWeb: () => launch(null), launchOther: launch, check })
   }
 
@@ -348,7 +360,43 @@ export class ProcessEngine extends PooledEngine {
     await endRevisionProcesses(ref.revision_id)
     await this.#stopUnusedRedis(ref)
     this.#sourceFolders.delete(ref.revision_id)
+    this.#places.delete(ref.revision_id)
     this.#overDiskLimit.delete(ref.revision_id)
+  }
+
+  async openTerminal(ref: RevisionRef, id: string, request: NewTerminal): Promise<Terminal> {
+    const copy = this.#copyOf(ref, request.copy)
+    const place = this.#places.get(ref.revision_id)?.(WEB, copy.port)
+    if (!place) throw new PermanentError('The agent is taking this revision over. Retry in a moment.')
+    return startTerminal(request, { ...place, id, adopt: pid => copy.adoptProcess(pid) })
+  }
+
+  async openForward(ref: RevisionRef, { store, port, copy: number }: NewForward): Promise<ForwardTarget> {
+    if (store === 'postgres') return this.#forwardToDatabase(ref.deployment_id)
+    if (store) throw new PermanentError('This agent has no Redis.')
+    const copy = this.#copyOf(ref, number)
+    const target = port ?? copy.port
+    return {
+      // Another program may take the port later.
+      connect: () => (copy.listensOn(target) ? connectHere(target) : Promise.reject(notListening(copy, target))),
+    }
+  }
+
+  #copyOf(ref: RevisionRef, number: number | null | undefined): ProcessReplica {
+    const copy = this.replicaOf(ref, number)
+    if (copy instanceof ProcessReplica) return copy
+    throw new PermanentError(describeMissingCopy(copy, number))
+  }
+
+  #forwardToDatabase(deployment_id: string): ForwardTarget {
+    const uri = this.#readDatabase(deployment_id)?.uri
+    if (!uri) throw new PermanentError('This deployment has no database that is ready.')
+    const { hostname, port, username, password, pathname } = new URL(uri)
+    const login = { user: decodeURIComponent(username), password: decodeURIComponent(password) }
+    return {
+      store: { ...login, database: decodeURIComponent(pathname.slice(1)) },
+      connect: () => connectHere(Number(port || 5432), hostname),
+    }
   }
 
   protected tokenReaderOf(deployment_id: string): TokenReader {
@@ -486,3 +534,6 @@ export class ProcessEngine extends PooledEngine {
     this.#measuring = false
   }
 }
+
+const notListening = ({ port: own }: ProcessReplica, port: number) =>
+  new PermanentError(`The copy does not listen on port ${port}. The port in its PORT is ${own}.`)

@@ -1,6 +1,6 @@
 // A client for the HTTP API of a Docker-compatible engine over its unix socket: requests, streams and errors.
 import * as http from 'node:http'
-import type { Readable } from 'node:stream'
+import type { Duplex, Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import { describeError } from '../redaction/error-messages.ts'
@@ -29,6 +29,8 @@ type RequestOptions = {
 }
 /** A progress message of a pull, a push or a build. */
 type ProgressMessage = BuildMessage & { status?: string; error?: string }
+export type ExecRequest = { Cmd: string[]; Tty: boolean; Env: string[] }
+export type AttachedExec = { id: string; socket: Duplex }
 type LogOptions = { follow: boolean; since: number; signal?: AbortSignal }
 export type LogLine = { message: string; at: string; error: boolean }
 
@@ -146,6 +148,35 @@ export class DockerApi {
     // The output ends when the command exits.
     await text(res)
     return (await this.get<{ ExitCode: number | null }>(`/exec/${Id}/json`)).ExitCode ?? -1
+  }
+
+  /** Runs a command in a container, and takes over the connection: both directions are streams of bytes. */
+  async attachExec(container: string, request: ExecRequest): Promise<AttachedExec> {
+    const body = { ...request, AttachStdin: true, AttachStdout: true, AttachStderr: true }
+    const { Id } = await this.post<{ Id: string }>(`/containers/${container}/exec`, body)
+    const socket = await new Promise<Duplex>((resolve, reject) => {
+      const req = http.request({
+        socketPath: this.#socket,
+        method: 'POST',
+        path: `${this.#version}/exec/${Id}/start`,
+        agent: false,
+        headers: { Host: 'engine', 'Content-Type': 'application/json', Connection: 'Upgrade', Upgrade: 'tcp' },
+        signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
+      })
+      req.once('upgrade', (_, connection, head) => {
+        if (head.length > 0) connection.unshift(head)
+        resolve(connection)
+      })
+      req.once('response', res => {
+        const refuse = (message: string) => reject(new DockerApiError(res.statusCode!, message))
+        text(res).then(answer => refuse(parseErrorMessage(answer)), reject)
+      })
+      req.once('error', reject)
+      req.end(JSON.stringify({ Detach: false, Tty: request.Tty }))
+    }).catch(error => {
+      throw error instanceof DockerApiError ? error : this.#connectionError(error)
+    })
+    return { id: Id, socket }
   }
 
   /** Throws if a message reports an error. Aborting the signal ends the operation. */

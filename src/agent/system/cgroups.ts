@@ -43,6 +43,15 @@ export function enterCgroup(path: string, pid: number): boolean {
   }
 }
 
+/** Best effort: the cgroup may be gone by now. */
+export function moveIntoCgroup(path: string, pid: number): void {
+  try {
+    fs.writeFileSync(join(path, 'cgroup.procs'), String(pid))
+  } catch {
+    // The process is found by its environment then.
+  }
+}
+
 export function pidsIn(cgroup: string): number[] {
   const own = readOrEmpty(join(cgroup, 'cgroup.procs')).split('\n').filter(Boolean).map(Number)
   return [...own, ...nestedCgroups(cgroup).flatMap(pidsIn)]

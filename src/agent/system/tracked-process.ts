@@ -5,7 +5,16 @@ import * as fs from 'node:fs'
 import type { Socket } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { cpuMsIn, enterCgroup, hasOomKill, killCgroup, newCgroupPath, pidsIn, removeCgroup } from './cgroups.ts'
+import {
+  cpuMsIn,
+  enterCgroup,
+  hasOomKill,
+  killCgroup,
+  moveIntoCgroup,
+  newCgroupPath,
+  pidsIn,
+  removeCgroup,
+} from './cgroups.ts'
 import { readJson, writeJson } from './files.ts'
 import {
   endGroup,
@@ -53,17 +62,15 @@ type ProcessMark = { environment: string[]; cgroup?: string | undefined }
 /** Spawns in a process group and, if possible, a cgroup of its own. `env` must contain `SLIPWAY_REVISION_ID`. */
 export function spawnTracked(folder: string, command: string[], options: SpawnOptions, user?: User): TrackedProcess {
   fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
-  const { env, restore } = renameLoaderVariables(options.env ?? {})
-  const wrapped = restore ? ['/bin/sh', '-c', `${restore}\nexec "$@"`, 'sh', ...command] : command
+  const { env, argv } = confine(command, options.env ?? {}, user, [WAIT_SCRIPT])
   const environment = ['SLIPWAY_REVISION_ID', 'PORT', RUN_VARIABLE].flatMap(name =>
     env[name] ? `${name}=${env[name]}` : [],
   )
   const mark: ProcessMark = { environment, cgroup: newCgroupPath() }
   writeJson(join(folder, 'mark.json'), mark)
-  const script = [WAIT_SCRIPT, ...(user ? [LIMIT_SCRIPT, confineScript()] : []), 'exec "$@"'].join('\n')
   const [input, output, errors, ...more] =
     typeof options.stdio === 'string' ? Array(3).fill(options.stdio) : (options.stdio ?? [])
-  const child = spawn('/bin/sh', ['-c', script, 'sh', ...wrapped], {
+  const child = spawn(argv[0]!, argv.slice(1), {
     ...options,
     ...user,
     env,
@@ -82,6 +89,19 @@ export function spawnTracked(folder: string, command: string[], options: SpawnOp
   go?.end('go\n')
   go?.unref()
   return new TrackedProcess(mark, identity, child)
+}
+
+/** The command behind a shell that limits it, for a user of its own also its privileges. `first` runs before. */
+export function confine(
+  command: string[],
+  environment: NodeJS.ProcessEnv,
+  user: User | undefined,
+  first: string[] = [],
+): { argv: string[]; env: NodeJS.ProcessEnv } {
+  const { env, restore } = renameLoaderVariables(environment)
+  const wrapped = restore ? ['/bin/sh', '-c', `${restore}\nexec "$@"`, 'sh', ...command] : command
+  const script = [...first, ...(user ? [LIMIT_SCRIPT, confineScript()] : []), 'exec "$@"'].join('\n')
+  return { argv: ['/bin/sh', '-c', script, 'sh', ...wrapped], env }
 }
 
 function renameLoaderVariables(environment: NodeJS.ProcessEnv): { env: NodeJS.ProcessEnv; restore: string } {
@@ -119,6 +139,11 @@ export class TrackedProcess {
   /** Without a cgroup, call it often: it finds a process only while the parents of that process run. */
   pids(list: () => Process[] = listProcesses): number[] {
     return this.#mark.cgroup ? pidsIn(this.#mark.cgroup) : this.#findDescendants(list())
+  }
+
+  /** Counts a process as one of its own, if it has a cgroup. */
+  adopt(pid: number): void {
+    if (this.#mark.cgroup) moveIntoCgroup(this.#mark.cgroup, pid)
   }
 
   /** The CPU time of all its processes. Without a cgroup, that of descendants that have ended is missing. */

@@ -138,6 +138,16 @@ export class ContainerReplica implements Replica {
     return describeListening([announced], this.#innerPort)
   }
 
+  /** The container of the application, for commands beside it. */
+  get container(): string | undefined {
+    return this.endReason === undefined ? this.#appId : undefined
+  }
+
+  /** The port of the application, inside and as published on this machine. */
+  get ports(): { inner: number | undefined; published: number | undefined } {
+    return { inner: this.#innerPort, published: this.#port }
+  }
+
   async usage(): Promise<ReplicaUsage> {
     let memory_bytes: number | null = null
     for (const id of this.#cpuMs.keys()) {

@@ -78,6 +78,8 @@ const REMEDIES = {
 export abstract class PooledEngine implements Engine {
   abstract readonly name: 'process' | 'container'
   protected readonly limits: Limits
+  /** The kinds of terminals and forwarded ports that it opens. */
+  protected tunnels: ListenerPolicy['tunnels'] = []
   protected events!: EngineEvents
   protected readonly provisioner: Provisioner
   readonly #home: string
@@ -109,7 +111,7 @@ export abstract class PooledEngine implements Engine {
 
   get policy(): ListenerPolicy {
     const features = featuresOf(this.name, this.missingFeatures())
-    return { ...CLOSED_POLICY, max_copies: this.limits.copies, engine: this.name, features }
+    return { ...CLOSED_POLICY, max_copies: this.limits.copies, engine: this.name, features, tunnels: this.tunnels }
   }
 
   /** Features of the engine that this machine lacks. */
@@ -444,6 +446,11 @@ export abstract class PooledEngine implements Engine {
 
   protected adoptSite({ deployment_id, revision_id }: RevisionRef): SiteReplica | undefined {
     return SiteReplica.adopt(this.path(deployment_id, 'revisions', revision_id))
+  }
+
+  /** A copy of the process that listens. */
+  protected replicaOf({ deployment_id, revision_id }: RevisionRef, number: number | null | undefined) {
+    return this.#pools.get(deployment_id)?.get(revision_id)?.web?.replicaOf(number)
   }
 
   protected forEachPool(work: (pool: ReplicaPool, ref: RevisionRef, type: string) => void): void {

@@ -332,6 +332,13 @@ export class ReplicaPool {
     return this.#slots.flatMap(slot => slot.replica ?? [])
   }
 
+  /** The copy with this number or, without one, the first that runs, if possible one that serves. */
+  replicaOf(copy: number | null | undefined): Replica | undefined {
+    const running = this.#slots.filter(({ replica }) => replica !== undefined && replica.endReason === undefined)
+    if (copy != null) return running.find(slot => this.#slots.indexOf(slot) === copy - 1)?.replica
+    return (running.find(({ target }) => target !== undefined) ?? running[0])?.replica
+  }
+
   /** Kills each replica that uses more memory than its limit. `used` is in megabytes. */
   enforceMemory(used: Map<Replica, number>): void {
     for (const slot of this.#slots) {

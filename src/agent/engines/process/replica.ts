@@ -168,6 +168,19 @@ export class ProcessReplica implements Replica {
     return this.#tracked?.pids(list) ?? []
   }
 
+  /** A process beside it counts towards its limits, and ends with it. */
+  adoptProcess(pid: number): void {
+    this.#tracked?.adopt(pid)
+  }
+
+  listensOn(port: number): boolean {
+    const pids = this.#tracked?.pids() ?? []
+    const ports = listListeningPorts(pids)
+    if (ports) return ports.includes(port)
+    // Without /proc only its own port is known to be its own.
+    return port === this.port && (this.#uid === undefined || !isPortOfOther(port, this.#uid))
+  }
+
   async usage(list: () => Process[]): Promise<ReplicaUsage> {
     if (!this.exit) this.#measureCpu(list)
     return { cpu_ms: this.#cpuMs, memory_bytes: null }

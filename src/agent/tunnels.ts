@@ -1,0 +1,147 @@
+// Terminals and forwarded ports that clients wait for: joins each by a socket, and connects it to the engine.
+import type { Duplex } from 'node:stream'
+import { setTimeout as delay } from 'node:timers/promises'
+import {
+  channels,
+  encodeJson,
+  encodeText,
+  type Frame,
+  MAX_STREAMS,
+  parseJson,
+  readText,
+} from '../protocol/tunnel-frames.ts'
+import { TunnelLink } from '../protocol/tunnel-link.ts'
+import { Size, type WaitingTunnel } from '../protocol/tunnels.schema.ts'
+import { type Engine, type ForwardTarget, PermanentError, type Terminal } from './engine.ts'
+
+type Lease = { agent_id: string; fence: number }
+type Options = {
+  engine: Engine
+  openSocket: (id: string, lease: Lease) => WebSocket
+  currentLease: () => Lease | undefined
+}
+/** Ends what the tunnel has started. */
+type Served = { onFrame(frame: Frame): void; close(): unknown }
+
+const UNEXPECTED = 'The agent could not open it. The log of the agent has the reason.'
+const UNSUPPORTED = 'The engine of this agent does not offer this.'
+
+export class Tunnels {
+  readonly #options: Options
+  readonly #open = new Map<string, TunnelLink>()
+
+  constructor(options: Options) {
+    this.#options = options
+  }
+
+  open(waiting: WaitingTunnel[]): void {
+    for (const tunnel of waiting) if (!this.#open.has(tunnel.id)) this.#join(tunnel)
+  }
+
+  /** Without a lease, nobody works for them any more. */
+  async closeAll(): Promise<void> {
+    const links = [...this.#open.values()]
+    for (const link of links) link.close(1001, 'agent_stopped')
+    for (let i = 0; i < 20 && this.#open.size > 0; i++) await delay(50)
+  }
+
+  #join(tunnel: WaitingTunnel): void {
+    const lease = this.#options.currentLease()
+    if (!lease) return
+    const socket = this.#options.openSocket(tunnel.id, lease)
+    let served: Served | undefined
+    let isClosed = false
+    const link = new TunnelLink(socket, {
+      onFrame: frame => served?.onFrame(frame),
+      onClose: () => {
+        isClosed = true
+        void Promise.resolve(served?.close()).finally(() => this.#open.delete(tunnel.id))
+      },
+    })
+    this.#open.set(tunnel.id, link)
+    socket.addEventListener('open', async () => {
+      try {
+        served = await this.#serve(tunnel, link)
+        if (isClosed) served.close()
+      } catch (error) {
+        const detail = error instanceof PermanentError ? error.message : UNEXPECTED
+        link.send(encodeJson(channels.error, { code: 'not_started', detail }))
+        link.close(1000, 'not_started')
+      }
+    })
+  }
+
+  async #serve({ id, terminal, forward, ...ref }: WaitingTunnel, link: TunnelLink): Promise<Served> {
+    const { engine } = this.#options
+    if (terminal && engine.openTerminal) return serveTerminal(await engine.openTerminal(ref, id, terminal), link)
+    if (forward && engine.openForward) return serveForward(await engine.openForward(ref, forward), link)
+    throw new PermanentError(UNSUPPORTED)
+  }
+}
+
+function serveTerminal(terminal: Terminal, link: TunnelLink): Served {
+  const { input, output, errors, exit } = terminal
+  // The command may end while there is input for it.
+  input.on('error', () => {})
+  link.send(encodeJson(channels.ready, {}))
+  link.readFrom(output)
+  if (errors) link.readFrom(errors, 0, channels.errors)
+  link.writeTo(input)
+  void exit.then(async how => {
+    await link.drained()
+    link.send(encodeJson(channels.exit, how))
+    link.close()
+  })
+  return {
+    onFrame({ channel, payload }) {
+      if (channel === channels.resize) {
+        const { data } = Size.safeParse(parseJson(payload))
+        if (data) terminal.resize(data)
+      } else if (channel === channels.signal) terminal.signal(readText(payload))
+    },
+    close: () => terminal.close(),
+  }
+}
+
+function serveForward(target: ForwardTarget, link: TunnelLink): Served {
+  const { store, connect } = target
+  const connections = new Map<number, Duplex>()
+  link.send(encodeJson(channels.ready, store ? { store } : {}))
+  const drop = (stream: number, reason = '') => {
+    connections.get(stream)?.destroy()
+    connections.delete(stream)
+    link.forget(stream)
+    link.send(encodeText(channels.reset, reason, stream))
+  }
+  const open = async (stream: number) => {
+    try {
+      const connection = await connect()
+      connections.set(stream, connection)
+      connection.on('error', error => connections.get(stream) === connection && drop(stream, error.message))
+      connection.once('end', () => link.end(stream))
+      connection.once('close', async () => {
+        await link.drained(stream)
+        if (connections.get(stream) === connection) drop(stream)
+      })
+      link.readFrom(connection, stream)
+      link.writeTo(connection, stream)
+    } catch (error) {
+      drop(stream, error instanceof PermanentError ? error.message : 'Nothing listens there.')
+    }
+  }
+  return {
+    onFrame({ channel, stream }) {
+      if (stream < 1 || stream > MAX_STREAMS) return
+      if (channel === channels.open && !connections.has(stream)) void open(stream)
+      else if (channel === channels.reset) {
+        connections.get(stream)?.destroy()
+        connections.delete(stream)
+        link.forget(stream)
+      }
+    },
+    close() {
+      for (const connection of connections.values()) connection.destroy()
+      connections.clear()
+    },
+  }
+}
