@@ -23,6 +23,8 @@ export const SECTIONS: Record<string, Record<string, Load | Group>> = {
     metrics: () => import('./commands/metrics.ts'),
     logs: () => import('./commands/logs.ts'),
     jobs: () => import('./commands/jobs.ts'),
+    exec: () => import('./commands/exec.ts'),
+    connect: () => import('./commands/connect.ts'),
   },
   'Change:': {
     scale: () => import('./commands/scale.ts'),

@@ -1,0 +1,76 @@
+// The client's end of a terminal or of a forwarded port.
+import {
+  channels,
+  type Exit,
+  type Frame,
+  isData,
+  PING_MS,
+  parseJson,
+  type Ready,
+  readText,
+  type TunnelFailure,
+} from '../protocol/tunnel-frames.ts'
+import { TunnelLink } from '../protocol/tunnel-link.ts'
+import { CommandFailure, EXIT } from './failure.ts'
+
+/** The control plane pings, so silence means that the connection is lost. */
+const SILENCE_MS = 3 * PING_MS
+const LOST = 'The connection to the control plane was lost.'
+
+type Handlers = {
+  onErrors?: (bytes: Uint8Array) => void
+  onReset?: (stream: number, reason: string) => void
+}
+export type OpenTunnel = {
+  link: TunnelLink
+  ready: Ready
+  /** Null if the client has closed it. Rejects with the reason of an end that nobody wanted. */
+  ended: Promise<Exit | null>
+}
+
+/** Resolves once the agent has started what was asked for. */
+export async function openTunnel(url: string, { onErrors, onReset }: Handlers = {}): Promise<OpenTunnel> {
+  const socket = new WebSocket(url)
+  const started = Promise.withResolvers<Ready>()
+  const ended = Promise.withResolvers<Exit | null>()
+  let exit: Exit | undefined
+  let failure: TunnelFailure | undefined
+  let heardAt = performance.now()
+  const silence = setInterval(() => {
+    if (performance.now() - heardAt > SILENCE_MS) finish(1006)
+  }, 1000).unref()
+  const onFrame = ({ channel, stream, payload }: Frame) => {
+    if (channel === channels.ready) started.resolve(parseJson<Ready>(payload) ?? {})
+    else if (channel === channels.exit) exit = parseJson<Exit>(payload)
+    else if (channel === channels.error) failure = parseJson<TunnelFailure>(payload)
+    else if (channel === channels.reset) onReset?.(stream, readText(payload))
+    else if (isData(channel)) {
+      onErrors?.(payload)
+      link.consume(payload.length, stream)
+    }
+  }
+  const finish = (code: number) => {
+    clearInterval(silence)
+    const reason = new CommandFailure(EXIT.failed, failure?.code ?? 'connection_lost', failure?.detail ?? LOST)
+    if (exit) ended.resolve(exit)
+    else if (code === 1000 && !failure) ended.resolve(null)
+    else ended.reject(reason)
+    started.reject(reason)
+  }
+  const link = new TunnelLink(socket, { onFrame, onClose: finish })
+  socket.addEventListener('message', () => {
+    heardAt = performance.now()
+  })
+  // A rejection reaches those who wait for either.
+  started.promise.catch(() => {})
+  ended.promise.catch(() => {})
+  return { link, ready: await started.promise, ended: ended.promise }
+}
+
+/** The words after `--`, which Commander puts at the end of all others. */
+export function splitProgram(args: (string | undefined)[], words = process.argv): [(string | undefined)[], string[]] {
+  const at = words.indexOf('--')
+  const count = at < 0 ? 0 : words.length - at - 1
+  const own = args.slice(0, args.length - count)
+  return [own, count === 0 ? [] : (args.slice(-count) as string[])]
+}
