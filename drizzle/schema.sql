@@ -4499,6 +4499,61 @@ create policy own on ttl_settings to slipway_app
 grant delete, insert, select, update (default_trace_tier, longlived_ttl_days, updated_at) on ttl_settings to slipway_app;
 grant delete, insert, select, update on ttl_settings to slipway_system;
 
+create table tunnels (
+  id uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  deployment_id uuid not null,
+  revision_id uuid not null,
+  listener_id uuid not null,
+  is_terminal boolean not null,
+  request json,
+  actor_kind text default setting('actor_kind'::text) not null,
+  actor_id uuid default current_actor(),
+  actor_name text default event_actor_name(),
+  expires_at timestamp with time zone not null,
+  instance text,
+  address text,
+  joined_at timestamp with time zone,
+  offered_at timestamp with time zone,
+  opened_at timestamp with time zone,
+  fence bigint,
+  seen_at timestamp with time zone,
+  bytes_in bigint default 0 not null,
+  bytes_out bigint default 0 not null,
+  ended_at timestamp with time zone,
+  end_reason text,
+  exit_code integer,
+  exit_signal text,
+  created_at timestamp with time zone default clock() not null,
+  constraint tunnels_pkey PRIMARY KEY (id),
+  constraint tunnels_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE
+);
+CREATE INDEX tunnels_ended ON public.tunnels USING btree (ended_at) WHERE (ended_at IS NOT NULL);
+CREATE INDEX tunnels_of_listener ON public.tunnels USING btree (listener_id) WHERE (ended_at IS NULL);
+CREATE INDEX tunnels_open ON public.tunnels USING btree (tenant_id) WHERE (ended_at IS NULL);
+alter table tunnels enable row level security, force row level security;
+create policy admitted on tunnels as restrictive to slipway_limited
+  using (((NOT ( SELECT hides('deployment'::text) AS hides)) OR (EXISTS ( SELECT
+   FROM deployments p
+  WHERE (p.id = tunnels.deployment_id)))))
+  with check (true);
+create policy everything on tunnels to slipway_system
+  using (true)
+  with check (true);
+create policy made on tunnels as restrictive for insert to slipway_app
+  with check ((EXISTS ( SELECT
+   FROM deployments d
+  WHERE ((d.id = tunnels.deployment_id) AND (d.tenant_id = current_tenant()) AND (d.active_revision_id = tunnels.revision_id) AND (d.listener_id = tunnels.listener_id)))));
+create policy own on tunnels to slipway_app
+  using ((tenant_id = current_tenant()))
+  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_deployment(deployment_id) AND is_own_key(actor_id)));
+create policy served on tunnels to slipway_agent
+  using ((listener_id = current_listener()));
+grant select, update (offered_at, opened_at, fence) on tunnels to slipway_agent;
+grant insert, select, update (instance, address, joined_at, seen_at, bytes_in, bytes_out) on tunnels to slipway_app;
+grant delete, insert, select, update on tunnels to slipway_system;
+
 create table upgraded_traces (
   organization_id uuid not null,
   tenant_id uuid not null,
@@ -7505,6 +7560,14 @@ AS $function$
   )
 $function$;
 reset role;
+set role slipway_system;
+create or replace function is_lease_held(p_listener uuid, p_fence bigint)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+RETURN (EXISTS (SELECT FROM listeners l WHERE ((l.id = is_lease_held.p_listener) AND (l.fence = is_lease_held.p_fence) AND (l.lease_expires_at > clock()))));
+reset role;
 create or replace function is_maker_ended(p_key uuid)
  RETURNS boolean
  LANGUAGE sql
@@ -7585,6 +7648,11 @@ begin
   );
 end $function$;
 reset role;
+create or replace function is_tunnel_waiting(p_tunnel tunnels)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+RETURN (((p_tunnel).joined_at IS NOT NULL) AND ((p_tunnel).opened_at IS NULL) AND ((p_tunnel).ended_at IS NULL) AND (((p_tunnel).offered_at IS NULL) OR ((p_tunnel).offered_at < (clock() - '00:00:10'::interval))));
 set role slipway_system;
 create or replace function is_verified_member(p_member uuid)
  RETURNS boolean
@@ -8422,6 +8490,36 @@ create or replace function object_bytes(p_objects json)
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
 RETURN (SELECT COALESCE(sum(((size.size)::text)::bigint), (0)::numeric) AS "coalesce" FROM jsonb_path_query((object_bytes.p_objects)::jsonb, '$.**."bytes"?(@.type() == "number")'::jsonpath) size(size));
+create or replace function offer_tunnels(p_limit integer)
+ RETURNS json
+ LANGUAGE sql
+ SET plan_cache_mode TO 'force_generic_plan'
+BEGIN ATOMIC
+ WITH offered AS (
+          UPDATE tunnels t SET offered_at = clock()
+           WHERE (t.id IN ( SELECT w.id
+                    FROM tunnels w
+                   WHERE ((w.listener_id = current_listener()) AND (w.ended_at IS NULL) AND is_tunnel_waiting(w.*))
+                   ORDER BY w.joined_at
+                  LIMIT offer_tunnels.p_limit))
+           RETURNING t.id,
+             t.deployment_id,
+             t.revision_id,
+             t.is_terminal,
+             t.request,
+             t.joined_at
+         )
+  SELECT COALESCE(json_agg(json_build_object('id', o.id, 'deployment_id', o.deployment_id, 'revision_id', o.revision_id, 'terminal',
+         CASE
+             WHEN o.is_terminal THEN o.request
+             ELSE NULL::json
+         END, 'forward',
+         CASE
+             WHEN (NOT o.is_terminal) THEN o.request
+             ELSE NULL::json
+         END) ORDER BY o.joined_at), '[]'::json) AS "coalesce"
+    FROM offered o;
+END;
 set role slipway_system;
 create or replace function offered_templates()
  RETURNS TABLE(name text, description text, listener_ids uuid[], is_on_platform boolean)
@@ -10830,6 +10928,35 @@ begin
   end if;
   return true;
 end $function$;
+set role slipway_system;
+create or replace function require_tunnel_room(p_tenant uuid, p_listener uuid, p_features text[], p_tenant_limit integer, p_listener_limit integer)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER COST 20000
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_listener listeners;
+  v_missing text;
+begin
+  select l.* into v_listener from listeners l where l.id = p_listener;
+  if not found or v_listener.lease_expires_at is null or v_listener.lease_expires_at <= clock() then
+    perform refuse('agent_absent');
+  end if;
+  select f into v_missing
+  from unnest(p_features) f
+  where f not in (select json_array_elements_text(coalesce(v_listener.policy -> 'tunnels', '[]')));
+  if found then perform refuse('tunnel_unsupported', v_missing); end if;
+  perform pg_advisory_xact_lock(hashtextextended('tunnels of ' || p_tenant, 0));
+  if (select count(*) from tunnels t where t.tenant_id = p_tenant and t.ended_at is null) >= p_tenant_limit
+    or (select count(*) from tunnels t where t.listener_id = p_listener and t.ended_at is null) >= p_listener_limit
+  then
+    perform refuse('tunnels_full');
+  end if;
+  return true;
+end $function$;
+reset role;
 create or replace function require_upload_link_room(p_tenant uuid, p_limit integer)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -11616,13 +11743,10 @@ begin
     from (
       select unnest(v_tenants) as t
       union
-      (
-        select w.tenant_id
-        from jobs w
-        where w.status = 'QUEUED' and w.dispatched_at is null and w.not_before <= clock() + interval '1 minute'
-        order by w.not_before
-        limit p_limit
-      )
+      -- Without a limit: the queue of one workspace must not hide those of others.
+      select w.tenant_id
+      from jobs w
+      where w.status = 'QUEUED' and w.dispatched_at is null and w.not_before <= clock() + interval '1 minute'
     ) due
     order by t
   ));
@@ -12188,6 +12312,10 @@ revoke execute on function is_instance_admin(text[]) from public;
 grant execute on function is_instance_admin(text[]) to slipway_app;
 reset role;
 set role slipway_system;
+revoke execute on function is_lease_held(uuid, bigint) from public;
+grant execute on function is_lease_held(uuid, bigint) to slipway_app;
+reset role;
+set role slipway_system;
 revoke execute on function is_living_credential(text) from public;
 grant execute on function is_living_credential(text) to slipway_app;
 reset role;
@@ -12443,6 +12571,10 @@ reset role;
 set role slipway_system;
 revoke execute on function require_tagging(text, uuid[], uuid[]) from public;
 grant execute on function require_tagging(text, uuid[], uuid[]) to slipway_app;
+reset role;
+set role slipway_system;
+revoke execute on function require_tunnel_room(uuid, uuid, text[], integer, integer) from public;
+grant execute on function require_tunnel_room(uuid, uuid, text[], integer, integer) to slipway_app;
 reset role;
 set role slipway_system;
 revoke execute on function require_workspace_admin() from public;

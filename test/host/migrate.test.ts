@@ -346,6 +346,7 @@ describe('a database from before the squash', () => {
       'feedback-configs:create',
       'feedback-configs:update',
       'feedback-configs:delete',
+      'deployments:exec',
     ]
     expect(after.Admin).toEqual([...before.Admin.filter((name: string) => name !== 'fleet-admin:read'), ...added])
     expect(after['Organization Admin']).toEqual([...before['Organization Admin'], ...added])
