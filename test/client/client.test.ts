@@ -82,7 +82,7 @@ it('plans a change, applies that plan and no other, and compares versions', asyn
   const { reply, etag } = await client.answer('POST /v2/deployments', { body: newBody() })
   const params = { deployment_id: reply.id }
   const read = await client.answer('GET /v2/deployments/{deployment_id}', { params })
-  expect([etag, read.etag]).toEqual([undefined, '"1"'])
+  expect([etag, read.etag]).toEqual([undefined, expect.stringMatching(/^"1\./)])
   const body = { source_config: { resource_spec: { min_scale: 2 } } }
   const plan = await client.plan(DEPLOYMENT, { params, body })
   expect(plan.changes.map(({ path }) => path)).toEqual(['source_config.resource_spec.min_scale'])

@@ -95,7 +95,7 @@ export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersio
     ...(row.summary && { summary: summaryToWire(row.summary) }),
     [etagVersion]: row.version,
     get [etagState]() {
-      return sha256Hex(`${row.health_since} ${row.health_reason}`).slice(0, 12)
+      return sha256Hex(`${row.health_since && toIsoTime(row.health_since)} ${row.health_reason}`).slice(0, 12)
     },
   }
 }

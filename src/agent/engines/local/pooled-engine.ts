@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { describeIgnored, type FeatureName, featuresOf, listIgnored } from '../../../protocol/engine-features.ts'
 import { CLOSED_POLICY, describeRefusal, type ListenerPolicy } from '../../../protocol/listener-policy.ts'
+import type { ResourceSpec } from '../../../protocol/resources.schema.ts'
 import type {
   Artifact,
   BuildTask,
@@ -119,9 +120,13 @@ export abstract class PooledEngine implements Engine {
     return []
   }
 
-  /** Says in the log of a revision what of it has no effect: the control plane may have planned it before. */
-  #logIgnored({ resources, ...ref }: RevisionSpec): void {
-    const ignored = listIgnored(resources, this.policy)
+  /** Names in the log what has no effect: the control plane may have planned it before. Amounts have defaults. */
+  #logIgnored({ resources, parts, ...ref }: RevisionSpec): void {
+    const { min_scale: _, max_scale: __, ...rest } = resources
+    const asked = Object.entries(rest).filter(
+      ([name, value]) => typeof value !== 'number' || parts.some(part => name.startsWith(`${part}_`)),
+    )
+    const ignored = listIgnored(Object.fromEntries(asked) as object as ResourceSpec, { features: this.policy.features })
     if (ignored.length > 0) this.events.log(ref, describeIgnored(ignored, this.name), 'WARNING')
   }
 
