@@ -280,4 +280,6 @@ create index deployments_list on deployments using btree (tenant_id, created_at 
 -- The trigger follow_health() writes the health of the deployments that exist.
 update deployments
 set status = status
-where id in (select id from deployments where health_since is null limit 1000);
+where id in (
+  select d.id from deployments d where d.health_since is null and deployment_health(d) is not null limit 1000
+);

@@ -13,6 +13,8 @@ import * as fc from './support/seeded-fast-check.ts'
 const requests = Math.ceil(fc.requests / guardedOperations.length)
 const HUNG_MS = 10_000
 const patience = 120_000 + requests * guardedOperations.length * 20
+/** A value of the API. */
+const STORE = '`postgres`'
 const LEAK =
   /neon|postgres|drizzle|sqlstate|\bstack\b|\n\s+at |\bat \S+:\d+|insert into|select .* from|violates|syntax/i
 
@@ -88,7 +90,7 @@ async function attempt({ method, path, headers, body }: HostileRequest, key: str
   const raw = bytes && { raw: body?.streamed ? streamBytes(bytes) : bytes }
   const reply = await send(method, path, { headers: { 'X-Api-Key': key, ...headers }, ...raw })
   if (!(callsExternalServers && UPSTREAM.includes(reply.status))) expect(reply.status).toBeLessThan(500)
-  if (reply.status >= 400) expect(reply.text).not.toMatch(LEAK)
+  if (reply.status >= 400) expect(reply.text.replaceAll(STORE, '')).not.toMatch(LEAK)
   expect(reply.text.length).toBeLessThan(200_000)
   return reply
 }

@@ -5,11 +5,14 @@ import { enginesWith, type FeatureName, featureNames, listFeatureNeeds } from '.
 import type { Container, Volume, VolumeMount } from './kubernetes.schema.ts'
 import type { Source } from './parts.schema.ts'
 import type { ResourceSpec } from './resources.schema.ts'
-import { TunnelFeatures } from './tunnels.schema.ts'
 import { arrayOf, boundedText } from './wire.ts'
 
 const MAX_ACCOUNTS = 100
 const MAX_FEATURES = 100
+
+/** Parts of terminals and forwarded ports that an agent may offer. */
+const tunnelFeatures = ['terminal', 'tty', 'forward', 'postgres', 'redis'] as const
+export type TunnelFeature = (typeof tunnelFeatures)[number]
 
 export const ListenerPolicy = z
   .object({
@@ -34,7 +37,7 @@ export const ListenerPolicy = z
       .boolean()
       .nullish()
       .meta({ description: 'The agent runs jobs and reports them. Without it, they are refused.' }),
-    tunnels: TunnelFeatures.nullish().meta({
+    tunnels: arrayOf(z.enum(tunnelFeatures), tunnelFeatures.length).nullish().meta({
       description: 'What it offers of terminals and forwarded ports. Without it, nothing.',
     }),
   })

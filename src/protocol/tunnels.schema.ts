@@ -7,10 +7,6 @@ const MAX_ARGUMENTS = 100
 const MAX_ARGUMENT = 8192
 const MAX_COPY = 1000
 
-export const tunnelFeatures = ['terminal', 'tty', 'forward', 'postgres', 'redis'] as const
-export type TunnelFeature = (typeof tunnelFeatures)[number]
-export const TunnelFeatures = arrayOf(z.enum(tunnelFeatures), tunnelFeatures.length)
-
 const side = z.int().min(1).max(1000)
 export const Size = z.object({ columns: side, rows: side })
 export type Size = z.output<typeof Size>
@@ -33,11 +29,11 @@ export const NewTerminal = z
   .meta({
     id: 'NewTerminal',
     description: 'A command to run beside a copy of the deployment.',
-    example: { command: ['sh', '-c', 'ls -l'], tty: false },
+    example: { command: ['sh', '-c', 'ls -l'], tty: false, columns: 80, rows: 24 },
   })
 export type NewTerminal = z.output<typeof NewTerminal>
 
-export const stores = ['postgres', 'redis'] as const
+const stores = ['postgres', 'redis'] as const
 export const NewForward = z
   .object({
     port: z.int().min(1).max(65_535).nullish().meta({

@@ -38,7 +38,6 @@ export async function serveTunnels(limits: Partial<TunnelLimits> = {}, app?: App
   return { address: `ws://127.0.0.1:${port}`, app: served }
 }
 
-export type TunnelSocket = ReturnType<typeof openSocket>
 /** Keeps all that arrives. `next` waits for the next frame of a channel. */
 export function openSocket(url: string, headers: Record<string, string> = {}) {
   const socket = new WebSocket(url, { headers } as never)

@@ -67,8 +67,6 @@ type Tunnel = {
   hasFailed: boolean
 }
 
-export type Pairs = ReturnType<typeof createPairs>
-
 export function createPairs(services: Services) {
   const { platform } = services
   const limits = platform.tunnelLimits

@@ -65,6 +65,7 @@ export const relayRoutes = slice('Terminals', 'Terminals of deployments, and con
   .get('/v1/sync/tunnels/{tunnel_id}', {
     id: 'joinTunnelAsAgent',
     summary: 'Open the WebSocket of a terminal or a forwarded port that a poll named',
+    description: 'PROTOCOL.md describes its frames. Requires the lease of the listener.',
     params: TunnelRef,
     query: TunnelLease,
     isSocket: true,

@@ -16,14 +16,8 @@ import {
 import { fail, notConfigured } from '../../kernel/http/errors.ts'
 import type { Services } from '../../kernel/http/routes.ts'
 import type { Relay, TunnelEnd } from '../../platform.ts'
-import type {
-  NewForward,
-  NewTerminal,
-  Tunnel,
-  TunnelFeature,
-  TunnelLease,
-  TunnelRef,
-} from '../../protocol/tunnels.schema.ts'
+import type { TunnelFeature } from '../../protocol/listener-policy.ts'
+import type { NewForward, NewTerminal, Tunnel, TunnelLease, TunnelRef } from '../../protocol/tunnels.schema.ts'
 import type { DeploymentRef } from '../deployments/schema.ts'
 import { isDeployment } from '../deployments/service.ts'
 import { deployments } from '../deployments/tables.ts'

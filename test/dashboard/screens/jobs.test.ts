@@ -12,10 +12,10 @@ it('shows schedules and jobs, runs, disables and cancels them, and shows what a 
   await check(page, 'jobs-empty')
   await tenant.post(`${path}/schedules`, { name: 'nightly', cron: '30 3 * * *', command: 'npm run report' })
   await page.getByRole('row', { name: 'nightly' }).waitFor()
-  await page.getByRole('button', { name: 'Disable' }).click()
-  await page.getByRole('button', { name: 'Enable' }).waitFor()
-  await page.getByRole('button', { name: 'Run now' }).click()
-  await page.getByRole('button', { name: 'npm run report' }).waitFor()
+  await page.getByRole('button', { name: 'Disable', exact: true }).click()
+  await page.getByRole('button', { name: 'Enable', exact: true }).waitFor()
+  await page.getByRole('button', { name: 'Run now', exact: true }).click()
+  await page.getByRole('button', { name: 'npm run report', exact: true }).waitFor()
 
   const { id: job_id } = await run({ command: 'echo hello' })
   await agent.poll()
@@ -29,11 +29,11 @@ it('shows schedules and jobs, runs, disables and cancels them, and shows what a 
     kind: 'deploy',
   }
   await agent.post('/v1/sync/logs', { ...batch, job_id, stream: crypto.randomUUID(), from: 0, lines })
-  await page.getByRole('button', { name: 'echo hello' }).click()
+  await page.getByRole('button', { name: 'echo hello', exact: true }).click()
   const dialog = page.getByRole('dialog')
   await dialog.getByText('It says hello.').waitFor()
   await check(page, 'jobs-job')
-  await dialog.getByRole('button', { name: 'Cancel job' }).click()
+  await dialog.getByRole('button', { name: 'Cancel job', exact: true }).click()
   await expect.poll(async () => (await read(job_id)).cancel_requested_at).not.toBeNull()
   expect(problems).toEqual([])
 })

@@ -10,7 +10,7 @@ import type { Work } from '../../../src/protocol/work.schema.ts'
 import { makeImageBody } from '../../support/deployment-bodies.ts'
 import { makeEnvelopeOpener } from '../../support/envelope-opener.ts'
 import { makeRandom } from '../support/random.ts'
-import { makeClient } from '../support/retrying-client.ts'
+import { type Client, makeClient } from '../support/retrying-client.ts'
 import { createQuietApp, openTestbed, SETTINGS, scaleCount, type Trial, type TrialContext } from '../support/testbed.ts'
 
 const SCHEDULES = 1000
@@ -66,7 +66,7 @@ export default {
     const settings = { JOB_RETENTION_DAYS: '365', EVENTS_PER_DAY: '0' }
     const testbed = await openTestbed(context, { settings, overrides: { clock, deliveriesPerRequest: 0 } })
     const { app, system } = testbed.pools.connections
-    const send = (key: string) => makeClient(testbed.app.fetch, key).send
+    const send = (key: string) => openCaller(makeClient(testbed.app.fetch, key))
 
     const agents: Agent[] = []
     const schedules: Schedule[] = []
@@ -152,7 +152,13 @@ export default {
 } satisfies Trial
 
 type Agent = Awaited<ReturnType<typeof openAgent>>
-type Send = ReturnType<typeof makeClient>['send']
+type Send = ReturnType<typeof openCaller>
+
+/** Bodies without a type. */
+const openCaller = (client: Client) => async (method: string, path: string, sent?: unknown) => {
+  const { status, body } = await client.send(method, path, sent)
+  return { status, body: Object(body) }
+}
 
 /** Ends most jobs at once, and some later. Sometimes it restarts, and knows nothing any more. */
 async function openAgent(call: Send, send: (key: string) => Send, random: () => number) {

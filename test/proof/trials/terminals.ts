@@ -1,4 +1,4 @@
-// Terminals and forwarded ports through `npm run dev` (workerd and an agent): near, 200 ms away, several at once, cut by a key.
+// Terminals and ports through `npm run dev` (workerd and an agent): near, 200 ms away, several at once, cut by a key.
 import { spawn as spawnChild } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'

@@ -59,6 +59,7 @@ export const RESOURCES = [
   ['preview', 'Previews of pull requests'],
   ['preview_policy', 'Preview policies'],
   ['custom_host', 'Custom domains: verified, lost'],
+  ['tunnel', 'Terminals and connections: opened, ended'],
   ['upload', 'Source archives'],
   ['image', 'Images: push offered'],
   ['listener', 'Listeners'],
