@@ -290,7 +290,7 @@ async function prepareCalls() {
       const { id, run } = await startServing(POLICY, tenant)
       return { params: { deployment_id: id, job_id: (await run()).id } }
     },
-    createSchedule: () => ({ body: { ...NewSchedule.meta()!.example, name: named() } }),
+    createSchedule: () => ({ body: { ...(NewSchedule.meta()!.example as object), name: named() } }),
     changeSchedule: async () => ({ params: await newSchedule(), body: { cron: '0 5 * * *' } }),
     deleteSchedule: async () => ({ params: await newSchedule() }),
     runSchedule: async () => ({ params: await newSchedule() }),

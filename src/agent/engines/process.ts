@@ -46,8 +46,8 @@ import { prepare } from './process/prepare.ts'
 import { newRedis, type Redis, RedisServers, redisUri } from './process/redis-servers.ts'
 import { ProcessReplica } from './process/replica.ts'
 import { checkByCommand, forgetRun, type ProcessRun, startRun } from './process/run.ts'
-import { RUN_ROLE, type RunningType, WEB } from './process-types.ts'
 import { loadPty, startTerminal } from './process/terminal.ts'
+import { RUN_ROLE, type RunningType, WEB } from './process-types.ts'
 
 const IMAGE_SOURCES = new Set(['internal_container', 'external_container'])
 /** The source folder, with many files, is measured once per this many checks. */

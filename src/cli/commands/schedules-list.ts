@@ -10,7 +10,8 @@ export async function run(session: Session, _: object, [name]: [string?]): Promi
   const { client, out, signal } = session
   const deployment = await findDeployment(session, name)
   const request = { params: { deployment_id: deployment.id }, query: { limit: 100 }, signal }
-  const schedules = await Array.fromAsync(client.list('GET /v2/deployments/{deployment_id}/schedules', request))
+  const schedules: Schedule[] = []
+  for await (const one of client.list('GET /v2/deployments/{deployment_id}/schedules', request)) schedules.push(one)
   const columns = {
     name: (one: Schedule) => one.name,
     cron: (one: Schedule) => one.cron,
