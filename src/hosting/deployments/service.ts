@@ -18,10 +18,11 @@ type DeploymentParams = z.output<typeof schema.DeploymentRef>
 /** False if no listener that require_listener_allows() asks runs images, null if one may. */
 export const runsImages = (listener: SQL) => sql<boolean | null>`(
   select case
-    when bool_and(coalesce(not nullif(l.policy -> 'features', 'null') @> '"images"', false)) then false
-    when bool_or(l.policy -> 'features' @> '"images"') then true
+    when bool_and(coalesce(not f.features @> '"images"', false)) then false
+    when bool_or(f.features @> '"images"') then true
   end
   from listeners l
+  cross join lateral (select nullif((l.policy -> 'features')::jsonb, 'null') as features) f
   where (l.id = ${listener} and (l.tenant_id = current_tenant() or l.tenant_id is null))
     or (${listener} is null and l.tenant_id is null)
 )`
