@@ -1,5 +1,5 @@
-// The features that a deployment can ask for, and which engines have them. Pure. Agents send the features of their engine with their
-// policy, the control plane refuses the rest when it is planned, and the docs and the dashboard show this table.
+// The features that a deployment can ask for, and which engines have them. Pure. Agents send those of their engine with
+// their policy, the control plane refuses the rest when it is planned, and the docs and the dashboard show this table.
 import type { Source } from './parts.schema.ts'
 import type { ResourceMember, ResourceSpec } from './resources.schema.ts'
 

@@ -150,7 +150,7 @@ test('the settled part of an unfinished line is logged once a second, and the re
   expect(after(0, '', 'Lines were dropped.', 'last')).toEqual(['|Lines were dropped.', '|last'])
 })
 
-test('copies that keep ending are a crash loop until one was calm, and restarts and memory kills are counted', async () => {
+test('copies that keep ending are a crash loop until one was calm; restarts and memory kills are counted', async () => {
   vi.useFakeTimers({ toFake: ['Date'] })
   onTestFinished(() => void vi.useRealTimers())
   let changes = 0

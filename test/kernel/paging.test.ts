@@ -38,6 +38,11 @@ describe('a list of things that have a name', () => {
       member: 'compute_id',
       more: { compute_type: 'local' },
     }),
+    '/v2/deployments/{deployment_id}/schedules': async ({ post }) => {
+      const { id } = (await post('/v2/deployments', makeImageBody())).body
+      const more = { cron: '0 5 * * *', command: 'true' }
+      return { post, path: `/v2/deployments/${id}/schedules`, member: 'name', more }
+    },
     '/v2/trusted-issuers': ({ post }) => {
       const { name: _, ...more } = NewTrustedIssuer.meta()!.example as Record<string, unknown>
       return { post, path: '/v2/trusted-issuers', member: 'name', more }

@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { replicaParts } from '../../src/agent/engines/container/replica-spec.ts'
 import { storeRequestsOf } from '../../src/agent/engines/container/store-specs.ts'
 import { findUnsupported } from '../../src/agent/engines/container/unsupported-features.ts'
-import { revisionObjects } from '../../src/agent/engines/kubernetes/revision-objects.ts'
+import { otherObjects, revisionObjects } from '../../src/agent/engines/kubernetes/revision-objects.ts'
 import { storesFor } from '../../src/agent/engines/kubernetes/store-objects.ts'
 import { processTypesOf } from '../../src/agent/engines/process-types.ts'
 import {
@@ -80,7 +80,8 @@ const MADE = {
   kubernetes: (spec: ResourceSpec) => {
     const settings = makeKubernetesSettings()
     const unit = { ...makeKubernetesUnit(), ...unitOf(spec) }
-    return JSON.stringify([storesFor(settings, unit), revisionObjects(settings, unit, makeArtifact())])
+    const [web, others] = [revisionObjects, otherObjects].map(make => make(settings, unit, makeArtifact()))
+    return JSON.stringify([storesFor(settings, unit), web, others])
   },
 }
 const unitOf = (spec: ResourceSpec) => ({

@@ -109,6 +109,7 @@ export const DECLARED: Record<string, Declared> = {
     named: { member: 'name' },
     secrets: { members: ['secrets'], fingerprints: ({ secret_fingerprints }) => secret_fingerprints },
     computed: ['source_config.deployment_type'],
+    unlike: ['health'],
     isLeaving: ({ status }) => status === 'AWAITING_DELETE',
   },
   'preview policy': {

@@ -59,6 +59,8 @@ export const RESOURCES = [
   ['preview', 'Previews of pull requests'],
   ['preview_policy', 'Preview policies'],
   ['custom_host', 'Custom domains: verified, lost'],
+  ['job', 'Jobs: created, started, ended'],
+  ['schedule', 'Schedules'],
   ['tunnel', 'Terminals and connections: opened, ended'],
   ['upload', 'Source archives'],
   ['image', 'Images: push offered'],
