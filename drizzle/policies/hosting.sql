@@ -299,7 +299,7 @@ create policy own on jobs to slipway_app
     and is_own_deployment(deployment_id)
     and is_own_revision(revision_id)
     and is_own_schedule(schedule_id)
-    and listener_id is null
+    and is_own_listener(listener_id)
     and is_own_key(actor_id)
   );
 -- An agent runs the jobs of a deployment that its listener serves.

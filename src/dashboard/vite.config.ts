@@ -26,7 +26,7 @@ export default {
   // The files must not depend on NODE_ENV, which tests set.
   define: { 'process.env.NODE_ENV': '"production"' },
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact', development: false } },
-  css: { modules: { generateScopedName: '[local]-[hash:base64:4]' } },
+  css: { modules: { generateScopedName: '[local]-[hash:base64:3]' } },
   build: {
     // The first with light-dark(), which would be 40 % of the styles if it were rewritten.
     target: ['chrome123', 'firefox120', 'safari17.5'],

@@ -190,16 +190,16 @@ it('refuses a folder that cannot be started, and creates nothing', async () => {
 it('refuses a Dockerfile alone before its upload, and an image, where the agent runs processes alone', async () => {
   const tenant = await newTenant()
   const { listener, key } = await newListener(tenant)
+  const source_config = { listener_id: listener.id }
+  await tenant.post('/v2/deployments', makeSourceBody({ name: 'shop', source_config }))
+  await tenant.post('/v2/deployments', makeImageBody({ name: 'docs', source: 'internal_container', source_config }))
   await makeSyncAgent(tenant, key).poll({ policy: { ...CLOSED_POLICY, features: [] } })
-  await tenant.post('/v2/deployments', makeSourceBody({ name: 'shop', source_config: { listener_id: listener.id } }))
   const deploy = (files: Record<string, string>) =>
     startDeploy(tenant, ['--name', 'shop', '--detach'], makeFolder({ Dockerfile: 'FROM scratch', ...files })).exited
   const { code, error, objects } = await deploy({ 'main.zig': '' })
   expect([code, error?.code]).toEqual([1, 'images_not_run'])
   expect(objects.map(({ type }) => type)).not.toContain('upload')
   expect((await deploy({ 'server.js': '', 'package.json': '{}' })).code).toBe(0)
-  const source_config = { listener_id: listener.id }
-  await tenant.post('/v2/deployments', makeImageBody({ name: 'docs', source: 'internal_container', source_config }))
   const image = await startDeploy(tenant, ['--name', 'docs', '--image', 'acme/docs:2']).exited
   expect([image.code, image.error?.code]).toEqual([1, 'images_not_run'])
 })

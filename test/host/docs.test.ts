@@ -92,7 +92,7 @@ const NEEDS: Record<string, string> = {
   'docs/operate/registry': 'a registry; hosting/deployments/registry.test.ts',
   'docs/operate/self-host': 'a Postgres of the operator; host/start.test.ts',
   'docs/reference/settings': 'a Postgres of the operator; host/start.test.ts',
-  'docs/reference/engines': 'nothing to run; protocol/engine-features.pure.test.ts',
+  'docs/reference/engines': 'a listener of the reader; protocol/engine-features.pure.test.ts',
   'docs/reference/table-bounds': 'a Postgres of the operator; host/operate/table-bounds.test.ts',
   'docs/deploy/terraform': 'OpenTofu; test/proof/trials/terraform.ts runs its configuration',
   'docs/operate/upgrade': 'an earlier release; host/migrate.test.ts and test/proof/trials/upgrade.ts',

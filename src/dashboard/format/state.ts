@@ -41,6 +41,8 @@ export const stateOfRevision = ({ status }: Pick<Revision, 'status'>): State => 
 
 export const isInFlight = ({ status }: Pick<Revision, 'status'>): boolean => REVISION_STATES[status].tone === 'busy'
 
+const PROBLEMS: Record<string, string> = { crash_looping: 'Crash loop', unhealthy: 'Unhealthy' }
+
 /** `latest` is needed only where the latest revision does not serve. */
 export function stateOfDeployment(
   {
@@ -54,12 +56,11 @@ export function stateOfDeployment(
   if (status === 'AWAITING_DELETE') return { word: 'Deleting', tone: 'idle', shape: 'minus' }
   if (status === 'UNKNOWN') return { word: 'State unknown', tone: 'warn', shape: 'diamond' }
   if (status === 'AWAITING_DATABASE') return { word: 'Creating the database', tone: 'busy', shape: 'queued' }
-  if (health?.state === 'crash_looping') return { word: 'Crash loop', tone: 'bad', shape: 'triangle' }
-  if (health?.state === 'unhealthy') return { word: 'Unhealthy', tone: 'bad', shape: 'triangle' }
+  const problem = health && PROBLEMS[health.state]
+  if (problem) return { word: problem, tone: 'bad', shape: 'triangle' }
   if (latest && latest.status !== 'DEPLOYED') return stateOfRevision(latest)
   if (serving === 'none') return { word: 'Not serving', tone: 'idle', shape: 'minus' }
   if (health?.state === 'degraded') return { word: 'Degraded', tone: 'warn', shape: 'triangle' }
-  if (health?.state === 'sleeping') return { word: 'Sleeping', tone: 'idle', shape: 'ring' }
   if (hold) return { word: 'Serving, rolled back', tone: 'warn', shape: 'held' }
   if (status === 'UNUSED') return { word: 'Serving, unused', tone: 'idle', shape: 'ring' }
   return { word: 'Serving', tone: 'ok', shape: 'check' }

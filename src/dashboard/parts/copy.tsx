@@ -17,7 +17,7 @@ export function CopyButton({ text, children, label, look = 'bare' }: CopyProps) 
       await navigator.clipboard.writeText(text())
       setCopied(count => count + 1)
     } catch {
-      toast('bad', 'Nothing was copied', 'The browser allows copying on https pages only.')
+      toast('bad', 'Nothing was copied', 'Copying needs https.')
     }
   }
   return (

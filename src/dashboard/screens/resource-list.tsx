@@ -237,7 +237,7 @@ function NoMatch({ thing, param, text }: { thing: string; param: string; text: T
       title={text?.title ?? `No ${thing} matches`}
       action={<Button onClick={() => setFilters({ [param]: '', view: '' })}>Show all {thing}s</Button>}
     >
-      {text?.text ?? 'The filter is in the address, so a link to it shows the same.'}
+      {text?.text ?? 'A link to this address has the filter.'}
     </Empty>
   )
 }

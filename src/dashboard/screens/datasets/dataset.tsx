@@ -218,7 +218,7 @@ function Examples({ workspace, dataset }: Props) {
             }
           >
             {isFiltered
-              ? 'The filter is in the address, so a link to it shows the same.'
+              ? 'A link to this address has the filter.'
               : 'Open a run of a trace and press “Add to dataset”, or add an example by hand above.'}
           </Empty>
         )}

@@ -19,18 +19,11 @@ const STATUSES: Record<string, Status> = {
   deleting: 'AWAITING_DELETE',
   database: 'AWAITING_DATABASE',
 }
-const HEALTH: Record<string, string> = {
-  healthy: 'healthy',
-  degraded: 'degraded',
-  crashing: 'crash_looping',
-  unhealthy: 'unhealthy',
-  sleeping: 'sleeping',
-  none: 'nothing_serves',
-}
+const HEALTH = ['healthy', 'degraded', 'crash_looping', 'unhealthy']
 /** The conditions with their values; those without a list have names of the workspace. */
 export const CONDITIONS = {
   status: Object.keys(STATUSES),
-  health: Object.keys(HEALTH),
+  health: HEALTH,
   source: Object.keys(SOURCES),
   tag: [],
   listener: [],
@@ -58,7 +51,7 @@ export function parseFilter(text: string): ParsedFilter {
     else if (condition === 'listener') parsed.listener = value
     else if (condition === 'source' && Object.hasOwn(SOURCES, value)) parsed.query.source = SOURCES[value]
     else if (condition === 'status' && Object.hasOwn(STATUSES, value)) parsed.query.status = [STATUSES[value]!]
-    else if (condition === 'health' && Object.hasOwn(HEALTH, value)) parsed.query.health = [HEALTH[value]!]
+    else if (condition === 'health' && HEALTH.includes(value)) parsed.query.health = [value]
     else parsed.unknown = word
   }
   if (words.length > 0) parsed.query.name_contains = words.join('-')

@@ -88,7 +88,7 @@ export default function DeploymentList({ workspace }: ScreenProps) {
               text:
                 values && values.length > 0
                   ? `The ${condition} can be ${values.join(', ')}.`
-                  : 'The filter is in the address, so a link to it shows the same.',
+                  : 'A link to this address has the filter.',
             }
           : undefined
       }
@@ -217,17 +217,19 @@ function describeServingSince({ created_at, summary }: Deployment) {
   )
 }
 
+/** A row is a line of text, without the backticks of code. */
+const toLine = (text: string): string => text.split('\n', 1)[0]!.replaceAll('`', '')
+
 function describeDetail(
   { health, hold, preview }: Deployment,
   { latest_revision: latest, ...summary }: Summary,
 ): string {
   if (!latest) return 'No revision yet'
-  if (health?.reason && health.state !== 'nothing_serves') return health.reason.split('\n')[0]!.replaceAll('`', '')
+  if (health?.reason) return toLine(health.reason)
   const before = summary.in_flight_revision
   if (before && before.id !== latest.id) return `r${latest.number} is queued behind r${before.number}`
-  // Backticks mark code. A row is a line of text.
   if (latest.status_message && latest.status !== 'DEPLOYED')
-    return `r${latest.number}: ${latest.status_message.replaceAll('`', '')}`
+    return toLine(`r${latest.number}: ${latest.status_message}`)
   if (latest.status !== 'DEPLOYED') return `r${latest.number} by ${describeActor(latest.actor)}`
   if (hold) return 'Rolled back, pushes do not deploy'
   return preview ? `Preview of #${preview.number}, ${preview.branch}` : 'The latest revision'

@@ -93,7 +93,7 @@ export default function History({ workspace }: ScreenProps) {
             >
               {view === 'different'
                 ? 'Every deployment serves the same revision in the same state as now.'
-                : 'The filter is in the address, so a link to it shows the same.'}
+                : 'A link to this address has the filter.'}
             </Empty>
           ) : (
             <Table items={shown} at={text} />

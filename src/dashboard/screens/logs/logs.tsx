@@ -312,7 +312,7 @@ function NoLines({ deployment, shown }: { deployment: Deployment; shown: ShownLo
           </Button>
         }
       >
-        The filter is in the address, so a link to it shows the same.
+        A link to this address has the filter.
       </Empty>
     )
   return (

@@ -102,6 +102,6 @@ const NoMatch = () => (
     title="No preview matches"
     action={<Button onClick={() => setFilters({ branch: '', view: '' })}>Show all open previews</Button>}
   >
-    The filter is in the address, so a link to it shows the same.
+    A link to this address has the filter.
   </Empty>
 )

@@ -123,7 +123,7 @@ export default function ProjectList({ workspace }: ScreenProps) {
           >
             {view.name === 'experiments' && !name
               ? 'An experiment runs an application on each example of a dataset, and stores the runs in a project.'
-              : 'The filter is in the address, so a link to it shows the same.'}
+              : 'A link to this address has the filter.'}
           </Empty>
         )}
         {items && items.length > 0 && (

@@ -200,7 +200,7 @@ function NoRuns({ workspace, project, isFiltered, hasMore, label }: NoRunsProps)
       >
         {hasMore
           ? 'The newest runs were searched. Older ones may match: show more.'
-          : `No run of the last ${label} matches. The filter is in the address, so a link to it shows the same.`}
+          : `No run of the last ${label} matches. A link to this address has the filter.`}
       </Empty>
     )
   return <NoRunsInSpan workspace={workspace} project={project} label={label} />
