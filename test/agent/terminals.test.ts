@@ -176,6 +176,18 @@ describe.skipIf(!hasPty)('a command in a terminal', () => {
     expect(await peer.json(channels.exit)).toEqual({ code: 5, signal: null })
   })
 
+  it('is open to no program that the agent starts later', async () => {
+    const { open } = await runCopy()
+    const terminal = await open({ terminal: { tty: true, command: ['sh', '-c', 'echo begun; sleep 60'] } })
+    await terminal.until('begun')
+    for (const tty of [false, true]) {
+      const peer = await open({ terminal: { tty, command: ['ls', '-l', '/proc/self/fd'] } })
+      await peer.json(channels.exit)
+      expect(peer.text()).toContain('/proc/')
+      expect(peer.text()).not.toContain('ptmx')
+    }
+  })
+
   it('takes input as fast as its program reads it', async () => {
     const { open } = await runCopy()
     const command = [

@@ -368,7 +368,7 @@ export class ProcessEngine extends PooledEngine {
     const copy = this.#copyOf(ref, request.copy)
     const place = this.#places.get(ref.revision_id)?.(WEB, copy.port)
     if (!place) throw new PermanentError('The agent is taking this revision over. Retry in a moment.')
-    return startTerminal(request, { ...place, id, adopt: pid => copy.adoptProcess(pid) })
+    return startTerminal(request, { ...place, id, cgroup: copy.cgroup })
   }
 
   async openForward(ref: RevisionRef, { store, port, copy: number }: NewForward): Promise<ForwardTarget> {

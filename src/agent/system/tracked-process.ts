@@ -5,16 +5,7 @@ import * as fs from 'node:fs'
 import type { Socket } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import {
-  cpuMsIn,
-  enterCgroup,
-  hasOomKill,
-  killCgroup,
-  moveIntoCgroup,
-  newCgroupPath,
-  pidsIn,
-  removeCgroup,
-} from './cgroups.ts'
+import { cpuMsIn, enterCgroup, hasOomKill, killCgroup, newCgroupPath, pidsIn, removeCgroup } from './cgroups.ts'
 import { readJson, writeJson } from './files.ts'
 import {
   endGroup,
@@ -141,9 +132,8 @@ export class TrackedProcess {
     return this.#mark.cgroup ? pidsIn(this.#mark.cgroup) : this.#findDescendants(list())
   }
 
-  /** Counts a process as one of its own, if it has a cgroup. */
-  adopt(pid: number): void {
-    if (this.#mark.cgroup) moveIntoCgroup(this.#mark.cgroup, pid)
+  get cgroup(): string | undefined {
+    return this.#mark.cgroup
   }
 
   /** The CPU time of all its processes. Without a cgroup, that of descendants that have ended is missing. */

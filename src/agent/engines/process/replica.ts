@@ -169,8 +169,8 @@ export class ProcessReplica implements Replica {
   }
 
   /** A process beside it counts towards its limits, and ends with it. */
-  adoptProcess(pid: number): void {
-    this.#tracked?.adopt(pid)
+  get cgroup(): string | undefined {
+    return this.#tracked?.cgroup
   }
 
   listensOn(port: number): boolean {

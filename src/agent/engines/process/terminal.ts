@@ -1,18 +1,23 @@
 // A command beside a copy that is a process: as its user, in its folder and cgroup, with a terminal or with pipes.
-import { spawn } from 'node:child_process'
+import { type StdioOptions, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import * as fs from 'node:fs'
 import type { Socket } from 'node:net'
-import { PassThrough, type Readable, Writable } from 'node:stream'
+import { type Readable, Writable } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
 import type { Exit } from '../../../protocol/tunnel-frames.ts'
 import type { NewTerminal } from '../../../protocol/tunnels.schema.ts'
 import { PermanentError, type Terminal } from '../../engine.ts'
+import { moveIntoCgroup } from '../../system/cgroups.ts'
 import { identityOf, sendSignal } from '../../system/processes.ts'
 import { confine, TrackedProcess } from '../../system/tracked-process.ts'
 import type { User } from '../../system/users.ts'
+import type { FromPty, ToPty } from './pty-main.ts'
 
 export const DEFAULT_SHELL = ['/bin/sh', '-c', 'command -v bash >/dev/null && exec bash || exec sh']
+const PTY_MAIN = fileURLToPath(new URL('./pty-main.ts', import.meta.url))
+/** The descriptor of the bytes of a terminal, for `pty-main.ts`. */
+const WIRE = 4
 export const TERMINAL_NAME = 'xterm-256color'
 /** Between the hang-up and the kill. */
 const GRACE_MS = 2000
@@ -25,8 +30,8 @@ type Place = {
   cwd: string
   env: Record<string, string>
   user: User | undefined
-  /** Called with the first process. */
-  adopt: (pid: number) => void
+  /** That of the copy, whose limits hold for the command, and with which it ends. */
+  cgroup: string | undefined
 }
 
 /** The module of terminals has a binary for each platform. Undefined where there is none. */
@@ -41,8 +46,9 @@ export async function startTerminal(request: NewTerminal, place: Place): Promise
     { ...terminalName, ...place.env, ...mark },
     place.user,
   )
-  const started = request.tty ? await startWithPty(argv, env, request, place) : startWithPipes(argv, env, place)
-  place.adopt(started.pid)
+  const started = request.tty
+    ? await startWithPty(argv, env as Record<string, string>, request, place)
+    : startWithPipes(argv, env, place)
   const tracked = new TrackedProcess({ environment: [`SLIPWAY_TERMINAL_ID=${place.id}`] }, identityOf(started.pid))
   const signal = (name: string) => {
     if (SIGNALS.test(name)) sendSignal(-started.pid, name as NodeJS.Signals)
@@ -62,68 +68,53 @@ type Started = Omit<Terminal, 'signal' | 'close'> & { pid: number }
 
 async function startWithPty(
   argv: string[],
-  env: NodeJS.ProcessEnv,
-  request: NewTerminal,
-  place: Place,
+  env: Record<string, string>,
+  { columns, rows }: NewTerminal,
+  { cwd, user, cgroup }: Place,
 ): Promise<Started> {
-  const module = await loadPty()
-  if (!module) throw new PermanentError('The machine of the agent has no pseudo-terminals. Use `--no-tty`.')
-  const { columns, rows } = request
-  const pty = module.spawn(argv[0]!, argv.slice(1), {
-    name: TERMINAL_NAME,
-    cols: columns,
-    rows,
-    cwd: place.cwd,
-    env: env as Record<string, string>,
-    encoding: null,
-    ...place.user,
+  if (!(await loadPty())) throw new PermanentError('The machine of the agent has no pseudo-terminals. Use `--no-tty`.')
+  const stdio: StdioOptions = ['ignore', 'ignore', 'ignore', 'ipc']
+  stdio[WIRE] = 'pipe'
+  // Nothing of the agent's own environment, which holds its key.
+  const holder = spawn(process.execPath, [PTY_MAIN], { stdio, env: {} })
+  const wire = holder.stdio[WIRE] as Socket
+  wire.on('error', () => {})
+  const started = Promise.withResolvers<number>()
+  const exit = Promise.withResolvers<Exit>()
+  holder.on('message', (message: FromPty) => {
+    if ('pid' in message) return started.resolve(message.pid)
+    const { exitCode, signal } = message
+    exit.resolve(signal ? { code: null, signal: signalName(signal) } : { code: exitCode, signal: null })
   })
-  giveTerminal(pty.pid, place.user)
-  const output = new PassThrough()
-  pty.onData(data => {
-    if (!output.write(data as unknown as Buffer)) pty.pause()
-  })
-  output.on('drain', () => pty.resume())
-  const exit = new Promise<Exit>(resolve => {
-    pty.onExit(({ exitCode, signal }) => {
-      output.end()
-      resolve(signal ? { code: null, signal: signalName(signal) } : { code: exitCode, signal: null })
-    })
-  })
+  const handleEnd = () => {
+    started.reject(new PermanentError('The terminal could not be opened.'))
+    exit.resolve({ code: null, signal: 'SIGHUP' })
+  }
+  holder.once('error', handleEnd)
+  holder.once('exit', handleEnd)
+  const options = { name: TERMINAL_NAME, cols: columns, rows, cwd, env }
+  holder.send({ argv, options, user, cgroup } satisfies ToPty, () => {})
   return {
-    pid: pty.pid,
-    input: createInput((pty as unknown as { _socket: Socket })._socket),
-    output,
+    pid: await started.promise,
+    input: createInput(wire),
+    output: wire,
     errors: null,
-    resize: size => ignoreEnded(() => pty.resize(size.columns, size.rows)),
-    exit,
+    resize: size => void (holder.connected && holder.send(size, () => {})),
+    exit: exit.promise,
   }
 }
 
-/** Programs open their terminal again by its name. */
-function giveTerminal(pid: number, user: User | undefined): void {
-  if (!user) return
-  try {
-    fs.chownSync(fs.readlinkSync(`/proc/${pid}/fd/0`), user.uid, user.gid)
-  } catch {
-    // It has ended, or there is no /proc.
-  }
-}
-
-const END_OF_INPUT = Buffer.from([4])
-
-/** Waits until the program reads, which `write()` of the module does not tell. */
-function createInput(socket: Socket): Writable {
-  return new Writable({
-    write: (chunk, _, done) => void socket.write(chunk, () => done()),
-    // A terminal has no other end.
-    final: done => void socket.write(END_OF_INPUT, () => done()),
+/** Waits until the bytes are taken. */
+const createInput = (wire: Socket): Writable =>
+  new Writable({
+    write: (chunk, _, done) => void wire.write(chunk, () => done()),
+    final: done => void wire.end(() => done()),
   })
-}
 
-function startWithPipes(argv: string[], env: NodeJS.ProcessEnv, { cwd, user }: Place): Started {
+function startWithPipes(argv: string[], env: NodeJS.ProcessEnv, { cwd, user, cgroup }: Place): Started {
   const child = spawn(argv[0]!, argv.slice(1), { cwd, env, ...user, stdio: 'pipe', detached: true })
   if (child.pid === undefined) throw new PermanentError('The command could not be started.')
+  if (cgroup !== undefined) moveIntoCgroup(cgroup, child.pid)
   // A program may end before it has read all.
   child.stdin.on('error', () => {})
   const exit = (async (): Promise<Exit> => {
@@ -153,11 +144,3 @@ const NUMBERS: Record<number, string> = {
   15: 'SIGTERM',
 }
 const signalName = (number: number): string => NUMBERS[number] ?? `signal ${number}`
-
-function ignoreEnded(act: () => void): void {
-  try {
-    act()
-  } catch {
-    // The command has ended.
-  }
-}

@@ -1,0 +1,63 @@
+// Holds one pseudo-terminal for the agent. Its binary leaves the descriptor open for each program that is started
+// later, also for those of other deployments: this process starts one, and no other.
+import * as fs from 'node:fs'
+import { Socket } from 'node:net'
+import { spawn } from '@lydell/node-pty'
+import type { Size } from '../../../protocol/tunnels.schema.ts'
+
+export type ToPty = {
+  argv: string[]
+  options: { name: string; cols: number; rows: number; cwd: string; env: Record<string, string> }
+  user: { uid: number; gid: number } | undefined
+  cgroup: string | undefined
+}
+export type FromPty = { pid: number } | { exitCode: number; signal: number }
+/** The bytes of the terminal, in both directions. */
+const WIRE = 4
+
+const END_OF_INPUT = Buffer.from([4])
+const tell = (message: FromPty, done?: () => void) => process.send!(message, undefined, undefined, done)
+
+process.once('message', ({ argv: [file, ...args], options, user, cgroup }: ToPty) => {
+  const wire = new Socket({ fd: WIRE, readable: true, writable: true, allowHalfOpen: true })
+  wire.on('error', () => process.exit())
+  const pty = spawn(file!, args, { ...options, ...user, encoding: null })
+  const { pid } = pty
+  const { ptsName, _socket: terminal } = pty as unknown as { ptsName: string; _socket: Socket }
+  if (cgroup !== undefined) moveInto(cgroup, pid)
+  // Programs open their terminal again by its name, which they cannot lead elsewhere.
+  if (user) fs.chownSync(ptsName, user.uid, user.gid)
+  tell({ pid })
+  pty.onData(data => {
+    if (!wire.write(data as unknown as Buffer)) pty.pause()
+  })
+  wire.on('drain', () => pty.resume())
+  pty.onExit(({ exitCode, signal = 0 }) => {
+    wire.end(() => tell({ exitCode, signal }, () => process.exit()))
+  })
+  wire.on('data', bytes => {
+    // Until the program reads, which `write()` of the module does not tell.
+    wire.pause()
+    terminal.write(bytes, () => wire.resume())
+  })
+  // A terminal has no other end.
+  wire.on('end', () => terminal.write(END_OF_INPUT))
+  process.on('message', ({ columns, rows }: Size) => {
+    try {
+      pty.resize(columns, rows)
+    } catch {
+      // The command has ended.
+    }
+  })
+})
+// Without the agent, the terminal hangs up.
+process.once('disconnect', () => process.exit())
+
+/** Before the command runs. Best effort: the cgroup may be gone by now. */
+function moveInto(cgroup: string, pid: number): void {
+  try {
+    fs.writeFileSync(`${cgroup}/cgroup.procs`, String(pid))
+  } catch {
+    // The process is found by its environment then.
+  }
+}
