@@ -4,12 +4,15 @@ import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, Server } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { RawData, WebSocket } from 'ws'
-import type { createApp } from '../app.ts'
+import { type createApp, loadOperations } from '../app.ts'
 import { PASSED_HEADER } from '../hosting/relay/tunnels.ts'
 import { loadOnce } from '../kernel/http/load-once.ts'
+import { resolveAlias } from '../kernel/http/path-aliases.ts'
 import type { Relay, Socket, TunnelEnd } from '../platform.ts'
 import { MAX_FRAME_BYTES } from '../protocol/tunnel-frames.ts'
 import { watchConnections } from './connections.ts'
+
+const CLOSE_MS = 5000
 
 type Taken = { end: TunnelEnd } | { address: string }
 const taken = new WeakMap<Request, Taken>()
@@ -39,10 +42,7 @@ export function takeSockets(server: Server, { fetch, services }: App, prepare: (
   })
   server.on('upgrade', (incoming: IncomingMessage, connection: Duplex, head: Buffer) => {
     connection.on('error', () => {})
-    if (incoming.headers.upgrade?.toLowerCase() !== 'websocket')
-      return serveWithoutUpgrade(server, incoming, head)
-      // It is not idle between requests.
-    ;(connections as Map<unknown, unknown>).delete(incoming.socket)
+    if (incoming.headers.upgrade?.toLowerCase() !== 'websocket') return serveWithoutUpgrade(server, incoming, head)
     void upgrade(incoming, connection, head).catch(error => {
       services.platform.log({ level: 'error', notice: 'A WebSocket could not be opened.', error: String(error) })
       connection.destroy()
@@ -51,6 +51,11 @@ export function takeSockets(server: Server, { fetch, services }: App, prepare: (
 
   async function upgrade(incoming: IncomingMessage, connection: Duplex, head: Buffer): Promise<void> {
     await prepare()
+    if (connection.destroyed) return
+    if (!(await isForSocket(incoming))) return serveWithoutUpgrade(server, incoming, head)
+    const open = connections as Map<unknown, unknown>
+    // It is not idle between requests.
+    open.delete(incoming.socket)
     const request = toRequest(incoming)
     const response = await fetch(request, { incoming })
     const how = taken.get(request)
@@ -60,7 +65,9 @@ export function takeSockets(server: Server, { fetch, services }: App, prepare: (
       const pairs = await loadPairs()
       return sockets.handleUpgrade(incoming, connection, head, socket => pairs.attach(how.end, toSocket(socket)))
     }
-    const url = new URL(incoming.url!, how.address.replace(/^http/, 'ws'))
+    // The request may name another host in its target, which gets nothing.
+    const { pathname, search } = new URL(request.url)
+    const url = Object.assign(new URL(how.address.replace(/^http/, 'ws')), { pathname, search })
     const further = new Client(url, {
       headers: { ...credentialOf(incoming), [PASSED_HEADER]: '1' },
       maxPayload: MAX_FRAME_BYTES,
@@ -75,6 +82,18 @@ export function takeSockets(server: Server, { fetch, services }: App, prepare: (
       }),
     )
   }
+}
+
+const loadPaths = loadOnce(async () => {
+  const operations = await loadOperations()
+  return operations.flatMap(({ isSocket, path }) => (isSocket ? [path.slice(0, path.indexOf('{'))] : []))
+})
+
+/** Other routes answer with more than a socket: streams, files, and changes. Compares the fixed start of the path. */
+async function isForSocket({ method, url = '' }: IncomingMessage): Promise<boolean> {
+  if (method !== 'GET') return false
+  const path = resolveAlias(url)
+  return (await loadPaths()).some(start => path.startsWith(start))
 }
 
 const credentialOf = ({ headers }: IncomingMessage): Record<string, string> =>
@@ -99,7 +118,7 @@ function toSocket(socket: WebSocket): Socket {
     close(code, reason) {
       socket.close(code, reason)
       // A peer that does not answer.
-      setTimeout(() => socket.terminate(), 5000).unref()
+      setTimeout(() => socket.terminate(), CLOSE_MS).unref()
     },
     onMessage(receive) {
       socket.on('message', (data: RawData, isBinary) => {
@@ -111,7 +130,7 @@ function toSocket(socket: WebSocket): Socket {
   }
 }
 
-/** Clients of HTTP/2 offer it to every server. Such a request is served as if they had not. */
+/** Clients of HTTP/2 offer it to every server. A request for anything but a socket is served as if they had not. */
 function serveWithoutUpgrade(server: Server, incoming: IncomingMessage, head: Buffer): void {
   const { method, url, rawHeaders, socket } = incoming
   const lines = [`${method} ${url} HTTP/1.1`]
@@ -135,4 +154,6 @@ async function answer(connection: Duplex, response: Response): Promise<void> {
   const headers = [...response.headers].map(([name, value]) => `${name}: ${value}\r\n`).join('')
   const head = `HTTP/1.1 ${response.status} \r\n${headers}Content-Length: ${body.length}\r\nConnection: close\r\n\r\n`
   connection.end(Buffer.concat([Buffer.from(head), body]))
+  // A peer that does not close its half.
+  setTimeout(() => connection.destroy(), CLOSE_MS).unref()
 }
