@@ -41,7 +41,7 @@ export class Tunnels {
   /** Without a lease, nobody works for them any more. */
   async closeAll(): Promise<void> {
     const links = [...this.#open.values()]
-    for (const link of links) link.close(1001, 'agent_stopped')
+    for (const link of links) link.abandon('agent_stopped')
     for (let i = 0; i < 20 && this.#open.size > 0; i++) await delay(50)
   }
 
@@ -66,7 +66,7 @@ export class Tunnels {
       } catch (error) {
         const detail = error instanceof PermanentError ? error.message : UNEXPECTED
         link.send(encodeJson(channels.error, { code: 'not_started', detail }))
-        link.close(1000, 'not_started')
+        link.close('not_started')
       }
     })
   }

@@ -4,7 +4,6 @@ import {
   type Exit,
   type Frame,
   isData,
-  PING_MS,
   parseJson,
   type Ready,
   readText,
@@ -13,8 +12,6 @@ import {
 import { TunnelLink } from '../protocol/tunnel-link.ts'
 import { CommandFailure, EXIT } from './failure.ts'
 
-/** The control plane pings, so silence means that the connection is lost. */
-const SILENCE_MS = 3 * PING_MS
 const LOST = 'The connection to the control plane was lost.'
 
 type Handlers = {
@@ -35,10 +32,6 @@ export async function openTunnel(url: string, { onErrors, onReset }: Handlers = 
   const ended = Promise.withResolvers<Exit | null>()
   let exit: Exit | undefined
   let failure: TunnelFailure | undefined
-  let heardAt = performance.now()
-  const silence = setInterval(() => {
-    if (performance.now() - heardAt > SILENCE_MS) finish(1006)
-  }, 1000).unref()
   const onFrame = ({ channel, stream, payload }: Frame) => {
     if (channel === channels.ready) started.resolve(parseJson<Ready>(payload) ?? {})
     else if (channel === channels.exit) exit = parseJson<Exit>(payload)
@@ -50,7 +43,6 @@ export async function openTunnel(url: string, { onErrors, onReset }: Handlers = 
     }
   }
   const finish = (code: number) => {
-    clearInterval(silence)
     const reason = new CommandFailure(EXIT.failed, failure?.code ?? 'connection_lost', failure?.detail ?? LOST)
     if (exit) ended.resolve(exit)
     else if (code === 1000 && !failure) ended.resolve(null)
@@ -58,9 +50,6 @@ export async function openTunnel(url: string, { onErrors, onReset }: Handlers = 
     started.reject(reason)
   }
   const link = new TunnelLink(socket, { onFrame, onClose: finish })
-  socket.addEventListener('message', () => {
-    heardAt = performance.now()
-  })
   // A rejection reaches those who wait for either.
   started.promise.catch(() => {})
   ended.promise.catch(() => {})

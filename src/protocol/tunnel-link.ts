@@ -9,6 +9,7 @@ import {
   isData,
   MAX_FRAME_BYTES,
   MAX_PAYLOAD_BYTES,
+  PING_MS,
   readCredit,
   readFrame,
   WINDOW_BYTES,
@@ -57,28 +58,61 @@ type Handlers = {
   onClose(code: number, reason: string): void
 }
 
+/** The control plane pings, so silence means that the connection is lost. */
+const SILENCE_MS = 3 * PING_MS
+/** A peer that is gone answers no close. */
+const CLOSE_MS = 5000
+
 export class TunnelLink {
   readonly #socket: LinkSocket
   readonly #streams = new Map<number, Stream>()
+  readonly #onClose: Handlers['onClose']
+  #isClosed = false
+  #silence: ReturnType<typeof setTimeout> | undefined
 
   constructor(socket: LinkSocket, { onFrame, onClose }: Handlers) {
     this.#socket = socket
+    this.#onClose = onClose
+    this.#awaitMessage()
     socket.binaryType = 'arraybuffer'
     socket.addEventListener('message', ({ data }) => {
+      if (this.#isClosed) return
+      this.#awaitMessage()
       if (!(data instanceof ArrayBuffer) || data.byteLength < HEAD_BYTES || data.byteLength > MAX_FRAME_BYTES)
-        return socket.close(1003, 'invalid_frame')
+        return this.close('invalid_frame')
       const frame = readFrame(new Uint8Array(data))
       if (!this.#receive(frame)) onFrame(frame)
     })
-    socket.addEventListener('close', ({ code, reason }) => onClose(code, reason))
+    socket.addEventListener('close', ({ code, reason }) => this.#finish(code, reason))
+  }
+
+  #awaitMessage(ms = SILENCE_MS): void {
+    clearTimeout(this.#silence)
+    this.#silence = setTimeout(() => this.abandon(), ms)
+  }
+
+  #finish(code: number, reason: string): void {
+    clearTimeout(this.#silence)
+    if (this.#isClosed) return
+    this.#isClosed = true
+    this.#onClose(code, reason)
   }
 
   send(frame: Uint8Array<ArrayBuffer>): void {
     if (this.#socket.readyState === OPEN) this.#socket.send(frame)
   }
 
-  close(code = 1000, reason = ''): void {
-    this.#socket.close(code, reason)
+  /** A WebSocket of a client may close with 1000 alone, of the codes of its protocol. */
+  close(reason = ''): void {
+    if (this.#isClosed) return
+    this.#awaitMessage(CLOSE_MS)
+    this.#socket.close(1000, reason)
+  }
+
+  /** Closes, and does not wait for the peer. */
+  abandon(reason = ''): void {
+    this.#socket.close(1000, reason)
+    this.#finish(1006, reason)
   }
 
   /** Reads the source as fast as the receiver takes its bytes. */
