@@ -129,7 +129,11 @@ export type Relay = {
 
 /** A WebSocket of a runtime, in messages of bytes. */
 export type Socket = {
-  send(message: Uint8Array<ArrayBuffer>): void
+  /** Calls `sent` once the message is on its way, or cannot be sent any more. */
+  send(message: Uint8Array<ArrayBuffer>, sent?: () => void): void
+  /** Messages arrive again after `resume`. On Workers, a tunnel has an object of its own, with memory of its own. */
+  pause?(): void
+  resume?(): void
   close(code: number, reason: string): void
   onMessage(receive: (message: Uint8Array) => void): void
   /** Called once, also if the socket has failed. */

@@ -1,5 +1,5 @@
 // Terminals and forwarded ports that clients wait for: joins each by a socket, and connects it to the engine.
-import type { Duplex } from 'node:stream'
+import type { Duplex, Readable } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import {
   channels,
@@ -24,6 +24,7 @@ type Options = {
 type Served = { onFrame(frame: Frame): void; close(): unknown }
 
 const UNEXPECTED = 'The agent could not open it. The log of the agent has the reason.'
+const OUTPUT_MS = 1000
 const UNSUPPORTED = 'The engine of this agent does not offer this.'
 
 export class Tunnels {
@@ -88,7 +89,7 @@ function serveTerminal(terminal: Terminal, link: TunnelLink): Served {
   if (errors) link.readFrom(errors, 0, channels.errors)
   link.writeTo(input)
   void exit.then(async how => {
-    await link.drained()
+    await untilRead([output, ...(errors ? [errors] : [])], link)
     link.send(encodeJson(channels.exit, how))
     link.close()
   })
@@ -103,9 +104,31 @@ function serveTerminal(terminal: Terminal, link: TunnelLink): Served {
   }
 }
 
+/** A process in the background may keep an output open: then its silence is the end. */
+async function untilRead(outputs: Readable[], link: TunnelLink): Promise<void> {
+  const isEnded = () => outputs.every(output => output.readableEnded || output.destroyed)
+  let count = 0
+  for (const output of outputs) output.on('data', () => count++)
+  for (let before = -1; !isEnded() && before !== count; ) {
+    await link.drained()
+    before = count
+    await Promise.race([Promise.all(outputs.map(untilEnd)), delay(OUTPUT_MS, undefined, { ref: false })])
+  }
+  await link.drained()
+}
+
+const untilEnd = (output: Readable): Promise<void> =>
+  new Promise(resolve => {
+    if (output.readableEnded || output.destroyed) resolve()
+    else output.once('close', resolve).once('end', resolve)
+  })
+
 function serveForward(target: ForwardTarget, link: TunnelLink): Served {
   const { store, connect } = target
   const connections = new Map<number, Duplex>()
+  /** A client may close and open a stream again and again while it connects: one attempt at a time. */
+  const opening = new Map<number, { isWanted: boolean }>()
+  let isClosed = false
   link.send(encodeJson(channels.ready, store ? { store } : {}))
   const drop = (stream: number, reason = '') => {
     connections.get(stream)?.destroy()
@@ -114,8 +137,11 @@ function serveForward(target: ForwardTarget, link: TunnelLink): Served {
     link.send(encodeText(channels.reset, reason, stream))
   }
   const open = async (stream: number) => {
+    const attempt = { isWanted: true }
+    opening.set(stream, attempt)
     try {
-      const connection = await connect()
+      const connection = await connect().finally(() => opening.delete(stream))
+      if (isClosed || !attempt.isWanted) return void connection.destroy()
       connections.set(stream, connection)
       connection.on('error', error => connections.get(stream) === connection && drop(stream, error.message))
       connection.once('end', () => link.end(stream))
@@ -126,20 +152,24 @@ function serveForward(target: ForwardTarget, link: TunnelLink): Served {
       link.readFrom(connection, stream)
       link.writeTo(connection, stream)
     } catch (error) {
-      drop(stream, error instanceof PermanentError ? error.message : 'Nothing listens there.')
+      if (attempt.isWanted) drop(stream, error instanceof PermanentError ? error.message : 'Nothing listens there.')
     }
   }
   return {
     onFrame({ channel, stream }) {
       if (stream < 1 || stream > MAX_STREAMS) return
-      if (channel === channels.open && !connections.has(stream)) void open(stream)
+      if (channel === channels.open && opening.has(stream)) drop(stream, 'It is still closing. Retry in a moment.')
+      else if (channel === channels.open && !connections.has(stream)) void open(stream)
       else if (channel === channels.reset) {
+        const attempt = opening.get(stream)
+        if (attempt) attempt.isWanted = false
         connections.get(stream)?.destroy()
         connections.delete(stream)
         link.forget(stream)
       }
     },
     close() {
+      isClosed = true
       for (const connection of connections.values()) connection.destroy()
       connections.clear()
     },

@@ -104,9 +104,13 @@ const credentialOf = ({ headers }: IncomingMessage): Record<string, string> =>
     }),
   )
 
+/** Reads a message once the one before is on its way. */
 function join(from: WebSocket, to: WebSocket): void {
   from.on('error', () => from.terminate())
-  from.on('message', (data, isBinary) => to.send(data as Buffer, { binary: isBinary }))
+  from.on('message', (data, isBinary) => {
+    from.pause()
+    to.send(data as Buffer, { binary: isBinary }, () => from.resume())
+  })
   from.once('close', (code, reason) => to.close(isSendable(code) ? code : 1011, reason))
 }
 const isSendable = (code: number): boolean => code >= 1000 && code !== 1005 && code !== 1006 && code !== 1015
@@ -114,7 +118,9 @@ const isSendable = (code: number): boolean => code >= 1000 && code !== 1005 && c
 function toSocket(socket: WebSocket): Socket {
   socket.on('error', () => socket.terminate())
   return {
-    send: message => socket.send(message),
+    send: (message, sent) => socket.send(message, () => sent?.()),
+    pause: () => socket.pause(),
+    resume: () => socket.resume(),
     close(code, reason) {
       socket.close(code, reason)
       // A peer that does not answer.

@@ -35,7 +35,10 @@ function toSocket(socket: ServerSocket): Socket {
   socket.binaryType = 'arraybuffer'
   return {
     // A socket that has closed meanwhile throws.
-    send: message => ignoreClosed(() => socket.send(message)),
+    send(message, sent) {
+      ignoreClosed(() => socket.send(message))
+      sent?.()
+    },
     close: (code, reason) => ignoreClosed(() => socket.close(code, reason)),
     onMessage: receive =>
       socket.addEventListener('message', ({ data }) => {

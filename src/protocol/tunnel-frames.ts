@@ -3,6 +3,8 @@
 /** A message of a WebSocket is one frame. */
 export const MAX_FRAME_BYTES = 64 * 1024
 export const HEAD_BYTES = 3
+/** Of a frame without bytes of a stream. They need no credit, so that they must be small. */
+export const MAX_CONTROL_BYTES = 4096
 export const MAX_PAYLOAD_BYTES = MAX_FRAME_BYTES - HEAD_BYTES
 /** The bytes of a stream that its receiver has not consumed yet, in each direction. Nobody buffers more. */
 export const WINDOW_BYTES = 256 * 1024
@@ -64,7 +66,7 @@ export function encodeFrame(channel: Channel, payload: Uint8Array = EMPTY, strea
 }
 
 export const encodeText = (channel: Channel, text: string, stream = 0) =>
-  encodeFrame(channel, utf8.encode(text).subarray(0, MAX_PAYLOAD_BYTES), stream)
+  encodeFrame(channel, utf8.encode(text).subarray(0, MAX_CONTROL_BYTES), stream)
 export const encodeJson = (channel: Channel, value: object) => encodeText(channel, JSON.stringify(value))
 
 export function encodeCredit(bytes: number, stream: number) {
@@ -79,6 +81,7 @@ export function decodeFrame(message: Uint8Array, sender: Side): Frame | undefine
   const channel = message[0]!
   const stream = message[1]! * 256 + message[2]!
   if (!ALLOWED[sender].has(channel) || stream > MAX_STREAMS) return undefined
+  if (!isData(channel) && message.length > HEAD_BYTES + MAX_CONTROL_BYTES) return undefined
   return { channel, stream, payload: message.subarray(HEAD_BYTES) }
 }
 

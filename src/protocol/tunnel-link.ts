@@ -45,6 +45,8 @@ type Stream = {
   early: Uint8Array[]
   hasEarlyEnd: boolean
   consumed: number
+  /** The bytes that have arrived and are not consumed. */
+  waiting: number
   onDrained: (() => void)[]
 }
 
@@ -81,6 +83,7 @@ export class TunnelLink {
       if (!(data instanceof ArrayBuffer) || data.byteLength < HEAD_BYTES || data.byteLength > MAX_FRAME_BYTES)
         return this.close('invalid_frame')
       const frame = readFrame(new Uint8Array(data))
+      if (!this.#hasRoomFor(frame)) return this.abandon('invalid_frame')
       if (!this.#receive(frame)) onFrame(frame)
     })
     socket.addEventListener('close', ({ code, reason }) => this.#finish(code, reason))
@@ -142,14 +145,21 @@ export class TunnelLink {
   writeTo(sink: Sink, stream = 0): void {
     const state = this.#of(stream)
     state.sink = sink
-    for (const bytes of state.early.splice(0)) this.#write(sink, stream, bytes)
+    for (const bytes of state.early.splice(0)) this.#write(state, sink, stream, bytes)
     if (state.hasEarlyEnd) sink.end()
   }
 
   /** For a receiver that has no sink. */
   consume(bytes: number, stream = 0): void {
-    const state = this.#of(stream)
+    const state = this.#streams.get(stream)
+    if (state) this.#consume(state, bytes, stream)
+  }
+
+  #consume(state: Stream, bytes: number, stream: number): void {
+    // Its number may be that of another one by now.
+    if (this.#streams.get(stream) !== state) return
     state.consumed += bytes
+    state.waiting -= bytes
     if (state.consumed < CREDIT_STEP) return
     this.send(encodeCredit(state.consumed, stream))
     state.consumed = 0
@@ -170,10 +180,19 @@ export class TunnelLink {
       early: [],
       hasEarlyEnd: false,
       consumed: 0,
+      waiting: 0,
       onDrained: [],
     }
     this.#streams.set(stream, state)
     return state
+  }
+
+  /** The relay checks the same, but a sink that is full would fill the memory of this process. */
+  #hasRoomFor({ channel, stream, payload }: Frame): boolean {
+    if (!isData(channel)) return true
+    const state = this.#of(stream)
+    state.waiting += payload.length
+    return state.waiting <= WINDOW_BYTES
   }
 
   #receive({ channel, stream, payload }: Frame): boolean {
@@ -184,20 +203,20 @@ export class TunnelLink {
       state.room += readCredit(payload)
       this.#flush(stream, state)
     } else if (channel === channels.data || channel === channels.end) {
-      const state = this.#streams.get(stream)
-      if (!state?.sink) {
-        if (isData(channel)) this.#of(stream).early.push(payload)
-        else this.#of(stream).hasEarlyEnd = true
+      const state = this.#of(stream)
+      if (!state.sink) {
+        if (isData(channel)) state.early.push(payload)
+        else state.hasEarlyEnd = true
         return true
       }
-      if (isData(channel)) this.#write(state.sink, stream, payload)
+      if (isData(channel)) this.#write(state, state.sink, stream, payload)
       else state.sink.end()
     } else return false
     return true
   }
 
-  #write(sink: Sink, stream: number, bytes: Uint8Array): void {
-    sink.write(bytes, () => this.consume(bytes.length, stream))
+  #write(state: Stream, sink: Sink, stream: number, bytes: Uint8Array): void {
+    sink.write(bytes, () => this.#consume(state, bytes.length, stream))
   }
 
   #flush(stream: number, state: Stream): void {

@@ -2,6 +2,7 @@
 import { once } from 'node:events'
 import * as fs from 'node:fs'
 import type { AddressInfo } from 'node:net'
+import { PassThrough } from 'node:stream'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type WebSocket as PeerSocket, WebSocketServer } from 'ws'
 import { loadPty } from '../../src/agent/engines/process/terminal.ts'
@@ -157,6 +158,41 @@ describe('a command with pipes', () => {
   })
 })
 
+it('an end of the output that is read after the end of its command is sent before it is told', async () => {
+  const output = new PassThrough({ highWaterMark: 2 * WINDOW_BYTES })
+  const piece = Buffer.alloc(10_000)
+  const pieces = Math.floor((WINDOW_BYTES * 1.5) / piece.length)
+  for (let i = 0; i < pieces; i++) output.write(piece)
+  output.end()
+  const rest = { input: new PassThrough(), errors: null, resize() {}, signal() {}, async close() {} }
+  const terminal = { ...rest, output, exit: Promise.resolve({ code: 0, signal: null }) }
+  const { port } = server.address() as AddressInfo
+  const tunnels = new Tunnels({
+    engine: { openTerminal: async () => terminal } as never,
+    openSocket: id => new WebSocket(`ws://127.0.0.1:${port}/${id}`),
+    currentLease: () => ({ agent_id: 'one', fence: 1 }),
+  })
+  const connected = once(server, 'connection')
+  const request = { tty: false, columns: 80, rows: 24 }
+  tunnels.open([{ id: 'ended', ...makeRevisionRef(), terminal: request, forward: null }])
+  const peer = peerOf((await connected)[0] as PeerSocket)
+  peer.stopReading()
+  await expect.poll(() => peer.text().length).toBe(WINDOW_BYTES)
+  peer.socket.send(encodeCredit(WINDOW_BYTES, 0))
+  await peer.json(channels.exit)
+  expect(peer.text().length).toBe(pieces * piece.length)
+})
+
+it('without a lease, all that tunnels have started ends, also if the control plane does not answer', async () => {
+  const { open, tunnels } = await runCopy()
+  const peer = await open({ terminal: { command: ['sh', '-c', 'echo $$; exec sleep 63'] } })
+  await peer.until('\n')
+  const pid = Number.parseInt(peer.text(), 10)
+  peer.socket.pause()
+  await tunnels.closeAll()
+  await expect.poll(() => fs.existsSync(`/proc/${pid}`)).toBe(false)
+})
+
 describe.skipIf(!hasPty)('a command in a terminal', () => {
   it('has its size, and is told of another one', async () => {
     const { open } = await runCopy()
@@ -226,6 +262,28 @@ describe('a forwarding', () => {
     expect(readText(other.frames.find(({ channel }) => channel === channels.reset)!.payload)).toContain(
       'does not listen',
     )
+  })
+
+  it('connects a stream once at a time, however often it is opened', async () => {
+    const { open } = await runCopy()
+    const peer = await open({ forward: {} })
+    await peer.json(channels.ready)
+    for (let i = 0; i < 50; i++) {
+      peer.send(channels.open, '', 1)
+      peer.send(channels.reset, '', 1)
+    }
+    peer.send(channels.open, '', 2)
+    peer.send(channels.data, 'GET / HTTP/1.0\r\n\r\n', 2)
+    await peer.until('200 OK')
+    expect(peer.frames.filter(({ channel }) => channel === channels.reset).length).toBeGreaterThan(40)
+  })
+
+  it('ends when a client sends more than a window', async () => {
+    const { open } = await runCopy()
+    const peer = await open({ forward: {} })
+    await peer.json(channels.ready)
+    for (let i = 0; i < 6; i++) peer.send(channels.data, new Uint8Array(60_000), 3)
+    await once(peer.socket, 'close')
   })
 
   it('is refused with a sentence where there is no database', async () => {

@@ -1,5 +1,5 @@
 // The relay: joins the socket of a client with that of an agent, checks and bounds what goes through, and ends it.
-// It buffers nothing of its own apart from what a client sends before its agent has joined: see WINDOW_BYTES.
+// It buffers a bounded number of bytes of each end.
 import { sql } from 'drizzle-orm'
 import { run, runAsSystem } from '../../kernel/db/db.ts'
 import { journalTenantEvents, setSystemSettings } from '../../kernel/db/journal.ts'
@@ -31,6 +31,9 @@ const SILENCE_MS = 3 * PING_MS
 const MAX_UNCHECKED_MS = 60_000
 /** Frames of a client that wait for its agent: those of one window, in the smallest useful pieces. */
 const MAX_EARLY_FRAMES = 1000
+const MAX_EARLY_BYTES = 2 * WINDOW_BYTES
+/** Of one end, that the other has not taken yet. Above it, no more is read. */
+const MAX_WAITING_BYTES = WINDOW_BYTES
 /** RFC 6455: normal, policy violation, and a protocol error. */
 const CLOSE = { done: 1000, refused: 1008, invalid: 1002 } as const
 
@@ -49,12 +52,20 @@ const REASONS = {
   stopping: 'The control plane restarts. Open another one.',
 } as const
 
-type Peer = { socket: Socket; heardAt: number }
+type Peer = {
+  socket: Socket
+  heardAt: number
+  /** The bytes that it has sent, and that are not on their way to the other end yet. */
+  waiting: number
+}
 type Tunnel = {
   end: TunnelEnd & { side: 'client' }
   client: Peer
   agent: Peer | undefined
   early: Uint8Array<ArrayBuffer>[]
+  earlyBytes: number
+  /** The streams of a forwarding. */
+  streams: Set<number>
   /** The bytes that the receiver of a stream has not consumed, by sender and stream. */
   unconsumed: Record<Side, Map<number, number>>
   bytes: Record<Side, number>
@@ -79,7 +90,7 @@ export function createPairs(services: Services) {
   /** Adds a socket that a route has authorized. */
   function attach(joined: TunnelEnd, socket: Socket): void {
     const now = Date.now()
-    const peer: Peer = { socket, heardAt: now }
+    const peer: Peer = { socket, heardAt: now, waiting: 0 }
     const { tunnel_id: id } = joined
     if (joined.side === 'client') {
       const tunnel: Tunnel = {
@@ -87,6 +98,8 @@ export function createPairs(services: Services) {
         client: peer,
         agent: undefined,
         early: [],
+        earlyBytes: 0,
+        streams: new Set(),
         unconsumed: { client: new Map(), agent: new Map() },
         bytes: { client: 0, agent: 0 },
         startedAt: now,
@@ -120,14 +133,27 @@ export function createPairs(services: Services) {
       if (frame.channel === channels.pong) return
       // A view of a larger buffer would keep that in memory.
       const copy = new Uint8Array(message)
-      if (side === 'agent') tunnel.client.socket.send(copy)
-      else if (tunnel.agent) tunnel.agent.socket.send(copy)
-      else if (tunnel.early.push(copy) > MAX_EARLY_FRAMES) end(id, tunnel, 'invalid_frame')
+      const to = side === 'agent' ? tunnel.client : tunnel.agent
+      if (to) return carry(peer, to, copy)
+      tunnel.earlyBytes += copy.length
+      if (tunnel.early.push(copy) > MAX_EARLY_FRAMES || tunnel.earlyBytes > MAX_EARLY_BYTES)
+        end(id, tunnel, 'invalid_frame')
     })
     peer.socket.onClose(() => {
       if (tunnels.get(id) !== tunnel) return
       const ofAgent = tunnel.hasFailed ? 'not_started' : 'agent_lost'
       end(id, tunnel, tunnel.exit ? 'finished' : side === 'client' ? 'closed' : ofAgent)
+    })
+  }
+
+  /** An end that reads slowly fills no memory: the other end is not read meanwhile. */
+  function carry(from: Peer, to: Peer, message: Uint8Array<ArrayBuffer>): void {
+    from.waiting += message.length
+    if (from.waiting > MAX_WAITING_BYTES) from.socket.pause?.()
+    to.socket.send(message, () => {
+      const wasFull = from.waiting > MAX_WAITING_BYTES
+      from.waiting -= message.length
+      if (wasFull && from.waiting <= MAX_WAITING_BYTES) from.socket.resume?.()
     })
   }
 
@@ -144,8 +170,13 @@ export function createPairs(services: Services) {
       const sent = tunnel.unconsumed[side === 'client' ? 'agent' : 'client']
       sent.set(stream, Math.max(0, (sent.get(stream) ?? 0) - readCredit(payload)))
     }
-    // The number of a closed stream is used again.
-    if (channel === channels.open) for (const map of Object.values(tunnel.unconsumed)) map.delete(stream)
+    if (channel === channels.reset) tunnel.streams.delete(stream)
+    if (channel === channels.open) {
+      // Otherwise its count would begin again while its bytes wait.
+      if (stream === 0 || tunnel.streams.has(stream)) return false
+      tunnel.streams.add(stream)
+      for (const map of Object.values(tunnel.unconsumed)) map.delete(stream)
+    }
     if (channel === channels.error) tunnel.hasFailed = true
     if (channel === channels.exit) tunnel.exit = parseJson<Exit>(payload)
     return tunnel.unconsumed[side].size <= MAX_STREAMS + 1
@@ -259,8 +290,9 @@ async function recordEnd(
   { bytes, exit }: Pick<Tunnel, 'bytes' | 'exit'>,
   reason: string,
 ): Promise<void> {
-  const code = Number.isSafeInteger(exit?.code) ? exit!.code : null
-  const signal = typeof exit?.signal === 'string' ? exit.signal.slice(0, 20) : null
+  // An agent may say anything.
+  const code = Number.isInteger(exit?.code) && Math.abs(exit!.code!) < 2 ** 31 ? exit!.code : null
+  const signal = /^[\w ]{1,20}$/.test(String(exit?.signal ?? '')) ? exit!.signal : null
   await runAsSystem(
     services.database,
     setSystemSettings(services.platform, `tunnel-${id}`),

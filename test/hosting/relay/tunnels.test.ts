@@ -1,10 +1,18 @@
 // Terminals and forwarded ports, from the request to the event of their end, with sockets of a real server.
 import { once } from 'node:events'
-import { connect } from 'node:net'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
+import { createPairs } from '../../../src/hosting/relay/pairs.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
-import { channels, encodeCredit, MAX_FRAME_BYTES, WINDOW_BYTES } from '../../../src/protocol/tunnel-frames.ts'
+import type { Socket } from '../../../src/platform.ts'
+import {
+  channels,
+  encodeCredit,
+  encodeFrame,
+  MAX_FRAME_BYTES,
+  WINDOW_BYTES,
+} from '../../../src/protocol/tunnel-frames.ts'
 import { getApp, newTenant, startApp } from '../../support/app.ts'
 import { newServingDeployment } from '../../support/serving-deployment.ts'
 import { agentUrl, newTerminalUrl, openSocket, openTerminal, serveTunnels } from '../../support/tunnels.ts'
@@ -141,12 +149,44 @@ describe('a terminal', () => {
     ['more than a window that nobody has consumed', Array(6).fill([channels.data, MAX_FRAME_BYTES - 3])],
     ['a channel of agents', [[channels.exit, 2]]],
     ['an unknown channel', [[200, 1]]],
+    ['a long frame that no window bounds', [[channels.resize, 5000]]],
+    ['a stream again that is open', [...Array(2).fill([channels.open, 0])]],
   ])('ends when its client sends %s', async (_, sent) => {
     const { address } = await serveTunnels()
     const { client, end } = await openTerminal(await newServingDeployment(), address)
     for (const [channel, length] of sent as [0, number][]) client.send(channel, new Uint8Array(length))
     expect(await client.nextJson(channels.error)).toMatchObject({ code: 'invalid_frame' })
     expect((await end.closed).code).toBe(1002)
+  })
+
+  it('reads no more of an end than the other one takes', async () => {
+    const { services } = getApp()
+    const { attach } = createPairs(services)
+    const tunnel_id = crypto.randomUUID()
+    const held: (() => void)[] = []
+    const newEnd = (takes: boolean) => {
+      const end = { receive: (_: Uint8Array) => {}, close: () => {}, isPaused: false }
+      const socket: Socket = {
+        send: (_, sent) => void (takes ? sent?.() : held.push(sent!)),
+        pause: () => Object.assign(end, { isPaused: true }),
+        resume: () => Object.assign(end, { isPaused: false }),
+        close: () => end.close(),
+        onMessage: receive => Object.assign(end, { receive }),
+        onClose: close => Object.assign(end, { close }),
+      }
+      return { end, socket }
+    }
+    const client = newEnd(true)
+    const agent = newEnd(false)
+    const credential = { kind: 'key', hash: '' } as const
+    attach({ side: 'client', tunnel_id, deployment_id: '', workspace: '', credential }, client.socket)
+    attach({ side: 'agent', tunnel_id }, agent.socket)
+    const frame = encodeFrame(channels.resize, new Uint8Array(4000))
+    for (let i = 0; i < 100; i++) client.end.receive(frame)
+    expect(client.end.isPaused).toBe(true)
+    for (const sent of held.splice(0)) sent()
+    expect(client.end.isPaused).toBe(false)
+    client.end.close()
   })
 
   it('goes on for as long as its reader consumes', async () => {
@@ -232,25 +272,56 @@ describe('a request for a terminal is refused', () => {
   })
 })
 
-it('a request that offers HTTP/2 is served as any other, with its body', async () => {
+it.each(['h2c', 'websocket'])('a request for no socket that offers %s is served as any other', async offer => {
   const { address } = await serveTunnels()
+  const path = '/v2/deployments/00000000-0000-4000-8000-000000000000/terminals'
+  const answer = await sendUpgrade(address, `POST ${path}`, offer, '{"name":1}')
+  expect(answer).toMatch(/^HTTP\/1\.1 401 /)
+})
+
+it('a request whose target names another host reaches no other host', async () => {
+  const calls: string[] = []
+  const canary = createServer(socket => {
+    calls.push('called')
+    socket.destroy()
+  })
+  await once(canary.listen(0, '127.0.0.1'), 'listening')
+  const other = await serveTunnels()
+  const first = startApp({})
+  const { address } = await serveTunnels({}, first)
+  first.platform.relay!.address = address.replace('ws', 'http')
+  const serving = await newServingDeployment()
+  const { id, url } = await newTerminalUrl(serving.tenant, serving.id, address)
+  await openSocket(url).opened
+  const { port } = canary.address() as AddressInfo
+  for (const start of [`http://127.0.0.1:${port}`, `//127.0.0.1:${port}`]) {
+    const target = agentUrl(start, id, serving.agent)
+    expect(await sendUpgrade(other.address, `GET ${target}`, 'websocket', '', serving.agentKey)).not.toMatch(/ 101 /)
+  }
+  canary.close()
+  expect(calls).toEqual([])
+})
+
+/** The start of the answer. Empty if the connection is closed without one. */
+async function sendUpgrade(address: string, target: string, offer: string, body: string, key?: string) {
   const { hostname, port } = new URL(address)
-  const body = '{"name":1}'
   const socket = connect(Number(port), hostname)
   socket.write(
     [
-      'POST /v2/deployments HTTP/1.1',
+      `${target} HTTP/1.1`,
       `Host: ${hostname}`,
-      'Connection: Upgrade, HTTP2-Settings',
-      'Upgrade: h2c',
-      'HTTP2-Settings: AAMAAABkAAQAAP__',
+      'Connection: Upgrade',
+      `Upgrade: ${offer}`,
+      'Sec-WebSocket-Version: 13',
+      'Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==',
+      ...(key ? [`X-Api-Key: ${key}`] : []),
       'Content-Type: application/json',
-      `Content-Length: ${body.length}`,
+      ...(body ? [`Content-Length: ${body.length}`] : []),
       '',
       body,
     ].join('\r\n'),
   )
-  const [answer] = await once(socket, 'data')
+  const [answer] = await Promise.race([once(socket, 'data'), once(socket, 'close').then(() => [''])])
   socket.destroy()
-  expect(String(answer)).toMatch(/^HTTP\/1\.1 401 /)
-})
+  return String(answer)
+}

@@ -21,8 +21,6 @@ const WIRE = 4
 export const TERMINAL_NAME = 'xterm-256color'
 /** Between the hang-up and the kill. */
 const GRACE_MS = 2000
-/** A process in the background may keep the output open. */
-const OUTPUT_MS = 1000
 export const SIGNALS = /^SIG(HUP|INT|QUIT|TERM|KILL|USR1|USR2|TSTP|CONT|WINCH)$/
 
 type Place = {
@@ -117,12 +115,7 @@ function startWithPipes(argv: string[], env: NodeJS.ProcessEnv, { cwd, user, cgr
   if (cgroup !== undefined) moveIntoCgroup(cgroup, child.pid)
   // A program may end before it has read all.
   child.stdin.on('error', () => {})
-  const exit = (async (): Promise<Exit> => {
-    const closed = once(child, 'close')
-    const [code, signal] = (await once(child, 'exit')) as [number | null, string | null]
-    await Promise.race([closed, delay(OUTPUT_MS, undefined, { ref: false })])
-    return { code, signal }
-  })()
+  const exit = once(child, 'exit').then(([code, signal]): Exit => ({ code, signal }))
   return {
     pid: child.pid,
     input: child.stdin,
