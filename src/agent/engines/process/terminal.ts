@@ -58,11 +58,12 @@ export async function startTerminal(request: NewTerminal, place: Place): Promise
       signal('SIGHUP')
       await Promise.race([started.exit, delay(GRACE_MS, undefined, { ref: false })])
       await tracked.end(0)
+      started.release?.()
     },
   }
 }
 
-type Started = Omit<Terminal, 'signal' | 'close'> & { pid: number }
+type Started = Omit<Terminal, 'signal' | 'close'> & { pid: number; release?: () => void }
 
 async function startWithPty(
   argv: string[],
@@ -99,6 +100,8 @@ async function startWithPty(
     errors: null,
     resize: size => void (holder.connected && holder.send(size, () => {})),
     exit: exit.promise,
+    // It waits for a reader of the last output.
+    release: () => void holder.kill('SIGKILL'),
   }
 }
 
