@@ -55,6 +55,8 @@ const REASONS = {
 type Peer = {
   socket: Socket
   heardAt: number
+  /** It takes silence for a lost connection, also while it sends. */
+  toldAt: number
   /** The bytes that it has sent, and that are not on their way to the other end yet. */
   waiting: number
 }
@@ -90,7 +92,7 @@ export function createPairs(services: Services) {
   /** Adds a socket that a route has authorized. */
   function attach(joined: TunnelEnd, socket: Socket): void {
     const now = Date.now()
-    const peer: Peer = { socket, heardAt: now, waiting: 0 }
+    const peer: Peer = { socket, heardAt: now, toldAt: now, waiting: 0 }
     const { tunnel_id: id } = joined
     if (joined.side === 'client') {
       const tunnel: Tunnel = {
@@ -148,6 +150,7 @@ export function createPairs(services: Services) {
 
   /** An end that reads slowly fills no memory: the other end is not read meanwhile. */
   function carry(from: Peer, to: Peer, message: Uint8Array<ArrayBuffer>): void {
+    to.toldAt = Date.now()
     from.waiting += message.length
     if (from.waiting > MAX_WAITING_BYTES) from.socket.pause?.()
     to.socket.send(message, () => {
@@ -192,8 +195,11 @@ export function createPairs(services: Services) {
       else if (now - client.heardAt > SILENCE_MS) end(id, tunnel, 'closed')
       else if (agent && now - agent.heardAt > SILENCE_MS) end(id, tunnel, 'agent_lost')
       else {
-        for (const peer of [client, agent])
-          if (peer && now - peer.heardAt > PING_MS) peer.socket.send(encodeFrame(channels.ping))
+        for (const peer of [client, agent]) {
+          if (!peer || now - Math.min(peer.heardAt, peer.toldAt) <= PING_MS) continue
+          peer.toldAt = now
+          peer.socket.send(encodeFrame(channels.ping))
+        }
         if (now - checkedAt > limits.checkMs && !tunnel.isChecking) void check(id, tunnel)
       }
     }

@@ -2,10 +2,10 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { sql } from 'drizzle-orm'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { createPairs } from '../../../src/hosting/relay/pairs.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
-import type { Socket } from '../../../src/platform.ts'
+import { type Socket, TUNNEL_LIMITS } from '../../../src/platform.ts'
 import {
   channels,
   encodeCredit,
@@ -13,7 +13,7 @@ import {
   MAX_FRAME_BYTES,
   WINDOW_BYTES,
 } from '../../../src/protocol/tunnel-frames.ts'
-import { getApp, newTenant, startApp } from '../../support/app.ts'
+import { type App, getApp, newTenant, startApp } from '../../support/app.ts'
 import { newServingDeployment } from '../../support/serving-deployment.ts'
 import { agentUrl, newTerminalUrl, openSocket, openTerminal, serveTunnels } from '../../support/tunnels.ts'
 
@@ -26,6 +26,35 @@ async function readEnd(tunnel_id: string) {
   return row && { data: JSON.parse(row[0]) }
 }
 const untilEnded = (tunnel_id: string) => expect.poll(() => readEnd(tunnel_id)).toBeTruthy()
+
+type End = { receive(message: Uint8Array): void; close(): void; isPaused: boolean; got: number[] }
+
+/** Both ends of a tunnel of the relay. `take` decides when the agent has taken a message. */
+function pairOfEnds({ services }: App, take: (sent: () => void) => void): { client: End; agent: End } {
+  const newEnd = (takes: (sent: () => void) => void) => {
+    const end: End = { receive() {}, close() {}, isPaused: false, got: [] }
+    const socket: Socket = {
+      send(message, sent) {
+        end.got.push(message[0]!)
+        if (sent) takes(sent)
+      },
+      pause: () => Object.assign(end, { isPaused: true }),
+      resume: () => Object.assign(end, { isPaused: false }),
+      close: () => end.close(),
+      onMessage: receive => Object.assign(end, { receive }),
+      onClose: close => Object.assign(end, { close }),
+    }
+    return { end, socket }
+  }
+  const { attach } = createPairs(services)
+  const tunnel_id = crypto.randomUUID()
+  const client = newEnd(sent => sent())
+  const agent = newEnd(take)
+  const credential = { kind: 'key', hash: '' } as const
+  attach({ side: 'client', tunnel_id, deployment_id: '', workspace: '', credential }, client.socket)
+  attach({ side: 'agent', tunnel_id }, agent.socket)
+  return { client: client.end, agent: agent.end }
+}
 
 describe('a terminal', () => {
   it('carries input, output, size, signals and the exit code, and has two events without its content', async () => {
@@ -159,34 +188,29 @@ describe('a terminal', () => {
     expect((await end.closed).code).toBe(1002)
   })
 
-  it('reads no more of an end than the other one takes', async () => {
-    const { services } = getApp()
-    const { attach } = createPairs(services)
-    const tunnel_id = crypto.randomUUID()
+  it('reads no more of an end than the other one takes', () => {
     const held: (() => void)[] = []
-    const newEnd = (takes: boolean) => {
-      const end = { receive: (_: Uint8Array) => {}, close: () => {}, isPaused: false }
-      const socket: Socket = {
-        send: (_, sent) => void (takes ? sent?.() : held.push(sent!)),
-        pause: () => Object.assign(end, { isPaused: true }),
-        resume: () => Object.assign(end, { isPaused: false }),
-        close: () => end.close(),
-        onMessage: receive => Object.assign(end, { receive }),
-        onClose: close => Object.assign(end, { close }),
-      }
-      return { end, socket }
-    }
-    const client = newEnd(true)
-    const agent = newEnd(false)
-    const credential = { kind: 'key', hash: '' } as const
-    attach({ side: 'client', tunnel_id, deployment_id: '', workspace: '', credential }, client.socket)
-    attach({ side: 'agent', tunnel_id }, agent.socket)
+    const { client } = pairOfEnds(getApp(), sent => held.push(sent))
     const frame = encodeFrame(channels.resize, new Uint8Array(4000))
-    for (let i = 0; i < 100; i++) client.end.receive(frame)
-    expect(client.end.isPaused).toBe(true)
+    for (let i = 0; i < 100; i++) client.receive(frame)
+    expect(client.isPaused).toBe(true)
     for (const sent of held.splice(0)) sent()
-    expect(client.end.isPaused).toBe(false)
-    client.end.close()
+    expect(client.isPaused).toBe(false)
+    client.close()
+  })
+
+  it('tells an end that it is there, also while that end sends and the other one does not answer', () => {
+    vi.useFakeTimers({ toFake: ['Date', 'setInterval', 'clearInterval'] })
+    onTestFinished(() => void vi.useRealTimers())
+    const app = startApp({ overrides: { tunnelLimits: { ...TUNNEL_LIMITS, checkMs: 3_600_000 } } })
+    const { client, agent } = pairOfEnds(app, sent => sent())
+    for (let i = 0; i < 50; i++) {
+      agent.receive(encodeFrame(channels.data, new Uint8Array(1)))
+      client.receive(encodeFrame(channels.pong))
+      vi.advanceTimersByTime(1000)
+    }
+    expect(agent.got.filter(channel => channel === channels.ping)).toHaveLength(2)
+    client.close()
   })
 
   it('goes on for as long as its reader consumes', async () => {
