@@ -3,8 +3,8 @@
 /** A message of a WebSocket is one frame. */
 export const MAX_FRAME_BYTES = 64 * 1024
 export const HEAD_BYTES = 3
-/** Of a frame without bytes of a stream. They need no credit, so that they must be small. */
-export const MAX_CONTROL_BYTES = 4096
+/** The payload of a frame that needs no credit. */
+const MAX_CONTROL_BYTES = 4096
 export const MAX_PAYLOAD_BYTES = MAX_FRAME_BYTES - HEAD_BYTES
 /** The bytes of a stream that its receiver has not consumed yet, in each direction. Nobody buffers more. */
 export const WINDOW_BYTES = 256 * 1024

@@ -32,7 +32,7 @@ const MAX_UNCHECKED_MS = 60_000
 /** Frames of a client that wait for its agent: those of one window, in the smallest useful pieces. */
 const MAX_EARLY_FRAMES = 1000
 const MAX_EARLY_BYTES = 2 * WINDOW_BYTES
-/** Of one end, that the other has not taken yet. Above it, no more is read. */
+/** The bytes of one end that the other has not taken yet. Above it, no more is read. */
 const MAX_WAITING_BYTES = WINDOW_BYTES
 /** RFC 6455: normal, policy violation, and a protocol error. */
 const CLOSE = { done: 1000, refused: 1008, invalid: 1002 } as const
