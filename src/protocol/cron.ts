@@ -15,8 +15,8 @@ const FIELDS: Field[] = [
 ]
 const PART = /^(?:\*|(\w{1,3})(?:-(\w{1,3}))?)(?:\/(\d{1,2}))?$/
 const DAY_MS = 86_400_000
-/** The 29th of February of a century that is no leap year. */
-const MAX_DAYS = 9 * 366
+/** The 29th of February is the same day of the week again after 40 years at most, and no date later than that. */
+const MAX_DAYS = 41 * 366
 const FIRINGS = 500
 const MINUTE_MS = 60_000
 
@@ -149,24 +149,25 @@ function findClocks(day: number, timeZone: string): Clocks {
 }
 
 function firstOfChangedDay(cron: Cron, day: number, from: number, { before, after, at }: Clocks): number | null {
-  const times: number[] = []
   if (cron.isByRealTime) {
     const [minutes, hours] = [new Set(cron.minutes), new Set(cron.hours)]
-    const end = day + DAY_MS - Math.min(before, after)
-    for (let time = day - Math.max(before, after); time < end; time += MINUTE_MS) {
+    const [start, end] = [day - Math.max(before, after), day + DAY_MS - Math.min(before, after)]
+    const passed = Math.max(0, Math.ceil((from - start) / MINUTE_MS))
+    for (let time = start + passed * MINUTE_MS; time < end; time += MINUTE_MS) {
       const shown = time + (time < at ? before : after)
       const date = new Date(shown)
       const isOnDay = shown >= day && shown < day + DAY_MS
-      if (isOnDay && hours.has(date.getUTCHours()) && minutes.has(date.getUTCMinutes())) times.push(time)
+      if (isOnDay && hours.has(date.getUTCHours()) && minutes.has(date.getUTCMinutes())) return time
     }
-  } else
-    for (const hour of cron.hours)
-      for (const minute of cron.minutes) {
-        const shown = day + (hour * 60 + minute) * MINUTE_MS
-        if (shown < at + before) times.push(shown - before)
-        else times.push(Math.max(at, shown - after))
-      }
-  return times.find(time => time >= from) ?? null
+    return null
+  }
+  for (const hour of cron.hours)
+    for (const minute of cron.minutes) {
+      const shown = day + (hour * 60 + minute) * MINUTE_MS
+      const time = shown < at + before ? shown - before : Math.max(at, shown - after)
+      if (time >= from) return time
+    }
+  return null
 }
 
 const formats = new Map<string, Intl.DateTimeFormat>()
