@@ -6,7 +6,7 @@ import { deleteExpired, type SweepServices } from '../../kernel/db/sweep.ts'
 import { planDueRuns } from './due-runs.ts'
 
 const MAX_SCHEDULES = 200
-/** Due times that one statement makes, but for those of a single schedule. */
+/** Due times that are looked at for one statement, also those that came too late, but for those of the last schedule. */
 const MAX_RUNS = 1000
 const MAX_JOBS = 1000
 const BUDGET_MS = 20_000
@@ -76,7 +76,7 @@ function planRows(rows: DueRow[]) {
     if (runs >= MAX_RUNS) break
     const schedule = { cron, time_zone, deadline_seconds: Number(deadline_seconds), from: Number(from) }
     const plan = planDueRuns(schedule, Number(now))
-    runs += plan.due.length
+    runs += plan.due.length + (plan.missed ? (plan.missed.count ?? MAX_RUNS) : 0)
     planned.push({ id, seen, version, ...plan })
   }
   return planned
