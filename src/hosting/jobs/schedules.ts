@@ -15,7 +15,7 @@ import { isDeployment } from '../deployments/service.ts'
 import { deployments } from '../deployments/tables.ts'
 import { insertJob } from './jobs.ts'
 import type * as schema from './schema.ts'
-import { schedules } from './tables.ts'
+import { EARLINESS, schedules } from './tables.ts'
 
 type DeploymentParams = z.output<typeof DeploymentRef>
 type ScheduleParams = z.output<typeof schema.ScheduleRef>
@@ -146,12 +146,13 @@ export const changeSchedule = verb(
     const changed = withoutNulls(patch)
     const { cron, time_zone, enabled } = changed
     const t = schedules
+    // A due time whose job may exist already is not due again: the sweep would fail on it, for all schedules.
     const next_due_at = sql`case
       when not coalesce(${enabled ?? null}::boolean, ${t.enabled}) then null
       when coalesce(${cron ?? null}, ${t.cron}) = ${t.cron}
         and coalesce(${time_zone ?? null}, ${t.time_zone}) = ${t.time_zone}
         and ${t.enabled} then ${t.next_due_at}
-      else clock()
+      else clock() + ${EARLINESS}
     end`
     const change = db
       .update(schedules)

@@ -4,6 +4,7 @@ import { type Row, runAsSystem } from '../../kernel/db/db.ts'
 import { setSystemSettings } from '../../kernel/db/journal.ts'
 import { deleteExpired, type SweepServices } from '../../kernel/db/sweep.ts'
 import { planDueRuns } from './due-runs.ts'
+import { EARLINESS } from './tables.ts'
 
 const MAX_SCHEDULES = 200
 /** Due times that are looked at for one statement, also those that came too late, but for those of the last schedule. */
@@ -23,8 +24,7 @@ export async function sweepJobs(services: SweepServices): Promise<void> {
 
 const systemSettings = ({ platform }: SweepServices) => setSystemSettings(platform, `sweep-${crypto.randomUUID()}`)
 
-/** A timer may fire a moment too early. The job itself waits for its time. */
-const NOW = sql`(clock() + interval '1 second')`
+const NOW = sql`(clock() + ${EARLINESS})`
 const milliseconds = (time: string) => sql`(extract(epoch from ${sql.raw(time)}) * 1000)::bigint`
 
 /** The schedule that waits longest in each workspace is first, then the second of each. */

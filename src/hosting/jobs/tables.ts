@@ -107,6 +107,9 @@ export const jobLines = pgTable(
   t => [primaryKey({ columns: [t.job_id, t.number] })],
 )
 
+/** A timer may fire a moment too early: the sweep makes jobs that are due so soon. The job waits for its time. */
+export const EARLINESS = sql`interval '1 second'`
+
 export const schedules = pgTable(
   'schedules',
   {

@@ -311,6 +311,17 @@ describe('a due time', () => {
     expect(await list()).toEqual([])
   })
 
+  it('for which the job was made a moment early is not made again when its schedule changes before it', async () => {
+    const { tenant, path, list, ahead, schedule: made, firstDue } = await schedule()
+    await sweep(ahead - 900)
+    expect(await list()).toHaveLength(1)
+    await withClockAhead(ahead - 800, async () => {
+      for (const enabled of [false, true]) await tenant.patch(`${path}/schedules/${made.id}`, { enabled })
+    })
+    await sweep(ahead + HOUR + 1000)
+    expect(await list()).toMatchObject([{ due_at: at(firstDue, 0) }, { due_at: at(firstDue, 1) }])
+  })
+
   it('is retried as often as it may be, later each time, with an event for each end', async () => {
     const { list, ahead, agent } = await schedule({ retries: 1 })
     await withClockAhead(ahead + 1000, async () => {
