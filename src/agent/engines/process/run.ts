@@ -45,8 +45,12 @@ export function startRun({ folder, run, memory_mb, stop_ms, launch, log }: Optio
   const stop = (reason: string) => {
     if (replica.exit || saved.stopped) return
     saved.stopped = reason
-    if (fs.existsSync(folder)) writeJson(file, saved)
     void replica.end(stop_ms)
+    try {
+      if (fs.existsSync(folder)) writeJson(file, saved)
+    } catch {
+      // The disk may be full, perhaps because of this command.
+    }
   }
   const closing = new AbortController()
   const follow = async (): Promise<RunEnd> => {
