@@ -4,9 +4,11 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { Agent } from '../../src/agent/agent.ts'
-import { createControlPlaneClient } from '../../src/agent/control-plane/client.ts'
+import { createControlPlaneClient, RequestRefused } from '../../src/agent/control-plane/client.ts'
+import type { Engine, RunEnd } from '../../src/agent/engine.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
-import { toShell } from '../../src/agent/jobs/job-runner.ts'
+import { JobRunner, type Runnable, toShell } from '../../src/agent/jobs/job-runner.ts'
+import type { JobReport } from '../../src/protocol/jobs.schema.ts'
 import { waitFor } from '../support/commands.ts'
 import { type ControlPlane, startControlPlane } from '../support/fake-control-plane.ts'
 import { closeAgents, FAST_LIMITS, LOOPBACK_NETWORKS, makeTempFolder, runAgent } from '../support/process-engine.ts'
@@ -126,6 +128,69 @@ test('a job that was cancelled before its start is not started, and one without 
   const after = control.wantJob(id, 'true', { starts_in_ms: 1000 })
   expect(await endOf(after)).toMatchObject({ state: 'succeeded' })
   expect(written()).toBe('')
+})
+
+/** Its engine finds a command only once it was looked for in vain, as while an image is fetched. */
+function makeSlowRunner(onReports: (reports: JobReport[]) => void) {
+  const accepted: JobReport[] = []
+  const looks = new Map<string, { times: number; end: PromiseWithResolvers<RunEnd> }>()
+  const engine = {
+    runOnce: (_: unknown, __: unknown, { id }: { id: string }) => {
+      looks.set(id, { times: 0, end: Promise.withResolvers() })
+      return looks.get(id)!.end.promise
+    },
+    async forgetRun(_: string, id: string) {
+      const look = looks.get(id)!
+      if (++look.times > 1) look.end.resolve({ exit_code: null, reason: 'was ended' })
+    },
+  } as Partial<Engine> as Engine
+  const runner = new JobRunner({
+    engine,
+    control: {
+      async jobs({ reports }) {
+        onReports(reports)
+        accepted.push(...reports)
+        return { results: reports.map(({ job_id }) => ({ job_id, accepted: true, code: null })) }
+      },
+    },
+    currentLease: () => ({ agent_id: 'agent-1', fence: 1 }),
+    findServing: () => ({ spec: { revision_id: randomUUID() }, artifact: {} }) as Runnable,
+    log: () => {},
+    flushLogs: async () => {},
+    redact: (_, text) => text,
+    onEnd: () => {},
+    onFenced: () => {},
+    logEvent: () => {},
+    folder: null,
+  })
+  const work = { status: 'QUEUED', command: 'true', timeout_seconds: 60, starts_in_ms: 0, cancel: false } as const
+  const newJob = () => ({ ...work, job_id: randomUUID(), deployment_id: randomUUID() })
+  const flushing = setInterval(() => void runner.flush(), 5)
+  const states = (job: string) => accepted.filter(({ job_id }) => job_id === job).map(({ state }) => state)
+  return { runner, newJob, states, isRun: (id: string) => looks.has(id), stop: () => clearInterval(flushing) }
+}
+
+test('a job that is cancelled while its command is being started is looked for until it ends', async () => {
+  const { runner, newJob, states, isRun, stop } = makeSlowRunner(() => {})
+  const job = newJob()
+  runner.apply([job], false)
+  await waitFor(() => isRun(job.job_id))
+  runner.apply([{ ...job, status: 'RUNNING', cancel: true }], false)
+  await waitFor(() => states(job.job_id).includes('cancelled'))
+  stop()
+})
+
+test('a report that is refused does not take others with it', async () => {
+  let bad: string | undefined
+  const { runner, newJob, states, stop } = makeSlowRunner(reports => {
+    if (reports.some(({ job_id }) => job_id === bad)) throw new RequestRefused(422, 'invalid_request', '', null)
+  })
+  const jobs = [newJob(), newJob(), newJob()]
+  bad = jobs[0]!.job_id
+  runner.apply(jobs, false)
+  await waitFor(() => jobs.slice(1).every(({ job_id }) => states(job_id).includes('running')))
+  expect(states(bad)).toEqual([])
+  stop()
 })
 
 test.each([

@@ -63,6 +63,8 @@ export class JobRunner {
   readonly #ended = new Set<string>()
   #running = 0
   #isSending = false
+  /** Fewer while the control plane refuses one of them. */
+  #sentAtOnce = MAX_JOB_REPORTS
   #retryAt = 0
 
   constructor(options: Options) {
@@ -185,6 +187,7 @@ export class JobRunner {
         return { ...(job.isCancelled ? { state: 'cancelled' } : describeEnd(end)), revision_id }
       } catch (error) {
         signal.throwIfAborted()
+        if (job.isCancelled) return this.#stop(job)
         if (!(error instanceof TransientError)) {
           const reason = error instanceof PermanentError ? error.message : describeError(error)
           return { state: 'failed', reason: redact(deployment_id, reason), revision_id }
@@ -194,10 +197,15 @@ export class JobRunner {
     }
   }
 
+  /** Repeats it until the end: a command that is just being started cannot be found yet. */
   async #cancel(job: TrackedJob): Promise<void> {
+    const { work, waiting } = job
     job.isCancelled = true
     // The control plane cancels one that is not started itself.
-    if (job.isStarted) await this.#forgetRun(job.work)
+    while (job.isStarted && this.#jobs.get(work.job_id) === job) {
+      await this.#forgetRun(work)
+      await delay(RETRY_MS, undefined, { signal: waiting.signal }).catch(() => {})
+    }
   }
 
   async #stop(job: TrackedJob): Promise<Omit<JobReport, 'job_id'>> {
@@ -261,14 +269,16 @@ export class JobRunner {
     const lease = this.#options.currentLease()
     if (this.#isSending || this.#reports.size === 0 || !lease || performance.now() < this.#retryAt) return
     this.#isSending = true
-    const sent = [...this.#reports.values()].slice(0, MAX_JOB_REPORTS)
+    const sent = [...this.#reports.values()].slice(0, this.#sentAtOnce)
     try {
       const { results } = await this.#options.control.jobs({ ...lease, reports: sent.map(({ report }) => report) })
       for (const [i, queued] of sent.entries()) this.#settle(queued, results[i]!.accepted)
+      if (this.#reports.size === 0) this.#sentAtOnce = MAX_JOB_REPORTS
     } catch (error) {
       const { status } = error instanceof RequestRefused ? error : {}
       if (status === 409) this.#options.onFenced()
-      else if (status === 422) for (const queued of sent) this.#settle(queued, false)
+      else if (status === 422 && sent.length > 1) this.#sentAtOnce = 1
+      else if (status === 422) this.#settle(sent[0]!, false)
       else this.#retryAt = performance.now() + RETRY_MS
     } finally {
       this.#isSending = false
