@@ -173,7 +173,7 @@ export class JobRunner {
   }
 
   async #run(job: TrackedJob, { spec, artifact }: Runnable, signal: AbortSignal): Promise<Omit<JobReport, 'job_id'>> {
-    const { engine, log, redact } = this.#options
+    const { engine, log } = this.#options
     const { job_id, deployment_id, command, timeout_seconds } = job.work
     const revision_id = job.revision_id ?? spec.revision_id
     const run = { id: job_id, command: toShell(command), timeout_seconds }
@@ -190,7 +190,7 @@ export class JobRunner {
         if (job.isCancelled) return this.#stop(job)
         if (!(error instanceof TransientError)) {
           const reason = error instanceof PermanentError ? error.message : describeError(error)
-          return { state: 'failed', reason: redact(deployment_id, reason), revision_id }
+          return { state: 'failed', reason, revision_id }
         }
         await delay(RETRY_MS, undefined, { signal })
       }
@@ -218,7 +218,9 @@ export class JobRunner {
     const { job_id } = work
     // A reader of the lines stops at the end of the job.
     await this.#options.flushLogs()
-    const reason = end.reason?.slice(0, MAX_REASON_LENGTH).toWellFormed() ?? null
+    const shown = end.reason && this.#options.redact(work.deployment_id, end.reason)
+    // The control plane refuses NUL.
+    const reason = shown?.replaceAll('\0', '').slice(0, MAX_REASON_LENGTH).toWellFormed() ?? null
     await this.#report({ job_id, ...end, reason })
     if (waiting.signal.aborted) return
     await this.#forgetRun(work)

@@ -1,5 +1,6 @@
 // Runs the release command of each revision once: after its build, before its first start, one at a time for each
 // deployment. The run has the id of the revision, so the next agent finds it instead of starting it again.
+import { setTimeout as delay } from 'node:timers/promises'
 import type { BuildRecord, Builds } from '../builds/builds.ts'
 import { type Engine, type LogLevel, PermanentError, type RevisionRef, type RevisionSpec } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
@@ -67,16 +68,18 @@ export class Releases {
       if (signal.aborted) return
       if (error instanceof PermanentError) return builds.giveUp(ref, error.message)
       log(ref, `The release command could not be followed: ${describeError(error)}. It is tried again.`, 'WARNING')
-      await new Promise(resolve => setTimeout(resolve, this.#options.retry_ms).unref())
+      await delay(this.#options.retry_ms, undefined, { ref: false })
     }
   }
 
-  /** Ends the command. */
-  async interrupt(ref: RevisionRef): Promise<void> {
-    const running = this.#running.get(ref.revision_id)
-    if (!running) return
-    await this.#options.engine.forgetRun(ref.deployment_id, ref.revision_id)
-    await running
+  /** Ends the command. One that is just being started cannot be found yet, so it is looked for again. */
+  async interrupt({ deployment_id, revision_id }: RevisionRef): Promise<void> {
+    const { engine, retry_ms } = this.#options
+    const running = this.#running.get(revision_id)
+    while (running && this.#running.get(revision_id) === running) {
+      await engine.forgetRun(deployment_id, revision_id)
+      await Promise.race([running, delay(retry_ms, undefined, { ref: false })])
+    }
   }
 
   /** Leaves running commands to the agent that takes over. */
