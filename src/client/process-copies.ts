@@ -16,6 +16,7 @@ export function listProcesses(
   const web = plan?.kind === 'worker' ? [] : [{ name: 'web', copies: Math.max(1, min_scale ?? 1) }]
   const planned = plan?.processes ?? []
   const unplanned = plan ? [] : Object.keys(scales).map(name => ({ name, scale: null }))
-  const others = [...planned, ...unplanned].map(({ name, scale }) => ({ name, copies: scales[name] ?? scale ?? 1 }))
+  const copiesOf = (name: string) => (Object.hasOwn(scales, name) ? scales[name] : undefined)
+  const others = [...planned, ...unplanned].map(({ name, scale }) => ({ name, copies: copiesOf(name) ?? scale ?? 1 }))
   return [...web, ...others]
 }

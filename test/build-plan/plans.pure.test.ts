@@ -363,7 +363,7 @@ const FOLDERS: Record<string, [files: Record<string, Content>, planned: object]>
     },
   ],
   'a Procfile with a release command and without a web process': [
-    { Procfile: 'release: npm run migrate\nworker: node w.js\nOver_Night: node n.js\n9: x\n', 'package.json': {} },
+    { Procfile: 'Release: npm run migrate\nworker: node w.js\nOver_Night: node n.js\n9: x\n', 'package.json': {} },
     {
       kind: 'worker',
       start: null,

@@ -35,6 +35,10 @@ export function processTypesOf(spec: Pick<RevisionSpec, 'resources' | 'parts'>, 
   ]
 }
 
+/** A process may be named `constructor`. */
+const ownMember = <Value>(all: Record<string, Value> | null | undefined, name: string): Value | undefined =>
+  all && Object.hasOwn(all, name) ? all[name] : undefined
+
 type OwnAmounts = { scale?: number | undefined; cpu?: number | undefined; memory_mb?: number | undefined }
 
 /** The deployment decides before the source, and that before the amounts of the application. */
@@ -43,8 +47,8 @@ function amountsOf(
   { resources: r, parts }: Pick<RevisionSpec, 'resources' | 'parts'>,
   own: OwnAmounts = {},
 ): Pick<RunningType, 'name' | 'scale' | 'cpu' | 'memory_mb'> {
-  const copies = r.process_scale?.[name]
-  const chosen = r.process_resources?.[name]
+  const copies = ownMember(r.process_scale, name)
+  const chosen = ownMember(r.process_resources, name)
   const part = PARTS.find(part => part === name && parts.includes(part))
   const pair = (least: number | null | undefined, most: number | null | undefined, whole: readonly [number, number]) =>
     least == null && most == null

@@ -16,18 +16,20 @@ type Procfile = {
 
 export function readProcfile(app: Folder): Procfile {
   const lines = (app.read('Procfile') ?? '').split(/\r?\n/).flatMap(line => {
-    const [, name, command] = LINE.exec(line.trimEnd()) ?? []
-    return name !== undefined && command !== undefined ? [{ name, command }] : []
+    const [, written, command] = LINE.exec(line.trimEnd()) ?? []
+    if (written === undefined || command === undefined) return []
+    return [{ written, name: written.toLowerCase().replaceAll('_', '-'), command }]
   })
   const commandOf = (wanted: string) => lines.find(({ name }) => name === wanted)?.command ?? null
   const named = lines.filter(({ name }) => name !== 'web' && name !== 'release')
-  const others = named.map(({ name, command }) => ({ name: name.toLowerCase().replaceAll('_', '-'), command }))
-  const able = others.filter(({ name }, i) => NAME.test(name) && others.findIndex(one => one.name === name) === i)
-  const left = named.filter((_, i) => !able.slice(0, MAX_TYPES).includes(others[i]!)).map(({ name }) => `\`${name}\``)
+  const others = named
+    .filter(({ name }, i) => NAME.test(name) && named.findIndex(one => one.name === name) === i)
+    .slice(0, MAX_TYPES)
+  const left = named.filter(line => !others.includes(line)).map(({ written }) => `\`${written}\``)
   return {
     web: commandOf('web'),
     release: commandOf('release'),
-    others: able.slice(0, MAX_TYPES),
+    others: others.map(({ name, command }) => ({ name, command })),
     warnings:
       left.length === 0
         ? []
