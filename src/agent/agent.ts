@@ -98,11 +98,15 @@ export class Agent {
   #resyncedIds: Set<string> | null = null
   /** Jobs of the pages before the last one. */
   readonly #receivedJobs: JobWork[] = []
+  /** False if the control plane does not tell jobs, or this agent cannot read one: then none is forgotten. */
+  #areAllJobsRead = true
   /** Since the last resync there was a change without readable ids, which may be of any deployment. */
   #hasUnnamedChange = false
   #resyncAt = 0
   #pollFailures = 0
   #knowsFeatures = true
+  /** When it took the lease. Otherwise it counts as an agent that runs no jobs, and gets none. */
+  #hasToldFeatures = true
 
   constructor(options: Options) {
     this.#options = options
@@ -245,6 +249,7 @@ export class Agent {
     const sentAt = uptimeMs()
     if (performance.now() > this.#resyncAt) this.#cursor = null
     const isResyncing = this.#cursor === null || this.#resyncedIds !== null
+    if (this.#lease.fence === null) this.#hasToldFeatures = this.#knowsFeatures
     const answer = await control.poll(
       {
         agent_id,
@@ -276,10 +281,11 @@ export class Agent {
   }
 
   async #applyChanges(answer: ReceivedChanges): Promise<void> {
-    const { changes, jobs, unreadable, resync, more, cursor, keep_unknown = false } = answer
+    const { changes, jobs, areAllJobsRead, unreadable, resync, more, cursor, keep_unknown = false } = answer
     if (resync) {
       this.#resyncedIds = new Set()
       this.#receivedJobs.length = 0
+      this.#areAllJobsRead = this.#hasToldFeatures
       this.#resyncAt = performance.now() + RESYNC_INTERVAL_MS
       this.#hasUnnamedChange = false
     }
@@ -301,12 +307,14 @@ export class Agent {
     for (const work of changes) if (work.wanted === 'absent') this.#modelTokens.forget(work.deployment_id)
     const isResyncing = this.#resyncedIds !== null
     this.#receivedJobs.push(...jobs)
+    this.#areAllJobsRead &&= areAllJobsRead
     if (this.#resyncedIds && !more) {
       await this.#completeResync(this.#resyncedIds)
       this.#modelTokens.renewAll()
     } else if (!this.#resyncedIds)
       this.#modelTokens.renew(changes.filter(({ wanted }) => wanted === 'present').map(work => work.deployment_id))
-    if (!more) this.#jobs.apply(this.#receivedJobs.splice(0), isResyncing && !keep_unknown)
+    const isComplete = isResyncing && !keep_unknown && this.#areAllJobsRead
+    if (!more) this.#jobs.apply(this.#receivedJobs.splice(0), isComplete)
     this.#cursor = cursor
     for (const { deployment_id } of [...changes, ...unreadable.flatMap(({ ids }) => ids ?? [])])
       this.#reconciler.enqueue(deployment_id)

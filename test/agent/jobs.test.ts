@@ -82,8 +82,13 @@ test('a job outlives its agent, and a newer revision, and is not started again',
   )
   await waitFor(() => written() !== '')
   await first.close({ stop: false })
-  startAgent()
+  // Also where an earlier release of the control plane takes over for a time.
+  control.faults.hidesJobs = true
+  const second = startAgent()
   const { revision: newer } = await deploy(id)
+  await second.close({ stop: false })
+  control.faults.hidesJobs = false
+  startAgent()
   const folder = join(home, 'process', id, 'revisions', revision)
   await waitFor(() => fs.existsSync(join(home, 'process', id, 'revisions', newer)))
   expect(statesOf(job)).toEqual(['running'])

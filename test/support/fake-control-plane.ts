@@ -31,7 +31,14 @@ export async function startControlPlane() {
   let wake: () => void = () => {}
   const resyncs = { count: 0 }
   /** `onReport` runs before a report is applied. Reports of the unreadable deployment are rejected. */
-  const faults = { hidesChanges: false, keepsUnknown: false, onReport: (_: Report) => {}, unreadableDeployment: '' }
+  const faults = {
+    hidesChanges: false,
+    /** As a control plane of an earlier release. */
+    hidesJobs: false,
+    keepsUnknown: false,
+    onReport: (_: Report) => {},
+    unreadableDeployment: '',
+  }
 
   const recordChange = (one: WantedWork) => {
     one.work = { ...one.work, generation: one.work.generation + 1 }
@@ -100,7 +107,7 @@ export async function startControlPlane() {
         ...(models.url && { models_url: models.url }),
         more: false,
         changes,
-        jobs: listJobs().map(one => one.work),
+        ...(!faults.hidesJobs && { jobs: listJobs().map(one => one.work) }),
       },
     ]
   }

@@ -32,7 +32,7 @@ export type UnreadableWork = {
 
 export const ReceivedChanges = Changes.extend({
   changes: z.array(z.unknown()),
-  jobs: z.array(z.unknown()).default([]),
+  jobs: z.array(z.unknown()).optional(),
 }).transform(({ changes: received, jobs: receivedJobs, ...answer }) => {
   const changes: Work[] = []
   const unreadable: UnreadableWork[] = []
@@ -42,8 +42,8 @@ export const ReceivedChanges = Changes.extend({
     else unreadable.push({ ids: WorkIds.safeParse(value).data ?? null, faults: describeFaults(error.issues) })
   }
   // A job that this agent cannot read is not started, and the control plane gives it up.
-  const jobs = receivedJobs.flatMap(value => JobWork.safeParse(value).data ?? [])
-  return { ...answer, changes, jobs, unreadable }
+  const jobs = (receivedJobs ?? []).flatMap(value => JobWork.safeParse(value).data ?? [])
+  return { ...answer, changes, jobs, areAllJobsRead: jobs.length === receivedJobs?.length, unreadable }
 })
 export type ReceivedChanges = z.output<typeof ReceivedChanges>
 
