@@ -863,11 +863,11 @@ log('start'); process.on('SIGTERM', () => { log('end'); process.exit() }); setIn
   })
 
   test('have as many copies as the deployment says, at once, and the next agent adopts them', async () => {
-    const { engine: first } = await open({ settle_ms: 100 })
+    const { engine: first, lines } = await open({ settle_ms: 100, copies: 2 })
     const file = join(home, 'roles')
     const starts = () => (fs.existsSync(file) ? fs.readFileSync(file, 'utf8').split('start').length - 1 : 0)
     const artifact = writeApplication(home, 'scaled', makeServerCode('web'), {
-      processes: [worker(file, { scale: 2 })],
+      processes: [worker(file, { scale: 5 })],
     })
     fs.writeFileSync(join(artifact.location, 'role.js'), role)
     const unit = (process_scale?: Record<string, number>) =>
@@ -877,6 +877,7 @@ log('start'); process.on('SIGTERM', () => { log('end'); process.exit() }); setIn
     await first.route(unit())
     await waitFor(() => starts() === 2)
     await waitForPhase(first, ref, 'healthy')
+    expect(lines.some(({ message }) => message.includes('AGENT_MAX_COPIES'))).toBe(true)
     await first.close({ stop: false })
     const { engine: second } = await open({ settle_ms: 100 })
     expect((await findRunning(second, ref))?.phase).toBe('healthy')

@@ -401,7 +401,8 @@ export abstract class PooledEngine implements Engine {
   /** Starts the process that listens, if there is one, and makes the others ready to start with the first request. */
   protected startTypes(spec: RevisionSpec, artifact: Artifact, makers: TypeMakers): void {
     const { deployment_id, revision_id, resources } = spec
-    if (!this.#pools.get(deployment_id)?.has(revision_id)) this.#logIgnored(spec)
+    const isNew = !this.#pools.get(deployment_id)?.has(revision_id)
+    if (isNew) this.#logIgnored(spec)
     const seconds = resources.health_timeout_seconds
     const ready = seconds != null && { ready_ms: seconds * 1000 }
     // A revision that an agent with a higher limit accepted keeps serving, with fewer.
@@ -417,7 +418,12 @@ export abstract class PooledEngine implements Engine {
         }
     const others = new Map<string, ReplicaTemplate>()
     // Artifacts of earlier agents, which started no others, do not name them.
-    for (const type of artifact.processes && !artifact.site ? processTypesOf(spec, artifact) : [])
+    for (const type of artifact.processes && !artifact.site ? processTypesOf(spec, artifact) : []) {
+      // The control plane does not know what the source asks for.
+      if (isNew && type.scale[0] > most) {
+        const message = `\`${type.name}\` has ${most} copies instead of ${type.scale[0]}. ${REMEDIES.copies}`
+        this.events.log(spec, message, 'WARNING')
+      }
       others.set(type.name, {
         health_path: null,
         copies: Math.min(most, type.scale[0]),
@@ -427,6 +433,7 @@ export abstract class PooledEngine implements Engine {
         ...(type.health_command !== null && { check: replica => makers.check(type, replica) }),
         memory_mb: type.memory_mb[1],
       })
+    }
     for (const [type, template] of [...(web ? [[WEB, web] as const] : []), ...others]) {
       const { launch: _, check: __, memory_mb: ___, ...policy } = template
       writeJson(this.#policyFile(spec, type), policy satisfies HealthPolicy)
