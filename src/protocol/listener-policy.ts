@@ -5,6 +5,7 @@ import { enginesWith, type FeatureName, featureNames, listFeatureNeeds } from '.
 import type { Container, Volume, VolumeMount } from './kubernetes.schema.ts'
 import type { Source } from './parts.schema.ts'
 import type { ResourceSpec } from './resources.schema.ts'
+import { MAX_INT32 } from './sync-fields.schema.ts'
 import { arrayOf, boundedText } from './wire.ts'
 
 const MAX_ACCOUNTS = 100
@@ -22,7 +23,7 @@ export const ListenerPolicy = z
     service_accounts: arrayOf(boundedText(253).min(1), MAX_ACCOUNTS).meta({
       description: 'The service accounts that a deployment may name.',
     }),
-    max_copies: z.int().min(1).nullish().meta({
+    max_copies: z.int().min(1).max(MAX_INT32).nullish().meta({
       description: 'The most copies of a deployment that may be required (`min_scale`). Null for no limit.',
     }),
     engine: boundedText(64).nullish().meta({ description: 'The engine that runs the applications.' }),
