@@ -7,7 +7,7 @@ import { planDueRuns } from './due-runs.ts'
 import { EARLINESS } from './tables.ts'
 
 const MAX_SCHEDULES = 200
-/** Due times that are looked at for one statement, also those that came too late, but for those of the last schedule. */
+/** Due times that one statement takes, also those that came too late, but for those of the last schedule. */
 const MAX_RUNS = 1000
 const MAX_JOBS = 1000
 const BUDGET_MS = 20_000
