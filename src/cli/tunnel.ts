@@ -27,9 +27,9 @@ export type OpenTunnel = {
 
 /** Resolves once the agent has started what was asked for. */
 export async function openTunnel(url: string, { onErrors, onReset }: Handlers = {}): Promise<OpenTunnel> {
-  const socket = new WebSocket(url)
-  const started = Promise.withResolvers<Ready>()
-  const ended = Promise.withResolvers<Exit | null>()
+  const socket = await openSocket(url)
+  const started = makePromise<Ready>()
+  const ended = makePromise<Exit | null>()
   let exit: Exit | undefined
   let failure: TunnelFailure | undefined
   const onFrame = ({ channel, stream, payload }: Frame) => {
@@ -54,6 +54,25 @@ export async function openTunnel(url: string, { onErrors, onReset }: Handlers = 
   started.promise.catch(() => {})
   ended.promise.catch(() => {})
   return { link, ready: await started.promise, ended: ended.promise }
+}
+
+/** Node 20 has neither a WebSocket nor `Promise.withResolvers`. */
+async function openSocket(url: string): Promise<WebSocket> {
+  if (typeof WebSocket === 'function') return new WebSocket(url)
+  const { WebSocket: OlderSocket } = await import('ws')
+  const socket = new OlderSocket(url, { perMessageDeflate: false })
+  // Its close follows, which says the same.
+  socket.on('error', () => {})
+  return socket as unknown as WebSocket
+}
+
+function makePromise<Value>() {
+  let resolve!: (value: Value) => void
+  let reject!: (reason: unknown) => void
+  const promise = new Promise<Value>((...both) => {
+    ;[resolve, reject] = both
+  })
+  return { promise, resolve, reject }
 }
 
 /** The words after `--`, which Commander puts at the end of all others. */

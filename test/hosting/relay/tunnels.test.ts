@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { sql } from 'drizzle-orm'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
+import { openTunnel } from '../../../src/cli/tunnel.ts'
 import { createPairs } from '../../../src/hosting/relay/pairs.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { type Socket, TUNNEL_LIMITS } from '../../../src/platform.ts'
@@ -57,6 +58,23 @@ function pairOfEnds({ services }: App, take: (sent: () => void) => void): { clie
 }
 
 describe('a terminal', () => {
+  it('opens from the command line on Node 20, which has no WebSocket of its own', async () => {
+    const { address } = await serveTunnels()
+    const { tenant, agent, agentKey, id } = await newServingDeployment()
+    const { id: tunnel_id, url } = await newTerminalUrl(tenant, id, address, { command: ['true'], tty: false })
+    vi.stubGlobal('WebSocket', undefined)
+    const opening = openTunnel(url)
+    vi.unstubAllGlobals()
+    await agent.poll({ wait: 5 })
+    const end = openSocket(agentUrl(address, tunnel_id, agent), { 'X-Api-Key': agentKey })
+    await end.opened
+    end.send(channels.ready, '{}')
+    const { ended } = await opening
+    end.send(channels.exit, '{"code":3,"signal":null}')
+    end.socket.close(1000)
+    expect(await ended).toEqual({ code: 3, signal: null })
+  })
+
   it('carries input, output, size, signals and the exit code, and has two events without its content', async () => {
     const { address } = await serveTunnels()
     const serving = await newServingDeployment()
