@@ -24,6 +24,7 @@ describe('a folder of the agent in a text', () => {
     [`${HOME}/builds/${deployment}/cache/home/.npmrc`, '/home/app/.npmrc'],
     [`${HOME}/process/${deployment}/revisions/${revision}/home/x`, '/home/app/x'],
     [`${HOME}/process/${deployment}/revisions/${revision}/tmp`, '/tmp'],
+    [`${HOME}/links/0a1b2c3d4e5f/tmp/x.sock`, '/tmp/x.sock'],
     [`${HOME}/postgres/log`, '/agent/postgres/log'],
     [`${HOME}-2/x`, `${HOME}-2/x`],
     ['/srv/my', '/srv/my'],

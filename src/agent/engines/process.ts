@@ -46,6 +46,7 @@ import { prepare } from './process/prepare.ts'
 import { newRedis, type Redis, RedisServers, redisUri } from './process/redis-servers.ts'
 import { ProcessReplica } from './process/replica.ts'
 import { checkByCommand, forgetRun, type ProcessRun, startRun } from './process/run.ts'
+import { ShortNames } from './process/short-names.ts'
 import { loadPty, startTerminal } from './process/terminal.ts'
 import { RUN_ROLE, type RunningType, WEB } from './process-types.ts'
 
@@ -87,6 +88,7 @@ export class ProcessEngine extends PooledEngine {
   readonly #users: Users | undefined
   readonly #searchPath: string
   readonly #toolsFolder: string
+  readonly #shortNames: ShortNames
   readonly #machinePath: string | undefined
   /** The places of copies, by revision, for commands beside them. */
   readonly #places = new Map<string, (role: string, port: number) => CopyPlace>()
@@ -95,7 +97,9 @@ export class ProcessEngine extends PooledEngine {
     super('process', options)
     this.#users = users
     this.#searchPath = searchPath(bin)
-    this.#toolsFolder = join(options.apps ?? options.home, 'tools')
+    const apps = options.apps ?? options.home
+    this.#toolsFolder = join(apps, 'tools')
+    this.#shortNames = new ShortNames(apps)
     this.#commandEnv = spreadNetworkVariables(commandEnv)
     this.#machinePath = machinePath
     this.#server = database_url ? externalServer(database_url) : new EmbeddedServer(options.home)
@@ -238,6 +242,7 @@ export class ProcessEngine extends PooledEngine {
       path: this.#searchPath,
       toolsFolder: this.#toolsFolder,
       machinePath: this.#machinePath,
+      shortNames: this.#shortNames,
     })
   }
 
@@ -348,6 +353,7 @@ export class ProcessEngine extends PooledEngine {
     const redis = spec.parts.includes('redis') ? this.#readRedis(spec.deployment_id) : undefined
     return environmentOf(spec, artifact.env, {
       ...place,
+      folder: this.#shortNames.of(place.folder),
       path: [...(artifact.programs ?? []), this.#searchPath].join(':'),
       tokenFile: join(this.tokenFolder(spec.deployment_id), MODEL_TOKEN_FILE),
       database: spec.needs_database ? database : null,

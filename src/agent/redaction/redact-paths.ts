@@ -8,6 +8,8 @@ const FOLDER_NAMES: [path: string, name: string][] = [
   [`/builds/${ID_PATTERN}/${ID_PATTERN}/tree`, '/app'],
   [`/process/${ID_PATTERN}/revisions/${ID_PATTERN}/home`, '/home/app'],
   [`/process/${ID_PATTERN}/revisions/${ID_PATTERN}/tmp`, '/tmp'],
+  ['/links/[0-9a-f]{12}/home', '/home/app'],
+  ['/links/[0-9a-f]{12}/tmp', '/tmp'],
   [`/builds/${ID_PATTERN}/cache/home`, '/home/app'],
   [`/builds/${ID_PATTERN}/cache/tmp`, '/tmp'],
   [`/builds/${ID_PATTERN}/cache`, '/cache'],

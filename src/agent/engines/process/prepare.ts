@@ -9,6 +9,7 @@ import { finishSite } from '../../site/finish-site.ts'
 import { removeRecursively, stampFolder } from '../../system/files.ts'
 import { DEFAULT_PATH } from '../../system/search-path.ts'
 import { chownRecursively, makeOwned, type User } from '../../system/users.ts'
+import type { ShortNames } from './short-names.ts'
 import type { Toolbox } from './toolbox.ts'
 import { gatherTools } from './tools.ts'
 
@@ -21,13 +22,14 @@ type PrepareOptions = {
   toolsFolder: string
   /** The PATH of the agent itself. */
   machinePath?: string | undefined
+  shortNames?: ShortNames
 }
 
 export async function prepare(
   spec: RevisionSpec,
   tree: SourceTree,
   task: BuildTask,
-  { disk_mb, commandEnv = {}, user, path = DEFAULT_PATH, toolsFolder, machinePath = '' }: PrepareOptions,
+  { disk_mb, commandEnv = {}, user, path = DEFAULT_PATH, toolsFolder, machinePath = '', shortNames }: PrepareOptions,
 ): Promise<Artifact> {
   const { folder, health_path, commit } = tree
   const plan = planSource(tree, false, task)
@@ -40,6 +42,9 @@ export async function prepare(
   }
   const tools = await gatherTools(plan.tools, toolOptions, task)
   const programs = [...plan.programs.map(name => join(folder, plan.root, name)), ...tools.programs]
+  const [homeFolder, temporary] = ['home', 'tmp'].map(name => join(task.cache, name)) as [string, string]
+  await removeRecursively(temporary)
+  for (const path of [homeFolder, temporary]) makeOwned(path, user)
   const env = {
     LANG: 'C.UTF-8',
     ...buildVariables(plan, { source: folder, cache: task.cache, runtime: task.cache }, commandEnv),
@@ -50,11 +55,9 @@ export async function prepare(
     ...tree.env,
     ...spec.secrets,
     PATH: [...programs, path].join(':'),
-    HOME: join(task.cache, 'home'),
-    TMPDIR: join(task.cache, 'tmp'),
+    HOME: homeFolder,
+    TMPDIR: join(shortNames?.of(task.cache) ?? task.cache, 'tmp'),
   }
-  await removeRecursively(env.TMPDIR)
-  for (const path of [env.HOME, env.TMPDIR]) makeOwned(path, user)
   if (user) await chownRecursively(folder, user)
   const runStep = async (step: 'install' | 'build', command: string | null, at: string) => {
     if (command === null) return
