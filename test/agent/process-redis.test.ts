@@ -1,6 +1,6 @@
 // Redis of the process engine, on the Valkey or Redis of this machine if it has one.
 import * as fs from 'node:fs'
-import { connect } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { RevisionRef } from '../../src/agent/engine.ts'
@@ -82,6 +82,11 @@ describe.skipIf(!hasRedis)('a Redis', () => {
     const uri = await start(first)
     expect(await ask(uri, 'SET a 1')).toContain('+OK')
     expect(await ask(uri.replace(/:[^:@]+@/, ':wrong@'), 'GET a')).toMatch(/WRONGPASS|invalid/i)
+    const { store, connect: reach } = await first.openForward(ref, { store: 'redis' })
+    expect(`redis://:${store!.password}@`).toBe(uri.slice(0, uri.indexOf('@') + 1))
+    const forwarded = await reach()
+    expect((forwarded as Socket).remotePort).toBe(Number(new URL(uri).port))
+    forwarded.destroy()
     // It may not write files elsewhere, nor end the server.
     expect(await ask(uri, 'CONFIG SET dir /tmp', 'SHUTDOWN')).toMatch(/NOPERM.*NOPERM/s)
     expect(fs.statSync(folderOf('redis', 'server.conf')).mode & 0o777).toBe(0o600)

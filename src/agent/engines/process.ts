@@ -129,7 +129,11 @@ export class ProcessEngine extends PooledEngine {
   override async open(events: EngineEvents): Promise<void> {
     await super.open(events)
     const hasPty = (await loadPty()) !== undefined
-    this.tunnels = ['terminal', 'forward', 'postgres', ...(hasPty ? (['tty'] as const) : [])]
+    this.tunnels = [
+      ...(['terminal', 'forward', 'postgres'] as const),
+      ...(this.#redis.obstacle ? [] : (['redis'] as const)),
+      ...(hasPty ? (['tty'] as const) : []),
+    ]
     for (const id of await this.deployments()) this.#hideStoreSecrets(id)
     this.repeatEvery(this.limits.memory_ms, () => this.#enforceMemoryLimit())
     this.repeatEvery(this.limits.disk_ms, () => void this.#enforceDiskLimit())
@@ -379,7 +383,7 @@ export class ProcessEngine extends PooledEngine {
 
   async openForward(ref: RevisionRef, { store, port, copy: number }: NewForward): Promise<ForwardTarget> {
     if (store === 'postgres') return this.#forwardToDatabase(ref.deployment_id)
-    if (store) throw new PermanentError('This agent has no Redis.')
+    if (store) return this.#forwardToRedis(ref.deployment_id)
     const copy = this.#copyOf(ref, number)
     const target = port ?? copy.port
     return {
@@ -403,6 +407,14 @@ export class ProcessEngine extends PooledEngine {
       store: { ...login, database: decodeURIComponent(pathname.slice(1)) },
       connect: () => connectHere(Number(port || 5432), hostname),
     }
+  }
+
+  #forwardToRedis(deployment_id: string): ForwardTarget {
+    const redis = this.#readRedis(deployment_id)
+    if (!redis?.port || !redis.isWanted) throw new PermanentError('This deployment has no Redis that is ready.')
+    const { password, port } = redis
+    // `redis-cli -u` takes an empty name for that of a user.
+    return { store: { user: 'default', password, database: '0' }, connect: () => connectHere(port) }
   }
 
   protected tokenReaderOf(deployment_id: string): TokenReader {
