@@ -1,11 +1,13 @@
 // `slipway run`: runs a command once in the environment of a deployment, shows its lines, and ends with its exit code.
 import type { Declaration } from '../declaration.ts'
+import { usageError } from '../failure.ts'
 import { followJob, toCommand } from '../jobs.ts'
 import { findDeployment, type Session } from '../session.ts'
 import { parseCount } from '../times.ts'
+import { splitProgram } from '../tunnel.ts'
 
 export const declaration: Declaration = {
-  arguments: '<deployment> <command...>',
+  arguments: '[deployment] [command...]',
   summary: 'run a command once in the environment of a deployment',
   description:
     'Runs a command once in the environment of what serves, such as `slipway run shop -- npm run migrate`. One word ' +
@@ -19,8 +21,12 @@ export const declaration: Declaration = {
 type Flags = { timeout?: string; detach?: boolean }
 const MAX_TIMEOUT_SECONDS = 7 * 86_400
 
-export async function run(session: Session, flags: Flags, [name, ...words]: [string, ...string[]]): Promise<void> {
+export async function run(session: Session, flags: Flags, args: (string | undefined)[]): Promise<void> {
   const { client, out, signal } = session
+  // After -- all words are the command, and a linked folder has the name.
+  const [[name, ...own], program] = splitProgram(args)
+  const words = [...own, ...program].filter(word => word !== undefined)
+  if (words.length === 0) throw usageError('Name a command.', 'slipway run --help')
   const timeout = flags.timeout && parseCount(flags.timeout, '--timeout', MAX_TIMEOUT_SECONDS)
   const deployment = await findDeployment(session, name)
   const job = await client.call('POST /v2/deployments/{deployment_id}/jobs', {
@@ -30,7 +36,7 @@ export async function run(session: Session, flags: Flags, [name, ...words]: [str
   })
   if (flags.detach) {
     out.emit({ ...job }, () => job.id)
-    out.note(`Next: slipway jobs ${name} ${job.id}`)
+    out.note(`Next: slipway jobs ${deployment.name} ${job.id}`)
     return
   }
   await followJob(session, job)
