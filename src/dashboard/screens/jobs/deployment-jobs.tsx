@@ -8,6 +8,7 @@ import { formatExact, formatSeconds, formatShort } from '../../format/time.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { Card } from '../../parts/card.tsx'
 import { Dialog } from '../../parts/dialog.tsx'
+import { Stack } from '../../parts/page.tsx'
 import { CommandLine, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { Body, Facts, Note } from '../../parts/sections.tsx'
@@ -32,10 +33,10 @@ export default function DeploymentJobs({ workspace, params, me }: ScreenProps<{ 
   return (
     <DeploymentFrame workspace={workspace} id={params.deployment} tab="/jobs">
       {deployment => (
-        <>
+        <Stack>
           <Schedules workspace={workspace} deployment={deployment} missing={missing} />
           <Jobs workspace={workspace} deployment={deployment} missing={missing} />
-        </>
+        </Stack>
       )}
     </DeploymentFrame>
   )
