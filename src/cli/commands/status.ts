@@ -43,8 +43,10 @@ async function showStatus(session: Session, name: string | undefined): Promise<v
 function describeHealth(health: Deployment['health']): string {
   if (!health) return 'unknown'
   const { state, since, reason } = health
-  const [sentence] = (reason ?? '').split('\n')
-  return `${state}, since ${age(since)}${sentence ? `: ${sentence}` : ''}`
+  // Lines of the log follow, which the reasons below have.
+  const [first = ''] = (reason ?? '').split('\n')
+  const sentence = first.replace(/ Its last lines:$/, '')
+  return `${state}, for ${age(since).replace(' ago', '')}${sentence ? `: ${sentence}` : ''}`
 }
 
 async function showPastStatus(session: Session, name: string | undefined, given: string): Promise<void> {
