@@ -2300,7 +2300,7 @@ end $function$;
 reset role;
 create policy own on jobs to slipway_app
   using ((tenant_id = current_tenant()))
-  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_deployment(deployment_id) AND is_own_revision(revision_id) AND is_own_schedule(schedule_id) AND (listener_id IS NULL) AND is_own_key(actor_id)));
+  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_deployment(deployment_id) AND is_own_revision(revision_id) AND is_own_schedule(schedule_id) AND is_own_listener(listener_id) AND is_own_key(actor_id)));
 create policy served on jobs to slipway_agent
   using ((EXISTS ( SELECT
    FROM deployments d
