@@ -11558,6 +11558,7 @@ declare
   d deployments;
   j jobs;
   v_obstacle text;
+  v_status text;
   v_replaced uuid[] := '{}';
   v_tenants uuid[] := '{}';
   v_events tenant_event[] := '{}';
@@ -11619,12 +11620,25 @@ begin
             when 'jobs_not_supported' then 'The agent of the deployment cannot run jobs. Update it.'
           end
         end;
-        if v_obstacle is not null then
-          j := end_job(j, 'MISSED', v_obstacle);
-          v_events := v_events || job_event('job.missed', null, j);
-        elsif s.overlap = 'skip' and has_open_job(s) then
-          j := end_job(j, 'SKIPPED', 'The run before it had not ended.');
-          v_events := v_events || job_event('job.skipped', null, j);
+        v_status := case
+          when v_obstacle is not null then 'MISSED'
+          when s.overlap = 'skip' and has_open_job(s) then 'SKIPPED'
+        end;
+        if v_status is not null then
+          -- Repeats are counted in the first one: a schedule of each minute must not fill the journal.
+          update jobs p
+          set missed_until = v_due, missed_count = coalesce(p.missed_count, 1) + 1
+          where p.status = v_status
+            and p.id = (
+              select l.id
+              from jobs l
+              where l.schedule_id = s.id
+              order by l.due_at desc nulls last, l.attempt desc
+              limit 1
+            );
+          if found then continue; end if;
+          j := end_job(j, v_status, coalesce(v_obstacle, 'The run before it had not ended.'));
+          v_events := v_events || job_event('job.' || lower(v_status), null, j);
         elsif s.overlap = 'replace' then
           v_events := v_events || replace_jobs(s);
           v_replaced := v_replaced || s.id;

@@ -33,7 +33,7 @@ export async function startControlPlane() {
   /** `onReport` runs before a report is applied. Reports of the unreadable deployment are rejected. */
   const faults = {
     hidesChanges: false,
-    /** As a control plane of an earlier release. */
+    /** Control planes of earlier releases do so. */
     hidesJobs: false,
     keepsUnknown: false,
     onReport: (_: Report) => {},

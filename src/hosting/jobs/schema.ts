@@ -60,7 +60,7 @@ export const Job = z
     schedule_id: Uuid.nullable(),
     due_at: Time.nullable().meta({ description: 'The time of the schedule at which it was due.' }),
     missed_until: Time.nullable().meta({
-      description: 'For a `MISSED` job that stands for several due times in a row: the last of them.',
+      description: 'For a `MISSED` or `SKIPPED` job that stands for several due times in a row: the last one.',
     }),
     missed_count: z.int().nullable().meta({ description: 'How many due times it stands for.' }),
     attempt: z.int().meta({ description: 'From 1. Each retry is a job of its own.' }),

@@ -291,6 +291,21 @@ describe('a due time', () => {
     expect(await statuses('allow')).toEqual(['RUNNING', 'QUEUED'])
   })
 
+  it('that is skipped again is counted in the job before', async () => {
+    const { list, ahead, agent, firstDue } = await schedule({ overlap: 'skip', timeout_seconds: 24 * 3600 })
+    await withClockAhead(ahead + 1000, async () => {
+      await sweepJobs(getApp())
+      const [job] = (await agent.poll()).jobs!
+      await reportJob(agent, job!.job_id, 'running')
+    })
+    await sweep(ahead + HOUR + 1000)
+    await sweep(ahead + 2 * HOUR + 1000)
+    expect(await list()).toMatchObject([
+      { status: 'RUNNING' },
+      { status: 'SKIPPED', due_at: at(firstDue, 1), missed_until: at(firstDue, 2), missed_count: 2 },
+    ])
+  })
+
   it('that passed while nobody looked runs late within the deadline, and is reported as missed beyond it', async () => {
     const { list, ahead, firstDue } = await schedule({ overlap: 'allow', deadline_seconds: 2 * 3600 })
     await sweep(ahead + 5 * HOUR + 1000)

@@ -28,7 +28,7 @@ type Place = {
   cwd: string
   env: Record<string, string>
   user: User | undefined
-  /** That of the copy, whose limits hold for the command, and with which it ends. */
+  /** The copy's own: its limits hold for the command, which ends with it. */
   cgroup: string | undefined
 }
 
