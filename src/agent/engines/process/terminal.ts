@@ -28,7 +28,7 @@ type Place = {
   cwd: string
   env: Record<string, string>
   user: User | undefined
-  /** The copy's own: its limits hold for the command, which ends with it. */
+  /** The copy has it, so that its limits hold for the command, too. */
   cgroup: string | undefined
 }
 
