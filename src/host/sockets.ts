@@ -57,6 +57,7 @@ export function takeSockets(server: Server, { fetch, services }: App, prepare: (
     // It is not idle between requests.
     open.delete(incoming.socket)
     const request = toRequest(incoming)
+    if (!request) return answer(connection, new Response(null, { status: 400 }))
     const response = await fetch(request, { incoming })
     const how = taken.get(request)
     if (!how) return answer(connection, response)
@@ -148,11 +149,16 @@ function serveWithoutUpgrade(server: Server, incoming: IncomingMessage, head: Bu
   server.emit('connection', socket)
 }
 
-function toRequest({ headers, url }: IncomingMessage): Request {
+/** Undefined if its Host is none. */
+function toRequest({ headers, url }: IncomingMessage): Request | undefined {
   const sent = new Headers()
   for (const [name, value] of Object.entries(headers))
     for (const one of [value ?? []].flat()) if (!/^sec-websocket-/.test(name)) sent.append(name, one)
-  return new Request(new URL(url!, `http://${headers.host ?? 'localhost'}`), { headers: sent })
+  try {
+    return new Request(new URL(url!, `http://${headers.host ?? 'localhost'}`), { headers: sent })
+  } catch {
+    return undefined
+  }
 }
 
 async function answer(connection: Duplex, response: Response): Promise<void> {

@@ -321,6 +321,13 @@ it.each(['h2c', 'websocket'])('a request for no socket that offers %s is served 
   expect(answer).toMatch(/^HTTP\/1\.1 401 /)
 })
 
+it('a request for a socket with a Host that is none is refused', async () => {
+  const { address } = await serveTunnels()
+  const target = 'GET /v2/tunnels/00000000-0000-4000-8000-000000000000?ticket=x'
+  expect(await sendUpgrade(address, target, 'websocket', '', undefined, 'a b')).toMatch(/ 400 /)
+  expect(await sendUpgrade(address, target, 'websocket', '', undefined, 'me@a')).toMatch(/ 4\d\d /)
+})
+
 it('a request whose target names another host reaches no other host', async () => {
   const calls: string[] = []
   const canary = createServer(socket => {
@@ -345,13 +352,13 @@ it('a request whose target names another host reaches no other host', async () =
 })
 
 /** The start of the answer. Empty if the connection is closed without one. */
-async function sendUpgrade(address: string, target: string, offer: string, body: string, key?: string) {
+async function sendUpgrade(address: string, target: string, offer: string, body: string, key?: string, host?: string) {
   const { hostname, port } = new URL(address)
   const socket = connect(Number(port), hostname)
   socket.write(
     [
       `${target} HTTP/1.1`,
-      `Host: ${hostname}`,
+      `Host: ${host ?? hostname}`,
       'Connection: Upgrade',
       `Upgrade: ${offer}`,
       'Sec-WebSocket-Version: 13',
