@@ -565,4 +565,17 @@ describe('an agent', () => {
     await agent.close({ stop: true })
     expect(control.logs).toContainEqual({ of: revision, kind: 'deploy', message: 'stopping' })
   })
+
+  test('a worker runs again after its agent ended with all applications', async () => {
+    const worker = "console.log('working'); setInterval(() => {}, 1e9)"
+    const start = { start_command: 'node main.cjs', processes: { worker: { command: 'node worker.cjs' } } }
+    git.push({ ...makeApplication('one'), 'worker.cjs': worker, 'app.json': JSON.stringify(start) })
+    const works = () => control.logs.filter(({ message }) => message === '[worker] working').length
+    const { agent } = startAgent()
+    await waitForOutcome(control.want(id, makeSource()))
+    await waitFor(() => works() === 1)
+    await agent.close({ stop: true })
+    startAgent()
+    await waitFor(() => works() === 2)
+  })
 })

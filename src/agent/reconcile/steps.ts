@@ -87,6 +87,8 @@ export async function takeStep(
       return orRecordFailure(context, action.revision, async () => {
         builds.undoGiveUp(ref)
         await engine.start(spec(), record.artifact)
+        // After a restart nothing switches to it again, which would start its other processes.
+        if (observation.observed.routed === action.revision) await engine.route(spec())
         deployment!.startedGenerations.set(action.revision, deployment!.generation)
       })
     }
