@@ -62,8 +62,8 @@ export type JobWork = z.output<typeof JobWork>
 
 // ---- from the agent
 
-export const jobStates = ['running', 'succeeded', 'failed', 'timed_out', 'cancelled', 'lost'] as const
-export type JobState = (typeof jobStates)[number]
+const jobStates = ['running', 'succeeded', 'failed', 'timed_out', 'cancelled', 'lost'] as const
+
 export const MAX_JOB_REPORTS = 100
 
 export const JobReport = z.object({

@@ -44,7 +44,7 @@ export type TarEntry = {
   target: string
 }
 /** A piece of a body belongs to the entry before it. */
-export type TarPart = { entry: TarEntry } | { body: Uint8Array }
+type TarPart = { entry: TarEntry } | { body: Uint8Array }
 export type TarReader = {
   /** The parts that this chunk completes. Throws at the first fault. */
   read: (chunk: Uint8Array) => Generator<TarPart, void, undefined>

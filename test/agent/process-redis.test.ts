@@ -83,7 +83,7 @@ describe.skipIf(!hasRedis)('a Redis', () => {
     expect(await ask(uri, 'SET a 1')).toContain('+OK')
     expect(await ask(uri.replace(/:[^:@]+@/, ':wrong@'), 'GET a')).toMatch(/WRONGPASS|invalid/i)
     const { store, connect: reach } = await first.openForward(ref, { store: 'redis' })
-    expect(`redis://:${store!.password}@`).toBe(uri.slice(0, uri.indexOf('@') + 1))
+    expect(`redis://default:${store!.password}@`).toBe(uri.slice(0, uri.indexOf('@') + 1))
     const forwarded = await reach()
     expect((forwarded as Socket).remotePort).toBe(Number(new URL(uri).port))
     forwarded.destroy()

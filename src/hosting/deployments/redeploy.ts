@@ -20,7 +20,7 @@ type RevisionParams = z.output<typeof schema.RevisionRef>
 type RestoreMode = { reason: 'redeployed' | 'rolled_back'; until: 'released' | 'newer_commit' | null }
 
 /** The policy of its listener's agent, as text. */
-export const LISTENER_POLICY = sql<string | null>`(
+const LISTENER_POLICY = sql<string | null>`(
   select l.policy::text from listeners l where l.id = ${deployments.listener_id})`
 
 const parseConfig = (text: string) => JSON.parse(text) as Record<string, unknown>

@@ -29,7 +29,7 @@ const PING_MS = 2_000
 /** The rest is for buffers and for copies while the file is written anew. */
 const DATA_SHARE = 0.8
 
-export const REDIS_HINT =
+const REDIS_HINT =
   'Install Valkey or Redis (6 or newer) on the machine of the agent, for example with `apt-get install ' +
   'valkey-server` or `redis-server`, so that it is in its PATH'
 
@@ -40,7 +40,7 @@ export const newRedis = (memory_mb: number): Redis => ({
   isWanted: true,
 })
 
-export const redisUri = ({ password, port }: Redis): string => `redis://:${password}@127.0.0.1:${port}/0`
+export const redisUri = ({ password, port }: Redis): string => `redis://default:${password}@127.0.0.1:${port}/0`
 
 /** Undefined if the machine has none. */
 export const findRedisProgram = (path: string): string | undefined =>
