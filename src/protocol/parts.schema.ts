@@ -171,3 +171,10 @@ export const CLEARABLE_MEMBERS: readonly ClearableMember[] = [
   ...CLEARABLE_WHOLES,
   ...RESOURCE_MEMBERS.map(clearableResource),
 ]
+
+export const HealthState = z.enum(['healthy', 'degraded', 'crash_looping', 'unhealthy', 'sleeping']).meta({
+  description:
+    '`degraded`: fewer copies than wanted answer. `crash_looping`: its copies keep ending. ' +
+    '`unhealthy`: no copy answers. `sleeping`: it has no copy because there are no requests.',
+})
+export type HealthState = z.output<typeof HealthState>

@@ -3,6 +3,7 @@ import * as z from 'zod'
 import { BuildPlan } from './build-plan.schema.ts'
 import { all, hasAll, hasMembers, implies, isAnyOf } from './conditions.ts'
 import { ImageReference } from './kubernetes.schema.ts'
+import { HealthState } from './parts.schema.ts'
 import { AgentId, Fence, Generation } from './sync-fields.schema.ts'
 import { arrayOf, boundedText, Instant, Uuid } from './wire.ts'
 
@@ -18,13 +19,6 @@ export const ReportState = z.enum([...revisionReportStates, 'serving', 'database
 export type ReportState = z.output<typeof ReportState>
 
 export const MAX_BATCH_REPORTS = 100
-
-export const HealthState = z.enum(['healthy', 'degraded', 'crash_looping', 'unhealthy', 'sleeping']).meta({
-  description:
-    '`degraded`: fewer copies than wanted answer. `crash_looping`: its copies keep ending. ' +
-    '`unhealthy`: no copy answers. `sleeping`: it has no copy because there are no requests.',
-})
-export type HealthState = z.output<typeof HealthState>
 
 export const ReportedHealth = z
   .object({

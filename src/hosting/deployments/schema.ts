@@ -5,6 +5,7 @@ import { checkUniqueNames, isObject, textMatching } from '../../protocol/kuberne
 import {
   CLEARABLE_MEMBERS,
   DeploymentStatus,
+  HealthState,
   MASK,
   RevisionStatus,
   revisionSources,
@@ -16,7 +17,6 @@ import {
   SourceRevisionConfig,
   SourceRevisionConfigInput,
 } from '../../protocol/parts.schema.ts'
-import { HealthState } from '../../protocol/report.schema.ts'
 import { DeploymentType } from '../../protocol/resources.schema.ts'
 import {
   arrayOf,

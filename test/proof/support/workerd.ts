@@ -25,11 +25,19 @@ export async function makeTempFolder(cleanup: Cleanup): Promise<string> {
 /** A Worker does not start without it; no bench uses it. */
 const BUCKET_BINDING = '(name = "UPLOADS", r2Bucket = "network")'
 
+/** For Workers that are not the product: wrangler.toml has bindings that only the product exports. */
+const BARE_CONFIG = 'name = "bench"\ncompatibility_date = "2026-11-01"\ncompatibility_flags = ["nodejs_compat"]\n'
+
 /** With the flags of `npm run build`. */
 export async function buildWorker(cleanup: Cleanup, entry: string): Promise<BuiltWorker> {
   writeCloudflareRules()
   const folder = await makeTempFolder(cleanup)
   const flags = ['--dry-run', '--outdir', folder, '--minify', '--metafile', join(folder, 'meta.json')]
+  if (!entry.startsWith('src/')) {
+    const config = join(await makeTempFolder(cleanup), 'wrangler.toml')
+    await writeFile(config, BARE_CONFIG)
+    flags.push('--config', config)
+  }
   const env = { ...process.env, WRANGLER_SEND_METRICS: 'false', WRANGLER_WRITE_LOGS: 'false', CI: 'true' }
   await runForOutput(cleanup, getBinaryPath('wrangler'), ['deploy', entry, ...flags], { cwd: PROJECT_ROOT, env })
   const { outputs } = JSON.parse(await readFile(join(folder, 'meta.json'), 'utf8'))
