@@ -65,7 +65,8 @@ describe('a terminal', () => {
     vi.stubGlobal('WebSocket', undefined)
     const opening = openTunnel(url)
     vi.unstubAllGlobals()
-    await agent.poll({ wait: 5 })
+    // The agent hears of it once the client is there.
+    await expect.poll(async () => (await agent.poll({ wait: 5 })).tunnels?.length, { timeout: 10_000 }).toBe(1)
     const end = openSocket(agentUrl(address, tunnel_id, agent), { 'X-Api-Key': agentKey })
     await end.opened
     end.send(channels.ready, '{}')
