@@ -17,7 +17,7 @@ import { describeIgnoredMembers } from './plan-warnings.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { type SealedSecret, sealSecrets } from './secret-versions.ts'
-import { runsImages, runsImagesOf } from './service.ts'
+import { listenerPolicy, runsImages, runsImagesOf } from './service.ts'
 import { findSourceFaults, sourceRuleError } from './source-rules.ts'
 
 type NewDeployment = schema.NewDeployment
@@ -44,7 +44,7 @@ export const planCreate = verb('deployments:create', async (ctx, input: CreateIn
       lacks_artifact(${input.source}, ${described}::json -> 'source_revision_config'),
       ${customUrl != null ? awaitsHostVerification(customUrl) : sql`false`},
       ${runsImages(sql`c.listener_id`)},
-      (select l.policy::text from listeners l where l.id = c.listener_id),
+      ${listenerPolicy(sql`c.listener_id`)},
       b.build_plan::text,
       b.build_refusal
     from (select current_tenant() as tenant_id, require_creatable_deployment(${described}::json) as listener_id) c

@@ -30,7 +30,7 @@ import { describeIgnoredMembers } from './plan-warnings.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { type FingerprintedSecret, fingerprintSecrets, sealSecret } from './secret-versions.ts'
-import { runsImages, runsImagesOf } from './service.ts'
+import { listenerPolicy, runsImages, runsImagesOf } from './service.ts'
 import { findModeFaults, SOURCE_RULES, sourceRuleError } from './source-rules.ts'
 
 type PatchInput = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.output<typeof schema.PatchQuery>
@@ -59,7 +59,7 @@ export const planPatch = verb('deployments:update', async (ctx, input: PatchInpu
       to_json(p),
       ${customUrl != null ? awaitsHostVerification(customUrl) : sql`false`},
       ${runsImages(sql`c.listener_id`)},
-      (select l.policy::text from listeners l where l.id = c.listener_id),
+      ${listenerPolicy(sql`c.listener_id`)},
       b.build_plan::text,
       b.build_refusal
     from deployments c

@@ -12,16 +12,14 @@ import { describeIgnoredMembers } from './plan-warnings.ts'
 import type { Rollback } from './revisions.schema.ts'
 import { type DeploymentRow, deploymentToWire, type RevisionRow, revisionToWire } from './rows.ts'
 import type * as schema from './schema.ts'
-import { isDeployment } from './service.ts'
+import { isDeployment, listenerPolicy } from './service.ts'
 import { deployments, revisions } from './tables.ts'
 
 type DeploymentParams = z.output<typeof schema.DeploymentRef>
 type RevisionParams = z.output<typeof schema.RevisionRef>
 type RestoreMode = { reason: 'redeployed' | 'rolled_back'; until: 'released' | 'newer_commit' | null }
 
-/** The policy of its listener's agent, as text. */
-const LISTENER_POLICY = sql<string | null>`(
-  select l.policy::text from listeners l where l.id = ${deployments.listener_id})`
+const policy = listenerPolicy(deployments.listener_id)
 
 const parseConfig = (text: string) => JSON.parse(text) as Record<string, unknown>
 
@@ -31,7 +29,7 @@ const plannedRevision = ({ deployment_id }: DeploymentParams) => ({ reason: 'req
 
 const currentStatement = prepareStatement(({ deployment_id }: Placeholders<DeploymentParams>) => {
   const next = sql`unpinned_config(${deployments})`.mapWith(parseConfig)
-  return db.select({ deployments, next, policy: LISTENER_POLICY }).from(deployments).where(isDeployment(deployment_id))
+  return db.select({ deployments, next, policy }).from(deployments).where(isDeployment(deployment_id))
 })
 
 /** Its commit is known only when the ref is resolved again. */
@@ -79,7 +77,7 @@ const restoreStatement = prepareStatement(({ deployment_id, revision_id }: Place
     ${textArray(KEPT_MEMBERS)}
   )`.mapWith(parseConfig)
   return db
-    .select({ deployments, revisions, next, policy: LISTENER_POLICY })
+    .select({ deployments, revisions, next, policy })
     .from(deployments)
     .leftJoin(revisions, target)
     .where(and(isDeployment(deployment_id), canRestoreCommands))

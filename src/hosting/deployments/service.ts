@@ -1,5 +1,5 @@
 // Reads and deletes deployments, and changes what creates no revision. create.ts creates them, patch.ts changes them.
-import { and, eq, isNull, type Placeholder, type SQL, sql } from 'drizzle-orm'
+import { and, type Column, eq, isNull, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { db, inTenant, type Row, run, uuidArray } from '../../kernel/db/db.ts'
 import { describeWrite, runWrite } from '../../kernel/db/journal.ts'
@@ -14,6 +14,10 @@ import { SUMMARY_COLUMN } from './summary.ts'
 import { deployments } from './tables.ts'
 
 type DeploymentParams = z.output<typeof schema.DeploymentRef>
+
+/** The policy of a listener's agent, as text; null if the agent has sent none. */
+export const listenerPolicy = (listener: SQL | Column) =>
+  sql<string | null>`(select l.policy::text from listeners l where l.id = ${listener})`
 
 /** False if no listener that require_listener_allows() asks runs images, null if one may. */
 export const runsImages = (listener: SQL) => sql<boolean | null>`(
