@@ -39,7 +39,7 @@ export class Tunnels {
     for (const tunnel of waiting) if (!this.#open.has(tunnel.id)) this.#join(tunnel)
   }
 
-  /** Without a lease, nobody works for them any more. */
+  /** An agent without the lease must not serve them. */
   async closeAll(): Promise<void> {
     const links = [...this.#open.values()]
     for (const link of links) link.abandon('agent_stopped')

@@ -21,7 +21,7 @@ type Handlers = {
 export type OpenTunnel = {
   link: TunnelLink
   ready: Ready
-  /** Null if the client has closed it. Rejects with the reason of an end that nobody wanted. */
+  /** Null if the client has closed it. Rejects with the reason if the server or the agent ended it. */
   ended: Promise<Exit | null>
 }
 

@@ -6,7 +6,7 @@ export const HEAD_BYTES = 3
 /** The payload of a frame that needs no credit. */
 const MAX_CONTROL_BYTES = 4096
 export const MAX_PAYLOAD_BYTES = MAX_FRAME_BYTES - HEAD_BYTES
-/** The bytes of a stream that its receiver has not consumed yet, in each direction. Nobody buffers more. */
+/** The bytes of a stream that its receiver has not consumed yet, in each direction. It bounds every buffer. */
 export const WINDOW_BYTES = 256 * 1024
 /** Connections of one forwarding at a time. */
 export const MAX_STREAMS = 32

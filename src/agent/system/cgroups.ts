@@ -98,7 +98,7 @@ function ownMemoryCgroup(): string | undefined {
   const path = own?.split(':').slice(2).join(':')
   if (path === undefined || point === undefined) return undefined
   const below = root === '/' || !path.startsWith(root) ? path : path.slice(root.length)
-  // In a container, the mount shows the cgroup itself, whatever its path is outside.
+  // A container's mount has its own cgroup as the root, not the path that the host shows.
   return [join(point, below), point].find(folder => fs.existsSync(join(folder, 'memory.oom_control')))
 }
 
