@@ -1,5 +1,4 @@
 // Converts rows of deployments and revisions to the wire format, with every member present.
-import { sha256Hex } from '../../kernel/crypto/digest.ts'
 import { completeMembers, pickColumns, toIsoTime } from '../../kernel/db/rows.ts'
 import { etagState, etagVersion } from '../../kernel/http/routes.ts'
 import { MASK, SourceConfig, SourceRevisionConfig } from '../../protocol/parts.schema.ts'
@@ -67,6 +66,7 @@ export const revisionConfigToWire = (stored: unknown) =>
   completeMembers(REVISION_CONFIG, stored) as Deployment['source_revision_config']
 
 export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersion]: number; [etagState]: string } {
+  const health = healthOf(row)
   return {
     id: row.id,
     tenant_id: row.tenant_id,
@@ -81,7 +81,7 @@ export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersio
     secret_references: row.secret_references as Deployment['secret_references'],
     status: row.status as Deployment['status'],
     serving: servingOf(row),
-    health: healthOf(row),
+    health,
     image_version: row.image_version,
     hold: row.hold && { ...row.hold, since: toIsoTime(row.hold.since) },
     latest_revision_id: row.latest_revision_id,
@@ -94,9 +94,7 @@ export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersio
     updated_at: toIsoTime(row.updated_at),
     ...(row.summary && { summary: summaryToWire(row.summary) }),
     [etagVersion]: row.version,
-    get [etagState]() {
-      return sha256Hex(`${row.health_since && toIsoTime(row.health_since)} ${row.health_reason}`).slice(0, 12)
-    },
+    [etagState]: `${health?.since} ${health?.reason}`,
   }
 }
 

@@ -26,7 +26,7 @@ type Method = 'get' | 'post' | 'put' | 'patch' | 'delete'
 
 /** The member of a reply that holds the version of a single resource; it becomes the ETag. */
 export const etagVersion = Symbol('version')
-/** The part of a reply that changes without its version: the ETag has it, and `If-Match` ignores it. */
+/** The text of what changes in a reply without its version: the ETag has its hash, and `If-Match` ignores it. */
 export const etagState = Symbol('state')
 
 type Tag = { name: string; description: string }

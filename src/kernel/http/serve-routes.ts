@@ -311,7 +311,7 @@ function readTag(
   text: string | undefined,
 ): string | undefined {
   if (versioned && reply && etagVersion in reply) {
-    const state = etagState in reply ? `.${String(reply[etagState])}` : ''
+    const state = etagState in reply ? `.${sha256Hex(String(reply[etagState])).slice(0, 12)}` : ''
     return `"${String(reply[etagVersion])}${state}"`
   }
   return hasContentTag && text !== undefined ? `"${sha256Hex(text).slice(0, 32)}"` : undefined

@@ -131,13 +131,13 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
       recordAccepted(organization, budget) {
         acceptedKeys.set(hash, { budget, organization }, RECENT_KEY_MS, organization)
         windows?.join(hash, budget, organization)
-        if (charge) requestInfo.rate ??= charge.rate
+        if (charge) requestInfo.rate ??= charge.rate()
         recordEntered()
       },
       recordAnswered() {
         if (isAccepted) return
         if (!requestInfo.keyLookedUp) return countUnproven()
-        if (charge) requestInfo.rate ??= charge.rate
+        if (charge) requestInfo.rate ??= charge.rate()
         recordEntered()
       },
       recordFailure(error) {

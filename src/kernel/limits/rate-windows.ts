@@ -18,7 +18,7 @@ type Window = {
 export type Account = { budget: string; organization?: string }
 type Rate = { remaining: number; reset: number }
 /** One request in a window. */
-export type Charge = { readonly rate: Rate; refund(): void }
+export type Charge = { rate(): Rate; refund(): void }
 
 export const rateLimited = (seconds: number) => fail('rate_limited', { headers: { 'Retry-After': String(seconds) } })
 
@@ -37,7 +37,7 @@ export function createRateWindows(limit: number, now: () => number) {
       opened.unsent++
       const current = () => opened.joined ?? opened
       return {
-        get rate() {
+        rate() {
           return { remaining: Math.max(0, limit - current().requests), reset: windows.secondsLeft(current().budget) }
         },
         refund() {
