@@ -5,7 +5,7 @@ import { run } from '../../kernel/db/db.ts'
 import { describeWrite, runWrite } from '../../kernel/db/journal.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
 import { prepareStatement, type Row } from '../../kernel/db/statement.ts'
-import { type Ctx, verb } from '../../kernel/http/context.ts'
+import type { Ctx } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { hostOf } from '../../protocol/custom-url.schema.ts'
 import { listListenerNeeds } from '../../protocol/listener-policy.ts'
@@ -21,11 +21,11 @@ import { listenerPolicy, runsImages, runsImagesOf } from './service.ts'
 import { findSourceFaults, sourceRuleError } from './source-rules.ts'
 
 type NewDeployment = schema.NewDeployment
-type CreateInput = NewDeployment & z.output<typeof schema.DryRun>
+export type CreateInput = NewDeployment & z.output<typeof schema.DryRun>
 const plannedRequest = ({ dry_run: _, ...body }: CreateInput) => body
 
 /** Refuses what creating it would refuse, except for the quota. */
-export const planCreate = verb('deployments:create', async (ctx, input: CreateInput): Promise<schema.Plan> => {
+export async function planCreate(ctx: Ctx, input: CreateInput): Promise<schema.Plan> {
   validateNewDeployment(ctx, input)
   const customUrl = input.source_config.custom_url
   const described = describeNewDeployment(input, [])
@@ -66,7 +66,7 @@ export const planCreate = verb('deployments:create', async (ctx, input: CreateIn
     ...runsImagesOf(input.source, runs_images),
     plan_digest: await makePlanDigest(ctx, 0, plannedRequest(input)),
   }
-})
+}
 
 const createStatement = prepareStatement<{ id: string; revision: string; described: string; request: string }, Row>(
   ({ id, revision, described, request }) => sql`
@@ -74,7 +74,7 @@ const createStatement = prepareStatement<{ id: string; revision: string; describ
     from create_deployment(${id}::uuid, ${revision}::uuid, ${described}::json, ${request}::jsonb)`,
 )
 
-export const createDeployment = verb('deployments:create', async (ctx, input: CreateInput) => {
+export async function createDeployment(ctx: Ctx, input: CreateInput): Promise<schema.Deployment> {
   const version = await readPlannedVersion(ctx, plannedRequest(input))
   if (version !== null && version !== 0) throw fail('plan_stale')
   validateNewDeployment(ctx, input)
@@ -82,7 +82,7 @@ export const createDeployment = verb('deployments:create', async (ctx, input: Cr
   const described = describeNewDeployment(input, await sealSecrets(ctx, id, input.secrets))
   const statement = createStatement({ id, revision, described, request: describeWrite(ctx) })
   return deploymentToWire(requireRow(await runWrite<DeploymentRow>(ctx, statement), 'workspace_not_found'))
-})
+}
 
 export function validateNewDeployment(ctx: Ctx, input: NewDeployment): void {
   const faults = findSourceFaults(input, ctx.config)

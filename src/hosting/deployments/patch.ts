@@ -5,7 +5,7 @@ import { run } from '../../kernel/db/db.ts'
 import { describeWrite, runWrite } from '../../kernel/db/journal.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
 import { prepareStatement, type Row } from '../../kernel/db/statement.ts'
-import { type Ctx, verb } from '../../kernel/http/context.ts'
+import type { Ctx } from '../../kernel/http/context.ts'
 import { hostOf } from '../../protocol/custom-url.schema.ts'
 import { listListenerNeeds } from '../../protocol/listener-policy.ts'
 import { type Source, sources } from '../../protocol/parts.schema.ts'
@@ -33,13 +33,15 @@ import { type FingerprintedSecret, fingerprintSecrets, sealSecret } from './secr
 import { listenerPolicy, runsImages, runsImagesOf } from './service.ts'
 import { findModeFaults, SOURCE_RULES, sourceRuleError } from './source-rules.ts'
 
-type PatchInput = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.output<typeof schema.PatchQuery>
+export type PatchInput = z.output<typeof schema.DeploymentRef> &
+  schema.DeploymentPatch &
+  z.output<typeof schema.PatchQuery>
 
 const plannedRequest = ({ dry_run: _, ...patch }: PatchInput) => patch
 
 // ---- planned
 
-export const planPatch = verb('deployments:update', async (ctx, input: PatchInput): Promise<schema.Plan> => {
+export async function planPatch(ctx: Ctx, input: PatchInput): Promise<schema.Plan> {
   validateInput(ctx, input)
   const customUrl = input.source_config?.custom_url
   const secrets = await fingerprintSecrets(ctx, input.deployment_id, input.secrets ?? [])
@@ -86,7 +88,7 @@ export const planPatch = verb('deployments:update', async (ctx, input: PatchInpu
     ...runsImagesOf(wanted.source, runs_images),
     plan_digest: await makePlanDigest(ctx, wanted.version, plannedRequest(input)),
   }
-})
+}
 
 // ---- applied
 
@@ -97,7 +99,7 @@ const patchStatement = prepareStatement<{ deployment: string; revision: string; 
     where require_listener_allows_patch(${deployment}::uuid, ${patch}::jsonb)`,
 )
 
-export const patchDeployment = verb('deployments:update', async (ctx, input: PatchInput) => {
+export async function patchDeployment(ctx: Ctx, input: PatchInput): Promise<schema.Deployment> {
   validateInput(ctx, input)
   const { deployment_id: deployment } = input
   const request = describeWrite(ctx, await readPlannedVersion(ctx, plannedRequest(input)))
@@ -108,7 +110,7 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Pat
   const patch = describePatch(input, sealed)
   const statement = patchStatement({ deployment, revision: crypto.randomUUID(), patch, request })
   return deploymentToWire(requireRow(await runWrite<DeploymentRow>(ctx, statement), 'deployment_not_found'))
-})
+}
 
 // ---- described for plan_patch(): the members of the patch with their rules
 

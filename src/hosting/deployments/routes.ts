@@ -1,8 +1,6 @@
 // Routes of deployments.
 import { slice } from '../../kernel/http/routes.ts'
-import { createDeployment, planCreate } from './create.ts'
 import { countDeployments, listDeployments } from './list.ts'
-import { patchDeployment, planPatch } from './patch.ts'
 import * as s from './schema.ts'
 import { revealDeployment } from './secret-reveal.ts'
 import * as deployments from './service.ts'
@@ -56,8 +54,8 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications.')
       ...(['workspace_not_found', ...integrationErrors, 'plan_stale'] as const),
     ],
     location: deployment => `/v2/deployments/${deployment.id}`,
-    variant: { on: 'dry_run', reply: s.Plan, verb: planCreate },
-    verb: createDeployment,
+    variant: { on: 'dry_run', reply: s.Plan, verb: deployments.planCreate },
+    verb: deployments.createDeployment,
   })
   .delete('/v2/deployments', {
     id: 'deleteDeployments',
@@ -110,8 +108,8 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications.')
       ...customUrlErrors,
     ],
     versioned: true,
-    variant: { on: 'dry_run', reply: s.Plan, verb: planPatch },
-    verb: patchDeployment,
+    variant: { on: 'dry_run', reply: s.Plan, verb: deployments.planPatch },
+    verb: deployments.patchDeployment,
   })
   .delete('/v2/deployments/{deployment_id}', {
     id: 'deleteDeployment',

@@ -1,4 +1,5 @@
-// Reads and deletes deployments, and changes what creates no revision. create.ts creates them, patch.ts changes them.
+// Reads and deletes deployments, and changes what creates no revision. The first creation or patch loads its file, as
+// most isolates only read.
 import { and, type Column, eq, isNull, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { db, inTenant, type Row, run, uuidArray } from '../../kernel/db/db.ts'
@@ -8,6 +9,8 @@ import { type Placeholders, prepareStatement } from '../../kernel/db/statement.t
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { Failure } from '../../kernel/http/errors.ts'
 import type { Source } from '../../protocol/parts.schema.ts'
+import type { CreateInput } from './create.ts'
+import type { PatchInput } from './patch.ts'
 import { type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
 import type * as schema from './schema.ts'
 import { SUMMARY_COLUMN } from './summary.ts'
@@ -51,6 +54,19 @@ const deploymentStatement = prepareStatement<ReadInput, DeploymentRow>(({ deploy
 
 export const readDeployment = verb('deployments:read', async (ctx, { deployment_id, include }: ReadInput) =>
   deploymentToWire(requireRow(await run(ctx, deploymentStatement({ deployment_id, include })), 'deployment_not_found')),
+)
+
+export const createDeployment = verb('deployments:create', async (ctx, input: CreateInput) =>
+  (await import('./create.ts')).createDeployment(ctx, input),
+)
+export const planCreate = verb('deployments:create', async (ctx, input: CreateInput) =>
+  (await import('./create.ts')).planCreate(ctx, input),
+)
+export const patchDeployment = verb('deployments:update', async (ctx, input: PatchInput) =>
+  (await import('./patch.ts')).patchDeployment(ctx, input),
+)
+export const planPatch = verb('deployments:update', async (ctx, input: PatchInput) =>
+  (await import('./patch.ts')).planPatch(ctx, input),
 )
 
 export const setOwner = verb(
