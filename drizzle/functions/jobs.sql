@@ -171,22 +171,29 @@ language sql security definer set search_path = public, pg_temp as $$
 $$;
 grant execute on function record_sync_jobs(uuid[]) to slipway_agent, slipway_app;
 
+-- How many more jobs a workspace may run now.
+create function free_job_places(p_tenant uuid) returns bigint
+language plpgsql stable set search_path = public, pg_temp as $$
+begin
+  return max_running_jobs() - (
+    select count(*)
+    from jobs j
+    where j.tenant_id = p_tenant and j.status in ('QUEUED', 'RUNNING') and j.dispatched_at is not null
+  );
+end $$;
+
 -- Hands queued jobs to their agents: those that are due within a minute, the oldest first, while the workspace may run
 -- more. It decides under the lock of the journal, so two transactions never exceed the limit.
 create function dispatch_jobs(p_tenants uuid[]) returns void
 language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
   v_tenant uuid;
-  v_free integer;
+  v_free bigint;
   v_chosen uuid[] := '{}';
 begin
   perform from journals j where j.scope_id = any(p_tenants) order by j.scope_id for no key update;
   foreach v_tenant in array p_tenants loop
-    v_free := max_running_jobs() - (
-      select count(*)
-      from jobs j
-      where j.tenant_id = v_tenant and j.status in ('QUEUED', 'RUNNING') and j.dispatched_at is not null
-    );
+    v_free := free_job_places(v_tenant);
     continue when v_free <= 0;
     v_chosen := v_chosen || array(
       select j.id
@@ -619,7 +626,7 @@ begin
         j := end_job(
           build_job(d, v_new || jsonb_build_object('due_at', v.missed -> 'from')),
           'MISSED',
-          'The control plane did not run within the deadline.'
+          coalesce(v.missed ->> 'reason', 'The control plane did not run within the deadline.')
         );
         j.missed_until := (v.missed ->> 'until')::timestamptz;
         j.missed_count := (v.missed ->> 'count')::integer;
@@ -673,14 +680,13 @@ begin
   perform dispatch_jobs(v_tenants);
 end $$;
 
--- Gives up jobs that did not start or end in time, and hands on those whose time has come.
+-- Gives up jobs that did not start or end in time.
 create function sweep_jobs(p_limit integer) returns void
 language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_before jobs;
   j jobs;
   v_jobs jobs[] := '{}';
-  v_tenants uuid[] := '{}';
   v_events tenant_event[] := '{}';
 begin
   for v_before in
@@ -696,21 +702,36 @@ begin
       else end_job(v_before, 'LOST', 'Its agent did not report the end in time.')
     end;
     v_jobs := v_jobs || j;
-    v_tenants := v_tenants || j.tenant_id;
     v_events := v_events || job_event('job.' || lower(j.status), v_before, j);
   end loop;
   perform write_jobs(v_jobs);
   perform journal_tenant_events(v_events, null);
-  perform dispatch_jobs(array(
-    select t
-    from (
-      select unnest(v_tenants) as t
-      union
-      -- Without a limit: the queue of one workspace must not hide those of others.
-      select w.tenant_id
-      from jobs w
-      where w.status = 'QUEUED' and w.dispatched_at is null and w.not_before <= clock() + interval '1 minute'
-    ) due
-    order by t
-  ));
+end $$;
+
+-- Hands on jobs whose time has come, of the next workspaces behind `p_after`: at most `p_limit` of them are looked at.
+-- Each is one step in an index, however many of its jobs wait. Returns the last one; null if none follows.
+create function dispatch_waiting_jobs(p_after uuid, p_limit integer) returns uuid
+language plpgsql set plan_cache_mode = force_generic_plan as $$
+declare
+  v_tenant uuid := p_after;
+  v_next uuid;
+  v_soonest timestamptz;
+  v_tenants uuid[] := '{}';
+begin
+  for i in 1..p_limit loop
+    v_next := null;
+    select j.tenant_id, j.not_before
+    into v_next, v_soonest
+    from jobs j
+    where j.status = 'QUEUED' and j.dispatched_at is null and j.tenant_id > v_tenant
+    order by j.tenant_id, j.not_before
+    limit 1;
+    exit when v_next is null;
+    v_tenant := v_next;
+    if v_soonest <= clock() + interval '1 minute' and free_job_places(v_tenant) > 0 then
+      v_tenants := v_tenants || v_tenant;
+    end if;
+  end loop;
+  if v_tenants <> '{}' then perform dispatch_jobs(v_tenants); end if;
+  return case when v_next is not null then v_tenant end;
 end $$;

@@ -5,7 +5,7 @@ import { nextFiring, parseCron } from '../../protocol/cron.ts'
 export type DueSchedule = { cron: string; time_zone: string; deadline_seconds: number; from: number }
 
 /** Due times that came too late are one job together. Beyond the limit, there is no count. */
-type MissedRuns = { from: string; until: string; count: number | null }
+type MissedRuns = { from: string; until: string; count: number | null; reason?: string }
 export type DueRuns = { due: string[]; missed: MissedRuns | null; upcoming: string }
 
 const MAX_COUNTED = 2000

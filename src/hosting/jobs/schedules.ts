@@ -9,7 +9,7 @@ import { type Placeholders, prepareStatement } from '../../kernel/db/statement.t
 import { verb } from '../../kernel/http/context.ts'
 import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
-import { nextFiring, parseCron } from '../../protocol/cron.ts'
+import { isTimeZone, nextFiring, parseCron } from '../../protocol/cron.ts'
 import type { DeploymentRef } from '../deployments/schema.ts'
 import { isDeployment } from '../deployments/service.ts'
 import { deployments } from '../deployments/tables.ts'
@@ -23,10 +23,12 @@ type ScheduleRow = typeof schedules.$inferSelect
 
 const SHOWN_RUNS = 5
 
+/** None for a time zone that this runtime does not know: the sweep reports it. */
 function listNextRuns({ cron, time_zone, next_due_at }: ScheduleRow): string[] {
+  if (next_due_at === null || !isTimeZone(time_zone)) return []
   const runs: string[] = []
   const parsed = parseCron(cron)
-  let next = next_due_at === null ? null : nextFiring(parsed, Date.parse(toIsoTime(next_due_at)), time_zone)
+  let next = nextFiring(parsed, Date.parse(toIsoTime(next_due_at)), time_zone)
   while (next !== null && runs.length < SHOWN_RUNS) {
     runs.push(new Date(next).toISOString())
     next = nextFiring(parsed, next + 1, time_zone)

@@ -84,7 +84,10 @@ export const jobs = pgTable(
       .on(t.schedule_id, ...newestFirstColumns(t))
       .where(sql`schedule_id is not null`),
     index('jobs_open').on(t.tenant_id, t.schedule_id).where(isOpen(sql`status`)),
-    index('jobs_waiting').on(t.not_before).where(sql`status = 'QUEUED' and dispatched_at is null`),
+    index('jobs_waiting').on(t.tenant_id, t.not_before).where(sql`status = 'QUEUED' and dispatched_at is null`),
+    index('jobs_running')
+      .on(t.tenant_id)
+      .where(sql`${isOpen(sql`status`)} and dispatched_at is not null`),
     index('jobs_overdue').on(t.overdue_at).where(isOpen(sql`status`)),
     index('jobs_changed').on(t.listener_id, t.seq).where(sql`seq is not null`),
     index('jobs_finished').on(t.finished_at).where(sql`finished_at is not null`),

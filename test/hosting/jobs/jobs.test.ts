@@ -169,6 +169,18 @@ describe('a job', () => {
     expect(await tenant.post(`${path}/jobs`, { command: 'true' })).toMatchObject({ body: { code: 'job_queue_full' } })
   })
 
+  it('that waits is handed on by the sweep, also behind a workspace that is full', async () => {
+    const [full, free] = await Promise.all([startServing(), startServing()])
+    for (let i = 0; i < 21; i++) await full.run()
+    const { id } = await free.run()
+    const wait = sql`update jobs set dispatched_at = null, listener_id = null, seq = null where id = ${id}::uuid`
+    await runAsSystem(getApp().database, setClock(getApp().platform), wait)
+    expect((await free.agent.poll()).jobs).toEqual([])
+    await sweep()
+    expect((await free.agent.poll()).jobs).toMatchObject([{ job_id: id }])
+    expect((await full.agent.poll()).jobs).toHaveLength(20)
+  })
+
   it('is deleted with its lines after the retention', async () => {
     const { tenant, agent, path, run } = await startServing()
     const { id } = await run()
@@ -314,6 +326,20 @@ describe('a due time', () => {
       { status: 'QUEUED', due_at: at(firstDue, 4) },
       { status: 'QUEUED', due_at: at(firstDue, 5) },
     ])
+  })
+
+  it('that cannot be computed is reported, and stops no other schedule', async () => {
+    const { tenant, path, list, ahead, schedule: made } = await schedule()
+    const other = await tenant.post(`${path}/schedules`, { name: 'lost', ...everyHour })
+    const forget = sql`update schedules set time_zone = 'Mars/Olympus' where id = ${other.body.id}::uuid`
+    await runAsSystem(getApp().database, setClock(getApp().platform), forget)
+    await sweep(ahead + 1000)
+    expect(await list()).toMatchObject([{ schedule_id: made.id, status: 'QUEUED' }])
+    const { body } = await tenant.get(`${path}/jobs?schedule_id=${other.body.id}`)
+    expect(body.resources).toMatchObject([{ status: 'MISSED', reason: expect.stringContaining('Mars/Olympus') }])
+    expect((await tenant.get(`${path}/schedules/${other.body.id}`)).body).toMatchObject({ next_runs: [] })
+    await sweep(ahead + 2000)
+    expect((await tenant.get(`${path}/jobs?schedule_id=${other.body.id}`)).body.resources).toHaveLength(1)
   })
 
   it('is not made up for if the schedule was disabled', async () => {
