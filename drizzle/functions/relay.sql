@@ -1,7 +1,7 @@
 -- Terminals and forwarded ports: room for another one, and offers to agents.
 
--- Refuses a tunnel that the agent of the listener does not offer, or that is one too many. Callers of a workspace take
--- turns. The listener may be the platform's, which the caller does not see.
+-- Refuses a tunnel that the agent of the listener does not offer, or that is one too many. A workspace may have at most
+-- as many at a listener as it leaves to others, so a few workspaces cannot use up all. Callers of a workspace take turns. The listener may be the platform's, which the caller does not see.
 create function require_tunnel_room(
   p_tenant uuid, p_listener uuid, p_features text[], p_tenant_limit integer, p_listener_limit integer
 ) returns boolean
@@ -21,7 +21,11 @@ begin
   if found then perform refuse('tunnel_unsupported', v_missing); end if;
   perform pg_advisory_xact_lock(hashtextextended('tunnels of ' || p_tenant, 0));
   if (select count(*) from tunnels t where t.tenant_id = p_tenant and t.ended_at is null) >= p_tenant_limit
-    or (select count(*) from tunnels t where t.listener_id = p_listener and t.ended_at is null) >= p_listener_limit
+    or (
+      select count(*) + count(*) filter (where t.tenant_id = p_tenant)
+      from tunnels t
+      where t.listener_id = p_listener and t.ended_at is null
+    ) >= p_listener_limit
   then
     perform refuse('tunnels_full');
   end if;

@@ -58,6 +58,28 @@ function pairOfEnds({ services }: App, take: (sent: () => void) => void): { clie
 }
 
 describe('a terminal', () => {
+  it('is refused to a workspace that would take more of its listener than it leaves', async () => {
+    const { tenant, id } = await newServingDeployment()
+    const ask = () => tenant.post(`/v2/deployments/${id}/terminals`, {})
+    expect((await ask()).status).toBe(201)
+    const fill = (owner: string, count: number) =>
+      runAsSystem(
+        getApp().database,
+        sql`
+          insert into tunnels (organization_id, tenant_id, deployment_id, revision_id, listener_id, is_terminal,
+            actor_kind, expires_at)
+          select organization_id, (select tenant_id from deployments where id = ${owner}::uuid), deployment_id,
+            revision_id, listener_id, true, actor_kind, expires_at
+          from tunnels, generate_series(1, ${count}::integer)
+          where id = (select min(id::text)::uuid from tunnels where deployment_id = ${id}::uuid)`,
+      )
+    const { id: other } = await newServingDeployment()
+    await fill(other, 460)
+    await fill(id, 18)
+    expect((await ask()).status).toBe(201)
+    expect(await ask()).toMatchObject({ status: 409, body: { code: 'tunnels_full' } })
+  })
+
   it('opens from the command line on Node 20, which has no WebSocket of its own', async () => {
     const { address } = await serveTunnels()
     const { tenant, agent, agentKey, id } = await newServingDeployment()
