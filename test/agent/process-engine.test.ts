@@ -975,6 +975,24 @@ describe('a command that runs once', () => {
     expect(lines.sort()).toEqual(['over', 'quick'])
   })
 
+  test('fills the disk neither with its output nor with files', async () => {
+    const { engine } = await open({ disk_ms: 600_000, disk_mb: 100, space_ms: 50 })
+    const artifact = writeApplication(home, 'once', '')
+    const flood = run('timeout 2 yes | head -c 400000000; exit 5')
+    const log = join(home, 'process', ref.deployment_id, 'runs', flood.id, 'log')
+    let largest = 0
+    const flooding = engine.runOnce(makeUnit(ref), artifact, flood, () => {}, never)
+    const measuring = setInterval(() => {
+      largest = Math.max(largest, fs.statSync(log, { throwIfNoEntry: false })?.size ?? 0)
+    }, 5)
+    expect(await flooding).toMatchObject({ exit_code: 5 })
+    clearInterval(measuring)
+    expect(largest).toBeLessThan(250e6)
+    const files = run('for i in $(seq 100); do head -c 5000000 /dev/zero > $HOME/$i; sleep 0.05; done')
+    const end = await engine.runOnce(makeUnit(ref), artifact, files, () => {}, never)
+    expect(end).toEqual({ exit_code: null, reason: expect.stringContaining('disk limit') })
+  })
+
   test('is ended after its time, when it is forgotten, and when it uses too much memory', async () => {
     const { engine } = await open()
     const artifact = writeApplication(

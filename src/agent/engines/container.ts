@@ -57,11 +57,14 @@ import { startContainerTerminal } from './container/terminal.ts'
 import { findUnsupported } from './container/unsupported-features.ts'
 import { imageCommand } from './image-command.ts'
 import { connectHere, describeMissingCopy } from './local/connect.ts'
+import { FreeSpace } from './local/free-space.ts'
 import { isIntact, PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
 import type { Health, Replica } from './local/replica-pool.ts'
 import { makeTokenFolder, type TokenReader } from './local/token-file.ts'
 import { RUN_ROLE, type RunningType, WEB } from './process-types.ts'
 
+/** The roles of containers whose files beside volumes are limited. */
+const LIMITED_ROLES = new Set<string | undefined>(['app', RUN_ROLE])
 /** The roles of containers that are no part of a replica. */
 const OTHER_ROLES = new Set<string | undefined>(['build', STORE_ROLE, RUN_ROLE])
 
@@ -89,6 +92,9 @@ export class ContainerEngine extends PooledEngine {
   readonly #liveReplicas = new Set<string>()
   /** The commands that run once, by id. */
   readonly #runs = new Map<string, Promise<RunEnd>>()
+  /** Those that were ended because they had written too much. */
+  readonly #fullRuns = new Set<string>()
+  readonly #freeSpace = new FreeSpace()
   readonly #buildingRevisions = new Set<string>()
   readonly #pendingNetworks = new Map<string, Promise<void>>()
   readonly #closing = new AbortController()
@@ -129,6 +135,10 @@ export class ContainerEngine extends PooledEngine {
     for (const id of await this.deployments()) events.hide(id, readStoreSecrets(this.path(id)))
     await this.#removeOrphans()
     this.repeatEvery(this.limits.disk_ms, () => void this.#enforceDiskLimit().catch(() => {}))
+    const { DockerRootDir } = await this.#api.get<{ DockerRootDir?: string }>('/info')
+    const measureNow = () => this.#enforceDiskLimit().catch(() => {})
+    if (DockerRootDir)
+      this.repeatEvery(this.limits.space_ms, () => void this.#freeSpace.look(DockerRootDir, measureNow))
     this.repeatEvery(this.limits.probe_ms, () => void this.#restartStores().catch(() => {}))
     for (const id of await this.deployments())
       if (readStoreRequests(this.path(id)).length > 0) this.provisioner.start(id)
@@ -267,9 +277,11 @@ export class ContainerEngine extends PooledEngine {
     }
     const folder = this.path(deployment_id, 'runs')
     const { signal } = this.#closing
-    return runContainer({ api: this.#api, folder, run, makeParts, log, signal }).catch(error => {
+    const end = await runContainer({ api: this.#api, folder, run, makeParts, log, signal }).catch(error => {
       throw error instanceof DockerApiError && error.status === 0 ? new TransientError(error.message) : error
     })
+    if (!this.#fullRuns.delete(run.id)) return end
+    return { exit_code: null, reason: `exceeded the disk limit of ${this.limits.disk_mb} MB and was ended` }
   }
 
   async forgetRun(deployment_id: string, id: string): Promise<void> {
@@ -427,9 +439,14 @@ export class ContainerEngine extends PooledEngine {
   async #enforceDiskLimit(): Promise<void> {
     await this.#removeOrphans()
     const limit = this.limits.disk_mb
-    const full = (await this.#listContainers(`${ROLE_LABEL}=app`, true)).filter(
-      ({ SizeRw = 0 }) => SizeRw > limit * 1024 * 1024,
+    const full = (await this.#listContainers(undefined, true)).filter(
+      ({ SizeRw = 0, Labels }) => SizeRw > limit * 1024 * 1024 && LIMITED_ROLES.has(Labels[ROLE_LABEL]),
     )
+    for (const { Id, Labels } of full) {
+      if (Labels[ROLE_LABEL] !== RUN_ROLE) continue
+      this.#fullRuns.add(Labels[REPLICA_LABEL]!)
+      await this.#api.requestIfExists('POST', `/containers/${Id}/kill`).catch(() => {})
+    }
     const fullReplicas = new Set(full.map(({ Labels }) => Labels[REPLICA_LABEL]))
     this.forEachPool(pool => {
       for (const replica of pool.replicas())

@@ -34,6 +34,7 @@ import {
   type Users,
 } from '../system/users.ts'
 import { connectHere, describeMissingCopy } from './local/connect.ts'
+import { FreeSpace } from './local/free-space.ts'
 import { isIntact, PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
 import type { Health, Replica, ReplicaPool } from './local/replica-pool.ts'
 import type { TokenReader } from './local/token-file.ts'
@@ -75,9 +76,10 @@ export class ProcessEngine extends PooledEngine {
   /** Revisions whose home and tmp folders are emptied before the next launch. */
   readonly #overDiskLimit = new Set<string>()
   /** The commands that run once and have not ended, by the folder of each. */
-  readonly #runs = new Map<string, ProcessRun>()
+  readonly #runs = new Map<string, ProcessRun & { source: string }>()
   readonly #startingRuns = new Map<string, Promise<ProcessRun>>()
   #measuring = false
+  readonly #freeSpace = new FreeSpace()
   #measureCount = 0
   readonly #commandEnv: Record<string, string>
   readonly #server: PostgresServer
@@ -137,6 +139,8 @@ export class ProcessEngine extends PooledEngine {
     for (const id of await this.deployments()) this.#hideStoreSecrets(id)
     this.repeatEvery(this.limits.memory_ms, () => this.#enforceMemoryLimit())
     this.repeatEvery(this.limits.disk_ms, () => void this.#enforceDiskLimit())
+    const measureNow = () => this.#enforceDiskLimit(true)
+    this.repeatEvery(this.limits.space_ms, () => void this.#freeSpace.look(this.path(''), measureNow))
     let measuring = false
     this.repeatEvery(this.limits.disk_ms, async () => {
       if (measuring) return
@@ -342,7 +346,7 @@ export class ProcessEngine extends PooledEngine {
       stop_ms: this.limits.stop_ms,
       launch: () => ProcessReplica.launchRun(folder, { command: run.command, cwd, env, user }),
     })
-    this.#runs.set(folder, started)
+    this.#runs.set(folder, { ...started, source: artifact.location })
     const ended = () => this.#runs.delete(folder)
     started.end.then(ended, ended)
     return started
@@ -524,13 +528,14 @@ export class ProcessEngine extends PooledEngine {
     }
   }
 
-  async #enforceDiskLimit(): Promise<void> {
+  async #enforceDiskLimit(isUrgent = false): Promise<void> {
     if (this.#measuring) return
     this.#measuring = true
     const limit = this.limits.disk_mb
     const all: [ReplicaPool, RevisionRef][] = []
     this.forEachPool((pool, ref) => all.push([pool, ref]))
-    const checksSource = this.#measureCount++ % SOURCE_CHECK_EVERY === 0
+    const checksSource = isUrgent || this.#measureCount++ % SOURCE_CHECK_EVERY === 0
+    const fullSources = new Set<string>()
     for (const [pool, { deployment_id, revision_id }] of all) {
       const reason = `it exceeded its disk limit of ${limit} MB`
       const source = checksSource && this.#sourceFolders.get(revision_id)
@@ -539,15 +544,17 @@ export class ProcessEngine extends PooledEngine {
         this.#overDiskLimit.add(revision_id)
         pool.killAllForReason(reason, replicas, 'disk_full')
         // Twice the limit, because the source itself may be as large as the limit.
-      } else if (source && (await measureMegabytes(source, 2 * limit)) > 2 * limit)
+      } else if (source && (await measureMegabytes(source, 2 * limit)) > 2 * limit) {
+        fullSources.add(source)
         pool.killAllForReason(
           `${reason} in its source folder: make it write to TMPDIR instead, and deploy it again`,
           replicas,
           'disk_full',
         )
+      }
     }
     for (const [folder, run] of this.#runs)
-      if ((await measureMegabytes(folder, limit)) > limit)
+      if (fullSources.has(run.source) || (await measureMegabytes(folder, limit)) > limit)
         run.stop(`exceeded the disk limit of ${limit} MB and was ended`)
     this.#measuring = false
   }

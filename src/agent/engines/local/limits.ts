@@ -31,6 +31,7 @@ export const DEFAULT_LIMITS = {
   memory_ms: 1_000,
   disk_ms: 30_000,
   disk_mb: 2_048,
+  space_ms: 1_000,
   /** The interval at which the agent reads the last requests from the router and reports them. */
   usage_poll_ms: 10_000,
   usage_report_ms: 3_600_000,

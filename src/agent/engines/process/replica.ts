@@ -16,6 +16,8 @@ import { shellCommand } from '../local/shell-command.ts'
 
 const MIB = 1024 * 1024
 const MAX_LOG_BYTES = 8 * MIB
+/** A log that is larger was written faster than it is read: lines are dropped, so that the disk does not fill. */
+const MAX_FILE_BYTES = 64 * MIB
 /** The limit of one read. The log shipper would drop more. */
 const MAX_LINES = 20_000
 const LAST_LINES = 40
@@ -284,9 +286,11 @@ export class ProcessReplica implements Replica {
     const { size } = fs.statSync(file)
     if (size < this.#readOffset) this.#skipTo(0)
     if (size === this.#readOffset) return []
-    const skipped = final ? Math.max(0, size - this.#readOffset - MAX_LOG_BYTES) : 0
+    const isTooLarge = size > MAX_FILE_BYTES
+    const readSize = final ? MAX_LOG_BYTES : MIB
+    const skipped = final || isTooLarge ? Math.max(0, size - this.#readOffset - readSize) : 0
     if (skipped) this.#skipTo(this.#readOffset + skipped)
-    const chunk = Buffer.alloc(Math.min(size - this.#readOffset, final ? MAX_LOG_BYTES : MIB))
+    const chunk = Buffer.alloc(Math.min(size - this.#readOffset, readSize))
     const handle = fs.openSync(file, 'r')
     const count = fs.readSync(handle, chunk, 0, chunk.length, this.#readOffset)
     fs.closeSync(handle)
@@ -294,7 +298,10 @@ export class ProcessReplica implements Replica {
     const end = chunk.subarray(0, count).lastIndexOf(NEWLINE)
     if (end >= 0) [this.#lineStart, this.#isLineCut] = [this.#readOffset + end + 1, false]
     this.#readOffset += count
-    if (this.#readOffset > MAX_LOG_BYTES && this.#readOffset >= fs.statSync(file).size) {
+    if (isTooLarge) {
+      fs.truncateSync(file)
+      this.#skipTo(0)
+    } else if (this.#readOffset > MAX_LOG_BYTES && this.#readOffset >= fs.statSync(file).size) {
       fs.truncateSync(file)
       this.#isLineCut ||= this.#lineStart < this.#readOffset
       this.#readOffset = 0
