@@ -107,7 +107,13 @@ export type BuildTask = {
 }
 
 /** A command that runs once. The next agent finds it by its id, while it runs and after its end. */
-export type OneOffRun = { id: string; command: string; timeout_seconds: number }
+export type OneOffRun = {
+  id: string
+  command: string
+  timeout_seconds: number
+  /** An earlier agent was about to start it. An engine without records of its own never starts it then. */
+  wasStarted?: boolean
+}
 /** `exit_code`: null if it was killed, or if nothing is left that tells. `reason`: a verb phrase; null after code 0. */
 export type RunEnd = { exit_code: number | null; reason: string | null }
 

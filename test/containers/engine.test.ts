@@ -373,6 +373,18 @@ describe('a command that runs once', () => {
     expect((await second.observe(ref.deployment_id)).running).toEqual([])
     for (const { id } of [quick, slow]) await second.forgetRun(ref.deployment_id, id)
     expect(await listContainers()).toEqual([])
+
+    const removed = once('echo ran >> /data/count; sleep 60')
+    const lost = second.runOnce(spec, running(SERVE_COMMAND), removed, log, closing.signal)
+    await expect(lost).rejects.toThrow('closed')
+    await waitFor(async () => (await listContainers()).some(line => line.includes(removed.id) && line.includes('Up')))
+    await second.close({ stop: false })
+    const [name] = (await listContainers()).map(line => line.split(' ')[0]!)
+    await podman.podman('rm', '--force', '--time', '0', name!)
+    const { engine: third } = await open()
+    const end = await third.runOnce(spec, running(SERVE_COMMAND), removed, log, never)
+    expect(end).toMatchObject({ exit_code: null, reason: expect.stringMatching(/^is gone/) })
+    expect(await listContainers()).toEqual([])
   })
 
   test('is ended after its time and when it is forgotten', async () => {

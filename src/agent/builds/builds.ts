@@ -26,9 +26,12 @@ import {
 } from './retained-outputs.ts'
 import { type BuildSource, loadSourceTree } from './source-tree.ts'
 
-/** `of`: the fingerprint of its inputs, if they are known. `isReleased`: its release command has ended well. */
+/**
+ * `of`: the fingerprint of its inputs, if they are known. `isReleasing`, `isReleased`: its release command was about to
+ * be started, and has ended well.
+ */
 export type BuildRecord =
-  | { state: 'built'; artifact: Artifact; of?: string; given_up?: string; isReleased?: boolean }
+  | { state: 'built'; artifact: Artifact; of?: string; given_up?: string; isReleasing?: boolean; isReleased?: boolean }
   | { state: 'broken'; reason: string }
 /** `reusedLocation`: the output of an earlier revision that it reuses, which must not be removed. */
 type RunningBuild = {
@@ -264,9 +267,9 @@ export class Builds {
     this.#writeRecord(ref, { state: 'broken', reason })
   }
 
-  recordRelease(ref: RevisionRef): void {
+  recordRelease(ref: RevisionRef, step: { isReleasing: true } | { isReleased: true }): void {
     const record = this.readRecord(ref)
-    if (record?.state === 'built') this.#writeRecord(ref, { ...record, isReleased: true })
+    if (record?.state === 'built') this.#writeRecord(ref, { ...record, ...step })
   }
 
   giveUp(ref: RevisionRef, reason: string): void {

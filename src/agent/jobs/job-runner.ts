@@ -176,7 +176,7 @@ export class JobRunner {
     const { engine, log } = this.#options
     const { job_id, deployment_id, command, timeout_seconds } = job.work
     const revision_id = job.revision_id ?? spec.revision_id
-    const run = { id: job_id, command: toShell(command), timeout_seconds }
+    const run = { id: job_id, command: toShell(command), timeout_seconds, wasStarted: job.isStarted }
     job.isStarted = true
     for (;;) {
       if (job.isCancelled) return this.#stop(job)

@@ -23,6 +23,8 @@ export const awaitsRelease = (record: BuildRecord | undefined): record is BuiltR
 export class Releases {
   readonly #options: Options
   readonly #running = new Map<string, Promise<void>>()
+  /** The revisions whose command this agent has begun to start. */
+  readonly #begun = new Set<string>()
   #leaving = new AbortController()
 
   constructor(options: Options) {
@@ -45,7 +47,7 @@ export class Releases {
     this.#running.set(revision_id, ended)
   }
 
-  async #run(spec: RevisionSpec, { artifact }: BuiltRecord, signal: AbortSignal): Promise<void> {
+  async #run(spec: RevisionSpec, { artifact, isReleasing = false }: BuiltRecord, signal: AbortSignal): Promise<void> {
     const { engine, builds, log } = this.#options
     const { deployment_id, revision_id } = spec
     const ref = { deployment_id, revision_id }
@@ -58,9 +60,12 @@ export class Releases {
     }
     try {
       log(ref, `Release command: ${command}`, 'INFO')
-      const run = { id: revision_id, command, timeout_seconds }
+      const wasStarted = isReleasing && !this.#begun.has(revision_id)
+      this.#begun.add(revision_id)
+      builds.recordRelease(ref, { isReleasing: true })
+      const run = { id: revision_id, command, timeout_seconds, wasStarted }
       const { reason } = await engine.runOnce(spec, artifact, run, writeLog, signal)
-      if (reason === null) return builds.recordRelease(ref)
+      if (reason === null) return builds.recordRelease(ref, { isReleased: true })
       const failure = `The release command \`${command}\` ${reason}. The revision was not started.`
       log(ref, failure, 'ERROR')
       builds.giveUp(ref, appendLastLines(failure, lines))

@@ -732,6 +732,9 @@ describe('a command that runs once', () => {
     const { end: removed } = await startRun(engine)
     api.delete('Job', JOB)
     expect(await removed).toMatchObject({ exit_code: null })
+    const again = { ...once, wasStarted: true }
+    expect(await engine.runOnce(unit(), makeArtifact(), again, () => {}, never)).toEqual(await removed)
+    expect(api.has('Job', JOB)).toBe(false)
     const { end: broken } = await startRun(engine)
     const waiting = { name: 'app', image: '?', state: { waiting: { reason: 'InvalidImageName' } } }
     putPod(api, api.get('Job', JOB), { phase: 'Pending', containerStatuses: [waiting] })

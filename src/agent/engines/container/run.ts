@@ -26,16 +26,26 @@ type Options = {
 const SAVE_MS = 1_000
 const GONE: RunEnd = { exit_code: null, reason: 'is gone: its container was removed from outside' }
 
-/** The container is found by its label. Its start is the last step: one that was not started is made again. */
+/**
+ * The container is found by its label. Its start is the last step: one that was not started is made again. A position
+ * without a container is that of one that was started, and removed since.
+ */
 export async function runContainer({ api, folder, run, makeParts, log, signal }: Options): Promise<RunEnd> {
   const inspect = (id: string) => api.getIfExists<InspectedContainer>(`/containers/${id}/json`)
   const [existing] = await listRunContainers(api, run.id)
   let id = existing?.State === 'created' ? undefined : existing?.Id
+  const file = join(folder, `${run.id}.json`)
+  if (!existing && fs.existsSync(file)) return GONE
   if (id === undefined) {
-    if (existing) await api.removeContainer(existing.Id)
+    if (existing) {
+      fs.rmSync(file, { force: true })
+      await api.removeContainer(existing.Id)
+    }
     const { volumes, container } = await makeParts()
     for (const { body } of volumes) await api.ensureVolume(body)
     id = (await api.post<{ Id: string }>('/containers/create', container.body, { name: container.name })).Id
+    fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
+    writeJson(file, { ...LOG_START })
     try {
       await api.post(`/containers/${id}/start`)
     } catch (error) {
@@ -55,8 +65,6 @@ export async function runContainer({ api, folder, run, makeParts, log, signal }:
   }
   if (started.State.Running) void enforceDeadline().catch(() => {})
 
-  const file = join(folder, `${run.id}.json`)
-  fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
   const position = readJson<LogPosition>(file) ?? { ...LOG_START }
   let savedAt = 0
   const savePosition = () => {

@@ -23,6 +23,7 @@ import type { KubernetesSettings } from './settings.ts'
 /** The cluster removes a Job that no agent forgot. */
 const KEPT_SECONDS = 7 * 86_400
 const SAVE_MS = 5_000
+const GONE: RunEnd = { exit_code: null, reason: 'is gone: its Job was removed from outside' }
 
 export function jobOf(settings: KubernetesSettings, spec: RevisionSpec, artifact: Artifact, run: OneOffRun): V1Job {
   const command = { ...artifact, start_command: imageCommand(artifact, run.command) }
@@ -80,6 +81,7 @@ export class Runs {
     const name = runName(spec, run.id)
     const until = AbortSignal.any([signal, this.#closing.signal])
     const found = await this.#cluster.read<V1Job>('Job', namespace, name)
+    if (!found && run.wasStarted) return GONE
     if (!found) await this.#cluster.apply(await makeJob(), () => null)
     const read = found?.metadata?.annotations?.[LOG_READ]
     let followed: V1Pod | undefined
@@ -137,7 +139,7 @@ const hasBegun = (pod: V1Pod) => Boolean(appStateOf(pod)?.running ?? appStateOf(
 
 /** Undefined while it runs. */
 function describeEnd(job: V1Job | null, pod: V1Pod | undefined, { timeout_seconds }: OneOffRun): RunEnd | undefined {
-  if (!job) return { exit_code: null, reason: 'is gone: its Job was removed from outside' }
+  if (!job) return GONE
   const ended = job.status?.conditions?.find(({ type, status }) => status === 'True' && ENDS.has(type))
   if (ended?.reason === 'DeadlineExceeded')
     return { exit_code: null, reason: `did not end within ${timeout_seconds} s and was ended` }
