@@ -25,8 +25,12 @@ const DETACH_METHODS = {
 type DetachMethod = keyof typeof DETACH_METHODS
 const detachMethods = Object.keys(DETACH_METHODS) as DetachMethod[]
 
-const canMakeCgroups = (() => {
+/** Of cgroup v1, with limits of processes. */
+const PIDS = '/sys/fs/cgroup/pids'
+const canMakeCgroupsIn = (setting: string) => {
+  chooseCgroup(setting)
   const path = newCgroupPath()
+  chooseCgroup()
   if (!path) return false
   try {
     fs.mkdirSync(path)
@@ -35,10 +39,12 @@ const canMakeCgroups = (() => {
   } catch {
     return false
   }
-})()
+}
+const canMakeCgroups = canMakeCgroupsIn('')
 /** The ways to find the processes of the agent, each with the ways to detach that it can follow. */
 const TRACKING_MODES = [
   { by: 'cgroup', setting: '', methods: detachMethods, isAvailable: canMakeCgroups },
+  { by: 'cgroup v1', setting: PIDS, methods: detachMethods, isAvailable: canMakeCgroupsIn(PIDS) },
   {
     by: 'environment and parents',
     setting: 'off',
@@ -127,7 +133,7 @@ createServer((req, res) => req.url === '/end' ? process.exit(1) : res.end()).lis
 
   test('end with the build if a build command started them', async () => {
     // Without a cgroup, a process with an empty environment can be found by its parent only, which ends here at once.
-    const findable = methods.filter(method => setting === '' || !method.includes('empty'))
+    const findable = methods.filter(method => setting !== 'off' || !method.includes('empty'))
     fs.writeFileSync(join(home, 'build.mjs'), detachScript(findable))
     const task = { log: () => {}, signal: new AbortController().signal, runningFolder: join(home, 'running') }
     const env = { PATH: process.env.PATH! }

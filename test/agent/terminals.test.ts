@@ -3,9 +3,11 @@ import { once } from 'node:events'
 import * as fs from 'node:fs'
 import type { AddressInfo } from 'node:net'
 import { PassThrough } from 'node:stream'
+import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type WebSocket as PeerSocket, WebSocketServer } from 'ws'
 import { loadPty } from '../../src/agent/engines/process/terminal.ts'
+import { newCgroupPath } from '../../src/agent/system/cgroups.ts'
 import { Tunnels } from '../../src/agent/tunnels.ts'
 import {
   type Channel,
@@ -30,6 +32,16 @@ import {
   writeApplication,
 } from '../support/process-engine.ts'
 
+function canMakeCgroups(): boolean {
+  const path = newCgroupPath()
+  try {
+    fs.mkdirSync(path!)
+    fs.rmdirSync(path!)
+    return true
+  } catch {
+    return false
+  }
+}
 const hasPty = (await loadPty()) !== undefined
 const server = new WebSocketServer({ port: 0, host: '127.0.0.1' })
 const folders: string[] = []
@@ -131,6 +143,17 @@ describe('a command with pipes', () => {
     await expect.poll(() => fs.existsSync(`/proc/${pid}`)).toBe(false)
   })
 
+  it.runIf(canMakeCgroups()).each([false, true])('leaves nothing that hides from it, with tty %s', async tty => {
+    if (tty && !hasPty) return
+    const { open } = await runCopy()
+    const hidden = "env -i setsid sh -c 'echo $$ begun; exec sleep 64' & wait"
+    const peer = await open({ terminal: { tty, command: ['sh', '-c', hidden] } })
+    await peer.until('begun')
+    const pid = Number.parseInt(peer.text(), 10)
+    peer.socket.close()
+    await expect.poll(() => fs.existsSync(`/proc/${pid}`)).toBe(false)
+  })
+
   it('ends with its copy', async () => {
     const { engine, ref, open } = await runCopy()
     const peer = await open({ terminal: { command: ['sh', '-c', 'echo begun; sleep 62'] } })
@@ -222,6 +245,22 @@ describe.skipIf(!hasPty)('a command in a terminal', () => {
       expect(peer.text()).toContain('/proc/')
       expect(peer.text()).not.toContain('ptmx')
     }
+  })
+
+  it('loses nothing that it has shown before its end, however late that is read', async () => {
+    const { open } = await runCopy()
+    const bytes = 3 * WINDOW_BYTES
+    const show = `stty raw; echo begun; head -c ${bytes} /dev/zero | tr "\\0" x; echo end`
+    const peer = await open({ terminal: { tty: true, command: ['sh', '-c', show] } })
+    await peer.until('begun')
+    peer.stopReading()
+    await expect.poll(() => peer.text().length).toBeGreaterThanOrEqual(WINDOW_BYTES)
+    for (let read = 0; !peer.has(channels.exit); read = peer.text().length) {
+      // Each piece is read long after the command could have ended.
+      await delay(250)
+      peer.socket.send(encodeCredit(peer.text().length - read || WINDOW_BYTES, 0))
+    }
+    expect(peer.text().length).toBe('begun\n'.length + bytes + 'end\n'.length)
   })
 
   it('takes input as fast as its program reads it', async () => {

@@ -1,4 +1,4 @@
-// Control groups (cgroup v2), which a process cannot leave by a new session, a double fork or a new environment.
+// Control groups (cgroup v2, or `pids` of v1), which a process cannot leave by a new session, a double fork or a new environment.
 import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
@@ -21,14 +21,20 @@ export function newCgroupPath(): string | undefined {
   return parent && join(parent, `slipway-${randomBytes(8).toString('hex')}`)
 }
 
-function ownCgroup(): string | undefined {
+/** The cgroup of this process: in cgroup v2, else that of `pids` in v1, which can refuse forks. */
+export function ownCgroup(): string | undefined {
   const own = /^0::(.*)$/m.exec(readOrEmpty('/proc/self/cgroup'))?.[1]
-  const mount = readOrEmpty('/proc/self/mountinfo')
-    .split('\n')
-    .find(line => line.includes(' - cgroup2 '))
-  const [, , , root = '', point] = mount?.split(' ') ?? []
-  if (own === undefined || point === undefined || !own.startsWith(root === '/' ? '' : root)) return undefined
+  const mount = findMount(line => line.includes(' - cgroup2 '))
+  if (own === undefined || !mount) return ownV1Cgroup('pids', 'cgroup.procs')
+  const { root, point } = mount
+  if (!own.startsWith(root === '/' ? '' : root)) return undefined
   return join(point, own.slice(root === '/' ? 0 : root.length))
+}
+
+function findMount(has: (line: string) => boolean): { root: string; point: string } | undefined {
+  const line = readOrEmpty('/proc/self/mountinfo').split('\n').find(has)
+  const [, , , root, point] = line?.split(' ') ?? []
+  return root === undefined || point === undefined ? undefined : { root, point }
 }
 
 /** Creates the cgroup and moves a process into it. False without the permission to do so. */
@@ -43,14 +49,19 @@ export function enterCgroup(path: string, pid: number): boolean {
   }
 }
 
-/** Best effort: the cgroup may be gone by now. */
-export function moveIntoCgroup(path: string, pid: number): void {
+/** A cgroup for a part of the processes of another one, which counts them, too. Undefined if it cannot be made. */
+export function makeNestedCgroup(parent: string, name: string): string | undefined {
+  const path = join(parent, name)
   try {
-    fs.writeFileSync(join(path, 'cgroup.procs'), String(pid))
+    fs.mkdirSync(path)
+    return path
   } catch {
-    // The process is found by its environment then.
+    return undefined
   }
 }
+
+/** False if the cgroup is gone. */
+export const moveIntoCgroup = (path: string, pid: number): boolean => tryWrite(join(path, 'cgroup.procs'), String(pid))
 
 export function pidsIn(cgroup: string): number[] {
   const own = readOrEmpty(join(cgroup, 'cgroup.procs')).split('\n').filter(Boolean).map(Number)
@@ -77,7 +88,7 @@ export function hasOomKill(cgroup: string | undefined): boolean {
 }
 
 function watchSharedOomKills(): void {
-  const shared = ownMemoryCgroup()
+  const shared = ownV1Cgroup('memory', 'memory.oom_control')
   sharedOomKills = shared === undefined ? undefined : readOomKills(join(shared, 'memory.oom_control'))
 }
 
@@ -86,31 +97,29 @@ const readOomKills = (file: string): number | undefined => {
   return count === undefined ? undefined : Number(count)
 }
 
-/** In cgroup v1. */
-function ownMemoryCgroup(): string | undefined {
-  const lineOf = (file: string, has: (line: string) => boolean) => readOrEmpty(file).split('\n').find(has)
-  const own = lineOf('/proc/self/cgroup', line => line.split(':')[1]?.split(',').includes('memory') === true)
-  const mount = lineOf('/proc/self/mountinfo', line => {
+/** In cgroup v1: the folder of this process for a controller, which has this file. */
+function ownV1Cgroup(controller: string, file: string): string | undefined {
+  const own = readOrEmpty('/proc/self/cgroup')
+    .split('\n')
+    .find(line => line.split(':')[1]?.split(',').includes(controller))
+  const mount = findMount(line => {
     const [, type] = line.split(' - ')
-    return type?.startsWith('cgroup ') === true && type.split(/[ ,]/).includes('memory')
+    return type?.startsWith('cgroup ') === true && type.split(/[ ,]/).includes(controller)
   })
-  const [, , , root = '', point] = mount?.split(' ') ?? []
   const path = own?.split(':').slice(2).join(':')
-  if (path === undefined || point === undefined) return undefined
+  if (path === undefined || !mount) return undefined
+  const { root, point } = mount
   const below = root === '/' || !path.startsWith(root) ? path : path.slice(root.length)
   // A container's mount has its own cgroup as the root, not the path that the host shows.
-  return [join(point, below), point].find(folder => fs.existsSync(join(folder, 'memory.oom_control')))
+  return [join(point, below), point].find(folder => fs.existsSync(join(folder, file)))
 }
 
 /** Kills all processes at once, so that none can fork in between. */
 export function killCgroup(cgroup: string): void {
-  try {
-    fs.writeFileSync(join(cgroup, 'cgroup.kill'), '1')
-  } catch {
-    // Linux before 5.14 has no cgroup.kill. A frozen process cannot fork, and SIGKILL still ends it.
-    freeze(cgroup)
-    for (const pid of pidsIn(cgroup)) sendSignal(pid, 'SIGKILL')
-  }
+  if (tryWrite(join(cgroup, 'cgroup.kill'), '1')) return
+  // Linux before 5.14 has no cgroup.kill. A frozen process cannot fork, and SIGKILL still ends it.
+  preventForks(cgroup)
+  for (const pid of pidsIn(cgroup)) sendSignal(pid, 'SIGKILL')
 }
 
 export async function removeCgroup(cgroup: string): Promise<void> {
@@ -131,11 +140,18 @@ function tryRemove(cgroup: string): boolean {
   }
 }
 
-function freeze(cgroup: string): void {
+/** Freezes, or in v1 limits `pids`. If neither can be done, removeCgroup() kills until no process is left. */
+function preventForks(cgroup: string): void {
+  if (!tryWrite(join(cgroup, 'cgroup.freeze'), '1')) tryWrite(join(cgroup, 'pids.max'), '0')
+}
+
+/** False if the cgroup is gone, or has no such file. */
+function tryWrite(file: string, value: string): boolean {
   try {
-    fs.writeFileSync(join(cgroup, 'cgroup.freeze'), '1')
+    fs.writeFileSync(file, value)
+    return true
   } catch {
-    // The cgroup is gone or has no freezer: removeCgroup() kills until no process is left.
+    return false
   }
 }
 

@@ -31,7 +31,7 @@ const MAX_PROCESSES = 4096
  * Waits until the agent has moved the shell into its cgroup and recorded it on disk, and exits if the agent is killed
  * before that: no process runs that the next agent could not find.
  */
-const WAIT_SCRIPT = 'read -r go <&3 && exec 3<&- || exit 1'
+export const WAIT_SCRIPT = 'read -r go <&3 && exec 3<&- || exit 1'
 const LIMIT_SCRIPT = `ulimit -u ${MAX_PROCESSES} 2>/dev/null || ulimit -p ${MAX_PROCESSES} 2>/dev/null`
 /** The launcher takes the path of a program, and the shell finds the one of a name. */
 function confineScript(): string {
@@ -138,7 +138,7 @@ export class TrackedProcess {
 
   /** The CPU time of all its processes. Without a cgroup, that of descendants that have ended is missing. */
   cpuMs(list?: () => Process[]): number | undefined {
-    return this.#mark.cgroup ? cpuMsIn(this.#mark.cgroup) : sumCpuMs(this.pids(list))
+    return (this.#mark.cgroup ? cpuMsIn(this.#mark.cgroup) : undefined) ?? sumCpuMs(this.pids(list))
   }
 
   /** Call it after its end and before `end`, once. */

@@ -1,5 +1,5 @@
 // A command beside a copy that is a process: as its user, in its folder and cgroup, with a terminal or with pipes.
-import { type StdioOptions, spawn } from 'node:child_process'
+import { type ChildProcessByStdio, type StdioOptions, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import type { Socket } from 'node:net'
 import { type Readable, Writable } from 'node:stream'
@@ -8,9 +8,9 @@ import { fileURLToPath } from 'node:url'
 import type { Exit } from '../../../protocol/tunnel-frames.ts'
 import type { NewTerminal } from '../../../protocol/tunnels.schema.ts'
 import { PermanentError, type Terminal } from '../../engine.ts'
-import { moveIntoCgroup } from '../../system/cgroups.ts'
+import { makeNestedCgroup, moveIntoCgroup, removeCgroup } from '../../system/cgroups.ts'
 import { identityOf, sendSignal } from '../../system/processes.ts'
-import { confine, TrackedProcess } from '../../system/tracked-process.ts'
+import { confine, TrackedProcess, WAIT_SCRIPT } from '../../system/tracked-process.ts'
 import type { User } from '../../system/users.ts'
 import type { FromPty, ToPty } from './pty-main.ts'
 
@@ -28,14 +28,17 @@ type Place = {
   cwd: string
   env: Record<string, string>
   user: User | undefined
-  /** The copy has it, so that its limits hold for the command, too. */
+  /** That of the copy, so that its limits hold for the command, too. */
   cgroup: string | undefined
 }
 
 /** The module of terminals has a binary for each platform. Undefined where there is none. */
 export const loadPty = () => import('@lydell/node-pty').catch(() => undefined)
 
-export async function startTerminal(request: NewTerminal, place: Place): Promise<Terminal> {
+export async function startTerminal(request: NewTerminal, copyPlace: Place): Promise<Terminal> {
+  // Of its own below that of the copy: its processes cannot leave it, and all end with it.
+  const cgroup = copyPlace.cgroup && makeNestedCgroup(copyPlace.cgroup, `terminal-${copyPlace.id}`)
+  const place = { ...copyPlace, cgroup }
   // All its processes have it, so that they are found.
   const mark = { SLIPWAY_TERMINAL_ID: place.id }
   const terminalName = request.tty ? { TERM: TERMINAL_NAME } : {}
@@ -43,6 +46,7 @@ export async function startTerminal(request: NewTerminal, place: Place): Promise
     request.command ?? DEFAULT_SHELL,
     { ...terminalName, ...place.env, ...mark },
     place.user,
+    request.tty ? [] : [WAIT_SCRIPT],
   )
   const started = request.tty
     ? await startWithPty(argv, env as Record<string, string>, request, place)
@@ -58,6 +62,7 @@ export async function startTerminal(request: NewTerminal, place: Place): Promise
       signal('SIGHUP')
       await Promise.race([started.exit, delay(GRACE_MS, undefined, { ref: false })])
       await tracked.end(0)
+      if (cgroup) await removeCgroup(cgroup)
       started.release?.()
     },
   }
@@ -113,17 +118,24 @@ const createInput = (wire: Socket): Writable =>
   })
 
 function startWithPipes(argv: string[], env: NodeJS.ProcessEnv, { cwd, user, cgroup }: Place): Started {
-  const child = spawn(argv[0]!, argv.slice(1), { cwd, env, ...user, stdio: 'pipe', detached: true })
+  const stdio: StdioOptions = ['pipe', 'pipe', 'pipe', 'pipe']
+  const child = spawn(argv[0]!, argv.slice(1), { cwd, env, ...user, stdio, detached: true }) as ChildProcessByStdio<
+    Writable,
+    Readable,
+    Readable
+  >
   if (child.pid === undefined) throw new PermanentError('The command could not be started.')
   if (cgroup !== undefined) moveIntoCgroup(cgroup, child.pid)
+  const go = (child.stdio as unknown as Writable[])[3]!
   // A program may end before it has read all.
-  child.stdin.on('error', () => {})
+  for (const input of [child.stdin, go]) input.on('error', () => {})
+  go.end('go\n')
   const exit = once(child, 'exit').then(([code, signal]): Exit => ({ code, signal }))
   return {
     pid: child.pid,
     input: child.stdin,
     output: child.stdout,
-    errors: child.stderr as Readable,
+    errors: child.stderr,
     resize() {},
     exit,
   }
