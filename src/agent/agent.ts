@@ -120,7 +120,10 @@ export class Agent {
       control,
       currentLease,
       areSecretsKnown: ref => this.#redaction.areSecretsKnown(ref, this.#isResyncComplete()),
-      redact: ({ deployment_id }, text, from) => this.#redaction.text(deployment_id, text, from),
+      redact: ({ deployment_id }, text, from, isOfJob) =>
+        isOfJob
+          ? this.#redaction.withoutSecrets(deployment_id, text, from)
+          : this.#redaction.text(deployment_id, text, from),
     })
     const listenerLease = () => {
       const lease = actingLease()

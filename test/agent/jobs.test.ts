@@ -57,11 +57,12 @@ const written = () => fs.readFileSync(file, 'utf8')
 test('a job runs in the environment of what serves, and its lines come before its end', async () => {
   startAgent()
   const { id, revision } = await deploy(undefined, { GREETING: 'hello there' })
-  const job = control.wantJob(id, ['sh', '-c', `echo "$GREETING" >> ${file}; echo $PORT.; exit 3`])
+  const job = control.wantJob(id, ['sh', '-c', `echo "$GREETING" >> ${file}; echo $PORT.; pwd; exit 3`])
   expect(await endOf(job)).toMatchObject({ state: 'failed', exit_code: 3, revision_id: revision })
   expect(statesOf(job)).toEqual(['running', 'failed'])
   expect(written()).toBe('hello there\n')
-  expect(linesOf(job)).toContain('.')
+  // The paths are those of its terminals.
+  expect(linesOf(job)).toEqual(['.', expect.stringMatching(`^${home}/`)])
   const others = ['exit 0', 'kill -9 $$', 'sleep 30'].map(command =>
     control.wantJob(id, command, { timeout_seconds: command === 'sleep 30' ? 1 : 60 }),
   )

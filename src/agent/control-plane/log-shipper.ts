@@ -27,7 +27,7 @@ type Options = {
   /** Lines of a revision are held back until this is true. Null: its secrets will never be known. */
   areSecretsKnown: (ref: RevisionRef) => boolean | null
   /** The text after `from`, redacted. */
-  redact: (ref: RevisionRef, text: string, from: number) => string
+  redact: (ref: RevisionRef, text: string, from: number, isOfJob: boolean) => string
 }
 
 const MAX_CONCURRENT_STREAMS = 4
@@ -79,9 +79,10 @@ export class LogShipper {
     return this.#sending
   }
 
-  #mask(ref: RevisionRef, line: Line): void {
+  #mask({ ref, job_id }: LogStream, line: Line): void {
     if (line.isMasked) return
-    line.message = truncateText(this.#options.redact(ref, line.message, line.shownLength), MAX_LINE_LENGTH)
+    const redacted = this.#options.redact(ref, line.message, line.shownLength, job_id !== undefined)
+    line.message = truncateText(redacted, MAX_LINE_LENGTH)
     line.isMasked = true
   }
 
@@ -103,7 +104,7 @@ export class LogShipper {
         const { ref, kind, job_id, from, droppedCount } = stream
         const lines = selectBatch(droppedCount ? [droppedLinesWarning(droppedCount), ...stream.lines] : stream.lines)
         if (lines.length === 0) break
-        for (const line of lines) this.#mask(ref, line)
+        for (const line of lines) this.#mask(stream, line)
         const batch = lines.map(({ timestamp, level, message }) => ({ timestamp, level, message }))
         try {
           const { next } = await this.#options.control.logs({

@@ -62,9 +62,14 @@ export class Redaction {
     return isResyncComplete ? null : false
   }
 
+  /** Without its secrets only: lines of a job keep paths, which its next command may use as in a terminal. */
+  withoutSecrets(deployment_id: string, text: string, from = 0): string {
+    return this.#masks.mask(deployment_id, text, from)
+  }
+
   /** Returns the text after `from`, which was already shown. */
   text(deployment_id: string, text: string, from = 0): string {
-    const masked = this.#masks.mask(deployment_id, text, from)
+    const masked = this.withoutSecrets(deployment_id, text, from)
     return this.#pathRedactors.reduce((result, { redact }) => redact(result), masked)
   }
 
