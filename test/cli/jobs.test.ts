@@ -1,5 +1,8 @@
 // `slipway run`, `slipway jobs` and `slipway schedules`, in this process, with an agent that the test drives.
-import { afterEach, beforeAll, expect, it } from 'vitest'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeAll, expect, it, onTestFinished, vi } from 'vitest'
 import { serveApp } from '../support/cli.ts'
 import { startHere } from '../support/cli-here.ts'
 import { reportJob, startServing } from '../support/jobs.ts'
@@ -10,6 +13,7 @@ beforeAll(async () => {
 })
 afterEach(() => {
   process.exitCode = undefined
+  vi.restoreAllMocks()
 })
 
 async function setUp() {
@@ -76,6 +80,21 @@ it('adds, lists, changes, runs and removes schedules', async () => {
   ])
   const failed = await start('schedules', 'run', name, 'nightly').ended
   expect([failed.code, failed.error?.code]).toEqual([1, 'schedule_not_found'])
+})
+
+it('takes the deployment of a linked folder, and names what is wrong', async () => {
+  const { name, start } = await setUp()
+  const folder = mkdtempSync(join(tmpdir(), 'slipway-linked-'))
+  onTestFinished(() => rmSync(folder, { recursive: true }))
+  vi.spyOn(process, 'cwd').mockReturnValue(folder)
+  const inFolder = (...args: string[]) => start(...args).ended
+  await inFolder('link', name)
+  const added = await inFolder('schedules', 'add', 'nightly', '30 3 * * *', '--', 'npm', 'run', 'x')
+  expect(added.objects).toMatchObject([{ name: 'nightly', command: ['npm', 'run', 'x'] }])
+  expect((await inFolder('schedules', 'set', 'nightly', '--disable')).objects).toMatchObject([{ enabled: false }])
+  expect((await inFolder('schedules', 'remove', 'nightly', '--yes')).objects).toMatchObject([{ deleted: true }])
+  const wrong = await start('jobs', name, '--status', 'failed,broken').ended
+  expect([wrong.code, wrong.error?.message]).toEqual([2, expect.stringContaining('broken')])
 })
 
 async function waitForJobs(agent: Awaited<ReturnType<typeof startServing>>['agent']) {

@@ -35,7 +35,7 @@ export async function run(session: Session, flags: Flags, [name, wanted]: [strin
   const schedule_id = flags.schedule && (await findSchedule(session, deployment, flags.schedule)).id
   const query = {
     limit: page,
-    ...(flags.status && { status: flags.status.toUpperCase().split(',') as Job['status'][] }),
+    ...(flags.status && { status: parseStatuses(flags.status) }),
     ...(schedule_id && { schedule_id }),
   }
   const list = client.list('GET /v2/deployments/{deployment_id}/jobs', { params, query, signal })
@@ -54,6 +54,19 @@ export async function run(session: Session, flags: Flags, [name, wanted]: [strin
     `${deployment.name} has no such jobs. Run one with slipway run ${deployment.name} -- COMMAND.`,
   )
   if (hasMore) out.note('There are more. Show them with --limit.')
+}
+
+const STATUSES = [
+  ...(['QUEUED', 'RUNNING', 'SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELLED'] as const),
+  ...(['LOST', 'MISSED', 'SKIPPED'] as const),
+] satisfies Job['status'][]
+
+function parseStatuses(text: string): Job['status'][] {
+  return text.split(',').map(part => {
+    const status = STATUSES.find(one => one === part.trim().toUpperCase())
+    if (status) return status
+    throw usageError(`--status ${part.trim()} is not one of ${STATUSES.join(', ').toLowerCase()}.`)
+  })
 }
 
 function describeDuration({ started_at, finished_at }: Job): string | null {

@@ -6,7 +6,7 @@ import { formatRun } from '../schedules.ts'
 import { findDeployment, type Session } from '../session.ts'
 
 export const declaration: Declaration = {
-  arguments: '<deployment> <name> <cron> <command...>',
+  arguments: '[deployment] <name> <cron> <command...>',
   summary: 'run a command at the times of a cron expression',
   description:
     'Runs a command at the times of a cron expression, such as ' +
@@ -14,11 +14,11 @@ export const declaration: Declaration = {
   options: addScheduleOptions,
 }
 
-type Arguments = [deployment: string, name: string, cron: string, ...words: string[]]
+type Arguments = [deployment: string | undefined, name: string, cron: string, ...words: string[]]
 
 export async function run(session: Session, flags: ScheduleFlags, args: Arguments): Promise<void> {
   const { client, out, signal } = session
-  const [wanted, name, cron, ...words] = args
+  const [wanted, name, cron, ...words] = hasDeployment(args) ? args : ([undefined, ...args] as Arguments)
   const members = readScheduleFlags(flags)
   const deployment = await findDeployment(session, wanted)
   const created = await client.call('POST /v2/deployments/{deployment_id}/schedules', {
@@ -28,3 +28,6 @@ export async function run(session: Session, flags: ScheduleFlags, args: Argument
   })
   out.emit({ ...created }, () => `${name} runs next at ${formatRun(created.next_runs[0], created)}.`)
 }
+
+/** Only the expression has spaces: a linked folder has the deployment, and the command any number of words. */
+const hasDeployment = ([deployment, name]: Arguments): boolean => deployment === undefined || !/\s/.test(name)

@@ -3,9 +3,9 @@ import type { Declaration } from '../declaration.ts'
 import { findSchedule } from '../schedules.ts'
 import { confirm, findDeployment, type Session } from '../session.ts'
 
-export const declaration: Declaration = { arguments: '<deployment> <name>', summary: 'delete one' }
+export const declaration: Declaration = { arguments: '[deployment] <name>', summary: 'delete one' }
 
-export async function run(session: Session, _: object, [wanted, name]: [string, string]): Promise<void> {
+export async function run(session: Session, _: object, [wanted, name]: [string | undefined, string]): Promise<void> {
   const { client, out, signal } = session
   const deployment = await findDeployment(session, wanted)
   const { id } = await findSchedule(session, deployment, name)

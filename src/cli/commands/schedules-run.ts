@@ -4,9 +4,9 @@ import { followJob } from '../jobs.ts'
 import { findSchedule } from '../schedules.ts'
 import { findDeployment, type Session } from '../session.ts'
 
-export const declaration: Declaration = { arguments: '<deployment> <name>', summary: 'run one now, and follow it' }
+export const declaration: Declaration = { arguments: '[deployment] <name>', summary: 'run one now, and follow it' }
 
-export async function run(session: Session, _: object, [wanted, name]: [string, string]): Promise<void> {
+export async function run(session: Session, _: object, [wanted, name]: [string | undefined, string]): Promise<void> {
   const { client, signal } = session
   const deployment = await findDeployment(session, wanted)
   const { id } = await findSchedule(session, deployment, name)

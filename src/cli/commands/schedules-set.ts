@@ -6,7 +6,7 @@ import { findSchedule, formatRun } from '../schedules.ts'
 import { findDeployment, type Session } from '../session.ts'
 
 export const declaration: Declaration = {
-  arguments: '<deployment> <name>',
+  arguments: '[deployment] <name>',
   summary: 'change, disable or enable one',
   options: command =>
     addScheduleOptions(command)
@@ -18,7 +18,7 @@ export const declaration: Declaration = {
 
 type Flags = ScheduleFlags & { cron?: string; command?: string; disable?: boolean; enable?: boolean }
 
-export async function run(session: Session, flags: Flags, [wanted, name]: [string, string]): Promise<void> {
+export async function run(session: Session, flags: Flags, [wanted, name]: [string | undefined, string]): Promise<void> {
   const { client, out, signal } = session
   const { cron, command, disable, enable } = flags
   if (disable && enable) throw usageError('--disable and --enable exclude each other.')
