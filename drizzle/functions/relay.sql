@@ -1,7 +1,8 @@
 -- Terminals and forwarded ports: room for another one, and offers to agents.
 
 -- Refuses a tunnel that the agent of the listener does not offer, or that is one too many. A workspace may have at most
--- as many at a listener as it leaves to others, so a few workspaces cannot use up all. Callers of a workspace take turns. The listener may be the platform's, which the caller does not see.
+-- as many at a listener as it leaves to others, so a few workspaces cannot use up all. Callers of a workspace take
+-- turns. The listener may be the platform's, which the caller does not see.
 create function require_tunnel_room(
   p_tenant uuid, p_listener uuid, p_features text[], p_tenant_limit integer, p_listener_limit integer
 ) returns boolean
