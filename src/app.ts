@@ -40,6 +40,7 @@ export const slices = {
     import('./hosting/relay/relay.routes.ts'),
   '/v2/deployments/*/logs /v1/projects': () => import('./hosting/logs/logs.routes.ts'),
   '/v2/deployments/*/jobs': () => import('./hosting/jobs/routes.ts'),
+  '/v2/schedules': () => import('./hosting/jobs/schedules.routes.ts'),
   '/v2/deployments/*/schedules': () => import('./hosting/jobs/schedules.routes.ts'),
   '/v2/deployments/*/metrics': () => import('./hosting/metrics/metrics.routes.ts'),
   '/v1/integrations/forge/githost': () => import('./hosting/git-hosts/routes.ts'),

@@ -27,17 +27,32 @@ begin
   );
 end $$;
 
--- The code of the reason why a deployment cannot run jobs now; null if it can.
-create function job_obstacle(d deployments) returns text
+-- The code of the reason why a deployment cannot run a job now, with the environment of a process; null if it can. A
+-- plan of an earlier agent names no processes, and its parts are in `process_resources` alone: the agent decides then.
+create function job_obstacle(d deployments, p_process text) returns text
 language plpgsql stable security definer set search_path = public, pg_temp as $$
+declare
+  v_policy json := (select l.policy from listeners l where l.id = d.listener_id);
+  v_processes json;
 begin
   if d.active_revision_id is null then return 'nothing_serves'; end if;
-  if not exists (select from listeners l where l.id = d.listener_id and l.policy ->> 'jobs' = 'true') then
-    return 'jobs_not_supported';
+  if v_policy ->> 'jobs' is distinct from 'true' then return 'jobs_not_supported'; end if;
+  if p_process is not null and v_policy ->> 'job_processes' is distinct from 'true' then
+    return 'process_not_supported';
+  end if;
+  if p_process <> 'web' then
+    v_processes := (
+      select r.build_plan -> 'processes' from revisions r where r.id = d.active_revision_id and r.deployment_id = d.id
+    );
+    if v_processes is not null
+      and p_process not in ('queue', 'orchestrator', 'executor')
+      and not exists (select from json_array_elements(v_processes) p where p ->> 'name' = p_process) then
+      return 'process_unknown';
+    end if;
   end if;
   return null;
 end $$;
-grant execute on function job_obstacle(deployments) to slipway_app;
+grant execute on function job_obstacle(deployments, text) to slipway_app;
 
 create function recorded_job(p_job jobs) returns jsonb
 language sql stable
@@ -46,6 +61,7 @@ return case
     'status', p_job.status,
     'command', p_job.command,
     'timeout_seconds', p_job.timeout_seconds,
+    'process', p_job.process,
     'revision_id', p_job.revision_id,
     'exit_code', p_job.exit_code,
     'reason', p_job.reason,
@@ -173,7 +189,7 @@ grant execute on function record_sync_jobs(uuid[]) to slipway_agent, slipway_app
 
 -- How many more jobs a workspace may run now.
 create function free_job_places(p_tenant uuid) returns bigint
-language plpgsql stable set search_path = public, pg_temp as $$
+language plpgsql stable security definer set search_path = public, pg_temp as $$
 begin
   return max_running_jobs() - (
     select count(*)
@@ -181,6 +197,8 @@ begin
     where j.tenant_id = p_tenant and j.status in ('QUEUED', 'RUNNING') and j.dispatched_at is not null
   );
 end $$;
+
+grant execute on function free_job_places(uuid) to slipway_app;
 
 -- Hands queued jobs to their agents: those that are due within a minute, the oldest first, while the workspace may run
 -- more. It decides under the lock of the journal, so two transactions never exceed the limit.
@@ -278,6 +296,30 @@ end $$;
 
 -- ---- requests
 
+-- Refuses what create_job() would refuse. Returns the revision in which the job would run, and how many jobs run and
+-- wait before it. No row: there is no such deployment.
+create function plan_job(p_deployment uuid, p_process text)
+returns table (revision_id uuid, revision_number integer, open_jobs bigint, free_places bigint)
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+  d deployments;
+  v_obstacle text;
+begin
+  select c.* into d from deployments c where c.id = p_deployment and c.tenant_id = current_tenant();
+  if not found then return; end if;
+  if d.deleting_at is not null then perform refuse('deployment_deleting'); end if;
+  perform require_command_permission();
+  v_obstacle := job_obstacle(d, p_process);
+  if v_obstacle is not null then perform refuse(v_obstacle); end if;
+  open_jobs := number_of_open_jobs(d.tenant_id);
+  if open_jobs >= max_open_jobs() then perform refuse('job_queue_full', max_open_jobs() || ' jobs wait or run'); end if;
+  revision_id := d.active_revision_id;
+  revision_number := (select r.number from revisions r where r.id = d.active_revision_id and r.deployment_id = d.id);
+  free_places := greatest(0, free_job_places(d.tenant_id));
+  return next;
+end $$;
+
+-- `planned_number` in `p_new` is the number of the revision of a plan.
 create function create_job(p_deployment uuid, p_new jsonb, p_request jsonb)
 returns table (answer json, has_webhooks boolean)
 language plpgsql set plan_cache_mode = force_generic_plan as $$
@@ -303,12 +345,19 @@ begin
       'command', s.command,
       'timeout_seconds', s.timeout_seconds,
       'deadline_seconds', s.deadline_seconds,
+      'process', s.process,
       'retries', s.retries,
       'is_serial', s.overlap <> 'allow'
     );
   end if;
-  v_obstacle := job_obstacle(d);
+  v_obstacle := job_obstacle(d, p_new ->> 'process');
   if v_obstacle is not null then perform refuse(v_obstacle); end if;
+  if p_new ->> 'planned_number' is not null and not exists (
+    select from revisions r
+    where r.id = d.active_revision_id and r.deployment_id = d.id and r.number = (p_new ->> 'planned_number')::integer
+  ) then
+    perform refuse('plan_stale');
+  end if;
   -- Counts under this lock, so that concurrent requests take turns.
   perform from journals c where c.scope_id = d.tenant_id for no key update;
   if number_of_open_jobs(d.tenant_id) >= max_open_jobs() then
@@ -396,6 +445,7 @@ begin
             'status', p.status,
             'command', p.command,
             'timeout_seconds', p.timeout_seconds,
+            'process', p.process,
             'starts_in_ms', greatest(0, ceil(extract(epoch from p.not_before - clock()) * 1000)),
             'cancel', p.cancel_requested_at is not null
           )
@@ -570,6 +620,128 @@ begin
   return greatest(v_next, v_known);
 end $$;
 
+-- ---- schedules of sources
+
+create function recorded_schedule(s schedules) returns jsonb
+language sql stable
+return case
+  when s.id is not null then jsonb_build_object(
+    'name', s.name,
+    'cron', s.cron,
+    'time_zone', s.time_zone,
+    'command', s.command,
+    'timeout_seconds', s.timeout_seconds,
+    'overlap', s.overlap,
+    'jitter_seconds', s.jitter_seconds,
+    'retries', s.retries,
+    'deadline_seconds', s.deadline_seconds,
+    'process', s.process,
+    'enabled', s.enabled,
+    'owner', s.owner
+  )
+end;
+
+create function schedule_event(p_type text, d deployments, p_before schedules, p_after schedules) returns tenant_event
+language plpgsql stable as $$
+begin
+  return (
+    d.tenant_id,
+    d.organization_id,
+    p_type,
+    coalesce(p_after.id, p_before.id),
+    json_build_object('deployment_id', d.id, 'declared', true),
+    changed_members(recorded_schedule(p_before), recorded_schedule(p_after))
+  )::tenant_event;
+end $$;
+
+-- Makes the declared schedules of a deployment those of the plan of a revision, which begins to serve. One of the same
+-- name that was made otherwise becomes the source's. The plan of an earlier agent says nothing, and changes nothing.
+create function declare_schedules(d deployments, p_plan json) returns tenant_event[]
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
+declare
+  v record;
+  v_before schedules;
+  s schedules;
+  v_events tenant_event[] := '{}';
+begin
+  if json_typeof(p_plan -> 'schedules') is distinct from 'array' then return '{}'; end if;
+  for v_before in
+    select c.*
+    from schedules c
+    where c.deployment_id = d.id
+      and c.is_declared
+      and not exists (select from json_array_elements(p_plan -> 'schedules') g where g ->> 'name' = c.name)
+    order by c.id
+    for update
+  loop
+    delete from schedules c where c.id = v_before.id;
+    v_events := v_events || schedule_event('schedule.deleted', d, v_before, null);
+  end loop;
+  for v in
+    select g as declared
+    from json_populate_recordset(null::schedules, p_plan -> 'schedules') g
+    order by g.name
+  loop
+    select c.* into v_before from schedules c where c.deployment_id = d.id and c.name = (v.declared).name for update;
+    s := v.declared;
+    if v_before.id is null then
+      -- As for a request: enforce_quota() does not count what agents bring.
+      if (select count(*) from schedules c where c.tenant_id = d.tenant_id)
+        >= coalesce(setting('max_schedules'), '1000')::bigint then
+        v_events := v_events || (
+          d.tenant_id,
+          d.organization_id,
+          'schedule.refused',
+          d.id,
+          json_build_object('deployment_id', d.id, 'name', s.name, 'reason', 'quota_full'),
+          null
+        )::tenant_event;
+        continue;
+      end if;
+      s.id := gen_random_uuid();
+      s.organization_id := d.organization_id;
+      s.tenant_id := d.tenant_id;
+      s.deployment_id := d.id;
+      s.enabled := true;
+      s.next_due_at := clock();
+      s.version := 1;
+      s.created_at := clock();
+      s.is_declared := true;
+      s.updated_at := s.created_at;
+      insert into schedules values (s.*);
+      v_events := v_events || schedule_event('schedule.created', d, null, s);
+      continue;
+    end if;
+    s.id := v_before.id;
+    s.enabled := v_before.enabled;
+    continue when v_before.is_declared and recorded_schedule(s) = recorded_schedule(v_before);
+    update schedules c
+    set
+      cron = s.cron,
+      time_zone = s.time_zone,
+      command = s.command,
+      timeout_seconds = s.timeout_seconds,
+      overlap = s.overlap,
+      jitter_seconds = s.jitter_seconds,
+      retries = s.retries,
+      deadline_seconds = s.deadline_seconds,
+      process = s.process,
+      owner = null,
+      is_declared = true,
+      -- A due time whose job may exist already is not due again.
+      next_due_at = case
+        when (c.cron, c.time_zone) = (s.cron, s.time_zone) or c.next_due_at is null then c.next_due_at
+        else clock() + interval '1 second'
+      end,
+      version = c.version + 1,
+      updated_at = clock()
+    where c.id = s.id;
+    v_events := v_events || schedule_event('schedule.updated', d, v_before, s);
+  end loop;
+  return v_events;
+end $$;
+grant execute on function declare_schedules(deployments, json) to slipway_agent;
+
 -- ---- the sweep
 
 -- Makes the jobs of schedules that are due. `p_due` has, for each, the due time and version that its reader saw, the
@@ -614,6 +786,7 @@ begin
         'command', s.command,
         'timeout_seconds', s.timeout_seconds,
         'deadline_seconds', s.deadline_seconds,
+        'process', s.process,
         'retries', s.retries,
         'is_serial', s.overlap <> 'allow',
         'actor_kind', 'cron',
@@ -640,9 +813,11 @@ begin
         v_obstacle := case
           when d.deleting_at is not null then 'The deployment is being deleted.'
           when number_of_open_jobs(s.tenant_id) >= max_open_jobs() then 'Too many jobs of the workspace wait or run.'
-          else case job_obstacle(d)
+          else case job_obstacle(d, s.process)
             when 'nothing_serves' then 'No revision of the deployment serves.'
+            when 'process_unknown' then 'The revision that serves has no process ' || s.process || '.'
             when 'jobs_not_supported' then 'The agent of the deployment cannot run jobs. Update it.'
+            when 'process_not_supported' then 'The agent of the deployment cannot run jobs as a process. Update it.'
           end
         end;
         v_status := case

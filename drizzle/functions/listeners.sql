@@ -410,6 +410,9 @@ begin
         );
         v_revisions := v_revisions || v_next;
         d := follow_revision(d, r, v_next);
+        if d.active_revision_id = v_next.id and v_before.active_revision_id is distinct from v_next.id then
+          v_events := v_events || declare_schedules(d, v_next.build_plan);
+        end if;
       end if;
 
       -- The tag is the version of an image that the user names.

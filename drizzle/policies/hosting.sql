@@ -358,8 +358,8 @@ create policy admitted on schedules as restrictive to slipway_limited
   )
   with check (true);
 grant select, insert, delete, update (
-    name, cron, time_zone, command, timeout_seconds, overlap, jitter_seconds, retries, deadline_seconds, enabled,
-    next_due_at, version, updated_at
+    name, cron, time_zone, command, timeout_seconds, overlap, jitter_seconds, retries, deadline_seconds, process,
+    enabled, owner, next_due_at, version, updated_at
   ) on schedules to slipway_app;
 
 -- ------------------------------------------------------------ metric_points

@@ -260,7 +260,9 @@ export class Agent {
         ...(this.#lease.fence === null && {
           templates: listTemplates(templates),
           template_descriptions: describeTemplates(templates),
-          policy: this.#knowsFeatures ? { ...engine.policy, jobs: true } : withoutFeatures(engine.policy),
+          policy: this.#knowsFeatures
+            ? { ...engine.policy, jobs: true, job_processes: true }
+            : withoutFeatures(engine.policy),
         }),
         public_key: this.#keys.public_key,
         fence: this.#lease.fence,

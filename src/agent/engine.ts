@@ -1,7 +1,7 @@
 // The interface between the agent and the engines that run applications: processes, containers or a cluster.
 
 import type { Duplex, Readable, Writable } from 'node:stream'
-import type { BuildPlan, ProcessType, Site } from '../build-plan/build-plan.ts'
+import type { BuildPlan, PlannedSchedule, ProcessType, Site } from '../build-plan/build-plan.ts'
 import type { BuildPlan as StoredPlan } from '../protocol/build-plan.schema.ts'
 import type { RegistryCredential } from '../protocol/credentials.schema.ts'
 import type { ListenerPolicy } from '../protocol/listener-policy.ts'
@@ -62,6 +62,7 @@ export type SourceTree = {
   release_command?: string | null
   release_timeout_seconds?: number | null
   processes?: ProcessType[]
+  schedules?: PlannedSchedule[]
 }
 
 /** The result of a build. It is stored as JSON, so a restarted agent does not build again. */
@@ -111,6 +112,8 @@ export type OneOffRun = {
   id: string
   command: string
   timeout_seconds: number
+  /** The process that it stands for, in SLIPWAY_ROLE. By default `run`. The amounts are those of the revision. */
+  role?: string
   /** An earlier agent was about to start it. An engine without records of its own never starts it then. */
   wasStarted?: boolean
 }

@@ -37,6 +37,20 @@ export type ProcessType = {
   health_command?: string | undefined
 }
 
+/** A command that runs at the times of a cron expression, while the revision serves. */
+export type PlannedSchedule = {
+  name: string
+  cron: string
+  time_zone: string
+  command: string
+  timeout_seconds: number
+  overlap: 'skip' | 'replace' | 'allow'
+  jitter_seconds: number
+  retries: number
+  deadline_seconds: number
+  process?: string | undefined
+}
+
 export type BuildPlan = {
   provider: string
   /** `web` listens on PORT; `static` is files alone; `worker` has processes that listen on nothing. */
@@ -53,6 +67,7 @@ export type BuildPlan = {
   /** Runs once per revision, before it gets requests. */
   release: string | null
   processes: ProcessType[]
+  schedules: PlannedSchedule[]
   site: Site | null
   /** Variables that the build needs. Those of the application win. */
   env: Record<string, string>

@@ -9,6 +9,7 @@ export function describePlan({
   release,
   start,
   processes,
+  schedules,
   site,
 }: BuildPlan): [name: string, text: string][] {
   const needed = tools.map(({ name, version }) => (version === null ? name : `${name} ${version}`))
@@ -19,6 +20,7 @@ export function describePlan({
     ['release', release],
     ['start', start],
     ...processes.map(({ name, command }): [string, string] => [name, command]),
+    ...schedules.map(({ name, cron, command }): [string, string] => [`${name} (${cron})`, command]),
     ['files', site && (site.folder || '.')],
   ]
   return steps.flatMap(([name, text]): [string, string][] => (text === null ? [] : [[name, text]]))

@@ -1,5 +1,5 @@
 // The members of a runtime configuration that decide what is run. An agent checks the rest, and names its faults.
-import type { ProcessType, Site } from './build-plan.ts'
+import type { PlannedSchedule, ProcessType, Site } from './build-plan.ts'
 
 export type ExplicitStart = {
   path: string | null
@@ -8,6 +8,7 @@ export type ExplicitStart = {
   /** Null: the one that is found. Empty: none. */
   release_command?: string | null
   processes?: ProcessType[]
+  schedules?: PlannedSchedule[]
   site?: Site | null
   install_command?: string | null
   build_command?: string | null
@@ -16,15 +17,16 @@ export type ExplicitStart = {
 /** Throws a SyntaxError for a text that is not JSON. */
 export function readExplicitStart(path: string, text: string | null): ExplicitStart {
   if (text === null) return { path: null, start_command: null }
-  const { start_command, release_command, processes, site, install_command, build_command } = Object(JSON.parse(text))
+  const { start_command, release_command, processes, schedules, site, ...commands } = Object(JSON.parse(text))
   return {
     path,
     start_command: toText(start_command),
     release_command: toText(release_command),
     processes: toProcesses(processes),
+    schedules: toSchedules(schedules),
     site: typeof site?.folder === 'string' ? { folder: site.folder, fallback: toText(site.fallback) } : null,
-    install_command: toText(install_command),
-    build_command: toText(build_command),
+    install_command: toText(commands.install_command),
+    build_command: toText(commands.build_command),
   }
 }
 
@@ -34,4 +36,23 @@ const toProcesses = (value: unknown): ProcessType[] =>
   Object.entries(Object(value)).flatMap(([name, type]) => {
     const { command, scale, cpu, memory_mb, health_command } = Object(type)
     return typeof command === 'string' ? [{ name, command, scale, cpu, memory_mb, health_command }] : []
+  })
+
+const DEFAULTS = {
+  time_zone: 'UTC',
+  timeout_seconds: 3600,
+  overlap: 'skip',
+  jitter_seconds: 0,
+  retries: 0,
+  deadline_seconds: 3600,
+} as const
+
+/** Members that are left out or null have their defaults. */
+export const toSchedules = (value: unknown): PlannedSchedule[] =>
+  Object.entries(Object(value)).flatMap(([name, one]) => {
+    const { cron, command, process, ...timing } = Object(one)
+    if (typeof cron !== 'string' || typeof command !== 'string') return []
+    const members = Object.entries(DEFAULTS).map(([member, value]) => [member, timing[member] ?? value])
+    const own = typeof process === 'string' && { process }
+    return [{ name, cron: cron.trim(), command, ...(Object.fromEntries(members) as typeof DEFAULTS), ...own }]
   })

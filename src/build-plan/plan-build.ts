@@ -98,13 +98,15 @@ const withConfigured = (found: ProcessType[], configured: ProcessType[] = []): P
 ]
 
 function refuseContradictions(configuration: PlanOptions['configuration']): void {
-  const { site, processes = [], release_command } = configuration ?? {}
-  if (site && (processes.length > 0 || release_command))
-    throw new PlanRefused(
-      'A static site has no process, so `processes` and `release_command` cannot be used with `site`. Remove them, ' +
-        'or `site`.',
-    )
+  const { site, processes = [], schedules = [], release_command } = configuration ?? {}
+  if (site && (processes.length > 0 || schedules.length > 0 || release_command)) throw siteWithCommands()
 }
+
+const siteWithCommands = () =>
+  new PlanRefused(
+    'A static site has no process, so it has no `processes`, `schedules` and `release_command`. Remove them, or set ' +
+      '`start_command`.',
+  )
 
 /** The first that can start and is certain. An uncertain package.json beside it brings assets, such as style sheets. */
 function findLanguage(app: Folder): [string, Proposal] | undefined {
@@ -141,6 +143,8 @@ function complete(
   const processes = site ? [] : (proposal.processes ?? [])
   if (isAlone && processes.length === 0)
     throw new PlanRefused('`start_command` is empty, and there are no other `processes`. Name one of them.')
+  const schedules = configuration?.schedules ?? []
+  if (site && schedules.length > 0) throw siteWithCommands()
   const tools = proposal.tools ?? []
   return {
     provider,
@@ -154,6 +158,7 @@ function complete(
     start: site || isAlone ? null : (start ?? proposal.start ?? null),
     release: site ? null : (configuration?.release_command ?? proposal.release) || null,
     processes,
+    schedules,
     site: site && { ...site, folder: normalize(site.folder) },
     env: proposal.env ?? {},
     programs: proposal.programs ?? [],

@@ -1,6 +1,7 @@
 // The schema of the runtime configuration, the JSON file of a source at `platform_config_path`.
 import * as z from 'zod'
 import { isReservedVariable } from '../protocol/reserved-variables.ts'
+import { Cron, ProcessName, ScheduleName, timingMembers } from '../protocol/schedules.schema.ts'
 import { boundedText as bounded, recordOf } from '../protocol/wire.ts'
 
 const MAX_VARIABLES = 500
@@ -9,7 +10,7 @@ const commandLine = text.trim().max(4096)
 
 /** `start_command` and `release_command` name these two. */
 const NAMED_OTHERWISE = ['web', 'release']
-const ProcessName = bounded(30, 'must be a name of at most 30 characters').regex(/^[a-z]([a-z0-9-]*[a-z0-9])?$/, {
+const ConfiguredName = bounded(30, 'must be a name of at most 30 characters').regex(/^[a-z]([a-z0-9-]*[a-z0-9])?$/, {
   error: 'must have names of lower-case letters, digits and inner hyphens that begin with a letter',
 })
 const MAX_PROCESSES = 10
@@ -26,6 +27,22 @@ const ConfiguredProcess = z
   .meta({
     description: '`resource_spec.process_scale` and `process_resources` of the deployment take precedence.',
   })
+
+const MAX_SCHEDULES = 20
+/** They are stored with the plan. */
+const MAX_SCHEDULES_LENGTH = 16_384
+const ConfiguredSchedule = z
+  .strictObject({
+    cron: Cron,
+    command: commandLine.min(1, { error: 'must not be empty' }),
+    ...(Object.fromEntries(Object.entries(timingMembers).map(([name, schema]) => [name, schema.nullish()])) as {
+      [K in keyof typeof timingMembers]: z.ZodOptional<z.ZodNullable<(typeof timingMembers)[K]>>
+    }),
+    process: ProcessName.nullish().meta({
+      description: 'The process whose environment and resources a run has. Default: those of the application.',
+    }),
+  })
+  .meta({ description: 'A command that runs at the times of a cron expression.' })
 
 export const RuntimeConfiguration = z
   .object({
@@ -45,7 +62,7 @@ export const RuntimeConfiguration = z
       .max(840, { error: 'must be at most 840' })
       .nullish()
       .meta({ description: 'The time for the release command. Default: 600.' }),
-    processes: recordOf(ProcessName, ConfiguredProcess, MAX_PROCESSES)
+    processes: recordOf(ConfiguredName, ConfiguredProcess, MAX_PROCESSES)
       .refine(types => !NAMED_OTHERWISE.some(name => name in types), {
         error: 'must not have `web` or `release`: set `start_command` or `release_command`',
       })
@@ -54,6 +71,16 @@ export const RuntimeConfiguration = z
         description:
           'Processes of the same build beside the one that listens, such as workers, by name. ' +
           'Default: the lines of a Procfile.',
+      }),
+    schedules: recordOf(ScheduleName, ConfiguredSchedule, MAX_SCHEDULES)
+      .refine(schedules => JSON.stringify(schedules).length <= MAX_SCHEDULES_LENGTH, {
+        error: `must have at most ${MAX_SCHEDULES_LENGTH} characters together`,
+      })
+      .nullish()
+      .meta({
+        description:
+          'Commands that run at the times of cron expressions, by name. They come, change and go with the revision ' +
+          'that serves.',
       }),
     health_path: bounded(1024, 'must be a path of at most 1024 characters')
       .regex(/^\/[!-~]*$/, { error: 'must be a path that begins with /' })

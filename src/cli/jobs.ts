@@ -7,8 +7,6 @@ import type { Session } from './session.ts'
 export type Job = Reply<'GET /v2/deployments/{deployment_id}/jobs/{job_id}'>
 
 const OPEN = ['QUEUED', 'RUNNING']
-const WAIT_SECONDS = 25
-const PAGE_LINES = 1000
 const CANCEL_MS = 5000
 
 /** One word is run by the shell, several are a program and its arguments. */
@@ -21,22 +19,15 @@ export const describeCommand = ({ command }: Pick<Job, 'command'>): string =>
 export async function followJob(session: Session, { id, deployment_id }: Job): Promise<void> {
   const { client, out, signal } = session
   const params = { deployment_id, job_id: id }
-  let shown = ''
   try {
-    for (let after = 0; ; ) {
-      const page = await client.call('GET /v2/deployments/{deployment_id}/jobs/{job_id}/logs', {
-        params,
-        query: { after, limit: PAGE_LINES, wait: WAIT_SECONDS },
-        signal,
-      })
-      if (page.job.status !== shown) {
-        shown = page.job.status
-        out.progress(shown === 'QUEUED' ? 'Waiting for its start …' : '')
-      }
-      if (page.dropped > 0) out.note('Some lines are no longer kept.')
-      for (const line of page.logs) out.emit({ type: 'log', ...line }, () => formatLogMessage(out, line))
-      after = page.next_after
-      if (!OPEN.includes(page.job.status) && !page.has_more) return conclude(session, page.job)
+    const stream = client.stream('GET /v2/deployments/{deployment_id}/jobs/{job_id}/logs/stream', { params, signal })
+    for await (const { event, data } of stream) {
+      if (event === 'message') out.emit({ type: 'log', ...data }, () => formatLogMessage(out, data))
+      else if (event === 'job') {
+        const job = data as Job
+        out.progress(job.status === 'QUEUED' ? 'Waiting for its start …' : '')
+        if (!OPEN.includes(job.status)) return conclude(session, job)
+      } else out.note('Some lines are no longer kept.')
     }
   } catch (error) {
     if (!signal.aborted) throw error

@@ -10,6 +10,7 @@ export type ScheduleFlags = {
   deadline?: string
   jitter?: string
   retries?: string
+  process?: string
 }
 
 const OVERLAPS = ['skip', 'replace', 'allow'] as const
@@ -22,8 +23,10 @@ export const addScheduleOptions = (command: Command): Command =>
     .option('--deadline <seconds>', 'how late a run may start. Default: 3600')
     .option('--jitter <seconds>', 'start at random within this time. Default: 0')
     .option('--retries <number>', 'how often a failed run is repeated. Default: 0')
+    .option('--process <name>', 'with the environment and resources of this process, such as worker')
 
-export function readScheduleFlags({ timeZone, overlap, timeout, deadline, jitter, retries }: ScheduleFlags) {
+export function readScheduleFlags({ timeZone, overlap, timeout, deadline, jitter, ...flags }: ScheduleFlags) {
+  const { retries, process } = flags
   const kind = OVERLAPS.find(one => one === overlap)
   if (overlap !== undefined && !kind) throw usageError(`--overlap ${overlap} is not one of ${OVERLAPS.join(', ')}.`)
   return {
@@ -32,6 +35,7 @@ export function readScheduleFlags({ timeZone, overlap, timeout, deadline, jitter
     ...(timeout !== undefined && { timeout_seconds: parseCount(timeout, '--timeout', 604_800) }),
     ...(deadline !== undefined && { deadline_seconds: parseCount(deadline, '--deadline', 86_400) }),
     ...(jitter !== undefined && { jitter_seconds: parseCount(jitter, '--jitter', 3600, 0) }),
+    ...(process !== undefined && { process }),
     ...(retries !== undefined && { retries: parseCount(retries, '--retries', 10, 0) }),
   }
 }

@@ -6,7 +6,7 @@ import { backoffDelay, pause, type RetryPolicy, retryDelay } from './retry.ts'
 export type StreamEvent<Item> = { id: string | undefined } & (
   | { event: 'message'; data: Item }
   /** Items are missing. After `reset`, read again what they are about. */
-  | { event: 'reset' | 'dropped'; data: unknown }
+  | { event: 'reset' | 'dropped' | 'job'; data: unknown }
 )
 export type StreamState = { state: 'live' } | { state: 'reconnecting'; delayMs: number; error: unknown }
 

@@ -1,5 +1,6 @@
 // The schema of a plan, as revisions, uploads and reports have it.
 import * as z from 'zod'
+import { ProcessName, ScheduleName, timingMembers } from './schedules.schema.ts'
 import { arrayOf, boundedText, recordOf } from './wire.ts'
 
 const path = boundedText(1024)
@@ -13,6 +14,20 @@ const PlannedProcess = z.object({
   cpu: z.number().nullish(),
   memory_mb: z.number().nullish(),
   health_command: command.nullish(),
+})
+
+/** The control plane reads `cron` and `time_zone` when they are due: an agent may know more of them. */
+const PlannedSchedule = z.object({
+  name: ScheduleName,
+  cron: boundedText(200),
+  time_zone: boundedText(64),
+  command,
+  timeout_seconds: timingMembers.timeout_seconds,
+  overlap: timingMembers.overlap,
+  jitter_seconds: timingMembers.jitter_seconds,
+  retries: timingMembers.retries,
+  deadline_seconds: timingMembers.deadline_seconds,
+  process: ProcessName.nullish(),
 })
 
 export const BuildPlan = z
@@ -40,6 +55,9 @@ export const BuildPlan = z
     processes: arrayOf(PlannedProcess, 20)
       .nullish()
       .meta({ description: 'The processes beside `start`, of the same build.' }),
+    schedules: arrayOf(PlannedSchedule, 20).nullish().meta({
+      description: 'The schedules of the deployment while this revision serves, beside those made by the API.',
+    }),
     site: z
       .object({ folder: path, fallback: boundedText(255).nullable() })
       .nullable()

@@ -54,6 +54,9 @@ export const JobWork = z
     }),
     command: z.union([z.string(), z.array(z.string())]),
     timeout_seconds: z.int(),
+    process: z.string().nullish().meta({
+      description: 'The process whose environment and resources it has. Null: those of the application.',
+    }),
     starts_in_ms: z.int().meta({ description: 'Wait so long before it is started.' }),
     cancel: z.boolean().meta({ description: 'Stop it, and report `cancelled`.' }),
   })

@@ -38,6 +38,9 @@ export const ListenerPolicy = z
       .boolean()
       .nullish()
       .meta({ description: 'The agent runs jobs and reports them. Without it, they are refused.' }),
+    job_processes: z.boolean().nullish().meta({
+      description: 'It runs jobs in the environment and with the resources of a process. Without it, they are refused.',
+    }),
     tunnels: arrayOf(z.enum(tunnelFeatures), tunnelFeatures.length).nullish().meta({
       description: 'What it offers of terminals and forwarded ports. Without it, nothing.',
     }),

@@ -5,7 +5,7 @@ import { newTenant, type Tenant, unusedId } from './app.ts'
 import { newDeployment } from './deployments.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener, type SyncAgent } from './sync-agent.ts'
 
-export const POLICY = { privileged: false, service_accounts: [], jobs: true }
+export const POLICY = { privileged: false, service_accounts: [], jobs: true, job_processes: true }
 
 export const reportJobs = async (agent: SyncAgent, reports: JobReport[]): Promise<JobReportResults['results']> => {
   const { status, body } = await agent.post('/v1/sync/jobs', {

@@ -333,6 +333,8 @@ const RELEASE_SECONDS = 600
 /** The parts of an artifact that every engine gets from the plan. */
 function partsOfPlan(plan: BuildPlan, timeout_seconds: number | null | undefined): Partial<Artifact> {
   const build_plan = toStoredPlan(plan)
+  if (!build_plan && plan.schedules.length > 0)
+    throw new PermanentError('The plan of the source is too large to be stored with its `schedules`. Shorten commands.')
   const release = plan.release && { command: plan.release, timeout_seconds: timeout_seconds ?? RELEASE_SECONDS }
   return {
     ...(build_plan && { build_plan }),

@@ -18,11 +18,11 @@ export function planSource(
   { log, onPlan }: Pick<BuildTask, 'log' | 'onPlan'>,
 ): BuildPlan {
   const { root = '', configuration_path: path, start_command, install_command, build_command, site = null } = tree
-  const { release_command = null, processes = [] } = tree
+  const { release_command = null, processes = [], schedules = [] } = tree
   const plan = refusedAsPermanent(() =>
     planBuild(listFiles(tree.folder), {
       root,
-      configuration: { path, start_command, site, release_command, processes },
+      configuration: { path, start_command, site, release_command, processes, schedules },
       install_command,
       build_command,
       buildsImages,
@@ -36,6 +36,7 @@ export function planSource(
   for (const sentence of warnings) log(sentence, 'WARNING')
   if (plan.release) log(`Release command: ${plan.release}`)
   for (const { name, command } of plan.processes) log(`Process ${name}: ${command}`)
+  for (const { name, cron, command } of plan.schedules) log(`Schedule ${name} (${cron}): ${command}`)
   onPlan?.(plan)
   return plan
 }

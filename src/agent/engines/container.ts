@@ -273,7 +273,8 @@ export class ContainerEngine extends PooledEngine {
       await this.#images.restore([artifact.location], spec)
       await this.#ensureNetwork(deployment_id)
       const stores = storeAccessFor(spec, this.path(deployment_id))
-      return runParts(spec, artifact, { ...this.#placement(spec, images), copy: run.id, stores }, run.command)
+      const role = run.role !== undefined && { role: run.role }
+      return runParts(spec, artifact, { ...this.#placement(spec, images), copy: run.id, stores, ...role }, run.command)
     }
     const folder = this.path(deployment_id, 'runs')
     const { signal } = this.#closing

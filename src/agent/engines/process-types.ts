@@ -35,6 +35,25 @@ export function processTypesOf(spec: Pick<RevisionSpec, 'resources' | 'parts'>, 
   ]
 }
 
+/** The revision with the amounts of a process for those of its application. */
+export const withAmounts = (spec: RevisionSpec, { cpu, memory_mb }: Pick<RunningType, 'cpu' | 'memory_mb'>) => ({
+  ...spec,
+  resources: {
+    ...spec.resources,
+    cpu: cpu[0],
+    cpu_limit: cpu[1],
+    memory_mb: memory_mb[0],
+    memory_limit_mb: memory_mb[1],
+  },
+})
+
+/** The revision for a command in the environment of one of its processes. Undefined: it has none of this name. */
+export function asProcess(spec: RevisionSpec, artifact: Artifact, name: string): RevisionSpec | undefined {
+  if (name === WEB) return spec
+  const type = processTypesOf(spec, artifact).find(one => one.name === name)
+  return type && withAmounts(spec, type)
+}
+
 /** A process may be named `constructor`. */
 const ownMember = <Value>(all: Record<string, Value> | null | undefined, name: string): Value | undefined =>
   all && Object.hasOwn(all, name) ? all[name] : undefined

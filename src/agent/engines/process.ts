@@ -335,7 +335,7 @@ export class ProcessEngine extends PooledEngine {
     for (const name of ['home', 'tmp']) makeOwned(join(folder, name), user)
     this.saveDeployment(spec)
     await this.renewModelToken(deployment_id)
-    const variables = this.#environmentOf(spec, artifact, { folder, port: null, role: RUN_ROLE })
+    const variables = this.#environmentOf(spec, artifact, { folder, port: null, role: run.role ?? RUN_ROLE })
     const env = { ...variables, [RUN_VARIABLE]: run.id }
     const cwd = join(artifact.location, artifact.root ?? '')
     const started = startRun({

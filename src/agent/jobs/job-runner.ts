@@ -14,6 +14,7 @@ import {
   type RunEnd,
   TransientError,
 } from '../engine.ts'
+import { asProcess } from '../engines/process-types.ts'
 import { describeError } from '../redaction/error-messages.ts'
 import { listFolder, readJson, writeJson } from '../system/files.ts'
 import type { LogEvent } from '../system/log-event.ts'
@@ -174,16 +175,19 @@ export class JobRunner {
 
   async #run(job: TrackedJob, { spec, artifact }: Runnable, signal: AbortSignal): Promise<Omit<JobReport, 'job_id'>> {
     const { engine, log } = this.#options
-    const { job_id, deployment_id, command, timeout_seconds } = job.work
+    const { job_id, deployment_id, command, timeout_seconds, process } = job.work
     const revision_id = job.revision_id ?? spec.revision_id
-    const run = { id: job_id, command: toShell(command), timeout_seconds, wasStarted: job.isStarted }
+    const ofProcess = process ? asProcess(spec, artifact, process) : spec
+    if (!ofProcess) return { state: 'failed', reason: `The revision has no process ${process}.`, revision_id }
+    const role = process ? { role: process } : {}
+    const run = { id: job_id, command: toShell(command), timeout_seconds, wasStarted: job.isStarted, ...role }
     job.isStarted = true
     for (;;) {
       if (job.isCancelled) return this.#stop(job)
       try {
         const write = (message: string, level: LogLevel = 'INFO') =>
           log({ deployment_id, revision_id, job_id }, message, level)
-        const end = await engine.runOnce(spec, artifact, run, write, signal)
+        const end = await engine.runOnce(ofProcess, artifact, run, write, signal)
         return { ...(job.isCancelled ? { state: 'cancelled' } : describeEnd(end)), revision_id }
       } catch (error) {
         signal.throwIfAborted()

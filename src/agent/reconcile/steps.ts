@@ -76,7 +76,7 @@ export async function takeStep(
       const record = observation.records.get(action.revision)
       if (!awaitsRelease(record)) return
       // A revision that has served was released before this agent built it again.
-      if (action.revision === work!.serving?.id) return builds.recordRelease(ref)
+      if (action.revision === work!.serving?.id) return builds.recordRelease(ref, { isReleased: true })
       // Only then a failure is one of the deploy, and the revision is certainly still wanted.
       if (deployment!.deploying !== action.revision) return
       return orRecordFailure(context, action.revision, () => releases.start(spec(), record))

@@ -15,10 +15,12 @@ export const declaration: Declaration = {
   options: command =>
     command
       .option('--timeout <seconds>', 'after which it is ended. Default: 3600')
+      .option('--process <name>', 'with the environment and resources of this process, such as worker')
+      .option('--dry-run', 'show what would run, and run nothing')
       .option('--detach', 'do not wait for its end'),
 }
 
-type Flags = { timeout?: string; detach?: boolean }
+type Flags = { timeout?: string; process?: string; dryRun?: boolean; detach?: boolean }
 const MAX_TIMEOUT_SECONDS = 7 * 86_400
 
 export async function run(session: Session, flags: Flags, args: (string | undefined)[]): Promise<void> {
@@ -29,11 +31,22 @@ export async function run(session: Session, flags: Flags, args: (string | undefi
   if (words.length === 0) throw usageError('Name a command.', 'slipway run --help')
   const timeout = flags.timeout && parseCount(flags.timeout, '--timeout', MAX_TIMEOUT_SECONDS)
   const deployment = await findDeployment(session, name)
-  const job = await client.call('POST /v2/deployments/{deployment_id}/jobs', {
+  const request = {
     params: { deployment_id: deployment.id },
-    body: { command: toCommand(words), ...(timeout && { timeout_seconds: timeout }) },
+    body: {
+      command: toCommand(words),
+      ...(timeout && { timeout_seconds: timeout }),
+      ...(flags.process !== undefined && { process: flags.process }),
+    },
     signal,
-  })
+  }
+  if (flags.dryRun) {
+    const plan = await client.plan('POST /v2/deployments/{deployment_id}/jobs', request)
+    const where = plan.process === null ? '' : `, as ${plan.process}`
+    const when = plan.waits ? ' It would wait for other jobs.' : ''
+    return out.emit({ type: 'plan', ...plan }, () => `It would run in revision ${plan.revision_number}${where}.${when}`)
+  }
+  const job = await client.call('POST /v2/deployments/{deployment_id}/jobs', request)
   if (flags.detach) {
     out.emit({ ...job }, () => job.id)
     out.note(`Next: slipway jobs ${deployment.name} ${job.id}`)

@@ -17,6 +17,7 @@ export async function run(session: Session, _: object, [name]: [string?]): Promi
     cron: (one: Schedule) => one.cron,
     next: (one: Schedule) => (one.enabled ? formatRun(one.next_runs[0], one) : 'disabled'),
     overlap: (one: Schedule) => one.overlap,
+    from: (one: Schedule) => (one.declared ? 'source' : 'API'),
     command: describeCommand,
   }
   out.table(schedules, columns, `${deployment.name} has no schedules.`)

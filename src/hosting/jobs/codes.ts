@@ -44,6 +44,24 @@ export const jobsCodes = {
     problem: 'A job that has ended cannot be cancelled.',
     remedy: 'Read the job to see how it ended.',
   },
+  schedule_declared: {
+    status: 409,
+    title: 'Schedule of the source',
+    problem: 'The configuration file of the source has this schedule, so it changes with the revision that serves.',
+    remedy: 'Change the file and deploy it. `enabled` alone can be changed here, too.',
+  },
+  process_not_supported: {
+    status: 409,
+    title: 'Process not supported',
+    problem: 'The agent that serves the deployment has not said that it can run jobs as a process.',
+    remedy: 'Have its operator update the agent and restart it, or leave `process` out.',
+  },
+  process_unknown: {
+    status: 409,
+    title: 'Process not found',
+    problem: 'The revision that serves has no process of this name.',
+    remedy: 'Leave `process` out, or take one of the `processes` in the plan of the revision.',
+  },
   schedule_running: {
     status: 409,
     title: 'Schedule is running',

@@ -1,9 +1,10 @@
-// Reads the lines of a job, and waits for the next by polling: no connection is kept open.
+// Reads the lines of a job, and waits for the next by polling the database: pages that wait, and a stream.
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { inTenant, type Row, run } from '../../kernel/db/db.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
-import { type Ctx, credentialOf, pauseWhileConnected, verb } from '../../kernel/http/context.ts'
+import { type Ctx, credentialOf, pauseUntilAborted, pauseWhileConnected, verb } from '../../kernel/http/context.ts'
+import { type LiveStream, resumeAfter, type StreamBatch } from '../../kernel/http/live-stream.ts'
 import { openJobStatuses } from '../../protocol/jobs.schema.ts'
 import { levels } from '../../protocol/logs.schema.ts'
 import { isJob, type JobRow, jobToWire } from './jobs.ts'
@@ -66,5 +67,56 @@ async function readLines(ctx: Ctx, { after, limit, ...ref }: Input): Promise<sch
     dropped: Math.max(0, (page[0]?.[0] ?? after + 1) - after - 1),
     has_more: found.length > limit,
     job: jobToWire(JSON.parse(json) as JobRow),
+  }
+}
+
+const STREAM_LINES = 500
+
+export const streamJobLogs = verb(
+  'deployments:read',
+  async (ctx, { after, ...ref }: z.output<typeof schema.JobRef> & schema.JobStreamQuery): Promise<LiveStream> => {
+    const release = ctx.watches!.admit(credentialOf(ctx).hash)
+    try {
+      const input = { ...ref, after: resumeAfter(ctx, after) ?? 0, limit: STREAM_LINES, wait: 0 }
+      const first = await readLines(ctx, input)
+      return { follow: signal => followLines(ctx, input, first, signal), onEnd: release }
+    } catch (error) {
+      release()
+      throw error
+    }
+  },
+)
+
+async function* followLines(
+  ctx: Ctx,
+  input: Input,
+  first: schema.JobLogPage,
+  signal: AbortSignal,
+): AsyncGenerator<StreamBatch> {
+  const { seconds, trips } = ctx.platform.liveStreams
+  const until = Date.now() + seconds * 1000
+  let shown = ''
+  let delay = MIN_DELAY_MS
+  let page = first
+  for (let trip = 1; ; trip++) {
+    const { logs, dropped, has_more, next_after, job } = page
+    const isOpen = openJobStatuses.includes(job.status)
+    // A final status follows all lines.
+    const isNews = job.status !== shown && (isOpen || !has_more)
+    yield {
+      messages: [
+        ...(dropped > 0 ? [{ event: 'dropped' as const, json: JSON.stringify({ lines: dropped }) }] : []),
+        ...logs.map(line => ({ id: String(line.number), json: JSON.stringify(line) })),
+        ...(isNews ? [{ event: 'job' as const, json: JSON.stringify(job) }] : []),
+      ],
+      cursor: String(next_after),
+    }
+    const left = until - Date.now()
+    if ((!isOpen && !has_more) || left <= 0 || trip >= trips) return
+    if (isNews) shown = job.status
+    delay = isNews || logs.length > 0 ? MIN_DELAY_MS : Math.min(delay * DELAY_GROWTH, MAX_DELAY_MS)
+    if (!has_more && !(await pauseUntilAborted(Math.min(delay, left), signal))) return
+    ctx.countAgain?.()
+    page = await readLines(ctx, { ...input, after: next_after })
   }
 }

@@ -7,7 +7,8 @@ import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
-import type { DeploymentRef } from '../deployments/schema.ts'
+import { makePlanDigest, readPlannedVersion } from '../deployments/plan-digest.ts'
+import type { DeploymentRef, DryRun } from '../deployments/schema.ts'
 import { isDeployment } from '../deployments/service.ts'
 import { deployments } from '../deployments/tables.ts'
 import type * as schema from './schema.ts'
@@ -29,6 +30,7 @@ export const jobToWire = (row: JobRow): schema.Job => ({
   command: row.command,
   timeout_seconds: row.timeout_seconds,
   deadline_seconds: row.deadline_seconds,
+  process: row.process,
   not_before: toIsoTime(row.not_before),
   revision_id: row.revision_id,
   actor: { kind: row.actor_kind, id: row.actor_id, name: row.actor_name },
@@ -91,10 +93,33 @@ export async function insertJob(ctx: Ctx, deployment_id: string, job: object): P
   return jobToWire(requireRow(await runWrite<JobRow>(ctx, statement), 'deployment_not_found'))
 }
 
-export const createJob = verb(
-  'deployments:update',
-  (ctx, { deployment_id, ...job }: DeploymentParams & schema.NewJob) => insertJob(ctx, deployment_id, job),
-)
+type CreateInput = DeploymentParams & schema.NewJob & z.output<typeof DryRun>
+const plannedRequest = ({ dry_run: _, ...job }: CreateInput) => job
+
+export const planJob = verb('deployments:update', async (ctx, input: CreateInput): Promise<schema.JobPlan> => {
+  const { command, timeout_seconds, deadline_seconds } = input
+  const process = input.process ?? null
+  const query = sql<Row>`
+    select revision_id, revision_number, open_jobs, free_places
+    from plan_job(${input.deployment_id}::uuid, ${process})`
+  const [revision_id, number, open, places] = requireRow(await run(ctx, query), 'deployment_not_found') as string[]
+  const revision_number = Number(number)
+  return {
+    ...{ command, process, timeout_seconds, deadline_seconds },
+    revision_id: revision_id!,
+    revision_number,
+    open_jobs: Number(open),
+    waits: Number(places) === 0,
+    warnings: ctx.warnings,
+    plan_digest: await makePlanDigest(ctx, revision_number, plannedRequest(input)),
+  }
+})
+
+export const createJob = verb('deployments:update', async (ctx, input: CreateInput) => {
+  const { deployment_id, ...job } = plannedRequest(input)
+  const planned_number = await readPlannedVersion(ctx, plannedRequest(input))
+  return insertJob(ctx, deployment_id, { ...job, planned_number })
+})
 
 export const cancelJob = verb('deployments:update', async (ctx, { deployment_id, job_id }: JobParams) => {
   const statement = sql<Row>`

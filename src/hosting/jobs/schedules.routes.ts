@@ -7,6 +7,14 @@ import * as s from './schema.ts'
 const COMMANDS = 'It also requires the permission `deployments:change-commands`.'
 
 export const scheduleRoutes = slice('Schedules', 'Jobs that run at the times of a cron expression.')
+  .get('/v2/schedules', {
+    id: 'listWorkspaceSchedules',
+    summary: 'List the schedules of all deployments, newest first',
+    description: 'Those with `declared` are in the configuration file of the source of their deployment.',
+    query: s.WorkspaceScheduleQuery,
+    reply: s.ScheduleList,
+    verb: schedules.listWorkspaceSchedules,
+  })
   .get('/v2/deployments/{deployment_id}/schedules', {
     id: 'listSchedules',
     summary: 'List the schedules of a deployment, newest first',
@@ -50,7 +58,7 @@ export const scheduleRoutes = slice('Schedules', 'Jobs that run at the times of 
     params: s.ScheduleRef,
     body: s.SchedulePatch,
     reply: s.Schedule,
-    errors: ['schedule_not_found', 'schedule_name_taken'],
+    errors: ['schedule_not_found', 'schedule_name_taken', 'schedule_declared'],
     versioned: true,
     verb: schedules.changeSchedule,
   })
@@ -59,7 +67,7 @@ export const scheduleRoutes = slice('Schedules', 'Jobs that run at the times of 
     summary: 'Delete a schedule',
     description: 'Its jobs stay: those that wait or run are not cancelled.',
     params: s.ScheduleRef,
-    errors: ['schedule_not_found'],
+    errors: ['schedule_not_found', 'schedule_declared'],
     versioned: true,
     verb: schedules.deleteSchedule,
   })
@@ -72,7 +80,8 @@ export const scheduleRoutes = slice('Schedules', 'Jobs that run at the times of 
     reply: s.Job,
     errors: [
       ...(['deployment_not_found', 'schedule_not_found', 'deployment_deleting', 'nothing_serves'] as const),
-      ...(['jobs_not_supported', 'job_queue_full', 'schedule_running'] as const),
+      ...(['jobs_not_supported', 'job_queue_full', 'schedule_running', 'process_unknown'] as const),
+      'process_not_supported',
     ],
     location: job => `/v2/deployments/${job.deployment_id}/jobs/${job.id}`,
     verb: schedules.runSchedule,

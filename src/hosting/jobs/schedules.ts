@@ -1,15 +1,23 @@
 // Creates, lists, reads, changes, deletes and runs schedules. The sweep makes their jobs.
 import { and, eq, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
-import { bumpVersion, db, inTenant, requirePermission, run, versionMatches } from '../../kernel/db/db.ts'
+import { bumpVersion, db, inTenant, refuseUnless, requirePermission, run, versionMatches } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { verb } from '../../kernel/http/context.ts'
-import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
+import {
+  afterCursor,
+  hasName,
+  hasOwner,
+  newestFirst,
+  pageBounds,
+  readPage,
+  toListPage,
+} from '../../kernel/http/paging.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
-import { isTimeZone, nextFiring, parseCron } from '../../protocol/cron.ts'
+import { type Cron, isTimeZone, nextFiring, parseCron } from '../../protocol/cron.ts'
 import type { DeploymentRef } from '../deployments/schema.ts'
 import { isDeployment } from '../deployments/service.ts'
 import { deployments } from '../deployments/tables.ts'
@@ -23,17 +31,25 @@ type ScheduleRow = typeof schedules.$inferSelect
 
 const SHOWN_RUNS = 5
 
-/** None for a time zone that this runtime does not know: the sweep reports it. */
 function listNextRuns({ cron, time_zone, next_due_at }: ScheduleRow): string[] {
-  if (next_due_at === null || !isTimeZone(time_zone)) return []
+  const parsed = tryParse(cron)
+  if (!parsed || next_due_at === null || !isTimeZone(time_zone)) return []
   const runs: string[] = []
-  const parsed = parseCron(cron)
   let next = nextFiring(parsed, Date.parse(toIsoTime(next_due_at)), time_zone)
   while (next !== null && runs.length < SHOWN_RUNS) {
     runs.push(new Date(next).toISOString())
     next = nextFiring(parsed, next + 1, time_zone)
   }
   return runs
+}
+
+/** Undefined for what this release cannot read, such as an expression of a later agent: the sweep reports it. */
+function tryParse(cron: string): Cron | undefined {
+  try {
+    return parseCron(cron)
+  } catch {
+    return undefined
+  }
 }
 
 const toWire = (row: ScheduleRow): schema.Schedule & { [etagVersion]: number } => ({
@@ -48,7 +64,10 @@ const toWire = (row: ScheduleRow): schema.Schedule & { [etagVersion]: number } =
   jitter_seconds: row.jitter_seconds,
   retries: row.retries,
   deadline_seconds: row.deadline_seconds,
+  process: row.process,
   enabled: row.enabled,
+  declared: row.is_declared,
+  owner: row.owner,
   next_runs: listNextRuns(row),
   created_at: toIsoTime(row.created_at),
   updated_at: toIsoTime(row.updated_at),
@@ -65,7 +84,9 @@ const RECORDED = recordColumns(schedules, [
   'jitter_seconds',
   'retries',
   'deadline_seconds',
+  'process',
   'enabled',
+  'owner',
 ])
 
 const isSchedule = ({ deployment_id, schedule_id }: ScheduleParams | Placeholders<ScheduleParams>): SQL =>
@@ -103,6 +124,20 @@ export const listSchedules = verb('deployments:read', async (ctx, input: ListInp
   )
 })
 
+const workspaceStatement = prepareStatement((page: Placeholders<schema.WorkspaceScheduleQuery>) =>
+  db
+    .select()
+    .from(schedules)
+    .where(and(inTenant(schedules), hasOwner(schedules.owner, page), afterCursor(schedules, page)))
+    .orderBy(...newestFirst(schedules))
+    .limit(page.limit)
+    .offset(page.offset),
+)
+
+export const listWorkspaceSchedules = verb('deployments:read', (ctx, page: schema.WorkspaceScheduleQuery) =>
+  readPage(ctx, workspaceStatement, page, toWire),
+)
+
 const scheduleStatement = prepareStatement((ref: Placeholders<ScheduleParams>) =>
   db.select().from(schedules).where(isSchedule(ref)),
 )
@@ -120,12 +155,13 @@ export const createSchedule = verb(
     const change = sql<ScheduleRow>`
       insert into schedules (
         organization_id, tenant_id, deployment_id, name, cron, time_zone, command, timeout_seconds, overlap,
-        jitter_seconds, retries, deadline_seconds, enabled, next_due_at
+        jitter_seconds, retries, deadline_seconds, process, owner, enabled, next_due_at
       )
       select d.organization_id, d.tenant_id, d.id, ${input.name}, ${input.cron}, ${input.time_zone},
         ${JSON.stringify(input.command)}::json, ${input.timeout_seconds}::integer, ${input.overlap},
         ${input.jitter_seconds}::integer, ${input.retries}::integer, ${input.deadline_seconds}::integer,
-        ${input.enabled}::boolean, case when ${input.enabled}::boolean then clock() end
+        ${input.process ?? null}, ${input.owner ?? null}, ${input.enabled}::boolean,
+        case when ${input.enabled}::boolean then clock() end
       from deployments d
       where d.id = ${deployment_id}::uuid
         and d.tenant_id = current_tenant()
@@ -139,14 +175,21 @@ export const createSchedule = verb(
   },
 )
 
+const IS_NOT_DECLARED = refuseUnless('schedule_declared', sql`not ${schedules.is_declared}`)
+
 const lockSchedule = (ref: ScheduleParams): SQL => sql`select from ${schedules} where ${isSchedule(ref)} for update`
 
 export const changeSchedule = verb(
   'deployments:update',
-  async (ctx, { deployment_id, schedule_id, ...patch }: ScheduleParams & schema.SchedulePatch) => {
+  async (ctx, { deployment_id, schedule_id, owner, process, ...patch }: ScheduleParams & schema.SchedulePatch) => {
     const ref = { deployment_id, schedule_id }
-    const changed = withoutNulls(patch)
-    const { cron, time_zone, enabled } = changed
+    const changed = {
+      ...withoutNulls(patch),
+      ...(process != null && { process: process || null }),
+      ...(owner != null && { owner: owner || null }),
+    }
+    const { cron, time_zone, enabled } = patch
+    const isSwitch = Object.keys(changed).every(name => name === 'enabled')
     const t = schedules
     // A due time whose job may exist already is not due again: the sweep would fail on it, for all schedules.
     const next_due_at = sql`case
@@ -159,7 +202,14 @@ export const changeSchedule = verb(
     const change = db
       .update(schedules)
       .set({ ...changed, next_due_at, ...bumpVersion(schedules) })
-      .where(and(isSchedule(ref), versionMatches(ctx, schedules), MAY_CHANGE_COMMANDS))
+      .where(
+        and(
+          isSchedule(ref),
+          versionMatches(ctx, schedules),
+          MAY_CHANGE_COMMANDS,
+          isSwitch ? undefined : IS_NOT_DECLARED,
+        ),
+      )
       .returning()
     const data = { deployment_id, supplied: Object.keys(changed) }
     const parts = { lock: lockSchedule(ref), changes: changedMembers(schedules, RECORDED) }
@@ -171,7 +221,7 @@ export const deleteSchedule = verb('deployments:update', async (ctx, ref: Schedu
   const { deployment_id, schedule_id } = ref
   const change = db
     .delete(schedules)
-    .where(and(isSchedule({ deployment_id, schedule_id }), versionMatches(ctx, schedules)))
+    .where(and(isSchedule({ deployment_id, schedule_id }), versionMatches(ctx, schedules), IS_NOT_DECLARED))
     .returning()
   const parts = { lock: lockSchedule(ref), changes: deletedMembers(RECORDED) }
   requireRow(await commit(ctx, 'schedule.deleted', change, { deployment_id }, parts), 'schedule_not_found')

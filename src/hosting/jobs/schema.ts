@@ -1,15 +1,24 @@
 // Schemas of jobs and schedules.
 import * as z from 'zod'
-import { CronFault, isTimeZone, parseCron } from '../../protocol/cron.ts'
-import { Command, jobStatuses, MAX_TIMEOUT_SECONDS, overlaps } from '../../protocol/jobs.schema.ts'
-import { textMatching } from '../../protocol/kubernetes.schema.ts'
+import { Command, jobStatuses, overlaps } from '../../protocol/jobs.schema.ts'
 import { levels } from '../../protocol/logs.schema.ts'
 import {
-  boundedText,
+  Cron,
+  DeadlineSeconds,
+  ProcessName,
+  ScheduleName,
+  TIMING_DEFAULTS,
+  TimeoutSeconds,
+  timingMembers,
+} from '../../protocol/schedules.schema.ts'
+import {
   commaSeparated,
   exactName,
   listOf,
+  Owner,
+  OwnerPatch,
   optionalFilter,
+  ownedBy,
   Page,
   parseWholeNumber,
   Uuid,
@@ -18,26 +27,24 @@ import { DeploymentRef } from '../deployments/schema.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 
-const DAY_SECONDS = 24 * 3600
-const TIMEOUT_DEFAULT = 3600
-const DEADLINE_DEFAULT = 3600
-
-const TimeoutSeconds = z.int().min(1).max(MAX_TIMEOUT_SECONDS).meta({
-  description: 'It is ended after this time, and becomes `TIMED_OUT`.',
-})
-const DeadlineSeconds = z.int().min(1).max(DAY_SECONDS)
-
 // ---- jobs
 
+const JobProcess = ProcessName.meta({
+  description:
+    'The process whose environment and resources it has, such as `worker`. By default, it has the resources of the ' +
+    'application.',
+  example: 'worker',
+})
 export const JobRef = DeploymentRef.extend({ job_id: Uuid })
 
 export const NewJob = z
   .object({
     command: Command,
-    timeout_seconds: TimeoutSeconds.default(TIMEOUT_DEFAULT),
-    deadline_seconds: DeadlineSeconds.default(DEADLINE_DEFAULT).meta({
+    timeout_seconds: TimeoutSeconds.default(TIMING_DEFAULTS.timeout_seconds),
+    deadline_seconds: DeadlineSeconds.default(TIMING_DEFAULTS.deadline_seconds).meta({
       description: 'It becomes `MISSED` if it has not started after this time.',
     }),
+    process: JobProcess.nullish(),
   })
   .meta({
     id: 'NewJob',
@@ -45,6 +52,26 @@ export const NewJob = z
     example: { command: 'python manage.py createcachetable', timeout_seconds: 600 },
   })
 export type NewJob = z.output<typeof NewJob>
+
+export const JobPlan = z
+  .object({
+    command: z.union([z.string(), z.array(z.string())]),
+    process: z.string().nullable(),
+    timeout_seconds: z.int(),
+    deadline_seconds: z.int(),
+    revision_id: Uuid.meta({ description: 'The revision in which it would run.' }),
+    revision_number: z.int(),
+    open_jobs: z.int().meta({ description: 'The jobs of the workspace that wait or run.' }),
+    waits: z.boolean().meta({ description: 'The workspace runs as many as it may, so this one would wait.' }),
+    warnings: z.array(z.string()),
+    plan_digest: z
+      .string()
+      .meta({
+        description: 'Send it as `Plan-Digest` with the same request, to run it in this revision and no other.',
+      }),
+  })
+  .meta({ id: 'JobPlan', description: 'The job that a request would create.' })
+export type JobPlan = z.output<typeof JobPlan>
 
 const JobStatus = z.enum(jobStatuses).meta({
   description:
@@ -68,6 +95,7 @@ export const Job = z
     command: z.union([z.string(), z.array(z.string())]),
     timeout_seconds: z.int(),
     deadline_seconds: z.int(),
+    process: z.string().nullable(),
     not_before: Time.meta({ description: 'It starts no sooner, because of jitter or as a retry.' }),
     revision_id: Uuid.nullable().meta({ description: 'The revision that it ran in, or that served when it was made.' }),
     actor: z
@@ -106,6 +134,10 @@ export const JobLogQuery = z.object({
 })
 export type JobLogQuery = z.output<typeof JobLogQuery>
 
+const after = wholeNumber(0).default(0)
+export const JobStreamQuery = z.object({ after: after.meta({ description: 'The `number` of the last known line.' }) })
+export type JobStreamQuery = z.output<typeof JobStreamQuery>
+
 export const JobLogPage = z
   .object({
     logs: z.array(
@@ -128,53 +160,11 @@ export type JobLogPage = z.output<typeof JobLogPage>
 
 export const ScheduleRef = DeploymentRef.extend({ schedule_id: Uuid })
 
-const ScheduleName = textMatching(
-  63,
-  '[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?',
-  'must be 1 to 63 lower-case letters, digits and hyphens, without a hyphen at either end',
-)
-const MAX_CRON_LENGTH = 200
-const Cron = boundedText(MAX_CRON_LENGTH)
-  .transform((text, check) => {
-    try {
-      parseCron(text)
-      return text.trim()
-    } catch (error) {
-      if (!(error instanceof CronFault)) throw error
-      check.addIssue({ code: 'custom', message: error.message })
-      return z.NEVER
-    }
-  })
-  .meta({
-    type: 'string',
-    description: 'Five fields: minute, hour, day of the month, month, day of the week.',
-    example: '30 3 * * *',
-  })
-const TimeZone = boundedText(64)
-  .refine(isTimeZone, { error: 'must be the name of a time zone, such as Europe/Berlin' })
-  .meta({ description: 'Of the IANA database.', example: 'Europe/Berlin' })
-const ScheduleOverlap = z.enum(overlaps).meta({
-  description:
-    'If the run before has not ended: `skip` this one, `replace` it by this one, or `allow` both. `skip` and ' +
-    '`replace` never run two at once.',
-})
-
 const members = {
   cron: Cron,
   command: Command,
-  time_zone: TimeZone,
-  timeout_seconds: TimeoutSeconds,
-  overlap: ScheduleOverlap,
-  jitter_seconds: z.int().min(0).max(3600).meta({
-    description: 'Each run starts at random within this time after it is due.',
-  }),
-  retries: z.int().min(0).max(10).meta({
-    description:
-      'How often a run that failed or timed out is repeated, after 10 seconds, 20, and so on up to 10 minutes.',
-  }),
-  deadline_seconds: DeadlineSeconds.meta({
-    description: 'A run that has not started so long after it was due becomes `MISSED`.',
-  }),
+  ...timingMembers,
+  process: JobProcess,
   enabled: z.boolean(),
 }
 
@@ -183,13 +173,15 @@ export const NewSchedule = z
     name: ScheduleName,
     cron: members.cron,
     command: members.command,
-    time_zone: members.time_zone.default('UTC'),
-    timeout_seconds: members.timeout_seconds.default(TIMEOUT_DEFAULT),
-    overlap: members.overlap.default('skip'),
-    jitter_seconds: members.jitter_seconds.default(0),
-    retries: members.retries.default(0),
-    deadline_seconds: members.deadline_seconds.default(DEADLINE_DEFAULT),
+    time_zone: members.time_zone.default(TIMING_DEFAULTS.time_zone),
+    timeout_seconds: members.timeout_seconds.default(TIMING_DEFAULTS.timeout_seconds),
+    overlap: members.overlap.default(TIMING_DEFAULTS.overlap),
+    jitter_seconds: members.jitter_seconds.default(TIMING_DEFAULTS.jitter_seconds),
+    retries: members.retries.default(TIMING_DEFAULTS.retries),
+    deadline_seconds: members.deadline_seconds.default(TIMING_DEFAULTS.deadline_seconds),
+    process: members.process.nullish(),
     enabled: members.enabled.default(true),
+    owner: Owner.nullish(),
   })
   .meta({
     id: 'NewSchedule',
@@ -204,14 +196,20 @@ export const NewSchedule = z
   })
 export type NewSchedule = z.output<typeof NewSchedule>
 
+const patched = { name: ScheduleName, ...members }
 export const SchedulePatch = z
-  .object(
-    Object.fromEntries(
-      Object.entries({ name: ScheduleName, ...members }).map(([name, schema]) => [name, schema.nullish()]),
-    ) as { [K in keyof typeof members]: z.ZodOptional<z.ZodNullable<(typeof members)[K]>> } & {
-      name: z.ZodOptional<z.ZodNullable<typeof ScheduleName>>
-    },
-  )
+  .object({
+    ...(Object.fromEntries(Object.entries(patched).map(([name, schema]) => [name, schema.nullish()])) as {
+      [K in keyof typeof patched]: z.ZodOptional<z.ZodNullable<(typeof patched)[K]>>
+    }),
+    process: z
+      .union([z.literal(''), JobProcess])
+      .nullish()
+      .meta({
+        description: 'An empty text removes it: runs then have what the application has.',
+      }),
+    owner: OwnerPatch,
+  })
   .meta({
     id: 'SchedulePatch',
     description: 'The members to change. Null keeps a member.',
@@ -232,7 +230,12 @@ export const Schedule = z
     jitter_seconds: z.int(),
     retries: z.int(),
     deadline_seconds: z.int(),
+    process: z.string().nullable(),
     enabled: z.boolean(),
+    declared: z.boolean().meta({
+      description: 'The configuration file of the source has it: it changes and goes with the revision that serves.',
+    }),
+    owner: z.string().nullable().meta({ description: 'The label of the files that declare it.' }),
     next_runs: z.array(Time).meta({ description: 'The next due times. None while it is disabled.' }),
     created_at: Time,
     updated_at: Time,
@@ -241,5 +244,7 @@ export const Schedule = z
 export type Schedule = z.output<typeof Schedule>
 export const ScheduleList = listOf(Schedule).meta({ id: 'ScheduleList' })
 
+export const WorkspaceScheduleQuery = Page.extend({ owner: ownedBy })
+export type WorkspaceScheduleQuery = z.output<typeof WorkspaceScheduleQuery>
 export const ScheduleQuery = Page.extend({ name: exactName('name') })
 export type ScheduleQuery = z.output<typeof ScheduleQuery>

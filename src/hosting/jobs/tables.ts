@@ -45,6 +45,8 @@ export const jobs = pgTable(
     status: text().$type<JobStatus>().notNull(),
     command: json().$type<Command>().notNull(),
     timeout_seconds: integer().notNull(),
+    /** The type of process whose environment and resources it has. */
+    process: text(),
     /** The seconds after `not_before` within which it has to start. */
     deadline_seconds: integer().notNull(),
     /** True if it waits for other jobs of its schedule. */
@@ -130,7 +132,11 @@ export const schedules = pgTable(
     jitter_seconds: integer().notNull(),
     retries: integer().notNull(),
     deadline_seconds: integer().notNull(),
+    process: text(),
     enabled: boolean().notNull(),
+    /** The source has it: declare_schedules() writes it with the revision that serves. */
+    is_declared: boolean().notNull().default(false),
+    owner: text(),
     /** The first due time at or after it is the next one. The sweep moves it. Null: disabled. */
     next_due_at: instantColumn(),
     ...versionedColumns(),
@@ -138,7 +144,7 @@ export const schedules = pgTable(
   t => [
     unique('schedule_name_taken').on(t.deployment_id, t.name),
     index('schedules_page').on(t.deployment_id, ...newestFirstColumns(t)),
-    index('schedules_of_workspace').on(t.tenant_id),
+    index('schedules_of_workspace').on(t.tenant_id, ...newestFirstColumns(t)),
     index('schedules_due').on(t.next_due_at).where(sql`next_due_at is not null`),
   ],
 )

@@ -3,8 +3,8 @@ import type { Ctx } from './context.ts'
 import { type Failure, problemBody, toFailure } from './errors.ts'
 import { invalidRequest } from './input.ts'
 
-/** `json` is one line. Without `event`, it is an item of the stream. */
-export type StreamMessage = { id?: string; event?: 'reset' | 'dropped'; json: string }
+/** `json` is one line. Without `event`, it is an item of the stream. `job`: the job whose lines the items are. */
+export type StreamMessage = { id?: string; event?: 'reset' | 'dropped' | 'job'; json: string }
 /** `cursor` is where a client goes on after these messages. It may have moved past items that a filter leaves out. */
 export type StreamBatch = { messages: StreamMessage[]; cursor: string }
 

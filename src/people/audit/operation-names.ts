@@ -158,6 +158,7 @@ export const EVENT_OPERATIONS: Record<string, string> = {
   'rule.updated': 'update_run_rule',
   'schedule.created': 'create_schedule',
   'schedule.deleted': 'delete_schedule',
+  'schedule.refused': 'create_schedule',
   'schedule.updated': 'update_schedule',
   'session.ended': 'delete_session',
   'session.opened': 'create_session',

@@ -7,6 +7,7 @@ import { setClock } from '../../../src/kernel/db/journal.ts'
 import { getApp, readEvents, type Tenant, withClockAhead } from '../../support/app.ts'
 import { newDeployment } from '../../support/deployments.ts'
 import { POLICY, reportJob, reportJobs, startServing } from '../../support/jobs.ts'
+import { openStream, startStreamingApp } from '../../support/live-streams.ts'
 
 const MINUTE = 60_000
 
@@ -20,7 +21,14 @@ describe('a job', () => {
     expect(created.headers.get('Location')).toBe(`${path}/jobs/${created.body.id}`)
     expect(created.body).toMatchObject({ status: 'QUEUED', revision_id: revision, attempt: 1, exit_code: null })
     const job_id = created.body.id
-    const work = { job_id, deployment_id: id, command: ['echo', 'hello'], timeout_seconds: 60, cancel: false }
+    const work = {
+      job_id,
+      deployment_id: id,
+      command: ['echo', 'hello'],
+      timeout_seconds: 60,
+      process: null,
+      cancel: false,
+    }
     expect((await agent.poll()).jobs).toEqual([{ ...work, status: 'QUEUED', starts_in_ms: 0 }])
     expect((await agent.poll()).jobs).toEqual([])
 
@@ -46,12 +54,21 @@ describe('a job', () => {
       agent.post('/v1/sync/logs', { ...batch, job_id, stream, from, lines: lines.map(line) })
     expect((await send(0, 'hello')).body).toEqual({ next: 1 })
     expect((await send(0, 'hello', 'again')).body).toEqual({ next: 2 })
+    const ndjson = { Accept: 'application/x-ndjson' }
+    const lines = await openStream(startStreamingApp(), tenant, `${path}/jobs/${job_id}/logs/stream`, ndjson)
+    const next = async () => JSON.parse((await lines.nextLine())!)
+    expect([await next(), await next(), await next()]).toMatchObject([
+      { number: 1, message: 'hello' },
+      { number: 2, message: 'again' },
+      { job: { status: 'RUNNING' } },
+    ])
     const waiting = tenant.get(`${path}/jobs/${job_id}/logs?after=2&wait=20`)
     for (const _ of [1, 2])
       expect(await reportJob(agent, job_id, 'succeeded', { exit_code: 0 })).toMatchObject({ accepted: true })
     expect((await waiting).body).toMatchObject({ logs: [], job: { status: 'SUCCEEDED', exit_code: 0 } })
     const { body } = await tenant.get(`${path}/jobs/${job_id}/logs?limit=1`)
     expect(body).toMatchObject({ logs: [{ number: 1, message: 'hello' }], next_after: 1, has_more: true, dropped: 0 })
+    expect([await next(), await next()]).toMatchObject([{ job: { status: 'SUCCEEDED', exit_code: 0 } }, { end: {} }])
     // The lines of jobs are not those of the revision.
     expect((await tenant.get(`${path}/logs`)).body.logs).toEqual([])
 
@@ -169,6 +186,21 @@ describe('a job', () => {
     expect(await tenant.post(`${path}/jobs`, { command: 'true' })).toMatchObject({ body: { code: 'job_queue_full' } })
   })
 
+  it('is planned as it would run, and runs as planned or not at all', async () => {
+    const { tenant, agent, path, revision } = await startServing()
+    const body = { command: 'true', process: 'web' }
+    const plan = await tenant.post(`${path}/jobs?dry_run=true`, body)
+    expect(plan.body).toMatchObject({ ...body, revision_id: revision, revision_number: 1, open_jobs: 0, waits: false })
+    expect((await tenant.get(`${path}/jobs`)).body.resources).toEqual([])
+    const digest = { 'Plan-Digest': plan.body.plan_digest }
+    expect((await tenant.post(`${path}/jobs`, body, digest)).status).toBe(201)
+    await tenant.post(`${path}/revisions`, {})
+    const [work] = await agent.pollAll()
+    await agent.report(work!, { state: 'deployed' })
+    expect(await tenant.post(`${path}/jobs`, body, digest)).toMatchObject({ body: { code: 'plan_stale' } })
+    expect((await tenant.post(`${path}/jobs?dry_run=true`, { command: '' })).status).toBe(422)
+  })
+
   it('that waits is handed on by the sweep, also behind a workspace that is full', async () => {
     const [full, free] = await Promise.all([startServing(), startServing()])
     for (let i = 0; i < 21; i++) await full.run()
@@ -252,6 +284,110 @@ describe('a schedule', () => {
     expect(await read(first.body.id)).toMatchObject({ status: 'CANCELLED' })
     const history = await tenant.get(`${path}/jobs?schedule_id=${id}`)
     expect(history.body.resources.map((job: { id: string }) => job.id)).toEqual([second.body.id, first.body.id])
+  })
+})
+
+describe('a schedule of the source', () => {
+  const plan = (...schedules: object[]) => ({
+    ...{ provider: 'command', kind: 'web', root: '', install_root: '', tools: [], install: null, build: null },
+    ...{ start: 'serve', release: null, site: null, env: {}, programs: [], certain: [], guessed: [], warnings: [] },
+    processes: [{ name: 'worker', command: 'work' }],
+    schedules: schedules.map(one => ({
+      ...{ cron: '0 3 * * *', command: 'true', time_zone: 'UTC', timeout_seconds: 60, overlap: 'skip' },
+      ...{ jitter_seconds: 0, retries: 0, deadline_seconds: 60, ...one },
+    })),
+  })
+
+  it('comes, changes and goes with the revision that serves, and those made otherwise stay', async () => {
+    const serving = await startServing()
+    const { tenant, agent, path } = serving
+    const made = { cron: '0 5 * * *', command: 'true' }
+    for (const name of ['by-hand', 'taken']) await tenant.post(`${path}/schedules`, { name, ...made })
+    const serve = async (build_plan: object, state: 'deployed' | 'failed' = 'deployed') => {
+      await tenant.post(`${path}/revisions`, {})
+      const [work] = await agent.pollAll()
+      expect(await agent.report(work!, { state: 'deploying', build_plan } as never)).toMatchObject({
+        outcome: 'accepted',
+      })
+      const message = state === 'failed' ? 'It fails.' : null
+      expect(await agent.report(work!, { state, message })).toMatchObject({ outcome: 'accepted' })
+      await agent.pollAll()
+    }
+    const list = async () =>
+      (await tenant.get('/v2/schedules')).body.resources
+        .map(({ name, cron, declared, enabled }: Record<string, unknown>) => [name, cron, declared, enabled])
+        .sort()
+    await serve(plan({ name: 'nightly' }, { name: 'taken', process: 'worker' }))
+    expect(await list()).toEqual([
+      ['by-hand', '0 5 * * *', false, true],
+      ['nightly', '0 3 * * *', true, true],
+      ['taken', '0 3 * * *', true, true],
+    ])
+    const [nightly] = (await tenant.get(`${path}/schedules?name=nightly`)).body.resources
+    const declared = `${path}/schedules/${nightly.id}`
+    expect(await tenant.patch(declared, { cron: '* * * * *' })).toMatchObject({ body: { code: 'schedule_declared' } })
+    expect(await tenant.delete(declared)).toMatchObject({ status: 409, body: { code: 'schedule_declared' } })
+    expect((await tenant.patch(declared, { enabled: false })).status).toBe(200)
+    // A revision that does not serve declares nothing.
+    await serve(plan(), 'failed')
+    await serve(plan({ name: 'nightly', cron: '0 4 * * *' }))
+    expect(await list()).toEqual([
+      ['by-hand', '0 5 * * *', false, true],
+      ['nightly', '0 4 * * *', true, false],
+    ])
+    // An agent of an earlier release says nothing of schedules.
+    const { schedules: _, ...earlier } = plan()
+    await serve(earlier)
+    expect(await list()).toHaveLength(2)
+    await serve(plan())
+    expect(await list()).toEqual([['by-hand', '0 5 * * *', false, true]])
+    const events = (await tenant.get('/v2/events?limit=100')).body
+    type Declared = { type: string; data: { declared?: boolean } }
+    expect(
+      events.resources
+        .filter(({ data }: Declared) => data.declared)
+        .map(({ type }: Declared) => type)
+        .sort(),
+    ).toEqual([...['schedule.created', 'schedule.deleted', 'schedule.deleted', 'schedule.updated', 'schedule.updated']])
+  })
+
+  it('that is one too many is refused alone', async () => {
+    const { tenant, agent, path } = await startServing()
+    const fill = sql`
+      insert into schedules (organization_id, tenant_id, deployment_id, name, cron, time_zone, command,
+        timeout_seconds, overlap, jitter_seconds, retries, deadline_seconds, enabled)
+      select organization_id, tenant_id, id, 'x' || n, '0 3 * * *', 'UTC', '"true"', 60, 'skip', 0, 0, 60, false
+      from deployments, generate_series(1, 999) n
+      where id = ${path.split('/')[3]}::uuid`
+    await runAsSystem(getApp().database, setClock(getApp().platform), fill)
+    await tenant.post(`${path}/revisions`, {})
+    const [work] = await agent.pollAll()
+    const build_plan = plan({ name: 'a' }, { name: 'b' })
+    await agent.report(work!, { state: 'deployed', build_plan } as never)
+    expect((await tenant.get(`${path}/schedules?name=a`)).body.resources).toHaveLength(1)
+    expect((await tenant.get(`${path}/schedules?name=b`)).body.resources).toEqual([])
+    const events = (await tenant.get('/v2/events?type=schedule.refused')).body
+    expect(events.resources).toMatchObject([{ data: { name: 'b', reason: 'quota_full' } }])
+  })
+
+  it('and a job run as one of its processes, or not at all', async () => {
+    const { tenant, agent, path } = await startServing()
+    await tenant.post(`${path}/revisions`, {})
+    const [work] = await agent.pollAll()
+    await agent.report(work!, { state: 'deployed', build_plan: plan({ name: 'nightly', process: 'worker' }) } as never)
+    const [{ id }] = (await tenant.get(`${path}/schedules`)).body.resources
+    expect((await tenant.post(`${path}/schedules/${id}/run`)).body).toMatchObject({ process: 'worker' })
+    expect((await agent.poll()).jobs).toMatchObject([{ process: 'worker' }])
+    expect(await tenant.post(`${path}/jobs`, { command: 'true', process: 'other' })).toMatchObject({
+      status: 409,
+      body: { code: 'process_unknown' },
+    })
+    const { job_processes: _, ...earlier } = POLICY
+    await agent.poll({ fence: null, cursor: null, policy: earlier })
+    expect(await tenant.post(`${path}/jobs`, { command: 'true', process: 'worker' })).toMatchObject({
+      status: 409,
+      body: { code: 'process_not_supported' },
+    })
   })
 })
 

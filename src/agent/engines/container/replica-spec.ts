@@ -18,7 +18,7 @@ import { RUN_VARIABLE } from '../../system/tracked-process.ts'
 import { imageCommand } from '../image-command.ts'
 import { shellCommand } from '../local/shell-command.ts'
 import { MODEL_TOKEN_FILE, modelVariables } from '../model-variables.ts'
-import { RUN_ROLE, type RunningType, WEB } from '../process-types.ts'
+import { RUN_ROLE, type RunningType, WEB, withAmounts } from '../process-types.ts'
 import { MIB, parseCpu, parseMemory } from '../quantities.ts'
 import { urlAliases } from '../store-variables.ts'
 import { tracingVariables } from '../tracing-variables.ts'
@@ -145,12 +145,9 @@ export function replicaParts(spec: RevisionSpec, artifact: Artifact, placement: 
 
 /** A replica of a process that listens on nothing, with the amounts of its type. */
 export function otherReplicaParts(spec: RevisionSpec, artifact: Artifact, placement: Placement, type: RunningType) {
-  const [cpu, cpu_limit] = type.cpu
-  const [memory_mb, memory_limit_mb] = type.memory_mb
-  const resources = { ...spec.resources, cpu, cpu_limit, memory_mb, memory_limit_mb }
   const isOwn = type.command !== null && type.command !== artifact.start_command
   const start_command = isOwn ? imageCommand(artifact, type.command!) : artifact.start_command
-  return replicaParts({ ...spec, resources }, { ...artifact, start_command }, { ...placement, role: type.name })
+  return replicaParts(withAmounts(spec, type), { ...artifact, start_command }, { ...placement, role: type.name })
 }
 
 /** A container for a command that runs once: without a port, init containers and sidecars. Its copy is the run's id. */
@@ -164,7 +161,7 @@ export function runParts(
   const parts = replicaParts(
     alone,
     { ...artifact, start_command: imageCommand(artifact, command) },
-    { ...placement, port: null, role: RUN_ROLE },
+    { ...placement, port: null, role: placement.role ?? RUN_ROLE },
   )
   const { name, body } = parts.app
   const Labels = { ...(body.Labels as Labels), [ROLE_LABEL]: RUN_ROLE }

@@ -30,6 +30,7 @@ export function jobOf(settings: KubernetesSettings, spec: RevisionSpec, artifact
   const template = podTemplateOf(settings, spec, command, { ...webWorkloadOf(spec), component: RUN_ROLE })
   const { topologySpreadConstraints: _, containers, initContainers = [], ...pod } = template.spec!
   const [app, ...sidecars] = containers
+  const env = app!.env!.map(one => (one.name === 'SLIPWAY_ROLE' ? { ...one, value: run.role ?? RUN_ROLE } : one))
   const metadata = metadataOf(settings, spec, runName(spec, run.id), { component: RUN_ROLE })
   const labels = { ...metadata.labels, [RUN_LABEL]: run.id }
   return {
@@ -47,7 +48,7 @@ export function jobOf(settings: KubernetesSettings, spec: RevisionSpec, artifact
           restartPolicy: 'Never',
           // Kubernetes ends these after the command. Sidecars beside it would keep the pod running.
           initContainers: [...sidecars.map(sidecar => ({ ...sidecar, restartPolicy: 'Always' })), ...initContainers],
-          containers: [{ ...app!, env: [...app!.env!, { name: RUN_VARIABLE, value: run.id }] }],
+          containers: [{ ...app!, env: [...env, { name: RUN_VARIABLE, value: run.id }] }],
         },
       },
     },

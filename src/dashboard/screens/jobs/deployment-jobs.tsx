@@ -75,7 +75,7 @@ function Schedules({ workspace, deployment, missing }: CardProps) {
               <Cell detail={one.time_zone}>
                 <code>{one.cron}</code>
               </Cell>
-              <Cell detail={`Overlap: ${one.overlap}`}>
+              <Cell detail={`Overlap: ${one.overlap}${one.declared ? ', of the source' : ''}`}>
                 <NextRun schedule={one} />
               </Cell>
               <Cell isEnd>

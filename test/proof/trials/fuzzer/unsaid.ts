@@ -84,6 +84,7 @@ const OPERATIONS: Record<string, string[]> = {
     'readDeployLogs',
     'readDeploymentLogs',
     'streamEvents',
+    'streamJobLogs',
     'streamLogs',
   ],
   'Parameters exclude or need each other, and the document has no conditions between parameters.': [
