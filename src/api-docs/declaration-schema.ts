@@ -3,6 +3,7 @@ import * as z from 'zod'
 import { McpServer, NewProvider } from '../connect/oauth/schema.ts'
 import { NewWebhook } from '../connect/webhooks/schema.ts'
 import { NewDeployment } from '../hosting/deployments/schema.ts'
+import { NewSchedule } from '../hosting/jobs/schema.ts'
 import { NewListener } from '../hosting/listeners/schema.ts'
 import { NewPreviewPolicy } from '../hosting/previews/previews.schema.ts'
 import { NewTagKey, NewTagValue } from '../hosting/tags/tags.schema.ts'
@@ -40,6 +41,7 @@ const KINDS = {
       .optional()
       .meta({ description: 'URLs to call. The value of their secret has the name `hooks.secret`.' }),
   },
+  Schedule: { spec: NewSchedule, owner },
   Webhook: {
     spec: NewWebhook,
     deployments: names('The names of deployments whose events are sent.'),
@@ -60,6 +62,7 @@ const CHANGED_BODIES = new Map<z.core.$ZodType, { removed: string[]; optional: s
   [McpServer, { removed: ['owner', 'client_secret'], optional: ['provider_id'] }],
   [NewDeployment, { removed: ['owner'], optional: ['name', 'secrets'] }],
   [NewPreviewPolicy, { removed: ['hooks'], optional: [] }],
+  [NewSchedule, { removed: ['owner'], optional: ['name'] }],
   [NewWebhook, { removed: ['owner', 'after'], optional: ['url'] }],
 ])
 /** Requests have values of secrets. An exported document of an earlier release has an empty list. */

@@ -34,7 +34,7 @@ async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
   return all
 }
 
-async function ifFound<T>(reply: Promise<T>): Promise<T | undefined> {
+export async function ifFound<T>(reply: Promise<T>): Promise<T | undefined> {
   try {
     return await reply
   } catch (error) {
@@ -83,7 +83,9 @@ export async function* exportWorkspace(
   const hosts = await client.call('GET /v1/integrations/forge/githost/install', { signal })
   const integrations = new Map(hosts.map(one => [one.id, integrationName(one)]))
   const names = new Map<string, string>()
-  yield* exportDeployments(client, { listeners, integrations, tags, names }, signal)
+  const exported = new Set<string>()
+  yield* exportDeployments(client, { listeners, integrations, tags, names }, exported, signal)
+  yield* exportSchedules(client, names, exported, signal)
   if (permissions.includes('webhooks:read')) yield* exportWebhooks(client, { tags, names }, signal)
   yield* exportHosts(client, signal)
 }
@@ -169,6 +171,7 @@ type Names = Record<'listeners' | 'integrations' | 'tags' | 'names', Map<string,
 async function* exportDeployments(
   client: Client,
   { listeners, integrations, tags, names }: Names,
+  exported: Set<string>,
   signal: Signal,
 ): AsyncGenerator<WorkspaceDocument> {
   const all: { id: string; name: string }[] = []
@@ -180,6 +183,7 @@ async function* exportDeployments(
     if (preview === null && status !== 'AWAITING_DELETE') all.push({ id, name })
   }
   const ordered = byName(all)
+  for (const { id } of all) exported.add(id)
   for (let at = 0; at < ordered.length; at += PART) {
     const deployment_ids = ordered.slice(at, at + PART).map(({ id }) => id)
     const query = { limit: PART, deployment_ids }
@@ -259,6 +263,26 @@ function describePolicy(
     spec: { branches, ttl, max, forks, ...(resource_spec && { resource_spec: withoutNulls(resource_spec) }) },
     secrets: listNames(secrets),
     ...(hooks && { hooks: withoutNulls(calls) as WorkspaceDocument['hooks'] }),
+  }
+}
+
+/** A deployment brings those that its source declares. */
+async function* exportSchedules(
+  client: Client,
+  names: Map<string, string>,
+  exported: Set<string>,
+  signal: Signal,
+): AsyncGenerator<WorkspaceDocument> {
+  // An earlier installation has no such list.
+  const schedules = (await ifFound(collect(client.list('GET /v2/schedules', { query: { limit: PART }, signal })))) ?? []
+  const own = schedules.filter(one => !one.declared && exported.has(one.deployment_id))
+  const named = own.map(one => ({ one, name: `${names.get(one.deployment_id)}/${one.name}` }))
+  for (const { one, name } of byName(named)) {
+    const { cron, command, time_zone, timeout_seconds, overlap, jitter_seconds, retries } = one
+    const { deadline_seconds, process, enabled, owner } = one
+    const timing = { time_zone, timeout_seconds, overlap, jitter_seconds, retries, deadline_seconds }
+    const spec = { name: one.name, cron, command, ...timing, ...(process !== null && { process }), enabled }
+    yield { kind: 'Schedule', name, spec, owner: owner ?? undefined }
   }
 }
 

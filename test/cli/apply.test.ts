@@ -50,6 +50,7 @@ const DOCUMENTS: Declared[] = [
   },
   deployment('web', { secrets: ['TOKEN', 'OTHER'], tags: ['team=payments'] }, { build_command: 'make' }),
   deployment('worker', { listener: 'local/machine-1' }),
+  { kind: 'Schedule', name: 'web/nightly', spec: { cron: '30 3 * * *', command: 'make report', process: 'worker' } },
   {
     kind: 'Webhook',
     name: 'https://ci.example.com/hook',
@@ -128,6 +129,7 @@ it('plans each member that differs, and removes what a document leaves out', asy
     { kind: 'TagValue', name: 'team=shops', spec: { value: 'shops' } },
     deployment('web', { secrets: ['TOKEN'], tags: ['team=shops'], owner: 'shop' }, { install_command: 'npm ci' }),
     { kind: 'Provider', name: 'issues', spec: { ...DOCUMENTS[4]!.spec, name: 'Tracker' }, secrets: ['client_secret'] },
+    { kind: 'Schedule', name: 'web/nightly', spec: { cron: '0 4 * * *', command: 'make report' } },
     { kind: 'Webhook', name: 'https://ci.example.com/hook', spec: { enabled: false } },
   ])
   const result = await run('apply', changed)
@@ -137,6 +139,7 @@ it('plans each member that differs, and removes what a document leaves out', asy
     ['create', 'TagValue team=shops', 'value'],
     ['change', 'Provider issues', 'name'],
     ['change', 'Deployment web', 'source_config.install_command', 'source_config.build_command', 'owner', 'tags'],
+    ['change', 'Schedule web/nightly', 'process', 'cron'],
     ['change', 'Webhook https://ci.example.com/hook', 'event_types', 'deployment_ids', 'tag_value_ids', 'enabled'],
   ])
   const planned = result.objects.find(({ name }) => name === 'web')
@@ -158,11 +161,13 @@ it('stops at the first failure, lists the applied documents, and resumes with th
     type: 'partial',
     applied: ['Role Operator', 'Listener local/machine-1', 'TagKey team', 'TagValue team=payments'],
     failed: 'Provider issues',
-    left: ['Deployment web', 'Deployment worker', 'Webhook https://ci.example.com/hook'],
+    left: ['Deployment web', 'Deployment worker', 'Schedule web/nightly', 'Webhook https://ci.example.com/hook'],
   })
   faults.refused = undefined
   const rest = await run('apply', file)
-  expect(actionsOf(rest).map(text => text.split(' ')[1])).toEqual(['Provider', 'Deployment', 'Deployment', 'Webhook'])
+  expect(actionsOf(rest).map(text => text.split(' ')[1])).toEqual([
+    ...['Provider', 'Deployment', 'Deployment', 'Schedule', 'Webhook'],
+  ])
   expect(rest.error).toBeUndefined()
 })
 
@@ -171,7 +176,8 @@ it('deletes resources that their owner no longer declares, and takes over only w
   await tenant.post('/v2/deployments', { name: 'by-hand', secrets: [], ...deployment('x').spec })
   const role = { kind: 'Role', name: 'Operator', spec: { permissions: ['deployments:read'] } }
   const hook = { kind: 'Webhook', name: 'https://ci.example.com/a', spec: {} }
-  const mine = write('mine.yaml', [role, hook, deployment('web'), deployment('old')])
+  const nightly = { kind: 'Schedule', name: 'web/nightly', spec: { cron: '30 3 * * *', command: 'make report' } }
+  const mine = write('mine.yaml', [role, hook, nightly, deployment('web'), deployment('old')])
   const theirs = write('theirs.yaml', [deployment('billing')])
   expect((await run('apply', mine, '--owner', 'shop')).error).toBeUndefined()
   expect((await run('apply', theirs, '--owner', 'billing')).error).toBeUndefined()
@@ -192,6 +198,7 @@ it('deletes resources that their owner no longer declares, and takes over only w
   expect(planOf(taken)).toEqual([
     ['change', 'Deployment billing', 'owner'],
     ['delete', 'Webhook https://ci.example.com/a'],
+    ['delete', 'Schedule web/nightly'],
     ['delete', 'Deployment old'],
     ['delete', 'Role Operator'],
   ])

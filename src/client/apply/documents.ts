@@ -10,6 +10,7 @@ export const KINDS = [
   'Provider',
   'Deployment',
   'PreviewPolicy',
+  'Schedule',
   'Webhook',
   'CustomHost',
 ] as const
@@ -69,6 +70,8 @@ export function checkDocuments(documents: DeclaredDocument[]): DocumentFault[] {
     const { kind, name } = document
     const spec = specOf(document)
     const member = NAMING_MEMBER[kind]
+    if (kind === 'Schedule' && (!name.includes('/') || spec.name !== namesOfSchedule(name).schedule))
+      faults.push(faultOf(document, ['name'], 'must be deployment/schedule, with the name in `spec` if it has one'))
     if (member && spec[member] !== name) faults.push(faultOf(document, ['spec', member], `must be the name: ${name}`))
     if (kind === 'Listener' && listenerName(spec as never) !== name)
       faults.push(faultOf(document, ['name'], `must be compute_type/compute_id: ${listenerName(spec as never)}`))
@@ -89,7 +92,14 @@ export function checkDocuments(documents: DeclaredDocument[]): DocumentFault[] {
 /** Adds the member that `name` sets. */
 export function specOf({ kind, name, spec }: WorkspaceDocument): Record<string, unknown> {
   const member = NAMING_MEMBER[kind]
-  return { ...(member && { [member]: name }), ...spec }
+  const ofSchedule = kind === 'Schedule' && { name: namesOfSchedule(name).schedule }
+  return { ...(member && { [member]: name }), ...ofSchedule, ...spec }
+}
+
+/** A schedule is named `deployment/schedule`. */
+export function namesOfSchedule(name: string): { deployment: string; schedule: string } {
+  const [deployment = '', ...rest] = name.split('/')
+  return { deployment, schedule: rest.join('/') }
 }
 
 export const keyOfTagValue = (name: string, value: unknown): string => name.slice(0, -`=${String(value)}`.length)

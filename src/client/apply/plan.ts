@@ -28,6 +28,7 @@ import {
 } from './planner.ts'
 import { planProvider } from './provider-plan.ts'
 import { planDeletions } from './prune-plan.ts'
+import { planSchedule } from './schedule-plan.ts'
 import {
   planHost,
   planListener,
@@ -47,6 +48,7 @@ const PLANNERS: Record<Kind, (planner: Planner, document: DeclaredDocument) => P
   Provider: planProvider,
   Deployment: planDeployment,
   PreviewPolicy: planPolicy,
+  Schedule: planSchedule,
   Webhook: planWebhook,
   CustomHost: planHost,
 }
@@ -122,7 +124,7 @@ async function readState(
       collect(client.list('GET /v2/tag-keys', { query: { limit: 100 }, signal })),
     ),
     readIf(has('Provider'), () => client.call('GET /v2/auth/providers', { signal })),
-    readIf(has('Deployment', 'PreviewPolicy', 'Webhook') || prune === true, () =>
+    readIf(has('Deployment', 'PreviewPolicy', 'Schedule', 'Webhook') || prune === true, () =>
       collect(client.list('GET /v2/deployments', { query: { limit: 100 }, signal })),
     ),
     readIf(has('Webhook'), () => collect(client.list('GET /v2/webhooks', { query: { limit: 100 }, signal }))),

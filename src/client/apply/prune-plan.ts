@@ -1,5 +1,6 @@
 // Plans the deletion of what has an owner and is in no document any more.
 
+import { ifFound } from '../export.ts'
 import { readPolicy } from './deployment-plan.ts'
 import { type Kind, webhookKey } from './documents.ts'
 import { collect, mapInParts, type Planned, type Planner } from './planner.ts'
@@ -8,11 +9,15 @@ export type Deletion = Planned & { kind: Kind; name: string }
 
 /** Deletes in the reverse order of creation, so a resource goes before those that it refers to. */
 export async function planDeletions(planner: Planner, owner: string): Promise<Deletion[]> {
-  const { client, signal, documents } = planner
+  const { client, signal, documents, state } = planner
+  const deploymentNames = new Map([...state.deployments].map(([name, id]) => [id, name]))
+  const scheduleName = (one: { deployment_id: string; name: string }) =>
+    `${deploymentNames.get(one.deployment_id)}/${one.name}`
   const isDeclared = (kind: Kind, name: string) => documents.some(one => one.kind === kind && one.name === name)
   const query = { owner, limit: 100 }
-  const [webhooks, deployments, providers, roles, policies] = await Promise.all([
+  const [webhooks, schedules, deployments, providers, roles, policies] = await Promise.all([
     collect(client.list('GET /v2/webhooks', { query, signal })),
+    ifFound(collect(client.list('GET /v2/schedules', { query, signal }))),
     collect(client.list('GET /v2/deployments', { query, signal })),
     client.call('GET /v2/auth/providers', { query: { owner }, signal }),
     collect(client.list('GET /orgs/current/roles', { query, signal })),
@@ -35,6 +40,16 @@ export async function planDeletions(planner: Planner, owner: string): Promise<De
       const run = () => client.call('DELETE /v2/webhooks/{webhook_id}', { params, headers })
       return { kind: 'Webhook', name: url, basis: [id, etag], run }
     })),
+    ...(await mapInParts(
+      (schedules ?? []).filter(isOwned).filter(one => !isDeclared('Schedule', scheduleName(one))),
+      async (one): Promise<Deletion> => {
+        const path = '/v2/deployments/{deployment_id}/schedules/{schedule_id}'
+        const params = { deployment_id: one.deployment_id, schedule_id: one.id }
+        const { etag } = await client.answer(`GET ${path}`, { params, signal })
+        const run = () => client.call(`DELETE ${path}`, { params, headers: { 'If-Match': etag } })
+        return { kind: 'Schedule', name: scheduleName(one), basis: [one.id, etag], run }
+      },
+    )),
     ...policies,
     ...(await mapInParts(
       deployments
