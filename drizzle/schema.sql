@@ -2216,6 +2216,7 @@ create table jobs (
   stream uuid,
   next_line integer,
   created_at timestamp with time zone default clock() not null,
+  process text,
   constraint jobs_pkey PRIMARY KEY (id),
   constraint jobs_deployment_id_deployments_id_fk FOREIGN KEY (deployment_id) REFERENCES deployments(id) ON DELETE CASCADE
 );
@@ -2260,7 +2261,8 @@ CREATE INDEX jobs_of_schedule ON public.jobs USING btree (schedule_id, created_a
 CREATE INDEX jobs_open ON public.jobs USING btree (tenant_id, schedule_id) WHERE (status = ANY (ARRAY['QUEUED'::text, 'RUNNING'::text]));
 CREATE INDEX jobs_overdue ON public.jobs USING btree (overdue_at) WHERE (status = ANY (ARRAY['QUEUED'::text, 'RUNNING'::text]));
 CREATE INDEX jobs_page ON public.jobs USING btree (deployment_id, created_at DESC, id DESC);
-CREATE INDEX jobs_waiting ON public.jobs USING btree (not_before) WHERE ((status = 'QUEUED'::text) AND (dispatched_at IS NULL));
+CREATE INDEX jobs_running ON public.jobs USING btree (tenant_id) WHERE ((status = ANY (ARRAY['QUEUED'::text, 'RUNNING'::text])) AND (dispatched_at IS NOT NULL));
+CREATE INDEX jobs_waiting ON public.jobs USING btree (tenant_id, not_before) WHERE ((status = 'QUEUED'::text) AND (dispatched_at IS NULL));
 alter table jobs enable row level security, force row level security;
 create policy admitted on jobs as restrictive to slipway_limited
   using (((NOT ( SELECT hides('deployment'::text) AS hides)) OR (EXISTS ( SELECT
@@ -4103,12 +4105,15 @@ create table schedules (
   version integer default 1 not null,
   created_at timestamp with time zone default clock() not null,
   updated_at timestamp with time zone default clock() not null,
+  process text,
+  is_declared boolean default false not null,
+  owner text,
   constraint schedules_pkey PRIMARY KEY (id),
   constraint schedule_name_taken UNIQUE (deployment_id, name),
   constraint schedules_deployment_id_deployments_id_fk FOREIGN KEY (deployment_id) REFERENCES deployments(id) ON DELETE CASCADE
 );
 CREATE INDEX schedules_due ON public.schedules USING btree (next_due_at) WHERE (next_due_at IS NOT NULL);
-CREATE INDEX schedules_of_workspace ON public.schedules USING btree (tenant_id);
+CREATE INDEX schedules_of_workspace ON public.schedules USING btree (tenant_id, created_at DESC, id DESC);
 CREATE INDEX schedules_page ON public.schedules USING btree (deployment_id, created_at DESC, id DESC);
 CREATE TRIGGER enforce_quota AFTER INSERT ON public.schedules REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION enforce_quota('tenant_id', '1000', 'true', 'schedules');
 alter table schedules enable row level security, force row level security;
@@ -4123,7 +4128,7 @@ create policy everything on schedules to slipway_system
 create policy own on schedules to slipway_app
   using ((tenant_id = current_tenant()))
   with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_deployment(deployment_id)));
-grant delete, insert, select, update (name, cron, time_zone, command, timeout_seconds, overlap, jitter_seconds, retries, deadline_seconds, enabled, next_due_at, version, updated_at) on schedules to slipway_app;
+grant delete, insert, select, update (name, cron, time_zone, command, timeout_seconds, overlap, jitter_seconds, retries, deadline_seconds, enabled, next_due_at, version, updated_at, process, owner) on schedules to slipway_app;
 grant delete, insert, select, update on schedules to slipway_system;
 
 create table session_minutes (
@@ -5217,6 +5222,9 @@ begin
         );
         v_revisions := v_revisions || v_next;
         d := follow_revision(d, r, v_next);
+        if d.active_revision_id = v_next.id and v_before.active_revision_id is distinct from v_next.id then
+          v_events := v_events || declare_schedules(d, v_next.build_plan);
+        end if;
       end if;
 
       -- The tag is the version of an image that the user names.
@@ -5928,12 +5936,19 @@ begin
       'command', s.command,
       'timeout_seconds', s.timeout_seconds,
       'deadline_seconds', s.deadline_seconds,
+      'process', s.process,
       'retries', s.retries,
       'is_serial', s.overlap <> 'allow'
     );
   end if;
-  v_obstacle := job_obstacle(d);
+  v_obstacle := job_obstacle(d, p_new ->> 'process');
   if v_obstacle is not null then perform refuse(v_obstacle); end if;
+  if p_new ->> 'planned_number' is not null and not exists (
+    select from revisions r
+    where r.id = d.active_revision_id and r.deployment_id = d.id and r.number = (p_new ->> 'planned_number')::integer
+  ) then
+    perform refuse('plan_stale');
+  end if;
   -- Counts under this lock, so that concurrent requests take turns.
   perform from journals c where c.scope_id = d.tenant_id for no key update;
   if number_of_open_jobs(d.tenant_id) >= max_open_jobs() then
@@ -6121,6 +6136,97 @@ begin
   order by x.effect = 'deny' desc, p.created_at, p.id, x.place
   limit 1;
 end $function$;
+set role slipway_system;
+create or replace function declare_schedules(d deployments, p_plan json)
+ RETURNS tenant_event[]
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v record;
+  v_before schedules;
+  s schedules;
+  v_events tenant_event[] := '{}';
+begin
+  if json_typeof(p_plan -> 'schedules') is distinct from 'array' then return '{}'; end if;
+  for v_before in
+    select c.*
+    from schedules c
+    where c.deployment_id = d.id
+      and c.is_declared
+      and not exists (select from json_array_elements(p_plan -> 'schedules') g where g ->> 'name' = c.name)
+    order by c.id
+    for update
+  loop
+    delete from schedules c where c.id = v_before.id;
+    v_events := v_events || schedule_event('schedule.deleted', d, v_before, null);
+  end loop;
+  for v in
+    select g as declared
+    from json_populate_recordset(null::schedules, p_plan -> 'schedules') g
+    order by g.name
+  loop
+    select c.* into v_before from schedules c where c.deployment_id = d.id and c.name = (v.declared).name for update;
+    s := v.declared;
+    if v_before.id is null then
+      -- As for a request: enforce_quota() does not count what agents bring.
+      if (select count(*) from schedules c where c.tenant_id = d.tenant_id)
+        >= coalesce(setting('max_schedules'), '1000')::bigint then
+        v_events := v_events || (
+          d.tenant_id,
+          d.organization_id,
+          'schedule.refused',
+          d.id,
+          json_build_object('deployment_id', d.id, 'name', s.name, 'reason', 'quota_full'),
+          null
+        )::tenant_event;
+        continue;
+      end if;
+      s.id := gen_random_uuid();
+      s.organization_id := d.organization_id;
+      s.tenant_id := d.tenant_id;
+      s.deployment_id := d.id;
+      s.enabled := true;
+      s.next_due_at := clock();
+      s.version := 1;
+      s.created_at := clock();
+      s.is_declared := true;
+      s.updated_at := s.created_at;
+      insert into schedules values (s.*);
+      v_events := v_events || schedule_event('schedule.created', d, null, s);
+      continue;
+    end if;
+    s.id := v_before.id;
+    s.enabled := v_before.enabled;
+    continue when v_before.is_declared and recorded_schedule(s) = recorded_schedule(v_before);
+    update schedules c
+    set
+      cron = s.cron,
+      time_zone = s.time_zone,
+      command = s.command,
+      timeout_seconds = s.timeout_seconds,
+      overlap = s.overlap,
+      jitter_seconds = s.jitter_seconds,
+      retries = s.retries,
+      deadline_seconds = s.deadline_seconds,
+      process = s.process,
+      owner = null,
+      is_declared = true,
+      -- A due time whose job may exist already is not due again.
+      next_due_at = case
+        when (c.cron, c.time_zone) = (s.cron, s.time_zone) or c.next_due_at is null then c.next_due_at
+        else clock() + interval '1 second'
+      end,
+      version = c.version + 1,
+      updated_at = clock()
+    where c.id = s.id;
+    v_events := v_events || schedule_event('schedule.updated', d, v_before, s);
+  end loop;
+  return v_events;
+end $function$;
+reset role;
 create or replace function default_key_role(p_scope text)
  RETURNS uuid
  LANGUAGE sql
@@ -6418,16 +6524,12 @@ create or replace function dispatch_jobs(p_tenants uuid[])
 AS $function$
 declare
   v_tenant uuid;
-  v_free integer;
+  v_free bigint;
   v_chosen uuid[] := '{}';
 begin
   perform from journals j where j.scope_id = any(p_tenants) order by j.scope_id for no key update;
   foreach v_tenant in array p_tenants loop
-    v_free := max_running_jobs() - (
-      select count(*)
-      from jobs j
-      where j.tenant_id = v_tenant and j.status in ('QUEUED', 'RUNNING') and j.dispatched_at is not null
-    );
+    v_free := free_job_places(v_tenant);
     continue when v_free <= 0;
     v_chosen := v_chosen || array(
       select j.id
@@ -6460,6 +6562,34 @@ begin
   perform record_sync_jobs(v_chosen);
 end $function$;
 reset role;
+create or replace function dispatch_waiting_jobs(p_after uuid, p_limit integer)
+ RETURNS uuid
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_tenant uuid := p_after;
+  v_next uuid;
+  v_soonest timestamptz;
+  v_tenants uuid[] := '{}';
+begin
+  for i in 1..p_limit loop
+    v_next := null;
+    select j.tenant_id, j.not_before
+    into v_next, v_soonest
+    from jobs j
+    where j.status = 'QUEUED' and j.dispatched_at is null and j.tenant_id > v_tenant
+    order by j.tenant_id, j.not_before
+    limit 1;
+    exit when v_next is null;
+    v_tenant := v_next;
+    if v_soonest <= clock() + interval '1 minute' and free_job_places(v_tenant) > 0 then
+      v_tenants := v_tenants || v_tenant;
+    end if;
+  end loop;
+  if v_tenants <> '{}' then perform dispatch_jobs(v_tenants); end if;
+  return case when v_next is not null then v_tenant end;
+end $function$;
 create or replace function drop_expired_runs(p_now timestamp with time zone)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -7220,6 +7350,21 @@ begin
   end if;
   return d;
 end $function$;
+set role slipway_system;
+create or replace function free_job_places(p_tenant uuid)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+begin
+  return max_running_jobs() - (
+    select count(*)
+    from jobs j
+    where j.tenant_id = p_tenant and j.status in ('QUEUED', 'RUNNING') and j.dispatched_at is not null
+  );
+end $function$;
+reset role;
 create or replace function glob_pattern(p_glob text)
  RETURNS text
  LANGUAGE sql
@@ -7691,16 +7836,30 @@ begin
   )::tenant_event;
 end $function$;
 set role slipway_system;
-create or replace function job_obstacle(d deployments)
+create or replace function job_obstacle(d deployments, p_process text)
  RETURNS text
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
 AS $function$
+declare
+  v_policy json := (select l.policy from listeners l where l.id = d.listener_id);
+  v_processes json;
 begin
   if d.active_revision_id is null then return 'nothing_serves'; end if;
-  if not exists (select from listeners l where l.id = d.listener_id and l.policy ->> 'jobs' = 'true') then
-    return 'jobs_not_supported';
+  if v_policy ->> 'jobs' is distinct from 'true' then return 'jobs_not_supported'; end if;
+  if p_process is not null and v_policy ->> 'job_processes' is distinct from 'true' then
+    return 'process_not_supported';
+  end if;
+  if p_process <> 'web' then
+    v_processes := (
+      select r.build_plan -> 'processes' from revisions r where r.id = d.active_revision_id and r.deployment_id = d.id
+    );
+    if v_processes is not null
+      and p_process not in ('queue', 'orchestrator', 'executor')
+      and not exists (select from json_array_elements(v_processes) p where p ->> 'name' = p_process) then
+      return 'process_unknown';
+    end if;
   end if;
   return null;
 end $function$;
@@ -8653,6 +8812,29 @@ create or replace function percentile_of(p_counts bigint[], p_part double precis
  LANGUAGE sql
  IMMUTABLE
 RETURN (SELECT (power((2)::numeric, (((counts.place)::numeric - 0.5) / (8)::numeric)) / (1000)::numeric) FROM (SELECT c.place, sum(c.n) OVER (ORDER BY c.place) AS upto, sum(c.n) OVER () AS total FROM unnest(percentile_of.p_counts) WITH ORDINALITY c(n, place)) counts WHERE ((counts.upto)::double precision >= GREATEST((1)::double precision, ceil(((counts.total)::double precision * percentile_of.p_part)))) ORDER BY counts.place LIMIT 1);
+create or replace function plan_job(p_deployment uuid, p_process text)
+ RETURNS TABLE(revision_id uuid, revision_number integer, open_jobs bigint, free_places bigint)
+ LANGUAGE plpgsql
+ STABLE
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  d deployments;
+  v_obstacle text;
+begin
+  select c.* into d from deployments c where c.id = p_deployment and c.tenant_id = current_tenant();
+  if not found then return; end if;
+  if d.deleting_at is not null then perform refuse('deployment_deleting'); end if;
+  perform require_command_permission();
+  v_obstacle := job_obstacle(d, p_process);
+  if v_obstacle is not null then perform refuse(v_obstacle); end if;
+  open_jobs := number_of_open_jobs(d.tenant_id);
+  if open_jobs >= max_open_jobs() then perform refuse('job_queue_full', max_open_jobs() || ' jobs wait or run'); end if;
+  revision_id := d.active_revision_id;
+  revision_number := (select r.number from revisions r where r.id = d.active_revision_id and r.deployment_id = d.id);
+  free_places := greatest(0, free_job_places(d.tenant_id));
+  return next;
+end $function$;
 create or replace function plan_patch(p_stored deployments, p_patch jsonb)
  RETURNS patch_plan
  LANGUAGE plpgsql
@@ -9358,6 +9540,7 @@ begin
             'status', p.status,
             'command', p.command,
             'timeout_seconds', p.timeout_seconds,
+            'process', p.process,
             'starts_in_ms', greatest(0, ceil(extract(epoch from p.not_before - clock()) * 1000)),
             'cancel', p.cancel_requested_at is not null
           )
@@ -9747,7 +9930,7 @@ create or replace function recorded_job(p_job jobs)
  RETURNS jsonb
  LANGUAGE sql
  STABLE
-RETURN CASE WHEN ((p_job).id IS NOT NULL) THEN jsonb_build_object('status', (p_job).status, 'command', (p_job).command, 'timeout_seconds', (p_job).timeout_seconds, 'revision_id', (p_job).revision_id, 'exit_code', (p_job).exit_code, 'reason', (p_job).reason, 'cancel_requested_at', (p_job).cancel_requested_at) ELSE NULL::jsonb END;
+RETURN CASE WHEN ((p_job).id IS NOT NULL) THEN jsonb_build_object('status', (p_job).status, 'command', (p_job).command, 'timeout_seconds', (p_job).timeout_seconds, 'process', (p_job).process, 'revision_id', (p_job).revision_id, 'exit_code', (p_job).exit_code, 'reason', (p_job).reason, 'cancel_requested_at', (p_job).cancel_requested_at) ELSE NULL::jsonb END;
 create or replace function recorded_revision(p_row revisions)
  RETURNS jsonb
  LANGUAGE sql
@@ -9764,6 +9947,11 @@ AS $function$
     'commit', p_row.commit
   )
 $function$;
+create or replace function recorded_schedule(s schedules)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+RETURN CASE WHEN ((s).id IS NOT NULL) THEN jsonb_build_object('name', (s).name, 'cron', (s).cron, 'time_zone', (s).time_zone, 'command', (s).command, 'timeout_seconds', (s).timeout_seconds, 'overlap', (s).overlap, 'jitter_seconds', (s).jitter_seconds, 'retries', (s).retries, 'deadline_seconds', (s).deadline_seconds, 'process', (s).process, 'enabled', (s).enabled, 'owner', (s).owner) ELSE NULL::jsonb END;
 create or replace function redeem_authorization_code(p_code_hash text, p_client_id text, p_redirect_uri text, p_resource text, p_code_challenge text, p_key_hash text, p_hint text, p_token_family text, p_refresh_hash text, p_limit bigint)
  RETURNS json
  LANGUAGE plpgsql
@@ -10950,7 +11138,11 @@ begin
   if found then perform refuse('tunnel_unsupported', v_missing); end if;
   perform pg_advisory_xact_lock(hashtextextended('tunnels of ' || p_tenant, 0));
   if (select count(*) from tunnels t where t.tenant_id = p_tenant and t.ended_at is null) >= p_tenant_limit
-    or (select count(*) from tunnels t where t.listener_id = p_listener and t.ended_at is null) >= p_listener_limit
+    or (
+      select count(*) + count(*) filter (where t.tenant_id = p_tenant)
+      from tunnels t
+      where t.listener_id = p_listener and t.ended_at is null
+    ) >= p_listener_limit
   then
     perform refuse('tunnels_full');
   end if;
@@ -11383,6 +11575,21 @@ begin
   );
   return next;
 end $function$;
+create or replace function schedule_event(p_type text, d deployments, p_before schedules, p_after schedules)
+ RETURNS tenant_event
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+begin
+  return (
+    d.tenant_id,
+    d.organization_id,
+    p_type,
+    coalesce(p_after.id, p_before.id),
+    json_build_object('deployment_id', d.id, 'declared', true),
+    changed_members(recorded_schedule(p_before), recorded_schedule(p_after))
+  )::tenant_event;
+end $function$;
 create or replace function score_fits(p_config json, p_score numeric)
  RETURNS boolean
  LANGUAGE sql
@@ -11589,6 +11796,7 @@ begin
         'command', s.command,
         'timeout_seconds', s.timeout_seconds,
         'deadline_seconds', s.deadline_seconds,
+        'process', s.process,
         'retries', s.retries,
         'is_serial', s.overlap <> 'allow',
         'actor_kind', 'cron',
@@ -11601,7 +11809,7 @@ begin
         j := end_job(
           build_job(d, v_new || jsonb_build_object('due_at', v.missed -> 'from')),
           'MISSED',
-          'The control plane did not run within the deadline.'
+          coalesce(v.missed ->> 'reason', 'The control plane did not run within the deadline.')
         );
         j.missed_until := (v.missed ->> 'until')::timestamptz;
         j.missed_count := (v.missed ->> 'count')::integer;
@@ -11615,9 +11823,11 @@ begin
         v_obstacle := case
           when d.deleting_at is not null then 'The deployment is being deleted.'
           when number_of_open_jobs(s.tenant_id) >= max_open_jobs() then 'Too many jobs of the workspace wait or run.'
-          else case job_obstacle(d)
+          else case job_obstacle(d, s.process)
             when 'nothing_serves' then 'No revision of the deployment serves.'
+            when 'process_unknown' then 'The revision that serves has no process ' || s.process || '.'
             when 'jobs_not_supported' then 'The agent of the deployment cannot run jobs. Update it.'
+            when 'process_not_supported' then 'The agent of the deployment cannot run jobs as a process. Update it.'
           end
         end;
         v_status := case
@@ -11731,7 +11941,6 @@ declare
   v_before jobs;
   j jobs;
   v_jobs jobs[] := '{}';
-  v_tenants uuid[] := '{}';
   v_events tenant_event[] := '{}';
 begin
   for v_before in
@@ -11747,23 +11956,10 @@ begin
       else end_job(v_before, 'LOST', 'Its agent did not report the end in time.')
     end;
     v_jobs := v_jobs || j;
-    v_tenants := v_tenants || j.tenant_id;
     v_events := v_events || job_event('job.' || lower(j.status), v_before, j);
   end loop;
   perform write_jobs(v_jobs);
   perform journal_tenant_events(v_events, null);
-  perform dispatch_jobs(array(
-    select t
-    from (
-      select unnest(v_tenants) as t
-      union
-      -- Without a limit: the queue of one workspace must not hide those of others.
-      select w.tenant_id
-      from jobs w
-      where w.status = 'QUEUED' and w.dispatched_at is null and w.not_before <= clock() + interval '1 minute'
-    ) due
-    order by t
-  ));
 end $function$;
 create or replace function sync_item_hash(p_deployment uuid, p_generation integer)
  RETURNS bigint
@@ -12263,6 +12459,10 @@ revoke execute on function decide_device_request(text, uuid, uuid) from public;
 grant execute on function decide_device_request(text, uuid, uuid) to slipway_app;
 reset role;
 set role slipway_system;
+revoke execute on function declare_schedules(deployments, json) from public;
+grant execute on function declare_schedules(deployments, json) to slipway_agent;
+reset role;
+set role slipway_system;
 revoke execute on function delete_sync_items(uuid[]) from public;
 grant execute on function delete_sync_items(uuid[]) to slipway_agent;
 reset role;
@@ -12305,6 +12505,10 @@ grant execute on function event_actor_name() to slipway_agent, slipway_app;
 reset role;
 set role slipway_system;
 revoke execute on function find_device_request(text) from public;
+reset role;
+set role slipway_system;
+revoke execute on function free_job_places(uuid) from public;
+grant execute on function free_job_places(uuid) to slipway_app;
 reset role;
 set role slipway_system;
 revoke execute on function granting_key() from public;
@@ -12445,8 +12649,8 @@ revoke execute on function is_verified_member(uuid) from public;
 grant execute on function is_verified_member(uuid) to slipway_app;
 reset role;
 set role slipway_system;
-revoke execute on function job_obstacle(deployments) from public;
-grant execute on function job_obstacle(deployments) to slipway_app;
+revoke execute on function job_obstacle(deployments, text) from public;
+grant execute on function job_obstacle(deployments, text) to slipway_app;
 reset role;
 set role slipway_system;
 revoke execute on function keep_deleted_deployments() from public;
