@@ -22,7 +22,7 @@ import { MetricsReporter } from './control-plane/metrics-reporter.ts'
 import { ModelTokens } from './control-plane/model-tokens.ts'
 import type { ReceivedChanges, UnreadableWork } from './control-plane/received-changes.ts'
 import { ReportSender } from './control-plane/report-sender.ts'
-import type { Engine, LogLevel, RevisionRef } from './engine.ts'
+import type { Engine, LogLevel, LogSource } from './engine.ts'
 import { JobRunner } from './jobs/job-runner.ts'
 import type { AgentState } from './metrics-server.ts'
 import { Reconciler } from './reconcile/reconciler.ts'
@@ -438,7 +438,7 @@ export class Agent {
   }
 
   #revisionLog(kind: 'build' | 'deploy') {
-    return (ref: RevisionRef, message: string, level: LogLevel, shownLength?: number) =>
+    return (ref: LogSource, message: string, level: LogLevel, shownLength?: number) =>
       this.#logShipper.add(ref, kind, message, level, shownLength)
   }
 

@@ -5,6 +5,7 @@ import type { BuildPlan, PlannedSchedule, ProcessType, Site } from '../build-pla
 import type { BuildPlan as StoredPlan } from '../protocol/build-plan.schema.ts'
 import type { RegistryCredential } from '../protocol/credentials.schema.ts'
 import type { ListenerPolicy } from '../protocol/listener-policy.ts'
+import type { levels } from '../protocol/logs.schema.ts'
 import type { Source } from '../protocol/parts.schema.ts'
 import type { Incident, ReportedHealth } from '../protocol/report.schema.ts'
 import type { CompleteResourceSpec, Part } from '../protocol/resources.schema.ts'
@@ -13,6 +14,8 @@ import type { NewForward, NewTerminal, Size } from '../protocol/tunnels.schema.t
 import type { Tracing } from '../protocol/work.schema.ts'
 
 export type RevisionRef = { deployment_id: string; revision_id: string }
+/** `process`: the type of the copy that wrote a line. Absent: it is of the agent, about the whole. */
+export type LogSource = RevisionRef & { process?: string | undefined }
 
 /** A revision to run, with everything it needs. Its secrets are in plain text. */
 export type RevisionSpec = RevisionRef & {
@@ -93,7 +96,7 @@ export type Artifact = {
   site?: Site
 }
 
-export type LogLevel = 'INFO' | 'WARNING' | 'ERROR'
+export type LogLevel = (typeof levels)[number]
 export type WriteLog = (message: string, level?: LogLevel) => void
 /** The context of a long task. When the signal is aborted, the task ends early with all its process groups. */
 export type BuildTask = {
@@ -159,7 +162,7 @@ export type EngineEvents = {
    * A line written by an application, or by the agent about it. The first `shownLength` characters of the line were
    * logged before, when it was unfinished; they are needed to mask the rest.
    */
-  log(of: RevisionRef, message: string, level: LogLevel, shownLength?: number): void
+  log(of: LogSource, message: string, level: LogLevel, shownLength?: number): void
   /** The length of an unfinished line that can be logged. The rest may be the beginning of a secret. */
   settledLength(of: RevisionRef, text: string): number
   /** Masks these values in all lines and reasons of the deployment. Called before anything of it receives them. */
@@ -178,6 +181,8 @@ export type EngineEvents = {
 export type RequestCounts = { statuses: number[]; latencies: number[] }
 /** The usage of one copy of a revision. Null or absent: the engine cannot see it. */
 export type CopyUsage = {
+  /** The type of its process. */
+  process: string
   /** Names the copy within its revision, also after a restart. */
   copy: string
   running: boolean

@@ -1,7 +1,7 @@
 // Follows a revision until it serves or has ended. Its state decides the result; its log lines are an extra.
 import { pause } from '../client/retry.ts'
 import { CommandFailure, EXIT, usageError } from './failure.ts'
-import { formatLogMessage } from './log-lines.ts'
+import { formatLogMessage, formatProcess } from './log-lines.ts'
 import type { Deployment, Revision, Session } from './session.ts'
 
 type FollowOptions = { timeoutMs: number }
@@ -142,8 +142,9 @@ function followLogs({ client, out }: Session, { deployment_id, revision_id }: Re
     })) {
       if (event !== 'message') continue
       arrival = data.arrival
-      const { timestamp, level, message, kind } = data
-      out.emit({ type: 'log', timestamp, level, kind, message }, () => `  ${formatLogMessage(out, data)}`)
+      const { timestamp, level, message, kind, process } = data
+      const text = () => `  ${formatProcess(out, data)}${formatLogMessage(out, data)}`
+      out.emit({ type: 'log', timestamp, level, kind, process, message }, text)
     }
   }
   const ended = follow().catch(error => {

@@ -29,4 +29,8 @@ function formatTime(timestamp: string): string {
 }
 
 export const formatLogLine = (out: Output, line: LogLine): string =>
-  `${out.paint('dim', formatTime(line.timestamp))} ${formatLogMessage(out, line)}`
+  `${out.paint('dim', formatTime(line.timestamp))} ${formatProcess(out, line)}${formatLogMessage(out, line)}`
+
+/** Lines of `web` and of the agent have none. */
+export const formatProcess = ({ paint }: Output, { process }: LogLine): string =>
+  process == null || process === 'web' ? '' : `${paint('dim', `[${process}]`)} `

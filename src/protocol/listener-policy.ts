@@ -23,9 +23,16 @@ export const ListenerPolicy = z
     service_accounts: arrayOf(boundedText(253).min(1), MAX_ACCOUNTS).meta({
       description: 'The service accounts that a deployment may name.',
     }),
-    max_copies: z.int().min(1).max(MAX_INT32).nullish().meta({
-      description: 'The most copies of a deployment that may be required (`min_scale`). Null for no limit.',
-    }),
+    max_copies: z
+      .int()
+      .min(1)
+      .max(MAX_INT32)
+      .nullish()
+      .meta({
+        description:
+          'The most copies of a deployment that may be required (`min_scale` and `process_scale` together). Null for ' +
+          'no limit.',
+      }),
     engine: boundedText(64).nullish().meta({ description: 'The engine that runs the applications.' }),
     features: arrayOf(boundedText(64), MAX_FEATURES)
       .nullish()
@@ -62,18 +69,16 @@ const ROOT = 'resource_spec'
 
 export function listPolicyNeeds(spec: ResourceSpec): PolicyNeed[] {
   const { service_account_name: account, min_scale: copies, process_scale } = spec
-  return [
-    ...listPrivileges(spec).map(path => ({ path, needs: 'privileged' as const })),
-    ...(account != null
-      ? [{ path: `${ROOT}.service_account_name`, needs: 'service_account' as const, value: account }]
-      : []),
-    ...(copies != null ? [{ path: `${ROOT}.min_scale`, needs: 'copies' as const, value: copies }] : []),
-    ...Object.entries(process_scale ?? {}).map(([name, value]) => ({
-      path: `${ROOT}.process_scale.${name}`,
-      needs: 'copies' as const,
-      value,
-    })),
-  ]
+  const needs: PolicyNeed[] = listPrivileges(spec).map(path => ({ path, needs: 'privileged' }))
+  if (account != null) needs.push({ path: `${ROOT}.service_account_name`, needs: 'service_account', value: account })
+  if (copies != null) needs.push({ path: `${ROOT}.min_scale`, needs: 'copies', value: copies })
+  // The limit is that of all together.
+  let value = copies ?? 1
+  for (const [name, scale] of Object.entries(process_scale ?? {})) {
+    value += scale
+    needs.push({ path: `${ROOT}.process_scale.${name}`, needs: 'copies', value })
+  }
+  return needs
 }
 
 /** The privileges that the listener must allow, and the features that its engine must have. */

@@ -1,5 +1,6 @@
 // Schemas of the log lines that an agent sends.
 import * as z from 'zod'
+import { ProcessType } from './resources.schema.ts'
 import { AgentId, Fence, MAX_INT32 } from './sync-fields.schema.ts'
 import { arrayOf, Instant, Uuid } from './wire.ts'
 
@@ -30,6 +31,9 @@ export const LogBatch = z
         timestamp: Instant,
         level: z.enum(levels),
         message: z.string().meta({ description: 'Cut at 16 KiB.' }),
+        process: ProcessType.nullish().meta({
+          description: 'The process type of the copy that wrote it or that it is about, such as `worker`.',
+        }),
       }),
       MAX_BATCH_LINES,
       1,

@@ -65,11 +65,15 @@ const ProcessResources = z
   })
   .overwrite(omitNulls)
 const MAX_PROCESS_TYPES = 20
-const ProcessName = textMatching(
+/** The name of a process type, `web` too. */
+export const ProcessType = textMatching(
   30,
   '[a-z]([a-z0-9-]*[a-z0-9])?',
   'must be lower-case letters, digits and inner hyphens',
-).refine(name => name !== 'web', { error: 'must not be `web`: set `min_scale`, `cpu` and `memory_mb`' })
+)
+const ProcessName = ProcessType.refine(name => name !== 'web', {
+  error: 'must not be `web`: set `min_scale`, `cpu` and `memory_mb`',
+})
 const byProcess = <Value extends z.ZodType>(value: Value) =>
   z.preprocess(rejectPrototypeKey<Record<string, z.input<Value>>>, recordOf(ProcessName, value, MAX_PROCESS_TYPES))
 

@@ -570,7 +570,7 @@ describe('an agent', () => {
     const worker = "console.log('working'); setInterval(() => {}, 1e9)"
     const start = { start_command: 'node main.cjs', processes: { worker: { command: 'node worker.cjs' } } }
     git.push({ ...makeApplication('one'), 'worker.cjs': worker, 'app.json': JSON.stringify(start) })
-    const works = () => control.logs.filter(({ message }) => message === '[worker] working').length
+    const works = () => control.logs.filter(({ message }) => message === 'working').length
     const { agent } = startAgent()
     await waitForOutcome(control.want(id, makeSource()))
     await waitFor(() => works() === 1)

@@ -182,7 +182,7 @@ test('lines that an agent read but did not ship are shipped by the next agent', 
   fs.writeFileSync(join(home, 'c.json'), '{}')
   const first = await adopt()
   await waitFor(() => first.lastLines.includes('a'))
-  expect(first.readLines()).toEqual(['a', 'b'])
+  expect(first.readLines().map(({ text }) => text)).toEqual(['a', 'b'])
   log.push(frame('2026-11-21T15:00:02Z c\n'))
   first.release()
 
@@ -191,7 +191,7 @@ test('lines that an agent read but did not ship are shipped by the next agent', 
   second.release()
   const third = await adopt()
   await waitFor(() => third.lastLines.length > 0)
-  expect(third.readLines()).toEqual(['c'])
+  expect(third.readLines()).toEqual([{ text: 'c', level: 'INFO', isError: false }])
   third.release()
 })
 

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { afterEach, describe, expect, test } from 'vitest'
 import { findAnnouncedPort, probe } from '../../src/agent/engines/local/health.ts'
+import { describeMissingStore } from '../../src/agent/engines/local/missing-store.ts'
 import { waitFor } from '../support/commands.ts'
 
 const OK = 'HTTP/1.1 200 OK\r\n'
@@ -50,4 +51,17 @@ describe('the port that a log names', () => {
   ])('is read from %j: %s', (line, port) => {
     expect(findAnnouncedPort(['hello', line, 'GET /'])).toBe(port)
   })
+})
+
+test.each([
+  ['Error: connect ECONNREFUSED 127.0.0.1:6379', 'redis_memory_mb'],
+  ['redis.exceptions.ConnectionError: Error 111 connecting to cache:1. Connection refused.', 'redis_memory_mb'],
+  ['dial tcp [::1]:5432: connect: connection refused', 'db_max_connections'],
+  ['could not connect to server: is the postgres server running?', 'db_max_connections'],
+  ['Error: connect ECONNREFUSED 127.0.0.1:9000', undefined],
+  ['redis is ready on 6379', undefined],
+])('a log with %j names the member that starts what is missing: %s', (line, member) => {
+  const hint = describeMissingStore(['starting', line, '    at TCPConnectWrap'])
+  if (member) expect(hint).toContain(member)
+  else expect(hint).toBeUndefined()
 })

@@ -548,6 +548,34 @@ createServer((req, res) => { console.log('given'); res.end() }).listen(process.e
     expect(messages()).toEqual(['first', 'Password: ', 'given'])
   })
 
+  test('lines of standard error are warnings unless they say their level, also to the next agent', async () => {
+    const first = await open()
+    const code = `
+import { createServer } from 'node:http'
+console.error('slow'); console.error('INFO ready'); console.log('ERROR broken'); console.log('fine')
+process.stderr.write('half ')
+createServer((req, res) => { console.error('answered'); res.end() }).listen(process.env.PORT)
+`
+    const artifact = writeApplication(home, 'levels', code)
+    await first.engine.start(makeUnit(ref), artifact)
+    await waitForPhase(first.engine, ref, 'healthy')
+    await first.engine.route(makeUnit(ref))
+    const shown = (lines: typeof first.lines) => lines.map(({ level, message }) => `${level} ${message}`).sort()
+    await waitFor(() => first.lines.length >= 4)
+    const expected = ['ERROR ERROR broken', 'INFO INFO ready', 'INFO fine', 'WARNING slow']
+    expect(shown(first.lines).slice(0, 4)).toEqual(expected)
+    await first.engine.close({ stop: false })
+    const second = await open()
+    await second.engine.start(makeUnit(ref), artifact)
+    await second.engine.route(makeUnit(ref))
+    await requestRouter(await urlOf(second.engine))
+    const rest = () => second.lines.map(({ message }) => message).join('')
+    await waitFor(() => rest().endsWith('answered'))
+    expect(rest()).toBe('half answered')
+    expect(second.lines.every(({ level }) => level === 'WARNING')).toBe(true)
+    for (const { of } of [...first.lines, ...second.lines]) expect(of).toEqual({ ...ref, process: 'web' })
+  })
+
   test('more copies than the operator allows are refused, and never started', async () => {
     const { engine } = await open({ copies: 2 })
     const unitOf = (copies: number) => {
@@ -580,13 +608,14 @@ async function runToEnd(lines: number, width: number) {
 test('no line of a fast replica is lost, and its log file is truncated', async () => {
   const replica = await runToEnd(100_000, 150)
   const all: string[] = []
-  for (let lines = replica.readLines(); lines.length > 0; lines = replica.readLines()) all.push(...lines)
+  for (let lines = replica.readLines(); lines.length > 0; lines = replica.readLines())
+    all.push(...lines.map(({ text }) => text))
   expect([all.length, all.findIndex((line, i) => Number(line) !== i + 1)]).toEqual([100_000, -1])
   expect(fs.statSync(join(replica.folder, 'log')).size).toBe(0)
 })
 
 test('the last lines of a replica that ended are read', async () => {
-  const all = (await runToEnd(7_500, 300)).readLines(true)
+  const all = (await runToEnd(7_500, 300)).readLines(true).map(({ text }) => text)
   expect([all.length, Number(all[0]), Number(all.at(-1))]).toEqual([7_500, 1, 7_500])
 })
 
@@ -595,7 +624,7 @@ test.each([
   [100_000, 150],
   [10_000, 1_500],
 ])('the last of %i lines of %i characters are read, with a note that others were dropped', async (written, width) => {
-  const [note, ...last] = (await runToEnd(written, width)).readLines(true)
+  const [note, ...last] = (await runToEnd(written, width)).readLines(true).map(({ text }) => text)
   expect(Number(note)).toBeNaN()
   expect(last.length).toBeGreaterThan(5_000)
   expect(last.length).toBeLessThan(written)
@@ -860,12 +889,14 @@ log('start'); process.on('SIGTERM', () => { log('end'); process.exit() }); setIn
     expect(seen()).toEqual([`start ${one}`, `end ${one}`, `start ${two}`])
     expect((await findRunning(engine, ref))?.phase).toBe('healthy')
     const usage = await engine.readUsage()
-    const copies = usage.find(({ revision_id }) => revision_id === second.revision_id)?.copies.map(({ copy }) => copy)
-    expect(copies?.sort()).toEqual(['1', 'worker.1'])
+    const copies = usage
+      .find(({ revision_id }) => revision_id === second.revision_id)
+      ?.copies.map(({ copy, process }) => `${copy} ${process}`)
+    expect(copies?.sort()).toEqual(['1 web', 'worker.1 worker'])
   })
 
   test('have as many copies as the deployment says, at once, and the next agent adopts them', async () => {
-    const { engine: first, lines } = await open({ settle_ms: 100, copies: 2 })
+    const { engine: first, lines } = await open({ settle_ms: 100, copies: 3 })
     const file = join(home, 'roles')
     const starts = () => (fs.existsSync(file) ? fs.readFileSync(file, 'utf8').split('start').length - 1 : 0)
     const artifact = writeApplication(home, 'scaled', makeServerCode('web'), {
@@ -889,7 +920,10 @@ log('start'); process.on('SIGTERM', () => { log('end'); process.exit() }); setIn
     await second.start(unit({ worker: 0 }), artifact)
     await second.route(unit({ worker: 0 }))
     await waitFor(() => fs.readFileSync(file, 'utf8').split('end').length - 1 === 3)
-    expect((await findRunning(second, ref))?.phase).toBe('healthy')
+    expect(await findRunning(second, ref)).toMatchObject({
+      phase: 'healthy',
+      condition: { health: { state: 'healthy' } },
+    })
   })
 
   test('make their revision fail if they never run, and are checked by their command', async () => {
@@ -900,6 +934,13 @@ log('start'); process.on('SIGTERM', () => { log('end'); process.exit() }); setIn
     const failing = await waitForPhase(engine, ref, 'failing')
     expect(failing.reason).toMatch(/`mail`.*code 3/s)
     expect(failing.reason).toContain('no queue')
+    expect(failing.condition?.health).toMatchObject({
+      state: 'degraded',
+      processes: [
+        { name: 'web', state: 'healthy', reason: null },
+        { name: 'mail', state: 'crash_looping', reason: expect.stringMatching(/code 3\.$/) },
+      ],
+    })
     const checked = nextRevision()
     const flag = join(home, 'flag')
     await startWith(engine, checked, [worker(join(home, 'roles'), { health_command: `test -e ${flag}` })])

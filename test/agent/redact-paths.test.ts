@@ -69,12 +69,13 @@ test('a log line that is too long is cut, and the next line is complete, even if
   const lines: string[] = []
   await waitFor(
     () =>
-      lines.push(...replica.readLines()) >= 1 && fs.readFileSync(join(replica.folder, 'log'), 'utf8').endsWith('hal'),
+      lines.push(...replica.readLines().map(({ text }) => text)) >= 1 &&
+      fs.readFileSync(join(replica.folder, 'log'), 'utf8').endsWith('hal'),
   )
   replica.readLines()
   replica.release()
   const [adopted] = await ProcessReplica.adopt(join(folder, 'copies'), 0, () => {})
-  await waitFor(() => lines.push(...adopted!.readLines()) >= 2)
+  await waitFor(() => lines.push(...adopted!.readLines().map(({ text }) => text)) >= 2)
   expect(lines).toEqual([`${'x'.repeat(16 * 1024 - 100)} …`, 'half'])
   await adopted!.end(0)
   fs.rmSync(folder, { recursive: true })

@@ -119,8 +119,8 @@ test('the settled part of an unfinished line is logged once a second, and the re
     ...IDLE,
     ...NO_OPERATIONS,
     probe: async () => ({ ok: true, target: { host: '127.0.0.1', port: 1 } }),
-    readLines: () => lines.splice(0),
-    unfinishedLine: () => unfinished,
+    readLines: () => lines.splice(0).map(text => ({ text, level: 'INFO' as const, isError: false })),
+    unfinishedLine: isError => (isError ? '' : unfinished),
   }
   pool.start({ launch: () => replica, health_path: null, copies: 1, memory_mb: 64 })
   await waitFor(() => pool.tick() ?? pool.replicas()[0])
@@ -190,4 +190,40 @@ test('copies that keep ending are a crash loop until one was calm; restarts and 
     ['out_of_memory', 7],
     ['restarted', 7],
   ])
+})
+
+test('a copy that is added is no fault until its deadline, unless it ends; no copies at all are healthy', async () => {
+  vi.useFakeTimers({ toFake: ['Date'] })
+  onTestFinished(() => void vi.useRealTimers())
+  let changes = 0
+  const limits = { ...DEFAULT_LIMITS, ...FAST_LIMITS, starting_probe_ms: 0, ready_ms: 60_000, crashes: 9 }
+  const pool = new ReplicaPool(limits, { changed: () => void changes++, log() {}, settledLength })
+  let answers = true
+  const launch = (): Replica => ({
+    ...IDLE,
+    ...NO_OPERATIONS,
+    probe: async () => (answers ? { ok: true, target: { host: '127.0.0.1', port: 1 } } : { ok: false, reason: 'late' }),
+  })
+  const scale = (copies: number) => pool.start({ launch, health_path: null, copies, memory_mb: 64 })
+  const state = () => pool.condition().health.state
+  scale(1)
+  // Requests fail until the first one answers.
+  expect(state()).toBe('unhealthy')
+  await waitFor(() => pool.tick() ?? state() === 'healthy')
+  answers = false
+  scale(3)
+  await waitFor(() => pool.tick() ?? pool.replicas().length === 3)
+  expect(state()).toBe('healthy')
+  const added = pool.replicas()[2]!
+  Object.assign(added, { endReason: 'ended with code 1' })
+  added.onExit()
+  expect(state()).toBe('degraded')
+  scale(2)
+  expect(state()).toBe('healthy')
+  vi.advanceTimersByTime(61_000)
+  const before = changes
+  pool.tick()
+  expect([state(), changes > before]).toEqual(['degraded', true])
+  scale(0)
+  expect(state()).toBe('healthy')
 })

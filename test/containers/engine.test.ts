@@ -323,7 +323,7 @@ describe('processes of other types', () => {
     await until(first, ref, 'healthy')
     expect(await listContainers()).toHaveLength(1)
     await first.route(unit(ref))
-    await waitFor(() => lines.some(line => line.startsWith('INFO [worker] worker on ')))
+    await waitFor(() => lines.some(line => line.startsWith('INFO worker on ')))
     await until(first, ref, 'healthy')
     const names = async () => (await listContainers()).map(line => line.split(' ')[0]).sort()
     const before = await names()

@@ -80,6 +80,7 @@ const line = (arrival: number, message = `line ${arrival}`, level: Line['level']
     revision_id: 'r',
     kind: 'deploy',
     level,
+    process: null,
     message,
     timestamp: new Date(arrival * 1000).toISOString(),
   })

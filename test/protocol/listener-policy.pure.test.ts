@@ -139,3 +139,12 @@ it('a refusal names every path, with the remedy of each kind', () => {
   expect(describeRefusal(spec, open, REMEDIES)).toBeNull()
   expect(listPolicyNeeds(spec).every(need => isAllowed(need, { ...open, max_copies: null }))).toBe(true)
 })
+
+it('the copies of all processes count together', () => {
+  const spec = ResourceSpec.parse({ min_scale: 2, process_scale: { worker: 2, beat: 1 } })
+  const refusedAt = (max_copies: number) =>
+    listPolicyNeeds(spec)
+      .filter(need => !isAllowed(need, { ...CLOSED_POLICY, max_copies }))
+      .map(({ path }) => path.split('.').at(-1))
+  expect([5, 4, 3, 1].map(refusedAt)).toEqual([[], ['beat'], ['worker', 'beat'], ['min_scale', 'worker', 'beat']])
+})

@@ -11,6 +11,7 @@ import {
   type Artifact,
   type EngineEvents,
   type LogLevel,
+  type LogSource,
   NO_EVENTS,
   type RevisionRef,
   type RevisionSpec,
@@ -102,7 +103,7 @@ export async function openEngine(
 ) {
   const engine = new ProcessEngine({ home, port: 0, limits: { ...FAST_LIMITS, ...limits }, ...options })
   openEngines.push(engine)
-  const lines: { of: RevisionRef; message: string; level: LogLevel }[] = []
+  const lines: { of: LogSource; message: string; level: LogLevel }[] = []
   const changes: string[] = []
   await engine.open({
     ...NO_EVENTS,

@@ -1,7 +1,7 @@
 // Ships the lines of builds and applications to the control plane, in order, in batches, with retries.
 import { randomUUID } from 'node:crypto'
 import { type LogBatch, MAX_BATCH_LINES } from '../../protocol/logs.schema.ts'
-import type { LogLevel, RevisionRef } from '../engine.ts'
+import type { LogLevel, LogSource, RevisionRef } from '../engine.ts'
 import { truncateText } from '../system/last-lines.ts'
 import { MAX_LINE_LENGTH } from '../system/lines.ts'
 import { type ControlPlaneClient, RequestRefused } from './client.ts'
@@ -50,7 +50,7 @@ export class LogShipper {
   }
 
   add(
-    { deployment_id, revision_id, job_id }: RevisionRef & { job_id?: string },
+    { deployment_id, revision_id, job_id, process }: LogSource & { job_id?: string },
     kind: Kind,
     message: string,
     level: LogLevel,
@@ -64,6 +64,7 @@ export class LogShipper {
       timestamp: new Date().toISOString(),
       level,
       message: message.slice(0, 2 * MAX_LINE_LENGTH),
+      ...(process !== undefined && { process }),
       shownLength,
       isMasked: false,
     })
@@ -105,7 +106,7 @@ export class LogShipper {
         const lines = selectBatch(droppedCount ? [droppedLinesWarning(droppedCount), ...stream.lines] : stream.lines)
         if (lines.length === 0) break
         for (const line of lines) this.#mask(stream, line)
-        const batch = lines.map(({ timestamp, level, message }) => ({ timestamp, level, message }))
+        const batch = lines.map(({ shownLength: _, isMasked: __, ...line }) => line)
         try {
           const { next } = await this.#options.control.logs({
             ...lease,

@@ -36,7 +36,7 @@ import {
 import { connectHere, describeMissingCopy } from './local/connect.ts'
 import { FreeSpace } from './local/free-space.ts'
 import { isIntact, PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
-import type { Health, Replica, ReplicaPool } from './local/replica-pool.ts'
+import type { Health, OutputLine, Replica, ReplicaPool } from './local/replica-pool.ts'
 import type { TokenReader } from './local/token-file.ts'
 import { MODEL_TOKEN_FILE } from './model-variables.ts'
 import { type Database, Databases, newDatabase } from './process/databases.ts'
@@ -428,10 +428,11 @@ export class ProcessEngine extends PooledEngine {
   protected async adopt(ref: RevisionRef): Promise<Map<string, Replica[]>> {
     const site = this.adoptSite(ref)
     if (site) return new Map([[WEB, [site]]])
-    const logLine = (line: string) => this.events.log(ref, line, 'INFO')
     const found = new Map<string, Replica[]>()
-    for (const type of this.startedTypes(ref))
+    for (const type of this.startedTypes(ref)) {
+      const logLine = ({ text, level }: OutputLine) => this.events.log({ ...ref, process: type }, text, level)
       found.set(type, await ProcessReplica.adopt(this.replicasFolder(ref, type), this.limits.stop_ms, logLine))
+    }
     return found
   }
 

@@ -14,6 +14,7 @@ export const declaration: Declaration = {
       .option('--build', 'only lines of builds')
       .option('--revision <revision>', 'only lines of this revision, by number or id')
       .option('--level <level>', 'only lines of this level or above')
+      .option('--process <process>', 'only lines of this process type, such as web or worker')
       .option('--query <text>', 'only lines with this text')
       .option('--since <time>', 'only lines from this time on, such as 10m or 2h ago, or 2026-11-22T12:00:00Z')
       .option('--tail <lines>', 'how many of the newest lines to begin with. Default: 100, or all with --since'),
@@ -24,6 +25,7 @@ type Flags = {
   build?: boolean
   revision?: string
   level?: string
+  process?: string
   query?: string
   since?: string
   tail?: string
@@ -42,6 +44,7 @@ export async function run(session: Session, options: Flags, [name]: [string?]): 
     ...(options.build && { kind: 'build' as const }),
     ...(revision && { revision_id: revision }),
     ...(options.level && { level: options.level.toUpperCase() as 'INFO' }),
+    ...(options.process && { process: options.process }),
     ...(options.query && { query: options.query }),
   }
   const params = { deployment_id: deployment.id }

@@ -254,7 +254,7 @@ const SILENT_MINUTES = sql<
   string | null
 >`floor(extract(epoch from clock() - coalesce(${listeners.last_seen_at}, ${listeners.created_at})) / 60)`
 
-/** Lines of the agent itself have a level; lines of the application have none. */
+/** The last line of the level ERROR, of the agent or of the application. */
 const LAST_ERROR = sql<string | null>`case when not ${deployments.healthy} then (
   select l.message
   from ${logLines} l

@@ -36,14 +36,15 @@ const REACH = sql`((select arrival from reached) - (select after from start))`
  * if one of the logs that are read has dropped lines after the cursor: its line 0 has the newest one's number.
  */
 function selectPage({ deployment_id, kind, revision_id, after, tail, limit, ...filters }: ArrivalRequest): SQL<Row> {
-  const { level, query, start_time } = filters
+  const { level, process, query, start_time } = filters
   const kinds = textArray(kind ? [kind] : logKinds)
-  const hasFilter = level !== undefined || query !== undefined || start_time !== undefined
+  const hasFilter = level !== undefined || process !== undefined || query !== undefined || start_time !== undefined
   const tested = hasFilter ? MAX_TESTED_LINES : limit
   const matches = sql.join(
     [
       sql`l.number > 0`,
       ...(level ? [sql`l.severity >= ${levels.indexOf(level)}`] : []),
+      ...(process ? [sql`l.process = ${process}`] : []),
       ...(query ? [sql`strpos(lower(l.message), lower(${query})) > 0`] : []),
       ...(start_time ? [sql`l.timestamp >= ${start_time}::timestamptz`] : []),
     ],
@@ -145,7 +146,7 @@ function selectPage({ deployment_id, kind, revision_id, after, tail, limit, ...f
             and l.arrival > start.after
             and l.arrival <= reached.arrival
             and l.number > 0)) end,
-      l.arrival, l.revision_id, l.kind, l.number, l.timestamp, l.severity, l.message
+      l.arrival, l.revision_id, l.kind, l.number, l.timestamp, l.severity, l.message, l.process
     from owner
     cross join start
     cross join reached
@@ -167,6 +168,7 @@ type Row = [
   timestamp: string,
   severity: string,
   message: string,
+  process: string | null,
 ]
 
 /** One trip. */
@@ -183,23 +185,39 @@ export async function readArrivedLines(ctx: Ctx, request: ArrivalRequest): Promi
   }
 }
 
-const toWire = ([, , , , , arrival, revision_id, kind, number, timestamp, severity, message]: Row): ArrivedLine => ({
+const toWire = ([
+  ,
+  ,
+  ,
+  ,
+  ,
+  arrival,
+  revision_id,
+  kind,
+  number,
+  timestamp,
+  severity,
+  message,
+  process,
+]: Row): ArrivedLine => ({
   id: `${revision_id}-${kind}-${number}`,
   arrival: Number(arrival),
   revision_id,
   kind,
   timestamp: toIsoTime(timestamp),
   level: levels[Number(severity)]!,
+  process,
   message,
 })
 
 /** The value of `matches` in the page's statement. */
 export function matchesFilters(line: ArrivedLine, filters: LogFilters): boolean {
-  const { kind, revision_id, level, query, start_time } = filters
+  const { kind, revision_id, level, process, query, start_time } = filters
   return (
     (kind === undefined || line.kind === kind) &&
     (revision_id === undefined || line.revision_id === revision_id) &&
     (level === undefined || levels.indexOf(line.level) >= levels.indexOf(level)) &&
+    (process === undefined || line.process === process) &&
     (query === undefined || line.message.toLowerCase().includes(query.toLowerCase())) &&
     (start_time === undefined || Date.parse(line.timestamp) >= Date.parse(start_time))
   )

@@ -1,6 +1,7 @@
 // Schemas of reading logs.
 import * as z from 'zod'
 import { levels } from '../../protocol/logs.schema.ts'
+import { ProcessType } from '../../protocol/resources.schema.ts'
 import { boundedText, Instant, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
 
 /** From the least to the most severe. */
@@ -28,6 +29,7 @@ const LogOffset = boundedText(160).transform((offset, check) => {
 
 const LevelFilter = boundedText(16).toUpperCase().pipe(Level)
 const LEVEL_FILTER = 'Lines of this level or above. Case does not matter.'
+const PROCESS_FILTER = 'Lines of this process type, such as `web` or `worker`.'
 const TextFilter = boundedText(1000)
 const TEXT_FILTER = 'Literal text that the message contains. Case does not matter.'
 
@@ -40,6 +42,7 @@ export const LogQuery = z
       .meta({ description: 'Order by time: `asc` (default) has the newest line last, `desc` has it first.' }),
     offset: LogOffset.nullish().meta({ type: 'string', description: 'The `next_offset` of the previous answer.' }),
     level: LevelFilter.nullish().meta({ description: LEVEL_FILTER }),
+    process: ProcessType.nullish().meta({ description: PROCESS_FILTER }),
     query: TextFilter.nullish().meta({ description: TEXT_FILTER }),
     start_time: Instant.nullish().meta({ description: 'From this time on.' }),
     end_time: Instant.nullish().meta({ description: 'Before this time.' }),
@@ -52,6 +55,9 @@ const LogLine = z
     id: z.string().meta({ description: 'Unique among all lines, and stable.' }),
     timestamp: z.iso.datetime(),
     level: Level,
+    process: z.string().nullable().meta({
+      description: 'The process type of the copy that wrote it or that it is about. Null: not told, or of the agent.',
+    }),
     message: z.string().meta({
       description:
         'Cut at 16 KiB. A control character is shown by its symbol: ESC, which begins a color, is U+241B (`␛`).',
@@ -81,6 +87,7 @@ const filters = {
   }),
   revision_id: Uuid.optional().meta({ description: 'Lines of this revision.' }),
   level: LevelFilter.optional().meta({ type: 'string', description: LEVEL_FILTER }),
+  process: ProcessType.optional().meta({ description: PROCESS_FILTER }),
   query: TextFilter.optional().meta({ description: TEXT_FILTER }),
   start_time: Instant.optional().meta({ description: 'Lines from this time on.' }),
 }

@@ -17,7 +17,7 @@ export const MAX_LINE_BYTES = 16 * 1024
 
 // ---- append
 
-export type NewLogLine = { timestamp: string; level: Level; message: string }
+export type NewLogLine = { timestamp: string; level: Level; message: string; process?: string | null | undefined }
 /** `revision` selects tenant_id and id. The agent numbers the lines of a stream; `from` is the number of the first. */
 type LogStream = { revision: SQL; kind: LogKind; stream: string; from: number }
 
@@ -43,9 +43,9 @@ export function sanitizeMessage(message: string): string {
  * skipped. Its row has the next line number of the stream; there is no row when the revision does not exist.
  */
 export function appendLogs({ revision, kind, stream, from }: LogStream, lines: NewLogLine[]): SQL<Row> {
-  const newest = lines.slice(-MAX_LOG_LINES).map(({ timestamp, level, message }) => {
+  const newest = lines.slice(-MAX_LOG_LINES).map(({ timestamp, level, message, process = null }) => {
     const text = sanitizeMessage(message)
-    return { timestamp, severity: levels.indexOf(level), message: text, bytes: Buffer.byteLength(text) }
+    return { timestamp, severity: levels.indexOf(level), message: text, process, bytes: Buffer.byteLength(text) }
   })
   const nextLine = from + lines.length
   const firstLine = nextLine - newest.length
@@ -61,8 +61,8 @@ export function appendLogs({ revision, kind, stream, from }: LogStream, lines: N
     received as (
       select *, row_number() over (order by place) as nth, sum(bytes) over (order by place) - bytes as before
       from rows from (jsonb_to_recordset(${JSON.stringify(newest)}::jsonb)
-        as (timestamp timestamptz, severity integer, message text, bytes integer))
-        with ordinality g(timestamp, severity, message, bytes, place)
+        as (timestamp timestamptz, severity integer, message text, process text, bytes integer))
+        with ordinality g(timestamp, severity, message, process, bytes, place)
       where ${firstLine} + place > coalesce((select next_line from received_before), 0)),
     counted as (
       select count(*)::integer as lines, coalesce(sum(bytes), 0) as bytes
@@ -89,13 +89,14 @@ export function appendLogs({ revision, kind, stream, from }: LogStream, lines: N
         log.lines - counted.lines + nth as number,
         g.timestamp, g.severity, g.message,
         log.bytes - counted.bytes + g.before as bytes_before,
-        counter.arrival - counted.lines + nth as arrival
+        counter.arrival - counted.lines + nth as arrival,
+        g.process
       from log
       join revision r on r.id = log.revision_id, received g, counted, counter),
     inserted as (
       insert into log_lines (
         organization_id, tenant_id, deployment_id, revision_id, kind,
-        number, timestamp, severity, message, bytes_before, arrival)
+        number, timestamp, severity, message, bytes_before, arrival, process)
       select *
       from numbered
       where number > (select lines from log) - ${MAX_LOG_LINES}
@@ -162,7 +163,7 @@ async function readLogPage(
   kind: LogKind,
   { ownerQuery, linesCondition, notFoundCode }: LogOwner,
 ): Promise<LogPage> {
-  const { level, query: text, start_time, end_time, offset } = query
+  const { level, process, query: text, start_time, end_time, offset } = query
   const limit = query.limit ?? 100
   const descending = query.order === 'desc'
   const direction = descending ? sql`desc` : sql`asc`
@@ -170,6 +171,7 @@ async function readLogPage(
     linesCondition,
     sql`l.kind = ${kind} and l.tenant_id = current_tenant()`,
     level && sql`l.severity >= ${levels.indexOf(level)}`,
+    process && sql`l.process = ${process}`,
     text && sql`strpos(lower(l.message), lower(${text})) > 0`,
     start_time && sql`l.timestamp >= ${start_time}::timestamptz`,
     end_time && sql`l.timestamp < ${end_time}::timestamptz`,
@@ -183,7 +185,7 @@ async function readLogPage(
     left join lateral (
       select l.revision_id, l.number,
         to_char(l.timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-        l.severity, l.message
+        l.severity, l.message, l.process
       from log_lines l
       where ${sql.join(conditions, sql` and `)}
       order by l.timestamp ${direction}, l.revision_id ${direction}, l.number ${direction}
@@ -196,14 +198,22 @@ async function readLogPage(
   return { logs: page.map(lineToWire(kind)), ...(last && { next_offset: encodeOffset(last) }) }
 }
 
-type LogRow = [revision_id: string, number: string, timestamp: string, severity: string, message: string]
+type LogRow = [
+  revision_id: string,
+  number: string,
+  timestamp: string,
+  severity: string,
+  message: string,
+  process: string | null,
+]
 
 const lineToWire =
   (kind: LogKind) =>
-  ([revision_id, number, timestamp, severity, message]: LogRow): LogLine => ({
+  ([revision_id, number, timestamp, severity, message, process]: LogRow): LogLine => ({
     id: `${revision_id}-${kind}-${number}`,
     timestamp: toIsoTime(timestamp),
     level: levels[Number(severity)]!,
+    process,
     message,
   })
 

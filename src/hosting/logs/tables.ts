@@ -38,6 +38,8 @@ export const logLines = pgTable(
     timestamp: instantColumn().notNull(),
     severity: integer().notNull(),
     message: text().notNull(),
+    /** The process type of the copy. Null: of the agent itself, or of one of an earlier release. */
+    process: text(),
     bytes_before: bigint({ mode: 'number' }).notNull(),
     /** On line 0, that of the newest dropped line. Null on lines that are older than the column. */
     arrival: bigint({ mode: 'number' }),

@@ -52,7 +52,10 @@ describe('the logs of a deployment in the order of arrival', () => {
     const { openLog, revisionIds } = deployment
     const [first, second] = revisionIds
     await openLog({ kind: 'build' })(linesOf('built', '100% Done'))
-    await openLog()([{ message: 'up' }, { message: 'broken', level: 'ERROR' }])
+    await openLog()([
+      { message: 'up', process: 'web' },
+      { message: 'broken', level: 'ERROR', process: 'worker' },
+    ])
     await openLog({ revision_id: second! })([
       { message: 'up again', level: 'WARNING' },
       { message: 'quiet', ...later },
@@ -63,6 +66,8 @@ describe('the logs of a deployment in the order of arrival', () => {
       [{ revision_id: first }, ['built', '100% Done', 'up', 'broken']],
       [{ revision_id: second, kind: 'build' }, []],
       [{ level: 'warning' }, ['broken', 'up again']],
+      [{ process: 'worker' }, ['broken']],
+      [{ process: 'worker', level: 'critical' }, []],
       [{ query: '% done' }, ['100% Done']],
       [{ start_time: '2026-01-01T01:00:01+01:00' }, ['quiet']],
       [{ query: 'UP', kind: 'deploy', after: 3 }, ['up again']],

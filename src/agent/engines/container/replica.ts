@@ -2,14 +2,16 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import type { LogLevel } from '../../engine.ts'
 import { explainExit, explainStartFailure } from '../../images/container-failures.ts'
 import { PART_LABEL, REPLICA_LABEL, ROLE_LABEL, SIDECARS_LABEL, TYPE_LABEL } from '../../images/container-labels.ts'
 import { followLog, type InspectedContainer, LOG_START, type LogPosition } from '../../images/container-log.ts'
 import { type CreateRequest, type DockerApi, DockerApiError } from '../../images/docker-api.ts'
 import { describeError } from '../../redaction/error-messages.ts'
 import { readJson, writeJson } from '../../system/files.ts'
+import { levelOf } from '../../system/line-level.ts'
 import { describeListening, findAnnouncedPort } from '../local/health.ts'
-import type { Health, Replica, ReplicaUsage } from '../local/replica-pool.ts'
+import type { Health, OutputLine, Replica, ReplicaUsage } from '../local/replica-pool.ts'
 import { WEB } from '../process-types.ts'
 import { probe } from './health.ts'
 import type { ReplicaParts } from './replica-spec.ts'
@@ -61,7 +63,7 @@ export class ContainerReplica implements Replica {
   #sidecarsSettled = false
   /** The last CPU time of the application and of its sidecars. */
   readonly #cpuMs = new Map<string, number | null>()
-  #pendingLines: string[] = []
+  #pendingLines: OutputLine[] = []
   #unsaved = false
   #removal: Promise<void> | undefined
 
@@ -168,7 +170,7 @@ export class ContainerReplica implements Replica {
     return { cpu_ms: known.length > 0 ? known.reduce((sum, ms) => sum + ms, 0) : null, memory_bytes }
   }
 
-  readLines(): string[] {
+  readLines(): OutputLine[] {
     const lines = this.#pendingLines.splice(0)
     if (this.#unsaved && fs.existsSync(this.#file)) writeJson(this.#file, this.#positions)
     this.#unsaved = false
@@ -279,7 +281,7 @@ export class ContainerReplica implements Replica {
         return this.#recordEnd(`lost its sidecar \`${name}\`, which ${endReason}`)
       this.#sidecars.set(name, { since, problem: endReason })
       const pause = SIDECAR_PAUSE_MS * crashes
-      this.#addLine(`Sidecar \`${name}\` ${endReason}; restarting in ${pause / 1000} s.`)
+      this.#addLine(`Sidecar \`${name}\` ${endReason}; restarting in ${pause / 1000} s.`, 'WARNING')
       await delay(pause, undefined, { signal }).catch(() => {})
       if (signal.aborted || this.endReason) return
       const startError = await this.#api.post(`/containers/${id}/start`).then(() => undefined, describeStartError)
@@ -298,13 +300,13 @@ export class ContainerReplica implements Replica {
     return this.#positions[id]
   }
 
-  #lineLogger = (part?: string) => (message: string) => {
+  #lineLogger = (part?: string) => (message: string, isError: boolean) => {
     this.#unsaved = true
-    this.#addLine(part ? `[${part}] ${message}` : message)
+    this.#addLine(part ? `[${part}] ${message}` : message, levelOf(message, isError), isError)
   }
 
-  #addLine(line: string): void {
-    this.#pendingLines.push(line)
+  #addLine(line: string, level: LogLevel, isError = false): void {
+    this.#pendingLines.push({ text: line, level, isError })
     this.lastLines.push(line)
     this.lastLines.splice(0, this.lastLines.length - LAST_LINES)
   }

@@ -9,6 +9,7 @@ import { followLog, type InspectedContainer, LOG_START, type LogPosition } from 
 import { type DockerApi, DockerApiError } from '../../images/docker-api.ts'
 import { describeError } from '../../redaction/error-messages.ts'
 import { readJson, writeJson } from '../../system/files.ts'
+import { levelOf } from '../../system/line-level.ts'
 import type { ListedContainer } from './replica.ts'
 import type { runParts } from './replica-spec.ts'
 
@@ -71,8 +72,8 @@ export async function runContainer({ api, folder, run, makeParts, log, signal }:
     savedAt = Date.now()
     if (fs.existsSync(folder)) writeJson(file, position)
   }
-  const state = await followLog(api, id, position, signal, line => {
-    log(line)
+  const state = await followLog(api, id, position, signal, (line, isError) => {
+    log(line, levelOf(line, isError))
     if (Date.now() - savedAt > SAVE_MS) savePosition()
   })
   over.abort()

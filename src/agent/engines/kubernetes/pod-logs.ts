@@ -2,15 +2,16 @@
 import * as http from 'node:http'
 import * as https from 'node:https'
 import type { KubeConfig, V1Pod } from '@kubernetes/client-node'
-import type { LogLevel, RevisionRef } from '../../engine.ts'
+import type { LogLevel, LogSource } from '../../engine.ts'
+import { levelOf } from '../../system/line-level.ts'
 import { LineSplitter } from '../../system/lines.ts'
 import { WEB } from '../process-types.ts'
 import { COMPONENT_LABEL, DEPLOYMENT_LABEL, REVISION_LABEL } from './names.ts'
 import { APP_CONTAINER } from './pod-template.ts'
 
-type WriteLogLine = (of: RevisionRef, message: string, level: LogLevel) => void
+type WriteLogLine = (of: LogSource, message: string, level: LogLevel) => void
 type LogStream = {
-  write: (message: string) => void
+  write: (message: string, level: LogLevel) => void
   namespace: string
   name: string
   /** The time of the last line, as its node wrote it; before the first line, when to begin. */
@@ -55,11 +56,9 @@ export class PodLogs {
     if (!deployment_id || !revision_id || !hasRun || stream) return
     const createdAt = new Date(pod.metadata?.creationTimestamp ?? since)
     const from = createdAt > since ? createdAt : since
-    const of = { deployment_id, revision_id }
-    const component = labels?.[COMPONENT_LABEL] ?? WEB
-    const prefix = component === WEB ? '' : `[${component}] `
+    const of = { deployment_id, revision_id, process: labels?.[COMPONENT_LABEL] ?? WEB }
     this.#streams.set(uid!, {
-      write: message => this.#writeLog(of, prefix + message, 'INFO'),
+      write: (message, level) => this.#writeLog(of, message, level),
       namespace: namespace!,
       name: name!,
       since: from.toISOString(),
@@ -162,7 +161,8 @@ export class PodLogs {
     if (!time || (stream.hasWritten && sortableTime(time) <= sortableTime(stream.since))) return
     stream.since = time
     stream.hasWritten = true
-    stream.write(message!.slice(0, MAX_LINE_LENGTH))
+    // The API has both streams in one: a line that says no level is INFO.
+    stream.write(message!.slice(0, MAX_LINE_LENGTH), levelOf(message!, false))
   }
 }
 

@@ -215,10 +215,10 @@ export abstract class PooledEngine implements Engine {
     for (const [pool, ref, type] of pools) {
       const key = countsKey(ref.deployment_id, ref.revision_id)
       const copies = (await pool.usage(list)).map(usage => {
-        if (type !== WEB) return { ...usage, copy: `${type}.${usage.copy}`, requests: null }
+        if (type !== WEB) return { ...usage, process: type, copy: `${type}.${usage.copy}`, requests: null }
         // Before its first request the router has no counts of it.
         const requests = counted ? (counted.copies[countsKey(key, usage.copy)] ?? zeroCounts()) : null
-        return { ...usage, requests }
+        return { ...usage, process: WEB, requests }
       })
       const others = revisions.get(key)?.copies ?? []
       revisions.set(key, {
@@ -231,7 +231,7 @@ export abstract class PooledEngine implements Engine {
     for (const [name, requests] of Object.entries(counted?.copies ?? {})) {
       const [deployment_id = '', revision_id = '', copy = ''] = name.split('/')
       const key = countsKey(deployment_id, revision_id)
-      const ended = { copy, running: false, restarts: 0, cpu_ms: null, memory_bytes: null, requests }
+      const ended = { copy, process: WEB, running: false, restarts: 0, cpu_ms: null, memory_bytes: null, requests }
       const revision = revisions.get(key)
       const unreached = counted!.unreached[key] ?? 0
       if (!revision) revisions.set(key, { deployment_id, revision_id, copies: [ended], unreached })
@@ -385,15 +385,13 @@ export abstract class PooledEngine implements Engine {
     return revision
   }
 
-  /** Lines of other types begin with the type, as those of sidecars do. */
   #makePool(ref: RevisionRef, type: string): ReplicaPool {
     const changed = () => {
       void this.#applyRoutes().catch(() => {})
       this.events.changed(ref.deployment_id)
     }
-    const prefix = type === WEB ? '' : `[${type}] `
-    const log = (message: string, level: LogLevel, shownLength = 0) =>
-      this.events.log(ref, prefix + message, level, shownLength && shownLength + prefix.length)
+    const log = (message: string, level: LogLevel, shownLength?: number) =>
+      this.events.log({ ...ref, process: type }, message, level, shownLength)
     const settledLength = (text: string) => this.events.settledLength(ref, text)
     return new ReplicaPool(this.limits, { changed, log, settledLength })
   }
@@ -417,16 +415,19 @@ export abstract class PooledEngine implements Engine {
           memory_mb: resources.memory_limit_mb,
         }
     const others = new Map<string, ReplicaTemplate>()
+    let left = most - (web?.copies ?? 0)
     // Artifacts of earlier agents, which started no others, do not name them.
     for (const type of artifact.processes && !artifact.site ? processTypesOf(spec, artifact) : []) {
       // The control plane does not know what the source asks for.
-      if (isNew && type.scale[0] > most) {
-        const message = `\`${type.name}\` has ${most} copies instead of ${type.scale[0]}. ${REMEDIES.copies}`
-        this.events.log(spec, message, 'WARNING')
+      const copies = Math.min(type.scale[0], Math.max(1, left))
+      left -= copies
+      if (isNew && type.scale[0] > copies) {
+        const message = `\`${type.name}\` has ${copies} copies instead of ${type.scale[0]}. ${REMEDIES.copies}`
+        this.events.log({ ...spec, process: type.name }, message, 'WARNING')
       }
       others.set(type.name, {
         health_path: null,
-        copies: Math.min(most, type.scale[0]),
+        copies,
         ...ready,
         settle_ms: this.limits.settle_ms,
         launch: () => makers.launchOther(type),

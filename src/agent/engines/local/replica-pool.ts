@@ -4,8 +4,10 @@ import type { Incident, IncidentKind, ReportedHealth } from '../../../protocol/r
 import { type Condition, type CopyUsage, describeDeadline, type LogLevel, type RevisionHealth } from '../../engine.ts'
 import { describeError } from '../../redaction/error-messages.ts'
 import { appendLastLines } from '../../system/last-lines.ts'
+import { levelOf } from '../../system/line-level.ts'
 import type { Process } from '../../system/processes.ts'
 import type { Limits } from './limits.ts'
+import { describeMissingStore } from './missing-store.ts'
 import type { Target } from './router.ts'
 
 /** `target`: null for a process that does not listen. */
@@ -15,6 +17,9 @@ export type Unhealthy = { ok: false; reason: string; about?: 'no_listener' | 'ot
 
 /** CPU time since its start, and memory now. Null: not visible. After its end, the last that was seen. */
 export type ReplicaUsage = { cpu_ms: number | null; memory_bytes: number | null }
+
+/** A line that an application wrote; `isError`: to its standard error. */
+export type OutputLine = { text: string; level: LogLevel; isError: boolean }
 
 export interface Replica {
   readonly lastLines: string[]
@@ -33,9 +38,9 @@ export interface Replica {
   /** For a replica whose exit is not reported by an event. */
   checkExit?(): void
   /** The whole lines since the last call; with `final`, an unfinished line too. */
-  readLines(final?: boolean): string[]
-  /** The beginning of the next line. Undefined for an engine that sees whole lines only. */
-  unfinishedLine?(): string
+  readLines(final?: boolean): OutputLine[]
+  /** The beginning of the next line of a stream. Undefined for an engine that sees whole lines only. */
+  unfinishedLine?(isError: boolean): string
   kill(): void
   /** Asks it to end, and kills it after the grace period. */
   end(grace: number): Promise<void>
@@ -61,6 +66,8 @@ export type ReplicaTemplate = {
 export type HealthPolicy = Pick<ReplicaTemplate, 'health_path' | 'ready_ms' | 'copies' | 'settle_ms'>
 type ReplicaSlot = {
   replica: Replica | undefined
+  /** When it was added; null for a copy of an earlier agent. */
+  addedAt: number | null
   launching: Promise<void> | undefined
   launchedAt: number
   isHealthy: boolean
@@ -76,10 +83,10 @@ type ReplicaSlot = {
   pastCpuMs: number
   memory: { now: number; most: number } | undefined
   probing: boolean
-  /** The logged part of the unfinished line, and the time since when there was no more of it to log. */
-  shown: string
-  shownAt: number
+  unfinished: { output: UnfinishedLine; errors: UnfinishedLine }
 }
+/** The logged part of the unfinished line of a stream, and the time since when there was no more of it to log. */
+type UnfinishedLine = { shown: string; at: number }
 type PoolEvents = {
   changed: () => void
   log: (message: string, level: LogLevel, shownLength?: number) => void
@@ -91,11 +98,20 @@ const START_REASON_MS = 5_000
 
 const MIB = 1024 * 1024
 
+/** With what the log says of the reason, and its last lines. */
+function explainByLog(sentence: string, lines: string[]): string {
+  const hint = describeMissingStore(lines)
+  return appendLastLines(hint ? `${sentence} ${hint}` : sentence, lines)
+}
+
 /** Its place, which stays when it is started again. */
 const copyName = (place: number): string => String(place + 1)
 
+const noUnfinishedLines = () => ({ output: { shown: '', at: 0 }, errors: { shown: '', at: 0 } })
+
 const emptySlot = (replica?: Replica): ReplicaSlot => ({
   replica,
+  addedAt: replica ? null : Date.now(),
   launching: undefined,
   launchedAt: 0,
   isHealthy: false,
@@ -109,8 +125,7 @@ const emptySlot = (replica?: Replica): ReplicaSlot => ({
   pastCpuMs: 0,
   memory: undefined,
   probing: false,
-  shown: '',
-  shownAt: 0,
+  unfinished: noUnfinishedLines(),
 })
 
 export class ReplicaPool {
@@ -165,7 +180,7 @@ export class ReplicaPool {
     const now = Date.now()
     for (const slot of this.#slots) {
       if (slot.replica) this.#logLines(slot, slot.replica.readLines())
-      this.#logUnfinishedLine(slot, now)
+      for (const isError of [false, true]) this.#logUnfinishedLine(slot, isError, now)
       if (slot.replica) {
         if (now - this.#slowTickAt > 500) slot.replica.checkExit?.()
         const pause = slot.healthySince ? this.#limits.probe_ms : this.#limits.starting_probe_ms
@@ -186,24 +201,26 @@ export class ReplicaPool {
     this.#lastHealth = health
   }
 
-  #logLines(slot: ReplicaSlot, lines: string[]): void {
-    for (const line of lines) {
+  #logLines({ unfinished }: ReplicaSlot, lines: OutputLine[]): void {
+    for (const { text, level, isError } of lines) {
+      const stream = isError ? unfinished.errors : unfinished.output
       // The rest of an unfinished line is lost if the application writes too much.
-      const shownLength = line.startsWith(slot.shown) ? slot.shown.length : 0
-      slot.shown = ''
-      if (shownLength === 0 || line.length > shownLength) this.#events.log(line, 'INFO', shownLength)
+      const shownLength = text.startsWith(stream.shown) ? stream.shown.length : 0
+      stream.shown = ''
+      if (shownLength === 0 || text.length > shownLength) this.#events.log(text, level, shownLength)
     }
   }
 
-  #logUnfinishedLine(slot: ReplicaSlot, now: number): void {
-    const line = slot.replica?.unfinishedLine?.() ?? ''
-    if (line.length <= slot.shown.length) slot.shownAt = now
-    if (now - slot.shownAt < this.#limits.unfinished_line_ms) return
-    slot.shownAt = now
+  #logUnfinishedLine({ replica, unfinished }: ReplicaSlot, isError: boolean, now: number): void {
+    const stream = isError ? unfinished.errors : unfinished.output
+    const line = replica?.unfinishedLine?.(isError) ?? ''
+    if (line.length <= stream.shown.length) stream.at = now
+    if (now - stream.at < this.#limits.unfinished_line_ms) return
+    stream.at = now
     const settled = line.slice(0, this.#events.settledLength(line)).replace(/\r$/, '')
-    if (settled.length <= slot.shown.length) return
-    this.#events.log(settled, 'INFO', slot.shown.length)
-    slot.shown = settled
+    if (settled.length <= stream.shown.length) return
+    this.#events.log(settled, levelOf(settled, isError), stream.shown.length)
+    stream.shown = settled
   }
 
   /** Waiting does not change the problem. A program may open another port a moment before its own. */
@@ -232,7 +249,7 @@ export class ReplicaPool {
     if (previous?.facts === facts && now - previous.at < START_REASON_MS) return false
     const restarts = crashes > 1 ? ` It ended ${crashes} times.` : ''
     const deadline = describeDeadline(this.#startedAt + this.#readyMs)
-    const text = appendLastLines(`Not healthy yet: ${this.#problem}.${restarts} ${deadline}`, this.#lastLogLines())
+    const text = explainByLog(`Not healthy yet: ${this.#problem}.${restarts} ${deadline}`, this.#lastLogLines())
     this.#startReason = { text, facts, at: now }
     return text !== previous?.text
   }
@@ -261,7 +278,7 @@ export class ReplicaPool {
         : this.#problem && `It is unhealthy: ${problem}.`
     if (!reason) return null
     const lines = this.#lastLogLines()
-    return lines.length ? appendLastLines(reason, lines) : `${reason} Its log is empty.`
+    return lines.length ? explainByLog(reason, lines) : `${reason} Its log is empty.`
   }
 
   /** A copy is in a crash loop until it has been healthy for a while. */
@@ -270,12 +287,22 @@ export class ReplicaPool {
     return crashes >= this.#limits.crashes && !isCalm
   }
 
+  /** A new copy is no fault until its deadline, unless it ends. */
+  #isStarting({ addedAt, crashes, healthySince }: ReplicaSlot): boolean {
+    return addedAt !== null && crashes === 0 && healthySince === 0 && Date.now() - addedAt <= this.#readyMs
+  }
+
   #healthState(): ReportedHealth['state'] {
+    const all = this.#slots.length
     const looping = this.#slots.filter(slot => this.#isLooping(slot)).length
     const up = this.#healthyCount
-    if (looping > 0 && looping === this.#slots.length) return 'crash_looping'
-    if (up === 0) return looping > 0 ? 'crash_looping' : 'unhealthy'
-    return up < this.#slots.length || looping > 0 ? 'degraded' : 'healthy'
+    const isListening = this.#healthPolicy?.settle_ms === undefined
+    const missing = this.#slots.filter(slot => !slot.isHealthy && !this.#isStarting(slot)).length
+    if (all === 0) return 'healthy'
+    if (looping > 0 && (looping === all || up === 0)) return 'crash_looping'
+    // Requests fail while nothing listens yet.
+    if (up === 0 && (isListening || missing > 0)) return 'unhealthy'
+    return missing > 0 || looping > 0 ? 'degraded' : 'healthy'
   }
 
   condition(): Condition {
@@ -292,7 +319,7 @@ export class ReplicaPool {
     const sentence = looping
       ? `Crash loop: it ended ${looping.crashes} times in a row; the last time ${problem}.`
       : `It is not healthy: ${problem}.`
-    return appendLastLines(copies + sentence, state === 'degraded' ? this.#exitedLines : this.#lastLogLines())
+    return explainByLog(copies + sentence, state === 'degraded' ? this.#exitedLines : this.#lastLogLines())
   }
 
   /** Counts something that happened to a copy, for the journal of the deployment. */
@@ -310,7 +337,7 @@ export class ReplicaPool {
   }
 
   /** The usage of each copy, with that of its former replicas. */
-  usage(list: () => Process[]): Promise<Omit<CopyUsage, 'requests'>[]> {
+  usage(list: () => Process[]): Promise<Omit<CopyUsage, 'requests' | 'process'>[]> {
     return Promise.all(
       this.#slots.map(async (slot, i) => {
         const { replica, memory, pastCpuMs } = slot
@@ -392,7 +419,7 @@ export class ReplicaPool {
     slot.launching = undefined
     if (launched instanceof Error) return this.#recordCrash(slot, `could not be started: ${describeError(launched)}`)
     slot.launches++
-    const fresh: Partial<ReplicaSlot> = { replica: launched, failures: 0, probedAt: 0, shown: '' }
+    const fresh: Partial<ReplicaSlot> = { replica: launched, failures: 0, probedAt: 0, unfinished: noUnfinishedLines() }
     Object.assign(slot, { ...fresh, launchedAt: Date.now() })
     // `#stopSlot` waits for the launch and then ends the replica.
     if (this.#stopping || !this.#slots.includes(slot)) return

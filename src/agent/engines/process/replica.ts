@@ -5,29 +5,24 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { cutLine } from '../../redaction/redact-paths.ts'
 import { listFolder, readJson, readText, writeJson } from '../../system/files.ts'
-import { LineSplitter, MAX_LINE_LENGTH } from '../../system/lines.ts'
+import { levelOf } from '../../system/line-level.ts'
+import { MAX_LINE_LENGTH } from '../../system/lines.ts'
+import { LogFile } from '../../system/log-file.ts'
 import { isPortOfOther, listListeningPorts } from '../../system/ports.ts'
 import { isAlive, type Process, type ProcessIdentity } from '../../system/processes.ts'
 import { findTracked, readTracked, spawnTracked, type TrackedProcess } from '../../system/tracked-process.ts'
 import type { User } from '../../system/users.ts'
 import { describeListening, findAnnouncedPort, probe } from '../local/health.ts'
-import type { Health, Replica, ReplicaUsage, Unhealthy } from '../local/replica-pool.ts'
+import type { Health, OutputLine, Replica, ReplicaUsage, Unhealthy } from '../local/replica-pool.ts'
 import { shellCommand } from '../local/shell-command.ts'
 
-const MIB = 1024 * 1024
-const MAX_LOG_BYTES = 8 * MIB
-/** A log that is larger was written faster than it is read: lines are dropped, so that the disk does not fill. */
-const MAX_FILE_BYTES = 64 * MIB
-/** The limit of one read. The log shipper would drop more. */
-const MAX_LINES = 20_000
 const LAST_LINES = 40
-const NEWLINE = 10
+/** The file with its standard error. Copies that an earlier agent started have none. */
+const ERRORS = 'errors'
 /** A look at the ports of a replica reads much of /proc. */
 const LOOK_MS = 1_000
 /** Writes the exit code of a command, which the next agent would not see, to a file that the command cannot reach. */
 const RECORD_EXIT_CODE = '"$@" 4>&-; code=$?; echo $code >&4; exit $code'
-/** The offset up to which the log was read; `inside`: within a line whose rest is skipped. */
-type LogPosition = { read: number; inside?: boolean }
 
 type LaunchOptions = {
   command: string
@@ -60,27 +55,16 @@ export class ProcessReplica implements Replica {
   #silence: { lookedAt: number; finding: Unhealthy | undefined } | undefined
   /** The CPU time so far. */
   #cpuMs: number | null = null
-  #readOffset: number
-  /** The offset of the unfinished last line. */
-  #lineStart: number
-  /** The beginning of that line is no longer in the log. */
-  #isLineCut: boolean
-  #splitter: LineSplitter
+  readonly #output: LogFile
+  readonly #errors: LogFile
 
-  private constructor(
-    folder: string,
-    { port, uid }: SavedReplica,
-    tracked: TrackedProcess | undefined,
-    { read, inside = false }: LogPosition,
-  ) {
+  private constructor(folder: string, { port, uid }: SavedReplica, tracked: TrackedProcess | undefined) {
     this.folder = folder
     this.port = port
     this.#uid = uid
     this.#tracked = tracked
-    this.#readOffset = read
-    this.#lineStart = read
-    this.#isLineCut = inside
-    this.#splitter = createSplitter(inside)
+    this.#output = new LogFile(folder, 'log', 'read.json')
+    this.#errors = new LogFile(folder, ERRORS, 'errors-read.json')
   }
 
   static launch(replicasFolder: string, { command, cwd, env, port, user }: LaunchOptions): ProcessReplica {
@@ -106,8 +90,7 @@ export class ProcessReplica implements Replica {
   static findRun(folder: string): ProcessReplica | undefined {
     const tracked = readTracked(folder)
     if (!tracked.identity) return undefined
-    const position = readJson<LogPosition>(join(folder, 'read.json')) ?? { read: 0 }
-    return new ProcessReplica(folder, { port: 0 }, tracked, position)
+    return new ProcessReplica(folder, { port: 0 }, tracked)
   }
 
   static #spawn(
@@ -117,19 +100,22 @@ export class ProcessReplica implements Replica {
     { cwd, env, user }: Pick<LaunchOptions, 'cwd' | 'env' | 'user'>,
     status?: number,
   ): ProcessReplica {
-    const log = fs.openSync(join(folder, 'log'), 'a', 0o600)
+    const [output, errors] = ['log', ERRORS].map(name => fs.openSync(join(folder, name), 'a', 0o600)) as [
+      number,
+      number,
+    ]
     const options: SpawnOptions = {
       cwd,
       env,
-      stdio: ['ignore', log, log, ...(status === undefined ? [] : [status])],
+      stdio: ['ignore', output, errors, ...(status === undefined ? [] : [status])],
     }
     // The application may reopen its output as /dev/stdout.
-    if (user) fs.fchownSync(log, user.uid, user.gid)
+    if (user) for (const log of [output, errors]) fs.fchownSync(log, user.uid, user.gid)
     const tracked = spawnTracked(folder, command, options, user)
     const { child } = tracked
-    fs.closeSync(log)
+    for (const log of [output, errors]) fs.closeSync(log)
     child.unref()
-    const replica = new ProcessReplica(folder, saved, tracked, { read: 0 })
+    const replica = new ProcessReplica(folder, saved, tracked)
     const handleExit = (exit: Exit) => {
       if (replica.exit) return
       replica.exit = exit
@@ -147,17 +133,16 @@ export class ProcessReplica implements Replica {
   static async adopt(
     replicasFolder: string,
     grace: number,
-    logLine: (line: string) => void,
+    logLine: (line: OutputLine) => void,
   ): Promise<ProcessReplica[]> {
     const adopted: ProcessReplica[] = []
     for (const name of listFolder(replicasFolder)) {
       const folder = join(replicasFolder, name)
       const saved = readJson<SavedReplica>(join(folder, 'copy.json'))
-      const position = readJson<LogPosition>(join(folder, 'read.json')) ?? { read: 0 }
       const tracked = await findTracked(folder, grace, ended => {
-        for (const line of new ProcessReplica(ended, { port: 0 }, undefined, position).readLines(true)) logLine(line)
+        for (const line of new ProcessReplica(ended, { port: 0 }, undefined).readLines(true)) logLine(line)
       })
-      if (tracked && saved) adopted.push(new ProcessReplica(folder, saved, tracked, position))
+      if (tracked && saved) adopted.push(new ProcessReplica(folder, saved, tracked))
     }
     return adopted
   }
@@ -262,70 +247,21 @@ export class ProcessReplica implements Replica {
 
   release(): void {}
 
-  readLines(final = false): string[] {
-    let lines: string[] = []
-    try {
-      lines = this.#readLog(final)
-    } catch {
-      // Its folder was removed.
-    }
-    if (final) lines.push(...this.#splitter.end())
-    const cut = lines.map(line => cutLine(line, MAX_LINE_LENGTH))
-    this.lastLines.push(...cut.slice(-LAST_LINES))
+  /** Lines of standard error come last: nothing tells the order of lines of two files. */
+  readLines(final = false): OutputLine[] {
+    const cut = (log: LogFile, isError: boolean) =>
+      log.read(final).map(line => {
+        const text = cutLine(line, MAX_LINE_LENGTH)
+        return { text, level: levelOf(text, isError), isError }
+      })
+    const lines = [...cut(this.#output, false), ...cut(this.#errors, true)]
+    this.lastLines.push(...lines.slice(-LAST_LINES).map(({ text }) => text))
     this.lastLines.splice(0, Math.max(0, this.lastLines.length - LAST_LINES))
-    return cut
+    return lines
   }
 
-  /** A longer line is cut when it ends, perhaps before what could be shown of it now. */
-  unfinishedLine(): string {
-    return this.#splitter.rest.length > MAX_LINE_LENGTH ? '' : this.#splitter.rest
-  }
-
-  #readLog(final: boolean): string[] {
-    const file = join(this.folder, 'log')
-    const { size } = fs.statSync(file)
-    if (size < this.#readOffset) this.#skipTo(0)
-    if (size === this.#readOffset) return []
-    const isTooLarge = size > MAX_FILE_BYTES
-    const readSize = final ? MAX_LOG_BYTES : MIB
-    const skipped = final || isTooLarge ? Math.max(0, size - this.#readOffset - readSize) : 0
-    if (skipped) this.#skipTo(this.#readOffset + skipped)
-    const chunk = Buffer.alloc(Math.min(size - this.#readOffset, readSize))
-    const handle = fs.openSync(file, 'r')
-    const count = fs.readSync(handle, chunk, 0, chunk.length, this.#readOffset)
-    fs.closeSync(handle)
-    const lines = this.#splitter.push(chunk.subarray(0, count))
-    const end = chunk.subarray(0, count).lastIndexOf(NEWLINE)
-    if (end >= 0) [this.#lineStart, this.#isLineCut] = [this.#readOffset + end + 1, false]
-    this.#readOffset += count
-    if (isTooLarge) {
-      fs.truncateSync(file)
-      this.#skipTo(0)
-    } else if (this.#readOffset > MAX_LOG_BYTES && this.#readOffset >= fs.statSync(file).size) {
-      fs.truncateSync(file)
-      this.#isLineCut ||= this.#lineStart < this.#readOffset
-      this.#readOffset = 0
-      this.#lineStart = 0
-    }
-    this.#savePosition()
-    return skipped || lines.length > MAX_LINES
-      ? ['Log lines were dropped here: the application wrote too many at once.', ...lines.slice(-MAX_LINES)]
-      : lines
-  }
-
-  /** The position may be within a line, whose rest is dropped: the masks would not recognize half of a secret. */
-  #skipTo(position: number): void {
-    this.#readOffset = position
-    this.#lineStart = position
-    this.#isLineCut = true
-    this.#splitter = createSplitter(true)
-  }
-
-  /** The next agent reads an unfinished line again from its beginning. */
-  #savePosition(): void {
-    const inside = this.#isLineCut || this.#splitter.isSkipping
-    const position: LogPosition = { read: inside ? this.#readOffset : this.#lineStart, inside }
-    fs.writeFileSync(join(this.folder, 'read.json'), JSON.stringify(position))
+  unfinishedLine(isError: boolean): string {
+    return (isError ? this.#errors : this.#output).unfinishedLine
   }
 }
 
@@ -334,6 +270,3 @@ function readExitCode(folder: string): number | null {
   const text = readText(folder, 'status')?.trim()
   return text ? Number(text) : null
 }
-
-/** Bounds the memory for a line that never ends. */
-const createSplitter = (inside: boolean) => new LineSplitter(2 * MAX_LINE_LENGTH, { blank: true, inside })

@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type OneOffRun, type RunEnd, TransientError, type WriteLog } from '../../engine.ts'
 import { readJson, removeRecursively, writeJson } from '../../system/files.ts'
 import { RUN_VARIABLE } from '../../system/tracked-process.ts'
-import type { Health } from '../local/replica-pool.ts'
+import type { Health, OutputLine } from '../local/replica-pool.ts'
 import { ProcessReplica } from './replica.ts'
 
 export type ProcessRun = {
@@ -56,7 +56,7 @@ export function startRun({ folder, run, memory_mb, stop_ms, launch, log }: Optio
   const follow = async (): Promise<RunEnd> => {
     for (; ; await delay(TICK_MS)) {
       closing.signal.throwIfAborted()
-      for (const line of replica.readLines()) log(line)
+      for (const line of replica.readLines()) writeLine(log, line)
       const now = Date.now()
       if (now - checkedAt >= CHECK_MS) replica.checkExit()
       if (now - checkedAt >= CHECK_MS) checkedAt = now
@@ -64,12 +64,14 @@ export function startRun({ folder, run, memory_mb, stop_ms, launch, log }: Optio
       if (now > deadline) stop(`did not end within ${run.timeout_seconds} s and was ended`)
     }
     await replica.end(0)
-    for (const line of replica.readLines(true)) log(line)
+    for (const line of replica.readLines(true)) writeLine(log, line)
     return describeEnd(replica, saved)
   }
   const release = () => closing.abort(new TransientError('The agent is shutting down.'))
   return { replica, memory_mb, end: follow(), stop, release }
 }
+
+const writeLine = (log: WriteLog, { text, level }: OutputLine) => log(text, level)
 
 export async function forgetRun(folder: string, run: ProcessRun | undefined): Promise<void> {
   run?.stop('was ended')

@@ -20,9 +20,10 @@ export async function readLogText({ deployment_id, filters, names, onProgress }:
       params: { deployment_id },
       query: { limit: PAGE_LINES, ...filters, after },
     })
-    const lines = page.logs.map(({ timestamp, level, revision_id, kind, message }) => {
-      const name = names.get(revision_id)?.number
-      return `${timestamp} ${level} ${name === undefined ? revision_id : `r${name}`} ${kind} ${toPlainText(message)}\n`
+    const lines = page.logs.map(({ timestamp, level, revision_id, kind, process, message }) => {
+      const number = names.get(revision_id)?.number
+      const from = [number === undefined ? revision_id : `r${number}`, kind, process].filter(Boolean).join(' ')
+      return `${timestamp} ${level} ${from} ${toPlainText(message)}\n`
     })
     texts.push(lines.join(''))
     count += lines.length

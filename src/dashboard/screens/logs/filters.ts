@@ -10,6 +10,7 @@ type Kind = (typeof KINDS)[number]
 export type ShownLog = {
   kind: Kind | undefined
   revision: string
+  process: string
   level: Level | undefined
   /** The text to find. `only` hides other lines. */
   find: string
@@ -20,12 +21,14 @@ export type ShownLog = {
   filters: LogFilters
 }
 
+const PROCESS = /^[a-z][a-z0-9-]{0,29}$/
 const UUID = /^[0-9a-f]{8}-[0-9a-f-]{27}$/
 
 /** Members that mean nothing are ignored: an address may be mistyped. */
 export function useShownLog(): ShownLog {
   const [kind] = useFilter('kind')
   const [revision] = useFilter('revision')
+  const [process] = useFilter('process')
   const [level] = useFilter('level')
   const [find] = useFilter('find')
   const [only] = useFilter('only')
@@ -35,6 +38,7 @@ export function useShownLog(): ShownLog {
     const known = {
       kind: KINDS.find(one => one === kind),
       revision: UUID.test(revision) ? revision : '',
+      process: PROCESS.test(process) ? process : '',
       level: LEVELS.find(one => one === level.toUpperCase()),
       find,
       isOnlyFound: only !== '' && find !== '',
@@ -42,13 +46,14 @@ export function useShownLog(): ShownLog {
       line: /^[1-9]\d{0,14}$/.test(line) ? Number(line) : undefined,
     }
     return { ...known, filters: toFilters(known) }
-  }, [kind, revision, level, find, only, from, line])
+  }, [kind, revision, process, level, find, only, from, line])
 }
 
-function toFilters({ kind, revision, level, find, isOnlyFound, from }: Omit<ShownLog, 'filters'>): LogFilters {
+function toFilters({ kind, revision, process, level, find, isOnlyFound, from }: Omit<ShownLog, 'filters'>): LogFilters {
   return {
     ...(kind && { kind }),
     ...(revision && { revision_id: revision }),
+    ...(process && { process }),
     ...(level && level !== 'DEBUG' && { level }),
     ...(isOnlyFound && { query: find }),
     ...(from && { start_time: new Date(from).toISOString() }),
@@ -57,6 +62,6 @@ function toFilters({ kind, revision, level, find, isOnlyFound, from }: Omit<Show
 
 export const selectLine = (arrival: number | undefined): void => setFilters({ line: arrival ? String(arrival) : '' })
 export const showAround = (arrival: number): void =>
-  setFilters({ level: '', only: '', from: '', line: String(arrival) })
+  setFilters({ process: '', level: '', only: '', from: '', line: String(arrival) })
 export const hasFilters = ({ filters }: Pick<ShownLog, 'filters'>): boolean =>
-  ['level', 'query', 'start_time'].some(name => name in filters)
+  ['process', 'level', 'query', 'start_time'].some(name => name in filters)

@@ -39,7 +39,8 @@ export const rowId = (arrival: number): string => `line-${arrival}`
 
 const LEVEL_STYLES = { DEBUG: 'debug', INFO: 'info', WARNING: 'warning', ERROR: 'error', CRITICAL: 'error' } as const
 
-function rowOf({ arrival, at, level, revision_id, kind, parts }: Line, isSelected: boolean, { names, utc }: Shown) {
+function rowOf(line: Line, isSelected: boolean, { names, utc }: Shown) {
+  const { arrival, at, level, revision_id, kind, process, parts } = line
   const number = names.get(revision_id)?.number
   return (
     <div
@@ -52,6 +53,7 @@ function rowOf({ arrival, at, level, revision_id, kind, parts }: Line, isSelecte
       <span class={styles.who}>
         {number === undefined ? '–' : `r${number}`}
         {kind === 'build' && ' build'}
+        {process && process !== 'web' && ` ${process}`}
       </span>{' '}
       <span class={styles.message}>{showParts(parts)}</span>
     </div>

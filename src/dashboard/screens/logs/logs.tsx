@@ -21,7 +21,7 @@ import styles from './logs.module.css'
 import { isUtc, wraps } from './preferences.ts'
 import { LogReader } from './reader.ts'
 import { Timeline } from './timeline.tsx'
-import { FromChoice, KindChoice, LevelChoice, RevisionChoice, Search, Switches } from './toolbar.tsx'
+import { FromChoice, KindChoice, LevelChoice, ProcessChoice, RevisionChoice, Search, Switches } from './toolbar.tsx'
 
 const LISTED_REVISIONS = 50
 
@@ -88,6 +88,7 @@ export function Logs({ workspace, deployment }: { workspace: string; deployment:
         />
         <KindChoice kind={shown.kind} />
         <RevisionChoice revision={shown.revision} revisions={revisions ?? []} active={deployment.active_revision_id} />
+        <ProcessChoice process={shown.process} processes={deployment.health?.processes.map(({ name }) => name) ?? []} />
         <Download deployment={deployment} shown={shown} names={names} />
       </div>
       <div class={styles.bar}>
@@ -307,7 +308,7 @@ function NoLines({ deployment, shown }: { deployment: Deployment; shown: ShownLo
       <Empty
         title="No line matches"
         action={
-          <Button onClick={() => setFilters({ level: '', only: '', from: '', kind: '', revision: '' })}>
+          <Button onClick={() => setFilters({ process: '', level: '', only: '', from: '', kind: '', revision: '' })}>
             Show all lines
           </Button>
         }

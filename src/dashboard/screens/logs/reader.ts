@@ -17,7 +17,7 @@ const ROUTE = 'GET /v2/deployments/{deployment_id}/logs'
 type Page = Reply<typeof ROUTE>
 export type LogFilters = Pick<
   NonNullable<CallOptions<typeof ROUTE>['query']>,
-  'kind' | 'revision_id' | 'level' | 'query' | 'start_time'
+  'kind' | 'revision_id' | 'process' | 'level' | 'query' | 'start_time'
 >
 
 const PAGE_LINES = 1000
@@ -175,8 +175,8 @@ export class LogReader {
 
   /** There is no page before a line, so pages are read from a number that is far enough before it. */
   async #readOlder(enough: number, signal: AbortSignal): Promise<void> {
-    const { level, query, start_time } = this.#filters
-    let reach = level || query || start_time ? FILTERED_WINDOW : PAGE_LINES
+    const { process, level, query, start_time } = this.#filters
+    let reach = process || level || query || start_time ? FILTERED_WINDOW : PAGE_LINES
     for (let count = 0; count < enough && this.#first > this.#bottom; ) {
       const start = Math.max(this.#bottom, this.#first - reach)
       const lines = await this.#readBetween(start, this.#first, signal)

@@ -93,6 +93,27 @@ export const RevisionChoice = ({ revision, revisions, active }: RevisionChoicePr
   </select>
 )
 
+/** A deployment that has `web` only has no choice. */
+export function ProcessChoice({ process, processes }: Pick<ShownLog, 'process'> & { processes: string[] }) {
+  const names = [...new Set(['web', ...processes, ...(process ? [process] : [])])]
+  if (names.length === 1) return null
+  return (
+    <select
+      class={styles.select}
+      aria-label="Process"
+      value={process}
+      onChange={({ currentTarget }) => setFilters({ process: currentTarget.value, line: '' })}
+    >
+      <option value="">All processes</option>
+      {names.map(name => (
+        <option key={name} value={name}>
+          {name}
+        </option>
+      ))}
+    </select>
+  )
+}
+
 /** A level shows the ones above it too, as the API does. */
 export function LevelChoice({ level, counts }: { level: Level | undefined; counts: LevelCounts }) {
   const lowest = LEVELS.indexOf(level ?? 'DEBUG')
