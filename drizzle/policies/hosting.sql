@@ -22,14 +22,16 @@ grant select, delete, update (
     source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions,
     latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key,
     deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at,
-    reported_health, health_reason, incidents, incidents_due
+    reported_health, health_reason, health_processes, dormant_parts, incidents,
+    incidents_due
   ) on deployments to slipway_agent;
 grant select, insert, delete, update (
     name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config,
     source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions,
     latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key,
     deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at,
-    updated_at, trace_key_version, owner, reported_health, health_reason, incidents, incidents_due
+    updated_at, trace_key_version, owner, reported_health, health_reason, health_processes, dormant_parts, incidents,
+    incidents_due
   ) on deployments to slipway_app;
 
 -- ------------------------------------------------------------ custom_hosts
@@ -252,10 +254,10 @@ create policy admitted on log_lines as restrictive to slipway_limited
   )
   with check (true);
 grant select, insert, delete, update (
-    kind, number, "timestamp", severity, message, bytes_before, arrival
+    kind, number, "timestamp", severity, message, bytes_before, arrival, process
   ) on log_lines to slipway_agent;
 grant select, insert, delete, update (
-    kind, number, "timestamp", severity, message, bytes_before, arrival
+    kind, number, "timestamp", severity, message, bytes_before, arrival, process
   ) on log_lines to slipway_app;
 
 -- ------------------------------------------------------------ log_counters
@@ -398,6 +400,39 @@ grant select, insert, update (
     latency_20000, latency_60000, latency_more
   ) on metric_points to slipway_agent;
 grant select on metric_points to slipway_app;
+
+-- ------------------------------------------------------------ process_points
+create policy own on process_points to slipway_app
+  using (tenant_id = current_tenant());
+create policy served on process_points to slipway_agent
+  using (
+    exists (
+      select from deployments d
+      where d.id = deployment_id
+        and d.listener_id = current_listener()
+    )
+  )
+  with check (
+    exists (
+      select from revisions r
+      join deployments d on d.id = r.deployment_id
+      where r.id = revision_id
+        and d.id = process_points.deployment_id
+        and d.listener_id = current_listener()
+        and d.tenant_id = process_points.tenant_id
+        and d.organization_id = process_points.organization_id
+    )
+  );
+create policy admitted on process_points as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = process_points.deployment_id)
+  )
+  with check (true);
+grant select, insert, update (
+    cpu_minutes, memory_minutes, copies, memory_peak_bytes, restarts, cpu_ms, memory_bytes
+  ) on process_points to slipway_agent;
+grant select on process_points to slipway_app;
 
 -- ------------------------------------------------------------ deployment_heads
 create policy own on deployment_heads to slipway_app

@@ -1,6 +1,7 @@
 // Schemas of the metrics that an agent sends: what the copies of a revision used and answered in a minute.
 import * as z from 'zod'
 import { LATENCY_BOUNDS_MS, LATENCY_BUCKETS, statusClasses } from './latency-histogram.ts'
+import { ProcessType } from './resources.schema.ts'
 import { AgentId, Fence } from './sync-fields.schema.ts'
 import { arrayOf, boundedText, Instant, Uuid } from './wire.ts'
 
@@ -8,6 +9,8 @@ const MINUTE_MS = 60_000
 const MAX_POINTS = 500
 /** The most that `max_scale` allows. */
 const MAX_COPIES = 1000
+/** `web`, three parts and those of the source. */
+const MAX_PROCESS_TYPES = 24
 const MAX_COUNT = 999_999_999
 
 const Count = z.int().min(0).max(MAX_COUNT)
@@ -22,6 +25,7 @@ export const CopyMetrics = z
     copy: boundedText(128)
       .regex(/^[A-Za-z0-9._:-]+$/, { error: 'must be letters, digits, dots, underscores, colons or hyphens' })
       .meta({ description: 'Names the copy within its revision, also after a restart.' }),
+    process: ProcessType.nullish().meta({ description: 'The type of its process. Left out: not told.' }),
     running: z.boolean().meta({ description: 'Whether it ran at the end of the minute.' }),
     restarts: Count.meta({ description: 'How often it was started again in the minute.' }),
     cpu_ms: z.int().min(0).max(1e9).nullish().meta({
@@ -61,7 +65,10 @@ export const MetricPoint = z
     unreached: Count.nullish().meta({
       description: 'Requests that you answered with 503 because no copy accepted the connection.',
     }),
-    copies: arrayOf(CopyMetrics, MAX_COPIES),
+    copies: arrayOf(CopyMetrics, MAX_COPIES).refine(
+      copies => new Set(copies.map(copy => copy.process)).size <= MAX_PROCESS_TYPES,
+      { error: `must be of at most ${MAX_PROCESS_TYPES} process types` },
+    ),
   })
   .meta({ id: 'MetricPoint', description: 'One minute of a revision.' })
 export type MetricPoint = z.output<typeof MetricPoint>

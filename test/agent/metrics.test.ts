@@ -102,6 +102,7 @@ describe('the reporter', () => {
   const counts = (count: number) => ({ statuses: [0, count, 0, 0, 0], latencies: [count, ...Array(15).fill(0)] })
   const makeCopy = (over: Partial<CopyUsage> = {}): CopyUsage => ({
     copy: '1',
+    process: 'web',
     running: true,
     restarts: 0,
     cpu_ms: 0,
@@ -176,7 +177,7 @@ describe('the reporter', () => {
     ])
     const [first, second, third] = (await pass(MINUTE))!.points[0]!.copies
     expect(first).toMatchObject({ statuses: '0,4,0,0,0' })
-    expect(second).toEqual({ copy: '2', running: true, restarts: 0, cpu_ms: 30_000 })
+    expect(second).toEqual({ copy: '2', process: 'web', running: true, restarts: 0, cpu_ms: 30_000 })
     // Its total may be of hours.
     expect(third).not.toHaveProperty('cpu_ms')
   })
@@ -273,7 +274,7 @@ describe('pods of a cluster', () => {
     server.closeAllConnections()
     return usage
   }
-  const seen = { copy: 'app-1', running: true, restarts: 3, requests: null }
+  const seen = { copy: 'app-1', process: 'web', running: true, restarts: 3, requests: null }
 
   test('have CPU and memory of all their containers with a metrics API', async () => {
     const containers = [{ usage: { cpu: '250000000n', memory: '64Mi' } }, { usage: { cpu: '1m', memory: '1024Ki' } }]

@@ -198,7 +198,7 @@ const increases = (now: number[], before: number[]): number[] => now.map((count,
 
 /** The usage since `before`. A copy without a `before` is new, so its totals began at 0. */
 function toCopy(usage: CopyUsage, before: CopyUsage | undefined): MeasuredCopy {
-  const { copy, running, memory_bytes } = usage
+  const { copy, process, running, memory_bytes } = usage
   const cpuMs =
     usage.cpu_cores != null
       ? usage.cpu_cores * METRICS_PERIOD_MS
@@ -214,6 +214,7 @@ function toCopy(usage: CopyUsage, before: CopyUsage | undefined): MeasuredCopy {
       : undefined
   const metrics = {
     copy,
+    process,
     running,
     restarts: increase(usage.restarts, before?.restarts ?? 0),
     ...(cpuMs !== null && { cpu_ms: Math.round(cpuMs) }),

@@ -6,6 +6,7 @@ import { findDeployment, type Session } from '../session.ts'
 export const declaration: Declaration = {
   arguments: '[deployment]',
   summary: 'show what the copies used and answered',
+  options: command => command.option('--process <process>', 'only copies of this process type, such as web or worker'),
 }
 
 type Metrics = Reply<'GET /v2/deployments/{deployment_id}/metrics'>
@@ -21,12 +22,16 @@ type Value = {
 const LISTED_REVISIONS = 100
 const MIB = 2 ** 20
 
-export async function run(session: Session, _: object, [name]: [string?]): Promise<void> {
+export async function run(session: Session, { process }: { process?: string }, [name]: [string?]): Promise<void> {
   const { client, out, signal } = session
   const deployment = await findDeployment(session, name)
   const params = { deployment_id: deployment.id }
   const [metrics, { resources: revisions }] = await Promise.all([
-    client.call('GET /v2/deployments/{deployment_id}/metrics', { params, signal }),
+    client.call('GET /v2/deployments/{deployment_id}/metrics', {
+      params,
+      query: { ...(process && { process }) },
+      signal,
+    }),
     client.call('GET /v2/deployments/{deployment_id}/revisions', {
       params,
       query: { limit: LISTED_REVISIONS },

@@ -68,6 +68,7 @@ export const TABLE_BOUNDS: Record<string, TableBound> = {
   logs: expires('two for each revision; LOG_RETENTION_DAYS after its last line', 'old_revisions'),
   members: quota('10,000 for each organization'),
   metric_points: expires('a day of minutes and 30 days of hours', 'metrics'),
+  process_points: expires('a day of minutes and 30 days of hours', 'metrics'),
   model_budgets: quota('1,000 for each workspace'),
   model_configurations: quota('200 for each workspace'),
   model_proxy_settings: perRow('one for each organization'),

@@ -20,6 +20,8 @@ const identifiers = (names: readonly string[]) =>
     names.map(name => sql.identifier(name)),
     sql`, `,
   )
+/** Counters of a process type. */
+export const usageNames = ['restarts', 'cpu_ms', 'memory_bytes'] as const
 const COUNTER_COLUMNS = identifiers(counterNames)
 
 type Point = Record<(typeof counterNames)[number] | 'memory_peak_bytes', number | null> & {
@@ -35,21 +37,36 @@ const sum = (values: (number | null | undefined)[]): number | null => {
   return known.length === 0 ? null : known.reduce((total, value) => total + value, 0)
 }
 
+/** Sums what these copies used. */
+function sumUsage(copies: CopyMetrics[]) {
+  const memory = copies.flatMap(({ memory_bytes }) => memory_bytes ?? [])
+  return {
+    copies: copies.filter(({ running }) => running).length,
+    cpu_ms: sum(copies.map(({ cpu_ms }) => cpu_ms)),
+    restarts: sum(copies.map(({ restarts }) => restarts)) ?? 0,
+    memory_bytes: sum(memory),
+    memory_peak_bytes: memory.length > 0 ? Math.max(...memory) : null,
+  }
+}
+
+/** None if all copies are of `web`, or if the agent does not tell their types. */
+function splitByProcess({ copies }: MetricPoint) {
+  const byProcess = Map.groupBy(copies, ({ process }) => process)
+  const processes = [...byProcess.keys()]
+  if (processes.every(process => process == null || process === 'web')) return []
+  return [...byProcess].flatMap(([process, own]) => (process == null ? [] : { process, ...sumUsage(own) }))
+}
+
 function sumCopies({ deployment_id, revision_id, at, unreached, copies }: MetricPoint): Point {
   const sumOf = (read: (copy: CopyMetrics) => number | null | undefined) => sum(copies.map(read))
   const statuses = statusColumns.map((name, i) => [name, sumOf(({ statuses }) => statuses?.[i])])
   const latencies = latencyColumns.map((name, i) => [name, sumOf(({ latencies }) => latencies?.[i])])
-  const memory = copies.flatMap(({ memory_bytes }) => memory_bytes ?? [])
   return {
     deployment_id,
     revision_id,
     at,
     unreached: unreached ?? null,
-    copies: copies.filter(({ running }) => running).length,
-    cpu_ms: sumOf(copy => copy.cpu_ms),
-    restarts: sum(copies.map(({ restarts }) => restarts)) ?? 0,
-    memory_bytes: sum(memory),
-    memory_peak_bytes: memory.length > 0 ? Math.max(...memory) : null,
+    ...sumUsage(copies),
     ...Object.fromEntries([...statuses, ...latencies]),
   } as Point
 }
@@ -80,32 +97,38 @@ const KEY_COLUMNS = sql`organization_id, tenant_id, deployment_id, revision_id, 
 const POINT_COLUMNS = sql`cpu_minutes, memory_minutes, copies, memory_peak_bytes, ${COUNTER_COLUMNS}`
 
 /** Averages divide by the minutes that were measured, of which several revisions may share one. */
-const minuteBit = (value: SQL): SQL =>
-  sql`case when ${value} is null then 0 else 1::bigint << extract(minute from at at time zone 'UTC')::integer end`
+const minuteBit = (value: SQL, at = sql`at`): SQL =>
+  sql`case when ${value} is null then 0 else 1::bigint << extract(minute from ${at} at time zone 'UTC')::integer end`
 
 const SUMS = sql.join(
   counterNames.map(name => sql`sum(${sql.identifier(name)})`),
   sql`, `,
 )
-const MERGED_COUNTERS = sql.join(
-  counterNames.map(name => {
-    const column = sql.identifier(name)
-    return sql`${column} = coalesce(p.${column} + excluded.${column}, p.${column}, excluded.${column})`
-  }),
-  sql`,
+const addUp = (names: readonly string[]) =>
+  sql.join(
+    names.map(name => {
+      const column = sql.identifier(name)
+      return sql`${column} = coalesce(p.${column} + excluded.${column}, p.${column}, excluded.${column})`
+    }),
+    sql`,
         `,
-)
+  )
+const MERGED_COUNTERS = addUp(counterNames)
 
+const PROCESS_COLUMNS = sql`process, cpu_minutes, memory_minutes, copies, memory_peak_bytes, restarts, cpu_ms,
+        memory_bytes`
 /**
  * One statement stores the minutes and adds the new ones to their hours, so a repeated point changes nothing. Its rows
  * are the places and codes of the points that are refused.
  */
 export function appendPoints(points: MetricPoint[]): SQL<Row> {
-  const rows = JSON.stringify(points.map((point, place) => ({ ...sumCopies(point), place })))
+  const rows = JSON.stringify(
+    points.map((point, place) => ({ ...sumCopies(point), place, processes: splitByProcess(point) })),
+  )
   return sql`
     with reported as (
       select g.*, d.organization_id, d.tenant_id, date_bin('1 hour', g.at, 'epoch') as hour, ${POINT_CODE} as code
-      from jsonb_to_recordset(${rows}::jsonb) as g(place integer, ${POINT_DEFINITION})
+      from jsonb_to_recordset(${rows}::jsonb) as g(place integer, processes jsonb, ${POINT_DEFINITION})
       left join deployments d on d.id = g.deployment_id and d.listener_id = current_listener()
       left join revisions r on r.id = g.revision_id and r.deployment_id = d.id),
     hours as (
@@ -154,7 +177,33 @@ export function appendPoints(points: MetricPoint[]): SQL<Row> {
         memory_minutes = p.memory_minutes | excluded.memory_minutes,
         copies = greatest(p.copies, excluded.copies),
         memory_peak_bytes = greatest(p.memory_peak_bytes, excluded.memory_peak_bytes),
-        ${MERGED_COUNTERS})
+        ${MERGED_COUNTERS}),
+    process_minutes as (
+      insert into process_points (${KEY_COLUMNS}, ${PROCESS_COLUMNS})
+      select m.organization_id, m.tenant_id, m.deployment_id, m.revision_id, m.seconds, m.at,
+        s.process, ${minuteBit(sql`s.cpu_ms`, sql`m.at`)}, ${minuteBit(sql`s.memory_bytes`, sql`m.at`)}, s.copies,
+        s.memory_peak_bytes, s.restarts, s.cpu_ms, s.memory_bytes
+      from minutes m
+      join judged j on j.deployment_id = m.deployment_id and j.revision_id = m.revision_id and j.at = m.at
+      cross join jsonb_to_recordset(j.processes) as s(process text, copies integer, cpu_ms bigint, restarts bigint,
+        memory_bytes bigint, memory_peak_bytes bigint)
+      order by m.deployment_id, m.revision_id, m.at, s.process
+      on conflict do nothing
+      returning *),
+    process_hours as (
+      insert into process_points as p (${KEY_COLUMNS}, ${PROCESS_COLUMNS})
+      select organization_id, tenant_id, deployment_id, revision_id, ${HOUR_SECONDS}, date_bin('1 hour', at, 'epoch'),
+        process, bit_or(cpu_minutes), bit_or(memory_minutes), max(copies), max(memory_peak_bytes), sum(restarts),
+        sum(cpu_ms), sum(memory_bytes)
+      from process_minutes
+      group by organization_id, tenant_id, deployment_id, revision_id, date_bin('1 hour', at, 'epoch'), process
+      order by deployment_id, revision_id, date_bin('1 hour', at, 'epoch'), process
+      on conflict (deployment_id, seconds, at, revision_id, process) do update set
+        cpu_minutes = p.cpu_minutes | excluded.cpu_minutes,
+        memory_minutes = p.memory_minutes | excluded.memory_minutes,
+        copies = greatest(p.copies, excluded.copies),
+        memory_peak_bytes = greatest(p.memory_peak_bytes, excluded.memory_peak_bytes),
+        ${addUp(usageNames)})
     select place, code
     from refused
     where code is not null

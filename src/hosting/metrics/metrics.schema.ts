@@ -1,5 +1,6 @@
 // Schemas of reading the metrics of a deployment.
 import * as z from 'zod'
+import { ProcessType } from '../../protocol/resources.schema.ts'
 import { commaSeparated, Instant, optionalFilter, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
 
 /** The meaning of each metric, in the order of answers. */
@@ -52,6 +53,11 @@ export const MetricsQuery = z
       type: 'string',
       description: `Comma-separated, of: ${metricNames.join(', ')}. Default: all.`,
     }),
+    process: optionalFilter(ProcessType).meta({
+      description:
+        'Only copies of this process type, such as `worker`. Requests are those of `web`. What an agent of an ' +
+        'earlier release sends counts as `web`.',
+    }),
   })
   .meta({ id: 'MetricsQuery', example: { metrics: 'cpu,memory' } })
 export type MetricsQuery = z.output<typeof MetricsQuery>
@@ -76,6 +82,10 @@ export const MetricsAnswer = z
     from: z.iso.datetime().meta({ description: 'The beginning of the first value, a multiple of `step` since 1970.' }),
     to: z.iso.datetime().meta({ description: 'The end of the last value.' }),
     step: z.int().meta({ description: 'Seconds between two values.' }),
+    processes: z.array(z.string()).meta({
+      description:
+        'The process types with values in the range. Empty: there is only `web`, or the agent does not tell.',
+    }),
     series: z.array(Series).meta({
       description:
         'Each metric for all revisions together, and for each of the 10 newest revisions with values in the range.',

@@ -7,7 +7,14 @@ import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { LATENCY_BOUNDS_MS } from '../../protocol/latency-histogram.ts'
 import type { DeploymentRef } from '../deployments/schema.ts'
-import { counterNames, HOUR_SECONDS, latencyColumns, MINUTE_SECONDS, statusColumns } from './metric-points.ts'
+import {
+  counterNames,
+  HOUR_SECONDS,
+  latencyColumns,
+  MINUTE_SECONDS,
+  statusColumns,
+  usageNames,
+} from './metric-points.ts'
 import {
   DEFAULT_RANGE_MS,
   DEFAULT_STEPS,
@@ -73,23 +80,49 @@ const OVER_REVISIONS = joinColumns((name, column) =>
 )
 const OVER_TIME = joinColumns((name, column) => (MAXIMA.includes(name) ? sql`max(${column})` : sql`sum(${column})`))
 
+const USAGE: readonly string[] = ['copies', 'memory_peak_bytes', 'cpu_minutes', 'memory_minutes', ...usageNames]
+/** Requests are those of `web`. A revision that has only `web` has no points of processes. */
+function pointColumns(process: string | undefined): SQL {
+  if (process === undefined) return sql`p.*`
+  const columns = joinColumns((name, column) => {
+    if (!USAGE.includes(name)) return process === 'web' ? sql`p.${column}` : sql`null::bigint as ${column}`
+    return sql`case when s.process is null then p.${column} else s.${column} end as ${column}`
+  })
+  return sql`p.revision_id, p.at, ${columns}`
+}
+
+const IS_OF_WEB = sql`(s.process is not null or not exists (
+          select from processes o
+          where o.at = p.at and o.revision_id = p.revision_id))`
+
 /** A row for each step and revision, and for each step with the revision null. One without a step if there is none. */
-function selectSteps(deployment_id: string, { fromMs, stepMs, count }: Range): SQL<Row> {
+function selectSteps(deployment_id: string, process: string | undefined, { fromMs, stepMs, count }: Range): SQL<Row> {
   const seconds = stepMs >= HOUR_SECONDS * 1000 ? HOUR_SECONDS : MINUTE_SECONDS
   const time = (ms: number) => sql`${new Date(ms).toISOString()}::timestamptz`
+  const inRange = sql`p.deployment_id = ${deployment_id}::uuid
+        and p.tenant_id = current_tenant()
+        and p.seconds = ${seconds}
+        and p.at >= ${time(fromMs)}
+        and p.at < ${time(fromMs + count * stepMs)}`
+  const ofProcess =
+    process === undefined
+      ? sql``
+      : sql`${process === 'web' ? sql`left ` : sql``}join processes s
+        on s.at = p.at and s.revision_id = p.revision_id and s.process = ${process}`
   return sql`
     with owner as (
       select id
       from deployments
       where id = ${deployment_id}::uuid and tenant_id = current_tenant()),
+    processes as (
+      select p.*
+      from process_points p
+      where ${inRange}),
     points as (
-      select p.*, date_bin(${stepMs} * interval '1 millisecond', p.at, 'epoch') as step
+      select ${pointColumns(process)}, date_bin(${stepMs} * interval '1 millisecond', p.at, 'epoch') as step
       from metric_points p
-      where p.deployment_id = ${deployment_id}::uuid
-        and p.tenant_id = current_tenant()
-        and p.seconds = ${seconds}
-        and p.at >= ${time(fromMs)}
-        and p.at < ${time(fromMs + count * stepMs)}),
+      ${ofProcess}
+      where ${inRange} ${process === 'web' ? sql`and ${IS_OF_WEB}` : sql``}),
     newest as (
       select revision_id
       from points
@@ -105,7 +138,9 @@ function selectSteps(deployment_id: string, { fromMs, stepMs, count }: Range): S
       from moments
       where revision_id is null or revision_id in (select revision_id from newest)
       group by step, revision_id)
-    select ((extract(epoch from s.step) * 1000 - ${fromMs}) / ${stepMs})::integer, s.*
+    select ((extract(epoch from s.step) * 1000 - ${fromMs}) / ${stepMs})::integer,
+      (select json_agg(distinct process order by process) from processes),
+      s.*
     from owner
     left join steps s on true
     order by 1, s.revision_id`
@@ -164,11 +199,17 @@ const VALUES: Record<MetricName, (sums: Sums) => number | null> = {
   latency_p99: latency(0.99),
 }
 
-type StepRow = [place: string | null, step: string, revision_id: string | null, ...sums: (string | null)[]]
+type StepRow = [
+  place: string | null,
+  processes: string | null,
+  step: string,
+  revision_id: string | null,
+  ...sums: (string | null)[],
+]
 
 function toAnswer(rows: StepRow[], { fromMs, stepMs, count }: Range, metrics: MetricName[]): MetricsAnswer {
   const stepsByRevision = new Map<string, Map<number, Sums>>([[TOTAL, new Map()]])
-  for (const [place, , revision_id, ...values] of rows) {
+  for (const [place, , , revision_id, ...values] of rows) {
     if (place === null) continue
     const sums = Object.fromEntries(SUM_NAMES.map((name, i) => [name, values[i] == null ? null : Number(values[i])]))
     const revision = revision_id ?? TOTAL
@@ -188,17 +229,23 @@ function toAnswer(rows: StepRow[], { fromMs, stepMs, count }: Range, metrics: Me
     })),
   )
   const toTime = (ms: number) => new Date(ms).toISOString()
-  return { from: toTime(fromMs), to: toTime(fromMs + count * stepMs), step: stepMs / 1000, series }
+  return {
+    from: toTime(fromMs),
+    to: toTime(fromMs + count * stepMs),
+    step: stepMs / 1000,
+    processes: JSON.parse(rows[0]?.[1] ?? '[]'),
+    series,
+  }
 }
 
 export const readMetrics = verb(
   'deployments:read',
   async (
     ctx: Ctx,
-    { deployment_id, metrics = metricNames, ...query }: z.output<typeof DeploymentRef> & MetricsQuery,
+    { deployment_id, metrics = metricNames, process, ...query }: z.output<typeof DeploymentRef> & MetricsQuery,
   ) => {
     const range = chooseRange(query, ctx.platform.clock.now())
-    const rows = (await run(ctx, selectSteps(deployment_id, range))) as StepRow[]
+    const rows = (await run(ctx, selectSteps(deployment_id, process, range))) as StepRow[]
     requireRow(rows, 'deployment_not_found')
     return toAnswer(rows, range, [...new Set(metrics)])
   },

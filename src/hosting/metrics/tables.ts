@@ -1,5 +1,5 @@
 // The table of metrics: what the copies of a revision used and answered, by minute and by hour.
-import { bigint, index, integer, pgTable, primaryKey, uuid } from 'drizzle-orm/pg-core'
+import { bigint, index, integer, pgTable, primaryKey, text, uuid } from 'drizzle-orm/pg-core'
 import { instantColumn, parentTenantColumns } from '../../kernel/db/columns.ts'
 import { deployments } from '../deployments/tables.ts'
 
@@ -35,6 +35,32 @@ export const COUNTERS = {
   latency_60000: count(),
   latency_more: count(),
 }
+
+/** Points of each process type of a revision that has others than `web`. `metric_points` has all of them together. */
+export const processPoints = pgTable(
+  'process_points',
+  {
+    ...parentTenantColumns(),
+    deployment_id: uuid()
+      .notNull()
+      .references(() => deployments.id, { onDelete: 'cascade' }),
+    revision_id: uuid().notNull(),
+    process: text().notNull(),
+    seconds: integer().notNull(),
+    at: instantColumn().notNull(),
+    cpu_minutes: count().notNull(),
+    memory_minutes: count().notNull(),
+    copies: integer().notNull(),
+    memory_peak_bytes: count(),
+    restarts: count(),
+    cpu_ms: count(),
+    memory_bytes: count(),
+  },
+  t => [
+    primaryKey({ columns: [t.deployment_id, t.seconds, t.at, t.revision_id, t.process] }),
+    index('process_points_age').on(t.seconds, t.at),
+  ],
+)
 
 export const metricPoints = pgTable(
   'metric_points',

@@ -196,6 +196,32 @@ describe('a point of an agent', () => {
     expect(rows).toEqual([])
   })
 
+  it('is kept for each process type beside the whole, by minute and by hour', async () => {
+    const revision = await newRevision()
+    const requests = answered([0, 9, 0, 0, 0], buckets({ 3: 9 }))
+    const web = makeCopy({ process: 'web', cpu_ms: 6000, memory_bytes: 100, ...requests })
+    const worker = makeCopy({ process: 'worker', copy: 'worker.1', cpu_ms: 30_000, memory_bytes: 700, restarts: 2 })
+    const point = (minute: number, copies: object[]) => ({ ...revision, at: timeOf(minute), copies })
+    await store([point(5, [web]), point(6, [web, worker]), point(7, [worker])])
+    await store([point(6, [makeCopy({ process: 'worker', cpu_ms: 1 }), web])])
+    const table = [
+      [undefined, [0.1, 0.6, 0.5], [100, 700, 700], [9, 9, null], [0, 2, 2]],
+      ['web', [0.1, 0.1, null], [100, 100, null], [9, 9, null], [0, 0, null]],
+      ['worker', [null, 0.5, 0.5], [null, 700, 700], [null, null, null], [null, 2, 2]],
+      ['mail', [null, null, null], [null, null, null], [null, null, null], [null, null, null]],
+    ] as const
+    for (const [process, cpu, peak, answers, restarts] of table) {
+      const query = { from: timeOf(5), to: timeOf(8), step: '60', ...(process && { process }) }
+      const { valuesOf, processes } = await read(revision.deployment_id, query)
+      expect(processes).toEqual(['web', 'worker'])
+      const found = ['cpu', 'memory_peak', 'requests', 'restarts'].map(name => valuesOf(name))
+      expect(found, process).toEqual([cpu, peak, answers, restarts])
+    }
+    const hour = { from: timeOf(0), to: timeOf(60), step: '3600', process: 'worker' }
+    const { valuesOf } = await read(revision.deployment_id, hour)
+    expect([valuesOf('cpu'), valuesOf('restarts'), valuesOf('copies')]).toEqual([[0.5], [4], [1]])
+  })
+
   it('is refused beyond 12 revisions of a deployment in an hour, in one request and in several', async () => {
     const { deployment_id, revision_id } = await newRevision()
     const revisions = [revision_id]

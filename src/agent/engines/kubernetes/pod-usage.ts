@@ -1,9 +1,10 @@
 // The usage of pods: restarts from their status, CPU and memory from the metrics API of the cluster.
 import type { V1Pod } from '@kubernetes/client-node'
 import type { CopyUsage, RevisionUsage } from '../../engine.ts'
+import { WEB } from '../process-types.ts'
 import { parseMeasuredCpu, parseMemory } from '../quantities.ts'
 import { type Cluster, deploymentIdOf } from './cluster.ts'
-import { REVISION_LABEL } from './names.ts'
+import { COMPONENT_LABEL, REVISION_LABEL } from './names.ts'
 import { labelOf } from './observed-status.ts'
 
 type Containers = { usage?: { cpu?: unknown; memory?: unknown } }[]
@@ -19,6 +20,7 @@ function usageOf({ metadata, status }: V1Pod, containers: Containers | undefined
   const statuses = status?.containerStatuses ?? []
   return {
     copy: metadata!.name!,
+    process: metadata?.labels?.[COMPONENT_LABEL] ?? WEB,
     running: status?.phase === 'Running',
     restarts: statuses.reduce((sum, { restartCount }) => sum + restartCount, 0),
     cpu_cores: sumMeasured(containers, ({ cpu }) => parseMeasuredCpu(cpu)),

@@ -51,6 +51,7 @@ export default function MetricsPage({ workspace, params }: ScreenProps<{ deploym
 
 function MetricsView({ workspace, deployment }: { workspace: string; deployment: Deployment }) {
   const [name, setName] = useFilter('range')
+  const [process, setProcess] = useFilter('process')
   const range = RANGES.find(one => one.name === name) ?? RANGES[0]
   const { data } = useRead(workspace, 'GET /v2/deployments/{deployment_id}/revisions', {
     params: { deployment_id: deployment.id },
@@ -72,32 +73,49 @@ function MetricsView({ workspace, deployment }: { workspace: string; deployment:
         </fieldset>
         <p class={styles.note}>A dotted line marks when a revision began to serve.</p>
       </div>
-      <Measured workspace={workspace} deployment={deployment} range={range} revisions={revisions ?? []} />
+      <Measured
+        workspace={workspace}
+        deployment={deployment}
+        range={range}
+        process={process}
+        onProcess={setProcess}
+        revisions={revisions ?? []}
+      />
       {revisions ? <FromRevisions deployment={deployment} revisions={revisions} /> : <Skeleton lines={3} />}
     </>
   )
 }
 
-type MeasuredProps = { workspace: string; deployment: Deployment; range: Range; revisions: Revision[] }
+type MeasuredProps = {
+  workspace: string
+  deployment: Deployment
+  range: Range
+  /** Empty for all. */
+  process: string
+  onProcess: (process: string) => void
+  revisions: Revision[]
+}
 
-function Measured({ workspace, deployment, range, revisions }: MeasuredProps) {
+function Measured({ workspace, deployment, range, process, onProcess, revisions }: MeasuredProps) {
   const minute = Math.floor(now.value / MINUTE_MS) * MINUTE_MS
   const query = {
     from: new Date(minute - range.seconds * 1000).toISOString(),
     to: new Date(minute).toISOString(),
+    ...(process && { process }),
   }
   const params = { deployment_id: deployment.id }
   const { data, error, refetch } = useRead(workspace, 'GET /v2/deployments/{deployment_id}/metrics', { params, query })
   // The last minute stays while the next one is read.
-  const last = useRef<{ range: Range; data: Metrics } | undefined>(undefined)
-  if (data) last.current = { range, data }
-  const metrics = data ?? (last.current?.range === range ? last.current.data : undefined)
+  const shown = `${range.name} ${process}`
+  const last = useRef<{ shown: string; data: Metrics } | undefined>(undefined)
+  if (data) last.current = { shown, data }
+  const metrics = data ?? (last.current?.shown === shown ? last.current.data : undefined)
   const text = JSON.stringify(revisions.map(({ id, number, states }) => [id, number, states]))
   const marks = useMemo(() => marksOf(revisions), [text])
   const numbers = useMemo(() => new Map(revisions.map(({ id, number }) => [id, number])), [text])
   if (error && !metrics) return <Problem error={error} onRetry={() => void refetch()} />
   if (!metrics) return <Skeleton lines={12} />
-  if (!isMeasured(metrics))
+  if (!isMeasured(metrics) && !process)
     return (
       <Empty title="No measurements yet" command={`slipway explain ${deployment.name}`}>
         {explainNoData(deployment, marks, now.value)}
@@ -105,6 +123,7 @@ function Measured({ workspace, deployment, range, revisions }: MeasuredProps) {
     )
   return (
     <>
+      <ProcessChoice process={process} processes={metrics.processes} onProcess={onProcess} />
       <Health metrics={metrics} range={range} />
       <div class={styles.grid}>
         {CHARTS.map(spec => (
@@ -112,6 +131,24 @@ function Measured({ workspace, deployment, range, revisions }: MeasuredProps) {
         ))}
       </div>
     </>
+  )
+}
+
+type ProcessChoiceProps = Pick<MeasuredProps, 'process' | 'onProcess'> & { processes: string[] }
+
+/** A deployment that has `web` only has no choice. */
+function ProcessChoice({ process, processes, onProcess }: ProcessChoiceProps) {
+  const names = [...new Set([...processes, ...(process ? [process] : [])])]
+  if (names.length === 0) return null
+  return (
+    <fieldset class={styles.ranges}>
+      <legend>Process</legend>
+      {['', ...names].map(name => (
+        <Chip key={name} pressed={name === process} onPress={() => onProcess(name)}>
+          {name || 'All processes'}
+        </Chip>
+      ))}
+    </fieldset>
   )
 }
 
