@@ -20,3 +20,10 @@ export function listProcesses(
   const others = [...planned, ...unplanned].map(({ name, scale }) => ({ name, copies: copiesOf(name) ?? scale ?? 1 }))
   return [...web, ...others]
 }
+
+type Health = { processes: { name: string; state: string }[] } | null | undefined
+/** The health of a process in brackets; empty if it is healthy, or not known. */
+export function describeProcessHealth(name: string, health: Health): string {
+  const state = health?.processes.find(one => one.name === name)?.state ?? 'healthy'
+  return state === 'healthy' ? '' : ` (${state.replace('_', ' ')})`
+}

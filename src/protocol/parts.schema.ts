@@ -172,9 +172,9 @@ export const CLEARABLE_MEMBERS: readonly ClearableMember[] = [
   ...RESOURCE_MEMBERS.map(clearableResource),
 ]
 
-export const HealthState = z.enum(['healthy', 'degraded', 'crash_looping', 'unhealthy', 'sleeping']).meta({
+export const HealthState = z.enum(['healthy', 'degraded', 'crash_looping', 'unhealthy']).meta({
   description:
     '`degraded`: fewer copies than wanted answer. `crash_looping`: its copies keep ending. ' +
-    '`unhealthy`: no copy answers. `sleeping`: it has no copy because there are no requests.',
+    '`unhealthy`: no copy answers.',
 })
 export type HealthState = z.output<typeof HealthState>

@@ -4,6 +4,7 @@ import { BuildPlan } from './build-plan.schema.ts'
 import { all, hasAll, hasMembers, implies, isAnyOf } from './conditions.ts'
 import { ImageReference } from './kubernetes.schema.ts'
 import { HealthState } from './parts.schema.ts'
+import { ProcessType } from './resources.schema.ts'
 import { AgentId, Fence, Generation } from './sync-fields.schema.ts'
 import { arrayOf, boundedText, Instant, Uuid } from './wire.ts'
 
@@ -20,10 +21,23 @@ export type ReportState = z.output<typeof ReportState>
 
 export const MAX_BATCH_REPORTS = 100
 
+const MAX_PROCESS_TYPES = 24
+export const ProcessHealth = z
+  .object({
+    name: ProcessType,
+    state: HealthState,
+    reason: boundedText(500).nullish().meta({ description: 'Why it is not healthy.' }),
+  })
+  .meta({ id: 'ProcessHealth' })
+export type ProcessHealth = z.output<typeof ProcessHealth>
+
 export const ReportedHealth = z
   .object({
     state: HealthState,
     reason: boundedText(2000).nullish().meta({ description: 'Why it is not healthy, and what to do.' }),
+    processes: arrayOf(ProcessHealth, MAX_PROCESS_TYPES).nullish().meta({
+      description: 'The health of each process type, if there are others than `web`.',
+    }),
   })
   .meta({ id: 'ReportedHealth' })
 export type ReportedHealth = z.output<typeof ReportedHealth>

@@ -38,6 +38,7 @@ import {
   findProblem,
   isSetReady,
   labelOf,
+  nextStartDeadline,
   type ObservedObjects,
   observeCondition,
   observePhase,
@@ -262,10 +263,12 @@ export class KubernetesEngine implements Engine {
     if (phase === 'draining' && drains_at !== null)
       this.#observeLater(revision_id, drains_at - now.getTime(), deployment_id)
     const isRouted = routedRevisionOf(objects) === revision_id
-    const isShort = isRouted && observeCondition(revision_id, objects, phase, null).health.state === 'degraded'
-    const withCondition = (reason: string | null) => ({
-      ...(isRouted && { condition: observeCondition(revision_id, objects, phase, reason) }),
-    })
+    const progress = { now, progress_seconds: this.#settings.progress_seconds }
+    const conditionFor = (reason: string | null) => observeCondition(revision_id, objects, phase, reason, progress)
+    const isShort = isRouted && conditionFor(null).health.state === 'degraded'
+    const withCondition = (reason: string | null) => ({ ...(isRouted && { condition: conditionFor(reason) }) })
+    const nextDeadline = isRouted ? nextStartDeadline(revision_id, objects.pods, progress) : null
+    if (nextDeadline !== null) this.#observeLater(`${revision_id} starts`, nextDeadline - now.getTime(), deployment_id)
     if (phase !== 'starting' && phase !== 'unhealthy' && !isShort)
       return { revision_id, phase, reason: null, ...withCondition(null) }
     const problem = await this.#findProblem(

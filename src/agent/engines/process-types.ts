@@ -1,11 +1,22 @@
 // The processes of a revision besides the one that listens: the parts of its resources, and those that its plan names.
 // All are of the same build. Pure.
+import type { ProcessHealth, ReportedHealth } from '../../protocol/report.schema.ts'
 import type { Part } from '../../protocol/resources.schema.ts'
 import type { Artifact, RevisionSpec } from '../engine.ts'
+import { truncateText } from '../system/last-lines.ts'
 
 export const WEB = 'web'
 /** The role of a command that runs once. */
 export const RUN_ROLE = 'run'
+
+const MAX_REASON_LENGTH = 500
+/** Without the last lines of its log, which the whole has. */
+export const toProcessHealth = (name: string, { state, reason }: ReportedHealth): ProcessHealth => ({
+  name,
+  state,
+  reason:
+    reason == null ? null : truncateText(reason.split('\n')[0]!.replace(/ Its last lines:$/, ''), MAX_REASON_LENGTH),
+})
 
 export type RunningType = {
   name: string

@@ -1,6 +1,6 @@
 // `slipway status`: what serves and what is on its way, now or at a moment.
 import type { Reply } from '../../client/client.ts'
-import { listProcesses } from '../../client/process-copies.ts'
+import { describeProcessHealth, listProcesses } from '../../client/process-copies.ts'
 import type { Declaration } from '../declaration.ts'
 import { age } from '../output.ts'
 import { type Deployment, findDeployment, findRevision, type Session } from '../session.ts'
@@ -33,12 +33,15 @@ async function showStatus(session: Session, name: string | undefined): Promise<v
         `Health    ${describeHealth(health)}`,
         `URL       ${url ?? '–'}`,
         `Revision  ${revision.number} ${revision.status}, ${age(revision.created_at)}`,
-        `Processes ${processes.map(({ name, copies }) => `${name} ${copies}`).join(', ')}`,
+        `Processes ${describeProcesses(processes, health)}`,
         ...(hold ? [`Hold      since ${hold.since}. Release it with: slipway release ${deployment.name}`] : []),
         ...obstacles.map(({ code, detail }) => `Why not   ${code}: ${detail}`),
       ].join('\n'),
   )
 }
+
+const describeProcesses = (processes: { name: string; copies: number }[], health: Deployment['health']): string =>
+  processes.map(({ name, copies }) => `${name} ${copies}${describeProcessHealth(name, health)}`).join(', ')
 
 function describeHealth(health: Deployment['health']): string {
   if (!health) return 'unknown'

@@ -21,6 +21,7 @@ export const wireColumns = pickColumns(deployments, [
   'health',
   'health_since',
   'health_reason',
+  'health_processes',
   'image_version',
   'hold',
   'latest_revision_id',
@@ -47,10 +48,12 @@ export const servingOf = (row: Pick<DeploymentRow, 'active_revision_id' | 'lates
 
 const UNSERVED = 'No revision serves yet. `explain` tells why.'
 /** Null if it is not known: its listener is silent. A stored answer of an earlier release has no health. */
-function healthOf({ health, health_since, health_reason }: DeploymentRow): Deployment['health'] {
+function healthOf({ health, health_since, health_reason, health_processes }: DeploymentRow): Deployment['health'] {
   if (health == null || health_since == null) return null
   const reason = health === 'nothing_serves' ? UNSERVED : health === 'healthy' ? null : health_reason
-  return { state: health as DeploymentHealth, since: toIsoTime(health_since), reason }
+  const known = health === 'nothing_serves' ? null : health_processes
+  const processes = (known ?? []).map(({ name, state, reason = null }) => ({ name, state, reason }))
+  return { state: health as DeploymentHealth, since: toIsoTime(health_since), reason, processes }
 }
 
 const memberNames = (schema: { shape: object }) => Object.keys(schema.shape)
@@ -64,6 +67,9 @@ export function configToWire(stored: unknown): Deployment['source_config'] {
 }
 export const revisionConfigToWire = (stored: unknown) =>
   completeMembers(REVISION_CONFIG, stored) as Deployment['source_revision_config']
+
+const describeProcesses = ({ health_processes }: DeploymentRow) =>
+  health_processes ? JSON.stringify(health_processes) : ''
 
 export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersion]: number; [etagState]: string } {
   const health = healthOf(row)
@@ -94,7 +100,7 @@ export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersio
     updated_at: toIsoTime(row.updated_at),
     ...(row.summary && { summary: summaryToWire(row.summary) }),
     [etagVersion]: row.version,
-    [etagState]: `${health?.since} ${health?.reason}`,
+    [etagState]: `${health?.since} ${health?.reason}${describeProcesses(row)}`,
   }
 }
 

@@ -55,6 +55,9 @@ const Health = z
     state: DeploymentHealth,
     since: Time,
     reason: z.string().nullable().meta({ description: 'Why it is not healthy, and what to do.' }),
+    processes: z
+      .array(z.object({ name: z.string(), state: HealthState, reason: z.string().nullable() }))
+      .meta({ description: 'The health of each process type. Empty: there is only `web`, or it is not known.' }),
   })
   .meta({
     id: 'Health',

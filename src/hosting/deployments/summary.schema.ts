@@ -7,7 +7,8 @@ const Time = z.string().meta({ format: 'date-time' })
 
 export const DeploymentState = z.enum(['attention', 'in_flight', 'serving', 'idle']).meta({
   description: [
-    '`attention`: its latest revision failed, it is unhealthy, or its state is unknown.',
+    '`attention`: its latest revision failed, what serves is degraded, in a crash loop or unhealthy, or its state is',
+    'unknown.',
     '`in_flight`: its latest revision is on its way. `idle`: nothing serves, or it is being deleted.',
   ].join(' '),
 })

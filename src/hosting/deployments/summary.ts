@@ -15,7 +15,7 @@ const isRevision = (id: SQL): SQL => and(sql`${revisions.id} = ${id}`, inTenant(
 export const DEPLOYMENT_STATE: SQL<DeploymentSummary['state']> = sql`case
   when ${t.status} = 'AWAITING_DELETE' then 'idle'
   when ${t.status} = 'UNKNOWN' then 'attention'
-  when ${t.health} in ('unhealthy', 'crash_looping') then 'attention'
+  when ${t.health} in ('unhealthy', 'crash_looping', 'degraded') then 'attention'
   when ${t.status} = 'AWAITING_DATABASE' then 'in_flight'
   else coalesce((
     select case

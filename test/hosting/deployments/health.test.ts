@@ -136,3 +136,43 @@ it('restarts are journaled at most once in ten minutes, with how many there were
     ['deployment.restarted', 5],
   ])
 })
+
+it('is told for each process type, also in the ETag, and forgotten by a report without it', async () => {
+  const { tenant, path, read, report } = await newServing()
+  expect((await read()).health.processes).toEqual([])
+  const processes = (worker: 'healthy' | 'crash_looping') => ({
+    health: {
+      state: 'degraded' as const,
+      reason: 'Process `worker` ends.',
+      processes: [
+        { name: 'web', state: 'healthy' as const },
+        { name: 'worker', state: worker, reason: 'It ended.' },
+      ],
+    },
+  })
+  await report(processes('crash_looping'))
+  const { processes: told } = (await read()).health
+  expect(told).toEqual([
+    { name: 'web', state: 'healthy', reason: null },
+    { name: 'worker', state: 'crash_looping', reason: 'It ended.' },
+  ])
+  const tag = (await tenant.get(path)).headers.get('ETag')!
+  await report(processes('healthy'))
+  expect((await tenant.get(path, { 'If-None-Match': tag })).status).toBe(200)
+  const listed = await tenant.get('/v2/deployments?include=summary')
+  expect(listed.body.resources[0].summary.state).toBe('attention')
+  await report({ health: { state: 'healthy' } })
+  expect((await read()).health.processes).toEqual([])
+})
+
+it('totals of any size are journaled', async () => {
+  const { tenant, agent, id, report } = await newServing()
+  const most = 2_147_483_647
+  for (const seconds of [1, 2, 3]) {
+    const last_at = new Date(Date.UTC(2026, 0, 1) + seconds * 1000).toISOString()
+    await report({ incidents: [{ kind: 'restarted', count: most, last_at }] })
+  }
+  await sweepAt(0, agent)
+  const [event] = await listEvents(tenant, id, 'deployment.restarted')
+  expect(event?.data.count).toBe(most)
+})

@@ -7,8 +7,10 @@ import type {
   V1Service,
   V1StatefulSet,
 } from '@kubernetes/client-node'
-import type { Incident } from '../../../protocol/report.schema.ts'
+import type { HealthState } from '../../../protocol/parts.schema.ts'
+import type { Incident, ProcessHealth } from '../../../protocol/report.schema.ts'
 import type { Condition, RevisionHealth } from '../../engine.ts'
+import { WEB } from '../process-types.ts'
 import { COMPONENT_LABEL, DRAINING_SINCE, MIN_SCALE, REVISION_LABEL } from './names.ts'
 import { type Finding, worstFinding } from './pod-failures.ts'
 
@@ -77,39 +79,98 @@ function isDeploymentUp({ metadata, spec, status }: V1Deployment, isRouted: bool
 /** A container that is waiting after this many crashes is in a crash loop. */
 const MAX_CRASHES = 3
 
+/** Reasons for which a container that has not run yet waits in a start without a fault. */
+const STARTING = ['ContainerCreating', 'PodInitializing', undefined]
+
+/** When a new pod that is starting without a fault becomes one; null for any other pod. A new copy is no fault. */
+function startDeadlineOf({ metadata, status }: V1Pod, progress_seconds: number): number | null {
+  const containers = [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])]
+  const isReady = status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True')
+  const hasFault = containers.some(
+    ({ restartCount, state }) => restartCount > 0 || (state?.waiting && !STARTING.includes(state.waiting.reason)),
+  )
+  if (isReady || hasFault || !metadata?.creationTimestamp) return null
+  return new Date(metadata.creationTimestamp).getTime() + progress_seconds * 1000
+}
+
+type Progress = { now: Date; progress_seconds: number }
+type Process = { name: string; deployment: V1Deployment; pods: V1Pod[] }
+type ProcessState = { name: string; wanted: number; up: number; state: HealthState }
+
+function observeProcess({ name, deployment, pods }: Process, { now, progress_seconds }: Progress): ProcessState {
+  const { spec, status } = deployment
+  const wanted = spec?.replicas ?? 1
+  const up = Math.min(status?.availableReplicas ?? 0, wanted)
+  const isRefused = status?.conditions?.some(({ type, status }) => type === 'ReplicaFailure' && status === 'True')
+  const uncreated = isRefused ? 0 : Math.max(0, wanted - pods.length)
+  const deadlines = pods.map(pod => startDeadlineOf(pod, progress_seconds) ?? 0)
+  const starting = deadlines.filter(deadline => deadline > now.getTime()).length + uncreated
+  const isLooping = isInCrashLoop(pods)
+  const isShort = up + starting < wanted
+  if (up === 0 && wanted > 0 && (isLooping || isShort || name === WEB))
+    return { name, wanted, up, state: isLooping ? 'crash_looping' : 'unhealthy' }
+  return { name, wanted, up, state: isShort || isLooping ? 'degraded' : 'healthy' }
+}
+
+const isInCrashLoop = (pods: V1Pod[]) =>
+  containersOf(pods).some(
+    ({ state, restartCount }) => restartCount >= MAX_CRASHES && (state?.waiting ?? state?.terminated) !== undefined,
+  )
+const containersOf = (pods: V1Pod[]) =>
+  pods.flatMap(({ status }) => [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])])
+
 /** The health of a revision that serves, and what happened to its containers. */
 export function observeCondition(
   revision: string,
   objects: Pick<ObservedObjects, 'deployments' | 'pods'>,
   phase: RevisionHealth['phase'],
   reason: string | null,
+  progress: Progress,
 ): Condition {
-  const ofRevision = (object: KubernetesObject) => labelOf(object, REVISION_LABEL) === revision
-  const deployments = objects.deployments.filter(object => ofRevision(object) && !isTerminating(object))
-  const containers = objects.pods
-    .filter(pod => ofRevision(pod) && !isTerminating(pod))
-    .flatMap(({ status }) => [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])])
-  const wanted = sum(deployments.map(({ spec }) => spec?.replicas ?? 1))
-  const up = sum(deployments.map(({ spec, status }) => Math.min(status?.availableReplicas ?? 0, spec?.replicas ?? 1)))
-  const isLooping = containers.some(
-    ({ state, restartCount }) => restartCount >= MAX_CRASHES && (state?.waiting ?? state?.terminated) !== undefined,
-  )
-  const isUp = phase === 'healthy'
+  const [deployments, pods] = [objects.deployments, objects.pods].map(all =>
+    all.filter(object => labelOf(object, REVISION_LABEL) === revision && !isTerminating(object)),
+  ) as [V1Deployment[], V1Pod[]]
+  const nameOf = (object: KubernetesObject) => labelOf(object, COMPONENT_LABEL) ?? WEB
+  const processes = deployments.map(deployment => {
+    const name = nameOf(deployment)
+    return observeProcess({ name, deployment, pods: pods.filter(pod => nameOf(pod) === name) }, progress)
+  })
+  const isLooping = isInCrashLoop(pods)
+  const isShort = processes.some(({ state }) => state !== 'healthy')
+  // The one that listens is up while others of a revision that serves start.
   const state =
-    isUp && wanted === 0
-      ? 'sleeping'
-      : isUp
-        ? up < wanted || isLooping
-          ? 'degraded'
-          : 'healthy'
-        : isLooping
-          ? 'crash_looping'
-          : 'unhealthy'
+    phase === 'healthy' || phase === 'starting'
+      ? isShort || isLooping
+        ? 'degraded'
+        : 'healthy'
+      : isLooping
+        ? 'crash_looping'
+        : 'unhealthy'
+  const [up, wanted] = [sum(processes.map(({ up }) => up)), sum(processes.map(({ wanted }) => wanted))]
   const copies = state === 'degraded' ? `${up} of ${wanted} copies are available. ` : ''
   return {
-    health: { state, reason: state === 'healthy' ? null : `${copies}${reason ?? ''}`.trim() || null },
-    incidents: listIncidents(containers),
+    health: {
+      state,
+      reason: state === 'healthy' ? null : `${copies}${reason ?? ''}`.trim() || null,
+      ...(processes.some(({ name }) => name !== WEB) && { processes: processes.map(toProcessHealth) }),
+    },
+    incidents: listIncidents(containersOf(pods)),
   }
+}
+
+const toProcessHealth = ({ name, up, wanted, state }: ProcessState): ProcessHealth => ({
+  name,
+  state,
+  reason: state === 'healthy' ? null : `${up} of ${wanted} copies are available.`,
+})
+
+/** The time when the next new copy would count as a fault; null if none is starting. */
+export function nextStartDeadline(revision: string, pods: V1Pod[], { now, progress_seconds }: Progress): number | null {
+  const deadlines = pods
+    .filter(pod => labelOf(pod, REVISION_LABEL) === revision && !isTerminating(pod))
+    .flatMap(pod => startDeadlineOf(pod, progress_seconds) ?? [])
+    .filter(deadline => deadline > now.getTime())
+  return deadlines.length > 0 ? Math.min(...deadlines) : null
 }
 
 function listIncidents(containers: V1ContainerStatus[]): Incident[] {

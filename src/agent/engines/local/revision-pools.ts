@@ -1,7 +1,7 @@
 // The pools of a revision: one for the process that listens, if there is one, and one for each other type. The others
 // run only while the revision gets the requests, so that those of two revisions do not work at the same time.
 import type { Condition, RevisionHealth } from '../../engine.ts'
-import { WEB } from '../process-types.ts'
+import { toProcessHealth, WEB } from '../process-types.ts'
 import type { HealthPolicy, Replica, ReplicaPool, ReplicaTemplate } from './replica-pool.ts'
 import type { Target } from './router.ts'
 
@@ -71,8 +71,12 @@ export class RevisionPools {
       reason: type === WEB || health.reason === null ? health.reason : `Process \`${type}\`: ${health.reason}`,
     }))
     const worst = WORST.map(state => states.find(health => health.state === state)).find(Boolean)
+    const processes = conditions.map(({ type, health }) => toProcessHealth(type, health))
     return {
-      health: worst ?? { state: 'healthy', reason: null },
+      health: {
+        ...(worst ?? { state: 'healthy', reason: null }),
+        ...(processes.some(({ name }) => name !== WEB) && { processes }),
+      },
       incidents: mergeIncidents(
         conditions.flatMap(({ type, incidents }) =>
           incidents.map(incident =>

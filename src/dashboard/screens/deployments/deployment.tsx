@@ -1,5 +1,5 @@
 // A deployment: the serving revision, progress, obstacles, and the last revisions.
-import { listProcesses } from '../../../client/process-copies.ts'
+import { describeProcessHealth, listProcesses } from '../../../client/process-copies.ts'
 import { useRead } from '../../api/queries.ts'
 import { describeReasons } from '../../format/reasons.ts'
 import { describeActor, shortCommit, shortImage } from '../../format/source.ts'
@@ -128,9 +128,9 @@ function ServingCard({ workspace, deployment, revisions }: CardProps & { workspa
   )
 }
 
-const describeProcesses = ({ build_plan }: Pick<Revision, 'build_plan'>, { source_config }: Deployment): string =>
+const describeProcesses = ({ build_plan }: Pick<Revision, 'build_plan'>, { source_config, health }: Deployment) =>
   listProcesses(build_plan, source_config.resource_spec)
-    .map(({ name, copies }) => `${name} × ${copies}`)
+    .map(({ name, copies }) => `${name} × ${copies}${describeProcessHealth(name, health)}`)
     .join(', ')
 
 const ServingBadge = ({ deployment: { serving, hold } }: { deployment: Deployment }) => {
