@@ -633,6 +633,7 @@ begin
   update deployments d
   set
     source_config = p_next.source_config,
+    dormant_parts = p_next.dormant_parts,
     source_revision_config = p_next.source_revision_config,
     -- The agent reports the version of a source that it builds.
     image_version = case
@@ -801,6 +802,7 @@ declare
   v_next jsonb := v_stored;
   v_resources constant text[] := '{source_config, resource_spec}';
   v_new_parts text[];
+  v_written text[];
   v_source text := coalesce(p_patch ->> 'revision_source', p_stored.source);
   v_next_row deployments := p_stored;
   v_plan patch_plan;
@@ -868,6 +870,27 @@ begin
   where has_part(v_stored #> v_resources, part) <> has_part(v_next #> v_resources, part);
   v_plan.reasons := v_plan.reasons || v_new_parts;
   v_plan.in_place := array(select path from unnest(v_plan.in_place) path where path <> all (v_new_parts));
+
+  -- A dormant part acts once one of its members is written again, also if it stays as it was.
+  v_written := array(
+    select distinct m.path
+    from jsonb_to_recordset(p_patch -> 'members') as m(path text)
+    join unnest(p_stored.dormant_parts) part on starts_with(m.path, 'source_config.resource_spec.' || part || '_')
+  );
+  if cardinality(v_written) > 0 then
+    v_plan.reasons := v_plan.reasons || array(select p from unnest(v_written) p where p <> all (v_plan.reasons));
+    v_plan.in_place := array(select p from unnest(v_plan.in_place) p where p <> all (v_written));
+    v_next_row.dormant_parts := nullif(
+      array(
+        select part
+        from unnest(p_stored.dormant_parts) part
+        where not exists (
+          select from unnest(v_written) p where starts_with(p, 'source_config.resource_spec.' || part || '_')
+        )
+      ),
+      '{}'
+    );
+  end if;
 
   v_next_row.source_config := v_next -> 'source_config';
   v_next_row.source_revision_config := v_next -> 'source_revision_config';
@@ -1593,11 +1616,12 @@ begin
     'count', coalesce(n.count, k.count),
     'last_at', coalesce(n.last_at, k.last_at),
     'message', case when n.kind is null then k.message else n.message end,
-    'pending', coalesce(k.pending, 0) + case
+    -- An agent may report any total, at any rate.
+    'pending', least(2147483647, coalesce(k.pending, 0)::bigint + case
       when n.kind is null or n.last_at = k.last_at then 0
       when n.count > k.count then n.count - k.count
       else n.count
-    end
+    end)
   ))
   into d.incidents
   from jsonb_to_recordset(p_reported) as n(kind text, count integer, last_at text, message text)
@@ -1703,6 +1727,7 @@ begin
     healthy = n.healthy,
     reported_health = n.reported_health,
     health_reason = n.health_reason,
+    health_processes = n.health_processes,
     incidents = n.incidents,
     incidents_due = n.incidents_due,
     last_request_at = n.last_request_at,

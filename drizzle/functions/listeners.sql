@@ -423,6 +423,7 @@ begin
       d.healthy := coalesce(v.healthy, d.healthy);
       if v.health is not null or v.state in ('serving', 'deployed') then
         d.reported_health := v.health ->> 'state';
+        d.health_processes := v.health -> 'processes';
         d.health_reason := coalesce(v.health ->> 'reason', case v.state when 'serving' then v.message end);
       end if;
       d := add_incidents(d, v.incidents);
@@ -571,6 +572,10 @@ begin
           'deployment_type', d.deployment_type,
           'source_config', d.source_config,
           'trace_key_version', d.trace_key_version,
+          -- Kubernetes ran the parts of a deployment before the other engines did.
+          'dormant_parts', case
+            when p_listener.policy ->> 'engine' in ('process', 'container') then d.dormant_parts
+          end,
           -- The workspace owns the host and has proved it. A listener of its own that is not public needs no proof.
           'custom_url', case
             when h.verified_at is not null

@@ -23,6 +23,12 @@ export const ENGINE_FEATURES = {
     container: 'refused',
     kubernetes: 'done',
   },
+  processes: {
+    about: 'Processes of the source beside `web`, `process_scale` and `process_resources`',
+    process: 'done',
+    container: 'done',
+    kubernetes: 'done',
+  },
   queue: { about: '`queue_*`', process: 'done', container: 'done', kubernetes: 'done' },
   orchestrator: { about: '`orchestrator_*`', process: 'done', container: 'done', kubernetes: 'done' },
   executor: { about: '`executor_*`', process: 'done', container: 'done', kubernetes: 'done' },
@@ -104,6 +110,7 @@ export function listFeatureNeeds(spec: ResourceSpec, source?: Source | null): Fe
     const part = PREFIXES.find(prefix => name.startsWith(`${prefix}_`))
     add(part !== undefined && spec[name] != null, at(name), part === 'db' ? 'database' : (part ?? 'queue'))
   }
+  for (const name of ['process_scale', 'process_resources'] as const) add(spec[name] != null, at(name), 'processes')
   for (const [i, volume] of (spec.volumes ?? []).entries()) {
     const { name: _, ...kinds } = volume
     for (const [kind, value] of Object.entries(kinds))

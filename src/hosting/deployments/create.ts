@@ -13,7 +13,7 @@ import { hasDatabase } from '../../protocol/resources.schema.ts'
 import { awaitsHostVerification, describeHostVerification, refuseReservedUrl } from '../custom-hosts/custom-hosts.ts'
 import { type PlannedBuild, planCreation, withBuild } from './plan.ts'
 import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
-import { describeIgnoredMembers } from './plan-warnings.ts'
+import { describeIgnoredMembers, describeIgnoredProcesses } from './plan-warnings.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { type SealedSecret, sealSecrets } from './secret-versions.ts'
@@ -60,7 +60,11 @@ export async function planCreate(ctx: Ctx, input: CreateInput): Promise<schema.P
   const plan = withBuild(planCreation(input), planned)
   if (lacksArtifact) plan.warnings.push('The first revision waits for a patch that brings its archive or image.')
   if (awaitsVerification) plan.warnings.push(await describeHostVerification(ctx, tenant, hostOf(customUrl!)!))
-  plan.warnings.push(...describeIgnoredMembers(input.source_config, policy), ...ctx.warnings)
+  plan.warnings.push(
+    ...describeIgnoredMembers(input.source_config, policy),
+    ...describeIgnoredProcesses(plan.build_plan, policy),
+    ...ctx.warnings,
+  )
   return {
     ...plan,
     ...runsImagesOf(input.source, runs_images),

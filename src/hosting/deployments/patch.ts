@@ -26,7 +26,7 @@ import {
   withBuild,
 } from './plan.ts'
 import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
-import { describeIgnoredMembers } from './plan-warnings.ts'
+import { describeDormantParts, describeIgnoredMembers, describeIgnoredProcesses } from './plan-warnings.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { type FingerprintedSecret, fingerprintSecrets, sealSecret } from './secret-versions.ts'
@@ -82,7 +82,12 @@ export async function planPatch(ctx: Ctx, input: PatchInput): Promise<schema.Pla
   const planned = withBuild(describePatchPlan(wanted, input, input.clear, decision), build)
   if (row[2] && planned.changes.some(({ path }) => path === 'source_config.custom_url'))
     planned.warnings.push(await describeHostVerification(ctx, wanted.tenant_id, hostOf(customUrl!)!))
-  planned.warnings.push(...describeIgnoredMembers(decision.next.source_config, policy), ...ctx.warnings)
+  planned.warnings.push(
+    ...describeIgnoredMembers(decision.next.source_config, policy),
+    ...describeIgnoredProcesses(planned.build_plan, policy),
+    ...describeDormantParts(wanted.dormant_parts, decision.next.dormant_parts, policy),
+    ...ctx.warnings,
+  )
   return {
     ...planned,
     ...runsImagesOf(wanted.source, runs_images),

@@ -1,5 +1,6 @@
 // Describes in words what a plan takes away, and what it leaves to the next revision. `secrets` and `secret_references`
 // are replaced as a whole. Pure.
+import type { BuildPlan } from '../../protocol/build-plan.schema.ts'
 import { describeIgnored, listIgnored } from '../../protocol/engine-features.ts'
 import type { ListenerPolicy } from '../../protocol/listener-policy.ts'
 import { hasDatabase, type Part, partsOf, type ResourceSpec } from '../../protocol/resources.schema.ts'
@@ -38,8 +39,51 @@ type Configured = { resource_spec?: unknown }
 /** `policy` is the text of what the agent of the listener has told; null if it has told nothing. */
 export function describeIgnoredMembers({ resource_spec }: Configured, policy: string | null): string[] {
   const declared: Partial<ListenerPolicy> = policy === null ? {} : JSON.parse(policy)
-  const ignored = listIgnored((resource_spec ?? {}) as ResourceSpec, declared)
-  return ignored.length > 0 ? [describeIgnored(ignored, declared.engine ?? 'present')] : []
+  const spec = (resource_spec ?? {}) as ResourceSpec
+  const ignored = listIgnored(spec, declared)
+  return [
+    ...(ignored.length > 0 ? [describeIgnored(ignored, declared.engine ?? 'present')] : []),
+    ...(isWithoutProcesses(policy) ? describeUnknown(PROCESS_MEMBERS.filter(name => spec[name] != null)) : []),
+  ]
+}
+
+const PROCESS_MEMBERS = ['process_scale', 'process_resources'] as const
+/** An agent of a release that told no features. */
+const isWithoutProcesses = (policy: string | null): boolean =>
+  policy !== null && (JSON.parse(policy) as Partial<ListenerPolicy>).features == null
+const describeUnknown = (names: string[]): string[] =>
+  names.length === 0
+    ? []
+    : [`The agent of the listener is of an earlier release and ignores ${inCode(names)}. Update it.`]
+
+/** Processes of the source beside `web`, which earlier agents do not start. */
+export function describeIgnoredProcesses(build: BuildPlan | undefined, policy: string | null): string[] {
+  const names = build?.processes?.map(({ name }) => name) ?? []
+  const isKnown = policy === null || (JSON.parse(policy) as Partial<ListenerPolicy>).features?.includes('processes')
+  if (names.length === 0 || isKnown) return []
+  return [
+    `The agent of the listener is of an earlier release: it starts no processes beside \`web\`. ` +
+      `Update it to start ${inCode(names)}.`,
+  ]
+}
+
+/** Parts that were stored before the engine of the listener ran them. Kubernetes ran them before. */
+export function describeDormantParts(
+  before: Part[] | null | undefined,
+  after: Part[] | null | undefined,
+  policy: string | null,
+): string[] {
+  const { engine }: Partial<ListenerPolicy> = policy === null ? {} : JSON.parse(policy)
+  if (engine === 'kubernetes') return []
+  const started = (before ?? []).filter(part => !after?.includes(part))
+  return [
+    ...(started.length > 0 ? [`Starts the ${joinWords(started.map(part => PART_NAMES[part]))}.`] : []),
+    ...(after ?? []).map(
+      part =>
+        `\`${part}_*\` has no effect yet: it was stored before this engine ran it. Write one of these members again ` +
+        `to start the ${PART_NAMES[part]}.`,
+    ),
+  ]
 }
 
 /** Members that a revision copies when it is created. */

@@ -2,7 +2,7 @@
 // Pure.
 import type { BuildPlan } from '../../protocol/build-plan.schema.ts'
 import { type ClearableMember, MASK } from '../../protocol/parts.schema.ts'
-import { RESOURCE_MEMBERS, type ResourceSpec, SCALE_MEMBERS } from '../../protocol/resources.schema.ts'
+import { type Part, RESOURCE_MEMBERS, type ResourceSpec, SCALE_MEMBERS } from '../../protocol/resources.schema.ts'
 import { describeDeferred, describeKeptDisks, describeLosses } from './plan-warnings.ts'
 import type { RevisionComparison } from './revisions.schema.ts'
 import type { DeploymentPatch, NewDeployment, Plan } from './schema.ts'
@@ -16,6 +16,7 @@ export type Wanted = {
   version: number
   source_config: Record<string, unknown>
   source_revision_config: Record<string, unknown>
+  dormant_parts?: Part[] | null
   secret_references: unknown[] | null
   secrets: SecretVersion[]
 }
@@ -107,7 +108,7 @@ export type PatchDecision = {
   in_place: string[]
   immutable: string[]
   kept_secrets: string[] | null
-  next: Pick<Wanted, 'source_config' | 'source_revision_config'>
+  next: Pick<Wanted, 'source_config' | 'source_revision_config' | 'dormant_parts'>
 }
 
 /** Describes a decided patch to people: its changes with their values, and what it takes away. */
@@ -134,7 +135,11 @@ export function describePatchPlan(
   if (secrets.length > 0) changes.push(changeOfSecrets(wanted.secrets, sent))
   const [commit, nextCommit] = [wanted, next].map(row => row.source_revision_config.repo_commit_sha ?? null)
   if (commit !== nextCommit) changes.push({ path: COMMIT_PATH, before: commit, after: nextCommit, effect: 'revision' })
-  const repeated = changes.filter(change => change.effect === 'revision' && isJsonEqual(change.before, change.after))
+  // A part that was dormant acts when it is written again as it was.
+  const repeated = changes.filter(
+    ({ path, effect, before, after }) =>
+      effect === 'revision' && !path.startsWith(RESOURCES) && isJsonEqual(before, after),
+  )
   const mayBeNewer = ({ path }: Change) => `\`${path}\` has the same value, but it may point to something newer now.`
   return {
     creates_revision: reasons.length > 0,

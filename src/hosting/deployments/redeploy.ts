@@ -8,7 +8,7 @@ import { type Placeholders, prepareStatement, type Row } from '../../kernel/db/s
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { KEPT_MEMBERS, planRestoreChanges, type Wanted } from './plan.ts'
 import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
-import { describeIgnoredMembers } from './plan-warnings.ts'
+import { describeDormantParts, describeIgnoredMembers } from './plan-warnings.ts'
 import type { Rollback } from './revisions.schema.ts'
 import { type DeploymentRow, deploymentToWire, type RevisionRow, revisionToWire } from './rows.ts'
 import type * as schema from './schema.ts'
@@ -38,7 +38,11 @@ export const planRevision = verb('deployments:update', async (ctx, ref: Deployme
   const row = requireRow(await run(ctx, currentStatement({ deployment_id })), 'deployment_not_found')
   const wanted = row.deployments as Wanted
   const plan = planRestoreChanges(wanted, { ...wanted, source_revision_config: row.next }, 'requested')
-  plan.warnings.push(...describeIgnoredMembers(wanted.source_config, row.policy), ...ctx.warnings)
+  plan.warnings.push(
+    ...describeIgnoredMembers(wanted.source_config, row.policy),
+    ...describeDormantParts(wanted.dormant_parts, wanted.dormant_parts, row.policy),
+    ...ctx.warnings,
+  )
   return { ...plan, plan_digest: await makePlanDigest(ctx, wanted.version, plannedRevision(ref)) }
 })
 
@@ -90,7 +94,10 @@ async function planRestore(ctx: Ctx, ref: RevisionParams, mode: RestoreMode): Pr
   const restored = { ...(to as typeof to & Omit<Wanted, 'version'>), source_config: row.next }
   const plan = planRestoreChanges(row.deployments as Wanted, restored, mode.reason)
   if (/_FAILED$/.test(to.status)) plan.warnings.push(`Revision ${to.number} failed before, so it may fail again.`)
-  plan.warnings.push(...describeIgnoredMembers(restored.source_config, row.policy))
+  plan.warnings.push(
+    ...describeIgnoredMembers(restored.source_config, row.policy),
+    ...describeDormantParts(row.deployments.dormant_parts, row.deployments.dormant_parts, row.policy),
+  )
   if (mode.until) plan.warnings.push('The rollback holds automatic deploys until the hold is released.')
   plan.warnings.push(...ctx.warnings)
   return { ...plan, plan_digest: await makePlanDigest(ctx, row.deployments.version, plannedRestore(ref, mode)) }

@@ -24,6 +24,8 @@ import {
   versionedColumns,
 } from '../../kernel/db/columns.ts'
 import { tenantColumns } from '../../people/access/tables.ts'
+import type { ProcessHealth } from '../../protocol/report.schema.ts'
+import type { Part } from '../../protocol/resources.schema.ts'
 import { listeners } from '../listeners/tables.ts'
 
 /** Names the sealed version of a secret. */
@@ -67,6 +69,11 @@ export const deployments = pgTable(
     tag_value_ids: uuid().array().notNull().default(sql`'{}'`),
     source_config: json().notNull(),
     source_revision_config: json().notNull(),
+    /**
+     * Parts, such as `queue`, whose members were stored before the engine of their listener ran them. They act once
+     * they are written again.
+     */
+    dormant_parts: text().array().$type<Part[]>(),
     secrets: json().$type<SecretVersion[]>().notNull(),
     secret_references: json(),
     /** Numbers the desired state. `acknowledged` is the newest one that the data plane has confirmed. */
@@ -98,6 +105,8 @@ export const deployments = pgTable(
     /** The health of what serves, in the words of the agent. Null: an agent of an earlier release reports none. */
     reported_health: text(),
     health_reason: text(),
+    /** The health of each process type, if there are others than `web`. */
+    health_processes: json().$type<ProcessHealth[]>(),
     /** Written by the trigger function `follow_health()`. Null: not known, because the listener is silent. */
     health: text(),
     health_since: instantColumn(),

@@ -7,6 +7,7 @@ import {
   type DeploymentType,
   hasDatabase,
   inTenthsOfCores,
+  type Part,
   partsOf,
   type ResourceSpec,
   withDefaults,
@@ -60,6 +61,7 @@ export type StoredWork = {
     /** Null while its host must not be served. */
     custom_url: string | null
     trace_key_version: number
+    dormant_parts?: Part[] | null
     absent: boolean
   } | null
   revision: StoredRevision | null
@@ -100,12 +102,20 @@ export async function toWork(
 ): Promise<Work> {
   // It was deleted with its workspace, or is being deleted.
   if (!deployment || deployment.absent) return { deployment_id, generation, wanted: 'absent', ...ABSENT_MEMBERS }
-  const { tenant_id, name, deployment_type, source_config, custom_url, trace_key_version } = deployment
+  const { tenant_id, name, deployment_type, source_config, custom_url, trace_key_version, dormant_parts } = deployment
   const workOf = (revision: StoredRevision | null) =>
     revision &&
     toRevisionWork(
       context,
-      { deployment_id, tenant_id, name, deployment_type, trace_key_version, resources: source_config.resource_spec },
+      {
+        deployment_id,
+        tenant_id,
+        name,
+        deployment_type,
+        trace_key_version,
+        resources: source_config.resource_spec,
+        dormant_parts: dormant_parts ?? [],
+      },
       revision,
     )
   return {
@@ -128,6 +138,7 @@ type WorkDeployment = TracedDeployment & {
   deployment_type: DeploymentType
   /** Its scale is that of all its revisions. */
   resources: ResourceSpec | undefined
+  dormant_parts: Part[]
 }
 
 async function toRevisionWork(
@@ -158,7 +169,7 @@ async function toRevisionWork(
     install_command: config.install_command ?? null,
     build_command: config.build_command ?? null,
     resource_spec: takesTenthsOnly(version) ? inTenthsOfCores(resources) : resources,
-    parts: partsOf(config.resource_spec ?? {}),
+    parts: partsOf(config.resource_spec ?? {}).filter(part => !deployment.dormant_parts.includes(part)),
     secrets:
       stored.sealed &&
       (await seal(await openSecrets(ctx, deployment.deployment_id, stored.sealed), placeOf('secrets'))),

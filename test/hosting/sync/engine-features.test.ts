@@ -1,5 +1,7 @@
 // The control plane refuses what the engine of a listener cannot do, when it is planned, and names the engine that can.
+import { sql } from 'drizzle-orm'
 import { expect, it } from 'vitest'
+import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import {
   ENGINE_FEATURES,
   type EngineName,
@@ -11,13 +13,14 @@ import {
   UNENFORCED,
 } from '../../../src/protocol/engine-features.ts'
 import { CLOSED_POLICY } from '../../../src/protocol/listener-policy.ts'
-import { newTenant, type Tenant, unusedId } from '../../support/app.ts'
+import { getApp, newTenant, type Tenant, unusedId, withClockAhead } from '../../support/app.ts'
 import { makeImageBody } from '../../support/deployment-bodies.ts'
-import { makeSyncAgent, newListener } from '../../support/sync-agent.ts'
+import { makeListenerDeployment, makeSyncAgent, newListener } from '../../support/sync-agent.ts'
 
 /** Resources that need a feature, and the path that a refusal names. */
 const ASKING: Record<Exclude<FeatureName, 'images'>, [spec: object, path: string]> = {
   autoscaling: [{ min_scale: 1, max_scale: 2 }, 'resource_spec.max_scale'],
+  processes: [{ process_scale: { worker: 1 } }, 'resource_spec.process_scale'],
   queue: [{ queue_min_scale: 1 }, 'resource_spec.queue_min_scale'],
   orchestrator: [{ orchestrator_cpu: 1 }, 'resource_spec.orchestrator_cpu'],
   executor: [{ executor_memory_mb: 64 }, 'resource_spec.executor_memory_mb'],
@@ -114,6 +117,47 @@ it('amounts that an engine does not enforce are named by the plan', async () => 
     const { warnings } = (await create(tenant, id, spec, '?dry_run=true')).body
     for (const name of names) expect(warnings.join()).toContain(`\`${name}\``)
   }
+})
+
+it('an agent that tells no features is warned of for processes, which it does not know', async () => {
+  const tenant = await newTenant()
+  const { id } = await newListenerOf(tenant, undefined)
+  const { warnings } = (await create(tenant, id, { process_scale: { worker: 2 } }, '?dry_run=true')).body
+  expect(warnings.join()).toContain('`process_scale`')
+})
+
+it('parts from before the engine ran them start once they are written again, also as they were', async () => {
+  const tenant = await newTenant()
+  const { id, key } = await newListenerOf(tenant, 'container')
+  const resource_spec = { queue_min_scale: 2, queue_max_scale: 2, orchestrator_cpu: 1 }
+  const body = makeListenerDeployment({ id }, { source_config: { resource_spec } })
+  const { body: deployment } = await tenant.post('/v2/deployments', { ...body, name: 'app' })
+  expect(deployment).toMatchObject({ id: expect.any(String) })
+  const dormant = sql`
+    update deployments set dormant_parts = '{queue, orchestrator}' where id = ${deployment.id}::uuid`
+  await runAsSystem(getApp().database, dormant)
+  // The agent acquires its lease anew.
+  const read = async () => {
+    const agent = makeSyncAgent(tenant, key)
+    const policy = { ...CLOSED_POLICY, engine: 'container', features: featuresOf('container') }
+    const { changes } = await withClockAhead(3_600_000, () => agent.poll({ policy }))
+    return changes[0]!.revision?.parts
+  }
+  const path = `/v2/deployments/${deployment.id}`
+  const patch = (resource_spec: object, query = '') => tenant.patch(path + query, { source_config: { resource_spec } })
+  const revisions = async () => (await tenant.get(`${path}/revisions`)).body.resources.length
+  const other = (await patch({ memory_mb: 512 }, '?dry_run=true')).body.warnings.join()
+  for (const part of ['queue', 'orchestrator']) expect(other).toContain(`\`${part}_*\``)
+  const before = await revisions()
+  const same = (await patch({ queue_min_scale: 2 }, '?dry_run=true')).body
+  expect(same).toMatchObject({ creates_revision: true, reasons: ['source_config.resource_spec.queue_min_scale'] })
+  expect(same.warnings.filter((one: string) => one.includes('`queue_*`'))).toEqual([])
+  expect(same.warnings.join()).toContain('`orchestrator_*`')
+  expect((await patch({ queue_min_scale: 2 })).status).toBe(200)
+  expect(await revisions()).toBe(before + 1)
+  expect(await read()).toEqual(['queue'])
+  const after = (await patch({ queue_min_scale: 2 }, '?dry_run=true')).body
+  expect(after.creates_revision).toBe(false)
 })
 
 it('every feature has a case', () => {
