@@ -1,7 +1,7 @@
 # Shell functions for the commands on these pages. Source this file from the project's root:  . docs/shell.sh
 # URL and API_KEY are yours if you set them. Otherwise they are those of the running `npm run dev`.
 
-dev_setting() { node -p "require('./.slipway/dev.json').$1"; }
+dev_setting() { node -p "require(path.resolve(process.env.SLIPWAY_HOME || '.slipway', 'dev.json')).$1"; }
 export URL=${URL:-$(dev_setting url)} API_KEY=${API_KEY:-$(dev_setting api_key)}
 
 # api METHOD PATH [curl options]: sends a request with the key and prints the answer.

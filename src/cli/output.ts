@@ -62,6 +62,12 @@ export function createOutput({ json }: { json: boolean }) {
       showProgress('')
       stderr.write(`${styleText('dim', printable(text), { stream: stderr })}\n`)
     },
+    /** About the result, beside it. */
+    warning(message: string): void {
+      showProgress('')
+      const line = isMachine ? toJson({ type: 'warning', message }) : `Warning: ${printable(message)}`
+      stderr.write(`${isMachine ? line : styleText('yellow', line, { stream: stderr })}\n`)
+    },
     /** The last line of the terminal, until there is another one. */
     progress: showProgress,
     table<Item extends object>(items: Item[], columns: Record<string, (item: Item) => Cell>, empty: string): void {

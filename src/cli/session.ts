@@ -63,12 +63,28 @@ function openClient(given: Login, out: Output, signal: AbortSignal, isSilent = f
     url,
     key,
     workspace,
-    ...(ci && { fetch: createRenewingFetch({ ...login, ci }, out, signal) }),
+    fetch: noteWarnings(ci ? createRenewingFetch({ ...login, ci }, out, signal) : fetch, isSilent ? undefined : out),
     headers: { 'User-Agent': USER_AGENT },
     onRetry: ({ delayMs, error }) =>
       out.note(`${(error as Error).message} Trying again in ${Math.ceil(delayMs / 1000)} s.`),
   })
   return { login, client }
+}
+
+/** Shows each warning about a read once, such as of a filter that matches nothing. A plan lists those of a write. */
+function noteWarnings(send: typeof fetch, out: Output | undefined): typeof fetch {
+  const shown = new Set<string>()
+  return async (input, init) => {
+    const response = await send(input, init)
+    const header = init?.method === 'GET' ? response.headers.get('Slipway-Warnings') : null
+    // A list of strings in quotes, in which quotes are escaped.
+    for (const quoted of header?.slice(1, -1).split('", "') ?? []) {
+      const warning = quoted.replace(/\\(.)/g, '$1')
+      if (!shown.has(warning)) out?.warning(warning)
+      shown.add(warning)
+    }
+    return response
+  }
 }
 
 export async function findByName({ client, signal }: Session, name: string): Promise<Deployment | undefined> {

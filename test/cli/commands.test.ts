@@ -58,6 +58,7 @@ it('reads deployments, revisions and reasons, one JSON object a line', async () 
       .map(args => run(args)),
   )
   expect(list!.objects).toEqual([expect.objectContaining({ id, ...serving })])
+  expect((await run(['list', '--health', 'broken'])).err).toMatch(/"type": ?"warning".*broken/)
   expect(status!.objects).toEqual([expect.objectContaining({ id, ...serving, obstacles: [] })])
   expect(explain!.objects).toEqual([{ name: 'shop', serving: 'current', reasons: [] }])
   const [past] = (await run(['status', 'shop', '--at', '2020-01-01'])).objects
