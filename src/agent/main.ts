@@ -48,6 +48,7 @@ AGENT_METRICS_PORT      serves the agent's own metrics for Prometheus at /metric
 AGENT_METRICS_HOST      address of that port; default: 127.0.0.1
 METRICS_TOKEN           what callers of /metrics send as a bearer token
 AGENT_CGROUP            parent of the cgroup of each process, or off; default: the agent's own cgroup
+AGENT_CPU_LIMITS        on: cpu_limit is enforced by cgroups, from the next start of a copy on; default: off
 AGENT_USER_NAMESPACES   allow: processes of applications may create user namespaces; default: deny
 AGENT_MAX_COPIES        the most copies of a deployment on this machine that may be required (min_scale); default: 32
 See docs/operate/processes.md.`
@@ -63,13 +64,16 @@ type EngineSettings = Pick<
 const ENGINE_FACTORIES: Record<string, (settings: EngineSettings) => Promise<Engine>> = {
   process: async ({ isolation: { users, apps, bin }, logEvent: _, ...settings }) => {
     const { ProcessEngine } = await import('./engines/process.ts')
-    const { AGENT_DATABASE_URL } = process.env
+    const { AGENT_DATABASE_URL, AGENT_CPU_LIMITS: limits_cpu = 'off' } = process.env
+    if (!['on', 'off'].includes(limits_cpu))
+      throw new Error(`AGENT_CPU_LIMITS ${limits_cpu} is not valid. Set on or off.`)
     return new ProcessEngine({
       ...settings,
       users,
       apps,
       bin,
       database_url: AGENT_DATABASE_URL || undefined,
+      limits_cpu: limits_cpu === 'on',
       commandEnv: readBuildEnv(),
       machinePath: process.env.PATH,
     })

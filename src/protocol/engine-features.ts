@@ -6,7 +6,7 @@ import type { ResourceMember, ResourceSpec } from './resources.schema.ts'
 export const engineNames = ['process', 'container', 'kubernetes'] as const
 export type EngineName = (typeof engineNames)[number]
 
-/** `machine`: done where the machine has what it needs, otherwise refused. */
+/** `machine`: done where the machine has what it needs, otherwise refused, or for an amount named by plans. */
 type Verdict = 'done' | 'machine' | 'refused'
 type Feature = { about: string } & Record<EngineName, Verdict>
 
@@ -32,6 +32,12 @@ export const ENGINE_FEATURES = {
   queue: { about: '`queue_*`', process: 'done', container: 'done', kubernetes: 'done' },
   orchestrator: { about: '`orchestrator_*`', process: 'done', container: 'done', kubernetes: 'done' },
   executor: { about: '`executor_*`', process: 'done', container: 'done', kubernetes: 'done' },
+  cpu_limits: {
+    about: '`cpu_limit`, also of other processes, is enforced; elsewhere plans warn',
+    process: 'machine',
+    container: 'done',
+    kubernetes: 'done',
+  },
   database: { about: '`db_*`', process: 'machine', container: 'done', kubernetes: 'done' },
   redis: { about: '`redis_*`', process: 'machine', container: 'done', kubernetes: 'done' },
   disks: {
@@ -66,13 +72,9 @@ export const featureNames = Object.keys(ENGINE_FEATURES) as FeatureName[]
 export const UNENFORCED: Record<EngineName, readonly ResourceMember[]> = {
   process: [
     'cpu',
-    'cpu_limit',
     'queue_cpu',
-    'queue_cpu_limit',
     'orchestrator_cpu',
-    'orchestrator_cpu_limit',
     'executor_cpu',
-    'executor_cpu_limit',
     'redis_cpu',
     'redis_cpu_limit',
     'redis_memory_limit_mb',
@@ -84,6 +86,14 @@ export const UNENFORCED: Record<EngineName, readonly ResourceMember[]> = {
   container: ['db_storage_gi'],
   kubernetes: [],
 }
+
+/** Limits that are not enforced without the feature `cpu_limits`. */
+const CPU_LIMITS: readonly ResourceMember[] = [
+  'cpu_limit',
+  'queue_cpu_limit',
+  'orchestrator_cpu_limit',
+  'executor_cpu_limit',
+]
 
 /** The features of an engine, without those that its machine lacks. */
 export const featuresOf = (engine: EngineName, missing: readonly FeatureName[] = []): FeatureName[] =>
@@ -137,7 +147,8 @@ type Declared = { engine?: string | null | undefined; features?: readonly string
 /** Members that are accepted and have no effect there: amounts that are not enforced, and what was stored before. */
 export function listIgnored(spec: ResourceSpec, { engine, features }: Declared): string[] {
   const needs = features ? listFeatureNeeds(spec).filter(({ feature }) => !features.includes(feature)) : []
-  const unenforced = UNENFORCED[engine as EngineName] ?? []
+  const isCpuFree = engine === 'process' && !features?.includes('cpu_limits')
+  const unenforced = [...(UNENFORCED[engine as EngineName] ?? []), ...(isCpuFree ? CPU_LIMITS : [])]
   return [
     ...new Set([...needs.map(({ path }) => path.split('.')[1]!), ...unenforced.filter(name => spec[name] != null)]),
   ]

@@ -1,13 +1,13 @@
 // Detached processes do not outlive the replica, the deployment, the build or the agent that they belong to.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { runCommand } from '../../src/agent/builds/command.ts'
 import type { RevisionRef } from '../../src/agent/engine.ts'
 import type { ProcessEngine } from '../../src/agent/engines/process.ts'
-import { chooseCgroup, newCgroupPath } from '../../src/agent/system/cgroups.ts'
+import { canLimitCpu, chooseCgroup, newCgroupPath } from '../../src/agent/system/cgroups.ts'
 import { endTracked, spawnTracked } from '../../src/agent/system/tracked-process.ts'
 import { filterRunning, waitFor } from '../support/commands.ts'
 import { makeTempFolder, makeUnit, openEngine, writeApplication } from '../support/process-engine.ts'
@@ -180,3 +180,17 @@ test.runIf(process.platform === 'linux')(
     expect(errors.split('\n').filter(line => line.includes('/missing.so'))).toHaveLength(2)
   },
 )
+
+test.skipIf(!canLimitCpu())('a process with a limit of CPU gets no more, with all that it starts', async () => {
+  const env = { PATH: process.env.PATH!, SLIPWAY_REVISION_ID: ref.revision_id }
+  const busy = 'for i in 1 2; do (while :; do :; done) & done; wait'
+  const tracked = spawnTracked(join(home, 'busy'), ['/bin/sh', '-c', busy], { env, stdio: 'ignore' }, undefined, 0.2)
+  const start = performance.now()
+  await waitFor(() => performance.now() - start > 1500)
+  const cores = tracked.cpuMs()! / (performance.now() - start)
+  const { cgroup } = tracked
+  await tracked.end(0)
+  expect(cores).toBeGreaterThan(0.05)
+  expect(cores).toBeLessThan(0.35)
+  expect(fs.existsSync(join('/sys/fs/cgroup/cpu', basename(cgroup!)))).toBe(false)
+})

@@ -19,6 +19,7 @@ import {
   type WriteLog,
   waitUnlessAborted,
 } from '../engine.ts'
+import { canLimitCpu } from '../system/cgroups.ts'
 import { listFolder, measureMegabytes, readJson, removeRecursively, writeJson } from '../system/files.ts'
 import { listProcesses, type Process, sumResidentMegabytes } from '../system/processes.ts'
 import { searchPath } from '../system/search-path.ts'
@@ -49,7 +50,7 @@ import { ProcessReplica } from './process/replica.ts'
 import { checkByCommand, forgetRun, type ProcessRun, startRun } from './process/run.ts'
 import { ShortNames } from './process/short-names.ts'
 import { loadPty, startTerminal } from './process/terminal.ts'
-import { RUN_ROLE, type RunningType, WEB } from './process-types.ts'
+import { processTypesOf, RUN_ROLE, type RunningType, WEB } from './process-types.ts'
 
 const IMAGE_SOURCES = new Set(['internal_container', 'external_container'])
 /** The source folder, with many files, is measured once per this many checks. */
@@ -64,11 +65,18 @@ export type ProcessOptions = PooledOptions & {
   machinePath?: string | undefined
   /** The users that applications run as, by default the agent's own user. */
   users?: Users | undefined
+  /** Enforces `cpu_limit`, where the machine can. */
+  limits_cpu?: boolean | undefined
   /** The folder of Node's programs, by default that of the agent's Node. */
   bin?: string | undefined
 }
 
-type CopyPlace = { cwd: string; env: Record<string, string>; user: User | undefined }
+type CopyPlace = {
+  cwd: string
+  env: Record<string, string>
+  user: User | undefined
+  cpuLimit: number | undefined
+}
 
 export class ProcessEngine extends PooledEngine {
   readonly name = 'process'
@@ -88,6 +96,7 @@ export class ProcessEngine extends PooledEngine {
   /** Running revisions that use the Redis of their deployment. */
   readonly #redisUsers = new Map<string, Set<string>>()
   readonly #users: Users | undefined
+  readonly #limitsCpu: boolean
   readonly #searchPath: string
   readonly #toolsFolder: string
   readonly #shortNames: ShortNames
@@ -95,9 +104,10 @@ export class ProcessEngine extends PooledEngine {
   /** The places of copies, by revision, for commands beside them. */
   readonly #places = new Map<string, (role: string, port: number) => CopyPlace>()
 
-  constructor({ database_url, commandEnv = {}, users, bin, machinePath, ...options }: ProcessOptions) {
+  constructor({ database_url, commandEnv = {}, users, bin, machinePath, limits_cpu, ...options }: ProcessOptions) {
     super('process', options)
     this.#users = users
+    this.#limitsCpu = limits_cpu === true && canLimitCpu()
     this.#searchPath = searchPath(bin)
     const apps = options.apps ?? options.home
     this.#toolsFolder = join(apps, 'tools')
@@ -113,6 +123,7 @@ export class ProcessEngine extends PooledEngine {
     return [
       ...(this.#server.obstacle ? ['database' as const] : []),
       ...(this.#redis.obstacle ? ['redis' as const] : []),
+      ...(this.#limitsCpu ? [] : ['cpu_limits' as const]),
     ]
   }
 
@@ -275,10 +286,12 @@ export class ProcessEngine extends PooledEngine {
     const hasRedis = spec.parts.includes('redis')
     if (spec.needs_database || hasRedis) await this.provide(spec)
     if (hasRedis) this.#redisUsersOf(spec.deployment_id).add(spec.revision_id)
+    const types = new Map(processTypesOf(spec, artifact).map(type => [type.name, type]))
     const placeOf = (role: string, port: number): CopyPlace => ({
       cwd: join(artifact.location, artifact.root ?? ''),
       env: this.#environmentOf(spec, artifact, { folder, port, role }),
       user,
+      cpuLimit: this.#limitsCpu ? (types.get(role)?.cpu[1] ?? spec.resources.cpu_limit) : undefined,
     })
     const launch = async (type: RunningType | null) => {
       // Folders over the limit would end each new replica, too.
@@ -338,13 +351,14 @@ export class ProcessEngine extends PooledEngine {
     const variables = this.#environmentOf(spec, artifact, { folder, port: null, role: run.role ?? RUN_ROLE })
     const env = { ...variables, [RUN_VARIABLE]: run.id }
     const cwd = join(artifact.location, artifact.root ?? '')
+    const cpuLimit = this.#limitsCpu ? resources.cpu_limit : undefined
     const started = startRun({
       folder,
       run,
       log,
       memory_mb: resources.memory_limit_mb,
       stop_ms: this.limits.stop_ms,
-      launch: () => ProcessReplica.launchRun(folder, { command: run.command, cwd, env, user }),
+      launch: () => ProcessReplica.launchRun(folder, { command: run.command, cwd, env, user, cpuLimit }),
     })
     this.#runs.set(folder, { ...started, source: artifact.location })
     const ended = () => this.#runs.delete(folder)

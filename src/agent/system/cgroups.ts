@@ -1,7 +1,8 @@
-// Control groups (cgroup v2, or `pids` of v1), which a process cannot leave by a new session, a double fork or a new environment.
+// Control groups (cgroup v2, or `pids` of v1), which a process cannot leave by a new session, a double fork or a new
+// environment.
 import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { listFolder } from './files.ts'
 import { sendSignal } from './processes.ts'
@@ -61,7 +62,66 @@ export function makeNestedCgroup(parent: string, name: string): string | undefin
 }
 
 /** False if the cgroup is gone. */
-export const moveIntoCgroup = (path: string, pid: number): boolean => tryWrite(join(path, 'cgroup.procs'), String(pid))
+export function moveIntoCgroup(path: string, pid: number): boolean {
+  const cpu = cpuFolderOf(path)
+  if (cpu?.isVersion1) tryWrite(join(cpu.folder, 'cgroup.procs'), String(pid))
+  return tryWrite(join(path, 'cgroup.procs'), String(pid))
+}
+
+const PERIOD_US = 100_000
+/** Kernels refuse less. */
+const LEAST_QUOTA_US = 1_000
+
+/** The folder that limits the CPU of a cgroup: itself; or, with cgroup v1, one of the same name in that hierarchy. */
+function cpuFolderOf(cgroup: string): { folder: string; isVersion1: boolean } | undefined {
+  if (fs.existsSync(join(cgroup, 'cpu.max'))) return { folder: cgroup, isVersion1: false }
+  const parent = ownV1Cgroup('cpu', 'cgroup.procs')
+  return parent && { folder: join(parent, basename(cgroup)), isVersion1: true }
+}
+
+/** Limits the CPU time of a cgroup that has only this process. False if the machine cannot. */
+export function limitCpu(cgroup: string, pid: number, cores: number): boolean {
+  const cpu = cpuFolderOf(cgroup)
+  const quota = Math.max(LEAST_QUOTA_US, Math.round(cores * PERIOD_US))
+  const write = (file: string, value: string | number) => fs.writeFileSync(join(cpu!.folder, file), String(value))
+  try {
+    if (!cpu) return false
+    if (!cpu.isVersion1) {
+      write('cpu.max', `${quota} ${PERIOD_US}`)
+      return true
+    }
+    fs.mkdirSync(cpu.folder, { recursive: true })
+    write('cpu.cfs_period_us', PERIOD_US)
+    write('cpu.cfs_quota_us', quota)
+    write('cgroup.procs', pid)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** True if `limitCpu` works. In cgroup v2, it first hands the controller on to the children of the parent. */
+export function canLimitCpu(): boolean {
+  const cgroup = newCgroupPath()
+  if (!cgroup) return false
+  try {
+    fs.mkdirSync(cgroup)
+    if (!cpuFolderOf(cgroup)) fs.writeFileSync(join(cgroup, '..', 'cgroup.subtree_control'), '+cpu')
+    const cpu = cpuFolderOf(cgroup)
+    if (cpu?.isVersion1) fs.mkdirSync(cpu.folder)
+    return cpu !== undefined && fs.existsSync(join(cpu.folder, cpu.isVersion1 ? 'cpu.cfs_quota_us' : 'cpu.max'))
+  } catch {
+    return false
+  } finally {
+    removeCpuFolder(cgroup)
+    tryRemove(cgroup)
+  }
+}
+
+function removeCpuFolder(cgroup: string): void {
+  const cpu = cpuFolderOf(cgroup)
+  if (cpu?.isVersion1 && fs.existsSync(cpu.folder)) tryRemove(cpu.folder)
+}
 
 export function pidsIn(cgroup: string): number[] {
   const own = readOrEmpty(join(cgroup, 'cgroup.procs')).split('\n').filter(Boolean).map(Number)
@@ -125,9 +185,10 @@ export function killCgroup(cgroup: string): void {
 export async function removeCgroup(cgroup: string): Promise<void> {
   for (let pause = 1; fs.existsSync(cgroup); pause = Math.min(pause * 2, 100)) {
     killCgroup(cgroup)
-    if (pidsIn(cgroup).length === 0 && tryRemove(cgroup)) return
+    if (pidsIn(cgroup).length === 0 && tryRemove(cgroup)) break
     await delay(pause)
   }
+  removeCpuFolder(cgroup)
 }
 
 function tryRemove(cgroup: string): boolean {

@@ -5,7 +5,16 @@ import * as fs from 'node:fs'
 import type { Socket } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { cpuMsIn, enterCgroup, hasOomKill, killCgroup, newCgroupPath, pidsIn, removeCgroup } from './cgroups.ts'
+import {
+  cpuMsIn,
+  enterCgroup,
+  hasOomKill,
+  killCgroup,
+  limitCpu,
+  newCgroupPath,
+  pidsIn,
+  removeCgroup,
+} from './cgroups.ts'
 import { readJson, writeJson } from './files.ts'
 import {
   endGroup,
@@ -50,8 +59,17 @@ const RENAMED_PREFIX = 'SLIPWAY_HELD_'
 /** `environment`: lines in the initial environment of its processes, which identify them if there is no cgroup. */
 type ProcessMark = { environment: string[]; cgroup?: string | undefined }
 
-/** Spawns in a process group and, if possible, a cgroup of its own. `env` must contain `SLIPWAY_REVISION_ID`. */
-export function spawnTracked(folder: string, command: string[], options: SpawnOptions, user?: User): TrackedProcess {
+/**
+ * Spawns in a process group and, if possible, a cgroup of its own. `env` must contain `SLIPWAY_REVISION_ID`. `cpuLimit`
+ * is in cores.
+ */
+export function spawnTracked(
+  folder: string,
+  command: string[],
+  options: SpawnOptions,
+  user?: User,
+  cpuLimit?: number,
+): TrackedProcess {
   fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
   const { env, argv } = confine(command, options.env ?? {}, user, [WAIT_SCRIPT])
   const environment = ['SLIPWAY_REVISION_ID', 'PORT', RUN_VARIABLE].flatMap(name =>
@@ -73,6 +91,7 @@ export function spawnTracked(folder: string, command: string[], options: SpawnOp
     mark.cgroup = undefined
     writeJson(join(folder, 'mark.json'), mark)
   }
+  if (mark.cgroup && cpuLimit !== undefined) limitCpu(mark.cgroup, child.pid!, cpuLimit)
   if (identity) writeJson(join(folder, 'identity.json'), identity)
   const go = child.stdio[3] as Socket | undefined
   // The shell may have ended already.

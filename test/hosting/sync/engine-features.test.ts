@@ -18,7 +18,7 @@ import { makeImageBody } from '../../support/deployment-bodies.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from '../../support/sync-agent.ts'
 
 /** Resources that need a feature, and the path that a refusal names. */
-const ASKING: Record<Exclude<FeatureName, 'images'>, [spec: object, path: string]> = {
+const ASKING: Record<Exclude<FeatureName, 'images' | 'cpu_limits'>, [spec: object, path: string]> = {
   autoscaling: [{ min_scale: 1, max_scale: 2 }, 'resource_spec.max_scale'],
   processes: [{ process_scale: { worker: 1 } }, 'resource_spec.process_scale'],
   queue: [{ queue_min_scale: 1 }, 'resource_spec.queue_min_scale'],
@@ -116,7 +116,15 @@ it('amounts that an engine does not enforce are named by the plan', async () => 
     const spec = Object.fromEntries(names.map(name => [name, name.includes('memory') ? 64 : 1]))
     const { warnings } = (await create(tenant, id, spec, '?dry_run=true')).body
     for (const name of names) expect(warnings.join()).toContain(`\`${name}\``)
+    // A listener whose machine enforces them tells it.
+    const limits = { cpu: 1, cpu_limit: 2 }
+    expect((await create(tenant, id, limits, '?dry_run=true')).body.warnings.join()).not.toContain('cpu_limit')
   }
+  const { id, agent, key } = await newListenerOf(tenant, undefined)
+  const features = featuresOf('process', ['cpu_limits'])
+  await makeSyncAgent(tenant, key, agent.agent_id).poll({ policy: { ...CLOSED_POLICY, engine: 'process', features } })
+  const { warnings } = (await create(tenant, id, { cpu: 1, cpu_limit: 2 }, '?dry_run=true')).body
+  expect(warnings.join()).toContain('`cpu_limit`')
 })
 
 it('an agent that tells no features is warned of for processes, which it does not know', async () => {
@@ -161,5 +169,7 @@ it('parts from before the engine ran them start once they are written again, als
 })
 
 it('every feature has a case', () => {
-  expect(Object.keys(ASKING).sort()).toEqual(featureNames.filter(name => name !== 'images').sort())
+  expect(Object.keys(ASKING).sort()).toEqual(
+    featureNames.filter(name => !['images', 'cpu_limits'].includes(name)).sort(),
+  )
 })

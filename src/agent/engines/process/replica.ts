@@ -30,6 +30,8 @@ type LaunchOptions = {
   env: Record<string, string>
   port: number
   user?: User | undefined
+  /** In cores. Absent: no limit. */
+  cpuLimit?: number | undefined
 }
 type SavedReplica = { port: number; uid?: number | undefined }
 type Exit = { code: number | null; signal: string | null }
@@ -67,20 +69,20 @@ export class ProcessReplica implements Replica {
     this.#errors = new LogFile(folder, ERRORS, 'errors-read.json')
   }
 
-  static launch(replicasFolder: string, { command, cwd, env, port, user }: LaunchOptions): ProcessReplica {
+  static launch(replicasFolder: string, { command, port, user, ...place }: LaunchOptions): ProcessReplica {
     const folder = join(replicasFolder, randomBytes(6).toString('hex'))
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
     const saved: SavedReplica = { port, uid: user?.uid }
     writeJson(join(folder, 'copy.json'), saved)
-    return ProcessReplica.#spawn(folder, saved, shellCommand(command), { cwd, env, user })
+    return ProcessReplica.#spawn(folder, saved, shellCommand(command), { ...place, user })
   }
 
   /** Runs a command that ends, in a folder of its own that keeps its exit code. */
-  static launchRun(folder: string, { command, cwd, env, user }: Omit<LaunchOptions, 'port'>): ProcessReplica {
+  static launchRun(folder: string, { command, user, ...place }: Omit<LaunchOptions, 'port'>): ProcessReplica {
     const recorded = ['/bin/sh', '-c', RECORD_EXIT_CODE, 'sh', ...shellCommand(command)]
     const status = fs.openSync(join(folder, 'status'), 'w', 0o600)
     try {
-      return ProcessReplica.#spawn(folder, { port: 0, uid: user?.uid }, recorded, { cwd, env, user }, status)
+      return ProcessReplica.#spawn(folder, { port: 0, uid: user?.uid }, recorded, { ...place, user }, status)
     } finally {
       fs.closeSync(status)
     }
@@ -97,7 +99,7 @@ export class ProcessReplica implements Replica {
     folder: string,
     saved: SavedReplica,
     command: string[],
-    { cwd, env, user }: Pick<LaunchOptions, 'cwd' | 'env' | 'user'>,
+    { cwd, env, user, cpuLimit }: Omit<LaunchOptions, 'command' | 'port'>,
     status?: number,
   ): ProcessReplica {
     const [output, errors] = ['log', ERRORS].map(name => fs.openSync(join(folder, name), 'a', 0o600)) as [
@@ -111,7 +113,7 @@ export class ProcessReplica implements Replica {
     }
     // The application may reopen its output as /dev/stdout.
     if (user) for (const log of [output, errors]) fs.fchownSync(log, user.uid, user.gid)
-    const tracked = spawnTracked(folder, command, options, user)
+    const tracked = spawnTracked(folder, command, options, user, cpuLimit)
     const { child } = tracked
     for (const log of [output, errors]) fs.closeSync(log)
     child.unref()
