@@ -5,7 +5,7 @@ import { listRevisions, newDeployment } from './deployments.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from './sync-agent.ts'
 
 export type LoggedDeployment = Awaited<ReturnType<typeof newLoggedDeployment>>
-type SentLine = { timestamp?: string; level?: string; message: string }
+type SentLine = { timestamp?: string; level?: string; message: string; process?: string }
 type Log = { revision_id?: string; kind?: 'build' | 'deploy' }
 
 type Options = { tenant?: Tenant; revisions?: number; name?: string }

@@ -8,7 +8,11 @@ const now = new Date('2026-11-29T12:00:00Z')
 const progress = { now, progress_seconds: 120 }
 const labels = (name: string) => ({ [REVISION_LABEL]: 'r', [COMPONENT_LABEL]: name })
 const makeDeployment = (name: string, replicas: number, availableReplicas: number, more: object = {}): V1Deployment =>
-  ({ metadata: { labels: labels(name) }, spec: { replicas }, status: { availableReplicas, ...more } }) as V1Deployment
+  ({
+    metadata: { labels: labels(name) },
+    spec: { replicas },
+    status: { availableReplicas, ...more },
+  }) as unknown as V1Deployment
 type PodState = { ready?: boolean; age?: number; restartCount?: number; waiting?: string }
 const makePod = (name: string, { ready = false, age = 10, restartCount = 0, waiting }: PodState = {}): V1Pod =>
   ({
@@ -17,7 +21,7 @@ const makePod = (name: string, { ready = false, age = 10, restartCount = 0, wait
       conditions: [{ type: 'Ready', status: ready ? 'True' : 'False' }],
       containerStatuses: [{ name: 'app', restartCount, state: waiting ? { waiting: { reason: waiting } } : {} }],
     },
-  }) as V1Pod
+  }) as unknown as V1Pod
 const READY = { ready: true, age: 999 }
 const healthOf = (
   deployments: V1Deployment[],
