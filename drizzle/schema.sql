@@ -131,6 +131,8 @@ create table deployments (
   incidents json,
   incidents_due timestamp with time zone,
   incidents_recorded_at timestamp with time zone,
+  dormant_parts text[],
+  health_processes json,
   constraint deployments_pkey PRIMARY KEY (id),
   constraint deployments_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE,
   constraint listener_in_use FOREIGN KEY (listener_id) REFERENCES listeners(id)
@@ -1234,8 +1236,8 @@ create policy own on deployments to slipway_app
   with check (((tenant_id = current_tenant()) AND (organization_id = current_organization())));
 create policy served on deployments to slipway_agent
   using (((listener_id = current_listener()) OR ((listener_id IS NULL) AND (setting('platform'::text) = 'true'::text))));
-grant delete, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, reported_health, health_reason, incidents, incidents_due) on deployments to slipway_agent;
-grant delete, insert, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, trace_key_version, owner, reported_health, health_reason, incidents, incidents_due) on deployments to slipway_app;
+grant delete, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes) on deployments to slipway_agent;
+grant delete, insert, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, trace_key_version, owner, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes) on deployments to slipway_app;
 grant delete, insert, select, update on deployments to slipway_system;
 
 create table device_requests (
@@ -2456,6 +2458,7 @@ create table log_lines (
   message text not null,
   bytes_before bigint not null,
   arrival bigint,
+  process text,
   constraint log_lines_revision_id_kind_number_pk PRIMARY KEY (revision_id, kind, number),
   constraint log_lines_revision_id_revisions_id_fk FOREIGN KEY (revision_id) REFERENCES revisions(id) ON DELETE CASCADE
 );
@@ -2482,8 +2485,8 @@ create policy served on log_lines to slipway_agent
    FROM (revisions r
      JOIN deployments d ON ((d.id = r.deployment_id)))
   WHERE ((r.id = log_lines.revision_id) AND (d.id = log_lines.deployment_id) AND (d.listener_id = current_listener()) AND (d.tenant_id = log_lines.tenant_id) AND (d.organization_id = log_lines.organization_id)))));
-grant delete, insert, select, update (kind, number, "timestamp", severity, message, bytes_before, arrival) on log_lines to slipway_agent;
-grant delete, insert, select, update (kind, number, "timestamp", severity, message, bytes_before, arrival) on log_lines to slipway_app;
+grant delete, insert, select, update (kind, number, "timestamp", severity, message, bytes_before, arrival, process) on log_lines to slipway_agent;
+grant delete, insert, select, update (kind, number, "timestamp", severity, message, bytes_before, arrival, process) on log_lines to slipway_app;
 grant delete, insert, select, update on log_lines to slipway_system;
 
 create table logs (
@@ -3277,6 +3280,48 @@ create policy own on previews to slipway_app
   with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_deployment(parent_id) AND is_own_deployment(deployment_id) AND is_own_key(approved_by)));
 grant delete, insert, select, update (number, state, deployment_id, branch, head_sha, fork, approved_sha, approved_by, changed_at, expires_at, notified_state, comment_id, notify_attempts, next_notify_at, created_at, updated_at, commit) on previews to slipway_app;
 grant delete, insert, select, update on previews to slipway_system;
+
+create table process_points (
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  deployment_id uuid not null,
+  revision_id uuid not null,
+  process text not null,
+  seconds integer not null,
+  at timestamp with time zone not null,
+  cpu_minutes bigint not null,
+  memory_minutes bigint not null,
+  copies integer not null,
+  memory_peak_bytes bigint,
+  restarts bigint,
+  cpu_ms bigint,
+  memory_bytes bigint,
+  constraint process_points_deployment_id_seconds_at_revision_id_process_pk PRIMARY KEY (deployment_id, seconds, at, revision_id, process),
+  constraint process_points_deployment_id_deployments_id_fk FOREIGN KEY (deployment_id) REFERENCES deployments(id) ON DELETE CASCADE
+);
+CREATE INDEX process_points_age ON public.process_points USING btree (seconds, at);
+alter table process_points enable row level security, force row level security;
+create policy admitted on process_points as restrictive to slipway_limited
+  using (((NOT ( SELECT hides('deployment'::text) AS hides)) OR (EXISTS ( SELECT
+   FROM deployments p
+  WHERE (p.id = process_points.deployment_id)))))
+  with check (true);
+create policy everything on process_points to slipway_system
+  using (true)
+  with check (true);
+create policy own on process_points to slipway_app
+  using ((tenant_id = current_tenant()));
+create policy served on process_points to slipway_agent
+  using ((EXISTS ( SELECT
+   FROM deployments d
+  WHERE ((d.id = process_points.deployment_id) AND (d.listener_id = current_listener())))))
+  with check ((EXISTS ( SELECT
+   FROM (revisions r
+     JOIN deployments d ON ((d.id = r.deployment_id)))
+  WHERE ((r.id = process_points.revision_id) AND (d.id = process_points.deployment_id) AND (d.listener_id = current_listener()) AND (d.tenant_id = process_points.tenant_id) AND (d.organization_id = process_points.organization_id)))));
+grant insert, select, update (cpu_minutes, memory_minutes, copies, memory_peak_bytes, restarts, cpu_ms, memory_bytes) on process_points to slipway_agent;
+grant select on process_points to slipway_app;
+grant delete, insert, select, update on process_points to slipway_system;
 CREATE INDEX projects_deployment ON public.projects USING btree (deployment_id);
 CREATE INDEX projects_page ON public.projects USING btree (tenant_id, created_at DESC, id DESC);
 CREATE INDEX projects_reference_dataset ON public.projects USING btree (reference_dataset_id);
@@ -4944,11 +4989,12 @@ begin
     'count', coalesce(n.count, k.count),
     'last_at', coalesce(n.last_at, k.last_at),
     'message', case when n.kind is null then k.message else n.message end,
-    'pending', coalesce(k.pending, 0) + case
+    -- An agent may report any total, at any rate.
+    'pending', least(2147483647, coalesce(k.pending, 0)::bigint + case
       when n.kind is null or n.last_at = k.last_at then 0
       when n.count > k.count then n.count - k.count
       else n.count
-    end
+    end)
   ))
   into d.incidents
   from jsonb_to_recordset(p_reported) as n(kind text, count integer, last_at text, message text)
@@ -5235,6 +5281,7 @@ begin
       d.healthy := coalesce(v.healthy, d.healthy);
       if v.health is not null or v.state in ('serving', 'deployed') then
         d.reported_health := v.health ->> 'state';
+        d.health_processes := v.health -> 'processes';
         d.health_reason := coalesce(v.health ->> 'reason', case v.state when 'serving' then v.message end);
       end if;
       d := add_incidents(d, v.incidents);
@@ -8851,6 +8898,7 @@ declare
   v_next jsonb := v_stored;
   v_resources constant text[] := '{source_config, resource_spec}';
   v_new_parts text[];
+  v_written text[];
   v_source text := coalesce(p_patch ->> 'revision_source', p_stored.source);
   v_next_row deployments := p_stored;
   v_plan patch_plan;
@@ -8918,6 +8966,27 @@ begin
   where has_part(v_stored #> v_resources, part) <> has_part(v_next #> v_resources, part);
   v_plan.reasons := v_plan.reasons || v_new_parts;
   v_plan.in_place := array(select path from unnest(v_plan.in_place) path where path <> all (v_new_parts));
+
+  -- A dormant part acts once one of its members is written again, also if it stays as it was.
+  v_written := array(
+    select distinct m.path
+    from jsonb_to_recordset(p_patch -> 'members') as m(path text)
+    join unnest(p_stored.dormant_parts) part on starts_with(m.path, 'source_config.resource_spec.' || part || '_')
+  );
+  if cardinality(v_written) > 0 then
+    v_plan.reasons := v_plan.reasons || array(select p from unnest(v_written) p where p <> all (v_plan.reasons));
+    v_plan.in_place := array(select p from unnest(v_plan.in_place) p where p <> all (v_written));
+    v_next_row.dormant_parts := nullif(
+      array(
+        select part
+        from unnest(p_stored.dormant_parts) part
+        where not exists (
+          select from unnest(v_written) p where starts_with(p, 'source_config.resource_spec.' || part || '_')
+        )
+      ),
+      '{}'
+    );
+  end if;
 
   v_next_row.source_config := v_next -> 'source_config';
   v_next_row.source_revision_config := v_next -> 'source_revision_config';
@@ -9024,6 +9093,7 @@ begin
   update deployments d
   set
     source_config = p_next.source_config,
+    dormant_parts = p_next.dormant_parts,
     source_revision_config = p_next.source_revision_config,
     -- The agent reports the version of a source that it builds.
     image_version = case
@@ -9166,6 +9236,10 @@ begin
           'deployment_type', d.deployment_type,
           'source_config', d.source_config,
           'trace_key_version', d.trace_key_version,
+          -- Kubernetes ran the parts of a deployment before the other engines did.
+          'dormant_parts', case
+            when p_listener.policy ->> 'engine' in ('process', 'container') then d.dormant_parts
+          end,
           -- The workspace owns the host and has proved it. A listener of its own that is not public needs no proof.
           'custom_url', case
             when h.verified_at is not null
@@ -12294,6 +12368,7 @@ begin
     healthy = n.healthy,
     reported_health = n.reported_health,
     health_reason = n.health_reason,
+    health_processes = n.health_processes,
     incidents = n.incidents,
     incidents_due = n.incidents_due,
     last_request_at = n.last_request_at,
