@@ -226,6 +226,11 @@ export type Terminal = {
 /** A port of a copy, or a store. */
 export type ForwardTarget = Ready & { connect(): Promise<Duplex> }
 
+/** Data that outlive a revision: `database`, `redis` or `disk:NAME`. */
+export type StoreName = string
+/** The files of a snapshot, or a time in the history of the database of a deployment. */
+export type RestorePoint = { folder: string } | { deployment_id: string; at: Date }
+
 /** Idempotent, and a missing object is no error. First writes a label or a file by which `observe` finds the rest. */
 export interface Engine {
   readonly name: string
@@ -275,6 +280,12 @@ export interface Engine {
   openTerminal?(ref: RevisionRef, id: string, request: NewTerminal): Promise<Terminal>
   /** Reaches ports of copies and stores of this deployment, and nothing else. */
   openForward?(ref: RevisionRef, request: NewForward): Promise<ForwardTarget>
+  /** The stores that exist of a deployment. */
+  listStores?(deployment_id: string): Promise<StoreName[]>
+  /** Writes a copy of a store at one moment, as files, into an empty folder. Rejects with a PermanentError for the user. */
+  takeSnapshot?(deployment_id: string, store: StoreName, folder: string, signal: AbortSignal): Promise<void>
+  /** Replaces the data of a store. Copies of the deployment stop meanwhile. After a crash the data are the old or the new. */
+  restoreSnapshot?(spec: RevisionSpec, store: StoreName, from: RestorePoint, signal: AbortSignal): Promise<void>
   /** Removes everything that was created for a deployment: routes, files, database. */
   remove(deployment_id: string): Promise<void>
   /** Without `stop`, what it runs keeps running, and the next agent takes it over. */
