@@ -28,6 +28,8 @@ import type { AgentState } from './metrics-server.ts'
 import { Reconciler } from './reconcile/reconciler.ts'
 import { openSecrets, openTracing, type SecretAccess } from './reconcile/work.ts'
 import { Redaction } from './redaction/redaction.ts'
+import { SnapshotFolder } from './snapshots/snapshot-folder.ts'
+import { Snapshots } from './snapshots/snapshots.ts'
 import { type FormatEvent, formatEvent, type LogEvent } from './system/log-event.ts'
 import type { Users } from './system/users.ts'
 import { Tunnels } from './tunnels.ts'
@@ -89,6 +91,7 @@ export class Agent {
   readonly #reports: ReportSender
   readonly #metrics: MetricsReporter
   readonly #reconciler: Reconciler
+  readonly #snapshots: Snapshots
   readonly #jobs: JobRunner
   readonly #tunnels: Tunnels
   #opened: Promise<void> = Promise.resolve()
@@ -174,6 +177,13 @@ export class Agent {
       logEvent: this.#logEvent,
       period_ms: options.metrics_ms,
     })
+    this.#snapshots = new Snapshots({
+      engine,
+      folder: new SnapshotFolder(join(home, 'snapshots')),
+      control,
+      currentLease: actingLease,
+      logEvent: this.#logEvent,
+    })
     this.#tunnels = new Tunnels({ engine, openSocket: control.openTunnel, currentLease: actingLease })
     this.#reconciler = new Reconciler({
       ...options,
@@ -186,12 +196,21 @@ export class Agent {
       log: this.#revisionLog('deploy'),
       logEvent: this.#logEvent,
       isInUse: ref => this.#jobs.isInUse(ref),
+      snapshots: this.#snapshots,
     })
     this.#jobs = new JobRunner({
       engine,
       control,
       currentLease: actingLease,
       findServing: id => this.#reconciler.findServing(id),
+      findSpec: id => this.#reconciler.findSpec(id),
+      perform: ({ job_id: id, is_scheduled, ...work }, log, signal) =>
+        this.#snapshots.perform(
+          { ...work, id, reason: is_scheduled ? 'schedule' : 'manual' },
+          other => this.#reconciler.findSpec(other),
+          log,
+          signal,
+        ),
       log: (of, message, level) => this.#logShipper.add(of, 'deploy', message, level),
       flushLogs: () => this.#flushLogs(),
       redact: (id, text) => this.#redaction.text(id, text),
@@ -210,6 +229,7 @@ export class Agent {
       void this.#reports.flush()
       void this.#logShipper.flush()
       void this.#jobs.flush()
+      void this.#snapshots.flush()
     }, FLUSH_INTERVAL_MS)
     this.#metrics.start()
     try {
@@ -236,6 +256,7 @@ export class Agent {
       modelToken: id => this.#modelTokens.of(id),
     })
     await this.#builds.open()
+    await this.#snapshots.open()
   }
 
   async #poll(): Promise<void> {

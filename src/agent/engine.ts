@@ -92,6 +92,8 @@ export type Artifact = {
   processes?: ProcessType[]
   /** Nothing listens: its processes run alone. */
   isWithoutWeb?: boolean
+  /** The disks to which paths in its folder lead. */
+  disks?: Record<string, string>
   /** Files that the router serves, in a folder of the agent's own. There is no start command. */
   site?: Site
 }
@@ -280,12 +282,14 @@ export interface Engine {
   openTerminal?(ref: RevisionRef, id: string, request: NewTerminal): Promise<Terminal>
   /** Reaches ports of copies and stores of this deployment, and nothing else. */
   openForward?(ref: RevisionRef, request: NewForward): Promise<ForwardTarget>
-  /** The stores that exist of a deployment. */
+  /** The stores of a deployment that have data. */
   listStores?(deployment_id: string): Promise<StoreName[]>
   /** Writes a copy of a store at one moment, as files, into an empty folder. Rejects with a PermanentError for the user. */
   takeSnapshot?(deployment_id: string, store: StoreName, folder: string, signal: AbortSignal): Promise<void>
   /** Replaces the data of a store. Copies of the deployment stop meanwhile. After a crash the data are the old or the new. */
   restoreSnapshot?(spec: RevisionSpec, store: StoreName, from: RestorePoint, signal: AbortSignal): Promise<void>
+  /** Removes a store with its data. No revision that runs uses it. */
+  removeStore?(deployment_id: string, store: StoreName): Promise<void>
   /** Removes everything that was created for a deployment: routes, files, database. */
   remove(deployment_id: string): Promise<void>
   /** Without `stop`, what it runs keeps running, and the next agent takes it over. */
@@ -309,4 +313,9 @@ export class TransientError extends Error {
 /** A failure that a retry does not fix. Its message is shown to the user: what is wrong, and what to do. */
 export class PermanentError extends Error {
   override name = 'PermanentError'
+}
+
+/** The engine cannot copy or replace this store. Snapshots that nobody asked for leave it out. */
+export class SnapshotUnsupported extends PermanentError {
+  override name = 'SnapshotUnsupported'
 }

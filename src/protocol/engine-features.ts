@@ -1,5 +1,6 @@
 // The features that a deployment can ask for, and which engines have them. Pure. Agents send those of their engine with
 // their policy, the control plane refuses the rest when it is planned, and the docs and the dashboard show this table.
+import { pathInApplication } from './disks.ts'
 import type { Source } from './parts.schema.ts'
 import type { ResourceMember, ResourceSpec } from './resources.schema.ts'
 
@@ -42,12 +43,12 @@ export const ENGINE_FEATURES = {
   redis: { about: '`redis_*`', process: 'machine', container: 'done', kubernetes: 'done' },
   disks: {
     about: '`volumes` of the type `persistentVolumeClaim`',
-    process: 'refused',
+    process: 'done',
     container: 'done',
     kubernetes: 'done',
   },
   scratch_volumes: {
-    about: '`volumes` of the type `emptyDir`',
+    about: '`volumes` of the type `emptyDir`; `volume_mounts` outside of `/app`, or `readOnly`',
     process: 'refused',
     container: 'done',
     kubernetes: 'done',
@@ -58,6 +59,18 @@ export const ENGINE_FEATURES = {
     process: 'refused',
     container: 'refused',
     kubernetes: 'done',
+  },
+  disk_snapshots: {
+    about: 'Snapshots of disks',
+    process: 'done',
+    container: 'refused',
+    kubernetes: 'refused',
+  },
+  database_snapshots: {
+    about: 'Snapshots of the database',
+    process: 'refused',
+    container: 'refused',
+    kubernetes: 'refused',
   },
   init_containers: { about: '`init_containers`', process: 'refused', container: 'done', kubernetes: 'done' },
   sidecars: { about: '`sidecars`', process: 'refused', container: 'done', kubernetes: 'done' },
@@ -126,8 +139,12 @@ export function listFeatureNeeds(spec: ResourceSpec, source?: Source | null): Fe
     for (const [kind, value] of Object.entries(kinds))
       add(value != null, at(`volumes.${i}.${kind}`), VOLUMES[kind] ?? 'cluster_volumes')
   }
-  for (const [i, { subPath, subPathExpr, mountPropagation }] of (spec.volume_mounts ?? []).entries())
+  for (const [i, { subPath, subPathExpr, mountPropagation, ...mount }] of (spec.volume_mounts ?? []).entries()) {
     add(Boolean(subPath || subPathExpr) || isPropagated(mountPropagation), at(`volume_mounts.${i}`), 'sub_paths')
+    // Engines that mount anything can make a folder for it.
+    add(pathInApplication(mount.mountPath) === null, at(`volume_mounts.${i}.mountPath`), 'scratch_volumes')
+    add(mount.readOnly === true, at(`volume_mounts.${i}.readOnly`), 'scratch_volumes')
+  }
   for (const [name, feature] of LISTS) add(Object.keys(spec[name] ?? {}).length > 0, at(name), feature)
   return needs
 }

@@ -1,5 +1,6 @@
 // Schemas of jobs that the control plane hands to agents, and of what agents report of them.
 import * as z from 'zod'
+import { JobAction } from './snapshots.schema.ts'
 import { AgentId, Fence } from './sync-fields.schema.ts'
 import { arrayOf, boundedText, Uuid } from './wire.ts'
 
@@ -59,6 +60,8 @@ export const JobWork = z
     }),
     starts_in_ms: z.int().meta({ description: 'Wait so long before it is started.' }),
     cancel: z.boolean().meta({ description: 'Stop it, and report `cancelled`.' }),
+    action: JobAction.nullish().meta({ description: 'Instead of the command. It needs no revision that serves.' }),
+    is_scheduled: z.boolean().nullish(),
   })
   .meta({ id: 'JobWork', description: 'A command to run once, in the environment of the revision that serves.' })
 export type JobWork = z.output<typeof JobWork>

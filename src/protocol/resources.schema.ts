@@ -1,5 +1,6 @@
 // ResourceSpec: the resources of a deployment, and the defaults of absent members.
 import * as z from 'zod'
+import { Claim, hasOneWriter, listDisks } from './disks.ts'
 import {
   Annotations,
   Container,
@@ -158,6 +159,7 @@ export const ResourceSpec = z
         check.addIssue({ code: 'custom', path: [high], message: `must be at least \`${low}\`` })
       }
       checkUniqueNames(check, 'volumes', spec.volumes)
+      checkClaims(check, spec)
       const containers = new Set()
       checkUniqueNames(check, 'init_containers', spec.init_containers, containers)
       checkUniqueNames(check, 'sidecars', spec.sidecars, containers)
@@ -177,6 +179,27 @@ export const ResourceSpec = z
 export type ResourceSpec = z.output<typeof ResourceSpec>
 export type ResourceMember = keyof ResourceSpec
 export const RESOURCE_MEMBERS = Object.keys(ResourceSpec.shape) as ResourceMember[]
+
+/** Reports faults of disks. Skips lists that are not valid otherwise. */
+function checkClaims(check: z.RefinementCtx, spec: Partial<Record<ResourceMember, unknown>>): void {
+  const volumes = Array.isArray(spec.volumes) ? spec.volumes : []
+  for (const [i, volume] of volumes.entries()) {
+    const claim = isObject(volume) ? volume.persistentVolumeClaim : null
+    if (!isObject(claim)) continue
+    // Agents check the name, as they do with those of other volumes.
+    for (const { path, message } of Claim.safeParse(claim).error?.issues ?? [])
+      if (path[0] !== 'claimName')
+        check.addIssue({ code: 'custom', path: ['volumes', i, 'persistentVolumeClaim', ...path], message })
+  }
+  const copies = spec.min_scale
+  const [single] = listDisks({ volumes: volumes.filter(isObject) as ResourceSpec['volumes'] }).filter(hasOneWriter)
+  if (single && typeof copies === 'number' && copies > 1)
+    check.addIssue({
+      code: 'custom',
+      path: ['min_scale'],
+      message: `must be at most 1, because one copy at a time uses the disk \`${single.name}\` (ReadWriteOncePod)`,
+    })
+}
 
 /** The number of copies. It is a setting of the deployment, at once in effect; a revision has the other members. */
 export const SCALE_MEMBERS = RESOURCE_MEMBERS.filter(name => /(^|_)((min|max)|process)_scale$/.test(name))

@@ -161,6 +161,8 @@ function makeSlowRunner(onReports: (reports: JobReport[]) => void) {
     },
     currentLease: () => ({ agent_id: 'agent-1', fence: 1 }),
     findServing: () => ({ spec: { revision_id: randomUUID() }, artifact: {} }) as Runnable,
+    findSpec: () => null,
+    perform: async () => {},
     log: () => {},
     flushLogs: async () => {},
     redact: (_, text) => text,

@@ -22,6 +22,8 @@ const observed = (revisions: Record<string, Phase>, routed: string | null = null
   hasRemains,
   database: 'none',
 })
+/** The target has a disk of one writer. */
+const replacing: Wanted = { ...wanted('new', 'old'), replaces: true }
 const formatActions = (actions: Action[]) =>
   actions.map(action => ('revision' in action ? `${action.do} ${action.revision}` : action.do))
 
@@ -38,6 +40,19 @@ test.each<[string, Wanted, Observed, string[]]>([
     [],
   ],
 
+  ['a replacing revision is built beside the old one', replacing, observed({ old: 'healthy' }, 'old'), ['build new']],
+  [
+    'a revision with a disk of one writer is not started before the old one has ended',
+    replacing,
+    observed({ old: 'healthy', new: 'built' }, 'old'),
+    ['drain old'],
+  ],
+  ['nor while it drains', replacing, observed({ old: 'draining', new: 'built' }), []],
+  ['the drained one is stopped first', replacing, observed({ old: 'drained', new: 'built' }), ['stop old']],
+  ['its release command waits, too', replacing, observed({ old: 'healthy', new: 'unreleased' }, 'old'), ['drain old']],
+  ['it starts once nothing else runs', replacing, observed({ old: 'built', new: 'built' }), ['start new']],
+  ['the old one is not started beside it', replacing, observed({ old: 'built', new: 'starting' }), []],
+  ['the old one comes back if it fails', replacing, observed({ old: 'built', new: 'failed' }), ['start old']],
   [
     'a new revision is built beside the old one',
     wanted('new', 'old'),

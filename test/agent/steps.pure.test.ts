@@ -29,12 +29,14 @@ beforeEach(() => {
   const engine = new FakeEngine()
   builds = new Builds({ home, engine, onChange: () => buildEnded.resolve(), log: () => {}, onLinkExpired: () => {} })
   const secretAccess = { keys: makeAgentKeys(), listener: 'listener', credential: async () => null, modelsUrl: null }
-  const releases = new Releases({ engine, builds, log: () => {}, onChange: () => {}, retry_ms: 0 })
+  const snapshots = { keepLast: async () => {}, takeAll: async () => {} }
+  const releases = new Releases({ engine, builds, snapshots, log: () => {}, onChange: () => {}, retry_ms: 0 })
   steps = {
     id: deploymentId,
     engine,
     builds,
     releases,
+    snapshots,
     secretAccess,
     logEvent: () => {},
     log: () => {},
@@ -46,6 +48,7 @@ beforeEach(() => {
     generation: 1,
     startedGenerations: new Map(),
     brokenSince: new Map(),
+    removedStores: new Set(),
   }
   builds.recordFailure(ref, 'Its packages are missing.')
 })

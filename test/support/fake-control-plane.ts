@@ -12,6 +12,7 @@ import { ModelTokenWish } from '../../src/protocol/model-tokens.schema.ts'
 import { Poll, Release } from '../../src/protocol/poll.schema.ts'
 import { type Report, type ReportResult, Reports } from '../../src/protocol/report.schema.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
+import { type HeldSnapshot, HeldSnapshots } from '../../src/protocol/snapshots.schema.ts'
 import type { RevisionWork, Work } from '../../src/protocol/work.schema.ts'
 
 export type ControlPlane = Awaited<ReturnType<typeof startControlPlane>>
@@ -198,6 +199,16 @@ export async function startControlPlane() {
     return [200, { results }]
   }
 
+  /** All that the agent has told, by id. `deleted`: those that a user deletes. */
+  const snapshots = { held: new Map<string, HeldSnapshot>(), deleted: new Set<string>() }
+  function receiveSnapshots({ fence, held, after, until }: z.output<typeof HeldSnapshots>) {
+    if (fence !== lease.fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
+    for (const id of [...snapshots.held.keys()])
+      if ((after == null || id > after) && (until == null || id <= until)) snapshots.held.delete(id)
+    for (const one of held) if (!snapshots.deleted.has(one.id)) snapshots.held.set(one.id, one)
+    return [200, { forget: held.map(({ id }) => id).filter(id => snapshots.deleted.has(id)) }]
+  }
+
   function log(body: z.output<typeof LogBatch>) {
     const next = streams.get(body.stream) ?? 0
     const newLines = body.lines.slice(Math.max(0, next - body.from))
@@ -218,6 +229,7 @@ export async function startControlPlane() {
       '/v1/sync/credentials': () => issueCredential(CredentialWish.parse(body)),
       '/v1/sync/model-tokens': () => issueModelTokens(ModelTokenWish.parse(body)),
       '/v1/sync/jobs': () => reportJobs(JobReports.parse(body)),
+      '/v1/sync/snapshots': () => receiveSnapshots(HeldSnapshots.parse(body)),
       '/v1/sync/logs': () => log(LogBatch.parse(body)),
     }[req.url!]
     // A client of the server that had this port before may still send requests.
@@ -289,6 +301,7 @@ export async function startControlPlane() {
       recordChange(wanted)
     },
     jobReports,
+    snapshots,
     /** Returns the id of the job. */
     wantJob(deployment_id: string, command: JobWork['command'], more: Partial<JobWork> = {}): string {
       const job_id = randomUUID()

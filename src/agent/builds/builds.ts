@@ -27,11 +27,19 @@ import {
 import { type BuildSource, loadSourceTree } from './source-tree.ts'
 
 /**
- * `of`: the fingerprint of its inputs, if they are known. `isReleasing`, `isReleased`: its release command was about to
- * be started, and has ended well.
+ * `of`: the fingerprint of its inputs, if they are known. `hasSnapshots`: those before its release command were taken.
+ * `isReleasing`, `isReleased`: that command was about to be started, and has ended well.
  */
 export type BuildRecord =
-  | { state: 'built'; artifact: Artifact; of?: string; given_up?: string; isReleasing?: boolean; isReleased?: boolean }
+  | {
+      state: 'built'
+      artifact: Artifact
+      of?: string
+      given_up?: string
+      hasSnapshots?: boolean
+      isReleasing?: boolean
+      isReleased?: boolean
+    }
   | { state: 'broken'; reason: string }
 /** `reusedLocation`: the output of an earlier revision that it reuses, which must not be removed. */
 type RunningBuild = {
@@ -267,7 +275,12 @@ export class Builds {
     this.#writeRecord(ref, { state: 'broken', reason })
   }
 
-  recordRelease(ref: RevisionRef, step: { isReleasing: true } | { isReleased: true }): void {
+  hasSnapshots(ref: RevisionRef): boolean {
+    const record = this.readRecord(ref)
+    return record?.state === 'built' && record.hasSnapshots === true
+  }
+
+  recordRelease(ref: RevisionRef, step: { hasSnapshots: true } | { isReleasing: true } | { isReleased: true }): void {
     const record = this.readRecord(ref)
     if (record?.state === 'built') this.#writeRecord(ref, { ...record, ...step })
   }

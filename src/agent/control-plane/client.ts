@@ -7,6 +7,7 @@ import { MetricReceipt, type Metrics } from '../../protocol/metrics.schema.ts'
 import { GivenModelTokens, type ModelTokenWish } from '../../protocol/model-tokens.schema.ts'
 import type { Poll, Release } from '../../protocol/poll.schema.ts'
 import { ReportResults, type Reports } from '../../protocol/report.schema.ts'
+import { type HeldSnapshots, SnapshotReceipt } from '../../protocol/snapshots.schema.ts'
 import { ReceivedChanges } from './received-changes.ts'
 
 const REQUEST_TIMEOUT_MS = 30_000
@@ -82,6 +83,7 @@ export function createControlPlaneClient({ url, key }: { url: string; key: strin
     metrics: (metrics: z.input<typeof Metrics>, signal?: AbortSignal) =>
       post('metrics', metrics, MetricReceipt, signal),
     jobs: (reports: JobReports, signal?: AbortSignal) => post('jobs', reports, JobReportResults, signal),
+    snapshots: (held: HeldSnapshots, signal?: AbortSignal) => post('snapshots', held, SnapshotReceipt, signal),
     logs: (batch: LogBatch, signal?: AbortSignal) => post('logs', batch, LogReceipt, signal),
   }
 }

@@ -22,7 +22,8 @@ import {
 import { signatureOf } from '../redaction/redaction.ts'
 import type { LogEvent } from '../system/log-event.ts'
 import { Cluster, deploymentIdOf } from './kubernetes/cluster.ts'
-import { DeploymentObjects } from './kubernetes/deployment-objects.ts'
+import { DeploymentObjects, withLargerStorage } from './kubernetes/deployment-objects.ts'
+import { diskClaimsOf } from './kubernetes/disk-objects.ts'
 import { Images } from './kubernetes/images.ts'
 import {
   COMPONENT_LABEL,
@@ -395,6 +396,8 @@ export class KubernetesEngine implements Engine {
     await this.#objects.checkHosts(spec, routes)
     for (const route of routes) await this.#objects.dryRunApply(route)
     for (const store of storesFor(this.#settings, spec)) await this.#ensureStore(spec, store)
+    for (const claim of diskClaimsOf(this.#settings, spec))
+      await this.#apply(spec, claim, existing => withLargerStorage(claim, existing))
     await this.#startModelToken(spec)
     return this.#images.withPullSecret(spec, artifact)
   }
@@ -430,7 +433,7 @@ export class KubernetesEngine implements Engine {
   async #apply(
     spec: RevisionSpec,
     object: KubernetesObject,
-    adjust?: (existing: KubernetesObject) => null,
+    adjust?: (existing: KubernetesObject) => KubernetesObject | null,
   ): Promise<void> {
     const conflict = await this.#objects.apply(spec, object, adjust)
     if (conflict !== null) this.#logConflict(spec, conflict)

@@ -1,7 +1,12 @@
 // The engine that runs applications as processes of this machine behind the local router.
+import * as fs from 'node:fs'
 import { dirname, join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { isDeepStrictEqual } from 'node:util'
 import { findFreePort } from '../../postgres/free-port.ts'
+import { listDisks } from '../../protocol/disks.ts'
 import type { FeatureName } from '../../protocol/engine-features.ts'
+import { diskOfStore } from '../../protocol/snapshots.schema.ts'
 import type { NewForward, NewTerminal } from '../../protocol/tunnels.schema.ts'
 import {
   type Artifact,
@@ -10,9 +15,11 @@ import {
   type ForwardTarget,
   type OneOffRun,
   PermanentError,
+  type RestorePoint,
   type RevisionRef,
   type RevisionSpec,
   type RunEnd,
+  SnapshotUnsupported,
   type SourceTree,
   type Terminal,
   TransientError,
@@ -21,7 +28,7 @@ import {
 } from '../engine.ts'
 import { canLimitCpu } from '../system/cgroups.ts'
 import { listFolder, measureMegabytes, readJson, removeRecursively, writeJson } from '../system/files.ts'
-import { listProcesses, type Process, sumResidentMegabytes } from '../system/processes.ts'
+import { listProcesses, type Process, sendSignal, sumResidentMegabytes } from '../system/processes.ts'
 import { searchPath } from '../system/search-path.ts'
 import { endRevisionProcesses, RUN_VARIABLE } from '../system/tracked-process.ts'
 import {
@@ -41,6 +48,7 @@ import type { Health, OutputLine, Replica, ReplicaPool } from './local/replica-p
 import type { TokenReader } from './local/token-file.ts'
 import { MODEL_TOKEN_FILE } from './model-variables.ts'
 import { type Database, Databases, newDatabase } from './process/databases.ts'
+import { Disks, linksOf, refuseDisks } from './process/disks.ts'
 import { environmentOf } from './process/environment.ts'
 import { spreadNetworkVariables } from './process/network-variables.ts'
 import { EmbeddedServer, externalServer, type PostgresServer } from './process/postgres-server.ts'
@@ -53,6 +61,9 @@ import { loadPty, startTerminal } from './process/terminal.ts'
 import { processTypesOf, RUN_ROLE, type RunningType, WEB } from './process-types.ts'
 
 const IMAGE_SOURCES = new Set(['internal_container', 'external_container'])
+/** Requests wait so long at most while the files of their application are copied. */
+const MAX_PAUSE_MS = 10_000
+const MAX_PAUSED = 10_000
 /** The source folder, with many files, is measured once per this many checks. */
 const SOURCE_CHECK_EVERY = 10
 
@@ -86,6 +97,8 @@ export class ProcessEngine extends PooledEngine {
   /** The commands that run once and have not ended, by the folder of each. */
   readonly #runs = new Map<string, ProcessRun & { source: string }>()
   readonly #startingRuns = new Map<string, Promise<ProcessRun>>()
+  /** Deployments whose copies must not start for now. */
+  readonly #holds = new Map<string, Promise<void>>()
   #measuring = false
   readonly #freeSpace = new FreeSpace()
   #measureCount = 0
@@ -136,7 +149,7 @@ export class ProcessEngine extends PooledEngine {
       )
     const storeObstacle =
       (parts.includes('redis') ? this.#redis.obstacle : null) ?? (needs_database ? this.#server.obstacle : null)
-    return super.refusalReason(spec) ?? storeObstacle
+    return super.refusalReason(spec) ?? refuseDisks(spec) ?? storeObstacle
   }
 
   override async open(events: EngineEvents): Promise<void> {
@@ -147,7 +160,16 @@ export class ProcessEngine extends PooledEngine {
       ...(this.#redis.obstacle ? [] : (['redis'] as const)),
       ...(hasPty ? (['tty'] as const) : []),
     ]
-    for (const id of await this.deployments()) this.#hideStoreSecrets(id)
+    let processes: Process[] | undefined
+    // The agent before may have ended while it copied files.
+    this.forEachPool(pool => {
+      for (const replica of pool.replicas())
+        for (const pid of replica.pids?.(() => (processes ??= listProcesses())) ?? []) sendSignal(pid, 'SIGCONT')
+    })
+    for (const id of await this.deployments()) {
+      this.#hideStoreSecrets(id)
+      await this.#disksOf(id).recover()
+    }
     this.repeatEvery(this.limits.memory_ms, () => this.#enforceMemoryLimit())
     this.repeatEvery(this.limits.disk_ms, () => void this.#enforceDiskLimit())
     const measureNow = () => this.#enforceDiskLimit(true)
@@ -157,6 +179,7 @@ export class ProcessEngine extends PooledEngine {
       if (measuring) return
       measuring = true
       await this.#enforceStorageLimit().catch(() => {})
+      await this.#enforceDiskSizes().catch(() => {})
       measuring = false
     })
     this.repeatEvery(this.limits.probe_ms, () => {
@@ -254,7 +277,11 @@ export class ProcessEngine extends PooledEngine {
       await this.provisioner.waitUntilReady(spec.deployment_id, task.signal)
     }
     const user = this.#users?.of(spec.deployment_id)
-    return prepare(spec, tree!, task, {
+    const disks = this.#disksOf(spec.deployment_id)
+    const links = linksOf(spec)
+    disks.ensure(listDisks(spec.resources))
+    const artifact = await prepare(spec, tree!, task, {
+      finish: folder => disks.link(folder, links, task.log),
       disk_mb: this.limits.disk_mb,
       commandEnv: this.#commandEnv,
       user,
@@ -263,11 +290,16 @@ export class ProcessEngine extends PooledEngine {
       machinePath: this.#machinePath,
       shortNames: this.#shortNames,
     })
+    if (!artifact.site) return { ...artifact, disks: links }
+    if (Object.keys(links).length > 0)
+      throw new PermanentError('A static site uses no disk, because it has no process. Remove its volume_mounts.')
+    return artifact
   }
 
   /** Null if the application has written into its folder. */
-  async reuse(_: RevisionSpec, artifact: Artifact): Promise<Artifact | null> {
-    return (await isIntact(artifact)) ? artifact : null
+  async reuse(spec: RevisionSpec, artifact: Artifact): Promise<Artifact | null> {
+    const hasLinks = isDeepStrictEqual(linksOf(spec), artifact.disks ?? {})
+    return hasLinks && (await isIntact(artifact)) ? artifact : null
   }
 
   async start(spec: RevisionSpec, artifact: Artifact): Promise<void> {
@@ -280,6 +312,9 @@ export class ProcessEngine extends PooledEngine {
     }
     if (user) await this.#grantAccess(user, spec, artifact.location)
     createFolders()
+    const disks = this.#disksOf(spec.deployment_id)
+    disks.ensure(listDisks(spec.resources))
+    await this.#enforceDiskSizesOf(spec.deployment_id)
     this.#sourceFolders.set(spec.revision_id, artifact.location)
     this.saveDeployment(spec)
     await this.renewModelToken(spec.deployment_id)
@@ -299,6 +334,9 @@ export class ProcessEngine extends PooledEngine {
         await Promise.all(writableFolders.map(removeRecursively))
         createFolders()
       }
+      await this.#holds.get(spec.deployment_id)
+      const obstacle = disks.obstacle()
+      if (obstacle) throw new Error(obstacle)
       const port = await findFreePort()
       const place = placeOf(type?.name ?? WEB, port)
       const command = type ? type.command : artifact.start_command
@@ -346,6 +384,8 @@ export class ProcessEngine extends PooledEngine {
     if (user) await this.#grantAccess(user, spec, artifact.location)
     for (const path of [dirname(folder), folder]) makeEnterable(path, user)
     for (const name of ['home', 'tmp']) makeOwned(join(folder, name), user)
+    await this.#holds.get(deployment_id)
+    this.#disksOf(deployment_id).ensure(listDisks(resources))
     this.saveDeployment(spec)
     await this.renewModelToken(deployment_id)
     const variables = this.#environmentOf(spec, artifact, { folder, port: null, role: run.role ?? RUN_ROLE })
@@ -378,6 +418,7 @@ export class ProcessEngine extends PooledEngine {
       folder: this.#shortNames.of(place.folder),
       path: [...(artifact.programs ?? []), this.#searchPath].join(':'),
       tokenFile: join(this.tokenFolder(spec.deployment_id), MODEL_TOKEN_FILE),
+      disks: this.#disksOf(spec.deployment_id).variables(listDisks(spec.resources)),
       database: spec.needs_database ? database : null,
       redis: redis?.port == null ? null : redisUri(redis),
     })
@@ -462,6 +503,92 @@ export class ProcessEngine extends PooledEngine {
     await chownRecursively(tree, user)
   }
 
+  // ---- what lasts
+
+  async listStores(deployment_id: string): Promise<string[]> {
+    const disks = this.#disksOf(deployment_id)
+    return [
+      ...disks.listFilled().map(name => `disk:${name}`),
+      ...(this.#readDatabase(deployment_id) ? ['database'] : []),
+      ...(this.#readRedis(deployment_id) ? ['redis'] : []),
+    ]
+  }
+
+  async takeSnapshot(deployment_id: string, store: string, folder: string, signal: AbortSignal): Promise<void> {
+    const name = requireDisk(store)
+    const resume = await this.#pauseCopies(deployment_id)
+    await this.#disksOf(deployment_id).archive(name, folder, signal).finally(resume)
+  }
+
+  async restoreSnapshot(spec: RevisionSpec, store: string, from: RestorePoint, signal: AbortSignal): Promise<void> {
+    const name = requireDisk(store)
+    if (!('folder' in from)) throw new SnapshotUnsupported('A disk has no history: restore one of its snapshots.')
+    const { deployment_id, resources } = spec
+    const disks = this.#disksOf(deployment_id)
+    disks.ensure(listDisks(resources))
+    const content = await disks.extract(name, from.folder, signal)
+    await this.#withoutCopies(deployment_id, 'its disk is being restored', () => disks.replace(name, content))
+  }
+
+  async removeStore(deployment_id: string, store: string): Promise<void> {
+    if (store.startsWith('disk:')) return this.#disksOf(deployment_id).remove(requireDisk(store))
+    if (store === 'redis') {
+      await this.#redis.stop({ deployment_id, folder: this.path(deployment_id) })
+      await removeRecursively(this.path(deployment_id, 'redis'))
+      fs.rmSync(this.path(deployment_id, 'redis.json'), { force: true })
+    }
+    const database = store === 'database' ? this.#readDatabase(deployment_id) : undefined
+    if (!database) return
+    await this.#databases.drop(database)
+    fs.rmSync(this.path(deployment_id, 'database.json'), { force: true })
+  }
+
+  /** For a moment, so that a copy of their files is of one moment. The next agent lets those that are left go on. */
+  async #pauseCopies(deployment_id: string): Promise<() => void> {
+    const paused = new Set<number>()
+    const list = () => {
+      const replicas: Replica[] = []
+      this.#forEachPoolOf(deployment_id, pool => replicas.push(...pool.replicas()))
+      const runs = [...this.#runs].filter(([folder]) => folder.startsWith(this.path(deployment_id, 'runs')))
+      replicas.push(...runs.map(([, { replica }]) => replica))
+      return replicas.flatMap(replica => replica.pids?.(listProcesses) ?? [])
+    }
+    // A process may have started another one before it stopped.
+    for (let found = list(); found.some(pid => !paused.has(pid)) && paused.size < MAX_PAUSED; found = list())
+      for (const pid of found) if (sendSignal(pid, 'SIGSTOP')) paused.add(pid)
+    const resume = () => {
+      clearTimeout(timer)
+      for (const pid of paused) sendSignal(pid, 'SIGCONT')
+      paused.clear()
+    }
+    const timer = setTimeout(resume, MAX_PAUSE_MS)
+    return resume
+  }
+
+  /** Ends the copies, does the work, and lets them start again. */
+  async #withoutCopies(deployment_id: string, reason: string, work: () => Promise<void>): Promise<void> {
+    const isRunning = () => [...this.#runs.keys()].some(folder => folder.startsWith(this.path(deployment_id, 'runs')))
+    if (isRunning()) throw new PermanentError('A job of the deployment is running. Restore once it has ended.')
+    const hold = Promise.withResolvers<void>()
+    this.#holds.set(deployment_id, hold.promise)
+    try {
+      const ended: Replica[] = []
+      this.#forEachPoolOf(deployment_id, pool => {
+        ended.push(...pool.replicas())
+        pool.killAllForReason(reason)
+      })
+      for (const replica of ended) while (isLeft(replica)) await delay(20)
+      await work()
+    } finally {
+      this.#holds.delete(deployment_id)
+      hold.resolve()
+    }
+  }
+
+  #disksOf(deployment_id: string): Disks {
+    return new Disks(this.path(deployment_id), this.#users?.of(deployment_id))
+  }
+
   #readDatabase(deployment_id: string): Database | undefined {
     return readJson<Database>(this.path(deployment_id, 'database.json'))
   }
@@ -528,6 +655,19 @@ export class ProcessEngine extends PooledEngine {
     }
   }
 
+  async #enforceDiskSizes(): Promise<void> {
+    for (const id of await this.deployments()) await this.#enforceDiskSizesOf(id)
+  }
+
+  async #enforceDiskSizesOf(deployment_id: string): Promise<void> {
+    for (const { state, message } of await this.#disksOf(deployment_id).measure())
+      this.#forEachPoolOf(deployment_id, (pool, ref) => {
+        this.events.log(ref, message, state.full ? 'ERROR' : 'INFO')
+        if (state.stopped) pool.killAllForReason(message, pool.replicas(), 'disk_full')
+        else if (state.full) pool.recordIncident('disk_full', message)
+      })
+  }
+
   #enforceMemoryLimit(): void {
     const replicas: Replica[] = [...this.#runs.values()].map(({ replica }) => replica)
     this.forEachPool(pool => replicas.push(...pool.replicas()))
@@ -573,6 +713,14 @@ export class ProcessEngine extends PooledEngine {
         run.stop(`exceeded the disk limit of ${limit} MB and was ended`)
     this.#measuring = false
   }
+}
+
+const isLeft = (replica: Replica): boolean => (replica.pids?.(listProcesses) ?? []).length > 0
+
+function requireDisk(store: string): string {
+  const name = diskOfStore(store)
+  if (name !== null) return name
+  throw new SnapshotUnsupported(`The process engine of this agent takes no snapshots of a ${store}.`)
 }
 
 const notListening = ({ port: own }: ProcessReplica, port: number) =>

@@ -3,6 +3,7 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type JobReport, type JobWork, MAX_JOB_REPORTS } from '../../protocol/jobs.schema.ts'
+import type { JobAction } from '../../protocol/snapshots.schema.ts'
 import { type ControlPlaneClient, RequestRefused } from '../control-plane/client.ts'
 import {
   type Artifact,
@@ -13,6 +14,7 @@ import {
   type RevisionSpec,
   type RunEnd,
   TransientError,
+  type WriteLog,
 } from '../engine.ts'
 import { asProcess } from '../engines/process-types.ts'
 import { describeError } from '../redaction/error-messages.ts'
@@ -26,6 +28,10 @@ type Options = {
   currentLease: () => { agent_id: string; fence: number } | undefined
   /** The revision that serves. Null: none does. Throws a TransientError while it is not ready. */
   findServing: (deployment_id: string) => Runnable | null
+  /** The revision that serves or is in flight. Null: there is none. */
+  findSpec: (deployment_id: string) => RevisionSpec | null
+  /** What the agent does itself. Repeated after a restart, it continues. */
+  perform: (work: JobWork & { action: JobAction }, log: WriteLog, signal: AbortSignal) => Promise<void>
   log: (of: RevisionRef & { job_id: string }, message: string, level: LogLevel) => void
   flushLogs: () => Promise<void>
   redact: (deployment_id: string, text: string) => string
@@ -38,7 +44,7 @@ type Options = {
 }
 
 /** The record of a job, from before it starts until its end is reported. */
-type SavedJob = { deployment_id: string; revision_id: string }
+type SavedJob = { deployment_id: string; revision_id: string | null }
 type TrackedJob = {
   work: JobWork
   revision_id: string | null
@@ -46,6 +52,8 @@ type TrackedJob = {
   waiting: AbortController
   isCancelled: boolean
   isStarted: boolean
+  /** Ends the action of a job that has one. */
+  acting: AbortController
 }
 type QueuedReport = { report: JobReport; answer: PromiseWithResolvers<boolean> }
 
@@ -111,6 +119,7 @@ export class JobRunner {
       waiting: new AbortController(),
       isCancelled: work.cancel,
       isStarted: work.status === 'RUNNING',
+      acting: new AbortController(),
     }
     this.#jobs.set(job_id, job)
     const { signal } = job.waiting
@@ -133,9 +142,10 @@ export class JobRunner {
     await this.#enter(job)
     try {
       signal.throwIfAborted()
+      if (job.work.action) return await this.#act(job, job.work.action, signal)
       const serving = await this.#waitForServing(job, signal)
       if (!serving) return { state: job.isStarted ? 'lost' : 'failed', reason: NOTHING_SERVES }
-      if (!job.isStarted && !(await this.#claim(job, serving))) return this.#drop(job)
+      if (!job.isStarted && !(await this.#claim(job, serving.spec.revision_id))) return this.#drop(job)
       return await this.#run(job, serving, signal)
     } finally {
       if (!signal.aborted) this.#leave()
@@ -165,12 +175,36 @@ export class JobRunner {
   }
 
   /** The record is written first: an agent that finds it knows that the job can be running on this machine only. */
-  async #claim(job: TrackedJob, { spec }: Runnable): Promise<boolean> {
+  async #claim(job: TrackedJob, revision_id: string | null): Promise<boolean> {
     const { job_id, deployment_id } = job.work
-    const { revision_id } = spec
     job.revision_id = revision_id
     this.#save(job_id, { deployment_id, revision_id })
     return this.#report({ job_id, state: 'running', revision_id })
+  }
+
+  async #act(job: TrackedJob, action: JobAction, signal: AbortSignal): Promise<Omit<JobReport, 'job_id'> | undefined> {
+    const { job_id, deployment_id, timeout_seconds } = job.work
+    if (!job.isStarted && !(await this.#claim(job, null))) return this.#drop(job)
+    job.isStarted = true
+    const { log, findSpec, perform } = this.#options
+    const revision_id = findSpec(deployment_id)?.revision_id
+    const write = (message: string, level: LogLevel = 'INFO') =>
+      revision_id && log({ deployment_id, revision_id, job_id }, message, level)
+    const deadline = AbortSignal.timeout(timeout_seconds * 1000)
+    const until = AbortSignal.any([signal, deadline, job.acting.signal])
+    for (;;)
+      try {
+        until.throwIfAborted()
+        await perform({ ...job.work, action }, write, until)
+        return { state: 'succeeded', exit_code: 0 }
+      } catch (error) {
+        signal.throwIfAborted()
+        if (job.isCancelled) return { state: 'cancelled' }
+        if (deadline.aborted)
+          return { state: 'timed_out', reason: `It did not end within ${timeout_seconds} s and was ended.` }
+        if (!(error instanceof TransientError)) return { state: 'failed', reason: describeError(error as Error) }
+        await delay(RETRY_MS, undefined, { signal })
+      }
   }
 
   async #run(job: TrackedJob, { spec, artifact }: Runnable, signal: AbortSignal): Promise<Omit<JobReport, 'job_id'>> {
@@ -205,8 +239,9 @@ export class JobRunner {
   async #cancel(job: TrackedJob): Promise<void> {
     const { work, waiting } = job
     job.isCancelled = true
+    job.acting.abort()
     // The control plane cancels one that is not started itself.
-    while (job.isStarted && this.#jobs.get(work.job_id) === job) {
+    while (job.isStarted && !work.action && this.#jobs.get(work.job_id) === job) {
       await this.#forgetRun(work)
       await delay(RETRY_MS, undefined, { signal: waiting.signal }).catch(() => {})
     }

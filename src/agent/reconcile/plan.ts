@@ -28,6 +28,8 @@ export type Wanted = {
   /** The serving revision as the control plane knows it. It is kept until the control plane names another. */
   serving: string | null
   database: boolean
+  /** The target starts only once no other revision runs: both would use a disk of one writer. */
+  replaces?: boolean
 }
 
 export type Observed = {
@@ -52,6 +54,9 @@ export function plan(wanted: Wanted, observed: Observed): Action[] {
   const { target, serving } = wanted
   const isRevisionWanted = target !== null || serving !== null
   const actions: Action[] = []
+  const isReplacing = wanted.replaces === true && target !== serving && REPLACING.has(phase(target))
+  const others = Object.keys(observed.revisions).filter(id => id !== target)
+  const isAlone = others.every(id => !HAS_REPLICAS.has(phase(id)))
   // A deployment has one release command at a time.
   const isReleasing = Object.values(observed.revisions).includes('releasing')
   const isWaitingForDatabase = wanted.database && observed.database !== 'ready'
@@ -65,6 +70,11 @@ export function plan(wanted: Wanted, observed: Observed): Action[] {
   if (goesBack) actions.push({ do: 'switch', revision: best })
   for (const id of new Set([serving, target])) {
     if (id === null) continue
+    if (isReplacing && id === serving && phase(id) !== undefined) {
+      if (HAS_REPLICAS.has(phase(id))) actions.push(...stepsToRemove(id, phase(id)!))
+      continue
+    }
+    if (isReplacing && !isAlone && BEFORE_REPLICAS.has(phase(id))) continue
     const steps = stepsToServe(id, phase(id), id === target && id !== serving)
     if (phase(id) === 'unreleased' && isReleasing) continue
     const isReady = phase(id) === 'built' || phase(id) === 'unreleased'
@@ -78,11 +88,16 @@ export function plan(wanted: Wanted, observed: Observed): Action[] {
   for (const id of Object.keys(observed.revisions)) {
     if (id === target || id === serving) continue
     // The routed revision stays until another one can take its requests.
-    if (id === observed.routed && isRevisionWanted && isRunning(phase(id))) continue
+    if (id === observed.routed && isRevisionWanted && isRunning(phase(id)) && !isReplacing) continue
     actions.push(...stepsToRemove(id, phase(id)!))
   }
   return actions
 }
+
+type MaybePhase = Phase | undefined
+const BEFORE_REPLICAS = new Set<MaybePhase>(['built', 'unreleased'])
+const REPLACING = new Set<MaybePhase>([...BEFORE_REPLICAS, 'releasing', 'starting', 'healthy', 'unhealthy'])
+const HAS_REPLICAS = new Set<MaybePhase>(['starting', 'healthy', 'unhealthy', 'failing', 'draining', 'drained'])
 
 const NEEDS_DATABASE = new Set<Step | 'provide' | 'remove'>(['release', 'start'])
 

@@ -5,9 +5,10 @@ import type { Builds } from '../builds/builds.ts'
 import type { RequestRefused } from '../control-plane/client.ts'
 import type { WorkIds } from '../control-plane/received-changes.ts'
 import type { ReportSender } from '../control-plane/report-sender.ts'
-import { type Engine, type LogLevel, type RevisionRef, TransientError } from '../engine.ts'
+import { type Engine, type LogLevel, type RevisionRef, type RevisionSpec, TransientError } from '../engine.ts'
 import type { Runnable } from '../jobs/job-runner.ts'
 import { cutMessage, type Redaction } from '../redaction/redaction.ts'
+import type { Snapshots } from '../snapshots/snapshots.ts'
 import type { LogEvent } from '../system/log-event.ts'
 import { FailurePolicy } from './failure-policy.ts'
 import { type Observation, observeDeployment } from './observe.ts'
@@ -15,7 +16,14 @@ import { plan } from './plan.ts'
 import { Releases } from './releases.ts'
 import { composeReport, describeOutcome, serializeReportFacts } from './report.ts'
 import { SerialQueue } from './serial-queue.ts'
-import { type DeploymentState, RETRY_MS, refreshRevisions, type StepContext, takeStep } from './steps.ts'
+import {
+  type DeploymentState,
+  RETRY_MS,
+  refreshRevisions,
+  removeClearedStores,
+  type StepContext,
+  takeStep,
+} from './steps.ts'
 import { digestGenerations, revisionSpecOf, type SecretAccess, wantedOf, workAfterReport } from './work.ts'
 
 type TrackedDeployment = DeploymentState & {
@@ -41,6 +49,7 @@ type Options = {
   log: (ref: RevisionRef, message: string, level: LogLevel) => void
   logEvent: LogEvent
   isInUse: (ref: RevisionRef) => boolean
+  snapshots: Pick<Snapshots, 'keepLast' | 'takeAll'>
   give_up_ms?: number
 }
 
@@ -81,6 +90,7 @@ export class Reconciler {
       name: work.name ?? previous?.name ?? null,
       startedGenerations: previous?.startedGenerations ?? new Map(),
       brokenSince: previous?.brokenSince ?? new Map(),
+      removedStores: new Set([...(previous?.removedStores ?? [])].filter(name => work.cleared_stores?.includes(name))),
       isDatabaseReported: previous?.isDatabaseReported ?? false,
       isUnhealthy: previous?.isUnhealthy ?? false,
     })
@@ -113,6 +123,13 @@ export class Reconciler {
     const record = this.#options.builds.readRecord({ deployment_id: id, revision_id: serving.id })
     if (record?.state !== 'built') throw new TransientError('The revision is not built yet.')
     return { spec: revisionSpecOf(work!, serving, this.#options.secretAccess()), artifact: record.artifact }
+  }
+
+  /** The revision that serves, or the one in flight. Null: there is none. */
+  findSpec(id: string): RevisionSpec | null {
+    const work = this.#deployments.get(id)?.work
+    const revision = work?.wanted === 'present' ? (work.serving ?? work.revision) : null
+    return revision ? revisionSpecOf(work!, revision, this.#options.secretAccess()) : null
   }
 
   /** Logs once when all deployments serve or have failed. Later calls do nothing. */
@@ -176,12 +193,15 @@ export class Reconciler {
         this.#queueReport(deployment, observation)
         this.#checkRestored(id, deployment.work.serving?.id, observation)
       }
-      const actions = plan(wantedOf(deployment?.work), observation.observed)
+      const actions = plan(wantedOf(deployment?.work, engine.name), observation.observed)
       for (const action of actions) {
         if (!canAct()) return this.#queue.enqueueAfter(id, RETRY_MS)
         await takeStep(context, action, deployment, observation)
       }
-      if (actions.length === 0) return this.#failurePolicy.clear(id)
+      if (actions.length === 0) {
+        if (deployment) await removeClearedStores(context, deployment)
+        return this.#failurePolicy.clear(id)
+      }
       // The same actions again: they had no effect, so they are not repeated in a tight loop.
       if (JSON.stringify(actions) === previousActions) return this.#queue.enqueueAfter(id, RETRY_MS)
       previousActions = JSON.stringify(actions)
@@ -205,11 +225,12 @@ export class Reconciler {
   }
 
   #stepContext(id: string): StepContext {
-    const { engine, builds, secretAccess, log, isInUse } = this.#options
+    const { engine, builds, secretAccess, log, isInUse, snapshots } = this.#options
     return {
       id,
       engine,
       builds,
+      snapshots,
       releases: this.#releases,
       secretAccess: secretAccess(),
       log,

@@ -4,6 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { BuildRecord, Builds } from '../builds/builds.ts'
 import { type Engine, type LogLevel, PermanentError, type RevisionRef, type RevisionSpec } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
+import type { Snapshots } from '../snapshots/snapshots.ts'
 import { appendLastLines } from '../system/last-lines.ts'
 
 type Options = {
@@ -12,6 +13,7 @@ type Options = {
   log: (ref: RevisionRef, message: string, level: LogLevel) => void
   onChange: (deployment_id: string) => void
   retry_ms: number
+  snapshots: Pick<Snapshots, 'takeAll'>
 }
 type BuiltRecord = Extract<BuildRecord, { state: 'built' }>
 
@@ -59,6 +61,7 @@ export class Releases {
       log(ref, message, level)
     }
     try {
+      await this.#takeSnapshots(ref, log, signal)
       log(ref, `Release command: ${command}`, 'INFO')
       const wasStarted = isReleasing && !this.#begun.has(revision_id)
       this.#begun.add(revision_id)
@@ -75,6 +78,18 @@ export class Releases {
       log(ref, `The release command could not be followed: ${describeError(error)}. It is tried again.`, 'WARNING')
       await delay(this.#options.retry_ms, undefined, { ref: false })
     }
+  }
+
+  /** Once for each revision: a command that is followed again may have changed the data. */
+  async #takeSnapshots(ref: RevisionRef, log: Options['log'], signal: AbortSignal): Promise<void> {
+    const { builds, snapshots } = this.#options
+    if (builds.hasSnapshots(ref)) return
+    const write = (message: string, level: LogLevel = 'INFO') => log(ref, message, level)
+    await snapshots.takeAll(ref.deployment_id, 'before_release', signal, write).catch(error => {
+      signal.throwIfAborted()
+      throw new PermanentError(`The snapshot before the release command failed: ${describeError(error)}`)
+    })
+    builds.recordRelease(ref, { hasSnapshots: true })
   }
 
   /** Ends the command. One that is just being started cannot be found yet, so it is looked for again. */

@@ -3,6 +3,7 @@ import type { Work } from '../../protocol/work.schema.ts'
 import type { Builds } from '../builds/builds.ts'
 import { type Engine, type LogLevel, PermanentError, type RevisionRef, TransientError } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
+import type { Snapshots } from '../snapshots/snapshots.ts'
 import type { LogEvent } from '../system/log-event.ts'
 import type { Observation } from './observe.ts'
 import type { Action } from './plan.ts'
@@ -15,6 +16,8 @@ export type DeploymentState = {
   /** The generation with which each revision was last started. */
   startedGenerations: Map<string, number>
   brokenSince: Map<string, number>
+  /** The stores that were cleared and are gone. */
+  removedStores: Set<string>
   /** The revision that the control plane has accepted as deploying. */
   deploying?: string
 }
@@ -27,6 +30,7 @@ export type StepContext = {
   logEvent: LogEvent
   log: (ref: RevisionRef, message: string, level: LogLevel) => void
   enqueueAfter: (ms: number) => void
+  snapshots: Pick<Snapshots, 'keepLast' | 'takeAll'>
   /** A job runs with the files of the revision. */
   isInUse: (ref: RevisionRef) => boolean
 }
@@ -53,6 +57,7 @@ export async function takeStep(
   const work = deployment?.work
   if (action.do === 'remove') {
     logEvent('reconcile', { step: 'remove' })
+    await context.snapshots.keepLast(id)
     await engine.remove(id)
     return builds.remove(id)
   }
@@ -109,6 +114,24 @@ export async function takeStep(
       if (context.isInUse(ref)) return
       await engine.forgetRun(id, action.revision)
       return builds.forget(ref)
+  }
+}
+
+/** Only `?clear=` names them. They stay until no revision runs that used them. */
+export async function removeClearedStores(
+  { id, engine, snapshots, logEvent }: StepContext,
+  deployment: DeploymentState,
+): Promise<void> {
+  const { work, removedStores } = deployment
+  const cleared = (work.cleared_stores ?? []).filter(store => !removedStores.has(store))
+  if (cleared.length === 0 || work.revision || !engine.removeStore) return
+  const { running } = await engine.observe(id)
+  if (running.some(({ revision_id }) => revision_id !== work.serving?.id)) return
+  for (const store of cleared) {
+    await snapshots.keepLast(id, store)
+    await engine.removeStore(id, store)
+    removedStores.add(store)
+    logEvent('store removed', { store })
   }
 }
 

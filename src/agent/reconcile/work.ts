@@ -1,5 +1,6 @@
 // Translates the wire's work of a deployment into what the plan, the builds and the engines take.
 import { createHash } from 'node:crypto'
+import { findExclusiveDisk } from '../../protocol/disks.ts'
 import type { Report } from '../../protocol/report.schema.ts'
 import { withDefaults } from '../../protocol/resources.schema.ts'
 import type { RevisionWork, Tracing, Work } from '../../protocol/work.schema.ts'
@@ -19,15 +20,17 @@ export type SecretAccess = {
 
 const ABSENT: Wanted = { present: false, target: null, serving: null, database: false }
 
-export const wantedOf = (work: Work | undefined): Wanted =>
-  work?.wanted === 'present'
-    ? {
-        present: true,
-        target: work.revision?.id ?? null,
-        serving: work.serving?.id ?? null,
-        database: work.needs_database,
-      }
-    : ABSENT
+export function wantedOf(work: Work | undefined, engine = ''): Wanted {
+  if (work?.wanted !== 'present') return ABSENT
+  const { revision, serving, needs_database } = work
+  return {
+    present: true,
+    target: revision?.id ?? null,
+    serving: serving?.id ?? null,
+    database: needs_database,
+    replaces: revision !== null && findExclusiveDisk(revision.resource_spec, engine) !== undefined,
+  }
+}
 
 export const revisionOf = (work: Work | undefined, id: string): RevisionWork | undefined =>
   [work?.revision, work?.serving].find(revision => revision?.id === id) ?? undefined

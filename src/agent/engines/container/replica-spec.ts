@@ -1,5 +1,6 @@
 // Builds the create requests of a replica's containers and volumes from its revision. Pure.
 
+import { diskVariable, listDisks } from '../../../protocol/disks.ts'
 import { toMillicores } from '../../../protocol/resources.schema.ts'
 import type { Artifact, RevisionSpec } from '../../engine.ts'
 import {
@@ -180,11 +181,18 @@ const appEnvironmentOf = (spec: RevisionSpec, artifact: Artifact, { port, role =
   ...stores?.env,
   ...modelVariables(spec, `${TOKEN_FOLDER}/${MODEL_TOKEN_FILE}`),
   ...(port !== null && { PORT: String(port) }),
+  ...diskVariables(spec),
   SLIPWAY_ROLE: role,
   SLIPWAY_DEPLOYMENT_ID: spec.deployment_id,
   SLIPWAY_DEPLOYMENT_NAME: spec.name,
   SLIPWAY_REVISION_ID: spec.revision_id,
 })
+
+/** A disk without a mount has no path in a container. */
+const diskVariables = ({ resources }: RevisionSpec) =>
+  Object.fromEntries(
+    listDisks(resources).flatMap(({ name, paths: [path] }) => (path ? [[diskVariable(name), path]] : [])),
+  )
 
 /** An init container that always restarts is a sidecar, as in Kubernetes. */
 const isSidecar = ({ restartPolicy }: Container) => restartPolicy === 'Always'

@@ -258,8 +258,8 @@ function noneIfForbidden(error: unknown): [] {
 const removalOrder = (object: KubernetesObject) =>
   object.kind === 'HorizontalPodAutoscaler' ? 0 : labelOf(object, COMPONENT_LABEL) === 'web' ? 2 : 1
 
-/** A volume can grow, but not shrink or change its storage class. */
-function withLargerStorage(
+/** A volume can grow, but not shrink or change its storage class or access modes. */
+export function withLargerStorage(
   wanted: V1PersistentVolumeClaim,
   existing: V1PersistentVolumeClaim,
 ): V1PersistentVolumeClaim {
@@ -267,11 +267,12 @@ function withLargerStorage(
   const [wantedSize, existingSize] = [sizeOf(wanted), sizeOf(existing)]
   const storage = parseMemory(wantedSize) > parseMemory(existingSize) ? wantedSize : existingSize
   const { storageClassName: _, ...spec } = wanted.spec!
-  const storageClassName = existing.spec?.storageClassName
+  const { storageClassName, accessModes = spec.accessModes } = existing.spec ?? {}
   return {
     ...wanted,
     spec: {
       ...spec,
+      ...(accessModes && { accessModes }),
       ...(storageClassName !== undefined && { storageClassName }),
       resources: { requests: { storage } },
     },

@@ -18,7 +18,8 @@ export function listNamedObjects({ resources, secret_references }: RevisionSpec)
   const claims: typeof secrets = []
   for (const [i, { secret, projected, csi, persistentVolumeClaim }] of (resources.volumes ?? []).entries()) {
     const path = `resource_spec.volumes.${i}`
-    claims.push([path, persistentVolumeClaim?.claimName])
+    // With a size it is one of the deployment's own.
+    if (persistentVolumeClaim?.storage_gi == null) claims.push([path, persistentVolumeClaim?.claimName])
     secrets.push([path, secret?.secretName], [path, memberOf(csi, 'nodePublishSecretRef', 'name')])
     const sources = projected?.sources
     for (const source of Array.isArray(sources) ? sources : []) secrets.push([path, memberOf(source, 'secret', 'name')])
@@ -36,7 +37,7 @@ export function listNamedObjects({ resources, secret_references }: RevisionSpec)
 }
 
 /** Matches the names that names.ts and pull-secrets.ts give, because a user can foretell them. */
-const GIVEN_NAME = /^(.+-[0-9a-f]{10})-(r\d+(-tracing|-models|-pull)?|models|db|redis)$/
+const GIVEN_NAME = /^(.+-[0-9a-f]{10})-(r\d+(-tracing|-models|-pull)?|models|db|redis|disk-.+)$/
 
 /** The agent gives it to an object of another deployment, perhaps later: a pod waits until an object appears. */
 export function isNameOfAnother(name: string, spec: Pick<RevisionSpec, 'name' | 'deployment_id'>): boolean {

@@ -50,6 +50,9 @@ export const runName = (spec: Pick<NamedDeployment, 'name' | 'deployment_id'>, i
 export const storeName = (spec: NamedDeployment, component: 'redis' | 'database') =>
   `${baseName(spec)}-${component === 'database' ? 'db' : 'redis'}`
 
+export const diskName = (spec: Pick<NamedDeployment, 'name' | 'deployment_id'>, disk: string) =>
+  `${baseName(spec)}-disk-${disk}`
+
 /** The agent changes and removes only objects with these labels. */
 export const ownerLabels = ({ owner }: Pick<KubernetesSettings, 'owner'>, deployment?: string) => ({
   [MANAGED_BY_LABEL]: MANAGER,

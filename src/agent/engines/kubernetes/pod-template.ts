@@ -8,6 +8,7 @@ import type {
   V1Volume,
 } from '@kubernetes/client-node'
 import type * as z from 'zod'
+import { diskVariable, listDisks } from '../../../protocol/disks.ts'
 import type { Container } from '../../../protocol/kubernetes.schema.ts'
 import { narrowingMembers } from '../../../protocol/listener-policy.ts'
 import { toMillicores } from '../../../protocol/resources.schema.ts'
@@ -15,6 +16,7 @@ import type { Artifact, RevisionSpec } from '../../engine.ts'
 import { imageCommand } from '../image-command.ts'
 import { processTypesOf, RUN_ROLE, WEB } from '../process-types.ts'
 import { URL_ALIASES } from '../store-variables.ts'
+import { volumesOf } from './disk-objects.ts'
 import {
   metadataOf,
   modelTokenName,
@@ -113,6 +115,9 @@ function environmentOf(spec: RevisionSpec, artifact: Artifact, component: string
     ...stores,
     ...aliases,
     ...(component === RUN_ROLE ? [] : [{ name: 'PORT', value: String(APP_PORT) }]),
+    ...listDisks(spec.resources).flatMap(({ name, paths: [path] }) =>
+      path ? [{ name: diskVariable(name), value: escapeDollars(path) }] : [],
+    ),
     { name: 'SLIPWAY_ROLE', value: component },
   ]
 }
@@ -239,7 +244,7 @@ export function podTemplateOf(
         },
       ],
       ...(pullSecrets.size > 0 && { imagePullSecrets: [...pullSecrets].map(name => ({ name })) }),
-      volumes: [...((resources.volumes ?? []) as never[]), tokenVolumeOf(spec)],
+      volumes: [...volumesOf(spec), tokenVolumeOf(spec)],
       ...(initContainers.length > 0 && { initContainers }),
       containers: [
         appContainerOf(settings, spec, artifact, workload),

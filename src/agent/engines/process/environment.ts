@@ -15,6 +15,7 @@ export const environmentOf = (
     role,
     database,
     redis = null,
+    disks = {},
     tokenFile,
     path = DEFAULT_PATH,
   }: {
@@ -23,6 +24,8 @@ export const environmentOf = (
     role: string
     database: string | null
     redis?: string | null
+    /** The variables of its disks. */
+    disks?: Record<string, string>
     tokenFile: string
     path?: string
   },
@@ -40,6 +43,7 @@ export const environmentOf = (
   ...(database !== null && { DATABASE_URI: database }),
   ...(redis !== null && { REDIS_URI: redis }),
   ...modelVariables(spec, tokenFile),
+  ...disks,
   SLIPWAY_ROLE: role,
   SLIPWAY_DEPLOYMENT_ID: spec.deployment_id,
   SLIPWAY_DEPLOYMENT_NAME: spec.name,

@@ -23,13 +23,24 @@ type PrepareOptions = {
   /** The PATH of the agent itself. */
   machinePath?: string | undefined
   shortNames?: ShortNames
+  /** Runs after the commands. */
+  finish?: (folder: string) => Promise<void>
 }
 
 export async function prepare(
   spec: RevisionSpec,
   tree: SourceTree,
   task: BuildTask,
-  { disk_mb, commandEnv = {}, user, path = DEFAULT_PATH, toolsFolder, machinePath = '', shortNames }: PrepareOptions,
+  {
+    disk_mb,
+    commandEnv = {},
+    user,
+    path = DEFAULT_PATH,
+    toolsFolder,
+    machinePath = '',
+    shortNames,
+    finish,
+  }: PrepareOptions,
 ): Promise<Artifact> {
   const { folder, health_path, commit } = tree
   const plan = planSource(tree, false, task)
@@ -79,6 +90,7 @@ export async function prepare(
     const site = { ...plan.site, folder: join(plan.root, plan.site.folder) }
     return { env: {}, commit, ...(await finishSite(folder, site, { task, user, disk_mb })) }
   }
+  await finish?.(folder)
   return {
     location: folder,
     root: plan.root,

@@ -1,0 +1,226 @@
+// The disks of deployments as folders that their users own. A link in the files of a revision leads to each.
+import { type ExecFileOptions, execFile, type StdioOptions, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import * as fs from 'node:fs'
+import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import { DEFAULT_DISK_GI, type Disk, diskVariable, listDisks, pathInApplication } from '../../../protocol/disks.ts'
+import { PermanentError, type RevisionSpec, type WriteLog } from '../../engine.ts'
+import { listFolder, measureMegabytes, readJson, removeRecursively, writeJson } from '../../system/files.ts'
+import { DEFAULT_PATH } from '../../system/search-path.ts'
+import { makeEnterable, makeOwned, makePassable, type User } from '../../system/users.ts'
+
+/** `full`: it is over its size. `stopped`: so far that the copies were ended. */
+export type DiskState = { storage_gi: number; full: boolean; stopped: boolean }
+type States = Record<string, DiskState>
+
+const ARCHIVE = 'disk.tar'
+const MAX_ERRORS = 10
+const MB_PER_GI = 1024
+/** A disk may exceed its size by this share before the copies end. It is measured, and measuring takes time. */
+const TOLERANCE = 1.1
+/** Runs as the user of the deployment, who could redirect the agent by links. `$1`: the path, `$2`: the disk. */
+const LINK_SCRIPT = [
+  'set -e',
+  'if [ -d "$1" ] && [ ! -L "$1" ] && [ -n "$(ls -A -- "$1")" ]; then echo hides; fi',
+  'mkdir -p -- "$(dirname -- "$1")"',
+  '[ -L "$1" ] || rm -rf -- "$1"',
+  'ln -sfn -- "$2" "$1"',
+].join('\n')
+
+const execFileAsync = promisify(execFile)
+export const asUser = (user: User | undefined): ExecFileOptions => ({
+  ...(user && { uid: user.uid, gid: user.gid }),
+  env: { PATH: DEFAULT_PATH, LANG: 'C.UTF-8' },
+})
+
+/** The links of a revision, by the path below the folder of the application. */
+export const linksOf = ({ resources }: Pick<RevisionSpec, 'resources'>): Record<string, string> =>
+  Object.fromEntries(
+    listDisks(resources).flatMap(({ name, paths }) => paths.map(path => [pathInApplication(path)!, name])),
+  )
+
+/** A sentence for the user; null if the disks are as this engine can make them. */
+export function refuseDisks({ resources }: RevisionSpec): string | null {
+  const known = new Set(listDisks(resources).map(({ name }) => name))
+  for (const { name, persistentVolumeClaim } of resources.volumes ?? []) {
+    const claim = persistentVolumeClaim?.claimName
+    if (persistentVolumeClaim != null && (typeof claim !== 'string' || !known.has(claim) || claim.length > 63))
+      return `The volume \`${name}\` has no valid \`claimName\`. Use at most 63 lower-case letters, digits and hyphens.`
+  }
+  for (const { name, mountPath } of resources.volume_mounts ?? []) {
+    if (!resources.volumes?.some(volume => volume.name === name))
+      return `The mount of \`${name}\` in volume_mounts has no volume of that name. Add it to \`volumes\`.`
+    if (pathInApplication(mountPath) === null)
+      return (
+        `The mount of \`${name}\` is outside of \`/app\`, the folder of the application, which this engine cannot ` +
+        'do. Mount it below, such as `/app/media`.'
+      )
+  }
+  const paths = Object.keys(linksOf({ resources }))
+  const nested = paths.find(path => paths.some(other => other !== path && path.startsWith(`${other}/`)))
+  return nested === undefined ? null : `The mount at \`/app/${nested}\` is inside of another disk. Move it out of it.`
+}
+
+/** `folder`: of the deployment. */
+export class Disks {
+  readonly #folder: string
+  readonly #user: User | undefined
+
+  constructor(folder: string, user: User | undefined) {
+    this.#folder = folder
+    this.#user = user
+  }
+
+  path(name: string): string {
+    return join(this.#folder, 'disks', name)
+  }
+
+  list(): string[] {
+    return Object.keys(this.#read())
+  }
+
+  listFilled(): string[] {
+    return this.list().filter(name => listFolder(this.path(name)).length > 0)
+  }
+
+  /** Makes those that are missing. A size may change. */
+  ensure(disks: Disk[]): void {
+    if (disks.length === 0) return
+    makePassable(dirname(this.#folder))
+    for (const folder of [this.#folder, join(this.#folder, 'disks')]) makeEnterable(folder, this.#user)
+    const states = this.#read()
+    for (const { name, storage_gi } of disks) {
+      const known = states[name] ?? { full: false, stopped: false }
+      states[name] = { ...known, storage_gi: storage_gi ?? DEFAULT_DISK_GI }
+    }
+    // The record comes first: what it does not name is not removed.
+    this.#write(states)
+    for (const { name } of disks) makeOwned(this.path(name), this.#user)
+  }
+
+  /** After a build, in the folder of its files. What is at the path is hidden by the disk. */
+  async link(tree: string, links: Record<string, string>, log: WriteLog): Promise<void> {
+    for (const [path, name] of Object.entries(links)) {
+      const options = { ...asUser(this.#user), cwd: tree }
+      const { stdout } = await execFileAsync('/bin/sh', ['-c', LINK_SCRIPT, 'sh', path, this.path(name)], options)
+      if (stdout.toString().includes('hides'))
+        log(`The files of the source in \`${path}\` are not there, because the disk \`${name}\` is.`, 'WARNING')
+    }
+  }
+
+  variables(disks: Disk[]): Record<string, string> {
+    return Object.fromEntries(disks.map(({ name }) => [diskVariable(name), this.path(name)]))
+  }
+
+  /** The reason why no copy may be started; null if one may. */
+  obstacle(): string | null {
+    const [name, state] = Object.entries(this.#read()).find(([, { stopped }]) => stopped) ?? []
+    return name === undefined ? null : `its ${describeFull(name, state!.storage_gi)}`
+  }
+
+  /** Returns what has changed. */
+  async measure(): Promise<{ name: string; state: DiskState; message: string }[]> {
+    const changed = []
+    for (const [name, known] of Object.entries(this.#read())) {
+      const limit = known.storage_gi * MB_PER_GI
+      const used = await measureMegabytes(this.path(name), limit * TOLERANCE + 1)
+      const state = { storage_gi: known.storage_gi, full: used > limit, stopped: used > limit * TOLERANCE }
+      if (state.full === known.full && state.stopped === known.stopped) continue
+      const states = this.#read()
+      // Its size was changed, or it was removed, meanwhile.
+      if (states[name]?.storage_gi !== known.storage_gi) continue
+      this.#write({ ...states, [name]: state })
+      const message = state.full
+        ? `The ${describeFull(name, known.storage_gi)}`
+        : `The disk \`${name}\` is below its storage_gi again.`
+      changed.push({ name, state, message })
+    }
+    return changed
+  }
+
+  async remove(name: string): Promise<void> {
+    await removeRecursively(this.path(name))
+    const { [name]: _, ...others } = this.#read()
+    this.#write(others)
+  }
+
+  /** Its content comes from another folder of the same file system. A crash in between is mended by `recover`. */
+  async replace(name: string, by: string): Promise<void> {
+    const old = this.#replaced(name)
+    await removeRecursively(old)
+    fs.renameSync(this.path(name), old)
+    fs.renameSync(by, this.path(name))
+    await removeRecursively(old)
+  }
+
+  /** A folder for a content that is being written. */
+  async #newContent(name: string): Promise<string> {
+    const folder = join(this.#folder, 'disks', `.new-${name}`)
+    await removeRecursively(folder)
+    makeOwned(folder, this.#user)
+    return folder
+  }
+
+  /** Runs as the user of the deployment: the user can replace files by links while they are read. */
+  async archive(name: string, folder: string, signal: AbortSignal): Promise<void> {
+    if (!this.list().includes(name)) throw new PermanentError(`The deployment has no disk \`${name}\` on this agent.`)
+    const file = fs.openSync(join(folder, ARCHIVE), 'wx', 0o600)
+    try {
+      await this.#runTar(['-C', this.path(name), '-cf', '-', '.'], ['ignore', file, 'pipe'], signal)
+    } finally {
+      fs.closeSync(file)
+    }
+  }
+
+  /** Returns a folder for `replace`. */
+  async extract(name: string, folder: string, signal: AbortSignal): Promise<string> {
+    if (!this.list().includes(name)) throw new PermanentError(`The deployment has no disk \`${name}\`.`)
+    const content = await this.#newContent(name)
+    const file = fs.openSync(join(folder, ARCHIVE), 'r')
+    try {
+      await this.#runTar(['-C', content, '-xf', '-'], [file, 'ignore', 'pipe'], signal)
+    } finally {
+      fs.closeSync(file)
+    }
+    return content
+  }
+
+  async #runTar(args: string[], stdio: StdioOptions, signal: AbortSignal): Promise<void> {
+    const child = spawn('tar', args, { ...asUser(this.#user), cwd: '/', stdio, signal, killSignal: 'SIGKILL' })
+    const errors: Buffer[] = []
+    child.stderr!.on('data', (chunk: Buffer) => errors.length < MAX_ERRORS && errors.push(chunk))
+    const [code] = (await once(child, 'close')) as [number | null]
+    signal.throwIfAborted()
+    // 1: a file has changed while it was read.
+    if (code === 0 || (code === 1 && args.includes('-cf'))) return
+    throw new Error(`tar ended with ${code}: ${Buffer.concat(errors).toString().slice(0, 500)}`)
+  }
+
+  async recover(): Promise<void> {
+    for (const name of this.list()) {
+      const [old, now] = [this.#replaced(name), this.path(name)]
+      if (!fs.existsSync(old)) continue
+      if (fs.existsSync(now)) await removeRecursively(old)
+      else fs.renameSync(old, now)
+    }
+    for (const left of listFolder(join(this.#folder, 'disks')))
+      if (left.startsWith('.new-')) await removeRecursively(join(this.#folder, 'disks', left))
+  }
+
+  #replaced(name: string): string {
+    return join(this.#folder, 'disks', `.old-${name}`)
+  }
+
+  #read(): States {
+    return readJson<States>(join(this.#folder, 'disks.json')) ?? {}
+  }
+
+  #write(states: States): void {
+    writeJson(join(this.#folder, 'disks.json'), states)
+  }
+}
+
+const describeFull = (name: string, storage_gi: number) =>
+  `disk \`${name}\` is full: it has more than its storage_gi of ${storage_gi}. Raise it, or delete files by a job, ` +
+  `such as \`slipway run NAME -- rm -r …\`. Copies end at a tenth more.`

@@ -1,0 +1,251 @@
+// Takes and restores snapshots, deletes those that have expired, and tells the control plane which there are.
+import { createHash } from 'node:crypto'
+import {
+  type HeldSnapshot,
+  type JobAction,
+  kindOfStore,
+  MAX_HELD,
+  type SnapshotReason,
+} from '../../protocol/snapshots.schema.ts'
+import { type ControlPlaneClient, RequestRefused } from '../control-plane/client.ts'
+import { type Engine, PermanentError, type RevisionSpec, SnapshotUnsupported, type WriteLog } from '../engine.ts'
+import { describeError } from '../redaction/error-messages.ts'
+import type { LogEvent } from '../system/log-event.ts'
+import { expiryOf, listExpired } from './retention.ts'
+import type { SnapshotFolder } from './snapshot-folder.ts'
+
+type Options = {
+  engine: Engine
+  folder: SnapshotFolder
+  control: Pick<ControlPlaneClient, 'snapshots'>
+  currentLease: () => { agent_id: string; fence: number } | undefined
+  logEvent: LogEvent
+}
+type Taking = { deployment_id: string; store: string; reason: SnapshotReason; id?: string }
+
+const MIN_FREE_BYTES = 512 * 1024 * 1024
+const TELL_EVERY_MS = 5 * 60_000
+const RETRY_MS = 10_000
+/** A deletion does not wait longer for a last snapshot that fails. */
+const LAST_PATIENCE_MS = 10 * 60_000
+const UNSUPPORTED = 'The engine of this agent takes no snapshots.'
+
+export class Snapshots {
+  readonly #options: Options
+  /** One at a time for each deployment. */
+  readonly #turns = new Map<string, Promise<unknown>>()
+  /** Snapshots that a restore reads. */
+  readonly #inUse = new Set<string>()
+  readonly #removingSince = new Map<string, number>()
+  #telling: Promise<void> | undefined
+  #tellAt = 0
+
+  constructor(options: Options) {
+    this.#options = options
+  }
+
+  open(): Promise<void> {
+    return this.#options.folder.open()
+  }
+
+  find(id: string): HeldSnapshot | undefined {
+    return this.#options.folder.read(id)
+  }
+
+  dataOf(id: string): string {
+    return this.#options.folder.dataOf(id)
+  }
+
+  /** With an id that exists it has been taken before. */
+  take({ deployment_id, store, reason, id = crypto.randomUUID() }: Taking, signal: AbortSignal): Promise<HeldSnapshot> {
+    const { engine, folder } = this.#options
+    return this.#inTurn(deployment_id, async () => {
+      const known = folder.read(id)
+      if (known) return known
+      if (!engine.takeSnapshot) throw new SnapshotUnsupported(UNSUPPORTED)
+      if (folder.freeBytes() < MIN_FREE_BYTES)
+        throw new PermanentError('The machine of the agent has less than 512 MiB left for snapshots. Free some space.')
+      const now = Date.now()
+      const snapshot = { id, deployment_id, store, reason, taken_at: new Date(now).toISOString() }
+      const expires_at = expiryOf(reason, now)
+      const taken = await folder.add({ ...snapshot, expires_at }, data =>
+        engine.takeSnapshot!(deployment_id, store, data, signal),
+      )
+      await this.#deleteExpired()
+      this.#markChanged()
+      return taken
+    })
+  }
+
+  /** Of each store that has data and can be copied. */
+  async takeAll(deployment_id: string, reason: SnapshotReason, signal: AbortSignal, log: WriteLog): Promise<void> {
+    for (const store of await this.#storesOf(deployment_id))
+      try {
+        const { size_bytes } = await this.take({ deployment_id, store, reason }, signal)
+        log(`Snapshot of ${store}: ${Math.ceil(size_bytes / 1024)} KiB`)
+      } catch (error) {
+        if (!(error instanceof SnapshotUnsupported)) throw error
+      }
+  }
+
+  /** The action of a job. Repeated after a restart of the agent, it continues. */
+  async perform(
+    {
+      id,
+      deployment_id,
+      action,
+      reason,
+    }: { id: string; deployment_id: string; action: JobAction; reason: SnapshotReason },
+    findSpec: (deployment_id: string) => RevisionSpec | null,
+    log: WriteLog,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { store } = action
+    if (action.type === 'snapshot') {
+      const { size_bytes } = await this.take({ id, deployment_id, store, reason }, signal)
+      return log(`Snapshot ${id} of ${store}: ${size_bytes} bytes.`)
+    }
+    const { engine } = this.#options
+    if (!engine.restoreSnapshot) throw new SnapshotUnsupported(UNSUPPORTED)
+    const spec = findSpec(deployment_id)
+    if (!spec) throw new PermanentError('The deployment has no revision on this agent.')
+    const point = 'snapshot_id' in action ? this.#pointOf(action.snapshot_id, store) : undefined
+    if ((await this.#storesOf(deployment_id)).includes(store)) {
+      const before = idAfter(id)
+      await this.take({ id: before, deployment_id, store, reason: 'before_restore' }, signal)
+      log(`The data before are kept as snapshot ${before}.`)
+    }
+    const from = point ?? {
+      deployment_id: (action as { from_deployment_id: string }).from_deployment_id,
+      at: new Date((action as { at: string }).at),
+    }
+    const used = 'snapshot_id' in action ? action.snapshot_id : ''
+    this.#inUse.add(used)
+    try {
+      await this.#inTurn(deployment_id, () => engine.restoreSnapshot!(spec, store, from, signal))
+    } finally {
+      this.#inUse.delete(used)
+    }
+    log(`Restored ${store}.`)
+  }
+
+  #pointOf(snapshot_id: string, store: string): { folder: string } {
+    const snapshot = this.find(snapshot_id)
+    if (!snapshot) throw new PermanentError('The agent does not have this snapshot any more.')
+    if (kindOfStore(snapshot.store) !== kindOfStore(store))
+      throw new PermanentError(`A snapshot of ${snapshot.store} cannot be restored into ${store}.`)
+    return { folder: this.dataOf(snapshot_id) }
+  }
+
+  /** Before the data of a store, or of the whole deployment, are removed. Throws to have it repeated. */
+  async keepLast(deployment_id: string, only?: string): Promise<void> {
+    const { logEvent, folder } = this.#options
+    const key = `${deployment_id} ${only ?? ''}`
+    const since = this.#removingSince.get(key) ?? Date.now()
+    this.#removingSince.set(key, since)
+    for (const store of await this.#storesOf(deployment_id)) {
+      if (only !== undefined && store !== only) continue
+      const isKept = (held: HeldSnapshot) =>
+        held.deployment_id === deployment_id &&
+        held.store === store &&
+        held.reason === 'last' &&
+        Date.parse(held.taken_at) >= since
+      if (folder.list().some(isKept)) continue
+      try {
+        await this.take({ deployment_id, store, reason: 'last' }, AbortSignal.timeout(3600_000))
+      } catch (error) {
+        const isHopeless = error instanceof PermanentError || Date.now() - since > LAST_PATIENCE_MS
+        logEvent('last snapshot failed', { deployment: deployment_id, store, error: describeError(error as Error) })
+        if (!isHopeless) throw error
+      }
+    }
+    // Once the deployment is gone, the control plane cannot place it any more.
+    await this.tell()
+    this.#removingSince.delete(key)
+  }
+
+  async #storesOf(deployment_id: string): Promise<string[]> {
+    return (await this.#options.engine.listStores?.(deployment_id)) ?? []
+  }
+
+  async remove(ids: string[]): Promise<void> {
+    for (const id of ids) if (!this.#inUse.has(id)) await this.#options.folder.remove(id)
+    if (ids.length > 0) this.#markChanged()
+  }
+
+  async #deleteExpired(): Promise<void> {
+    const { engine, folder } = this.#options
+    const living = new Set(await engine.deployments())
+    const expired = listExpired(folder.list(), Date.now(), id => living.has(id))
+    await this.remove(expired.map(({ id }) => id))
+  }
+
+  #inTurn<Result>(deployment_id: string, work: () => Promise<Result>): Promise<Result> {
+    const before = this.#turns.get(deployment_id) ?? Promise.resolve()
+    const turn = before.catch(() => {}).then(work)
+    this.#turns.set(deployment_id, turn)
+    const done = () => this.#turns.get(deployment_id) === turn && this.#turns.delete(deployment_id)
+    turn.then(done, done)
+    return turn
+  }
+
+  // ---- told
+
+  #markChanged(): void {
+    this.#tellAt = 0
+  }
+
+  /** Called again and again. Sends what has changed, and all of it once in a while. */
+  async flush(): Promise<void> {
+    const now = performance.now()
+    if (this.#telling || now < this.#tellAt || !this.#options.currentLease()) return
+    this.#tellAt = now + TELL_EVERY_MS
+    await this.#deleteExpired()
+    await this.tell().catch(() => {
+      this.#tellAt = performance.now() + RETRY_MS
+    })
+  }
+
+  /** Resolves once the control plane knows all snapshots. */
+  async tell(): Promise<void> {
+    while (this.#telling) await this.#telling.catch(() => {})
+    this.#telling = this.#tellAll()
+    await this.#telling.finally(() => {
+      this.#telling = undefined
+    })
+  }
+
+  async #tellAll(): Promise<void> {
+    const { control, currentLease, folder } = this.#options
+    for (let isDone = false; !isDone; ) {
+      const all = folder.list().sort((a, b) => (a.id < b.id ? -1 : 1))
+      isDone = true
+      for (let at = 0; at === 0 || at < all.length; at += MAX_HELD) {
+        const lease = currentLease()
+        if (!lease) throw new Error('The lease was lost.')
+        const page = all.slice(at, at + MAX_HELD)
+        const after = at === 0 ? null : all[at - 1]!.id
+        const until = at + MAX_HELD >= all.length ? null : page.at(-1)!.id
+        const { forget } = await control.snapshots({ ...lease, held: page, after, until }).catch(ignoreUnknownPath)
+        const removed = forget.filter(id => !this.#inUse.has(id) && folder.read(id))
+        await this.remove(removed)
+        // The next pages say that they are gone.
+        isDone &&= removed.length === 0
+      }
+    }
+  }
+}
+
+/** A control plane of an earlier release does not know of snapshots. */
+function ignoreUnknownPath(error: unknown): { forget: string[] } {
+  if (error instanceof RequestRefused && error.status === 404) return { forget: [] }
+  throw error
+}
+
+/** The same for the same id: a repeated restore finds the snapshot that it took first. */
+function idAfter(id: string): string {
+  const hex = createHash('sha256').update(`before ${id}`).digest('hex')
+  return [hex.slice(0, 8), hex.slice(8, 12), `4${hex.slice(13, 16)}`, `8${hex.slice(17, 20)}`, hex.slice(20, 32)].join(
+    '-',
+  )
+}

@@ -1,0 +1,151 @@
+// Disks of processes against a fake control plane: what stays, what a snapshot has, and what takes data away.
+import { randomUUID } from 'node:crypto'
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { Agent } from '../../src/agent/agent.ts'
+import { createControlPlaneClient } from '../../src/agent/control-plane/client.ts'
+import { ProcessEngine } from '../../src/agent/engines/process.ts'
+import { withDefaults } from '../../src/protocol/resources.schema.ts'
+import { waitFor } from '../support/commands.ts'
+import { type ControlPlane, startControlPlane } from '../support/fake-control-plane.ts'
+import { closeAgents, FAST_LIMITS, LOOPBACK_NETWORKS, makeTempFolder, runAgent } from '../support/process-engine.ts'
+
+let home: string
+let control: ControlPlane
+
+beforeEach(async () => {
+  home = makeTempFolder()
+  control = await startControlPlane()
+})
+afterEach(async () => {
+  await closeAgents()
+  await control.stop()
+  fs.rmSync(home, { recursive: true, force: true })
+})
+
+function startAgent() {
+  const agent = new Agent({
+    agent_id: 'agent-1',
+    version: 'test',
+    home,
+    engine: new ProcessEngine({ home, port: 0, limits: FAST_LIMITS }),
+    networks: LOOPBACK_NETWORKS,
+    wait: 5,
+    control: createControlPlaneClient({ url: control.url, key: 'key' }),
+    logToOperator: () => {},
+  })
+  runAgent(agent)
+  return agent
+}
+const disk = (more: object = {}) => ({
+  volumes: [{ name: 'uploads', persistentVolumeClaim: { claimName: 'media', ...more } }],
+  volume_mounts: [{ name: 'uploads', mountPath: '/app/public/media' }],
+})
+const revisionWith = (resources: object) => ({
+  source: 'internal_template' as const,
+  template_id: 'web-service',
+  resource_spec: withDefaults(resources, 'dev'),
+})
+async function deploy(id: string, resources: object, more: object = {}) {
+  const revision = control.want(id, revisionWith(resources), more)
+  await waitFor(() => control.reportedStates(revision).includes('deployed'))
+  return revision
+}
+async function runJob(id: string, command: string, more: object = {}) {
+  const job = control.wantJob(id, command, more)
+  const end = await waitFor(() => control.jobReports.find(one => one.job_id === job && one.state !== 'running'))
+  return { job, end, lines: control.logs.filter(({ of }) => of === job).map(({ message }) => message) }
+}
+const store = 'disk:media'
+const act = (id: string, action: object) => runJob(id, '', { action })
+const heldOf = (id: string) => [...control.snapshots.held.values()].filter(one => one.deployment_id === id)
+
+test('a disk stays through revisions and agents, and goes with its deployment, which leaves a snapshot', async () => {
+  const agent = startAgent()
+  const id = randomUUID()
+  const first = await deploy(id, disk())
+  await runJob(id, 'echo one > public/media/a; cp public/media/a $SLIPWAY_DISK_MEDIA/b')
+  expect(fs.readdirSync(join(home, 'process', id, 'disks', 'media'))).toEqual(['a', 'b'])
+  const second = await deploy(id, disk({ storage_gi: 2 }))
+  expect(second).not.toBe(first)
+  await agent.close({ stop: true })
+  startAgent()
+  // A revision without the disk only leaves it out of its folder.
+  await deploy(id, {})
+  expect((await runJob(id, 'cat public/media/a')).end.state).toBe('failed')
+  await deploy(id, disk())
+  expect((await runJob(id, 'cat public/media/a')).lines).toContain('one')
+
+  control.wantAbsent(id)
+  await waitFor(() => control.reports.some(one => one.state === 'removed'))
+  expect(heldOf(id)).toMatchObject([{ store, reason: 'last', deployment_id: id }])
+  expect(fs.existsSync(join(home, 'process', id))).toBe(false)
+})
+
+test('a snapshot is restored into its disk and into one of another deployment', async () => {
+  startAgent()
+  const [id, other] = [randomUUID(), randomUUID()]
+  await Promise.all([deploy(id, disk()), deploy(other, disk())])
+  await runJob(id, 'mkdir public/media/x && echo one > public/media/x/a && ln -s a public/media/x/b')
+  const taken = await act(id, { type: 'snapshot', store })
+  expect(taken.end).toMatchObject({ state: 'succeeded' })
+  await waitFor(() => control.snapshots.held.has(taken.job))
+  await runJob(id, 'echo two > public/media/x/a; rm public/media/x/b; echo new > public/media/new')
+
+  const restore = { type: 'restore', store, snapshot_id: taken.job }
+  for (const target of [id, other]) {
+    expect((await act(target, restore)).end).toMatchObject({ state: 'succeeded' })
+    const { lines } = await runJob(target, 'cat public/media/x/b; ls public/media; touch public/media/x/writable')
+    expect(lines).toEqual(['one', 'x'])
+  }
+  // The data that were replaced are kept; the other disk was empty.
+  await waitFor(() => heldOf(id).some(({ reason }) => reason === 'before_restore'))
+  expect(heldOf(other)).toEqual([])
+  const before = heldOf(id).find(({ reason }) => reason === 'before_restore')!
+  await act(id, { ...restore, snapshot_id: before.id })
+  expect((await runJob(id, 'cat public/media/x/a public/media/new')).lines).toEqual(['two', 'new'])
+
+  const refused = await Promise.all([
+    act(id, { ...restore, snapshot_id: randomUUID() }),
+    act(id, { ...restore, store: 'disk:other' }),
+    act(id, { type: 'snapshot', store: 'database' }),
+    act(id, { type: 'restore', store, from_deployment_id: id, at: new Date().toISOString() }),
+  ])
+  expect(refused.map(({ end }) => end.state)).toEqual(['failed', 'failed', 'failed', 'failed'])
+  expect((await runJob(id, 'cat public/media/new')).lines).toEqual(['new'])
+
+  // One that a user deletes is deleted here, too.
+  control.snapshots.deleted.add(taken.job)
+  await act(id, { type: 'snapshot', store })
+  await waitFor(() => !control.snapshots.held.has(taken.job) && !fs.existsSync(join(home, 'snapshots', taken.job)))
+})
+
+test('only a cleared disk is removed, after the revision that used it, and it leaves a snapshot', async () => {
+  startAgent()
+  const id = randomUUID()
+  await deploy(id, disk())
+  await runJob(id, 'echo one > public/media/a')
+  const folder = join(home, 'process', id, 'disks', 'media')
+  control.want(id, revisionWith({}), { cleared_stores: [store] })
+  await waitFor(() => !fs.existsSync(folder))
+  expect(heldOf(id)).toMatchObject([{ store, reason: 'last' }])
+  const [{ id: last }] = heldOf(id) as [{ id: string }]
+  await deploy(id, disk(), { cleared_stores: [] })
+  expect((await act(id, { type: 'restore', store, snapshot_id: last })).end.state).toBe('succeeded')
+  expect((await runJob(id, 'cat public/media/a')).lines).toEqual(['one'])
+})
+
+test('an agent that was killed between two renames of a restore leaves the old files', async () => {
+  const agent = startAgent()
+  const id = randomUUID()
+  await deploy(id, disk())
+  await runJob(id, 'echo one > public/media/a')
+  await agent.close({ stop: true })
+  const disks = join(home, 'process', id, 'disks')
+  fs.renameSync(join(disks, 'media'), join(disks, '.old-media'))
+  fs.mkdirSync(join(disks, '.new-media'))
+  startAgent()
+  expect((await runJob(id, 'cat public/media/a')).lines).toEqual(['one'])
+  expect(fs.readdirSync(disks)).toEqual(['media'])
+})
