@@ -52,7 +52,7 @@ const PURE_PACKAGES = ['ignore', 'modern-tar']
 const ROOMS = ['people', 'hosting', 'connect', 'tracing']
 /** Folders that are part of a slice: they import each other. */
 const PARTS: Record<string, string[]> = {
-  'hosting/deployments': ['jobs', 'logs', 'metrics', 'uploads', 'registry', 'custom-hosts', 'tags'],
+  'hosting/deployments': ['jobs', 'snapshots', 'logs', 'metrics', 'uploads', 'registry', 'custom-hosts', 'tags'],
   'hosting/pushes': ['previews'],
   'tracing/runs': ['ingest', 'projects', 'threads', 'feedback', 'shares', 'retention', 'store'],
 }

@@ -29,13 +29,19 @@ end $$;
 
 -- The code of the reason why a deployment cannot run a job now, with the environment of a process; null if it can. A
 -- plan of an earlier agent names no processes, and its parts are in `process_resources` alone: the agent decides then.
-create function job_obstacle(d deployments, p_process text) returns text
+-- An action of the platform needs no revision that serves.
+create function job_obstacle(d deployments, p_process text, p_action jsonb default null) returns text
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 declare
   v_policy json := (select l.policy from listeners l where l.id = d.listener_id);
   v_processes json;
 begin
-  if d.active_revision_id is null then return 'nothing_serves'; end if;
+  if p_action is null and d.active_revision_id is null then return 'nothing_serves'; end if;
+  if p_action is not null and not coalesce(
+    (v_policy -> 'features')::jsonb ? snapshot_feature(p_action ->> 'store'), false
+  ) then
+    return 'snapshots_not_supported';
+  end if;
   if v_policy ->> 'jobs' is distinct from 'true' then return 'jobs_not_supported'; end if;
   if p_process is not null and v_policy ->> 'job_processes' is distinct from 'true' then
     return 'process_not_supported';
@@ -52,7 +58,7 @@ begin
   end if;
   return null;
 end $$;
-grant execute on function job_obstacle(deployments, text) to slipway_app;
+grant execute on function job_obstacle(deployments, text, jsonb) to slipway_app;
 
 create function recorded_job(p_job jobs) returns jsonb
 language sql stable
@@ -60,6 +66,7 @@ return case
   when p_job.id is not null then jsonb_build_object(
     'status', p_job.status,
     'command', p_job.command,
+    'action', p_job.action,
     'timeout_seconds', p_job.timeout_seconds,
     'process', p_job.process,
     'revision_id', p_job.revision_id,
@@ -327,13 +334,13 @@ declare
   d deployments;
   s schedules;
   j jobs;
+  v_action jsonb := p_new -> 'action';
   v_obstacle text;
   v_events tenant_event[] := '{}';
 begin
   select c.* into d from deployments c where c.id = p_deployment and c.tenant_id = current_tenant() for share;
   if not found then return; end if;
   if d.deleting_at is not null then perform refuse('deployment_deleting'); end if;
-  perform require_command_permission();
   if p_new ->> 'schedule_id' is not null then
     select c.*
     into s
@@ -341,7 +348,9 @@ begin
     where c.id = (p_new ->> 'schedule_id')::uuid and c.deployment_id = d.id and c.tenant_id = current_tenant()
     for update;
     if not found then perform refuse('schedule_not_found'); end if;
+    v_action := s.action;
     p_new := p_new || jsonb_build_object(
+      'action', s.action,
       'command', s.command,
       'timeout_seconds', s.timeout_seconds,
       'deadline_seconds', s.deadline_seconds,
@@ -350,7 +359,12 @@ begin
       'is_serial', s.overlap <> 'allow'
     );
   end if;
-  v_obstacle := job_obstacle(d, p_new ->> 'process');
+  if v_action is null then
+    perform require_command_permission();
+  else
+    perform require_allowed_action(d, v_action);
+  end if;
+  v_obstacle := job_obstacle(d, p_new ->> 'process', v_action);
   if v_obstacle is not null then perform refuse(v_obstacle); end if;
   if p_new ->> 'planned_number' is not null and not exists (
     select from revisions r
@@ -439,7 +453,7 @@ begin
     select
       coalesce(
         json_agg(
-          json_build_object(
+          json_strip_nulls(json_build_object(
             'job_id', p.id,
             'deployment_id', p.deployment_id,
             'status', p.status,
@@ -447,8 +461,10 @@ begin
             'timeout_seconds', p.timeout_seconds,
             'process', p.process,
             'starts_in_ms', greatest(0, ceil(extract(epoch from p.not_before - clock()) * 1000)),
-            'cancel', p.cancel_requested_at is not null
-          )
+            'cancel', p.cancel_requested_at is not null,
+            'action', p.action,
+            'is_scheduled', nullif(p.schedule_id is not null, false)
+          ))
           order by p.seq
         ),
         '[]'
@@ -783,6 +799,7 @@ begin
       s schedules := v.schedule;
       v_new jsonb := jsonb_build_object(
         'schedule_id', s.id,
+        'action', s.action,
         'command', s.command,
         'timeout_seconds', s.timeout_seconds,
         'deadline_seconds', s.deadline_seconds,
@@ -813,7 +830,8 @@ begin
         v_obstacle := case
           when d.deleting_at is not null then 'The deployment is being deleted.'
           when number_of_open_jobs(s.tenant_id) >= max_open_jobs() then 'Too many jobs of the workspace wait or run.'
-          else case job_obstacle(d, s.process)
+          else case job_obstacle(d, s.process, s.action)
+            when 'snapshots_not_supported' then 'The agent of the deployment takes no snapshots of this store.'
             when 'nothing_serves' then 'No revision of the deployment serves.'
             when 'process_unknown' then 'The revision that serves has no process ' || s.process || '.'
             when 'jobs_not_supported' then 'The agent of the deployment cannot run jobs. Update it.'

@@ -576,6 +576,7 @@ begin
           'dormant_parts', case
             when p_listener.policy ->> 'engine' in ('process', 'container') then d.dormant_parts
           end,
+          'cleared_stores', coalesce(d.cleared_stores, '{}'),
           -- The workspace owns the host and has proved it. A listener of its own that is not public needs no proof.
           'custom_url', case
             when h.verified_at is not null

@@ -360,7 +360,7 @@ create policy admitted on schedules as restrictive to slipway_limited
   )
   with check (true);
 grant select, insert, delete, update (
-    name, cron, time_zone, command, timeout_seconds, overlap, jitter_seconds, retries, deadline_seconds, process,
+    name, cron, time_zone, command, action, timeout_seconds, overlap, jitter_seconds, retries, deadline_seconds, process,
     enabled, owner, next_due_at, version, updated_at
   ) on schedules to slipway_app;
 
@@ -589,3 +589,15 @@ grant select, insert, update (
     instance, address, joined_at, seen_at, bytes_in, bytes_out
   ) on tunnels to slipway_app;
 grant select, update (offered_at, opened_at, fence) on tunnels to slipway_agent;
+
+-- ------------------------------------------------------------ snapshots
+create policy own on snapshots to slipway_app
+  using (tenant_id = current_tenant())
+  with check (tenant_id = current_tenant() and organization_id = current_organization());
+create policy admitted on snapshots as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = snapshots.deployment_id)
+  )
+  with check (true);
+grant select, update (deleting_at) on snapshots to slipway_app;

@@ -184,7 +184,12 @@ export class Agent {
       currentLease: actingLease,
       logEvent: this.#logEvent,
     })
-    this.#tunnels = new Tunnels({ engine, openSocket: control.openTunnel, currentLease: actingLease })
+    this.#tunnels = new Tunnels({
+      engine,
+      openSocket: control.openTunnel,
+      currentLease: actingLease,
+      openSnapshot: (deployment_id, id) => this.#snapshots.openDownload(deployment_id, id),
+    })
     this.#reconciler = new Reconciler({
       ...options,
       engine,
@@ -281,9 +286,7 @@ export class Agent {
         ...(this.#lease.fence === null && {
           templates: listTemplates(templates),
           template_descriptions: describeTemplates(templates),
-          policy: this.#knowsFeatures
-            ? { ...engine.policy, jobs: true, job_processes: true }
-            : withoutFeatures(engine.policy),
+          policy: this.#knowsFeatures ? withJobs(engine) : withoutFeatures(engine.policy),
         }),
         public_key: this.#keys.public_key,
         fence: this.#lease.fence,
@@ -468,6 +471,13 @@ export class Agent {
     logToOperator(format(event, fields))
   }
 }
+
+const withJobs = ({ policy, takeSnapshot }: Engine): ListenerPolicy => ({
+  ...policy,
+  jobs: true,
+  job_processes: true,
+  ...(takeSnapshot && { tunnels: [...(policy.tunnels ?? []), 'snapshots'] }),
+})
 
 const withoutFeatures = ({ privileged, service_accounts, max_copies }: ListenerPolicy): ListenerPolicy => ({
   privileged,

@@ -19,6 +19,8 @@ type Options = {
   engine: Engine
   openSocket: (id: string, lease: Lease) => WebSocket
   currentLease: () => Lease | undefined
+  /** Each connection to it sends a snapshot of the deployment as a tar. */
+  openSnapshot: (deployment_id: string, snapshot_id: string) => ForwardTarget
 }
 /** Ends what the tunnel has started. */
 type Served = { onFrame(frame: Frame): void; close(): unknown }
@@ -75,6 +77,8 @@ export class Tunnels {
   async #serve({ id, terminal, forward, ...ref }: WaitingTunnel, link: TunnelLink): Promise<Served> {
     const { engine } = this.#options
     if (terminal && engine.openTerminal) return serveTerminal(await engine.openTerminal(ref, id, terminal), link)
+    if (forward?.snapshot_id)
+      return serveForward(this.#options.openSnapshot(ref.deployment_id, forward.snapshot_id), link)
     if (forward && engine.openForward) return serveForward(await engine.openForward(ref, forward), link)
     throw new PermanentError(UNSUPPORTED)
   }

@@ -12,7 +12,7 @@ const MAX_ACCOUNTS = 100
 const MAX_FEATURES = 100
 
 /** Parts of terminals and forwarded ports that an agent may offer. */
-const tunnelFeatures = ['terminal', 'tty', 'forward', 'postgres', 'redis'] as const
+const tunnelFeatures = ['terminal', 'tty', 'forward', 'postgres', 'redis', 'snapshots'] as const
 export type TunnelFeature = (typeof tunnelFeatures)[number]
 
 export const ListenerPolicy = z

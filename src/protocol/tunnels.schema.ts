@@ -42,7 +42,14 @@ export const NewForward = z
     store: z.enum(stores).nullish().meta({
       description: 'The database or cache of the deployment, in place of a port of a copy.',
     }),
+    snapshot_id: Uuid.nullish().meta({
+      description: 'A snapshot of the deployment, in place of a port: each stream sends it as a tar, and ends.',
+    }),
     copy,
+  })
+  .refine(({ port, store, copy, snapshot_id }) => snapshot_id == null || (port ?? store ?? copy) == null, {
+    path: ['snapshot_id'],
+    error: 'must be alone',
   })
   .refine(({ port, store }) => port == null || store == null, { path: ['store'], error: 'must not be beside `port`' })
   .refine(({ copy, store }) => copy == null || store == null, { path: ['store'], error: 'must not be beside `copy`' })
@@ -81,7 +88,12 @@ export const WaitingTunnel = z.object({
   revision_id: Uuid,
   terminal: NewTerminal.nullable().meta({ description: 'Null for a forwarding.' }),
   forward: z
-    .object({ port: z.int().nullish(), store: z.enum(stores).nullish(), copy: z.int().nullish() })
+    .object({
+      port: z.int().nullish(),
+      store: z.enum(stores).nullish(),
+      copy: z.int().nullish(),
+      snapshot_id: Uuid.nullish(),
+    })
     .nullable()
     .meta({ description: 'Null for a terminal.' }),
 })

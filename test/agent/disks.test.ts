@@ -130,7 +130,7 @@ test('only a cleared disk is removed, after the revision that used it, and it le
   control.want(id, revisionWith({}), { cleared_stores: [store] })
   await waitFor(() => !fs.existsSync(folder))
   expect(heldOf(id)).toMatchObject([{ store, reason: 'last' }])
-  const [{ id: last }] = heldOf(id) as [{ id: string }]
+  const last = heldOf(id)[0]!.id
   await deploy(id, disk(), { cleared_stores: [] })
   expect((await act(id, { type: 'restore', store, snapshot_id: last })).end.state).toBe('succeeded')
   expect((await runJob(id, 'cat public/media/a')).lines).toEqual(['one'])

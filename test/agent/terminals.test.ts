@@ -2,11 +2,13 @@
 import { once } from 'node:events'
 import * as fs from 'node:fs'
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type WebSocket as PeerSocket, WebSocketServer } from 'ws'
 import { loadPty } from '../../src/agent/engines/process/terminal.ts'
+import { openTar } from '../../src/agent/snapshots/open-tar.ts'
 import { newCgroupPath } from '../../src/agent/system/cgroups.ts'
 import { Tunnels } from '../../src/agent/tunnels.ts'
 import {
@@ -70,6 +72,7 @@ async function runCopy(code = makeServerCode('ok')) {
     engine,
     openSocket: id => new WebSocket(`ws://127.0.0.1:${port}/${id}`),
     currentLease: () => ({ agent_id: 'one', fence: 1 }),
+    openSnapshot: (_, folder) => ({ connect: async () => openTar(folder) }),
   })
   let count = 0
   /** The other end of a tunnel that the agent is told of. */
@@ -181,6 +184,22 @@ describe('a command with pipes', () => {
   })
 })
 
+it('a snapshot is sent as one tar, which ends', async () => {
+  const { open } = await runCopy()
+  const folder = makeTempFolder()
+  folders.push(folder)
+  fs.writeFileSync(join(folder, 'disk.tar'), 'a tar already')
+  const download = async () => {
+    const peer = await open({ forward: { snapshot_id: folder } })
+    peer.send(channels.open, '', 1)
+    await expect.poll(() => peer.has(channels.end) && peer.has(channels.reset)).toBe(true)
+    return peer.text()
+  }
+  expect(await download()).toBe('a tar already')
+  fs.writeFileSync(join(folder, 'other'), 'of several files')
+  expect(await download()).toMatch(/ustar.*of several files/s)
+})
+
 it('an end of the output that is read after the end of its command is sent before it is told', async () => {
   const output = new PassThrough({ highWaterMark: 2 * WINDOW_BYTES })
   const piece = Buffer.alloc(10_000)
@@ -194,6 +213,7 @@ it('an end of the output that is read after the end of its command is sent befor
     engine: { openTerminal: async () => terminal } as never,
     openSocket: id => new WebSocket(`ws://127.0.0.1:${port}/${id}`),
     currentLease: () => ({ agent_id: 'one', fence: 1 }),
+    openSnapshot: () => ({ connect: async () => new PassThrough() }),
   })
   const connected = once(server, 'connection')
   const request = { tty: false, columns: 80, rows: 24 }

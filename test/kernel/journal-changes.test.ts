@@ -29,7 +29,7 @@ import { ISSUER, newProvider, readState } from '../support/authorization-server.
 import { makeDataCalls } from '../support/data-calls.ts'
 import { newDeployment } from '../support/deployments.ts'
 import { makeGitea, makeRepositories } from '../support/fake-git-hosts.ts'
-import { POLICY, startServing } from '../support/jobs.ts'
+import { POLICY, STORE, startServing, startWithDisk } from '../support/jobs.ts'
 import { newPathParameters } from '../support/path-parameters.ts'
 import { getPolicyPath, setUpPreviews } from '../support/previews.ts'
 import { AUTH_ORIGIN, MCP_ORIGIN, makeDiscoverBody, makeMcpServer, PROVIDERS_PATH } from '../support/providers.ts'
@@ -124,6 +124,7 @@ const WITHOUT_EVENTS: Record<string, string> = {
   releaseLease: 'the lease of an agent is no resource',
   sendLogs: 'logs are kept beside the journal',
   sendMetrics: 'metrics are kept beside the journal',
+  sendSnapshots: 'the jobs that take snapshots have events',
 }
 /** Operations that write more than once. */
 const WRITES: Record<string, number> = { approvePreview: 2 }
@@ -289,6 +290,22 @@ async function prepareCalls() {
     cancelJob: async () => {
       const { id, run } = await startServing(POLICY, tenant)
       return { params: { deployment_id: id, job_id: (await run()).id } }
+    },
+    takeSnapshot: async () => ({
+      params: { deployment_id: (await startWithDisk(undefined, tenant)).id },
+      body: { store: STORE },
+    }),
+    restoreSnapshot: async () => {
+      const { id, held, tell } = await startWithDisk(undefined, tenant)
+      const one = held()
+      await tell([one])
+      return { params: { deployment_id: id }, body: { store: STORE, snapshot_id: one.id } }
+    },
+    deleteSnapshot: async () => {
+      const { held, tell } = await startWithDisk(undefined, tenant)
+      const one = held()
+      await tell([one])
+      return { params: { snapshot_id: one.id } }
     },
     createSchedule: () => ({ body: { ...(NewSchedule.meta()!.example as object), name: named() } }),
     changeSchedule: async () => ({ params: await newSchedule(), body: { cron: '0 5 * * *' } }),

@@ -514,6 +514,7 @@ export const NOT_DECLARED: Record<string, string> = {
   deleteFeedback: 'feedback is data, like runs',
   deleteInsightJob: 'a report, made once',
   deleteQueueRun: 'items of queues are data, like runs',
+  deleteSnapshot: 'agents make snapshots',
   deleteThroughModelProxy: 'a resource of another server',
   deleteWorkspaceSecret: 'the key of a model configuration, which is declared',
   disconnectAccount: 'people connect their accounts',

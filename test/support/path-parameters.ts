@@ -80,6 +80,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   })
   const trusted = await tenant.post('/v2/trusted-issuers', { ...NewTrustedIssuer.meta()!.example!, name: 'CI' })
   const delivery_id = crypto.randomUUID()
+  const snapshot_id = crypto.randomUUID()
   const user_code = newUserCode()
   await runAsSystem(
     getApp().database,
@@ -93,6 +94,13 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
       select ${cluster_id}::uuid, organization_id, tenant_id, id, 0, 0, 'Cluster', '', 0
       from insight_jobs
       where id = ${job.body.id}::uuid`,
+    sql`
+      insert into snapshots (
+        id, organization_id, tenant_id, deployment_id, deployment_name, listener_id, store, size_bytes, reason
+      )
+      select ${snapshot_id}::uuid, organization_id, tenant_id, id, name, ${listener.body.id}::uuid, 'disk:a', 1, 'manual'
+      from deployments
+      where id = ${deployment.body.id}::uuid`,
     // A member of this organization has decided it, so no other organization can find it.
     sql`
       insert into device_requests (device_code_hash, user_code, organization_id, member_id, decided_at)
@@ -126,6 +134,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     evaluator_id: evaluator.body.evaluator.id,
     job_id: job.body.id,
     schedule_id: schedule.body.id,
+    snapshot_id,
     config_id: config.body.id,
     cluster_id,
     comparative_experiment_id: comparison.body.id,

@@ -8,9 +8,17 @@ import {
   type SnapshotReason,
 } from '../../protocol/snapshots.schema.ts'
 import { type ControlPlaneClient, RequestRefused } from '../control-plane/client.ts'
-import { type Engine, PermanentError, type RevisionSpec, SnapshotUnsupported, type WriteLog } from '../engine.ts'
+import {
+  type Engine,
+  type ForwardTarget,
+  PermanentError,
+  type RevisionSpec,
+  SnapshotUnsupported,
+  type WriteLog,
+} from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
 import type { LogEvent } from '../system/log-event.ts'
+import { openTar } from './open-tar.ts'
 import { expiryOf, listExpired } from './retention.ts'
 import type { SnapshotFolder } from './snapshot-folder.ts'
 
@@ -54,6 +62,12 @@ export class Snapshots {
 
   dataOf(id: string): string {
     return this.#options.folder.dataOf(id)
+  }
+
+  openDownload(deployment_id: string, id: string): ForwardTarget {
+    if (this.find(id)?.deployment_id !== deployment_id)
+      throw new PermanentError('The agent does not have this snapshot any more.')
+    return { connect: async () => openTar(this.dataOf(id)) }
   }
 
   /** With an id that exists it has been taken before. */

@@ -99,6 +99,7 @@ export const TABLE_BOUNDS: Record<string, TableBound> = {
   session_minutes: expires('a minute each for 8 days, then an hour each for 400 days', 'traces'),
   sessions: expires('until they expire', 'sessions'),
   sign_in_links: expires('a day after they expire', 'sessions'),
+  snapshots: expires('10,000 for each workspace; until its agent deletes it', 'snapshots'),
   sweep_runs: perRow('one for each part of the scheduled work'),
   sync_cursors: perRow('one for each listener'),
   sync_items: perRow('one for each deployment'),

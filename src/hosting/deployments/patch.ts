@@ -26,7 +26,12 @@ import {
   withBuild,
 } from './plan.ts'
 import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
-import { describeDormantParts, describeIgnoredMembers, describeIgnoredProcesses } from './plan-warnings.ts'
+import {
+  describeDormantParts,
+  describeIgnoredMembers,
+  describeIgnoredProcesses,
+  describeReplacement,
+} from './plan-warnings.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { type FingerprintedSecret, fingerprintSecrets, sealSecret } from './secret-versions.ts'
@@ -86,6 +91,7 @@ export async function planPatch(ctx: Ctx, input: PatchInput): Promise<schema.Pla
     ...describeIgnoredMembers(decision.next.source_config, policy),
     ...describeIgnoredProcesses(planned.build_plan, policy),
     ...describeDormantParts(wanted.dormant_parts, decision.next.dormant_parts, policy),
+    ...(planned.creates_revision ? describeReplacement(decision.next.source_config, policy) : []),
     ...ctx.warnings,
   )
   return {

@@ -1,6 +1,7 @@
 // Describes in words what a plan takes away, and what it leaves to the next revision. `secrets` and `secret_references`
 // are replaced as a whole. Pure.
 import type { BuildPlan } from '../../protocol/build-plan.schema.ts'
+import { findExclusiveDisk } from '../../protocol/disks.ts'
 import { describeIgnored, listIgnored } from '../../protocol/engine-features.ts'
 import type { ListenerPolicy } from '../../protocol/listener-policy.ts'
 import { hasDatabase, type Part, partsOf, type ResourceSpec } from '../../protocol/resources.schema.ts'
@@ -86,6 +87,17 @@ export function describeDormantParts(
   ]
 }
 
+/** The new revision starts only once the one before has ended. */
+export function describeReplacement({ resource_spec }: Configured, policy: string | null): string[] {
+  const { engine }: Partial<ListenerPolicy> = policy === null ? {} : JSON.parse(policy)
+  const disk = findExclusiveDisk((resource_spec ?? {}) as ResourceSpec, engine)
+  if (!disk) return []
+  return [
+    `The new revision replaces the present one instead of starting beside it, because one copy at a time uses the ` +
+      `disk \`${disk.name}\`: requests fail in between.`,
+  ]
+}
+
 /** Members that a revision copies when it is created. */
 export const describeDeferred = (paths: string[]): string[] =>
   paths.length === 0
@@ -99,16 +111,14 @@ function describeSpecLosses(before: ResourceSpec, after: ResourceSpec): string[]
   const losses: string[] = []
   const losesDatabase = hasDatabase(before) && !hasDatabase(after)
   if (losesDatabase)
-    losses.push(
-      'Detaches the database: `DATABASE_URI` is no longer set. Its data are kept until the deployment is deleted.',
-    )
+    losses.push(`Removes the database with its data: \`DATABASE_URI\` is no longer set. ${WHEN_REMOVED}`)
   const lostParts = partsOf(before).filter(part => !partsOf(after).includes(part))
   const stopped = lostParts.filter(part => part !== 'redis')
   if (stopped.length > 0) losses.push(`Removes ${joinWords(stopped.map(part => PART_NAMES[part]))}.`)
   if (lostParts.includes('redis'))
     losses.push(
-      'Detaches Redis: `REDIS_URI` is no longer set, and it stops once the new revision serves. Among processes its ' +
-        'data are kept until the deployment is deleted; containers and Kubernetes keep none.',
+      'Removes Redis with its data: `REDIS_URI` is no longer set. They are gone once a revision without it serves, ' +
+        'and no snapshot is kept.',
     )
   const removedWhole = [...(losesDatabase ? ['db'] : []), ...lostParts].map(part => `${part}_`)
   const dropped = (Object.keys(before) as (keyof ResourceSpec)[])
@@ -121,9 +131,16 @@ function describeSpecLosses(before: ResourceSpec, after: ResourceSpec): string[]
   if (defaulted.length > 1) losses.push(`${inCode(defaulted)} return to their defaults.`)
   if (removed.length > 0) losses.push(`Removes ${inCode(removed)}.`)
   const lostDisks = disksOf(before).filter(name => !disksOf(after).includes(name))
-  if (lostDisks.length > 0) losses.push(`Detaches the disks ${inCode(lostDisks)}. Their files are kept.`)
+  if (lostDisks.length > 0)
+    losses.push(
+      `Removes the disk${lostDisks.length > 1 ? 's' : ''} ${inCode(lostDisks)} with all files. ${WHEN_REMOVED}`,
+    )
   return losses
 }
+
+/** Claims of a cluster that the agent has not made are only detached. */
+const WHEN_REMOVED =
+  'They are gone once a revision without it serves. Where the engine takes snapshots, a last one is kept for 7 days.'
 
 const disksOf = ({ volumes }: ResourceSpec): string[] =>
   (volumes ?? []).filter(volume => volume.persistentVolumeClaim != null).map(({ name }) => name)

@@ -8,7 +8,7 @@ import { type Placeholders, prepareStatement, type Row } from '../../kernel/db/s
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { KEPT_MEMBERS, planRestoreChanges, type Wanted } from './plan.ts'
 import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
-import { describeDormantParts, describeIgnoredMembers } from './plan-warnings.ts'
+import { describeDormantParts, describeIgnoredMembers, describeReplacement } from './plan-warnings.ts'
 import type { Rollback } from './revisions.schema.ts'
 import { type DeploymentRow, deploymentToWire, type RevisionRow, revisionToWire } from './rows.ts'
 import type * as schema from './schema.ts'
@@ -41,6 +41,7 @@ export const planRevision = verb('deployments:update', async (ctx, ref: Deployme
   plan.warnings.push(
     ...describeIgnoredMembers(wanted.source_config, row.policy),
     ...describeDormantParts(wanted.dormant_parts, wanted.dormant_parts, row.policy),
+    ...describeReplacement(wanted.source_config, row.policy),
     ...ctx.warnings,
   )
   return { ...plan, plan_digest: await makePlanDigest(ctx, wanted.version, plannedRevision(ref)) }
@@ -97,6 +98,7 @@ async function planRestore(ctx: Ctx, ref: RevisionParams, mode: RestoreMode): Pr
   plan.warnings.push(
     ...describeIgnoredMembers(restored.source_config, row.policy),
     ...describeDormantParts(row.deployments.dormant_parts, row.deployments.dormant_parts, row.policy),
+    ...describeReplacement(restored.source_config, row.policy),
   )
   if (mode.until) plan.warnings.push('The rollback holds automatic deploys until the hold is released.')
   plan.warnings.push(...ctx.warnings)

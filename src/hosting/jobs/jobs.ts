@@ -28,6 +28,7 @@ export const jobToWire = (row: JobRow): schema.Job => ({
   attempt: row.attempt,
   status: row.status,
   command: row.command,
+  action: row.action,
   timeout_seconds: row.timeout_seconds,
   deadline_seconds: row.deadline_seconds,
   process: row.process,

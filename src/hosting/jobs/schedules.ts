@@ -59,6 +59,7 @@ const toWire = (row: ScheduleRow): schema.Schedule & { [etagVersion]: number } =
   cron: row.cron,
   time_zone: row.time_zone,
   command: row.command,
+  action: row.action as schema.Schedule['action'],
   timeout_seconds: row.timeout_seconds,
   overlap: row.overlap,
   jitter_seconds: row.jitter_seconds,
@@ -79,6 +80,7 @@ const RECORDED = recordColumns(schedules, [
   'cron',
   'time_zone',
   'command',
+  'action',
   'timeout_seconds',
   'overlap',
   'jitter_seconds',
@@ -154,11 +156,12 @@ export const createSchedule = verb(
   async (ctx, { deployment_id, ...input }: DeploymentParams & schema.NewSchedule) => {
     const change = sql<ScheduleRow>`
       insert into schedules (
-        organization_id, tenant_id, deployment_id, name, cron, time_zone, command, timeout_seconds, overlap,
+        organization_id, tenant_id, deployment_id, name, cron, time_zone, command, action, timeout_seconds, overlap,
         jitter_seconds, retries, deadline_seconds, process, owner, enabled, next_due_at
       )
       select d.organization_id, d.tenant_id, d.id, ${input.name}, ${input.cron}, ${input.time_zone},
-        ${JSON.stringify(input.command)}::json, ${input.timeout_seconds}::integer, ${input.overlap},
+        ${JSON.stringify(input.command ?? `snapshot ${input.action!.store}`)}::json,
+        ${input.action ? JSON.stringify(input.action) : null}::jsonb, ${input.timeout_seconds}::integer, ${input.overlap},
         ${input.jitter_seconds}::integer, ${input.retries}::integer, ${input.deadline_seconds}::integer,
         ${input.process ?? null}, ${input.owner ?? null}, ${input.enabled}::boolean,
         case when ${input.enabled}::boolean then clock() end
@@ -166,7 +169,7 @@ export const createSchedule = verb(
       where d.id = ${deployment_id}::uuid
         and d.tenant_id = current_tenant()
         and d.deleting_at is null
-        and ${MAY_CHANGE_COMMANDS}
+        and ${input.action ? sql`true` : MAY_CHANGE_COMMANDS}
       returning *`
     const lock = sql`select from ${deployments} where ${isDeployment(deployment_id)} for key share`
     const parts = { lock, changes: createdMembers(RECORDED) }
@@ -201,7 +204,12 @@ export const changeSchedule = verb(
     end`
     const change = db
       .update(schedules)
-      .set({ ...changed, next_due_at, ...bumpVersion(schedules) })
+      .set({
+        ...changed,
+        ...(changed.command !== undefined && { action: null }),
+        next_due_at,
+        ...bumpVersion(schedules),
+      })
       .where(
         and(
           isSchedule(ref),

@@ -2,6 +2,7 @@
 import * as z from 'zod'
 import { Command, jobStatuses, overlaps } from '../../protocol/jobs.schema.ts'
 import { levels } from '../../protocol/logs.schema.ts'
+import { JobAction, TakeAction } from '../../protocol/snapshots.schema.ts'
 import {
   Cron,
   DeadlineSeconds,
@@ -93,6 +94,7 @@ export const Job = z
     attempt: z.int().meta({ description: 'From 1. Each retry is a job of its own.' }),
     status: JobStatus,
     command: z.union([z.string(), z.array(z.string())]),
+    action: JobAction.nullable(),
     timeout_seconds: z.int(),
     deadline_seconds: z.int(),
     process: z.string().nullable(),
@@ -172,7 +174,8 @@ export const NewSchedule = z
   .object({
     name: ScheduleName,
     cron: members.cron,
-    command: members.command,
+    command: members.command.nullish(),
+    action: TakeAction.nullish().meta({ description: 'Instead of a command: a snapshot of a store.' }),
     time_zone: members.time_zone.default(TIMING_DEFAULTS.time_zone),
     timeout_seconds: members.timeout_seconds.default(TIMING_DEFAULTS.timeout_seconds),
     overlap: members.overlap.default(TIMING_DEFAULTS.overlap),
@@ -183,9 +186,13 @@ export const NewSchedule = z
     enabled: members.enabled.default(true),
     owner: Owner.nullish(),
   })
+  .superRefine(({ command, action }, check) => {
+    if ((command == null) === (action == null))
+      check.addIssue({ code: 'custom', path: ['command'], message: 'or `action` is required, not both' })
+  })
   .meta({
     id: 'NewSchedule',
-    description: 'A command, and the times at which it runs.',
+    description: 'A command, or a snapshot, and the times at which it runs.',
     example: {
       name: 'nightly-report',
       cron: '30 3 * * *',
@@ -225,6 +232,7 @@ export const Schedule = z
     cron: z.string(),
     time_zone: z.string(),
     command: z.union([z.string(), z.array(z.string())]),
+    action: TakeAction.nullable(),
     timeout_seconds: z.int(),
     overlap: z.enum(overlaps),
     jitter_seconds: z.int(),

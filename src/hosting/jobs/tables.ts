@@ -6,6 +6,7 @@ import {
   index,
   integer,
   json,
+  jsonb,
   pgTable,
   primaryKey,
   text,
@@ -23,6 +24,7 @@ import {
   versionedColumns,
 } from '../../kernel/db/columns.ts'
 import type { Command, JobStatus, Overlap } from '../../protocol/jobs.schema.ts'
+import type { JobAction } from '../../protocol/snapshots.schema.ts'
 import { deployments } from '../deployments/tables.ts'
 
 /** Functions of the database and indexes use the same condition. */
@@ -44,6 +46,8 @@ export const jobs = pgTable(
     retries: integer().notNull().default(0),
     status: text().$type<JobStatus>().notNull(),
     command: json().$type<Command>().notNull(),
+    /** Done by the agent instead of the command, which then only describes it. */
+    action: jsonb().$type<JobAction>(),
     timeout_seconds: integer().notNull(),
     /** The type of process whose environment and resources it has. */
     process: text(),
@@ -127,6 +131,7 @@ export const schedules = pgTable(
     cron: text().notNull(),
     time_zone: text().notNull(),
     command: json().$type<Command>().notNull(),
+    action: jsonb().$type<JobAction>(),
     timeout_seconds: integer().notNull(),
     overlap: text().$type<Overlap>().notNull(),
     jitter_seconds: integer().notNull(),

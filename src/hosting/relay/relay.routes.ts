@@ -34,7 +34,7 @@ export const relayRoutes = slice('Terminals', 'Terminals of deployments, and con
   })
   .post('/v2/deployments/{deployment_id}/forwards', {
     id: 'createForward',
-    summary: 'Connect to a port of a copy, or to the database or cache of the deployment',
+    summary: 'Connect to a port of a copy, to the database or cache, or download a snapshot',
     description: [
       'Open a WebSocket to the `url` within 60 seconds. It takes up to 32 connections at a time: PROTOCOL.md describes',
       'its frames.',
@@ -43,7 +43,7 @@ export const relayRoutes = slice('Terminals', 'Terminals of deployments, and con
     body: NewForward,
     status: 201,
     reply: Tunnel,
-    errors: [...REFUSALS],
+    errors: [...REFUSALS, 'snapshot_not_found'],
     verb: openForward,
   })
   .get('/v2/tunnels/{tunnel_id}', {

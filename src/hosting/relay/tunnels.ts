@@ -1,5 +1,5 @@
 // Terminals and forwarded ports: asked for by clients, offered to agents, joined by the sockets of both.
-import { sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { createSigner } from '../../kernel/crypto/crypto.ts'
 import { refuseUnless, run, textArray } from '../../kernel/db/db.ts'
@@ -21,6 +21,7 @@ import type { NewForward, NewTerminal, Tunnel, TunnelLease, TunnelRef } from '..
 import type { DeploymentRef } from '../deployments/schema.ts'
 import { isDeployment } from '../deployments/service.ts'
 import { deployments } from '../deployments/tables.ts'
+import { snapshots } from '../snapshots/tables.ts'
 import { lockLease } from '../sync/lease.ts'
 import type { tunnels } from './tables.ts'
 
@@ -44,12 +45,25 @@ export const openTerminal = verb(
 export const openForward = verb(
   'deployments:exec',
   (ctx, { deployment_id, ...request }: Deployment & NewForward): Promise<Tunnel> =>
-    openTunnel(ctx, deployment_id, request, ['forward', ...(request.store ? [request.store] : [])], {
+    openTunnel(ctx, deployment_id, request, featuresOf(request), {
       kind: 'forward',
       port: request.port ?? null,
       store: request.store ?? null,
+      ...(request.snapshot_id && { snapshot_id: request.snapshot_id }),
     }),
 )
+
+const featuresOf = ({ store, snapshot_id }: NewForward): TunnelFeature[] =>
+  snapshot_id ? ['snapshots'] : ['forward', ...(store ? [store] : [])]
+
+/** The snapshot is of the deployment, and on the machine of its agent. */
+const holdsSnapshot = (id: string): SQL => sql`exists (
+  select from ${snapshots}
+  where ${snapshots.id} = ${id}::uuid
+    and ${snapshots.deployment_id} = ${deployments.id}
+    and ${snapshots.listener_id} = ${deployments.listener_id}
+    and ${snapshots.deleting_at} is null
+)`
 
 /** `described` is what the event has. It has no command, whose arguments may be secrets. */
 async function openTunnel(
@@ -59,6 +73,7 @@ async function openTunnel(
   features: TunnelFeature[],
   described: { kind: 'terminal' | 'forward' } & Record<string, unknown>,
 ): Promise<Tunnel> {
+  const { snapshot_id } = request as NewForward
   const change = sql<TunnelRow>`
     insert into tunnels (
       organization_id, tenant_id, deployment_id, revision_id, listener_id, is_terminal, request, expires_at
@@ -70,6 +85,7 @@ async function openTunnel(
       and ${refuseUnless('not_configured', sql`${ctx.platform.relay !== undefined}`)}
       and ${refuseUnless('deployment_deleting', sql`deleting_at is null`)}
       and ${refuseUnless('nothing_serves', sql`active_revision_id is not null`)}
+      and ${snapshot_id ? refuseUnless('snapshot_not_found', holdsSnapshot(snapshot_id)) : sql`true`}
       and require_tunnel_room(
         tenant_id, listener_id, ${textArray(features)}, ${MAX_OF_WORKSPACE}, ${MAX_OF_LISTENER}
       )

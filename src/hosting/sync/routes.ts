@@ -9,6 +9,7 @@ import { MetricReceipt, Metrics } from '../../protocol/metrics.schema.ts'
 import { GivenModelTokens, ModelTokenWish } from '../../protocol/model-tokens.schema.ts'
 import { Changes, Poll, Release } from '../../protocol/poll.schema.ts'
 import { ReportResults, Reports } from '../../protocol/report.schema.ts'
+import { HeldSnapshots, SnapshotReceipt } from '../../protocol/snapshots.schema.ts'
 import { ArchiveRef, ArchiveSignature } from '../../protocol/work.schema.ts'
 import { HOST_ERRORS } from '../git-hosts/request.ts'
 import { openArchive } from './archive-download.ts'
@@ -20,6 +21,7 @@ import { receiveMetrics } from './metrics.ts'
 import { issueModelTokens } from './model-tokens.ts'
 import { poll } from './poll.ts'
 import { report } from './report.ts'
+import { receiveSnapshots } from './snapshots.ts'
 
 const archiveLinkInput = { params: ArchiveRef, query: ArchiveSignature }
 
@@ -71,6 +73,18 @@ export const syncRoutes = slice(
     idempotent: true,
     errors: ['listener_not_found', 'fence_stale'],
     verb: reportJobs,
+  })
+  .post('/v1/sync/snapshots', {
+    id: 'sendSnapshots',
+    toleratesUnknown: true,
+    summary: 'Send which snapshots the agent has',
+    description:
+      'After each change, and once in a while. A snapshot is known from then on, also after its deployment is gone.',
+    body: HeldSnapshots,
+    reply: SnapshotReceipt,
+    idempotent: true,
+    errors: ['listener_not_found', 'fence_stale'],
+    verb: receiveSnapshots,
   })
   .post('/v1/sync/logs', {
     id: 'sendLogs',

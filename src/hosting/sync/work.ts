@@ -62,6 +62,7 @@ export type StoredWork = {
     custom_url: string | null
     trace_key_version: number
     dormant_parts?: Part[] | null
+    cleared_stores: string[]
     absent: boolean
   } | null
   revision: StoredRevision | null
@@ -75,6 +76,7 @@ const ABSENT_MEMBERS = {
   custom_url: null,
   k8s_namespace: null,
   needs_database: false,
+  cleared_stores: [],
   revision: null,
   serving: null,
 }
@@ -102,7 +104,8 @@ export async function toWork(
 ): Promise<Work> {
   // It was deleted with its workspace, or is being deleted.
   if (!deployment || deployment.absent) return { deployment_id, generation, wanted: 'absent', ...ABSENT_MEMBERS }
-  const { tenant_id, name, deployment_type, source_config, custom_url, trace_key_version, dormant_parts } = deployment
+  const { tenant_id, name, deployment_type, source_config, custom_url, trace_key_version, dormant_parts, cleared_stores } =
+    deployment
   const workOf = (revision: StoredRevision | null) =>
     revision &&
     toRevisionWork(
@@ -128,6 +131,7 @@ export async function toWork(
     custom_url,
     k8s_namespace: source_config.listener_config?.k8s_namespace ?? null,
     needs_database: hasDatabase(source_config.resource_spec),
+    cleared_stores,
     revision: await workOf(stored.revision),
     serving: await workOf(stored.serving),
   }

@@ -12,6 +12,7 @@ import { previewsCodes } from '../../hosting/previews/codes.ts'
 import { pushesCodes } from '../../hosting/pushes/codes.ts'
 import { registryCodes } from '../../hosting/registry/codes.ts'
 import { relayCodes } from '../../hosting/relay/codes.ts'
+import { snapshotsCodes } from '../../hosting/snapshots/codes.ts'
 import { tagsCodes } from '../../hosting/tags/codes.ts'
 import { uploadsCodes } from '../../hosting/uploads/codes.ts'
 import { accessCodes } from '../../people/access/codes.ts'
@@ -44,6 +45,7 @@ const CODES = {
   ...registryCodes,
   ...relayCodes,
   ...customHostsCodes,
+  ...snapshotsCodes,
   ...tagsCodes,
   ...runsCodes,
   ...ingestCodes,

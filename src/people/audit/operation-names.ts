@@ -163,6 +163,7 @@ export const EVENT_OPERATIONS: Record<string, string> = {
   'session.ended': 'delete_session',
   'session.opened': 'create_session',
   'session.refused': 'refuse_session',
+  'snapshot.deleted': 'delete_snapshot',
   'sign_in_link.created': 'create_sign_in_link',
   'tag_key.created': 'create_tag_key',
   'tag_key.deleted': 'delete_tag_key',

@@ -17,8 +17,10 @@ import { getApp, newTenant, type Tenant, unusedId, withClockAhead } from '../../
 import { makeImageBody } from '../../support/deployment-bodies.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from '../../support/sync-agent.ts'
 
+/** Features that no member of `resource_spec` asks for by itself. */
+type Unasked = 'images' | 'cpu_limits' | `${string}_snapshots`
 /** Resources that need a feature, and the path that a refusal names. */
-const ASKING: Record<Exclude<FeatureName, 'images' | 'cpu_limits'>, [spec: object, path: string]> = {
+const ASKING: Record<Exclude<FeatureName, Unasked>, [spec: object, path: string]> = {
   autoscaling: [{ min_scale: 1, max_scale: 2 }, 'resource_spec.max_scale'],
   processes: [{ process_scale: { worker: 1 } }, 'resource_spec.process_scale'],
   queue: [{ queue_min_scale: 1 }, 'resource_spec.queue_min_scale'],

@@ -1,0 +1,107 @@
+-- Snapshots: what agents keep of deployments, and what a deployment has that lasts.
+
+-- The stores that resources ask for, as the agent names them.
+create function stores_of(p_resources jsonb) returns text[]
+language sql immutable
+return array(
+  select 'disk:' || (volume #>> '{persistentVolumeClaim, claimName}')
+  from jsonb_array_elements(nullif(p_resources -> 'volumes', 'null')) volume
+  where volume #>> '{persistentVolumeClaim, claimName}' is not null
+  union
+  select 'database' where has_part(p_resources, 'db')
+  union
+  select 'redis' where has_part(p_resources, 'redis')
+);
+
+-- What a deployment no longer asks for is what `?clear=` took away: every other change keeps it. Its agent removes it.
+create function keep_cleared_stores() returns trigger
+language plpgsql as $$
+declare
+  v_before text[] := stores_of((old.source_config -> 'resource_spec')::jsonb);
+  v_after text[] := stores_of((new.source_config -> 'resource_spec')::jsonb);
+begin
+  new.cleared_stores := array(
+    select distinct s
+    from unnest(old.cleared_stores || v_before) s
+    where s <> all (v_after)
+    order by s
+  );
+  return new;
+end $$;
+create trigger keep_cleared_stores
+  before update of source_config on deployments
+  for each row when (old.source_config::text is distinct from new.source_config::text)
+  execute function keep_cleared_stores();
+
+-- The feature that an agent must have for snapshots of a store.
+create function snapshot_feature(p_store text) returns text
+language sql immutable
+return split_part(p_store, ':', 1) || '_snapshots';
+
+-- Refuses an action that cannot be done. The caller's policies decide which snapshots it sees.
+create function require_allowed_action(d deployments, p_action jsonb) returns void
+language plpgsql stable as $$
+declare
+  v_store text := p_action ->> 'store';
+  v_listener uuid;
+  v_kind text;
+begin
+  if not v_store = any(stores_of((d.source_config -> 'resource_spec')::jsonb)) then
+    perform refuse('store_not_found', v_store);
+  end if;
+  if p_action ->> 'snapshot_id' is not null then
+    select s.listener_id, split_part(s.store, ':', 1)
+    into v_listener, v_kind
+    from snapshots s
+    where s.id = (p_action ->> 'snapshot_id')::uuid and s.tenant_id = current_tenant() and s.deleting_at is null;
+    if not found then perform refuse('snapshot_not_found'); end if;
+    if v_kind <> split_part(v_store, ':', 1) then
+      perform refuse('store_not_found', format('a snapshot of a %s cannot become a %s', v_kind, v_store));
+    end if;
+  elsif p_action ->> 'from_deployment_id' is not null then
+    select o.listener_id
+    into v_listener
+    from deployments o
+    where o.id = (p_action ->> 'from_deployment_id')::uuid and o.tenant_id = current_tenant();
+    if not found then perform refuse('deployment_not_found'); end if;
+  else
+    return;
+  end if;
+  if v_listener is distinct from d.listener_id then perform refuse('snapshot_elsewhere'); end if;
+end $$;
+
+-- The snapshots of an agent with ids after `p_after`, up to `p_until`: others of these ids are gone. Returns those that
+-- the agent is to delete. A row is made for deployments that the listener serves, and outlives them.
+create function receive_snapshots(
+  p_agent text, p_fence bigint, p_held jsonb, p_after uuid, p_until uuid, p_limit bigint
+) returns uuid[]
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
+declare
+  v_listener listeners := require_lease(p_agent, p_fence);
+  v_ids uuid[] := array(select (h ->> 'id')::uuid from jsonb_array_elements(p_held) h);
+begin
+  delete from snapshots s
+  where s.listener_id = v_listener.id
+    and (p_after is null or s.id > p_after)
+    and (p_until is null or s.id <= p_until)
+    and s.id <> all (v_ids);
+  insert into snapshots (
+    id, organization_id, tenant_id, deployment_id, deployment_name, listener_id, store, size_bytes, reason, expires_at,
+    created_at
+  )
+  select
+    h.id, d.organization_id, d.tenant_id, d.id, d.name, v_listener.id, h.store, h.size_bytes, h.reason, h.expires_at,
+    h.taken_at
+  from jsonb_to_recordset(p_held) as h(
+    id uuid, deployment_id uuid, store text, size_bytes bigint, reason text, taken_at timestamptz, expires_at timestamptz
+  )
+  join deployments d on d.id = h.deployment_id and d.listener_id = v_listener.id
+  where (select count(*) from snapshots s where s.tenant_id = d.tenant_id) < p_limit
+  on conflict (id) do nothing;
+  return array(
+    select s.id
+    from snapshots s
+    where s.id = any(v_ids) and s.listener_id = v_listener.id and s.deleting_at is not null
+  );
+end $$;
+grant execute on function receive_snapshots(text, bigint, jsonb, uuid, uuid, bigint) to slipway_agent;
