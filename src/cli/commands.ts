@@ -53,6 +53,16 @@ export const SECTIONS: Record<string, Record<string, Load | Group>> = {
         remove: () => import('./commands/schedules-remove.ts'),
       },
     },
+    snapshots: {
+      summary: 'copies of disks and databases',
+      commands: {
+        list: () => import('./commands/snapshots-list.ts'),
+        take: () => import('./commands/snapshots-take.ts'),
+        restore: () => import('./commands/snapshots-restore.ts'),
+        delete: () => import('./commands/snapshots-delete.ts'),
+        download: () => import('./commands/snapshots-download.ts'),
+      },
+    },
     previews: {
       summary: 'the previews of pull requests',
       commands: {

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { afterEach, beforeAll, expect, it, onTestFinished, vi } from 'vitest'
 import { serveApp } from '../support/cli.ts'
 import { startHere } from '../support/cli-here.ts'
-import { reportJob, startServing } from '../support/jobs.ts'
+import { reportJob, STORE, startServing, startWithDisk } from '../support/jobs.ts'
 
 let url: string
 beforeAll(async () => {
@@ -95,6 +95,29 @@ it('takes the deployment of a linked folder, and names what is wrong', async () 
   expect((await inFolder('schedules', 'remove', 'nightly', '--yes')).objects).toMatchObject([{ deleted: true }])
   const wrong = await start('jobs', name, '--status', 'failed,broken').ended
   expect([wrong.code, wrong.error?.message]).toEqual([2, expect.stringContaining('broken')])
+})
+
+it('takes, lists, restores and deletes snapshots', async () => {
+  const { agent, id, tenant, tell, held } = await startWithDisk()
+  await agent.pollAll()
+  const start = (...args: string[]) => startHere({ url, key: tenant.key }, args)
+  const name = (await tenant.get(`/v2/deployments/${id}`)).body.name as string
+  const follow = async (action: object, ...args: string[]) => {
+    const running = start('snapshots', ...args)
+    const [job] = await waitForJobs(agent)
+    expect(job).toMatchObject({ action })
+    await reportJob(agent, job!.job_id, 'running')
+    await reportJob(agent, job!.job_id, 'succeeded', { exit_code: 0 })
+    expect((await running.ended).objects).toMatchObject([{ type: 'job', status: 'SUCCEEDED' }])
+  }
+  await follow({ type: 'snapshot', store: STORE }, 'take', name, STORE)
+  const one = held()
+  await tell([one])
+  expect((await start('snapshots', 'list', name).ended).objects).toMatchObject([{ id: one.id, store: STORE }])
+  expect((await start('snapshots', 'list', '--all', '--store', 'database').ended).objects).toEqual([])
+  await follow({ type: 'restore', store: STORE, snapshot_id: one.id }, 'restore', name, one.id, '--yes')
+  expect((await start('snapshots', 'delete', one.id, '--yes').ended).objects).toMatchObject([{ deleted: true }])
+  expect((await start('snapshots', 'delete', one.id, '--yes').ended).error?.code).toBe('snapshot_not_found')
 })
 
 async function waitForJobs(agent: Awaited<ReturnType<typeof startServing>>['agent']) {
