@@ -1,6 +1,6 @@
 // Actions on jobs and schedules, each as one request.
 import { type Action, request } from '../../api/actions.ts'
-import type { Job, Schedule } from './job-state.ts'
+import type { Job, Schedule, Snapshot } from './job-state.ts'
 
 type Unavailable = string | undefined
 
@@ -11,6 +11,21 @@ export const cancelJob = ({ id, deployment_id }: Job, unavailable: Unavailable):
   }),
   unavailable,
   done: 'The job is cancelled.',
+})
+
+/** Replaces what is there, of which a snapshot is kept. */
+export const restoreSnapshot = ({ id, deployment_id, store }: Snapshot, unavailable: Unavailable): Action => ({
+  label: 'Restore',
+  request: request('POST /v2/deployments/{deployment_id}/restores', {
+    params: { deployment_id },
+    body: { store, snapshot_id: id },
+  }),
+  unavailable,
+  confirm: {
+    title: `Restore ${store}?`,
+    body: 'It replaces the data that are there, of which a snapshot is kept for 7 days. Copies stop for a moment.',
+  },
+  done: `A job restores ${store}.`,
 })
 
 const refOf = ({ id, deployment_id }: Schedule) => ({ params: { deployment_id, schedule_id: id } })

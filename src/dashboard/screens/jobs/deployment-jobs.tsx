@@ -20,6 +20,7 @@ import { DeploymentFrame } from '../deployments/frame.tsx'
 import type { ScreenProps } from '../screen-props.ts'
 import { cancelJob, runSchedule, switchSchedule } from './actions.ts'
 import { describeCommand, isOpen, type Job, type Schedule, stateOfJob } from './job-state.ts'
+import { Snapshots } from './snapshots.tsx'
 
 /** A job of a schedule has an event at its end only. */
 const READ_EVERY_MS = 5_000
@@ -36,6 +37,7 @@ export default function DeploymentJobs({ workspace, params, me }: ScreenProps<{ 
         <Stack>
           <Schedules workspace={workspace} deployment={deployment} missing={missing} />
           <Jobs workspace={workspace} deployment={deployment} missing={missing} />
+          <Snapshots workspace={workspace} deployment={deployment} me={me} />
         </Stack>
       )}
     </DeploymentFrame>

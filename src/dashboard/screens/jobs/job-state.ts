@@ -4,6 +4,7 @@ import type { State } from '../../format/state.ts'
 
 export type Job = Reply<'GET /v2/deployments/{deployment_id}/jobs/{job_id}'>
 export type Schedule = Reply<'GET /v2/deployments/{deployment_id}/schedules/{schedule_id}'>
+export type Snapshot = Reply<'GET /v2/snapshots/{snapshot_id}'>
 
 const JOB_STATES: Record<Job['status'], State> = {
   QUEUED: { word: 'Queued', tone: 'busy', shape: 'queued' },
