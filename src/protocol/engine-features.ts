@@ -63,7 +63,7 @@ export const ENGINE_FEATURES = {
   disk_snapshots: {
     about: 'Snapshots of disks',
     process: 'done',
-    container: 'refused',
+    container: 'done',
     kubernetes: 'refused',
   },
   database_snapshots: {

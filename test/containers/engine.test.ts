@@ -398,3 +398,49 @@ describe('a command that runs once', () => {
       expect(await end).toEqual({ exit_code: null, reason: expect.stringMatching(/./) })
   })
 })
+
+describe('a disk', () => {
+  const disk: ResourceSpec = {
+    volumes: [{ name: 'media', persistentVolumeClaim: { claimName: 'media' } }],
+    volume_mounts: [{ name: 'media', mountPath: '/www' }],
+  }
+  const store = 'disk:media'
+
+  test('is copied while its application runs, restored in place, into another one, and removed', async () => {
+    const { engine } = await open()
+    const other: RevisionRef = { deployment_id: randomUUID(), revision_id: randomUUID() }
+    const signal = AbortSignal.timeout(120_000)
+    const start = async (of: RevisionRef, text: string) => {
+      const script = `[ -e /www/index.html ] || { mkdir -p /www/a; echo ${text} > /www/a/b; ln -s a/b /www/index.html; }`
+      await engine.start(unit(of, disk), running(`${script}; ${SERVE_COMMAND}`))
+      await until(engine, of, 'healthy')
+      await engine.route(unit(of, disk))
+    }
+    const read = async (of: RevisionRef) => (await requestRouter(await pods.url(engine, of))).body.trim()
+    await start(ref, 'one')
+    await start(other, 'other')
+    expect(await engine.listStores(ref.deployment_id)).toEqual([store])
+    const folder = fs.mkdtempSync(`${pods.home}/snapshot-`)
+    await engine.takeSnapshot(ref.deployment_id, store, folder, signal)
+    expect(await read(ref)).toBe('one')
+
+    const change = await engine.openTerminal(ref, 'change', {
+      command: ['sh', '-c', 'echo two > /www/a/b'],
+      tty: false,
+      columns: 80,
+      rows: 24,
+    })
+    await change.exit
+    expect(await read(ref)).toBe('two')
+    for (const of of [ref, other]) {
+      await engine.restoreSnapshot(unit(of, disk), store, { folder }, signal)
+      await waitFor(async () => (await requestRouter(await pods.url(engine, of))).body.trim() === 'one')
+    }
+    await expect(engine.takeSnapshot(ref.deployment_id, 'disk:none', folder, signal)).rejects.toThrow('no disk:none')
+
+    await engine.stop(ref)
+    await engine.removeStore(ref.deployment_id, store)
+    expect(await engine.listStores(ref.deployment_id)).toEqual([])
+    await engine.remove(other.deployment_id)
+  })
+})

@@ -2,6 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import { diskOfStore } from '../../protocol/snapshots.schema.ts'
 import type { NewForward, NewTerminal } from '../../protocol/tunnels.schema.ts'
 import { planSource } from '../builds/source-plan.ts'
 import {
@@ -11,9 +12,11 @@ import {
   type ForwardTarget,
   type OneOffRun,
   PermanentError,
+  type RestorePoint,
   type RevisionRef,
   type RevisionSpec,
   type RunEnd,
+  SnapshotUnsupported,
   type SourceTree,
   type Terminal,
   TransientError,
@@ -25,6 +28,7 @@ import { buildInBaseImage, buildSite } from '../images/build-in-base-image.ts'
 import {
   DEPLOYMENT_LABEL,
   OWNER_LABEL,
+  PART_LABEL,
   REPLICA_LABEL,
   REVISION_LABEL,
   ROLE_LABEL,
@@ -33,6 +37,8 @@ import {
 } from '../images/container-labels.ts'
 import { DockerApi, DockerApiError } from '../images/docker-api.ts'
 import { type BaseImages, chooseBaseImage } from '../images/language-images.ts'
+import { readJson, writeJson } from '../system/files.ts'
+import { archiveVolume, COPY_ROLE, RESERVED_CLAIMS, removeVolume, replaceVolume } from './container/disks.ts'
 import { Images } from './container/images.ts'
 import {
   ContainerReplica,
@@ -47,6 +53,7 @@ import { SecretFolder } from './container/secret-folder.ts'
 import {
   readStoreRequests,
   readStoreSecrets,
+  removeStoreRequest,
   StoreContainers,
   saveStoreAccess,
   saveStoreRequests,
@@ -66,7 +73,11 @@ import { RUN_ROLE, type RunningType, WEB } from './process-types.ts'
 /** The roles of containers whose files beside volumes are limited. */
 const LIMITED_ROLES = new Set<string | undefined>(['app', RUN_ROLE])
 /** The roles of containers that are no part of a replica. */
-const OTHER_ROLES = new Set<string | undefined>(['build', STORE_ROLE, RUN_ROLE])
+const OTHER_ROLES = new Set<string | undefined>(['build', STORE_ROLE, RUN_ROLE, COPY_ROLE])
+/** Requests wait so long at most while the files of their application are copied. */
+const MAX_PAUSE_MS = 10_000
+
+type OwnedObject = { Name: string; Labels: Record<string, string> }
 
 export type ContainerOptions = PooledOptions & {
   socket: string
@@ -99,6 +110,8 @@ export class ContainerEngine extends PooledEngine {
   readonly #pendingNetworks = new Map<string, Promise<void>>()
   readonly #closing = new AbortController()
   #foundContainers: ListedContainer[] = []
+  /** How many containers copy files now. */
+  #copying = 0
 
   constructor({ socket, owner, base_images, commandEnv = {}, secrets, stores, ...options }: ContainerOptions) {
     super('container', options)
@@ -121,7 +134,13 @@ export class ContainerEngine extends PooledEngine {
   override async open(events: EngineEvents): Promise<void> {
     await this.#api.open()
     this.#foundContainers = await this.#listContainers()
-    for (const { Labels } of this.#foundContainers) {
+    for (const found of this.#foundContainers) {
+      const { Id, Labels } = found
+      // The agent before may have ended while it copied files.
+      if (found.State === 'paused') {
+        await this.#api.requestIfExists('POST', `/containers/${Id}/unpause`)
+        found.State = 'running'
+      }
       if (Labels[ROLE_LABEL] === RUN_ROLE) this.#liveReplicas.add(Labels[REPLICA_LABEL]!)
       if (OTHER_ROLES.has(Labels[ROLE_LABEL])) continue
       const ref = { deployment_id: Labels[DEPLOYMENT_LABEL]!, revision_id: Labels[REVISION_LABEL]! }
@@ -231,6 +250,7 @@ export class ContainerEngine extends PooledEngine {
     if (storeRequestsOf(spec).length > 0) await this.provide(spec)
     const images = this.#images.readPinned(this.path(spec.deployment_id), spec.revision_id)
     const launch = async (type: RunningType | null) => {
+      await this.#requireWholeDisks(spec.deployment_id)
       const home = this.#replicaHome(spec, type?.name)
       fs.mkdirSync(home.folder, { recursive: true, mode: 0o700 })
       await this.#images.restore([artifact.location, ...Object.values(images)], spec)
@@ -267,6 +287,7 @@ export class ContainerEngine extends PooledEngine {
     this.#liveReplicas.add(run.id)
     const images = this.#images.readPinned(this.path(deployment_id), revision_id)
     const makeParts = async () => {
+      await this.#requireWholeDisks(deployment_id)
       this.saveDeployment(spec)
       makeTokenFolder(this.tokenFolder(deployment_id), this.tokenReaderOf())
       await this.renewModelToken(deployment_id)
@@ -319,6 +340,99 @@ export class ContainerEngine extends PooledEngine {
     for (const { Id, State } of await this.#listContainers(`${ROLE_LABEL}=${RUN_ROLE}`))
       if (State === 'running') await this.#api.requestIfExists('POST', `/containers/${Id}/kill`)
     await this.#stores.stop()
+  }
+
+  // ---- what lasts
+
+  async listStores(deployment_id: string): Promise<string[]> {
+    const volumes = await this.#listOwned('volumes', deployment_id)
+    return [
+      ...this.#diskVolumes(volumes, deployment_id).map(name => `disk:${name}`),
+      ...volumes.filter(({ Labels }) => Labels[ROLE_LABEL] === STORE_ROLE).map(({ Labels }) => Labels[PART_LABEL]!),
+    ]
+  }
+
+  /** Of the volumes of a deployment, those that a claim names. */
+  #diskVolumes(volumes: OwnedObject[], deployment_id: string): string[] {
+    const prefix = `${resourcePrefix(this.#owner, deployment_id)}-`
+    return volumes
+      .filter(({ Name, Labels }) => Name.startsWith(prefix) && !Labels[REPLICA_LABEL] && !Labels[ROLE_LABEL])
+      .map(({ Name }) => Name.slice(prefix.length))
+      .filter(name => !RESERVED_CLAIMS.has(name))
+  }
+
+  #placeOfDisk(deployment_id: string, store: string) {
+    const name = diskOfStore(store)
+    if (name === null || RESERVED_CLAIMS.has(name))
+      throw new SnapshotUnsupported(`The container engine takes no snapshots of a ${store}.`)
+    const volume = `${resourcePrefix(this.#owner, deployment_id)}-${name}`
+    return { api: this.#api, owner: this.#owner, deployment_id, volume }
+  }
+
+  async takeSnapshot(deployment_id: string, store: string, folder: string, signal: AbortSignal): Promise<void> {
+    const place = this.#placeOfDisk(deployment_id, store)
+    if (!(await this.#api.getIfExists(`/volumes/${place.volume}`)))
+      throw new PermanentError(`The deployment has no ${store} on this agent.`)
+    const resume = await this.#pauseCopies(deployment_id)
+    this.#copying++
+    await archiveVolume(place, folder, signal).finally(() => {
+      this.#copying--
+      return resume()
+    })
+  }
+
+  async restoreSnapshot(spec: RevisionSpec, store: string, from: RestorePoint, signal: AbortSignal): Promise<void> {
+    const { deployment_id } = spec
+    const place = this.#placeOfDisk(deployment_id, store)
+    if (!('folder' in from)) throw new SnapshotUnsupported('A disk has no history: restore one of its snapshots.')
+    if ((await this.#listContainers(`${ROLE_LABEL}=${RUN_ROLE}`)).some(isRunningOf(deployment_id)))
+      throw new PermanentError('A job of the deployment is running. Restore once it has ended.')
+    signal.throwIfAborted()
+    const isLeft = (replica: Replica) => replica.endReason === undefined
+    await this.withoutCopies(deployment_id, 'its disk is being restored', isLeft, async () => {
+      // Until it has ended well, the files are not whole: the job is repeated by the next agent.
+      writeJson(this.#restoreMark(deployment_id), { store })
+      this.#copying++
+      await replaceVolume(place, from.folder).finally(() => this.#copying--)
+      fs.rmSync(this.#restoreMark(deployment_id))
+    })
+  }
+
+  #restoreMark(deployment_id: string): string {
+    return this.path(deployment_id, 'restoring.json')
+  }
+
+  async #requireWholeDisks(deployment_id: string): Promise<void> {
+    await this.untilStartable(deployment_id)
+    const { store } = readJson<{ store: string }>(this.#restoreMark(deployment_id)) ?? {}
+    if (store) throw new Error(`the restore of ${store} was cut off. Restore a snapshot again`)
+  }
+
+  async removeStore(deployment_id: string, store: string): Promise<void> {
+    const disk = diskOfStore(store)
+    if (disk === null) {
+      await this.#stores.removeStore(deployment_id, store as StoreKind)
+      removeStoreRequest(this.path(deployment_id), store as StoreKind)
+    } else if (!RESERVED_CLAIMS.has(disk))
+      await removeVolume(this.#api, `${resourcePrefix(this.#owner, deployment_id)}-${disk}`)
+  }
+
+  /** For a moment, so that a copy of their files is of one moment. Not every engine can. */
+  async #pauseCopies(deployment_id: string): Promise<() => Promise<void>> {
+    const paused: string[] = []
+    for (const { Id, State, Labels } of await this.#listContainers(`${DEPLOYMENT_LABEL}=${deployment_id}`)) {
+      if (State !== 'running' || Labels[ROLE_LABEL] === STORE_ROLE) continue
+      await this.#api.post(`/containers/${Id}/pause`).then(
+        () => paused.push(Id),
+        () => {},
+      )
+    }
+    const resume = async () => {
+      clearTimeout(timer)
+      for (const id of paused.splice(0)) await this.#api.requestIfExists('POST', `/containers/${id}/unpause`)
+    }
+    const timer = setTimeout(() => void resume().catch(() => {}), MAX_PAUSE_MS)
+    return resume
   }
 
   protected tokenReaderOf(): TokenReader {
@@ -423,7 +537,7 @@ export class ContainerEngine extends PooledEngine {
   /** Removes containers and volumes without a replica: created by a killed agent, or left by a failed removal. */
   async #removeOrphans(): Promise<void> {
     for (const { Id, Labels } of await this.#listContainers()) {
-      if (Labels[ROLE_LABEL] === STORE_ROLE) continue
+      if (Labels[ROLE_LABEL] === STORE_ROLE || (Labels[ROLE_LABEL] === COPY_ROLE && this.#copying > 0)) continue
       const isKnown =
         Labels[ROLE_LABEL] === 'build'
           ? this.#buildingRevisions.has(Labels[REVISION_LABEL]!)
@@ -461,18 +575,20 @@ export class ContainerEngine extends PooledEngine {
     return inRemovalOrder(await this.#api.get<ListedContainer[]>('/containers/json', { all: true, size, filters }))
   }
 
-  async #listOwned(
-    kind: 'networks' | 'volumes',
-    deployment_id?: string,
-  ): Promise<{ Name: string; Labels: Record<string, string> }[]> {
+  async #listOwned(kind: 'networks' | 'volumes', deployment_id?: string): Promise<OwnedObject[]> {
     // One label: Podman lists a volume that has any of several.
     const filters = { label: [`${OWNER_LABEL}=${this.#owner}`] }
-    type Named = { Name: string; Labels: Record<string, string> }[]
+    type Named = OwnedObject[]
     const response = await this.#api.get<Named | { Volumes: Named | null }>(`/${kind}`, { filters })
     const all = 'Volumes' in response ? (response.Volumes ?? []) : (response as Named)
     return all.filter(({ Labels }) => deployment_id === undefined || Labels[DEPLOYMENT_LABEL] === deployment_id)
   }
 }
+
+const isRunningOf =
+  (deployment_id: string) =>
+  ({ State, Labels }: ListedContainer): boolean =>
+    State === 'running' && Labels[DEPLOYMENT_LABEL] === deployment_id
 
 /** A site has no container that others could run beside. */
 function refuseCompanions({ resources }: RevisionSpec): void {

@@ -1,7 +1,6 @@
 // The engine that runs applications as processes of this machine behind the local router.
 import * as fs from 'node:fs'
 import { dirname, join } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { findFreePort } from '../../postgres/free-port.ts'
 import { listDisks } from '../../protocol/disks.ts'
@@ -97,8 +96,6 @@ export class ProcessEngine extends PooledEngine {
   /** The commands that run once and have not ended, by the folder of each. */
   readonly #runs = new Map<string, ProcessRun & { source: string }>()
   readonly #startingRuns = new Map<string, Promise<ProcessRun>>()
-  /** Deployments whose copies must not start for now. */
-  readonly #holds = new Map<string, Promise<void>>()
   #measuring = false
   readonly #freeSpace = new FreeSpace()
   #measureCount = 0
@@ -334,7 +331,7 @@ export class ProcessEngine extends PooledEngine {
         await Promise.all(writableFolders.map(removeRecursively))
         createFolders()
       }
-      await this.#holds.get(spec.deployment_id)
+      await this.untilStartable(spec.deployment_id)
       const obstacle = disks.obstacle()
       if (obstacle) throw new Error(obstacle)
       const port = await findFreePort()
@@ -384,7 +381,7 @@ export class ProcessEngine extends PooledEngine {
     if (user) await this.#grantAccess(user, spec, artifact.location)
     for (const path of [dirname(folder), folder]) makeEnterable(path, user)
     for (const name of ['home', 'tmp']) makeOwned(join(folder, name), user)
-    await this.#holds.get(deployment_id)
+    await this.untilStartable(deployment_id)
     this.#disksOf(deployment_id).ensure(listDisks(resources))
     this.saveDeployment(spec)
     await this.renewModelToken(deployment_id)
@@ -527,7 +524,9 @@ export class ProcessEngine extends PooledEngine {
     const disks = this.#disksOf(deployment_id)
     disks.ensure(listDisks(resources))
     const content = await disks.extract(name, from.folder, signal)
-    await this.#withoutCopies(deployment_id, 'its disk is being restored', () => disks.replace(name, content))
+    this.#refuseWhileRunning(deployment_id)
+    const replace = () => disks.replace(name, content)
+    await this.withoutCopies(deployment_id, 'its disk is being restored', isLeft, replace)
   }
 
   async removeStore(deployment_id: string, store: string): Promise<void> {
@@ -565,24 +564,10 @@ export class ProcessEngine extends PooledEngine {
     return resume
   }
 
-  /** Ends the copies, does the work, and lets them start again. */
-  async #withoutCopies(deployment_id: string, reason: string, work: () => Promise<void>): Promise<void> {
-    const isRunning = () => [...this.#runs.keys()].some(folder => folder.startsWith(this.path(deployment_id, 'runs')))
-    if (isRunning()) throw new PermanentError('A job of the deployment is running. Restore once it has ended.')
-    const hold = Promise.withResolvers<void>()
-    this.#holds.set(deployment_id, hold.promise)
-    try {
-      const ended: Replica[] = []
-      this.#forEachPoolOf(deployment_id, pool => {
-        ended.push(...pool.replicas())
-        pool.killAllForReason(reason)
-      })
-      for (const replica of ended) while (isLeft(replica)) await delay(20)
-      await work()
-    } finally {
-      this.#holds.delete(deployment_id)
-      hold.resolve()
-    }
+  #refuseWhileRunning(deployment_id: string): void {
+    const runs = this.path(deployment_id, 'runs')
+    if ([...this.#runs.keys()].some(folder => folder.startsWith(runs)))
+      throw new PermanentError('A job of the deployment is running. Restore once it has ended.')
   }
 
   #disksOf(deployment_id: string): Disks {

@@ -7,6 +7,7 @@ import type { InspectedContainer } from '../../images/container-log.ts'
 import { type DockerApi, DockerApiError } from '../../images/docker-api.ts'
 import { explainPullFailure } from '../../images/image-failures.ts'
 import { readJson, writeJson } from '../../system/files.ts'
+import { removeVolume } from './disks.ts'
 import { imageName, imageTag } from './images.ts'
 import type { ListedContainer } from './replica.ts'
 import {
@@ -73,6 +74,12 @@ export class StoreContainers {
       return hostEntry !== undefined && address !== undefined && hostEntry !== `${kind}:${address}`
     })
     return new Set(broken.map(({ Labels }) => Labels[DEPLOYMENT_LABEL]!))
+  }
+
+  async removeStore(deployment_id: string, kind: StoreKind): Promise<void> {
+    const labels = [`${DEPLOYMENT_LABEL}=${deployment_id}`, `${PART_LABEL}=${kind}`]
+    for (const { Id } of await this.#listContainers(...labels)) await this.#remove(Id)
+    await removeVolume(this.#api, `${resourcePrefix(this.#owner, deployment_id)}-${kind}`)
   }
 
   /** Keeps the volumes. */
@@ -169,6 +176,13 @@ export function saveStoreRequests(folder: string, spec: RevisionSpec): boolean {
   const others = wishes.filter(({ kind }) => !wanted.some(request => request.kind === kind))
   writeJson(storesFile(folder), { wishes: [...wanted, ...others], given } satisfies SavedStores)
   return wanted.some(({ kind }) => !given?.env[URI_VARIABLES[kind]])
+}
+
+export function removeStoreRequest(folder: string, kind: StoreKind): void {
+  const { wishes, given } = readSavedStores(folder)
+  const { [URI_VARIABLES[kind]]: _, ...env } = given?.env ?? {}
+  const others = wishes.filter(wish => wish.kind !== kind)
+  writeJson(storesFile(folder), { wishes: others, given: given && { ...given, env } } satisfies SavedStores)
 }
 
 /** False if running replicas use an outdated address. */

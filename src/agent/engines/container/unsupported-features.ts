@@ -2,6 +2,7 @@
 // refuses by its policy. Pure.
 import type { RevisionSpec } from '../../engine.ts'
 import { parseCpu, parseMemory } from '../quantities.ts'
+import { RESERVED_CLAIMS } from './disks.ts'
 
 type Resources = RevisionSpec['resources']
 type Container = NonNullable<Resources['sidecars']>[number]
@@ -35,6 +36,8 @@ function volumeProblem({ name, ...kinds }: NonNullable<Resources['volumes']>[num
       `\`persistentVolumeClaim\`.`
     )
   const claim = (kinds as { persistentVolumeClaim?: { claimName?: unknown } }).persistentVolumeClaim?.claimName
+  if (RESERVED_CLAIMS.has(claim as string))
+    return `${subject} has the \`claimName\` \`${claim}\`, which the agent uses itself. Choose another one.`
   return typeof claim === 'string' && /^[a-z0-9][-a-z0-9.]{0,62}$/.test(claim)
     ? null
     : `${subject} has no valid \`claimName\`. Use lower-case letters, digits, dots and hyphens.`

@@ -88,6 +88,7 @@ export abstract class PooledEngine implements Engine {
   readonly #router: RouterClient
   readonly #proxy: PublicProxy | undefined
   readonly #pools = new Map<string, Map<string, RevisionPools>>()
+  readonly #holds = new Map<string, Promise<void>>()
   #drained = new Set<string>()
   /** True once the next agent owns the router. */
   #closed = false
@@ -459,6 +460,35 @@ export abstract class PooledEngine implements Engine {
 
   protected adoptSite({ deployment_id, revision_id }: RevisionRef): SiteReplica | undefined {
     return SiteReplica.adopt(this.path(deployment_id, 'revisions', revision_id))
+  }
+
+  /** Resolves once copies may start: not while a store is being replaced. */
+  protected untilStartable(deployment_id: string): Promise<void> {
+    return this.#holds.get(deployment_id) ?? Promise.resolve()
+  }
+
+  /** Ends the copies, does the work, and lets them start again. */
+  protected async withoutCopies(
+    deployment_id: string,
+    reason: string,
+    isLeft: (replica: Replica) => boolean,
+    work: () => Promise<void>,
+  ): Promise<void> {
+    const hold = Promise.withResolvers<void>()
+    this.#holds.set(deployment_id, hold.promise)
+    try {
+      const ended: Replica[] = []
+      this.forEachPool((pool, ref) => {
+        if (ref.deployment_id !== deployment_id) return
+        ended.push(...pool.replicas())
+        pool.killAllForReason(reason)
+      })
+      for (const replica of ended) while (isLeft(replica)) await delay(20)
+      await work()
+    } finally {
+      this.#holds.delete(deployment_id)
+      hold.resolve()
+    }
   }
 
   /** A copy of the process that listens. */
