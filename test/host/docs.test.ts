@@ -26,6 +26,7 @@ const RUNNING = [
   'docs/deploy/runtime',
   'docs/deploy/processes',
   'docs/deploy/databases',
+  'docs/deploy/disks',
   'docs/operate/api-keys',
   'docs/deploy/keyless-ci',
   'docs/observe/events',

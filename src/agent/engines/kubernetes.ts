@@ -2,6 +2,7 @@
 import { KubeConfig, type KubernetesObject, type V1Pod, type V1Secret } from '@kubernetes/client-node'
 import { featuresOf } from '../../protocol/engine-features.ts'
 import { describeRefusal, type ListenerPolicy } from '../../protocol/listener-policy.ts'
+import { diskOfStore } from '../../protocol/snapshots.schema.ts'
 import {
   type Artifact,
   type BuildTask,
@@ -23,7 +24,7 @@ import { signatureOf } from '../redaction/redaction.ts'
 import type { LogEvent } from '../system/log-event.ts'
 import { Cluster, deploymentIdOf } from './kubernetes/cluster.ts'
 import { DeploymentObjects, withLargerStorage } from './kubernetes/deployment-objects.ts'
-import { diskClaimsOf } from './kubernetes/disk-objects.ts'
+import { DISK_COMPONENT, diskClaimsOf } from './kubernetes/disk-objects.ts'
 import { Images } from './kubernetes/images.ts'
 import {
   COMPONENT_LABEL,
@@ -499,6 +500,18 @@ export class KubernetesEngine implements Engine {
       object => labelOf(object, REVISION_LABEL) === revision_id,
       false,
     )
+  }
+
+  /** Claims that the agent has not made are not its own to remove. */
+  async removeStore(deployment_id: string, store: string): Promise<void> {
+    const namespace = await this.#objects.findNamespace(deployment_id)
+    if (namespace === null) return
+    const disk = diskOfStore(store)
+    const isOf = (object: KubernetesObject) =>
+      disk === null
+        ? labelOf(object, COMPONENT_LABEL) === store
+        : labelOf(object, COMPONENT_LABEL) === DISK_COMPONENT && object.metadata!.name!.endsWith(`-disk-${disk}`)
+    await this.#objects.removeAll(namespace, deployment_id, isOf)
   }
 
   async remove(deployment_id: string): Promise<void> {

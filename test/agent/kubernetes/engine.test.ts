@@ -364,6 +364,29 @@ describe('stores', () => {
     expect(api.get('StatefulSet', `${BASE}-db`).spec.template.metadata.labels.release).toBeUndefined()
   })
 
+  test('a disk with a size is a claim of the deployment, which goes only when it is cleared', async () => {
+    const engine = createEngine()
+    const claim = (name: string, more = {}) => ({ name, persistentVolumeClaim: { claimName: name, ...more } })
+    api.put({ apiVersion: 'v1', kind: 'PersistentVolumeClaim', metadata: { name: 'theirs' } })
+    const volumes = [claim('media', { storage_gi: 3 }), claim('theirs')]
+    const sized = makeKubernetesUnit({ spec: { volumes, volume_mounts: [{ name: 'media', mountPath: '/app/m' }] } })
+    await engine.start(sized, makeArtifact())
+    const { spec } = api.get('PersistentVolumeClaim', `${BASE}-disk-media`)
+    expect(spec).toMatchObject({ accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '3Gi' } } })
+    const pod = api.all('Deployment')[0]!.spec.template.spec
+    expect(pod.volumes.slice(0, 2).map((one: never) => one['persistentVolumeClaim'])).toEqual([
+      { claimName: `${BASE}-disk-media` },
+      { claimName: 'theirs' },
+    ])
+    expect(pod.containers[0].env).toContainEqual({ name: 'SLIPWAY_DISK_MEDIA', value: '/app/m' })
+    await engine.stop(sized)
+    expect(listObjects()).toContain(`PersistentVolumeClaim ${BASE}-disk-media`)
+    await engine.removeStore(DEPLOYMENT_ID, 'disk:theirs')
+    await engine.removeStore(DEPLOYMENT_ID, 'disk:media')
+    expect(listObjects()).not.toContain(`PersistentVolumeClaim ${BASE}-disk-media`)
+    expect(listObjects()).toContain('PersistentVolumeClaim theirs')
+  })
+
   test('a volume can grow but not shrink', async () => {
     const size = () => api.get('PersistentVolumeClaim', `${BASE}-db`).spec.resources.requests.storage
     for (const [requestedGi, resultingSize] of [

@@ -172,12 +172,12 @@ describe('a warning', () => {
       [/^`cpu`, `memory_mb` and `min_scale` return to/],
     ],
     [{ cpu: 1, db_cpu: 1, db_memory_mb: 512 }, ['db_cpu', 'db_memory_mb'], [/`DATABASE_URI`/]],
-    [{ queue_cpu: 1, redis_cpu: 1 }, ['queue_cpu', 'redis_cpu'], [/^Removes queue workers\.$/, /^Detaches Redis: /]],
+    [{ queue_cpu: 1, redis_cpu: 1 }, ['queue_cpu', 'redis_cpu'], [/^Removes queue workers\.$/, /^Removes Redis /]],
     [{ queue_cpu: 1, cpu: 1, memory_mb: 512 }, ['cpu', 'memory_mb'], [/^`cpu` and `memory_mb` return to/]],
     [{ orchestrator_min_scale: 1 }, ['orchestrator_min_scale'], [/^Removes orchestrator\.$/]],
     [{ db_cpu: 1, db_memory_mb: 512 }, ['db_memory_mb'], [/^`db_memory_mb` returns/]],
     [{ labels: { a: 'b' } }, ['labels'], [/^Removes `labels`\.$/]],
-    [{ volumes: [DISK] }, ['volumes'], [/^Removes `volumes`\.$/, /^Detaches the disks `data`/]],
+    [{ volumes: [DISK] }, ['volumes'], [/^Removes `volumes`\.$/, /^Removes the disk `data` /]],
   ])('about %j of which %j is cleared: %j', async (resource_spec, names, expected) => {
     const stored = { source_config: { resource_spec } }
     const clear = names.map(name => `resource_spec.${name}` as ClearableMember)

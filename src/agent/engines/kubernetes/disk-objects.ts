@@ -5,7 +5,7 @@ import type { RevisionSpec } from '../../engine.ts'
 import { diskName, metadataOf } from './names.ts'
 import type { KubernetesSettings } from './settings.ts'
 
-const DISK = 'disk'
+export const DISK_COMPONENT = 'disk'
 
 export const ownDisksOf = ({ resources }: Pick<RevisionSpec, 'resources'>): Disk[] =>
   listDisks(resources).filter(({ storage_gi }) => storage_gi !== null)
@@ -14,7 +14,7 @@ export const diskClaimsOf = (settings: KubernetesSettings, spec: RevisionSpec): 
   ownDisksOf(spec).map(({ name, storage_gi, access_mode }) => ({
     apiVersion: 'v1',
     kind: 'PersistentVolumeClaim',
-    metadata: metadataOf(settings, spec, diskName(spec, name), { component: DISK }),
+    metadata: metadataOf(settings, spec, diskName(spec, name), { component: DISK_COMPONENT }),
     spec: {
       accessModes: [access_mode ?? 'ReadWriteOnce'],
       resources: { requests: { storage: `${storage_gi}Gi` } },
