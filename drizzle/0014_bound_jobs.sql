@@ -4,14 +4,22 @@ ALTER TABLE "jobs" ADD COLUMN "process" text;--> statement-breakpoint
 ALTER TABLE "schedules" ADD COLUMN "process" text;--> statement-breakpoint
 ALTER TABLE "schedules" ADD COLUMN "is_declared" boolean DEFAULT false NOT NULL;--> statement-breakpoint
 ALTER TABLE "schedules" ADD COLUMN "owner" text;--> statement-breakpoint
-CREATE INDEX "jobs_running" ON "jobs" USING btree ("tenant_id") WHERE status in ('QUEUED', 'RUNNING') and dispatched_at is not null;--> statement-breakpoint
-CREATE INDEX "jobs_waiting" ON "jobs" USING btree ("tenant_id","not_before") WHERE status = 'QUEUED' and dispatched_at is null;--> statement-breakpoint
-CREATE INDEX "schedules_of_workspace" ON "schedules" USING btree ("tenant_id","created_at" DESC NULLS FIRST,"id" DESC NULLS FIRST);--> statement-breakpoint
+CREATE INDEX "jobs_running" ON "jobs" USING btree ("tenant_id") WHERE status in ('QUEUED',
+  'RUNNING') and dispatched_at is not null;
+--> statement-breakpoint
+CREATE INDEX "jobs_waiting" ON "jobs" USING btree ("tenant_id","not_before")
+  WHERE status = 'QUEUED' and dispatched_at is null;
+--> statement-breakpoint
+CREATE INDEX "schedules_of_workspace" ON "schedules"
+  USING btree ("tenant_id","created_at" DESC NULLS FIRST,"id" DESC NULLS FIRST);
+--> statement-breakpoint
 set local check_function_bodies = off;
 grant create on schema public to slipway_system;
 revoke all on schedules from slipway_app;
-grant delete, insert, select, update (name, cron, time_zone, command, timeout_seconds, overlap, jitter_seconds, retries, deadline_seconds, enabled, next_due_at, version, updated_at, process, owner) on schedules to slipway_app;
-create or replace function apply_reports(p_agent text, p_fence bigint, p_reports jsonb, p_daily_limit bigint, p_unused_after interval)
+grant delete, insert, select, update (name, cron, time_zone, command, timeout_seconds, overlap, jitter_seconds,
+  retries, deadline_seconds, enabled, next_due_at, version, updated_at, process, owner) on schedules to slipway_app;
+create or replace function apply_reports(p_agent text, p_fence bigint, p_reports jsonb, p_daily_limit bigint,
+  p_unused_after interval)
  RETURNS TABLE(deployment_id uuid, revision_id uuid, code text, generation integer, hooked_tenant uuid)
  LANGUAGE plpgsql
  SET plan_cache_mode TO 'force_generic_plan'
@@ -450,7 +458,8 @@ begin
   free_places := greatest(0, free_job_places(d.tenant_id));
   return next;
 end $function$;
-create or replace function read_jobs(p_listener listeners, p_cursor bigint, p_resync boolean, p_latest bigint, p_page_size integer)
+create or replace function read_jobs(p_listener listeners, p_cursor bigint, p_resync boolean, p_latest bigint,
+  p_page_size integer)
  RETURNS TABLE(jobs json, reached bigint)
  LANGUAGE plpgsql
  SET plan_cache_mode TO 'force_generic_plan'
@@ -495,14 +504,21 @@ create or replace function recorded_job(p_job jobs)
  RETURNS jsonb
  LANGUAGE sql
  STABLE
-RETURN CASE WHEN ((p_job).id IS NOT NULL) THEN jsonb_build_object('status', (p_job).status, 'command', (p_job).command, 'timeout_seconds', (p_job).timeout_seconds, 'process', (p_job).process, 'revision_id', (p_job).revision_id, 'exit_code', (p_job).exit_code, 'reason', (p_job).reason, 'cancel_requested_at', (p_job).cancel_requested_at) ELSE NULL::jsonb END;
+RETURN CASE WHEN ((p_job).id IS NOT NULL) THEN jsonb_build_object('status', (p_job).status, 'command',
+  (p_job).command, 'timeout_seconds', (p_job).timeout_seconds, 'process', (p_job).process, 'revision_id',
+  (p_job).revision_id, 'exit_code', (p_job).exit_code, 'reason', (p_job).reason, 'cancel_requested_at',
+  (p_job).cancel_requested_at) ELSE NULL::jsonb END;
 create or replace function recorded_schedule(s schedules)
  RETURNS jsonb
  LANGUAGE sql
  STABLE
-RETURN CASE WHEN ((s).id IS NOT NULL) THEN jsonb_build_object('name', (s).name, 'cron', (s).cron, 'time_zone', (s).time_zone, 'command', (s).command, 'timeout_seconds', (s).timeout_seconds, 'overlap', (s).overlap, 'jitter_seconds', (s).jitter_seconds, 'retries', (s).retries, 'deadline_seconds', (s).deadline_seconds, 'process', (s).process, 'enabled', (s).enabled, 'owner', (s).owner) ELSE NULL::jsonb END;
+RETURN CASE WHEN ((s).id IS NOT NULL) THEN jsonb_build_object('name', (s).name, 'cron', (s).cron, 'time_zone',
+  (s).time_zone, 'command', (s).command, 'timeout_seconds', (s).timeout_seconds, 'overlap', (s).overlap,
+  'jitter_seconds', (s).jitter_seconds, 'retries', (s).retries, 'deadline_seconds', (s).deadline_seconds,
+  'process', (s).process, 'enabled', (s).enabled, 'owner', (s).owner) ELSE NULL::jsonb END;
 set local role slipway_system;
-create or replace function require_tunnel_room(p_tenant uuid, p_listener uuid, p_features text[], p_tenant_limit integer, p_listener_limit integer)
+create or replace function require_tunnel_room(p_tenant uuid, p_listener uuid, p_features text[],
+  p_tenant_limit integer, p_listener_limit integer)
  RETURNS boolean
  LANGUAGE plpgsql
  SECURITY DEFINER COST 20000

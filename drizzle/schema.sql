@@ -133,6 +133,7 @@ create table deployments (
   incidents_recorded_at timestamp with time zone,
   dormant_parts text[],
   health_processes json,
+  cleared_stores text[],
   constraint deployments_pkey PRIMARY KEY (id),
   constraint deployments_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE,
   constraint listener_in_use FOREIGN KEY (listener_id) REFERENCES listeners(id)
@@ -1133,6 +1134,23 @@ begin
   return new;
 end $function$;
 CREATE TRIGGER follow_health BEFORE INSERT OR UPDATE OF status, active_revision_id, healthy, reported_health ON public.deployments FOR EACH ROW EXECUTE FUNCTION follow_health();
+create or replace function keep_cleared_stores()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+declare
+  v_before text[] := stores_of((old.source_config -> 'resource_spec')::jsonb);
+  v_after text[] := stores_of((new.source_config -> 'resource_spec')::jsonb);
+begin
+  new.cleared_stores := array(
+    select distinct s
+    from unnest(old.cleared_stores || v_before) s
+    where s <> all (v_after)
+    order by s
+  );
+  return new;
+end $function$;
+CREATE TRIGGER keep_cleared_stores BEFORE UPDATE OF source_config ON public.deployments FOR EACH ROW WHEN (((old.source_config)::text IS DISTINCT FROM (new.source_config)::text)) EXECUTE FUNCTION keep_cleared_stores();
 set role slipway_system;
 create or replace function keep_deleted_deployments()
  RETURNS trigger
@@ -2219,6 +2237,7 @@ create table jobs (
   next_line integer,
   created_at timestamp with time zone default clock() not null,
   process text,
+  action jsonb,
   constraint jobs_pkey PRIMARY KEY (id),
   constraint jobs_deployment_id_deployments_id_fk FOREIGN KEY (deployment_id) REFERENCES deployments(id) ON DELETE CASCADE
 );
@@ -4153,6 +4172,7 @@ create table schedules (
   process text,
   is_declared boolean default false not null,
   owner text,
+  action jsonb,
   constraint schedules_pkey PRIMARY KEY (id),
   constraint schedule_name_taken UNIQUE (deployment_id, name),
   constraint schedules_deployment_id_deployments_id_fk FOREIGN KEY (deployment_id) REFERENCES deployments(id) ON DELETE CASCADE
@@ -4173,7 +4193,7 @@ create policy everything on schedules to slipway_system
 create policy own on schedules to slipway_app
   using ((tenant_id = current_tenant()))
   with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_deployment(deployment_id)));
-grant delete, insert, select, update (name, cron, time_zone, command, timeout_seconds, overlap, jitter_seconds, retries, deadline_seconds, enabled, next_due_at, version, updated_at, process, owner) on schedules to slipway_app;
+grant delete, insert, select, update (name, cron, time_zone, command, timeout_seconds, overlap, jitter_seconds, retries, deadline_seconds, enabled, next_due_at, version, updated_at, process, owner, action) on schedules to slipway_app;
 grant delete, insert, select, update on schedules to slipway_system;
 
 create table session_minutes (
@@ -4313,6 +4333,42 @@ create policy own on sign_in_links to slipway_app
   with check (((organization_id = current_organization()) AND is_own_member(member_id)));
 grant insert, select on sign_in_links to slipway_app;
 grant delete, insert, select, update on sign_in_links to slipway_system;
+
+create table snapshots (
+  id uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  deployment_id uuid not null,
+  deployment_name text not null,
+  listener_id uuid not null,
+  store text not null,
+  size_bytes bigint not null,
+  reason text not null,
+  expires_at timestamp with time zone,
+  deleting_at timestamp with time zone,
+  created_at timestamp with time zone default clock() not null,
+  constraint snapshots_pkey PRIMARY KEY (id),
+  constraint snapshots_listener_id_listeners_id_fk FOREIGN KEY (listener_id) REFERENCES listeners(id) ON DELETE CASCADE,
+  constraint snapshots_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE
+);
+CREATE INDEX snapshots_expiry ON public.snapshots USING btree (expires_at);
+CREATE INDEX snapshots_held ON public.snapshots USING btree (listener_id, id);
+CREATE INDEX snapshots_of_deployment ON public.snapshots USING btree (deployment_id, created_at DESC, id DESC);
+CREATE INDEX snapshots_page ON public.snapshots USING btree (tenant_id, created_at DESC, id DESC);
+alter table snapshots enable row level security, force row level security;
+create policy admitted on snapshots as restrictive to slipway_limited
+  using (((NOT ( SELECT hides('deployment'::text) AS hides)) OR (EXISTS ( SELECT
+   FROM deployments p
+  WHERE (p.id = snapshots.deployment_id)))))
+  with check (true);
+create policy everything on snapshots to slipway_system
+  using (true)
+  with check (true);
+create policy own on snapshots to slipway_app
+  using ((tenant_id = current_tenant()))
+  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization())));
+grant select, update (deleting_at) on snapshots to slipway_app;
+grant delete, insert, select, update on snapshots to slipway_system;
 
 create table sweep_runs (
   name text not null,
@@ -5965,13 +6021,13 @@ declare
   d deployments;
   s schedules;
   j jobs;
+  v_action jsonb := p_new -> 'action';
   v_obstacle text;
   v_events tenant_event[] := '{}';
 begin
   select c.* into d from deployments c where c.id = p_deployment and c.tenant_id = current_tenant() for share;
   if not found then return; end if;
   if d.deleting_at is not null then perform refuse('deployment_deleting'); end if;
-  perform require_command_permission();
   if p_new ->> 'schedule_id' is not null then
     select c.*
     into s
@@ -5979,7 +6035,9 @@ begin
     where c.id = (p_new ->> 'schedule_id')::uuid and c.deployment_id = d.id and c.tenant_id = current_tenant()
     for update;
     if not found then perform refuse('schedule_not_found'); end if;
+    v_action := s.action;
     p_new := p_new || jsonb_build_object(
+      'action', s.action,
       'command', s.command,
       'timeout_seconds', s.timeout_seconds,
       'deadline_seconds', s.deadline_seconds,
@@ -5988,7 +6046,12 @@ begin
       'is_serial', s.overlap <> 'allow'
     );
   end if;
-  v_obstacle := job_obstacle(d, p_new ->> 'process');
+  if v_action is null then
+    perform require_command_permission();
+  else
+    perform require_allowed_action(d, v_action);
+  end if;
+  v_obstacle := job_obstacle(d, p_new ->> 'process', v_action);
   if v_obstacle is not null then perform refuse(v_obstacle); end if;
   if p_new ->> 'planned_number' is not null and not exists (
     select from revisions r
@@ -7883,7 +7946,7 @@ begin
   )::tenant_event;
 end $function$;
 set role slipway_system;
-create or replace function job_obstacle(d deployments, p_process text)
+create or replace function job_obstacle(d deployments, p_process text, p_action jsonb DEFAULT NULL::jsonb)
  RETURNS text
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
@@ -7893,7 +7956,12 @@ declare
   v_policy json := (select l.policy from listeners l where l.id = d.listener_id);
   v_processes json;
 begin
-  if d.active_revision_id is null then return 'nothing_serves'; end if;
+  if p_action is null and d.active_revision_id is null then return 'nothing_serves'; end if;
+  if p_action is not null and not coalesce(
+    (v_policy -> 'features')::jsonb ? snapshot_feature(p_action ->> 'store'), false
+  ) then
+    return 'snapshots_not_supported';
+  end if;
   if v_policy ->> 'jobs' is distinct from 'true' then return 'jobs_not_supported'; end if;
   if p_process is not null and v_policy ->> 'job_processes' is distinct from 'true' then
     return 'process_not_supported';
@@ -9240,6 +9308,7 @@ begin
           'dormant_parts', case
             when p_listener.policy ->> 'engine' in ('process', 'container') then d.dormant_parts
           end,
+          'cleared_stores', coalesce(d.cleared_stores, '{}'),
           -- The workspace owns the host and has proved it. A listener of its own that is not public needs no proof.
           'custom_url', case
             when h.verified_at is not null
@@ -9608,7 +9677,7 @@ begin
     select
       coalesce(
         json_agg(
-          json_build_object(
+          json_strip_nulls(json_build_object(
             'job_id', p.id,
             'deployment_id', p.deployment_id,
             'status', p.status,
@@ -9616,8 +9685,10 @@ begin
             'timeout_seconds', p.timeout_seconds,
             'process', p.process,
             'starts_in_ms', greatest(0, ceil(extract(epoch from p.not_before - clock()) * 1000)),
-            'cancel', p.cancel_requested_at is not null
-          )
+            'cancel', p.cancel_requested_at is not null,
+            'action', p.action,
+            'is_scheduled', nullif(p.schedule_id is not null, false)
+          ))
           order by p.seq
         ),
         '[]'
@@ -9718,6 +9789,43 @@ begin
   left join traced t on t.tenant_id = c.id and t.day = d.day
   left join moved n on n.tenant_id = c.id and n.day = d.day
   order by c.id, d.day;
+end $function$;
+reset role;
+set role slipway_system;
+create or replace function receive_snapshots(p_agent text, p_fence bigint, p_held jsonb, p_after uuid, p_until uuid, p_limit bigint)
+ RETURNS uuid[]
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_listener listeners := require_lease(p_agent, p_fence);
+  v_ids uuid[] := array(select (h ->> 'id')::uuid from jsonb_array_elements(p_held) h);
+begin
+  delete from snapshots s
+  where s.listener_id = v_listener.id
+    and (p_after is null or s.id > p_after)
+    and (p_until is null or s.id <= p_until)
+    and s.id <> all (v_ids);
+  insert into snapshots (
+    id, organization_id, tenant_id, deployment_id, deployment_name, listener_id, store, size_bytes, reason, expires_at,
+    created_at
+  )
+  select
+    h.id, d.organization_id, d.tenant_id, d.id, d.name, v_listener.id, h.store, h.size_bytes, h.reason, h.expires_at,
+    h.taken_at
+  from jsonb_to_recordset(p_held) as h(
+    id uuid, deployment_id uuid, store text, size_bytes bigint, reason text, taken_at timestamptz, expires_at timestamptz
+  )
+  join deployments d on d.id = h.deployment_id and d.listener_id = v_listener.id
+  where (select count(*) from snapshots s where s.tenant_id = d.tenant_id) < p_limit
+  on conflict (id) do nothing;
+  return array(
+    select s.id
+    from snapshots s
+    where s.id = any(v_ids) and s.listener_id = v_listener.id and s.deleting_at is not null
+  );
 end $function$;
 reset role;
 set role slipway_system;
@@ -10004,7 +10112,7 @@ create or replace function recorded_job(p_job jobs)
  RETURNS jsonb
  LANGUAGE sql
  STABLE
-RETURN CASE WHEN ((p_job).id IS NOT NULL) THEN jsonb_build_object('status', (p_job).status, 'command', (p_job).command, 'timeout_seconds', (p_job).timeout_seconds, 'process', (p_job).process, 'revision_id', (p_job).revision_id, 'exit_code', (p_job).exit_code, 'reason', (p_job).reason, 'cancel_requested_at', (p_job).cancel_requested_at) ELSE NULL::jsonb END;
+RETURN CASE WHEN ((p_job).id IS NOT NULL) THEN jsonb_build_object('status', (p_job).status, 'command', (p_job).command, 'action', (p_job).action, 'timeout_seconds', (p_job).timeout_seconds, 'process', (p_job).process, 'revision_id', (p_job).revision_id, 'exit_code', (p_job).exit_code, 'reason', (p_job).reason, 'cancel_requested_at', (p_job).cancel_requested_at) ELSE NULL::jsonb END;
 create or replace function recorded_revision(p_row revisions)
  RETURNS jsonb
  LANGUAGE sql
@@ -10499,6 +10607,39 @@ begin
   return true;
 end $function$;
 reset role;
+create or replace function require_allowed_action(d deployments, p_action jsonb)
+ RETURNS void
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+declare
+  v_store text := p_action ->> 'store';
+  v_listener uuid;
+  v_kind text;
+begin
+  if not v_store = any(stores_of((d.source_config -> 'resource_spec')::jsonb)) then
+    perform refuse('store_not_found', v_store);
+  end if;
+  if p_action ->> 'snapshot_id' is not null then
+    select s.listener_id, split_part(s.store, ':', 1)
+    into v_listener, v_kind
+    from snapshots s
+    where s.id = (p_action ->> 'snapshot_id')::uuid and s.tenant_id = current_tenant() and s.deleting_at is null;
+    if not found then perform refuse('snapshot_not_found'); end if;
+    if v_kind <> split_part(v_store, ':', 1) then
+      perform refuse('store_not_found', format('a snapshot of a %s cannot become a %s', v_kind, v_store));
+    end if;
+  elsif p_action ->> 'from_deployment_id' is not null then
+    select o.listener_id
+    into v_listener
+    from deployments o
+    where o.id = (p_action ->> 'from_deployment_id')::uuid and o.tenant_id = current_tenant();
+    if not found then perform refuse('deployment_not_found'); end if;
+  else
+    return;
+  end if;
+  if v_listener is distinct from d.listener_id then perform refuse('snapshot_elsewhere'); end if;
+end $function$;
 create or replace function require_allowed_commands(p_before jsonb, p_after jsonb)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -11828,6 +11969,11 @@ begin
   end if;
   return json_build_object('session', open_session(v_member, p_token_hash, 'oidc', p_limit));
 end $function$;
+create or replace function snapshot_feature(p_store text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+RETURN (split_part(p_store, ':'::text, 1) || '_snapshots'::text);
 create or replace function start_due_jobs(p_due jsonb)
  RETURNS void
  LANGUAGE plpgsql
@@ -11867,6 +12013,7 @@ begin
       s schedules := v.schedule;
       v_new jsonb := jsonb_build_object(
         'schedule_id', s.id,
+        'action', s.action,
         'command', s.command,
         'timeout_seconds', s.timeout_seconds,
         'deadline_seconds', s.deadline_seconds,
@@ -11897,7 +12044,8 @@ begin
         v_obstacle := case
           when d.deleting_at is not null then 'The deployment is being deleted.'
           when number_of_open_jobs(s.tenant_id) >= max_open_jobs() then 'Too many jobs of the workspace wait or run.'
-          else case job_obstacle(d, s.process)
+          else case job_obstacle(d, s.process, s.action)
+            when 'snapshots_not_supported' then 'The agent of the deployment takes no snapshots of this store.'
             when 'nothing_serves' then 'No revision of the deployment serves.'
             when 'process_unknown' then 'The revision that serves has no process ' || s.process || '.'
             when 'jobs_not_supported' then 'The agent of the deployment cannot run jobs. Update it.'
@@ -11967,6 +12115,11 @@ begin
   end loop;
   return v_events;
 end $function$;
+create or replace function stores_of(p_resources jsonb)
+ RETURNS text[]
+ LANGUAGE sql
+ IMMUTABLE
+RETURN ARRAY(SELECT ('disk:'::text || (volume.value #>> '{persistentVolumeClaim,claimName}'::text[])) FROM jsonb_array_elements(NULLIF((stores_of.p_resources -> 'volumes'::text), 'null'::jsonb)) volume(value) WHERE ((volume.value #>> '{persistentVolumeClaim,claimName}'::text[]) IS NOT NULL) UNION SELECT 'database'::text AS text WHERE has_part(stores_of.p_resources, 'db'::text) UNION SELECT 'redis'::text AS text WHERE has_part(stores_of.p_resources, 'redis'::text));
 create or replace function supersede_revisions(p_ids uuid[], p_number integer)
  RETURNS new_event[]
  LANGUAGE plpgsql
@@ -12724,8 +12877,8 @@ revoke execute on function is_verified_member(uuid) from public;
 grant execute on function is_verified_member(uuid) to slipway_app;
 reset role;
 set role slipway_system;
-revoke execute on function job_obstacle(deployments, text) from public;
-grant execute on function job_obstacle(deployments, text) to slipway_app;
+revoke execute on function job_obstacle(deployments, text, jsonb) from public;
+grant execute on function job_obstacle(deployments, text, jsonb) to slipway_app;
 reset role;
 set role slipway_system;
 revoke execute on function keep_deleted_deployments() from public;
@@ -12809,6 +12962,10 @@ reset role;
 set role slipway_system;
 revoke execute on function read_usage(text[], boolean, date, date, boolean, uuid, integer) from public;
 grant execute on function read_usage(text[], boolean, date, date, boolean, uuid, integer) to slipway_app;
+reset role;
+set role slipway_system;
+revoke execute on function receive_snapshots(text, bigint, jsonb, uuid, uuid, bigint) from public;
+grant execute on function receive_snapshots(text, bigint, jsonb, uuid, uuid, bigint) to slipway_agent;
 reset role;
 set role slipway_system;
 revoke execute on function record_attempts(text[], text[], text[], integer[], text[], text[], text[], integer[], text, integer) from public;
