@@ -76,7 +76,7 @@ const LEAST_QUOTA_US = 1_000
 function cpuFolderOf(cgroup: string): { folder: string; isVersion1: boolean } | undefined {
   if (fs.existsSync(join(cgroup, 'cpu.max'))) return { folder: cgroup, isVersion1: false }
   const parent = ownV1Cgroup('cpu', 'cgroup.procs')
-  return parent && { folder: join(parent, basename(cgroup)), isVersion1: true }
+  return parent === undefined ? undefined : { folder: join(parent, basename(cgroup)), isVersion1: true }
 }
 
 /** Limits the CPU time of a cgroup that has only this process. False if the machine cannot. */
