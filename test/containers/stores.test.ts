@@ -8,7 +8,7 @@ import type { ResourceSpec } from '../../src/protocol/resources.schema.ts'
 import { startCommand, stopCommands, waitFor } from '../support/commands.ts'
 import { SERVE_COMMAND, setUpContainerEngines } from '../support/container-engine.ts'
 import { type Podman, startPodman } from '../support/podman.ts'
-import { buildStoreImages, queryFromContainer, readContainerEnvironment } from '../support/store-images.ts'
+import { buildStoreImages, queryFromContainer, queryOver, readContainerEnvironment } from '../support/store-images.ts'
 
 type Volume = { Labels: Record<string, string> }
 
@@ -117,6 +117,13 @@ test('two databases have passwords of their own, and the removal of one leaves t
   await engine.remove(other.deployment_id)
   expect((await volumes()).map(({ Labels }) => Labels['slipway.deployment'])).toEqual([ref.deployment_id])
   expect(await queryFromContainer(podman, container, 'select x from data')).toEqual([{ x: 1 }])
+
+  // A client reaches it by the agent.
+  const { store, connect } = await engine.openForward(ref, { store: 'postgres' })
+  const { user, password, database } = store!
+  const uri = `postgresql://${user}:${password}@127.0.0.1/${database}`
+  expect(await queryOver(await connect(), uri, 'select x from data')).toEqual([{ x: 1 }])
+  await expect(engine.openForward(ref, { store: 'redis' })).rejects.toThrow('no redis')
 })
 
 test('a database runs without an agent, and keeps its data when it is killed or stopped', async () => {

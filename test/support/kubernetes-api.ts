@@ -2,9 +2,11 @@
 // on it: a test sets the status of pods.
 import * as http from 'node:http'
 import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
 import { KubeConfig } from '@kubernetes/client-node'
 import { API_VERSIONS, type Kind } from '../../src/agent/engines/kubernetes/cluster.ts'
 import type { Fields, Json } from './kubernetes-apply.ts'
+import { PodSockets } from './kubernetes-sockets.ts'
 import {
   ApiError,
   type Change,
@@ -36,7 +38,10 @@ export class KubernetesApi extends KubernetesObjects {
   readonly logs = new Map<string, string[]>()
   readonly #watches = new Set<http.ServerResponse>()
   readonly #followers = new Map<string, Set<http.ServerResponse>>()
-  readonly #server = http.createServer((req, res) => void this.#handle(req, res))
+  readonly sockets = new PodSockets()
+  readonly #server = http
+    .createServer((req, res) => void this.#handle(req, res))
+    .on('upgrade', (req, socket, head) => this.#upgrade(req, socket, head))
   #oldestVersion = 0
 
   async open(): Promise<this> {
@@ -45,6 +50,7 @@ export class KubernetesApi extends KubernetesObjects {
   }
   async close(): Promise<void> {
     this.cutWatches()
+    this.sockets.close()
     this.#server.closeAllConnections()
     await new Promise(resolve => this.#server.close(resolve))
   }
@@ -87,6 +93,24 @@ export class KubernetesApi extends KubernetesObjects {
   }
 
   // ---- the API
+
+  /** Reads and creates, as servers since 1.35 ask for both. */
+  #upgrade(req: http.IncomingMessage, socket: Duplex, head: Buffer): void {
+    const path = /^\/api\/v1\/namespaces\/([^/]+)\/pods\/([^/]+)\/(exec|portforward)$/
+    const [, namespace, name, subresource] = path.exec(new URL(req.url!, 'http://cluster').pathname) ?? []
+    try {
+      if (!namespace || !name || !this.has('Pod', name, namespace))
+        throw new ApiError({ code: 404, message: `pods "${name}" not found` })
+      if (req.headers.authorization !== 'Bearer secret') throw new ApiError({ code: 401, message: 'Unauthorized' })
+      for (const verb of ['get', 'create'])
+        this.#permit({ verb, kind: 'Pod', name, namespace, force: false }, 'v1', `pods/${subresource}`)
+      this.sockets.accept(req, socket, head, name, subresource!)
+    } catch (fault) {
+      const { code, message } = (fault as ApiError).refusal
+      const body = JSON.stringify({ kind: 'Status', message, code })
+      socket.end(`HTTP/1.1 ${code} Refused\r\nContent-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`)
+    }
+  }
 
   async #handle(req: http.IncomingMessage, res: http.ServerResponse): Promise<void> {
     try {

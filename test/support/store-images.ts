@@ -86,22 +86,30 @@ export async function queryFromContainer(podman: Podman, container: string, text
   const { DATABASE_URI: uri } = await readContainerEnvironment(podman, container)
   const { hostname, port } = new URL(uri!)
   const child = podman.command('exec', '-i', container, 'nc', hostname, port)
-  const stream = Object.assign(Duplex.from({ readable: child.stdout, writable: child.stdin }), {
+  try {
+    return await queryOver(Duplex.from({ readable: child.stdout, writable: child.stdin }), uri!, text)
+  } finally {
+    child.kill()
+    if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
+  }
+}
+
+/** Queries by a connection that is open already. */
+export async function queryOver(connection: Duplex, uri: string, text: string): Promise<unknown[]> {
+  const stream = Object.assign(connection, {
     connect: () => void setImmediate(() => stream.emit('connect')),
     setNoDelay: () => {},
     setKeepAlive: () => {},
     ref: () => {},
     unref: () => {},
   })
-  const client = new pg.Client({ connectionString: uri!, stream: () => stream as never })
+  const client = new pg.Client({ connectionString: uri, stream: () => stream as never })
   client.on('error', () => {})
   try {
     await client.connect()
     return (await client.query(text)).rows
   } finally {
     await client.end().catch(() => {})
-    child.kill()
-    if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
   }
 }
 

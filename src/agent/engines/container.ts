@@ -53,6 +53,7 @@ import { SecretFolder } from './container/secret-folder.ts'
 import {
   readStoreRequests,
   readStoreSecrets,
+  readStoreUri,
   removeStoreRequest,
   StoreContainers,
   saveStoreAccess,
@@ -60,7 +61,7 @@ import {
   storeAccessFor,
 } from './container/store-containers.ts'
 import { STORE_ROLE, type StoreKind, storeRequestsOf } from './container/store-specs.ts'
-import { startContainerTerminal } from './container/terminal.ts'
+import { connectInContainer, startContainerTerminal } from './container/terminal.ts'
 import { findUnsupported } from './container/unsupported-features.ts'
 import { imageCommand } from './image-command.ts'
 import { connectHere, describeMissingCopy } from './local/connect.ts'
@@ -69,6 +70,7 @@ import { isIntact, PooledEngine, type PooledOptions } from './local/pooled-engin
 import type { Health, Replica } from './local/replica-pool.ts'
 import { makeTokenFolder, type TokenReader } from './local/token-file.ts'
 import { RUN_ROLE, type RunningType, WEB } from './process-types.ts'
+import { loginOf } from './store-variables.ts'
 
 /** The roles of containers whose files beside volumes are limited. */
 const LIMITED_ROLES = new Set<string | undefined>(['app', RUN_ROLE])
@@ -115,7 +117,7 @@ export class ContainerEngine extends PooledEngine {
 
   constructor({ socket, owner, base_images, commandEnv = {}, secrets, stores, ...options }: ContainerOptions) {
     super('container', options)
-    this.tunnels = ['terminal', 'tty', 'forward']
+    this.tunnels = ['terminal', 'tty', 'forward', 'postgres', 'redis']
     this.#api = new DockerApi(socket)
     // Container names allow fewer characters than agent names.
     this.#owner = createHash('sha256').update(owner).digest('hex').slice(0, 12)
@@ -168,12 +170,20 @@ export class ContainerEngine extends PooledEngine {
   }
 
   async openForward(ref: RevisionRef, { store, port, copy }: NewForward): Promise<ForwardTarget> {
-    if (store) throw new PermanentError(`This agent does not connect to ${store}.`)
+    if (store) return this.#forwardToStore(ref.deployment_id, store)
     const { inner, published } = this.#copyOf(ref, copy).ports
     if (published === undefined) throw new PermanentError('The port of this copy is not known yet. Retry in a moment.')
     if (port != null && port !== inner)
       throw new PermanentError(`Of a container, only the port in PORT can be reached, which is ${inner}.`)
     return { connect: () => connectHere(published, '127.0.0.1') }
+  }
+
+  async #forwardToStore(deployment_id: string, store: NonNullable<NewForward['store']>): Promise<ForwardTarget> {
+    const kind = store === 'postgres' ? 'database' : 'redis'
+    const uri = readStoreUri(this.path(deployment_id), kind)
+    const container = uri && (await this.#stores.findRunning(deployment_id, kind))
+    if (!container) throw new PermanentError(`This deployment has no ${store} that is ready.`)
+    return { store: loginOf(uri), connect: () => connectInContainer(this.#api, container, Number(new URL(uri).port)) }
   }
 
   #copyOf(ref: RevisionRef, number: number | null | undefined): ContainerReplica {

@@ -3,6 +3,7 @@ import { KubeConfig, type KubernetesObject, type V1Pod, type V1Secret } from '@k
 import { featuresOf } from '../../protocol/engine-features.ts'
 import { describeRefusal, type ListenerPolicy } from '../../protocol/listener-policy.ts'
 import { diskOfStore } from '../../protocol/snapshots.schema.ts'
+import type { NewForward, NewTerminal } from '../../protocol/tunnels.schema.ts'
 import {
   type Artifact,
   type BuildTask,
@@ -10,6 +11,7 @@ import {
   type Engine,
   type EngineEvents,
   type EngineObservation,
+  type ForwardTarget,
   NO_EVENTS,
   type OneOffRun,
   PermanentError,
@@ -18,6 +20,7 @@ import {
   type RevisionUsage,
   type RunEnd,
   type SourceTree,
+  type Terminal,
   type WriteLog,
 } from '../engine.ts'
 import { signatureOf } from '../redaction/redaction.ts'
@@ -30,6 +33,7 @@ import {
   COMPONENT_LABEL,
   DRAINING_SINCE,
   namespaceOf,
+  ownerLabels,
   REVISION_LABEL,
   URL_ANNOTATION,
   workloadName,
@@ -50,7 +54,8 @@ import {
 } from './kubernetes/observed-status.ts'
 import type { Finding } from './kubernetes/pod-failures.ts'
 import { PodLogs } from './kubernetes/pod-logs.ts'
-import { APP_CONTAINER, resourcesOf, webWorkloadOf } from './kubernetes/pod-template.ts'
+import { connectToPod, startPodTerminal } from './kubernetes/pod-sockets.ts'
+import { APP_CONTAINER, APP_PORT, resourcesOf, webWorkloadOf } from './kubernetes/pod-template.ts'
 import { readPodUsage } from './kubernetes/pod-usage.ts'
 import { PullSecrets } from './kubernetes/pull-secrets.ts'
 import { environmentObjects, modelTokenSecretOf, otherObjects, revisionObjects } from './kubernetes/revision-objects.ts'
@@ -59,6 +64,8 @@ import { jobOf, Runs } from './kubernetes/runs.ts'
 import type { KubernetesSettings } from './kubernetes/settings.ts'
 import { encodeBase64, type StoreObjects, storesFor } from './kubernetes/store-objects.ts'
 import { MODEL_TOKEN_FILE } from './model-variables.ts'
+import { WEB } from './process-types.ts'
+import { loginOf } from './store-variables.ts'
 
 const REMEDIES = {
   privileged: 'Remove it, or ask the operator to allow it with K8S_PRIVILEGES.',
@@ -146,6 +153,7 @@ export class KubernetesEngine implements Engine {
       service_accounts: settings.service_accounts,
       engine: this.name,
       features: featuresOf(this.name),
+      tunnels: ['terminal', 'tty', 'forward', 'postgres', 'redis'],
     }
     this.#now = now
     const cluster = this.#cluster
@@ -524,6 +532,48 @@ export class KubernetesEngine implements Engine {
     this.#objects.forget(deployment_id)
   }
 
+  async openTerminal(ref: RevisionRef, id: string, request: NewTerminal): Promise<Terminal> {
+    const pod = await this.#findCopy(ref, request.copy)
+    return startPodTerminal(this.#cluster.config, { ...pod, container: APP_CONTAINER }, id, request)
+  }
+
+  async openForward(ref: RevisionRef, { store, port, copy }: NewForward): Promise<ForwardTarget> {
+    if (store) return this.#forwardToStore(ref.deployment_id, store)
+    const pod = await this.#findCopy(ref, copy)
+    return { connect: () => connectToPod(this.#cluster.config, pod, port ?? APP_PORT) }
+  }
+
+  async #forwardToStore(deployment_id: string, store: NonNullable<NewForward['store']>): Promise<ForwardTarget> {
+    const component = store === 'postgres' ? 'database' : 'redis'
+    const [pod] = await this.#findPods(deployment_id, { [COMPONENT_LABEL]: component })
+    const secret = pod && (await this.#objects.readStoreSecret(pod.namespace, deployment_id, component))
+    const uri = secret && Buffer.from(secret.data?.uri ?? '', 'base64').toString()
+    if (!pod || !uri) throw new PermanentError(`This deployment has no ${store} that is ready.`)
+    return { store: loginOf(uri), connect: () => connectToPod(this.#cluster.config, pod, Number(new URL(uri).port)) }
+  }
+
+  async #findCopy({ deployment_id, revision_id }: RevisionRef, number: number | null | undefined) {
+    const pods = await this.#findPods(deployment_id, { [COMPONENT_LABEL]: WEB, [REVISION_LABEL]: revision_id })
+    const pod = pods[(number ?? 1) - 1]
+    if (pod) return pod
+    throw new PermanentError(number == null ? 'No copy of this revision runs.' : `Copy ${number} does not run.`)
+  }
+
+  /** Those that run, the oldest first. */
+  async #findPods(
+    deployment_id: string,
+    labels: Record<string, string>,
+  ): Promise<{ namespace: string; pod: string }[]> {
+    const namespace = await this.#objects.findNamespace(deployment_id)
+    if (namespace === null) return []
+    const all = { ...ownerLabels(this.#settings, deployment_id), ...labels }
+    const pods = await this.#cluster.list<V1Pod>('Pod', namespace, { labels: all })
+    return pods
+      .filter(({ metadata, status }) => status?.phase === 'Running' && !metadata?.deletionTimestamp)
+      .toSorted((a, b) => ageKey(a).localeCompare(ageKey(b)))
+      .map(({ metadata }) => ({ namespace, pod: metadata!.name! }))
+  }
+
   readUsage(): Promise<RevisionUsage[]> {
     return readPodUsage(this.#cluster, this.#settings.namespaces)
   }
@@ -537,6 +587,8 @@ export class KubernetesEngine implements Engine {
     this.#logs?.close()
   }
 }
+
+const ageKey = ({ metadata }: V1Pod) => `${new Date(metadata!.creationTimestamp ?? 0).toISOString()} ${metadata!.name}`
 
 /** An immutable Secret that exists is already correct. */
 const unlessImmutable = (object: KubernetesObject) => ((object as V1Secret).immutable ? () => null : undefined)

@@ -58,6 +58,7 @@ import { checkByCommand, forgetRun, type ProcessRun, startRun } from './process/
 import { ShortNames } from './process/short-names.ts'
 import { loadPty, startTerminal } from './process/terminal.ts'
 import { processTypesOf, RUN_ROLE, type RunningType, WEB } from './process-types.ts'
+import { loginOf } from './store-variables.ts'
 
 const IMAGE_SOURCES = new Set(['internal_container', 'external_container'])
 /** Requests wait so long at most while the files of their application are copied. */
@@ -457,12 +458,8 @@ export class ProcessEngine extends PooledEngine {
   #forwardToDatabase(deployment_id: string): ForwardTarget {
     const uri = this.#readDatabase(deployment_id)?.uri
     if (!uri) throw new PermanentError('This deployment has no database that is ready.')
-    const { hostname, port, username, password, pathname } = new URL(uri)
-    const login = { user: decodeURIComponent(username), password: decodeURIComponent(password) }
-    return {
-      store: { ...login, database: decodeURIComponent(pathname.slice(1)) },
-      connect: () => connectHere(Number(port || 5432), hostname),
-    }
+    const { hostname, port } = new URL(uri)
+    return { store: loginOf(uri), connect: () => connectHere(Number(port || 5432), hostname) }
   }
 
   #forwardToRedis(deployment_id: string): ForwardTarget {

@@ -7,3 +7,13 @@ export const urlAliases = (uris: Record<string, string>): Record<string, string>
   Object.fromEntries(
     Object.entries(uris).flatMap(([name, uri]) => (URL_ALIASES[name] ? [[URL_ALIASES[name], uri]] : [])),
   )
+
+/** The login in the URI of a store. `redis-cli -u` takes an empty name for that of a user. */
+export function loginOf(uri: string): { user: string; password: string; database: string } {
+  const { username, password, pathname } = new URL(uri)
+  return {
+    user: decodeURIComponent(username) || 'default',
+    password: decodeURIComponent(password),
+    database: decodeURIComponent(pathname.slice(1)),
+  }
+}

@@ -1,8 +1,14 @@
 // The kubernetes engine with the real client and a small API server: rollouts, ownership, stores, removal and recovery.
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { type AddressInfo, createServer } from 'node:net'
+import type { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { NO_EVENTS, PermanentError, TransientError } from '../../../src/agent/engine.ts'
 import { API_VERSIONS, type Kind } from '../../../src/agent/engines/kubernetes/cluster.ts'
 import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
+import { loadPty } from '../../../src/agent/engines/process/terminal.ts'
 import { silenceRejection } from '../../support/commands.ts'
 import { KubernetesApi, toPlural } from '../../support/kubernetes-api.ts'
 import {
@@ -23,6 +29,7 @@ import {
   setUnavailable,
 } from '../../support/kubernetes-pods.ts'
 
+const hasPty = (await loadPty()) !== undefined
 const BASE = 'shop-aaaaaaaa00'
 const EVERYTHING_BUT_JOBS = (Object.keys(API_VERSIONS) as Kind[]).filter(kind => kind !== 'Job').map(toPlural)
 const OTHER_DEPLOYMENT = 'dddddddd-0000-4000-8000-000000000001'
@@ -775,5 +782,87 @@ describe('a command that runs once', () => {
     await reconcileUntilStable(engine, { target: makeRevisionId(1) }, [unit()])
     await reconcileUntilStable(engine, { present: false }, [unit()])
     expect(api.all()).toEqual([])
+  })
+})
+
+describe('a terminal or a connection', () => {
+  const ref = { deployment_id: DEPLOYMENT_ID, revision_id: makeRevisionId(1) }
+  const size = { columns: 91, rows: 31 }
+  const openServing = async (spec = {}) => {
+    bringUpAutomatically(api)
+    const engine = createEngine()
+    await reconcileUntilStable(engine, { target: makeRevisionId(1) }, [makeKubernetesUnit({ spec })])
+    return engine
+  }
+  const readText = async (source: Readable | null) => (source ? text(source) : '')
+
+  test('runs a command in the pod of a copy, with pipes, signals and an exit code', async () => {
+    const engine = await openServing()
+    const command = ['sh', '-c', 'cat; echo no >&2; exit 7']
+    const pipes = await engine.openTerminal(ref, 'one', { command, tty: false, ...size })
+    pipes.input.end('typed\n')
+    const ended = await Promise.all([readText(pipes.output), readText(pipes.errors), pipes.exit])
+    expect(ended).toEqual(['typed\n', 'no\n', { code: 7, signal: null }])
+    const waiting = ['sh', '-c', 'trap "echo got it; exit 5" TERM; echo begun; while :; do sleep 0.05; done']
+    const long = await engine.openTerminal(ref, 'two', { command: waiting, tty: false, ...size })
+    await once(long.output, 'data')
+    long.signal('SIGTERM')
+    expect([await readText(long.output), await long.exit]).toEqual(['got it\n', { code: 5, signal: null }])
+    const stubborn = ['sh', '-c', 'trap "" HUP; echo $$; while :; do sleep 0.05; done']
+    const last = await engine.openTerminal(ref, 'three', { command: stubborn, tty: false, ...size })
+    const [pid] = await once(last.output, 'data')
+    await last.close()
+    await expect.poll(() => existsSync(`/proc/${String(pid).trim()}`)).toBe(false)
+  })
+
+  test.runIf(hasPty)('has the size of the client', async () => {
+    const engine = await openServing()
+    const terminal = await engine.openTerminal(ref, 'four', { tty: true, ...size })
+    let shown = ''
+    terminal.output.on('data', bytes => {
+      shown += bytes
+    })
+    terminal.input.write('stty size; echo $TERM\n')
+    await expect.poll(() => shown).toContain('31 91')
+    await expect.poll(() => shown).toContain('xterm-256color')
+    terminal.resize({ columns: 77, rows: 17 })
+    terminal.input.write('stty size; exit 3\n')
+    await expect.poll(() => shown).toContain('17 77')
+    expect(await terminal.exit).toEqual({ code: 3, signal: null })
+    await terminal.close()
+  })
+
+  test('reaches ports of the copy and the stores of the deployment', async () => {
+    const server = createServer(socket => socket.end('hello from a port'))
+    await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+    const { port } = server.address() as AddressInfo
+    const engine = await openServing({ db_cpu: 1, redis_cpu: 1 })
+    for (const [name, of] of [
+      ['r1-0', 8000],
+      ['db-0', 5432],
+      ['redis-0', 6379],
+    ] as const)
+      api.sockets.ports.set(`${BASE}-${name}:${of}`, port)
+    for (const request of [{}, { port: 8000 }, { store: 'postgres' }, { store: 'redis' }] as const) {
+      const target = await engine.openForward(ref, request)
+      expect(await text(await target.connect())).toBe('hello from a port')
+    }
+    const { data } = api.get('Secret', `${BASE}-db`) as unknown as { data: { password: string } }
+    const password = Buffer.from(data.password, 'base64').toString()
+    const { store } = await engine.openForward(ref, { store: 'postgres' })
+    expect(store).toEqual({ user: 'app', password, database: 'app' })
+    const silent = await (await engine.openForward(ref, { port: 9 })).connect()
+    await expect(text(silent)).rejects.toThrow('ECONNREFUSED')
+    server.close()
+  })
+
+  test('is refused with a sentence without a copy or a permission', async () => {
+    const engine = await openServing()
+    const other = { ...ref, revision_id: makeRevisionId(5) }
+    await expect(engine.openForward(other, {})).rejects.toBeInstanceOf(PermanentError)
+    await expect(engine.openForward(ref, { copy: 9 })).rejects.toThrow('Copy 9')
+    await expect(engine.openForward(ref, { store: 'redis' })).rejects.toThrow('no redis')
+    api.rules = [{ apiGroups: [''], resources: ['pods', 'secrets'], verbs: ['get', 'list'] }]
+    await expect(engine.openTerminal(ref, 'five', { tty: false, ...size })).rejects.toThrow('pods/exec')
   })
 })

@@ -82,6 +82,11 @@ export class StoreContainers {
     await removeVolume(this.#api, `${resourcePrefix(this.#owner, deployment_id)}-${kind}`)
   }
 
+  async findRunning(deployment_id: string, kind: StoreKind): Promise<string | undefined> {
+    const all = await this.#listContainers(`${DEPLOYMENT_LABEL}=${deployment_id}`, `${PART_LABEL}=${kind}`)
+    return all.find(({ State }) => State === 'running')?.Id
+  }
+
   /** Keeps the volumes. */
   async stop(): Promise<void> {
     await Promise.all((await this.#listContainers()).map(({ Id }) => this.#remove(Id)))
@@ -168,6 +173,10 @@ const readSavedStores = (folder: string): SavedStores =>
 export const readStoreRequests = (folder: string): StoreRequest[] => readSavedStores(folder).wishes
 /** The URLs of its stores, which contain passwords. */
 export const readStoreSecrets = (folder: string): string[] => Object.values(readSavedStores(folder).given?.env ?? {})
+
+/** Null before it was ready. */
+export const readStoreUri = (folder: string, kind: StoreKind): string | null =>
+  readSavedStores(folder).given?.env[URI_VARIABLES[kind]] ?? null
 
 /** Keeps the requests of older revisions, which may still serve. True if the revision needs another store. */
 export function saveStoreRequests(folder: string, spec: RevisionSpec): boolean {

@@ -1,10 +1,11 @@
 // A command in the container of a copy, with a terminal or with pipes, by the exec of the engine's API.
-import { PassThrough, type Readable, Writable } from 'node:stream'
+import { Duplex, PassThrough, type Readable, Writable } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Exit } from '../../../protocol/tunnel-frames.ts'
 import type { NewTerminal, Size } from '../../../protocol/tunnels.schema.ts'
 import { PermanentError, type Terminal } from '../../engine.ts'
 import { type DockerApi, DockerApiError } from '../../images/docker-api.ts'
+import { markOf, signalCommand } from '../marked-processes.ts'
 import { DEFAULT_SHELL, SIGNALS, TERMINAL_NAME } from '../process/terminal.ts'
 
 const HEADER_BYTES = 8
@@ -12,10 +13,6 @@ const STDERR_STREAM = 2
 const GRACE_MS = 2000
 const POLL_MS = 50
 const MAX_POLLS = 100
-/** Signals each process of the terminal, which no call of the API does. Its name comes first. */
-const SIGNAL_SCRIPT = `for p in /proc/[0-9]*; do
-  case "$(tr '\\0' '\\n' <$p/environ 2>/dev/null)" in *SLIPWAY_TERMINAL_ID=$1*) kill -s $0 "\${p#/proc/}" ;; esac
-done`
 
 export async function startContainerTerminal(
   api: DockerApi,
@@ -23,7 +20,7 @@ export async function startContainerTerminal(
   id: string,
   { command, tty, columns, rows }: NewTerminal,
 ): Promise<Terminal> {
-  const env = [`SLIPWAY_TERMINAL_ID=${id}`, ...(tty ? [`TERM=${TERMINAL_NAME}`] : [])]
+  const env = [markOf(id), ...(tty ? [`TERM=${TERMINAL_NAME}`] : [])]
   const request = { Cmd: command ?? DEFAULT_SHELL, Tty: tty, Env: env }
   const { id: exec, socket } = await api.attachExec(container, request).catch(error => {
     if (error instanceof DockerApiError && error.status > 0) throw new PermanentError(error.message)
@@ -40,8 +37,7 @@ export async function startContainerTerminal(
     }
   }
   if (tty) void resize({ columns, rows })
-  const send = (name: string) =>
-    api.exec(container, ['sh', '-c', SIGNAL_SCRIPT, name.replace('SIG', ''), id]).catch(() => -1)
+  const send = (name: string) => api.exec(container, signalCommand(name, id)).catch(() => -1)
   socket.on('error', () => {})
   const { output, errors, ended } = tty ? { output: socket, errors: null, ended: endOf(socket) } : splitFrames(socket)
   const exit = ended.then(() => readExit(api, exec))
@@ -119,4 +115,27 @@ async function readExit(api: DockerApi, exec: string): Promise<Exit> {
     await delay(POLL_MS)
   }
   return { code: null, signal: 'SIGKILL' }
+}
+
+/** Carries a connection from inside a container, whose address cannot be reached from every machine. */
+const CARRY_SCRIPT = `if command -v bash >/dev/null; then
+  exec bash -c 'exec 3<>/dev/tcp/127.0.0.1/$0 || exit; cat <&3 & cat <&0 >&3 & wait -n; sleep 1; kill %1 %2' "$0"
+fi
+exec nc 127.0.0.1 "$0"`
+
+/** A connection to a port that a program in the container listens on. */
+export async function connectInContainer(api: DockerApi, container: string, port: number): Promise<Duplex> {
+  const request = { Cmd: ['sh', '-c', CARRY_SCRIPT, String(port)], Tty: false, Env: [] }
+  const { socket } = await api.attachExec(container, request)
+  socket.on('error', () => {})
+  const { output, errors } = splitFrames(socket)
+  errors.resume()
+  const writable = new Writable({
+    write: (chunk, _, done) => void socket.write(chunk, () => done()),
+    final: done => void socket.end(done),
+  })
+  const connection = Duplex.from({ readable: output, writable })
+  connection.once('end', () => connection.destroy())
+  connection.once('close', () => socket.destroy())
+  return connection
 }

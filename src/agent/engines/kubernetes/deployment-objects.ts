@@ -13,6 +13,7 @@ import {
   MANAGED_BY_LABEL,
   MANAGER,
   namespaceOf,
+  ownerLabels,
   REVISION_LABEL,
   storeName,
   TENANT_LABEL,
@@ -150,6 +151,12 @@ export class DeploymentObjects {
     const secret = await this.#cluster.read('Secret', namespaceOf(this.#settings, spec), storeName(spec, component))
     const { data = {} } = (secret ?? {}) as V1Secret
     return Object.values(data).map(value => Buffer.from(value, 'base64').toString())
+  }
+
+  /** The Secret of a store with its URI, by labels. */
+  async readStoreSecret(namespace: string, deployment: string, component: string): Promise<V1Secret | undefined> {
+    const labels = { ...ownerLabels(this.#settings, deployment), [COMPONENT_LABEL]: component }
+    return (await this.#cluster.list<V1Secret>('Secret', namespace, { labels }))[0]
   }
 
   /** Creates a password only if there is none, and no data that was created with another one. */

@@ -1,0 +1,80 @@
+// The sockets of pods of the Kubernetes API that tests use. Commands run on this machine, and ports are those of it.
+import { spawn } from 'node:child_process'
+import type * as http from 'node:http'
+import { connect } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { type WebSocket, WebSocketServer } from 'ws'
+import { loadPty } from '../../src/agent/engines/process/terminal.ts'
+
+const [INPUT, OUTPUT, ERRORS, STATUS, RESIZE, CLOSE] = [0, 1, 2, 3, 4, 255]
+
+export class PodSockets {
+  /** The ports of this machine, by `pod:port`. */
+  readonly ports = new Map<string, number>()
+  /** The protocols that the server has. An old one has no v5. */
+  protocols = ['v5.channel.k8s.io', 'v4.channel.k8s.io']
+  readonly #server = new WebSocketServer({
+    noServer: true,
+    handleProtocols: asked => this.protocols.find(one => asked.has(one)) ?? false,
+  })
+
+  close(): void {
+    for (const client of this.#server.clients) client.terminate()
+    this.#server.close()
+  }
+
+  accept(req: http.IncomingMessage, raw: Duplex, head: Buffer, pod: string, subresource: string): void {
+    const query = new URL(req.url!, 'http://cluster').searchParams
+    this.#server.handleUpgrade(req, raw, head, socket => {
+      if (subresource === 'exec') void execute(socket, query)
+      else this.#forward(socket, pod, Number(query.get('ports')))
+    })
+  }
+
+  #forward(socket: WebSocket, pod: string, port: number): void {
+    const number = Buffer.alloc(2)
+    number.writeUInt16LE(port)
+    for (const channel of [0, 1]) socket.send(Buffer.concat([Buffer.of(channel), number]))
+    const local = this.ports.get(`${pod}:${port}`)
+    const target = connect({ host: '127.0.0.1', port: local ?? 1 })
+    target.on('data', bytes => socket.send(Buffer.concat([Buffer.of(0), bytes])))
+    target.on('error', error => socket.send(Buffer.concat([Buffer.of(1), Buffer.from(error.message)])))
+    target.on('close', () => socket.close())
+    socket.on('message', (message: Buffer) => target.write(message.subarray(1)))
+    socket.on('close', () => target.destroy())
+  }
+}
+
+async function execute(socket: WebSocket, query: URLSearchParams): Promise<void> {
+  const [program, ...args] = query.getAll('command')
+  const send = (channel: number, bytes: Uint8Array | string) =>
+    socket.send(Buffer.concat([Buffer.of(channel), Buffer.from(bytes)]))
+  const end = (code: number) => {
+    const causes = [{ reason: 'ExitCode', message: String(code) }]
+    send(STATUS, JSON.stringify(code === 0 ? { status: 'Success' } : { status: 'Failure', details: { causes } }))
+    socket.close()
+  }
+  if (query.get('tty') === 'true') {
+    const { spawn: spawnPty } = (await loadPty())!
+    const pty = spawnPty(program!, args, { encoding: null, env: process.env as Record<string, string> })
+    pty.onData(data => send(OUTPUT, data))
+    pty.onExit(({ exitCode }) => end(exitCode))
+    socket.on('message', (message: Buffer) => {
+      const bytes = message.subarray(1)
+      if (message[0] === INPUT) pty.write(bytes as never)
+      if (message[0] !== RESIZE) return
+      const { Width, Height } = JSON.parse(bytes.toString())
+      pty.resize(Width, Height)
+    })
+    return
+  }
+  const child = spawn(program!, args, { stdio: 'pipe' })
+  child.stdout.on('data', bytes => send(OUTPUT, bytes))
+  child.stderr.on('data', bytes => send(ERRORS, bytes))
+  child.stdin.on('error', () => {})
+  child.once('close', (code, signal) => end(code ?? 128 + (signal === 'SIGKILL' ? 9 : 15)))
+  socket.on('message', (message: Buffer) => {
+    if (message[0] === INPUT) child.stdin.write(message.subarray(1))
+    if (message[0] === CLOSE && message[1] === INPUT) child.stdin.end()
+  })
+}
