@@ -71,7 +71,12 @@ async function* candidateIdentities(folder: string): AsyncGenerator<ServerIdenti
 export const isInitialized = (folder: string) => fs.existsSync(join(folder, 'PG_VERSION'))
 
 /** Initialized beside the folder and renamed into place, so a folder with a PG_VERSION is always complete. */
-export async function initialize({ initdb }: Binaries, identity: ServerIdentity, folder: string): Promise<void> {
+export async function initialize(
+  { initdb }: Binaries,
+  identity: ServerIdentity,
+  folder: string,
+  options: string[] = [],
+): Promise<void> {
   const work = fs.mkdtempSync(`${folder}.new-`)
   const data = join(work, 'data')
   const password = join(work, PASSWORD_FILE)
@@ -83,7 +88,7 @@ export async function initialize({ initdb }: Binaries, identity: ServerIdentity,
     fs.writeFileSync(password, randomBytes(24).toString('base64url'), { mode: 0o600 })
     if (identity.uid && identity.gid)
       for (const path of [work, password]) fs.chownSync(path, identity.uid, identity.gid)
-    await runBinary(identity, initdb, '-D', data, ...locale, `--lc-ctype=${ctype}`, ...access, '--no-sync')
+    await runBinary(identity, initdb, '-D', data, ...locale, `--lc-ctype=${ctype}`, ...access, ...options, '--no-sync')
     fs.renameSync(password, join(data, PASSWORD_FILE))
     fs.renameSync(data, folder)
   } catch (error) {

@@ -10,6 +10,7 @@ import { createControlPlaneClient } from '../../src/agent/control-plane/client.t
 import type { RevisionRef } from '../../src/agent/engine.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
+import { readJson } from '../../src/agent/system/files.ts'
 import { startPostgres } from '../../src/host/embedded-postgres.ts'
 import { findBinaries, findServer, findServerIdentity, initialize } from '../../src/postgres/data-folder.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
@@ -55,7 +56,10 @@ afterEach(async () => {
 afterAll(() => fs.rmSync(dirname(template), { recursive: true, force: true }))
 
 /** In a tenth of the time that initdb takes. */
-const copyTemplate = (name = 'postgres') => execFileSync('cp', ['-a', template, join(home, name)])
+function copyTemplate(name = 'databases/template') {
+  fs.mkdirSync(dirname(join(home, name)), { recursive: true, mode: 0o711 })
+  execFileSync('cp', ['-a', template, join(home, name)])
+}
 const open = (limits: Partial<Limits> = {}, database_url?: string) => openEngine(home, { limits, database_url })
 function openInitialised(limits?: Partial<Limits>) {
   copyTemplate()
@@ -72,7 +76,11 @@ async function startExternalServer() {
 const SPEC = { db_storage_gi: 1, db_max_connections: 5 }
 const makeUnitWithDatabase = (revision: RevisionRef, spec = SPEC) =>
   makeUnit(revision, { needs_database: true, resources: withDefaults(spec, 'dev') })
-const findOwnServer = () => findServer(join(home, 'postgres'))
+function findOwnServer({ deployment_id }: RevisionRef = ref) {
+  const folder = join(home, 'databases', deployment_id)
+  const { generation } = readJson<{ generation: string }>(join(folder, 'current.json')) ?? {}
+  return generation === undefined ? undefined : findServer(join(folder, generation, 'data'))
+}
 
 /** Counts its requests in a table, each on a new connection. Exits if there is no database when it starts. */
 const COUNTER_CODE = `
@@ -144,20 +152,19 @@ describe('a database', () => {
     const other = makeRevisionRef()
     await Promise.all([provideDatabase(engine, ref), provideDatabase(engine, other)])
     const at = (uri: string, database: string) => Object.assign(new URL(uri), { pathname: `/${database}` }).href
-    const name = (uri: string) => new URL(uri).pathname.slice(1)
     expect(await findErrorCode(databaseUriOf(ref))).toBe('none')
     // 28000: no line of pg_hba.conf lets it in.
-    for (const database of [name(databaseUriOf(other)), 'postgres', 'template1'])
+    for (const database of ['postgres', 'template1'])
       expect(await findErrorCode(at(databaseUriOf(ref), database)), database).toBe('28000')
-    await query(databaseUriOf(other), `grant all on schema public to public`)
-    expect(await findErrorCode(at(databaseUriOf(ref), name(databaseUriOf(other))))).toBe('28000')
-    const wrong = Object.assign(new URL(databaseUriOf(ref)), { password: 'guess' }).href
-    expect(await findErrorCode(wrong)).toBe('28P01')
+    const { port } = new URL(databaseUriOf(other))
+    for (const wrong of [{ port }, { password: 'guess' }])
+      expect(await findErrorCode(Object.assign(new URL(databaseUriOf(ref)), wrong).href)).toBe('28P01')
     for (const text of [
       'create database more',
       'create role more',
-      `alter role ${name(databaseUriOf(ref))} connection limit 100`,
-      `alter database ${name(databaseUriOf(ref))} connection limit 100`,
+      'alter role app connection limit 100',
+      'alter database app connection limit 100',
+      `alter system set archive_command = 'true'`,
       `copy (select 1) to program 'true'`,
       `select pg_read_file('PG_VERSION')`,
     ])
@@ -168,23 +175,18 @@ describe('a database', () => {
     )
   })
 
-  test('is dropped with its deployment and its role', async () => {
-    const { engine } = await openInitialised()
+  test('is removed with its deployment, its server and its backups', async () => {
+    const { engine } = await openInitialised({ backup_ms: 50 })
     const other = makeRevisionRef()
     await Promise.all([provideDatabase(engine, ref), provideDatabase(engine, other)])
-    const uri = databaseUriOf(ref)
-    await connect(uri)
+    await waitFor(() => fs.existsSync(join(home, 'backups', ref.deployment_id)))
+    const { pid } = findOwnServer()!
+    await connect(databaseUriOf(ref))
     await engine.remove(ref.deployment_id)
-    const left = `
-      select datname as name
-      from pg_database
-      where datname like 'app%'
-      union all
-      select rolname
-      from pg_roles
-      where rolname like 'app%'`
-    const remaining = new URL(databaseUriOf(other)).pathname.slice(1)
-    expect(await query(databaseUriOf(other), left)).toEqual([{ name: remaining }, { name: remaining }])
+    expect(() => process.kill(pid, 0)).toThrow()
+    for (const folder of ['databases', 'backups'])
+      await waitFor(() => !fs.existsSync(join(home, folder, ref.deployment_id)))
+    expect(await findErrorCode(databaseUriOf(other))).toBe('none')
     expect(await engine.observe(ref.deployment_id)).toMatchObject({ hasRemains: false, database: null })
   })
 
@@ -319,7 +321,8 @@ describe('an agent', () => {
         const url = control.reports.findLast(({ url }) => url)!.url!
         expect((await requestRouter(url)).body).toMatch(/^\d+$/)
         expect(listServers(home)).toEqual([findOwnServer()!.pid])
-        expect(fs.readdirSync(home).filter(name => name.startsWith('postgres.new'))).toEqual([])
+        const left = fs.readdirSync(join(home, 'databases'), { recursive: true, encoding: 'utf8' })
+        expect(left.filter(name => name.includes('.new-'))).toEqual([])
         expect(await last.stop('SIGTERM'), last.output.err).toBe(0)
         await waitFor(() => listServers(home).length === 0)
       } finally {
@@ -368,7 +371,7 @@ describe('an agent', () => {
 function listServers(root: string): number[] {
   const pids = fs.readdirSync('/proc').flatMap(pid => {
     try {
-      return fs.readlinkSync(`/proc/${pid}/cwd`).startsWith(join(root, 'postgres')) ? [Number(pid)] : []
+      return fs.readlinkSync(`/proc/${pid}/cwd`).startsWith(join(root, 'databases')) ? [Number(pid)] : []
     } catch {
       return []
     }

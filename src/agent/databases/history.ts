@@ -1,0 +1,161 @@
+// The history of a deployment's database in a store: base backups, and the WAL that leads from each to any later time.
+// A generation is one data folder: a restore begins another, so that two histories never share the name of a WAL file.
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { PermanentError } from '../engine.ts'
+import { readJson, writeJson } from '../system/files.ts'
+import type { ArchiveStore } from './archive-store.ts'
+
+export type BaseBackup = {
+  generation: string
+  name: string
+  /** Times of the database. A time from the end on can be restored. */
+  began_at: string
+  ended_at: string
+  /** The first WAL file that a recovery from it may read. */
+  first_wal: string
+  /** The position in the WAL after it. */
+  lsn: string
+  /** The version of Postgres. */
+  major: number
+  size_bytes: number
+}
+type Ended = { at: string }
+
+const KEEP_MS = 7 * 24 * 3600_000
+/** Timeline, then the number of the segment, in hexadecimal digits. */
+const SEGMENT = /^[0-9A-F]{24}$/
+const segmentNumber = (name: string) => name.slice(8)
+
+export class DatabaseHistory {
+  readonly #store: ArchiveStore
+  /** For files on their way from and to the store. */
+  readonly #work: string
+
+  constructor(store: ArchiveStore, work: string) {
+    this.#store = store
+    this.#work = work
+  }
+
+  async listBackups(deployment_id: string): Promise<BaseBackup[]> {
+    const found: BaseBackup[] = []
+    for (const generation of await this.#store.list(deployment_id))
+      for (const name of await this.#store.list(`${deployment_id}/${generation}/base`)) {
+        if (!name.endsWith('.json')) continue
+        const base = await this.#readJson<BaseBackup>(`${deployment_id}/${generation}/base/${name}`)
+        if (base) found.push(base)
+      }
+    return found.sort((a, b) => a.ended_at.localeCompare(b.ended_at))
+  }
+
+  /** Its description comes last, so a backup that is listed is complete. */
+  async addBackup(deployment_id: string, base: BaseBackup, file: string): Promise<void> {
+    const path = `${deployment_id}/${base.generation}/base/${base.name}`
+    await this.#store.put(`${path}.tar.gz`, file)
+    await this.#writeJson(`${path}.json`, base)
+  }
+
+  /** `file`: compressed. */
+  async addWal(deployment_id: string, generation: string, name: string, file: string): Promise<void> {
+    await this.#store.put(`${deployment_id}/${generation}/wal/${name}.gz`, file)
+  }
+
+  /** Nothing after that time is in it. */
+  async endGeneration(deployment_id: string, generation: string, at: string): Promise<void> {
+    await this.#writeJson(`${deployment_id}/${generation}/ended.json`, { at } satisfies Ended)
+  }
+
+  /** For a data folder that stays in use: a restore that should have replaced it was interrupted. */
+  async resumeGeneration(deployment_id: string, generation: string): Promise<void> {
+    await this.#store.remove(`${deployment_id}/${generation}/ended.json`)
+  }
+
+  /** The last base backup before a time, of the data folder that was in use then. */
+  async findBackup(deployment_id: string, at: Date): Promise<BaseBackup> {
+    const all = await this.listBackups(deployment_id)
+    const first = all[0]
+    if (!first) throw new PermanentError('There is no backup of this database yet. The first one follows its creation.')
+    const time = at.toISOString()
+    for (const base of all.filter(({ ended_at }) => ended_at <= time).reverse()) {
+      const ended = await this.#readJson<Ended>(`${deployment_id}/${base.generation}/ended.json`)
+      if (!ended || time <= ended.at) return base
+    }
+    throw new PermanentError(
+      time < first.ended_at
+        ? `The backups of this database begin at ${first.ended_at}. Choose a later time.`
+        : `At ${time} the database was between a restore and its next backup. Choose another time.`,
+    )
+  }
+
+  async fetchBackup(deployment_id: string, { generation, name }: BaseBackup, file: string): Promise<void> {
+    await this.#store.get(`${deployment_id}/${generation}/base/${name}.tar.gz`, file)
+  }
+
+  /** Writes the WAL that a recovery from this backup may read into a folder, compressed. */
+  async fetchWal(deployment_id: string, base: BaseBackup, folder: string, signal: AbortSignal): Promise<void> {
+    const wal = `${deployment_id}/${base.generation}/wal`
+    for (const name of await this.#store.list(wal)) {
+      signal.throwIfAborted()
+      const segment = name.replace(/\.gz$/, '')
+      if (SEGMENT.test(segment) && segmentNumber(segment) < segmentNumber(base.first_wal)) continue
+      await this.#store.get(`${wal}/${name}`, join(folder, name))
+    }
+  }
+
+  /** Removes what no time of the last seven days needs. The newest backup of the present data folder stays. */
+  async sweep(deployment_id: string, present: string, now: number): Promise<void> {
+    const oldest = new Date(now - KEEP_MS).toISOString()
+    const all = await this.listBackups(deployment_id)
+    for (const generation of await this.#store.list(deployment_id)) {
+      const ended = await this.#readJson<Ended>(`${deployment_id}/${generation}/ended.json`)
+      if (generation !== present && ended && ended.at < oldest) {
+        await this.#store.removeFolder(`${deployment_id}/${generation}`)
+        continue
+      }
+      const bases = all.filter(base => base.generation === generation)
+      const kept = bases.findLastIndex(({ ended_at }) => ended_at <= oldest)
+      for (const { name } of bases.slice(0, Math.max(0, kept)))
+        for (const suffix of ['json', 'tar.gz'])
+          await this.#store.remove(`${deployment_id}/${generation}/base/${name}.${suffix}`)
+      const first = bases[Math.max(0, kept)]
+      if (!first) continue
+      const wal = `${deployment_id}/${generation}/wal`
+      for (const name of await this.#store.list(wal)) {
+        const segment = name.replace(/\.gz$/, '')
+        if (SEGMENT.test(segment) && segmentNumber(segment) < segmentNumber(first.first_wal))
+          await this.#store.remove(`${wal}/${name}`)
+      }
+    }
+  }
+
+  async removeOthers(deployment_ids: string[]): Promise<void> {
+    for (const id of await this.#store.list('')) if (!deployment_ids.includes(id)) await this.remove(id)
+  }
+
+  async remove(deployment_id: string): Promise<void> {
+    await this.#store.removeFolder(deployment_id)
+  }
+
+  async #writeJson(name: string, value: object): Promise<void> {
+    const file = this.#temporaryFile()
+    writeJson(file, value)
+    await this.#store.put(name, file)
+  }
+
+  async #readJson<T extends object>(name: string): Promise<T | undefined> {
+    const file = this.#temporaryFile()
+    fs.mkdirSync(this.#work, { recursive: true, mode: 0o700 })
+    try {
+      await this.#store.get(name, file)
+      return readJson<T>(file)
+    } catch {
+      return undefined
+    } finally {
+      fs.rmSync(file, { force: true })
+    }
+  }
+
+  #temporaryFile(): string {
+    return join(this.#work, `${crypto.randomUUID()}.json`)
+  }
+}
