@@ -2,7 +2,8 @@
 import type { CommandModule } from './declaration.ts'
 
 export type Load = () => Promise<CommandModule>
-export type Group = { summary: string; commands: Record<string, Load> }
+/** `default`: the command whose name may be left out. */
+export type Group = { summary: string; default?: string; commands: Record<string, Load> }
 
 export const SECTIONS: Record<string, Record<string, Load | Group>> = {
   'Deploy:': {
@@ -41,6 +42,16 @@ export const SECTIONS: Record<string, Record<string, Load | Group>> = {
         unset: () => import('./commands/env-unset.ts'),
         import: () => import('./commands/env-import.ts'),
         edit: () => import('./commands/env-edit.ts'),
+      },
+    },
+    db: {
+      summary: 'the database of a deployment',
+      default: 'psql',
+      commands: {
+        psql: () => import('./commands/db-psql.ts'),
+        dump: () => import('./commands/db-dump.ts'),
+        restore: () => import('./commands/db-restore.ts'),
+        reset: () => import('./commands/db-reset.ts'),
       },
     },
     schedules: {

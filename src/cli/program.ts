@@ -21,8 +21,8 @@ export function createProgram(signal: AbortSignal): Command {
     )
     .showHelpAfterError(false)
     .exitOverride()
-  const add = (parent: Command, name: string, load: Load) => {
-    const command = parent.command(name, { hidden: name.startsWith('__') })
+  const add = (parent: Command, name: string, load: Load, isDefault = false) => {
+    const command = parent.command(name, { hidden: name.startsWith('__'), isDefault })
     undeclared.set(command, () => declare(command, load, () => program.opts<GlobalOptions>(), signal))
   }
   for (const [heading, entries] of Object.entries(SECTIONS)) {
@@ -33,7 +33,7 @@ export function createProgram(signal: AbortSignal): Command {
         continue
       }
       const group = program.command(name).description(entry.summary)
-      for (const [name, load] of Object.entries(entry.commands)) add(group, name, load)
+      for (const [name, load] of Object.entries(entry.commands)) add(group, name, load, name === entry.default)
     }
   }
   return program

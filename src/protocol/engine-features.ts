@@ -93,7 +93,6 @@ export const UNENFORCED: Record<EngineName, readonly ResourceMember[]> = {
     'redis_memory_limit_mb',
     'db_cpu',
     'db_cpu_limit',
-    'db_memory_mb',
     'db_memory_limit_mb',
   ],
   container: ['db_storage_gi'],

@@ -7,10 +7,10 @@ import type pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { Agent } from '../../src/agent/agent.ts'
 import { createControlPlaneClient } from '../../src/agent/control-plane/client.ts'
-import type { RevisionRef } from '../../src/agent/engine.ts'
+import { PermanentError, type RevisionRef } from '../../src/agent/engine.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
-import { readJson } from '../../src/agent/system/files.ts'
+import { readJson, writeJson } from '../../src/agent/system/files.ts'
 import { startPostgres } from '../../src/host/embedded-postgres.ts'
 import { findBinaries, findServer, findServerIdentity, initialize } from '../../src/postgres/data-folder.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
@@ -246,6 +246,24 @@ describe('the server', () => {
     })
     expect(after.port).toBe(before.port)
     await waitFor(async () => (await requestRouter(url)).body === '2')
+  })
+
+  test('is the shared one for a database of an earlier agent, which has no backups', async () => {
+    copyTemplate('postgres')
+    const { deployment_id } = ref
+    const name = `app_${deployment_id.replaceAll('-', '')}`
+    const record = { name, password: 'hush', uri: null, connections: 5, storage_gi: 1, full: false }
+    writeJson(join(home, 'process', deployment_id, 'database.json'), record)
+    const { engine } = await open()
+    await waitUntilReady(engine, ref)
+    expect(await query(databaseUriOf(ref), 'select current_user as role')).toEqual([{ role: name }])
+    expect(findServer(join(home, 'postgres'))).toBeDefined()
+    await engine.provide(makeUnitWithDatabase(ref))
+    expect(await engine.listStores(deployment_id)).toEqual([])
+    const snapshot = engine.takeSnapshot(deployment_id, 'database', home, new AbortController().signal)
+    await expect(snapshot).rejects.toThrow(PermanentError)
+    await engine.remove(deployment_id)
+    expect(fs.existsSync(join(home, 'databases', deployment_id))).toBe(false)
   })
 
   test('makes databases not ready when it has stopped, and a deployment can be removed', async () => {

@@ -81,7 +81,7 @@ export class Databases {
       await query(`revoke all on database ${name} from public`)
       await query(`grant connect, create, temporary on database ${name} to ${name}`)
     })
-    await withClient(databaseUrl(admin, name), query => query(`grant all on schema public to ${name}`))
+    await withClient(databaseUrl(admin, name), query => query(ownSchema(name)))
     return databaseUrl(admin, name, `${name}:${password}`)
   }
 
@@ -121,6 +121,15 @@ export class Databases {
     return isOwn ? this.#own.open(deployment_id, { connections, memory_mb }) : this.#shared.open()
   }
 }
+
+/** Its owner may remove it and make it again. */
+const ownSchema = (name: string) => `do $$
+  begin
+    if exists (select from pg_namespace where nspname = 'public') then
+      alter schema public owner to ${name};
+    end if;
+  end
+$$`
 
 const readOnlySetting = (full: boolean) =>
   full ? 'set default_transaction_read_only = on' : 'reset default_transaction_read_only'
