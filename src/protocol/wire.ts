@@ -2,6 +2,12 @@
 import * as z from 'zod'
 
 /**
+ * zod remembers what it has parsed, for values that refer to themselves, in two weak maps for each object. JSON has no
+ * such values. It would also keep the last input of each schema in memory, such as secrets.
+ */
+z.config({ memoizer: { alloc: (_schema, _payload, empty) => empty, attach() {}, guard() {} } })
+
+/**
  * Marks a member of a reply, in its `meta()`, that lets its reader do something: a key, a token, a link that needs no
  * key. The OpenAPI document shows it, and `/mcp` masks such members.
  */
