@@ -165,7 +165,8 @@ describe('entries of a shared map', () => {
     const step = fc.record({ key: fc.nat(12), group: fc.nat(3), isDeleted: fc.boolean() })
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), steps => {
-        const map = createExpiringMap<number>(6, () => 0)
+        let now = 0
+        const map = createExpiringMap<number>(6, () => (now += 1000))
         const model: { key: string; group: string }[] = []
         for (const { key: number, group: name, isDeleted } of steps) {
           const [key, group] = [String(number), String(name)]
@@ -176,7 +177,7 @@ describe('entries of a shared map', () => {
             continue
           }
           model.push({ key, group })
-          map.set(key, number, 1, group)
+          map.set(key, number, 1e9, group)
           if (model.length <= 6) continue
           const sizeOf = (one: string) => model.filter(entry => entry.group === one).length
           const most = Math.max(...model.map(one => sizeOf(one.group)))
@@ -189,6 +190,19 @@ describe('entries of a shared map', () => {
         expect(map.size()).toBe(model.length)
       }),
     )
+  })
+
+  it('keep their place when they are set again within a second', () => {
+    const map = createExpiringMap<number>(2, () => 0)
+    for (const [key, value] of [
+      ['a', 1],
+      ['b', 2],
+      ['a', 3],
+    ] as const)
+      map.set(key, value, 1000)
+    expect(map.get('a')).toBe(3)
+    map.set('c', 4, 1000)
+    expect(['a', 'b', 'c'].map(key => map.get(key))).toEqual([undefined, 2, 4])
   })
 
   it('about failed attempts of a client stay, however many addresses a site has', () => {

@@ -1,5 +1,8 @@
 // A map of bounded size whose entries expire, so that strangers cannot fill the memory of an instance (pure).
 
+/** An entry that is set again so soon keeps its place: a busy key would otherwise rebuild the maps with each request. */
+const SAME_AGE_MS = 1000
+
 type Entry<V> = { value: V; until: number; group: string }
 
 export function createExpiringMap<V>(maxEntries: number, now: () => number) {
@@ -59,7 +62,14 @@ export function createExpiringMap<V>(maxEntries: number, now: () => number) {
     secondsLeft: (key: string): number => Math.ceil(((liveEntry(key)?.until ?? now()) - now()) / 1000),
     /** `group` names who the entry is for, usually a workspace: a full map evicts from the group that has most. */
     set(key: string, value: V, ms: number, group = ''): V {
-      add(key, { value, until: now() + ms, group })
+      const until = now() + ms
+      const known = entries.get(key)
+      if (known?.group === group && Math.abs(until - known.until) < SAME_AGE_MS) {
+        known.value = value
+        known.until = until
+        return value
+      }
+      add(key, { value, until, group })
       if (entries.size > maxEntries) evict()
       return value
     },
