@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { Agent } from '../../src/agent/agent.ts'
 import { createControlPlaneClient } from '../../src/agent/control-plane/client.ts'
+import { Disks } from '../../src/agent/engines/process/disks.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
 import { waitFor } from '../support/commands.ts'
@@ -24,8 +25,9 @@ afterEach(async () => {
   fs.rmSync(home, { recursive: true, force: true })
 })
 
-function startAgent() {
+function startAgent(templates?: string) {
   const agent = new Agent({
+    ...(templates && { templates }),
     agent_id: 'agent-1',
     version: 'test',
     home,
@@ -42,9 +44,9 @@ const disk = (more: object = {}) => ({
   volumes: [{ name: 'uploads', persistentVolumeClaim: { claimName: 'media', ...more } }],
   volume_mounts: [{ name: 'uploads', mountPath: '/app/public/media' }],
 })
-const revisionWith = (resources: object) => ({
+const revisionWith = (resources: object, template_id = 'web-service') => ({
   source: 'internal_template' as const,
-  template_id: 'web-service',
+  template_id,
   resource_spec: withDefaults(resources, 'dev'),
 })
 async function deploy(id: string, resources: object, more: object = {}) {
@@ -134,6 +136,86 @@ test('only a cleared disk is removed, after the revision that used it, and it le
   await deploy(id, disk(), { cleared_stores: [] })
   expect((await act(id, { type: 'restore', store, snapshot_id: last })).end.state).toBe('succeeded')
   expect((await runJob(id, 'cat public/media/a')).lines).toEqual(['one'])
+})
+
+/** A template whose files a test writes. */
+function writeTemplate(files: Record<string, string>): string {
+  const templates = join(home, 'templates')
+  for (const [name, text] of Object.entries(files)) {
+    fs.mkdirSync(join(templates, 'own'), { recursive: true })
+    fs.writeFileSync(join(templates, 'own', name), text)
+  }
+  return templates
+}
+const SERVER = "require('node:http').createServer((_, res) => res.end('ok')).listen(process.env.PORT)"
+
+test('a release command follows a snapshot of what lasts, and does not run without one', async () => {
+  const release = 'echo released >> public/media/log'
+  const settings = { start_command: 'node main.cjs', release_command: release }
+  startAgent(writeTemplate({ 'slipway.json': JSON.stringify(settings), 'main.cjs': SERVER }))
+  const id = randomUUID()
+  const deployOwn = async () => {
+    const revision = control.want(id, revisionWith(disk(), 'own'))
+    const states = () => control.reportedStates(revision)
+    await waitFor(() => states().some(state => state === 'deployed' || state === 'failed'))
+    return states().at(-1)
+  }
+  expect(await deployOwn()).toBe('deployed')
+  // The first one had nothing to keep.
+  expect(heldOf(id)).toEqual([])
+  expect(await deployOwn()).toBe('deployed')
+  await waitFor(() => heldOf(id).length === 1)
+  expect(heldOf(id)).toMatchObject([{ store, reason: 'before_release' }])
+  // A file in the place of the folder of snapshots: none can be taken.
+  fs.renameSync(join(home, 'snapshots'), join(home, 'moved'))
+  fs.writeFileSync(join(home, 'snapshots'), '')
+  expect(await deployOwn()).toBe('failed')
+  fs.rmSync(join(home, 'snapshots'))
+  fs.renameSync(join(home, 'moved'), join(home, 'snapshots'))
+  expect((await runJob(id, 'cat public/media/log')).lines).toEqual(['released', 'released'])
+})
+
+test('revisions with a disk of one writer do not run at the same time, and a failed one gives it back', async () => {
+  const main = `
+const fs = require('node:fs')
+const lock = 'public/media/lock'
+if (fs.existsSync(lock)) process.exit(1)
+fs.writeFileSync(lock, '')
+process.on('SIGTERM', () => process.exit(fs.rmSync(lock)))
+if (process.env.FAILS) process.exit(fs.rmSync(lock) ?? 2)
+${SERVER}`
+  startAgent(writeTemplate({ 'slipway.json': '{"start_command": "exec node main.cjs"}', 'main.cjs': main }))
+  const id = randomUUID()
+  const single = disk({ access_mode: 'ReadWriteOncePod' })
+  const deployOwn = async (secrets = {}) => {
+    const revision = control.want(id, revisionWith(single, 'own'), { secrets })
+    await waitFor(() => control.reportedStates(revision).some(state => state === 'deployed' || state === 'failed'))
+    return control.reportedStates(revision).at(-1)
+  }
+  expect([await deployOwn(), await deployOwn(), await deployOwn({ FAILS: '1' })]).toEqual([
+    'deployed',
+    'deployed',
+    'failed',
+  ])
+  await waitFor(() => control.reports.at(-1)?.healthy === true)
+})
+
+test('a disk above its size is reported, and a tenth above it no copy starts', async () => {
+  const disks = new Disks(join(home, 'process', 'one'), undefined)
+  disks.ensure([{ name: 'media', storage_gi: 0.001, access_mode: null, paths: [] }])
+  const write = (name: string, kilobytes: number) =>
+    fs.writeFileSync(join(disks.path('media'), name), Buffer.alloc(kilobytes * 1024, 1))
+  write('a', 900)
+  expect(await disks.measure()).toEqual([])
+  write('b', 150)
+  expect(await disks.measure()).toMatchObject([{ name: 'media', state: { full: true, stopped: false } }])
+  expect([disks.obstacle(), await disks.measure()]).toEqual([null, []])
+  write('c', 300)
+  expect(await disks.measure()).toMatchObject([{ state: { full: true, stopped: true } }])
+  expect(disks.obstacle()).toContain('`media`')
+  disks.ensure([{ name: 'media', storage_gi: 1, access_mode: null, paths: [] }])
+  expect(await disks.measure()).toMatchObject([{ state: { full: false, stopped: false } }])
+  expect(disks.obstacle()).toBeNull()
 })
 
 test('an agent that was killed between two renames of a restore leaves the old files', async () => {

@@ -12,6 +12,7 @@ import {
   type Engine,
   type ForwardTarget,
   PermanentError,
+  type RestorePoint,
   type RevisionSpec,
   SnapshotUnsupported,
   type WriteLog,
@@ -123,19 +124,18 @@ export class Snapshots {
     if (!engine.restoreSnapshot) throw new SnapshotUnsupported(UNSUPPORTED)
     const spec = findSpec(deployment_id)
     if (!spec) throw new PermanentError('The deployment has no revision on this agent.')
-    const point = 'snapshot_id' in action ? this.#pointOf(action.snapshot_id, store) : undefined
-    if ((await this.#storesOf(deployment_id)).includes(store)) {
-      const before = idAfter(id)
-      await this.take({ id: before, deployment_id, store, reason: 'before_restore' }, signal)
-      log(`The data before are kept as snapshot ${before}.`)
-    }
-    const from = point ?? {
-      deployment_id: (action as { from_deployment_id: string }).from_deployment_id,
-      at: new Date((action as { at: string }).at),
-    }
     const used = 'snapshot_id' in action ? action.snapshot_id : ''
+    const from: RestorePoint =
+      'snapshot_id' in action
+        ? this.#pointOf(action.snapshot_id, store)
+        : { deployment_id: action.from_deployment_id, at: new Date(action.at) }
     this.#inUse.add(used)
     try {
+      if ((await this.#storesOf(deployment_id)).includes(store)) {
+        const before = idAfter(id)
+        await this.take({ id: before, deployment_id, store, reason: 'before_restore' }, signal)
+        log(`The data before are kept as snapshot ${before}.`)
+      }
       await this.#inTurn(deployment_id, () => engine.restoreSnapshot!(spec, store, from, signal))
     } finally {
       this.#inUse.delete(used)
@@ -154,11 +154,12 @@ export class Snapshots {
   /** Before the data of a store, or of the whole deployment, are removed. Throws to have it repeated. */
   async keepLast(deployment_id: string, only?: string): Promise<void> {
     const { logEvent, folder } = this.#options
+    const stores = (await this.#storesOf(deployment_id)).filter(store => only === undefined || store === only)
+    if (stores.length === 0) return
     const key = `${deployment_id} ${only ?? ''}`
     const since = this.#removingSince.get(key) ?? Date.now()
     this.#removingSince.set(key, since)
-    for (const store of await this.#storesOf(deployment_id)) {
-      if (only !== undefined && store !== only) continue
+    for (const store of stores) {
       const isKept = (held: HeldSnapshot) =>
         held.deployment_id === deployment_id &&
         held.store === store &&
@@ -212,7 +213,8 @@ export class Snapshots {
   /** Called again and again. Sends what has changed, and all of it once in a while. */
   async flush(): Promise<void> {
     const now = performance.now()
-    if (this.#telling || now < this.#tellAt || !this.#options.currentLease()) return
+    const { engine, currentLease } = this.#options
+    if (!engine.takeSnapshot || this.#telling || now < this.#tellAt || !currentLease()) return
     this.#tellAt = now + TELL_EVERY_MS
     await this.#deleteExpired()
     await this.tell().catch(() => {
