@@ -2,7 +2,6 @@
 import * as z from 'zod'
 import { RevisionStatus, SecretReference, Source } from './parts.schema.ts'
 import { DeploymentType, parts, ResourceSpec } from './resources.schema.ts'
-import { StoreName } from './snapshots.schema.ts'
 import { Generation, Sealed } from './sync-fields.schema.ts'
 import { parseWholeNumber, Uuid } from './wire.ts'
 
@@ -93,7 +92,7 @@ export const Work = z
     needs_database: z.boolean().meta({
       description: 'Create a Postgres database, set `DATABASE_URI`, then report `database_ready` once.',
     }),
-    cleared_stores: z.array(StoreName).nullish().meta({
+    cleared_stores: z.array(z.string()).nullish().meta({
       description: 'Take a last snapshot of these, and remove them once no revision runs that used them.',
     }),
     revision: RevisionWork.nullable().meta({
