@@ -381,7 +381,7 @@ describe('stores', () => {
     const { spec } = api.get('PersistentVolumeClaim', `${BASE}-disk-media`)
     expect(spec).toMatchObject({ accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '3Gi' } } })
     const pod = api.all('Deployment')[0]!.spec.template.spec
-    expect(pod.volumes.slice(0, 2).map((one: never) => one['persistentVolumeClaim'])).toEqual([
+    expect(pod.volumes.slice(0, 2).map((one: { persistentVolumeClaim: object }) => one.persistentVolumeClaim)).toEqual([
       { claimName: `${BASE}-disk-media` },
       { claimName: 'theirs' },
     ])
