@@ -441,6 +441,7 @@ export class Agent {
       waiting: { reports: this.#reports.waiting, metrics: this.#metrics.waitingRequests },
       totals: this.#metrics.totals,
       now: this.#metrics.usageNow,
+      databases: engine.databaseTotals?.(),
     }
   }
 

@@ -202,6 +202,9 @@ export type RevisionUsage = RevisionRef & {
   unreached: number | null
 }
 
+/** All databases of the agent that it can measure, and those whose backup fails. */
+export type DatabaseTotals = { count: number; bytes: number; connections: number; failing: number }
+
 /** For an engine that is not open yet. */
 export const NO_EVENTS: EngineEvents = {
   changed: () => {},
@@ -278,6 +281,8 @@ export interface Engine {
   renewModelToken?(deployment_id: string): Promise<void>
   /** The usage of each copy until now. Called about once a minute. Absent: the engine measures nothing. */
   readUsage?(): Promise<RevisionUsage[]>
+  /** Measured within the last minute. Absent: the engine measures none. */
+  databaseTotals?(): DatabaseTotals
   /** Runs a command beside a copy. Rejects with a PermanentError for the user. See `policy.tunnels`. */
   openTerminal?(ref: RevisionRef, id: string, request: NewTerminal): Promise<Terminal>
   /** Reaches ports of copies and stores of this deployment, and nothing else. */

@@ -5,6 +5,7 @@ import { createServer } from 'node:http'
 import { statusClasses } from '../protocol/latency-histogram.ts'
 import { formatOpenMetrics, type MetricFamily, OPEN_METRICS_TYPE } from '../protocol/open-metrics.ts'
 import type { UsageNow, UsageTotals } from './control-plane/metrics-reporter.ts'
+import type { DatabaseTotals } from './engine.ts'
 
 /** Sums over all deployments: the names of tenants and their applications are not for the operator's tools. */
 export type AgentState = {
@@ -15,6 +16,7 @@ export type AgentState = {
   waiting: { reports: number; metrics: number }
   totals: UsageTotals
   now: UsageNow
+  databases?: DatabaseTotals | undefined
 }
 export type MetricsServerSettings = { host: string; port: number; token: string }
 
@@ -44,6 +46,7 @@ export function toFamilies({
   waiting,
   totals,
   now,
+  databases,
 }: AgentState): MetricFamily[] {
   const single = (name: string, type: 'counter' | 'gauge', help: string, value: number): MetricFamily => ({
     name,
@@ -84,6 +87,14 @@ export function toFamilies({
       help: 'The time until answers of copies began.',
       samples: [{ value: { counts: totals.latencies } }],
     },
+    ...(databases
+      ? [
+          single('slipway_databases', 'gauge', 'Databases of applications that run.', databases.count),
+          single('slipway_databases_bytes', 'gauge', 'Size of all databases.', databases.bytes),
+          single('slipway_databases_connections', 'gauge', 'Connections to all databases.', databases.connections),
+          single('slipway_databases_backup_failing', 'gauge', 'Databases whose backup fails.', databases.failing),
+        ]
+      : []),
     single('process_cpu_seconds', 'counter', 'CPU time of the agent.', (user + system) / 1e6),
     single('process_resident_memory_bytes', 'gauge', 'Memory of the agent.', process.memoryUsage.rss()),
   ]

@@ -26,7 +26,8 @@ export async function withDatabase(
         throw new CommandFailure(
           EXIT.failed,
           'program_too_old',
-          `The database runs Postgres ${server}, and the programs of this machine are of ${oldest}. ${howToInstall(server)}`,
+          `The database runs Postgres ${server}, and the programs of this machine are of ${oldest}. ` +
+            howToInstall(server),
         )
     }
     await work(forward, deployment)
@@ -77,6 +78,11 @@ async function readValue(sql: string, { variables }: Forward): Promise<string> {
 
 const majorOf = (version: string) => Number.parseInt(version, 10)
 
-const howToInstall = (version: number | '') =>
-  `Install the client of Postgres${version && ` ${version}`}: \`apt-get install postgresql-client${version && `-${version}`}\` ` +
-  'with the packages of apt.postgresql.org, or `brew install libpq`.'
+function howToInstall(version: number | ''): string {
+  const ofVersion = version && ` ${version}`
+  const suffix = version && `-${version}`
+  return (
+    `Install the client of Postgres${ofVersion}: \`apt-get install postgresql-client${suffix}\` with the packages of ` +
+    'apt.postgresql.org, or `brew install libpq`.'
+  )
+}

@@ -157,7 +157,7 @@ describe('a database', () => {
     for (const database of ['postgres', 'template1'])
       expect(await findErrorCode(at(databaseUriOf(ref), database)), database).toBe('28000')
     const { port } = new URL(databaseUriOf(other))
-    for (const wrong of [{ port }, { password: 'guess' }])
+    for (const wrong of [{ port }, { password: 'guess' }] as object[])
       expect(await findErrorCode(Object.assign(new URL(databaseUriOf(ref)), wrong).href)).toBe('28P01')
     for (const text of [
       'create database more',

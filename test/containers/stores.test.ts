@@ -1,13 +1,19 @@
 // Databases and Redis of the container engine with a real Podman and a real Postgres in it.
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import * as fs from 'node:fs'
+import { type AddressInfo, createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest'
 import type { RevisionRef } from '../../src/agent/engine.ts'
 import type { ContainerEngine } from '../../src/agent/engines/container.ts'
 import type { ResourceSpec } from '../../src/protocol/resources.schema.ts'
 import { startCommand, stopCommands, waitFor } from '../support/commands.ts'
 import { SERVE_COMMAND, setUpContainerEngines } from '../support/container-engine.ts'
 import { type Podman, startPodman } from '../support/podman.ts'
+import { query } from '../support/postgres.ts'
 import { buildStoreImages, queryFromContainer, queryOver, readContainerEnvironment } from '../support/store-images.ts'
 
 type Volume = { Labels: Record<string, string> }
@@ -98,6 +104,54 @@ test('a database is ready before its application starts, and keeps its data when
 
   await engine.remove(ref.deployment_id)
   expect(await listRemains()).toEqual(['', '', ''])
+})
+
+/** Runs a statement through the forwarded port of a database. */
+async function queryForwarded(engine: ContainerEngine, of: RevisionRef, text: string) {
+  const { store, connect } = await engine.openForward(of, { store: 'postgres' })
+  const server = createServer(socket => {
+    void connect().then(inside => socket.pipe(inside).pipe(socket))
+    socket.on('error', () => {})
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const { user, password, database } = store!
+  return query(`postgres://${user}:${password}@127.0.0.1:${port}/${database}`, text).finally(() => server.close())
+}
+
+test('a database is restored between two writes and from a snapshot, in another deployment too', async () => {
+  const { engine } = await open({ container_backup_ms: 500 })
+  const copy: RevisionRef = { deployment_id: randomUUID(), revision_id: randomUUID() }
+  for (const one of [ref, copy]) {
+    await engine.provide(unit(one))
+    await waitFor(async () => (await engine.observe(one.deployment_id)).database?.ready)
+  }
+  const run = (of: RevisionRef, text: string) => waitFor(() => queryForwarded(engine, of, text).catch(() => undefined))
+  const read = async (of: RevisionRef) => (await run(of, 'select x from data order by x')).map(({ x }) => x)
+  const never = new AbortController().signal
+  await run(ref, 'create table data as select 1 as x')
+  const backups = join(pods.home, 'backups', ref.deployment_id)
+  await waitFor(
+    () =>
+      fs.existsSync(backups) &&
+      fs.readdirSync(backups, { recursive: true }).some(name => /base.*json$/.test(`${name}`)),
+  )
+  const [between] = await run(ref, 'select clock_timestamp() as at')
+  await delay(2)
+  await run(ref, 'insert into data values (2)')
+  const folder = fs.mkdtempSync(join(tmpdir(), 'slipway-snapshot-'))
+  onTestFinished(() => fs.rmSync(folder, { recursive: true }))
+  await engine.takeSnapshot(ref.deployment_id, 'database', folder, never)
+  await run(ref, 'insert into data values (3)')
+
+  const at = between!.at as Date
+  await engine.restoreSnapshot(unit(copy), 'database', { deployment_id: ref.deployment_id, at }, never)
+  expect(await read(copy)).toEqual([1])
+  expect(await read(ref)).toEqual([1, 2, 3])
+  await engine.restoreSnapshot(unit(ref), 'database', { folder }, never)
+  expect(await read(ref)).toEqual([1, 2])
+  await run(ref, 'insert into data values (4)')
+  for (const one of [ref, copy]) await engine.remove(one.deployment_id)
 })
 
 test('two databases have passwords of their own, and the removal of one leaves the other', async () => {

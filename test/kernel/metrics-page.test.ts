@@ -77,6 +77,7 @@ it('the metrics of an agent are served to callers with the token', async () => {
       unreached: 0,
     },
     now: { copies: 2, memory_bytes: 1024 },
+    databases: { count: 3, bytes: 4096, connections: 7, failing: 1 },
   }
   const server = await startMetricsServer({ host: '127.0.0.1', port: 0, token }, () => state)
   onTestFinished(() => void server.close())
@@ -86,6 +87,7 @@ it('the metrics of an agent are served to callers with the token', async () => {
   const text = await (await fetch(`${url}/metrics`, { headers: bearer })).text()
   expect(readSample(text, 'slipway_copies_cpu_seconds_total')).toBe('1.5')
   expect(readSample(text, 'slipway_answers_total{status="5xx"}')).toBe('1')
+  expect(readSample(text, 'slipway_databases_backup_failing')).toBe('1')
   expect(text.endsWith('# EOF\n')).toBe(true)
 })
 

@@ -18,12 +18,14 @@ const POSTGRES_SCRIPT = `#!/bin/sh
 if [ ! -f "$PGDATA/initialized" ]; then
   mkdir -p "$PGDATA" && chown -R postgres "$PGDATA" /data && chmod 700 "$PGDATA" && echo "$POSTGRES_PASSWORD" > /tmp/pw
   su postgres -c "rm -rf $PGDATA/* && /pg/bin/initdb -D $PGDATA -U $POSTGRES_USER -A scram-sha-256 \
-    --pwfile=/tmp/pw --no-locale --no-sync" || exit 1
+    --pwfile=/tmp/pw --no-locale --no-sync $POSTGRES_INITDB_ARGS" || exit 1
   echo "create database $POSTGRES_DB" | su postgres -c "/pg/bin/postgres --single -D $PGDATA postgres" || true
   echo 'host all all all scram-sha-256' >> "$PGDATA/pg_hba.conf"
   touch "$PGDATA/initialized"
 fi
-exec su postgres -c "exec /pg/bin/postgres -D $PGDATA -c listen_addresses=* -c unix_socket_directories= -c fsync=off $*"
+for word in "$@"; do words="$words '$word'"; done
+fixed="-c listen_addresses=* -c unix_socket_directories= -c fsync=off"
+exec su postgres -c "exec /pg/bin/postgres -D $PGDATA $fixed $words"
 `
 /** Sends the SSLRequest that a client sends first. */
 const PG_ISREADY_SCRIPT = `#!/bin/sh
@@ -58,7 +60,7 @@ export async function buildStoreImages({ podman, push, registry, image }: Podman
     for (const [path] of linked.join('\n').matchAll(/(?<= )\/lib\S+|(?<=\t)\/lib\S+/g))
       fs.copyFileSync(path, join(context, 'lib', path.split('/').pop()!))
     const scripts = {
-      postgres: POSTGRES_SCRIPT,
+      'docker-entrypoint.sh': POSTGRES_SCRIPT,
       pg_isready: PG_ISREADY_SCRIPT,
       'redis-server': REDIS_SCRIPT,
       'redis-cli': REDIS_CLI_SCRIPT,
@@ -67,7 +69,7 @@ export async function buildStoreImages({ podman, push, registry, image }: Podman
       fs.writeFileSync(join(context, 'bin', name), text, { mode: 0o755 })
     const images = { database: `${registry}/postgres:1`, redis: `${registry}/redis:1` }
     for (const [kind, more] of [
-      ['database', 'ENTRYPOINT ["/bin/postgres"]\n'],
+      ['database', 'ENV PATH=/pg/bin:/bin\nENTRYPOINT ["/bin/docker-entrypoint.sh"]\n'],
       ['redis', ''],
     ] as const) {
       fs.writeFileSync(join(context, 'Dockerfile'), makeDockerfile(image) + more)

@@ -9,6 +9,8 @@ export interface ArchiveStore {
   get(name: string, file: string): Promise<void>
   /** The names directly below a folder, without it. */
   list(folder: string): Promise<string[]>
+  /** The bytes of the files directly below a folder. */
+  sizeOf(folder: string): Promise<number>
   remove(name: string): Promise<void>
   removeFolder(folder: string): Promise<void>
 }
@@ -34,6 +36,13 @@ export class FolderStore implements ArchiveStore {
 
   async list(folder: string): Promise<string[]> {
     return listFolder(join(this.#root, folder))
+  }
+
+  async sizeOf(folder: string): Promise<number> {
+    let bytes = 0
+    for (const name of await this.list(folder))
+      bytes += fs.statSync(join(this.#root, folder, name), { throwIfNoEntry: false })?.size ?? 0
+    return bytes
   }
 
   async remove(name: string): Promise<void> {

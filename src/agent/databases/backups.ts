@@ -5,7 +5,7 @@ import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import { createGunzip, createGzip } from 'node:zlib'
-import { PermanentError, type RestorePoint } from '../engine.ts'
+import { PermanentError, type RestorePoint, SnapshotUnsupported } from '../engine.ts'
 import { readJson, removeRecursively, writeJson } from '../system/files.ts'
 import type { BaseBackup, DatabaseHistory } from './history.ts'
 
@@ -53,6 +53,8 @@ type Options = {
   work: string
   /** The WAL files that wait for the store. More are given up, so that they do not fill the disk. */
   max_waiting: number
+  /** The most that the history of a database takes. One base backup and the WAL since are kept in any case. */
+  max_bytes: (deployment_id: string) => number
   /** A sentence for the log of the deployment. */
   report: (deployment_id: string, message: string, isProblem: boolean) => void
 }
@@ -65,7 +67,7 @@ const ARCHIVED_MS = 60_000
 const QUIET_BYTES = 16 * 1024 * 1024
 
 const START = 'select pg_walfile_name(pg_current_wal_lsn()), now()::text'
-const END = 'select pg_current_wal_lsn()::text, now()::text'
+const END = 'select pg_current_wal_lsn()::text, clock_timestamp()::text, pg_walfile_name(pg_current_wal_lsn())'
 /** A transaction, after which each time until now has one. Then the segment that has it is closed. */
 const CLOSE_SEGMENT = `with mark as materialized (select pg_logical_emit_message(true, 'slipway', '') as at)
   select pg_walfile_name(at) from mark`
@@ -74,6 +76,8 @@ export class DatabaseBackups {
   readonly #options: Options
   /** Deployments whose backup failed, with the message that was reported. */
   readonly #failing = new Map<string, string>()
+  /** The newest base backup of each, and the WAL that was stored since this agent knows it. */
+  readonly #newest = new Map<string, { base: BaseBackup; wal_bytes: number }>()
   readonly #shipping = new Map<string, Promise<unknown>>()
   #sweeping = false
   #lastBase: Promise<unknown> = Promise.resolve()
@@ -81,6 +85,10 @@ export class DatabaseBackups {
   constructor(options: Options) {
     this.#options = options
     fs.rmSync(options.work, { recursive: true, force: true })
+  }
+
+  get failing(): number {
+    return this.#failing.size
   }
 
   /** Stores new WAL of these deployments, and takes the base backups that are due. Call it often. */
@@ -104,17 +112,27 @@ export class DatabaseBackups {
     await this.#ship(id)
     const hasGap = !(await host.isArchiving(id))
     if (hasGap) await host.resumeArchiving(id)
-    const bases = (await history.listBackups(id)).filter(base => base.generation === generation)
-    if (!hasGap && !(await this.#isDue(id, bases.at(-1), now))) return
+    if (!hasGap && !(await this.#isDue(id, generation, now))) return
     await this.#backUpInTurn(id)
-    await history.sweep(id, generation, now)
+    await history.sweep(id, generation, this.#options.max_bytes(id), now)
   }
 
-  async #isDue(id: string, last: BaseBackup | undefined, now: number): Promise<boolean> {
-    if (!last) return true
-    if (now - Date.parse(last.ended_at) < DAY_MS) return false
-    const sql = `select (pg_current_wal_lsn() - '${last.lsn}' > ${QUIET_BYTES})::text`
-    return (await this.#options.host.query(id, sql))[0] === 'true'
+  async #isDue(id: string, generation: string, now: number): Promise<boolean> {
+    const { host, history, max_bytes } = this.#options
+    let newest = this.#newest.get(id)
+    if (newest?.base.generation !== generation) {
+      // The agent before may have been killed in a restore that had not replaced it yet.
+      await history.resumeGeneration(id, generation)
+      const base = (await history.listBackups(id)).findLast(base => base.generation === generation)
+      if (!base) return true
+      newest = { base, wal_bytes: 0 }
+      this.#newest.set(id, newest)
+    }
+    // Lets older backups go sooner.
+    if (newest.wal_bytes > max_bytes(id) / 4) return true
+    if (now - Date.parse(newest.base.ended_at) < DAY_MS) return false
+    const sql = `select (pg_current_wal_lsn() - '${newest.base.lsn}' > ${QUIET_BYTES})::text`
+    return (await host.query(id, sql))[0] === 'true'
   }
 
   /** A failure is logged once, and its end too. */
@@ -145,14 +163,15 @@ export class DatabaseBackups {
       const [first_wal = '', began_at] = await host.query(id, START)
       const file = join(folder, BASE_FILE)
       await writeCompressed(await host.openBackup(id), file)
-      const [lsn = '', ended_at] = await host.query(id, END)
+      const [lsn = '', ended_at, last_wal = ''] = await host.query(id, END)
       const name = new Date(ended_at!).toISOString().replaceAll(':', '')
       const times = { began_at: new Date(began_at!).toISOString(), ended_at: new Date(ended_at!).toISOString() }
       const size_bytes = fs.statSync(file).size
       const major = await host.majorVersion(id)
-      const base = { generation, name, ...times, first_wal, lsn, major, size_bytes }
+      const base = { generation, name, ...times, first_wal, last_wal, lsn, major, size_bytes }
       if (host.generationOf(id) !== generation) throw new Error('The database was restored meanwhile.')
       await history.addBackup(id, base, file)
+      this.#newest.set(id, { base, wal_bytes: 0 })
     } finally {
       await removeRecursively(folder)
     }
@@ -176,6 +195,8 @@ export class DatabaseBackups {
         const file = join(folder, name)
         await writeCompressed(await host.openWal(id, name), file)
         if (host.generationOf(id) !== generation) return
+        const newest = this.#newest.get(id)
+        if (newest) newest.wal_bytes += fs.statSync(file).size
         await history.addWal(id, generation, name, file)
         await host.removeWal(id, name)
       }
@@ -214,7 +235,9 @@ export class DatabaseBackups {
       await host.restore(
         id,
         source ?? (await this.#readHistory(from as HistoryPoint, folder, major, signal)),
-        async old => old && this.#endGeneration(id, old),
+        async old => {
+          if (old) await this.#endGeneration(id, old)
+        },
         signal,
       )
     } finally {
@@ -230,7 +253,8 @@ export class DatabaseBackups {
     if (!facts || !fs.existsSync(base)) throw new PermanentError('This snapshot is not one of a database.')
     if (facts.engine !== this.#options.engine)
       throw new PermanentError(
-        `This snapshot was taken by the ${facts.engine} engine. Restore it there, and bring the data with \`slipway db dump\`.`,
+        `This snapshot was taken by the ${facts.engine} engine. Restore it there, and bring the data with ` +
+          '`slipway db dump`.',
       )
     refuseOtherMajor(facts.major, major)
     return { base }
@@ -252,7 +276,7 @@ export class DatabaseBackups {
     await history.fetchBackup(deployment_id, base, file)
     const wal = join(folder, 'wal')
     fs.mkdirSync(wal)
-    await history.fetchWal(deployment_id, base, wal, signal)
+    await history.fetchWal(deployment_id, base, at, wal, signal)
     for (const name of fs.readdirSync(wal)) {
       const compressed = join(wal, name)
       const plain = compressed.replace(/\.gz$/, '')
@@ -277,7 +301,7 @@ export class DatabaseBackups {
     throw new Error('Postgres does not archive its WAL.')
   }
 
-  /** Whatever was committed is in the history then. Data that no server can read end with what was archived. */
+  /** The history has all that was committed then. Data that no server can read end with what was archived. */
   async #endGeneration(id: string, generation: string): Promise<void> {
     const { history, host } = this.#options
     await host.closeToApplications(id).catch(() => {})
@@ -293,6 +317,7 @@ export class DatabaseBackups {
 
   async remove(id: string): Promise<void> {
     this.#failing.delete(id)
+    this.#newest.delete(id)
     await this.#options.history.remove(id)
   }
 
@@ -311,7 +336,7 @@ function refuseOtherMajor(major: number, present: number): void {
 }
 
 const noBackups = () =>
-  new PermanentError(
+  new SnapshotUnsupported(
     'This database has no backups: it is on a server that several deployments share. Bring its data into a new ' +
       'deployment with `slipway db dump` and `slipway db restore`.',
   )

@@ -1,4 +1,4 @@
-// A base backup by the replication protocol of Postgres: a tar of the data folder with the WAL that makes it consistent.
+// A base backup by the replication protocol of Postgres: a tar of the data folder with the WAL that makes it whole.
 import { PassThrough, type Readable } from 'node:stream'
 import pg from 'pg'
 

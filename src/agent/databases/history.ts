@@ -14,6 +14,8 @@ export type BaseBackup = {
   ended_at: string
   /** The first WAL file that a recovery from it may read. */
   first_wal: string
+  /** The WAL file in which it ended. A recovery to an earlier time reads no later one. */
+  last_wal: string
   /** The position in the WAL after it. */
   lsn: string
   /** The version of Postgres. */
@@ -91,41 +93,73 @@ export class DatabaseHistory {
     await this.#store.get(`${deployment_id}/${generation}/base/${name}.tar.gz`, file)
   }
 
-  /** Writes the WAL that a recovery from this backup may read into a folder, compressed. */
-  async fetchWal(deployment_id: string, base: BaseBackup, folder: string, signal: AbortSignal): Promise<void> {
+  /** Writes the WAL that leads from this backup to a time into a folder, compressed. */
+  async fetchWal(
+    deployment_id: string,
+    base: BaseBackup,
+    at: Date,
+    folder: string,
+    signal: AbortSignal,
+  ): Promise<void> {
     const wal = `${deployment_id}/${base.generation}/wal`
+    const next = (await this.listBackups(deployment_id)).find(
+      ({ generation, began_at }) => generation === base.generation && began_at > at.toISOString(),
+    )
     for (const name of await this.#store.list(wal)) {
       signal.throwIfAborted()
       const segment = name.replace(/\.gz$/, '')
-      if (SEGMENT.test(segment) && segmentNumber(segment) < segmentNumber(base.first_wal)) continue
+      const isEarlier = segmentNumber(segment) < segmentNumber(base.first_wal)
+      const isLater = next !== undefined && segmentNumber(segment) > segmentNumber(next.last_wal)
+      if (SEGMENT.test(segment) && (isEarlier || isLater)) continue
       await this.#store.get(`${wal}/${name}`, join(folder, name))
     }
   }
 
-  /** Removes what no time of the last seven days needs. The newest backup of the present data folder stays. */
-  async sweep(deployment_id: string, present: string, now: number): Promise<void> {
+  /**
+   * Removes what no time of the last seven days needs, and more of the oldest if all takes more than `max_bytes`. The
+   * newest backup of the present data folder stays.
+   */
+  async sweep(deployment_id: string, present: string, max_bytes: number, now: number): Promise<void> {
     const oldest = new Date(now - KEEP_MS).toISOString()
-    const all = await this.listBackups(deployment_id)
     for (const generation of await this.#store.list(deployment_id)) {
       const ended = await this.#readJson<Ended>(`${deployment_id}/${generation}/ended.json`)
-      if (generation !== present && ended && ended.at < oldest) {
+      if (generation !== present && ended && ended.at < oldest)
         await this.#store.removeFolder(`${deployment_id}/${generation}`)
-        continue
-      }
-      const bases = all.filter(base => base.generation === generation)
-      const kept = bases.findLastIndex(({ ended_at }) => ended_at <= oldest)
-      for (const { name } of bases.slice(0, Math.max(0, kept)))
-        for (const suffix of ['json', 'tar.gz'])
-          await this.#store.remove(`${deployment_id}/${generation}/base/${name}.${suffix}`)
-      const first = bases[Math.max(0, kept)]
-      if (!first) continue
-      const wal = `${deployment_id}/${generation}/wal`
-      for (const name of await this.#store.list(wal)) {
-        const segment = name.replace(/\.gz$/, '')
-        if (SEGMENT.test(segment) && segmentNumber(segment) < segmentNumber(first.first_wal))
-          await this.#store.remove(`${wal}/${name}`)
-      }
     }
+    let all = await this.listBackups(deployment_id)
+    const isNeeded = (base: BaseBackup) => {
+      const next = all.find(other => other.generation === base.generation && other.ended_at > base.ended_at)
+      return next === undefined || next.ended_at > oldest
+    }
+    for (const base of all.filter(base => !isNeeded(base))) all = await this.#removeBackup(deployment_id, base, all)
+    while (all.length > 1 && (await this.#sizeOf(deployment_id)) > max_bytes)
+      all = await this.#removeBackup(deployment_id, all[0]!, all)
+  }
+
+  /** With the WAL before the next one. Returns the backups that are left. */
+  async #removeBackup(deployment_id: string, base: BaseBackup, all: BaseBackup[]): Promise<BaseBackup[]> {
+    const folder = `${deployment_id}/${base.generation}`
+    const left = all.filter(other => other !== base)
+    const first = left.find(({ generation }) => generation === base.generation)
+    if (!first) {
+      await this.#store.removeFolder(folder)
+      return left
+    }
+    // Without its description it is none any more.
+    for (const suffix of ['json', 'tar.gz']) await this.#store.remove(`${folder}/base/${base.name}.${suffix}`)
+    for (const name of await this.#store.list(`${folder}/wal`)) {
+      const segment = name.replace(/\.gz$/, '')
+      if (SEGMENT.test(segment) && segmentNumber(segment) < segmentNumber(first.first_wal))
+        await this.#store.remove(`${folder}/wal/${name}`)
+    }
+    return left
+  }
+
+  async #sizeOf(deployment_id: string): Promise<number> {
+    let bytes = 0
+    for (const generation of await this.#store.list(deployment_id))
+      for (const kind of ['base', 'wal']) bytes += await this.#store.sizeOf(`${deployment_id}/${generation}/${kind}`)
+    return bytes
   }
 
   async removeOthers(deployment_ids: string[]): Promise<void> {

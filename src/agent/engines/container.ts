@@ -5,6 +5,9 @@ import { join } from 'node:path'
 import { diskOfStore } from '../../protocol/snapshots.schema.ts'
 import type { NewForward, NewTerminal } from '../../protocol/tunnels.schema.ts'
 import { planSource } from '../builds/source-plan.ts'
+import { FolderStore } from '../databases/archive-store.ts'
+import { DatabaseBackups } from '../databases/backups.ts'
+import { DatabaseHistory } from '../databases/history.ts'
 import {
   type Artifact,
   type BuildTask,
@@ -38,7 +41,9 @@ import {
 import { DockerApi, DockerApiError } from '../images/docker-api.ts'
 import { type BaseImages, chooseBaseImage } from '../images/language-images.ts'
 import { readJson, writeJson } from '../system/files.ts'
+import { ContainerDatabases } from './container/database-host.ts'
 import { archiveVolume, COPY_ROLE, RESERVED_CLAIMS, removeVolume, replaceVolume } from './container/disks.ts'
+import { connectInside } from './container/exec.ts'
 import { Images } from './container/images.ts'
 import {
   ContainerReplica,
@@ -51,17 +56,19 @@ import { DEFAULT_PORT, otherReplicaParts, replicaParts, runParts, sidecarImagesO
 import { runContainer } from './container/run.ts'
 import { SecretFolder } from './container/secret-folder.ts'
 import {
+  readDataFolder,
   readStoreRequests,
   readStoreSecrets,
   readStoreUri,
   removeStoreRequest,
   StoreContainers,
+  saveDataFolders,
   saveStoreAccess,
   saveStoreRequests,
   storeAccessFor,
 } from './container/store-containers.ts'
 import { STORE_ROLE, type StoreKind, storeRequestsOf } from './container/store-specs.ts'
-import { connectInContainer, startContainerTerminal } from './container/terminal.ts'
+import { startContainerTerminal } from './container/terminal.ts'
 import { findUnsupported } from './container/unsupported-features.ts'
 import { imageCommand } from './image-command.ts'
 import { connectHere, describeMissingCopy } from './local/connect.ts'
@@ -74,6 +81,9 @@ import { loginOf } from './store-variables.ts'
 
 /** The roles of containers whose files beside volumes are limited. */
 const LIMITED_ROLES = new Set<string | undefined>(['app', RUN_ROLE])
+/** The history of each database takes no more. The size of a database is not limited. */
+const MAX_HISTORY_BYTES = 20 * 1024 ** 3
+
 /** The roles of containers that are no part of a replica. */
 const OTHER_ROLES = new Set<string | undefined>(['build', STORE_ROLE, RUN_ROLE, COPY_ROLE])
 /** Requests wait so long at most while the files of their application are copied. */
@@ -102,6 +112,8 @@ export class ContainerEngine extends PooledEngine {
   readonly #secrets: SecretFolder
   readonly #images: Images
   readonly #stores: StoreContainers
+  readonly #databases: ContainerDatabases
+  readonly #backups: DatabaseBackups
   readonly #liveReplicas = new Set<string>()
   /** The commands that run once, by id. */
   readonly #runs = new Map<string, Promise<RunEnd>>()
@@ -125,6 +137,25 @@ export class ContainerEngine extends PooledEngine {
     this.#commandEnv = commandEnv
     this.#secrets = new SecretFolder(secrets)
     this.#stores = new StoreContainers(this.#api, this.#owner, stores)
+    this.#databases = new ContainerDatabases({
+      api: this.#api,
+      stores: this.#stores,
+      folderOf: id => this.path(id),
+      max_waiting: this.limits.waiting_wal,
+    })
+    const work = join(options.home, 'backups.work')
+    this.#backups = new DatabaseBackups({
+      host: this.#databases,
+      history: new DatabaseHistory(new FolderStore(join(options.home, 'backups')), work),
+      engine: this.name,
+      work,
+      max_waiting: this.limits.waiting_wal,
+      max_bytes: () => MAX_HISTORY_BYTES,
+      report: (id, message, isProblem) =>
+        this.forEachPool((_, ref) => {
+          if (ref.deployment_id === id) this.events.log(ref, message, isProblem ? 'ERROR' : 'INFO')
+        }),
+    })
     const registry: EngineEvents['registryCredential'] = (of, image) => this.events.registryCredential(of, image)
     this.#images = new Images(this.#api, this.#owner, this.#secrets, registry, join(options.home, 'images.json'))
   }
@@ -161,6 +192,8 @@ export class ContainerEngine extends PooledEngine {
     if (DockerRootDir)
       this.repeatEvery(this.limits.space_ms, () => void this.#freeSpace.look(DockerRootDir, measureNow))
     this.repeatEvery(this.limits.probe_ms, () => void this.#restartStores().catch(() => {}))
+    await this.#backups.removeOthers(await this.deployments())
+    this.repeatEvery(this.limits.container_backup_ms, () => this.#backups.sweep(this.provisioner.ready))
     for (const id of await this.deployments())
       if (readStoreRequests(this.path(id)).length > 0) this.provisioner.start(id)
   }
@@ -183,7 +216,7 @@ export class ContainerEngine extends PooledEngine {
     const uri = readStoreUri(this.path(deployment_id), kind)
     const container = uri && (await this.#stores.findRunning(deployment_id, kind))
     if (!container) throw new PermanentError(`This deployment has no ${store} that is ready.`)
-    return { store: loginOf(uri), connect: () => connectInContainer(this.#api, container, Number(new URL(uri).port)) }
+    return { store: loginOf(uri), connect: () => connectInside(this.#api, container, Number(new URL(uri).port)) }
   }
 
   #copyOf(ref: RevisionRef, number: number | null | undefined): ContainerReplica {
@@ -199,9 +232,13 @@ export class ContainerEngine extends PooledEngine {
   protected async provideStores(deployment_id: string, signal: AbortSignal): Promise<void> {
     await this.#ensureNetwork(deployment_id)
     const folder = this.path(deployment_id)
-    const access = await this.#stores.ensure(deployment_id, readStoreRequests(folder), signal)
+    const data = readDataFolder(folder) ?? (await this.#stores.findDataFolder(deployment_id))
+    saveDataFolders(folder, { data })
+    const access = await this.#stores.ensure(deployment_id, readStoreRequests(folder), data, signal)
     this.events.hide(deployment_id, Object.values(access.env))
-    if (saveStoreAccess(folder, access)) return
+    const isSame = saveStoreAccess(folder, access)
+    await this.#databases.removeUnused(deployment_id).catch(() => {})
+    if (isSame) return
     this.forEachPool((pool, ref) => {
       if (ref.deployment_id === deployment_id) pool.killAllForReason('the address of its database or Redis has changed')
     })
@@ -340,6 +377,7 @@ export class ContainerEngine extends PooledEngine {
     for (const { Name } of await this.#listOwned('networks', deployment_id))
       await this.#api.requestIfExists('DELETE', `/networks/${Name}`)
     await this.#pruneImages(deployment_id, 0)
+    await this.#backups.remove(deployment_id)
     await super.remove(deployment_id)
   }
 
@@ -380,6 +418,7 @@ export class ContainerEngine extends PooledEngine {
   }
 
   async takeSnapshot(deployment_id: string, store: string, folder: string, signal: AbortSignal): Promise<void> {
+    if (store === 'database') return this.#backups.takeSnapshot(deployment_id, folder, signal)
     const place = this.#placeOfDisk(deployment_id, store)
     if (!(await this.#api.getIfExists(`/volumes/${place.volume}`)))
       throw new PermanentError(`The deployment has no ${store} on this agent.`)
@@ -393,6 +432,7 @@ export class ContainerEngine extends PooledEngine {
 
   async restoreSnapshot(spec: RevisionSpec, store: string, from: RestorePoint, signal: AbortSignal): Promise<void> {
     const { deployment_id } = spec
+    if (store === 'database') return this.#restoreDatabase(deployment_id, from, signal)
     const place = this.#placeOfDisk(deployment_id, store)
     if (!('folder' in from)) throw new SnapshotUnsupported('A disk has no history: restore one of its snapshots.')
     if ((await this.#listContainers(`${ROLE_LABEL}=${RUN_ROLE}`)).some(isRunningOf(deployment_id)))
@@ -405,6 +445,16 @@ export class ContainerEngine extends PooledEngine {
       this.#copying++
       await replaceVolume(place, from.folder).finally(() => this.#copying--)
       fs.rmSync(this.#restoreMark(deployment_id))
+    })
+  }
+
+  async #restoreDatabase(deployment_id: string, from: RestorePoint, signal: AbortSignal): Promise<void> {
+    await this.#backups.restore(deployment_id, from, signal)
+    // Starts its container with the new folder.
+    this.provisioner.start(deployment_id, true)
+    await this.provisioner.waitUntilReady(deployment_id, signal)
+    this.forEachPool((pool, ref) => {
+      if (ref.deployment_id === deployment_id) pool.killAllForReason('its database was restored')
     })
   }
 

@@ -13,6 +13,7 @@ import { DatabaseHistory } from '../databases/history.ts'
 import {
   type Artifact,
   type BuildTask,
+  type DatabaseTotals,
   type EngineEvents,
   type ForwardTarget,
   type LogLevel,
@@ -72,6 +73,8 @@ const MAX_PAUSED = 10_000
 /** The source folder, with many files, is measured once per this many checks. */
 const SOURCE_CHECK_EVERY = 10
 const GIB = 1024 ** 3
+/** The history of a database may take so many times the storage of the database. */
+const HISTORY_SHARE = 2
 
 export type ProcessOptions = PooledOptions & {
   /** A Postgres whose role may create databases and roles. Without it the agent runs its own. */
@@ -109,6 +112,7 @@ export class ProcessEngine extends PooledEngine {
   readonly #commandEnv: Record<string, string>
   readonly #databases: Databases
   readonly #backups: DatabaseBackups
+  #databaseUse = { count: 0, bytes: 0, connections: 0 }
   readonly #redis: RedisServers
   /** Running revisions that use the Redis of their deployment. */
   readonly #redisUsers = new Map<string, Set<string>>()
@@ -139,6 +143,7 @@ export class ProcessEngine extends PooledEngine {
       engine: this.name,
       work: join(options.home, 'backups.work'),
       max_waiting: this.limits.waiting_wal,
+      max_bytes: id => HISTORY_SHARE * GIB * (this.#readDatabase(id)?.storage_gi ?? 1),
       report: (id, message, isProblem) => this.#logToDeployment(id, message, isProblem ? 'ERROR' : 'INFO'),
     })
     this.#redis = new RedisServers(machinePath ?? this.#searchPath)
@@ -634,11 +639,21 @@ export class ProcessEngine extends PooledEngine {
 
   /** A database above its storage limit is read-only until it has space again. */
   async #enforceStorageLimit(): Promise<void> {
+    const totals = { count: 0, bytes: 0, connections: 0 }
     for (const id of this.provisioner.ready) {
       const database = this.#readDatabase(id)
       const use = database && (await this.#databases.measure(id, database).catch(() => undefined))
-      if (use) await this.#enforceStorage(id, database, use.bytes / GIB).catch(() => {})
+      if (!use) continue
+      totals.count++
+      totals.bytes += use.bytes
+      totals.connections += use.connections
+      await this.#enforceStorage(id, database, use.bytes / GIB).catch(() => {})
     }
+    this.#databaseUse = totals
+  }
+
+  databaseTotals(): DatabaseTotals {
+    return { ...this.#databaseUse, failing: this.#backups.failing }
   }
 
   async #enforceDiskSizes(): Promise<void> {

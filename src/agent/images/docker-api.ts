@@ -29,7 +29,7 @@ type RequestOptions = {
 }
 /** A progress message of a pull, a push or a build. */
 type ProgressMessage = BuildMessage & { status?: string; error?: string }
-export type ExecRequest = { Cmd: string[]; Tty: boolean; Env: string[] }
+export type ExecRequest = { Cmd: string[]; Tty: boolean; Env: string[]; User?: string }
 export type AttachedExec = { id: string; socket: Duplex }
 type LogOptions = { follow: boolean; since: number; signal?: AbortSignal }
 export type LogLine = { message: string; at: string; error: boolean }
@@ -139,6 +139,16 @@ export class DockerApi {
   /** The files of a container, as a tar. */
   readFiles = (container: string, path: string, signal: AbortSignal): Promise<Readable> =>
     this.#send('GET', `/containers/${container}/archive`, { query: { path }, signal })
+
+  /** Unpacks a tar into a folder of a container. */
+  writeFiles = (container: string, path: string, tar: Readable, signal: AbortSignal): Promise<void> =>
+    this.ask('PUT', `/containers/${container}/archive`, {
+      query: { path },
+      body: tar,
+      headers: { 'Content-Type': 'application/x-tar' },
+      timeoutMs: 0,
+      signal,
+    })
 
   /** Runs a command in a container and returns its exit code. */
   async exec(container: string, Cmd: string[]): Promise<number> {

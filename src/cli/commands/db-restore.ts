@@ -9,8 +9,9 @@ export const declaration: Declaration = {
   arguments: '[deployment] <file>',
   summary: 'read a file of pg_dump into the database of a deployment',
   description:
-    'Reads a file of pg_dump (its custom format, or SQL) into the database of a deployment, in one transaction. Objects ' +
-    'of the same names are replaced, if the file is of the custom format. A dump of what was there is kept first.',
+    'Reads a file of pg_dump (its custom format, or SQL) into the database of a deployment, in one transaction. ' +
+    'Objects of the same names are replaced, if the file is of the custom format. A dump of what was there is kept ' +
+    'first.',
 }
 
 /** The beginning of a file in the custom format. */

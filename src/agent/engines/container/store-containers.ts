@@ -11,6 +11,8 @@ import { removeVolume } from './disks.ts'
 import { imageName, imageTag } from './images.ts'
 import type { ListedContainer } from './replica.ts'
 import {
+  DATA_FOLDER,
+  DATA_LABEL,
   MADE_FROM_LABEL,
   PASSWORD_LABEL,
   STORE_ROLE,
@@ -21,12 +23,20 @@ import {
   storeSpecOf,
   storeVolumeOf,
   URI_VARIABLES,
+  walFolderOf,
 } from './store-specs.ts'
 
 /** The variables of replicas, and host entries (`name:address`) for an engine without DNS in its networks. */
 export type StoreAccess = { env: Record<string, string>; hosts: string[] }
 /** Stored as JSON. `given` is null before the stores were ready. */
-type SavedStores = { wishes: StoreRequest[]; given: StoreAccess | null }
+type SavedStores = {
+  wishes: StoreRequest[]
+  given: StoreAccess | null
+  /** The data folder of the database, once a restore has made another one. */
+  data?: string
+  /** A data folder to remove: of a restore that has not ended, or the one that it replaced. */
+  unused?: string | undefined
+}
 type Volume = { Name: string; Labels: Record<string, string> | null }
 
 const STOP_SECONDS = 30
@@ -44,17 +54,23 @@ export class StoreContainers {
   }
 
   /** Creates the stores, and throws if one does not accept connections yet. The network must exist. */
-  async ensure(deployment_id: string, requests: StoreRequest[], signal: AbortSignal): Promise<StoreAccess> {
+  async ensure(
+    deployment_id: string,
+    requests: StoreRequest[],
+    data: string,
+    signal: AbortSignal,
+  ): Promise<StoreAccess> {
     const access: StoreAccess = { env: {}, hosts: [] }
     for (const request of requests) {
       const image = this.#images[request.kind]
       await this.#pull(image, signal)
       signal.throwIfAborted()
       const password = await this.#ensurePassword(deployment_id, request.kind)
-      const store = storeSpecOf(request, { owner: this.#owner, deployment_id, image, password })
+      const store = storeSpecOf(request, { owner: this.#owner, deployment_id, image, password, data })
       const id = await this.#ensureContainer(deployment_id, store)
       if (!(await this.#execSucceeds(id, store.readyCommand('127.0.0.1'))))
         throw new Error(await this.#describeFailure(id, request.kind))
+      if (request.kind === 'database') await this.#makeWalFolder(id, data)
       // Not every engine resolves names in its networks.
       if (!(await this.#execSucceeds(id, store.readyCommand(request.kind))))
         access.hosts.push(await this.#hostEntry(id, deployment_id, request))
@@ -141,6 +157,19 @@ export class StoreContainers {
     )
   }
 
+  /** The container knows it, too, if the folder of the deployment was lost. */
+  async findDataFolder(deployment_id: string): Promise<string> {
+    const [found] = await this.#listContainers(`${DEPLOYMENT_LABEL}=${deployment_id}`, `${PART_LABEL}=database`)
+    return found?.Labels[DATA_LABEL] ?? DATA_FOLDER
+  }
+
+  /** For the user that owns the data. */
+  async #makeWalFolder(id: string, data: string): Promise<void> {
+    const script = 'mkdir -p "$1" && chown "$(stat -c %u:%g "$0")" "$1"'
+    await this.#execSucceeds(id, ['sh', '-c', script, `/data/${data}`, `/data/${walFolderOf(data)}`])
+  }
+
+  /** The container of a database. Undefined if there is none. */
   async #hostEntry(id: string, deployment_id: string, { kind }: StoreRequest): Promise<string> {
     const { NetworkSettings } = await this.#api.get<{
       NetworkSettings: { Networks: Record<string, { IPAddress: string }> }
@@ -177,13 +206,24 @@ export const readStoreSecrets = (folder: string): string[] => Object.values(read
 /** Null before it was ready. */
 export const readStoreUri = (folder: string, kind: StoreKind): string | null =>
   readSavedStores(folder).given?.env[URI_VARIABLES[kind]] ?? null
+/** The login of its database, and its data folder. Undefined before the database was ready. */
+export function readDatabase(folder: string): { password: string; data: string } | undefined {
+  const { given, data = DATA_FOLDER } = readSavedStores(folder)
+  const uri = given?.env[URI_VARIABLES.database]
+  return uri === undefined ? undefined : { password: new URL(uri).password, data }
+}
+export const readDataFolder = (folder: string): string | undefined => readSavedStores(folder).data
+export const readUnusedFolder = (folder: string): string | undefined => readSavedStores(folder).unused
+export function saveDataFolders(folder: string, folders: Pick<SavedStores, 'data' | 'unused'>): void {
+  writeJson(storesFile(folder), { ...readSavedStores(folder), ...folders } satisfies SavedStores)
+}
 
 /** Keeps the requests of older revisions, which may still serve. True if the revision needs another store. */
 export function saveStoreRequests(folder: string, spec: RevisionSpec): boolean {
-  const { wishes, given } = readSavedStores(folder)
+  const { wishes, given, ...rest } = readSavedStores(folder)
   const wanted = storeRequestsOf(spec)
   const others = wishes.filter(({ kind }) => !wanted.some(request => request.kind === kind))
-  writeJson(storesFile(folder), { wishes: [...wanted, ...others], given } satisfies SavedStores)
+  writeJson(storesFile(folder), { ...rest, wishes: [...wanted, ...others], given } satisfies SavedStores)
   return wanted.some(({ kind }) => !given?.env[URI_VARIABLES[kind]])
 }
 

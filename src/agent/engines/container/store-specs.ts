@@ -1,5 +1,6 @@
 // Builds the create requests of a deployment's database and Redis. Its revisions share them. Pure.
 import { createHash } from 'node:crypto'
+import { archiveCommand } from '../../databases/archive-command.ts'
 import type { RevisionSpec } from '../../engine.ts'
 import { deploymentLabels, PART_LABEL, ROLE_LABEL, resourcePrefix } from '../../images/container-labels.ts'
 import type { CreateRequest } from '../../images/docker-api.ts'
@@ -21,15 +22,22 @@ export type StoreSpec = {
   readyCommand(host: string): string[]
   env: Record<string, string>
 }
-type StorePlacement = { owner: string; deployment_id: string; image: string; password: string }
+/** `data`: the data folder of a database, below that of its volume. */
+type StorePlacement = { owner: string; deployment_id: string; image: string; password: string; data?: string }
+
+export const DATA_FOLDER = 'pg'
+export const walFolderOf = (data: string) => `wal-${data}`
+export const PAUSE_FILE = 'archive-paused'
 
 /** The label is on the volume, so the password exists as long as the data. */
 export const PASSWORD_LABEL = 'slipway.password'
 /** A hash of the create request. A store with another hash is recreated. */
 export const MADE_FROM_LABEL = 'slipway.made-from'
 export const STORE_ROLE = 'store'
+/** The data folder of a database, for an agent that has lost its home. */
+export const DATA_LABEL = 'slipway.data'
 export const URI_VARIABLES = { database: 'DATABASE_URI', redis: 'REDIS_URI' }
-const DATABASE_USER = 'app'
+export const DATABASE_USER = 'app'
 
 export const storeRequestsOf = ({ resources: r, needs_database, parts }: RevisionSpec): StoreRequest[] => [
   ...(needs_database
@@ -56,7 +64,7 @@ export const storeRequestsOf = ({ resources: r, needs_database, parts }: Revisio
 
 export function storeVolumeOf(
   kind: StoreKind,
-  { owner, deployment_id, password }: Omit<StorePlacement, 'image'>,
+  { owner, deployment_id, password }: Omit<StorePlacement, 'image' | 'data'>,
 ): CreateRequest {
   const name = `${resourcePrefix(owner, deployment_id)}-${kind}`
   const Labels = {
@@ -95,21 +103,30 @@ export function storeSpecOf(request: StoreRequest, placement: StorePlacement): S
     [ROLE_LABEL]: STORE_ROLE,
     [PART_LABEL]: kind,
     [MADE_FROM_LABEL]: hash,
+    ...(kind === 'database' && { [DATA_LABEL]: placement.data ?? DATA_FOLDER }),
   }
   return { kind, volume, readyCommand, env, container: { name: volume.name, body: { ...container, Labels } } }
 }
 
 const envLines = (env: Record<string, string>) => Object.entries(env).map(([name, value]) => `${name}=${value}`)
 
-const databaseSpec = ({ connections }: StoreRequest, { password }: StorePlacement) => ({
+const DATABASE_SETTINGS = { archive_mode: 'on', archive_timeout: '60s', wal_level: 'replica' }
+
+const databaseSpec = ({ connections }: StoreRequest, { password, data = DATA_FOLDER }: StorePlacement) => ({
   body: {
-    Cmd: ['-c', `max_connections=${connections}`],
+    Cmd: Object.entries({
+      max_connections: connections,
+      ...DATABASE_SETTINGS,
+      archive_command: archiveCommand(`../${walFolderOf(data)}`, `../${PAUSE_FILE}`),
+    }).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
     // A folder below the mount, which may contain `lost+found`.
     Env: envLines({
       POSTGRES_USER: DATABASE_USER,
       POSTGRES_DB: DATABASE_USER,
       POSTGRES_PASSWORD: password,
-      PGDATA: '/data/pg',
+      PGDATA: `/data/${data}`,
+      // An application that writes once a minute fills a file each minute.
+      POSTGRES_INITDB_ARGS: '--wal-segsize=4',
     }),
     StopSignal: 'SIGINT',
   },

@@ -34,6 +34,8 @@ export const DEFAULT_LIMITS = {
   space_ms: 1_000,
   /** The interval at which the WAL of databases is stored. */
   backup_ms: 10_000,
+  /** Among containers, where each look takes a command in one. */
+  container_backup_ms: 60_000,
   /** The most WAL files of a database, of 4 MiB or less, that wait until they can be stored. */
   waiting_wal: 256,
   /** The interval at which the agent reads the last requests from the router and reports them. */

@@ -34,7 +34,7 @@ export type DatabaseUse = { bytes: number; connections: number }
 
 export class Databases {
   readonly #own: DeploymentServers
-  /** Of the operator or of an earlier agent. */
+  /** The operator's, or the one that earlier agents used. */
   readonly #shared: PostgresServer
   readonly #hasOwn: boolean
 

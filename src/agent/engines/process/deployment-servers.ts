@@ -13,6 +13,12 @@ import { unpackTar } from 'modern-tar/fs'
 import pg from 'pg'
 import * as postgres from '../../../postgres/data-folder.ts'
 import { findFreePort } from '../../../postgres/free-port.ts'
+import {
+  archiveCommand,
+  describeRecovery,
+  RECOVERY_SETTINGS,
+  recoverySettings,
+} from '../../databases/archive-command.ts'
 import type { DatabaseHost, RestoreSource } from '../../databases/backups.ts'
 import { streamBaseBackup } from '../../databases/base-backup.ts'
 import { PermanentError } from '../../engine.ts'
@@ -39,14 +45,6 @@ const INITDB_OPTIONS = ['--wal-segsize=4']
 const ARCHIVE_MS = 120_000
 const RECOVERY_PAUSE_MS = 50
 
-/**
- * Runs in the data folder. The file gets its name when it is on the disk, and is written again if the server has
- * forgotten that it was.
- */
-const ARCHIVE_COMMAND =
-  'test -e ../archive-paused || { cp "%p" "../wal/%f.part" && { sync "../wal/%f.part" || sync; } && ' +
-  'mv "../wal/%f.part" "../wal/%f" && { sync ../wal || sync; }; }'
-
 /** A server without work runs six processes, which share about 10 MB and use no processor time. */
 export function settingsOf({ connections, memory_mb }: ServerLimits): ServerSettings {
   const megabytes = (share: number, least: number, most: number) =>
@@ -59,7 +57,7 @@ export function settingsOf({ connections, memory_mb }: ServerLimits): ServerSett
     wal_level: 'replica',
     max_wal_senders: 3,
     archive_mode: 'on',
-    archive_command: ARCHIVE_COMMAND,
+    archive_command: archiveCommand('../wal', '../archive-paused'),
     archive_timeout: '60s',
     min_wal_size: '32MB',
     max_wal_size: '256MB',
@@ -73,7 +71,7 @@ export function settingsOf({ connections, memory_mb }: ServerLimits): ServerSett
 export class DeploymentServers implements DatabaseHost {
   readonly #home: string
   readonly #servers = new Map<string, { server: EmbeddedServer; generation: string; limits: ServerLimits }>()
-  /** What changes the data folder or the server of a deployment runs one after the other. */
+  /** Changes of the data folder or the server of a deployment run one after the other. */
   readonly #locks = new Map<string, Promise<unknown>>()
   /** Folders that a restore is filling. */
   readonly #restoring = new Set<string>()
@@ -192,7 +190,7 @@ export class DeploymentServers implements DatabaseHost {
 
   async query(id: string, sql: string): Promise<string[]> {
     const client = new pg.Client({
-      connectionString: this.#url(id),
+      connectionString: await this.#url(id),
       connectionTimeoutMillis: 5_000,
       query_timeout: 60_000,
     })
@@ -213,7 +211,7 @@ export class DeploymentServers implements DatabaseHost {
   }
 
   async openBackup(id: string): Promise<Readable> {
-    return streamBaseBackup(this.#url(id))
+    return streamBaseBackup(await this.#url(id))
   }
 
   async listWal(id: string): Promise<string[]> {
@@ -288,19 +286,11 @@ export class DeploymentServers implements DatabaseHost {
     const [binaries, identity] = await findServerPrograms(data)
     makeFolderFor(join(folder, 'wal'), identity)
     await pipeline(fs.createReadStream(base), createGunzip(), unpackTar(data), { signal })
-    const settings: ServerSettings = {
-      ...settingsOf({ connections: 10, memory_mb: 512 }),
-      archive_mode: 'off',
-      hot_standby: 'off',
-    }
+    const settings: ServerSettings = { ...settingsOf({ connections: 10, memory_mb: 512 }), ...RECOVERY_SETTINGS }
     if (history) {
       await fs.promises.cp(history.wal, join(folder, 'recovery'), { recursive: true })
       fs.writeFileSync(join(data, 'recovery.signal'), '')
-      Object.assign(settings, {
-        restore_command: 'cp "../recovery/%f" "%p"',
-        recovery_target_time: history.at.toISOString().replace('T', ' ').replace('Z', '+00'),
-        recovery_target_action: 'promote',
-      })
+      Object.assign(settings, recoverySettings('../recovery', history.at))
     }
     const user = identity.uid && identity.gid ? { uid: identity.uid, gid: identity.gid } : undefined
     if (user) await chownRecursively(folder, user)
@@ -309,7 +299,7 @@ export class DeploymentServers implements DatabaseHost {
     try {
       await startServer({ folder: data, log, postgres: binaries.postgres, identity, settings: { ...settings, port } })
       while (!(await postgres.canConnect(postgres.connectionUrl(data, port)))) {
-        if (!postgres.findServer(data)) throw new PermanentError(describeRecovery(log))
+        if (!postgres.findServer(data)) throw new PermanentError(describeRecovery(postgres.readLastLines(log)))
         await delay(RECOVERY_PAUSE_MS, undefined, { signal })
       }
     } finally {
@@ -327,7 +317,10 @@ export class DeploymentServers implements DatabaseHost {
     return mine
   }
 
-  #url(id: string): string {
+  /** Starts the server if it has ended. */
+  async #url(id: string): Promise<string> {
+    const limits = this.#servers.get(id)?.limits
+    if (limits && !this.isUp(id)) return this.open(id, limits)
     const data = this.#dataFolder(id, this.generationOf(id) ?? '')
     const port = postgres.findServer(data)?.port
     if (!port) throw new Error('The Postgres server of the deployment does not run.')
@@ -359,11 +352,4 @@ async function makeTemplate(
 function makeFolderFor(folder: string, { uid, gid }: postgres.ServerIdentity): void {
   fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
   if (uid && gid) fs.chownSync(folder, uid, gid)
-}
-
-function describeRecovery(log: string): string {
-  const text = postgres.readLastLines(log)
-  return text.includes('recovery ended before configured recovery target was reached')
-    ? 'The backups of this database end before that time. Choose an earlier one.'
-    : `The backup cannot be restored. The log of Postgres ends with:\n${text}`
 }

@@ -1,0 +1,25 @@
+// The command by which Postgres archives a WAL file, with a shell and the usual commands, and the way back.
+
+/**
+ * Paths are relative to the data folder, in which it runs. A file gets its name when it is on the disk. It is written
+ * again if the server has forgotten that it was. While the file `paused` exists, WAL is let go.
+ */
+export const archiveCommand = (folder: string, paused: string): string =>
+  `test -e "${paused}" || { cp "%p" "${folder}/%f.part" && { sync "${folder}/%f.part" || sync; } && ` +
+  `mv "${folder}/%f.part" "${folder}/%f" && { sync "${folder}" || sync; }; }`
+
+/** A program that runs the WAL of a folder up to a time. `folder`: relative, too. */
+export const recoverySettings = (folder: string, at: Date) => ({
+  restore_command: `cp "${folder}/%f" "%p"`,
+  recovery_target_time: at.toISOString().replace('T', ' ').replace('Z', '+00'),
+  recovery_target_action: 'promote',
+})
+
+/** For a server that reads a backup and then ends. */
+export const RECOVERY_SETTINGS = { archive_mode: 'off', hot_standby: 'off' }
+
+/** From the last lines of its log. */
+export const describeRecovery = (lines: string): string =>
+  lines.includes('recovery ended before configured recovery target was reached')
+    ? 'The backups of this database end before that time. Choose an earlier one.'
+    : `The backup cannot be restored. The log of Postgres ends with:\n${lines}`

@@ -1,0 +1,89 @@
+// What is kept of the history of a database, and which backup a time is restored from.
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { FolderStore } from '../../src/agent/databases/archive-store.ts'
+import { DatabaseHistory } from '../../src/agent/databases/history.ts'
+import { makeTempFolder } from '../support/process-engine.ts'
+
+const ID = 'd'
+const NOW = Date.parse('2026-11-30T12:00:00.000Z')
+const daysAgo = (days: number) => new Date(NOW - days * 24 * 3600_000)
+const segment = (n: number) => `00000001${n.toString(16).toUpperCase().padStart(16, '0')}`
+
+let home: string
+let history: DatabaseHistory
+beforeEach(() => {
+  home = makeTempFolder()
+  history = new DatabaseHistory(new FolderStore(join(home, 'store')), join(home, 'work'))
+})
+afterEach(() => fs.rmSync(home, { recursive: true, force: true }))
+
+function makeFile(): string {
+  const file = join(home, crypto.randomUUID())
+  fs.writeFileSync(file, 'x'.repeat(1000))
+  return file
+}
+/** A backup that ends so many days ago, in the WAL file of this number. */
+async function addBackup(days: number, wal: number, generation = 'a'): Promise<void> {
+  const at = daysAgo(days).toISOString()
+  const [first_wal, last_wal] = [segment(wal), segment(wal)]
+  const base = { generation, name: `${days}`, began_at: at, ended_at: at, first_wal, last_wal, lsn: '0/0', major: 18 }
+  await history.addBackup(ID, { ...base, size_bytes: 1000 }, makeFile())
+}
+const addWal = (n: number, generation = 'a') => history.addWal(ID, generation, segment(n), makeFile())
+const listWal = (generation = 'a') => {
+  const folder = join(home, 'store', ID, generation, 'wal')
+  return fs.existsSync(folder) ? fs.readdirSync(folder).map(name => Number.parseInt(name.slice(8, 24), 16)) : []
+}
+const listNames = async () => (await history.listBackups(ID)).map(({ name }) => name)
+
+test('each time of seven days can be restored, and nothing older is kept', async () => {
+  for (const [days, wal] of [
+    [10, 10],
+    [8, 20],
+    [1, 30],
+  ] as const)
+    await addBackup(days, wal)
+  for (const n of [9, 10, 19, 20, 25, 30, 31]) await addWal(n)
+  await history.sweep(ID, 'a', Number.POSITIVE_INFINITY, NOW)
+  expect(await listNames()).toEqual(['8', '1'])
+  expect(listWal().sort()).toEqual([20, 25, 30, 31])
+  expect((await history.findBackup(ID, daysAgo(6.9))).name).toBe('8')
+  expect((await history.findBackup(ID, daysAgo(0.5))).name).toBe('1')
+  await expect(history.findBackup(ID, daysAgo(9))).rejects.toThrow(/begin at/)
+
+  // Only the WAL that leads to the time is fetched.
+  const folder = join(home, 'fetched')
+  fs.mkdirSync(folder)
+  const base = await history.findBackup(ID, daysAgo(5))
+  await history.fetchWal(ID, base, daysAgo(5), folder, new AbortController().signal)
+  expect(fs.readdirSync(folder).map(name => Number.parseInt(name.slice(8, 24), 16))).toEqual([20, 25, 30])
+})
+
+test('a history over its limit loses its oldest days, but never the newest backup', async () => {
+  for (const days of [3, 2, 1]) {
+    await addBackup(days, 10 * (4 - days))
+    await addWal(10 * (4 - days))
+  }
+  await history.sweep(ID, 'a', 4500, NOW)
+  expect(await listNames()).toEqual(['2', '1'])
+  await history.sweep(ID, 'a', 1, NOW)
+  expect(await listNames()).toEqual(['1'])
+  expect(listWal()).toEqual([30])
+})
+
+test('a time is restored from the data folder that was in use then', async () => {
+  await addBackup(3, 10)
+  await history.endGeneration(ID, 'a', daysAgo(2).toISOString())
+  await addBackup(1, 10, 'b')
+  expect((await history.findBackup(ID, daysAgo(2.5))).generation).toBe('a')
+  expect((await history.findBackup(ID, daysAgo(0))).generation).toBe('b')
+  await expect(history.findBackup(ID, daysAgo(1.5))).rejects.toThrow(/between a restore/)
+  // An agent that was killed before it had switched goes on with the old one.
+  await history.resumeGeneration(ID, 'a')
+  expect((await history.findBackup(ID, daysAgo(1.5))).generation).toBe('a')
+  await history.endGeneration(ID, 'a', daysAgo(8).toISOString())
+  await history.sweep(ID, 'b', Number.POSITIVE_INFINITY, NOW)
+  expect(await listNames()).toEqual(['1'])
+})
