@@ -581,10 +581,10 @@ export class ContainerEngine extends PooledEngine {
 
   /** For stores that the engine does not restart itself. */
   async #restartStores(): Promise<void> {
-    const ready = this.provisioner.ready
-    if (ready.length === 0) return
+    if (this.provisioner.ready.length === 0) return
     const broken = await this.#stores.listBroken(id => this.path(id))
-    for (const id of ready) if (broken.has(id)) this.provisioner.start(id)
+    // Read again: a deployment that is removed meanwhile would get another container.
+    for (const id of this.provisioner.ready) if (broken.has(id)) this.provisioner.start(id)
   }
 
   async #pruneImages(deployment_id: string, keep?: number): Promise<void> {
