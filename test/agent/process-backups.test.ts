@@ -60,7 +60,7 @@ const generationFolder = ({ deployment_id }: RevisionRef) => {
   return join(folder, readJson<{ generation: string }>(join(folder, 'current.json'))!.generation)
 }
 function countBackups(ref: RevisionRef): number {
-  const folder = join(home, 'backups', ref.deployment_id, generationFolder(ref).split('/').at(-1)!, 'base')
+  const folder = join(home, 'backups/process', ref.deployment_id, generationFolder(ref).split('/').at(-1)!, 'base')
   return fs.existsSync(folder) ? fs.readdirSync(folder).filter(name => name.endsWith('.json')).length : 0
 }
 const waitForBackup = (ref: RevisionRef, count = 1) => waitFor(() => countBackups(ref) >= count)

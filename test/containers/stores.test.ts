@@ -130,7 +130,7 @@ test('a database is restored between two writes and from a snapshot, in another 
   const read = async (of: RevisionRef) => (await run(of, 'select x from data order by x')).map(({ x }) => x)
   const never = new AbortController().signal
   await run(ref, 'create table data as select 1 as x')
-  const backups = join(pods.home, 'backups', ref.deployment_id)
+  const backups = join(pods.home, 'backups/container', ref.deployment_id)
   await waitFor(
     () =>
       fs.existsSync(backups) &&

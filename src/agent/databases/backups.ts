@@ -79,6 +79,7 @@ export class DatabaseBackups {
   /** The newest base backup of each, and the WAL that was stored since this agent knows it. */
   readonly #newest = new Map<string, { base: BaseBackup; wal_bytes: number }>()
   readonly #shipping = new Map<string, Promise<unknown>>()
+  readonly #removed = new Set<string>()
   #sweeping = false
   #lastBase: Promise<unknown> = Promise.resolve()
 
@@ -174,7 +175,13 @@ export class DatabaseBackups {
       this.#newest.set(id, { base, wal_bytes: 0 })
     } finally {
       await removeRecursively(folder)
+      await this.#removeIfGone(id)
     }
+  }
+
+  /** The deployment was removed while something of it was on its way to the store. */
+  async #removeIfGone(id: string): Promise<void> {
+    if (this.#removed.has(id)) await this.#options.history.remove(id)
   }
 
   /** Stores what Postgres has archived. Two at the same time would store a file twice. */
@@ -205,6 +212,7 @@ export class DatabaseBackups {
       throw error
     } finally {
       await removeRecursively(folder)
+      await this.#removeIfGone(id)
     }
   }
 
@@ -310,12 +318,8 @@ export class DatabaseBackups {
     await history.endGeneration(id, generation, new Date(at ?? Date.now()).toISOString())
   }
 
-  /** The history of deployments that are gone, whose agent was killed. */
-  async removeOthers(deployment_ids: string[]): Promise<void> {
-    await this.#options.history.removeOthers(deployment_ids)
-  }
-
   async remove(id: string): Promise<void> {
+    this.#removed.add(id)
     this.#failing.delete(id)
     this.#newest.delete(id)
     await this.#options.history.remove(id)

@@ -162,10 +162,6 @@ export class DatabaseHistory {
     return bytes
   }
 
-  async removeOthers(deployment_ids: string[]): Promise<void> {
-    for (const id of await this.#store.list('')) if (!deployment_ids.includes(id)) await this.remove(id)
-  }
-
   async remove(deployment_id: string): Promise<void> {
     await this.#store.removeFolder(deployment_id)
   }

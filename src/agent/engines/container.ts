@@ -146,7 +146,7 @@ export class ContainerEngine extends PooledEngine {
     const work = join(options.home, 'backups.work')
     this.#backups = new DatabaseBackups({
       host: this.#databases,
-      history: new DatabaseHistory(new FolderStore(join(options.home, 'backups')), work),
+      history: new DatabaseHistory(new FolderStore(join(options.home, 'backups', this.name)), work),
       engine: this.name,
       work,
       max_waiting: this.limits.waiting_wal,
@@ -192,7 +192,6 @@ export class ContainerEngine extends PooledEngine {
     if (DockerRootDir)
       this.repeatEvery(this.limits.space_ms, () => void this.#freeSpace.look(DockerRootDir, measureNow))
     this.repeatEvery(this.limits.probe_ms, () => void this.#restartStores().catch(() => {}))
-    await this.#backups.removeOthers(await this.deployments())
     this.repeatEvery(this.limits.container_backup_ms, () => this.#backups.sweep(this.provisioner.ready))
     for (const id of await this.deployments())
       if (readStoreRequests(this.path(id)).length > 0) this.provisioner.start(id)

@@ -137,11 +137,12 @@ export class ProcessEngine extends PooledEngine {
     this.#machinePath = machinePath
     const servers = new DeploymentServers(options.home, this.limits.waiting_wal)
     this.#databases = new Databases(options.home, servers, database_url)
+    const work = join(options.home, 'backups.work')
     this.#backups = new DatabaseBackups({
       host: servers,
-      history: new DatabaseHistory(new FolderStore(join(options.home, 'backups')), join(options.home, 'backups.work')),
+      history: new DatabaseHistory(new FolderStore(join(options.home, 'backups', this.name)), work),
       engine: this.name,
-      work: join(options.home, 'backups.work'),
+      work,
       max_waiting: this.limits.waiting_wal,
       max_bytes: id => HISTORY_SHARE * GIB * (this.#readDatabase(id)?.storage_gi ?? 1),
       report: (id, message, isProblem) => this.#logToDeployment(id, message, isProblem ? 'ERROR' : 'INFO'),
@@ -207,7 +208,6 @@ export class ProcessEngine extends PooledEngine {
         if (isDatabaseDown || (this.#readRedis(id)?.isWanted && !this.#redis.isUp(id))) this.provisioner.start(id)
       }
     })
-    await this.#backups.removeOthers(await this.deployments())
     for (const id of await this.deployments())
       if (this.#readDatabase(id) || this.#readRedis(id)?.isWanted) this.provisioner.start(id)
   }
