@@ -45,9 +45,7 @@ const endOf = (job: string) =>
 const statesOf = (job: string) => control.jobReports.filter(one => one.job_id === job).map(({ state }) => state)
 const linesOf = (job: string) => control.logs.filter(({ of }) => of === job).map(({ message }) => message)
 const containersOf = async (job: string) =>
-  (await podman.podman('ps', '--all', '--quiet', '--filter', `label=slipway.copy=${job}`))
-    .split('\n')
-    .filter(Boolean)
+  (await podman.podman('ps', '--all', '--quiet', '--filter', `label=slipway.copy=${job}`)).split('\n').filter(Boolean)
 
 test('jobs run in containers, outlive their agent, and are lost with their container', async () => {
   const first = startAgent()

@@ -2,7 +2,6 @@
 import * as z from 'zod'
 import { Command, jobStatuses, overlaps } from '../../protocol/jobs.schema.ts'
 import { levels } from '../../protocol/logs.schema.ts'
-import { JobAction, TakeAction } from '../../protocol/snapshots.schema.ts'
 import {
   Cron,
   DeadlineSeconds,
@@ -12,6 +11,7 @@ import {
   TimeoutSeconds,
   timingMembers,
 } from '../../protocol/schedules.schema.ts'
+import { JobAction, TakeAction } from '../../protocol/snapshots.schema.ts'
 import {
   commaSeparated,
   exactName,
@@ -65,11 +65,9 @@ export const JobPlan = z
     open_jobs: z.int().meta({ description: 'The jobs of the workspace that wait or run.' }),
     waits: z.boolean().meta({ description: 'The workspace runs as many as it may, so this one would wait.' }),
     warnings: z.array(z.string()),
-    plan_digest: z
-      .string()
-      .meta({
-        description: 'Send it as `Plan-Digest` with the same request, to run it in this revision and no other.',
-      }),
+    plan_digest: z.string().meta({
+      description: 'Send it as `Plan-Digest` with the same request, to run it in this revision and no other.',
+    }),
   })
   .meta({ id: 'JobPlan', description: 'The job that a request would create.' })
 export type JobPlan = z.output<typeof JobPlan>

@@ -104,8 +104,16 @@ export async function toWork(
 ): Promise<Work> {
   // It was deleted with its workspace, or is being deleted.
   if (!deployment || deployment.absent) return { deployment_id, generation, wanted: 'absent', ...ABSENT_MEMBERS }
-  const { tenant_id, name, deployment_type, source_config, custom_url, trace_key_version, dormant_parts, cleared_stores } =
-    deployment
+  const {
+    tenant_id,
+    name,
+    deployment_type,
+    source_config,
+    custom_url,
+    trace_key_version,
+    dormant_parts,
+    cleared_stores,
+  } = deployment
   const workOf = (revision: StoredRevision | null) =>
     revision &&
     toRevisionWork(

@@ -169,7 +169,6 @@ export class StoreContainers {
     await this.#execSucceeds(id, ['sh', '-c', script, `/data/${data}`, `/data/${walFolderOf(data)}`])
   }
 
-  /** The container of a database. Undefined if there is none. */
   async #hostEntry(id: string, deployment_id: string, { kind }: StoreRequest): Promise<string> {
     const { NetworkSettings } = await this.#api.get<{
       NetworkSettings: { Networks: Record<string, { IPAddress: string }> }
