@@ -303,6 +303,8 @@ export interface Engine {
 
 /** Rejects as soon as the signal is aborted, without ending what it waits for. */
 export async function waitUnlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  // It may fail when nobody waits for it any more.
+  promise.catch(() => {})
   signal.throwIfAborted()
   const { promise: aborted, reject } = Promise.withResolvers<never>()
   const abort = () => reject(signal.reason)
