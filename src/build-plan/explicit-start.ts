@@ -1,4 +1,5 @@
 // The members of a runtime configuration that decide what is run. An agent checks the rest, and names its faults.
+import { TIMING_DEFAULTS } from '../protocol/schedule-defaults.ts'
 import type { PlannedSchedule, ProcessType, Site } from './build-plan.ts'
 
 export type ExplicitStart = {
@@ -38,21 +39,12 @@ const toProcesses = (value: unknown): ProcessType[] =>
     return typeof command === 'string' ? [{ name, command, scale, cpu, memory_mb, health_command }] : []
   })
 
-const DEFAULTS = {
-  time_zone: 'UTC',
-  timeout_seconds: 3600,
-  overlap: 'skip',
-  jitter_seconds: 0,
-  retries: 0,
-  deadline_seconds: 3600,
-} as const
-
 /** Members that are left out or null have their defaults. */
 export const toSchedules = (value: unknown): PlannedSchedule[] =>
   Object.entries(Object(value)).flatMap(([name, one]) => {
     const { cron, command, process, ...timing } = Object(one)
     if (typeof cron !== 'string' || typeof command !== 'string') return []
-    const members = Object.entries(DEFAULTS).map(([member, value]) => [member, timing[member] ?? value])
+    const members = Object.entries(TIMING_DEFAULTS).map(([member, value]) => [member, timing[member] ?? value])
     const own = typeof process === 'string' && { process }
-    return [{ name, cron: cron.trim(), command, ...(Object.fromEntries(members) as typeof DEFAULTS), ...own }]
+    return [{ name, cron: cron.trim(), command, ...(Object.fromEntries(members) as typeof TIMING_DEFAULTS), ...own }]
   })

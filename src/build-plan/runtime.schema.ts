@@ -1,7 +1,8 @@
 // The schema of the runtime configuration, the JSON file of a source at `platform_config_path`.
 import * as z from 'zod'
 import { isReservedVariable } from '../protocol/reserved-variables.ts'
-import { Cron, ProcessName, ScheduleName, timingMembers } from '../protocol/schedules.schema.ts'
+import { ProcessName, ScheduleName } from '../protocol/schedule-members.schema.ts'
+import { Cron, timingMembers } from '../protocol/schedules.schema.ts'
 import { boundedText as bounded, recordOf } from '../protocol/wire.ts'
 
 const MAX_VARIABLES = 500

@@ -1,6 +1,6 @@
 // The schema of a plan, as revisions, uploads and reports have it.
 import * as z from 'zod'
-import { ProcessName, ScheduleName, timingMembers } from './schedules.schema.ts'
+import { ProcessName, plainMembers, ScheduleName } from './schedule-members.schema.ts'
 import { arrayOf, boundedText, recordOf } from './wire.ts'
 
 const path = boundedText(1024)
@@ -22,11 +22,7 @@ const PlannedSchedule = z.object({
   cron: boundedText(200),
   time_zone: boundedText(64),
   command,
-  timeout_seconds: timingMembers.timeout_seconds,
-  overlap: timingMembers.overlap,
-  jitter_seconds: timingMembers.jitter_seconds,
-  retries: timingMembers.retries,
-  deadline_seconds: timingMembers.deadline_seconds,
+  ...plainMembers,
   process: ProcessName.nullish(),
 })
 
