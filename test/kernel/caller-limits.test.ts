@@ -308,11 +308,18 @@ describe('a route without a key', () => {
 
 describe('the expiring map of an instance', () => {
   it('is bounded and evicts the oldest entry first', () => {
-    const entries = createExpiringMap<number>(3, () => 0)
-    for (let i = 0; i < 10; i++) entries.set(String(i), i, 1000)
-    entries.set('7', 70, 1000)
-    entries.set('10', 10, 1000)
+    let now = 0
+    const entries = createExpiringMap<number>(3, () => now)
+    for (let i = 0; i < 10; i++) entries.set(String(i), i, 60_000)
+    now = 1000
+    entries.set('7', 70, 60_000)
+    entries.set('10', 10, 60_000)
     expect([entries.size(), entries.get('7'), entries.get('8'), entries.get('9')]).toEqual([3, 70, undefined, 9])
+    // One that is set again within a second keeps its place.
+    entries.set('7', 71, 60_000)
+    expect(entries.get('7')).toBe(71)
+    for (const key of ['11', '12']) entries.set(key, 0, 60_000)
+    expect(['7', '10', '11', '12'].map(key => entries.get(key))).toEqual([undefined, 10, 0, 0])
   })
 
   it('drops an entry after its lifetime', () => {

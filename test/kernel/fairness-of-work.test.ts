@@ -192,19 +192,6 @@ describe('entries of a shared map', () => {
     )
   })
 
-  it('keep their place when they are set again within a second', () => {
-    const map = createExpiringMap<number>(2, () => 0)
-    for (const [key, value] of [
-      ['a', 1],
-      ['b', 2],
-      ['a', 3],
-    ] as const)
-      map.set(key, value, 1000)
-    expect(map.get('a')).toBe(3)
-    map.set('c', 4, 1000)
-    expect(['a', 'b', 'c'].map(key => map.get(key))).toEqual([undefined, 2, 4])
-  })
-
   it('about failed attempts of a client stay, however many addresses a site has', () => {
     const limits = createAddressLimits(
       1,

@@ -79,7 +79,8 @@ export class DatabaseBackups {
   /** The newest base backup of each, and the WAL that was stored since this agent knows it. */
   readonly #newest = new Map<string, { base: BaseBackup; wal_bytes: number }>()
   readonly #shipping = new Map<string, Promise<unknown>>()
-  readonly #removed = new Set<string>()
+  /** How often the history of each was removed: a database may be made anew. */
+  readonly #removals = new Map<string, number>()
   #sweeping = false
   #lastBase: Promise<unknown> = Promise.resolve()
 
@@ -151,7 +152,7 @@ export class DatabaseBackups {
 
   /** One at a time, because each reads all data. */
   #backUpInTurn(id: string): Promise<void> {
-    const next = this.#lastBase.then(() => this.#backUp(id))
+    const next = this.#lastBase.then(() => this.#unlessRemoved(id, () => this.#backUp(id)))
     this.#lastBase = next.catch(() => {})
     return next
   }
@@ -175,18 +176,24 @@ export class DatabaseBackups {
       this.#newest.set(id, { base, wal_bytes: 0 })
     } finally {
       await removeRecursively(folder)
-      await this.#removeIfGone(id)
     }
   }
 
-  /** The deployment was removed while something of it was on its way to the store. */
-  async #removeIfGone(id: string): Promise<void> {
-    if (this.#removed.has(id)) await this.#options.history.remove(id)
+  /** Removes the history once more if it was removed while something of it was on its way to the store. */
+  async #unlessRemoved(id: string, work: () => Promise<void>): Promise<void> {
+    const before = this.#removals.get(id)
+    try {
+      await work()
+    } finally {
+      if (this.#removals.get(id) !== before) await this.#options.history.remove(id)
+    }
   }
 
   /** Stores what Postgres has archived. Two at the same time would store a file twice. */
   async #ship(id: string): Promise<void> {
-    const running = this.#shipping.get(id) ?? this.#shipAll(id).finally(() => this.#shipping.delete(id))
+    const running =
+      this.#shipping.get(id) ??
+      this.#unlessRemoved(id, () => this.#shipAll(id)).finally(() => this.#shipping.delete(id))
     this.#shipping.set(id, running)
     await running
   }
@@ -212,7 +219,6 @@ export class DatabaseBackups {
       throw error
     } finally {
       await removeRecursively(folder)
-      await this.#removeIfGone(id)
     }
   }
 
@@ -319,7 +325,7 @@ export class DatabaseBackups {
   }
 
   async remove(id: string): Promise<void> {
-    this.#removed.add(id)
+    this.#removals.set(id, (this.#removals.get(id) ?? 0) + 1)
     this.#failing.delete(id)
     this.#newest.delete(id)
     await this.#options.history.remove(id)
