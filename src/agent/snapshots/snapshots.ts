@@ -33,6 +33,8 @@ type Options = {
 type Taking = { deployment_id: string; store: string; reason: SnapshotReason; id?: string }
 
 const MIN_FREE_BYTES = 512 * 1024 * 1024
+const NO_SPACE = 'The machine of the agent has less than 512 MiB left for snapshots. Free some space.'
+const WATCH_MS = 1_000
 const TELL_EVERY_MS = 5 * 60_000
 const RETRY_MS = 10_000
 /** A deletion does not wait longer for a last snapshot that fails. */
@@ -78,18 +80,32 @@ export class Snapshots {
       const known = folder.read(id)
       if (known) return known
       if (!engine.takeSnapshot) throw new SnapshotUnsupported(UNSUPPORTED)
-      if (folder.freeBytes() < MIN_FREE_BYTES)
-        throw new PermanentError('The machine of the agent has less than 512 MiB left for snapshots. Free some space.')
+      if (folder.freeBytes() < MIN_FREE_BYTES) throw new PermanentError(NO_SPACE)
       const now = Date.now()
       const snapshot = { id, deployment_id, store, reason, taken_at: new Date(now).toISOString() }
       const expires_at = expiryOf(reason, now)
       const taken = await folder.add({ ...snapshot, expires_at }, data =>
-        engine.takeSnapshot!(deployment_id, store, data, signal),
+        this.#whileThereIsSpace(signal, until => engine.takeSnapshot!(deployment_id, store, data, until)),
       )
       await this.#deleteExpired()
       this.#markChanged()
       return taken
     })
+  }
+
+  /** A snapshot must not fill the disk that applications write to. */
+  async #whileThereIsSpace(signal: AbortSignal, work: (until: AbortSignal) => Promise<void>): Promise<void> {
+    const full = new AbortController()
+    const watching = setInterval(() => {
+      if (this.#options.folder.freeBytes() < MIN_FREE_BYTES) full.abort()
+    }, WATCH_MS)
+    try {
+      await work(AbortSignal.any([signal, full.signal]))
+    } catch (error) {
+      throw full.signal.aborted ? new PermanentError(NO_SPACE) : error
+    } finally {
+      clearInterval(watching)
+    }
   }
 
   /** Of each store that has data and can be copied. */

@@ -1,7 +1,7 @@
 // The jobs and schedules of a deployment, which an agent runs that the test drives.
 import { expect, it } from 'vitest'
 import { check, useDashboard } from '../../support/dashboard.ts'
-import { reportJob, startServing } from '../../support/jobs.ts'
+import { reportJob, STORE, startServing, startWithDisk } from '../../support/jobs.ts'
 
 const dashboard = useDashboard()
 
@@ -35,5 +35,17 @@ it('shows schedules and jobs, runs, disables and cancels them, and shows what a 
   await check(page, 'jobs-job')
   await dialog.getByRole('button', { name: 'Cancel job', exact: true }).click()
   await expect.poll(async () => (await read(job_id)).cancel_requested_at).not.toBeNull()
+  expect(problems).toEqual([])
+})
+
+it('shows snapshots, and restores one after a question', async () => {
+  const { tenant, id, path, held, tell } = await startWithDisk()
+  await tell([held()])
+  const { page, problems } = await dashboard.open(tenant, `/deployments/${id}/jobs`)
+  await page.getByRole('row', { name: STORE }).waitFor()
+  await page.getByRole('button', { name: 'Restore', exact: true }).click()
+  await page.getByRole('dialog').getByRole('button', { name: 'Restore', exact: true }).click()
+  await expect.poll(async () => (await tenant.get(`${path}/jobs`)).body.resources[0]?.action?.type).toBe('restore')
+  await check(page, 'jobs-snapshots')
   expect(problems).toEqual([])
 })
