@@ -7970,7 +7970,7 @@ begin
     v_processes := (
       select r.build_plan -> 'processes' from revisions r where r.id = d.active_revision_id and r.deployment_id = d.id
     );
-    if v_processes is not null
+    if json_typeof(v_processes) = 'array'
       and p_process not in ('queue', 'orchestrator', 'executor')
       and not exists (select from json_array_elements(v_processes) p where p ->> 'name' = p_process) then
       return 'process_unknown';
