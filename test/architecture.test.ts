@@ -40,6 +40,8 @@ const LAYERS = [
 ]
 /** Programs that are deployed without the control plane. */
 const PROGRAMS = ['agent', 'cli']
+/** A server for applications, which shares nothing with the rest: it can be deleted, and the rest compiles. */
+const APART = 'graphs'
 /** Paths that each program may import of the rest. */
 const SHARED: Record<string, RegExp> = {
   agent: /^(protocol|postgres|build-plan)\/|^kernel\/version\.ts$/,
@@ -88,7 +90,7 @@ const importersOf = (name: RegExp) => [
 describe('the slices of src', () => {
   it('are all assigned to a layer', () => {
     expect(files.length).toBeGreaterThan(500)
-    for (const file of files) expect([...LAYERS.flat(), ...PROGRAMS], file).toContain(sliceOf(file))
+    for (const file of files) expect([...LAYERS.flat(), ...PROGRAMS, APART], file).toContain(sliceOf(file))
   })
 
   it('import only lower layers', () => {
@@ -105,6 +107,14 @@ describe('the slices of src', () => {
     )
     expect(new Set(shared.map(({ file }) => folderOf(file)))).toEqual(new Set(PROGRAMS))
     for (const { file, to } of shared) expect(to, file).toMatch(SHARED[folderOf(file)]!)
+  })
+
+  it('have a server of graphs that imports nothing of the rest, and that nothing of the rest imports', () => {
+    const isApart = (path: string) => folderOf(path) === APART
+    const own = imports.filter(({ file }) => isApart(file))
+    expect(own.length).toBeGreaterThan(100)
+    const crossing = imports.filter(({ file, from, to }) => from.startsWith('.') && isApart(file) !== isApart(to))
+    expect(crossing.map(({ file, to }) => `${file} imports ${to}`)).toEqual([])
   })
 
   it('have a client that brings nothing of the control plane along: it imports the types of the API only', () => {
@@ -207,11 +217,11 @@ describe('the boundaries between files', () => {
         /^kernel\/http\/(caller|execution|input|middleware|mount-on-demand|mount-operations|path-aliases)\.ts$/,
         /^kernel\/http\/(raw-body|routes|segment-router|serve-routes|session-cookie)\.ts$/,
         /^kernel\/(limits\/caller-limits|pages\/static-page)\.ts$/,
-        /^(api-docs|dashboard|people\/sign-in|monitoring)\/|^people\/authorization-server\/consent-page\.ts$/,
+        /^(api-docs|dashboard|people\/sign-in|monitoring|graphs\/http)\/|^people\/authorization-server\/consent-page\.ts$/,
       ],
     ],
     // architecture/built-ins.test.ts is about modules of Node itself.
-    ['a package for Node', /^pg$|^@hono\/node-server$/, [/^(host|agent|cli|postgres)\//]],
+    ['a package for Node', /^pg$|^@hono\/node-server$/, [/^(host|agent|cli|postgres|graphs)\//]],
   ])('%s is imported only by its owners', (_, name, owners) => {
     const importers = importersOf(name)
     expect(importers.filter(file => !owners.some(owner => owner.test(file)))).toEqual([])
@@ -233,8 +243,8 @@ describe('the boundaries between files', () => {
 
   it('only hosts read the environment, and env.ts parses it', () => {
     const hosts = ['host', 'postgres', 'cli']
-    // They are separate programs: the agent, and the server of a site's image.
-    const programs = ['agent/main.ts', 'agent/site/site-main.ts']
+    // They are separate programs: the agent, the server of a site's image, and that of graphs.
+    const programs = ['agent/main.ts', 'agent/site/site-main.ts', 'graphs/main.ts']
     // The code examples of the API pages contain it as text.
     const examples = /^api-docs\/client/
     for (const file of files.filter(
@@ -256,10 +266,10 @@ describe('the boundaries between files', () => {
 
   it('only guarded-fetch.ts fetches addresses that users chose, and every library fetches through it', () => {
     // The operator chooses the database and the S3 store. A page's script fetches from the app that served it, and
-    // the client and the command line run on the machine of their user.
+    // the client and the command line run on the machine of their user. The server of graphs is an application's own.
     const owners = [
       /^kernel\/(http\/guarded-fetch|db\/(gateway|neon|s3))\.ts$/,
-      /^(host|agent|client|cli)\/|^api-docs\/client|page-script\.ts$/,
+      /^(host|agent|client|cli|graphs)\/|^api-docs\/client|page-script\.ts$/,
     ]
     // Calls, not declarations. `env.ts` binds the platform's fetch for the guard.
     const fetchCalls =
@@ -284,7 +294,7 @@ describe('the boundaries between files', () => {
   })
 
   it('hono is imported in a way that keeps its unused routers out of the bundle', () => {
-    for (const file of files)
+    for (const file of files.filter(file => folderOf(file) !== APART))
       expect(readFileSync(join(src, file), 'utf8'), file).not.toMatch(/^import (?!type\b).* from 'hono'/m)
   })
 

@@ -1,0 +1,159 @@
+// Assistants and their versions. The tables are the only state.
+import type { Database, Query, Row } from './database.ts'
+import { HttpError, notFound } from './errors.ts'
+import { type JsonObject, toJsonb } from './values.ts'
+
+export type AssistantFields = {
+  graph_id: string
+  name: string
+  description: string | null
+  config: JsonObject
+  context: unknown
+  metadata: JsonObject
+}
+export type AssistantFilter = {
+  metadata?: JsonObject | null | undefined
+  graph_id?: string | null | undefined
+  name?: string | null | undefined
+}
+type Page = { limit: number; offset: number; sort_by: string; sort_order: 'asc' | 'desc' }
+
+const FIELDS = 'graph_id, name, description, config, context, metadata'
+const COLUMNS = `assistant_id, version, ${FIELDS}, created_at, updated_at`
+const fieldValues = (fields: AssistantFields) => [
+  fields.graph_id,
+  fields.name,
+  fields.description,
+  toJsonb(fields.config) ?? '{}',
+  toJsonb(fields.context) ?? '{}',
+  toJsonb(fields.metadata) ?? '{}',
+]
+
+/** Creates it with version 1, or returns null if the id is taken. */
+export async function createAssistant(db: Database, id: string, fields: AssistantFields): Promise<Row | null> {
+  const [row] = await db.query(
+    `with created as (
+      insert into graphs.assistants (assistant_id, ${FIELDS})
+      values ($1, $2, $3, $4, $5, $6, $7)
+      on conflict do nothing
+      returning ${COLUMNS}
+    ),
+    first as (
+      insert into graphs.assistant_versions (assistant_id, version, ${FIELDS})
+      select assistant_id, version, ${FIELDS} from created
+    )
+    select * from created`,
+    [id, ...fieldValues(fields)],
+  )
+  return row ?? null
+}
+
+export async function getAssistant(query: Query, id: string): Promise<Row> {
+  const [row] = await query(`select ${COLUMNS} from graphs.assistants where assistant_id = $1`, [id])
+  if (!row) throw notFound('Assistant', id)
+  return row
+}
+
+/** A change is a new version, which becomes the latest. Metadata is merged. */
+export const patchAssistant = (db: Database, id: string, patch: Partial<AssistantFields>): Promise<Row> =>
+  db.transaction(async query => {
+    const [current] = await query('select * from graphs.assistants where assistant_id = $1 for update', [id])
+    if (!current) throw notFound('Assistant', id)
+    const fields: AssistantFields = {
+      graph_id: patch.graph_id ?? current.graph_id,
+      name: patch.name ?? current.name,
+      description: patch.description ?? current.description,
+      config: patch.config ?? current.config,
+      context: patch.context ?? current.context,
+      metadata: { ...current.metadata, ...patch.metadata },
+    }
+    const [row] = await query(
+      `with added as (
+        insert into graphs.assistant_versions (assistant_id, version, ${FIELDS})
+        select $1::uuid, max(version) + 1, $2, $3, $4, $5::jsonb, $6::jsonb, $7::jsonb
+        from graphs.assistant_versions
+        where assistant_id = $1
+        returning version
+      )
+      update graphs.assistants
+      set version = added.version, graph_id = $2, name = $3, description = $4, config = $5::jsonb,
+        context = $6::jsonb, metadata = $7::jsonb, updated_at = now()
+      from added
+      where assistant_id = $1
+      returning assistants.assistant_id, assistants.version, ${FIELDS}, created_at, updated_at`,
+      [id, ...fieldValues(fields)],
+    )
+    return row!
+  })
+
+export async function setLatestVersion(db: Database, id: string, version: number): Promise<Row> {
+  const [row] = await db.query(
+    `update graphs.assistants a
+    set version = v.version, graph_id = v.graph_id, name = v.name, description = v.description, config = v.config,
+      context = v.context, metadata = v.metadata, updated_at = now()
+    from graphs.assistant_versions v
+    where a.assistant_id = $1 and v.assistant_id = $1 and v.version = $2
+    returning a.*`,
+    [id, version],
+  )
+  if (!row) throw new HttpError(404, `Assistant ${id} has no version ${version}.`)
+  return row
+}
+
+export async function listVersions(
+  db: Database,
+  id: string,
+  { limit, offset, metadata }: { limit: number; offset: number; metadata?: JsonObject | null | undefined },
+): Promise<Row[]> {
+  await getAssistant(db.query, id)
+  return db.query(
+    `select assistant_id, version, ${FIELDS}, created_at
+    from graphs.assistant_versions
+    where assistant_id = $1 and ($2::jsonb is null or metadata @> $2)
+    order by version desc
+    limit $3 offset $4`,
+    [id, toJsonb(metadata), limit, offset],
+  )
+}
+
+const FILTER = `($1::jsonb is null or metadata @> $1)
+    and ($2::text is null or graph_id = $2)
+    and ($3::text is null or position(lower($3) in lower(name)) > 0)`
+const filterValues = ({ metadata, graph_id, name }: AssistantFilter) => [
+  toJsonb(metadata),
+  graph_id ?? null,
+  name ?? null,
+]
+
+export const searchAssistants = (db: Database, filter: AssistantFilter, page: Page): Promise<Row[]> =>
+  db.query(
+    // `sort_by` and `sort_order` are words of an enumeration of the schema.
+    `select ${COLUMNS}
+    from graphs.assistants
+    where ${FILTER}
+    order by ${page.sort_by} ${page.sort_order}, assistant_id
+    limit $4 offset $5`,
+    [...filterValues(filter), page.limit, page.offset],
+  )
+
+export async function countAssistants(db: Database, filter: AssistantFilter): Promise<number> {
+  const [row] = await db.query(
+    `select count(*)::int as count from graphs.assistants where ${FILTER}`,
+    filterValues(filter),
+  )
+  return row!.count
+}
+
+/** Returns the ids of its threads, if they are to be deleted too. */
+export const deleteAssistant = (db: Database, id: string, withThreads: boolean): Promise<string[]> =>
+  db.transaction(async query => {
+    const deleted = await query('delete from graphs.assistants where assistant_id = $1 returning 1', [id])
+    if (deleted.length === 0) throw notFound('Assistant', id)
+    await query('delete from graphs.crons where assistant_id = $1', [id])
+    if (!withThreads) return []
+    const threads = await query(
+      `delete from graphs.threads where metadata @> jsonb_build_object('assistant_id', $1::text) returning thread_id`,
+      [id],
+    )
+    return threads.map(thread => thread.thread_id)
+  })

@@ -1,0 +1,151 @@
+// The configuration file: the keys that a running server needs. Keys of the build are read by those who build.
+import { existsSync, readFileSync } from 'node:fs'
+import { dirname, extname, resolve } from 'node:path'
+import * as z from 'zod'
+import { StartError } from './errors.ts'
+
+const thing = z.looseObject({})
+const ttl = z.looseObject({
+  default_ttl: z.number().positive().nullish(),
+  refresh_on_read: z.boolean().nullish(),
+  sweep_interval_minutes: z.number().positive().nullish(),
+  strategy: z.enum(['delete', 'keep_latest']).nullish(),
+})
+const file = z.looseObject({
+  graphs: z.record(
+    z.string(),
+    z.union([z.string(), z.looseObject({ path: z.string(), description: z.string().nullish() })]),
+  ),
+  env: z.union([z.record(z.string(), z.string()), z.string(), z.array(z.string())]).nullish(),
+  store: z.looseObject({ index: thing.nullish(), ttl: ttl.nullish() }).nullish(),
+  checkpointer: z.looseObject({ path: z.string().nullish(), ttl: ttl.nullish() }).nullish(),
+  auth: thing.nullish(),
+  encryption: thing.nullish(),
+  http: z
+    .looseObject({
+      app: z.string().nullish(),
+      mount_prefix: z.string().nullish(),
+      cors: z
+        .looseObject({
+          allow_origins: z.array(z.string()).nullish(),
+          allow_methods: z.array(z.string()).nullish(),
+          allow_headers: z.array(z.string()).nullish(),
+          expose_headers: z.array(z.string()).nullish(),
+          allow_credentials: z.boolean().nullish(),
+          max_age: z.number().nullish(),
+        })
+        .nullish(),
+      configurable_headers: z
+        .looseObject({ includes: z.array(z.string()).nullish(), excludes: z.array(z.string()).nullish() })
+        .nullish(),
+      disable_assistants: z.boolean().nullish(),
+      disable_threads: z.boolean().nullish(),
+      disable_runs: z.boolean().nullish(),
+      disable_store: z.boolean().nullish(),
+      disable_mcp: z.boolean().nullish(),
+      disable_meta: z.boolean().nullish(),
+    })
+    .nullish(),
+  webhooks: z
+    .looseObject({
+      env_prefix: z.string().nullish(),
+      headers: z.record(z.string(), z.string()).nullish(),
+      url: z
+        .looseObject({
+          require_https: z.boolean().nullish(),
+          allowed_domains: z.array(z.string()).nullish(),
+          allowed_ports: z.array(z.number()).nullish(),
+          max_url_length: z.number().nullish(),
+          disable_loopback: z.boolean().nullish(),
+        })
+        .nullish(),
+    })
+    .nullish(),
+})
+
+export type Language = 'javascript' | 'python'
+export type GraphSpec = { id: string; path: string; name: string; language: Language; description?: string }
+export type Configuration = Pick<z.infer<typeof file>, 'store' | 'checkpointer' | 'http' | 'webhooks'> & {
+  folder: string
+  graphs: GraphSpec[]
+  variables: Record<string, string>
+}
+
+const JAVASCRIPT = ['.js', '.mjs', '.cjs', '.jsx', '.ts', '.mts', '.cts', '.tsx']
+
+/** Reads and checks the file. All faults are reported at once. */
+export function readConfiguration(path: string): Configuration {
+  const absolute = resolve(path)
+  const folder = dirname(absolute)
+  const parsed = file.safeParse(parseFile(absolute))
+  if (!parsed.success) {
+    const lines = parsed.error.issues.map(issue => `\`${issue.path.join('.')}\`: ${issue.message}.`)
+    throw new StartError(`${path} is not valid. ${lines.join(' ')}`)
+  }
+  const { graphs, env, store, checkpointer, http, webhooks, auth, encryption } = parsed.data
+  const faults: string[] = []
+  const refuse = (key: string, isThere: boolean, advice: string) => {
+    if (isThere) faults.push(`\`${key}\` is not supported: ${advice}`)
+  }
+  refuse('auth.path', Boolean(auth?.path), 'remove it, and set GRAPHS_API_KEY to protect the server with a key.')
+  refuse('encryption', Boolean(encryption), 'remove it; the database keeps state as it is.')
+  refuse('http.app', Boolean(http?.app), 'remove it, and deploy the routes as an application of their own.')
+  refuse('store.index', Boolean(store?.index), 'remove it; searches of the store filter by value.')
+  refuse('checkpointer.path', Boolean(checkpointer?.path), 'remove it; checkpoints are kept in DATABASE_URI.')
+  const specs = Object.entries(graphs).map(([id, value]) => {
+    const { path: source, description } = typeof value === 'string' ? { path: value } : value
+    const spec = readGraph(id, source, folder, faults)
+    return description ? { ...spec, description } : spec
+  })
+  if (specs.length === 0)
+    faults.push('`graphs` is empty. Name at least one graph, such as "agent": "./agent.py:graph".')
+  if (faults.length > 0) throw new StartError(`${path} cannot be served. ${faults.join(' ')}`)
+  return { folder, graphs: specs, variables: readVariables(env, folder), store, checkpointer, http, webhooks }
+}
+
+function parseFile(path: string): unknown {
+  if (!existsSync(path)) throw new StartError(`${path} does not exist. Give the path of a langgraph.json.`)
+  try {
+    return JSON.parse(readFileSync(path, 'utf8'))
+  } catch (error) {
+    throw new StartError(`${path} is not JSON: ${(error as Error).message}`)
+  }
+}
+
+function readGraph(id: string, source: string, folder: string, faults: string[]): GraphSpec {
+  const colon = source.lastIndexOf(':')
+  const path = colon < 0 ? source : source.slice(0, colon)
+  const name = colon < 0 ? '' : source.slice(colon + 1)
+  const language: Language = JAVASCRIPT.includes(extname(path)) ? 'javascript' : 'python'
+  if (name === '' || path === '') faults.push(`Graph \`${id}\`: "${source}" is not of the form <file>:<name>.`)
+  else if ((path.includes('/') || path.endsWith('.py')) && !existsSync(resolve(folder, path)))
+    faults.push(`Graph \`${id}\`: the file ${path} does not exist.`)
+  return { id, path, name, language }
+}
+
+/** Variables of the file. Those of the process win, which the caller decides. */
+function readVariables(
+  env: Record<string, string> | string | string[] | null | undefined,
+  folder: string,
+): Record<string, string> {
+  // A list has names that the process must have.
+  if (Array.isArray(env)) return {}
+  if (typeof env !== 'string') return env ?? {}
+  const path = resolve(folder, env)
+  return existsSync(path) ? parseDotenv(readFileSync(path, 'utf8')) : {}
+}
+
+export function parseDotenv(text: string): Record<string, string> {
+  const variables: Record<string, string> = {}
+  for (const line of text.split('\n')) {
+    const equals = line.indexOf('=')
+    const name = line.slice(0, equals).replace('export ', '').trim()
+    if (equals < 0 || !/^[A-Za-z_]\w*$/.test(name)) continue
+    const value = line.slice(equals + 1).trim()
+    const quote = value[0]
+    const end = quote === '"' || quote === "'" ? value.indexOf(quote, 1) : -1
+    if (end > 0) variables[name] = quote === '"' ? value.slice(1, end).replaceAll('\\n', '\n') : value.slice(1, end)
+    else variables[name] = value.split(' #')[0]!.trim()
+  }
+  return variables
+}

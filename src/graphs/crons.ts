@@ -1,0 +1,157 @@
+// Crons: a request for a run, and when it is due. Any copy may start what is due.
+import { type CronSchedule, isTimeZone, nextDate, parseCron } from './cron-schedule.ts'
+import type { Database, Query, Row } from './database.ts'
+import { HttpError, notFound } from './errors.ts'
+import { insertRun, type RunRequest } from './runs.ts'
+import { type JsonObject, toJsonb, uuid7 } from './values.ts'
+
+export type CronFields = {
+  schedule: string
+  timezone: string | null
+  enabled: boolean
+  end_time: string | null
+  on_run_completed: 'delete' | 'keep' | null
+  metadata: JsonObject
+  payload: JsonObject
+}
+export type CronFilter = {
+  assistant_id?: string | null | undefined
+  thread_id?: string | null | undefined
+  enabled?: boolean | null | undefined
+  metadata?: JsonObject | null | undefined
+}
+type Page = { limit: number; offset: number; sort_by: string; sort_order: 'asc' | 'desc' }
+
+const COLUMNS = `cron_id, assistant_id, thread_id, schedule, timezone, enabled, on_run_completed, end_time, payload,
+  metadata, next_run_date, created_at, updated_at, null as user_id`
+
+function readSchedule({ schedule, timezone }: Pick<CronFields, 'schedule' | 'timezone'>): CronSchedule {
+  if (timezone !== null && !isTimeZone(timezone))
+    throw new HttpError(422, `\`timezone\`: "${timezone}" is not a time zone, such as Europe/Berlin.`)
+  try {
+    return parseCron(schedule)
+  } catch (error) {
+    throw new HttpError(422, (error as Error).message)
+  }
+}
+
+function nextRunDate(fields: Pick<CronFields, 'schedule' | 'timezone' | 'end_time'>, after: Date): Date | null {
+  const next = nextDate(readSchedule(fields), after, fields.timezone ?? 'UTC')
+  return next && fields.end_time && next > new Date(fields.end_time) ? null : next
+}
+
+export async function createCron(
+  db: Database,
+  assistantId: string,
+  threadId: string | null,
+  fields: CronFields,
+): Promise<Row> {
+  const next = nextRunDate(fields, new Date())
+  const [row] = await db.query(
+    `insert into graphs.crons (
+      cron_id, assistant_id, thread_id, schedule, timezone, enabled, end_time, on_run_completed, metadata, payload,
+      next_run_date
+    )
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+    returning ${COLUMNS}`,
+    [uuid7(), assistantId, threadId, ...fieldValues(fields), next],
+  )
+  return row!
+}
+
+const fieldValues = (fields: CronFields) => [
+  fields.schedule,
+  fields.timezone,
+  fields.enabled,
+  fields.end_time,
+  fields.on_run_completed,
+  toJsonb(fields.metadata) ?? '{}',
+  toJsonb(fields.payload) ?? '{}',
+]
+
+export const patchCron = (db: Database, id: string, patch: Partial<CronFields>): Promise<Row> =>
+  db.transaction(async query => {
+    const [current] = await query('select * from graphs.crons where cron_id = $1 for update', [id])
+    if (!current) throw notFound('Cron', id)
+    const fields: CronFields = {
+      schedule: patch.schedule ?? current.schedule,
+      timezone: patch.timezone ?? current.timezone,
+      enabled: patch.enabled ?? current.enabled,
+      end_time: patch.end_time ?? current.end_time,
+      on_run_completed: patch.on_run_completed ?? current.on_run_completed,
+      metadata: { ...current.metadata, ...patch.metadata },
+      payload: { ...current.payload, ...patch.payload },
+    }
+    const [row] = await query(
+      `update graphs.crons
+      set schedule = $2, timezone = $3, enabled = $4, end_time = $5, on_run_completed = $6, metadata = $7, payload = $8,
+        next_run_date = $9, updated_at = now()
+      where cron_id = $1
+      returning ${COLUMNS}`,
+      [id, ...fieldValues(fields), nextRunDate(fields, new Date())],
+    )
+    return row!
+  })
+
+export async function deleteCron(query: Query, id: string): Promise<void> {
+  const deleted = await query('delete from graphs.crons where cron_id = $1 returning 1', [id])
+  if (deleted.length === 0) throw notFound('Cron', id)
+}
+
+const FILTER = `($1::uuid is null or assistant_id = $1)
+    and ($2::uuid is null or thread_id = $2)
+    and ($3::boolean is null or enabled = $3)
+    and ($4::jsonb is null or metadata @> $4)`
+const filterValues = ({ assistant_id, thread_id, enabled, metadata }: CronFilter) => [
+  assistant_id ?? null,
+  thread_id ?? null,
+  enabled ?? null,
+  toJsonb(metadata),
+]
+
+export const searchCrons = (query: Query, filter: CronFilter, page: Page): Promise<Row[]> =>
+  query(
+    // `sort_by` and `sort_order` are words of an enumeration of the schema.
+    `select ${COLUMNS}
+    from graphs.crons
+    where ${FILTER}
+    order by ${page.sort_by} ${page.sort_order}, cron_id
+    limit $5 offset $6`,
+    [...filterValues(filter), page.limit, page.offset],
+  )
+
+export async function countCrons(query: Query, filter: CronFilter): Promise<number> {
+  const [row] = await query(`select count(*)::int as count from graphs.crons where ${FILTER}`, filterValues(filter))
+  return row!.count
+}
+
+/** Starts what is due, each once: its next date and its run are one transaction. Missed dates are not made up. */
+export const startDueCrons = (db: Database): Promise<number> =>
+  db.transaction(async query => {
+    const due = await query(
+      `select *
+      from graphs.crons
+      where enabled and next_run_date <= now()
+      order by next_run_date
+      limit 100
+      for update skip locked`,
+    )
+    for (const cron of due) {
+      const fields = { ...cron, end_time: cron.end_time?.toISOString() ?? null } as unknown as CronFields
+      const next = nextRunDate(fields, new Date())
+      await query('update graphs.crons set next_run_date = $2 where cron_id = $1', [cron.cron_id, next])
+      await insertRun(query, cron.thread_id, toRequest(cron)).catch(error => {
+        // Such as an assistant that was deleted. A fault of the database ends the transaction.
+        if (!(error instanceof HttpError)) throw error
+        console.error(`cron failed cron=${cron.cron_id}: ${error.message}`)
+      })
+    }
+    return due.length
+  })
+
+const toRequest = (cron: Row): RunRequest => ({
+  ...cron.payload,
+  assistant_id: cron.assistant_id,
+  metadata: { ...cron.payload.metadata, cron_id: cron.cron_id },
+  on_completion: cron.on_run_completed === 'keep' ? 'keep' : 'delete',
+})

@@ -1,0 +1,119 @@
+// The connections of one copy: a pool, and one connection that listens.
+import pg from 'pg'
+import { MIGRATIONS } from './migrations.ts'
+
+// biome-ignore lint/suspicious/noExplicitAny: the statement names the columns.
+export type Row = Record<string, any>
+export type Query = <Result extends Row = Row>(text: string, values?: unknown[]) => Promise<Result[]>
+export type Database = {
+  query: Query
+  transaction<Result>(work: (query: Query) => Promise<Result>): Promise<Result>
+  /** Serializes a step of the start between copies. */
+  inLock<Result>(name: string, work: () => Promise<Result>): Promise<Result>
+  close(): Promise<void>
+}
+
+const queryWith =
+  (client: pg.Pool | pg.ClientBase): Query =>
+  async <Result extends Row>(text: string, values?: unknown[]) =>
+    (await client.query<Result>(text, values)).rows
+
+export function openDatabase(url: string, connections = 10): Database {
+  const pool = new pg.Pool({ connectionString: url, max: connections, application_name: 'graphs' })
+  // A lost idle connection is replaced by the pool; a query that fails reports its own error.
+  pool.on('error', error => console.error(`database connection lost: ${error.message}`))
+
+  async function transaction<Result>(work: (query: Query) => Promise<Result>): Promise<Result> {
+    const client = await pool.connect()
+    let isBroken = false
+    try {
+      await client.query('begin')
+      const result = await work(queryWith(client))
+      await client.query('commit')
+      return result
+    } catch (error) {
+      await client.query('rollback').catch(() => {
+        isBroken = true
+      })
+      throw error
+    } finally {
+      client.release(isBroken)
+    }
+  }
+
+  /** Polls: a statement that waits would block `create index concurrently` of a saver's migrations. */
+  async function inLock<Result>(name: string, work: () => Promise<Result>): Promise<Result> {
+    const client = await pool.connect()
+    const query = queryWith(client)
+    try {
+      for (;;) {
+        const [row] = await query('select pg_try_advisory_lock(hashtext($1)) as locked', [`graphs ${name}`])
+        if (row!.locked) break
+        await new Promise(resolve => setTimeout(resolve, 100))
+      }
+      try {
+        return await work()
+      } finally {
+        await query('select pg_advisory_unlock(hashtext($1))', [`graphs ${name}`])
+      }
+    } finally {
+      client.release()
+    }
+  }
+
+  return { query: queryWith(pool), transaction, inLock, close: () => pool.end() }
+}
+
+export const migrate = (database: Database): Promise<void> =>
+  database.inLock('migrations', async () => {
+    await database.query('create schema if not exists graphs')
+    await database.query(`create table if not exists graphs.migrations (
+      version int primary key,
+      applied_at timestamptz not null default now()
+    )`)
+    const applied = new Set((await database.query('select version from graphs.migrations')).map(row => row.version))
+    for (const [version, sql] of MIGRATIONS.entries()) {
+      if (applied.has(version)) continue
+      await database.transaction(async query => {
+        await query(sql)
+        await query('insert into graphs.migrations (version) values ($1)', [version])
+      })
+    }
+  })
+
+const CHANNELS = ['graphs_runs', 'graphs_events', 'graphs_control'] as const
+export type Channel = (typeof CHANNELS)[number]
+
+/** Listens until it is closed, with a new connection whenever the last one is lost. */
+export function listen(url: string, onNotification: (channel: Channel, payload: string) => void) {
+  let client: pg.Client | undefined
+  let isClosed = false
+  async function connect(): Promise<void> {
+    const next = new pg.Client({ connectionString: url, keepAlive: true, application_name: 'graphs listener' })
+    client = next
+    let isLost = false
+    const reconnect = (reason: string) => {
+      if (isLost || isClosed) return
+      isLost = true
+      console.error(`listener lost, connecting again in a second: ${reason}`)
+      next.end().catch(() => {})
+      setTimeout(() => void connect(), 1000)
+    }
+    next.on('error', error => reconnect(error.message))
+    next.on('end', () => reconnect('the connection ended'))
+    next.on('notification', ({ channel, payload }) => onNotification(channel as Channel, payload ?? ''))
+    try {
+      await next.connect()
+      await next.query(CHANNELS.map(channel => `listen ${channel}`).join('; '))
+    } catch (error) {
+      reconnect((error as Error).message)
+    }
+  }
+  return {
+    ready: connect(),
+    async close() {
+      isClosed = true
+      await client?.end().catch(() => {})
+    },
+  }
+}

@@ -1,0 +1,183 @@
+// A child process that runs the graphs of one language. It and the server exchange JSON lines over descriptor 3.
+import { type ChildProcess, spawn } from 'node:child_process'
+import type { Duplex } from 'node:stream'
+import type { GraphSpec, Language } from './configuration.ts'
+import { HttpError, StartError } from './errors.ts'
+import type { ClaimedRun } from './queue.ts'
+import type { StoreOperation } from './store.ts'
+
+export type ExecutorOptions = {
+  language: Language
+  command: string[]
+  folder: string
+  graphs: GraphSpec[]
+  environment: Record<string, string | undefined>
+  databaseUrl: string
+  runStore(operation: StoreOperation): Promise<unknown>
+  onReady(): void
+}
+/** The end of a run, by the executor. Values are JSON. */
+export type RunResult = {
+  status: 'success' | 'error' | 'interrupted'
+  error: { error: string; message: string } | null
+  output: string | null
+  state: { values: string | null; next: string[]; interrupts: Record<string, unknown[]> } | null
+}
+export type RunListener = (event: string, data: string) => void
+
+type Message =
+  | { type: 'ready' }
+  | { type: 'failed'; detail: string }
+  | { type: 'event'; run: string; event: string; data: string }
+  | { type: 'answer'; id: number; result: string }
+  | { type: 'answer'; id: number; error: { message: string; status?: number } }
+  | { type: 'store'; id: number; operation: StoreOperation }
+
+/** The executor ended before it answered. Its runs go back to the queue. */
+export class ExecutorEnded extends Error {}
+
+const LONGEST_WAIT_MS = 30_000
+
+export class Executor {
+  readonly options: ExecutorOptions
+  #child: ChildProcess | undefined
+  #pipe: Duplex | undefined
+  #lastId = 0
+  readonly #asked = new Map<number, { resolve(result: string): void; reject(error: Error): void }>()
+  readonly #listeners = new Map<string, RunListener>()
+  #ready = Promise.withResolvers<void>()
+  isReady = false
+  #isStopped = false
+  #failures = 0
+
+  constructor(options: ExecutorOptions) {
+    this.options = options
+  }
+
+  /** Resolves once all graphs are loaded, or throws the reason why one is not. */
+  start(): Promise<void> {
+    const { command, folder, environment } = this.options
+    const [program, ...args] = command
+    const child = spawn(program!, args, {
+      cwd: folder,
+      env: environment as NodeJS.ProcessEnv,
+      stdio: ['ignore', 'inherit', 'inherit', 'pipe'],
+    })
+    this.#child = child
+    const pipe = child.stdio[3] as unknown as Duplex
+    this.#pipe = pipe
+    pipe.on('error', () => {})
+    readLines(pipe, line => this.#take(JSON.parse(line) as Message))
+    child.once('error', error => this.#end(`${program} could not be started: ${error.message}`))
+    child.once('exit', (code, signal) => this.#end(signal ? `ended by ${signal}` : `ended with status ${code}`))
+    const { graphs, databaseUrl } = this.options
+    this.#send({ type: 'start', folder, graphs, database: databaseUrl })
+    return this.#ready.promise
+  }
+
+  #take(message: Message): void {
+    if (message.type === 'event') this.#listeners.get(message.run)?.(message.event, message.data)
+    else if (message.type === 'answer') {
+      const asked = this.#asked.get(message.id)
+      this.#asked.delete(message.id)
+      if ('error' in message) asked?.reject(new HttpError(message.error.status ?? 500, message.error.message))
+      else asked?.resolve(message.result)
+    } else if (message.type === 'store') this.#answerStore(message.id, message.operation)
+    else if (message.type === 'ready') {
+      this.#failures = 0
+      this.isReady = true
+      this.#ready.resolve()
+      this.options.onReady()
+    } else this.#ready.reject(new StartError(message.detail))
+  }
+
+  #answerStore(id: number, operation: StoreOperation): void {
+    this.options.runStore(operation).then(
+      result => this.#send({ type: 'store', id, result: JSON.stringify(result) }),
+      error => this.#send({ type: 'store', id, error: (error as Error).message }),
+    )
+  }
+
+  #send(message: object): void {
+    this.#pipe?.write(`${JSON.stringify(message)}\n`)
+  }
+
+  #end(reason: string): void {
+    if (this.#child === undefined) return
+    this.#child = undefined
+    const wasReady = this.isReady
+    this.isReady = false
+    const error = new ExecutorEnded(`The executor of ${this.options.language} ${reason}.`)
+    for (const { reject } of this.#asked.values()) reject(error)
+    this.#asked.clear()
+    this.#ready.reject(error)
+    if (this.#isStopped) return
+    this.#ready = Promise.withResolvers()
+    // Without a listener, a rejection would end the server.
+    this.#ready.promise.catch(() => {})
+    // A graph that does not load at the start of the server is a failed deployment, which `start` reports.
+    if (!wasReady && this.#failures === 0) return
+    const wait = Math.min(500 * 2 ** this.#failures++, 10_000)
+    console.error(`${error.message} starting again in ${wait} ms`)
+    setTimeout(() => {
+      if (!this.#isStopped) this.start().catch(() => {})
+    }, wait)
+  }
+
+  /** Asks something, and returns the JSON of the answer. */
+  async ask(question: string, details: object): Promise<string> {
+    if (!this.isReady) await this.#waitUntilReady()
+    const id = ++this.#lastId
+    const { promise, resolve, reject } = Promise.withResolvers<string>()
+    this.#asked.set(id, { resolve, reject })
+    this.#send({ type: 'ask', id, question, ...details })
+    return promise
+  }
+
+  async #waitUntilReady(): Promise<void> {
+    let timer: NodeJS.Timeout | undefined
+    const timeout = new Promise<never>((_, reject) => {
+      const error = new HttpError(503, `The executor of ${this.options.language} is starting. Try again in a moment.`)
+      timer = setTimeout(() => reject(error), LONGEST_WAIT_MS)
+    })
+    await Promise.race([this.#ready.promise, timeout]).finally(() => clearTimeout(timer))
+  }
+
+  async run(run: ClaimedRun, listener: RunListener): Promise<RunResult> {
+    this.#listeners.set(run.run_id, listener)
+    try {
+      return JSON.parse(await this.ask('run', { run })) as RunResult
+    } finally {
+      this.#listeners.delete(run.run_id)
+    }
+  }
+
+  /** Stops a run where it is. The answer of `run` follows, with the status `interrupted`. */
+  cancel(runId: string): void {
+    this.#send({ type: 'cancel', run: runId })
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true
+    const child = this.#child
+    if (!child) return
+    const ended = new Promise(resolve => child.once('exit', resolve))
+    child.kill('SIGKILL')
+    await ended
+  }
+}
+
+/** Splits at line feeds only: `readline` would also split at separators that JSON has inside of strings. */
+function readLines(stream: Duplex, onLine: (line: string) => void): void {
+  let parts: Buffer[] = []
+  stream.on('data', (chunk: Buffer) => {
+    let start = 0
+    for (let end = chunk.indexOf(10); end >= 0; end = chunk.indexOf(10, start)) {
+      parts.push(chunk.subarray(start, end))
+      onLine(Buffer.concat(parts).toString('utf8'))
+      parts = []
+      start = end + 1
+    }
+    if (start < chunk.length) parts.push(chunk.subarray(start))
+  })
+}

@@ -1,0 +1,98 @@
+// The routes behind the key, with errors in one form.
+import { createHash, timingSafeEqual } from 'node:crypto'
+import { type Context, Hono } from 'hono'
+import { cors } from 'hono/cors'
+import { HttpError } from '../errors.ts'
+import { ExecutorEnded } from '../executor.ts'
+import type { Server } from '../server.ts'
+import { assistantRoutes } from './assistants.ts'
+import { cronRoutes } from './crons.ts'
+import { mcpRoutes } from './mcp.ts'
+import { createMetaRoutes } from './meta.ts'
+import { type Group, mount, type Route } from './route.ts'
+import { runRoutes } from './runs.ts'
+import { storeRoutes } from './store.ts'
+import { threadRoutes } from './threads.ts'
+
+/** `disable_meta` only makes `/ok` skip its check, as in the reference. */
+const SWITCHES: Partial<Record<Group, string>> = {
+  assistants: 'disable_assistants',
+  threads: 'disable_threads',
+  runs: 'disable_runs',
+  crons: 'disable_runs',
+  store: 'disable_store',
+  mcp: 'disable_mcp',
+}
+
+function listRoutes({ configuration }: Server): Route[] {
+  const meta: Route[] = createMetaRoutes(() => served)
+  const served = [
+    ...assistantRoutes,
+    ...threadRoutes,
+    ...runRoutes,
+    ...cronRoutes,
+    ...storeRoutes,
+    ...mcpRoutes,
+    ...meta,
+  ]
+    .filter(({ group }) => !configuration.http?.[SWITCHES[group] ?? ''])
+    // Fixed words before parameters: `/threads/search` before `/threads/{thread_id}`.
+    .sort((a, b) => Number(a.path.includes('{')) - Number(b.path.includes('{')))
+  return served
+}
+
+const digest = (text: string) => createHash('sha256').update(text).digest()
+function isAuthorized(request: Request, apiKey: string): boolean {
+  const given = request.headers.get('X-Api-Key') ?? request.headers.get('Authorization')?.replace(/^Bearer /i, '') ?? ''
+  return timingSafeEqual(digest(given), digest(apiKey))
+}
+
+const problem = (status: number, detail: string) =>
+  new Response(JSON.stringify({ status, detail, message: detail }), {
+    status,
+    headers: { 'Content-Type': 'application/problem+json' },
+  })
+
+/** Errors of Postgres that a caller causes, such as text that is no date. */
+const isBadValue = (error: unknown) => /^22/.test(String((error as { code?: unknown }).code ?? ''))
+
+function answerError(error: unknown, context: Context): Response {
+  if (error instanceof HttpError) return problem(error.status, error.message)
+  if (error instanceof ExecutorEnded) return problem(503, `${error.message} It is starting again. Try again.`)
+  console.error(`request failed ${context.req.method} ${context.req.path}:`, error)
+  if (isBadValue(error)) return problem(422, 'The database refused a value of the request.')
+  return problem(500, 'The server failed. Its log has the reason.')
+}
+
+export function createApp(server: Server): Hono {
+  const { apiKey, configuration } = server
+  const root = new Hono()
+  const prefix = configuration.http?.mount_prefix ?? ''
+  const app = prefix ? root.basePath(prefix) : root
+  const rules = configuration.http?.cors
+  app.use(
+    cors({
+      origin: rules?.allow_origins ?? '*',
+      ...(rules?.allow_methods && { allowMethods: rules.allow_methods }),
+      ...(rules?.allow_headers && { allowHeaders: rules.allow_headers }),
+      exposeHeaders: rules?.expose_headers ?? [
+        'Content-Location',
+        'Location',
+        'X-Pagination-Next',
+        'X-Pagination-Total',
+      ],
+      ...(rules?.allow_credentials && { credentials: true }),
+      ...(rules?.max_age && { maxAge: rules.max_age }),
+    }),
+  )
+  app.use(async (context, next) => {
+    const isOpen = context.req.path === `${prefix}/ok`
+    if (apiKey !== undefined && !isOpen && !isAuthorized(context.req.raw, apiKey))
+      return problem(401, 'The key is missing or wrong. Send the key of this deployment in X-Api-Key.')
+    await next()
+  })
+  mount(app, server, listRoutes(server))
+  root.notFound(({ req }) => problem(404, `${req.method} ${req.path} is not a path of this server. See /docs.`))
+  root.onError(answerError)
+  return root
+}

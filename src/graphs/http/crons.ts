@@ -1,0 +1,119 @@
+// Routes of crons.
+import * as z from 'zod'
+import { getAssistant } from '../assistants.ts'
+import { type CronFields, countCrons, createCron, deleteCron, patchCron, searchCrons } from '../crons.ts'
+import { resolveAssistantId } from '../runs.ts'
+import type { Server } from '../server.ts'
+import { getThread } from '../threads.ts'
+import { noContent, type Route, route } from './route.ts'
+import { readRequest } from './runs.ts'
+import { object, page, pageOf, runRequest, selectMembers, sorted, threadParams } from './schemas.ts'
+
+const group = 'crons'
+const timing = {
+  schedule: z.string().max(200),
+  timezone: z.string().max(100).nullish(),
+  end_time: z.iso.datetime({ offset: true }).nullish(),
+  enabled: z.boolean().nullish(),
+  on_run_completed: z.enum(['delete', 'keep']).nullish(),
+}
+const cronRequest = runRequest.extend(timing)
+const cronPatch = cronRequest.partial()
+const cronParams = z.object({ cron_id: z.uuid() })
+const filter = {
+  assistant_id: z.uuid().nullish(),
+  thread_id: z.uuid().nullish(),
+  enabled: z.boolean().nullish(),
+  metadata: object.nullish(),
+}
+const sorting = sorted('created_at', 'updated_at', 'cron_id', 'assistant_id', 'thread_id', 'next_run_date', 'end_time')
+const TIMING = Object.keys(timing)
+
+/** The members that make the run; the others say when. */
+function readPayload(server: Server, body: z.output<typeof cronPatch>): CronFields['payload'] {
+  if (body.assistant_id) readRequest(server, body as z.output<typeof cronRequest>)
+  return Object.fromEntries(
+    Object.entries(body).filter(
+      ([name, value]) => !TIMING.includes(name) && name !== 'assistant_id' && value !== undefined,
+    ),
+  )
+}
+
+async function create(server: Server, threadId: string | null, body: z.output<typeof cronRequest>) {
+  if (threadId !== null) await getThread(server.db.query, threadId)
+  const assistant = await getAssistant(server.db.query, resolveAssistantId(body.assistant_id))
+  return createCron(server.db, assistant.assistant_id, threadId, {
+    schedule: body.schedule,
+    timezone: body.timezone ?? null,
+    enabled: body.enabled ?? true,
+    end_time: body.end_time ?? null,
+    on_run_completed: body.on_run_completed ?? null,
+    metadata: body.metadata ?? {},
+    payload: readPayload(server, body),
+  })
+}
+
+export const cronRoutes: Route[] = [
+  route({
+    method: 'post',
+    path: '/runs/crons',
+    group,
+    summary: 'Create a cron whose runs have threads of their own',
+    body: cronRequest,
+    handle: ({ server, body }) => create(server, null, body),
+  }),
+  route({
+    method: 'post',
+    path: '/threads/{thread_id}/runs/crons',
+    group,
+    summary: 'Create a cron on a thread',
+    params: threadParams,
+    body: cronRequest,
+    handle: ({ server, params, body }) => create(server, params.thread_id, body),
+  }),
+  route({
+    method: 'post',
+    path: '/runs/crons/search',
+    group,
+    summary: 'Search crons',
+    body: z.looseObject({ ...filter, ...page, ...sorting }),
+    async handle({ server, body }) {
+      return pageOf(selectMembers(await searchCrons(server.db.query, body, body), body.select), body)
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/runs/crons/count',
+    group,
+    summary: 'Count crons',
+    body: z.looseObject(filter),
+    handle: ({ server, body }) => countCrons(server.db.query, body),
+  }),
+  route({
+    method: 'patch',
+    path: '/runs/crons/{cron_id}',
+    group,
+    summary: 'Change a cron',
+    params: cronParams,
+    body: cronPatch,
+    handle({ server, params, body }) {
+      const given = Object.entries(body).filter(([name, value]) => TIMING.includes(name) && value != null)
+      return patchCron(server.db, params.cron_id, {
+        ...Object.fromEntries(given),
+        ...(body.metadata && { metadata: body.metadata }),
+        payload: readPayload(server, body),
+      })
+    },
+  }),
+  route({
+    method: 'delete',
+    path: '/runs/crons/{cron_id}',
+    group,
+    summary: 'Delete a cron',
+    params: cronParams,
+    async handle({ server, params }) {
+      await deleteCron(server.db.query, params.cron_id)
+      return noContent()
+    },
+  }),
+]

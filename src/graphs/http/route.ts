@@ -1,0 +1,114 @@
+// Declared routes: their schemas validate requests, and the OpenAPI document is made from them.
+import type { Context, Hono } from 'hono'
+import type { z } from 'zod'
+import { HttpError } from '../errors.ts'
+import type { Server } from '../server.ts'
+
+type Method = 'get' | 'post' | 'put' | 'patch' | 'delete'
+export type Group = 'assistants' | 'threads' | 'runs' | 'crons' | 'store' | 'mcp' | 'meta'
+export type Call<Params, Query, Body> = {
+  server: Server
+  params: Params
+  query: Query
+  body: Body
+  request: Request
+  /** Aborted when the caller goes. */
+  signal: AbortSignal
+}
+export type Route = {
+  method: Method
+  path: string
+  group: Group
+  summary: string
+  params?: z.ZodType
+  query?: z.ZodType
+  body?: z.ZodType
+  /** The answer is a stream of events, or text. */
+  produces?: string
+  // biome-ignore lint/suspicious/noExplicitAny: `route` infers the types from the schemas.
+  handle(call: Call<any, any, any>): Promise<unknown> | unknown
+}
+
+/** Infers the types of the call from the schemas. */
+export function route<
+  Params extends z.ZodType = z.ZodUndefined,
+  Query extends z.ZodType = z.ZodUndefined,
+  Body extends z.ZodType = z.ZodUndefined,
+>(
+  declared: Omit<Route, 'params' | 'query' | 'body' | 'handle'> & {
+    params?: Params
+    query?: Query
+    body?: Body
+    handle(call: Call<z.output<Params>, z.output<Query>, z.output<Body>>): Promise<unknown> | unknown
+  },
+): Route {
+  return declared as Route
+}
+
+/** An answer whose body is JSON already. */
+export class JsonText {
+  readonly text: string
+  constructor(text: string) {
+    this.text = text
+  }
+}
+
+export const noContent = (status = 204) => new Response(null, { status })
+
+const describe = (issues: z.core.$ZodIssue[], where: string) =>
+  issues.map(issue => `${[where, ...issue.path].join('.')}: ${issue.message}.`)
+
+function parse<Schema extends z.ZodType>(
+  schema: Schema | undefined,
+  value: unknown,
+  where: string,
+  faults: string[],
+): z.output<Schema> | undefined {
+  if (!schema) return undefined
+  const parsed = schema.safeParse(value)
+  if (parsed.success) return parsed.data
+  faults.push(...describe(parsed.error.issues, where))
+  return undefined
+}
+
+async function readBody(request: Request): Promise<unknown> {
+  const text = await request.text()
+  if (text === '') return {}
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new HttpError(422, 'The body is not JSON.')
+  }
+}
+
+/** Repeated parameters are a list. The SDK of Python sends an empty text for a parameter that is left out. */
+function readQuery(url: string): Record<string, string | string[]> {
+  const given = Map.groupBy(new URL(url).searchParams, ([name]) => name)
+  const read = [...given].map(([name, pairs]) => [name, pairs.map(([, value]) => value).filter(Boolean)] as const)
+  return Object.fromEntries(
+    read
+      .filter(([, values]) => values.length > 0)
+      .map(([name, values]) => [name, values.length > 1 ? values : values[0]!]),
+  )
+}
+
+async function serve(route: Route, server: Server, context: Context): Promise<Response> {
+  const request = context.req.raw
+  const faults: string[] = []
+  const params = parse(route.params, context.req.param(), 'path', faults)
+  const query = parse(route.query, readQuery(request.url), 'query', faults)
+  const body = route.body ? parse(route.body, await readBody(request), 'body', faults) : undefined
+  if (faults.length > 0) throw new HttpError(422, faults.join(' '))
+  const result = await route.handle({ server, params, query, body, request, signal: request.signal })
+  if (result instanceof Response) return result
+  const text = result instanceof JsonText ? result.text : JSON.stringify(result)
+  return new Response(text, { headers: { 'Content-Type': 'application/json' } })
+}
+
+export function mount(app: Hono, server: Server, routes: Route[]): void {
+  for (const one of routes) {
+    // Hono writes parameters with a colon; OpenAPI with braces.
+    const path = one.path.replaceAll('{', ':').replaceAll('}', '')
+    app.on(one.method.toUpperCase(), path, context => serve(one, server, context))
+  }
+}

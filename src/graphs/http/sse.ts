@@ -1,0 +1,120 @@
+// Streams of events, and answers that take long.
+import { cancelRuns, getRun, hasEnded } from '../runs.ts'
+import type { Server } from '../server.ts'
+import { joinRun, type StreamEvent } from '../streams.ts'
+
+const ALWAYS = ['metadata', 'error', 'feedback']
+/** The first word of an event is its mode: `values|child:1`, `messages/partial`. */
+const modeOf = (event: string) => event.split('|')[0]!.split('/')[0]!
+
+function isWanted(event: string, modes: string[] | undefined): boolean {
+  if (!modes || modes.length === 0) return true
+  const mode = modeOf(event)
+  return ALWAYS.includes(mode) || modes.includes(mode) || (mode === 'messages' && modes.includes('messages-tuple'))
+}
+
+const encode = ({ id, event, data }: StreamEvent) => `id: ${id}\nevent: ${event}\ndata: ${data}\n\n`
+
+type Pages = AsyncGenerator<StreamEvent[]>
+type StreamOptions = {
+  headers: Record<string, string>
+  modes?: string[] | undefined
+  /** Called if the caller goes before the end. */
+  onDisconnect?: (() => Promise<void>) | undefined
+  signal: AbortSignal
+}
+
+export function eventStream(open: (signal: AbortSignal) => Pages, options: StreamOptions): Response {
+  const { headers, modes, onDisconnect, signal } = options
+  const encoder = new TextEncoder()
+  const left = new AbortController()
+  const pages = open(left.signal)
+  let hasFinished = false
+  const leave = () => {
+    if (hasFinished || left.signal.aborted) return
+    left.abort()
+    onDisconnect?.().catch(error => console.error(`cancel on disconnect failed: ${(error as Error).message}`))
+  }
+  signal.addEventListener('abort', leave, { once: true })
+  const finish = () => {
+    hasFinished = true
+    signal.removeEventListener('abort', leave)
+  }
+  const body = new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      try {
+        const page = await pages.next()
+        if (page.done) {
+          finish()
+          return controller.close()
+        }
+        const events = page.value.filter(({ event }) => isWanted(event, modes))
+        // A comment keeps proxies from closing a quiet connection, and shows that the caller is there.
+        controller.enqueue(encoder.encode(events.length > 0 ? events.map(encode).join('') : ': heartbeat\n\n'))
+      } catch (error) {
+        finish()
+        controller.error(error)
+      }
+    },
+    async cancel() {
+      leave()
+      await pages.return(undefined)
+    },
+  })
+  return new Response(body, {
+    headers: {
+      'Content-Type': 'text/event-stream; charset=utf-8',
+      'Cache-Control': 'no-store',
+      'X-Accel-Buffering': 'no',
+      ...headers,
+    },
+  })
+}
+
+const KEEP_ALIVE_MS = 5000
+
+/** Answers with the output of a run. Line feeds before it keep a long wait alive. */
+export function outputOf(
+  server: Server,
+  runId: string,
+  { headers, signal, isCancelling }: { headers: Record<string, string>; signal: AbortSignal; isCancelling: boolean },
+): Response {
+  const encoder = new TextEncoder()
+  const left = new AbortController()
+  let hasFinished = false
+  const leave = () => {
+    if (hasFinished || left.signal.aborted) return
+    left.abort()
+    if (isCancelling) void cancelIfActive(server, runId)
+  }
+  signal.addEventListener('abort', leave, { once: true })
+  const body = new ReadableStream<Uint8Array>({
+    async start(controller) {
+      const timer = setInterval(() => controller.enqueue(encoder.encode('\n')), KEEP_ALIVE_MS)
+      try {
+        const run = await joinRun(server.db, server.waiters, runId, left.signal)
+        hasFinished = true
+        if (left.signal.aborted) return
+        controller.enqueue(encoder.encode(run ? run.output : ROLLED_BACK))
+        controller.close()
+      } catch (error) {
+        hasFinished = true
+        controller.error(error)
+      } finally {
+        clearInterval(timer)
+        signal.removeEventListener('abort', leave)
+      }
+    },
+    cancel: leave,
+  })
+  return new Response(body, { headers: { 'Content-Type': 'application/json', ...headers } })
+}
+
+const ROLLED_BACK = JSON.stringify({
+  __error__: { error: 'RunRolledBack', message: 'The run was rolled back before it ended.' },
+})
+
+export async function cancelIfActive(server: Server, runId: string): Promise<void> {
+  const run = await getRun(server.db.query, runId).catch(() => null)
+  if (run && !hasEnded(run.status)) await cancelRuns(server.db, [runId], 'interrupt')
+}

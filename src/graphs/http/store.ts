@@ -1,0 +1,101 @@
+// Routes of the store.
+import * as z from 'zod'
+import type { Server } from '../server.ts'
+import { runStoreOperation, type StoreOperation } from '../store.ts'
+import { noContent, type Route, route } from './route.ts'
+import { flag, object, page } from './schemas.ts'
+
+const group = 'store'
+const label = z
+  .string()
+  .min(1)
+  .refine(text => !text.includes('.'), 'must not contain a period')
+const namespace = z.array(label).min(1).max(100)
+const prefix = z.array(label).max(100)
+const key = z.string().min(1)
+const run = ({ configuration, db }: Server, operation: StoreOperation) =>
+  runStoreOperation(db.query, operation, configuration.store?.ttl ?? {})
+
+export const storeRoutes: Route[] = [
+  route({
+    method: 'put',
+    path: '/store/items',
+    group,
+    summary: 'Write an item',
+    body: z.looseObject({
+      namespace,
+      key,
+      value: object,
+      ttl: z.number().positive().nullish().describe('Minutes.'),
+      index: z.unknown().optional(),
+    }),
+    async handle({ server, body }) {
+      const { namespace, key, value, ttl } = body
+      await run(server, { op: 'put', namespace, key, value, ttl })
+      return noContent()
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/store/items',
+    group,
+    summary: 'Get an item, or null',
+    query: z.looseObject({
+      namespace: z
+        .union([z.string(), z.array(z.string())])
+        .optional()
+        .transform(given => (Array.isArray(given) ? given : (given?.split('.') ?? []))),
+      key,
+      refresh_ttl: flag,
+    }),
+    handle: ({ server, query: { namespace, key, refresh_ttl } }) =>
+      run(server, { op: 'get', namespace, key, refresh_ttl }),
+  }),
+  route({
+    method: 'delete',
+    path: '/store/items',
+    group,
+    summary: 'Delete an item',
+    body: z.looseObject({ namespace, key }),
+    async handle({ server, body }) {
+      await run(server, { op: 'put', namespace: body.namespace, key: body.key, value: null })
+      return noContent()
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/store/items/search',
+    group,
+    summary: 'Search items by namespace and value',
+    body: z.looseObject({
+      namespace_prefix: prefix.nullish(),
+      filter: object.nullish(),
+      query: z.string().nullish(),
+      refresh_ttl: z.boolean().nullish(),
+      ...page,
+    }),
+    async handle({ server, body }) {
+      const { namespace_prefix, filter, refresh_ttl, limit, offset } = body
+      const prefix = namespace_prefix ?? []
+      return { items: await run(server, { op: 'search', prefix, filter, refresh_ttl, limit, offset }) }
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/store/namespaces',
+    group,
+    summary: 'List namespaces',
+    body: z.looseObject({
+      prefix: prefix.nullish(),
+      suffix: prefix.nullish(),
+      max_depth: z.number().int().min(1).max(100).nullish(),
+      limit: z.number().int().min(1).max(1000).nullish(),
+      offset: page.offset,
+    }),
+    async handle({ server, body }) {
+      const { prefix, suffix, max_depth, offset } = body
+      const limit = body.limit ?? 100
+      return { namespaces: await run(server, { op: 'namespaces', prefix, suffix, max_depth, limit, offset }) }
+    },
+  }),
+]

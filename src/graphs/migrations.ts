@@ -1,0 +1,132 @@
+// The tables of the server.
+/**
+ * The tables, in the application's own database. Append only: a change is a new entry, and entries run once, in order.
+ * Checkpoints have schemas of their own, which the savers of each language migrate.
+ */
+export const MIGRATIONS: readonly string[] = [
+  `
+create table graphs.assistants (
+  assistant_id uuid primary key,
+  graph_id text not null,
+  version int not null default 1,
+  name text not null,
+  description text,
+  config jsonb not null default '{}',
+  context jsonb not null default '{}',
+  metadata jsonb not null default '{}',
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now()
+);
+create index assistants_graph on graphs.assistants (graph_id);
+create index assistants_metadata on graphs.assistants using gin (metadata jsonb_path_ops);
+
+create table graphs.assistant_versions (
+  assistant_id uuid not null references graphs.assistants on delete cascade,
+  version int not null,
+  graph_id text not null,
+  name text not null,
+  description text,
+  config jsonb not null,
+  context jsonb not null,
+  metadata jsonb not null,
+  created_at timestamptz not null default now(),
+  primary key (assistant_id, version)
+);
+
+create table graphs.threads (
+  thread_id uuid primary key,
+  status text not null default 'idle',
+  metadata jsonb not null default '{}',
+  config jsonb not null default '{}',
+  "values" jsonb,
+  interrupts jsonb not null default '{}',
+  error jsonb,
+  is_temporary boolean not null default false,
+  ttl_minutes float8,
+  ttl_strategy text,
+  expires_at timestamptz,
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now(),
+  state_updated_at timestamptz not null default now()
+);
+create index threads_created on graphs.threads (created_at desc) where not is_temporary;
+create index threads_updated on graphs.threads (updated_at desc) where not is_temporary;
+create index threads_metadata on graphs.threads using gin (metadata jsonb_path_ops);
+create index threads_expiring on graphs.threads (expires_at) where expires_at is not null;
+
+create table graphs.runs (
+  run_id uuid primary key,
+  thread_id uuid not null references graphs.threads on delete cascade,
+  assistant_id uuid not null,
+  graph_id text not null,
+  status text not null default 'pending',
+  metadata jsonb not null default '{}',
+  kwargs json not null,
+  multitask_strategy text not null,
+  start_at timestamptz not null default now(),
+  attempt int not null default 0,
+  lease_owner uuid,
+  lease_until timestamptz,
+  cancel_action text,
+  output json,
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now()
+);
+create index runs_pending on graphs.runs (start_at, run_id) where status = 'pending';
+create index runs_running on graphs.runs (lease_until) where status = 'running';
+create index runs_thread on graphs.runs (thread_id, run_id desc);
+-- Two copies that claim different runs of one thread at the same moment: the second fails, and tries again.
+create unique index runs_one_running on graphs.runs (thread_id) where status = 'running';
+
+create table graphs.events (
+  id bigint generated always as identity primary key,
+  run_id uuid not null,
+  thread_id uuid not null,
+  event text not null,
+  data text not null,
+  at timestamptz not null default now()
+);
+create index events_run on graphs.events (run_id, id);
+create index events_thread on graphs.events (thread_id, id);
+
+create table graphs.store (
+  namespace text[] not null,
+  key text not null,
+  value jsonb not null,
+  ttl_minutes float8,
+  expires_at timestamptz,
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now(),
+  primary key (namespace, key)
+);
+create index store_expiring on graphs.store (expires_at) where expires_at is not null;
+create index store_value on graphs.store using gin (value jsonb_path_ops);
+
+-- A label of a pattern may be '*'.
+create function graphs.matches_labels(labels text[], pattern text[]) returns boolean
+language sql immutable
+as $$
+  select cardinality(labels) = cardinality(pattern)
+    and not exists (
+      select from unnest(labels, pattern) as pair (label, wanted) where wanted <> '*' and label <> wanted
+    )
+$$;
+
+create table graphs.crons (
+  cron_id uuid primary key,
+  assistant_id uuid not null,
+  thread_id uuid references graphs.threads on delete cascade,
+  schedule text not null,
+  timezone text,
+  enabled boolean not null default true,
+  on_run_completed text,
+  end_time timestamptz,
+  payload jsonb not null,
+  metadata jsonb not null default '{}',
+  next_run_date timestamptz,
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now()
+);
+create index crons_due on graphs.crons (next_run_date) where enabled;
+`,
+]

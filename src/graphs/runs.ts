@@ -1,0 +1,267 @@
+// Runs, as callers create, read and cancel them. queue.ts has the side of the workers.
+import { getAssistant } from './assistants.ts'
+import type { Database, Query, Row } from './database.ts'
+import { HttpError, notFound } from './errors.ts'
+import { createThread } from './threads.ts'
+import { assistantIdOf, isUuid, type JsonObject, toJsonb, uuid7 } from './values.ts'
+
+type Strategy = 'reject' | 'rollback' | 'interrupt' | 'enqueue'
+export type CancelAction = 'interrupt' | 'rollback'
+/** Members of a request that the executor gets as they are. */
+export type RunRequest = {
+  assistant_id: string
+  input?: unknown
+  command?: JsonObject | null | undefined
+  config?: JsonObject | null | undefined
+  context?: unknown
+  metadata?: JsonObject | null | undefined
+  checkpoint?: JsonObject | null | undefined
+  checkpoint_id?: string | null | undefined
+  stream_mode?: string | string[] | null | undefined
+  stream_subgraphs?: boolean | null | undefined
+  interrupt_before?: unknown
+  interrupt_after?: unknown
+  durability?: string | null | undefined
+  webhook?: string | null | undefined
+  feedback_keys?: string[] | null | undefined
+  multitask_strategy?: Strategy | null | undefined
+  after_seconds?: number | null | undefined
+  if_not_exists?: 'create' | 'reject' | null | undefined
+  on_completion?: 'delete' | 'keep' | null | undefined
+  langsmith_tracer?: { project_name?: string | undefined; example_id?: string | undefined } | null | undefined
+}
+
+const COLUMNS = 'run_id, thread_id, assistant_id, status, metadata, kwargs, multitask_strategy, created_at, updated_at'
+export const hasEnded = (status: string) => status !== 'pending' && status !== 'running'
+
+/** The id of an assistant by its id or by the name of its graph. */
+export const resolveAssistantId = (given: string) => (isUuid(given) ? given : assistantIdOf(given))
+
+export const createRun = (db: Database, threadId: string | null, request: RunRequest): Promise<Row> =>
+  db.transaction(query => insertRun(query, threadId, request))
+
+/** Creates a run on a thread, or on a thread of its own that is deleted afterwards. In a transaction. */
+export async function insertRun(query: Query, threadId: string | null, request: RunRequest): Promise<Row> {
+  const assistant = await getAssistant(query, resolveAssistantId(request.assistant_id)).catch(error => {
+    if (error instanceof HttpError) throw new HttpError(404, `Assistant ${request.assistant_id} was not found.`)
+    throw error
+  })
+  const strategy = request.multitask_strategy ?? 'enqueue'
+  const isTemporary = threadId === null && request.on_completion !== 'keep'
+  const metadata = { graph_id: assistant.graph_id, assistant_id: assistant.assistant_id }
+  const [runId, target] = [uuid7(), threadId ?? uuid7()]
+  if (threadId === null) await createThread(query, target, { metadata, isTemporary })
+  else await makeRoom(query, target, strategy, request.if_not_exists === 'create')
+  const [run] = await query(
+    `with thread as (
+      update graphs.threads
+      set status = 'busy', metadata = metadata || $5::jsonb, config = $9::jsonb, updated_at = now()
+      where thread_id = $2
+    ),
+    waking as (select pg_notify('graphs_runs', ''))
+    insert into graphs.runs (run_id, thread_id, assistant_id, graph_id, metadata, kwargs, multitask_strategy, start_at)
+    select $1::uuid, $2::uuid, $3::uuid, $4, $6::jsonb, $7::json, $8, now() + $10::float8 * interval '1 second'
+    from waking
+    returning ${COLUMNS}`,
+    [
+      runId,
+      target,
+      assistant.assistant_id,
+      assistant.graph_id,
+      toJsonb(metadata),
+      toJsonb({ ...assistant.metadata, ...request.metadata }) ?? '{}',
+      JSON.stringify(toKwargs(request, assistant, { runId, threadId: target, isTemporary })),
+      strategy,
+      toJsonb(request.config) ?? '{}',
+      request.after_seconds ?? 0,
+    ],
+  )
+  return run!
+}
+
+/** Locks the thread, and applies the strategy for a run that is already there. */
+async function makeRoom(query: Query, threadId: string, strategy: Strategy, isCreating: boolean): Promise<void> {
+  const lock = 'select thread_id from graphs.threads where thread_id = $1 for update'
+  if ((await query(lock, [threadId])).length === 0) {
+    if (!isCreating) throw notFound('Thread', threadId)
+    await createThread(query, threadId, { metadata: {} })
+    await query(lock, [threadId])
+  }
+  if (strategy === 'enqueue') return
+  const inFlight = await query(
+    `select run_id from graphs.runs where thread_id = $1 and status in ('pending', 'running')`,
+    [threadId],
+  )
+  if (inFlight.length === 0) return
+  if (strategy === 'reject')
+    throw new HttpError(
+      409,
+      'The thread is already running a task. Wait for it to finish, or choose another multitask_strategy.',
+    )
+  await cancelLocked(
+    query,
+    inFlight.map(run => run.run_id),
+    strategy,
+  )
+}
+
+function toKwargs(
+  request: RunRequest,
+  assistant: Row,
+  { runId, threadId, isTemporary }: { runId: string; threadId: string; isTemporary: boolean },
+): JsonObject {
+  const own = (request.config ?? {}) as { configurable?: JsonObject; metadata?: JsonObject }
+  const ids = { run_id: runId, thread_id: threadId, graph_id: assistant.graph_id, assistant_id: assistant.assistant_id }
+  const checkpoint = Object.fromEntries(
+    Object.entries({
+      ...request.checkpoint,
+      checkpoint_id: request.checkpoint_id ?? request.checkpoint?.checkpoint_id,
+    }).filter(([name, value]) => name !== 'thread_id' && value !== null && value !== undefined),
+  )
+  const tracer = request.langsmith_tracer
+  const config = {
+    ...assistant.config,
+    ...own,
+    configurable: {
+      ...assistant.config.configurable,
+      ...own.configurable,
+      ...checkpoint,
+      ...(tracer && { langsmith_project: tracer.project_name, langsmith_example_id: tracer.example_id }),
+      ...ids,
+    },
+    metadata: { ...assistant.config.metadata, ...own.metadata, ...request.metadata, ...ids },
+  }
+  const modes = request.stream_mode ?? []
+  return {
+    input: request.input ?? null,
+    command: request.command ?? undefined,
+    config,
+    context: mergeContext(assistant.context, request.context),
+    stream_mode: Array.isArray(modes) ? (modes.length > 0 ? modes : ['values']) : [modes],
+    subgraphs: request.stream_subgraphs ?? false,
+    interrupt_before: request.interrupt_before ?? undefined,
+    interrupt_after: request.interrupt_after ?? undefined,
+    durability: request.durability ?? undefined,
+    webhook: request.webhook ?? undefined,
+    feedback_keys: request.feedback_keys?.length ? request.feedback_keys : undefined,
+    temporary: isTemporary,
+  }
+}
+
+const isObject = (value: unknown): value is JsonObject =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+function mergeContext(ofAssistant: unknown, ofRun: unknown): unknown {
+  if (isObject(ofAssistant) && isObject(ofRun)) return { ...ofAssistant, ...ofRun }
+  const context = ofRun ?? ofAssistant
+  return isObject(context) && Object.keys(context).length === 0 ? undefined : context
+}
+
+export async function getRun(query: Query, runId: string, threadId?: string): Promise<Row> {
+  const [run] = await query(
+    `select ${COLUMNS} from graphs.runs where run_id = $1 and ($2::uuid is null or thread_id = $2)`,
+    [runId, threadId ?? null],
+  )
+  if (!run) throw notFound('Run', runId)
+  return run
+}
+
+export const listRuns = (
+  query: Query,
+  threadId: string,
+  { limit, offset, status }: { limit: number; offset: number; status?: string | undefined },
+): Promise<Row[]> =>
+  query(
+    `select ${COLUMNS}
+    from graphs.runs
+    where thread_id = $1 and ($2::text is null or status = $2)
+    order by run_id desc
+    limit $3 offset $4`,
+    [threadId, status ?? null, limit, offset],
+  )
+
+/** Deletes a run that has ended. Its checkpoints stay: the state of the thread is built on them. */
+export const deleteRun = (db: Database, threadId: string, runId: string): Promise<void> =>
+  db.transaction(async query => {
+    const [run] = await query('select status from graphs.runs where run_id = $1 and thread_id = $2 for update', [
+      runId,
+      threadId,
+    ])
+    if (!run) throw notFound('Run', runId)
+    if (!hasEnded(run.status))
+      throw new HttpError(409, `Run ${runId} is ${run.status}. Cancel it before you delete it.`)
+    await removeRun(query, runId)
+  })
+
+export async function removeRun(query: Query, runId: string): Promise<void> {
+  await query(
+    `with events as (delete from graphs.events where run_id = $1)
+    delete from graphs.runs where run_id = $1`,
+    [runId],
+  )
+}
+
+/** Ids of runs to cancel, by ids or by status. */
+export async function findRuns(
+  query: Query,
+  { threadId, runIds, status }: { threadId?: string; runIds?: string[]; status?: 'pending' | 'running' | 'all' },
+): Promise<string[]> {
+  const statuses = status === undefined || status === 'all' ? ['pending', 'running'] : [status]
+  const rows = await query(
+    `select run_id
+    from graphs.runs
+    where ($1::uuid is null or thread_id = $1)
+      and ($2::uuid[] is null or run_id = any ($2))
+      and ($2::uuid[] is not null or status = any ($3))`,
+    [threadId ?? null, runIds ?? null, statuses],
+  )
+  return rows.map(row => row.run_id)
+}
+
+export const cancelRuns = (db: Database, runIds: string[], action: CancelAction): Promise<void> =>
+  db.transaction(async query => {
+    // Threads before runs, as in the creation and the end of a run.
+    await query(
+      `select from graphs.threads
+      where thread_id in (select thread_id from graphs.runs where run_id = any ($1::uuid[]))
+      order by thread_id
+      for update`,
+      [runIds],
+    )
+    await cancelLocked(query, runIds, action)
+  })
+
+/** A waiting run ends here. A running one ends where it runs: its worker is told. The threads are locked. */
+async function cancelLocked(query: Query, runIds: string[], action: CancelAction): Promise<void> {
+  const waiting = await query(
+    action === 'rollback'
+      ? `delete from graphs.runs where run_id = any ($1::uuid[]) and status = 'pending' returning run_id, thread_id`
+      : `update graphs.runs
+        set status = 'interrupted', updated_at = now()
+        where run_id = any ($1::uuid[]) and status = 'pending'
+        returning run_id, thread_id`,
+    [runIds],
+  )
+  await query(
+    `with cancelled as (
+      update graphs.runs
+      set cancel_action = $2
+      where run_id = any ($1::uuid[]) and status = 'running'
+      returning run_id
+    )
+    select pg_notify('graphs_control', run_id::text) from cancelled`,
+    [runIds, action],
+  )
+  if (waiting.length === 0) return
+  await query(
+    `with idle as (
+      update graphs.threads t
+      set status = case when interrupts = '{}' then 'idle' else 'interrupted' end, updated_at = now()
+      where thread_id = any ($1::uuid[])
+        and not exists (
+          select from graphs.runs r where r.thread_id = t.thread_id and r.status in ('pending', 'running')
+        )
+    )
+    select pg_notify('graphs_events', run_id::text) from unnest($2::uuid[]) as run_id`,
+    [waiting.map(run => run.thread_id), waiting.map(run => run.run_id)],
+  )
+}

@@ -1,0 +1,168 @@
+// One copy: the database, an executor for each language, the worker, and HTTP unless it only works.
+import { existsSync } from 'node:fs'
+import type { AddressInfo } from 'node:net'
+import { join, resolve } from 'node:path'
+import { serve } from '@hono/node-server'
+import { createAssistant } from './assistants.ts'
+import type { Configuration, GraphSpec, Language } from './configuration.ts'
+import { startDueCrons } from './crons.ts'
+import { type Database, listen, migrate, openDatabase } from './database.ts'
+import { StartError } from './errors.ts'
+import { Executor } from './executor.ts'
+import { createApp } from './http/app.ts'
+import type { Server } from './server.ts'
+import { runStoreOperation } from './store.ts'
+import { Waiters } from './streams.ts'
+import { sweep } from './sweeps.ts'
+import { assistantIdOf } from './values.ts'
+import { sendWebhook } from './webhooks.ts'
+import { Worker } from './worker.ts'
+
+export type StartOptions = {
+  configuration: Configuration
+  databaseUrl: string
+  /** The command of the executor of each language. */
+  commands: Record<Language, () => string[]>
+  environment: Record<string, string | undefined>
+  host: string
+  port: number
+  slots: number
+  apiKey?: string | undefined
+  /** Runs are claimed, but nothing listens. */
+  isWorkerOnly?: boolean
+  version: string
+}
+export type Running = { server: Server; url: string; stop(graceMs?: number): Promise<void> }
+
+const SWEEP_MS = 60_000
+const CRONS_MS = 1000
+
+/** Command of the runtimes in a folder, as the agent installs them. */
+export const commandsIn = (
+  runtimes: string,
+  { folder, python }: { folder: string; python?: string | undefined },
+): Record<Language, () => string[]> => ({
+  javascript() {
+    const tsx = join(runtimes, 'javascript/node_modules/tsx/dist/loader.mjs')
+    if (!existsSync(tsx))
+      throw new StartError(`${runtimes}/javascript has no packages. Run npm ci there, or set GRAPHS_RUNTIME.`)
+    return [process.execPath, '--import', tsx, join(runtimes, 'javascript/executor.mjs')]
+  },
+  python() {
+    const own = resolve(folder, '.venv/bin/python')
+    const interpreter = python ?? (existsSync(own) ? own : undefined)
+    if (!interpreter)
+      throw new StartError(`Python graphs need a virtual environment: ${own}, or its interpreter in GRAPHS_PYTHON.`)
+    return [interpreter, '-P', join(runtimes, 'python/executor.py')]
+  },
+})
+
+async function startExecutors(options: StartOptions, db: Database, onReady: () => void): Promise<Executor[]> {
+  const { configuration, databaseUrl, commands, environment } = options
+  const byLanguage = Map.groupBy(configuration.graphs, ({ language }: GraphSpec) => language)
+  const executors = [...byLanguage].map(
+    ([language, graphs]) =>
+      new Executor({
+        language,
+        graphs,
+        command: commands[language](),
+        folder: configuration.folder,
+        environment,
+        databaseUrl,
+        runStore: operation => runStoreOperation(db.query, operation, configuration.store?.ttl ?? {}),
+        onReady,
+      }),
+  )
+  try {
+    await Promise.all(executors.map(executor => executor.start()))
+    // Two copies that create the tables of a saver at once would be in each other's way.
+    for (const executor of executors)
+      await db.inLock(`checkpoints ${executor.options.language}`, () => executor.ask('setup', {}))
+  } catch (error) {
+    await Promise.all(executors.map(executor => executor.stop()))
+    throw error
+  }
+  return executors
+}
+
+/** Each graph has an assistant with an id that follows from its name. */
+async function createGraphAssistants(db: Database, graphs: GraphSpec[]): Promise<void> {
+  for (const { id, description } of graphs)
+    await createAssistant(db, assistantIdOf(id), {
+      graph_id: id,
+      name: id,
+      description: description ?? null,
+      config: {},
+      context: {},
+      metadata: { created_by: 'system' },
+    })
+}
+
+export async function start(options: StartOptions): Promise<Running> {
+  const { configuration, databaseUrl, apiKey, version, environment } = options
+  await using cleanup = new AsyncDisposableStack()
+  const db = openDatabase(databaseUrl)
+  cleanup.defer(() => db.close())
+  await migrate(db)
+  let wake = () => {}
+  const executors = await startExecutors(options, db, () => wake())
+  cleanup.defer(async () => void (await Promise.all(executors.map(executor => executor.stop()))))
+  await createGraphAssistants(db, configuration.graphs)
+
+  const waiters = new Waiters()
+  let url = ''
+  const worker = new Worker({
+    db,
+    executors,
+    slots: options.slots,
+    onEnd(ended) {
+      if (ended.run.kwargs.webhook)
+        void sendWebhook(ended, { policy: configuration.webhooks, environment, ownUrl: url })
+    },
+  })
+  wake = () => worker.wake()
+  const listener = listen(databaseUrl, (channel, payload) => {
+    if (channel === 'graphs_runs') worker.wake()
+    else if (channel === 'graphs_events') {
+      const [run, thread] = payload.split(' ')
+      waiters.wake(run!)
+      if (thread) waiters.wake(thread)
+    } else if (worker.isRunning(payload)) void worker.heartbeat()
+  })
+  cleanup.defer(() => listener.close())
+  await listener.ready
+
+  const server: Server = { configuration, db, waiters, executors, worker, apiKey, version, environment }
+  const http = options.isWorkerOnly ? undefined : await openHttp(server, options)
+  if (http) url = `http://127.0.0.1:${http.port}`
+  worker.start()
+  const timers = [
+    setInterval(() => void sweep(server), SWEEP_MS),
+    setInterval(
+      () => void startDueCrons(db).catch(error => console.error(`crons failed: ${(error as Error).message}`)),
+      CRONS_MS,
+    ),
+  ]
+  const resources = cleanup.move()
+  async function stop(graceMs = 3000): Promise<void> {
+    for (const timer of timers) clearInterval(timer)
+    http?.stopListening()
+    await worker.stop(graceMs)
+    http?.closeConnections()
+    await resources.disposeAsync()
+  }
+  return { server, url, stop }
+}
+
+async function openHttp(server: Server, { host, port }: StartOptions) {
+  const app = createApp(server)
+  const { promise, resolve, reject } = Promise.withResolvers<AddressInfo>()
+  const listening = serve({ fetch: app.fetch, hostname: host, port }, resolve)
+  listening.once('error', reject)
+  const address = await promise
+  return {
+    port: address.port,
+    stopListening: () => void listening.close(),
+    closeConnections: () => 'closeAllConnections' in listening && listening.closeAllConnections(),
+  }
+}

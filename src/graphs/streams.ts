@@ -1,0 +1,147 @@
+// Readers of runs: they wait until a run changes, and read what is new. A reader's place is the id of an event.
+import type { Database, Row } from './database.ts'
+import { hasEnded } from './runs.ts'
+
+export type StreamEvent = { id: string; event: string; data: string }
+
+/** Wakes the readers of this copy. */
+export class Waiters {
+  readonly #waiting = new Map<string, Set<() => void>>()
+  /** The number of waits at this moment. */
+  get size(): number {
+    return [...this.#waiting.values()].reduce((total, waiting) => total + waiting.size, 0)
+  }
+
+  wake(key: string): void {
+    for (const wake of this.#waiting.get(key) ?? []) wake()
+  }
+
+  /** Begins to wait; to be called before the query, so that nothing falls between. */
+  begin(key: string, signal?: AbortSignal) {
+    const waiting = this.#waiting.get(key) ?? new Set()
+    this.#waiting.set(key, waiting)
+    const { promise, resolve } = Promise.withResolvers<void>()
+    let timer: NodeJS.Timeout | undefined
+    let isTimeout = false
+    const end = () => {
+      clearTimeout(timer)
+      waiting.delete(end)
+      if (waiting.size === 0 && this.#waiting.get(key) === waiting) this.#waiting.delete(key)
+      signal?.removeEventListener('abort', end)
+      resolve()
+    }
+    waiting.add(end)
+    if (signal?.aborted) end()
+    else signal?.addEventListener('abort', end, { once: true })
+    return {
+      end,
+      /** A notification can be lost with its connection, so a wait has a limit. Returns whether it was reached. */
+      async wait(limitMs: number): Promise<boolean> {
+        timer = setTimeout(() => {
+          isTimeout = true
+          end()
+        }, limitMs)
+        await promise
+        return isTimeout
+      },
+    }
+  }
+}
+
+const PAGE = 500
+const LOOK_AGAIN_MS = 10_000
+
+/** Yields the events of a run after an id until it has ended. An empty list is a sign of life. */
+export async function* followRun(
+  db: Database,
+  waiters: Waiters,
+  runId: string,
+  { after, signal }: { after: string; signal?: AbortSignal },
+): AsyncGenerator<StreamEvent[]> {
+  let last = after
+  while (!signal?.aborted) {
+    const wait = waiters.begin(runId, signal)
+    try {
+      const rows = await db.query(
+        `select r.status, e.id, e.event, e.data
+        from graphs.runs r
+        left join lateral (
+          select id, event, data from graphs.events where run_id = $1 and id > $2 order by id limit ${PAGE}
+        ) e on true
+        where r.run_id = $1`,
+        [runId, last],
+      )
+      const events = rows.filter(row => row.id !== null) as StreamEvent[]
+      if (events.length > 0) {
+        last = events.at(-1)!.id
+        yield events
+      }
+      // The row is gone after a rollback.
+      if (rows.length === 0 || (hasEnded(rows[0]!.status) && events.length < PAGE)) return
+      if (events.length > 0) continue
+      if (await wait.wait(LOOK_AGAIN_MS)) yield []
+    } finally {
+      wait.end()
+    }
+  }
+}
+
+/** Yields the events of all runs of a thread after an id, until the caller goes. */
+export async function* followThread(
+  db: Database,
+  waiters: Waiters,
+  threadId: string,
+  { after, signal }: { after: string; signal: AbortSignal },
+): AsyncGenerator<StreamEvent[]> {
+  let last = after
+  while (!signal.aborted) {
+    const wait = waiters.begin(threadId, signal)
+    try {
+      const events = await db.query<StreamEvent>(
+        `select id, event, data from graphs.events where thread_id = $1 and id > $2 order by id limit ${PAGE}`,
+        [threadId, last],
+      )
+      if (events.length > 0) {
+        last = events.at(-1)!.id
+        yield events
+        continue
+      }
+      if (await wait.wait(LOOK_AGAIN_MS)) yield []
+    } finally {
+      wait.end()
+    }
+  }
+}
+
+/** The place of a reader that joins now, and gets only what comes. */
+export async function latestEventId(db: Database, column: 'run_id' | 'thread_id', id: string): Promise<string> {
+  const [row] = await db.query(`select coalesce(max(id), 0) as last from graphs.events where ${column} = $1`, [id])
+  return row!.last
+}
+
+/** Waits until a run has ended, and returns the row, or null after a rollback. */
+export async function joinRun(
+  db: Database,
+  waiters: Waiters,
+  runId: string,
+  signal?: AbortSignal,
+): Promise<Row | null> {
+  while (!signal?.aborted) {
+    const wait = waiters.begin(runId, signal)
+    try {
+      const [run] = await db.query(
+        `select r.status, r.thread_id, coalesce(r.output::text, t."values"::text, '{}') as output
+        from graphs.runs r
+        join graphs.threads t using (thread_id)
+        where r.run_id = $1`,
+        [runId],
+      )
+      if (!run) return null
+      if (hasEnded(run.status)) return run
+      await wait.wait(LOOK_AGAIN_MS)
+    } finally {
+      wait.end()
+    }
+  }
+  return null
+}
