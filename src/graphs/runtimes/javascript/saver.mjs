@@ -1,0 +1,97 @@
+// Checkpoints in Postgres, with the run that made them in their metadata.
+import { PostgresSaver } from '@langchain/langgraph-checkpoint-postgres'
+import pg from 'pg'
+
+const SCHEMA = 'graphs_javascript'
+const CONNECTIONS = 10
+/** Members of the configuration that are the place of a checkpoint, not about it. */
+const PLACES = ['checkpoint_ns', 'checkpoint_id', 'checkpoint_map', 'thread_id']
+
+class RunSaver extends PostgresSaver {
+  /** Writes under way, by thread. */
+  #writing = new Map()
+
+  #track(config, promise) {
+    const thread = config.configurable?.thread_id
+    const writing = this.#writing.get(thread) ?? new Set()
+    this.#writing.set(thread, writing.add(promise))
+    const forget = () => {
+      writing.delete(promise)
+      if (writing.size === 0) this.#writing.delete(thread)
+    }
+    promise.then(forget, forget)
+    return promise
+  }
+
+  /** A cancelled graph does not wait for its checkpoints. A rollback must not come before them. */
+  settle = thread => Promise.allSettled(this.#writing.get(thread) ?? [])
+
+  putWrites(config, writes, taskId) {
+    return this.#track(config, super.putWrites(config, writes, taskId))
+  }
+
+  put(config, checkpoint, metadata, versions) {
+    const about = Object.entries(config.configurable ?? {}).filter(
+      ([name]) => !name.startsWith('__') && !PLACES.includes(name),
+    )
+    const whole = { ...Object.fromEntries(about), ...config.metadata, ...metadata }
+    return this.#track(config, super.put(config, checkpoint, whole, versions))
+  }
+
+  /** Looks for a checkpoint that an earlier attempt of a run left, from which it goes on. */
+  async hasCheckpointOf({ thread_id, run_id }) {
+    const { rows } = await this.pool.query(
+      `select 1
+      from ${SCHEMA}.checkpoints
+      where thread_id = $1 and checkpoint_ns = '' and metadata ->> 'run_id' = $2
+      limit 1`,
+      [thread_id, run_id],
+    )
+    return rows.length > 0
+  }
+
+  /** Deletes all checkpoints of threads but the latest of each namespace, with what only they refer to. */
+  async keepLatest(threadIds) {
+    const client = await this.pool.connect()
+    try {
+      await client.query('begin')
+      for (const statement of PRUNE) await client.query(statement, [threadIds])
+      await client.query('commit')
+    } catch (error) {
+      await client.query('rollback')
+      throw error
+    } finally {
+      client.release()
+    }
+  }
+}
+
+const PRUNE = [
+  `delete from ${SCHEMA}.checkpoints c
+  where thread_id = any ($1)
+    and checkpoint_id < (
+      select max(checkpoint_id)
+      from ${SCHEMA}.checkpoints l
+      where l.thread_id = c.thread_id and l.checkpoint_ns = c.checkpoint_ns
+    )`,
+  `delete from ${SCHEMA}.checkpoint_writes w
+  where thread_id = any ($1)
+    and not exists (
+      select from ${SCHEMA}.checkpoints c
+      where c.thread_id = w.thread_id and c.checkpoint_ns = w.checkpoint_ns and c.checkpoint_id = w.checkpoint_id
+    )`,
+  `delete from ${SCHEMA}.checkpoint_blobs b
+  where thread_id = any ($1)
+    and not exists (
+      select
+      from ${SCHEMA}.checkpoints c, jsonb_each_text(c.checkpoint -> 'channel_versions') as used (channel, version)
+      where c.thread_id = b.thread_id and c.checkpoint_ns = b.checkpoint_ns
+        and used.channel = b.channel and used.version = b.version
+    )`,
+]
+
+export function openSaver(database) {
+  const pool = new pg.Pool({ connectionString: database, max: CONNECTIONS, application_name: 'graphs javascript' })
+  pool.on('error', error => console.error(`database connection lost: ${error.message}`))
+  return new RunSaver(pool, undefined, { schema: SCHEMA })
+}
