@@ -1,0 +1,162 @@
+"""Answers of the executor: runs, states and descriptions of graphs."""
+
+import asyncio
+import sys
+import traceback
+from typing import Any
+
+from langgraph.types import Command, Send, StateUpdate
+
+from .loading import load_graphs
+from .pipe import Pipe
+from .saver import open_saver
+from .schemas import describe_schemas
+from .store import ServerStore
+from .streaming import stream_run
+from .wire import to_error, to_json, to_place, to_state, to_summary
+
+
+def to_command(given: dict) -> Command:
+    goto = given.get("goto")
+    targets = [] if goto is None else goto if isinstance(goto, list) else [goto]
+    update = given.get("update")
+    return Command(
+        goto=[one if isinstance(one, str) else Send(one["node"], one.get("input")) for one in targets],
+        update=[tuple(pair) for pair in update] if isinstance(update, list) else update,
+        resume=given.get("resume"),
+    )
+
+
+async def prepare(message: dict, pipe: Pipe) -> "Answers":
+    graphs = load_graphs(message["graphs"], message["folder"])
+    return Answers(graphs, await open_saver(message["database"]), pipe)
+
+
+class Answers:
+    def __init__(self, graphs: dict, saver: Any, pipe: Pipe) -> None:
+        self._graphs = graphs
+        self._saver = saver
+        self._store = ServerStore(pipe)
+        self._pipe = pipe
+        self._running: dict[str, asyncio.Task] = {}
+        self._cancelled: set[str] = set()
+
+    async def answer(self, message: dict) -> str:
+        return await getattr(self, f"_answer_{message['question']}")(message)
+
+    def cancel(self, run_id: str) -> None:
+        task = self._running.get(run_id)
+        if task is not None:
+            self._cancelled.add(run_id)
+            task.cancel()
+
+    def _open(self, graph_id: str, config: dict):
+        return self._graphs[graph_id].open(config, self._saver, self._store)
+
+    async def _answer_run(self, message: dict) -> str:
+        run = message["run"]
+        run_id, kwargs = run["run_id"], run["kwargs"]
+        output: list[Any] = []
+
+        def emit(event: str, data: Any) -> None:
+            self._pipe.send({"type": "event", "run": run_id, "event": event, "data": to_json(data)})
+
+        async def execute() -> None:
+            async with self._open(run["graph_id"], kwargs["config"]) as graph:
+                is_continued = run["attempt"] > 1 and await self._saver.has_checkpoint_of(run)
+                given = kwargs.get("input")
+                if is_continued:
+                    given = None
+                elif kwargs.get("command"):
+                    given = to_command(kwargs["command"])
+                await stream_run(graph, run, given, emit, lambda values: output.__setitem__(slice(None), [values]))
+
+        status, failure = "success", None
+        task = asyncio.create_task(execute())
+        self._running[run_id] = task
+        try:
+            await task
+        except asyncio.CancelledError:
+            status = "interrupted"
+        except Exception as error:
+            status, failure = ("interrupted", None) if run_id in self._cancelled else ("error", to_error(error))
+            if failure:
+                print(f"run failed run={run_id} graph={run['graph_id']}", file=sys.stderr)
+                traceback.print_exc()
+        finally:
+            self._running.pop(run_id, None)
+            self._cancelled.discard(run_id)
+        state = await self._summarize(run["graph_id"], run["thread_id"], kwargs["config"])
+        interrupts = [one for ones in (state["interrupts"] if state else {}).values() for one in ones]
+        last = output[0] if output else None
+        if interrupts and isinstance(last, dict):
+            last = last | {"__interrupt__": interrupts}
+        result = {"status": status, "error": failure, "output": None if last is None else to_json(last), "state": state}
+        return to_json(result)
+
+    async def _summarize(self, graph_id: str, thread_id: str, config: dict) -> dict | None:
+        try:
+            async with self._open(graph_id, config) as graph:
+                place = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+                return to_summary(await graph.aget_state(place))
+        except Exception:
+            # A factory that failed the run fails here too. The thread keeps its values.
+            traceback.print_exc()
+            return None
+
+    async def _answer_setup(self, _: dict) -> str:
+        await self._saver.prepare()
+        return "null"
+
+    async def _answer_state(self, message: dict) -> str:
+        async with self._open(message["graph_id"], message["config"]) as graph:
+            state = await graph.aget_state(message["config"], subgraphs=message["subgraphs"])
+            return to_json(to_state(state))
+
+    async def _answer_summary(self, message: dict) -> str:
+        async with self._open(message["graph_id"], message["config"]) as graph:
+            return to_json(to_summary(await graph.aget_state(message["config"])))
+
+    async def _answer_history(self, message: dict) -> str:
+        async with self._open(message["graph_id"], message["config"]) as graph:
+            history = graph.aget_state_history(
+                message["config"], filter=message["filter"], before=message["before"], limit=message["limit"]
+            )
+            return to_json([to_state(state) async for state in history])
+
+    async def _answer_update(self, message: dict) -> str:
+        config, supersteps = message["config"], message["supersteps"]
+        async with self._open(message["graph_id"], config) as graph:
+            written = await graph.abulk_update_state(
+                config,
+                [
+                    [
+                        StateUpdate(
+                            to_command(one["command"]) if one.get("command") else one.get("values"), one.get("as_node")
+                        )
+                        for one in superstep["updates"]
+                    ]
+                    for superstep in supersteps
+                ],
+            )
+            place = {"configurable": {"thread_id": config["configurable"]["thread_id"], "checkpoint_ns": ""}}
+            state = to_summary(await graph.aget_state(place))
+        return to_json({"checkpoint": to_place(written["configurable"]), "state": state})
+
+    async def _answer_graph(self, message: dict) -> str:
+        async with self._open(message["graph_id"], message["config"]) as graph:
+            drawable = await graph.aget_graph(message["config"], xray=message["xray"])
+            return to_json(drawable.to_json())
+
+    async def _answer_schemas(self, message: dict) -> str:
+        async with self._open(message["graph_id"], message["config"]) as graph:
+            return to_json({"graph_id": message["graph_id"]} | describe_schemas(graph))
+
+    async def _answer_subgraphs(self, message: dict) -> str:
+        async with self._open(message["graph_id"], message["config"]) as graph:
+            found = graph.aget_subgraphs(namespace=message["namespace"], recurse=message["recurse"])
+            return to_json({name: {"graph_id": name} | describe_schemas(one) async for name, one in found})
+
+    async def _answer_prune(self, message: dict) -> str:
+        await self._saver.aprune(message["thread_ids"], strategy="keep_latest")
+        return "null"

@@ -1,0 +1,96 @@
+"""JSON lines between the executor and the server, over descriptor 3."""
+
+import asyncio
+import json
+import os
+import socket
+import sys
+import traceback
+
+LONGEST_LINE = 2**31 - 1
+
+
+class Pipe:
+    """Sends messages from the loop, and asks the server's store."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self._last_id = 0
+        self._waiting: dict[int, asyncio.Future] = {}
+        self.loop = asyncio.get_running_loop()
+
+    def send(self, message: dict) -> None:
+        self._writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+    async def ask_store(self, operation: dict) -> object:
+        self._last_id += 1
+        identifier = self._last_id
+        future = self.loop.create_future()
+        self._waiting[identifier] = future
+        self.send({"type": "store", "id": identifier, "operation": operation})
+        return await future
+
+    def take_store(self, message: dict) -> None:
+        future = self._waiting.pop(message["id"])
+        if future.done():
+            return
+        if "error" in message:
+            future.set_exception(RuntimeError(message["error"]))
+        else:
+            future.set_result(json.loads(message["result"]))
+
+
+async def serve() -> None:
+    descriptor = socket.socket(fileno=3)
+    # A process that a graph starts must not keep the pipe open.
+    os.set_inheritable(3, False)
+    descriptor.setblocking(False)
+    reader, writer = await asyncio.open_connection(sock=descriptor, limit=LONGEST_LINE)
+    pipe = Pipe(writer)
+    answers = None
+    tasks: set[asyncio.Task] = set()
+
+    def begin(work) -> None:
+        task = asyncio.create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def answer(message: dict) -> None:
+        identifier = message["id"]
+        try:
+            result = await answers.answer(message)
+            pipe.send({"type": "answer", "id": identifier, "result": result})
+        except Exception as error:
+            traceback.print_exc()
+            pipe.send({"type": "answer", "id": identifier, "error": {"message": f"{type(error).__name__}: {error}"}})
+
+    # Without its server nothing may go on: another copy takes the runs over.
+    while line := await reader.readline():
+        message = json.loads(line)
+        kind = message["type"]
+        if kind == "start":
+            try:
+                from .answers import prepare
+
+                answers = await prepare(message, pipe)
+                pipe.send({"type": "ready"})
+            except Exception as error:
+                traceback.print_exc()
+                pipe.send({"type": "failed", "detail": str(error)})
+        elif kind == "cancel":
+            answers.cancel(message["run"])
+        elif kind == "store":
+            pipe.take_store(message)
+        else:
+            begin(answer(message))
+
+
+def main() -> None:
+    try:
+        asyncio.run(serve())
+    except (ConnectionError, KeyboardInterrupt):
+        pass
+    finally:
+        sys.stdout.flush()
+        # Threads of synchronous nodes would hold the process.
+        os._exit(0)
