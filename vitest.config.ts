@@ -89,7 +89,7 @@ export default defineConfig({
         resolve: { alias: runtime('server') },
         test: {
           name: 'node',
-          include: app,
+          include: [...app, 'test/graphs/**/*.test.ts'],
           exclude: [...architecture, ...pure, ...PROGRAMS],
           globalSetup: 'test/support/setup.ts',
           setupFiles: 'test/support/reset-files.ts',

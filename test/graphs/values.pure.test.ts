@@ -1,0 +1,66 @@
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { readConfiguration } from '../../src/graphs/configuration.ts'
+import { nextDate, parseCron } from '../../src/graphs/cron-schedule.ts'
+import { assistantIdOf, withoutNul } from '../../src/graphs/values.ts'
+
+describe('a cron expression', () => {
+  it.each([
+    ['0 9 * * 1-5', 'Europe/Berlin', '2026-11-27T12:00:00Z', '2026-11-30T08:00:00Z'],
+    ['*/15 * * * *', 'UTC', '2026-11-27T12:07:30Z', '2026-11-27T12:15:00Z'],
+    ['30 2 * * *', 'Europe/Berlin', '2026-03-28T12:00:00Z', '2026-03-30T00:30:00Z'],
+    ['0 0 29 feb *', 'UTC', '2026-11-27T12:00:00Z', '2028-02-29T00:00:00Z'],
+    ['0 0 13 * fri', 'UTC', '2026-11-28T00:00:00Z', '2026-12-04T00:00:00Z'],
+    ['@hourly', 'Asia/Kolkata', '2026-11-27T12:00:00Z', '2026-11-27T12:30:00Z'],
+  ])('%s in %s is next due after %s at %s', (expression, zone, after, due) => {
+    expect(nextDate(parseCron(expression), new Date(after), zone)).toEqual(new Date(due))
+  })
+
+  it('that fits no date is never due', () => {
+    expect(nextDate(parseCron('0 0 31 2 *'), new Date())).toBeNull()
+  })
+
+  it.each(['', '* * * *', '60 * * * *', '* 24 * * *', '*/0 * * * *', '5-1 * * * *', '* * * * mon-', 'a b c d e'])(
+    'is refused if it is "%s"',
+    expression => expect(() => parseCron(expression)).toThrow(/`schedule`/),
+  )
+})
+
+it('the assistant of a graph has the id that the reference gives it', () => {
+  expect(assistantIdOf('agent')).toBe('fe096781-5601-53d2-b2f6-0d3403f7e9ca')
+})
+
+it('text with NUL is stored with a replacement, and a backslash before "u0000" is left alone', () => {
+  const values = ['a\0b', '\\u0000', '\\\0']
+  expect(JSON.parse(withoutNul(JSON.stringify(values)))).toEqual(['a\ufffdb', '\\u0000', '\\\ufffd'])
+})
+
+describe('the configuration file', () => {
+  function read(content: object) {
+    const folder = mkdtempSync(join(tmpdir(), 'slipway-graphs-'))
+    writeFileSync(join(folder, 'a.py'), '')
+    writeFileSync(join(folder, '.env'), 'export A=\'x y\' # a\nB="1\\n2"\n\n# C=3\nD = plain # comment\n')
+    writeFileSync(join(folder, 'langgraph.json'), JSON.stringify(content))
+    return readConfiguration(join(folder, 'langgraph.json'))
+  }
+
+  it('names languages, and reads variables from a file', () => {
+    const { graphs, variables } = read({ graphs: { a: './a.py:make', b: 'my.module:graph' }, env: '.env' })
+    expect(graphs.map(({ id, language, name }) => [id, language, name])).toEqual([
+      ['a', 'python', 'make'],
+      ['b', 'python', 'graph'],
+    ])
+    expect(variables).toEqual({ A: 'x y', B: '1\n2', D: 'plain' })
+  })
+
+  it('is refused with all faults at once: missing files by the name of the graph, and what is not supported', () => {
+    const content = {
+      graphs: { one: './none.ts:graph', two: './a.py' },
+      auth: { path: './a.py:auth' },
+      store: { index: {} },
+    }
+    expect(() => read(content)).toThrow(/Graph `one`.*Graph `two`|`auth.path`.*`store.index`.*`one`.*`two`/)
+  })
+})

@@ -1,0 +1,65 @@
+// An executor without LangGraph, for tests of the server: its graphs do what their input says, and their state is a
+// file for each thread, so that the executors of two servers share it.
+import { appendFileSync, existsSync, readFileSync } from 'node:fs'
+import { Socket } from 'node:net'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { setTimeout as delay } from 'node:timers/promises'
+
+const pipe = new Socket({ fd: 3 })
+pipe.on('close', () => process.exit())
+pipe.on('error', () => process.exit())
+const send = message => pipe.write(`${JSON.stringify(message)}\n`)
+let folder
+const cancelled = new Set()
+
+const fileOf = thread => join(folder, `${thread}.jsonl`)
+const readLog = thread => (existsSync(fileOf(thread)) ? readFileSync(fileOf(thread), 'utf8').trim().split('\n') : [])
+const summaryOf = (thread, next = []) => ({
+  values: JSON.stringify({ log: readLog(thread) }),
+  next,
+  interrupts: next.length > 0 ? { task: [{ value: 'May I?' }] } : {},
+})
+
+async function run({ run_id, thread_id, attempt, kwargs }) {
+  const { say, steps = 0, pause = 10, crash, ask, fail } = kwargs.input ?? {}
+  const emit = (event, data) => send({ type: 'event', run: run_id, event, data: JSON.stringify(data) })
+  const end = (status, rest = {}) =>
+    JSON.stringify({
+      status,
+      error: null,
+      output: JSON.stringify({ log: readLog(thread_id) }),
+      state: summaryOf(thread_id),
+      ...rest,
+    })
+  emit('metadata', { run_id, attempt })
+  if (crash && attempt === 1) process.exit(9)
+  for (let step = 1; step <= steps; step++) {
+    await delay(pause)
+    if (cancelled.delete(run_id)) return end('interrupted')
+    emit('custom', { step })
+  }
+  if (fail) return end('error', { error: { error: 'TypeError', message: fail } })
+  if (say) appendFileSync(fileOf(thread_id), `${say}\n`)
+  emit('values', { log: readLog(thread_id) })
+  return ask ? end('success', { state: summaryOf(thread_id, ['asking']) }) : end('success')
+}
+
+const questions = {
+  run: ({ run: given }) => run(given),
+  setup: () => 'null',
+  summary: ({ config }) => JSON.stringify(summaryOf(config.configurable.thread_id)),
+  state: ({ config }) =>
+    JSON.stringify({ values: { log: readLog(config.configurable.thread_id) }, next: [], config: config.configurable }),
+  schemas: () => JSON.stringify({ input_schema: { type: 'object', properties: { say: { type: 'string' } } } }),
+}
+
+createInterface({ input: pipe }).on('line', async line => {
+  const message = JSON.parse(line)
+  if (message.type === 'start') {
+    folder = message.folder
+    send({ type: 'ready' })
+  } else if (message.type === 'cancel') cancelled.add(message.run)
+  else if (message.type === 'ask')
+    send({ type: 'answer', id: message.id, result: await questions[message.question](message) })
+})
