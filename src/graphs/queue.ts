@@ -131,6 +131,8 @@ export type RunEnd = {
   /** The state of the thread; null leaves it. */
   state: StateSummary | null
   error: unknown
+  /** An event of the streaming protocol that tells of the end: sent with it, neither before nor after. */
+  lastEvent?: string | undefined
 }
 
 /** Ends a run, if its lease still holds. Its thread is locked first, so that a run created meanwhile is seen. */
@@ -145,6 +147,12 @@ export const finishRun = (db: Database, owner: string, run: ClaimedRun, end: Run
       [run.run_id, owner, run.attempt, end.status, end.output],
     )
     if (ended.length === 0) return false
+    if (end.lastEvent)
+      await query(`insert into graphs.events (run_id, thread_id, event, data) values ($1, $2, 'protocol', $3)`, [
+        run.run_id,
+        run.thread_id,
+        end.lastEvent,
+      ])
     await settleThread(query, run, end)
     return true
   })
@@ -175,10 +183,11 @@ export async function settleThread(
           when ttl_minutes is not null then now() + ttl_minutes * interval '1 minute'
           else expires_at
         end
-      where thread_id = $2
+      where thread_id = $2::uuid
       returning 1
     )
-    select pg_notify('graphs_events', $1::uuid::text), pg_notify('graphs_runs', '') from (select 1) as always`,
+    select pg_notify('graphs_events', $1::uuid || ' ' || $2::uuid), pg_notify('graphs_runs', '')
+    from (select 1) as always`,
     [
       run.run_id,
       run.thread_id,

@@ -37,11 +37,23 @@ export const hasEnded = (status: string) => status !== 'pending' && status !== '
 /** The id of an assistant by its id or by the name of its graph. */
 export const resolveAssistantId = (given: string) => (isUuid(given) ? given : assistantIdOf(given))
 
-export const createRun = (db: Database, threadId: string | null, request: RunRequest): Promise<Row> =>
-  db.transaction(query => insertRun(query, threadId, request))
+/** With `hasProtocol`, the run emits events of the newer streaming protocol in place of modes. */
+type CreationOptions = { hasProtocol?: boolean }
+
+export const createRun = (
+  db: Database,
+  threadId: string | null,
+  request: RunRequest,
+  options?: CreationOptions,
+): Promise<Row> => db.transaction(query => insertRun(query, threadId, request, options))
 
 /** Creates a run on a thread, or on a thread of its own that is deleted afterwards. In a transaction. */
-export async function insertRun(query: Query, threadId: string | null, request: RunRequest): Promise<Row> {
+export async function insertRun(
+  query: Query,
+  threadId: string | null,
+  request: RunRequest,
+  { hasProtocol = false }: CreationOptions = {},
+): Promise<Row> {
   const assistant = await getAssistant(query, resolveAssistantId(request.assistant_id)).catch(error => {
     if (error instanceof HttpError) throw new HttpError(404, `Assistant ${request.assistant_id} was not found.`)
     throw error
@@ -70,7 +82,10 @@ export async function insertRun(query: Query, threadId: string | null, request: 
       assistant.graph_id,
       toJsonb(metadata),
       toJsonb({ ...assistant.metadata, ...request.metadata }) ?? '{}',
-      JSON.stringify(toKwargs(request, assistant, { runId, threadId: target, isTemporary })),
+      JSON.stringify({
+        ...toKwargs(request, assistant, { runId, threadId: target, isTemporary }),
+        ...(hasProtocol && { protocol: true }),
+      }),
       strategy,
       toJsonb(request.config) ?? '{}',
       request.after_seconds ?? 0,

@@ -146,7 +146,7 @@ export class Worker {
     const { db, onEnd } = this.#options
     const { status, error, state } = result
     const output = error ? JSON.stringify({ __error__: error }) : (result.output ?? '{}')
-    const end: RunEnd = { status, output, state, error }
+    const end: RunEnd = { status, output, state, error, lastEvent: lastEventOf(run, result) }
     if (!(await finishRun(db, this.owner, run, end))) return
     if (run.kwargs.temporary) await deleteCheckpoints(db.query, [run.thread_id])
     onEnd({ run, end, endedAt: new Date() })
@@ -219,6 +219,15 @@ export class Worker {
     await Promise.all(this.#options.executors.map(executor => executor.stop()))
     if (left.length > 0) await releaseRuns(this.#options.db.query, this.owner, left)
   }
+}
+
+/** A run that waits for an answer is `interrupted` in the streaming protocol, and a `success` elsewhere. */
+function lastEventOf({ kwargs, graph_id }: ClaimedRun, { status, state, error }: RunResult): string | undefined {
+  if (!kwargs.protocol) return undefined
+  const isAsking = Object.keys(state?.interrupts ?? {}).length > 0
+  const ends = { success: isAsking ? 'interrupted' : 'completed', error: 'failed', interrupted: 'interrupted' }
+  const data = { event: ends[status], graph_name: graph_id, ...(error && { error: error.message }) }
+  return JSON.stringify({ method: 'lifecycle', namespace: [], timestamp: Date.now(), data })
 }
 
 /** Writes events in order. While one statement is under way, what comes is gathered for the next. */

@@ -9,6 +9,7 @@ import { assistantRoutes } from './assistants.ts'
 import { cronRoutes } from './crons.ts'
 import { mcpRoutes } from './mcp.ts'
 import { createMetaRoutes } from './meta.ts'
+import { protocolRoutes } from './protocol.ts'
 import { type Group, mount, type Route } from './route.ts'
 import { runRoutes } from './runs.ts'
 import { storeRoutes } from './store.ts'
@@ -30,6 +31,7 @@ function listRoutes({ configuration }: Server): Route[] {
     ...assistantRoutes,
     ...threadRoutes,
     ...runRoutes,
+    ...protocolRoutes,
     ...cronRoutes,
     ...storeRoutes,
     ...mcpRoutes,

@@ -8,24 +8,30 @@ const ALWAYS = ['metadata', 'error', 'feedback']
 const modeOf = (event: string) => event.split('|')[0]!.split('/')[0]!
 
 function isWanted(event: string, modes: string[] | undefined): boolean {
+  if (event === 'protocol') return false
   if (!modes || modes.length === 0) return true
   const mode = modeOf(event)
   return ALWAYS.includes(mode) || modes.includes(mode) || (mode === 'messages' && modes.includes('messages-tuple'))
 }
 
-const encode = ({ id, event, data }: StreamEvent) => `id: ${id}\nevent: ${event}\ndata: ${data}\n\n`
+const encodeWith =
+  (modes: string[] | undefined) =>
+  ({ id, event, data }: StreamEvent) =>
+    isWanted(event, modes) ? `id: ${id}\nevent: ${event}\ndata: ${data}\n\n` : ''
 
 type Pages = AsyncGenerator<StreamEvent[]>
 type StreamOptions = {
   headers: Record<string, string>
   modes?: string[] | undefined
+  /** Text of an event, which is empty for one that the caller does not want. */
+  encode?: (event: StreamEvent) => string
   /** Called if the caller goes before the end. */
   onDisconnect?: (() => Promise<void>) | undefined
   signal: AbortSignal
 }
 
 export function eventStream(open: (signal: AbortSignal) => Pages, options: StreamOptions): Response {
-  const { headers, modes, onDisconnect, signal } = options
+  const { headers, onDisconnect, signal, encode = encodeWith(options.modes) } = options
   const encoder = new TextEncoder()
   const left = new AbortController()
   const pages = open(left.signal)
@@ -48,9 +54,8 @@ export function eventStream(open: (signal: AbortSignal) => Pages, options: Strea
           finish()
           return controller.close()
         }
-        const events = page.value.filter(({ event }) => isWanted(event, modes))
         // A comment keeps proxies from closing a quiet connection, and shows that the caller is there.
-        controller.enqueue(encoder.encode(events.length > 0 ? events.map(encode).join('') : ': heartbeat\n\n'))
+        controller.enqueue(encoder.encode(page.value.map(encode).join('') || ': heartbeat\n\n'))
       } catch (error) {
         finish()
         controller.error(error)

@@ -1,6 +1,7 @@
 // Answers of the executor: runs, states and descriptions of graphs.
 import { Command, Send } from '@langchain/langgraph'
 import { loadGraphs } from './graphs.mjs'
+import { streamProtocol } from './protocol.mjs'
 import { openSaver } from './saver.mjs'
 import { describeSchemas } from './schemas.mjs'
 import { ServerStore } from './store.mjs'
@@ -47,7 +48,8 @@ export async function prepare({ folder, graphs: specs, database, send, askStore 
       graph = await getGraph(run.graph_id, kwargs.config, kwargs.context)
       const isContinued = run.attempt > 1 && (await saver.hasCheckpointOf(run))
       const input = isContinued ? null : kwargs.command ? toCommand(kwargs.command) : kwargs.input
-      await streamRun({
+      const stream = kwargs.protocol ? streamProtocol : streamRun
+      await stream({
         graph,
         run,
         input,

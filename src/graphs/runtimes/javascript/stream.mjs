@@ -29,7 +29,7 @@ function tracersOf(config) {
   ]
 }
 
-function optionsOf({ kwargs, run_id, attempt }, signal) {
+export function optionsOf({ kwargs, run_id, attempt }, signal) {
   const { config } = kwargs
   return withoutUndefined({
     streamMode: toLibraryModes(kwargs.stream_mode),

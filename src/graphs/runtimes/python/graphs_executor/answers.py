@@ -12,6 +12,7 @@ from .pipe import Pipe
 from .saver import open_saver
 from .schemas import describe_schemas
 from .store import ServerStore
+from .protocol import stream_protocol
 from .streaming import stream_run
 from .wire import to_error, to_json, to_place, to_state, to_summary
 
@@ -69,7 +70,8 @@ class Answers:
                     given = None
                 elif kwargs.get("command"):
                     given = to_command(kwargs["command"])
-                await stream_run(graph, run, given, emit, lambda values: output.__setitem__(slice(None), [values]))
+                stream = stream_protocol if kwargs.get("protocol") else stream_run
+                await stream(graph, run, given, emit, lambda values: output.__setitem__(slice(None), [values]))
 
         status, failure = "success", None
         task = asyncio.create_task(execute())

@@ -21,7 +21,7 @@ def _library_modes(modes: list[str]) -> list[str]:
     return list(dict.fromkeys([*wanted, "values"]))
 
 
-def _config(run: dict) -> dict:
+def run_config(run: dict) -> dict:
     given = run["kwargs"]["config"]
     config = {
         "configurable": given.get("configurable") or {},
@@ -39,7 +39,7 @@ def _config(run: dict) -> dict:
     return config
 
 
-def _tracing(configurable: dict):
+def tracing(configurable: dict):
     """A second project of the caller gets the trace too."""
     project = configurable.get("langsmith_project")
     if not project:
@@ -126,10 +126,10 @@ async def stream_run(graph: Any, run: dict, given: Any, emit: Emit, on_values: C
     for name in ("interrupt_before", "interrupt_after", "durability", "context"):
         if kwargs.get(name) is not None:
             options[name] = kwargs[name]
-    config = _config(run)
+    config = run_config(run)
     has_events = "events" in modes
     emit("metadata", {"run_id": run["run_id"], "attempt": run["attempt"]})
-    with _tracing(config["configurable"]):
+    with tracing(config["configurable"]):
         async for chunk, event in _read(graph, given, config, options, has_events):
             if event is not None:
                 emit("events", event)
