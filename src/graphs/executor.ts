@@ -6,6 +6,8 @@ import { HttpError, StartError } from './errors.ts'
 import type { ClaimedRun } from './queue.ts'
 import type { StoreOperation } from './store.ts'
 
+/** Before a checkpoint is written, the events that led there are: `flush` waits for them. */
+export type ExecutorRequest = StoreOperation | { op: 'flush'; run: string }
 export type ExecutorOptions = {
   language: Language
   command: string[]
@@ -13,7 +15,7 @@ export type ExecutorOptions = {
   graphs: GraphSpec[]
   environment: Record<string, string | undefined>
   databaseUrl: string
-  runStore(operation: StoreOperation): Promise<unknown>
+  answerRequest(request: ExecutorRequest): Promise<unknown>
   onReady(): void
 }
 /** The end of a run, by the executor. Values are JSON. */
@@ -31,7 +33,7 @@ type Message =
   | { type: 'event'; run: string; event: string; data: string }
   | { type: 'answer'; id: number; result: string }
   | { type: 'answer'; id: number; error: { message: string; status?: number } }
-  | { type: 'store'; id: number; operation: StoreOperation }
+  | { type: 'request'; id: number; request: ExecutorRequest }
 
 /** The executor ended before it answered. Its runs go back to the queue. */
 export class ExecutorEnded extends Error {}
@@ -82,7 +84,7 @@ export class Executor {
       this.#asked.delete(message.id)
       if ('error' in message) asked?.reject(new HttpError(message.error.status ?? 500, message.error.message))
       else asked?.resolve(message.result)
-    } else if (message.type === 'store') this.#answerStore(message.id, message.operation)
+    } else if (message.type === 'request') this.#answerRequest(message.id, message.request)
     else if (message.type === 'ready') {
       this.#failures = 0
       this.isReady = true
@@ -91,10 +93,10 @@ export class Executor {
     } else this.#ready.reject(new StartError(message.detail))
   }
 
-  #answerStore(id: number, operation: StoreOperation): void {
-    this.options.runStore(operation).then(
-      result => this.#send({ type: 'store', id, result: JSON.stringify(result) }),
-      error => this.#send({ type: 'store', id, error: (error as Error).message }),
+  #answerRequest(id: number, request: ExecutorRequest): void {
+    this.options.answerRequest(request).then(
+      (result = null) => this.#send({ type: 'request', id, result: JSON.stringify(result) }),
+      error => this.#send({ type: 'request', id, error: (error as Error).message }),
     )
   }
 

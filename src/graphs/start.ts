@@ -8,7 +8,7 @@ import type { Configuration, GraphSpec, Language } from './configuration.ts'
 import { startDueCrons } from './crons.ts'
 import { type Database, listen, migrate, openDatabase } from './database.ts'
 import { StartError } from './errors.ts'
-import { Executor } from './executor.ts'
+import { Executor, type ExecutorOptions } from './executor.ts'
 import { createApp } from './http/app.ts'
 import type { Server } from './server.ts'
 import { runStoreOperation } from './store.ts'
@@ -57,7 +57,8 @@ export const commandsIn = (
   },
 })
 
-async function startExecutors(options: StartOptions, db: Database, onReady: () => void): Promise<Executor[]> {
+type Hooks = Pick<ExecutorOptions, 'onReady' | 'answerRequest'>
+async function startExecutors(options: StartOptions, db: Database, hooks: Hooks): Promise<Executor[]> {
   const { configuration, databaseUrl, commands, environment } = options
   const byLanguage = Map.groupBy(configuration.graphs, ({ language }: GraphSpec) => language)
   const executors = [...byLanguage].map(
@@ -69,8 +70,7 @@ async function startExecutors(options: StartOptions, db: Database, onReady: () =
         folder: configuration.folder,
         environment,
         databaseUrl,
-        runStore: operation => runStoreOperation(db.query, operation, configuration.store?.ttl ?? {}),
-        onReady,
+        ...hooks,
       }),
   )
   try {
@@ -104,8 +104,14 @@ export async function start(options: StartOptions): Promise<Running> {
   const db = openDatabase(databaseUrl)
   cleanup.defer(() => db.close())
   await migrate(db)
-  let wake = () => {}
-  const executors = await startExecutors(options, db, () => wake())
+  // The worker needs the executors, and they ask it while they run graphs.
+  let working: Worker | undefined
+  const ttl = configuration.store?.ttl ?? {}
+  const executors = await startExecutors(options, db, {
+    onReady: () => working?.wake(),
+    answerRequest: async request =>
+      request.op === 'flush' ? working?.flush(request.run) : runStoreOperation(db.query, request, ttl),
+  })
   cleanup.defer(async () => void (await Promise.all(executors.map(executor => executor.stop()))))
   await createGraphAssistants(db, configuration.graphs)
 
@@ -120,7 +126,7 @@ export async function start(options: StartOptions): Promise<Running> {
         void sendWebhook(ended, { policy: configuration.webhooks, environment, ownUrl: url })
     },
   })
-  wake = () => worker.wake()
+  working = worker
   const listener = listen(databaseUrl, (channel, payload) => {
     if (channel === 'graphs_runs') worker.wake()
     else if (channel === 'graphs_events') {

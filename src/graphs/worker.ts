@@ -206,6 +206,13 @@ export class Worker {
     active.executor.cancel(active.run.run_id)
   }
 
+  /** Resolves when the events of a run are written. Refused for a run that another copy may have by now. */
+  async flush(runId: string): Promise<void> {
+    await this.#writer.flush()
+    const active = this.#active.get(runId)
+    if (!active || active.isLost) throw new Error(`The run ${runId} does not belong to this copy any more.`)
+  }
+
   isRunning = (runId: string): boolean => this.#active.has(runId)
 
   /** Lets runs end for a while, then returns the rest to the queue, after their executors have ended. */

@@ -1,5 +1,6 @@
 // Answers of the executor: runs, states and descriptions of graphs.
 import { Command, Send } from '@langchain/langgraph'
+import { EventLog } from './events.mjs'
 import { loadGraphs } from './graphs.mjs'
 import { streamProtocol } from './protocol.mjs'
 import { openSaver } from './saver.mjs'
@@ -20,10 +21,11 @@ export function toCommand({ goto, update, resume }) {
   })
 }
 
-export async function prepare({ folder, graphs: specs, database, send, askStore }) {
+export async function prepare({ folder, graphs: specs, database, send, request }) {
   const graphs = await loadGraphs(specs, folder)
-  const saver = openSaver(database)
-  const store = new ServerStore(askStore)
+  const events = new EventLog(send, request)
+  const saver = openSaver(database, events)
+  const store = new ServerStore(request)
   const running = new Map()
 
   /** A graph may be a function of its configuration. */
@@ -37,7 +39,7 @@ export async function prepare({ folder, graphs: specs, database, send, askStore 
   async function run({ run }) {
     const controller = new AbortController()
     running.set(run.run_id, controller)
-    const emit = (event, data) => send({ type: 'event', run: run.run_id, event, data: toJson(data) })
+    const emit = (event, data) => events.emit(run.run_id, event, toJson(data))
     const config = { configurable: { thread_id: run.thread_id, checkpoint_ns: '' } }
     let graph
     let output
@@ -68,6 +70,7 @@ export async function prepare({ folder, graphs: specs, database, send, askStore 
     } finally {
       running.delete(run.run_id)
       await saver.settle(run.thread_id)
+      events.forget(run.run_id)
     }
     const state = graph ? toSummary(await graph.getState(config)) : null
     const interrupts = Object.values(state?.interrupts ?? {}).flat()

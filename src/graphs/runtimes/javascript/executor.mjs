@@ -8,16 +8,16 @@ const pipe = new Socket({ fd: 3 })
 // Without its server nothing may go on: another copy takes the runs over.
 pipe.on('close', () => process.exit(0))
 pipe.on('error', () => process.exit(0))
-export const send = message => pipe.write(`${JSON.stringify(message)}\n`)
+const send = message => pipe.write(`${JSON.stringify(message)}\n`)
 
 let lastId = 0
 const waiting = new Map()
-/** The store is the server's. */
-export function askStore(operation) {
+/** The store is the server's, and so are events, which are written before a checkpoint. */
+function request(request) {
   const id = ++lastId
   return new Promise((resolve, reject) => {
     waiting.set(id, { resolve, reject })
-    send({ type: 'store', id, operation })
+    send({ type: 'request', id, request })
   })
 }
 
@@ -50,7 +50,7 @@ async function start({ folder, graphs, database }) {
     process.chdir(folder)
     sharePackages(folder, graphs)
     const { prepare } = await import('./answers.mjs')
-    answer = await prepare({ folder, graphs, database, send, askStore })
+    answer = await prepare({ folder, graphs, database, send, request })
     send({ type: 'ready' })
   } catch (error) {
     console.error(error)
@@ -61,7 +61,7 @@ async function start({ folder, graphs, database }) {
 function take(message) {
   if (message.type === 'start') return void start(message)
   if (message.type === 'cancel') return answer.cancel(message.run)
-  if (message.type === 'store') {
+  if (message.type === 'request') {
     const { resolve, reject } = waiting.get(message.id)
     waiting.delete(message.id)
     return message.error === undefined ? resolve(JSON.parse(message.result)) : reject(new Error(message.error))

@@ -10,9 +10,17 @@ const PLACES = ['checkpoint_ns', 'checkpoint_id', 'checkpoint_map', 'thread_id']
 class RunSaver extends PostgresSaver {
   /** Writes under way, by thread. */
   #writing = new Map()
+  #events
 
-  #track(config, promise) {
-    const thread = config.configurable?.thread_id
+  constructor(pool, events) {
+    super(pool, undefined, { schema: SCHEMA })
+    this.#events = events
+  }
+
+  /** Writes after the events of the run. */
+  #track(config, write) {
+    const { thread_id: thread, run_id: run } = config.configurable ?? {}
+    const promise = this.#events.flush(run).then(write)
     const writing = this.#writing.get(thread) ?? new Set()
     this.#writing.set(thread, writing.add(promise))
     const forget = () => {
@@ -27,7 +35,7 @@ class RunSaver extends PostgresSaver {
   settle = thread => Promise.allSettled(this.#writing.get(thread) ?? [])
 
   putWrites(config, writes, taskId) {
-    return this.#track(config, super.putWrites(config, writes, taskId))
+    return this.#track(config, () => super.putWrites(config, writes, taskId))
   }
 
   put(config, checkpoint, metadata, versions) {
@@ -35,7 +43,7 @@ class RunSaver extends PostgresSaver {
       ([name]) => !name.startsWith('__') && !PLACES.includes(name),
     )
     const whole = { ...Object.fromEntries(about), ...config.metadata, ...metadata }
-    return this.#track(config, super.put(config, checkpoint, whole, versions))
+    return this.#track(config, () => super.put(config, checkpoint, whole, versions))
   }
 
   /** Looks for a checkpoint that an earlier attempt of a run left, from which it goes on. */
@@ -90,8 +98,8 @@ const PRUNE = [
     )`,
 ]
 
-export function openSaver(database) {
+export function openSaver(database, events) {
   const pool = new pg.Pool({ connectionString: database, max: CONNECTIONS, application_name: 'graphs javascript' })
   pool.on('error', error => console.error(`database connection lost: ${error.message}`))
-  return new RunSaver(pool, undefined, { schema: SCHEMA })
+  return new RunSaver(pool, events)
 }

@@ -30,7 +30,7 @@ def to_command(given: dict) -> Command:
 
 async def prepare(message: dict, pipe: Pipe) -> "Answers":
     graphs = load_graphs(message["graphs"], message["folder"])
-    return Answers(graphs, await open_saver(message["database"]), pipe)
+    return Answers(graphs, await open_saver(message["database"], pipe), pipe)
 
 
 class Answers:
@@ -60,7 +60,7 @@ class Answers:
         output: list[Any] = []
 
         def emit(event: str, data: Any) -> None:
-            self._pipe.send({"type": "event", "run": run_id, "event": event, "data": to_json(data)})
+            self._pipe.emit(run_id, event, to_json(data))
 
         async def execute() -> None:
             async with self._open(run["graph_id"], kwargs["config"]) as graph:
@@ -87,6 +87,7 @@ class Answers:
                 traceback.print_exc()
         finally:
             self._running.pop(run_id, None)
+            self._pipe.forget(run_id)
             self._cancelled.discard(run_id)
         state = await self._summarize(run["graph_id"], run["thread_id"], kwargs["config"])
         interrupts = [one for ones in (state["interrupts"] if state else {}).values() for one in ones]

@@ -11,26 +11,49 @@ LONGEST_LINE = 2**31 - 1
 
 
 class Pipe:
-    """Sends messages from the loop, and asks the server's store."""
+    """Sends messages from the loop, and requests what is the server's: the store, and events."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
         self._last_id = 0
         self._waiting: dict[int, asyncio.Future] = {}
+        # Runs with events since their last flush.
+        self._unwritten: set[str] = set()
+        # The last flush of a run: two checkpoints at once wait for the same.
+        self._flushing: dict[str, asyncio.Task] = {}
         self.loop = asyncio.get_running_loop()
 
     def send(self, message: dict) -> None:
         self._writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
-    async def ask_store(self, operation: dict) -> object:
+    def emit(self, run: str, event: str, data: str) -> None:
+        self._unwritten.add(run)
+        self.send({"type": "event", "run": run, "event": event, "data": data})
+
+    async def flush(self, run: str | None) -> None:
+        """Waits until the events of a run are written.
+
+        After a crash, a graph goes on from its last checkpoint, so that events from before it would never come again.
+        """
+        if run in self._unwritten:
+            self._unwritten.discard(run)
+            self._flushing[run] = asyncio.create_task(self.request({"op": "flush", "run": run}))
+        if run in self._flushing:
+            await asyncio.shield(self._flushing[run])
+
+    def forget(self, run: str) -> None:
+        self._unwritten.discard(run)
+        self._flushing.pop(run, None)
+
+    async def request(self, request: dict) -> object:
         self._last_id += 1
         identifier = self._last_id
         future = self.loop.create_future()
         self._waiting[identifier] = future
-        self.send({"type": "store", "id": identifier, "operation": operation})
+        self.send({"type": "request", "id": identifier, "request": request})
         return await future
 
-    def take_store(self, message: dict) -> None:
+    def take_answer(self, message: dict) -> None:
         future = self._waiting.pop(message["id"])
         if future.done():
             return
@@ -79,8 +102,8 @@ async def serve() -> None:
                 pipe.send({"type": "failed", "detail": str(error)})
         elif kind == "cancel":
             answers.cancel(message["run"])
-        elif kind == "store":
-            pipe.take_store(message)
+        elif kind == "request":
+            pipe.take_answer(message)
         else:
             begin(answer(message))
 

@@ -1,14 +1,32 @@
 """Checkpoints in Postgres, in a schema of their own."""
 
+from typing import Any
+
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
+
+from .pipe import Pipe
 
 SCHEMA = "graphs_python"
 CONNECTIONS = 10
 
 
 class RunSaver(AsyncPostgresSaver):
+    """Writes a checkpoint after the events of its run."""
+
+    def __init__(self, pool: AsyncConnectionPool, pipe: Pipe) -> None:
+        super().__init__(pool)
+        self._pipe = pipe
+
+    async def aput(self, config: dict, *rest: Any, **more: Any) -> dict:
+        await self._pipe.flush(config["configurable"].get("run_id"))
+        return await super().aput(config, *rest, **more)
+
+    async def aput_writes(self, config: dict, *rest: Any, **more: Any) -> None:
+        await self._pipe.flush(config["configurable"].get("run_id"))
+        await super().aput_writes(config, *rest, **more)
+
     async def prepare(self) -> None:
         async with self.conn.connection() as connection:
             await connection.execute(f"create schema if not exists {SCHEMA}")
@@ -27,7 +45,7 @@ class RunSaver(AsyncPostgresSaver):
             return await rows.fetchone() is not None
 
 
-async def open_saver(database: str) -> RunSaver:
+async def open_saver(database: str, pipe: Pipe) -> RunSaver:
     pool = AsyncConnectionPool(
         database,
         min_size=1,
@@ -42,4 +60,4 @@ async def open_saver(database: str) -> RunSaver:
         },
     )
     await pool.open()
-    return RunSaver(pool)
+    return RunSaver(pool, pipe)

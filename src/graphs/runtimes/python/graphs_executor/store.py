@@ -50,7 +50,7 @@ class ServerStore(BaseStore):
         return [await self._run(op) for op in ops]
 
     async def _run(self, op: Op) -> Any:
-        ask = self._pipe.ask_store
+        ask = self._pipe.request
         if isinstance(op, GetOp):
             message = {"op": "get", "namespace": list(op.namespace), "key": op.key, "refresh_ttl": op.refresh_ttl}
             return _to_item(await ask(message))
