@@ -135,7 +135,7 @@ function readVariables(
   return existsSync(path) ? parseDotenv(readFileSync(path, 'utf8')) : {}
 }
 
-export function parseDotenv(text: string): Record<string, string> {
+function parseDotenv(text: string): Record<string, string> {
   const variables: Record<string, string> = {}
   for (const line of text.split('\n')) {
     const equals = line.indexOf('=')

@@ -25,15 +25,18 @@ async function main(): Promise<void> {
   if (!databaseUrl) throw new StartError('DATABASE_URI is not set. Set it to the URL of a Postgres database.')
   const port = readNumber('PORT', 8123)
   const runtimes = environment.GRAPHS_RUNTIME ?? join(dirname(fileURLToPath(import.meta.url)), 'runtimes')
+  const apiKey = environment.GRAPHS_API_KEY || undefined
+  const own = { LANGGRAPH_API_URL: `http://127.0.0.1:${port}`, ...(apiKey && { LANGGRAPH_API_KEY: apiKey }) }
   const running = await start({
     configuration,
     databaseUrl,
     commands: commandsIn(runtimes, { folder: configuration.folder, python: environment.GRAPHS_PYTHON }),
-    environment: { LANGGRAPH_API_URL: `http://127.0.0.1:${port}`, ...environment },
+    // A graph that calls its own server by the SDK finds it, and its key.
+    environment: { ...own, ...environment },
     host: environment.HOST ?? '127.0.0.1',
     port,
     slots: readNumber('N_JOBS_PER_WORKER', 10),
-    apiKey: environment.GRAPHS_API_KEY || undefined,
+    apiKey,
     isWorkerOnly: environment.GRAPHS_ROLE === 'worker',
     version: VERSION,
   })

@@ -66,7 +66,12 @@ export async function sendWebhook(
   })
   // The values are JSON already.
   const body = `${about.slice(0, -1)},"values":${end.state?.values ?? 'null'}}`
-  const headers = { ...readHeaders(policy, environment), 'Content-Type': 'application/json' }
+  const key = target.startsWith('/') ? environment.GRAPHS_API_KEY : undefined
+  const headers = {
+    ...readHeaders(policy, environment),
+    ...(key && { 'X-Api-Key': key }),
+    'Content-Type': 'application/json',
+  }
   for (let attempt = 1; ; attempt++) {
     try {
       const signal = AbortSignal.timeout(10_000)

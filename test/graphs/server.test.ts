@@ -226,6 +226,8 @@ describe('a request', () => {
     ['POST', '/threads', { metadata: { text: 'a\0b' } }, 200],
     ['POST', '/runs/crons', { assistant_id: 'echo', schedule: '* * * * *', end_time: 'never' }, 422],
     ['GET', '/runs/x/stream', undefined, 422],
+    ['POST', '/threads/search', { extract: { last: 'values.log[-1]' } }, 422],
+    ['POST', '/runs?namespace=child', { assistant_id: 'echo' }, 422],
   ])('%s %s with %j is answered with its status', async (method, path, body, status) => {
     expect((await copy.call(method, path, body)).status).toBe(status)
   })

@@ -1,6 +1,7 @@
 // The routes behind the key, with errors in one form.
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { type Context, Hono } from 'hono'
+import { bodyLimit } from 'hono/body-limit'
 import { cors } from 'hono/cors'
 import { HttpError } from '../errors.ts'
 import { ExecutorEnded } from '../executor.ts'
@@ -42,6 +43,8 @@ function listRoutes({ configuration }: Server): Route[] {
     .sort((a, b) => Number(a.path.includes('{')) - Number(b.path.includes('{')))
   return served
 }
+
+const LARGEST_BODY_BYTES = 100 * 2 ** 20
 
 const digest = (text: string) => createHash('sha256').update(text).digest()
 function isAuthorized(request: Request, apiKey: string): boolean {
@@ -93,6 +96,12 @@ export function createApp(server: Server): Hono {
       return problem(401, 'The key is missing or wrong. Send the key of this deployment in X-Api-Key.')
     await next()
   })
+  app.use(
+    bodyLimit({
+      maxSize: LARGEST_BODY_BYTES,
+      onError: () => problem(413, `The body is larger than ${LARGEST_BODY_BYTES} bytes. Send less, or a reference.`),
+    }),
+  )
   mount(app, server, listRoutes(server))
   root.notFound(({ req }) => problem(404, `${req.method} ${req.path} is not a path of this server. See /docs.`))
   root.onError(answerError)

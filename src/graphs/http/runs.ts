@@ -16,6 +16,7 @@ import {
   selectMembers,
   threadParams,
   threadRunParams,
+  unsupported,
   words,
 } from './schemas.ts'
 import { cancelIfActive, eventStream, outputOf } from './sse.ts'
@@ -102,7 +103,7 @@ export async function readPlace(server: Server, request: Request, column: 'run_i
   return given
 }
 
-const joinQuery = z.looseObject({ cancel_on_disconnect: flag, stream_mode: words })
+const joinQuery = z.looseObject({ cancel_on_disconnect: flag, stream_mode: words, namespace: unsupported })
 
 async function joinStream(
   { server, request, signal, query }: Call<unknown, z.output<typeof joinQuery>, unknown>,
@@ -119,6 +120,7 @@ async function joinStream(
 }
 
 const action = z.enum(['interrupt', 'rollback']).optional().default('interrupt')
+const runQuery = z.looseObject({ namespace: unsupported })
 const ways = [
   { suffix: '', summary: 'Start a run', answer: createAndAnswer },
   { suffix: '/wait', summary: 'Start a run, and wait for its output', answer: createAndWait },
@@ -133,6 +135,7 @@ export const runRoutes: Route[] = [
       group,
       summary: `${summary} on a thread`,
       params: threadParams,
+      query: runQuery,
       body: runRequest,
       handle: call => answer(call, call.params.thread_id),
     }),
@@ -141,6 +144,7 @@ export const runRoutes: Route[] = [
       path: `/runs${suffix}`,
       group,
       summary: `${summary} without a thread`,
+      query: runQuery,
       body: runRequest,
       handle: call => answer(call, null),
     }),
@@ -218,7 +222,7 @@ export const runRoutes: Route[] = [
     group,
     summary: 'Cancel a run',
     params: threadRunParams,
-    query: z.looseObject({ wait: flag, action }),
+    query: z.looseObject({ wait: flag, action, reason: unsupported }),
     async handle({ server, params, query, signal }) {
       await getRun(server.db.query, params.run_id, params.thread_id)
       await cancelRuns(server.db, [params.run_id], query.action)

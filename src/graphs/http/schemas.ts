@@ -16,6 +16,9 @@ export const words = z
   .transform(given => [given].flat())
   .optional()
 
+/** Members of the SDKs that this server does not obey: refused, where ignoring them would give another answer. */
+export const unsupported = z.null({ error: 'is not supported' }).optional()
+
 const LARGEST_PAGE = 1000
 const limit = z.number().int().min(1).max(LARGEST_PAGE)
 const offset = z.number().int().min(0).max(2_147_483_647)
@@ -109,6 +112,7 @@ export const runRequest = z.looseObject({
   if_not_exists: z.enum(['create', 'reject']).nullish(),
   on_completion: z.enum(['delete', 'keep']).nullish(),
   on_disconnect: z.enum(['cancel', 'continue']).nullish(),
+  strict_resume: z.literal(false, { error: 'true is not supported' }).nullish(),
   langsmith_tracer: z.looseObject({ project_name: z.string().optional(), example_id: z.string().optional() }).nullish(),
 })
 export type RunBody = z.output<typeof runRequest>

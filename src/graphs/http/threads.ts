@@ -29,6 +29,7 @@ import {
   selectMembers,
   sorted,
   threadParams,
+  unsupported,
   words,
 } from './schemas.ts'
 import { eventStream } from './sse.ts'
@@ -112,7 +113,7 @@ export const threadRoutes: Route[] = [
     path: '/threads/search',
     group,
     summary: 'Search threads',
-    body: z.looseObject({ ...filter, ...page, ...sorting }),
+    body: z.looseObject({ ...filter, ...page, ...sorting, extract: unsupported }),
     async handle({ server, body }) {
       const rows = (await searchThreads(server.db, body, body)).map(toThread)
       return pageOf(selectMembers(rows, body.select), body)
