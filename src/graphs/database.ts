@@ -13,10 +13,24 @@ export type Database = {
   close(): Promise<void>
 }
 
+/** Names of statements, so that Postgres parses and plans each once for a connection. */
+const names = new Map<string, string>()
+/** Searches with filters have many texts, which would fill the memory of each connection. */
+const MOST_NAMES = 200
+function nameOf(text: string): string | undefined {
+  const known = names.get(text)
+  if (known !== undefined || names.size >= MOST_NAMES) return known
+  const name = `graphs_${names.size}`
+  names.set(text, name)
+  return name
+}
+
 const queryWith =
   (client: pg.Pool | pg.ClientBase): Query =>
-  async <Result extends Row>(text: string, values?: unknown[]) =>
-    (await client.query<Result>(text, values)).rows
+  async <Result extends Row>(text: string, values?: unknown[]) => {
+    const name = values && nameOf(text)
+    return (await client.query<Result>({ text, ...(values && { values }), ...(name && { name }) })).rows
+  }
 
 export function openDatabase(url: string, connections = 10): Database {
   const pool = new pg.Pool({ connectionString: url, max: connections, application_name: 'graphs' })

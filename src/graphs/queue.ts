@@ -4,7 +4,7 @@ import { type StateSummary, statusOf } from './threads.ts'
 import { toJsonb, withoutNul } from './values.ts'
 
 /** Another copy may claim a run whose lease was last extended so long ago. */
-export const LEASE_SECONDS = 6
+export const LEASE_SECONDS = 10
 export const HEARTBEAT_MS = 2000
 /** A run that ends its process each time must not do so for ever. */
 export const MAX_ATTEMPTS = 10
@@ -157,7 +157,7 @@ export const finishRun = (db: Database, owner: string, run: ClaimedRun, end: Run
     return true
   })
 
-/** Sets the thread by the end of a run, and wakes whoever waits for the run or for the thread. */
+/** Sets the thread by the end of a run, and wakes the readers of both, and workers if the next run waits. */
 export async function settleThread(
   query: Query,
   run: Pick<ClaimedRun, 'run_id' | 'thread_id'>,
@@ -184,10 +184,10 @@ export async function settleThread(
           else expires_at
         end
       where thread_id = $2::uuid
-      returning 1
+      returning status
     )
-    select pg_notify('graphs_events', $1::uuid || ' ' || $2::uuid), pg_notify('graphs_runs', '')
-    from (select 1) as always`,
+    select pg_notify('graphs_events', $1::uuid || ' ' || $2::uuid),
+      case when (select status from thread) = 'busy' then pg_notify('graphs_runs', '') end`,
     [
       run.run_id,
       run.thread_id,

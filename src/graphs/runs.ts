@@ -40,14 +40,20 @@ export const resolveAssistantId = (given: string) => (isUuid(given) ? given : as
 /** With `hasProtocol`, the run emits events of the newer streaming protocol in place of modes. */
 type CreationOptions = { hasProtocol?: boolean }
 
+/** A run that only queues is one statement, which needs no transaction. */
 export const createRun = (
   db: Database,
   threadId: string | null,
   request: RunRequest,
   options?: CreationOptions,
-): Promise<Row> => db.transaction(query => insertRun(query, threadId, request, options))
+): Promise<Row> =>
+  strategyOf(request) === 'enqueue'
+    ? insertRun(db.query, threadId, request, options)
+    : db.transaction(query => insertRun(query, threadId, request, options))
 
-/** Creates a run on a thread, or on a thread of its own that is deleted afterwards. In a transaction. */
+const strategyOf = ({ multitask_strategy }: RunRequest) => multitask_strategy ?? 'enqueue'
+
+/** Creates a run on a thread, or on a thread of its own that is deleted afterwards. */
 export async function insertRun(
   query: Query,
   threadId: string | null,
@@ -58,29 +64,16 @@ export async function insertRun(
     if (error instanceof HttpError) throw new HttpError(404, `Assistant ${request.assistant_id} was not found.`)
     throw error
   })
-  const strategy = request.multitask_strategy ?? 'enqueue'
+  const strategy = strategyOf(request)
   const isTemporary = threadId === null && request.on_completion !== 'keep'
-  const metadata = { graph_id: assistant.graph_id, assistant_id: assistant.assistant_id }
   const [runId, target] = [uuid7(), threadId ?? uuid7()]
-  if (threadId === null) await createThread(query, target, { metadata, isTemporary })
-  else await makeRoom(query, target, strategy, request.if_not_exists === 'create')
-  const [run] = await query(
-    `with thread as (
-      update graphs.threads
-      set status = 'busy', metadata = metadata || $5::jsonb, config = $9::jsonb, updated_at = now()
-      where thread_id = $2
-    ),
-    waking as (select pg_notify('graphs_runs', ''))
-    insert into graphs.runs (run_id, thread_id, assistant_id, graph_id, metadata, kwargs, multitask_strategy, start_at)
-    select $1::uuid, $2::uuid, $3::uuid, $4, $6::jsonb, $7::json, $8, now() + $10::float8 * interval '1 second'
-    from waking
-    returning ${COLUMNS}`,
-    [
+  const insert = () =>
+    query(threadId === null ? INSERT_WITH_THREAD : INSERT_ON_THREAD, [
       runId,
       target,
       assistant.assistant_id,
       assistant.graph_id,
-      toJsonb(metadata),
+      toJsonb({ graph_id: assistant.graph_id, assistant_id: assistant.assistant_id }),
       toJsonb({ ...assistant.metadata, ...request.metadata }) ?? '{}',
       JSON.stringify({
         ...toKwargs(request, assistant, { runId, threadId: target, isTemporary }),
@@ -89,20 +82,38 @@ export async function insertRun(
       strategy,
       toJsonb(request.config) ?? '{}',
       request.after_seconds ?? 0,
-    ],
-  )
-  return run!
+      isTemporary,
+    ])
+  if (threadId !== null && strategy !== 'enqueue') await makeRoom(query, target, strategy)
+  const [run] = await insert()
+  if (run) return run
+  if (request.if_not_exists !== 'create') throw notFound('Thread', target)
+  await createThread(query, target, { metadata: {} })
+  return (await insert())[0]!
 }
 
-/** Locks the thread, and applies the strategy for a run that is already there. */
-async function makeRoom(query: Query, threadId: string, strategy: Strategy, isCreating: boolean): Promise<void> {
-  const lock = 'select thread_id from graphs.threads where thread_id = $1 for update'
-  if ((await query(lock, [threadId])).length === 0) {
-    if (!isCreating) throw notFound('Thread', threadId)
-    await createThread(query, threadId, { metadata: {} })
-    await query(lock, [threadId])
-  }
-  if (strategy === 'enqueue') return
+const insertAfter = (thread: string) => `with thread as (${thread}),
+    waking as (select thread_id, pg_notify('graphs_runs', '') from thread)
+    insert into graphs.runs (run_id, thread_id, assistant_id, graph_id, metadata, kwargs, multitask_strategy, start_at)
+    select $1::uuid, thread_id, $3::uuid, $4, $6::jsonb, $7::json, $8, now() + $10::float8 * interval '1 second'
+    from waking
+    returning ${COLUMNS}`
+const INSERT_WITH_THREAD = insertAfter(
+  `insert into graphs.threads (thread_id, status, metadata, config, is_temporary)
+  values ($2::uuid, 'busy', $5::jsonb, $9::jsonb, $11::boolean)
+  returning thread_id`,
+)
+const INSERT_ON_THREAD = insertAfter(
+  `update graphs.threads
+  set status = 'busy', metadata = metadata || $5::jsonb, config = $9::jsonb, updated_at = now(),
+    is_temporary = is_temporary and $11::boolean
+  where thread_id = $2::uuid
+  returning thread_id`,
+)
+
+/** Locks the thread, and applies the strategy for runs that are there already. */
+async function makeRoom(query: Query, threadId: string, strategy: Exclude<Strategy, 'enqueue'>): Promise<void> {
+  await query('select from graphs.threads where thread_id = $1 for update', [threadId])
   const inFlight = await query(
     `select run_id from graphs.runs where thread_id = $1 and status in ('pending', 'running')`,
     [threadId],

@@ -41,6 +41,8 @@ export class Worker {
   #isStopping = false
   #looking: Promise<void> | undefined
   #isLookingAgain = false
+  /** The last look filled the slots, so that more may be due when one is free. */
+  #hasBacklog = false
   #lastHeartbeat = Date.now()
 
   constructor(options: Options) {
@@ -73,18 +75,22 @@ export class Worker {
   async #look(): Promise<void> {
     while (this.#isLookingAgain && !this.#isStopping) {
       this.#isLookingAgain = false
-      if (await this.#claim(false)) this.#isLookingAgain = true
+      this.#hasBacklog = await this.#claim(false)
     }
   }
 
-  /** Returns whether it filled all slots of an executor, so that more may be due. */
+  /** Returns true if it filled the slots of an executor, or found them full. */
   async #claim(areLost: boolean): Promise<boolean> {
     const { db, executors, slots } = this.#options
     let isMoreDue = false
     for (const executor of executors) {
       const active = [...this.#active.values()].filter(one => one.executor === executor).length
       const limit = slots - active
-      if (!executor.isReady || limit <= 0 || this.#isStopping) continue
+      if (!executor.isReady || this.#isStopping) continue
+      if (limit <= 0) {
+        isMoreDue = true
+        continue
+      }
       const graphIds = executor.options.graphs.map(graph => graph.id)
       const wanted = { owner: this.owner, graphIds, limit, areLost, active: [...this.#active.keys()] }
       const runs = await claimRuns(db.query, wanted).catch(error => {
@@ -94,7 +100,7 @@ export class Worker {
       for (const run of runs) this.#begin(run, executor)
       if (runs.length === limit) isMoreDue = true
     }
-    return isMoreDue && [...this.#active.values()].length < executors.length * slots
+    return isMoreDue
   }
 
   #begin(run: ClaimedRun, executor: Executor): void {
@@ -104,7 +110,7 @@ export class Worker {
       .catch(error => console.error(`run failed to end run=${run.run_id}: ${(error as Error).message}`))
       .finally(() => {
         this.#active.delete(run.run_id)
-        this.wake()
+        if (this.#hasBacklog) this.wake()
       })
   }
 
@@ -210,7 +216,8 @@ export class Worker {
   async flush(runId: string): Promise<void> {
     await this.#writer.flush()
     const active = this.#active.get(runId)
-    if (!active || active.isLost) throw new Error(`The run ${runId} does not belong to this copy any more.`)
+    const isLate = Date.now() - this.#lastHeartbeat > LEASE_SECONDS * 1000
+    if (!active || active.isLost || isLate) throw new Error(`The run ${runId} does not belong to this copy any more.`)
   }
 
   isRunning = (runId: string): boolean => this.#active.has(runId)

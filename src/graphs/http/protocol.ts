@@ -63,7 +63,6 @@ async function start(server: Server, threadId: string, request: RunRequest) {
     { ...request, stream_subgraphs: true, if_not_exists: 'create' },
     { hasProtocol: true },
   )
-  server.worker.wake()
   return { run_id: run.run_id }
 }
 

@@ -49,7 +49,6 @@ function withHeaders(server: Server, request: Request, body: RunBody): RunBody {
 type RunCall = Pick<Call<unknown, unknown, RunBody>, 'server' | 'request' | 'signal' | 'body'>
 async function start({ server, request, body }: RunCall, threadId: string | null) {
   const run = await createRun(server.db, threadId, readRequest(server, withHeaders(server, request, body)))
-  server.worker.wake()
   const path = runPath(run as { run_id: string; thread_id: string }, threadId)
   return { run, path, headers: { 'Content-Location': path } }
 }
@@ -159,7 +158,6 @@ export const runRoutes: Route[] = [
       const requests = body.map(one => readRequest(server, one))
       const runs = []
       for (const request of requests) runs.push(await createRun(server.db, null, request))
-      server.worker.wake()
       return runs
     },
   }),
@@ -269,7 +267,6 @@ export const runRoutes: Route[] = [
 /** Runs a graph without a thread, and returns the JSON of its output. */
 export async function runAndWait(server: Server, request: RunRequest, signal: AbortSignal): Promise<JsonText> {
   const run = await createRun(server.db, null, request)
-  server.worker.wake()
   const ended = await joinRun(server.db, server.waiters, run.run_id, signal)
   return new JsonText(ended?.output ?? 'null')
 }

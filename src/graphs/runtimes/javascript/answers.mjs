@@ -39,6 +39,7 @@ export async function prepare({ folder, graphs: specs, database, send, request }
   async function run({ run }) {
     const controller = new AbortController()
     running.set(run.run_id, controller)
+    events.begin(run.run_id)
     const emit = (event, data) => events.emit(run.run_id, event, toJson(data))
     const config = { configurable: { thread_id: run.thread_id, checkpoint_ns: '' } }
     let graph
@@ -69,8 +70,8 @@ export async function prepare({ folder, graphs: specs, database, send, request }
       }
     } finally {
       running.delete(run.run_id)
+      events.end(run.run_id)
       await saver.settle(run.thread_id)
-      events.forget(run.run_id)
     }
     const state = graph ? toSummary(await graph.getState(config)) : null
     const interrupts = Object.values(state?.interrupts ?? {}).flat()

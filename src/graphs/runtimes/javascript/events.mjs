@@ -3,32 +3,32 @@
 export class EventLog {
   #send
   #request
-  /** Runs with events since their last flush. */
-  #unwritten = new Set()
-  /** The last flush of a run: two checkpoints at once wait for the same. */
-  #flushing = new Map()
+  #running = new Set()
 
   constructor(send, request) {
     this.#send = send
     this.#request = request
   }
 
+  begin(run) {
+    this.#running.add(run)
+  }
+
+  isRunning = run => this.#running.has(run)
+
+  end(run) {
+    this.#running.delete(run)
+  }
+
   emit(run, event, data) {
-    this.#unwritten.add(run)
     this.#send({ type: 'event', run, event, data })
   }
 
   /**
    * Waits until the events of a run are written. After a crash, a graph goes on from its last checkpoint, so that events
-   * from before it would never come again.
+   * from before it would never come again. The server refuses it for a run that another copy may have by now.
    */
-  async flush(run) {
-    if (this.#unwritten.delete(run)) this.#flushing.set(run, this.#request({ op: 'flush', run }))
-    await this.#flushing.get(run)
-  }
-
-  forget(run) {
-    this.#unwritten.delete(run)
-    this.#flushing.delete(run)
+  flush(run) {
+    return this.#request({ op: 'flush', run })
   }
 }

@@ -17,10 +17,18 @@ class RunSaver extends PostgresSaver {
     this.#events = events
   }
 
-  /** Writes after the events of the run. */
-  #track(config, write) {
+  /**
+   * Writes after the events of the run. A graph that was cancelled may go on in the background: what it writes then is
+   * dropped, since the run may be rolled back by now.
+   */
+  #track(config, write, dropped) {
     const { thread_id: thread, run_id: run } = config.configurable ?? {}
-    const promise = this.#events.flush(run).then(write)
+    // The state of a thread is also set without a run.
+    if (run === undefined) return write()
+    const writeIfRunning = () => (this.#events.isRunning(run) ? write() : dropped)
+    const promise = this.#events.isRunning(run)
+      ? this.#events.flush(run).then(writeIfRunning)
+      : Promise.resolve(dropped)
     const writing = this.#writing.get(thread) ?? new Set()
     this.#writing.set(thread, writing.add(promise))
     const forget = () => {
@@ -43,7 +51,9 @@ class RunSaver extends PostgresSaver {
       ([name]) => !name.startsWith('__') && !PLACES.includes(name),
     )
     const whole = { ...Object.fromEntries(about), ...config.metadata, ...metadata }
-    return this.#track(config, () => super.put(config, checkpoint, whole, versions))
+    const { thread_id, checkpoint_ns = '' } = config.configurable
+    const place = { configurable: { thread_id, checkpoint_ns, checkpoint_id: checkpoint.id } }
+    return this.#track(config, () => super.put(config, checkpoint, whole, versions), place)
   }
 
   /** Looks for a checkpoint that an earlier attempt of a run left, from which it goes on. */
@@ -98,8 +108,29 @@ const PRUNE = [
     )`,
 ]
 
+/** Statements of the saver by name, so that Postgres parses and plans each once for a connection. */
+class PreparingClient extends pg.Client {
+  query(text, values, ...rest) {
+    const name = typeof text === 'string' && Array.isArray(values) ? nameOf(text) : undefined
+    return name ? super.query({ name, text, values }, ...rest) : super.query(text, values, ...rest)
+  }
+}
+
+const names = new Map()
+/** The limit of a list is a part of its text. */
+const MOST_NAMES = 50
+function nameOf(text) {
+  if (!names.has(text) && names.size < MOST_NAMES) names.set(text, `saver_${names.size}`)
+  return names.get(text)
+}
+
 export function openSaver(database, events) {
-  const pool = new pg.Pool({ connectionString: database, max: CONNECTIONS, application_name: 'graphs javascript' })
+  const pool = new pg.Pool({
+    Client: PreparingClient,
+    connectionString: database,
+    max: CONNECTIONS,
+    application_name: 'graphs javascript',
+  })
   pool.on('error', error => console.error(`database connection lost: ${error.message}`))
   return new RunSaver(pool, events)
 }

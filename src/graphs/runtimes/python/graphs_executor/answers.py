@@ -87,7 +87,6 @@ class Answers:
                 traceback.print_exc()
         finally:
             self._running.pop(run_id, None)
-            self._pipe.forget(run_id)
             self._cancelled.discard(run_id)
         state = await self._summarize(run["graph_id"], run["thread_id"], kwargs["config"])
         interrupts = [one for ones in (state["interrupts"] if state else {}).values() for one in ones]

@@ -17,33 +17,23 @@ class Pipe:
         self._writer = writer
         self._last_id = 0
         self._waiting: dict[int, asyncio.Future] = {}
-        # Runs with events since their last flush.
-        self._unwritten: set[str] = set()
-        # The last flush of a run: two checkpoints at once wait for the same.
-        self._flushing: dict[str, asyncio.Task] = {}
         self.loop = asyncio.get_running_loop()
 
     def send(self, message: dict) -> None:
         self._writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     def emit(self, run: str, event: str, data: str) -> None:
-        self._unwritten.add(run)
         self.send({"type": "event", "run": run, "event": event, "data": data})
 
     async def flush(self, run: str | None) -> None:
         """Waits until the events of a run are written.
 
         After a crash, a graph goes on from its last checkpoint, so that events from before it would never come again.
+        The server refuses it for a run that another copy may have by now.
         """
-        if run in self._unwritten:
-            self._unwritten.discard(run)
-            self._flushing[run] = asyncio.create_task(self.request({"op": "flush", "run": run}))
-        if run in self._flushing:
-            await asyncio.shield(self._flushing[run])
-
-    def forget(self, run: str) -> None:
-        self._unwritten.discard(run)
-        self._flushing.pop(run, None)
+        # The state of a thread is also set without a run.
+        if run is not None:
+            await self.request({"op": "flush", "run": run})
 
     async def request(self, request: dict) -> object:
         self._last_id += 1
