@@ -1,7 +1,7 @@
 // The side of the workers: runs claimed under a lease, their events and their end written while the lease holds.
 import type { Database, Query, Row } from './database.ts'
 import { type StateSummary, statusOf } from './threads.ts'
-import { toJsonb, withoutNul } from './values.ts'
+import { toJsonb, toStorable } from './values.ts'
 
 /** Another copy may claim a run whose lease was last extended so long ago. */
 export const LEASE_SECONDS = 10
@@ -192,7 +192,7 @@ export async function settleThread(
       run.run_id,
       run.thread_id,
       state !== null,
-      state?.values ? withoutNul(state.values) : null,
+      state?.values ? toStorable(state.values) : null,
       toJsonb(state?.interrupts ?? {}),
       toJsonb(error),
       status === 'error' ? 'error' : statusOf(state ?? { next: [] }),

@@ -281,7 +281,8 @@ async function cancelLocked(query: Query, runIds: string[], action: CancelAction
   await query(
     `with idle as (
       update graphs.threads t
-      set status = case when interrupts = '{}' then 'idle' else 'interrupted' end, updated_at = now()
+      set status = case when interrupts = '{}' then 'idle' else 'interrupted' end, updated_at = now(),
+        expires_at = case when is_temporary then now() + interval '10 minutes' else expires_at end
       where thread_id = any ($1::uuid[])
         and not exists (
           select from graphs.runs r where r.thread_id = t.thread_id and r.status in ('pending', 'running')

@@ -1,7 +1,7 @@
 // Threads. Their state is in checkpoints; a thread has a copy of the latest values, which searches read.
 import type { Database, Query, Row } from './database.ts'
 import { notFound } from './errors.ts'
-import { type JsonObject, toJsonb, withoutNul } from './values.ts'
+import { type JsonObject, toJsonb, toStorable } from './values.ts'
 
 export type Ttl = { minutes: number; strategy: 'delete' | 'keep_latest' }
 export type ThreadFilter = {
@@ -134,7 +134,7 @@ export async function recordState(query: Query, id: string, state: StateSummary)
         else $4
       end
     where thread_id = $1`,
-    [id, state.values && withoutNul(state.values), toJsonb(state.interrupts), statusOf(state)],
+    [id, state.values && toStorable(state.values), toJsonb(state.interrupts), statusOf(state)],
   )
 }
 

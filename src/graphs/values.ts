@@ -29,12 +29,16 @@ export function assistantIdOf(graphId: string): string {
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 export const isUuid = (text: string) => UUID.test(text)
 
-/** Postgres stores no NUL in `jsonb`. A text with one gets the replacement character in its place. */
-export function withoutNul(json: string): string {
-  if (!json.includes('\\u0000')) return json
-  return json.replace(/\\(?:u0000|.)/g, found => (found === '\\u0000' ? '\\ufffd' : found))
+/** An escape of JSON: NUL, a pair of surrogates, a surrogate alone, or another. */
+const ESCAPE = /\\(?:u0000|ud[89ab][\da-f]{2}\\ud[c-f][\da-f]{2}|ud[89a-f][\da-f]{2}|.)/gi
+const isStorable = (text: string) => text.length !== 6 || !/^\\u(?:0000|d[89a-f])/i.test(text)
+
+/** Postgres stores neither NUL nor half a character in `jsonb`: each becomes the replacement character. */
+export function toStorable(json: string): string {
+  if (!json.includes('\\u')) return json
+  return json.replace(ESCAPE, found => (isStorable(found) ? found : '\\ufffd'))
 }
 
 /** JSON for a `jsonb` parameter; the driver would write an array as an array of Postgres. */
 export const toJsonb = (value: unknown): string | null =>
-  value === undefined || value === null ? null : withoutNul(JSON.stringify(value))
+  value === undefined || value === null ? null : toStorable(JSON.stringify(value))

@@ -121,7 +121,7 @@ export class Worker {
     if (result === undefined) return
     if (result.status === 'error') this.#writer.add(run, 'error', JSON.stringify(result.error))
     await this.#writer.flush()
-    if (active.isLost) return
+    if (active.isLost) return this.#deleteOrphans(run)
     if (result.status === 'interrupted' && run.cancel_action === 'rollback') return this.#rollBack(active)
     await this.#finish(active, result)
   }
@@ -153,9 +153,29 @@ export class Worker {
     const { status, error, state } = result
     const output = error ? JSON.stringify({ __error__: error }) : (result.output ?? '{}')
     const end: RunEnd = { status, output, state, error, lastEvent: lastEventOf(run, result) }
-    if (!(await finishRun(db, this.owner, run, end))) return
+    if (!(await this.#writeEnd(run, end))) return this.#deleteOrphans(run)
     if (run.kwargs.temporary) await deleteCheckpoints(db.query, [run.thread_id])
     onEnd({ run, end, endedAt: new Date() })
+  }
+
+  /** A state that Postgres refuses, such as text of another encoding, must not bring the run back for ever. */
+  async #writeEnd(run: ClaimedRun, end: RunEnd): Promise<boolean> {
+    const { db } = this.#options
+    try {
+      return await finishRun(db, this.owner, run, end)
+    } catch (error) {
+      if (!isDataError(error)) throw error
+      const failure = { error: 'InvalidState', message: `The state could not be stored: ${error.message}` }
+      const output = JSON.stringify({ __error__: failure })
+      return finishRun(db, this.owner, run, { status: 'error', output, state: null, error: failure })
+    }
+  }
+
+  /** A thread may be deleted while its run goes on, which may still have written a checkpoint. */
+  async #deleteOrphans({ thread_id }: ClaimedRun): Promise<void> {
+    const { query } = this.#options.db
+    const threads = await query('select from graphs.threads where thread_id = $1', [thread_id])
+    if (threads.length === 0) await deleteCheckpoints(query, [thread_id])
   }
 
   /** The thread is again as it was before the run, which is deleted. */
@@ -234,6 +254,10 @@ export class Worker {
     if (left.length > 0) await releaseRuns(this.#options.db.query, this.owner, left)
   }
 }
+
+/** Codes of class 22 are about the data of a statement. */
+const isDataError = (error: unknown): error is Error & { code: string } =>
+  error instanceof Error && /^22/.test(String((error as { code?: unknown }).code))
 
 /** A run that waits for an answer is `interrupted` in the streaming protocol, and a `success` elsewhere. */
 function lastEventOf({ kwargs, graph_id }: ClaimedRun, { status, state, error }: RunResult): string | undefined {

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { readConfiguration } from '../../src/graphs/configuration.ts'
 import { nextDate, parseCron } from '../../src/graphs/cron-schedule.ts'
-import { assistantIdOf, withoutNul } from '../../src/graphs/values.ts'
+import { assistantIdOf, toStorable } from '../../src/graphs/values.ts'
 
 describe('a cron expression', () => {
   it.each([
@@ -32,9 +32,12 @@ it('the assistant of a graph has the id that the reference gives it', () => {
   expect(assistantIdOf('agent')).toBe('fe096781-5601-53d2-b2f6-0d3403f7e9ca')
 })
 
-it('text with NUL is stored with a replacement, and a backslash before "u0000" is left alone', () => {
-  const values = ['a\0b', '\\u0000', '\\\0']
-  expect(JSON.parse(withoutNul(JSON.stringify(values)))).toEqual(['a\ufffdb', '\\u0000', '\\\ufffd'])
+it('text that Postgres cannot store gets replacements, and a backslash before "u0000" is left alone', () => {
+  const values = ['a\0b', '\\u0000', '\\\0', 'a\ud800', '\udc00\ud83d\ude00', '\\ud800']
+  const stored = ['a\ufffdb', '\\u0000', '\\\ufffd', 'a\ufffd', '\ufffd\ud83d\ude00', '\\ud800']
+  expect(JSON.parse(toStorable(JSON.stringify(values)))).toEqual(stored)
+  // Python escapes whole characters as pairs.
+  expect(JSON.parse(toStorable('["\\ud83d\\ude00 \\ud83d"]'))).toEqual(['\ud83d\ude00 \ufffd'])
 })
 
 describe('the configuration file', () => {
