@@ -108,7 +108,7 @@ describe('a run', () => {
     const { run_id } = await startRun(thread, { say: 'survived', crash: true })
     expect(await join(thread, run_id)).toEqual({ log: ['survived'] })
     const attempts = await graphs.sql(
-      `select data from graphs.events where run_id = '${run_id}' and event = 'metadata'`,
+      `select data from graphs.events where run_id = '${run_id}' and event = 'metadata' order by id`,
     )
     expect(attempts.map(row => JSON.parse(row.data).attempt)).toEqual([1, 2])
   })
