@@ -6,6 +6,7 @@ export const toolNames = [
   'yarn',
   'bun',
   'deno',
+  'graphs',
   'python',
   'uv',
   'go',
@@ -53,10 +54,15 @@ export type PlannedSchedule = {
 
 export type BuildPlan = {
   provider: string
-  /** `web` listens on PORT; `static` is files alone; `worker` has processes that listen on nothing. */
-  kind: 'web' | 'static' | 'worker'
+  /**
+   * `web` listens on PORT; `static` is files alone; `worker` has processes that listen on nothing; `graphs` listens on
+   * PORT as the server of graphs, and has a database.
+   */
+  kind: 'web' | 'static' | 'worker' | 'graphs'
   /** The folder of the application. The build and start commands run there. */
   root: string
+  /** The file that describes its graphs, in the source. Null for any other application. */
+  graph_file: string | null
   /** The folder where the install command runs: that of the nearest lock file. */
   install_root: string
   tools: Tool[]
@@ -64,6 +70,8 @@ export type BuildPlan = {
   build: string | null
   /** Null for a static site, for workers alone, and if a Dockerfile says it. */
   start: string | null
+  /** Null: that of the configuration, or none. */
+  health_path: string | null
   /** Runs once per revision, before it gets requests. */
   release: string | null
   processes: ProcessType[]

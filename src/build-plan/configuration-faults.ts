@@ -1,7 +1,6 @@
 // The faults of a runtime configuration, as one sentence (pure). It is strict: a member that is not known is one.
 import { describeIssue } from '../protocol/fault-messages.ts'
 import { nearestName } from '../protocol/nearest-name.ts'
-import { GRAPH_REFUSAL } from './providers/graph.ts'
 import { RuntimeConfiguration } from './runtime.schema.ts'
 
 const KNOWN = [...Object.keys(RuntimeConfiguration.shape), '$schema']
@@ -10,8 +9,9 @@ const MAX_NAMED = 10
 export function describeConfigurationFaults(path: string, value: unknown): string | null {
   const { error } = RuntimeConfiguration.safeParse(value, { error: describeIssue })
   const isObject = typeof value === 'object' && value !== null && !Array.isArray(value)
+  // The file of a graph application: its plan checks it.
+  if (isObject && 'graphs' in value) return null
   const unknown = isObject ? Object.keys(value).filter(name => !KNOWN.includes(name)) : []
-  if (unknown.includes('graphs')) return GRAPH_REFUSAL
   const faults = [
     ...(error?.issues ?? []).map(({ path, message }) => `${path.length ? `\`${path.join('.')}\`` : 'it'} ${message}`),
     ...unknown.slice(0, MAX_NAMED).map(describeUnknown),

@@ -1,6 +1,7 @@
 // The members of a runtime configuration that decide what is run. An agent checks the rest, and names its faults.
 import { TIMING_DEFAULTS } from '../protocol/schedule-defaults.ts'
 import type { PlannedSchedule, ProcessType, Site } from './build-plan.ts'
+import { describesGraphs } from './providers/graphs/graph-file.ts'
 
 export type ExplicitStart = {
   path: string | null
@@ -18,6 +19,8 @@ export type ExplicitStart = {
 /** Throws a SyntaxError for a text that is not JSON. */
 export function readExplicitStart(path: string, text: string | null): ExplicitStart {
   if (text === null) return { path: null, start_command: null }
+  // Its members are those of another form.
+  if (describesGraphs(text)) return { path, start_command: null }
   const { start_command, release_command, processes, schedules, site, ...commands } = Object(JSON.parse(text))
   return {
     path,

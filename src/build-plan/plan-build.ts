@@ -5,7 +5,8 @@ import type { ExplicitStart } from './explicit-start.ts'
 import { proposeContainerFiles } from './providers/container-files.ts'
 import { proposeDeno } from './providers/deno.ts'
 import { proposeGo } from './providers/go.ts'
-import { proposeGraph } from './providers/graph.ts'
+import { describesGraphs, GRAPH_FILE, sourceOf } from './providers/graphs/graph-file.ts'
+import { proposeGraphs } from './providers/graphs.ts'
 import { proposeJava } from './providers/java.ts'
 import { proposeNode } from './providers/node.ts'
 import { readProcfile } from './providers/procfile.ts'
@@ -56,6 +57,8 @@ export function planBuild(files: SourceFiles, options: PlanOptions): BuildPlan {
     throw new PlanRefused(app.path === '' ? 'The source has no files.' : `The source has no folder \`${app.path}\`.`)
 
   const container = proposeContainerFiles(app, buildsImages)
+  const graphs = explicitStart === null ? findGraphs(app, configuration) : null
+  if (graphs) return planGraphs(graphs, options)
   if (container?.isBuilt) {
     const certain = ['`Dockerfile` builds it, where the agent runs containers or Kubernetes.']
     const proposal = { certain, warnings: container.warnings, processes: configuration?.processes ?? [] }
@@ -68,9 +71,6 @@ export function planBuild(files: SourceFiles, options: PlanOptions): BuildPlan {
   // A Procfile names all processes.
   const isAlone = isWithoutWeb(configuration) || (start === null && procfile.others.length > 0)
   const isSettled = start !== null || isAlone || Boolean(configuration?.site)
-  const graph = isSettled ? null : proposeGraph(app)
-  if (graph) throw new PlanRefused(graph)
-
   const [provider, proposal] = findLanguage(app) ?? []
   if (!isSettled) {
     const isUncertain = !proposal || proposal.isUncertain
@@ -87,6 +87,32 @@ export function planBuild(files: SourceFiles, options: PlanOptions): BuildPlan {
   if (procfile.web !== null && explicitStart === null) plan.certain.push('Procfile says how it starts.')
   if (isAlone) plan.certain.push('Nothing listens, so it has no URL: its processes run alone.')
   return plan
+}
+
+type Graphs = { app: Folder; name: string }
+
+/** The runtime configuration itself, or a file beside it. */
+function findGraphs(app: Folder, configuration: PlanOptions['configuration']): Graphs | null {
+  const { path = null } = configuration ?? {}
+  const source = sourceOf(app)
+  if (path !== null && describesGraphs(source.read(path)))
+    return { app: source.folder(`${path}/..`), name: path.slice(path.lastIndexOf('/') + 1) }
+  const isOther = isWithoutWeb(configuration) || Boolean(configuration?.site) || readProcfile(app).web !== null
+  return !isOther && app.has(GRAPH_FILE) ? { app, name: GRAPH_FILE } : null
+}
+
+function planGraphs({ app, name }: Graphs, options: PlanOptions): BuildPlan {
+  const proposal = proposeGraphs(app, name)
+  const unused = ['Dockerfile', 'Procfile'].filter(app.has)
+  const warnings = unused.map(file => `\`${file}\` is not used: ${name} says how it is built and started.`)
+  const processes = options.configuration?.processes ?? []
+  return complete(
+    app,
+    'graphs',
+    { ...proposal, processes, warnings: [...(proposal.warnings ?? []), ...warnings] },
+    options,
+    null,
+  )
 }
 
 const isWithoutWeb = (configuration: PlanOptions['configuration']) => configuration?.start_command === ''
@@ -148,14 +174,16 @@ function complete(
   const tools = proposal.tools ?? []
   return {
     provider,
-    kind: site ? 'static' : isAlone ? 'worker' : 'web',
+    kind: site ? 'static' : isAlone ? 'worker' : proposal.kind === 'graphs' ? 'graphs' : 'web',
     root: app.path,
+    graph_file: proposal.graph_file ?? null,
     install_root: proposal.install_root ?? app.path,
     // An image has the tools of its base.
     tools: [...tools, ...(buildsImages ? [] : findExtraTools(app, tools))],
     install: (install_command ?? proposal.install) || null,
     build: (build_command ?? proposal.build) || null,
     start: site || isAlone ? null : (start ?? proposal.start ?? null),
+    health_path: proposal.health_path ?? null,
     release: site ? null : (configuration?.release_command ?? proposal.release) || null,
     processes,
     schedules,

@@ -119,6 +119,14 @@ export function normalize(path: string): string {
   return parts.join('/')
 }
 
+/** The path from one folder of the source to another. Empty for the same. */
+export function relativePath(from: string, to: string): string {
+  const [start, end] = [from.split('/').filter(Boolean), to.split('/').filter(Boolean)]
+  const shared = start.findIndex((part, i) => part !== end[i])
+  const common = shared < 0 ? start.length : shared
+  return [...start.slice(common).map(() => '..'), ...end.slice(common)].join('/')
+}
+
 function parentsOf(path: string): string[] {
   const parts = path === '' ? [] : path.split('/')
   return Array.from({ length: parts.length + 1 }, (_, i) => parts.slice(0, parts.length - i).join('/'))

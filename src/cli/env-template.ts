@@ -1,5 +1,5 @@
 // The file that `slipway env edit` opens: written from variables, and read back as changes of them. Pure.
-import { parseEnvFile, writeVariable } from '../client/env-file.ts'
+import { parseEnvFile, writeVariable } from '../protocol/env-file.ts'
 
 type Variables = Record<string, string>
 /** `missing` are variables whose lines were deleted. They stay: only a line with a minus removes. */

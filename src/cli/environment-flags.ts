@@ -1,6 +1,6 @@
 // The variables that `slipway deploy` sets: of files, of a hidden prompt or standard input, or of the command line.
 import { readFileSync } from 'node:fs'
-import { describeUnreadLines, parseEnvFile } from '../client/env-file.ts'
+import { describeUnreadLines, parseEnvFile } from '../protocol/env-file.ts'
 import { isReservedVariable } from '../protocol/reserved-variables.ts'
 import type { Variable } from './deploy-source.ts'
 import { usageError } from './failure.ts'

@@ -29,10 +29,13 @@ const PlannedSchedule = z.object({
 export const BuildPlan = z
   .object({
     provider: boundedText(64).meta({ description: 'What the files are: a language, `dockerfile` or `command`.' }),
-    kind: z.enum(['web', 'static', 'worker']).meta({
-      description: '`web` listens on PORT; `static` is files alone; `worker` has processes that listen on nothing.',
+    kind: z.enum(['web', 'static', 'worker', 'graphs']).meta({
+      description:
+        '`web` listens on PORT; `static` is files alone; `worker` has processes that listen on nothing; `graphs` ' +
+        'listens on PORT as the server of graphs, and gets a database.',
     }),
     root: path.meta({ description: 'The folder of the application in the source, where it is built and started.' }),
+    graph_file: path.nullish().meta({ description: 'The file in the source that describes its graphs.' }),
     install_root: path.meta({ description: 'The folder where the install command runs.' }),
     tools: arrayOf(
       z.object({
@@ -47,6 +50,7 @@ export const BuildPlan = z
     start: command.nullable().meta({
       description: 'Null for a static site, for workers alone, and if a Dockerfile says it.',
     }),
+    health_path: path.nullish().meta({ description: 'The path that tells whether it is healthy.' }),
     release: command.nullish().meta({ description: 'Runs once per revision, before it gets requests.' }),
     processes: arrayOf(PlannedProcess, 20)
       .nullish()

@@ -498,7 +498,6 @@ describe('the runtime configuration', () => {
     ['{"env": {"PORT": "1"}}', /PORT/],
     ['{"health_path": "ok"}', /health_path/],
     ['{"strat_command": "x"}', /`strat_command`.*`start_command`/],
-    ['{"graphs": {"a": "./a.py:g"}}', /graph application/],
   ])('is refused if it is %s', (text, reason) => expect(written(text)).toThrow(reason))
 
   test('is refused if it is a link to a file of the agent’s machine', () => {

@@ -388,8 +388,8 @@ describe('a refusal names the file that was seen', () => {
   test.each([
     ['a Dockerfile', { Dockerfile: 'FROM x' }, /`Dockerfile`.*container or kubernetes/],
     ['a compose file', { 'compose.yaml': '' }, /`compose.yaml`/],
-    ['a graph in Python', { 'langgraph.json': {}, 'a.py': '', 'requirements.txt': '' }, /`langgraph.json`/],
-    ['a graph in JavaScript', { 'langgraph.json': {}, 'package.json': {} }, /`langgraph.json`/],
+    ['a file without graphs', { 'langgraph.json': {}, 'a.py': '', 'requirements.txt': '' }, /`langgraph.json`/],
+    ['a file of graphs that is no JSON', { 'langgraph.json': '{', 'package.json': {} }, /`langgraph.json`/],
     ['a package that only pnpm reads', { 'package.json5': '{}', 'main.js': '' }, /`package.json5`/],
     ['PHP', { 'composer.json': {}, 'package.json': { devDependencies: { vite: '7' } } }, /PHP/],
     ['.NET', { 'shop.csproj': '' }, /\.NET/],

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { BuildPlan } from '../../build-plan/build-plan.ts'
 import { toStoredPlan } from '../../build-plan/stored-plan.ts'
 import type { Network } from '../../protocol/address-kind.ts'
-import type { Artifact, BuildTask, Engine, LogLevel, RevisionRef, RevisionSpec } from '../engine.ts'
+import type { Artifact, BuildTask, Engine, LogLevel, RevisionRef, RevisionSpec, SourceTree } from '../engine.ts'
 import { PermanentError, TransientError } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
 import { listFolder, measureMegabytes, readJson, removeRecursively, writeJson } from '../system/files.ts'
@@ -209,7 +209,7 @@ export class Builds {
     const files = IMAGE_SOURCES.includes(spec.source) ? null : await loadSourceTree(source, fetching)
     let planned: Partial<Artifact> = {}
     const onPlan = (plan: BuildPlan) => {
-      planned = partsOfPlan(plan, files?.release_timeout_seconds)
+      planned = partsOfPlan(plan, files)
     }
     const prepared = await engine.prepare(spec, files, { ...task, onPlan })
     const artifact: Artifact = { ...prepared, version: files?.version ?? null, ...planned }
@@ -344,14 +344,18 @@ export class Builds {
 const RELEASE_SECONDS = 600
 
 /** The parts of an artifact that every engine gets from the plan. */
-function partsOfPlan(plan: BuildPlan, timeout_seconds: number | null | undefined): Partial<Artifact> {
+function partsOfPlan(plan: BuildPlan, tree: SourceTree | null): Partial<Artifact> {
   const build_plan = toStoredPlan(plan)
   if (!build_plan && plan.schedules.length > 0)
     throw new PermanentError('The plan of the source is too large to be stored with its `schedules`. Shorten commands.')
-  const release = plan.release && { command: plan.release, timeout_seconds: timeout_seconds ?? RELEASE_SECONDS }
+  const release = plan.release && {
+    command: plan.release,
+    timeout_seconds: tree?.release_timeout_seconds ?? RELEASE_SECONDS,
+  }
   return {
     ...(build_plan && { build_plan }),
     ...(release && { release }),
+    ...(plan.health_path && !tree?.health_path && { health_path: plan.health_path }),
     ...(plan.processes.length > 0 && { processes: plan.processes }),
     ...(plan.kind === 'worker' && { isWithoutWeb: true }),
   }

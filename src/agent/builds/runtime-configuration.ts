@@ -11,5 +11,6 @@ export function readRuntimeConfiguration(folder: string, path: string): RuntimeC
   if (value === undefined) return undefined
   const faults = describeConfigurationFaults(path, value)
   if (faults !== null) throw new PermanentError(faults)
-  return RuntimeConfiguration.parse(value)
+  // That of graphs has none of these members.
+  return 'graphs' in Object(value) ? {} : RuntimeConfiguration.parse(value)
 }

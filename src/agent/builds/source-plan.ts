@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import type { BuildPlan } from '../../build-plan/build-plan.ts'
 import { PlanRefused } from '../../build-plan/build-plan.ts'
 import { planBuild } from '../../build-plan/plan-build.ts'
+import { readGraphEnvironment } from '../../build-plan/providers/graphs/graph-file.ts'
 import { MAX_FILE_BYTES, type SourceFiles } from '../../build-plan/source-files.ts'
 import { type BuildTask, PermanentError, type SourceTree } from '../engine.ts'
 import { readInside } from '../system/files.ts'
@@ -19,8 +20,9 @@ export function planSource(
 ): BuildPlan {
   const { root = '', configuration_path: path, start_command, install_command, build_command, site = null } = tree
   const { release_command = null, processes = [], schedules = [] } = tree
+  const files = listFiles(tree.folder)
   const plan = refusedAsPermanent(() =>
-    planBuild(listFiles(tree.folder), {
+    planBuild(files, {
       root,
       configuration: { path, start_command, site, release_command, processes, schedules },
       install_command,
@@ -28,6 +30,7 @@ export function planSource(
       buildsImages,
     }),
   )
+  if (plan.graph_file) tree.env = { ...readGraphEnvironment(files, plan.graph_file).variables, ...tree.env }
   const { certain, guessed, warnings, tools } = plan
   for (const sentence of certain) log(sentence)
   const versions = tools.flatMap(({ name, version, from }) => (version ? `${name} ${version} (${from})` : name))

@@ -1,6 +1,7 @@
 // Node.js and Bun: the package manager, the framework, and the scripts of package.json.
 import type { Proposal, Tool } from '../build-plan.ts'
-import type { Folder } from '../source-files.ts'
+import { quote } from '../shell-words.ts'
+import { type Folder, relativePath } from '../source-files.ts'
 import { findVersion } from '../versions.ts'
 import { findFramework, hasConfiguration, showsFiles } from './node/frameworks.ts'
 import { findManager, type Manager } from './node/managers.ts'
@@ -144,7 +145,9 @@ function buildOf(app: Folder, manifest: Manifest, manager: Manager, ofFramework:
   if (root.path === app.path || own === null) return own
   if (root.has('turbo.json') && manifest.name) return manager.exec(`turbo run build --filter=${quote(manifest.name)}`)
   const before = findBuiltBefore(manifest, listPackages(root))
-  const enter = before.map(({ folder }) => `(cd ${quote(relative(app, folder))} && ${manager.run('build')})`)
+  const enter = before.map(
+    ({ folder }) => `(cd ${quote(relativePath(app.path, folder.path))} && ${manager.run('build')})`,
+  )
   return [...enter, own].join(' && ')
 }
 
@@ -153,14 +156,4 @@ const runnerOf = ({ name }: Manager) => (name === 'bun' ? 'bun' : name === 'yarn
 const siteFolder = (app: Folder, site: string) =>
   /^root:[ \t]*["']?([\w./-]+)/m.exec(app.read('Staticfile') ?? '')?.[1] ?? site
 
-const upwards = (app: Folder, root: Folder) => `${relative(app, root)}/node_modules/.bin`
-
-/** The path from one folder of the source to another. */
-function relative(from: Folder, to: Folder): string {
-  const [start, end] = [from.path.split('/').filter(Boolean), to.path.split('/').filter(Boolean)]
-  const shared = start.findIndex((part, i) => part !== end[i])
-  const common = shared < 0 ? start.length : shared
-  return [...start.slice(common).map(() => '..'), ...end.slice(common)].join('/')
-}
-
-const quote = (text: string) => (/^[\w@./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`)
+const upwards = (app: Folder, root: Folder) => `${relativePath(app.path, root.path)}/node_modules/.bin`

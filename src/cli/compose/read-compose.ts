@@ -1,7 +1,7 @@
 // Reads a compose file, with the files that it names, and translates it.
 import { readFileSync, realpathSync, statSync } from 'node:fs'
 import { basename, dirname, isAbsolute, relative, resolve } from 'node:path'
-import { parseEnvFile } from '../../client/env-file.ts'
+import { parseEnvFile } from '../../protocol/env-file.ts'
 import { readDocumentFiles } from '../document-files.ts'
 import { refuseDocuments } from '../document-plan.ts'
 import { CommandFailure, EXIT, usageError } from '../failure.ts'

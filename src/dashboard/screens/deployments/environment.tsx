@@ -1,7 +1,7 @@
 // The variables of a deployment, as a table and as the text of a `.env` file: two views of the same draft. Values are
 // written, not read, unless they are revealed.
 import { useRef, useState } from 'preact/hooks'
-import { describeUnreadLines, writeVariable } from '../../../client/env-file.ts'
+import { describeUnreadLines, writeVariable } from '../../../protocol/env-file.ts'
 import { getClient } from '../../api/client.ts'
 import { type Faults, faultAt, listFaults } from '../../api/faults.ts'
 import { explainMissing } from '../../api/permissions.ts'

@@ -1,5 +1,5 @@
 // Edits of the variables of a deployment, in rows and as the text of a .env file (pure).
-import { describeUnreadLines, parseEnvFile } from '../../../client/env-file.ts'
+import { describeUnreadLines, parseEnvFile } from '../../../protocol/env-file.ts'
 import { isReservedVariable } from '../../../protocol/reserved-variables.ts'
 import type { Deployment } from '../../format/state.ts'
 

@@ -2,7 +2,7 @@
 import { parseEnv } from 'node:util'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { describeUnreadLines, listUnreadLines, parseEnvFile, writeVariable } from '../../src/client/env-file.ts'
+import { describeUnreadLines, listUnreadLines, parseEnvFile, writeVariable } from '../../src/protocol/env-file.ts'
 
 it.each([
   ['a value up to its comment', 'A= b c # d\nB=1', { A: 'b c', B: '1' }],

@@ -1,0 +1,220 @@
+// Every key of langgraph.json: the form of its value, and what is done in place of what the reference does. Pure.
+import { nearestName } from '../../../protocol/nearest-name.ts'
+
+/** Null, or what the value must be. */
+type Form = (value: unknown) => string | null
+type Key = {
+  form: Form
+  /** What happens instead. A plan says it where the key has a value. */
+  instead?: string
+  /** Why it is refused. */
+  refusal?: string
+  /** Those of an object. */
+  members?: Keys
+}
+type Keys = Record<string, Key>
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+const form =
+  (is: (value: unknown) => boolean, wanted: string): Form =>
+  value =>
+    is(value) ? null : `must be ${wanted}`
+
+const isText = (value: unknown) => typeof value === 'string' && value.trim() !== ''
+const text = form(isText, 'a text')
+const texts = form(value => Array.isArray(value) && value.every(isText), 'a list of texts')
+const flag = form(value => typeof value === 'boolean', 'true or false')
+const number = form(value => typeof value === 'number' && value >= 0, 'a number that is not negative')
+const object = form(isObject, 'an object')
+const textsByName = form(
+  value => isObject(value) && Object.values(value).every(one => typeof one === 'string'),
+  'an object of texts',
+)
+const oneOf = (...words: string[]) => form(value => words.includes(value as string), words.join(' or '))
+
+const IMAGE = 'is of the image of the reference’s server, which is not used'
+const ONE_SERVER = 'has no effect: the server answers all of its API'
+const NOT_YET = 'cannot be run yet. Remove it, or set `start_command` in slipway.json to run a server of your own'
+
+const HTTP: Keys = {
+  app: { form: text, refusal: NOT_YET },
+  cors: {
+    form: object,
+    members: {
+      allow_origins: { form: texts },
+      allow_methods: { form: texts },
+      allow_headers: { form: texts },
+      allow_credentials: { form: flag },
+      allow_origin_regex: { form: text },
+      expose_headers: { form: texts },
+      max_age: { form: number },
+    },
+  },
+  ...Object.fromEntries(
+    ['assistants', 'threads', 'runs', 'store', 'mcp', 'meta', 'webhooks'].map(name => [
+      `disable_${name}`,
+      { form: flag, instead: ONE_SERVER },
+    ]),
+  ),
+  disable_a2a: { form: flag },
+  disable_ui: { form: flag },
+  configurable_headers: { form: object, instead: 'has no effect: headers are not in the configuration of a run' },
+  logging_headers: { form: object, instead: 'has no effect: headers are not logged' },
+  middleware_order: { form: oneOf('auth_first', 'middleware_first') },
+  enable_custom_route_auth: { form: flag },
+  mount_prefix: { form: text, refusal: 'cannot be used: the API is at the root of its URL. Remove it' },
+}
+
+export const GRAPH_KEYS: Keys = {
+  $schema: { form: text },
+  graphs: { form: object },
+  dependencies: { form: texts },
+  source: {
+    form: object,
+    members: { kind: { form: oneOf('uv') }, root: { form: text }, package: { form: text } },
+  },
+  python_version: {
+    form: form(
+      value => typeof value === 'string' && /^3\.(1[1-9]|[2-9]\d)(-[a-z]+)?$/.test(value),
+      '3.11 or newer, with two numbers, such as "3.12"',
+    ),
+  },
+  node_version: {
+    form: form(value => /^(2\d|[3-9]\d)$/.test(`${value}`), 'a major version from 20 on, such as "24"'),
+  },
+  env: {
+    form: form(
+      value =>
+        isText(value) ||
+        (Array.isArray(value) && value.every(isText)) ||
+        (isObject(value) && Object.values(value).every(one => ['string', 'number', 'boolean'].includes(typeof one))),
+      'an object of texts, or the path of a .env file',
+    ),
+  },
+  store: {
+    form: object,
+    members: {
+      index: { form: object, refusal: NOT_YET },
+      ttl: {
+        form: object,
+        members: {
+          refresh_on_read: { form: flag },
+          default_ttl: { form: number },
+          sweep_interval_minutes: { form: number },
+        },
+      },
+    },
+  },
+  checkpointer: {
+    form: object,
+    members: {
+      path: {
+        form: text,
+        refusal: 'cannot be used: checkpoints are kept in the database of the deployment. Remove it',
+      },
+      ttl: {
+        form: object,
+        members: {
+          strategy: { form: oneOf('delete', 'keep_latest') },
+          default_ttl: { form: number },
+          sweep_interval_minutes: { form: number },
+          sweep_limit: { form: number },
+        },
+      },
+      serde: { form: object, instead: 'has no effect: the checkpointer of the language decides what it reads' },
+    },
+  },
+  auth: {
+    form: object,
+    refusal: NOT_YET,
+    members: {
+      path: { form: text },
+      disable_studio_auth: { form: flag },
+      openapi: { form: object },
+      cache: {
+        form: object,
+        members: { cache_keys: { form: texts }, ttl_seconds: { form: number }, max_size: { form: number } },
+      },
+    },
+  },
+  encryption: { form: object, refusal: NOT_YET, members: { path: { form: text } } },
+  priority: {
+    form: object,
+    instead: 'has no effect: runs start in the order in which they came',
+    members: { path: { form: text } },
+  },
+  http: { form: object, members: HTTP },
+  webhooks: {
+    form: object,
+    members: {
+      env_prefix: { form: text },
+      url: {
+        form: object,
+        members: {
+          require_https: { form: flag },
+          allowed_domains: { form: texts },
+          allowed_ports: {
+            form: form(value => Array.isArray(value) && value.every(Number.isInteger), 'a list of ports'),
+          },
+          max_url_length: { form: number },
+          disable_loopback: { form: flag },
+        },
+      },
+      headers: { form: textsByName },
+    },
+  },
+  ui: { form: textsByName, instead: 'has no effect: components of a user interface are not served' },
+  ui_config: { form: object, instead: 'has no effect: components of a user interface are not served' },
+  image_distro: { form: oneOf('debian', 'bookworm', 'wolfi'), instead: IMAGE },
+  base_image: { form: text, instead: IMAGE },
+  api_version: { form: text, instead: IMAGE },
+  _INTERNAL_docker_tag: { form: text, instead: IMAGE },
+  pip_config_file: { form: text },
+  pip_installer: { form: oneOf('auto', 'pip', 'uv') },
+  dockerfile_lines: {
+    form: form(value => Array.isArray(value) && value.every(one => typeof one === 'string'), 'a list of lines'),
+    instead: 'is not obeyed: no Dockerfile is made. Write one, or install it by `install_command`',
+  },
+  keep_pkg_tools: {
+    form: form(value => typeof value === 'boolean' || texts(value) === null, 'true, false or a list of names'),
+    instead: 'has no effect: pip and uv are not removed',
+  },
+  node_loader: { form: text, instead: 'has no effect: the server reads TypeScript itself' },
+  docker_compose_file: {
+    form: text,
+    instead: 'has no effect: its services are not started. `slipway deploy` with the file itself deploys them',
+  },
+}
+
+export type KeyFindings = { faults: string[]; warnings: string[] }
+
+const MAX_FINDINGS = 20
+
+/** All faults of a file, and what a plan says of its keys. A key that is not known is a warning, as in the reference. */
+export function checkKeys(file: Record<string, unknown>): KeyFindings {
+  const found: KeyFindings = { faults: [], warnings: [] }
+  checkMembers(file, GRAPH_KEYS, '', found)
+  return { faults: found.faults.slice(0, MAX_FINDINGS), warnings: found.warnings.slice(0, MAX_FINDINGS) }
+}
+
+function checkMembers(value: Record<string, unknown>, keys: Keys, path: string, found: KeyFindings): void {
+  for (const [name, member] of Object.entries(value)) {
+    const shown = `\`${path}${name.slice(0, 100)}\``
+    const key = Object.hasOwn(keys, name) ? keys[name]! : undefined
+    if (!key) {
+      const meant = nearestName(name, Object.keys(keys))
+      found.warnings.push(`${shown} is not known, and is not read.${meant ? ` Did you mean \`${meant}\`?` : ''}`)
+      continue
+    }
+    // An absent value is often written as null.
+    if (member === null || isEmpty(member)) continue
+    const fault = key.form(member)
+    if (fault) found.faults.push(`${shown} ${fault}`)
+    else if (key.refusal) found.faults.push(`${shown} ${key.refusal}`)
+    else if (key.instead) found.warnings.push(`${shown} ${key.instead}.`)
+    if (!fault && key.members && isObject(member)) checkMembers(member, key.members, `${path}${name}.`, found)
+  }
+}
+
+const isEmpty = (value: unknown) => (isObject(value) && Object.keys(value).length === 0) || value === false
