@@ -26,7 +26,7 @@ import type { Engine, LogLevel, LogSource } from './engine.ts'
 import { JobRunner } from './jobs/job-runner.ts'
 import type { AgentState } from './metrics-server.ts'
 import { Reconciler } from './reconcile/reconciler.ts'
-import { openSecrets, openTracing, type SecretAccess } from './reconcile/work.ts'
+import { openApplicationKey, openSecrets, openTracing, type SecretAccess } from './reconcile/work.ts'
 import { Redaction } from './redaction/redaction.ts'
 import { SnapshotFolder } from './snapshots/snapshot-folder.ts'
 import { Snapshots } from './snapshots/snapshots.ts'
@@ -330,6 +330,7 @@ export class Agent {
       this.#redaction.learnSecrets(work, revision => ({
         secrets: openSecrets(work, revision, access),
         tracing: openTracing(work, revision, access),
+        application_key: openApplicationKey(work, revision, access),
       }))
       this.#resyncedIds?.add(work.deployment_id)
     }

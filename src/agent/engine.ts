@@ -37,6 +37,8 @@ export type RevisionSpec = RevisionRef & {
   secret_references: { name: string; secret_name: string; secret_key: string }[]
   /** Null if the application does not trace itself. */
   tracing: Tracing | null
+  /** The key by which clients call it, if it serves graphs. Absent: its control plane is of an earlier release. */
+  application_key?: string | null
   /** Null if the application gets no token for models. */
   models_url: string | null
 }
@@ -147,6 +149,8 @@ export type EngineObservation = {
   /** The revision that receives the requests. */
   routed: string | null
   url: string | null
+  /** The same by an address of this machine, without a name. */
+  local_url?: string
   hasRemains: boolean
   /** Null if it needs no database. Hopeless: it was not ready in time, so revisions waiting for it fail. */
   database: { ready: boolean; reason: string | null; hopeless?: boolean } | null

@@ -7,6 +7,7 @@ export const toolNames = [
   'bun',
   'deno',
   'graphs',
+  'graphs-javascript',
   'python',
   'uv',
   'go',

@@ -92,6 +92,18 @@ export const Report = z
       .regex(/^https?:\/\/[!-~]+$/, { error: 'must be an http(s) URL' })
       .nullish()
       .meta({ description: 'The URL of the deployment.' }),
+    local_url: boundedText(64)
+      .regex(/^http:\/\/127\.0\.0\.1:\d{1,5}$/, { error: 'must be http://127.0.0.1 with a port' })
+      .nullish()
+      .meta({ description: 'The URL of the deployment on the machine of the agent, without a name.' }),
+    awaits_database: z
+      .boolean()
+      .nullish()
+      .meta({
+        description:
+          'The source needs a database that the resource specification does not ask for, and it is not ready yet. ' +
+          '`database_ready` follows.',
+      }),
     healthy: z.boolean().nullish().meta({ description: 'Whether its health check passes. `deployed` requires true.' }),
     health: ReportedHealth.nullish().meta({
       description:

@@ -64,6 +64,9 @@ export const RevisionWork = z
         'Sealed JSON: an object of `variables` by which the application traces itself, and the `key` in them, which ' +
         'is masked like a secret. Null if it does not.',
     }),
+    application_key: Sealed.nullish().meta({
+      description: 'Sealed JSON: the key by which clients call the application, if it serves graphs. A text.',
+    }),
     deadline: z
       .string()
       .nullable()

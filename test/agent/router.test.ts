@@ -65,6 +65,19 @@ test('a request arrives unchanged, with the router’s headers about the client'
   for (const method of ['HEAD', 'DELETE']) expect((await fetchAnswer({ method })).status).toBe(418)
 })
 
+test('a port that stands for a host is that of its application, whatever a request names', async () => {
+  const local = await listen(router.server())
+  const own = await serve((_, res) => res.end('own'))
+  router.apply([
+    { host: 'app.localhost', path: '/', targets: [target(await serve((_, res) => res.end('other')))] },
+    { host: 'own.localhost', path: '/', targets: [target(own)], port: local },
+  ])
+  for (const host of ['127.0.0.1', 'app.localhost'])
+    expect((await fetchAnswer({ port: local, headers: { host } })).body).toBe('own')
+  expect((await fetchAnswer()).body).toBe('other')
+  expect((await fetchAnswer({ headers: { host: '127.0.0.1' } })).status).toBe(404)
+})
+
 test('its own path is answered by the router, whatever the host, and no other path', async () => {
   routeTo(await serve((_, res) => res.end('application')))
   router = createRouter({}, [], { path: '/own', answer: async query => query.get('domain') === 'app.localhost' })

@@ -45,7 +45,7 @@ describe('a graph application', () => {
       install: 'npm ci --include=dev',
       start: 'slipway-graphs langgraph.json',
       health_path: '/ok',
-      tools: [{ name: 'node', version: '>=22' }, { name: 'graphs' }],
+      tools: [{ name: 'node', version: '>=22' }, { name: 'graphs-javascript' }],
     })
   })
 

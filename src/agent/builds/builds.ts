@@ -209,6 +209,8 @@ export class Builds {
     const files = IMAGE_SOURCES.includes(spec.source) ? null : await loadSourceTree(source, fetching)
     let planned: Partial<Artifact> = {}
     const onPlan = (plan: BuildPlan) => {
+      const refusal = plan.kind === 'graphs' ? engine.refusalReason({ ...spec, needs_database: true }) : null
+      if (refusal) throw new PermanentError(refusal)
       planned = partsOfPlan(plan, files)
     }
     const prepared = await engine.prepare(spec, files, { ...task, onPlan })

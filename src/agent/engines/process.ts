@@ -46,6 +46,7 @@ import {
   type User,
   type Users,
 } from '../system/users.ts'
+import { graphVariables } from './graph-variables.ts'
 import { connectHere, describeMissingCopy } from './local/connect.ts'
 import { FreeSpace } from './local/free-space.ts'
 import { isIntact, PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
@@ -438,15 +439,19 @@ export class ProcessEngine extends PooledEngine {
   ): Record<string, string> {
     const database = this.#readDatabase(spec.deployment_id)?.uri ?? null
     const redis = spec.parts.includes('redis') ? this.#readRedis(spec.deployment_id) : undefined
-    return environmentOf(spec, artifact.env, {
-      ...place,
-      folder: this.#shortNames.of(place.folder),
-      path: [...(artifact.programs ?? []), this.#searchPath].join(':'),
-      tokenFile: join(this.tokenFolder(spec.deployment_id), MODEL_TOKEN_FILE),
-      disks: this.#disksOf(spec.deployment_id).variables(listDisks(spec.resources)),
-      database: spec.needs_database ? database : null,
-      redis: redis?.port == null ? null : redisUri(redis),
-    })
+    return environmentOf(
+      spec,
+      { ...graphVariables(spec, artifact), ...artifact.env },
+      {
+        ...place,
+        folder: this.#shortNames.of(place.folder),
+        path: [...(artifact.programs ?? []), this.#searchPath].join(':'),
+        tokenFile: join(this.tokenFolder(spec.deployment_id), MODEL_TOKEN_FILE),
+        disks: this.#disksOf(spec.deployment_id).variables(listDisks(spec.resources)),
+        database: spec.needs_database ? database : null,
+        redis: redis?.port == null ? null : redisUri(redis),
+      },
+    )
   }
 
   override async stop(ref: RevisionRef): Promise<void> {

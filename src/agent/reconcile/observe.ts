@@ -10,6 +10,7 @@ export type Observation = {
   conditions: Map<string, Condition>
   records: Map<string, BuildRecord>
   url: string | null
+  local_url?: string | undefined
   last_request_at?: string | undefined
   /** The reason why the database is not ready; null when it is, or when none is wanted. */
   databaseFailure: string | null
@@ -47,6 +48,7 @@ export async function observeDeployment(
     conditions,
     records,
     url: engine.url,
+    local_url: engine.local_url,
     last_request_at: engine.last_request_at,
     databaseFailure: describeDatabaseFailure(engine.database),
   }

@@ -24,7 +24,14 @@ import {
   type StepContext,
   takeStep,
 } from './steps.ts'
-import { digestGenerations, revisionSpecOf, type SecretAccess, wantedOf, workAfterReport } from './work.ts'
+import {
+  digestGenerations,
+  revisionSpecOf,
+  type SecretAccess,
+  wantedOf,
+  withPlannedDatabase,
+  workAfterReport,
+} from './work.ts'
 
 type TrackedDeployment = DeploymentState & {
   /** The last known name: a deployment that is being deleted is listed without one. */
@@ -122,7 +129,8 @@ export class Reconciler {
     if (!serving) return null
     const record = this.#options.builds.readRecord({ deployment_id: id, revision_id: serving.id })
     if (record?.state !== 'built') throw new TransientError('The revision is not built yet.')
-    return { spec: revisionSpecOf(work!, serving, this.#options.secretAccess()), artifact: record.artifact }
+    const withDatabase = withPlannedDatabase(work!, new Map([[serving.id, record]]))
+    return { spec: revisionSpecOf(withDatabase, serving, this.#options.secretAccess()), artifact: record.artifact }
   }
 
   /** The revision that serves, or the one in flight. Null: there is none. */
@@ -187,6 +195,7 @@ export class Reconciler {
       const context = this.#stepContext(id)
       const observation = await observeDeployment(id, builds, await engine.observe(id), this.#releases)
       if (deployment) {
+        deployment.work = withPlannedDatabase(deployment.work, observation.records)
         await refreshRevisions(context, deployment, observation).finally(() =>
           this.#options.redaction.confirmEngineSecrets(id),
         )

@@ -1,6 +1,7 @@
 // Composes the report of a deployment from its observation, and the lines of it in the operator's log. Pure.
 import type { Report } from '../../protocol/report.schema.ts'
 import type { Work } from '../../protocol/work.schema.ts'
+import { servesGraphs } from '../engines/graph-variables.ts'
 import type { Observation } from './observe.ts'
 import { type Phase, reportedStateOf } from './plan.ts'
 import { revisionOf } from './work.ts'
@@ -47,7 +48,7 @@ function describeServing({ serving }: Work, { state, revision_id }: Report, { ob
 function composeRolloutReport(
   { revision }: Work,
   subject: ReportSubject,
-  { observed, reasons, records, url }: Observation,
+  { observed, reasons, records, url, local_url }: Observation,
 ): Report | null {
   const { id, source } = revision!
   const state = reportedStateOf(id, { builds: BUILT_SOURCES.includes(source), observed })
@@ -65,14 +66,15 @@ function composeRolloutReport(
     ...(artifact?.version && { application_version: artifact.version }),
     ...(state === 'deploying' && reasons.has(id) && { message: reasons.get(id) }),
     ...(state === 'failed' && { message: reasons.get(id) ?? UNKNOWN_FAILURE }),
-    ...(state === 'deployed' && { healthy: true, url }),
+    ...(state === 'deployed' && { healthy: true, url, ...(local_url && { local_url }) }),
+    ...(artifact && servesGraphs(artifact) && observed.database !== 'ready' && { awaits_database: true }),
   }
 }
 
 function composeServingReport(
   { serving }: Work,
   subject: ReportSubject,
-  { observed, reasons, url, last_request_at }: Observation,
+  { observed, reasons, url, local_url, last_request_at }: Observation,
 ): Report | null {
   const isBusy = Object.entries(observed.revisions).some(
     ([id, phase]) => id !== serving?.id && BUSY_PHASES.includes(phase),
@@ -86,6 +88,7 @@ function composeServingReport(
     state: 'serving',
     revision_id: observed.routed,
     url: observed.routed ? url : null,
+    ...(observed.routed && local_url && { local_url }),
     healthy,
     message: serving && !healthy ? (reasons.get(serving.id) ?? unexplained) : null,
     ...(last_request_at && { last_request_at }),

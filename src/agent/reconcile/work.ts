@@ -4,10 +4,12 @@ import { findExclusiveDisk } from '../../protocol/disks.ts'
 import type { Report } from '../../protocol/report.schema.ts'
 import { withDefaults } from '../../protocol/resources.schema.ts'
 import type { RevisionWork, Tracing, Work } from '../../protocol/work.schema.ts'
+import type { BuildRecord } from '../builds/builds.ts'
 import type { BuildSource } from '../builds/source-tree.ts'
 import type { GitCredential } from '../control-plane/credentials.ts'
 import type { AgentKeys } from '../control-plane/envelope.ts'
 import { PermanentError, type RevisionRef, type RevisionSpec } from '../engine.ts'
+import { servesGraphs } from '../engines/graph-variables.ts'
 import type { Wanted } from './plan.ts'
 
 export type SecretAccess = {
@@ -32,6 +34,15 @@ export function wantedOf(work: Work | undefined, engine = ''): Wanted {
   }
 }
 
+/** A graph application has a database, also without `db_*`: the plan of its source says so. */
+export function withPlannedDatabase(work: Work, records: Pick<Map<string, BuildRecord>, 'get'>): Work {
+  const isPlanned = [work.revision, work.serving].some(revision => {
+    const record = revision && records.get(revision.id)
+    return record?.state === 'built' && servesGraphs(record.artifact)
+  })
+  return isPlanned && !work.needs_database ? { ...work, needs_database: true } : work
+}
+
 export const revisionOf = (work: Work | undefined, id: string): RevisionWork | undefined =>
   [work?.revision, work?.serving].find(revision => revision?.id === id) ?? undefined
 
@@ -46,6 +57,12 @@ export const openTracing = (
   { id, tracing }: RevisionWork,
   { keys, listener }: Pick<SecretAccess, 'keys' | 'listener'>,
 ): Tracing | null => (tracing == null ? null : keys.open(tracing, `${listener}/${deployment_id}/${id}/tracing`))
+
+export const openApplicationKey = (
+  { deployment_id }: Work,
+  { id, application_key: key }: RevisionWork,
+  { keys, listener }: Pick<SecretAccess, 'keys' | 'listener'>,
+): string | null => (key == null ? null : keys.open(key, `${listener}/${deployment_id}/${id}/application_key`))
 
 export function revisionSpecOf(work: Work, revision: RevisionWork, access: SecretAccess): RevisionSpec {
   const { id, number, source, image_uri, secret_references } = revision
@@ -65,6 +82,7 @@ export function revisionSpecOf(work: Work, revision: RevisionWork, access: Secre
     parts: revision.parts,
     secrets: openSecrets(work, revision, access),
     tracing: openTracing(work, revision, access),
+    application_key: openApplicationKey(work, revision, access),
     models_url: access.modelsUrl,
   }
 }

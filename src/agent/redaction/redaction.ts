@@ -31,16 +31,21 @@ export class Redaction {
 
   learnSecrets(
     work: Work,
-    open: (revision: RevisionWork) => { secrets: Record<string, string>; tracing: Tracing | null },
+    open: (revision: RevisionWork) => {
+      secrets: Record<string, string>
+      tracing: Tracing | null
+      application_key: string | null
+    },
   ): void {
     const { deployment_id } = work
     for (const revision of [work.revision, work.serving]) {
       if (!revision) continue
       try {
-        const { secrets, tracing } = open(revision)
+        const { secrets, tracing, application_key } = open(revision)
         this.#masks.addRevision({ deployment_id, revision_id: revision.id }, Object.values(secrets))
         // The value may change without a new revision.
         if (tracing) this.hide(deployment_id, [tracing.key])
+        if (application_key) this.hide(deployment_id, [application_key])
       } catch {
         // Its build or start reports the reason. Until it is known, lines of this revision are held back.
       }

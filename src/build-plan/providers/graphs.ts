@@ -33,7 +33,7 @@ export function proposeGraphs(app: Folder, name: string): Proposal {
       { name: 'node', version: `>=${Math.max(SERVER_NODE, Number(file.node_version ?? 0))}`, from: name },
       ...(node?.tool ? [node.tool] : []),
       ...(python ? [findPython(app, file, name), findVersion(app, 'uv')] : []),
-      { name: 'graphs', version: null, from: null },
+      { name: node ? 'graphs-javascript' : 'graphs', version: null, from: null },
     ],
     install,
     start: `slipway-graphs ${quote(name)}`,

@@ -29,6 +29,7 @@ export const wireColumns = pickColumns(deployments, [
   'parent_deployment_id',
   'preview',
   'url',
+  'local_url',
   'owner',
   'created_at',
   'updated_at',
@@ -95,6 +96,8 @@ export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersio
     parent_deployment_id: row.parent_deployment_id,
     preview: row.preview && { ...row.preview, expires_at: toIsoTime(row.preview.expires_at) },
     url: row.url,
+    // A stored answer of an earlier release has none.
+    local_url: row.local_url ?? null,
     owner: row.owner,
     created_at: toIsoTime(row.created_at),
     updated_at: toIsoTime(row.updated_at),

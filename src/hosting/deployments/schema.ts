@@ -176,6 +176,12 @@ export const Deployment = z
     parent_deployment_id: Uuid.nullable().meta({ description: 'The deployment that this is a preview of.' }),
     preview: Preview.nullable(),
     url: z.string().nullable().meta({ description: 'The URL that its listener reported; null before that.' }),
+    local_url: z.string().nullable().meta({
+      description: 'The same on the machine of the agent, by an address that needs no name. Null elsewhere.',
+    }),
+    application_key: z.string().optional().meta({
+      description: 'The key by which clients call it, with `reveal=true`, if it serves graphs.',
+    }),
     owner: Owner.nullable(),
     ...TimeMembers,
     summary: DeploymentSummary.optional(),

@@ -1,6 +1,7 @@
 // Reveals the secrets of a deployment to a key with `secrets:read`, and journals it.
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
+import { createApplicationKey } from '../../kernel/crypto/application-keys.ts'
 import { requirePermission } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
@@ -9,7 +10,11 @@ import { etagVersion } from '../../kernel/http/routes.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 
-type RevealRow = DeploymentRow & { sealed_secrets: { name: string; sealed: string }[] }
+type RevealRow = DeploymentRow & {
+  sealed_secrets: { name: string; sealed: string }[]
+  trace_key_version: number
+  serves_graphs: boolean
+}
 
 /** One statement reads the values and writes the event: no value leaves without an event. */
 export const revealDeployment = verb(
@@ -21,7 +26,13 @@ export const revealDeployment = verb(
         from rows from (json_to_recordset(d.secrets) as (name text, version integer))
           with ordinality wanted(name, version, place)
         join deployment_secrets s on s.deployment_id = d.id and s.name = wanted.name and s.version = wanted.version
-        order by wanted.place) as sealed_secrets
+        order by wanted.place) as sealed_secrets,
+        exists(
+          select from revisions r
+          where r.deployment_id = d.id
+            and r.id in (d.active_revision_id, d.latest_revision_id)
+            and r.build_plan ->> 'kind' = 'graphs'
+        ) as serves_graphs
       from deployments d
       where d.id = ${deployment_id}::uuid
         and d.tenant_id = current_tenant()
@@ -33,6 +44,11 @@ export const revealDeployment = verb(
     }))
     // There is no ETag: that names the masked representation.
     const { [etagVersion]: _, ...masked } = deploymentToWire(row)
-    return { ...masked, secrets: await Promise.all(secrets) }
+    const version = row.trace_key_version
+    return {
+      ...masked,
+      secrets: await Promise.all(secrets),
+      ...(row.serves_graphs && { application_key: await createApplicationKey(ctx.config, { deployment_id, version }) }),
+    }
   },
 )

@@ -103,6 +103,7 @@ export const deployments = pgTable(
     listener_id: uuid(),
     /** Reported by the agent. */
     url: text(),
+    local_url: text(),
     healthy: boolean(),
     /** The health of what serves, in the words of the agent. Null: an agent of an earlier release reports none. */
     reported_health: text(),

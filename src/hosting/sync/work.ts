@@ -1,5 +1,6 @@
 // Converts stored rows to work: all that an agent needs of a deployment, with secrets sealed to the agent's key.
 
+import { createApplicationKey } from '../../kernel/crypto/application-keys.ts'
 import type { Ctx } from '../../kernel/http/context.ts'
 import { VERSION } from '../../kernel/version.ts'
 import type { RevisionStatus, Source } from '../../protocol/parts.schema.ts'
@@ -190,9 +191,21 @@ async function toRevisionWork(
       tracesUrl !== null && config.tracing !== false
         ? await seal(await makeTracing(ctx.config, deployment, tracesUrl), placeOf('tracing'))
         : null,
+    application_key: IMAGE_SOURCES.includes(source)
+      ? null
+      : await seal(
+          await createApplicationKey(ctx.config, {
+            deployment_id: deployment.deployment_id,
+            version: deployment.trace_key_version,
+          }),
+          placeOf('application_key'),
+        ),
     deadline: deadlineOf(stored),
   }
 }
+
+/** No plan of theirs says that they serve graphs. */
+const IMAGE_SOURCES: Source[] = ['internal_container', 'external_container']
 
 /** It has no credential: an agent requests one when it needs it (credentials.ts). */
 const toGitWork = (

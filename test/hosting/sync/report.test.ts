@@ -284,6 +284,14 @@ describe('other reports of an agent', () => {
     expect((await read()).status).toBe('READY')
   })
 
+  it('that the source needs a database shows the deployment as waiting for it, until it is ready', async () => {
+    const { agent, work, read } = await createWork()
+    await agent.report(work, { state: 'deploying', awaits_database: true })
+    expect((await read()).status).toBe('AWAITING_DATABASE')
+    await agent.report({ ...work, revision: null }, { state: 'database_ready' })
+    expect((await read()).status).toBe('READY')
+  })
+
   it('with a new URL change the version, and those with the same URL do not', async () => {
     const { agent, work, tenant, id, read } = await createWork()
     await agent.report(work, { state: 'deployed', url: 'http://one.localhost' })

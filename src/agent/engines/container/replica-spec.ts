@@ -16,6 +16,7 @@ import {
 } from '../../images/container-labels.ts'
 import { type CreateRequest, MAX_PROCESSES } from '../../images/docker-api.ts'
 import { RUN_VARIABLE } from '../../system/tracked-process.ts'
+import { graphVariables } from '../graph-variables.ts'
 import { imageCommand } from '../image-command.ts'
 import { shellCommand } from '../local/shell-command.ts'
 import { MODEL_TOKEN_FILE, modelVariables } from '../model-variables.ts'
@@ -173,6 +174,7 @@ export function runParts(
 const appEnvironmentOf = (spec: RevisionSpec, artifact: Artifact, { port, role = WEB, stores, secret }: Placement) => ({
   ...urlAliases(stores?.env ?? {}),
   ...tracingVariables(spec, artifact.env),
+  ...graphVariables(spec, artifact),
   ...artifact.env,
   ...spec.secrets,
   ...Object.fromEntries(

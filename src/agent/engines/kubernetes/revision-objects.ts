@@ -7,6 +7,7 @@ import type {
   V2HorizontalPodAutoscaler,
 } from '@kubernetes/client-node'
 import type { Artifact, RevisionSpec } from '../../engine.ts'
+import { graphVariables } from '../graph-variables.ts'
 import { MODEL_TOKEN_FILE, modelVariables } from '../model-variables.ts'
 import { tracingVariables } from '../tracing-variables.ts'
 import {
@@ -66,7 +67,7 @@ export function environmentObjects(
   spec: RevisionSpec,
   artifact: Artifact,
 ): KubernetesObject[] {
-  const tracing = tracingVariables(spec, artifact.env)
+  const tracing = { ...tracingVariables(spec, artifact.env), ...graphVariables(spec, artifact) }
   const models = modelVariables(spec, `${TOKEN_FOLDER}/${MODEL_TOKEN_FILE}`)
   return [
     ...(spec.resources.service_account_name == null ? [serviceAccountOf(settings, spec)] : []),

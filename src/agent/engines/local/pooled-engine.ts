@@ -2,6 +2,7 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { findFreePort } from '../../../postgres/free-port.ts'
 import { describeIgnored, type FeatureName, featuresOf, listIgnored } from '../../../protocol/engine-features.ts'
 import { CLOSED_POLICY, describeRefusal, type ListenerPolicy } from '../../../protocol/listener-policy.ts'
 import type { ResourceSpec } from '../../../protocol/resources.schema.ts'
@@ -42,6 +43,8 @@ type SavedDeployment = {
   /** `<label>.localhost`. It never changes. The same label is served below the domain of the applications. */
   host: string
   routed: string | null
+  /** A port of the loopback address that stands for the host. It changes only if another program has taken it. */
+  local_port?: number | undefined
   /** Nothing of the routed revision listens, so there is no URL. */
   isWithoutWeb?: boolean | undefined
   custom_url: string | null
@@ -200,6 +203,7 @@ export abstract class PooledEngine implements Engine {
       running,
       routed: saved?.routed ?? null,
       url: saved && !saved.isWithoutWeb ? this.#urlOf(saved) : null,
+      ...(saved && this.#hasLocalUrl(saved) && { local_url: `http://127.0.0.1:${saved.local_port}` }),
       hasRemains: fs.existsSync(this.path(deployment_id)),
       database: this.provisioner.statusOf(deployment_id),
       ...(saved?.used && { last_request_at: new Date(saved.used).toISOString() }),
@@ -259,6 +263,7 @@ export abstract class PooledEngine implements Engine {
     const { deployment_id, revision_id } = spec
     const pools = this.#pools.get(deployment_id) ?? new Map<string, RevisionPools>()
     this.saveDeployment(spec, { revision_id, isWithoutWeb: pools.has(revision_id) && !pools.get(revision_id)!.web })
+    await this.#chooseLocalPort(deployment_id)
     await this.#applyRoutes()
     for (const [other, its] of pools) if (other !== revision_id) await its.stopOthers()
     pools.get(revision_id)?.startOthers()
@@ -368,6 +373,7 @@ export abstract class PooledEngine implements Engine {
       host: previous?.host ?? this.#chooseHost(name, deployment_id),
       routed: routed?.revision_id ?? previous?.routed ?? null,
       isWithoutWeb: routed ? routed.isWithoutWeb : previous?.isWithoutWeb,
+      local_port: previous?.local_port,
       custom_url,
       tenant_id,
       custom_since: host === undefined ? undefined : isSame ? previous!.custom_since : Date.now(),
@@ -535,9 +541,35 @@ export abstract class PooledEngine implements Engine {
     return `${label}.localhost`
   }
 
+  /** Names below localhost have no address in the resolvers of Python and Node on many machines. */
+  #hasLocalUrl({ isWithoutWeb, local_port }: SavedDeployment): boolean {
+    return this.#domain === undefined && !isWithoutWeb && local_port !== undefined
+  }
+
+  async #chooseLocalPort(deployment: string): Promise<void> {
+    const saved = this.#readDeployment(deployment)
+    if (!saved || saved.isWithoutWeb || this.#domain !== undefined || saved.local_port !== undefined) return
+    const local_port = await findFreePort()
+    writeJson(this.path(deployment, 'deployment.json'), { ...saved, local_port } satisfies SavedDeployment)
+  }
+
   async #applyRoutes(): Promise<void> {
     if (this.#closed) return
-    await this.#router.apply(() => {
+    const taken = await this.#sendRoutes()
+    if (taken.length === 0) return
+    // A program took the port while the router was away.
+    for (const id of listFolder(this.#home)) {
+      const saved = this.#readDeployment(id)
+      if (!saved?.local_port || !taken.includes(saved.local_port)) continue
+      writeJson(this.path(id, 'deployment.json'), { ...saved, local_port: undefined } satisfies SavedDeployment)
+      await this.#chooseLocalPort(id)
+      this.events.changed(id)
+    }
+    await this.#sendRoutes()
+  }
+
+  #sendRoutes(): Promise<number[]> {
+    return this.#router.apply(() => {
       const all = listFolder(this.#home).flatMap(id => {
         const saved = this.#readDeployment(id)
         return saved ? [{ id, saved }] : []
@@ -555,7 +587,12 @@ export abstract class PooledEngine implements Engine {
     const targets = this.#pools.get(deployment)?.get(saved.routed)?.targets() ?? []
     const shared = { targets, of: deployment, revision: saved.routed }
     const generated = this.#domains.map(
-      (domain): Route => ({ host: `${labelOf(saved.host)}.${domain}`, path: '/', ...shared }),
+      (domain, i): Route => ({
+        host: `${labelOf(saved.host)}.${domain}`,
+        path: '/',
+        ...(i === 0 && this.#hasLocalUrl(saved) && { port: saved.local_port! }),
+        ...shared,
+      }),
     )
     const custom = parseCustomUrl(saved.custom_url, this.#domains)
     if (!custom || owners.get(custom.host) !== saved.tenant_id) return generated

@@ -125,13 +125,13 @@ export class RouterClient {
     }
   }
 
-  /** Sends one at a time, so the newest routes win. */
-  apply(routes: () => Route[]): Promise<void> {
+  /** Sends one at a time, so the newest routes win. Returns the ports of routes that another program has. */
+  apply(routes: () => Route[]): Promise<number[]> {
     const applied = this.#lastApply
       .catch(() => {})
       .then(async () => {
         if (this.#state.identity && !isAlive(this.#state.identity)) await this.open()
-        await this.#request('PUT', JSON.stringify(routes()))
+        return (await this.#request('PUT', JSON.stringify(routes()))) as number[]
       })
     this.#lastApply = applied
     return applied

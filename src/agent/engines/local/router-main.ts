@@ -70,6 +70,27 @@ async function bind(server: http.Server, port: number, host: string): Promise<nu
   }
 }
 
+/** The server of each port that stands for a host. */
+const ports = new Map<number, http.Server>()
+
+/** Returns those that another program has. */
+async function listenOn(wanted: number[]): Promise<number[]> {
+  for (const [port, server] of ports)
+    if (!wanted.includes(port)) {
+      server.close()
+      server.closeIdleConnections()
+      ports.delete(port)
+    }
+  const taken: number[] = []
+  for (const port of wanted) {
+    if (ports.has(port)) continue
+    const server = router.server()
+    if ((await bind(server, port, '127.0.0.1')) === undefined) taken.push(port)
+    else ports.set(port, server)
+  }
+  return taken
+}
+
 // The state file was removed, or another router has replaced this one.
 const replacementCheck = setInterval(() => {
   if (readJson<RouterState>(file)?.attempt !== attempt) process.exit(0)
@@ -83,8 +104,11 @@ const control = http.createServer(async (req, res) => {
   // Stays open as long as this process lives: its end tells the agent that the router is gone.
   if (req.url === '/life') return void res.writeHead(200).flushHeaders()
   if (req.method === 'PUT') {
-    router.apply(JSON.parse(await text(req)) as Route[])
+    const routes = JSON.parse(await text(req)) as Route[]
+    router.apply(routes)
     gate?.forgetUnserved()
+    const taken = await listenOn(routes.flatMap(({ port }) => port ?? []))
+    return void res.setHeader('Connection', 'close').end(JSON.stringify(taken))
   }
   if (req.method === 'DELETE') handOver()
   const answers: Record<string, () => object> = { '/asked': router.lastRequests, '/counts': router.requestCounts }
@@ -95,7 +119,7 @@ const control = http.createServer(async (req, res) => {
 /** Frees the port at once, and ends when the requests in flight are answered. */
 function handOver(): void {
   clearInterval(replacementCheck)
-  const closing = servers.filter(server => server.listening)
+  const closing = [...servers, ...ports.values()].filter(server => server.listening)
   for (const server of closing) server.close()
   setInterval(() => {
     for (const server of closing) server.closeIdleConnections()

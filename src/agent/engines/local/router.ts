@@ -24,9 +24,9 @@ type ServerTarget = { host: string; port: number; copy?: string }
 type SiteTarget = { site: string; revision: string; copy?: string }
 /**
  * Requests to the host at or below the path go to the targets. `of` is the deployment and `revision` its revision, for
- * the counts and the last request.
+ * the counts and the last request. All requests to `port` of the loopback address are for the host, whatever they name.
  */
-export type Route = { host: string; path: string; targets: Target[]; of?: string; revision?: string }
+export type Route = { host: string; path: string; targets: Target[]; of?: string; revision?: string; port?: number }
 /** The router itself answers requests for this path, for every host. */
 export type OwnPath = { path: string; answer: (query: URLSearchParams) => Promise<boolean> }
 
@@ -61,6 +61,9 @@ export function createRouter(
   const proxies = trustedProxies.map(parseRange)
   /** Undefined before the first `apply`: until then, requests wait. */
   let routes: Route[] | undefined
+  /** Names below localhost have no address in the resolvers of many programs. */
+  let hostsByPort = new Map<number, string>()
+  const hostOf = (req: http.IncomingMessage) => hostsByPort.get(req.socket.localPort!) ?? namedHost(req)
   const inFlight = new Map<string, number>()
   /** When each deployment last began or ended a request. */
   const lastRequests = new Map<string, number>()
@@ -317,6 +320,7 @@ export function createRouter(
     /** Once it returns, new requests follow these routes. */
     apply(wanted: Route[]) {
       routes = wanted.toSorted((a, b) => b.path.length - a.path.length)
+      hostsByPort = new Map(wanted.flatMap(({ host, port }) => (port === undefined ? [] : [[port, host]])))
       const targets = routes.flatMap(route => route.targets)
       sites.keepOnly(new Set(targets.flatMap(target => ('site' in target ? target.site : []))))
       const served = new Set(routes.map(({ of }) => of))
@@ -357,7 +361,7 @@ function isTurnOf(req: http.IncomingMessage, res: http.ServerResponse): boolean 
   })
 }
 
-const hostOf = (req: http.IncomingMessage) =>
+const namedHost = (req: http.IncomingMessage) =>
   (req.headers.host ?? '').replace(/:\d+$/, '').replace(/\.$/, '').toLowerCase()
 const pathOf = (req: http.IncomingMessage) => req.url!.replace(/[?#].*$/s, '')
 const isBelow = (path: string, prefix: string) =>

@@ -8,7 +8,9 @@ import { delimiter, dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import type { Tool, ToolName } from '../../../build-plan/build-plan.ts'
 import { isWithin, lowestWithin } from '../../../build-plan/version-ranges.ts'
+import { copyGraphServer, hashGraphServer, INSTALL_RUNTIME, JAVASCRIPT_RUNTIME } from '../../builds/graph-server.ts'
 import { type BuildTask, PermanentError } from '../../engine.ts'
+import { describeError } from '../../redaction/error-messages.ts'
 import { listFolder } from '../../system/files.ts'
 import { isReachable } from '../../system/users.ts'
 import { installFromNpm, isFromNpm, NODE_PACKAGE } from './npm-tools.ts'
@@ -76,6 +78,7 @@ function isFoundFirst(name: ToolName, { home }: Installed, path: string): boolea
 
 async function findTool(tool: Tool, options: ToolOptions, task: BuildTask): Promise<Installed | 'own' | null> {
   const { name, version } = tool
+  if (name === 'graphs' || name === 'graphs-javascript') return installGraphs(name, options, task)
   // Such as 3.13t, a build of Python without its lock. A machine's own is none.
   const isSpecial = name === 'python' && version !== null && /^\d[\d.]*t$/.test(version)
   const isFit = (found: string) => !isSpecial && (version === null || isWithin(found, version))
@@ -101,6 +104,36 @@ async function findTool(tool: Tool, options: ToolOptions, task: BuildTask): Prom
   const help = `${HELP[name]} in that version, or mise (https://mise.jdx.dev), which brings it.`
   task.log(`${wanted} ${help}`, 'WARNING')
   return share(name, onMachine, options)
+}
+
+/** The server of graphs comes with the agent. npm brings what runs graphs in JavaScript. */
+async function installGraphs(
+  name: 'graphs' | 'graphs-javascript',
+  { shared, env, path }: ToolOptions,
+  task: BuildTask,
+): Promise<Installed> {
+  const version = hashGraphServer()
+  const home = join(shared, `${name}-${version}`)
+  if (fs.existsSync(home)) return { home, version }
+  if (name === 'graphs-javascript') task.log('Fetching what runs graphs in JavaScript')
+  try {
+    await fillShared(home, async temporary => {
+      copyGraphServer(temporary, '127.0.0.1')
+      if (name === 'graphs') return
+      const [npm, ...args] = INSTALL_RUNTIME.split(' ')
+      await run(npm!, args, {
+        cwd: join(temporary, JAVASCRIPT_RUNTIME),
+        signal: task.signal,
+        timeout: 300_000,
+        env: { PATH: path, HOME: temporary, ...env },
+      })
+    })
+  } catch (error) {
+    task.signal.throwIfAborted()
+    const reason = describeError(error).split('\n', 1)[0]
+    throw new PermanentError(`npm cannot bring what runs graphs in JavaScript to this machine: ${reason}`)
+  }
+  return { home, version }
 }
 
 /** By the language's own program, which knows its releases. */
@@ -271,6 +304,7 @@ function variablesOf(name: ToolName, { home }: Installed): Record<string, string
     const library = isShared && !home.startsWith('/usr') ? { LD_LIBRARY_PATH: join(home, 'lib') } : {}
     return { UV_PYTHON: join(home, 'bin/python3'), ...library }
   }
+  if (name === 'graphs' || name === 'graphs-javascript') return { GRAPHS_RUNTIME: join(home, 'graphs/runtimes') }
   if (name === 'go') return { GOROOT: home, CGO_ENABLED: '0' }
   if (name === 'java') return { JAVA_HOME: home }
   return {}

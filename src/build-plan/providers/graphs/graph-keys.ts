@@ -34,7 +34,6 @@ const textsByName = form(
 const oneOf = (...words: string[]) => form(value => words.includes(value as string), words.join(' or '))
 
 const IMAGE = 'is of the image of the reference’s server, which is not used'
-const ONE_SERVER = 'has no effect: the server answers all of its API'
 const NOT_YET = 'cannot be run yet. Remove it, or set `start_command` in slipway.json to run a server of your own'
 
 const HTTP: Keys = {
@@ -54,12 +53,12 @@ const HTTP: Keys = {
   ...Object.fromEntries(
     ['assistants', 'threads', 'runs', 'store', 'mcp', 'meta', 'webhooks'].map(name => [
       `disable_${name}`,
-      { form: flag, instead: ONE_SERVER },
+      { form: flag },
     ]),
   ),
   disable_a2a: { form: flag },
   disable_ui: { form: flag },
-  configurable_headers: { form: object, instead: 'has no effect: headers are not in the configuration of a run' },
+  configurable_headers: { form: object, members: { includes: { form: texts }, excludes: { form: texts } } },
   logging_headers: { form: object, instead: 'has no effect: headers are not logged' },
   middleware_order: { form: oneOf('auth_first', 'middleware_first') },
   enable_custom_route_auth: { form: flag },
@@ -85,10 +84,7 @@ export const GRAPH_KEYS: Keys = {
   },
   env: {
     form: form(
-      value =>
-        isText(value) ||
-        (Array.isArray(value) && value.every(isText)) ||
-        (isObject(value) && Object.values(value).every(one => ['string', 'number', 'boolean'].includes(typeof one))),
+      value => isText(value) || (Array.isArray(value) && value.every(isText)) || textsByName(value) === null,
       'an object of texts, or the path of a .env file',
     ),
   },
