@@ -17,7 +17,9 @@ const SOURCES: Words = {
   internal_docker: 'internal_container',
 }
 /** In requests only: an answer names the type that the deployment has. */
-const DEPLOYMENT_TYPES: Words = { serverless: 'dev_free', dev_zero: 'dev_free', dedicated: 'prod' }
+const DEPLOYMENT_TYPES: Words = { serverless: 'dev', dev_zero: 'dev', dedicated: 'prod' }
+/** Clients wait for an end that they know, and show the reason, at the end of the build log, for this one only. */
+const STATUSES: Words = { INTERRUPTED: 'BUILD_FAILED', DEPLOY_FAILED: 'BUILD_FAILED' }
 const MEMBERS: Words = { langgraph_config_path: 'platform_config_path' }
 const PATHS: Words = {
   '/v1/integrations/github': '/v1/integrations/forge/githost',
@@ -92,15 +94,42 @@ function translateProse(prose: string): string {
 }
 const prose = text(translateProse)
 
-const deployment = (sources: Words, types: Words, members: Words): Record<string, Change> => ({
+const deployment = (sources: Words, source_config: Change, members: Words): Record<string, Change> => ({
   source: word(sources),
   revision_source: word(sources),
-  source_config: object({ deployment_type: word(types) }),
+  source_config,
   source_revision_config: object({}, members),
 })
 
-const deploymentInput = object(deployment(SOURCES, DEPLOYMENT_TYPES, MEMBERS))
-const answered = deployment(OUR_SOURCES, {}, OUR_MEMBERS)
+const isScaledToZero = (config: string) =>
+  SCALES_TO_ZERO.some(type => sliceObject(config).get('deployment_type') === JSON.stringify(type))
+/** The smallest scale of a deployment that may sleep, unless the client says another one. */
+function scaleToZero(config: string): string {
+  if (!isScaledToZero(config)) return config
+  const spec = sliceObject(config).get('resource_spec')
+  if (!spec?.startsWith('{')) return withMember(config, 'resource_spec', '{"min_scale":0}')
+  const scale = sliceObject(spec).get('min_scale') ?? 'null'
+  return scale === 'null' ? withMember(config, 'resource_spec', withMember(spec, 'min_scale', '0')) : config
+}
+/** The text of an object with this member, in place of one of its name. */
+const withMember = (json: string, name: string, value: string): string =>
+  sliceObject(json).has(name)
+    ? changeMembers(json, (one, own) => [one, one === name ? value : own])
+    : `{${JSON.stringify(name)}:${value}${sliceObject(json).size > 0 ? ',' : ''}${json.slice(json.indexOf('{') + 1)}`
+
+const typed = object({ deployment_type: word(DEPLOYMENT_TYPES) })
+const newDeployment = object(deployment(SOURCES, config => typed(scaleToZero(config)), MEMBERS))
+const deploymentInput = object(deployment(SOURCES, typed, MEMBERS))
+const answered = deployment(OUR_SOURCES, keep, OUR_MEMBERS)
+/** Clients show `custom_url` as the URL of the application. */
+const located = (json: string): string => {
+  const members = sliceObject(json)
+  const url = [members.get('local_url'), members.get('url')].find(text => text?.startsWith('"'))
+  const config = members.get('source_config')
+  if (url === undefined || !config?.startsWith('{') || sliceObject(config).get('custom_url')?.startsWith('"'))
+    return json
+  return withMember(json, 'source_config', withMember(config, 'custom_url', url))
+}
 /** A change in a plan or a comparison. Its values are words where its path is that of a source. */
 const change: Change = json => {
   const isSource = /^"(revision_)?source"$/.test(sliceObject(json).get('path') ?? '')
@@ -108,15 +137,17 @@ const change: Change = json => {
   return object({ path: prose, before: value, after: value })(json)
 }
 const wanted = object({ wanted: object(answered) })
-const deploymentAnswer = object({
+const translatedAnswer = object({
   ...answered,
-  resources: list(object(answered)),
+  resources: list(item => located(object(answered)(item))),
   past: wanted,
   present: wanted,
   changes: list(change),
   reasons: list(prose),
   warnings: list(prose),
 })
+const deploymentAnswer: Change = json => located(translatedAnswer(json))
+const revisionAnswer: Change = json => object({ ...answered, status: word(STATUSES) })(json)
 const location: Change = json => {
   const names: (string | number)[] = JSON.parse(json)
   const isMember = (i: number) => names[i - 1] === 'source_revision_config'
@@ -126,22 +157,24 @@ const problem = object({ detail: prose, errors: list(object({ loc: location, msg
 
 // ---- the routes
 
-type Route = { body?: Change; answer?: Change; hasFilters?: boolean }
+/** `hasReason`: the reason of a revision that failed later is added to its build log. */
+type Route = { body?: Change; answer?: Change; hasFilters?: boolean; hasReason?: boolean }
 /** By path, where `*` is any segment. Errors of all are translated. */
 const ROUTES: Record<string, Route> = {
-  '/v2/deployments': { body: deploymentInput, answer: deploymentAnswer, hasFilters: true },
+  '/v2/deployments': { body: newDeployment, answer: deploymentAnswer, hasFilters: true },
   '/v2/deployment-counts': { hasFilters: true },
   '/v2/deployments/*': { body: deploymentInput, answer: deploymentAnswer },
   '/v2/deployments/*/owner': { answer: deploymentAnswer },
   '/v2/deployments/*/rollback': { answer: deploymentAnswer },
   '/v2/deployments/*/state': { answer: deploymentAnswer },
   '/v2/deployments/*/revisions': { answer: deploymentAnswer },
-  '/v2/deployments/*/revisions/*': { answer: deploymentAnswer },
+  '/v2/deployments/*/revisions/*': { answer: revisionAnswer },
   '/v2/deployments/*/revisions/*/redeploy': { answer: deploymentAnswer },
   '/v2/deployments/*/revisions/*/wait': { answer: deploymentAnswer },
   '/v2/deployments/*/revisions/*/compare/*': { answer: deploymentAnswer },
   '/v2/deployments/*/push-token': {},
   '/v2/deployments/*/upload-url': {},
+  '/v1/projects/*/revisions/*/build_logs': { hasReason: true },
 }
 const PATTERNS = Object.entries(ROUTES).map(([path, route]) => [path.split('/'), route] as const)
 
@@ -155,9 +188,11 @@ function resolveWords(path: string): string {
   return start === undefined ? path : PATHS[start] + path.slice(start.length)
 }
 
-type Events = { onScaleToZero: () => void; onRefusal: () => void }
+type LogQuery = { order?: unknown; offset?: unknown }
+type Events = { onScaleToZero: () => void; onRefusal: () => void; onLogQuery: (query: LogQuery) => void }
 
-function createReading(path: string, { body = keep, hasFilters = false }: Route, events: Events): Reading {
+function createReading(path: string, route: Route, events: Events): Reading {
+  const { body = keep, hasFilters = false, hasReason = false } = route
   const refuse = (faults: Fault[]) => {
     if (faults.length === 0) return
     events.onRefusal()
@@ -176,6 +211,7 @@ function createReading(path: string, { body = keep, hasFilters = false }: Route,
       }
     },
     readBody(json) {
+      if (hasReason) events.onLogQuery(parseObject(json) ?? {})
       // The route reports a text that is not JSON, and one beyond its limits, which would be slow to translate.
       const sent = body === keep ? undefined : parseObject(json)
       if (!sent || findInvalidValues(sent, 'body').length > 0) return json
@@ -222,14 +258,19 @@ export const translate: Translate = async (request, answer) => {
   let warning = ''
   let isRefusedHere = false
   const onScaleToZero = () => {
-    warning = '"`dev_free` is the smallest type here. It does not scale to zero."'
+    warning = '"`min_scale` is 0. Until deployments can sleep here, one copy keeps running."'
   }
   const onRefusal = () => {
     isRefusedHere = true
   }
-  setReading(request, createReading(path, route, { onScaleToZero, onRefusal }))
+  let logQuery: LogQuery = {}
+  const onLogQuery = (query: LogQuery) => {
+    logQuery = query
+  }
+  setReading(request, createReading(path, route, { onScaleToZero, onRefusal, onLogQuery }))
   const response = await answer(request)
   const [isJson, isProblem] = JSON_TYPE.exec(response.headers.get('Content-Type') ?? '') ?? []
+  if (route.hasReason && response.ok) return addReason(request, path, logQuery, response, answer)
   // A refusal of this file is in their words already.
   const translateAnswer = isRefusedHere ? keep : isProblem ? problem : route.answer
   // The words decide also which route answers.
@@ -242,4 +283,36 @@ export const translate: Translate = async (request, answer) => {
   const translated = new Response(translateAnswer(await response.text()), response)
   translated.headers.delete('Content-Length')
   return translated
+}
+
+type Log = { logs?: { id: string; timestamp: string; level: string; message: string }[]; next_offset?: string }
+type FailedRevision = { id: string; status: string; status_message: string | null; updated_at: string }
+
+/** Clients print the last lines of the build log, and no other reason why a revision failed. */
+async function addReason(
+  request: Request,
+  path: string,
+  { order, offset }: LogQuery,
+  response: Response,
+  answer: Parameters<Translate>[1],
+): Promise<Response> {
+  const log = (await response.json()) as Log
+  const [deployment, revision] = [path.split('/')[3], path.split('/')[5]]
+  const headers = new Headers(request.headers)
+  for (const name of ['Content-Type', 'Content-Length', 'Idempotency-Key']) headers.delete(name)
+  const url = new URL(`/v2/deployments/${deployment}/revisions/${revision}`, request.url)
+  const found = await answer(new Request(url, { headers }))
+  const { id, status, status_message, updated_at } = (found.ok ? await found.json() : {}) as Partial<FailedRevision>
+  const isNewestFirst = order === 'desc'
+  const isAtEnd = isNewestFirst ? offset == null : log.next_offset === undefined
+  if (isAtEnd && status_message && status && STATUSES[status]) {
+    const lines = status_message
+      .split('\n')
+      .map((message, i) => ({ id: `${id}-reason-${i}`, timestamp: updated_at!, level: 'ERROR', message }))
+    log.logs = isNewestFirst ? [...lines.reverse(), ...(log.logs ?? [])] : [...(log.logs ?? []), ...lines]
+  }
+  const { status: code, headers: sent } = response
+  const own = new Headers(sent)
+  own.delete('Content-Length')
+  return new Response(JSON.stringify(log), { status: code, headers: own })
 }

@@ -1,10 +1,13 @@
 // Requests and answers in the words of LangGraph's clients.
 import { describe, expect, it } from 'vitest'
 import { translate } from '../../../src/connect/words/langgraph.ts'
+import type { Work } from '../../../src/protocol/work.schema.ts'
 import { getApp, newTenant, startApp, type Tenant, unusedId } from '../../support/app.ts'
 import { gzip, makeTar } from '../../support/archives.ts'
 import { makeImageBody } from '../../support/deployment-bodies.ts'
+import { newDeployment } from '../../support/deployments.ts'
 import { makeRepositoryBody } from '../../support/integrations.ts'
+import { makeListenerDeployment, makeSyncAgent, newListener } from '../../support/sync-agent.ts'
 
 const THEIR_WORDS = { 'X-Contract-Words': 'langgraph' }
 type Options = { method?: string; body?: unknown; text?: string; headers?: Record<string, string>; app?: typeof getApp }
@@ -72,7 +75,7 @@ describe('the words of LangGraph', () => {
     const created = await call(tenant, '/api-host/v2/deployments', { method: 'POST', body })
     expect(created.body).toMatchObject({
       source: 'github',
-      source_config: { deployment_type: 'dev_free' },
+      source_config: { deployment_type: 'dev', resource_spec: { min_scale: 0 } },
       source_revision_config: { langgraph_config_path: 'langgraph.json' },
     })
     const ours = (await tenant.get(`/v2/deployments/${created.body.id}`)).body
@@ -92,8 +95,8 @@ describe('the words of LangGraph', () => {
   })
 
   it.each([
-    ['serverless', 'dev_free', true],
-    ['dev_zero', 'dev_free', true],
+    ['serverless', 'dev', true],
+    ['dev_zero', 'dev', true],
     ['dedicated', 'prod', false],
     ['dev', 'dev', false],
   ])('name the type %s, which is %s here', async (theirs, ours, isWarned) => {
@@ -109,6 +112,50 @@ describe('the words of LangGraph', () => {
     const patch = { source_config: { deployment_type: theirs } }
     const patched = await call(tenant, `/v2/deployments/${created.body.id}`, { method: 'PATCH', body: patch })
     expect(patched.status).toBe(200)
+  })
+
+  it('make a deployment that may sleep one with a scale of 0, unless the client says another', async () => {
+    const tenant = await newTenant()
+    const scaleOf = async (source_config: object) => {
+      const created = await call(tenant, '/v2/deployments', { method: 'POST', body: theirImageBody({ source_config }) })
+      return created.body.source_config.resource_spec
+    }
+    expect(await scaleOf({ deployment_type: 'dev_zero' })).toEqual({ min_scale: 0 })
+    expect(await scaleOf({ resource_spec: { cpu: 1 }, deployment_type: 'serverless' })).toEqual({
+      cpu: 1,
+      min_scale: 0,
+    })
+    expect(await scaleOf({ resource_spec: { min_scale: 1 }, deployment_type: 'dev_zero' })).toEqual({ min_scale: 1 })
+    expect(await scaleOf({ resource_spec: { min_scale: null }, deployment_type: 'dev_zero' })).toEqual({ min_scale: 0 })
+    expect(await scaleOf({ deployment_type: 'dev' })).toBeNull()
+  })
+
+  it('end the wait of a client for a revision that is not served, with the reason in its build log', async () => {
+    const tenant = await newTenant()
+    const { listener, key } = await newListener(tenant)
+    const { id } = await newDeployment(tenant, makeListenerDeployment(listener))
+    const agent = makeSyncAgent(tenant, key)
+    const [work] = (await agent.poll()).changes as [Work]
+    const path = `/v2/deployments/${id}`
+    const urls = { url: 'http://shop.localhost:1', local_url: 'http://127.0.0.1:2' }
+    await agent.report(work, { state: 'deployed', ...urls })
+    const read = await call(tenant, path)
+    expect(read.body).toMatchObject({ ...urls, source_config: { custom_url: urls.local_url } })
+    expect((await tenant.get(path)).body.source_config.custom_url).toBeNull()
+
+    const next = (await tenant.post(`${path}/revisions`)).body
+    const [newer] = (await agent.poll()).changes as [Work]
+    await agent.report(newer, { state: 'deploying' })
+    await agent.report(newer, { state: 'failed', message: 'It never listened.\nError: no port' })
+    expect((await tenant.get(`${path}/revisions/${next.id}`)).body.status).toBe('DEPLOY_FAILED')
+    expect((await call(tenant, `${path}/revisions/${next.id}`)).body.status).toBe('BUILD_FAILED')
+    const messages = async (order: string) => {
+      const logs = `/v1/projects/${id}/revisions/${next.id}/build_logs`
+      const { body } = await call(tenant, logs, { method: 'POST', body: { order, limit: 30 } })
+      return body.logs.map(({ message }: { message: string }) => message)
+    }
+    expect(await messages('asc')).toEqual(['It never listened.', 'Error: no port'])
+    expect(await messages('desc')).toEqual(['Error: no port', 'It never listened.'])
   })
 
   it('name the source of a revision, in plans too', async () => {
