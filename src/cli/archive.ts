@@ -71,9 +71,11 @@ const changedError = (file: string) => usageError(`${file} changed while it was 
 export const listFiles = (root: string): string[] => findFiles(root).found.map(({ path }) => path)
 
 /** The files that are packed, and their size. Fails at once if they are too many bytes. */
-export function findFiles(root: string, added: AddedFiles = {}): FoundFiles {
+export function findFiles(root: string, added: AddedFiles = {}, only: string[] = []): FoundFiles {
   const secretFiles: string[] = []
-  const walked = [...walk(root, '', [rules.MADE_RULES, rules.SECRET_RULES], secretFiles)]
+  const all = [rules.MADE_RULES, rules.SECRET_RULES]
+  const starts = only.length === 0 ? [''] : only.filter(one => !only.some(other => one.startsWith(`${other}/`)))
+  const walked = [...new Set(starts)].flatMap(start => [...walk(root, start && `${start}/`, all, secretFiles)])
   const found = walked.filter(({ path }) => added[path] === undefined)
   const addedBytes = Object.values(added).reduce((sum, text) => sum + Buffer.byteLength(text), 0)
   const bytes = found.reduce((sum, { stats }) => sum + sizeOf(stats), addedBytes)

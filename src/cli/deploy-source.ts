@@ -21,6 +21,8 @@ export type DeploySource = {
     folder: string
     sha256: string
     showPlan: (deployment?: Deployment) => FolderPlan
+    /** Variables that the folder itself names. Those of the command win. */
+    variables: Variable[]
     upload: () => Promise<string>
   }
   image?: string

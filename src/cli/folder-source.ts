@@ -6,6 +6,7 @@ import { type AddedFiles, type Archive, findFiles, packFolder } from './archive.
 import { type DeploySource, planNew } from './deploy-source.ts'
 import { shellWord, usageError } from './failure.ts'
 import { planFolder, showBuildPlan } from './folder-plan.ts'
+import { findGraphFolder, readGraphVariables } from './graph-folder.ts'
 import { formatBytes } from './output.ts'
 import { rootOf } from './remote-sources.ts'
 import type { Session } from './session.ts'
@@ -33,7 +34,10 @@ export async function openFolder(
   session.folder = folder
   // Chooses and shows the installation before the long work. `--dry-run` needs none.
   if (!listFiles) void session.client
-  const archive = await packAndShow(session, folder, listFiles)
+  const graphs = root === undefined ? findGraphFolder(folder) : { root: folder, only: [], platform_config_path: null }
+  const archive = await packAndShow(session, graphs.root, listFiles, {}, graphs.only)
+  const { platform_config_path } = graphs
+  const source_revision_config = platform_config_path === null ? {} : { platform_config_path }
   const argument = given === '.' ? '' : ` ${shellWord(given)}`
   const source_config = rootOf(root)
   return {
@@ -41,36 +45,42 @@ export async function openFolder(
       folder,
       sha256: archive.sha256,
       showPlan: deployment => {
-        const settings = { ...deployment?.source_config, ...deployment?.source_revision_config, ...source_config }
-        const plan = planFolder(folder, archive, settings, argument)
+        const { source_config: stored, source_revision_config: last } = deployment ?? {}
+        const settings = { ...stored, ...last, ...source_config, ...source_revision_config }
+        const plan = planFolder(graphs.root, archive, settings, argument)
         showBuildPlan(session, plan.plan)
         return plan
       },
-      upload: () => uploadArchive(session, source_config, archive),
+      variables: root === undefined ? readGraphVariables(folder, session.out) : [],
+      upload: () => uploadArchive(session, { ...source_config, ...source_revision_config }, archive),
     },
     label: 'this folder',
     argument: argument + (root === undefined ? '' : ` --root ${shellWord(root)}`),
     suggestedName: suggestName(root === undefined ? folder : join(folder, root)),
     accepts: ({ source }) => source === 'internal_source',
     planCreation: (name, secrets) =>
-      planNew(session, { name, source: 'internal_source', source_config, source_revision_config: {}, secrets }),
+      planNew(session, { name, source: 'internal_source', source_config, source_revision_config, secrets }),
     patch: async deployment => ({
       source_config,
-      source_revision_config: { source_tarball_path: await uploadArchive(session, deployment.id, archive) },
+      source_revision_config: {
+        ...source_revision_config,
+        source_tarball_path: await uploadArchive(session, deployment.id, archive),
+      },
     }),
   }
 }
 
-/** `added`: texts of the archive by name, in place of files of that name. */
+/** `added`: texts of the archive by name, in place of files of that name. `only`: the folders that it has. */
 export async function packAndShow(
   session: Session,
   folder: string,
   listFiles: boolean,
   added: AddedFiles = {},
+  only: string[] = [],
 ): Promise<Archive> {
   const { out } = session
   const began = Date.now()
-  const found = findFiles(folder, added)
+  const found = findFiles(folder, added, only)
   const showLongWork = (count: number) => {
     if (Date.now() - began > LONG_MS)
       out.progress(`Packing ${folder}: ${count} of ${found.found.length} files, ${formatBytes(found.bytes)}`)

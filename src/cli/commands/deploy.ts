@@ -46,7 +46,9 @@ export async function run(session: Session, options: Flags, [folder]: [string?])
   if (options.dryRun) return void source.files?.showPlan()
   const target = await findTarget(session, source, options.name, options.create)
   await showBuildPlan(session, source, target)
-  const variables = await readVariables(session, options)
+  const given = await readVariables(session, options)
+  const isGiven = (name: string) => given.some(one => one.name === name)
+  const variables = [...(source.files?.variables ?? []).filter(({ name }) => !isGiven(name)), ...given]
   const next = `slipway deploy${source.argument} --name ${shellWord(target.name)} --yes`
   if (!target.deployment)
     return deployNew(session, source, target.name, { ...follow, variables, next: `${next} --create` })
