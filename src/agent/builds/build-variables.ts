@@ -5,6 +5,9 @@ import type { BuildPlan } from '../../build-plan/build-plan.ts'
 import { MAX_FILE_BYTES } from '../../build-plan/source-files.ts'
 import { readInside } from '../system/files.ts'
 
+/** The folder of the server of graphs, in that of the runtime. */
+export const GRAPH_SERVER = 'graph-server'
+
 type Folders = {
   /** The source on the machine of the agent. */
   source: string
@@ -14,8 +17,10 @@ type Folders = {
 }
 
 /** The application gets them as well when it runs. */
-export const runtimeVariables = ({ tools }: BuildPlan, runtime: string): Record<string, string> =>
-  tools.some(({ name }) => name === 'deno') ? { DENO_DIR: join(runtime, 'deno') } : {}
+export const runtimeVariables = ({ tools, kind }: BuildPlan, runtime: string): Record<string, string> => ({
+  ...(tools.some(({ name }) => name === 'deno') && { DENO_DIR: join(runtime, 'deno') }),
+  ...(kind === 'graphs' && { GRAPHS_RUNTIME: join(runtime, GRAPH_SERVER, 'graphs/runtimes') }),
+})
 
 /** `machine`: the variables of the agent's machine that commands may see. */
 export const buildVariables = (

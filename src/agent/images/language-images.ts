@@ -40,7 +40,9 @@ export function chooseBaseImage({ provider, tools }: Pick<BuildPlan, 'provider' 
   const versionOf = (name: string) => tools.find(tool => tool.name === name)
   const builder = (['maven', 'gradle'] as const).find(versionOf)
   // Node's image also has a shell, for a command alone.
-  const language = builder ?? (provider in OFFICIAL ? (provider as Language) : 'node')
+  // The image of Python gets Node, with which graphs of both languages are served.
+  const ofGraphs = provider === 'graphs' && versionOf('python') ? 'python' : null
+  const language = builder ?? ofGraphs ?? (provider in OFFICIAL ? (provider as Language) : 'node')
   const image = images.of[language] ?? images.all ?? OFFICIAL[language].image
   const { version = null, from = null } = versionOf(builder ? 'java' : language) ?? {}
   const isFixed = version !== null && !image.includes('{version}')
