@@ -2,6 +2,7 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { parse } from 'smol-toml'
 import { applicationRoot, configurationPathOf } from '../../build-plan/application-root.ts'
 import { toSchedules } from '../../build-plan/explicit-start.ts'
 import { type Commit, PermanentError, type SourceTree } from '../engine.ts'
@@ -71,7 +72,7 @@ const MAX_DESCRIPTION = 256
 export function describeTemplates(folder = TEMPLATES_FOLDER): Record<string, string> {
   const describe = (name: string): [string, string][] => {
     try {
-      const { description } = JSON.parse(fs.readFileSync(join(folder, name, 'package.json'), 'utf8'))
+      const description = readDescription(join(folder, name))
       const text = typeof description === 'string' ? description.replaceAll('\0', '').slice(0, MAX_DESCRIPTION) : ''
       return text === '' ? [] : [[name, text.toWellFormed()]]
     } catch {
@@ -79,6 +80,12 @@ export function describeTemplates(folder = TEMPLATES_FOLDER): Record<string, str
     }
   }
   return Object.fromEntries(listTemplates(folder).flatMap(describe))
+}
+
+function readDescription(template: string): unknown {
+  const project = join(template, 'pyproject.toml')
+  if (fs.existsSync(project)) return Object(parse(fs.readFileSync(project, 'utf8')).project).description
+  return JSON.parse(fs.readFileSync(join(template, 'package.json'), 'utf8')).description
 }
 
 async function fetchFiles({ git, archive, template_id }: BuildSource, options: Options): Promise<Commit | null> {

@@ -80,6 +80,7 @@ describe('a new deployment', () => {
       parent_deployment_id: null,
       preview: null,
       url: null,
+      local_url: null,
       name: request.name,
       source,
       source_config: {
