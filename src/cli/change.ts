@@ -65,14 +65,25 @@ async function followUntilServed(
 }
 
 export function finish({ out }: Session, deployment: Deployment, outcome: string): void {
-  const { id, name, url, serving, latest_revision_id } = deployment
+  const { id, name, url, local_url, serving, latest_revision_id } = deployment
   const next = outcome === 'detached' ? `slipway status ${name}` : undefined
   out.emit(
-    { type: 'result', outcome, deployment_id: id, name, url, serving, revision_id: latest_revision_id, next },
+    {
+      type: 'result',
+      outcome,
+      deployment_id: id,
+      name,
+      url,
+      local_url,
+      serving,
+      revision_id: latest_revision_id,
+      next,
+    },
     () =>
       outcome === 'deployed' && url
         ? `${out.paint('green', '✓')} ${name} serves at ${out.paint('bold', url)}`
         : `${name}: ${outcome}`,
   )
+  if (outcome === 'deployed' && local_url) out.note(`Programs that cannot resolve that name reach it at ${local_url}`)
   if (next) out.note(`The deployment goes on. See how far it is: ${next}`)
 }

@@ -66,6 +66,7 @@ const NEEDS: Record<string, string> = {
   'docs/deploy/languages/python': LANGUAGE_TOOLS,
   'docs/deploy/languages/ruby': LANGUAGE_TOOLS,
   'docs/deploy/languages/rust': LANGUAGE_TOOLS,
+  'docs/deploy/graphs': 'packages of graphs; test/proof/trials/graph-deploy.ts and build-plan/graphs.pure.test.ts',
   'docs/deploy/any-folder': 'a folder of the reader; build-plan/plans.pure.test.ts and cli/deploy.test.ts',
   'docs/deploy/compose': 'a folder of the reader; cli/compose.pure.test.ts and cli/deploy.test.ts',
   'docs/operate/back-up': 'an installation of the operator; host/backup.test.ts and test/proof/trials/restore.ts',

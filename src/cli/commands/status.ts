@@ -22,16 +22,28 @@ async function showStatus(session: Session, name: string | undefined): Promise<v
     findRevision(session, deployment),
     client.call('GET /v2/deployments/{deployment_id}/explain', { params: { deployment_id: deployment.id }, signal }),
   ])
-  const { id, status, serving, health, url, hold } = deployment
+  const { id, status, serving, health, url, local_url, hold } = deployment
   const processes = listProcesses(revision.build_plan, deployment.source_config.resource_spec)
   const latest = { id: revision.id, number: revision.number, status: revision.status, created_at: revision.created_at }
   out.emit(
-    { id, name: deployment.name, status, serving, health, url, hold, latest_revision: latest, processes, obstacles },
+    {
+      id,
+      name: deployment.name,
+      status,
+      serving,
+      health,
+      url,
+      local_url,
+      hold,
+      latest_revision: latest,
+      processes,
+      obstacles,
+    },
     () =>
       [
         `${out.paint('bold', deployment.name)}  ${status}, serving: ${serving}`,
         `Health    ${describeHealth(health)}`,
-        `URL       ${url ?? '–'}`,
+        `URL       ${url ?? '–'}${local_url ? `, or ${local_url}` : ''}`,
         `Revision  ${revision.number} ${revision.status}, ${age(revision.created_at)}`,
         `Processes ${describeProcesses(processes, health)}`,
         ...(hold ? [`Hold      since ${hold.since}. Release it with: slipway release ${deployment.name}`] : []),

@@ -88,7 +88,7 @@ type HeaderProps = { workspace: string; deployment: Deployment; revisions: Revis
 function Header({ workspace, deployment, revisions }: HeaderProps) {
   const [latest] = revisions
   const source = describeSource(deployment)
-  const { url, name, preview } = deployment
+  const { url, local_url, name, preview } = deployment
   const { start, question } = useAction()
   const action = deployAgain(deployment)
   useCommands([
@@ -128,6 +128,14 @@ function Header({ workspace, deployment, revisions }: HeaderProps) {
             </a>
           ) : (
             <span>No URL yet</span>
+          )}
+          {local_url && (
+            <>
+              {', '}
+              <a href={local_url} target="_blank" rel="noreferrer">
+                {hostOf(local_url)}
+              </a>
+            </>
           )}
         </li>
         <li>
