@@ -105,6 +105,26 @@ await runTrial(async () => {
         check(`${example}, ${sdk === PYTHON ? 'Python' : 'JavaScript'}: ${step}`, isRight, detail)
     }
   }
+  // Our own command line needs nothing but the folder, and the address stays.
+  const own = { ...process.env, SLIPWAY_URL: installation.url, SLIPWAY_API_KEY: installation.api_key }
+  const slipway = (...args: string[]) =>
+    run(process.execPath, [join(ROOT, 'src/cli/main.ts'), ...args], { cwd: work, env: own }).then(
+      ({ stdout }) => stdout,
+      ({ stdout, stderr }) => `${stdout}${stderr}`,
+    )
+  const addressIn = (output: string) => /"local_url": ?"([^"]+)"/.exec(output)?.[1]
+  const first = await slipway('deploy', 'graph-python', '--create', '--name', 'own', '--yes')
+  check('slipway deploy needs no option', addressIn(first) !== undefined, first)
+  const again = await slipway('deploy', 'graph-python', '--name', 'own', '--yes', '--env', 'GREETING=again')
+  check('its address stays with the next revision', addressIn(again) === addressIn(first), again)
+  // A worker runs graphs beside the copy that listens.
+  const { id } = JSON.parse(await slipway('status', 'own'))
+  writeFileSync(join(work, 'queue.json'), '{"source_config": {"resource_spec": {"queue_min_scale": 1}}}')
+  await slipway('api', 'PATCH', `/v2/deployments/${id}`, '--input', join(work, 'queue.json'))
+  const isWorking = async () => (await slipway('logs', 'own', '--tail', '200')).includes('[queue] graphs served')
+  for (let i = 0; i < 60 && !(await isWorking()); i++) await delay(1000)
+  check('queue_* starts a worker that listens on nothing', await isWorking(), await slipway('logs', 'own'))
+
   // Faults are named before anything is installed, and the reason reaches the person.
   const broken = join(work, 'broken')
   cpSync(join(ROOT, 'examples/graph-python'), broken, { recursive: true })

@@ -1,0 +1,50 @@
+// The folders and variables that a deploy of a langgraph.json brings.
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { expect, it, onTestFinished } from 'vitest'
+import { findFiles } from '../../src/cli/archive.ts'
+import { findGraphFolder, readGraphVariables } from '../../src/cli/graph-folder.ts'
+
+function makeFolder(files: Record<string, string>): string {
+  const folder = mkdtempSync(join(tmpdir(), 'slipway-graph-folder-'))
+  onTestFinished(() => rmSync(folder, { recursive: true }))
+  for (const [path, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(folder, path)), { recursive: true })
+    writeFileSync(join(folder, path), text)
+  }
+  return folder
+}
+
+it('packs the folders beside it that the file needs, and nothing else', () => {
+  const root = makeFolder({
+    'apps/agent/langgraph.json': '{"graphs": {}, "dependencies": [".", "../../libs/shared"]}',
+    'apps/agent/agent.py': '',
+    'apps/other/secret.txt': '',
+    'libs/shared/setup.py': '',
+    'uv.lock': '',
+  })
+  const found = findGraphFolder(join(root, 'apps/agent'))
+  expect(found).toEqual({
+    root,
+    only: ['apps/agent', 'libs/shared'],
+    platform_config_path: 'apps/agent/langgraph.json',
+  })
+  const files = findFiles(found.root, {}, found.only).found.map(({ path }) => path)
+  expect(files).toEqual(['apps/agent/agent.py', 'apps/agent/langgraph.json', 'libs/shared/setup.py'])
+})
+
+it('packs a folder that needs no other as it is', () => {
+  const root = makeFolder({ 'langgraph.json': '{"graphs": {}, "dependencies": [".", "./lib"]}', 'lib/a.py': '' })
+  expect(findGraphFolder(root)).toEqual({ root, only: [], platform_config_path: null })
+})
+
+it('makes the variables that the file names secrets, without those of the platform', () => {
+  const root = makeFolder({
+    'langgraph.json': '{"graphs": {}, "env": ".env"}',
+    '.env': 'A=1\nPORT=2\nLANGSMITH_PROJECT=x\n',
+  })
+  const notes: string[] = []
+  expect(readGraphVariables(root, { note: text => notes.push(text) })).toEqual([{ name: 'A', value: '1' }])
+  expect(notes.join(' ')).toMatch(/PORT, LANGSMITH_PROJECT.*A/)
+})
