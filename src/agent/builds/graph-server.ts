@@ -8,6 +8,7 @@ import { PermanentError } from '../engine.ts'
 import { readJson } from '../system/files.ts'
 
 const SOURCES = fileURLToPath(new URL('../../graphs/', import.meta.url))
+const LAUNCHER = fileURLToPath(new URL('./graph-launcher.ts', import.meta.url))
 /** Those of this installation, with all that they depend on. */
 const PACKAGES = ['@hono/node-server', 'hono', 'pg', 'zod']
 /** The folder of the packages of JavaScript, in that of the server. */
@@ -19,12 +20,13 @@ const launcher = (host: string) => `#!/bin/sh
 if [ "$SLIPWAY_ROLE" = queue ]; then export GRAPHS_ROLE=worker; fi
 folder=$(dirname "$(dirname "$(readlink -f "$0")")")
 export GRAPHS_RUNTIME="$folder/graphs/runtimes" HOST="\${HOST:-${host}}"
-exec node "$folder/graphs/main.ts" "$@"
+exec node "$folder/launcher.ts" "$@"
 `
 
 /** `host`: the address on which it listens. */
 export function copyGraphServer(folder: string, host: string): void {
   fs.cpSync(SOURCES, join(folder, 'graphs'), { recursive: true, filter: path => !path.includes('/node_modules') })
+  fs.copyFileSync(LAUNCHER, join(folder, 'launcher.ts'))
   for (const [name, from] of findPackages())
     fs.cpSync(from, join(folder, 'node_modules', name), {
       recursive: true,
@@ -47,6 +49,7 @@ export function hashGraphServer(): string {
     const file = join(SOURCES, path)
     if (fs.statSync(file).isFile()) hash.update(path).update(fs.readFileSync(file))
   }
+  hash.update(launcher('')).update(fs.readFileSync(LAUNCHER))
   for (const name of PACKAGES) hash.update(versionOf(findPackage(name, SOURCES)))
   return hash.digest('hex').slice(0, 16)
 }
