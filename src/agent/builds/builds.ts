@@ -214,7 +214,8 @@ export class Builds {
       planned = partsOfPlan(plan, files)
     }
     const prepared = await engine.prepare(spec, files, { ...task, onPlan })
-    const artifact: Artifact = { ...prepared, version: files?.version ?? null, ...planned }
+    // The parts of a deployment, such as a queue, start only for artifacts that name their processes.
+    const artifact: Artifact = { ...prepared, version: files?.version ?? null, processes: [], ...planned }
     if (artifact.location !== tree) await removeRecursively(tree)
     const of = await fingerprintBuild(spec, source, engine.name, artifact.commit?.sha)
     return { artifact, ...(of !== null && { of }) }
@@ -358,7 +359,7 @@ function partsOfPlan(plan: BuildPlan, tree: SourceTree | null): Partial<Artifact
     ...(build_plan && { build_plan }),
     ...(release && { release }),
     ...(plan.health_path && !tree?.health_path && { health_path: plan.health_path }),
-    ...(plan.processes.length > 0 && { processes: plan.processes }),
+    processes: plan.processes,
     ...(plan.kind === 'worker' && { isWithoutWeb: true }),
   }
 }
