@@ -134,6 +134,7 @@ create table deployments (
   dormant_parts text[],
   health_processes json,
   cleared_stores text[],
+  local_url text,
   constraint deployments_pkey PRIMARY KEY (id),
   constraint deployments_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE,
   constraint listener_in_use FOREIGN KEY (listener_id) REFERENCES listeners(id)
@@ -1254,8 +1255,8 @@ create policy own on deployments to slipway_app
   with check (((tenant_id = current_tenant()) AND (organization_id = current_organization())));
 create policy served on deployments to slipway_agent
   using (((listener_id = current_listener()) OR ((listener_id IS NULL) AND (setting('platform'::text) = 'true'::text))));
-grant delete, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes) on deployments to slipway_agent;
-grant delete, insert, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, trace_key_version, owner, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes) on deployments to slipway_app;
+grant delete, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes, local_url) on deployments to slipway_agent;
+grant delete, insert, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, trace_key_version, owner, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes, local_url) on deployments to slipway_app;
 grant delete, insert, select, update on deployments to slipway_system;
 
 create table device_requests (
@@ -5262,11 +5263,11 @@ begin
       jsonb_to_recordset(p_reports) as (
         deployment_id uuid, revision_id uuid, generation integer, state text, message text, commit jsonb,
         image_uri text, url text, healthy boolean, last_request_at timestamptz, application_version text,
-        build_plan json, health jsonb, incidents jsonb
+        build_plan json, health jsonb, incidents jsonb, local_url text, awaits_database boolean
       )
     ) with ordinality g(
       deployment_id, revision_id, generation, state, message, commit, image_uri, url, healthy, last_request_at,
-      application_version, build_plan, health, incidents, place
+      application_version, build_plan, health, incidents, local_url, awaits_database, place
     )
     left join deployments c on c.id = g.deployment_id and c.listener_id = v_listener.id
     left join revisions n on n.id = g.revision_id and n.deployment_id = c.id
@@ -5334,6 +5335,7 @@ begin
         d.image_version := coalesce(v.application_version, d.image_version);
       end if;
       d.url := coalesce(v.url, d.url);
+      d.local_url := case when v.url is not null then v.local_url else d.local_url end;
       d.healthy := coalesce(v.healthy, d.healthy);
       if v.health is not null or v.state in ('serving', 'deployed') then
         d.reported_health := v.health ->> 'state';
@@ -5347,6 +5349,7 @@ begin
       end if;
       d.status := case
         when v.state = 'database_ready' and d.status = 'AWAITING_DATABASE' then 'READY'
+        when v.awaits_database and d.status = 'READY' then 'AWAITING_DATABASE'
         when d.status = 'UNUSED' and v.last_request_at > clock() - p_unused_after then 'READY'
         else d.status
       end;
@@ -7067,7 +7070,7 @@ reset role;
 create or replace function event_value(p_value jsonb)
  RETURNS jsonb
  LANGUAGE sql
- IMMUTABLE
+ STABLE
 RETURN CASE WHEN (octet_length((p_value)::text) <= 8192) THEN p_value WHEN (p_value IS NOT NULL) THEN jsonb_build_object('omitted_bytes', octet_length((p_value)::text)) ELSE NULL::jsonb END;
 create or replace function exchange_token(p_issuer uuid, p_version integer, p_token json, p_permissions text[], p_key_hash text, p_hint text, p_limit bigint)
  RETURNS json
@@ -9025,15 +9028,17 @@ begin
   if v_next #> v_resources = '{}' and v_stored #> v_resources <> '{}' and v_source <> 'external_container' then
     v_next := v_next #- v_resources;
   end if;
-  -- A part that comes or goes needs other copies, also if it is by its scale.
-  select coalesce(array_agg(p.path), '{}')
-  into v_new_parts
-  from unnest(v_plan.in_place) p(path)
-  join unnest('{queue, orchestrator}'::text[]) part
-    on starts_with(p.path, 'source_config.resource_spec.' || part || '_')
-  where has_part(v_stored #> v_resources, part) <> has_part(v_next #> v_resources, part);
-  v_plan.reasons := v_plan.reasons || v_new_parts;
-  v_plan.in_place := array(select path from unnest(v_plan.in_place) path where path <> all (v_new_parts));
+  if cardinality(v_plan.in_place) > 0 then
+    -- A part that comes or goes needs other copies, also if it is by its scale.
+    select coalesce(array_agg(p.path), '{}')
+    into v_new_parts
+    from unnest(v_plan.in_place) p(path)
+    join unnest('{queue, orchestrator}'::text[]) part
+      on starts_with(p.path, 'source_config.resource_spec.' || part || '_')
+    where has_part(v_stored #> v_resources, part) <> has_part(v_next #> v_resources, part);
+    v_plan.reasons := v_plan.reasons || v_new_parts;
+    v_plan.in_place := array(select path from unnest(v_plan.in_place) path where path <> all (v_new_parts));
+  end if;
 
   -- A dormant part acts once one of its members is written again, also if it stays as it was.
   v_written := array(
@@ -9816,7 +9821,8 @@ begin
     h.id, d.organization_id, d.tenant_id, d.id, d.name, v_listener.id, h.store, h.size_bytes, h.reason, h.expires_at,
     h.taken_at
   from jsonb_to_recordset(p_held) as h(
-    id uuid, deployment_id uuid, store text, size_bytes bigint, reason text, taken_at timestamptz, expires_at timestamptz
+    id uuid, deployment_id uuid, store text, size_bytes bigint, reason text, taken_at timestamptz,
+    expires_at timestamptz
   )
   join deployments d on d.id = h.deployment_id and d.listener_id = v_listener.id
   where (select count(*) from snapshots s where s.tenant_id = d.tenant_id) < p_limit
@@ -10710,12 +10716,14 @@ begin
           'source_config', v_next.source_config, 'source_revision_config', v_next.source_revision_config
         ) #>> string_to_array(r.path, '.') is null
     )
-    || list_resource_faults((v_next.source_config -> 'resource_spec')::jsonb, p_patch -> 'resource_pairs')
-    || list_volume_faults(
-      (p_stored.source_config -> 'resource_spec')::jsonb,
-      (v_next.source_config -> 'resource_spec')::jsonb,
-      v_sent -> 'source_config.resource_spec.volumes'
-    ),
+    || case when p_patch -> 'resource_pairs' <> '[]' then
+      list_resource_faults((v_next.source_config -> 'resource_spec')::jsonb, p_patch -> 'resource_pairs')
+      || list_volume_faults(
+        (p_stored.source_config -> 'resource_spec')::jsonb,
+        (v_next.source_config -> 'resource_spec')::jsonb,
+        v_sent -> 'source_config.resource_spec.volumes'
+      )
+    end,
     '; '
   );
   if v_faults <> '' then perform refuse('source_rule', v_faults); end if;
@@ -12117,9 +12125,20 @@ begin
 end $function$;
 create or replace function stores_of(p_resources jsonb)
  RETURNS text[]
- LANGUAGE sql
+ LANGUAGE plpgsql
  IMMUTABLE
-RETURN ARRAY(SELECT ('disk:'::text || (volume.value #>> '{persistentVolumeClaim,claimName}'::text[])) FROM jsonb_array_elements(NULLIF((stores_of.p_resources -> 'volumes'::text), 'null'::jsonb)) volume(value) WHERE ((volume.value #>> '{persistentVolumeClaim,claimName}'::text[]) IS NOT NULL) UNION SELECT 'database'::text AS text WHERE has_part(stores_of.p_resources, 'db'::text) UNION SELECT 'redis'::text AS text WHERE has_part(stores_of.p_resources, 'redis'::text));
+AS $function$
+begin
+  return array(
+    select 'disk:' || (v.volume #>> '{persistentVolumeClaim, claimName}')
+    from jsonb_array_elements(nullif(p_resources -> 'volumes', 'null')) v(volume)
+    where v.volume #>> '{persistentVolumeClaim, claimName}' is not null
+    union
+    select 'database' where has_part(p_resources, 'db')
+    union
+    select 'redis' where has_part(p_resources, 'redis')
+  );
+end $function$;
 create or replace function supersede_revisions(p_ids uuid[], p_number integer)
  RETURNS new_event[]
  LANGUAGE plpgsql
@@ -12518,6 +12537,7 @@ begin
     remote_reconciled = n.acknowledged >= n.generation,
     status = n.status,
     url = n.url,
+    local_url = n.local_url,
     healthy = n.healthy,
     reported_health = n.reported_health,
     health_reason = n.health_reason,
@@ -12526,8 +12546,10 @@ begin
     incidents_due = n.incidents_due,
     last_request_at = n.last_request_at,
     version = d.version + (
-      (n.active_revision_id, n.status, n.url, n.source_revision_config::text, n.image_version)
-        is distinct from (d.active_revision_id, d.status, d.url, d.source_revision_config::text, d.image_version)
+      (n.active_revision_id, n.status, n.url, n.local_url, n.source_revision_config::text, n.image_version)
+        is distinct from (
+          d.active_revision_id, d.status, d.url, d.local_url, d.source_revision_config::text, d.image_version
+        )
     )::integer,
     updated_at = n.updated_at
   from unnest(p_deployments) n

@@ -861,15 +861,17 @@ begin
   if v_next #> v_resources = '{}' and v_stored #> v_resources <> '{}' and v_source <> 'external_container' then
     v_next := v_next #- v_resources;
   end if;
-  -- A part that comes or goes needs other copies, also if it is by its scale.
-  select coalesce(array_agg(p.path), '{}')
-  into v_new_parts
-  from unnest(v_plan.in_place) p(path)
-  join unnest('{queue, orchestrator}'::text[]) part
-    on starts_with(p.path, 'source_config.resource_spec.' || part || '_')
-  where has_part(v_stored #> v_resources, part) <> has_part(v_next #> v_resources, part);
-  v_plan.reasons := v_plan.reasons || v_new_parts;
-  v_plan.in_place := array(select path from unnest(v_plan.in_place) path where path <> all (v_new_parts));
+  if cardinality(v_plan.in_place) > 0 then
+    -- A part that comes or goes needs other copies, also if it is by its scale.
+    select coalesce(array_agg(p.path), '{}')
+    into v_new_parts
+    from unnest(v_plan.in_place) p(path)
+    join unnest('{queue, orchestrator}'::text[]) part
+      on starts_with(p.path, 'source_config.resource_spec.' || part || '_')
+    where has_part(v_stored #> v_resources, part) <> has_part(v_next #> v_resources, part);
+    v_plan.reasons := v_plan.reasons || v_new_parts;
+    v_plan.in_place := array(select path from unnest(v_plan.in_place) path where path <> all (v_new_parts));
+  end if;
 
   -- A dormant part acts once one of its members is written again, also if it stays as it was.
   v_written := array(
@@ -993,12 +995,14 @@ begin
           'source_config', v_next.source_config, 'source_revision_config', v_next.source_revision_config
         ) #>> string_to_array(r.path, '.') is null
     )
-    || list_resource_faults((v_next.source_config -> 'resource_spec')::jsonb, p_patch -> 'resource_pairs')
-    || list_volume_faults(
-      (p_stored.source_config -> 'resource_spec')::jsonb,
-      (v_next.source_config -> 'resource_spec')::jsonb,
-      v_sent -> 'source_config.resource_spec.volumes'
-    ),
+    || case when p_patch -> 'resource_pairs' <> '[]' then
+      list_resource_faults((v_next.source_config -> 'resource_spec')::jsonb, p_patch -> 'resource_pairs')
+      || list_volume_faults(
+        (p_stored.source_config -> 'resource_spec')::jsonb,
+        (v_next.source_config -> 'resource_spec')::jsonb,
+        v_sent -> 'source_config.resource_spec.volumes'
+      )
+    end,
     '; '
   );
   if v_faults <> '' then perform refuse('source_rule', v_faults); end if;
@@ -1724,6 +1728,7 @@ begin
     remote_reconciled = n.acknowledged >= n.generation,
     status = n.status,
     url = n.url,
+    local_url = n.local_url,
     healthy = n.healthy,
     reported_health = n.reported_health,
     health_reason = n.health_reason,
@@ -1732,8 +1737,10 @@ begin
     incidents_due = n.incidents_due,
     last_request_at = n.last_request_at,
     version = d.version + (
-      (n.active_revision_id, n.status, n.url, n.source_revision_config::text, n.image_version)
-        is distinct from (d.active_revision_id, d.status, d.url, d.source_revision_config::text, d.image_version)
+      (n.active_revision_id, n.status, n.url, n.local_url, n.source_revision_config::text, n.image_version)
+        is distinct from (
+          d.active_revision_id, d.status, d.url, d.local_url, d.source_revision_config::text, d.image_version
+        )
     )::integer,
     updated_at = n.updated_at
   from unnest(p_deployments) n

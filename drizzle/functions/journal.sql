@@ -84,8 +84,9 @@ language sql stable security definer set search_path = public, pg_temp as $$
 $$;
 grant execute on function event_actor_name() to slipway_agent, slipway_app;
 
+-- It is stable, as its cast to text is, or it would not be inlined.
 create function event_value(p_value jsonb) returns jsonb
-language sql immutable
+language sql stable
 return case
   when octet_length(p_value::text) <= 8192 then p_value
   when p_value is not null then jsonb_build_object('omitted_bytes', octet_length(p_value::text))

@@ -348,11 +348,11 @@ begin
       jsonb_to_recordset(p_reports) as (
         deployment_id uuid, revision_id uuid, generation integer, state text, message text, commit jsonb,
         image_uri text, url text, healthy boolean, last_request_at timestamptz, application_version text,
-        build_plan json, health jsonb, incidents jsonb
+        build_plan json, health jsonb, incidents jsonb, local_url text, awaits_database boolean
       )
     ) with ordinality g(
       deployment_id, revision_id, generation, state, message, commit, image_uri, url, healthy, last_request_at,
-      application_version, build_plan, health, incidents, place
+      application_version, build_plan, health, incidents, local_url, awaits_database, place
     )
     left join deployments c on c.id = g.deployment_id and c.listener_id = v_listener.id
     left join revisions n on n.id = g.revision_id and n.deployment_id = c.id
@@ -420,6 +420,7 @@ begin
         d.image_version := coalesce(v.application_version, d.image_version);
       end if;
       d.url := coalesce(v.url, d.url);
+      d.local_url := case when v.url is not null then v.local_url else d.local_url end;
       d.healthy := coalesce(v.healthy, d.healthy);
       if v.health is not null or v.state in ('serving', 'deployed') then
         d.reported_health := v.health ->> 'state';
@@ -433,6 +434,7 @@ begin
       end if;
       d.status := case
         when v.state = 'database_ready' and d.status = 'AWAITING_DATABASE' then 'READY'
+        when v.awaits_database and d.status = 'READY' then 'AWAITING_DATABASE'
         when d.status = 'UNUSED' and v.last_request_at > clock() - p_unused_after then 'READY'
         else d.status
       end;

@@ -2,16 +2,18 @@
 
 -- The stores that resources ask for, as the agent names them.
 create function stores_of(p_resources jsonb) returns text[]
-language sql immutable
-return array(
-  select 'disk:' || (volume #>> '{persistentVolumeClaim, claimName}')
-  from jsonb_array_elements(nullif(p_resources -> 'volumes', 'null')) volume
-  where volume #>> '{persistentVolumeClaim, claimName}' is not null
-  union
-  select 'database' where has_part(p_resources, 'db')
-  union
-  select 'redis' where has_part(p_resources, 'redis')
-);
+language plpgsql immutable as $$
+begin
+  return array(
+    select 'disk:' || (v.volume #>> '{persistentVolumeClaim, claimName}')
+    from jsonb_array_elements(nullif(p_resources -> 'volumes', 'null')) v(volume)
+    where v.volume #>> '{persistentVolumeClaim, claimName}' is not null
+    union
+    select 'database' where has_part(p_resources, 'db')
+    union
+    select 'redis' where has_part(p_resources, 'redis')
+  );
+end $$;
 
 -- What a deployment no longer asks for is what `?clear=` took away: every other change keeps it. Its agent removes it.
 create function keep_cleared_stores() returns trigger
@@ -93,7 +95,8 @@ begin
     h.id, d.organization_id, d.tenant_id, d.id, d.name, v_listener.id, h.store, h.size_bytes, h.reason, h.expires_at,
     h.taken_at
   from jsonb_to_recordset(p_held) as h(
-    id uuid, deployment_id uuid, store text, size_bytes bigint, reason text, taken_at timestamptz, expires_at timestamptz
+    id uuid, deployment_id uuid, store text, size_bytes bigint, reason text, taken_at timestamptz,
+    expires_at timestamptz
   )
   join deployments d on d.id = h.deployment_id and d.listener_id = v_listener.id
   where (select count(*) from snapshots s where s.tenant_id = d.tenant_id) < p_limit

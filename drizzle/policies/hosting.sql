@@ -21,15 +21,14 @@ grant select, delete, update (
     name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config,
     source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions,
     latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key,
-    deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at,
-    reported_health, health_reason, health_processes, dormant_parts, incidents,
-    incidents_due
+    deleting_at, listener_id, url, local_url, healthy, last_request_at, custom_host, custom_path, version, created_at,
+    updated_at, reported_health, health_reason, health_processes, dormant_parts, incidents, incidents_due
   ) on deployments to slipway_agent;
 grant select, insert, delete, update (
     name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config,
     source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions,
     latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key,
-    deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at,
+    deleting_at, listener_id, url, local_url, healthy, last_request_at, custom_host, custom_path, version, created_at,
     updated_at, trace_key_version, owner, reported_health, health_reason, health_processes, dormant_parts, incidents,
     incidents_due
   ) on deployments to slipway_app;
@@ -360,8 +359,8 @@ create policy admitted on schedules as restrictive to slipway_limited
   )
   with check (true);
 grant select, insert, delete, update (
-    name, cron, time_zone, command, action, timeout_seconds, overlap, jitter_seconds, retries, deadline_seconds, process,
-    enabled, owner, next_due_at, version, updated_at
+    name, cron, time_zone, command, action, timeout_seconds, overlap, jitter_seconds, retries, deadline_seconds,
+    process, enabled, owner, next_due_at, version, updated_at
   ) on schedules to slipway_app;
 
 -- ------------------------------------------------------------ metric_points

@@ -14,6 +14,7 @@ CREATE TABLE "snapshots" (
 );
 --> statement-breakpoint
 ALTER TABLE "deployments" ADD COLUMN "cleared_stores" text[];--> statement-breakpoint
+ALTER TABLE "deployments" ADD COLUMN "local_url" text;--> statement-breakpoint
 ALTER TABLE "jobs" ADD COLUMN "action" jsonb;--> statement-breakpoint
 ALTER TABLE "schedules" ADD COLUMN "action" jsonb;--> statement-breakpoint
 ALTER TABLE "snapshots" ADD CONSTRAINT "snapshots_tenant_id_workspaces_id_fk"
@@ -32,6 +33,8 @@ CREATE INDEX "snapshots_held" ON "snapshots" USING btree ("listener_id","id");--
 CREATE INDEX "snapshots_expiry" ON "snapshots" USING btree ("expires_at");--> statement-breakpoint
 set local check_function_bodies = off;
 grant create on schema public to slipway_system;
+revoke all on deployments from slipway_agent;
+revoke all on deployments from slipway_app;
 revoke all on schedules from slipway_app;
 create or replace function keep_cleared_stores()
  RETURNS trigger
@@ -52,6 +55,18 @@ end $function$;
 CREATE TRIGGER keep_cleared_stores BEFORE UPDATE OF source_config ON public.deployments
   FOR EACH ROW WHEN (((old.source_config)::text IS DISTINCT FROM (new.source_config)::text))
   EXECUTE FUNCTION keep_cleared_stores();
+grant delete, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids,
+  source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled,
+  revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview,
+  repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at,
+  updated_at, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes,
+  local_url) on deployments to slipway_agent;
+grant delete, insert, select, update (name, name_fold, source, deployment_type, status, image_version,
+  tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged,
+  remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id,
+  hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path,
+  version, created_at, updated_at, trace_key_version, owner, reported_health, health_reason, incidents,
+  incidents_due, dormant_parts, health_processes, local_url) on deployments to slipway_app;
 grant delete, insert, select, update (name, cron, time_zone, command, timeout_seconds, overlap, jitter_seconds,
   retries, deadline_seconds, enabled, next_due_at, version, updated_at, process, owner,
   action) on schedules to slipway_app;
@@ -69,6 +84,153 @@ create policy own on snapshots to slipway_app
   with check (((tenant_id = current_tenant()) AND (organization_id = current_organization())));
 grant select, update (deleting_at) on snapshots to slipway_app;
 grant delete, insert, select, update on snapshots to slipway_system;
+create or replace function apply_reports(p_agent text, p_fence bigint, p_reports jsonb, p_daily_limit bigint,
+  p_unused_after interval)
+ RETURNS TABLE(deployment_id uuid, revision_id uuid, code text, generation integer, hooked_tenant uuid)
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_listener listeners := require_lease(p_agent, p_fence);
+  v record;
+  v_before deployments;
+  d deployments;
+  r revisions;
+  v_next revisions;
+  v_was_served boolean;
+  v_path text[];
+  v_reached integer;
+  v_event_count integer;
+  v_events tenant_event[] := '{}';
+  v_revisions revisions[] := '{}';
+  v_deployments deployments[] := '{}';
+  v_removed uuid[] := '{}';
+  v_forgotten uuid[] := '{}';
+begin
+  perform from deployments c
+  where c.id = any(array(select (g ->> 'deployment_id')::uuid from jsonb_array_elements(p_reports) g))
+    and c.listener_id = v_listener.id
+  order by c.id
+  for update;
+
+  for v in
+    select g.*, c as deployment, n as revision
+    from rows from (
+      jsonb_to_recordset(p_reports) as (
+        deployment_id uuid, revision_id uuid, generation integer, state text, message text, commit jsonb,
+        image_uri text, url text, healthy boolean, last_request_at timestamptz, application_version text,
+        build_plan json, health jsonb, incidents jsonb, local_url text, awaits_database boolean
+      )
+    ) with ordinality g(
+      deployment_id, revision_id, generation, state, message, commit, image_uri, url, healthy, last_request_at,
+      application_version, build_plan, health, incidents, local_url, awaits_database, place
+    )
+    left join deployments c on c.id = g.deployment_id and c.listener_id = v_listener.id
+    left join revisions n on n.id = g.revision_id and n.deployment_id = c.id
+    order by g.place
+  loop
+    v_before := v.deployment;
+    d := v.deployment;
+    r := v.revision;
+    v_event_count := cardinality(v_events);
+    deployment_id := v.deployment_id;
+    revision_id := v.revision_id;
+    generation := d.generation;
+    hooked_tenant := null;
+    if d.id is null then
+      v_was_served := exists (
+        select from sync_items i where i.deployment_id = v.deployment_id and i.listener_id = v_listener.id
+      );
+    end if;
+    code := report_code(v.state, v.generation, v.revision_id, d, r, v_was_served);
+    if code is not null then
+      return next;
+      continue;
+    end if;
+
+    if v.state = 'removed' then
+      generation := null;
+      if d.id is null then
+        v_forgotten := v_forgotten || v.deployment_id;
+      else
+        v_removed := v_removed || d.id;
+        v_events := v_events || (
+          d.tenant_id,
+          d.organization_id,
+          'deployment.removed',
+          d.id,
+          '{}',
+          changed_members(jsonb_build_object('status', d.status), null)
+        )::tenant_event;
+      end if;
+    else
+      v_path := case
+        when v.state in ('building', 'built', 'deploying', 'deployed', 'failed') then report_path(r.status, v.state)
+      end;
+      if cardinality(v_path) > 0
+        or v.state = 'deploying' and r.status = 'DEPLOYING' and v.message is distinct from r.status_message then
+        v_next := r;
+        v_next.status_message := case when v.state in ('deploying', 'failed') then v.message end;
+        v_next.source_revision_config :=
+          r.source_revision_config::jsonb || resolved_config(r, v.commit, v.image_uri);
+        v_next.commit := coalesce('{"message": null, "author": null}' || v.commit, r.commit::jsonb);
+        v_next.build_plan := coalesce(v.build_plan, r.build_plan);
+        v_next.status := coalesce(v_path[cardinality(v_path)], r.status);
+        v_events := v_events || step_events(
+          r, v_next, v_path, case v.state when 'failed' then v.message end, v.commit ->> 'sha'
+        );
+        v_revisions := v_revisions || v_next;
+        d := follow_revision(d, r, v_next);
+        if d.active_revision_id = v_next.id and v_before.active_revision_id is distinct from v_next.id then
+          v_events := v_events || declare_schedules(d, v_next.build_plan);
+        end if;
+      end if;
+
+      -- The tag is the version of an image that the user names.
+      if r.id = d.latest_revision_id and r.source not in ('internal_container', 'external_container') then
+        d.image_version := coalesce(v.application_version, d.image_version);
+      end if;
+      d.url := coalesce(v.url, d.url);
+      d.local_url := case when v.url is not null then v.local_url else d.local_url end;
+      d.healthy := coalesce(v.healthy, d.healthy);
+      if v.health is not null or v.state in ('serving', 'deployed') then
+        d.reported_health := v.health ->> 'state';
+        d.health_processes := v.health -> 'processes';
+        d.health_reason := coalesce(v.health ->> 'reason', case v.state when 'serving' then v.message end);
+      end if;
+      d := add_incidents(d, v.incidents);
+      -- `least` ignores nulls: without a time, it would be now.
+      if v.last_request_at is not null then
+        d.last_request_at := greatest(d.last_request_at, least(v.last_request_at, clock()));
+      end if;
+      d.status := case
+        when v.state = 'database_ready' and d.status = 'AWAITING_DATABASE' then 'READY'
+        when v.awaits_database and d.status = 'READY' then 'AWAITING_DATABASE'
+        when d.status = 'UNUSED' and v.last_request_at > clock() - p_unused_after then 'READY'
+        else d.status
+      end;
+      v_reached := reached_generation(v.state, v.generation, v.revision_id, v_before);
+      -- The end of a revision without a successor: the agent has reached the next generation with it.
+      if v_reached = v_before.generation
+        and nullif(d.in_flight_revision_id, v_before.in_flight_revision_id) is null then
+        d.acknowledged := d.generation;
+      else
+        d.acknowledged := greatest(d.acknowledged, v_reached);
+      end if;
+      v_deployments := v_deployments || d;
+      v_events := v_events || deployment_events(v_before, d);
+      generation := d.generation;
+    end if;
+    if cardinality(v_events) > v_event_count and has_webhooks(d.tenant_id) then hooked_tenant := d.tenant_id; end if;
+    return next;
+  end loop;
+
+  perform write_moved_revisions(v_revisions);
+  perform journal_tenant_events(v_events, case when v_listener.tenant_id is not null then p_daily_limit end);
+  perform write_moved_deployments(v_deployments);
+  delete from deployments c where c.id = any(v_removed) and c.listener_id = v_listener.id;
+  if cardinality(v_forgotten) > 0 then perform delete_sync_items(v_forgotten); end if;
+end $function$;
 create or replace function create_job(p_deployment uuid, p_new jsonb, p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
@@ -138,6 +300,12 @@ begin
   perform dispatch_jobs(array[d.tenant_id]);
   return next;
 end $function$;
+create or replace function event_value(p_value jsonb)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+RETURN CASE WHEN (octet_length((p_value)::text) <= 8192) THEN p_value WHEN (p_value IS NOT NULL)
+  THEN jsonb_build_object('omitted_bytes', octet_length((p_value)::text)) ELSE NULL::jsonb END;
 set local role slipway_system;
 create or replace function job_obstacle(d deployments, p_process text, p_action jsonb DEFAULT NULL::jsonb)
  RETURNS text
@@ -172,6 +340,129 @@ begin
   return null;
 end $function$;
 reset role;
+create or replace function plan_patch(p_stored deployments, p_patch jsonb)
+ RETURNS patch_plan
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+declare
+  v_stored jsonb := jsonb_build_object(
+    'name', p_stored.name,
+    'source', p_stored.source,
+    'source_config', p_stored.source_config,
+    'source_revision_config', p_stored.source_revision_config,
+    'secret_references', p_stored.secret_references
+  );
+  v_next jsonb := v_stored;
+  v_resources constant text[] := '{source_config, resource_spec}';
+  v_new_parts text[];
+  v_written text[];
+  v_source text := coalesce(p_patch ->> 'revision_source', p_stored.source);
+  v_next_row deployments := p_stored;
+  v_plan patch_plan;
+  v_member record;
+  v_is_changed boolean;
+  v_secrets record;
+begin
+  v_plan.reasons := '{}';
+  v_plan.in_place := '{}';
+  v_plan.immutable := '{}';
+  v_plan.refused := '{}';
+  for v_member in
+    select
+      m.path,
+      string_to_array(m.path, '.') as place,
+      -- An empty list is the same as none.
+      nullif(
+        case m.path
+          when 'source_config.resource_spec.volumes' then keep_disks(coalesce(v_stored #> v_resources, '{}'), m.value)
+          when 'source_config.resource_spec.volume_mounts'
+            then keep_disk_mounts(coalesce(v_stored #> v_resources, '{}'), m.value)
+          else m.value
+        end,
+        '[]'
+      ) as value,
+      m.effect,
+      m.is_always_new,
+      m.refused_by
+    from jsonb_to_recordset(p_patch -> 'members')
+      as m(path text, value jsonb, effect text, is_always_new boolean, refused_by text[])
+  loop
+    v_is_changed := nullif(v_stored #> v_member.place, 'null') is distinct from v_member.value;
+    if v_is_changed and v_source = any(v_member.refused_by) then
+      v_plan.refused := v_plan.refused || v_member.path;
+    end if;
+    continue when not (v_is_changed or v_member.is_always_new);
+    case v_member.effect
+      when 'revision' then v_plan.reasons := v_plan.reasons || v_member.path;
+      when 'in_place' then v_plan.in_place := v_plan.in_place || v_member.path;
+      when 'immutable' then v_plan.immutable := v_plan.immutable || v_member.path;
+    end case;
+    if v_member.value is null then
+      v_next := v_next #- v_member.place;
+    else
+      if v_member.place[1:2] = v_resources and nullif(v_next #> v_resources, 'null') is null then
+        v_next := jsonb_set(v_next, v_resources, '{}');
+      end if;
+      v_next := jsonb_set(v_next, v_member.place, v_member.value);
+    end if;
+    -- A ref that is sent again resolves again. A preview's commit follows its pull request.
+    if v_member.path = 'source_revision_config.repo_ref' and (p_stored.preview is null or v_is_changed) then
+      v_next := v_next #- '{source_revision_config, repo_commit_sha}';
+    end if;
+  end loop;
+  -- Resources without a member are none, except for a source that needs them.
+  if v_next #> v_resources = '{}' and v_stored #> v_resources <> '{}' and v_source <> 'external_container' then
+    v_next := v_next #- v_resources;
+  end if;
+  if cardinality(v_plan.in_place) > 0 then
+    -- A part that comes or goes needs other copies, also if it is by its scale.
+    select coalesce(array_agg(p.path), '{}')
+    into v_new_parts
+    from unnest(v_plan.in_place) p(path)
+    join unnest('{queue, orchestrator}'::text[]) part
+      on starts_with(p.path, 'source_config.resource_spec.' || part || '_')
+    where has_part(v_stored #> v_resources, part) <> has_part(v_next #> v_resources, part);
+    v_plan.reasons := v_plan.reasons || v_new_parts;
+    v_plan.in_place := array(select path from unnest(v_plan.in_place) path where path <> all (v_new_parts));
+  end if;
+
+  -- A dormant part acts once one of its members is written again, also if it stays as it was.
+  v_written := array(
+    select distinct m.path
+    from jsonb_to_recordset(p_patch -> 'members') as m(path text)
+    join unnest(p_stored.dormant_parts) part on starts_with(m.path, 'source_config.resource_spec.' || part || '_')
+  );
+  if cardinality(v_written) > 0 then
+    v_plan.reasons := v_plan.reasons || array(select p from unnest(v_written) p where p <> all (v_plan.reasons));
+    v_plan.in_place := array(select p from unnest(v_plan.in_place) p where p <> all (v_written));
+    v_next_row.dormant_parts := nullif(
+      array(
+        select part
+        from unnest(p_stored.dormant_parts) part
+        where not exists (
+          select from unnest(v_written) p where starts_with(p, 'source_config.resource_spec.' || part || '_')
+        )
+      ),
+      '{}'
+    );
+  end if;
+
+  v_next_row.source_config := v_next -> 'source_config';
+  v_next_row.source_revision_config := v_next -> 'source_revision_config';
+  v_next_row.secret_references := nullif(v_next -> 'secret_references', 'null');
+  if p_patch -> 'secrets' is not null then
+    select * into v_secrets from compare_secrets(p_stored, p_patch -> 'secrets');
+    v_plan.kept_secrets := v_secrets.kept;
+    v_plan.unknown_masks := v_secrets.unknown;
+    if v_secrets.has_changes then
+      v_plan.reasons := v_plan.reasons || 'secrets'::text;
+      v_next_row.secrets := v_secrets.next;
+    end if;
+  end if;
+  v_plan.next := v_next_row;
+  return v_plan;
+end $function$;
 create or replace function read_changes(p_listener listeners, p_cursor bigint, p_digest text, p_page_size integer,
   p_daily_limit bigint)
  RETURNS TABLE(latest bigint, digest text, resync boolean, more boolean, changes json)
@@ -373,7 +664,7 @@ begin
     h.taken_at
   from jsonb_to_recordset(p_held) as h(
     id uuid, deployment_id uuid, store text, size_bytes bigint, reason text, taken_at timestamptz,
-      expires_at timestamptz
+    expires_at timestamptz
   )
   join deployments d on d.id = h.deployment_id and d.listener_id = v_listener.id
   where (select count(*) from snapshots s where s.tenant_id = d.tenant_id) < p_limit
@@ -425,6 +716,82 @@ begin
     return;
   end if;
   if v_listener is distinct from d.listener_id then perform refuse('snapshot_elsewhere'); end if;
+end $function$;
+create or replace function require_allowed_patch(p_stored deployments, p_plan patch_plan, p_patch jsonb,
+  p_request jsonb)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ COST 10000
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_next deployments := p_plan.next;
+  v_source text := coalesce(p_patch ->> 'revision_source', p_stored.source);
+  -- The values that the patch sends.
+  v_sent jsonb := (
+    select jsonb_object_agg(m.path, m.value)
+    from jsonb_to_recordset(p_patch -> 'members') as m(path text, value jsonb)
+    where m.value is not null
+  );
+  v_faults text;
+begin
+  if p_stored.deleting_at is not null then perform refuse('deployment_deleting'); end if;
+  perform require_version(p_stored.version, p_request);
+
+  v_faults := array_to_string(
+    array(select path || ' is not allowed for source ' || v_source from unnest(p_plan.refused) path)
+    || array(
+      select r.path || ' is required for source ' || v_source
+      from jsonb_to_recordset(p_patch -> 'required') as r(path text, needed_by text[])
+      where v_source = any(r.needed_by)
+        and jsonb_build_object(
+          'source_config', v_next.source_config, 'source_revision_config', v_next.source_revision_config
+        ) #>> string_to_array(r.path, '.') is null
+    )
+    || case when p_patch -> 'resource_pairs' <> '[]' then
+      list_resource_faults((v_next.source_config -> 'resource_spec')::jsonb, p_patch -> 'resource_pairs')
+      || list_volume_faults(
+        (p_stored.source_config -> 'resource_spec')::jsonb,
+        (v_next.source_config -> 'resource_spec')::jsonb,
+        v_sent -> 'source_config.resource_spec.volumes'
+      )
+    end,
+    '; '
+  );
+  if v_faults <> '' then perform refuse('source_rule', v_faults); end if;
+  if exists (select from jsonb_object_keys(v_sent) path where path like 'source\_%') then
+    perform require_branch_to_build_on_push(v_next.source_config, v_next.source_revision_config);
+  end if;
+
+  if cardinality(p_plan.unknown_masks) > 0 then
+    perform refuse('secret_unknown', array_to_string(p_plan.unknown_masks, ', '));
+  end if;
+  if p_patch -> 'secrets' is not null or v_sent ? 'secret_references' then
+    v_faults := (
+      select string_agg(name, ', ')
+      from json_to_recordset(v_next.secrets) s(name text)
+      join json_to_recordset(coalesce(v_next.secret_references, '[]')) f(name text) using (name)
+    );
+    if v_faults is not null then perform refuse('variable_doubled', v_faults); end if;
+  end if;
+
+  if v_sent ? 'source_revision_config.source_tarball_path' then
+    perform require_stored_archive(v_sent ->> 'source_revision_config.source_tarball_path');
+  end if;
+  if v_sent ? 'source_config.custom_url' then
+    perform require_free_custom_url(
+      current_tenant(),
+      p_stored.id,
+      custom_host(v_sent ->> 'source_config.custom_url'),
+      custom_path(v_sent ->> 'source_config.custom_url')
+    );
+  end if;
+  -- The ref is resolved through the integration.
+  if (v_sent ? 'source_revision_config.repo_ref' or v_sent ->> 'revision_source' = 'githost')
+    and p_stored.source_config ->> 'integration_id' is not null then
+    perform require_active_integration((p_stored.source_config ->> 'integration_id')::uuid);
+  end if;
+  return require_allowed_commands(p_stored.source_config::jsonb, v_next.source_config::jsonb);
 end $function$;
 create or replace function snapshot_feature(p_store text)
  RETURNS text
@@ -545,14 +912,56 @@ begin
 end $function$;
 create or replace function stores_of(p_resources jsonb)
  RETURNS text[]
- LANGUAGE sql
+ LANGUAGE plpgsql
  IMMUTABLE
-RETURN ARRAY(SELECT ('disk:'::text || (volume.value #>> '{persistentVolumeClaim,claimName}'::text[]))
-  FROM jsonb_array_elements(NULLIF((stores_of.p_resources -> 'volumes'::text),
-  'null'::jsonb)) volume(value)
-  WHERE ((volume.value #>> '{persistentVolumeClaim,claimName}'::text[]) IS NOT NULL)
-  UNION SELECT 'database'::text WHERE has_part(stores_of.p_resources,
-  'db'::text) UNION SELECT 'redis'::text WHERE has_part(stores_of.p_resources, 'redis'::text));
+AS $function$
+begin
+  return array(
+    select 'disk:' || (v.volume #>> '{persistentVolumeClaim, claimName}')
+    from jsonb_array_elements(nullif(p_resources -> 'volumes', 'null')) v(volume)
+    where v.volume #>> '{persistentVolumeClaim, claimName}' is not null
+    union
+    select 'database' where has_part(p_resources, 'db')
+    union
+    select 'redis' where has_part(p_resources, 'redis')
+  );
+end $function$;
+create or replace function write_moved_deployments(p_deployments deployments[])
+ RETURNS void
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  update deployments d
+  set
+    in_flight_revision_id = n.in_flight_revision_id,
+    waiting_revision_id = n.waiting_revision_id,
+    active_revision_id = n.active_revision_id,
+    source_revision_config = n.source_revision_config,
+    image_version = n.image_version,
+    generation = n.generation,
+    acknowledged = n.acknowledged,
+    remote_reconciled = n.acknowledged >= n.generation,
+    status = n.status,
+    url = n.url,
+    local_url = n.local_url,
+    healthy = n.healthy,
+    reported_health = n.reported_health,
+    health_reason = n.health_reason,
+    health_processes = n.health_processes,
+    incidents = n.incidents,
+    incidents_due = n.incidents_due,
+    last_request_at = n.last_request_at,
+    version = d.version + (
+      (n.active_revision_id, n.status, n.url, n.local_url, n.source_revision_config::text, n.image_version)
+        is distinct from (
+          d.active_revision_id, d.status, d.url, d.local_url, d.source_revision_config::text, d.image_version
+        )
+    )::integer,
+    updated_at = n.updated_at
+  from unnest(p_deployments) n
+  where d.id = n.id and d.tenant_id = n.tenant_id;
+end $function$;
 set local role slipway_system;
 revoke execute on function job_obstacle(deployments, text, jsonb) from public;
 grant execute on function job_obstacle(deployments, text, jsonb) to slipway_app;
