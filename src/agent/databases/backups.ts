@@ -72,6 +72,14 @@ const END = 'select pg_current_wal_lsn()::text, clock_timestamp()::text, pg_walf
 const CLOSE_SEGMENT = `with mark as materialized (select pg_logical_emit_message(true, 'slipway', '') as at)
   select pg_walfile_name(at) from mark`
 
+/** Asks about a segment that is closed. The last file may be one that describes a backup, with the name of a segment before. */
+const isArchivedSql = (segment: string) =>
+  `select (
+      substr(left(coalesce(last_archived_wal, ''), 24), 9) >= '${segment.slice(8)}'
+      and not exists (select from pg_ls_archive_statusdir() where name = '${segment}.ready')
+    )::text
+  from pg_stat_archiver`
+
 export class DatabaseBackups {
   readonly #options: Options
   /** Deployments whose backup failed, with the message that was reported. */
@@ -306,11 +314,10 @@ export class DatabaseBackups {
     const [segment] = await host.query(id, CLOSE_SEGMENT)
     await host.query(id, 'select pg_switch_wal()::text')
     for (const end = Date.now() + ARCHIVED_MS; Date.now() < end; await delay(50)) {
-      const names = await host.listWal(id)
+      const [isArchived] = await host.query(id, isArchivedSql(segment!))
       await this.#ship(id)
-      if (names.includes(segment!)) return
-      const [last] = await host.query(id, `select coalesce(last_archived_wal, '') from pg_stat_archiver`)
-      if (last!.slice(8) >= segment!.slice(8) && (await host.listWal(id)).length === 0) return
+      // The run that has just ended may have begun before the file was there.
+      if (isArchived === 'true' && !(await host.listWal(id)).includes(segment!)) return
     }
     throw new Error('Postgres does not archive its WAL.')
   }
