@@ -20,7 +20,8 @@ export type ExecutorOptions = {
 }
 /** The end of a run, by the executor. Values are JSON. */
 export type RunResult = {
-  status: 'success' | 'error' | 'interrupted'
+  /** `lost`: its checkpoints could not be read or written, which says nothing about the graph. */
+  status: 'success' | 'error' | 'interrupted' | 'lost'
   error: { error: string; message: string } | null
   output: string | null
   state: { values: string | null; next: string[]; interrupts: Record<string, unknown[]> } | null

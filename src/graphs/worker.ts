@@ -31,6 +31,8 @@ type Options = {
 }
 
 const LOOK_MS = 1000
+/** Ten attempts must outlast a restart of the database. */
+const GIVE_BACK_MS = 3000
 
 export class Worker {
   readonly #options: Options
@@ -119,6 +121,7 @@ export class Worker {
     if (run.attempt > 1) console.log(`run taken over run=${run.run_id} attempt=${run.attempt}`)
     const result = await this.#execute(active)
     if (result === undefined) return
+    if (result.status === 'lost') return this.#giveBack(active)
     if (result.status === 'error') this.#writer.add(run, 'error', JSON.stringify(result.error))
     await this.#writer.flush()
     if (active.isLost) return this.#deleteOrphans(run)
@@ -150,12 +153,21 @@ export class Worker {
 
   async #finish({ run }: Active, result: RunResult): Promise<void> {
     const { db, onEnd } = this.#options
-    const { status, error, state } = result
+    const { error, state } = result
+    const status = result.status as RunEnd['status']
     const output = error ? JSON.stringify({ __error__: error }) : (result.output ?? '{}')
     const end: RunEnd = { status, output, state, error, lastEvent: lastEventOf(run, result) }
     if (!(await this.#writeEnd(run, end))) return this.#deleteOrphans(run)
     if (run.kwargs.temporary) await deleteCheckpoints(db.query, [run.thread_id])
     onEnd({ run, end, endedAt: new Date() })
+  }
+
+  /** The database was away: the run goes on later, here or elsewhere. While it is away, its lease ends by itself. */
+  async #giveBack({ run, isLost }: Active): Promise<void> {
+    if (isLost) return
+    console.error(`run given back, its checkpoints were out of reach run=${run.run_id} attempt=${run.attempt}`)
+    await new Promise(resolve => setTimeout(resolve, GIVE_BACK_MS))
+    await releaseRuns(this.#options.db.query, this.owner, [run])
   }
 
   /** A state that Postgres refuses, such as text of another encoding, must not bring the run back for ever. */
@@ -261,7 +273,7 @@ const isDataError = (error: unknown): error is Error & { code: string } =>
 
 /** A run that waits for an answer is `interrupted` in the streaming protocol, and a `success` elsewhere. */
 function lastEventOf({ kwargs, graph_id }: ClaimedRun, { status, state, error }: RunResult): string | undefined {
-  if (!kwargs.protocol) return undefined
+  if (!kwargs.protocol || status === 'lost') return undefined
   const isAsking = Object.keys(state?.interrupts ?? {}).length > 0
   const ends = { success: isAsking ? 'interrupted' : 'completed', error: 'failed', interrupted: 'interrupted' }
   const data = { event: ends[status], graph_name: graph_id, ...(error && { error: error.message }) }

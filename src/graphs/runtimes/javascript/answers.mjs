@@ -21,6 +21,8 @@ export function toCommand({ goto, update, resume }) {
   })
 }
 
+const LOST = JSON.stringify({ status: 'lost', error: null, output: null, state: null })
+
 export async function prepare({ folder, graphs: specs, database, send, request }) {
   const graphs = await loadGraphs(specs, folder)
   const events = new EventLog(send, request)
@@ -37,6 +39,17 @@ export async function prepare({ folder, graphs: specs, database, send, request }
   }
 
   async function run({ run }) {
+    try {
+      const result = await execute(run)
+      return saver.takeFailure(run.run_id) && result.status === 'error' ? LOST : toJson(result)
+    } catch (error) {
+      // The state after the run could not be read.
+      console.error(error)
+      return LOST
+    }
+  }
+
+  async function execute(run) {
     const controller = new AbortController()
     running.set(run.run_id, controller)
     events.begin(run.run_id)
@@ -77,7 +90,7 @@ export async function prepare({ folder, graphs: specs, database, send, request }
     const interrupts = Object.values(state?.interrupts ?? {}).flat()
     const last =
       output && interrupts.length > 0 && !Array.isArray(output) ? { ...output, __interrupt__: interrupts } : output
-    return toJson({ status, error: failure, output: last === undefined ? null : toJson(last), state })
+    return { status, error: failure, output: last === undefined ? null : toJson(last), state }
   }
 
   async function update({ graph_id, config, supersteps }) {

@@ -11,6 +11,8 @@ class RunSaver extends PostgresSaver {
   /** Writes under way, by thread. */
   #writing = new Map()
   #events
+  /** Runs whose checkpoints could not be read or written. */
+  #failed = new Set()
 
   constructor(pool, events) {
     super(pool, undefined, { schema: SCHEMA })
@@ -35,12 +37,27 @@ class RunSaver extends PostgresSaver {
       writing.delete(promise)
       if (writing.size === 0) this.#writing.delete(thread)
     }
-    promise.then(forget, forget)
+    promise.then(forget, () => {
+      this.#failed.add(run)
+      forget()
+    })
     return promise
   }
 
   /** A cancelled graph does not wait for its checkpoints. A rollback must not come before them. */
   settle = thread => Promise.allSettled(this.#writing.get(thread) ?? [])
+
+  async getTuple(config) {
+    try {
+      return await super.getTuple(config)
+    } catch (error) {
+      this.#failed.add(config.configurable?.run_id)
+      throw error
+    }
+  }
+
+  /** Tells whether checkpoints of a run failed, and forgets it. */
+  takeFailure = run => this.#failed.delete(run)
 
   putWrites(config, writes, taskId) {
     return this.#track(config, () => super.putWrites(config, writes, taskId))

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import traceback
+from contextlib import AsyncExitStack
 from typing import Any
 
 from langgraph.types import Command, Send, StateUpdate
@@ -15,6 +16,9 @@ from .store import ServerStore
 from .protocol import stream_protocol
 from .streaming import stream_run
 from .wire import to_error, to_json, to_place, to_state, to_summary
+
+
+LOST = to_json({"status": "lost", "error": None, "output": None, "state": None})
 
 
 def to_command(given: dict) -> Command:
@@ -56,6 +60,16 @@ class Answers:
 
     async def _answer_run(self, message: dict) -> str:
         run = message["run"]
+        try:
+            result = await self._execute(run)
+        except Exception:
+            # The state after the run could not be read.
+            traceback.print_exc()
+            return LOST
+        has_failed = self._saver.take_failure(run["run_id"])
+        return LOST if has_failed and result["status"] == "error" else to_json(result)
+
+    async def _execute(self, run: dict) -> dict:
         run_id, kwargs = run["run_id"], run["kwargs"]
         output: list[Any] = []
 
@@ -93,18 +107,17 @@ class Answers:
         last = output[0] if output else None
         if interrupts and isinstance(last, dict):
             last = last | {"__interrupt__": interrupts}
-        result = {"status": status, "error": failure, "output": None if last is None else to_json(last), "state": state}
-        return to_json(result)
+        return {"status": status, "error": failure, "output": None if last is None else to_json(last), "state": state}
 
     async def _summarize(self, graph_id: str, thread_id: str, config: dict) -> dict | None:
-        try:
-            async with self._open(graph_id, config) as graph:
-                place = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
-                return to_summary(await graph.aget_state(place))
-        except Exception:
-            # A factory that failed the run fails here too. The thread keeps its values.
-            traceback.print_exc()
-            return None
+        async with AsyncExitStack() as stack:
+            try:
+                graph = await stack.enter_async_context(self._open(graph_id, config))
+            except Exception:
+                # A factory that failed the run fails here too. The thread keeps its values.
+                traceback.print_exc()
+                return None
+            return to_summary(await graph.aget_state({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}))
 
     async def _answer_setup(self, _: dict) -> str:
         await self._saver.prepare()

@@ -1,5 +1,6 @@
 """Checkpoints in Postgres, in a schema of their own."""
 
+from contextlib import asynccontextmanager
 from typing import Any
 
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
@@ -18,14 +19,37 @@ class RunSaver(AsyncPostgresSaver):
     def __init__(self, pool: AsyncConnectionPool, pipe: Pipe) -> None:
         super().__init__(pool)
         self._pipe = pipe
+        # Runs whose checkpoints could not be read or written.
+        self._failed: set[str | None] = set()
+
+    def take_failure(self, run: str) -> bool:
+        """Tells whether checkpoints of a run failed, and forgets it."""
+        has_failed = run in self._failed
+        self._failed.discard(run)
+        return has_failed
+
+    @asynccontextmanager
+    async def _watched(self, config: dict):
+        run = config["configurable"].get("run_id")
+        try:
+            yield run
+        except Exception:
+            self._failed.add(run)
+            raise
+
+    async def aget_tuple(self, config: dict) -> Any:
+        async with self._watched(config):
+            return await super().aget_tuple(config)
 
     async def aput(self, config: dict, *rest: Any, **more: Any) -> dict:
-        await self._pipe.flush(config["configurable"].get("run_id"))
-        return await super().aput(config, *rest, **more)
+        async with self._watched(config) as run:
+            await self._pipe.flush(run)
+            return await super().aput(config, *rest, **more)
 
     async def aput_writes(self, config: dict, *rest: Any, **more: Any) -> None:
-        await self._pipe.flush(config["configurable"].get("run_id"))
-        await super().aput_writes(config, *rest, **more)
+        async with self._watched(config) as run:
+            await self._pipe.flush(run)
+            await super().aput_writes(config, *rest, **more)
 
     async def prepare(self) -> None:
         async with self.conn.connection() as connection:
