@@ -194,7 +194,7 @@ language sql security definer set search_path = public, pg_temp as $$
 $$;
 grant execute on function record_sync_jobs(uuid[]) to slipway_agent, slipway_app;
 
--- How many more jobs a workspace may run now.
+-- Counts the jobs that a workspace may run beside those that it runs.
 create function free_job_places(p_tenant uuid) returns bigint
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 begin
@@ -701,7 +701,7 @@ begin
     select c.* into v_before from schedules c where c.deployment_id = d.id and c.name = (v.declared).name for update;
     s := v.declared;
     if v_before.id is null then
-      -- As for a request: enforce_quota() does not count what agents bring.
+      -- The limit of requests: enforce_quota() does not count what agents bring.
       if (select count(*) from schedules c where c.tenant_id = d.tenant_id)
         >= coalesce(setting('max_schedules'), '1000')::bigint then
         v_events := v_events || (

@@ -25,7 +25,7 @@ const DETACH_METHODS = {
 type DetachMethod = keyof typeof DETACH_METHODS
 const detachMethods = Object.keys(DETACH_METHODS) as DetachMethod[]
 
-/** Of cgroup v1, with limits of processes. */
+/** The hierarchy of cgroup v1 with limits of processes. */
 const PIDS = '/sys/fs/cgroup/pids'
 const canMakeCgroupsIn = (setting: string) => {
   chooseCgroup(setting)

@@ -1,4 +1,4 @@
-// Jobs in containers of a real Podman, by an agent and a fake control plane: run, followed, found again, lost, cancelled.
+// Jobs in containers of a real Podman, by an agent and a fake control plane: run, found again, lost, cancelled.
 import { randomUUID } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { Agent } from '../../src/agent/agent.ts'

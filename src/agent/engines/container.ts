@@ -117,7 +117,7 @@ export class ContainerEngine extends PooledEngine {
   readonly #liveReplicas = new Set<string>()
   /** The commands that run once, by id. */
   readonly #runs = new Map<string, Promise<RunEnd>>()
-  /** Those that were ended because they had written too much. */
+  /** Runs that were ended because they had written too much. */
   readonly #fullRuns = new Set<string>()
   readonly #freeSpace = new FreeSpace()
   readonly #buildingRevisions = new Set<string>()

@@ -559,7 +559,7 @@ export class KubernetesEngine implements Engine {
     throw new PermanentError(number == null ? 'No copy of this revision runs.' : `Copy ${number} does not run.`)
   }
 
-  /** Those that run, the oldest first. */
+  /** Running pods, the oldest first. */
   async #findPods(
     deployment_id: string,
     labels: Record<string, string>,

@@ -1,4 +1,4 @@
-// Signals for the processes of a terminal inside a container, which no API sends. They have its id in their environment.
+// Signals for the processes of a terminal inside a container, which no API sends. Their environment has its id.
 
 const MARK = 'SLIPWAY_TERMINAL_ID'
 export const markOf = (id: string): string => `${MARK}=${id}`

@@ -1,5 +1,5 @@
-// Control groups (cgroup v2, or `pids` of v1), which a process cannot leave by a new session, a double fork or a new
-// environment.
+// Control groups (cgroup v2, or `pids` of v1). A process leaves them neither by a new session or environment, nor by a
+// double fork.
 import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { basename, join } from 'node:path'

@@ -15,7 +15,7 @@ export type PodRef = { namespace: string; pod: string; container: string }
 /** Servers before 1.30 have the second one alone, in which a client cannot end the input. */
 const [WITH_CLOSE, WITHOUT_CLOSE] = ['v5.channel.k8s.io', 'v4.channel.k8s.io'] as const
 const [INPUT, OUTPUT, ERRORS, STATUS, RESIZE, CLOSE] = [0, 1, 2, 3, 4, 255] as const
-/** Of a forwarded port: its bytes, and what went wrong. The first message of each has the port. */
+/** Channels of a forwarded port: its bytes, and what went wrong. The first message of each has the port. */
 const [DATA, FAULT] = [0, 1] as const
 const PORT_BYTES = 2
 const CONNECT_MS = 15_000

@@ -28,7 +28,7 @@ type Place = {
   cwd: string
   env: Record<string, string>
   user: User | undefined
-  /** That of the copy, so that its limits hold for the command, too. */
+  /** The cgroup of the copy, so that its limits hold for the command, too. */
   cgroup: string | undefined
 }
 
@@ -36,7 +36,7 @@ type Place = {
 export const loadPty = () => import('@lydell/node-pty').catch(() => undefined)
 
 export async function startTerminal(request: NewTerminal, copyPlace: Place): Promise<Terminal> {
-  // Of its own below that of the copy: its processes cannot leave it, and all end with it.
+  // Below that of the copy, its processes cannot leave it, and all end with it.
   const cgroup = copyPlace.cgroup && makeNestedCgroup(copyPlace.cgroup, `terminal-${copyPlace.id}`)
   const place = { ...copyPlace, cgroup }
   // All its processes have it, so that they are found.
