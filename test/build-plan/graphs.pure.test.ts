@@ -166,9 +166,10 @@ describe('a langgraph.json', () => {
       ui: { agent: './ui.tsx' },
       dependancies: [],
       store: { ttl: { default_ttl: 60 } },
-      http: { disable_mcp: false },
+      http: { disable_mcp: true, mount_prefix: '/graphs' },
     }
-    const { warnings } = plan({ 'langgraph.json': file, 'agent.py': '' })
+    const { warnings, health_path } = plan({ 'langgraph.json': file, 'agent.py': '' })
+    expect(health_path).toBe('/graphs/ok')
     const named = warnings.map(warning => /`(.*?)`/.exec(warning)?.[1])
     expect(named).toEqual([
       'base_image',

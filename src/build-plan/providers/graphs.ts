@@ -37,7 +37,7 @@ export function proposeGraphs(app: Folder, name: string): Proposal {
     ],
     install,
     start: `slipway-graphs ${quote(name)}`,
-    health_path: '/ok',
+    health_path: `${file.prefix}/ok`,
     env: python ? { UV_PYTHON_PREFERENCE: 'system', PYTHONUNBUFFERED: '1' } : {},
     programs: [...(python ? [`${VENV}/bin`] : []), ...(node ? ['node_modules/.bin'] : [])],
     certain: [

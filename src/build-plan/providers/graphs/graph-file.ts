@@ -22,6 +22,8 @@ export type GraphFile = {
   python_version: string | null
   node_version: string | null
   usesPip: boolean
+  /** The path before all of the API. */
+  prefix: string
   pip_config_file: string | null
   warnings: string[]
 }
@@ -74,6 +76,7 @@ export function readGraphFile(app: Folder, name: string): GraphFile {
     // uv reads no configuration of pip.
     usesPip: pip_installer === 'pip' || pip_config_file !== null,
     pip_config_file,
+    prefix: toText(Object(value.http).mount_prefix) ?? '',
     warnings,
   }
 }

@@ -45,24 +45,24 @@ const HTTP: Keys = {
       allow_methods: { form: texts },
       allow_headers: { form: texts },
       allow_credentials: { form: flag },
-      allow_origin_regex: { form: text },
+      allow_origin_regex: { form: text, instead: 'has no effect: name the origins in `allow_origins`' },
       expose_headers: { form: texts },
       max_age: { form: number },
     },
   },
   ...Object.fromEntries(
-    ['assistants', 'threads', 'runs', 'store', 'mcp', 'meta', 'webhooks'].map(name => [
-      `disable_${name}`,
-      { form: flag },
-    ]),
+    ['assistants', 'threads', 'runs', 'store', 'mcp', 'meta'].map(name => [`disable_${name}`, { form: flag }]),
   ),
+  disable_webhooks: { form: flag, instead: 'has no effect: a webhook is called where a run names one' },
   disable_a2a: { form: flag },
   disable_ui: { form: flag },
   configurable_headers: { form: object, members: { includes: { form: texts }, excludes: { form: texts } } },
   logging_headers: { form: object, instead: 'has no effect: headers are not logged' },
   middleware_order: { form: oneOf('auth_first', 'middleware_first') },
   enable_custom_route_auth: { form: flag },
-  mount_prefix: { form: text, refusal: 'cannot be used: the API is at the root of its URL. Remove it' },
+  mount_prefix: {
+    form: form(value => typeof value === 'string' && /^\/[\w./-]*\w$/.test(value), 'a path such as "/graphs"'),
+  },
 }
 
 export const GRAPH_KEYS: Keys = {
