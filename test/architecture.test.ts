@@ -148,7 +148,8 @@ describe('the slices of src', () => {
 describe('imports', () => {
   it('name their module, so that these rules see it, except for an optional package', () => {
     const imported = files.filter(file => /(?<![\w.])import\((?!\s*')/.test(readFileSync(join(src, file), 'utf8')))
-    expect(imported).toEqual(['postgres/data-folder.ts'])
+    // The server of graphs is beside the copy of its launcher.
+    expect(imported).toEqual(['agent/builds/graph-launcher.ts', 'postgres/data-folder.ts'])
   })
 
   it('bring neither Drizzle nor a driver along with the app: a probe needs no database', () => {
@@ -243,8 +244,8 @@ describe('the boundaries between files', () => {
 
   it('only hosts read the environment, and env.ts parses it', () => {
     const hosts = ['host', 'postgres', 'cli']
-    // They are separate programs: the agent, the server of a site's image, and that of graphs.
-    const programs = ['agent/main.ts', 'agent/site/site-main.ts', 'graphs/main.ts']
+    // They are separate programs: the agent, the server of a site's image, that of graphs, and its launcher.
+    const programs = ['agent/main.ts', 'agent/site/site-main.ts', 'graphs/main.ts', 'agent/builds/graph-launcher.ts']
     // The code examples of the API pages contain it as text.
     const examples = /^api-docs\/client/
     for (const file of files.filter(
@@ -318,7 +319,7 @@ describe('the dashboard', () => {
       if (!callers.includes(file)) expect(text, file).not.toMatch(/\bfetch\(|EventSource|XMLHttpRequest|sendBeacon/)
       for (const [, from] of text.matchAll(/from '(\.[^']+)'/g)) {
         const to = relative(folder, join(folder, dirname(file), from!))
-        const isShared = /^\.\.\/(?:client|build-plan)\/|^\.\.\/protocol\/reserved-variables\.ts$/
+        const isShared = /^\.\.\/(?:client|build-plan)\/|^\.\.\/protocol\/(?:reserved-variables|env-file)\.ts$/
         if (to.startsWith('..')) expect(to, file).toMatch(isShared)
       }
     }

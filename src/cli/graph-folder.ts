@@ -33,7 +33,7 @@ export function findGraphFolder(folder: string): GraphFolder {
   }
 }
 
-/** Those that are not the platform's. A file of them is left out of the archive, so that they become secrets. */
+/** Leaves out those of the platform. A file of them is not in the archive, so that they become secrets. */
 export function readGraphVariables(folder: string, out: Pick<Output, 'note'>): Variable[] {
   if (readGraphText(folder) === null) return []
   const read = (path: string) => (isFile(join(folder, path)) ? readFileSync(join(folder, path), 'utf8') : null)

@@ -64,6 +64,7 @@ const SIGNATURES = {
   'hosting/registry/registry.ts': 'tokens for a push',
   'hosting/uploads/uploads.ts': 'links for an upload',
   'hosting/git-hosts/install.ts': 'the state of an installation at a git host',
+  'kernel/crypto/application-keys.ts': 'keys by which clients call graphs, until their agent has restarted them',
   'kernel/crypto/trace-keys.ts': 'keys by which applications trace themselves, until their agent has restarted them',
   'hosting/relay/tunnels.ts': 'tickets of terminals, for a minute',
   'hosting/sync/archive-download.ts': 'links for an agent',

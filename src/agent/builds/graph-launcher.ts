@@ -14,7 +14,7 @@ const PROVIDERS: Record<string, { url: string; key: string }> = {
   OPENAI_MODEL_ID: { url: 'OPENAI_BASE_URL', key: 'OPENAI_API_KEY' },
   ANTHROPIC_MODEL_ID: { url: 'ANTHROPIC_BASE_URL', key: 'ANTHROPIC_API_KEY' },
 }
-/** Those of one connection. */
+/** Headers of one connection. */
 const HOP_HEADERS = ['host', 'connection', 'keep-alive', 'transfer-encoding', 'upgrade', 'te', 'trailer']
 
 /**

@@ -1,5 +1,5 @@
 // The server of graphs as a folder that applications can read and start: its sources, the packages that it imports and
-// a program `slipway-graphs`. The executor of JavaScript has packages of its own, which npm installs by their lock file.
+// a program `slipway-graphs`. The executor of JavaScript has packages of its own, which npm installs by a lock file.
 import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -9,7 +9,7 @@ import { readJson } from '../system/files.ts'
 
 const SOURCES = fileURLToPath(new URL('../../graphs/', import.meta.url))
 const LAUNCHER = fileURLToPath(new URL('./graph-launcher.ts', import.meta.url))
-/** Those of this installation, with all that they depend on. */
+/** Packages of this installation, with all that they depend on. */
 const PACKAGES = ['@hono/node-server', 'hono', 'pg', 'zod']
 /** The folder of the packages of JavaScript, in that of the server. */
 export const JAVASCRIPT_RUNTIME = 'graphs/runtimes/javascript'

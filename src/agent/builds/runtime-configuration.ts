@@ -11,6 +11,6 @@ export function readRuntimeConfiguration(folder: string, path: string): RuntimeC
   if (value === undefined) return undefined
   const faults = describeConfigurationFaults(path, value)
   if (faults !== null) throw new PermanentError(faults)
-  // That of graphs has none of these members.
+  // The file of graphs has none of these members.
   return 'graphs' in Object(value) ? {} : RuntimeConfiguration.parse(value)
 }

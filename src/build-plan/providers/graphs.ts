@@ -24,6 +24,7 @@ export function proposeGraphs(app: Folder, name: string): Proposal {
   const install = python && node?.command ? `(${enter}${node.command}) && ${python}` : (python ?? node?.command ?? null)
   const ids = file.graphs.map(({ id }) => `\`${id}\``)
   const more = ids.length > MAX_LISTED ? ` and ${ids.length - MAX_LISTED} more` : ''
+  const count = ids.length === 1 ? 'the graph' : `${ids.length} graphs`
   const kinds = languages.map(language => (language === 'python' ? 'Python' : 'JavaScript')).join(' and ')
   return {
     kind: 'graphs',
@@ -41,8 +42,8 @@ export function proposeGraphs(app: Folder, name: string): Proposal {
     env: python ? { UV_PYTHON_PREFERENCE: 'system', PYTHONUNBUFFERED: '1' } : {},
     programs: [...(python ? [`${VENV}/bin`] : []), ...(node ? ['node_modules/.bin'] : [])],
     certain: [
-      `${name} names ${ids.length === 1 ? 'the graph' : `${ids.length} graphs`} ${ids.slice(0, MAX_LISTED).join(', ')}` +
-        `${more} in ${kinds}, which get a server and a database.`,
+      `${name} names ${count} ${ids.slice(0, MAX_LISTED).join(', ')}${more} in ${kinds}.`,
+      'A server with a database of its own serves them.',
       ...describeEnvironment(app, path),
     ],
     warnings: [...file.warnings, ...(node?.warnings ?? [])],

@@ -14,7 +14,7 @@ type Graph = { id: string; language: GraphLanguage; file: string | null; variabl
 type LocalDependency = { written: string; path: string }
 export type GraphFile = {
   graphs: Graph[]
-  /** Those that come from a registry, as pip reads them. */
+  /** Packages of a registry, as pip reads them. */
   packages: string[]
   folders: LocalDependency[]
   /** A project of uv in place of dependencies. `root`: as in the file. */
@@ -195,8 +195,12 @@ export function listNeededFolders(text: string): string[] | null {
 }
 
 /** Variables of the platform, and those by which the reference sets up its own server. */
-const RESERVED =
-  /^(LANG(SMITH|CHAIN)_(TRACING_V2|ENDPOINT|PROJECT|API_KEY|TENANT_ID|AUTH_\w+|HOST_\w+|LANGGRAPH_GIT_\w+|CONTROL_PLANE_API_KEY|DEPLOYMENT_NAME|CALLBACKS_BACKGROUND)|POSTGRES_(URI|URI_CUSTOM|PASSWORD)|REDIS_URI_CUSTOM|LANGGRAPH_(GIT_REPO_PATH|AUTH_TYPE|CLOUD_LICENSE_KEY)|LOG_(JSON|DICT_TRACEBACKS)|MOUNT_PREFIX|DD_TRACE_\w+|LSD_\w+)$/
+const RESERVED = [
+  /^LANG(SMITH|CHAIN)_(TRACING_V2|ENDPOINT|PROJECT|API_KEY|TENANT_ID|DEPLOYMENT_NAME|CALLBACKS_BACKGROUND)$/,
+  /^LANGSMITH_(AUTH|HOST|LANGGRAPH_GIT)_\w+$|^LANGSMITH_CONTROL_PLANE_API_KEY$/,
+  /^LANGGRAPH_(GIT_REPO_PATH|AUTH_TYPE|CLOUD_LICENSE_KEY)$|^LSD_\w+$|^DD_TRACE_\w+$/,
+  /^POSTGRES_(URI|URI_CUSTOM|PASSWORD)$|^REDIS_URI_CUSTOM$|^LOG_(JSON|DICT_TRACEBACKS)$|^MOUNT_PREFIX$/,
+]
 
 type GraphEnvironment = {
   /** The .env file that it names. Null: it has the variables itself, or none. */
@@ -213,7 +217,7 @@ export function readGraphEnvironment(files: Pick<SourceFiles, 'read'>, path: str
   const entries = Object.entries(given)
     .map(([name, value]): [string, string] => [name, String(value)])
     .filter(([, value]) => value !== '')
-  const isReserved = (name: string) => isReservedVariable(name) || RESERVED.test(name)
+  const isReserved = (name: string) => isReservedVariable(name) || RESERVED.some(one => one.test(name))
   return {
     file: named,
     variables: Object.fromEntries(entries.filter(([name]) => !isReserved(name))),

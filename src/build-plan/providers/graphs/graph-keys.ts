@@ -5,11 +5,11 @@ import { nearestName } from '../../../protocol/nearest-name.ts'
 type Form = (value: unknown) => string | null
 type Key = {
   form: Form
-  /** What happens instead. A plan says it where the key has a value. */
+  /** Ends the sentence of a plan that says what happens instead, where the key has a value. */
   instead?: string
-  /** Why it is refused. */
+  /** Ends the sentence that refuses it. */
   refusal?: string
-  /** Those of an object. */
+  /** The keys of an object. */
   members?: Keys
 }
 type Keys = Record<string, Key>
@@ -179,7 +179,7 @@ export const GRAPH_KEYS: Keys = {
   node_loader: { form: text, instead: 'has no effect: the server reads TypeScript itself' },
   docker_compose_file: {
     form: text,
-    instead: 'has no effect: its services are not started. `slipway deploy` with the file itself deploys them',
+    instead: 'has no effect: its services are not started. `slipway deploy` of the file itself deploys them',
   },
 }
 
@@ -187,7 +187,7 @@ export type KeyFindings = { faults: string[]; warnings: string[] }
 
 const MAX_FINDINGS = 20
 
-/** All faults of a file, and what a plan says of its keys. A key that is not known is a warning, as in the reference. */
+/** All faults of a file, and the sentences of a plan about its keys. An unknown key is a warning there. */
 export function checkKeys(file: Record<string, unknown>): KeyFindings {
   const found: KeyFindings = { faults: [], warnings: [] }
   checkMembers(file, GRAPH_KEYS, '', found)
