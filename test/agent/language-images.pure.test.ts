@@ -29,6 +29,12 @@ describe('the official image', () => {
     expect(imageOf(language, [tool(language as ToolName, version)])).toBe(image)
   })
 
+  test('for graphs is that of Python if one is in Python, and gets Node', () => {
+    const server = [tool('node', '>=22'), tool('graphs-javascript')]
+    expect(imageOf('graphs', server)).toBe('docker.io/library/node:24-slim')
+    expect(imageOf('graphs', [...server, tool('python', '3.12')])).toBe('docker.io/library/python:3.12-slim')
+  })
+
   test('for Java is that of its build tool, and for a command alone that of Node', () => {
     expect(imageOf('java', [tool('java', '>=17')])).toBe('docker.io/library/eclipse-temurin:21-jdk')
     expect(imageOf('java', [tool('java', '17'), tool('maven')])).toBe('docker.io/library/maven:3-eclipse-temurin-17')

