@@ -182,6 +182,18 @@ describe('a langgraph.json', () => {
     ])
   })
 
+  it('of a hostile size is refused, or planned soon', () => {
+    const many = Object.fromEntries(Array.from({ length: 50_000 }, (_, i) => [`graf${i}`, './agent.py:g']))
+    expect(refusal({ 'langgraph.json': { ...PYTHON, graphs: many }, 'agent.py': '' })).toContain('`graphs`')
+    const dependencies = ['.', `./agent${'/'.repeat(500_000)}`]
+    const { warnings } = plan({
+      'langgraph.json': { ...PYTHON, ...many, dependencies },
+      'agent.py': '',
+      'agent/a.py': '',
+    })
+    expect(warnings.length).toBeLessThan(30)
+  })
+
   it('says how many variables it has, and which the platform sets', () => {
     const env = { OPENAI_API_KEY: 'k', PORT: '1', LANGSMITH_API_KEY: 'x', EMPTY: '' }
     const { certain, env: planned } = plan({ 'langgraph.json': { ...PYTHON, env }, 'agent.py': '' })

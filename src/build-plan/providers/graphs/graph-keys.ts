@@ -191,14 +191,16 @@ const MAX_FINDINGS = 20
 export function checkKeys(file: Record<string, unknown>): KeyFindings {
   const found: KeyFindings = { faults: [], warnings: [] }
   checkMembers(file, GRAPH_KEYS, '', found)
-  return { faults: found.faults.slice(0, MAX_FINDINGS), warnings: found.warnings.slice(0, MAX_FINDINGS) }
+  return found
 }
 
 function checkMembers(value: Record<string, unknown>, keys: Keys, path: string, found: KeyFindings): void {
   for (const [name, member] of Object.entries(value)) {
+    if (found.warnings.length >= MAX_FINDINGS && found.faults.length >= MAX_FINDINGS) return
     const shown = `\`${path}${name.slice(0, 100)}\``
     const key = Object.hasOwn(keys, name) ? keys[name]! : undefined
     if (!key) {
+      if (found.warnings.length >= MAX_FINDINGS) continue
       const meant = nearestName(name, Object.keys(keys))
       found.warnings.push(`${shown} is not known, and is not read.${meant ? ` Did you mean \`${meant}\`?` : ''}`)
       continue

@@ -43,4 +43,8 @@ function addToPath(open: { written: string; folder: Folder }[]): string[] {
   return [`printf '%s\\n' ${lines} > "$(echo ${VENV}/lib/python3*/site-packages)/graphs.pth"`]
 }
 
-const trim = (written: string) => written.replace(/\/+$/, '')
+function trim(written: string): string {
+  let end = written.length
+  while (written[end - 1] === '/') end--
+  return written.slice(0, end)
+}
