@@ -116,6 +116,9 @@ it('takes, lists, restores and deletes snapshots', async () => {
   expect((await start('snapshots', 'list', name).ended).objects).toMatchObject([{ id: one.id, store: STORE }])
   expect((await start('snapshots', 'list', '--all', '--store', 'database').ended).objects).toEqual([])
   await follow({ type: 'restore', store: STORE, snapshot_id: one.id }, 'restore', name, one.id, '--yes')
+  const past = { type: 'restore', store: 'database', from_deployment_id: id, at: '2026-11-22T12:00:00.000Z' }
+  await follow(past, 'restore', name, '--at', '2026-11-22T12:00:00Z', '--from', name, '--yes')
+  expect((await start('snapshots', 'restore', name, one.id, '--at', '2h').ended).code).toBe(2)
   expect((await start('snapshots', 'delete', one.id, '--yes').ended).objects).toMatchObject([{ deleted: true }])
   expect((await start('snapshots', 'delete', one.id, '--yes').ended).error?.code).toBe('snapshot_not_found')
 })
