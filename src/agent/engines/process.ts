@@ -25,7 +25,6 @@ import {
   type RunEnd,
   SnapshotUnsupported,
   type SourceTree,
-  type StoreName,
   type Terminal,
   TransientError,
   type WriteLog,
