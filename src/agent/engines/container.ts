@@ -472,6 +472,7 @@ export class ContainerEngine extends PooledEngine {
     if (disk === null) {
       await this.#stores.removeStore(deployment_id, store as StoreKind)
       removeStoreRequest(this.path(deployment_id), store as StoreKind)
+      if (store === 'database') await this.#backups.remove(deployment_id)
     } else if (!RESERVED_CLAIMS.has(disk))
       await removeVolume(this.#api, `${resourcePrefix(this.#owner, deployment_id)}-${disk}`)
   }

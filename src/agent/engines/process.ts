@@ -534,7 +534,7 @@ export class ProcessEngine extends PooledEngine {
     const disks = this.#disksOf(deployment_id)
     return [
       ...disks.listFilled().map(name => `disk:${name}`),
-      ...(this.#readDatabase(deployment_id) ? ['database'] : []),
+      ...(this.#readDatabase(deployment_id)?.isOwn ? ['database'] : []),
       ...(this.#readRedis(deployment_id) ? ['redis'] : []),
     ]
   }
@@ -568,7 +568,8 @@ export class ProcessEngine extends PooledEngine {
     }
     const database = store === 'database' ? this.#readDatabase(deployment_id) : undefined
     if (!database) return
-    await this.#databases.drop(database)
+    await this.#databases.drop(deployment_id, database)
+    await this.#backups.remove(deployment_id)
     fs.rmSync(this.path(deployment_id, 'database.json'), { force: true })
   }
 
