@@ -1,7 +1,9 @@
 // The process engine with real processes: rollouts, restarts, limits, failures, and replicas of an earlier agent.
 import { spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import * as fs from 'node:fs'
+import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import type { RevisionRef, RevisionSpec } from '../../src/agent/engine.ts'
@@ -50,6 +52,28 @@ const waitForPhase = (engine: ProcessEngine, revision: RevisionRef, phase: strin
     return running?.phase === phase ? running : undefined
   })
 const urlOf = async (engine: ProcessEngine) => (await engine.observe(ref.deployment_id)).url!
+
+test('the address without a name stays, and is another one once a program has taken its port', async () => {
+  const serveAt = async (engine: ProcessEngine) => {
+    await engine.start(makeUnit(ref), writeApplication(home, 'local', makeServerCode('local')))
+    await waitForPhase(engine, ref, 'healthy')
+    await engine.route(makeUnit(ref))
+    const { local_url = '' } = await engine.observe(ref.deployment_id)
+    expect(await (await fetch(local_url)).text()).toBe('local')
+    return local_url
+  }
+  const { engine: first } = await open()
+  const address = await serveAt(first)
+  await first.close({ stop: false })
+  const { engine: second } = await open()
+  expect(await serveAt(second)).toBe(address)
+  await second.close({ stop: true })
+  const other = createServer().listen(Number(new URL(address).port), '127.0.0.1')
+  onTestFinished(() => void other.close())
+  await once(other, 'listening')
+  const { engine: third } = await open()
+  expect(await serveAt(third)).not.toBe(address)
+})
 
 describe('a rollout', () => {
   test('the old revision serves until the new one is healthy, and no request of a polling client fails', async () => {
