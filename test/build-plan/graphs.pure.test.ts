@@ -182,7 +182,7 @@ describe('a langgraph.json', () => {
     ])
   })
 
-  it('of a hostile size is refused, or planned soon', () => {
+  it('is planned soon, or refused, if it is hostile', () => {
     const many = Object.fromEntries(Array.from({ length: 50_000 }, (_, i) => [`graf${i}`, './agent.py:g']))
     expect(refusal({ 'langgraph.json': { ...PYTHON, graphs: many }, 'agent.py': '' })).toContain('`graphs`')
     const dependencies = ['.', `./agent${'/'.repeat(500_000)}`]

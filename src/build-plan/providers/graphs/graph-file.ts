@@ -7,7 +7,7 @@ import { checkKeys } from './graph-keys.ts'
 
 export const GRAPH_FILE = 'langgraph.json'
 
-export type GraphLanguage = 'javascript' | 'python'
+type GraphLanguage = 'javascript' | 'python'
 /** `file`: relative to the folder of the configuration. Null: `module` names an installed one of Python. */
 type Graph = { id: string; language: GraphLanguage; file: string | null; variable: string }
 /** `path` in the source, `written` as in the file. */
@@ -35,7 +35,7 @@ export function describesGraphs(text: string | null): boolean {
 }
 
 /** Null for a file that is no JSON object. */
-export function toObject(text: string | null): Record<string, unknown> | null {
+function toObject(text: string | null): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(text ?? '')
     return typeof value === 'object' && value !== null && !Array.isArray(value)

@@ -65,7 +65,7 @@ const HTTP: Keys = {
   },
 }
 
-export const GRAPH_KEYS: Keys = {
+const GRAPH_KEYS: Keys = {
   $schema: { form: text },
   graphs: { form: object },
   dependencies: { form: texts },
@@ -183,7 +183,7 @@ export const GRAPH_KEYS: Keys = {
   },
 }
 
-export type KeyFindings = { faults: string[]; warnings: string[] }
+type KeyFindings = { faults: string[]; warnings: string[] }
 
 const MAX_FINDINGS = 20
 
