@@ -38,7 +38,7 @@ const RESTORE_TIMEOUT_MS = 20_000
 const STOP_TIMEOUT_MS = 15_000
 const RESTART_DELAY_MS = 1000
 /** Settings of this machine for proxies, certificates and registries. Builds get them: they run for its user. */
-const NETWORK_VARIABLES =
+export const NETWORK_VARIABLES =
   /^((https?|all|no)_proxy|node_(extra_ca_certs|use_env_proxy)|ssl_cert_(file|dir)|(curl|requests)_ca_bundle|git_ssl_cainfo|npm_config_(registry|cafile|proxy|https_proxy|noproxy|disturl)|yarn_(npm_registry_server|https?_proxy|https_ca_file_path)|pip_(index_url|extra_index_url|find_links|cert|trusted_host)|uv_(default_index|index|index_url|extra_index_url|find_links|system_certs|native_tls|python_install_mirror|python_downloads_json_url)|go(proxy|sumdb|private|noproxy|nosumdb)|cargo_(http|registries|source)_\w+|deno_(cert|tls_ca_store)|maven_opts|gradle_opts|bun_config_registry|bundle_mirror__\w+|rustup_(dist|update)_\w+|mise_\w+)$/i
 /** Allows a git host on this machine, for trials. */
 const LOOPBACK_SETTINGS = { AGENT_ALLOWED_NETWORKS: '127.0.0.0/8, ::1/128' }

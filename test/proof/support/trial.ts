@@ -43,6 +43,7 @@ export async function runTrial(trial: () => Promise<void>): Promise<void> {
 
 /** Packages of Debian with another name than their program. */
 const PACKAGES: Record<string, string> = {
+  busybox: 'busybox-static',
   bwrap: 'bubblewrap',
   go: 'golang-go',
   ip: 'iproute2',
