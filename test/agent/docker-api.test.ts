@@ -93,6 +93,17 @@ describe('a failed request', () => {
     answer = (_, res) => json(res, 500, { message: 'driver failed' })
     expect(await rejectionOf(new DockerApi(socket).removeContainer('x'))).toBe('500: driver failed')
   })
+  test('to stop a container that is paused is repeated once it goes on', async () => {
+    let isPaused = true
+    answer = (req, res) => {
+      if (req.url?.endsWith('/unpause')) isPaused = false
+      if (isPaused) json(res, 500, { message: 'x is running or paused, refusing to clean up' })
+      else res.writeHead(204).end()
+    }
+    expect(await new DockerApi(socket).stopContainer('x', 3)).toBe(true)
+    const [stop, unpause] = ['POST /containers/x/stop?t=3', 'POST /containers/x/unpause']
+    expect(requests).toEqual([stop, unpause, stop])
+  })
   test('includes a pull whose progress reports an error', async () => {
     answer = (_, res) => res.writeHead(200).end('{"status":"Pulling"}\n{"error":"denied"}\n')
     const api = new DockerApi(socket)

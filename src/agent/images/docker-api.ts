@@ -111,6 +111,20 @@ export class DockerApi {
     }
   }
 
+  /** Podman stops none that is paused, so that one goes on first. False if it does not exist. */
+  async stopContainer(id: string, seconds: number): Promise<boolean> {
+    // The engine answers only after these seconds and the kill.
+    const request = { query: { t: seconds }, timeoutMs: seconds * 1000 + 30_000 }
+    const stop = () => this.requestIfExists('POST', `/containers/${id}/stop`, request)
+    try {
+      return await stop()
+    } catch (error) {
+      if (!(error instanceof DockerApiError && /paused/.test(error.message))) throw error
+      await this.requestIfExists('POST', `/containers/${id}/unpause`)
+      return stop()
+    }
+  }
+
   /** Removes a container and its anonymous volumes. Waits for a removal in progress, which Docker answers with 409. */
   async removeContainer(id: string): Promise<void> {
     for (const until = Date.now() + REQUEST_TIMEOUT_MS; ; await delay(RETRY_MS)) {

@@ -312,9 +312,7 @@ export class ContainerReplica implements Replica {
   }
 
   #stop(id: string, grace: number): Promise<boolean> {
-    const t = Math.ceil(grace / 1000)
-    // The engine answers only after the grace period and the kill.
-    return this.#api.requestIfExists('POST', `/containers/${id}/stop`, { query: { t }, timeoutMs: grace + 30_000 })
+    return this.#api.stopContainer(id, Math.ceil(grace / 1000))
   }
 
   /** Finds containers by label, which includes those that were being created when the replica was ended. */

@@ -144,8 +144,7 @@ export class StoreContainers {
   }
 
   async #remove(id: string): Promise<void> {
-    const timeoutMs = STOP_SECONDS * 1000 + 30_000
-    await this.#api.requestIfExists('POST', `/containers/${id}/stop`, { query: { t: STOP_SECONDS }, timeoutMs })
+    await this.#api.stopContainer(id, STOP_SECONDS)
     await this.#api.removeContainer(id)
   }
 
