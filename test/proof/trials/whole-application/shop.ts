@@ -96,7 +96,9 @@ export async function readWhenCalm(installation: Installation, shop: Shop, url: 
   check('it is healthy by itself, and has done everything', report !== undefined)
   note(`${((performance.now() - started) / 1000).toFixed(1)} s after the last kill`)
   if (report) return report
-  const { body } = await installation.api('GET', `/v2/deployments/${shop.id}/explain`)
-  note(JSON.stringify(body).slice(0, 2000))
+  for (const path of ['', '/explain']) {
+    const { body } = await installation.api('GET', `/v2/deployments/${shop.id}${path}`)
+    note(JSON.stringify(path === '' ? body.health : body).slice(0, 2000))
+  }
   return readJson<Report>(url, '/report')
 }
