@@ -236,7 +236,7 @@ export type Terminal = {
 export type ForwardTarget = Ready & { connect(): Promise<Duplex> }
 
 /** Data that outlive a revision: `database`, `redis` or `disk:NAME`. */
-export type StoreName = string
+type StoreName = string
 /** The files of a snapshot, or a time in the history of the database of a deployment. */
 export type RestorePoint = { folder: string } | { deployment_id: string; at: Date }
 

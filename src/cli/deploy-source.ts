@@ -5,7 +5,7 @@ import type { FolderPlan } from './folder-plan.ts'
 import type { Deployment, Session } from './session.ts'
 
 export type NewDeployment = CallOptions<'POST /v2/deployments'>['body']
-export type DeploymentPatch = NonNullable<CallOptions<'PATCH /v2/deployments/{deployment_id}'>['body']>
+type DeploymentPatch = NonNullable<CallOptions<'PATCH /v2/deployments/{deployment_id}'>['body']>
 
 export type Variable = NewDeployment['secrets'][number]
 type PlannedCreation = { body: NewDeployment; plan: Plan<'POST /v2/deployments'> }

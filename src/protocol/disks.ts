@@ -3,7 +3,7 @@ import * as z from 'zod'
 import type { Volume, VolumeMount } from './kubernetes.schema.ts'
 
 /** Engines with images run a built source in this folder. Paths below it mean the same on every engine. */
-export const APPLICATION_FOLDER = '/app'
+const APPLICATION_FOLDER = '/app'
 export const DEFAULT_DISK_GI = 10
 const ACCESS_MODES = ['ReadWriteOnce', 'ReadWriteMany', 'ReadWriteOncePod'] as const
 type AccessMode = (typeof ACCESS_MODES)[number]

@@ -14,7 +14,7 @@ export const kindOfStore = (store: string): 'database' | 'redis' | 'disk' =>
   store.startsWith('disk:') ? 'disk' : (store as 'database' | 'redis')
 export const diskOfStore = (store: string): string | null => (store.startsWith('disk:') ? store.slice(5) : null)
 
-export const snapshotReasons = ['manual', 'schedule', 'automatic', 'before_release', 'before_restore', 'last'] as const
+const snapshotReasons = ['manual', 'schedule', 'automatic', 'before_release', 'before_restore', 'last'] as const
 export type SnapshotReason = (typeof snapshotReasons)[number]
 export const SnapshotReason = z.enum(snapshotReasons).meta({
   description:
@@ -24,7 +24,7 @@ export const SnapshotReason = z.enum(snapshotReasons).meta({
 
 export const TakeAction = z.object({ type: z.literal('snapshot'), store: StoreName })
 const restore = { type: z.literal('restore'), store: StoreName }
-export const RestoreAction = z.union([
+const RestoreAction = z.union([
   z.object({ ...restore, snapshot_id: Uuid }),
   z.object({ ...restore, from_deployment_id: Uuid, at: Instant }),
 ])

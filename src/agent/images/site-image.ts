@@ -51,7 +51,7 @@ export async function buildSiteImage(
 }
 
 /** The program and the modules that it imports, which import nothing but each other and Node. */
-export function listServerFiles() {
+function listServerFiles() {
   const files = new Set([SERVER])
   for (const file of files)
     for (const line of readFileSync(file, 'utf8').split('\n')) {

@@ -14,7 +14,7 @@ import {
 } from './compose-services.ts'
 import { resolveTexts, type Variables } from './interpolate.ts'
 
-export type ComposeFault = { path: Path; message: string }
+type ComposeFault = { path: Path; message: string }
 /** A service that becomes a deployment. */
 export type Planned = {
   service: string

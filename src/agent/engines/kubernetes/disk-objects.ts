@@ -7,7 +7,7 @@ import type { KubernetesSettings } from './settings.ts'
 
 export const DISK_COMPONENT = 'disk'
 
-export const ownDisksOf = ({ resources }: Pick<RevisionSpec, 'resources'>): Disk[] =>
+const ownDisksOf = ({ resources }: Pick<RevisionSpec, 'resources'>): Disk[] =>
   listDisks(resources).filter(({ storage_gi }) => storage_gi !== null)
 
 export const diskClaimsOf = (settings: KubernetesSettings, spec: RevisionSpec): V1PersistentVolumeClaim[] =>

@@ -46,7 +46,7 @@ const ARCHIVE_MS = 120_000
 const RECOVERY_PAUSE_MS = 50
 
 /** A server without work runs six processes, which share about 10 MB and use no processor time. */
-export function settingsOf({ connections, memory_mb }: ServerLimits): ServerSettings {
+function settingsOf({ connections, memory_mb }: ServerLimits): ServerSettings {
   const megabytes = (share: number, least: number, most: number) =>
     `${Math.round(Math.min(most, Math.max(least, memory_mb * share)))}MB`
   return {

@@ -29,7 +29,7 @@ const LINK_SCRIPT = [
 ].join('\n')
 
 const execFileAsync = promisify(execFile)
-export const asUser = (user: User | undefined): ExecFileOptions => ({
+const asUser = (user: User | undefined): ExecFileOptions => ({
   ...(user && { uid: user.uid, gid: user.gid }),
   env: { PATH: DEFAULT_PATH, LANG: 'C.UTF-8' },
 })
