@@ -77,33 +77,33 @@ async def serve() -> None:
             traceback.print_exc()
             pipe.send({"type": "answer", "id": identifier, "error": {"message": f"{type(error).__name__}: {error}"}})
 
-    # Without its server nothing may go on: another copy takes the runs over.
-    while line := await reader.readline():
-        message = json.loads(line)
-        kind = message["type"]
-        if kind == "start":
-            try:
-                from .answers import prepare
+    try:
+        while line := await reader.readline():
+            message = json.loads(line)
+            kind = message["type"]
+            if kind == "start":
+                try:
+                    from .answers import prepare
 
-                answers = await prepare(message, pipe)
-                pipe.send({"type": "ready"})
-            except Exception as error:
-                traceback.print_exc()
-                pipe.send({"type": "failed", "detail": str(error)})
-        elif kind == "cancel":
-            answers.cancel(message["run"])
-        elif kind == "request":
-            pipe.take_answer(message)
-        else:
-            begin(answer(message))
+                    answers = await prepare(message, pipe)
+                    pipe.send({"type": "ready"})
+                except Exception as error:
+                    traceback.print_exc()
+                    pipe.send({"type": "failed", "detail": str(error)})
+            elif kind == "cancel":
+                answers.cancel(message["run"])
+            elif kind == "request":
+                pipe.take_answer(message)
+            else:
+                begin(answer(message))
+    except ConnectionError:
+        pass
+    finally:
+        # Without its server nothing may go on: another copy takes the runs over. The end of the loop would wait for
+        # tasks and threads of graphs, some of which wait for the server.
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def main() -> None:
-    try:
-        asyncio.run(serve())
-    except (ConnectionError, KeyboardInterrupt):
-        pass
-    finally:
-        sys.stdout.flush()
-        # Threads of synchronous nodes would hold the process.
-        os._exit(0)
+    asyncio.run(serve())
