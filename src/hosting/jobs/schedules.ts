@@ -136,8 +136,10 @@ const workspaceStatement = prepareStatement((page: Placeholders<schema.Workspace
     .offset(page.offset),
 )
 
-export const listWorkspaceSchedules = verb('deployments:read', (ctx, page: schema.WorkspaceScheduleQuery) =>
-  readPage(ctx, workspaceStatement, page, toWire),
+export const listWorkspaceSchedules = verb(
+  'deployments:read',
+  (ctx, page: schema.WorkspaceScheduleQuery) => readPage(ctx, workspaceStatement, page, toWire),
+  { byPolicy: true },
 )
 
 const scheduleStatement = prepareStatement((ref: Placeholders<ScheduleParams>) =>

@@ -50,34 +50,44 @@ const pageStatement = prepareStatement((query: Placeholders<schema.SnapshotQuery
     .offset(query.offset),
 )
 
-export const listSnapshots = verb('deployments:read', async (ctx, query: schema.SnapshotQuery) =>
-  toListPage(await run(ctx, pageStatement({ ...query, ...pageBounds(query) })), query, toWire),
+export const listSnapshots = verb(
+  'deployments:read',
+  async (ctx, query: schema.SnapshotQuery) =>
+    toListPage(await run(ctx, pageStatement({ ...query, ...pageBounds(query) })), query, toWire),
+  { byPolicy: true },
 )
 
 const snapshotStatement = prepareStatement((ref: Placeholders<SnapshotParams>) =>
   db.select().from(snapshots).where(isSnapshot(ref)),
 )
 
-export const readSnapshot = verb('deployments:read', async (ctx, { snapshot_id }: SnapshotParams) =>
-  toWire(requireRow(await run(ctx, snapshotStatement({ snapshot_id })), 'snapshot_not_found')),
+export const readSnapshot = verb(
+  'deployments:read',
+  async (ctx, { snapshot_id }: SnapshotParams) =>
+    toWire(requireRow(await run(ctx, snapshotStatement({ snapshot_id })), 'snapshot_not_found')),
+  { byPolicy: true },
 )
 
 const RECORDED = recordColumns(snapshots, ['deployment_name', 'store', 'size_bytes', 'reason'])
 
 /** The agent deletes it when it next tells what it has. */
-export const deleteSnapshot = verb('deployments:delete', async (ctx, ref: SnapshotParams) => {
-  const change = db
-    .update(snapshots)
-    .set({ deleting_at: sql`clock()` as never })
-    .where(isSnapshot(ref))
-    .returning()
-  const lock = sql`select from ${snapshots} where ${isSnapshot(ref)} for update`
-  const data = sql`json_build_object('deployment_id', deployment_id)`
-  requireRow(
-    await commit(ctx, 'snapshot.deleted', change, data, { lock, changes: deletedMembers(RECORDED) }),
-    'snapshot_not_found',
-  )
-})
+export const deleteSnapshot = verb(
+  'deployments:delete',
+  async (ctx, ref: SnapshotParams) => {
+    const change = db
+      .update(snapshots)
+      .set({ deleting_at: sql`clock()` as never })
+      .where(isSnapshot(ref))
+      .returning()
+    const lock = sql`select from ${snapshots} where ${isSnapshot(ref)} for update`
+    const data = sql`json_build_object('deployment_id', deployment_id)`
+    requireRow(
+      await commit(ctx, 'snapshot.deleted', change, data, { lock, changes: deletedMembers(RECORDED) }),
+      'snapshot_not_found',
+    )
+  },
+  { byPolicy: true },
+)
 
 type DeploymentParams = z.output<typeof DeploymentRef>
 

@@ -26,7 +26,6 @@ describe('a job', () => {
       deployment_id: id,
       command: ['echo', 'hello'],
       timeout_seconds: 60,
-      process: null,
       cancel: false,
     }
     expect((await agent.poll()).jobs).toEqual([{ ...work, status: 'QUEUED', starts_in_ms: 0 }])
