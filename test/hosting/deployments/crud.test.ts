@@ -94,7 +94,7 @@ describe('a new deployment', () => {
       secret_references: request.secret_references ?? null,
       status: 'READY',
       serving: 'none',
-      health: { state: 'nothing_serves', since: time, reason: expect.any(String) },
+      health: { state: 'nothing_serves', since: time, reason: expect.any(String), processes: [] },
       image_version: isExternal ? '1.4.2' : null,
       latest_revision_id: expect.any(String),
       active_revision_id: null,

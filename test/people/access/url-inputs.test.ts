@@ -152,6 +152,7 @@ const DECISIONS: Record<string, string | (() => Promise<void>)> = {
   'createDeployment source_config.custom_url': VISITED,
   'patchDeployment source_config.custom_url': VISITED,
   'report reports.url': VISITED,
+  'report reports.local_url': VISITED,
   'createDeployment source_revision_config.image_uri': IMAGE,
   'patchDeployment source_revision_config.image_uri': IMAGE,
   'report reports.image_uri': IMAGE,
