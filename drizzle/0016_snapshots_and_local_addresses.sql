@@ -971,6 +971,7 @@ revoke execute on function receive_snapshots(text, bigint, jsonb, uuid, uuid, bi
 grant execute on function receive_snapshots(text, bigint, jsonb, uuid, uuid, bigint) to slipway_agent;
 reset role;
 set local role slipway_system;
+-- Unused since 0.1.0.
 drop function job_obstacle(deployments, text);
 reset role;
 revoke create on schema public from slipway_system;

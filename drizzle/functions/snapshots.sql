@@ -15,7 +15,8 @@ begin
   );
 end $$;
 
--- What a deployment no longer asks for is what `?clear=` took away: every other change keeps it. Its agent removes it.
+-- A store that a deployment no longer asks for was taken away by `?clear=`: every other change keeps it. Its agent
+-- removes it.
 create function keep_cleared_stores() returns trigger
 language plpgsql as $$
 declare

@@ -293,9 +293,9 @@ export interface Engine {
   openForward?(ref: RevisionRef, request: NewForward): Promise<ForwardTarget>
   /** The stores of a deployment that have data. */
   listStores?(deployment_id: string): Promise<StoreName[]>
-  /** Writes a copy of a store at one moment, as files, into an empty folder. Rejects with a PermanentError for the user. */
+  /** Writes a copy of a store at one moment, as files, into an empty folder. Rejects as openTerminal does. */
   takeSnapshot?(deployment_id: string, store: StoreName, folder: string, signal: AbortSignal): Promise<void>
-  /** Replaces the data of a store. Copies of the deployment stop meanwhile. After a crash the data are the old or the new. */
+  /** Replaces the data of a store. Copies of the deployment stop meanwhile. A crash leaves the old or the new data. */
   restoreSnapshot?(spec: RevisionSpec, store: StoreName, from: RestorePoint, signal: AbortSignal): Promise<void>
   /** Removes a store with its data. No revision that runs uses it. */
   removeStore?(deployment_id: string, store: StoreName): Promise<void>

@@ -45,9 +45,9 @@ const toProcesses = (value: unknown): ProcessType[] =>
 /** Members that are left out or null have their defaults. */
 export const toSchedules = (value: unknown): PlannedSchedule[] =>
   Object.entries(Object(value)).flatMap(([name, one]) => {
-    const { cron, command, process, ...timing } = Object(one)
+    const { cron, command, process: ofProcess, ...timing } = Object(one)
     if (typeof cron !== 'string' || typeof command !== 'string') return []
     const members = Object.entries(TIMING_DEFAULTS).map(([member, value]) => [member, timing[member] ?? value])
-    const own = typeof process === 'string' && { process }
+    const own = typeof ofProcess === 'string' && { process: ofProcess }
     return [{ name, cron: cron.trim(), command, ...(Object.fromEntries(members) as typeof TIMING_DEFAULTS), ...own }]
   })

@@ -279,9 +279,16 @@ async function* exportSchedules(
   const named = own.map(one => ({ one, name: `${names.get(one.deployment_id)}/${one.name}` }))
   for (const { one, name } of byName(named)) {
     const { cron, command, time_zone, timeout_seconds, overlap, jitter_seconds, retries } = one
-    const { deadline_seconds, process, enabled, owner } = one
+    const { deadline_seconds, process: ofProcess, enabled, owner } = one
     const timing = { time_zone, timeout_seconds, overlap, jitter_seconds, retries, deadline_seconds }
-    const spec = { name: one.name, cron, command, ...timing, ...(process !== null && { process }), enabled }
+    const spec = {
+      name: one.name,
+      cron,
+      command,
+      ...timing,
+      ...(ofProcess !== null && { process: ofProcess }),
+      enabled,
+    }
     yield { kind: 'Schedule', name, spec, owner: owner ?? undefined }
   }
 }

@@ -22,7 +22,7 @@ export type Disk = {
   /** Null: not said. On a cluster the claim then exists already. */
   storage_gi: number | null
   access_mode: AccessMode | null
-  /** Of the application's own copies. */
+  /** The paths of the application's own copies. */
   paths: string[]
 }
 
@@ -72,7 +72,7 @@ export function pathInApplication(mountPath: string): string | null {
   return rest.includes('..') ? null : rest.join('/')
 }
 
-/** As a cluster takes it. */
+/** The form that a cluster takes. */
 export function withoutOwnMembers({ persistentVolumeClaim, ...volume }: z.output<typeof Volume>) {
   const { storage_gi: _, access_mode: __, ...claim } = persistentVolumeClaim ?? {}
   return { ...volume, persistentVolumeClaim: persistentVolumeClaim && claim }

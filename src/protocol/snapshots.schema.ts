@@ -1,11 +1,9 @@
 // Schemas of snapshots: copies of what lasts of a deployment, which agents keep and tell the control plane of.
 import * as z from 'zod'
 import { AgentId, Fence } from './sync-fields.schema.ts'
-import { arrayOf, Instant, Uuid } from './wire.ts'
+import { arrayOf, boundedText, Instant, Uuid } from './wire.ts'
 
-export const StoreName = z
-  .string()
-  .max(80)
+export const StoreName = boundedText(80)
   .regex(/^(database|redis|disk:[a-z0-9][-a-z0-9.]{0,62})$/, { error: 'must be database, redis or disk:NAME' })
   .meta({ description: '`database`, `redis`, or `disk:` and the name of a claim.', example: 'disk:media' })
 export type StoreName = z.output<typeof StoreName>
@@ -34,7 +32,7 @@ export const JobAction = z
   .meta({ id: 'JobAction', description: 'What the platform does itself, instead of a command.' })
 export type JobAction = z.output<typeof JobAction>
 
-/** Of a workspace, in the control plane. */
+/** The most that a workspace has in the control plane. */
 export const MAX_SNAPSHOTS = 10_000
 export const MAX_HELD = 200
 

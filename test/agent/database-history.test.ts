@@ -1,4 +1,4 @@
-// What is kept of the history of a database, and which backup a time is restored from.
+// The history of a database: the parts that are kept, and the backup that a time is restored from.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'

@@ -411,7 +411,8 @@ describe('a disk', () => {
     const other: RevisionRef = { deployment_id: randomUUID(), revision_id: randomUUID() }
     const signal = AbortSignal.timeout(120_000)
     const start = async (of: RevisionRef, text: string) => {
-      const script = `[ -e /www/index.html ] || { mkdir -p /www/a; echo ${text} > /www/a/b; ln -s a/b /www/index.html; }`
+      const fill = `mkdir -p /www/a; echo ${text} > /www/a/b; ln -s a/b /www/index.html`
+      const script = `[ -e /www/index.html ] || { ${fill}; }`
       await engine.start(unit(of, disk), running(`${script}; ${SERVE_COMMAND}`))
       await until(engine, of, 'healthy')
       await engine.route(unit(of, disk))

@@ -98,7 +98,8 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
       insert into snapshots (
         id, organization_id, tenant_id, deployment_id, deployment_name, listener_id, store, size_bytes, reason
       )
-      select ${snapshot_id}::uuid, organization_id, tenant_id, id, name, ${listener.body.id}::uuid, 'disk:a', 1, 'manual'
+      select ${snapshot_id}::uuid, organization_id, tenant_id, id, name, ${listener.body.id}::uuid, 'disk:a', 1,
+        'manual'
       from deployments
       where id = ${deployment.body.id}::uuid`,
     // A member of this organization has decided it, so no other organization can find it.

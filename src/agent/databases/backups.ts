@@ -72,7 +72,10 @@ const END = 'select pg_current_wal_lsn()::text, clock_timestamp()::text, pg_walf
 const CLOSE_SEGMENT = `with mark as materialized (select pg_logical_emit_message(true, 'slipway', '') as at)
   select pg_walfile_name(at) from mark`
 
-/** Asks about a segment that is closed. The last file may be one that describes a backup, with the name of a segment before. */
+/**
+ * Asks about a segment that is closed. The last file may be one that describes a backup, with the name of a segment
+ * before.
+ */
 const isArchivedSql = (segment: string) =>
   `select (
       substr(left(coalesce(last_archived_wal, ''), 24), 9) >= '${segment.slice(8)}'
@@ -87,7 +90,7 @@ export class DatabaseBackups {
   /** The newest base backup of each, and the WAL that was stored since this agent knows it. */
   readonly #newest = new Map<string, { base: BaseBackup; wal_bytes: number }>()
   readonly #shipping = new Map<string, Promise<unknown>>()
-  /** How often the history of each was removed: a database may be made anew. */
+  /** Counts the removals of the history of each: a database may be made anew. */
   readonly #removals = new Map<string, number>()
   #sweeping = false
   #lastBase: Promise<unknown> = Promise.resolve()

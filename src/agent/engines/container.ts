@@ -124,7 +124,7 @@ export class ContainerEngine extends PooledEngine {
   readonly #pendingNetworks = new Map<string, Promise<void>>()
   readonly #closing = new AbortController()
   #foundContainers: ListedContainer[] = []
-  /** How many containers copy files now. */
+  /** Counts the containers that copy files now. */
   #copying = 0
 
   constructor({ socket, owner, base_images, commandEnv = {}, secrets, stores, ...options }: ContainerOptions) {
@@ -389,7 +389,7 @@ export class ContainerEngine extends PooledEngine {
     await this.#stores.stop()
   }
 
-  // ---- what lasts
+  // ---- stores
 
   async listStores(deployment_id: string): Promise<string[]> {
     const volumes = await this.#listOwned('volumes', deployment_id)
@@ -399,7 +399,7 @@ export class ContainerEngine extends PooledEngine {
     ]
   }
 
-  /** Of the volumes of a deployment, those that a claim names. */
+  /** The volumes of a deployment that a claim names. */
   #diskVolumes(volumes: OwnedObject[], deployment_id: string): string[] {
     const prefix = `${resourcePrefix(this.#owner, deployment_id)}-`
     return volumes

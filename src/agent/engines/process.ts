@@ -528,7 +528,7 @@ export class ProcessEngine extends PooledEngine {
     await chownRecursively(tree, user)
   }
 
-  // ---- what lasts
+  // ---- stores
 
   async listStores(deployment_id: string): Promise<string[]> {
     const disks = this.#disksOf(deployment_id)

@@ -30,7 +30,7 @@ type Options = {
   findServing: (deployment_id: string) => Runnable | null
   /** The revision that serves or is in flight. Null: there is none. */
   findSpec: (deployment_id: string) => RevisionSpec | null
-  /** What the agent does itself. Repeated after a restart, it continues. */
+  /** Takes or restores a snapshot. Repeated after a restart, it continues. */
   perform: (work: JobWork & { action: JobAction }, log: WriteLog, signal: AbortSignal) => Promise<void>
   log: (of: RevisionRef & { job_id: string }, message: string, level: LogLevel) => void
   flushLogs: () => Promise<void>

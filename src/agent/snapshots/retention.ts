@@ -10,7 +10,7 @@ const KEPT_DAYS: Record<SnapshotReason, number> = {
   last: 7,
 }
 const DAY_MS = 86_400_000
-/** Of one store. The oldest make room. */
+/** For each store. The oldest make room. */
 const MAX_OF_STORE = 100
 
 export const expiryOf = (reason: SnapshotReason, takenAt: number): string =>

@@ -108,7 +108,7 @@ export class Snapshots {
     }
   }
 
-  /** Of each store that has data and can be copied. */
+  /** Takes one of each store that has data and can be copied. */
   async takeAll(deployment_id: string, reason: SnapshotReason, signal: AbortSignal, log: WriteLog): Promise<void> {
     for (const store of await this.#storesOf(deployment_id))
       try {

@@ -9,8 +9,8 @@ export const declaration: Declaration = {
   arguments: '<deployment> [snapshot]',
   summary: 'replace the data of a store by those of a snapshot',
   description:
-    'Copies of the deployment stop for a moment. What was there is kept as a snapshot. The snapshot may be of another ' +
-    'deployment of the same listener. With --at, the database as it was at a time.',
+    'Copies of the deployment stop for a moment. What was there is kept as a snapshot. The snapshot may be of ' +
+    'another deployment of the same listener. With --at, the database as it was at a time.',
   options: command =>
     command
       .option('--store <store>', 'the store to replace. Default: the one of the snapshot')

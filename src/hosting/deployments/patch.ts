@@ -11,6 +11,7 @@ import { listListenerNeeds } from '../../protocol/listener-policy.ts'
 import { type Source, sources } from '../../protocol/parts.schema.ts'
 import { REQUEST_LIMIT_PAIRS } from '../../protocol/resources.schema.ts'
 import { awaitsHostVerification, describeHostVerification, refuseReservedUrl } from '../custom-hosts/custom-hosts.ts'
+import { listenerPolicy, runsImages, runsImagesOf } from './listener-facts.ts'
 import {
   describePatchPlan,
   hasSecrets,
@@ -35,7 +36,6 @@ import {
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { type FingerprintedSecret, fingerprintSecrets, sealSecret } from './secret-versions.ts'
-import { listenerPolicy, runsImages, runsImagesOf } from './service.ts'
 import { findModeFaults, SOURCE_RULES, sourceRuleError } from './source-rules.ts'
 
 export type PatchInput = z.output<typeof schema.DeploymentRef> &

@@ -1,6 +1,6 @@
 // Reads and deletes deployments, and changes what creates no revision. The first creation or patch loads its file, as
 // most isolates only read.
-import { and, type Column, eq, isNull, type Placeholder, type SQL, sql } from 'drizzle-orm'
+import { and, eq, isNull, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { db, inTenant, type Row, run, uuidArray } from '../../kernel/db/db.ts'
 import { describeWrite, runWrite } from '../../kernel/db/journal.ts'
@@ -8,7 +8,6 @@ import { requireRow } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { Failure } from '../../kernel/http/errors.ts'
-import type { Source } from '../../protocol/parts.schema.ts'
 import type { CreateInput } from './create.ts'
 import type { PatchInput } from './patch.ts'
 import { type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
@@ -17,26 +16,6 @@ import { SUMMARY_COLUMN } from './summary.ts'
 import { deployments } from './tables.ts'
 
 type DeploymentParams = z.output<typeof schema.DeploymentRef>
-
-/** The policy of a listener's agent, as text; null if the agent has sent none. */
-export const listenerPolicy = (listener: SQL | Column) =>
-  sql<string | null>`(select l.policy::text from listeners l where l.id = ${listener})`
-
-/** False if no listener that require_listener_allows() asks runs images, null if one may. */
-export const runsImages = (listener: SQL) => sql<boolean | null>`(
-  select case
-    when bool_and(coalesce(not f.features @> '"images"', false)) then false
-    when bool_or(f.features @> '"images"') then true
-  end
-  from listeners l
-  cross join lateral (select nullif((l.policy -> 'features')::jsonb, 'null') as features) f
-  where (l.id = ${listener} and (l.tenant_id = current_tenant() or l.tenant_id is null))
-    or (${listener} is null and l.tenant_id is null)
-)`
-
-/** Templates are started as they are. */
-export const runsImagesOf = (source: Source, runs_images: boolean | null) =>
-  source === 'internal_template' ? {} : { runs_images }
 
 export const isDeployment = (id: string | Placeholder): SQL => and(eq(deployments.id, id), inTenant(deployments))!
 

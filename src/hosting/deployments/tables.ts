@@ -93,7 +93,7 @@ export const deployments = pgTable(
     /** Pushes find deployments by it. */
     repo_key: text().generatedAlwaysAs(repositoryKey(sql`source_config ->> 'repo_url'`)),
     deleting_at: instantColumn(),
-    /** What `?clear=` took away, for the agent to remove. Written by the trigger function `keep_cleared_stores()`. */
+    /** The stores that `?clear=` took away, for the agent to remove. Written by `keep_cleared_stores()`, a trigger. */
     cleared_stores: text().array(),
     /** A label of the files that declare it. It grants nothing. */
     owner: text(),

@@ -163,9 +163,9 @@ export const createSchedule = verb(
       )
       select d.organization_id, d.tenant_id, d.id, ${input.name}, ${input.cron}, ${input.time_zone},
         ${JSON.stringify(input.command ?? `snapshot ${input.action!.store}`)}::json,
-        ${input.action ? JSON.stringify(input.action) : null}::jsonb, ${input.timeout_seconds}::integer, ${input.overlap},
-        ${input.jitter_seconds}::integer, ${input.retries}::integer, ${input.deadline_seconds}::integer,
-        ${input.process ?? null}, ${input.owner ?? null}, ${input.enabled}::boolean,
+        ${input.action ? JSON.stringify(input.action) : null}::jsonb, ${input.timeout_seconds}::integer,
+        ${input.overlap}, ${input.jitter_seconds}::integer, ${input.retries}::integer,
+        ${input.deadline_seconds}::integer, ${input.process ?? null}, ${input.owner ?? null}, ${input.enabled}::boolean,
         case when ${input.enabled}::boolean then clock() end
       from deployments d
       where d.id = ${deployment_id}::uuid
@@ -186,11 +186,14 @@ const lockSchedule = (ref: ScheduleParams): SQL => sql`select from ${schedules} 
 
 export const changeSchedule = verb(
   'deployments:update',
-  async (ctx, { deployment_id, schedule_id, owner, process, ...patch }: ScheduleParams & schema.SchedulePatch) => {
+  async (
+    ctx,
+    { deployment_id, schedule_id, owner, process: ofProcess, ...patch }: ScheduleParams & schema.SchedulePatch,
+  ) => {
     const ref = { deployment_id, schedule_id }
     const changed = {
       ...withoutNulls(patch),
-      ...(process != null && { process: process || null }),
+      ...(ofProcess != null && { process: ofProcess || null }),
       ...(owner != null && { owner: owner || null }),
     }
     const { cron, time_zone, enabled } = patch

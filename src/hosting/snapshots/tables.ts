@@ -5,7 +5,7 @@ import { tenantColumns } from '../../people/access/tables.ts'
 import type { SnapshotReason } from '../../protocol/snapshots.schema.ts'
 import { listeners } from '../listeners/tables.ts'
 
-/** Written by receive_snapshots() of drizzle/functions/snapshots.sql. No foreign key to the deployment: it outlives it. */
+/** Written by receive_snapshots() of drizzle/functions/snapshots.sql. They outlive the deployment: no foreign key. */
 export const snapshots = pgTable(
   'snapshots',
   {

@@ -1,6 +1,6 @@
 // A map of bounded size whose entries expire, so that strangers cannot fill the memory of an instance (pure).
 
-/** An entry that is set again so soon keeps its place: a busy key would otherwise rebuild the maps with each request. */
+/** An entry that is set again so soon keeps its place: a busy key would else rebuild the maps with each request. */
 const SAME_AGE_MS = 1000
 
 type Entry<V> = { value: V; until: number; group: string }

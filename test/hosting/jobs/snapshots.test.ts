@@ -6,7 +6,7 @@ import { DISK, NO_SNAPSHOTS, reportJob, SNAPSHOT_POLICY, startWithDisk, STORE as
 const idsOf = ({ body }: { body: { resources: { id: string }[] } }) => body.resources.map(({ id }) => id)
 
 describe('a snapshot', () => {
-  it('is taken by a job with an action, which needs no permission to change commands and no serving revision', async () => {
+  it('is taken by a job with an action, without permission to change commands and a serving revision', async () => {
     const { tenant, path, agent } = await startWithDisk()
     const { status, body: job } = await tenant.post(`${path}/snapshots`, { store })
     expect([status, job]).toMatchObject([202, { action: { type: 'snapshot', store }, command: `snapshot ${store}` }])
@@ -44,7 +44,7 @@ describe('a snapshot', () => {
     expect(idsOf(await tenant.get(`/v2/snapshots?deployment_id=${id}&store=${store}`)).sort()).toEqual(
       [one.id, two.id].sort(),
     )
-    // Of a deployment that the listener does not serve.
+    // The listener does not serve this deployment.
     const stranger = await startWithDisk()
     await stranger.tell([{ ...held(), deployment_id: id }])
     expect(idsOf(await stranger.tenant.get('/v2/snapshots'))).toEqual([])

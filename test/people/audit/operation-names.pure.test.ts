@@ -10,7 +10,7 @@ const operations = await loadOperations()
 const root = join(import.meta.dirname, '../../..')
 const readAll = (folder: string, extension: string) =>
   readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
-    .filter(name => name.endsWith(extension) && !/^(agent|api-docs|people\/audit|dashboard)\//.test(name))
+    .filter(name => name.endsWith(extension) && !/^(agent|api-docs|people\/audit|dashboard|graphs)\//.test(name))
     .map(name => readFileSync(join(root, folder, name), 'utf8'))
     .join('\n')
 

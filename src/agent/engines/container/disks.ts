@@ -68,7 +68,7 @@ async function withVolume(
   await work(Id).finally(() => api.removeContainer(Id))
 }
 
-/** Of an empty archive: nothing in it runs. */
+/** The image is made of an empty archive: nothing in it runs. */
 async function ensureImage(api: DockerApi): Promise<void> {
   if (await api.getIfExists(`/images/${IMAGE}:${TAG}/json`)) return
   const body = Readable.from([Buffer.alloc(2 * BLOCK_BYTES)])

@@ -37,10 +37,11 @@ export function listNamedObjects({ resources, secret_references }: RevisionSpec)
 }
 
 /** Matches the names that names.ts and pull-secrets.ts give, because a user can foretell them. */
-const GIVEN_NAME = /^(.+-[0-9a-f]{10})-(r\d+(-tracing|-models|-pull)?|models|db|redis|disk-.+)$/
+const GIVEN_NAME = /^(.+-[0-9a-f]{10})-(r\d+(-tracing|-models|-pull)?|models|db|redis)$/
+const DISK_NAME = /^(.+-[0-9a-f]{10})-disk-/
 
 /** The agent gives it to an object of another deployment, perhaps later: a pod waits until an object appears. */
 export function isNameOfAnother(name: string, spec: Pick<RevisionSpec, 'name' | 'deployment_id'>): boolean {
-  const [, base] = GIVEN_NAME.exec(name) ?? []
+  const [, base] = GIVEN_NAME.exec(name) ?? DISK_NAME.exec(name) ?? []
   return base !== undefined && base !== baseName(spec)
 }

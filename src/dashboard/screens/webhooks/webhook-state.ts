@@ -61,6 +61,7 @@ export const RESOURCES = [
   ['custom_host', 'Custom domains: verified, lost'],
   ['job', 'Jobs: created, started, ended'],
   ['schedule', 'Schedules'],
+  ['snapshot', 'Snapshots'],
   ['tunnel', 'Terminals and connections: opened, ended'],
   ['upload', 'Source archives'],
   ['image', 'Images: push offered'],

@@ -48,7 +48,7 @@ export async function pushImages({ podman, push, registry }: Podman): Promise<{ 
   try {
     writeFileSync(join(context, 'entrypoint'), ENTRYPOINT, { mode: 0o755 })
     const hasCertificates = existsSync(CERTIFICATES)
-    // Those that this machine trusts besides, such as that of a proxy.
+    // The machine may trust others besides, such as that of a proxy.
     if (hasCertificates) copyFileSync(CERTIFICATES, join(context, 'certificates'))
     const instructions = {
       base: `FROM ${IMPORTED}\nENV PATH=${BIN}:/usr/local/bin:/usr/bin:/bin\n`,

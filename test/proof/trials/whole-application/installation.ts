@@ -126,7 +126,7 @@ export async function startInstallation(
     agent!.kill('SIGTERM')
     await ended
   })
-  // What its engine does is known once it has polled.
+  // The features of its engine are known once it has polled.
   await until('the agent works', () => readFileSync(log, 'utf8').includes('lease acquired'), AGENT_MS)
 
   /** Runs a command, and returns what it prints as objects. */

@@ -9,7 +9,7 @@ export type Victim = { name: string; kill(): unknown }
 /** Each returns those that run now. */
 export type Victims = Record<'agent' | 'router' | 'database' | 'redis' | 'application', () => Promise<Victim[]>>
 
-/** Which of ten kills is of which kind. */
+/** The kinds of ten kills. */
 const SHARES: (keyof Victims)[] = [
   'agent',
   'agent',

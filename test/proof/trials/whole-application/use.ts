@@ -51,7 +51,8 @@ export function startUse(url: string, random: () => number) {
     describe() {
       const { rows, files, tasks } = known
       const failed = [...failures].map(([name, n]) => `${n} × ${name}`).join(', ')
-      return `${rows.size} rows, ${files.size} files and ${tasks.size} tasks acknowledged; not answered well: ${failed || 'none'}`
+      const done = `${rows.size} rows, ${files.size} files and ${tasks.size} tasks acknowledged`
+      return `${done}; not answered well: ${failed || 'none'}`
     },
     async end(): Promise<void> {
       isOver = true

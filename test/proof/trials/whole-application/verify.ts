@@ -61,9 +61,7 @@ export function checkTicks({ ticks }: Report): void {
     spans.size > 0 && gaps.length === 0,
     `${ticks.length} calls, ${gaps.length} gaps`,
   )
-  note(
-    `${ticks.length} calls of beat were due, of which ${missed} are recorded as missed; ${spans.size} processes of beat`,
-  )
+  note(`${ticks.length} calls of beat were due, of which ${missed} are recorded as missed; ${spans.size} processes`)
 }
 
 const countBy = (values: string[]) => {
