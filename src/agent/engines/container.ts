@@ -489,9 +489,11 @@ export class ContainerEngine extends PooledEngine {
     }
     const resume = async () => {
       clearTimeout(timer)
-      for (const id of paused.splice(0)) await this.#api.requestIfExists('POST', `/containers/${id}/unpause`)
+      // One that has ended meanwhile must not leave the others paused.
+      const unpause = (id: string) => this.#api.requestIfExists('POST', `/containers/${id}/unpause`)
+      await Promise.allSettled(paused.splice(0).map(unpause))
     }
-    const timer = setTimeout(() => void resume().catch(() => {}), MAX_PAUSE_MS)
+    const timer = setTimeout(() => void resume(), MAX_PAUSE_MS)
     return resume
   }
 
