@@ -33,6 +33,7 @@ export async function archiveVolume(place: Place, folder: string, signal: AbortS
 export async function replaceVolume(place: Place, folder: string): Promise<void> {
   const { api, volume } = place
   const { Labels = {} } = (await api.getIfExists<{ Labels?: Labels }>(`/volumes/${volume}`)) ?? {}
+  await removeEndedUsers(api, volume)
   await removeVolume(api, volume)
   const ofDeployment = deploymentLabels(place.owner, place.deployment_id)
   await api.ensureVolume({ Name: volume, Driver: 'local', Labels: { ...Labels, ...ofDeployment } })
@@ -41,6 +42,13 @@ export async function replaceVolume(place: Place, folder: string): Promise<void>
     const body = fs.createReadStream(join(folder, ARCHIVE))
     await api.ask('PUT', `/containers/${id}/archive`, { query: { path: MOUNT }, headers, body, timeoutMs: 0 })
   })
+}
+
+/** The container of a release command stays after its end, and an engine removes no volume that one has mounted. */
+async function removeEndedUsers(api: DockerApi, volume: string): Promise<void> {
+  const query = { all: true, filters: { volume: [volume] } }
+  const users = await api.get<{ Id: string; State: string }[]>('/containers/json', query)
+  for (const { Id, State } of users) if (State === 'exited') await api.removeContainer(Id)
 }
 
 /** A container that is being removed still uses it. */
