@@ -12,9 +12,12 @@ const STDERR_STREAM = 2
 export const POLL_MS = 50
 export const MAX_POLLS = 100
 
-/** Most images have one of both. An image without either gets no connections. */
+/**
+ * Most images have one of both. An image without either gets no connections. It waits for the one that it kills: an
+ * orphan would be a child of Postgres, which is the first process there and takes its end for a crash of a server.
+ */
 const RELAY = `command -v nc >/dev/null && exec nc 127.0.0.1 "$0"
-exec bash -c 'exec 3<>/dev/tcp/127.0.0.1/$0 && { cat <&3 & cat >&3; kill $! 2>/dev/null; }' "$0"`
+exec bash -c 'exec 3<>/dev/tcp/127.0.0.1/$0 && { cat <&3 & cat >&3; kill $! 2>/dev/null; wait; }' "$0"`
 
 export type RunningCommand = { output: Readable; errors: Readable; exit: Promise<Exit> }
 
