@@ -17,6 +17,8 @@ export const Claim = z.object({
   access_mode: z.enum(ACCESS_MODES).nullish(),
 })
 
+export const isDiskName = (name: string): boolean => Claim.shape.claimName.safeParse(name).success
+
 export type Disk = {
   name: string
   /** Null: not said. On a cluster the claim then exists already. */

@@ -129,8 +129,12 @@ test('only a cleared disk is removed, after the revision that used it, and it le
   await deploy(id, disk())
   await runJob(id, 'echo one > public/media/a')
   const folder = join(home, 'process', id, 'disks', 'media')
-  control.want(id, revisionWith({}), { cleared_stores: [store] })
+  // The control plane takes any text as the name of a claim. One that is a path leads to nothing.
+  const outside = join(home, 'process', id, 'outside')
+  fs.mkdirSync(outside)
+  control.want(id, revisionWith({}), { cleared_stores: ['disk:../outside', 'disk:.', store] })
   await waitFor(() => !fs.existsSync(folder))
+  expect(fs.existsSync(outside)).toBe(true)
   expect(heldOf(id)).toMatchObject([{ store, reason: 'last' }])
   const last = heldOf(id)[0]!.id
   await deploy(id, disk(), { cleared_stores: [] })

@@ -1,4 +1,6 @@
 // Takes the steps of the plan. Each step calls one verb of the builds or of the engine and can be repeated.
+import { isDiskName } from '../../protocol/disks.ts'
+import { diskOfStore } from '../../protocol/snapshots.schema.ts'
 import type { Work } from '../../protocol/work.schema.ts'
 import type { Builds } from '../builds/builds.ts'
 import { type Engine, type LogLevel, PermanentError, type RevisionRef, TransientError } from '../engine.ts'
@@ -117,13 +119,19 @@ export async function takeStep(
   }
 }
 
+/** The control plane takes any name of a claim, also one that no engine accepts, such as a path. */
+function isRemovable(store: string): boolean {
+  const disk = diskOfStore(store)
+  return disk === null || isDiskName(disk)
+}
+
 /** Only `?clear=` names them. They stay until no revision runs that used them. */
 export async function removeClearedStores(
   { id, engine, snapshots, logEvent }: StepContext,
   deployment: DeploymentState,
 ): Promise<void> {
   const { work, removedStores } = deployment
-  const cleared = (work.cleared_stores ?? []).filter(store => !removedStores.has(store))
+  const cleared = (work.cleared_stores ?? []).filter(store => isRemovable(store) && !removedStores.has(store))
   if (cleared.length === 0 || work.revision || !engine.removeStore) return
   const { running } = await engine.observe(id)
   if (running.some(({ revision_id }) => revision_id !== work.serving?.id)) return

@@ -139,7 +139,9 @@ export class Disks {
     return changed
   }
 
+  /** A name that is not recorded was never checked: it may be a path. */
   async remove(name: string): Promise<void> {
+    if (!this.list().includes(name)) return
     await removeRecursively(this.path(name))
     const { [name]: _, ...others } = this.#read()
     this.#write(others)
