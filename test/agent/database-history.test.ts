@@ -1,8 +1,10 @@
 // The history of a database: the parts that are kept, and the backup that a time is restored from.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import { Readable } from 'node:stream'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { FolderStore } from '../../src/agent/databases/archive-store.ts'
+import { DatabaseBackups, type DatabaseHost } from '../../src/agent/databases/backups.ts'
 import { DatabaseHistory } from '../../src/agent/databases/history.ts'
 import { makeTempFolder } from '../support/process-engine.ts'
 
@@ -86,4 +88,36 @@ test('a time is restored from the data folder that was in use then', async () =>
   await history.endGeneration(ID, 'a', daysAgo(8).toISOString())
   await history.sweep(ID, 'b', Number.POSITIVE_INFINITY, NOW)
   expect(await listNames()).toEqual(['1'])
+})
+
+test('a database that sends an endless file, or names that no WAL has, fails alone and fills nothing', async () => {
+  await addBackup(0, 1)
+  const open: string[] = []
+  const endless = () => Readable.from(Array.from({ length: 100 }, () => Buffer.alloc(1024 * 1024)))
+  const host = {
+    generationOf: () => 'a',
+    listWal: async (id: string) => (id === 'bad' ? [segment(2)] : [segment(3), '0-no-wal', '../3']),
+    openWal: async (id: string, name: string) => {
+      open.push(name)
+      return id === 'bad' ? endless() : Readable.from([Buffer.from('wal')])
+    },
+    removeWal: async () => {},
+    isArchiving: async () => true,
+  } as Partial<DatabaseHost> as DatabaseHost
+  const reports: [string, string][] = []
+  const backups = new DatabaseBackups({
+    host,
+    history,
+    engine: 'container',
+    work: join(home, 'backups'),
+    max_waiting: 10,
+    max_bytes: () => Number.POSITIVE_INFINITY,
+    report: (id, message) => reports.push([id, message]),
+  })
+  await backups.sweep(['bad', ID], NOW)
+  expect(reports).toMatchObject([['bad', expect.stringContaining('bytes')]])
+  expect(open).toEqual([segment(2), segment(3)])
+  expect(listWal()).toEqual([3])
+  expect(fs.existsSync(join(home, 'store', 'bad'))).toBe(false)
+  expect(fs.readdirSync(join(home, 'backups'))).toEqual([])
 })

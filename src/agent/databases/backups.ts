@@ -1,6 +1,6 @@
 // Backs up the databases of deployments: a base backup a day, the WAL as it is written, snapshots, and restores.
 import * as fs from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -63,6 +63,17 @@ const BASE_FILE = 'base.tar.gz'
 const FACTS_FILE = 'database.json'
 const DAY_MS = 24 * 3600_000
 const ARCHIVED_MS = 60_000
+/** Another database gets its turn then. The work goes on. */
+const PATIENCE_MS = 30_000
+/** A backup begins with a checkpoint. */
+const STALL_MS = 300_000
+const WAL_FILE_MS = 60_000
+/** Databases of earlier releases have files of 16 MiB, and those of this one of 4. */
+const MAX_WAL_BYTES = 16 * 1024 * 1024
+/** In a container the application can put anything into the folder: it is a superuser of its database. */
+const WAL_FILE = /^(?:[0-9A-F]{24}(?:\.partial|\.[0-9A-F]{8}\.backup)?|[0-9A-F]{8}\.history)$/
+const MIN_FREE_BYTES = 512 * 1024 * 1024
+const LOOK_BYTES = 16 * 1024 * 1024
 /** A database that has written less since its last backup needs no other. */
 const QUIET_BYTES = 16 * 1024 * 1024
 
@@ -92,6 +103,7 @@ export class DatabaseBackups {
   readonly #shipping = new Map<string, Promise<unknown>>()
   /** Counts the removals of the history of each: a database may be made anew. */
   readonly #removals = new Map<string, number>()
+  readonly #maintaining = new Set<string>()
   #sweeping = false
   #lastBase: Promise<unknown> = Promise.resolve()
 
@@ -109,13 +121,22 @@ export class DatabaseBackups {
     if (this.#sweeping) return
     this.#sweeping = true
     for (const id of deployment_ids) {
-      const failure = await this.#maintain(id, now).then(
-        () => undefined,
-        (error: Error) => error.message,
-      )
-      this.#noteFailure(id, failure)
+      if (this.#maintaining.has(id)) continue
+      const waiting = new AbortController()
+      const work = this.#maintainOnce(id, now).finally(() => waiting.abort())
+      await Promise.race([work, delay(PATIENCE_MS, undefined, { signal: waiting.signal }).catch(() => {})])
     }
     this.#sweeping = false
+  }
+
+  async #maintainOnce(id: string, now: number): Promise<void> {
+    this.#maintaining.add(id)
+    const failure = await this.#maintain(id, now).then(
+      () => undefined,
+      (error: Error) => error.message,
+    )
+    this.#maintaining.delete(id)
+    this.#noteFailure(id, failure)
   }
 
   async #maintain(id: string, now: number): Promise<void> {
@@ -212,13 +233,13 @@ export class DatabaseBackups {
   async #shipAll(id: string): Promise<void> {
     const { host, history } = this.#options
     const generation = host.generationOf(id)!
-    const names = (await host.listWal(id)).sort()
+    const names = (await host.listWal(id)).filter(name => WAL_FILE.test(name)).sort()
     if (names.length === 0) return
     const folder = this.#makeWorkFolder()
     try {
       for (const name of names) {
         const file = join(folder, name)
-        await writeCompressed(await host.openWal(id, name), file)
+        await writeCompressed(await host.openWal(id, name), file, AbortSignal.timeout(WAL_FILE_MS), MAX_WAL_BYTES)
         if (host.generationOf(id) !== generation) return
         const newest = this.#newest.get(id)
         if (newest) newest.wal_bytes += fs.statSync(file).size
@@ -361,7 +382,42 @@ const noBackups = () =>
       'deployment with `slipway db dump` and `slipway db restore`.',
   )
 
-async function writeCompressed(from: Readable, file: string, signal?: AbortSignal): Promise<void> {
+/** What is read may be endless or silent, by a fault or on purpose. */
+async function writeCompressed(
+  from: Readable,
+  file: string,
+  signal?: AbortSignal,
+  max_bytes = Number.POSITIVE_INFINITY,
+): Promise<void> {
+  const stalled = new AbortController()
+  const timer = setTimeout(() => stalled.abort(), STALL_MS)
+  let bytes = 0
+  let looked = 0
+  const watch = async function* (chunks: AsyncIterable<Buffer>) {
+    for await (const chunk of chunks) {
+      timer.refresh()
+      bytes += chunk.length
+      if (bytes > max_bytes) throw new Error(`A file of its WAL has more than ${max_bytes} bytes.`)
+      if (bytes - looked > LOOK_BYTES) {
+        looked = bytes
+        requireSpace(file)
+      }
+      yield chunk
+    }
+  }
+  const signals = [stalled.signal, ...(signal ? [signal] : [])]
   const to = fs.createWriteStream(file, { mode: 0o600, flush: true })
-  await pipeline(from, createGzip({ level: 1 }), to, { ...(signal && { signal }) })
+  try {
+    await pipeline(from, watch, createGzip({ level: 1 }), to, { signal: AbortSignal.any(signals) })
+  } catch (error) {
+    const isOver = stalled.signal.aborted || (signal?.reason as Error | undefined)?.name === 'TimeoutError'
+    throw isOver ? new Error('The database did not send it in time.') : error
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+function requireSpace(file: string): void {
+  const { bavail, bsize } = fs.statfsSync(dirname(file))
+  if (bavail * bsize < MIN_FREE_BYTES) throw new PermanentError('The machine of the agent has less than 512 MiB left.')
 }

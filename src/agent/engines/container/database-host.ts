@@ -86,7 +86,7 @@ export class ContainerDatabases implements DatabaseHost {
 
   async listWal(id: string): Promise<string[]> {
     const listed = await this.#run(id, ['sh', '-c', 'ls "$0" 2>/dev/null || true', this.#walFolder(id)])
-    return listed.split('\n').filter(name => /^[0-9A-F]/.test(name) && !name.endsWith('.part'))
+    return listed.split('\n').filter(name => name !== '' && !name.endsWith('.part'))
   }
 
   async openWal(id: string, name: string): Promise<Readable> {

@@ -1,8 +1,7 @@
 // Commands in a container by the exec of the engine's API: their output, and connections to a port inside.
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
-import { Duplex, PassThrough, type Readable } from 'node:stream'
-import { text } from 'node:stream/consumers'
+import { addAbortSignal, Duplex, PassThrough, type Readable } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Exit } from '../../../protocol/tunnel-frames.ts'
 import type { DockerApi } from '../../images/docker-api.ts'
@@ -11,6 +10,8 @@ const HEADER_BYTES = 8
 const STDERR_STREAM = 2
 export const POLL_MS = 50
 export const MAX_POLLS = 100
+const MAX_OUTPUT_BYTES = 4 * 1024 * 1024
+const COMMAND_MS = 600_000
 
 /**
  * Most images have one of both. An image without either gets no connections. It waits for the one that it kills: an
@@ -32,16 +33,30 @@ export async function startCommand(
   const { id, socket } = await api.attachExec(container, request)
   socket.on('error', () => {})
   const { output, errors, ended } = splitFrames(socket)
+  // Who stops reading ends the connection. Whether the command ends is its own matter.
+  output.once('close', () => socket.destroy())
   return { output, errors, exit: ended.then(() => readExit(api, id)) }
 }
 
-/** Its output. Rejects with the last of its messages if its code is not 0. */
+/** Its output, which what runs in the container can make endless. Rejects with the last of its messages if its code is not 0. */
 export async function runCommand(api: DockerApi, container: string, Cmd: string[]): Promise<string> {
   const { output, errors, exit } = await startCommand(api, container, Cmd)
-  const [printed, problems] = await Promise.all([text(output), text(errors)])
+  const signal = AbortSignal.timeout(COMMAND_MS)
+  const [printed, problems] = await Promise.all([readBounded(output, signal), readBounded(errors, signal)])
   const { code } = await exit
   if (code === 0) return printed
   throw new Error(`${Cmd.slice(0, 3).join(' ')} ended with ${code}: ${problems.trim().slice(-500)}`)
+}
+
+async function readBounded(from: Readable, signal: AbortSignal): Promise<string> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of addAbortSignal(signal, from) as AsyncIterable<Buffer>) {
+    bytes += chunk.length
+    if (bytes > MAX_OUTPUT_BYTES) throw new Error(`A command printed more than ${MAX_OUTPUT_BYTES} bytes.`)
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString()
 }
 
 /** A connection to a port that listens inside of a container, which no port of the machine leads to. */
