@@ -1148,6 +1148,7 @@ begin
     from unnest(old.cleared_stores || v_before) s
     where s <> all (v_after)
     order by s
+    limit 200
   );
   return new;
 end $function$;
@@ -12132,7 +12133,7 @@ begin
   return array(
     select 'disk:' || (v.volume #>> '{persistentVolumeClaim, claimName}')
     from jsonb_array_elements(nullif(p_resources -> 'volumes', 'null')) v(volume)
-    where v.volume #>> '{persistentVolumeClaim, claimName}' is not null
+    where v.volume #>> '{persistentVolumeClaim, claimName}' ~ '^[a-z0-9][-a-z0-9.]{0,252}$'
     union
     select 'database' where has_part(p_resources, 'db')
     union

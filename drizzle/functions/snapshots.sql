@@ -1,13 +1,13 @@
 -- Snapshots: what agents keep of deployments, and what a deployment has that lasts.
 
--- The stores that resources ask for, as the agent names them.
+-- The stores that resources ask for, as the agent names them. No agent makes a disk of any other name.
 create function stores_of(p_resources jsonb) returns text[]
 language plpgsql immutable as $$
 begin
   return array(
     select 'disk:' || (v.volume #>> '{persistentVolumeClaim, claimName}')
     from jsonb_array_elements(nullif(p_resources -> 'volumes', 'null')) v(volume)
-    where v.volume #>> '{persistentVolumeClaim, claimName}' is not null
+    where v.volume #>> '{persistentVolumeClaim, claimName}' ~ '^[a-z0-9][-a-z0-9.]{0,252}$'
     union
     select 'database' where has_part(p_resources, 'db')
     union
@@ -16,7 +16,8 @@ begin
 end $$;
 
 -- A store that a deployment no longer asks for was taken away by `?clear=`: every other change keeps it. Its agent
--- removes it.
+-- removes it. The list is sent with each change of the deployment, so it is bounded: what is left out goes with the
+-- deployment.
 create function keep_cleared_stores() returns trigger
 language plpgsql as $$
 declare
@@ -28,6 +29,7 @@ begin
     from unnest(old.cleared_stores || v_before) s
     where s <> all (v_after)
     order by s
+    limit 200
   );
   return new;
 end $$;

@@ -119,6 +119,8 @@ it('only `clear` takes away what lasts, and its agent is told until it is wanted
   }
   await patch({ resource_spec: { volumes: [], cpu: 1 } })
   await patch({ resource_spec: { volumes: [{ name: 'more', persistentVolumeClaim: { claimName: 'more' } }] } })
+  // Agents refuse it. It must not come back as a folder to remove.
+  await patch({ resource_spec: { volumes: [{ name: 'path', persistentVolumeClaim: { claimName: '../path' } }] } })
   await tenant.post(`${path}/rollback`, { revision_id: revision })
   await tenant.post(`${path}/revisions/${revision}/redeploy`, {})
   const spec = (await tenant.get(path)).body.source_config.resource_spec
