@@ -222,6 +222,21 @@ test('a disk above its size is reported, and a tenth above it no copy starts', a
   expect(disks.obstacle()).toBeNull()
 })
 
+test('a copy of a disk leaves out the holes of its files', async () => {
+  const disks = new Disks(join(home, 'process', 'one'), undefined)
+  disks.ensure([{ name: 'media', storage_gi: 1, access_mode: null, paths: [] }])
+  expect(disks.listFilled()).toEqual([])
+  const file = join(disks.path('media'), 'holes')
+  fs.writeFileSync(file, 'begin')
+  fs.truncateSync(file, 64 * 1024 * 1024)
+  expect(disks.listFilled()).toEqual(['media'])
+  const signal = new AbortController().signal
+  await disks.archive('media', home, signal)
+  if (process.platform === 'linux') expect(fs.statSync(join(home, 'disk.tar')).size).toBeLessThan(1024 * 1024)
+  const restored = fs.statSync(join(await disks.extract('media', home, signal), 'holes'))
+  expect(restored.size).toBe(64 * 1024 * 1024)
+})
+
 test('an agent that was killed between two renames of a restore leaves the old files', async () => {
   const agent = startAgent()
   const id = randomUUID()

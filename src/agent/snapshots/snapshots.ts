@@ -33,7 +33,7 @@ type Options = {
 type Taking = { deployment_id: string; store: string; reason: SnapshotReason; id?: string }
 
 const MIN_FREE_BYTES = 512 * 1024 * 1024
-const NO_SPACE = 'The machine of the agent has less than 512 MiB left for snapshots. Free some space.'
+const NO_SPACE = 'The machine of the agent has less than 512 MiB left. Free some space.'
 const WATCH_MS = 1_000
 const TELL_EVERY_MS = 5 * 60_000
 const RETRY_MS = 10_000
@@ -93,7 +93,7 @@ export class Snapshots {
     })
   }
 
-  /** A snapshot must not fill the disk that applications write to. */
+  /** Neither a snapshot nor what is unpacked of one must fill the disk that applications write to. */
   async #whileThereIsSpace(signal: AbortSignal, work: (until: AbortSignal) => Promise<void>): Promise<void> {
     const full = new AbortController()
     const watching = setInterval(() => {
@@ -152,7 +152,8 @@ export class Snapshots {
         await this.take({ id: before, deployment_id, store, reason: 'before_restore' }, signal)
         log(`The data before are kept as snapshot ${before}.`)
       }
-      await this.#inTurn(deployment_id, () => engine.restoreSnapshot!(spec, store, from, signal))
+      const restore = (until: AbortSignal) => engine.restoreSnapshot!(spec, store, from, until)
+      await this.#inTurn(deployment_id, () => this.#whileThereIsSpace(signal, restore))
     } finally {
       this.#inUse.delete(used)
     }

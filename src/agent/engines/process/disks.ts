@@ -81,7 +81,7 @@ export class Disks {
   }
 
   listFilled(): string[] {
-    return this.list().filter(name => listFolder(this.path(name)).length > 0)
+    return this.list().filter(name => hasEntries(this.path(name)))
   }
 
   /** Makes those that are missing. A size may change. */
@@ -169,7 +169,8 @@ export class Disks {
     if (!this.list().includes(name)) throw new PermanentError(`The deployment has no disk \`${name}\` on this agent.`)
     const file = fs.openSync(join(folder, ARCHIVE), 'wx', 0o600)
     try {
-      await this.#runTar(['-C', this.path(name), '-cf', '-', '.'], ['ignore', file, 'pipe'], signal)
+      const sparse = (await isGnuTar()) ? ['--sparse'] : []
+      await this.#runTar([...sparse, '-C', this.path(name), '-cf', '-', '.'], ['ignore', file, 'pipe'], signal)
     } finally {
       fs.closeSync(file)
     }
@@ -222,6 +223,24 @@ export class Disks {
     writeJson(join(this.#folder, 'disks.json'), states)
   }
 }
+
+/** Reads one entry: a folder may have millions. */
+function hasEntries(path: string): boolean {
+  if (!fs.existsSync(path)) return false
+  const folder = fs.opendirSync(path)
+  try {
+    return folder.readSync() !== null
+  } finally {
+    folder.closeSync()
+  }
+}
+
+/** It can leave out the holes of files, which the size of a disk does not count. Others lack the option. */
+const isGnuTar = () =>
+  execFileAsync('tar', ['--version'], asUser(undefined)).then(
+    ({ stdout }) => stdout.toString().includes('GNU tar'),
+    () => false,
+  )
 
 const describeFull = (name: string, storage_gi: number) =>
   `disk \`${name}\` is full: it has more than its storage_gi of ${storage_gi}. Raise it, or delete files by a job, ` +
