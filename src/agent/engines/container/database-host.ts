@@ -2,7 +2,6 @@
 import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import type { Readable } from 'node:stream'
-import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import { createGunzip } from 'node:zlib'
 import { packTar } from 'modern-tar/fs'
@@ -12,7 +11,7 @@ import type { DatabaseHost, RestoreSource } from '../../databases/backups.ts'
 import { streamBaseBackup } from '../../databases/base-backup.ts'
 import { PermanentError } from '../../engine.ts'
 import type { DockerApi } from '../../images/docker-api.ts'
-import { openProxy, runCommand, startCommand } from './exec.ts'
+import { openProxy, readLast, runCommand, startCommand } from './exec.ts'
 import { readDatabase, readUnusedFolder, type StoreContainers, saveDataFolders } from './store-containers.ts'
 import { DATA_FOLDER, DATABASE_USER, PAUSE_FILE, walFolderOf } from './store-specs.ts'
 
@@ -26,6 +25,8 @@ type Options = {
 const PORT = 5432
 const RECOVERY_PORT = 5433
 const QUERY_TIMEOUT_MS = 60_000
+/** Rows are read into memory. The application can replace the functions that are asked. */
+const MAX_ANSWER_BYTES = 1024 * 1024
 const RECOVERY_PAUSE_MS = 200
 const PAUSE = `/data/${PAUSE_FILE}`
 
@@ -61,7 +62,7 @@ export class ContainerDatabases implements DatabaseHost {
   }
 
   async query(id: string, sql: string): Promise<string[]> {
-    const { port, close } = await openProxy(this.#options.api, await this.#container(id), PORT)
+    const { port, close } = await openProxy(this.#options.api, await this.#container(id), PORT, MAX_ANSWER_BYTES)
     try {
       return await queryOnce(this.#url(id, port), sql)
     } finally {
@@ -168,7 +169,7 @@ export class ContainerDatabases implements DatabaseHost {
     const server = await startCommand(api, container, ['postgres', '-D', data, ...flags], owner.trim())
     server.output.resume()
     let isOver = false
-    const log = text(server.errors)
+    const log = readLast(server.errors)
     const ended = server.exit.then(() => {
       isOver = true
     })

@@ -12,6 +12,7 @@ export const POLL_MS = 50
 export const MAX_POLLS = 100
 const MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 const COMMAND_MS = 600_000
+const LAST_CHARACTERS = 16 * 1024
 
 /**
  * Most images have one of both. An image without either gets no connections. It waits for the one that it kills: an
@@ -59,6 +60,13 @@ async function readBounded(from: Readable, signal: AbortSignal): Promise<string>
   return Buffer.concat(chunks).toString()
 }
 
+/** The end of what it sends until it ends. */
+export async function readLast(from: Readable): Promise<string> {
+  let last = ''
+  for await (const chunk of from) last = (last + chunk).slice(-LAST_CHARACTERS)
+  return last
+}
+
 /** A connection to a port that listens inside of a container, which no port of the machine leads to. */
 export async function connectInside(api: DockerApi, container: string, port: number): Promise<Duplex> {
   const request = { Cmd: ['sh', '-c', RELAY, String(port)], Tty: false, Env: [] }
@@ -68,11 +76,12 @@ export async function connectInside(api: DockerApi, container: string, port: num
   return Duplex.from({ writable: socket, readable: output })
 }
 
-/** A port of the loopback address that leads into the container until `close`. */
+/** A port of the loopback address that leads into the container until `close`. It cuts off what sends more. */
 export async function openProxy(
   api: DockerApi,
   container: string,
   port: number,
+  max_bytes = Number.POSITIVE_INFINITY,
 ): Promise<{ port: number; close: () => void }> {
   const server = createServer({ allowHalfOpen: true }, async socket => {
     socket.on('error', () => {})
@@ -80,6 +89,11 @@ export async function openProxy(
       const inside = await connectInside(api, container, port)
       inside.on('error', () => socket.destroy())
       socket.on('close', () => inside.destroy())
+      let bytes = 0
+      inside.on('data', chunk => {
+        bytes += chunk.length
+        if (bytes > max_bytes) socket.destroy()
+      })
       socket.pipe(inside).pipe(socket)
     } catch {
       socket.destroy()
