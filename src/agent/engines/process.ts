@@ -70,6 +70,7 @@ const IMAGE_SOURCES = new Set(['internal_container', 'external_container'])
 /** Requests wait so long at most while the files of their application are copied. */
 const MAX_PAUSE_MS = 10_000
 const MAX_PAUSED = 10_000
+const PAUSE_ROUNDS = 10
 /** The source folder, with many files, is measured once per this many checks. */
 const SOURCE_CHECK_EVERY = 10
 const GIB = 1024 ** 3
@@ -583,9 +584,12 @@ export class ProcessEngine extends PooledEngine {
       replicas.push(...runs.map(([, { replica }]) => replica))
       return replicas.flatMap(replica => replica.pids?.(listProcesses) ?? [])
     }
-    // A process may have started another one before it stopped.
-    for (let found = list(); found.some(pid => !paused.has(pid)) && paused.size < MAX_PAUSED; found = list())
-      for (const pid of found) if (sendSignal(pid, 'SIGSTOP')) paused.add(pid)
+    // A process may have started another one before it stopped. One that does nothing else is not waited for.
+    for (let round = 0; round < PAUSE_ROUNDS && paused.size < MAX_PAUSED; round++) {
+      const running = list().filter(pid => !paused.has(pid))
+      if (running.length === 0) break
+      for (const pid of running) if (sendSignal(pid, 'SIGSTOP')) paused.add(pid)
+    }
     const resume = () => {
       clearTimeout(timer)
       for (const pid of paused) sendSignal(pid, 'SIGCONT')
