@@ -301,6 +301,98 @@ begin
   perform dispatch_jobs(array[d.tenant_id]);
   return next;
 end $function$;
+set local role slipway_system;
+create or replace function declare_schedules(d deployments, p_plan json)
+ RETURNS tenant_event[]
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v record;
+  v_before schedules;
+  s schedules;
+  v_events tenant_event[] := '{}';
+begin
+  if json_typeof(p_plan -> 'schedules') is distinct from 'array' then return '{}'; end if;
+  for v_before in
+    select c.*
+    from schedules c
+    where c.deployment_id = d.id
+      and c.is_declared
+      and not exists (select from json_array_elements(p_plan -> 'schedules') g where g ->> 'name' = c.name)
+    order by c.id
+    for update
+  loop
+    delete from schedules c where c.id = v_before.id;
+    v_events := v_events || schedule_event('schedule.deleted', d, v_before, null);
+  end loop;
+  for v in
+    select g as declared
+    from json_populate_recordset(null::schedules, p_plan -> 'schedules') g
+    order by g.name
+  loop
+    select c.* into v_before from schedules c where c.deployment_id = d.id and c.name = (v.declared).name for update;
+    s := v.declared;
+    if v_before.id is null then
+      -- As for a request: enforce_quota() does not count what agents bring.
+      if (select count(*) from schedules c where c.tenant_id = d.tenant_id)
+        >= coalesce(setting('max_schedules'), '1000')::bigint then
+        v_events := v_events || (
+          d.tenant_id,
+          d.organization_id,
+          'schedule.refused',
+          d.id,
+          json_build_object('deployment_id', d.id, 'name', s.name, 'reason', 'quota_full'),
+          null
+        )::tenant_event;
+        continue;
+      end if;
+      s.id := gen_random_uuid();
+      s.organization_id := d.organization_id;
+      s.tenant_id := d.tenant_id;
+      s.deployment_id := d.id;
+      s.enabled := true;
+      s.next_due_at := clock();
+      s.version := 1;
+      s.created_at := clock();
+      s.is_declared := true;
+      s.updated_at := s.created_at;
+      insert into schedules values (s.*);
+      v_events := v_events || schedule_event('schedule.created', d, null, s);
+      continue;
+    end if;
+    s.id := v_before.id;
+    s.enabled := v_before.enabled;
+    continue when v_before.is_declared and recorded_schedule(s) = recorded_schedule(v_before);
+    update schedules c
+    set
+      cron = s.cron,
+      time_zone = s.time_zone,
+      command = s.command,
+      action = null,
+      timeout_seconds = s.timeout_seconds,
+      overlap = s.overlap,
+      jitter_seconds = s.jitter_seconds,
+      retries = s.retries,
+      deadline_seconds = s.deadline_seconds,
+      process = s.process,
+      owner = null,
+      is_declared = true,
+      -- A due time whose job may exist already is not due again.
+      next_due_at = case
+        when (c.cron, c.time_zone) = (s.cron, s.time_zone) or c.next_due_at is null then c.next_due_at
+        else clock() + interval '1 second'
+      end,
+      version = c.version + 1,
+      updated_at = clock()
+    where c.id = s.id;
+    v_events := v_events || schedule_event('schedule.updated', d, v_before, s);
+  end loop;
+  return v_events;
+end $function$;
+reset role;
 create or replace function event_value(p_value jsonb)
  RETURNS jsonb
  LANGUAGE sql

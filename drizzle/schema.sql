@@ -6320,6 +6320,7 @@ begin
       cron = s.cron,
       time_zone = s.time_zone,
       command = s.command,
+      action = null,
       timeout_seconds = s.timeout_seconds,
       overlap = s.overlap,
       jitter_seconds = s.jitter_seconds,
