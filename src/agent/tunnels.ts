@@ -145,6 +145,8 @@ function serveForward(target: ForwardTarget, link: TunnelLink): Served {
     opening.set(stream, attempt)
     try {
       const connection = await connect().finally(() => opening.delete(stream))
+      // A pair of streams that is destroyed emits an error, which nobody else may listen to yet.
+      connection.on('error', () => {})
       if (isClosed || !attempt.isWanted) return void connection.destroy()
       connections.set(stream, connection)
       connection.on('error', error => connections.get(stream) === connection && drop(stream, error.message))

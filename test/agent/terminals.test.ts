@@ -1,9 +1,10 @@
 // Terminals and forwarded ports on the process engine: the test holds the other end of the agent's socket.
+import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { PassThrough } from 'node:stream'
+import { Duplex, PassThrough } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type WebSocket as PeerSocket, WebSocketServer } from 'ws'
@@ -335,6 +336,30 @@ describe('a forwarding', () => {
     peer.send(channels.data, 'GET / HTTP/1.0\r\n\r\n', 2)
     await peer.until('200 OK')
     expect(peer.frames.filter(({ channel }) => channel === channels.reset).length).toBeGreaterThan(40)
+  })
+
+  it('closes a stream that was given up before it was connected', async () => {
+    const connecting = Promise.withResolvers<Duplex>()
+    const { port } = server.address() as AddressInfo
+    const tunnels = new Tunnels({
+      engine: {} as never,
+      openSocket: id => new WebSocket(`ws://127.0.0.1:${port}/${id}`),
+      currentLease: () => ({ agent_id: 'one', fence: 1 }),
+      openSnapshot: () => ({ connect: () => connecting.promise }),
+    })
+    const connected = once(server, 'connection')
+    const forward = { snapshot_id: randomUUID() } as NewForward
+    tunnels.open([{ id: 'given-up', ...makeRevisionRef(), terminal: null, forward }])
+    const peer = peerOf((await connected)[0] as PeerSocket)
+    await peer.json(channels.ready)
+    peer.send(channels.open, '', 1)
+    peer.send(channels.reset, '', 1)
+    peer.send(channels.open, '', 1)
+    await expect.poll(() => peer.has(channels.reset)).toBe(true)
+    // It emits an error when it is destroyed: a pair of streams does, as that of a container.
+    const connection = Duplex.from({ readable: new PassThrough(), writable: new PassThrough() })
+    connecting.resolve(connection)
+    await expect.poll(() => connection.closed).toBe(true)
   })
 
   it('ends when a client sends more than a window', async () => {
