@@ -1,5 +1,6 @@
 // Takes and restores snapshots, deletes those that have expired, and tells the control plane which there are.
 import { createHash } from 'node:crypto'
+import type { Duplex } from 'node:stream'
 import {
   type HeldSnapshot,
   type JobAction,
@@ -39,6 +40,7 @@ const TELL_EVERY_MS = 5 * 60_000
 const RETRY_MS = 10_000
 /** A deletion does not wait longer for a last snapshot that fails. */
 const LAST_PATIENCE_MS = 10 * 60_000
+const MAX_DOWNLOADS = 4
 const UNSUPPORTED = 'The engine of this agent takes no snapshots.'
 
 export class Snapshots {
@@ -47,6 +49,8 @@ export class Snapshots {
   readonly #turns = new Map<string, Promise<unknown>>()
   /** Snapshots that a restore reads. */
   readonly #inUse = new Set<string>()
+  /** How many run of each deployment. */
+  readonly #downloads = new Map<string, number>()
   readonly #removingSince = new Map<string, number>()
   #telling: Promise<void> | undefined
   #tellAt = 0
@@ -70,7 +74,21 @@ export class Snapshots {
   openDownload(deployment_id: string, id: string): ForwardTarget {
     if (this.find(id)?.deployment_id !== deployment_id)
       throw new PermanentError('The agent does not have this snapshot any more.')
-    return { connect: async () => openTar(this.dataOf(id)) }
+    return { connect: async () => this.#download(deployment_id, id) }
+  }
+
+  /** Each is a program of its own. */
+  #download(deployment_id: string, id: string): Duplex {
+    const open = this.#downloads.get(deployment_id) ?? 0
+    if (open >= MAX_DOWNLOADS)
+      throw new PermanentError(`Of a deployment, ${MAX_DOWNLOADS} downloads run at a time. Wait until one has ended.`)
+    const tar = openTar(this.dataOf(id))
+    this.#downloads.set(deployment_id, open + 1)
+    return tar.once('close', () => {
+      const left = this.#downloads.get(deployment_id)! - 1
+      if (left > 0) this.#downloads.set(deployment_id, left)
+      else this.#downloads.delete(deployment_id)
+    })
   }
 
   /** With an id that exists it has been taken before. */
