@@ -89,7 +89,7 @@ describe.skipIf(!hasRedis)('a Redis', () => {
     forwarded.destroy()
     // It may not write files elsewhere, nor end the server.
     expect(await ask(uri, 'CONFIG SET dir /tmp', 'SHUTDOWN')).toMatch(/NOPERM.*NOPERM/s)
-    expect(fs.statSync(folderOf('redis', 'server.conf')).mode & 0o777).toBe(0o600)
+    expect(fs.statSync(folderOf('redis.conf')).mode & 0o777).toBe(0o600)
 
     const { pid } = JSON.parse(fs.readFileSync(folderOf('redis-process', 'identity.json'), 'utf8'))
     process.kill(-pid, 'SIGKILL')

@@ -563,8 +563,7 @@ export class ProcessEngine extends PooledEngine {
   async removeStore(deployment_id: string, store: string): Promise<void> {
     if (store.startsWith('disk:')) return this.#disksOf(deployment_id).remove(requireDisk(store))
     if (store === 'redis') {
-      await this.#redis.stop({ deployment_id, folder: this.path(deployment_id) })
-      await removeRecursively(this.path(deployment_id, 'redis'))
+      await this.#redis.remove({ deployment_id, folder: this.path(deployment_id) })
       fs.rmSync(this.path(deployment_id, 'redis.json'), { force: true })
     }
     const database = store === 'database' ? this.#readDatabase(deployment_id) : undefined

@@ -6,7 +6,7 @@ import { connect } from 'node:net'
 import { delimiter, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { findFreePort } from '../../../postgres/free-port.ts'
-import { readJson, writeJson } from '../../system/files.ts'
+import { readJson, removeRecursively, writeJson } from '../../system/files.ts'
 import { selectLastLines } from '../../system/last-lines.ts'
 import { isAlive } from '../../system/processes.ts'
 import { endTracked, findTracked, spawnTracked, type TrackedProcess } from '../../system/tracked-process.ts'
@@ -26,6 +26,8 @@ const PROGRAMS = ['valkey-server', 'redis-server']
 const READY_MS = 30_000
 const STOP_MS = 10_000
 const PING_MS = 2_000
+const MAX_ANSWER = 100
+const LOG_BYTES = 16 * 1024
 /** The rest is for buffers and for copies while the file is written anew. */
 const DATA_SHARE = 0.8
 
@@ -98,6 +100,13 @@ export class RedisServers {
     throw new Error(`Redis does not start.${describeLog(folder)}`)
   }
 
+  /** Its data go, too. */
+  async remove(place: Pick<Place, 'deployment_id' | 'folder'>): Promise<void> {
+    await this.stop(place)
+    await removeRecursively(join(place.folder, 'redis'))
+    fs.rmSync(settingsFile(place.folder), { force: true })
+  }
+
   /** It saves what it has and ends. Its data stay. */
   async stop({ deployment_id, folder }: Pick<Place, 'deployment_id' | 'folder'>): Promise<void> {
     this.#running.delete(deployment_id)
@@ -109,8 +118,10 @@ export class RedisServers {
     if (program === undefined) throw new Error(this.obstacle!)
     const data = join(folder, 'redis')
     makeOwned(data, user)
-    const settings = join(data, 'server.conf')
-    fs.writeFileSync(settings, configOf(redis, data), { mode: 0o600 })
+    // Not among the data: applications run as their owner, who could have a link there that leads elsewhere.
+    const settings = settingsFile(folder)
+    fs.rmSync(settings, { force: true })
+    fs.writeFileSync(settings, configOf(redis, data), { mode: 0o600, flag: 'wx' })
     if (user) fs.lchownSync(settings, user.uid, user.gid)
     const log = fs.openSync(join(folder, 'redis.log'), 'w', 0o600)
     if (user) fs.fchownSync(log, user.uid, user.gid)
@@ -125,6 +136,7 @@ export class RedisServers {
   }
 }
 
+const settingsFile = (folder: string) => join(folder, 'redis.conf')
 const runFolder = (folder: string) => join(folder, 'redis-process')
 /** With what settings it was started. */
 const appliedFile = (folder: string) => join(folder, 'redis-applied.json')
@@ -146,10 +158,22 @@ maxmemory-policy noeviction
 
 function describeLog(folder: string): string {
   try {
-    const lines = selectLastLines(fs.readFileSync(join(folder, 'redis.log'), 'utf8').split('\n'))
+    const lines = selectLastLines(readEnd(join(folder, 'redis.log')).split('\n'))
     return lines.length > 0 ? ` Its log ends with:\n${lines.join('\n')}` : ''
   } catch {
     return ''
+  }
+}
+
+/** The application, which is of the same user, may have made it long. */
+function readEnd(file: string): string {
+  const opened = fs.openSync(file, 'r')
+  try {
+    const buffer = Buffer.alloc(LOG_BYTES)
+    const length = fs.readSync(opened, buffer, 0, LOG_BYTES, Math.max(0, fs.fstatSync(opened).size - LOG_BYTES))
+    return buffer.toString('utf8', 0, length)
+  } finally {
+    fs.closeSync(opened)
   }
 }
 
@@ -166,7 +190,8 @@ function answers({ password, port }: Redis): Promise<boolean> {
     socket.once('close', () => settle(false))
     socket.on('data', chunk => {
       text += chunk
-      if (text.includes('-')) settle(false)
+      // Another program may have the port.
+      if (text.includes('-') || text.length > MAX_ANSWER) settle(false)
       else if (text.includes('+PONG')) settle(true)
     })
     socket.write(`AUTH ${password}\r\nPING\r\n`)
