@@ -18,9 +18,12 @@ const file = z.looseObject({
   ),
   env: z.union([z.record(z.string(), z.string()), z.string(), z.array(z.string())]).nullish(),
   store: z.looseObject({ index: thing.nullish(), ttl: ttl.nullish() }).nullish(),
-  checkpointer: z.looseObject({ path: z.string().nullish(), ttl: ttl.nullish() }).nullish(),
+  checkpointer: z.looseObject({ path: z.string().nullish(), serde: thing.nullish(), ttl: ttl.nullish() }).nullish(),
   auth: thing.nullish(),
   encryption: thing.nullish(),
+  priority: thing.nullish(),
+  ui: thing.nullish(),
+  ui_config: thing.nullish(),
   http: z
     .looseObject({
       app: z.string().nullish(),
@@ -28,6 +31,7 @@ const file = z.looseObject({
       cors: z
         .looseObject({
           allow_origins: z.array(z.string()).nullish(),
+          allow_origin_regex: z.string().nullish(),
           allow_methods: z.array(z.string()).nullish(),
           allow_headers: z.array(z.string()).nullish(),
           expose_headers: z.array(z.string()).nullish(),
@@ -44,14 +48,15 @@ const file = z.looseObject({
       disable_store: z.boolean().nullish(),
       disable_mcp: z.boolean().nullish(),
       disable_meta: z.boolean().nullish(),
+      disable_webhooks: z.boolean().nullish(),
     })
     .nullish(),
   webhooks: z
-    .looseObject({
+    .strictObject({
       env_prefix: z.string().nullish(),
       headers: z.record(z.string(), z.string()).nullish(),
       url: z
-        .looseObject({
+        .strictObject({
           require_https: z.boolean().nullish(),
           allowed_domains: z.array(z.string()).nullish(),
           allowed_ports: z.array(z.number()).nullish(),
@@ -82,16 +87,22 @@ export function readConfiguration(path: string): Configuration {
     const lines = parsed.error.issues.map(issue => `\`${issue.path.join('.')}\`: ${issue.message}.`)
     throw new StartError(`${path} is not valid. ${lines.join(' ')}`)
   }
-  const { graphs, env, store, checkpointer, http, webhooks, auth, encryption } = parsed.data
+  const { graphs, env, store, checkpointer, http, webhooks, auth, encryption, priority, ui, ui_config } = parsed.data
   const faults: string[] = []
-  const refuse = (key: string, isThere: boolean, advice: string) => {
-    if (isThere) faults.push(`\`${key}\` is not supported: ${advice}`)
+  const refuse = (key: string, value: unknown, advice: string) => {
+    const isEmpty = !value || (typeof value === 'object' && Object.keys(value).length === 0)
+    if (!isEmpty) faults.push(`\`${key}\` is not supported: ${advice}`)
   }
-  refuse('auth.path', Boolean(auth?.path), 'remove it, and set GRAPHS_API_KEY to protect the server with a key.')
-  refuse('encryption', Boolean(encryption), 'remove it; the database keeps state as it is.')
-  refuse('http.app', Boolean(http?.app), 'remove it, and deploy the routes as an application of their own.')
-  refuse('store.index', Boolean(store?.index), 'remove it; searches of the store filter by value.')
-  refuse('checkpointer.path', Boolean(checkpointer?.path), 'remove it; checkpoints are kept in DATABASE_URI.')
+  refuse('auth', auth, 'remove it, and set GRAPHS_API_KEY to protect the server with a key.')
+  refuse('encryption', encryption, 'remove it; the database keeps state as it is.')
+  refuse('priority', priority, 'remove it; runs start in the order in which they came.')
+  refuse('ui', ui, 'remove it; components of a user interface are not served.')
+  refuse('ui_config', ui_config, 'remove it; components of a user interface are not served.')
+  refuse('http.app', http?.app, 'remove it, and deploy the routes as an application of their own.')
+  refuse('http.cors.allow_origin_regex', http?.cors?.allow_origin_regex, 'name the origins in `allow_origins`.')
+  refuse('store.index', store?.index, 'remove it; searches of the store filter by value.')
+  refuse('checkpointer.path', checkpointer?.path, 'remove it; checkpoints are kept in DATABASE_URI.')
+  refuse('checkpointer.serde', checkpointer?.serde, 'remove it; the saver of each language decides what it reads.')
   const specs = Object.entries(graphs).map(([id, value]) => {
     const { path: source, description } = typeof value === 'string' ? { path: value } : value
     const spec = readGraph(id, source, folder, faults)

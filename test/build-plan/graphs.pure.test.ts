@@ -150,6 +150,19 @@ describe('a langgraph.json', () => {
     ['both ways to install', { ...PYTHON, source: { kind: 'uv' } }, '`source`'],
     ['no graph', { graphs: {} }, '`graphs`'],
     ['graphs that are no object', { graphs: 'x' }, '`graphs` must be an object'],
+    [
+      'an option of pip',
+      { ...PYTHON, dependencies: ['.', '--index-url=https://other.example'] },
+      'dependency `--index',
+    ],
+    ['a variable that no system takes', { ...PYTHON, env: { 'A=B': 'x' } }, '`env`'],
+    ['an order of runs', { ...PYTHON, priority: { path: './p.py:p' } }, '`priority`'],
+    ['a user interface', { ...PYTHON, ui: { agent: './ui.tsx' } }, '`ui`'],
+    [
+      'a policy that is not known',
+      { ...PYTHON, webhooks: { url: { allowed_hosts: [] } } },
+      'webhooks.url.allowed_hosts',
+    ],
     ['an authentication of its own', { ...PYTHON, auth: { path: './a.py:auth' } }, '`auth`'],
   ])('is refused with %s', (_, file, named) => {
     expect(refusal({ 'langgraph.json': file, 'agent.py': '', 'lib/x.py': '' })).toContain(named)
@@ -162,8 +175,6 @@ describe('a langgraph.json', () => {
       api_version: '0.8',
       dockerfile_lines: ['RUN true'],
       keep_pkg_tools: true,
-      priority: { path: './p.py:p' },
-      ui: { agent: './ui.tsx' },
       dependancies: [],
       store: { ttl: { default_ttl: 60 } },
       http: { disable_mcp: true, mount_prefix: '/graphs' },
@@ -171,15 +182,7 @@ describe('a langgraph.json', () => {
     const { warnings, health_path } = plan({ 'langgraph.json': file, 'agent.py': '' })
     expect(health_path).toBe('/graphs/ok')
     const named = warnings.map(warning => /`(.*?)`/.exec(warning)?.[1])
-    expect(named).toEqual([
-      'base_image',
-      'api_version',
-      'dockerfile_lines',
-      'keep_pkg_tools',
-      'priority',
-      'ui',
-      'dependancies',
-    ])
+    expect(named).toEqual(['base_image', 'api_version', 'dockerfile_lines', 'keep_pkg_tools', 'dependancies'])
   })
 
   it('is planned soon, or refused, if it is hostile', () => {

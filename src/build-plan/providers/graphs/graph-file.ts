@@ -129,6 +129,8 @@ function readDependencies(app: Folder, value: Record<string, unknown>, faults: s
   for (const entry of entries)
     if (entry.includes('git+http') && /:\/\/[^/@\s]+@/.test(entry))
       faults.push('`dependencies` has credentials in the URL of a repository: use a variable, or a private index')
+    else if (/^\s*-/.test(entry))
+      faults.push(`dependency \`${entry.slice(0, 100)}\`: name a package; options of pip stand in \`pip_config_file\``)
   return entries.filter(isLocal).flatMap((written): LocalDependency[] => {
     const path = resolveIn(app, written)
     if (path === null) {
@@ -221,7 +223,8 @@ export function readGraphEnvironment(files: Pick<SourceFiles, 'read'>, path: str
   const given = named === null ? Object(Array.isArray(env) ? {} : env) : parseEnvFile(files.read(named) ?? '')
   const entries = Object.entries(given)
     .map(([name, value]): [string, string] => [name, String(value)])
-    .filter(([, value]) => value !== '')
+    // No process takes others. A .env file may have them.
+    .filter(([name, value]) => value !== '' && /^[A-Za-z_]\w*$/.test(name) && !value.includes('\0'))
   const isReserved = (name: string) => isReservedVariable(name) || RESERVED.some(one => one.test(name))
   return {
     file: named,

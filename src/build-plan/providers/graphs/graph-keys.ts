@@ -11,6 +11,8 @@ type Key = {
   refusal?: string
   /** The keys of an object. */
   members?: Keys
+  /** Others are refused: each of them would be a limit that is not kept. */
+  isClosed?: true
 }
 type Keys = Record<string, Key>
 
@@ -31,10 +33,20 @@ const textsByName = form(
   value => isObject(value) && Object.values(value).every(one => typeof one === 'string'),
   'an object of texts',
 )
+const areVariables = (value: unknown) =>
+  textsByName(value) === null &&
+  Object.entries(value as Record<string, string>).every(
+    ([name, one]) => /^[A-Za-z_][A-Za-z0-9_]{0,252}$/.test(name) && !one.includes('\0'),
+  )
 const oneOf = (...words: string[]) => form(value => words.includes(value as string), words.join(' or '))
 
 const IMAGE = 'is of the image of the reference’s server, which is not used'
 const NOT_YET = 'cannot be run yet. Remove it, or set `start_command` in slipway.json to run a server of your own'
+
+const NO_UI = 'is not supported: components of a user interface are not served. Remove it'
+
+const NO_ROUTES = 'has no effect: there are no routes of `http.app`'
+const SWEEPS = 'has no effect: the server looks each minute for what has expired'
 
 const HTTP: Keys = {
   app: { form: text, refusal: NOT_YET },
@@ -45,7 +57,7 @@ const HTTP: Keys = {
       allow_methods: { form: texts },
       allow_headers: { form: texts },
       allow_credentials: { form: flag },
-      allow_origin_regex: { form: text, instead: 'has no effect: name the origins in `allow_origins`' },
+      allow_origin_regex: { form: text, refusal: 'is not supported: name the origins in `allow_origins`' },
       expose_headers: { form: texts },
       max_age: { form: number },
     },
@@ -53,13 +65,13 @@ const HTTP: Keys = {
   ...Object.fromEntries(
     ['assistants', 'threads', 'runs', 'store', 'mcp', 'meta'].map(name => [`disable_${name}`, { form: flag }]),
   ),
-  disable_webhooks: { form: flag, instead: 'has no effect: a webhook is called where a run names one' },
+  disable_webhooks: { form: flag },
   disable_a2a: { form: flag },
   disable_ui: { form: flag },
   configurable_headers: { form: object, members: { includes: { form: texts }, excludes: { form: texts } } },
   logging_headers: { form: object, instead: 'has no effect: headers are not logged' },
-  middleware_order: { form: oneOf('auth_first', 'middleware_first') },
-  enable_custom_route_auth: { form: flag },
+  middleware_order: { form: oneOf('auth_first', 'middleware_first'), instead: NO_ROUTES },
+  enable_custom_route_auth: { form: flag, instead: NO_ROUTES },
   mount_prefix: {
     form: form(value => typeof value === 'string' && /^\/[\w./-]*\w$/.test(value), 'a path such as "/graphs"'),
   },
@@ -84,8 +96,8 @@ const GRAPH_KEYS: Keys = {
   },
   env: {
     form: form(
-      value => isText(value) || (Array.isArray(value) && value.every(isText)) || textsByName(value) === null,
-      'an object of texts, or the path of a .env file',
+      value => isText(value) || (Array.isArray(value) && value.every(isText)) || areVariables(value),
+      'an object of texts with names of letters, digits and underscores, or the path of a .env file',
     ),
   },
   store: {
@@ -97,7 +109,7 @@ const GRAPH_KEYS: Keys = {
         members: {
           refresh_on_read: { form: flag },
           default_ttl: { form: number },
-          sweep_interval_minutes: { form: number },
+          sweep_interval_minutes: { form: number, instead: SWEEPS },
         },
       },
     },
@@ -114,11 +126,11 @@ const GRAPH_KEYS: Keys = {
         members: {
           strategy: { form: oneOf('delete', 'keep_latest') },
           default_ttl: { form: number },
-          sweep_interval_minutes: { form: number },
-          sweep_limit: { form: number },
+          sweep_interval_minutes: { form: number, instead: SWEEPS },
+          sweep_limit: { form: number, instead: SWEEPS },
         },
       },
-      serde: { form: object, instead: 'has no effect: the checkpointer of the language decides what it reads' },
+      serde: { form: object, refusal: 'is not supported: the saver of the language decides what it reads. Remove it' },
     },
   },
   auth: {
@@ -137,16 +149,18 @@ const GRAPH_KEYS: Keys = {
   encryption: { form: object, refusal: NOT_YET, members: { path: { form: text } } },
   priority: {
     form: object,
-    instead: 'has no effect: runs start in the order in which they came',
+    refusal: 'is not supported: runs start in the order in which they came. Remove it',
     members: { path: { form: text } },
   },
   http: { form: object, members: HTTP },
   webhooks: {
     form: object,
+    isClosed: true,
     members: {
       env_prefix: { form: text },
       url: {
         form: object,
+        isClosed: true,
         members: {
           require_https: { form: flag },
           allowed_domains: { form: texts },
@@ -160,8 +174,8 @@ const GRAPH_KEYS: Keys = {
       headers: { form: textsByName },
     },
   },
-  ui: { form: textsByName, instead: 'has no effect: components of a user interface are not served' },
-  ui_config: { form: object, instead: 'has no effect: components of a user interface are not served' },
+  ui: { form: textsByName, refusal: NO_UI },
+  ui_config: { form: object, refusal: NO_UI },
   image_distro: { form: oneOf('debian', 'bookworm', 'wolfi'), instead: IMAGE },
   base_image: { form: text, instead: IMAGE },
   api_version: { form: text, instead: IMAGE },
@@ -190,18 +204,28 @@ const MAX_FINDINGS = 20
 /** All faults of a file, and the sentences of a plan about its keys. An unknown key is a warning there. */
 export function checkKeys(file: Record<string, unknown>): KeyFindings {
   const found: KeyFindings = { faults: [], warnings: [] }
-  checkMembers(file, GRAPH_KEYS, '', found)
+  checkMembers(file, { members: GRAPH_KEYS }, '', found)
   return found
 }
 
-function checkMembers(value: Record<string, unknown>, keys: Keys, path: string, found: KeyFindings): void {
+function checkMembers(
+  value: Record<string, unknown>,
+  { members: keys = {}, isClosed }: Pick<Key, 'members' | 'isClosed'>,
+  path: string,
+  found: KeyFindings,
+): void {
   for (const [name, member] of Object.entries(value)) {
     if (found.warnings.length >= MAX_FINDINGS && found.faults.length >= MAX_FINDINGS) return
     const shown = `\`${path}${name.slice(0, 100)}\``
     const key = Object.hasOwn(keys, name) ? keys[name]! : undefined
     if (!key) {
-      if (found.warnings.length >= MAX_FINDINGS) continue
+      const list = isClosed ? found.faults : found.warnings
+      if (list.length >= MAX_FINDINGS) continue
       const meant = nearestName(name, Object.keys(keys))
+      if (isClosed) {
+        found.faults.push(`${shown} is not known${meant ? `: did you mean \`${meant}\`?` : ''}`)
+        continue
+      }
       found.warnings.push(`${shown} is not known, and is not read.${meant ? ` Did you mean \`${meant}\`?` : ''}`)
       continue
     }
@@ -211,7 +235,7 @@ function checkMembers(value: Record<string, unknown>, keys: Keys, path: string, 
     if (fault) found.faults.push(`${shown} ${fault}`)
     else if (key.refusal) found.faults.push(`${shown} ${key.refusal}`)
     else if (key.instead) found.warnings.push(`${shown} ${key.instead}.`)
-    if (!fault && key.members && isObject(member)) checkMembers(member, key.members, `${path}${name}.`, found)
+    if (!fault && key.members && isObject(member)) checkMembers(member, key, `${path}${name}.`, found)
   }
 }
 
