@@ -5,6 +5,7 @@ import type { GraphSpec, Language } from './configuration.ts'
 import { HttpError, StartError } from './errors.ts'
 import type { ClaimedRun } from './queue.ts'
 import type { StoreOperation } from './store.ts'
+import { toStorable } from './values.ts'
 
 /** Before a checkpoint is written, the events that led there are: `flush` waits for them. */
 export type ExecutorRequest = StoreOperation | { op: 'flush'; run: string }
@@ -83,7 +84,7 @@ export class Executor {
     else if (message.type === 'answer') {
       const asked = this.#asked.get(message.id)
       this.#asked.delete(message.id)
-      if ('error' in message) asked?.reject(new HttpError(message.error.status ?? 500, message.error.message))
+      if ('error' in message) asked?.reject(new HttpError(toErrorStatus(message.error.status), message.error.message))
       else asked?.resolve(message.result)
     } else if (message.type === 'request') this.#answerRequest(message.id, message.request)
     else if (message.type === 'ready') {
@@ -101,8 +102,9 @@ export class Executor {
     )
   }
 
+  /** Without what Postgres refuses: a checkpoint that has it fails each time, and its run comes back. */
   #send(message: object): void {
-    this.#pipe?.write(`${JSON.stringify(message)}\n`)
+    this.#pipe?.write(`${toStorable(JSON.stringify(message))}\n`)
   }
 
   #end(reason: string): void {
@@ -169,6 +171,10 @@ export class Executor {
     await ended
   }
 }
+
+/** A graph may throw errors with a status of another meaning. */
+const toErrorStatus = (status: unknown): number =>
+  Number.isInteger(status) && Number(status) >= 400 && Number(status) < 600 ? Number(status) : 500
 
 /** Splits at line feeds only: `readline` would also split at separators that JSON has inside of strings. */
 function readLines(stream: Duplex, onLine: (line: string) => void): void {

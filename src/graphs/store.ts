@@ -73,26 +73,40 @@ async function getItem(query: Query, { namespace, key, refresh_ttl }: Operation<
 /** Values of a filter: equal, or compared by operators such as `$gt`. */
 const COMPARISONS: Record<string, string> = { $gt: '>', $gte: '>=', $lt: '<', $lte: '<=', $eq: '=', $ne: '<>' }
 
-function searchItems(query: Query, operation: Operation<'search'>, ttl: StoreTtl): Promise<Row[]> {
-  const values: unknown[] = [operation.prefix, operation.limit, operation.offset]
-  const parameter = (value: unknown) => `$${values.push(value)}`
-  const conditions = Object.entries(operation.filter ?? {}).flatMap(([name, wanted]) => {
-    const operators =
-      typeof wanted === 'object' && wanted !== null && Object.keys(wanted).every(word => word in COMPARISONS)
-        ? Object.entries(wanted)
-        : []
-    if (operators.length === 0) return `value @> ${parameter(toJsonb({ [name]: wanted }))}::jsonb`
-    return operators.map(
-      ([word, bound]) =>
-        `value -> ${parameter(name)}::text ${COMPARISONS[word]} ${parameter(JSON.stringify(bound))}::jsonb`,
-    )
-  })
-  const found = `select ${COLUMNS}
+const SEARCH = `select ${COLUMNS}
     from graphs.store
-    where ${[ALIVE, 'namespace[1:cardinality($1::text[])] = $1', ...conditions].join(' and ')}
+    where ${ALIVE}
+      and namespace[1:cardinality($1::text[])] = $1
+      and ($4::jsonb is null or value @> $4)
+      and not exists (
+        select from unnest($5::text[], $6::text[], $7::jsonb[]) as compared (name, word, bound)
+        where not coalesce(
+          case word
+            ${Object.entries(COMPARISONS)
+              .map(([word, operator]) => `when '${word}' then value -> name ${operator} bound`)
+              .join(' ')}
+          end,
+          false
+        )
+      )
     order by updated_at desc, namespace, key
     limit $2 offset $3`
-  return readItems(query, found, values, operation.refresh_ttl ?? ttl.refresh_on_read ?? true)
+
+/** One text for all filters: Postgres keeps what it has planned, and a caller could fill its memory. */
+function searchItems(query: Query, operation: Operation<'search'>, ttl: StoreTtl): Promise<Row[]> {
+  const equal: [name: string, value: unknown][] = []
+  const compared: [name: string, operator: string, bound: string][] = []
+  for (const [name, wanted] of Object.entries(operation.filter ?? {})) {
+    const operators = Object.entries(Object(wanted))
+    const areCompared = operators.length > 0 && operators.every(([word]) => Object.hasOwn(COMPARISONS, word))
+    if (!areCompared) equal.push([name, wanted])
+    else for (const [word, bound] of operators) compared.push([name, word, toJsonb(bound) ?? 'null'])
+  }
+  const columns = [0, 1, 2].map(i => compared.map(one => one[i]))
+  const { prefix, limit, offset, refresh_ttl } = operation
+  const contained = equal.length > 0 ? toJsonb(Object.fromEntries(equal)) : null
+  const values = [prefix, limit, offset, contained, ...columns]
+  return readItems(query, SEARCH, values, refresh_ttl ?? ttl.refresh_on_read ?? true)
 }
 
 const readItems = (query: Query, found: string, values: unknown[], isRefreshing: boolean): Promise<Row[]> =>

@@ -20,8 +20,10 @@ const EMPTY_STATE = {
 }
 
 const graphIdOf = (thread: Row): string | undefined => thread.metadata.graph_id ?? undefined
+/** Other members would be those by which a graph is run, such as its saver. */
+const PLACE = ['checkpoint_ns', 'checkpoint_id', 'checkpoint_map']
 function configOf(thread: Row, checkpoint: Checkpoint): JsonObject {
-  const place = Object.entries(checkpoint ?? {}).filter(([, value]) => value !== null && value !== undefined)
+  const place = Object.entries(checkpoint ?? {}).filter(([name, value]) => PLACE.includes(name) && value != null)
   return { configurable: { checkpoint_ns: '', ...Object.fromEntries(place), thread_id: thread.thread_id } }
 }
 

@@ -58,8 +58,8 @@ const problem = (status: number, detail: string) =>
     headers: { 'Content-Type': 'application/problem+json' },
   })
 
-/** Errors of Postgres that a caller causes, such as text that is no date. */
-const isBadValue = (error: unknown) => /^22/.test(String((error as { code?: unknown }).code ?? ''))
+/** Errors of Postgres that a caller causes, such as text that is no date, or too long for an index. */
+const isBadValue = (error: unknown) => /^(?:22|54)/.test(String((error as { code?: unknown }).code ?? ''))
 
 function answerError(error: unknown, context: Context): Response {
   if (error instanceof HttpError) return problem(error.status, error.message)

@@ -71,9 +71,30 @@ function parse<Schema extends z.ZodType>(
   return undefined
 }
 
+/** The executors of both languages read and write JSON by recursion, and one that fails ends all runs that it has. */
+const DEEPEST_JSON = 200
+
+function isTooDeep(text: string): boolean {
+  let depth = 0
+  let isText = false
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i)
+    if (isText) {
+      if (code === BACKSLASH) i++
+      else isText = code !== QUOTE
+    } else if (code === QUOTE) isText = true
+    else if (code === BRACE || code === BRACKET) {
+      if (++depth > DEEPEST_JSON) return true
+    } else if (code === BRACE + 2 || code === BRACKET + 2) depth--
+  }
+  return false
+}
+const [QUOTE, BACKSLASH, BRACKET, BRACE] = [34, 92, 91, 123]
+
 async function readBody(request: Request): Promise<unknown> {
   const text = await request.text()
   if (text === '') return {}
+  if (isTooDeep(text)) throw new HttpError(422, `The body is nested more than ${DEEPEST_JSON} levels deep.`)
   try {
     return JSON.parse(text)
   } catch {

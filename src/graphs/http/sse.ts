@@ -87,15 +87,21 @@ export function outputOf(
   const encoder = new TextEncoder()
   const left = new AbortController()
   let hasFinished = false
+  let timer: NodeJS.Timeout | undefined
   const leave = () => {
+    // To write into a stream that is closed throws, which would end the server.
+    clearInterval(timer)
     if (hasFinished || left.signal.aborted) return
     left.abort()
-    if (isCancelling) void cancelIfActive(server, runId)
+    if (isCancelling)
+      cancelIfActive(server, runId).catch(error =>
+        console.error(`cancel on disconnect failed: ${(error as Error).message}`),
+      )
   }
   signal.addEventListener('abort', leave, { once: true })
   const body = new ReadableStream<Uint8Array>({
     async start(controller) {
-      const timer = setInterval(() => controller.enqueue(encoder.encode('\n')), KEEP_ALIVE_MS)
+      timer = setInterval(() => controller.enqueue(encoder.encode('\n')), KEEP_ALIVE_MS)
       try {
         const run = await joinRun(server.db, server.waiters, runId, left.signal)
         hasFinished = true
@@ -104,7 +110,7 @@ export function outputOf(
         controller.close()
       } catch (error) {
         hasFinished = true
-        controller.error(error)
+        if (!left.signal.aborted) controller.error(error)
       } finally {
         clearInterval(timer)
         signal.removeEventListener('abort', leave)

@@ -13,6 +13,9 @@ const label = z
 const namespace = z.array(label).min(1).max(100)
 const prefix = z.array(label).max(100)
 const key = z.string().min(1)
+/** Items are found by their values: there is no index of meanings. */
+const noQuery = z.literal('', { error: 'is not supported: search by `filter`' }).nullish()
+const noIndex = z.literal(false, { error: 'is not supported: send false, or leave it out' }).nullish()
 const run = ({ configuration, db }: Server, operation: StoreOperation) =>
   runStoreOperation(db.query, operation, configuration.store?.ttl ?? {})
 
@@ -27,7 +30,7 @@ export const storeRoutes: Route[] = [
       key,
       value: object,
       ttl: z.number().positive().nullish().describe('Minutes.'),
-      index: z.unknown().optional(),
+      index: noIndex,
     }),
     async handle({ server, body }) {
       const { namespace, key, value, ttl } = body
@@ -70,7 +73,7 @@ export const storeRoutes: Route[] = [
     body: z.looseObject({
       namespace_prefix: prefix.nullish(),
       filter: object.nullish(),
-      query: z.string().nullish(),
+      query: noQuery,
       refresh_ttl: z.boolean().nullish(),
       ...page,
     }),
