@@ -37,7 +37,18 @@ function readSchedule({ schedule, timezone }: Pick<CronFields, 'schedule' | 'tim
 
 function nextRunDate(fields: Pick<CronFields, 'schedule' | 'timezone' | 'end_time'>, after: Date): Date | null {
   const next = nextDate(readSchedule(fields), after, fields.timezone ?? 'UTC')
+  if (!next) throw new HttpError(422, `\`schedule\`: "${fields.schedule}" fits no date in the next five years.`)
   return next && fields.end_time && next > new Date(fields.end_time) ? null : next
+}
+
+/** A schedule that was accepted once must not stop the others. */
+function nextRunDateOrNone(fields: CronFields): Date | null {
+  try {
+    return nextRunDate(fields, new Date())
+  } catch (error) {
+    console.error(`cron ended: ${(error as Error).message}`)
+    return null
+  }
 }
 
 export async function createCron(
@@ -138,7 +149,7 @@ export const startDueCrons = (db: Database): Promise<number> =>
     )
     for (const cron of due) {
       const fields = { ...cron, end_time: cron.end_time?.toISOString() ?? null } as unknown as CronFields
-      const next = nextRunDate(fields, new Date())
+      const next = nextRunDateOrNone(fields)
       await query('update graphs.crons set next_run_date = $2 where cron_id = $1', [cron.cron_id, next])
       await insertRun(query, cron.thread_id, toRequest(cron)).catch(error => {
         // Such as an assistant that was deleted. A fault of the database ends the transaction.

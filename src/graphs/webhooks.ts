@@ -1,4 +1,8 @@
 // A POST to the caller's URL after the end of a run.
+import { lookup } from 'node:dns'
+import * as http from 'node:http'
+import * as https from 'node:https'
+import { BlockList, isIP, type LookupFunction } from 'node:net'
 import type { Configuration } from './configuration.ts'
 import { HttpError } from './errors.ts'
 import type { EndedRun } from './worker.ts'
@@ -6,7 +10,29 @@ import type { EndedRun } from './worker.ts'
 type Policy = Configuration['webhooks']
 type Environment = Record<string, string | undefined>
 
-const LOOPBACK = /^(?:localhost|.*\.localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\]|0\.0\.0\.0)$/
+/** Addresses of this machine: what listens there is of others, or trusts them. */
+const LOOPBACK = new BlockList()
+LOOPBACK.addSubnet('127.0.0.0', 8, 'ipv4')
+LOOPBACK.addSubnet('0.0.0.0', 8, 'ipv4')
+LOOPBACK.addAddress('::1', 'ipv6')
+LOOPBACK.addAddress('::', 'ipv6')
+/** Where clouds give credentials to a machine. No webhook is there. */
+const LINK_LOCAL = new BlockList()
+LINK_LOCAL.addSubnet('169.254.0.0', 16, 'ipv4')
+LINK_LOCAL.addSubnet('fe80::', 10, 'ipv6')
+LINK_LOCAL.addAddress('fd00:ec2::254', 'ipv6')
+LINK_LOCAL.addAddress('100.100.100.200', 'ipv4')
+
+/** Null, or why nothing is sent to the address. Both lists also know IPv4 addresses that are written as IPv6. */
+function refusedAddress(address: string, policy: Policy): string | null {
+  const family = isIP(address) === 6 ? 'ipv6' : 'ipv4'
+  if (LINK_LOCAL.check(address, family)) return `${address} is an address of the machine’s own network.`
+  if (policy?.url?.disable_loopback === false || !LOOPBACK.check(address, family)) return null
+  return `${address} is this machine itself. Set \`webhooks.url.disable_loopback\` to false to allow it.`
+}
+
+/** A path, and not one that names another server, as \`//host\` does. */
+const isOwnPath = (url: string) => url.startsWith('/') && URL.parse(url, 'http://own.invalid')?.host === 'own.invalid'
 const isAllowedDomain = (host: string, allowed: string[]) =>
   allowed.some(domain => (domain.startsWith('*.') ? host.endsWith(domain.slice(1)) : host === domain))
 
@@ -16,12 +42,18 @@ export function checkWebhook(url: string, policy: Policy): void {
   const refuse = (reason: string) => new HttpError(422, `\`webhook\`: ${reason}`)
   if (rules.max_url_length && url.length > rules.max_url_length)
     throw refuse(`the URL is longer than ${rules.max_url_length} characters.`)
-  if (url.startsWith('/')) return
-  if (!URL.canParse(url)) throw refuse(`"${url}" is not a URL.`)
+  if (isOwnPath(url)) {
+    if (rules.disable_loopback) throw refuse('a path is one of this machine itself.')
+    return
+  }
+  if (!URL.canParse(url)) throw refuse('it is not a URL.')
   const { protocol, hostname, port } = new URL(url)
   if (protocol !== 'https:' && (protocol !== 'http:' || rules.require_https))
     throw refuse(`the URL must begin with https://${rules.require_https ? '' : ' or http://'}.`)
-  if (rules.disable_loopback && LOOPBACK.test(hostname)) throw refuse(`${hostname} is this machine itself.`)
+  const host = hostname.replace(/^\[|\]$/g, '')
+  const address = isIP(host) > 0 ? host : /^(?:.*\.)?localhost\.?$/.test(host) ? '127.0.0.1' : null
+  const reason = address && refusedAddress(address, policy)
+  if (reason) throw refuse(reason)
   if (rules.allowed_domains && !isAllowedDomain(hostname, rules.allowed_domains))
     throw refuse(`${hostname} is not among the allowed domains.`)
   const actual = port === '' ? (protocol === 'https:' ? 443 : 80) : Number(port)
@@ -40,6 +72,32 @@ function readHeaders(policy: Policy, environment: Environment): Record<string, s
       ),
     ]),
   )
+}
+
+/** A name may lead to another address than when it was checked: the one that is connected to counts. */
+const lookupWith =
+  (policy: Policy): LookupFunction =>
+  (name, options, callback) =>
+    lookup(name, { ...options, all: true }, (error, found = []) => {
+      const reason = found.map(({ address }) => refusedAddress(address, policy)).find(Boolean)
+      const [first] = found
+      if (error || !first || reason)
+        return callback(error ?? Object.assign(new Error(reason ?? `${name} has no address.`), { code: 'EACCES' }), '')
+      if (options.all) callback(null, found)
+      else callback(null, first.address, first.family)
+    })
+
+/** Returns the status. No redirect is followed. */
+function post(url: URL, body: string, options: https.RequestOptions): Promise<number> {
+  const { promise, resolve, reject } = Promise.withResolvers<number>()
+  const { request } = url.protocol === 'https:' ? https : http
+  const out = request(url, { method: 'POST', signal: AbortSignal.timeout(10_000), ...options }, answer => {
+    resolve(answer.statusCode!)
+    answer.destroy()
+  })
+  out.on('error', reject)
+  out.end(body)
+  return promise
 }
 
 const ATTEMPTS = 3
@@ -66,28 +124,26 @@ export async function sendWebhook(
   })
   // The values are JSON already.
   const body = `${about.slice(0, -1)},"values":${end.state?.values ?? 'null'}}`
-  const key = target.startsWith('/') ? environment.GRAPHS_API_KEY : undefined
+  const isOwn = isOwnPath(target)
+  const key = isOwn ? environment.GRAPHS_API_KEY : undefined
   const headers = {
     ...readHeaders(policy, environment),
     ...(key && { 'X-Api-Key': key }),
     'Content-Type': 'application/json',
+    'Content-Length': `${Buffer.byteLength(body)}`,
   }
   for (let attempt = 1; ; attempt++) {
     try {
-      const signal = AbortSignal.timeout(10_000)
-      const response = await fetch(new URL(target, ownUrl), {
-        method: 'POST',
-        headers,
-        body,
-        signal,
-        redirect: 'error',
-      })
-      await response.body?.cancel()
-      if (response.status < 500) return
-      throw new Error(`answered ${response.status}`)
+      // The policy may have changed since the run was created.
+      checkWebhook(target, policy)
+      const url = isOwn ? new URL(target, ownUrl) : new URL(target)
+      const status = await post(url, body, { headers, ...(!isOwn && { lookup: lookupWith(policy) }) })
+      if (status >= 300 && status < 400) console.error(`webhook failed run=${run_id}: it answered a redirect`)
+      if (status < 500) return
+      throw new Error(`answered ${status}`)
     } catch (error) {
       console.error(`webhook failed run=${run_id} attempt=${attempt}: ${(error as Error).message}`)
-      if (attempt === ATTEMPTS) return
+      if (attempt === ATTEMPTS || error instanceof HttpError) return
       await new Promise(resolve => setTimeout(resolve, 1000 * 4 ** (attempt - 1)))
     }
   }

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startDueCrons } from '../../src/graphs/crons.ts'
@@ -168,11 +169,15 @@ it('the store filters, lists namespaces, and forgets items after their time', as
     (await copy.call('POST', '/store/items/search', body)).body.items.map((item: { key: string }) => item.key)
   expect(await search({ namespace_prefix: ['u'], filter: { kind: 'x', age: { $gt: 3 } } })).toEqual(['b'])
   expect(await search({ namespace_prefix: [], filter: { '%': "'" } })).toEqual(['a'])
+  expect(await search({ filter: { age: { $gte: 3, $lt: 9 }, none: { $ne: 1 } } })).toEqual([])
+  expect(await search({ filter: { age: { toString: 3 } } })).toEqual([])
   const { body } = await copy.call('POST', '/store/namespaces', { suffix: ['*', 'two'] })
   expect(body.namespaces).toEqual([['u', 'two']])
   await delay(5)
   expect((await copy.call('GET', '/store/items?namespace=u.two&key=c')).body).toBeNull()
   expect((await put(['a.b'], 'k', {})).status).toBe(422)
+  // Longer than an entry of an index.
+  expect((await put(['u'], randomBytes(9000).toString('hex'), {})).status).toBe(422)
 })
 
 it('a due cron starts one run, though each copy looks', async () => {
@@ -189,7 +194,8 @@ it('a due cron starts one run, though each copy looks', async () => {
   expect(runs).toMatchObject([{ metadata: { from: 'cron' } }])
   const [row] = await graphs.sql(`select next_run_date > now() as is_ahead from graphs.crons`)
   expect(row!.is_ahead).toBe(true)
-  expect((await copy.call('PATCH', `/runs/crons/${cron.cron_id}`, { schedule: 'often' })).status).toBe(422)
+  for (const patch of [{ schedule: 'often' }, { schedule: '0 0 31 2 *' }, { webhook: 'http://169.254.169.254/' }])
+    expect((await copy.call('PATCH', `/runs/crons/${cron.cron_id}`, patch)).status).toBe(422)
   expect((await copy.call('DELETE', `/runs/crons/${cron.cron_id}`)).status).toBe(204)
 })
 
@@ -228,6 +234,10 @@ describe('a request', () => {
     ['GET', '/runs/x/stream', undefined, 422],
     ['POST', '/threads/search', { extract: { last: 'values.log[-1]' } }, 422],
     ['POST', '/runs?namespace=child', { assistant_id: 'echo' }, 422],
+    ['POST', '/runs', { assistant_id: 'echo', webhook: '//other.example' }, 422],
+    ['POST', '/runs', { assistant_id: 'echo', input: JSON.parse('['.repeat(300) + ']'.repeat(300)) }, 422],
+    ['POST', '/store/items/search', { query: 'like this' }, 422],
+    ['PUT', '/store/items', { namespace: ['a'], key: 'k', value: {}, index: ['text'] }, 422],
   ])('%s %s with %j is answered with its status', async (method, path, body, status) => {
     expect((await copy.call(method, path, body)).status).toBe(status)
   })

@@ -4,7 +4,39 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { readConfiguration } from '../../src/graphs/configuration.ts'
 import { nextDate, parseCron } from '../../src/graphs/cron-schedule.ts'
+import { HttpError } from '../../src/graphs/errors.ts'
 import { assistantIdOf, toStorable } from '../../src/graphs/values.ts'
+import { checkWebhook } from '../../src/graphs/webhooks.ts'
+
+describe('a webhook', () => {
+  const DISABLED = { url: { disable_loopback: true } }
+  const ALLOWED = { url: { disable_loopback: false } }
+  it.each([
+    // The key of the deployment goes to its own server.
+    ['//other.example/x', undefined],
+    ['/\\other.example/x', undefined],
+    ['//other.example/x', { url: { allowed_domains: ['mine.example'] } }],
+    ['/runs', DISABLED],
+    ['http://127.1/', undefined],
+    ['http://2130706433/', undefined],
+    ['http://[::ffff:127.0.0.1]/', undefined],
+    ['http://api.localhost./', undefined],
+    ['http://169.254.169.254/', ALLOWED],
+    ['http://[::ffff:169.254.169.254]/', ALLOWED],
+    ['file:///etc/passwd', ALLOWED],
+  ])('to %s is refused by the policy %j', (url, policy) => {
+    expect(() => checkWebhook(url, policy)).toThrow(HttpError)
+  })
+
+  it.each([
+    ['/threads', undefined],
+    ['https://hooks.example/x', undefined],
+    ['http://127.0.0.1:9000/', ALLOWED],
+    ['https://a.mine.example/', { url: { allowed_domains: ['*.mine.example'] } }],
+  ])('to %s is allowed by the policy %j', (url, policy) => {
+    expect(() => checkWebhook(url, policy)).not.toThrow()
+  })
+})
 
 describe('a cron expression', () => {
   it.each([
@@ -61,9 +93,17 @@ describe('the configuration file', () => {
   it('is refused with all faults at once: missing files by the name of the graph, and what is not supported', () => {
     const content = {
       graphs: { one: './none.ts:graph', two: './a.py' },
-      auth: { path: './a.py:auth' },
-      store: { index: {} },
+      auth: { disable_studio_auth: true },
+      priority: { path: './a.py:first' },
+      ui: { agent: './ui.tsx' },
+      // Without its pattern, every origin would be allowed.
+      http: { cors: { allow_origin_regex: '^https://mine$' } },
+      store: { index: { dims: 3 } },
+      checkpointer: { serde: { allowed_json_modules: true } },
     }
-    expect(() => read(content)).toThrow(/Graph `one`.*Graph `two`|`auth.path`.*`store.index`.*`one`.*`two`/)
+    const named = ['auth', 'priority', 'ui', 'http.cors.allow_origin_regex', 'store.index', 'checkpointer.serde']
+    for (const name of [...named, 'one', 'two']) expect(() => read(content), name).toThrow(`\`${name}\``)
+    const graphs = { a: './a.py:make' }
+    expect(() => read({ graphs, webhooks: { url: { allowed_hosts: ['mine.example'] } } })).toThrow('allowed_hosts')
   })
 })

@@ -6,7 +6,7 @@ import { resolveAssistantId } from '../runs.ts'
 import type { Server } from '../server.ts'
 import { getThread } from '../threads.ts'
 import { noContent, type Route, route } from './route.ts'
-import { readRequest } from './runs.ts'
+import { refuseWebhook } from './runs.ts'
 import { object, page, pageOf, runRequest, selectMembers, sorted, threadParams } from './schemas.ts'
 
 const group = 'crons'
@@ -31,7 +31,7 @@ const TIMING = Object.keys(timing)
 
 /** The members that make the run; the others say when. */
 function readPayload(server: Server, body: z.output<typeof cronPatch>): CronFields['payload'] {
-  if (body.assistant_id) readRequest(server, body as z.output<typeof cronRequest>)
+  refuseWebhook(server, body.webhook)
   return Object.fromEntries(
     Object.entries(body).filter(
       ([name, value]) => !TIMING.includes(name) && name !== 'assistant_id' && value !== undefined,

@@ -25,8 +25,14 @@ const group = 'runs'
 const runPath = (run: { run_id: string; thread_id: string }, threadId: string | null) =>
   threadId === null ? `/runs/${run.run_id}` : `/threads/${run.thread_id}/runs/${run.run_id}`
 
+export function refuseWebhook({ configuration }: Server, webhook: string | null | undefined): void {
+  if (!webhook) return
+  if (configuration.http?.disable_webhooks) throw new HttpError(422, '`webhook`: webhooks are disabled here.')
+  checkWebhook(webhook, configuration.webhooks)
+}
+
 export const readRequest = (server: Server, body: RunBody): RunRequest => {
-  if (body.webhook) checkWebhook(body.webhook, server.configuration.webhooks)
+  refuseWebhook(server, body.webhook)
   const durability = body.durability ?? (body.checkpoint_during === false ? 'exit' : undefined)
   return { ...body, durability } as RunRequest
 }
@@ -39,8 +45,11 @@ function withHeaders(server: Server, request: Request, body: RunBody): RunBody {
     (list ?? []).some(pattern =>
       pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1).toLowerCase()) : name === pattern.toLowerCase(),
     )
+  // The configuration of a run is shown and stored, so that the key of the deployment must not be in it.
+  const isSecret = (name: string, value: string) =>
+    name === 'x-api-key' || (server.apiKey !== undefined && value.includes(server.apiKey))
   const headers = [...request.headers].filter(
-    ([name]) => isListed(rules.includes, name) && !isListed(rules.excludes, name),
+    ([name, value]) => isListed(rules.includes, name) && !isListed(rules.excludes, name) && !isSecret(name, value),
   )
   const config = body.config ?? {}
   return { ...body, config: { ...config, configurable: { ...config.configurable, ...Object.fromEntries(headers) } } }
