@@ -65,15 +65,17 @@ test('a request arrives unchanged, with the router’s headers about the client'
   for (const method of ['HEAD', 'DELETE']) expect((await fetchAnswer({ method })).status).toBe(418)
 })
 
-test('a port that stands for a host is that of its application, whatever a request names', async () => {
+test('a port that stands for a host is that of its application, but not for a page of the web', async () => {
   const local = await listen(router.server())
   const own = await serve((_, res) => res.end('own'))
   router.apply([
     { host: 'app.localhost', path: '/', targets: [target(await serve((_, res) => res.end('other')))] },
     { host: 'own.localhost', path: '/', targets: [target(own)], port: local },
   ])
-  for (const host of ['127.0.0.1', 'app.localhost'])
-    expect((await fetchAnswer({ port: local, headers: { host } })).body).toBe('own')
+  for (const host of ['127.0.0.1', `localhost:${local}`, '[::1]:80', 'app.localhost', 'host.docker.internal'])
+    expect((await fetchAnswer({ port: local, headers: { host } })).body, host).toBe('own')
+  // Its name led to another address when the page was loaded.
+  expect((await fetchAnswer({ port: local, headers: { host: 'rebound.example' } })).status).toBe(404)
   expect((await fetchAnswer()).body).toBe('other')
   expect((await fetchAnswer({ headers: { host: '127.0.0.1' } })).status).toBe(404)
 })

@@ -1,6 +1,6 @@
 // The local router: routes requests, streams and WebSockets by host and path to the replicas of a revision.
 import * as http from 'node:http'
-import { connect, Socket } from 'node:net'
+import { connect, isIP, Socket } from 'node:net'
 import { parseRange } from '../../../protocol/client-address.ts'
 import type { RequestCounts } from '../../engine.ts'
 import { serveSite } from '../../site/serve-site.ts'
@@ -24,7 +24,7 @@ type ServerTarget = { host: string; port: number; copy?: string }
 type SiteTarget = { site: string; revision: string; copy?: string }
 /**
  * Requests to the host at or below the path go to the targets. `of` is the deployment and `revision` its revision, for
- * the counts and the last request. All requests to `port` of the loopback address are for the host, whatever they name.
+ * the counts and the last request. Requests to `port` of the loopback address are for the host too.
  */
 export type Route = { host: string; path: string; targets: Target[]; of?: string; revision?: string; port?: number }
 /** The router itself answers requests for this path, for every host. */
@@ -63,7 +63,10 @@ export function createRouter(
   let routes: Route[] | undefined
   /** Names below localhost have no address in the resolvers of many programs. */
   let hostsByPort = new Map<number, string>()
-  const hostOf = (req: http.IncomingMessage) => hostsByPort.get(req.socket.localPort!) ?? namedHost(req)
+  const hostOf = (req: http.IncomingMessage) => {
+    const named = namedHost(req)
+    return (isLocalName(named) ? hostsByPort.get(req.socket.localPort!) : undefined) ?? named
+  }
   const inFlight = new Map<string, number>()
   /** When each deployment last began or ended a request. */
   const lastRequests = new Map<string, number>()
@@ -363,6 +366,9 @@ function isTurnOf(req: http.IncomingMessage, res: http.ServerResponse): boolean 
 
 const namedHost = (req: http.IncomingMessage) =>
   (req.headers.host ?? '').replace(/:\d+$/, '').replace(/\.$/, '').toLowerCase()
+/** Any page of the web can have a name of its own lead to the loopback address, and then read what answers there. */
+const isLocalName = (name: string) =>
+  !name.includes('.') || isIP(name.replace(/^\[|\]$/g, '')) > 0 || /\.(?:localhost|internal)$/.test(name)
 const pathOf = (req: http.IncomingMessage) => req.url!.replace(/[?#].*$/s, '')
 const isBelow = (path: string, prefix: string) =>
   path === prefix || path.startsWith(prefix.endsWith('/') ? prefix : `${prefix}/`)
