@@ -1,8 +1,10 @@
 // A folder with a langgraph.json: the folders beside it that its archive needs, and the variables that it names.
-import { existsSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs'
+import { homedir } from 'node:os'
 import { join, relative, resolve, sep } from 'node:path'
 import { GRAPH_FILE, listNeededFolders, readGraphEnvironment } from '../build-plan/providers/graphs/graph-file.ts'
 import type { Variable } from './deploy-source.ts'
+import { usageError } from './failure.ts'
 import type { Output } from './output.ts'
 import { toVariables } from './variables.ts'
 
@@ -19,11 +21,15 @@ export function findGraphFolder(folder: string): GraphFolder {
   const alone = { root: folder, only: [], platform_config_path: null }
   const text = readGraphText(folder)
   const needed = (text === null ? null : listNeededFolders(text))?.map(path => resolve(folder, path)) ?? []
-  const outside = needed.filter(path => path !== folder && !path.startsWith(folder + sep) && existsSync(path))
+  const outside = needed.filter(path => !isIn(folder, path) && existsSync(path))
   if (outside.length === 0) return alone
   let root = folder
-  while (!outside.every(path => path === root || path.startsWith(root === '/' ? root : root + sep)))
-    root = resolve(root, '..')
+  while (!outside.every(path => isIn(root, path))) root = resolve(root, '..')
+  const foreign = outside.find(path => isForeign(folder, path))
+  if (foreign !== undefined)
+    throw usageError(
+      `${GRAPH_FILE} needs ${foreign}, which is not of its project. Remove it from the file, or deploy another folder.`,
+    )
   const inRoot = (path: string) => relative(root, path).replaceAll(sep, '/')
   const only = [folder, ...outside].map(inRoot)
   return {
@@ -33,10 +39,28 @@ export function findGraphFolder(folder: string): GraphFolder {
   }
 }
 
+const isIn = (folder: string, path: string) =>
+  path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep)
+
+/** Somebody else may have written the file, so that it names folders of this machine that no project has. */
+function isForeign(folder: string, path: string): boolean {
+  if (isIn(path, homedir())) return true
+  const parents = folder.split(sep).map((_, i, names) => names.slice(0, i + 1).join(sep) || sep)
+  const repository = parents.findLast(parent => !isIn(parent, homedir()) && existsSync(join(parent, '.git')))
+  if (repository !== undefined) return !isIn(repository, path)
+  return relative(folder, path)
+    .split(sep)
+    .some(name => name.startsWith('.') && name !== '..')
+}
+
 /** Leaves out those of the platform. A file of them is not in the archive, so that they become secrets. */
 export function readGraphVariables(folder: string, out: Pick<Output, 'note'>): Variable[] {
   if (readGraphText(folder) === null) return []
-  const read = (path: string) => (isFile(join(folder, path)) ? readFileSync(join(folder, path), 'utf8') : null)
+  // A link may lead out of the folder, such as to the credentials of another program.
+  const read = (path: string) => {
+    const file = join(folder, path)
+    return isFile(file) && isIn(realpathSync(folder), realpathSync(file)) ? readFileSync(file, 'utf8') : null
+  }
   const { file, variables, reserved } = readGraphEnvironment({ read }, GRAPH_FILE)
   const names = Object.keys(variables)
   if (reserved.length > 0) out.note(`Left out, as the platform sets it: ${reserved.join(', ')}`)

@@ -1,7 +1,7 @@
 // The folders and variables that a deploy of a langgraph.json brings.
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { homedir, tmpdir } from 'node:os'
+import { dirname, join, relative } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
 import { findFiles } from '../../src/cli/archive.ts'
 import { findGraphFolder, readGraphVariables } from '../../src/cli/graph-folder.ts'
@@ -37,6 +37,24 @@ it('packs the folders beside it that the file needs, and nothing else', () => {
 it('packs a folder that needs no other as it is', () => {
   const root = makeFolder({ 'langgraph.json': '{"graphs": {}, "dependencies": [".", "./lib"]}', 'lib/a.py': '' })
   expect(findGraphFolder(root)).toEqual({ root, only: [], platform_config_path: null })
+})
+
+it('refuses folders that are not of its project, and reads no variables from beyond the folder', () => {
+  const root = makeFolder({
+    'repository/.git/HEAD': '',
+    'repository/agent/langgraph.json': '{"graphs": {}, "dependencies": [".", "../../other"], "env": ".env"}',
+    'alone/langgraph.json': '{"graphs": {}, "dependencies": [".", "../.secrets"]}',
+    '.secrets/key': '',
+    'other/x.py': '',
+    credentials: 'SECRET=1',
+  })
+  expect(() => findGraphFolder(join(root, 'repository/agent'))).toThrow(join(root, 'other'))
+  expect(() => findGraphFolder(join(root, 'alone'))).toThrow('.secrets')
+  const home = relative(root, homedir())
+  writeFileSync(join(root, 'langgraph.json'), JSON.stringify({ graphs: {}, dependencies: [home] }))
+  expect(() => findGraphFolder(root)).toThrow(homedir())
+  symlinkSync('../../credentials', join(root, 'repository/agent/.env'))
+  expect(readGraphVariables(join(root, 'repository/agent'), { note: () => {} })).toEqual([])
 })
 
 it('makes the variables that the file names secrets, without those of the platform', () => {
