@@ -44,6 +44,13 @@ function sharePackages(folder, graphs) {
   })
 }
 
+/** A longer line is more than the server can read as a text, such as a history of a thousand large states. */
+const LONGEST_ANSWER = 100 * 2 ** 20
+const TOO_LONG = {
+  status: 413,
+  message: 'The answer has more than 100 MB. Ask for less, such as by a smaller `limit`.',
+}
+
 let answer
 async function start({ folder, graphs, database }) {
   try {
@@ -67,7 +74,10 @@ function take(message) {
     return message.error === undefined ? resolve(JSON.parse(message.result)) : reject(new Error(message.error))
   }
   answer.answer(message).then(
-    result => send({ type: 'answer', id: message.id, result }),
+    result => {
+      const isTooLong = result.length > LONGEST_ANSWER
+      send({ type: 'answer', id: message.id, ...(isTooLong ? { error: TOO_LONG } : { result }) })
+    },
     error => {
       if (!error.status) console.error(error)
       send({ type: 'answer', id: message.id, error: { message: String(error.message ?? error), status: error.status } })

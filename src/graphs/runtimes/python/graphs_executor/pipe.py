@@ -8,6 +8,9 @@ import sys
 import traceback
 
 LONGEST_LINE = 2**31 - 1
+# A longer line is more than the server can read as a text, such as a history of a thousand large states.
+LONGEST_ANSWER = 100 * 2**20
+TOO_LONG = {"status": 413, "message": "The answer has more than 100 MB. Ask for less, such as by a smaller `limit`."}
 
 
 class Pipe:
@@ -72,7 +75,8 @@ async def serve() -> None:
         identifier = message["id"]
         try:
             result = await answers.answer(message)
-            pipe.send({"type": "answer", "id": identifier, "result": result})
+            given = {"result": result} if len(result) <= LONGEST_ANSWER else {"error": TOO_LONG}
+            pipe.send({"type": "answer", "id": identifier} | given)
         except Exception as error:
             traceback.print_exc()
             pipe.send({"type": "answer", "id": identifier, "error": {"message": f"{type(error).__name__}: {error}"}})
