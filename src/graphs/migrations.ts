@@ -129,4 +129,7 @@ create table graphs.crons (
 );
 create index crons_due on graphs.crons (next_run_date) where enabled;
 `,
+  `
+create index runs_waiting on graphs.runs (thread_id, run_id) where status = 'pending';
+`,
 ]

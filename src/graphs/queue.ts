@@ -22,11 +22,12 @@ export type ClaimedRun = Claim & {
   claimed_at: Date
 }
 
+/** Each part has an index of its own: a caller may queue thousands of runs on one thread. */
 const NO_EARLIER_RUN = `not exists (
+        select from graphs.runs o where o.thread_id = r.thread_id and o.status = 'running'
+      ) and not exists (
         select from graphs.runs o
-        where o.thread_id = r.thread_id
-          and o.run_id <> r.run_id
-          and (o.status = 'running' or (o.status = 'pending' and o.start_at <= now() and o.run_id < r.run_id))
+        where o.thread_id = r.thread_id and o.status = 'pending' and o.start_at <= now() and o.run_id < r.run_id
       )`
 const DUE = `r.status = 'pending' and r.start_at <= now() and ${NO_EARLIER_RUN}`
 const LOST = `r.status = 'running' and r.lease_until < now()`
