@@ -1,6 +1,8 @@
 // Assistants and their versions. The tables are the only state.
+import { deleteCheckpoints } from './checkpoints.ts'
 import type { Database, Query, Row } from './database.ts'
 import { HttpError, notFound } from './errors.ts'
+import { deleteThreads } from './threads.ts'
 import { type JsonObject, toJsonb } from './values.ts'
 
 export type AssistantFields = {
@@ -144,16 +146,17 @@ export async function countAssistants(db: Database, filter: AssistantFilter): Pr
   return row!.count
 }
 
-/** Returns the ids of its threads, if they are to be deleted too. */
-export const deleteAssistant = (db: Database, id: string, withThreads: boolean): Promise<string[]> =>
+export const deleteAssistant = (db: Database, id: string, withThreads: boolean): Promise<void> =>
   db.transaction(async query => {
     const deleted = await query('delete from graphs.assistants where assistant_id = $1 returning 1', [id])
     if (deleted.length === 0) throw notFound('Assistant', id)
     await query('delete from graphs.crons where assistant_id = $1', [id])
-    if (!withThreads) return []
+    if (!withThreads) return
     const threads = await query(
-      `delete from graphs.threads where metadata @> jsonb_build_object('assistant_id', $1::text) returning thread_id`,
+      `select thread_id from graphs.threads where metadata @> jsonb_build_object('assistant_id', $1::text)`,
       [id],
     )
-    return threads.map(thread => thread.thread_id)
+    const ids = threads.map(thread => thread.thread_id)
+    await deleteThreads(query, ids)
+    await deleteCheckpoints(query, ids)
   })

@@ -91,11 +91,13 @@ export async function updateState(
   return JSON.stringify({ checkpoint: written, configurable: written, checkpoint_id: written.checkpoint_id })
 }
 
-export async function removeThreads(server: Server, ids: string[]): Promise<string[]> {
-  const deleted = await deleteThreads(server.db.query, ids)
-  await deleteCheckpoints(server.db.query, deleted)
-  return deleted
-}
+/** Together: nobody would ever delete the state of a thread that is gone. */
+export const removeThreads = (server: Server, ids: string[]): Promise<string[]> =>
+  server.db.transaction(async query => {
+    const deleted = await deleteThreads(query, ids)
+    await deleteCheckpoints(query, deleted)
+    return deleted
+  })
 
 /** Keeps the latest checkpoint of each thread, and returns the number of threads. */
 export async function keepLatest(server: Server, ids: string[]): Promise<number> {

@@ -10,7 +10,6 @@ import {
   searchAssistants,
   setLatestVersion,
 } from '../assistants.ts'
-import { deleteCheckpoints } from '../checkpoints.ts'
 import { HttpError } from '../errors.ts'
 import { resolveAssistantId } from '../runs.ts'
 import { executorOf, type Server } from '../server.ts'
@@ -122,8 +121,7 @@ export const assistantRoutes: Route[] = [
     query: z.object({ delete_threads: flag }),
     async handle({ server, params, query }) {
       const id = resolveAssistantId(params.assistant_id)
-      const threads = await deleteAssistant(server.db, id, query.delete_threads ?? false)
-      await deleteCheckpoints(server.db.query, threads)
+      await deleteAssistant(server.db, id, query.delete_threads ?? false)
       return noContent()
     },
   }),

@@ -103,7 +103,11 @@ export const threadRoutes: Route[] = [
       const created = await createThread(server.db.query, id, { metadata, ttl: toTtl(body.ttl) ?? defaultTtl(server) })
       if (!created && body.if_exists !== 'do_nothing')
         throw new HttpError(409, `Thread ${id} already exists. Use another thread_id, or if_exists "do_nothing".`)
-      if (created && body.supersteps?.length) await updateState(server, id, { supersteps: body.supersteps })
+      if (created && body.supersteps?.length)
+        await updateState(server, id, { supersteps: body.supersteps }).catch(async error => {
+          await removeThreads(server, [id])
+          throw error
+        })
       else if (created) return toThread(created)
       return toThread(await getThread(server.db.query, id))
     },
