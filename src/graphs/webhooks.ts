@@ -31,7 +31,7 @@ function refusedAddress(address: string, policy: Policy): string | null {
   return `${address} is this machine itself. Set \`webhooks.url.disable_loopback\` to false to allow it.`
 }
 
-/** A path, and not one that names another server, as \`//host\` does. */
+/** A path, and not one that names another server, as `//host` does. */
 const isOwnPath = (url: string) => url.startsWith('/') && URL.parse(url, 'http://own.invalid')?.host === 'own.invalid'
 const isAllowedDomain = (host: string, allowed: string[]) =>
   allowed.some(domain => (domain.startsWith('*.') ? host.endsWith(domain.slice(1)) : host === domain))
@@ -88,13 +88,14 @@ const lookupWith =
     })
 
 /** Returns the status. No redirect is followed. */
-function post(url: URL, body: string, options: https.RequestOptions): Promise<number> {
+function post(url: URL, body: string, options: http.RequestOptions): Promise<number> {
   const { promise, resolve, reject } = Promise.withResolvers<number>()
-  const { request } = url.protocol === 'https:' ? https : http
-  const out = request(url, { method: 'POST', signal: AbortSignal.timeout(10_000), ...options }, answer => {
+  const whole = { method: 'POST', signal: AbortSignal.timeout(10_000), ...options }
+  const onAnswer = (answer: http.IncomingMessage) => {
     resolve(answer.statusCode!)
     answer.destroy()
-  })
+  }
+  const out = url.protocol === 'https:' ? https.request(url, whole, onAnswer) : http.request(url, whole, onAnswer)
   out.on('error', reject)
   out.end(body)
   return promise
