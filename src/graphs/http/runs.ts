@@ -31,7 +31,7 @@ export function refuseWebhook({ configuration }: Server, webhook: string | null 
   checkWebhook(webhook, configuration.webhooks)
 }
 
-export const readRequest = (server: Server, body: RunBody): RunRequest => {
+const readRequest = (server: Server, body: RunBody): RunRequest => {
   refuseWebhook(server, body.webhook)
   const durability = body.durability ?? (body.checkpoint_during === false ? 'exit' : undefined)
   return { ...body, durability } as RunRequest
