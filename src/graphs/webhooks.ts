@@ -16,7 +16,7 @@ LOOPBACK.addSubnet('127.0.0.0', 8, 'ipv4')
 LOOPBACK.addSubnet('0.0.0.0', 8, 'ipv4')
 LOOPBACK.addAddress('::1', 'ipv6')
 LOOPBACK.addAddress('::', 'ipv6')
-/** Where clouds give credentials to a machine. No webhook is there. */
+/** Addresses at which clouds give credentials to a machine. No webhook is there. */
 const LINK_LOCAL = new BlockList()
 LINK_LOCAL.addSubnet('169.254.0.0', 16, 'ipv4')
 LINK_LOCAL.addSubnet('fe80::', 10, 'ipv6')
