@@ -219,6 +219,8 @@ describe('a request', () => {
     expect(status).toBe(422)
     for (const name of ['assistant_id', 'stream_mode', 'multitask_strategy', 'after_seconds'])
       expect(answer.detail).toContain(`body.${name}`)
+    const batch = [{ assistant_id: 'echo' }, { assistant_id: 'none' }]
+    expect((await copy.call('POST', '/runs/batch', batch)).status).toBe(404)
     expect(await graphs.sql('select count(*) from graphs.runs')).toEqual(before)
   })
 

@@ -1,7 +1,7 @@
 // Routes of runs: started, waited for, streamed, joined, cancelled.
 import * as z from 'zod'
 import { HttpError } from '../errors.ts'
-import { cancelRuns, createRun, deleteRun, findRuns, getRun, listRuns, type RunRequest } from '../runs.ts'
+import { cancelRuns, createRun, deleteRun, findRuns, getRun, insertRun, listRuns, type RunRequest } from '../runs.ts'
 import type { Server } from '../server.ts'
 import { followRun, joinRun, latestEventId } from '../streams.ts'
 import { getThread } from '../threads.ts'
@@ -163,11 +163,14 @@ export const runRoutes: Route[] = [
     group,
     summary: 'Start several runs without threads',
     body: z.array(runRequest).min(1).max(100),
-    async handle({ server, body }) {
-      const requests = body.map(one => readRequest(server, one))
-      const runs = []
-      for (const request of requests) runs.push(await createRun(server.db, null, request))
-      return runs
+    handle({ server, request, body }) {
+      const requests = body.map(one => readRequest(server, withHeaders(server, request, one)))
+      // All or none.
+      return server.db.transaction(async query => {
+        const runs = []
+        for (const one of requests) runs.push(await insertRun(query, null, one))
+        return runs
+      })
     },
   }),
   route({
