@@ -188,6 +188,9 @@ describe('a langgraph.json', () => {
   it('is planned soon, or refused, if it is hostile', () => {
     const many = Object.fromEntries(Array.from({ length: 50_000 }, (_, i) => [`graf${i}`, './agent.py:g']))
     expect(refusal({ 'langgraph.json': { ...PYTHON, graphs: many }, 'agent.py': '' })).toContain('`graphs`')
+    const long = 'x'.repeat(100_000)
+    const faulty = { graphs: { [long]: './agent.py:g', a: `./${long}.py:g` }, dependencies: ['.', `./${long}`] }
+    expect(refusal({ 'langgraph.json': faulty, 'agent.py': '' }).length).toBeLessThan(2000)
     const dependencies = ['.', `./agent${'/'.repeat(500_000)}`]
     const { warnings } = plan({
       'langgraph.json': { ...PYTHON, ...many, dependencies },

@@ -65,7 +65,8 @@ export function readGraphFile(app: Folder, name: string): GraphFile {
   const graphs = readGraphs(app, value, local, source !== null, faults)
   if (faults.length > 0) {
     const more = faults.length > MAX_FAULTS ? `; and ${faults.length - MAX_FAULTS} more` : ''
-    throw new PlanRefused(`\`${path}\`: ${faults.slice(0, MAX_FAULTS).join('; ')}${more}. Correct the file.`)
+    const shown = faults.slice(0, MAX_FAULTS).map(fault => (fault.length > 300 ? `${fault.slice(0, 300)}…` : fault))
+    throw new PlanRefused(`\`${path}\`: ${shown.join('; ')}${more}. Correct the file.`)
   }
   const { python_version, node_version, pip_installer } = value
   const pip_config_file = toText(value.pip_config_file)
@@ -103,6 +104,7 @@ function readGraphs(
       return []
     }
     const path = typeof value === 'string' ? value : toText(Object(value).path)
+    if (id.length > 100) return fail('its id has more than 100 characters')
     if (path === null) return fail('must be "<file>:<name>", or an object with such a `path`')
     const colon = path.lastIndexOf(':')
     const [file, variable] = [path.slice(0, Math.max(0, colon)), path.slice(colon + 1)]
