@@ -336,7 +336,7 @@ begin
     select c.* into v_before from schedules c where c.deployment_id = d.id and c.name = (v.declared).name for update;
     s := v.declared;
     if v_before.id is null then
-      -- As for a request: enforce_quota() does not count what agents bring.
+      -- The limit of requests: enforce_quota() does not count what agents bring.
       if (select count(*) from schedules c where c.tenant_id = d.tenant_id)
         >= coalesce(setting('max_schedules'), '1000')::bigint then
         v_events := v_events || (
