@@ -1053,7 +1053,7 @@ describe('a command that runs once', () => {
     expect(await flooding).toMatchObject({ exit_code: 5 })
     clearInterval(measuring)
     expect(largest).toBeLessThan(250e6)
-    const files = run('for i in $(seq 100); do head -c 5000000 /dev/zero > $HOME/$i; sleep 0.05; done')
+    const files = run('for i in $(seq 400); do head -c 5000000 /dev/zero > $HOME/$i; sleep 0.05; done')
     const end = await engine.runOnce(makeUnit(ref), artifact, files, () => {}, never)
     expect(end).toEqual({ exit_code: null, reason: expect.stringContaining('disk limit') })
   })

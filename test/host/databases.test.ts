@@ -54,7 +54,7 @@ test('a deployment starts when its database is ready, uses it, and is deleted wi
       return deployment.active_revision_id && deployment.url ? deployment : undefined
     })
     expect(ready.status).toBe('READY')
-    expect((await requestRouter(ready.url)).body).toBe(`app_${body.id.replaceAll('-', '')}`)
+    expect((await requestRouter(ready.url)).body).toBe('app')
 
     await call('DELETE', `/v2/deployments/${body.id}`)
     await waitFor(async () => (await call('GET', `/v2/deployments/${body.id}`)).status === 404)

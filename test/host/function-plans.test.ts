@@ -31,6 +31,7 @@ const WITHOUT_PLAN_MODE: Record<string, string> = {
     ].map(name => [name, 'changes partitions by statements that it composes']),
   ),
   follow_health: 'reads no rows',
+  keep_cleared_stores: 'reads no rows',
   refuse: 'reads no rows',
   take_count_slot: 'reads no rows',
 }

@@ -27,6 +27,7 @@ export const snapshotRoutes = slice('Snapshots', 'Copies of what lasts of deploy
   .get('/v2/snapshots/{snapshot_id}', {
     id: 'readSnapshot',
     summary: 'Read a snapshot',
+    description: 'Its store, size and reason, and when it expires.',
     params: s.SnapshotRef,
     reply: s.Snapshot,
     errors: ['snapshot_not_found'],
