@@ -1041,7 +1041,7 @@ describe('a command that runs once', () => {
   })
 
   test('fills the disk neither with its output nor with files', async () => {
-    const { engine } = await open({ disk_ms: 600_000, disk_mb: 100, space_ms: 50 })
+    const { engine } = await open({ disk_ms: 600_000, disk_mb: 400, space_ms: 50 })
     const artifact = writeApplication(home, 'once', '')
     const flood = run('timeout 2 yes | head -c 400000000; exit 5')
     const log = join(home, 'process', ref.deployment_id, 'runs', flood.id, 'log')
