@@ -9,6 +9,8 @@ const KEPT_DAYS: Record<SnapshotReason, number> = {
   before_restore: 7,
   last: 7,
 }
+/** Of what was there before it was removed or replaced. */
+const WITHOUT_SUCCESSOR = new Set<SnapshotReason>(['before_restore', 'last'])
 const DAY_MS = 86_400_000
 /** For each store. The oldest make room. */
 const MAX_OF_STORE = 100
@@ -16,18 +18,30 @@ const MAX_OF_STORE = 100
 export const expiryOf = (reason: SnapshotReason, takenAt: number): string =>
   new Date(takenAt + KEPT_DAYS[reason] * DAY_MS).toISOString()
 
-/** `isAlive`: the deployment still exists, so the newest snapshot of each of its stores is kept. */
+/**
+ * `isAlive`: the deployment still exists, so the newest snapshot of each of its stores is kept. `max_bytes`: of one
+ * deployment. Its oldest make room, so that it does not take the space of the others.
+ */
 export function listExpired(
   snapshots: HeldSnapshot[],
   now: number,
   isAlive: (deployment_id: string) => boolean,
+  max_bytes: number,
 ): HeldSnapshot[] {
-  const stores = Map.groupBy(snapshots, ({ deployment_id, store }) => `${deployment_id} ${store}`)
-  return [...stores.values()].flatMap(ofStore => {
-    const newestFirst = ofStore.toSorted((a, b) => Date.parse(b.taken_at) - Date.parse(a.taken_at))
-    return newestFirst.filter(({ deployment_id, expires_at }, place) => {
-      const isKept = place === 0 && isAlive(deployment_id)
-      return place >= MAX_OF_STORE || (!isKept && expires_at != null && Date.parse(expires_at) <= now)
-    })
-  })
+  const expired = new Set<HeldSnapshot>()
+  const newestFirst = snapshots.toSorted((a, b) => Date.parse(b.taken_at) - Date.parse(a.taken_at))
+  for (const [deployment_id, all] of Map.groupBy(newestFirst, one => one.deployment_id)) {
+    const places = new Map<string, number>()
+    let bytes = 0
+    for (const snapshot of all) {
+      const { store, reason, expires_at, size_bytes } = snapshot
+      const place = places.get(store) ?? 0
+      places.set(store, place + 1)
+      const isPast = expires_at != null && Date.parse(expires_at) <= now
+      const isOver = place > 0 && bytes + size_bytes > max_bytes && !WITHOUT_SUCCESSOR.has(reason)
+      if (place >= MAX_OF_STORE || (isPast && !(place === 0 && isAlive(deployment_id))) || isOver) expired.add(snapshot)
+      else bytes += size_bytes
+    }
+  }
+  return [...expired]
 }

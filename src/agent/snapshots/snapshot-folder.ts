@@ -42,6 +42,12 @@ export class SnapshotFolder {
     return bavail * bsize
   }
 
+  /** Of its file system. */
+  totalBytes(): number {
+    const { blocks, bsize } = fs.statfsSync(this.#folder)
+    return blocks * bsize
+  }
+
   /** `write` gets an empty folder. */
   async add(
     snapshot: Omit<HeldSnapshot, 'size_bytes'>,

@@ -41,6 +41,8 @@ const RETRY_MS = 10_000
 /** A deletion does not wait longer for a last snapshot that fails. */
 const LAST_PATIENCE_MS = 10 * 60_000
 const MAX_DOWNLOADS = 4
+/** Of the file system of snapshots, for those of one deployment. */
+const SHARE = 1 / 2
 const UNSUPPORTED = 'The engine of this agent takes no snapshots.'
 
 export class Snapshots {
@@ -226,7 +228,7 @@ export class Snapshots {
   async #deleteExpired(): Promise<void> {
     const { engine, folder } = this.#options
     const living = new Set(await engine.deployments())
-    const expired = listExpired(folder.list(), Date.now(), id => living.has(id))
+    const expired = listExpired(folder.list(), Date.now(), id => living.has(id), folder.totalBytes() * SHARE)
     await this.remove(expired.map(({ id }) => id))
   }
 
