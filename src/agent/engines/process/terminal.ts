@@ -52,8 +52,14 @@ export async function startTerminal(request: NewTerminal, copyPlace: Place): Pro
     ? await startWithPty(argv, env as Record<string, string>, request, place)
     : startWithPipes(argv, env, place)
   const tracked = new TrackedProcess({ environment: [`SLIPWAY_TERMINAL_ID=${place.id}`] }, identityOf(started.pid))
+  let isOver = false
+  const end = () => {
+    isOver = true
+  }
+  started.exit.then(end, end)
+  // The tunnel may stay open for long after the end, when the group of that number is another one.
   const signal = (name: string) => {
-    if (SIGNALS.test(name)) sendSignal(-started.pid, name as NodeJS.Signals)
+    if (!isOver && SIGNALS.test(name)) sendSignal(-started.pid, name as NodeJS.Signals)
   }
   return {
     ...started,
