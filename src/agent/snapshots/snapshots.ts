@@ -253,8 +253,8 @@ export class Snapshots {
     const { engine, currentLease } = this.#options
     if (!engine.takeSnapshot || this.#telling || now < this.#tellAt || !currentLease()) return
     this.#tellAt = now + TELL_EVERY_MS
-    await this.#deleteExpired()
-    await this.tell().catch(() => {
+    const work = this.#deleteExpired().then(() => this.tell())
+    await work.catch(() => {
       this.#tellAt = performance.now() + RETRY_MS
     })
   }
