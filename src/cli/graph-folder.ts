@@ -42,7 +42,7 @@ export function findGraphFolder(folder: string): GraphFolder {
 const isIn = (folder: string, path: string) =>
   path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep)
 
-/** Somebody else may have written the file, so that it names folders of this machine that no project has. */
+/** The file may be written by somebody else, and name folders of this machine that no project has. */
 function isForeign(folder: string, path: string): boolean {
   if (isIn(path, homedir())) return true
   const parents = folder.split(sep).map((_, i, names) => names.slice(0, i + 1).join(sep) || sep)

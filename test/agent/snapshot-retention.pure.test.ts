@@ -1,4 +1,4 @@
-// Which snapshots an agent deletes.
+// The snapshots that an agent deletes.
 import { expect, test } from 'vitest'
 import { listExpired } from '../../src/agent/snapshots/retention.ts'
 import type { HeldSnapshot } from '../../src/protocol/snapshots.schema.ts'

@@ -382,7 +382,7 @@ const noBackups = () =>
       'deployment with `slipway db dump` and `slipway db restore`.',
   )
 
-/** What is read may be endless or silent, by a fault or on purpose. */
+/** The stream may be endless or silent, by a fault or on purpose. */
 async function writeCompressed(
   from: Readable,
   file: string,

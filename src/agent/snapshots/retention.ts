@@ -9,7 +9,7 @@ const KEPT_DAYS: Record<SnapshotReason, number> = {
   before_restore: 7,
   last: 7,
 }
-/** Of what was there before it was removed or replaced. */
+/** The reasons of data that were removed or replaced. */
 const WITHOUT_SUCCESSOR = new Set<SnapshotReason>(['before_restore', 'last'])
 const DAY_MS = 86_400_000
 /** For each store. The oldest make room. */

@@ -42,7 +42,7 @@ export class SnapshotFolder {
     return bavail * bsize
   }
 
-  /** Of its file system. */
+  /** The size of its file system. */
   totalBytes(): number {
     const { blocks, bsize } = fs.statfsSync(this.#folder)
     return blocks * bsize

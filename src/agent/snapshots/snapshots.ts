@@ -41,7 +41,7 @@ const RETRY_MS = 10_000
 /** A deletion does not wait longer for a last snapshot that fails. */
 const LAST_PATIENCE_MS = 10 * 60_000
 const MAX_DOWNLOADS = 4
-/** Of the file system of snapshots, for those of one deployment. */
+/** The part of the file system that snapshots of one deployment may take. */
 const SHARE = 1 / 2
 const UNSUPPORTED = 'The engine of this agent takes no snapshots.'
 
@@ -51,7 +51,7 @@ export class Snapshots {
   readonly #turns = new Map<string, Promise<unknown>>()
   /** Snapshots that a restore reads. */
   readonly #inUse = new Set<string>()
-  /** How many run of each deployment. */
+  /** Counts those of each deployment that run. */
   readonly #downloads = new Map<string, number>()
   readonly #removingSince = new Map<string, number>()
   #telling: Promise<void> | undefined

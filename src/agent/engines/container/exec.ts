@@ -34,12 +34,15 @@ export async function startCommand(
   const { id, socket } = await api.attachExec(container, request)
   socket.on('error', () => {})
   const { output, errors, ended } = splitFrames(socket)
-  // Who stops reading ends the connection. Whether the command ends is its own matter.
+  // A reader that stops ends the connection. The command may run on.
   output.once('close', () => socket.destroy())
   return { output, errors, exit: ended.then(() => readExit(api, id)) }
 }
 
-/** Its output, which what runs in the container can make endless. Rejects with the last of its messages if its code is not 0. */
+/**
+ * Its output, which a program of the container can make endless. Rejects with the last of its messages if its code is
+ * not 0.
+ */
 export async function runCommand(api: DockerApi, container: string, Cmd: string[]): Promise<string> {
   const { output, errors, exit } = await startCommand(api, container, Cmd)
   const signal = AbortSignal.timeout(COMMAND_MS)
