@@ -68,8 +68,8 @@ export const ENGINE_FEATURES = {
   },
   database_snapshots: {
     about: 'Snapshots of the database',
-    process: 'refused',
-    container: 'refused',
+    process: 'machine',
+    container: 'done',
     kubernetes: 'refused',
   },
   init_containers: { about: '`init_containers`', process: 'refused', container: 'done', kubernetes: 'done' },

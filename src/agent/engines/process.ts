@@ -154,6 +154,7 @@ export class ProcessEngine extends PooledEngine {
   protected override missingFeatures(): FeatureName[] {
     return [
       ...(this.#databases.obstacle ? ['database' as const] : []),
+      ...(this.#databases.areBackedUp ? [] : ['database_snapshots' as const]),
       ...(this.#redis.obstacle ? ['redis' as const] : []),
       ...(this.#limitsCpu ? [] : ['cpu_limits' as const]),
     ]

@@ -49,6 +49,11 @@ export class Databases {
     return this.#hasOwn ? embeddedObstacle() : null
   }
 
+  /** The operator of another server backs it up. */
+  get areBackedUp(): boolean {
+    return this.#hasOwn && this.obstacle === null
+  }
+
   create(deployment_id: string, limits: DatabaseLimits): Database {
     const password = randomBytes(24).toString('base64url')
     const name = this.#hasOwn ? OWN_NAME : `app_${deployment_id.replaceAll('-', '')}`
