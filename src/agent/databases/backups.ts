@@ -6,7 +6,7 @@ import { pipeline } from 'node:stream/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import { createGunzip, createGzip } from 'node:zlib'
 import { PermanentError, type RestorePoint, SnapshotUnsupported } from '../engine.ts'
-import { readJson, removeRecursively, writeJson } from '../system/files.ts'
+import { freeBytesOf, readJson, removeRecursively, writeJson } from '../system/files.ts'
 import type { BaseBackup, DatabaseHistory } from './history.ts'
 
 /** `wal`: a folder of WAL files to read up to `at`. Without it, the base backup is restored as it is. */
@@ -418,6 +418,6 @@ async function writeCompressed(
 }
 
 function requireSpace(file: string): void {
-  const { bavail, bsize } = fs.statfsSync(dirname(file))
-  if (bavail * bsize < MIN_FREE_BYTES) throw new PermanentError('The machine of the agent has less than 512 MiB left.')
+  if (freeBytesOf(dirname(file)) < MIN_FREE_BYTES)
+    throw new PermanentError('The machine of the agent has less than 512 MiB left.')
 }

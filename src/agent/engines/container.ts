@@ -152,9 +152,7 @@ export class ContainerEngine extends PooledEngine {
       max_waiting: this.limits.waiting_wal,
       max_bytes: () => MAX_HISTORY_BYTES,
       report: (id, message, isProblem) =>
-        this.forEachPool((_, ref) => {
-          if (ref.deployment_id === id) this.events.log(ref, message, isProblem ? 'ERROR' : 'INFO')
-        }),
+        this.forEachPoolOf(id, (_, ref) => this.events.log(ref, message, isProblem ? 'ERROR' : 'INFO')),
     })
     const registry: EngineEvents['registryCredential'] = (of, image) => this.events.registryCredential(of, image)
     this.#images = new Images(this.#api, this.#owner, this.#secrets, registry, join(options.home, 'images.json'))
@@ -238,9 +236,8 @@ export class ContainerEngine extends PooledEngine {
     const isSame = saveStoreAccess(folder, access)
     await this.#databases.removeUnused(deployment_id).catch(() => {})
     if (isSame) return
-    this.forEachPool((pool, ref) => {
-      if (ref.deployment_id === deployment_id) pool.killAllForReason('the address of its database or Redis has changed')
-    })
+    const reason = 'the address of its database or Redis has changed'
+    this.forEachPoolOf(deployment_id, pool => pool.killAllForReason(reason))
   }
 
   async prepare(spec: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact> {
@@ -366,7 +363,7 @@ export class ContainerEngine extends PooledEngine {
   override async remove(deployment_id: string): Promise<void> {
     await this.provisioner.forget(deployment_id)
     const running: RevisionRef[] = []
-    this.forEachPool((_, ref) => ref.deployment_id === deployment_id && running.push(ref))
+    this.forEachPoolOf(deployment_id, (_, ref) => running.push(ref))
     await Promise.all(running.map(ref => super.stop(ref)))
     await this.#pendingNetworks.get(deployment_id)?.catch(() => {})
     for (const { Id } of await this.#listContainers(`${DEPLOYMENT_LABEL}=${deployment_id}`))
@@ -452,9 +449,7 @@ export class ContainerEngine extends PooledEngine {
     // Starts its container with the new folder.
     this.provisioner.start(deployment_id, true)
     await this.provisioner.waitUntilReady(deployment_id, signal)
-    this.forEachPool((pool, ref) => {
-      if (ref.deployment_id === deployment_id) pool.killAllForReason('its database was restored')
-    })
+    this.forEachPoolOf(deployment_id, pool => pool.killAllForReason('its database was restored'))
   }
 
   #restoreMark(deployment_id: string): string {

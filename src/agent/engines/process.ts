@@ -246,7 +246,7 @@ export class ProcessEngine extends PooledEngine {
     if (previousUri === uri) return
     this.#saveDatabase(deployment_id, { uri })
     if (previousUri)
-      this.#forEachPoolOf(deployment_id, pool => pool.killAllForReason('the address of its database has changed'))
+      this.forEachPoolOf(deployment_id, pool => pool.killAllForReason('the address of its database has changed'))
   }
 
   async #provideRedis(deployment_id: string): Promise<void> {
@@ -261,7 +261,7 @@ export class ProcessEngine extends PooledEngine {
     if (started.port === redis.port) return
     this.#saveRedis(deployment_id, { ...this.#readRedis(deployment_id)!, port: started.port })
     if (redis.port !== null)
-      this.#forEachPoolOf(deployment_id, pool => pool.killAllForReason('the address of its Redis has changed'))
+      this.forEachPoolOf(deployment_id, pool => pool.killAllForReason('the address of its Redis has changed'))
   }
 
   /** Stops a Redis that no revision uses any more. Its data stay until the deployment is removed. */
@@ -579,7 +579,7 @@ export class ProcessEngine extends PooledEngine {
     const paused = new Set<number>()
     const list = () => {
       const replicas: Replica[] = []
-      this.#forEachPoolOf(deployment_id, pool => replicas.push(...pool.replicas()))
+      this.forEachPoolOf(deployment_id, pool => replicas.push(...pool.replicas()))
       const runs = [...this.#runs].filter(([folder]) => folder.startsWith(this.path(deployment_id, 'runs')))
       replicas.push(...runs.map(([, { replica }]) => replica))
       return replicas.flatMap(replica => replica.pids?.(listProcesses) ?? [])
@@ -642,10 +642,6 @@ export class ProcessEngine extends PooledEngine {
     )
   }
 
-  #forEachPoolOf(deployment_id: string, work: (pool: ReplicaPool, ref: RevisionRef) => void): void {
-    this.forEachPool((pool, ref) => ref.deployment_id === deployment_id && work(pool, ref))
-  }
-
   /** A database above its storage limit is read-only until it has space again. */
   async #enforceStorageLimit(): Promise<void> {
     const totals = { count: 0, bytes: 0, connections: 0 }
@@ -671,7 +667,7 @@ export class ProcessEngine extends PooledEngine {
 
   async #enforceDiskSizesOf(deployment_id: string): Promise<void> {
     for (const { state, message } of await this.#disksOf(deployment_id).measure())
-      this.#forEachPoolOf(deployment_id, (pool, ref) => {
+      this.forEachPoolOf(deployment_id, (pool, ref) => {
         this.events.log(ref, message, state.full ? 'ERROR' : 'INFO')
         if (state.stopped) pool.killAllForReason(message, pool.replicas(), 'disk_full')
         else if (state.full) pool.recordIncident('disk_full', message)
@@ -692,12 +688,12 @@ export class ProcessEngine extends PooledEngine {
         `Raise db_storage_gi, or ${advice}.`
       : 'The database is writable again: it is below its db_storage_gi.'
     this.#logToDeployment(id, message, full ? 'ERROR' : 'INFO')
-    if (full) this.#forEachPoolOf(id, pool => pool.recordIncident('disk_full', message))
+    if (full) this.forEachPoolOf(id, pool => pool.recordIncident('disk_full', message))
     this.events.changed(id)
   }
 
   #logToDeployment(id: string, message: string, level: LogLevel): void {
-    this.#forEachPoolOf(id, (_, ref) => this.events.log(ref, message, level))
+    this.forEachPoolOf(id, (_, ref) => this.events.log(ref, message, level))
   }
 
   async #restoreDatabase(deployment_id: string, from: RestorePoint, signal: AbortSignal): Promise<void> {
@@ -708,7 +704,7 @@ export class ProcessEngine extends PooledEngine {
       this.provisioner.start(deployment_id, true)
     }
     await this.provisioner.waitUntilReady(deployment_id, signal)
-    this.#forEachPoolOf(deployment_id, pool => pool.killAllForReason('its database was restored'))
+    this.forEachPoolOf(deployment_id, pool => pool.killAllForReason('its database was restored'))
   }
 
   #enforceMemoryLimit(): void {

@@ -3,7 +3,7 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import type { HeldSnapshot } from '../../protocol/snapshots.schema.ts'
-import { listFolder, readJson, removeRecursively, writeJson } from '../system/files.ts'
+import { freeBytesOf, listFolder, readJson, removeRecursively, writeJson } from '../system/files.ts'
 
 const NEW = '.new'
 const RECORD = 'snapshot.json'
@@ -38,8 +38,7 @@ export class SnapshotFolder {
   }
 
   freeBytes(): number {
-    const { bavail, bsize } = fs.statfsSync(this.#folder)
-    return bavail * bsize
+    return freeBytesOf(this.#folder)
   }
 
   /** The size of its file system. */

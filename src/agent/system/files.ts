@@ -7,6 +7,12 @@ import { promisify } from 'node:util'
 
 const MISSING_CODES = new Set(['ENOENT', 'ENOTDIR', 'ELOOP'])
 
+/** The space that is free on the file system of a folder. */
+export function freeBytesOf(folder: string): number {
+  const { bavail, bsize } = fs.statfsSync(folder)
+  return bavail * bsize
+}
+
 function writeAtomically(file: string, text: string): void {
   fs.mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
   const temporary = `${file}.${process.pid}`

@@ -1,5 +1,5 @@
 // Notices a program that fills the disk before the next regular check of folders.
-import * as fs from 'node:fs'
+import { freeBytesOf } from '../../system/files.ts'
 
 /** If the free space has fallen by more since folders were measured, they are measured at once. */
 const FAST_BYTES = 64 * 1024 * 1024
@@ -12,7 +12,7 @@ export class FreeSpace {
   #pausedUntil = 0
 
   async look(folder: string, measure: () => Promise<void>): Promise<void> {
-    const bytes = freeBytesOf(folder)
+    const bytes = freeBytesOrNone(folder)
     this.#mostBytes = Math.max(this.#mostBytes, bytes)
     const start = Date.now()
     if (this.#mostBytes - bytes <= FAST_BYTES || start < this.#pausedUntil) return
@@ -23,11 +23,9 @@ export class FreeSpace {
   }
 }
 
-/** 0 if it cannot be read. */
-function freeBytesOf(folder: string): number {
+function freeBytesOrNone(folder: string): number {
   try {
-    const { bavail, bsize } = fs.statfsSync(folder)
-    return bavail * bsize
+    return freeBytesOf(folder)
   } catch {
     return 0
   }

@@ -484,8 +484,7 @@ export abstract class PooledEngine implements Engine {
     this.#holds.set(deployment_id, hold.promise)
     try {
       const ended: Replica[] = []
-      this.forEachPool((pool, ref) => {
-        if (ref.deployment_id !== deployment_id) return
+      this.forEachPoolOf(deployment_id, pool => {
         ended.push(...pool.replicas())
         pool.killAllForReason(reason)
       })
@@ -506,6 +505,10 @@ export abstract class PooledEngine implements Engine {
     for (const [deployment_id, pools] of this.#pools)
       for (const [revision_id, revision] of pools)
         for (const [type, pool] of revision.entries) work(pool, { deployment_id, revision_id }, type)
+  }
+
+  protected forEachPoolOf(deployment_id: string, work: (pool: ReplicaPool, ref: RevisionRef) => void): void {
+    this.forEachPool((pool, ref) => ref.deployment_id === deployment_id && work(pool, ref))
   }
 
   /** Coarse, because each change is a report: the first request after a pause, then one per hour. */
