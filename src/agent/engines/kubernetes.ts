@@ -25,7 +25,7 @@ import {
 import type { LogEvent } from '../system/log-event.ts'
 import { Cluster, deploymentIdOf } from './kubernetes/cluster.ts'
 import { DeploymentObjects, withLargerStorage } from './kubernetes/deployment-objects.ts'
-import { DISK_COMPONENT, diskClaimsOf } from './kubernetes/disk-objects.ts'
+import { diskClaimsOf, diskOf } from './kubernetes/disk-objects.ts'
 import { Images } from './kubernetes/images.ts'
 import { ModelTokenSecrets } from './kubernetes/model-token-secrets.ts'
 import { COMPONENT_LABEL, DRAINING_SINCE, namespaceOf, REVISION_LABEL, URL_ANNOTATION } from './kubernetes/names.ts'
@@ -344,7 +344,7 @@ export class KubernetesEngine implements Engine {
     if (namespace === null) return
     const disk = diskOfStore(store)
     const isOf = (object: KubernetesObject) =>
-      disk === null ? labelOf(object, COMPONENT_LABEL) === store : labelOf(object, COMPONENT_LABEL) === DISK_COMPONENT && object.metadata!.name!.endsWith(`-disk-${disk}`)
+      disk === null ? labelOf(object, COMPONENT_LABEL) === store : diskOf(object) === disk
     await this.#objects.removeAll(namespace, deployment_id, isOf)
   }
 

@@ -375,7 +375,8 @@ describe('stores', () => {
     const engine = createEngine()
     const claim = (name: string, more = {}) => ({ name, persistentVolumeClaim: { claimName: name, ...more } })
     api.put({ apiVersion: 'v1', kind: 'PersistentVolumeClaim', metadata: { name: 'theirs' } })
-    const volumes = [claim('media', { storage_gi: 3 }), claim('theirs')]
+    const others = ['x-disk-media', 'my-media'].map(name => claim(name, { storage_gi: 1 }))
+    const volumes = [claim('media', { storage_gi: 3 }), claim('theirs'), ...others]
     const sized = makeKubernetesUnit({ spec: { volumes, volume_mounts: [{ name: 'media', mountPath: '/app/m' }] } })
     await engine.start(sized, makeArtifact())
     const { spec } = api.get('PersistentVolumeClaim', `${BASE}-disk-media`)
@@ -390,8 +391,9 @@ describe('stores', () => {
     expect(listObjects()).toContain(`PersistentVolumeClaim ${BASE}-disk-media`)
     await engine.removeStore(DEPLOYMENT_ID, 'disk:theirs')
     await engine.removeStore(DEPLOYMENT_ID, 'disk:media')
-    expect(listObjects()).not.toContain(`PersistentVolumeClaim ${BASE}-disk-media`)
-    expect(listObjects()).toContain('PersistentVolumeClaim theirs')
+    const claims = listObjects().filter(name => name.startsWith('PersistentVolumeClaim'))
+    const left = [`${BASE}-disk-my-media`, `${BASE}-disk-x-disk-media`, 'theirs']
+    expect(claims).toEqual(left.map(name => `PersistentVolumeClaim ${name}`))
   })
 
   test('a volume can grow but not shrink', async () => {

@@ -1,11 +1,12 @@
 // The claims of disks whose size is known. Those without a size name claims that exist already. Pure.
-import type { V1PersistentVolumeClaim, V1Volume } from '@kubernetes/client-node'
+import type { KubernetesObject, V1PersistentVolumeClaim, V1Volume } from '@kubernetes/client-node'
 import { type Disk, listDisks, withoutOwnMembers } from '../../../protocol/disks.ts'
 import type { RevisionSpec } from '../../engine.ts'
-import { diskName, metadataOf } from './names.ts'
+import { COMPONENT_LABEL, DISK_INFIX, diskName, INSTANCE_LABEL, metadataOf } from './names.ts'
+import { labelOf } from './observed-status.ts'
 import type { KubernetesSettings } from './settings.ts'
 
-export const DISK_COMPONENT = 'disk'
+const DISK_COMPONENT = 'disk'
 
 const ownDisksOf = ({ resources }: Pick<RevisionSpec, 'resources'>): Disk[] =>
   listDisks(resources).filter(({ storage_gi }) => storage_gi !== null)
@@ -21,6 +22,14 @@ export const diskClaimsOf = (settings: KubernetesSettings, spec: RevisionSpec): 
       ...(settings.storage_class !== null && { storageClassName: settings.storage_class }),
     },
   }))
+
+/** The name of the disk that an object is the claim of; null for any other object. */
+export function diskOf(object: KubernetesObject): string | null {
+  const prefix = `${labelOf(object, INSTANCE_LABEL)}${DISK_INFIX}`
+  const isDisk = object.kind === 'PersistentVolumeClaim' && labelOf(object, COMPONENT_LABEL) === DISK_COMPONENT
+  const name = object.metadata?.name ?? ''
+  return isDisk && name.startsWith(prefix) ? name.slice(prefix.length) : null
+}
 
 export function volumesOf(spec: RevisionSpec): V1Volume[] {
   const own = new Set<unknown>(ownDisksOf(spec).map(({ name }) => name))

@@ -7,6 +7,8 @@ export const MANAGER = 'slipway'
 export const MANAGED_BY_LABEL = 'app.kubernetes.io/managed-by'
 export const OWNER_LABEL = 'slipway/owner'
 export const DEPLOYMENT_LABEL = 'slipway/deployment-id'
+/** The name that the names of all objects of a deployment begin with. */
+export const INSTANCE_LABEL = 'app.kubernetes.io/instance'
 export const TENANT_LABEL = 'slipway/tenant-id'
 export const REVISION_LABEL = 'slipway/revision-id'
 /** On a Job and its pod. They have no label of a revision, which they may outlive. */
@@ -50,8 +52,9 @@ export const runName = (spec: Pick<NamedDeployment, 'name' | 'deployment_id'>, i
 export const storeName = (spec: NamedDeployment, component: 'redis' | 'database') =>
   `${baseName(spec)}-${component === 'database' ? 'db' : 'redis'}`
 
+export const DISK_INFIX = '-disk-'
 export const diskName = (spec: Pick<NamedDeployment, 'name' | 'deployment_id'>, disk: string) =>
-  `${baseName(spec)}-disk-${disk}`
+  `${baseName(spec)}${DISK_INFIX}${disk}`
 
 /** The agent changes and removes only objects with these labels. */
 export const ownerLabels = ({ owner }: Pick<KubernetesSettings, 'owner'>, deployment?: string) => ({
@@ -67,7 +70,7 @@ export const selectorOf = (labels: Record<string, string>) =>
 /** Labels that a user cannot override. */
 const objectLabels = (settings: KubernetesSettings, spec: RevisionSpec, component?: string, ofRevision = false) => ({
   'app.kubernetes.io/name': spec.name,
-  'app.kubernetes.io/instance': baseName(spec),
+  [INSTANCE_LABEL]: baseName(spec),
   ...ownerLabels(settings, spec.deployment_id),
   [TENANT_LABEL]: spec.tenant_id,
   ...(component && { [COMPONENT_LABEL]: component }),
