@@ -179,7 +179,7 @@ export class Agent {
     })
     this.#snapshots = new Snapshots({
       engine,
-      folder: new SnapshotFolder(join(home, 'snapshots')),
+      folder: engine.snapshotHolder ?? new SnapshotFolder(join(home, 'snapshots')),
       control,
       currentLease: actingLease,
       logEvent: this.#logEvent,

@@ -12,6 +12,7 @@ import type { CompleteResourceSpec, Part } from '../protocol/resources.schema.ts
 import type { Exit, Ready } from '../protocol/tunnel-frames.ts'
 import type { NewForward, NewTerminal, Size } from '../protocol/tunnels.schema.ts'
 import type { Tracing } from '../protocol/work.schema.ts'
+import type { SnapshotHolder } from './snapshots/snapshot-folder.ts'
 
 export type RevisionRef = { deployment_id: string; revision_id: string }
 /** `process`: the type of the copy that wrote a line. Absent: it is of the agent, about the whole. */
@@ -293,6 +294,8 @@ export interface Engine {
   openForward?(ref: RevisionRef, request: NewForward): Promise<ForwardTarget>
   /** The stores of a deployment that have data. */
   listStores?(deployment_id: string): Promise<StoreName[]>
+  /** The place of the snapshots, if that is not a folder of the agent. `folder` is then what `add` of it gives. */
+  readonly snapshotHolder?: SnapshotHolder
   /** Writes a copy of a store at one moment, as files, into an empty folder. Rejects as openTerminal does. */
   takeSnapshot?(deployment_id: string, store: StoreName, folder: string, signal: AbortSignal): Promise<void>
   /** Replaces the data of a store. Copies of the deployment stop meanwhile. A crash leaves the old or the new data. */

@@ -30,7 +30,9 @@ export class KubernetesApi extends KubernetesObjects {
   /** The namespaces that do not enforce the profile `restricted`. */
   readonly openNamespaces = new Set<string>()
   /** API groups that are not installed. */
-  readonly missingGroups = new Set<string>()
+  readonly missingGroups = new Set([API_VERSIONS.VolumeSnapshot as string])
+  /** The classes of VolumeSnapshots. Null: the agent may not list them. */
+  snapshotClasses: object[] | null = []
   /** If set, a request needs a matching rule. */
   rules: Rule[] | null = null
   refuse: (request: ApiRequest) => Refusal | undefined = () => undefined
@@ -134,6 +136,10 @@ export class KubernetesApi extends KubernetesObjects {
 
   async #answer(req: http.IncomingMessage, res: http.ServerResponse): Promise<void> {
     const url = new URL(req.url!, 'http://cluster')
+    if (url.pathname.endsWith('/volumesnapshotclasses')) {
+      if (this.snapshotClasses) return sendJson(res, { items: this.snapshotClasses })
+      throw new ApiError({ code: 403, reason: 'Forbidden', message: 'User "agent" cannot list volumesnapshotclasses' })
+    }
     const match = /^\/(?:api|apis)\/((?:[\w.]+\/)?v\d\w*)(?:\/namespaces\/([^/]+)\/(\w+)(?:\/([^/]+)(\/log)?)?)?$/.exec(
       url.pathname,
     )

@@ -45,7 +45,9 @@ function listFields(value: Json, path = '', name = '', into = new Map<string, st
 export function mergeObjects(live: Json | undefined, applied: Json, name = ''): Json {
   if (isObject(live) && isObject(applied)) {
     const all = { ...live }
-    for (const [key, member] of Object.entries(applied)) all[key] = mergeObjects(live[key], member, key)
+    for (const [key, member] of Object.entries(applied))
+      if (member === null) delete all[key]
+      else all[key] = mergeObjects(live[key], member, key)
     return all
   }
   if (Array.isArray(live) && Array.isArray(applied)) {

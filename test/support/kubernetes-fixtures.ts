@@ -6,7 +6,7 @@ import { getSerializationType } from '@kubernetes/client-node/dist/util.js'
 import { HTTPRoute } from '@kubernetes-models/gateway-api/gateway.networking.k8s.io/v1'
 import { Deployment, StatefulSet } from 'kubernetes-models/apps/v1'
 import { HorizontalPodAutoscaler } from 'kubernetes-models/autoscaling/v2'
-import { Job } from 'kubernetes-models/batch/v1'
+import { CronJob, Job } from 'kubernetes-models/batch/v1'
 import { Ingress, NetworkPolicy } from 'kubernetes-models/networking.k8s.io/v1'
 import { PersistentVolumeClaim, Pod, Secret, Service, ServiceAccount } from 'kubernetes-models/v1'
 import type { Artifact, RevisionSpec } from '../../src/agent/engine.ts'
@@ -67,6 +67,7 @@ const MODELS: Record<string, Model> = Object.fromEntries(
     NetworkPolicy,
     HTTPRoute,
     Job,
+    CronJob,
     PersistentVolumeClaim,
     Pod,
     Secret,
@@ -74,6 +75,22 @@ const MODELS: Record<string, Model> = Object.fromEntries(
     ServiceAccount,
   ].map(model => [`${model.apiVersion}/${model.kind}`, model as unknown as Model]),
 )
+
+/** The definition of VolumeSnapshots says no more of what the agent sends. */
+class VolumeSnapshot {
+  readonly #spec: Record<string, unknown>
+  constructor({ spec }: { spec: Record<string, unknown> }) {
+    this.#spec = spec
+  }
+  validate(): void {
+    const { source, volumeSnapshotClassName = '', ...others } = this.#spec
+    const { persistentVolumeClaimName, ...otherSources } = source as Record<string, unknown>
+    const unknown = [...Object.keys(others), ...Object.keys(otherSources)]
+    if (typeof persistentVolumeClaimName !== 'string' || typeof volumeSnapshotClassName !== 'string' || unknown.length)
+      throw new Error(`invalid VolumeSnapshot ${JSON.stringify(this.#spec)}`)
+  }
+}
+MODELS['snapshot.storage.k8s.io/v1/VolumeSnapshot'] = VolumeSnapshot as unknown as Model
 
 /** The object that the client sends, without members that its types do not know. */
 export const serializeObject = <T extends KubernetesObject>(object: T): T =>

@@ -8,7 +8,8 @@ import type { Change, Stored } from './kubernetes-store.ts'
 type Status = Record<string, unknown>
 
 export function putPod(api: KubernetesApi, workload: Stored, status: Status, i = 0): Stored {
-  const { labels, annotations } = workload.spec.template.metadata
+  const { labels: own, annotations } = workload.spec.template.metadata
+  const labels = { ...own, ...(workload.kind === 'Job' && { 'batch.kubernetes.io/job-name': workload.metadata.name }) }
   const name = `${workload.metadata.name}-${i}`
   const metadata = { name, namespace: workload.metadata.namespace, labels, ...(annotations && { annotations }) }
   api.put({ apiVersion: 'v1', kind: 'Pod', metadata, spec: workload.spec.template.spec }, 'kubelet')
@@ -68,6 +69,17 @@ export function bringUpAutomatically(api: KubernetesApi): () => void {
   }
   api.listeners.add(onChange)
   return () => void api.listeners.delete(onChange)
+}
+
+/** A pod of a Job has ended, and the Job with it. */
+export function endJob(api: KubernetesApi, name: string, { message = '', exitCode = 0 } = {}): void {
+  const job = api.get('Job', name)
+  const [{ name: container }] = job.spec.template.spec.containers
+  const terminated = { exitCode, message, reason: exitCode ? 'Error' : 'Completed', finishedAt: new Date() }
+  const containerStatuses = [{ name: container, image: 'i', imageID: 'i', ready: false, state: { terminated } }]
+  putPod(api, job, { phase: exitCode ? 'Failed' : 'Succeeded', containerStatuses })
+  const condition = { type: exitCode ? 'Failed' : 'Complete', status: 'True', message: 'It ended.' }
+  api.status('Job', name, { startTime: new Date().toISOString(), conditions: [condition] })
 }
 
 /** Follows the plan, as an agent would, until nothing is left to do. Calls `afterAction` after every action. */

@@ -13,6 +13,8 @@ export class PodSockets {
   readonly ports = new Map<string, number>()
   /** The protocols that the server has. An old one has no v5. */
   protocols = ['v5.channel.k8s.io', 'v4.channel.k8s.io']
+  /** Folders of pods, and those of this machine that stand for them. */
+  readonly folders = new Map<string, string>()
   readonly #server = new WebSocketServer({
     noServer: true,
     handleProtocols: asked => this.protocols.find(one => asked.has(one)) ?? false,
@@ -26,9 +28,16 @@ export class PodSockets {
   accept(req: http.IncomingMessage, raw: Duplex, head: Buffer, pod: string, subresource: string): void {
     const query = new URL(req.url!, 'http://cluster').searchParams
     this.#server.handleUpgrade(req, raw, head, socket => {
-      if (subresource === 'exec') void execute(socket, query)
+      if (subresource === 'exec') void execute(socket, this.#toLocal(query))
       else this.#forward(socket, pod, Number(query.get('ports')))
     })
+  }
+
+  #toLocal(query: URLSearchParams): URLSearchParams {
+    let text = query.toString()
+    for (const [folder, local] of this.folders)
+      text = text.replaceAll(encodeURIComponent(folder), encodeURIComponent(local))
+    return new URLSearchParams(text)
   }
 
   #forward(socket: WebSocket, pod: string, port: number): void {

@@ -1,6 +1,7 @@
 // The engine that runs deployments in a Kubernetes cluster. Its only state is the cluster itself.
+import { setTimeout as delay } from 'node:timers/promises'
 import { KubeConfig, type KubernetesObject, type V1Pod, type V1Secret } from '@kubernetes/client-node'
-import { featuresOf } from '../../protocol/engine-features.ts'
+import { type FeatureName, featuresOf } from '../../protocol/engine-features.ts'
 import { describeRefusal, type ListenerPolicy } from '../../protocol/listener-policy.ts'
 import { diskOfStore } from '../../protocol/snapshots.schema.ts'
 import type { NewForward, NewTerminal } from '../../protocol/tunnels.schema.ts'
@@ -13,7 +14,7 @@ import {
   type ForwardTarget,
   NO_EVENTS,
   type OneOffRun,
-  PermanentError,
+  type RestorePoint,
   type RevisionRef,
   type RevisionSpec,
   type RevisionUsage,
@@ -24,8 +25,12 @@ import {
 } from '../engine.ts'
 import type { LogEvent } from '../system/log-event.ts'
 import { Cluster, deploymentIdOf } from './kubernetes/cluster.ts'
-import { DeploymentObjects, withLargerStorage } from './kubernetes/deployment-objects.ts'
-import { diskClaimsOf, diskOf } from './kubernetes/disk-objects.ts'
+import { ClusterSnapshots } from './kubernetes/cluster-snapshots.ts'
+import { DatabaseDumps } from './kubernetes/database-dumps.ts'
+import { DeploymentObjects } from './kubernetes/deployment-objects.ts'
+import { diskOf } from './kubernetes/disk-objects.ts'
+import { DiskSnapshots } from './kubernetes/disk-snapshots.ts'
+import { DUMPS_COMPONENT } from './kubernetes/dump-objects.ts'
 import { Images } from './kubernetes/images.ts'
 import { ModelTokenSecrets } from './kubernetes/model-token-secrets.ts'
 import { COMPONENT_LABEL, DRAINING_SINCE, namespaceOf, REVISION_LABEL, URL_ANNOTATION } from './kubernetes/names.ts'
@@ -36,18 +41,16 @@ import { PodAccess } from './kubernetes/pod-access.ts'
 import { PodLogs } from './kubernetes/pod-logs.ts'
 import { APP_CONTAINER } from './kubernetes/pod-template.ts'
 import { readPodUsage } from './kubernetes/pod-usage.ts'
+import { Preparation, REMEDIES } from './kubernetes/preparation.ts'
 import { PullSecrets } from './kubernetes/pull-secrets.ts'
-import { environmentObjects, modelTokenSecretOf, otherObjects, revisionObjects } from './kubernetes/revision-objects.ts'
+import { environmentObjects, otherObjects, revisionObjects } from './kubernetes/revision-objects.ts'
 import { routesOf, serviceOf } from './kubernetes/routing.ts'
 import { jobOf, Runs } from './kubernetes/runs.ts'
 import type { KubernetesSettings } from './kubernetes/settings.ts'
-import { type StoreObjects, storesFor } from './kubernetes/store-objects.ts'
+import { storesFor } from './kubernetes/store-objects.ts'
+import { TaskJobs } from './kubernetes/task-jobs.ts'
 
-const REMEDIES = {
-  privileged: 'Remove it, or ask the operator to allow it with K8S_PRIVILEGES.',
-  service_account: 'Remove it, or ask the operator to add it to K8S_SERVICE_ACCOUNTS.',
-  copies: 'Lower it.',
-}
+const DISCOVERY_MS = 10_000
 const WATCHED_KINDS = ['Pod', 'Deployment', 'StatefulSet'] as const
 
 /** Without `config`, the agent uses its pod's service account or the configuration of kubectl. */
@@ -64,12 +67,15 @@ type Options = {
   renew_ms?: number
   /** The pause between two checks of the namespaces. */
   check_ms?: number
+  /** The pause between two readings of the snapshots in the cluster. */
+  refresh_ms?: number
   logEvent?: LogEvent
 }
 
 export class KubernetesEngine implements Engine {
   readonly name = 'kubernetes'
-  readonly policy: ListenerPolicy
+  policy: ListenerPolicy
+  readonly snapshotHolder: ClusterSnapshots
   readonly #settings: KubernetesSettings
   readonly #cluster: Cluster
   readonly #objects: DeploymentObjects
@@ -77,14 +83,20 @@ export class KubernetesEngine implements Engine {
   readonly #runs: Runs
   /** The artifacts of the revisions that this agent has started. */
   readonly #artifacts = new Map<string, Artifact>()
+  /** The last revision that this agent has started, by deployment. */
+  readonly #started = new Map<string, string>()
   readonly #observation: Observation
   readonly #access: PodAccess
   readonly #namespaces: NamespaceGuard
   readonly #pullSecrets: PullSecrets
+  readonly #logEvent: LogEvent
   readonly #renewMs: number
   readonly #checkMs: number
   readonly #now: () => Date
   readonly #modelTokens: ModelTokenSecrets
+  readonly #preparation: Preparation
+  readonly #dumps: DatabaseDumps
+  readonly #disks: DiskSnapshots
   #stopWatches: (() => void)[] = []
   #logs: PodLogs | null = null
   #events: EngineEvents = NO_EVENTS
@@ -96,6 +108,7 @@ export class KubernetesEngine implements Engine {
     pause_ms = 1000,
     renew_ms = 60_000,
     check_ms = 10 * 60_000,
+    refresh_ms = 60_000,
     logEvent = () => {},
     agent_id,
     commandEnv = {},
@@ -106,11 +119,12 @@ export class KubernetesEngine implements Engine {
     this.#runs = new Runs({ cluster: this.#cluster, logs: () => this.#logs!, pause_ms, now })
     this.#renewMs = renew_ms
     this.#checkMs = check_ms
+    this.#logEvent = logEvent
     this.policy = {
       privileged: settings.privileges,
       service_accounts: settings.service_accounts,
       engine: this.name,
-      features: featuresOf(this.name),
+      features: this.#features(['disk_snapshots']),
       tunnels: ['terminal', 'tty', 'forward', 'postgres', 'redis'],
     }
     this.#now = now
@@ -124,7 +138,7 @@ export class KubernetesEngine implements Engine {
       this.#events.registryCredential(of, image)
     const warn = (of: RevisionRef, message: string) => this.#events.log(of, message, 'WARNING')
     this.#pullSecrets = new PullSecrets({ settings, cluster, now, requestCredential, warn })
-    this.#images = new Images({
+    const images = new Images({
       settings,
       cluster,
       pullSecrets: this.#pullSecrets,
@@ -132,6 +146,31 @@ export class KubernetesEngine implements Engine {
       agent_id: agent_id ?? settings.owner,
       commandEnv,
     })
+    this.#images = images
+    const tasks = new TaskJobs({ cluster, pause_ms, now })
+    const dumps = new DatabaseDumps({ cluster, settings, objects, tasks, onFailure: this.#warnOfDump })
+    const disks = new DiskSnapshots({ cluster, settings, objects, pause_ms })
+    this.#dumps = dumps
+    this.#disks = disks
+    this.snapshotHolder = new ClusterSnapshots({ settings, objects, dumps, disks, refresh_ms })
+    this.#preparation = new Preparation({
+      settings,
+      objects,
+      images,
+      namespaces: this.#namespaces,
+      modelTokens: this.#modelTokens,
+      dumps,
+      disks,
+      policy: () => this.policy,
+      events: () => this.#events,
+    })
+  }
+
+  /** A line needs a revision: the one that this agent has started last. */
+  readonly #warnOfDump = (deployment_id: string, message: string) => {
+    const revision_id = this.#started.get(deployment_id)
+    const text = `The daily backup of the database failed: ${message}`
+    if (revision_id) this.#events.log({ deployment_id, revision_id }, text, 'WARNING')
   }
 
   refusalReason(spec: RevisionSpec): string | null {
@@ -172,6 +211,26 @@ export class KubernetesEngine implements Engine {
     const checking = setInterval(() => void this.#namespaces.warn(), this.#checkMs).unref()
     this.#stopWatches.push(() => clearInterval(checking))
     void this.#namespaces.warn()
+    await this.#discoverSnapshots()
+  }
+
+  #features(missing: FeatureName[]): FeatureName[] {
+    return featuresOf(this.name, [
+      ...missing,
+      ...(this.#settings.database_backups ? [] : (['database_snapshots'] as const)),
+    ])
+  }
+
+  /** Before the agent tells its features. A cluster that does not answer in time has no snapshots of disks. */
+  async #discoverSnapshots(): Promise<void> {
+    const asked = this.#disks.discover().then(
+      support => ('missing' in support ? support.missing : null),
+      (error: Error) => error.message,
+    )
+    const late = delay(DISCOVERY_MS, 'the cluster does not answer', { ref: false })
+    const reason = await Promise.race([asked, late])
+    if (reason === null) this.policy = { ...this.policy, features: this.#features([]) }
+    else this.#logEvent('no snapshots of disks', { reason })
   }
 
   deployments(): Promise<string[]> {
@@ -184,7 +243,7 @@ export class KubernetesEngine implements Engine {
 
   async provide(spec: RevisionSpec): Promise<void> {
     for (const store of storesFor(this.#settings, spec))
-      if (store.component === 'database') await this.#ensureStore(spec, store)
+      if (store.component === 'database') await this.#preparation.ensureStore(spec, store)
   }
 
   async prepare(spec: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact> {
@@ -198,9 +257,10 @@ export class KubernetesEngine implements Engine {
 
   async start(spec: RevisionSpec, artifact: Artifact): Promise<void> {
     this.#artifacts.set(spec.revision_id, artifact)
-    const prepared = await this.#prepareStart(spec, artifact)
+    this.#started.set(spec.deployment_id, spec.revision_id)
+    const prepared = await this.#preparation.prepare(spec, artifact)
     for (const object of revisionObjects(this.#settings, prepared, artifact))
-      await this.#apply(spec, object, unlessImmutable(object))
+      await this.#preparation.apply(spec, object, unlessImmutable(object))
   }
 
   async runOnce(
@@ -211,9 +271,9 @@ export class KubernetesEngine implements Engine {
     signal: AbortSignal,
   ): Promise<RunEnd> {
     const makeJob = async () => {
-      const prepared = await this.#prepareStart(spec, artifact)
+      const prepared = await this.#preparation.prepare(spec, artifact)
       for (const object of environmentObjects(this.#settings, prepared, artifact))
-        await this.#apply(spec, object, unlessImmutable(object))
+        await this.#preparation.apply(spec, object, unlessImmutable(object))
       return jobOf(this.#settings, prepared, artifact, run)
     }
     return this.#runs.run({ namespace: namespaceOf(this.#settings, spec), spec, run, makeJob, log, signal })
@@ -224,62 +284,8 @@ export class KubernetesEngine implements Engine {
     if (namespace !== null) await this.#runs.forget(namespace, deployment_id, id)
   }
 
-  /** Creates all that a pod of the revision needs besides its own objects. Returns it with the secret for its image. */
-  async #prepareStart(spec: RevisionSpec, artifact: Artifact): Promise<RevisionSpec> {
-    // An earlier agent may have accepted the revision without this rule. Its running objects stay as they are.
-    const refusal = describeRefusal(spec.resources, this.policy, REMEDIES)
-    if (refusal !== null) throw new PermanentError(refusal)
-    await this.#namespaces.require(spec)
-    await this.#objects.checkNamedObjects(spec)
-    // Comes first, because pods of an earlier agent may already log these passwords.
-    for (const store of storesFor(this.#settings, spec)) await this.#hideStoreSecrets(spec, store)
-    // An invalid host fails the start, instead of the switch to a healthy revision.
-    const routes = routesOf(this.#settings, spec)
-    await this.#objects.checkHosts(spec, routes)
-    for (const route of routes) await this.#objects.dryRunApply(route)
-    for (const store of storesFor(this.#settings, spec)) await this.#ensureStore(spec, store)
-    for (const claim of diskClaimsOf(this.#settings, spec))
-      await this.#apply(spec, claim, existing => withLargerStorage(claim, existing))
-    await this.#startModelToken(spec)
-    return this.#images.withPullSecret(spec, artifact)
-  }
-
-  async #startModelToken(spec: RevisionSpec): Promise<void> {
-    if (spec.models_url === null) return
-    const secret = modelTokenSecretOf(this.#settings, spec)
-    await this.#apply(spec, secret, existing => {
-      this.#modelTokens.hideEarlier(spec.deployment_id, existing)
-      return null
-    })
-    await this.#modelTokens.add(spec.deployment_id, secret)
-  }
-
   renewModelToken(deployment_id: string): Promise<void> {
     return this.#modelTokens.renew(deployment_id)
-  }
-
-  async #ensureStore(spec: RevisionSpec, store: StoreObjects): Promise<void> {
-    for (const conflict of await this.#objects.ensureStore(spec, store)) this.#logConflict(spec, conflict)
-    await this.#hideStoreSecrets(spec, store)
-  }
-
-  async #hideStoreSecrets(spec: RevisionSpec, store: StoreObjects): Promise<void> {
-    this.#events.hide(spec.deployment_id, await this.#objects.readStoreSecrets(spec, store))
-  }
-
-  async #apply(
-    spec: RevisionSpec,
-    object: KubernetesObject,
-    adjust?: (existing: KubernetesObject) => KubernetesObject | null,
-  ): Promise<void> {
-    const conflict = await this.#objects.apply(spec, object, adjust)
-    if (conflict !== null) this.#logConflict(spec, conflict)
-  }
-
-  #logConflict(spec: RevisionSpec, conflict: string): void {
-    const { deployment_id, revision_id } = spec
-    const message = `Reverted a change by another field manager to an object of this agent. ${conflict}`
-    this.#events.log({ deployment_id, revision_id }, message, 'WARNING')
   }
 
   async route(spec: RevisionSpec): Promise<void> {
@@ -290,7 +296,7 @@ export class KubernetesEngine implements Engine {
     const service = serviceOf(this.#settings, spec)
     // Without a process that listens, it only says which revision is in effect.
     if (artifact?.isWithoutWeb) delete service.metadata!.annotations![URL_ANNOTATION]
-    for (const object of [...routes, service]) await this.#apply(spec, object)
+    for (const object of [...routes, service]) await this.#preparation.apply(spec, object)
     const wanted = new Set(routes.map(({ kind, metadata }) => `${kind} ${metadata!.name}`))
     const existing = await this.#objects.listRoutes(namespaceOf(this.#settings, spec), spec.deployment_id)
     await this.#objects.remove(existing.filter(({ kind, metadata }) => !wanted.has(`${kind} ${metadata!.name}`)))
@@ -303,7 +309,7 @@ export class KubernetesEngine implements Engine {
     await this.#objects.removeOthers(namespaceOf(this.#settings, spec), spec)
     if (others.length === 0) return
     const prepared = await this.#images.withPullSecret(spec, artifact)
-    for (const object of otherObjects(this.#settings, prepared, artifact)) await this.#apply(spec, object)
+    for (const object of otherObjects(this.#settings, prepared, artifact)) await this.#preparation.apply(spec, object)
   }
 
   async drain({ deployment_id, revision_id }: RevisionRef): Promise<void> {
@@ -338,23 +344,41 @@ export class KubernetesEngine implements Engine {
     )
   }
 
+  async listStores(deployment_id: string): Promise<string[]> {
+    const namespace = await this.#objects.findNamespace(deployment_id)
+    return namespace === null ? [] : this.snapshotHolder.listStores(namespace, deployment_id)
+  }
+
+  takeSnapshot(_: string, store: string, id: string, signal: AbortSignal): Promise<void> {
+    return this.snapshotHolder.take(store, id, signal)
+  }
+
+  restoreSnapshot(spec: RevisionSpec, store: string, from: RestorePoint, signal: AbortSignal): Promise<void> {
+    return this.snapshotHolder.restore(spec, store, from, signal)
+  }
+
   /** Claims that the agent has not made are not its own to remove. */
   async removeStore(deployment_id: string, store: string): Promise<void> {
     const namespace = await this.#objects.findNamespace(deployment_id)
     if (namespace === null) return
     const disk = diskOfStore(store)
     const isOf = (object: KubernetesObject) =>
-      disk === null ? labelOf(object, COMPONENT_LABEL) === store : diskOf(object) === disk
+      disk !== null
+        ? diskOf(object) === disk
+        : [store, ...(store === 'database' ? [DUMPS_COMPONENT] : [])].includes(labelOf(object, COMPONENT_LABEL)!)
+    if (disk !== null) await this.#disks.forgetRestores(namespace, deployment_id, disk)
     await this.#objects.removeAll(namespace, deployment_id, isOf)
   }
 
   async remove(deployment_id: string): Promise<void> {
     await this.#images.forget(deployment_id)
     this.#modelTokens.forget(deployment_id)
+    this.#started.delete(deployment_id)
     const namespace = await this.#objects.findNamespace(deployment_id)
     if (namespace === null) return
     await this.#objects.remove(await this.#objects.listRoutes(namespace, deployment_id))
     await this.#objects.removeAll(namespace, deployment_id, () => true)
+    await this.#dumps.removeEmptyClaims(namespace, deployment_id)
     this.#objects.forget(deployment_id)
   }
 
@@ -374,6 +398,7 @@ export class KubernetesEngine implements Engine {
   async close(): Promise<void> {
     for (const stop of this.#stopWatches.splice(0)) stop()
     this.#observation.close()
+    this.snapshotHolder.close()
     this.#runs.close()
     this.#logs?.close()
   }

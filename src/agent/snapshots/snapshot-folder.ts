@@ -2,14 +2,31 @@
 // once its folder has its name.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import type { Duplex } from 'node:stream'
 import type { HeldSnapshot } from '../../protocol/snapshots.schema.ts'
 import { freeBytesOf, listFolder, readJson, removeRecursively, writeJson } from '../system/files.ts'
+import { openTar } from './open-tar.ts'
 
 const NEW = '.new'
 const RECORD = 'snapshot.json'
 const DATA = 'data'
 
-export class SnapshotFolder {
+/** The place of an agent's snapshots. */
+export interface SnapshotHolder {
+  open(): Promise<void>
+  /** Throws while it is not known which there are. */
+  list(): HeldSnapshot[]
+  read(id: string): HeldSnapshot | undefined
+  /** The engine restores from it. */
+  dataOf(id: string): string
+  openTar(id: string): Duplex | Promise<Duplex>
+  freeBytes(): number
+  totalBytes(): number
+  add(snapshot: Omit<HeldSnapshot, 'size_bytes'>, write: (to: string) => Promise<void>): Promise<HeldSnapshot>
+  remove(id: string): Promise<void>
+}
+
+export class SnapshotFolder implements SnapshotHolder {
   readonly #folder: string
 
   constructor(folder: string) {
@@ -35,6 +52,10 @@ export class SnapshotFolder {
 
   dataOf(id: string): string {
     return join(this.#folder, id, DATA)
+  }
+
+  openTar(id: string): Duplex {
+    return openTar(this.dataOf(id))
   }
 
   freeBytes(): number {

@@ -20,13 +20,12 @@ import {
 } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
 import type { LogEvent } from '../system/log-event.ts'
-import { openTar } from './open-tar.ts'
 import { expiryOf, listExpired } from './retention.ts'
-import type { SnapshotFolder } from './snapshot-folder.ts'
+import type { SnapshotHolder } from './snapshot-folder.ts'
 
 type Options = {
   engine: Engine
-  folder: SnapshotFolder
+  folder: SnapshotHolder
   control: Pick<ControlPlaneClient, 'snapshots'>
   currentLease: () => { agent_id: string; fence: number } | undefined
   logEvent: LogEvent
@@ -76,21 +75,26 @@ export class Snapshots {
   openDownload(deployment_id: string, id: string): ForwardTarget {
     if (this.find(id)?.deployment_id !== deployment_id)
       throw new PermanentError('The agent does not have this snapshot any more.')
-    return { connect: async () => this.#download(deployment_id, id) }
+    return { connect: () => this.#download(deployment_id, id) }
   }
 
   /** Each is a program of its own. */
-  #download(deployment_id: string, id: string): Duplex {
+  async #download(deployment_id: string, id: string): Promise<Duplex> {
     const open = this.#downloads.get(deployment_id) ?? 0
     if (open >= MAX_DOWNLOADS)
       throw new PermanentError(`Of a deployment, ${MAX_DOWNLOADS} downloads run at a time. Wait until one has ended.`)
-    const tar = openTar(this.dataOf(id))
     this.#downloads.set(deployment_id, open + 1)
-    return tar.once('close', () => {
+    const end = () => {
       const left = this.#downloads.get(deployment_id)! - 1
       if (left > 0) this.#downloads.set(deployment_id, left)
       else this.#downloads.delete(deployment_id)
-    })
+    }
+    try {
+      return (await this.#options.folder.openTar(id)).once('close', end)
+    } catch (error) {
+      end()
+      throw error
+    }
   }
 
   /** With an id that exists it has been taken before. */

@@ -1,10 +1,11 @@
 // docs/operate/kubernetes.md lists every setting and every member of resource_spec, and its Role is sufficient and
 // minimal.
+import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { loadYaml } from '@kubernetes/client-node'
 import { expect, test } from 'vitest'
-import { NO_EVENTS } from '../../../src/agent/engine.ts'
+import { NO_EVENTS, type RevisionSpec } from '../../../src/agent/engine.ts'
 import { readSettings } from '../../../src/agent/engines/kubernetes/settings.ts'
 import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
 import { ResourceSpec } from '../../../src/protocol/resources.schema.ts'
@@ -18,6 +19,7 @@ import {
 } from '../../support/kubernetes-fixtures.ts'
 import {
   bringUpAutomatically,
+  endJob,
   makeRunningStatus,
   putPod,
   reconcileUntilStable,
@@ -45,17 +47,42 @@ test('the page lists every setting with its default', () => {
   )
 })
 
+/** Takes, restores and removes those of a database and of a disk. */
+async function useSnapshots(engine: KubernetesEngine, unit: RevisionSpec): Promise<void> {
+  const { signal } = new AbortController()
+  const { snapshotHolder: holder } = engine
+  const { deployment_id } = unit
+  for (const store of ['database', 'disk:media']) {
+    const id = randomUUID()
+    const snapshot = { id, deployment_id, store, reason: 'manual' as const, taken_at: new Date().toISOString() }
+    await holder.add(snapshot, to => engine.takeSnapshot(deployment_id, store, to, signal))
+    await engine.restoreSnapshot(unit, store, { folder: id }, signal)
+    await holder.remove(id)
+  }
+  await holder.refresh()
+}
+
 test('the Role on the page is sufficient and grants nothing unused', async () => {
   const { rules } = loadYaml<{ rules: Rule[] }>(/```yaml\n(.*?)```/s.exec(page)![1]!)
   const api = await new KubernetesApi().open()
   api.rules = rules
+  api.missingGroups.clear()
+  api.snapshotClasses = [{ metadata: { name: 'fast' } }]
   bringUpAutomatically(api)
+  api.listeners.add(({ type, object: { kind, metadata } }) => {
+    if (type !== 'ADDED') return
+    if (kind === 'Job' && !metadata.name.includes('-run-')) queueMicrotask(() => endJob(api, metadata.name))
+    if (kind === 'VolumeSnapshot')
+      queueMicrotask(() => api.status(kind, metadata.name, { readyToUse: true, restoreSize: '1Gi' }))
+    if (kind === 'PersistentVolumeClaim') queueMicrotask(() => api.status(kind, metadata.name, { phase: 'Bound' }))
+  })
   for (const [i, more] of [{ K8S_ROUTES: 'ingress' }, { K8S_ROUTES: 'gateway', K8S_GATEWAY: 'infra/main' }].entries()) {
     const settings = makeKubernetesSettings({ K8S_DOMAIN: 'apps.example.com', K8S_OWNER: `o${i}`, ...more })
     const engine = new KubernetesEngine({ settings, config: api.config, pause_ms: 2 })
     await engine.open(NO_EVENTS)
     await expect.poll(() => api.watchCount).toBe(6)
-    const spec = { db_cpu: 1, redis_cpu: 1, queue_cpu: 1, max_scale: 3 }
+    const volumes = [{ name: 'm', persistentVolumeClaim: { claimName: 'media', storage_gi: 1 } }]
+    const spec = { db_cpu: 1, redis_cpu: 1, queue_cpu: 1, max_scale: 3, volumes }
     const units = [1, 2].map(number =>
       makeKubernetesUnit({ number, spec, secrets: { A: 'b' }, custom_url: 'https://a.example.com' }),
     )
@@ -65,6 +92,7 @@ test('the Role on the page is sufficient and grants nothing unused', async () =>
     await engine.observe(DEPLOYMENT_ID)
     await engine.deployments()
     await reconcileUntilStable(engine, { serving: makeRevisionId(2) }, units)
+    await useSnapshots(engine, units[1]!)
     const once = { id: makeRevisionId(9), command: 'migrate', timeout_seconds: 60 }
     const running = engine.runOnce(units[1]!, makeArtifact(), once, () => {}, new AbortController().signal)
     await expect.poll(() => api.all('Job')).toHaveLength(1)

@@ -493,7 +493,9 @@ describe('removal', () => {
       }),
     )
     await expect.poll(() => api.get('PersistentVolumeClaim', `${BASE}-db`).metadata.deletionTimestamp).toBeTruthy()
-    await expect.poll(() => listObjects()).toEqual([`PersistentVolumeClaim ${BASE}-db`])
+    await expect
+      .poll(() => listObjects())
+      .toEqual([`PersistentVolumeClaim ${BASE}-db`, `PersistentVolumeClaim ${BASE}-db-dumps`])
     expect(isComplete).toBe(false)
     expect((await createEngine().observe(DEPLOYMENT_ID)).hasRemains).toBe(true)
     api.release('PersistentVolumeClaim', `${BASE}-db`)

@@ -12,6 +12,7 @@ import {
   Watch,
 } from '@kubernetes/client-node'
 import { PermanentError, TransientError } from '../../engine.ts'
+import { EXCEEDED_QUOTA, isNamespaceError, messageOf, NO_PERMISSION, toEngineError } from './cluster-errors.ts'
 import {
   DEPLOYMENT_LABEL,
   MANAGED_BY_LABEL,
@@ -21,7 +22,6 @@ import {
   ownerLabels,
   selectorOf,
 } from './names.ts'
-import { explainExceededQuota } from './pod-failures.ts'
 
 export const API_VERSIONS = {
   Pod: 'v1',
@@ -33,10 +33,12 @@ export const API_VERSIONS = {
   Deployment: 'apps/v1',
   StatefulSet: 'apps/v1',
   Job: 'batch/v1',
+  CronJob: 'batch/v1',
   HorizontalPodAutoscaler: 'autoscaling/v2',
   Ingress: 'networking.k8s.io/v1',
   NetworkPolicy: 'networking.k8s.io/v1',
   HTTPRoute: 'gateway.networking.k8s.io/v1',
+  VolumeSnapshot: 'snapshot.storage.k8s.io/v1',
 } as const
 export type Kind = keyof typeof API_VERSIONS
 const PAGE_SIZE = 500
@@ -189,9 +191,11 @@ export class Cluster {
     }
   }
 
-  annotate({ kind, metadata }: KubernetesObject, annotations: Record<string, string>): Promise<void> {
+  /** Null removes an annotation. */
+  annotate({ kind, metadata }: KubernetesObject, annotations: Record<string, string | null>): Promise<void> {
     const { namespace, name } = metadata!
-    return this.#mergePatch({ kind: kind!, metadata: { namespace: namespace!, name: name!, annotations } })
+    const changed = annotations as Record<string, string>
+    return this.#mergePatch({ kind: kind!, metadata: { namespace: namespace!, name: name!, annotations: changed } })
   }
 
   /** Ignores a Secret that is gone: it is not created again. */
@@ -257,6 +261,32 @@ export class Cluster {
     return list?.items ? new Map(list.items.map(({ metadata, containers }) => [metadata.name, containers])) : null
   }
 
+  /** False if the cluster certainly does not have the API of a kind. */
+  async hasKind(kind: Kind): Promise<boolean> {
+    const [group, version] = API_VERSIONS[kind].split('/') as [string, string]
+    try {
+      await this.#custom.getAPIResources({ group, version })
+      return true
+    } catch (error) {
+      if (error instanceof ApiException && error.code === 404) return false
+      throw toEngineError(error, `find ${kind}`)
+    }
+  }
+
+  /** Objects without a namespace. Null without the permission to list them. */
+  async listClusterWide<T extends KubernetesObject>(of: {
+    group: string
+    version: string
+    plural: string
+  }): Promise<T[] | null> {
+    try {
+      return ((await this.#custom.listClusterCustomObject(of)) as { items: T[] }).items
+    } catch (error) {
+      if (error instanceof ApiException && error.code === 403) return null
+      throw toEngineError(error, `list ${of.plural}`)
+    }
+  }
+
   /** Reports each change, and reconnects after an error. Returns the function that stops it. */
   watch(kind: Kind, namespace: string, changed: (object: KubernetesObject, gone: boolean) => void): () => void {
     const version = API_VERSIONS[kind]
@@ -320,61 +350,5 @@ const nullIfAbsent = (kind: string, name: string) => (error: unknown) => {
     return null
   throw toEngineError(error, `read ${kind} ${name}`)
 }
-const isNamespaceError = (error: ApiException<unknown>) => /^namespaces? /.test(messageOf(error))
 
 export const deploymentIdOf = ({ metadata }: KubernetesObject) => metadata?.labels?.[DEPLOYMENT_LABEL]
-
-function messageOf({ body }: ApiException<unknown>): string {
-  const status = typeof body === 'string' ? parseJson(body) : body
-  const message = (status as { message?: unknown } | null)?.message
-  return typeof message === 'string' ? message : typeof body === 'string' ? body.slice(0, 500) : ''
-}
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return null
-  }
-}
-
-function suggestChange(action: string): string {
-  if (/ (Ingress|HTTPRoute) /.test(action)) return 'Change custom_url.'
-  return / Secret /.test(action) ? 'Change the secrets.' : 'Change resource_spec.'
-}
-
-const EXCEEDED_QUOTA = /exceeded quota/
-const NO_PERMISSION = /User "[^"]*" cannot /
-
-/** Server-side apply answers 500 to an invalid object, such as a duplicate name or an invalid quantity. */
-const INVALID_OBJECT = /^failed to (create typed patch object|convert new )/
-
-/** Permanent if a retry cannot help: its message is for the user. */
-function toEngineError(error: unknown, action: string): Error {
-  if (!(error instanceof ApiException)) {
-    const cause = error instanceof Error ? error : new Error(String(error))
-    return new TransientError(`The cluster is unreachable (request: ${action}): ${cause.message}`, { cause })
-  }
-  const { code } = error
-  const message = messageOf(error)
-  if (code === 403 && EXCEEDED_QUOTA.test(message)) return new PermanentError(explainExceededQuota(message))
-  if (code === 403 && /because it is being terminated/.test(message))
-    return new PermanentError(`The namespace is being deleted (${message}). Deploy to another namespace.`)
-  // An admission controller also answers 403 to an object that it rejects.
-  if (code === 403 && message !== '' && !NO_PERMISSION.test(message))
-    return new PermanentError(`The cluster rejected the request to ${action}: ${message}. ${suggestChange(action)}`)
-  if (code === 403 || code === 401)
-    return new PermanentError(
-      `The agent has no permission to ${action} (${message || code}). ` +
-        `Ask the operator to grant it to the agent’s service account.`,
-    )
-  if (code === 404 && isNamespaceError(error))
-    return new PermanentError(`The namespace does not exist (${message}). Ask the operator to create it.`)
-  if (code === 404)
-    return new PermanentError(
-      `The cluster does not have the API that is needed to ${action}. ` +
-        `Ask the operator to install it, or to configure the agent without it.`,
-    )
-  if (code === 400 || code === 413 || code === 422 || (code === 500 && INVALID_OBJECT.test(message)))
-    return new PermanentError(`The cluster rejected the request to ${action}: ${message}. ${suggestChange(action)}`)
-  return new TransientError(`The cluster answered ${code} to the request to ${action}: ${message}`)
-}

@@ -30,9 +30,17 @@ const REVISION_KINDS = ['Secret', 'ServiceAccount', 'HorizontalPodAutoscaler'] a
 /** A complete deployment has at least one of these. */
 const DEPLOYMENT_KINDS = ['Deployment', 'StatefulSet', 'Pod', 'Service', ...REVISION_KINDS] as const
 /** No revision is observed by these. */
-const LASTING_KINDS = ['NetworkPolicy', 'PersistentVolumeClaim', 'Job'] as const
+const LASTING_KINDS = ['NetworkPolicy', 'PersistentVolumeClaim', 'Job', 'CronJob'] as const
 /** The kinds that are removed first. Objects that pods use are removed after the pods. */
-const POD_CREATING_KINDS = new Set<string | undefined>(['HorizontalPodAutoscaler', 'Deployment', 'StatefulSet', 'Job'])
+const POD_CREATING_KINDS = new Set<string | undefined>([
+  'HorizontalPodAutoscaler',
+  'Deployment',
+  'StatefulSet',
+  'CronJob',
+  'Job',
+])
+/** A role from before them lets the agent create none, so there is none to see. */
+const LATE_KINDS = new Set<Kind>(['Job', 'CronJob'])
 const LOG_TAIL_LINES = 12
 
 type ObjectFilter = (object: KubernetesObject) => boolean
@@ -83,9 +91,8 @@ export class DeploymentObjects {
 
   async #listOwned(namespace: string, kinds: readonly Kind[], deployment?: string): Promise<KubernetesObject[]> {
     const list = (kind: Kind) => this.#cluster.listOwned(kind, namespace, deployment)
-    // A role from before Jobs lets the agent create none, so there is none to see.
     return (
-      await Promise.all(kinds.map(kind => (kind === 'Job' ? list(kind).catch(noneIfForbidden) : list(kind))))
+      await Promise.all(kinds.map(kind => (LATE_KINDS.has(kind) ? list(kind).catch(noneIfForbidden) : list(kind))))
     ).flat()
   }
 
@@ -151,6 +158,10 @@ export class DeploymentObjects {
     const secret = await this.#cluster.read('Secret', namespaceOf(this.#settings, spec), storeName(spec, component))
     const { data = {} } = (secret ?? {}) as V1Secret
     return Object.values(data).map(value => Buffer.from(value, 'base64').toString())
+  }
+
+  listClaims(namespace: string, deployment: string): Promise<V1PersistentVolumeClaim[]> {
+    return this.#cluster.listOwned<V1PersistentVolumeClaim>('PersistentVolumeClaim', namespace, deployment)
   }
 
   /** The Secret of a store with its URI, by labels. */
@@ -256,16 +267,20 @@ export class DeploymentObjects {
   }
 }
 
-function noneIfForbidden(error: unknown): [] {
+export function noneIfForbidden(error: unknown): [] {
   if (error instanceof PermanentError) return []
   throw error
 }
 
 /** The application's Deployment is removed last, because the revision is observed by it. */
 const removalOrder = (object: KubernetesObject) =>
-  object.kind === 'HorizontalPodAutoscaler' ? 0 : labelOf(object, COMPONENT_LABEL) === 'web' ? 2 : 1
+  object.kind === 'HorizontalPodAutoscaler' || object.kind === 'CronJob'
+    ? 0
+    : labelOf(object, COMPONENT_LABEL) === 'web'
+      ? 2
+      : 1
 
-/** A volume can grow, but not shrink or change its storage class or access modes. */
+/** A volume can grow, but not shrink or change its storage class, access modes or the snapshot that it was made of. */
 export function withLargerStorage(
   wanted: V1PersistentVolumeClaim,
   existing: V1PersistentVolumeClaim,
@@ -274,13 +289,14 @@ export function withLargerStorage(
   const [wantedSize, existingSize] = [sizeOf(wanted), sizeOf(existing)]
   const storage = parseMemory(wantedSize) > parseMemory(existingSize) ? wantedSize : existingSize
   const { storageClassName: _, ...spec } = wanted.spec!
-  const { storageClassName, accessModes = spec.accessModes } = existing.spec ?? {}
+  const { storageClassName, accessModes = spec.accessModes, dataSource } = existing.spec ?? {}
   return {
     ...wanted,
     spec: {
       ...spec,
       ...(accessModes && { accessModes }),
       ...(storageClassName !== undefined && { storageClassName }),
+      ...(dataSource && { dataSource }),
       resources: { requests: { storage } },
     },
   }

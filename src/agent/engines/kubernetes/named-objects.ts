@@ -37,7 +37,7 @@ export function listNamedObjects({ resources, secret_references }: RevisionSpec)
 }
 
 /** Matches the names that names.ts and pull-secrets.ts give, because a user can foretell them. */
-const GIVEN_NAME = /^(.+-[0-9a-f]{10})-(r\d+(-tracing|-models|-pull)?|models|db|redis)$/
+const GIVEN_NAME = /^(.+-[0-9a-f]{10})-(r\d+(-tracing|-models|-pull)?|models|db|db-dumps|redis)$/
 const DISK_NAME = /^(.+-[0-9a-f]{10})-disk-/
 
 /** The agent gives it to an object of another deployment, perhaps later: a pod waits until an object appears. */

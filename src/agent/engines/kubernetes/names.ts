@@ -15,6 +15,17 @@ export const REVISION_LABEL = 'slipway/revision-id'
 export const RUN_LABEL = 'slipway/run-id'
 /** The time of the last line that was read from the log of a Job. */
 export const LOG_READ = 'slipway/log-read'
+/** The deployment whose snapshots an object has, which outlives the deployment for a time. */
+export const BACKUP_OF_LABEL = 'slipway/backup-of'
+/** On a Job and a VolumeSnapshot, the snapshot that it makes. */
+export const SNAPSHOT_ANNOTATION = 'slipway/snapshot'
+/** On the claim of dumps, followed by an id: a snapshot that it has, and one whose file is to be deleted. */
+export const HELD_PREFIX = 'slipway/held.'
+export const REMOVED_PREFIX = 'slipway/removed.'
+/** On a VolumeSnapshot, the claim that is made anew of it. */
+export const RESTORES_ANNOTATION = 'slipway/restores'
+/** On a Job of the agent's own, what it does. */
+export const TASK_LABEL = 'slipway/task'
 export const COMPONENT_LABEL = 'app.kubernetes.io/component'
 /** The time when a revision's Deployment stopped receiving new requests. */
 export const DRAINING_SINCE = 'slipway/draining-since'
@@ -51,6 +62,9 @@ export const runName = (spec: Pick<NamedDeployment, 'name' | 'deployment_id'>, i
   `${baseName(spec)}-run-${id.replaceAll('-', '').slice(-12)}`
 export const storeName = (spec: NamedDeployment, component: 'redis' | 'database') =>
   `${baseName(spec)}-${component === 'database' ? 'db' : 'redis'}`
+
+/** The claim with the dumps of the database. */
+export const dumpsName = (spec: Pick<NamedDeployment, 'name' | 'deployment_id'>) => `${baseName(spec)}-db-dumps`
 
 export const DISK_INFIX = '-disk-'
 export const diskName = (spec: Pick<NamedDeployment, 'name' | 'deployment_id'>, disk: string) =>

@@ -78,7 +78,7 @@ export function webWorkloadOf({ resources: r }: Pick<RevisionSpec, 'resources'>,
 }
 
 /** Components of other objects. */
-const OTHER_COMPONENTS = new Set(['redis', 'database', 'pull', 'models', RUN_ROLE])
+const OTHER_COMPONENTS = new Set(['redis', 'database', 'dumps', 'disk', 'pull', 'models', RUN_ROLE])
 
 /** The processes besides the one that listens. */
 export const otherWorkloadsOf = (spec: RevisionSpec, artifact: Artifact): Workload[] =>

@@ -40,6 +40,8 @@ export const KubernetesSettings = z
       .optional(),
     K8S_TLS: z.union([z.enum(['off', 'on']), z.string().regex(/^secret:[a-z0-9.-]+$/)]).default('off'),
     K8S_STORAGE_CLASS: DnsSubdomain.optional(),
+    K8S_DATABASE_BACKUPS: z.enum(['on', 'off']).default('on'),
+    K8S_SNAPSHOT_CLASS: DnsSubdomain.optional(),
     K8S_POSTGRES_IMAGE: ImageReference.default('docker.io/library/postgres:18'),
     K8S_REDIS_IMAGE: ImageReference.default('docker.io/library/redis:8'),
     K8S_HTTP_REGISTRIES: commaSeparated(RegistryHost).default([]),
@@ -74,6 +76,9 @@ export const KubernetesSettings = z
     gateway: all.K8S_GATEWAY?.split('/') ?? null,
     tls: all.K8S_TLS,
     storage_class: all.K8S_STORAGE_CLASS ?? null,
+    database_backups: all.K8S_DATABASE_BACKUPS === 'on',
+    /** Null: the one that the cluster has. */
+    snapshot_class: all.K8S_SNAPSHOT_CLASS ?? null,
     postgres_image: all.K8S_POSTGRES_IMAGE,
     redis_image: all.K8S_REDIS_IMAGE,
     pull_secrets: all.K8S_PULL_SECRETS,

@@ -14,8 +14,8 @@ import { RESTRICTED_SECURITY, resourcesOf } from './pod-template.ts'
 import type { KubernetesSettings } from './settings.ts'
 
 /** The user of both official images on Debian. */
-const STORE_USER = 999
-const DATABASE = 'app'
+export const STORE_USER = 999
+export const DATABASE = 'app'
 
 export type StoreObjects = {
   component: 'redis' | 'database'

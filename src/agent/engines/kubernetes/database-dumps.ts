@@ -1,0 +1,295 @@
+// Snapshots of databases: dumps in a claim of the deployment, made and restored by Jobs, and by a CronJob each day.
+import { Duplex, Writable } from 'node:stream'
+import type { KubernetesObject, V1Job, V1PersistentVolumeClaim } from '@kubernetes/client-node'
+import { HeldSnapshot } from '../../../protocol/snapshots.schema.ts'
+import { PermanentError, type RevisionSpec } from '../../engine.ts'
+import { expiryOf } from '../../snapshots/retention.ts'
+import type { Cluster } from './cluster.ts'
+import { type DeploymentObjects, noneIfForbidden, withLargerStorage } from './deployment-objects.ts'
+import {
+  connectionOf,
+  DUMP_TASK,
+  DUMPS_COMPONENT,
+  dumpCronJobOf,
+  dumpsClaimOf,
+  placeOf,
+  type Task,
+  taskJobOf,
+} from './dump-objects.ts'
+import {
+  DUMP_SCRIPT,
+  DUMPS_FOLDER,
+  PRUNE_SCRIPT,
+  READ_SCRIPT,
+  READER_SCRIPT,
+  RESTORE_SCRIPT,
+  sizeOfDump,
+} from './dump-scripts.ts'
+import {
+  BACKUP_OF_LABEL,
+  COMPONENT_LABEL,
+  DEPLOYMENT_LABEL,
+  HELD_PREFIX,
+  namespaceOf,
+  ownerLabels,
+  REMOVED_PREFIX,
+  SNAPSHOT_ANNOTATION,
+  storeName,
+  TASK_LABEL,
+} from './names.ts'
+import { labelOf } from './observed-status.ts'
+import { startPodTerminal } from './pod-sockets.ts'
+import type { KubernetesSettings } from './settings.ts'
+import { type NewSnapshot, parseJson, parseSnapshot } from './snapshot-annotations.ts'
+import { endOf, type TaskJobs } from './task-jobs.ts'
+
+/** A dump, and the claim that has it. */
+export type HeldDump = { held: HeldSnapshot; claim: V1PersistentVolumeClaim }
+
+type Options = {
+  cluster: Cluster
+  settings: KubernetesSettings
+  objects: DeploymentObjects
+  tasks: TaskJobs
+  /** A daily dump of a deployment failed. */
+  onFailure: (deployment_id: string, message: string) => void
+}
+type Apply = (
+  object: KubernetesObject,
+  adjust?: (existing: KubernetesObject) => KubernetesObject | null,
+) => Promise<void>
+
+const [TASK_SECONDS, READER_SECONDS, PRUNE_SECONDS] = [6 * 3600, 3600, 600]
+const READER_START_MS = 120_000
+const endOfId = (id: string) => id.replaceAll('-', '').slice(-12)
+
+export class DatabaseDumps {
+  readonly #options: Options
+  /** The Jobs whose failure was told. */
+  readonly #told = new Set<string>()
+
+  constructor(options: Options) {
+    this.#options = options
+  }
+
+  /** For a deployment with a database. */
+  async ensure(spec: RevisionSpec, apply: Apply): Promise<void> {
+    const { settings } = this.#options
+    const claim = dumpsClaimOf(settings, spec)
+    await apply(claim, existing => withLargerStorage(claim, existing))
+    await apply(dumpCronJobOf(settings, spec))
+  }
+
+  async take(snapshot: NewSnapshot, signal: AbortSignal): Promise<void> {
+    const { settings, tasks, objects } = this.#options
+    const { deployment_id, id } = snapshot
+    const namespace = await objects.findNamespace(deployment_id)
+    const database = namespace && (await objects.readStoreSecret(namespace, deployment_id, 'database'))
+    if (!database) throw new PermanentError('This deployment has no database.')
+    const place = placeOf(database)
+    const [claim] = await this.#listClaims(namespace, deployment_id)
+    if (!claim) throw new PermanentError('The claim for dumps of this database could not be made: see its log.')
+    const task: Task = {
+      task: DUMP_TASK,
+      claim: claim.metadata!.name!,
+      script: DUMP_SCRIPT,
+      seconds: TASK_SECONDS,
+      env: [
+        { name: 'SNAPSHOT_ID', value: id },
+        { name: 'FOLDER', value: DUMPS_FOLDER },
+        ...connectionOf(database.metadata!.name!),
+      ],
+    }
+    const annotations = { [SNAPSHOT_ANNOTATION]: JSON.stringify(snapshot) }
+    const job = taskJobOf(settings, place, `${place.base}-dump-${endOfId(id)}`, task, annotations)
+    await this.#reasonOf('The dump of the database failed', () => tasks.run(job, signal), job)
+  }
+
+  /** A Job that failed is removed, so that the next attempt makes another. */
+  async #reasonOf(failure: string, run: () => Promise<string>, job: V1Job): Promise<void> {
+    try {
+      await run()
+    } catch (error) {
+      if (!(error instanceof PermanentError)) throw error
+      await this.#options.cluster.remove(job)
+      throw new PermanentError(`${failure}: ${error.message}`)
+    }
+  }
+
+  /** The target keeps its present data until the others are complete. */
+  async restore(spec: RevisionSpec, { held, claim }: HeldDump, signal: AbortSignal): Promise<void> {
+    const { cluster, settings, tasks } = this.#options
+    const { namespace, name } = claim.metadata!
+    if (namespace !== namespaceOf(settings, spec))
+      throw new PermanentError(`This snapshot is in the namespace ${namespace}, and the deployment is in another.`)
+    const database = storeName(spec, 'database')
+    const secret = await cluster.read('Secret', namespace, database)
+    if (!secret) throw new PermanentError('This deployment has no database.')
+    const place = placeOf(secret)
+    const job = taskJobOf(
+      settings,
+      place,
+      `${place.base}-restore`,
+      {
+        task: 'restore',
+        claim: name!,
+        script: RESTORE_SCRIPT,
+        seconds: TASK_SECONDS,
+        isReadOnly: true,
+        env: [{ name: 'SNAPSHOT_ID', value: held.id }, ...connectionOf(database)],
+      },
+      { [SNAPSHOT_ANNOTATION]: held.id },
+    )
+    // One of another snapshot was left by an agent that was killed before it could remove it.
+    const earlier = await cluster.read('Job', namespace, job.metadata!.name!)
+    if (earlier && earlier.metadata?.annotations?.[SNAPSHOT_ANNOTATION] !== held.id) await cluster.remove(earlier)
+    await this.#reasonOf('The restore of the database failed', () => tasks.run(job, signal), job)
+    await cluster.remove(job)
+  }
+
+  /** A tar of the dump, read through a pod that lasts as long as the download. */
+  async openTar({ held, claim }: HeldDump): Promise<Duplex> {
+    const { cluster, settings, tasks } = this.#options
+    const place = placeOf(claim)
+    const { [BACKUP_OF_LABEL]: deployment_id, ...labels } = place.labels
+    const name = `${place.base}-read-${endOfId(crypto.randomUUID())}`
+    const job = taskJobOf(settings, { ...place, labels: { ...labels, [DEPLOYMENT_LABEL]: deployment_id! } }, name, {
+      task: 'read',
+      claim: claim.metadata!.name!,
+      script: READER_SCRIPT,
+      seconds: READER_SECONDS,
+      isReadOnly: true,
+      retries: 0,
+    })
+    const end = () => void cluster.remove(job).catch(() => {})
+    try {
+      const pod = await tasks.waitUntilRunning(job, AbortSignal.timeout(READER_START_MS))
+      const container = job.spec!.template.spec!.containers[0]!.name
+      const command = ['/bin/sh', '-c', `SNAPSHOT_ID=${held.id}\n${READ_SCRIPT}`]
+      const request = { command, tty: false, columns: 80, rows: 24 }
+      const { output, errors, exit } = await startPodTerminal(cluster.config, { ...pod, container }, name, request)
+      errors?.resume()
+      void exit.then(({ code }) => code !== 0 && output.destroy(new Error('The dump could not be read.')))
+      const writable = new Writable({ write: (_, __, done) => done() })
+      const both = Duplex.from({ readable: output, writable })
+      return both.once('end', () => both.end()).once('close', end)
+    } catch (error) {
+      end()
+      throw error
+    }
+  }
+
+  /** Dumps that are known, after those of the CronJob were noted. `isTaking`: this agent notes it. */
+  async list(namespace: string, isTaking: (id: string) => boolean): Promise<HeldDump[]> {
+    const claims = await this.#listClaims(namespace)
+    for (const job of await this.#listJobs(namespace)) await this.#note(job, claims, isTaking)
+    for (const claim of claims) await this.#prune(claim)
+    return claims.flatMap(heldIn)
+  }
+
+  #listClaims(namespace: string, deployment_id?: string): Promise<V1PersistentVolumeClaim[]> {
+    const { cluster, settings } = this.#options
+    const labels = {
+      ...ownerLabels(settings),
+      [COMPONENT_LABEL]: DUMPS_COMPONENT,
+      ...(deployment_id !== undefined && { [BACKUP_OF_LABEL]: deployment_id }),
+    }
+    return cluster.list<V1PersistentVolumeClaim>('PersistentVolumeClaim', namespace, { labels })
+  }
+
+  #listJobs(namespace: string): Promise<V1Job[]> {
+    const { cluster, settings } = this.#options
+    const labels = { ...ownerLabels(settings), [COMPONENT_LABEL]: DUMPS_COMPONENT }
+    return cluster.list<V1Job>('Job', namespace, { labels }).catch(noneIfForbidden)
+  }
+
+  /** Writes a finished dump down on its claim. Its Job is removed, so it is noted once, also if it is deleted later. */
+  async #note(job: V1Job, claims: V1PersistentVolumeClaim[], isTaking: (id: string) => boolean): Promise<void> {
+    const { cluster, tasks, onFailure } = this.#options
+    const made = snapshotOf(job)
+    const claim = claims.find(one => labelOf(one, BACKUP_OF_LABEL) === made?.deployment_id)
+    if (!made || !claim || isTaking(made.id) || !endOf(job, [])) return
+    const end = endOf(job, await tasks.listPods(job))!
+    if (!end.isComplete) {
+      if (!this.#told.has(job.metadata!.uid!)) onFailure(made.deployment_id, end.message)
+      this.#told.add(job.metadata!.uid!)
+      return
+    }
+    const held: HeldSnapshot = { ...made, size_bytes: sizeOfDump(end.message) }
+    await this.#annotate(claim, { [HELD_PREFIX + made.id]: JSON.stringify(held) })
+    await cluster.remove(job)
+  }
+
+  /** The file goes by a Job that `list` makes. */
+  async remove({ held, claim }: HeldDump): Promise<void> {
+    await this.#annotate(claim, { [HELD_PREFIX + held.id]: null, [REMOVED_PREFIX + held.id]: '' })
+  }
+
+  async #prune(claim: V1PersistentVolumeClaim): Promise<void> {
+    const { cluster, settings, tasks } = this.#options
+    if (heldIn(claim).length === 0 && !(await this.#hasDatabase(claim))) return cluster.remove(claim)
+    const removed = Object.keys(claim.metadata?.annotations ?? {}).filter(name => name.startsWith(REMOVED_PREFIX))
+    if (removed.length === 0) return
+    const place = placeOf(claim)
+    const ids = removed.map(name => name.slice(REMOVED_PREFIX.length))
+    const job = taskJobOf(settings, place, `${place.base}-prune`, {
+      task: 'prune',
+      claim: claim.metadata!.name!,
+      script: PRUNE_SCRIPT,
+      seconds: PRUNE_SECONDS,
+      env: [{ name: 'SNAPSHOT_IDS', value: ids.join(' ') }],
+    })
+    const existing = await cluster.read<V1Job>('Job', place.namespace, job.metadata!.name!)
+    if (existing === null) return void (await cluster.apply(job))
+    const end = endOf(existing, await tasks.listPods(existing))
+    if (!end) return
+    const pruned = existing.spec!.template.spec!.containers[0]!.env?.[0]?.value?.split(' ') ?? []
+    if (end.isComplete) await this.#annotate(claim, Object.fromEntries(pruned.map(id => [REMOVED_PREFIX + id, null])))
+    await cluster.remove(existing)
+  }
+
+  async #hasDatabase(claim: V1PersistentVolumeClaim): Promise<boolean> {
+    const deployment_id = labelOf(claim, BACKUP_OF_LABEL)!
+    const { objects } = this.#options
+    return Boolean(await objects.readStoreSecret(claim.metadata!.namespace!, deployment_id, 'database'))
+  }
+
+  /** Of a deployment that is gone. A claim with snapshots stays until they expire. */
+  async removeEmptyClaims(namespace: string, deployment_id: string): Promise<void> {
+    for (const claim of await this.#listClaims(namespace, deployment_id))
+      if (heldIn(claim).length === 0) await this.#options.cluster.remove(claim)
+  }
+
+  #annotate(claim: V1PersistentVolumeClaim, annotations: Record<string, string | null>): Promise<void> {
+    const { metadata } = claim
+    const all = Object.entries({ ...metadata!.annotations, ...annotations })
+    metadata!.annotations = Object.fromEntries(all.filter((entry): entry is [string, string] => entry[1] !== null))
+    return this.#options.cluster.annotate({ ...claim, kind: 'PersistentVolumeClaim' }, annotations)
+  }
+}
+
+const heldIn = (claim: V1PersistentVolumeClaim): HeldDump[] =>
+  Object.entries(claim.metadata?.annotations ?? {})
+    .filter(([name]) => name.startsWith(HELD_PREFIX))
+    .flatMap(([, value]) => {
+      const { data: held } = HeldSnapshot.safeParse(parseJson(value))
+      return held ? [{ held, claim }] : []
+    })
+
+/** Undefined for a Job that makes none. Those of the CronJob have the id of their Job. */
+function snapshotOf(job: V1Job): NewSnapshot | undefined {
+  if (labelOf(job, TASK_LABEL) !== DUMP_TASK) return undefined
+  const text = job.metadata?.annotations?.[SNAPSHOT_ANNOTATION]
+  if (text !== undefined) return parseSnapshot(text)
+  const deployment_id = labelOf(job, DEPLOYMENT_LABEL)
+  if (deployment_id === undefined) return undefined
+  const taken = new Date(job.status?.startTime ?? job.metadata?.creationTimestamp ?? 0)
+  return {
+    id: job.metadata!.uid!,
+    deployment_id,
+    store: 'database',
+    reason: 'automatic',
+    taken_at: taken.toISOString(),
+    expires_at: expiryOf('automatic', taken.getTime()),
+  }
+}
