@@ -15,6 +15,19 @@ begin
   );
 end $$;
 
+-- The stores that the source of a revision asks for, as its plan says: its disks, and the database of graphs.
+create function planned_stores(p_deployment uuid, p_revision uuid) returns text[]
+language sql stable
+return array(
+  select 'disk:' || (g.disk ->> 'name')
+  from revisions r, jsonb_array_elements(nullif(r.build_plan::jsonb -> 'disks', 'null')) g(disk)
+  where r.id = p_revision and r.deployment_id = p_deployment
+  union
+  select 'database'
+  from revisions r
+  where r.id = p_revision and r.deployment_id = p_deployment and r.build_plan ->> 'kind' = 'graphs'
+);
+
 -- A store that a deployment no longer asks for was taken away by `?clear=`: every other change keeps it. Its agent
 -- removes it. The list is sent with each change of the deployment, so it is bounded: what is left out goes with the
 -- deployment.
@@ -22,7 +35,8 @@ create function keep_cleared_stores() returns trigger
 language plpgsql as $$
 declare
   v_before text[] := stores_of((old.source_config -> 'resource_spec')::jsonb);
-  v_after text[] := stores_of((new.source_config -> 'resource_spec')::jsonb);
+  v_after text[] := stores_of((new.source_config -> 'resource_spec')::jsonb)
+    || planned_stores(new.id, new.active_revision_id);
 begin
   new.cleared_stores := array(
     select distinct s
@@ -51,7 +65,9 @@ declare
   v_listener uuid;
   v_kind text;
 begin
-  if not v_store = any(stores_of((d.source_config -> 'resource_spec')::jsonb)) then
+  if not v_store = any(
+    stores_of((d.source_config -> 'resource_spec')::jsonb) || planned_stores(d.id, d.active_revision_id)
+  ) then
     perform refuse('store_not_found', v_store);
   end if;
   if p_action ->> 'snapshot_id' is not null then

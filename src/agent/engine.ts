@@ -4,6 +4,7 @@ import type { Duplex, Readable, Writable } from 'node:stream'
 import type { BuildPlan, PlannedSchedule, ProcessType, Site } from '../build-plan/build-plan.ts'
 import type { BuildPlan as StoredPlan } from '../protocol/build-plan.schema.ts'
 import type { RegistryCredential } from '../protocol/credentials.schema.ts'
+import type { SourceDisk } from '../protocol/disks.ts'
 import type { ListenerPolicy } from '../protocol/listener-policy.ts'
 import type { levels } from '../protocol/logs.schema.ts'
 import type { Source } from '../protocol/parts.schema.ts'
@@ -69,6 +70,7 @@ export type SourceTree = {
   release_timeout_seconds?: number | null
   processes?: ProcessType[]
   schedules?: PlannedSchedule[]
+  disks?: SourceDisk[]
 }
 
 /** The result of a build. It is stored as JSON, so a restarted agent does not build again. */

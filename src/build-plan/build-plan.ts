@@ -1,4 +1,5 @@
 // The plan of a source: its kind, and how it is built and started. Stored as JSON with the revision.
+import type { SourceDisk } from '../protocol/disks.ts'
 
 export const toolNames = [
   'node',
@@ -77,6 +78,7 @@ export type BuildPlan = {
   release: string | null
   processes: ProcessType[]
   schedules: PlannedSchedule[]
+  disks: SourceDisk[]
   site: Site | null
   /** Variables that the build needs. Those of the application win. */
   env: Record<string, string>

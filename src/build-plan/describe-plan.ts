@@ -10,6 +10,7 @@ export function describePlan({
   start,
   processes,
   schedules,
+  disks,
   site,
 }: BuildPlan): [name: string, text: string][] {
   const needed = tools.map(({ name, version }) => (version === null ? name : `${name} ${version}`))
@@ -21,6 +22,7 @@ export function describePlan({
     ['start', start],
     ...processes.map(({ name, command }): [string, string] => [name, command]),
     ...schedules.map(({ name, cron, command }): [string, string] => [`${name} (${cron})`, command]),
+    ...disks.map(({ name, path, storage_gi }): [string, string] => [`disk ${name}`, `${path}, ${storage_gi} GiB`]),
     ['files', site && (site.folder || '.')],
   ]
   return steps.flatMap(([name, text]): [string, string][] => (text === null ? [] : [[name, text]]))

@@ -1,4 +1,5 @@
 // The members of a runtime configuration that decide what is run. An agent checks the rest, and names its faults.
+import { DEFAULT_DISK_GI, type SourceDisk } from '../protocol/disks.ts'
 import { TIMING_DEFAULTS } from '../protocol/schedule-defaults.ts'
 import type { PlannedSchedule, ProcessType, Site } from './build-plan.ts'
 import { describesGraphs } from './providers/graphs/graph-file.ts'
@@ -11,6 +12,7 @@ export type ExplicitStart = {
   release_command?: string | null
   processes?: ProcessType[]
   schedules?: PlannedSchedule[]
+  disks?: SourceDisk[]
   site?: Site | null
   install_command?: string | null
   build_command?: string | null
@@ -21,13 +23,14 @@ export function readExplicitStart(path: string, text: string | null): ExplicitSt
   if (text === null) return { path: null, start_command: null }
   // Its members are those of another form.
   if (describesGraphs(text)) return { path, start_command: null }
-  const { start_command, release_command, processes, schedules, site, ...commands } = Object(JSON.parse(text))
+  const { start_command, release_command, processes, schedules, disks, site, ...commands } = Object(JSON.parse(text))
   return {
     path,
     start_command: toText(start_command),
     release_command: toText(release_command),
     processes: toProcesses(processes),
     schedules: toSchedules(schedules),
+    disks: toDisks(disks),
     site: typeof site?.folder === 'string' ? { folder: site.folder, fallback: toText(site.fallback) } : null,
     install_command: toText(commands.install_command),
     build_command: toText(commands.build_command),
@@ -50,4 +53,11 @@ export const toSchedules = (value: unknown): PlannedSchedule[] =>
     const members = Object.entries(TIMING_DEFAULTS).map(([member, value]) => [member, timing[member] ?? value])
     const own = typeof ofProcess === 'string' && { process: ofProcess }
     return [{ name, cron: cron.trim(), command, ...(Object.fromEntries(members) as typeof TIMING_DEFAULTS), ...own }]
+  })
+
+export const toDisks = (value: unknown): SourceDisk[] =>
+  Object.entries(Object(value)).flatMap(([name, one]) => {
+    const { path, storage_gi, access_mode } = Object(one)
+    if (typeof path !== 'string') return []
+    return [{ name, path, storage_gi: storage_gi ?? DEFAULT_DISK_GI, ...(access_mode != null && { access_mode }) }]
   })

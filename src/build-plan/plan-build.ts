@@ -124,14 +124,14 @@ const withConfigured = (found: ProcessType[], configured: ProcessType[] = []): P
 ]
 
 function refuseContradictions(configuration: PlanOptions['configuration']): void {
-  const { site, processes = [], schedules = [], release_command } = configuration ?? {}
-  if (site && (processes.length > 0 || schedules.length > 0 || release_command)) throw siteWithCommands()
+  const { site, processes = [], schedules = [], disks = [], release_command } = configuration ?? {}
+  if (site && (processes.length + schedules.length + disks.length > 0 || release_command)) throw siteWithCommands()
 }
 
 const siteWithCommands = () =>
   new PlanRefused(
-    'A static site has no process, so it has no `processes`, `schedules` and `release_command`. Remove them, or set ' +
-      '`start_command`.',
+    'A static site has no process, so it has no `processes`, `schedules`, `disks` and `release_command`. Remove them, ' +
+      'or set `start_command`.',
   )
 
 /** The first that can start and is certain. An uncertain package.json beside it brings assets, such as style sheets. */
@@ -169,8 +169,8 @@ function complete(
   const processes = site ? [] : (proposal.processes ?? [])
   if (isAlone && processes.length === 0)
     throw new PlanRefused('`start_command` is empty, and there are no other `processes`. Name one of them.')
-  const schedules = configuration?.schedules ?? []
-  if (site && schedules.length > 0) throw siteWithCommands()
+  const { schedules = [], disks = [] } = configuration ?? {}
+  if (site && schedules.length + disks.length > 0) throw siteWithCommands()
   const tools = proposal.tools ?? []
   return {
     provider,
@@ -187,6 +187,7 @@ function complete(
     release: site ? null : (configuration?.release_command ?? proposal.release) || null,
     processes,
     schedules,
+    disks,
     site: site && { ...site, folder: normalize(site.folder) },
     env: proposal.env ?? {},
     programs: proposal.programs ?? [],

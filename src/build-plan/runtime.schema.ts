@@ -1,5 +1,6 @@
 // The schema of the runtime configuration, the JSON file of a source at `platform_config_path`.
 import * as z from 'zod'
+import { Claim, DEFAULT_DISK_GI } from '../protocol/disks.ts'
 import { isReservedVariable } from '../protocol/reserved-variables.ts'
 import { ProcessName, ScheduleName } from '../protocol/schedule-members.schema.ts'
 import { Cron, timingMembers } from '../protocol/schedules.schema.ts'
@@ -45,6 +46,22 @@ const ConfiguredSchedule = z
   })
   .meta({ description: 'A command that runs at the times of a cron expression.' })
 
+const MAX_DISKS = 10
+const DiskName = bounded(50, 'must be a name of at most 50 characters').regex(/^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/, {
+  error: 'must have names of lower-case letters, digits and inner hyphens',
+})
+const ConfiguredDisk = z
+  .strictObject({
+    path: bounded(1024, 'must be a path of at most 1024 characters')
+      .regex(/^\/[^:]+$/, { error: 'must be a path that begins with /, without a colon' })
+      .meta({ description: 'Where it is, such as `/app/media`. `/app` is the folder of the source.' }),
+    storage_gi: Claim.shape.storage_gi.meta({ description: `In gibibytes. Default: ${DEFAULT_DISK_GI}.` }),
+    access_mode: Claim.shape.access_mode.meta({
+      description: '`ReadWriteOncePod`: one copy at a time uses it, and a new revision replaces the one before.',
+    }),
+  })
+  .meta({ description: 'A folder that stays through revisions.' })
+
 export const RuntimeConfiguration = z
   .object({
     start_command: commandLine.nullish().meta({
@@ -82,6 +99,16 @@ export const RuntimeConfiguration = z
         description:
           'Commands that run at the times of cron expressions, by name. They come, change and go with the revision ' +
           'that serves.',
+      }),
+    disks: recordOf(DiskName, ConfiguredDisk, MAX_DISKS)
+      .refine(disks => new Set(Object.values(disks).map(({ path }) => path)).size === Object.keys(disks).length, {
+        error: 'must have another `path` for each',
+      })
+      .nullish()
+      .meta({
+        description:
+          'Folders that stay through revisions, by name. A volume of the deployment with that claim takes precedence. ' +
+          'A disk that is left out later is detached, and keeps its files.',
       }),
     health_path: bounded(1024, 'must be a path of at most 1024 characters')
       .regex(/^\/[!-~]*$/, { error: 'must be a path that begins with /' })

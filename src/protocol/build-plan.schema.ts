@@ -1,5 +1,6 @@
 // The schema of a plan, as revisions, uploads and reports have it.
 import * as z from 'zod'
+import { Claim } from './disks.ts'
 import { ProcessName, plainMembers, ScheduleName } from './schedule-members.schema.ts'
 import { arrayOf, boundedText, recordOf } from './wire.ts'
 
@@ -24,6 +25,13 @@ const PlannedSchedule = z.object({
   command,
   ...plainMembers,
   process: ProcessName.nullish(),
+})
+
+const PlannedDisk = z.object({
+  name: boundedText(50),
+  path: boundedText(1024),
+  storage_gi: Claim.shape.storage_gi.unwrap().unwrap(),
+  access_mode: Claim.shape.access_mode.unwrap().unwrap().optional(),
 })
 
 export const BuildPlan = z
@@ -57,6 +65,9 @@ export const BuildPlan = z
       .meta({ description: 'The processes beside `start`, of the same build.' }),
     schedules: arrayOf(PlannedSchedule, 20).nullish().meta({
       description: 'The schedules of the deployment while this revision serves, beside those made by the API.',
+    }),
+    disks: arrayOf(PlannedDisk, 10).nullish().meta({
+      description: 'The disks of the deployment while this revision serves, beside its own volumes.',
     }),
     site: z
       .object({ folder: path, fallback: boundedText(255).nullable() })

@@ -28,6 +28,9 @@ export type Disk = {
   paths: string[]
 }
 
+/** A disk that a source asks for. */
+export type SourceDisk = { name: string; path: string; storage_gi: number; access_mode?: AccessMode | undefined }
+
 type Volumes = {
   volumes?: z.output<typeof Volume>[] | null | undefined
   volume_mounts?: z.output<typeof VolumeMount>[] | null | undefined
@@ -48,6 +51,42 @@ export function listDisks({ volumes, volume_mounts }: Volumes): Disk[] {
     })
   }
   return [...disks.values()]
+}
+
+/** With the disks of a source. The volumes of the deployment win. */
+export function withSourceDisks<Spec extends Volumes>(spec: Spec, disks: readonly SourceDisk[] | null = []): Spec {
+  const known = listDisks(spec).map(({ name }) => name)
+  const added = disks?.filter(({ name }) => !known.includes(name)) ?? []
+  if (added.length === 0) return spec
+  return {
+    ...spec,
+    volumes: [
+      ...(spec.volumes ?? []),
+      ...added.map(({ name: claimName, path: _, ...claim }) => ({
+        name: volumeNameOf(claimName),
+        persistentVolumeClaim: { claimName, ...claim },
+      })),
+    ],
+    volume_mounts: [
+      ...(spec.volume_mounts ?? []),
+      ...added.map(({ name, path }) => ({ name: volumeNameOf(name), mountPath: path })),
+    ],
+  }
+}
+
+const volumeNameOf = (disk: string) => `source-${disk}`
+
+/** The reason why a deployment cannot have the disks of its source beside its own volumes; null if it can. */
+export function refuseSourceDisks(spec: Volumes, disks: readonly SourceDisk[]): string | null {
+  const own = new Set(listDisks(spec).map(({ name }) => name))
+  for (const { name, path } of disks.filter(disk => !own.has(disk.name))) {
+    const at = `The disk \`${name}\` of the source`
+    if (spec.volumes?.some(volume => volume.name === volumeNameOf(name)))
+      return `${at} needs the name \`${volumeNameOf(name)}\`, which a volume of the deployment has. Rename one.`
+    if (spec.volume_mounts?.some(({ mountPath }) => mountPath === path))
+      return `${at} is at \`${path}\`, where the deployment mounts a volume. Change one of the paths.`
+  }
+  return null
 }
 
 /** One copy at a time may use it. */

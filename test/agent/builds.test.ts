@@ -420,6 +420,7 @@ describe('the same folder', () => {
     ['with a Dockerfile that is elsewhere', { 'web/Dockerfile': 'FROM scratch', 'a.md': '' }],
     ['with a file that is no JSON', { 'slipway.json': '{', 'index.html': '' }],
     ['with a member that is not known', { 'slipway.json': '{"strat_command": "x"}', 'index.html': '' }],
+    ['with a disk outside of any path', { 'slipway.json': '{"disks": {"a": {"path": "a"}}}', ...NODE }],
     ['with a member that is no text', { 'slipway.json': '{"start_command": 1}', ...NODE }],
     ['with an empty archive', {}],
     ['with nothing but a Dockerfile', DOCKERFILE],

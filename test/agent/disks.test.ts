@@ -179,6 +179,37 @@ test('a release command follows a snapshot of what lasts, and does not run witho
   expect((await runJob(id, 'cat public/media/log')).lines).toEqual(['released', 'released'])
 })
 
+test('a disk of the source lasts as one of the deployment does, whose own volumes win', async () => {
+  const settings = (storage_gi: number) =>
+    JSON.stringify({ start_command: 'node main.cjs', disks: { media: { path: '/app/public/media', storage_gi } } })
+  const templates = writeTemplate({ 'slipway.json': settings(1), 'main.cjs': SERVER })
+  startAgent(templates)
+  const id = randomUUID()
+  const sizes = () => JSON.parse(fs.readFileSync(join(home, 'process', id, 'disks.json'), 'utf8')).media.storage_gi
+  const deployOwn = async (resources = {}) => {
+    const revision = control.want(id, revisionWith(resources, 'own'))
+    const states = () => control.reportedStates(revision)
+    await waitFor(() => states().some(state => state === 'deployed' || state === 'failed'))
+    return states().at(-1)
+  }
+  await deployOwn()
+  expect((await runJob(id, 'echo one > public/media/a; cat "$SLIPWAY_DISK_MEDIA/a"')).lines).toEqual(['one'])
+  const taken = await act(id, { type: 'snapshot', store })
+  await waitFor(() => control.snapshots.held.has(taken.job))
+  await runJob(id, 'echo two > public/media/a')
+  expect((await act(id, { type: 'restore', store, snapshot_id: taken.job })).end.state).toBe('succeeded')
+  writeTemplate({ 'slipway.json': settings(2) })
+  await deployOwn()
+  expect([sizes(), (await runJob(id, 'cat public/media/a')).lines]).toEqual([2, ['one']])
+  await deployOwn(disk({ storage_gi: 3 }))
+  expect([sizes(), (await runJob(id, 'cat public/media/a')).lines]).toEqual([3, ['one']])
+
+  const mounted = { volumes: [{ name: 'x', persistentVolumeClaim: { claimName: 'x' } }] }
+  expect(await deployOwn({ ...mounted, volume_mounts: [{ name: 'x', mountPath: '/app/public/media' }] })).toBe('failed')
+  writeTemplate({ 'slipway.json': '{"start_command": "node main.cjs", "disks": {"media": {"path": "/srv"}}}' })
+  expect(await deployOwn()).toBe('failed')
+})
+
 test('revisions with a disk of one writer do not run at the same time, and a failed one gives it back', async () => {
   const main = `
 const fs = require('node:fs')

@@ -447,6 +447,10 @@ describe('the order of what decides', () => {
     expect(refusal(alone, { configuration: nothing })).toContain('processes')
     const site = { folder: '', fallback: null }
     expect(refusal(alone, { configuration: { ...configuration, site } })).toContain('processes')
+    const disks = [{ name: 'media', path: '/app/media', storage_gi: 1 }]
+    expect(refusal({ 'index.html': '' }, { configuration: { path: null, start_command: null, disks } })).toContain(
+      'disks',
+    )
   })
 
   it('the configuration file wins over a Procfile, and that over what is found', () => {

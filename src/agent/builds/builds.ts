@@ -5,6 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { BuildPlan } from '../../build-plan/build-plan.ts'
 import { toStoredPlan } from '../../build-plan/stored-plan.ts'
 import type { Network } from '../../protocol/address-kind.ts'
+import { refuseSourceDisks, type SourceDisk, withSourceDisks } from '../../protocol/disks.ts'
 import type { Artifact, BuildTask, Engine, LogLevel, RevisionRef, RevisionSpec, SourceTree } from '../engine.ts'
 import { PermanentError, TransientError } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
@@ -213,7 +214,12 @@ export class Builds {
       if (refusal) throw new PermanentError(refusal)
       planned = partsOfPlan(plan, files)
     }
-    const prepared = await engine.prepare(spec, files, { ...task, onPlan })
+    const withDisks = withDisksOf(spec, files?.disks)
+    if (withDisks !== spec) {
+      const refusal = refuseSourceDisks(spec.resources, files!.disks!) ?? engine.refusalReason(withDisks)
+      if (refusal) throw new PermanentError(refusal)
+    }
+    const prepared = await engine.prepare(withDisks, files, { ...task, onPlan })
     // The parts of a deployment, such as a queue, start only for artifacts that name their processes.
     const artifact: Artifact = { ...prepared, version: files?.version ?? null, processes: [], ...planned }
     if (artifact.location !== tree) await removeRecursively(tree)
@@ -243,7 +249,8 @@ export class Builds {
       const { location } = candidate.artifact
       if (candidate.of !== of || location === servingLocation) continue
       this.#running.get(revision_id)!.reusedLocation = location
-      const artifact = await engine.reuse(spec, candidate.artifact, task)
+      const withDisks = withDisksOf(spec, candidate.artifact.build_plan?.disks)
+      const artifact = await engine.reuse(withDisks, candidate.artifact, task)
       if (artifact) {
         const { sha } = artifact.commit ?? {}
         task.log(`Reusing the output of an earlier build of ${sha ? `commit ${sha}` : 'this archive'}`)
@@ -344,13 +351,20 @@ export class Builds {
   }
 }
 
+const withDisksOf = (spec: RevisionSpec, disks: readonly SourceDisk[] | null | undefined): RevisionSpec => {
+  const resources = withSourceDisks(spec.resources, disks ?? [])
+  return resources === spec.resources ? spec : { ...spec, resources }
+}
+
 const RELEASE_SECONDS = 600
 
 /** The parts of an artifact that every engine gets from the plan. */
 function partsOfPlan(plan: BuildPlan, tree: SourceTree | null): Partial<Artifact> {
   const build_plan = toStoredPlan(plan)
-  if (!build_plan && plan.schedules.length > 0)
-    throw new PermanentError('The plan of the source is too large to be stored with its `schedules`. Shorten commands.')
+  if (!build_plan && plan.schedules.length + plan.disks.length > 0)
+    throw new PermanentError(
+      'The plan of the source is too large to be stored with its `schedules` and `disks`. Shorten commands.',
+    )
   const release = plan.release && {
     command: plan.release,
     timeout_seconds: tree?.release_timeout_seconds ?? RELEASE_SECONDS,

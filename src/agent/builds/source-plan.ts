@@ -19,12 +19,12 @@ export function planSource(
   { log, onPlan }: Pick<BuildTask, 'log' | 'onPlan'>,
 ): BuildPlan {
   const { root = '', configuration_path: path, start_command, install_command, build_command, site = null } = tree
-  const { release_command = null, processes = [], schedules = [] } = tree
+  const { release_command = null, processes = [], schedules = [], disks = [] } = tree
   const files = listFiles(tree.folder)
   const plan = refusedAsPermanent(() =>
     planBuild(files, {
       root,
-      configuration: { path, start_command, site, release_command, processes, schedules },
+      configuration: { path, start_command, site, release_command, processes, schedules, disks },
       install_command,
       build_command,
       buildsImages,
@@ -40,6 +40,7 @@ export function planSource(
   if (plan.release) log(`Release command: ${plan.release}`)
   for (const { name, command } of plan.processes) log(`Process ${name}: ${command}`)
   for (const { name, cron, command } of plan.schedules) log(`Schedule ${name} (${cron}): ${command}`)
+  for (const { name, path } of plan.disks) log(`Disk ${name}: ${path}`)
   onPlan?.(plan)
   return plan
 }

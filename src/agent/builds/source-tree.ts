@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parse } from 'smol-toml'
 import { applicationRoot, configurationPathOf } from '../../build-plan/application-root.ts'
-import { toSchedules } from '../../build-plan/explicit-start.ts'
+import { toDisks, toSchedules } from '../../build-plan/explicit-start.ts'
 import { type Commit, PermanentError, type SourceTree } from '../engine.ts'
 import { listFolder } from '../system/files.ts'
 import { findApplicationVersion } from './application-version.ts'
@@ -36,7 +36,7 @@ export async function loadSourceTree(source: BuildSource, options: Options): Pro
     task.log(`The source has no \`${path}\`. How it is built is found from its other files.`, 'WARNING')
   const root = applicationRoot(source.root_directory, configuration && path)
   const { start_command, health_path, env, install_command, build_command, site } = configuration ?? {}
-  const { release_command = null, release_timeout_seconds = null, processes, schedules } = configuration ?? {}
+  const { release_command = null, release_timeout_seconds = null, processes, schedules, disks } = configuration ?? {}
   return {
     folder,
     commit,
@@ -52,6 +52,7 @@ export async function loadSourceTree(source: BuildSource, options: Options): Pro
     release_timeout_seconds,
     processes: Object.entries(processes ?? {}).map(([name, type]) => ({ name, ...withoutNulls(type) })),
     schedules: toSchedules(schedules),
+    disks: toDisks(disks),
     site: site ? { folder: site.folder, fallback: site.fallback ?? null } : null,
   }
 }

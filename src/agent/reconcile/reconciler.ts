@@ -1,6 +1,6 @@
 // Brings each deployment to its wanted state: observes, plans, takes the steps, and reports the result.
 import type { Report, ReportResult } from '../../protocol/report.schema.ts'
-import type { Work } from '../../protocol/work.schema.ts'
+import type { RevisionWork, Work } from '../../protocol/work.schema.ts'
 import type { Builds } from '../builds/builds.ts'
 import type { RequestRefused } from '../control-plane/client.ts'
 import type { WorkIds } from '../control-plane/received-changes.ts'
@@ -26,10 +26,11 @@ import {
 } from './steps.ts'
 import {
   digestGenerations,
+  revisionOf,
   revisionSpecOf,
   type SecretAccess,
   wantedOf,
-  withPlannedDatabase,
+  withPlanned,
   workAfterReport,
 } from './work.ts'
 
@@ -129,15 +130,21 @@ export class Reconciler {
     if (!serving) return null
     const record = this.#options.builds.readRecord({ deployment_id: id, revision_id: serving.id })
     if (record?.state !== 'built') throw new TransientError('The revision is not built yet.')
-    const withDatabase = withPlannedDatabase(work!, new Map([[serving.id, record]]))
-    return { spec: revisionSpecOf(withDatabase, serving, this.#options.secretAccess()), artifact: record.artifact }
+    return { spec: this.#plannedSpecOf(work!, serving), artifact: record.artifact }
   }
 
   /** The revision that serves, or the one in flight. Null: there is none. */
   findSpec(id: string): RevisionSpec | null {
     const work = this.#deployments.get(id)?.work
     const revision = work?.wanted === 'present' ? (work.serving ?? work.revision) : null
-    return revision ? revisionSpecOf(work!, revision, this.#options.secretAccess()) : null
+    return revision ? this.#plannedSpecOf(work!, revision) : null
+  }
+
+  #plannedSpecOf(work: Work, { id: revision_id }: RevisionWork): RevisionSpec {
+    const { builds, secretAccess } = this.#options
+    const { deployment_id } = work
+    const planned = withPlanned(work, revision_id => builds.readRecord({ deployment_id, revision_id }))
+    return revisionSpecOf(planned, revisionOf(planned, revision_id)!, secretAccess())
   }
 
   /** Logs once when all deployments serve or have failed. Later calls do nothing. */
@@ -195,7 +202,7 @@ export class Reconciler {
       const context = this.#stepContext(id)
       const observation = await observeDeployment(id, builds, await engine.observe(id), this.#releases)
       if (deployment) {
-        deployment.work = withPlannedDatabase(deployment.work, observation.records)
+        deployment.work = withPlanned(deployment.work, id => observation.records.get(id))
         await refreshRevisions(context, deployment, observation).finally(() =>
           this.#options.redaction.confirmEngineSecrets(id),
         )

@@ -1,6 +1,6 @@
 // Translates the wire's work of a deployment into what the plan, the builds and the engines take.
 import { createHash } from 'node:crypto'
-import { findExclusiveDisk } from '../../protocol/disks.ts'
+import { findExclusiveDisk, withSourceDisks } from '../../protocol/disks.ts'
 import type { Report } from '../../protocol/report.schema.ts'
 import { withDefaults } from '../../protocol/resources.schema.ts'
 import type { RevisionWork, Tracing, Work } from '../../protocol/work.schema.ts'
@@ -34,13 +34,27 @@ export function wantedOf(work: Work | undefined, engine = ''): Wanted {
   }
 }
 
-/** A graph application has a database, also without `db_*`: the plan of its source says so. */
-export function withPlannedDatabase(work: Work, records: Pick<Map<string, BuildRecord>, 'get'>): Work {
-  const isPlanned = [work.revision, work.serving].some(revision => {
-    const record = revision && records.get(revision.id)
-    return record?.state === 'built' && servesGraphs(record.artifact)
+/** With what the plans of its sources ask for: disks, and the database of a graph application. */
+export function withPlanned(work: Work, readRecord: (id: string) => BuildRecord | undefined): Work {
+  const artifactOf = (revision: RevisionWork | null) => {
+    const record = revision && readRecord(revision.id)
+    return record?.state === 'built' ? record.artifact : undefined
+  }
+  const withDisks = (revision: RevisionWork | null) =>
+    revision && {
+      ...revision,
+      resource_spec: withSourceDisks(revision.resource_spec, artifactOf(revision)?.build_plan?.disks),
+    }
+  const servesAnyGraphs = [work.revision, work.serving].some(revision => {
+    const artifact = artifactOf(revision)
+    return artifact !== undefined && servesGraphs(artifact)
   })
-  return isPlanned && !work.needs_database ? { ...work, needs_database: true } : work
+  return {
+    ...work,
+    needs_database: work.needs_database || servesAnyGraphs,
+    revision: withDisks(work.revision),
+    serving: withDisks(work.serving),
+  }
 }
 
 export const revisionOf = (work: Work | undefined, id: string): RevisionWork | undefined =>

@@ -141,6 +141,26 @@ it('only `clear` takes away what lasts, and its agent is told until it is wanted
   expect(await clearedNow()).toEqual(['disk:more'])
 })
 
+it('the stores of a source have snapshots, and are not cleared with a volume of the same name', async () => {
+  const { tenant, path, agent, patch, deploy } = await startWithDisk()
+  await deploy()
+  const snapshot = (store: string) => tenant.post(`${path}/snapshots`, { store })
+  await patch({ resource_spec: { volumes: [DISK] } })
+  await tenant.patch(`${path}?clear=resource_spec.db_max_connections`, {})
+  expect(await snapshot('disk:uploads')).toMatchObject({ status: 409, body: { code: 'store_not_found' } })
+  const [work] = await agent.pollAll()
+  const disks = ['media', 'uploads'].map(name => ({ name, path: `/app/${name}`, storage_gi: 1 }))
+  const nothing = { tools: [], env: {}, programs: [], certain: [], guessed: [], warnings: [] }
+  const commands = { install_root: '', install: null, build: null, start: null, site: null }
+  const build_plan = { provider: 'graphs', kind: 'graphs', root: '', ...commands, ...nothing, disks }
+  await agent.report(work!, { state: 'deployed', build_plan } as never)
+  expect([(await snapshot('disk:uploads')).status, (await snapshot('database')).status]).toEqual([202, 202])
+  await agent.pollAll()
+  await tenant.patch(`${path}?clear=resource_spec.volumes`, {})
+  const [cleared] = await agent.pollAll()
+  expect(cleared).toMatchObject({ cleared_stores: [] })
+})
+
 it('a disk of one writer has one copy, and the plan says that a revision replaces the one before', async () => {
   const { patch, deploy } = await startWithDisk()
   await deploy()
