@@ -1,16 +1,17 @@
 // The source and the deployment that `deploy` and `plan` name, and the plan between them.
 import type { Command } from 'commander'
 import type { DeploymentPlan } from './change.ts'
-import { type DeploySource, requireSource, type Variable } from './deploy-source.ts'
+import { type DeploySource, type NewDeployment, planNew, requireSource, type Variable } from './deploy-source.ts'
 import { CommandFailure, EXIT, shellWord, usageError } from './failure.ts'
 import { openFolder } from './folder-source.ts'
 import { requireImageAgents } from './image-agents.ts'
 import { openImage, openRepository, openTemplate } from './remote-sources.ts'
 import { type Deployment, findByName, type Session } from './session.ts'
 import { readLink, writeLink } from './settings.ts'
+import { addStoreOptions, readStoreFlags, type StoreFlags } from './store-flags.ts'
 import { mergeVariables } from './variables.ts'
 
-export type SourceFlags = {
+export type SourceFlags = StoreFlags & {
   image?: string
   repo?: string
   branch?: string
@@ -21,7 +22,7 @@ export type SourceFlags = {
 }
 
 export const withSource = (command: Command): Command =>
-  command
+  addStoreOptions(command)
     .option('--image <uri>', 'deploy this image')
     .option('--repo <repository>', 'deploy this repository of a connected git host, by URL or name')
     .option('--branch <branch>', 'its branch. Default: the one that is deployed, or the default branch')
@@ -91,20 +92,41 @@ async function readLinked({ client, signal }: Session, deployment_id: string, na
 }
 
 /** Shows that of a folder. Refuses what cannot be built or started. */
-export async function showBuildPlan(session: Session, { files, image }: DeploySource, target: Target): Promise<void> {
-  await requireImageAgents(session, [{ ...target, plan: files?.showPlan(target.deployment), image }])
+export async function showBuildPlan(session: Session, { files, image }: DeploySource, target: Target) {
+  const plan = files?.showPlan(target.deployment)
+  await requireImageAgents(session, [{ ...target, plan, image }])
+  return plan?.plan
+}
+
+/** `secrets`: those of the command, beside what the source has. */
+export async function planCreation(
+  session: Session,
+  source: DeploySource,
+  name: string,
+  flags: StoreFlags,
+  secrets: Variable[] = [],
+) {
+  const resource_spec = readStoreFlags(flags)
+  const planned = await source.planCreation(name, secrets)
+  if (!resource_spec) return planned
+  const { body } = planned
+  return planNew(session, { ...body, source_config: { ...body.source_config, resource_spec } } as NewDeployment)
 }
 
 export async function planPatch(
   session: Session,
   source: DeploySource,
   deployment: Deployment,
+  flags: StoreFlags,
   variables: Variable[] = [],
 ) {
   const { client, signal } = session
   const params = { deployment_id: deployment.id }
   const secrets = variables.length > 0 ? { secrets: mergeVariables(deployment, variables) } : {}
-  const body = { ...(await source.patch(deployment)), ...secrets }
+  const resource_spec = readStoreFlags(flags, deployment)
+  const patch = await source.patch(deployment)
+  const resources = resource_spec && { source_config: { ...patch.source_config, resource_spec } }
+  const body = { ...patch, ...resources, ...secrets }
   const plan: DeploymentPlan = await client.plan(PATCH, { params, body, signal })
   const apply = async (digest: string): Promise<Deployment> => {
     const changed = await client.call(PATCH, { params, body, headers: { 'Plan-Digest': digest }, signal })

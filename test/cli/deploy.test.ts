@@ -339,10 +339,7 @@ it('deploys a compose file as deployments with their databases, and again withou
   expect(objects.find(({ type }) => type === 'archive')).toMatchObject({ files: 3 })
   expect(objects[0]).toMatchObject({ type: 'compose', notes: [expect.stringContaining('`db`'), expect.anything()] })
   expect(objects.find(({ type }) => type === 'planned')).toMatchObject({ action: 'create', warnings: [] })
-  for (const option of [
-    ['--env', 'MODE=slow'],
-    ['compose.yaml', '--root', 'web'],
-  ])
+  for (const option of [['--env', 'MODE=slow'], ['--database'], ['compose.yaml', '--root', 'web']])
     expect(await deploy(...option)).toMatchObject({ code: 2 })
   const { resources } = (await tenant.get('/v2/deployments')).body
   expect(resources).toMatchObject([
@@ -455,4 +452,32 @@ it('names what a compose file has that cannot be translated, with its line, and 
     [{ loc: [expect.stringMatching(/compose\.yml:12$/), 'services.db.volumes.0'] }],
   ])
   expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
+})
+
+it('asks for a database, a Redis and disks with the deploy, and again without taking any away', async () => {
+  const tenant = await newTenant()
+  const deploy = (cwd: string | undefined, ...args: string[]) =>
+    startDeploy(tenant, ['--create', '--detach', ...args], cwd)
+  const first = deploy(undefined, '--database', '--disk', 'media=/app/media:5', '--disk', 'cache=/app/cache')
+  expect((await first.exited).code).toBe(0)
+  const read = async () => (await tenant.get('/v2/deployments')).body.resources[0].source_config.resource_spec
+  const diskOf = (name: string, storage_gi: number) => ({
+    name,
+    persistentVolumeClaim: { claimName: name, storage_gi },
+  })
+  expect(await read()).toMatchObject({
+    db_max_connections: 100,
+    volumes: [diskOf('media', 5), diskOf('cache', 10)],
+    volume_mounts: [
+      { name: 'media', mountPath: '/app/media' },
+      { name: 'cache', mountPath: '/app/cache' },
+    ],
+  })
+  const second = deploy(first.cwd, '--database', '--redis', '--disk', 'media=/app/media:6')
+  expect((await second.exited).code).toBe(0)
+  const resources = await read()
+  expect(resources).toMatchObject({ db_max_connections: 100, redis_memory_mb: 256 })
+  expect(resources.volumes).toEqual([diskOf('cache', 10), diskOf('media', 6)])
+  const wrong = await deploy(first.cwd, '--disk', 'media=media').exited
+  expect(wrong).toMatchObject({ code: 2, error: { code: 'usage' } })
 })

@@ -6,6 +6,7 @@ import {
   findTarget,
   linkFolder,
   openSource,
+  planCreation,
   planPatch,
   type SourceFlags,
   showBuildPlan,
@@ -45,27 +46,32 @@ export async function run(session: Session, options: Flags, [folder]: [string?])
   const source = await openSource(session, folder, options)
   if (options.dryRun) return void source.files?.showPlan()
   const target = await findTarget(session, source, options.name, options.create)
-  await showBuildPlan(session, source, target)
+  const plan = await showBuildPlan(session, source, target)
   const given = await readVariables(session, options)
   const isGiven = (name: string) => given.some(one => one.name === name)
   const variables = [...(source.files?.variables ?? []).filter(({ name }) => !isGiven(name)), ...given]
   const next = `slipway deploy${source.argument} --name ${shellWord(target.name)} --yes`
-  if (!target.deployment)
-    return deployNew(session, source, target.name, { ...follow, variables, next: `${next} --create` })
+  if (!target.deployment) {
+    if (plan?.release?.includes('migrate') && !options.database && !isGiven('DATABASE_URL'))
+      session.out.note('Its release command migrates a database. To give it one: --database')
+    return deployNew(session, source, target.name, { ...follow, options, variables, next: `${next} --create` })
+  }
   await confirmTarget(session, source, target, { next, hasVariables: variables.length > 0 })
-  const planned = await planPatch(session, source, target.deployment, variables)
+  const planned = await planPatch(session, source, target.deployment, options, variables)
   await planAndApply(session, target.deployment, planned, { ...follow, next, isExpected: true })
 }
+
+type NewFlags = { detach: boolean; timeoutMs: number; next: string; options: Flags; variables: Variable[] }
 
 /** One question. The files of a folder are uploaded after it, and the first revision has them. */
 async function deployNew(
   session: Session,
   source: DeploySource,
   name: string,
-  { next, variables, ...follow }: { detach: boolean; timeoutMs: number; next: string; variables: Variable[] },
+  { next, options, variables, ...follow }: NewFlags,
 ): Promise<void> {
   const { client, signal } = session
-  const planned = await source.planCreation(name, variables)
+  const planned = await planCreation(session, source, name, options, variables)
   // Its warning is that there is no archive yet, which this command brings.
   showPlan(session, source.files ? { ...planned.plan, warnings: [] } : planned.plan)
   await confirm(session, `Create ${name} and deploy ${source.label}?`, next, { byDefault: true })

@@ -2,7 +2,15 @@
 import { showPlan } from '../change.ts'
 import { findComposeFile } from '../compose/find-compose.ts'
 import type { Declaration } from '../declaration.ts'
-import { findTarget, openSource, planPatch, type SourceFlags, showBuildPlan, withSource } from '../deploy-plan.ts'
+import {
+  findTarget,
+  openSource,
+  planCreation,
+  planPatch,
+  type SourceFlags,
+  showBuildPlan,
+  withSource,
+} from '../deploy-plan.ts'
 import { EXIT } from '../failure.ts'
 import type { Session } from '../session.ts'
 
@@ -25,7 +33,9 @@ export async function run(session: Session, options: Flags, [folder]: [string?])
   const target = await findTarget(session, source, options.name, true)
   await showBuildPlan(session, source, target)
   const { name, deployment } = target
-  const { plan } = deployment ? await planPatch(session, source, deployment) : await source.planCreation(name, [])
+  const { plan } = deployment
+    ? await planPatch(session, source, deployment, options)
+    : await planCreation(session, source, name, options)
   showPlan(session, plan)
   if (options.exitCode && (plan.changes.length > 0 || plan.creates_revision)) process.exitCode = EXIT.hasChanges
 }

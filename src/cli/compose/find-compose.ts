@@ -10,7 +10,14 @@ import { tryToPlan } from '../folder-plan.ts'
 const statOf = (path: string) => statSync(path, { throwIfNoEntry: false })
 
 /** `given`: a file, or a folder. */
-export function findComposeFile(given: string, { image, repo, branch, template, root }: SourceFlags) {
+export function findComposeFile(given: string, flags: SourceFlags): string | undefined {
+  const found = findFile(given, flags)
+  if (found !== undefined && (flags.database ?? flags.redis ?? flags.disk) !== undefined)
+    throw usageError('A compose file names its own databases and disks. Remove --database, --redis and --disk.')
+  return found
+}
+
+function findFile(given: string, { image, repo, branch, template, root }: SourceFlags): string | undefined {
   if ([image, repo, branch, template].some(one => one !== undefined)) return undefined
   if (statOf(given)?.isFile()) {
     if (!/\.ya?ml$/i.test(given)) return undefined

@@ -2,6 +2,7 @@
 import type { WorkspaceDocument } from '../../client/apply/documents.ts'
 import { toName } from '../../client/archive-rules.ts'
 import { isReservedVariable } from '../../protocol/reserved-variables.ts'
+import { DATABASE, REDIS } from '../store-flags.ts'
 import {
   type Members,
   type Path,
@@ -97,8 +98,8 @@ function planService({ service, environment, stores }: Translated, project: stri
   if (!build && typeof members.image !== 'string') report.fault(path, 'has neither `image` nor `build`')
   const port = readPort(service, report)
   const resource_spec = {
-    ...(stores.some(({ kind }) => kind === 'database') && { db_max_connections: 100 }),
-    ...(stores.some(({ kind }) => kind === 'redis') && { redis_memory_mb: 256 }),
+    ...(stores.some(({ kind }) => kind === 'database') && DATABASE),
+    ...(stores.some(({ kind }) => kind === 'redis') && REDIS),
     ...readResources(service, report),
   }
   const document: WorkspaceDocument = {
