@@ -74,7 +74,12 @@ async function declare(command: Command, load: Load, globals: () => GlobalOption
   command.action(async () => {
     const attempt = async (login?: Login) => {
       const session = openSession(globals(), signal, login)
-      const args = canOmitFirst ? addOmitted(command, usage!.split(' ').slice(1)) : command.args
+      const args = canOmitFirst
+        ? addOmitted(
+            command,
+            usage!.split(' ').filter(one => one.startsWith('<')),
+          )
+        : command.args
       await run(session, command.opts() as never, args as never)
     }
     await attempt().catch(async error => {

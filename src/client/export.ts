@@ -278,13 +278,13 @@ async function* exportSchedules(
   const own = schedules.filter(one => !one.declared && exported.has(one.deployment_id))
   const named = own.map(one => ({ one, name: `${names.get(one.deployment_id)}/${one.name}` }))
   for (const { one, name } of byName(named)) {
-    const { cron, command, time_zone, timeout_seconds, overlap, jitter_seconds, retries } = one
+    const { cron, command, action, time_zone, timeout_seconds, overlap, jitter_seconds, retries } = one
     const { deadline_seconds, process: ofProcess, enabled, owner } = one
     const timing = { time_zone, timeout_seconds, overlap, jitter_seconds, retries, deadline_seconds }
     const spec = {
       name: one.name,
       cron,
-      command,
+      ...(action === null ? { command } : { action }),
       ...timing,
       ...(ofProcess !== null && { process: ofProcess }),
       enabled,

@@ -59,6 +59,11 @@ const DOCUMENTS: Declared[] = [
     tags: ['team=payments'],
   },
 ]
+const copiesOf = (store: string): WorkspaceDocument => ({
+  kind: 'Schedule',
+  name: 'web/copies',
+  spec: { cron: '0 3 * * *', action: { type: 'snapshot', store } },
+})
 const SECRETS = 'web/TOKEN=hush-1\nOTHER=hush-2\nProvider/issues/client_secret=hush-3\n'
 
 async function setUp() {
@@ -93,18 +98,21 @@ const lastOf = ({ objects }: HereResult) => objects.at(-1)
 
 it('creates documents in the order of dependency, changes nothing the second time, and exports the same', async () => {
   const { write, run, exported, tenant, owner } = await setUp()
-  const file = write('all.yaml', DOCUMENTS.toReversed())
+  const documents = DOCUMENTS.toSpliced(-2, 0, copiesOf('database'))
+  const file = write('all.yaml', documents.toReversed())
   const diff = await run('diff', file, '--exit-code')
-  expect(actionsOf(diff)).toEqual(DOCUMENTS.map(({ kind, name }) => `create ${kind} ${name}`))
+  expect(actionsOf(diff)).toEqual(documents.map(({ kind, name }) => `create ${kind} ${name}`))
   expect(process.exitCode).toBe(10)
   process.exitCode = undefined
   const applied = await run('apply', file, '--plan-digest', lastOf(diff)!.plan_digest as string)
   expect(applied.error).toBeUndefined()
-  expect(lastOf(applied)).toMatchObject({ outcome: 'applied', applied: DOCUMENTS.length })
+  expect(lastOf(applied)).toMatchObject({ outcome: 'applied', applied: documents.length })
   const { body: web } = await tenant.get('/v2/deployments?name=web')
   expect(web.resources[0]).toMatchObject({ secrets: [{ name: 'TOKEN' }, { name: 'OTHER' }] })
   const again = await run('apply', file)
   expect([planOf(again), lastOf(again)]).toEqual([[], expect.objectContaining({ outcome: 'unchanged' })])
+  const other_store = await run('diff', write('copies.yaml', [copiesOf('redis')]))
+  expect(other_store.error).toMatchObject({ code: 'documents_invalid' })
 
   // The export of it, in another workspace, is the same workspace, and needs only values of secrets.
   const text = (await owner('export')).out

@@ -78,6 +78,7 @@ it('adds, lists, changes, runs and removes schedules', async () => {
   expect((await start('schedules', 'remove', name, 'nightly', '--yes').ended).objects).toMatchObject([
     { deleted: true },
   ])
+  expect((await start('schedules', 'add', name, 'nothing', '30 3 * * *').ended).code).toBe(2)
   const failed = await start('schedules', 'run', name, 'nightly').ended
   expect([failed.code, failed.error?.code]).toEqual([1, 'schedule_not_found'])
 })
@@ -111,6 +112,8 @@ it('takes, lists, restores and deletes snapshots', async () => {
     expect((await running.ended).objects).toMatchObject([{ type: 'job', status: 'SUCCEEDED' }])
   }
   await follow({ type: 'snapshot', store: STORE }, 'take', name, STORE)
+  const copies = await start('schedules', 'add', name, 'copies', '0 3 * * *', '--snapshot', STORE).ended
+  expect(copies.objects).toMatchObject([{ name: 'copies', action: { type: 'snapshot', store: STORE } }])
   const one = held()
   await tell([one])
   expect((await start('snapshots', 'list', name).ended).objects).toMatchObject([{ id: one.id, store: STORE }])

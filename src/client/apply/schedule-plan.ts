@@ -1,20 +1,11 @@
 // Plans the schedules of deployments, but for those that a source declares.
-
+import { TIMING_DEFAULTS } from '../../protocol/schedule-defaults.ts'
 import { type DeclaredDocument, namesOfSchedule, specOf } from './documents.ts'
 import { changesOfNew, compareMembers, findId, ownerOf, type Planned, type Planner, requireId } from './planner.ts'
 
 const PATH = '/v2/deployments/{deployment_id}/schedules'
 /** The defaults of the API for members that a document leaves out. */
-const DEFAULTS = {
-  time_zone: 'UTC',
-  timeout_seconds: 3600,
-  overlap: 'skip',
-  jitter_seconds: 0,
-  retries: 0,
-  deadline_seconds: 3600,
-  process: null,
-  enabled: true,
-}
+const DEFAULTS = { ...TIMING_DEFAULTS, process: null, enabled: true }
 
 export async function planSchedule(planner: Planner, document: DeclaredDocument): Promise<Planned> {
   const { client, signal } = planner
@@ -37,6 +28,8 @@ export async function planSchedule(planner: Planner, document: DeclaredDocument)
   const { reply, etag } = await client.answer(`GET ${PATH}/{schedule_id}`, { params, signal })
   const { changes, patch } = compareMembers({ ...members, owner: ownerOf(planner, document, reply.owner) }, reply)
   if (changes.length === 0) return {}
+  if ('action' in patch)
+    planner.addFault(document, ['spec', 'action'], 'cannot be changed. Delete the schedule, or name another one')
   // The API takes null for a member that is kept.
   const body = { ...patch, ...(patch.process === null && { process: '' }) }
   const run = () => client.call(`PATCH ${PATH}/{schedule_id}`, { params, body, headers: { 'If-Match': etag } })
