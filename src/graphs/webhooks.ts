@@ -23,12 +23,38 @@ LINK_LOCAL.addSubnet('fe80::', 10, 'ipv6')
 LINK_LOCAL.addAddress('fd00:ec2::254', 'ipv6')
 LINK_LOCAL.addAddress('100.100.100.200', 'ipv4')
 
-/** Null, or why nothing is sent to the address. Both lists also know IPv4 addresses that are written as IPv6. */
-function refusedAddress(address: string, policy: Policy): string | null {
+/** Networks that are not of the internet: services there trust their neighbours. */
+const PRIVATE = new BlockList()
+for (const [network, prefix] of [
+  ['10.0.0.0', 8],
+  ['100.64.0.0', 10],
+  ['172.16.0.0', 12],
+  ['192.0.0.0', 24],
+  ['192.168.0.0', 16],
+  ['198.18.0.0', 15],
+  ['224.0.0.0', 3],
+] as const)
+  PRIVATE.addSubnet(network, prefix, 'ipv4')
+for (const [network, prefix] of [
+  ['64:ff9b::', 96],
+  ['64:ff9b:1::', 48],
+  ['2002::', 16],
+  ['fc00::', 7],
+  ['fec0::', 10],
+  ['ff00::', 8],
+] as const)
+  PRIVATE.addSubnet(network, prefix, 'ipv6')
+
+/** Null, or why nothing is sent to the address. All lists also know IPv4 addresses that are written as IPv6. */
+function refusedAddress(address: string, host: string, policy: Policy): string | null {
   const family = isIP(address) === 6 ? 'ipv6' : 'ipv4'
   if (LINK_LOCAL.check(address, family)) return `${address} is an address of the machine’s own network.`
-  if (policy?.url?.disable_loopback === false || !LOOPBACK.check(address, family)) return null
-  return `${address} is this machine itself. Set \`webhooks.url.disable_loopback\` to false to allow it.`
+  if (LOOPBACK.check(address, family))
+    return policy?.url?.disable_loopback === false
+      ? null
+      : `${address} is this machine itself. Set \`webhooks.url.disable_loopback\` to false to allow it.`
+  if (!PRIVATE.check(address, family) || isAllowedDomain(host, policy?.url?.allowed_domains ?? [])) return null
+  return `${address} is in a private network. Add ${host} to \`webhooks.url.allowed_domains\` to allow it.`
 }
 
 /** A path, and not one that names another server, as `//host` does. */
@@ -52,7 +78,7 @@ export function checkWebhook(url: string, policy: Policy): void {
     throw refuse(`the URL must begin with https://${rules.require_https ? '' : ' or http://'}.`)
   const host = hostname.replace(/^\[|\]$/g, '')
   const address = isIP(host) > 0 ? host : /^(?:.*\.)?localhost\.?$/.test(host) ? '127.0.0.1' : null
-  const reason = address && refusedAddress(address, policy)
+  const reason = address && refusedAddress(address, hostname, policy)
   if (reason) throw refuse(reason)
   if (rules.allowed_domains && !isAllowedDomain(hostname, rules.allowed_domains))
     throw refuse(`${hostname} is not among the allowed domains.`)
@@ -79,7 +105,7 @@ const lookupWith =
   (policy: Policy): LookupFunction =>
   (name, options, callback) =>
     lookup(name, { ...options, all: true }, (error, found = []) => {
-      const reason = found.map(({ address }) => refusedAddress(address, policy)).find(Boolean)
+      const reason = found.map(({ address }) => refusedAddress(address, name, policy)).find(Boolean)
       const [first] = found
       if (error || !first || reason)
         return callback(error ?? Object.assign(new Error(reason ?? `${name} has no address.`), { code: 'EACCES' }), '')

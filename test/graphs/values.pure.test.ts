@@ -24,6 +24,10 @@ describe('a webhook', () => {
     ['http://169.254.169.254/', ALLOWED],
     ['http://[::ffff:169.254.169.254]/', ALLOWED],
     ['file:///etc/passwd', ALLOWED],
+    ['http://10.0.0.7/', ALLOWED],
+    ['https://[fd12:3456::1]/', undefined],
+    ['http://[::ffff:192.168.1.1]/', undefined],
+    ['http://10.0.0.7/', { url: { allowed_domains: ['10.0.0.8'] } }],
   ])('to %s is refused by the policy %j', (url, policy) => {
     expect(() => checkWebhook(url, policy)).toThrow(HttpError)
   })
@@ -32,6 +36,7 @@ describe('a webhook', () => {
     ['/threads', undefined],
     ['https://hooks.example/x', undefined],
     ['http://127.0.0.1:9000/', ALLOWED],
+    ['http://10.0.0.7/', { url: { allowed_domains: ['10.0.0.7'] } }],
     ['https://a.mine.example/', { url: { allowed_domains: ['*.mine.example'] } }],
   ])('to %s is allowed by the policy %j', (url, policy) => {
     expect(() => checkWebhook(url, policy)).not.toThrow()
