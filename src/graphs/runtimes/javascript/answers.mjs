@@ -3,7 +3,7 @@ import { Command, Send } from '@langchain/langgraph'
 import { EventLog } from './events.mjs'
 import { loadGraphs } from './graphs.mjs'
 import { streamProtocol } from './protocol.mjs'
-import { openSaver } from './saver.mjs'
+import { openSaver, prepareTables } from './saver.mjs'
 import { describeSchemas } from './schemas.mjs'
 import { ServerStore } from './store.mjs'
 import { streamRun } from './stream.mjs'
@@ -117,7 +117,7 @@ export async function prepare({ folder, graphs: specs, database, send, request }
     run,
     update,
     async setup() {
-      await saver.setup()
+      await prepareTables(database)
       return 'null'
     },
     async state({ graph_id, config, subgraphs }) {

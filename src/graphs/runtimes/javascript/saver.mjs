@@ -1,4 +1,5 @@
 // Checkpoints in Postgres, with the run that made them in their metadata.
+import { WRITES_IDX_MAP } from '@langchain/langgraph-checkpoint'
 import { PostgresSaver } from '@langchain/langgraph-checkpoint-postgres'
 import pg from 'pg'
 
@@ -60,7 +61,29 @@ class RunSaver extends PostgresSaver {
   takeFailure = run => this.#failed.delete(run)
 
   putWrites(config, writes, taskId) {
-    return this.#track(config, () => super.putWrites(config, writes, taskId))
+    return this.#track(config, () => this.#insertWrites(config, writes, taskId))
+  }
+
+  /** The rows of the official saver in one statement and not in a transaction of many. */
+  async #insertWrites(config, writes, taskId) {
+    if (writes.length === 0 || writes.length > MOST_ROWS) return super.putWrites(config, writes, taskId)
+    const { thread_id, checkpoint_ns, checkpoint_id } = config.configurable
+    const rows = await this._dumpWrites(thread_id, checkpoint_ns, checkpoint_id, taskId, writes)
+    const isReplacing = writes.every(([channel]) => channel in WRITES_IDX_MAP)
+    // A statement may not replace a row twice: the last one counts.
+    const kept = isReplacing ? [...new Map(rows.map(row => [row[4], row])).values()] : rows
+    await this.pool.query(insertWrites(kept.length, isReplacing), kept.flat())
+  }
+
+  async #insertCheckpoint(config, checkpoint, metadata, versions) {
+    const { thread_id, checkpoint_ns = '', checkpoint_id } = config.configurable
+    const [blobs, about] = await Promise.all([
+      this._dumpBlobs(thread_id, checkpoint_ns, checkpoint.channel_values, versions),
+      this._dumpMetadata(metadata),
+    ])
+    const own = [thread_id, checkpoint_ns, checkpoint.id, checkpoint_id, this._dumpCheckpoint(checkpoint), about]
+    await this.pool.query(insertCheckpoint(blobs.length), [...own, ...blobs.flatMap(blob => blob.slice(2))])
+    return { configurable: { thread_id, checkpoint_ns, checkpoint_id: checkpoint.id } }
   }
 
   put(config, checkpoint, metadata, versions) {
@@ -70,7 +93,15 @@ class RunSaver extends PostgresSaver {
     const whole = { ...Object.fromEntries(about), ...config.metadata, ...metadata }
     const { thread_id, checkpoint_ns = '' } = config.configurable
     const place = { configurable: { thread_id, checkpoint_ns, checkpoint_id: checkpoint.id } }
-    return this.#track(config, () => super.put(config, checkpoint, whole, versions), place)
+    const isWide = Object.keys(versions).length > MOST_ROWS
+    return this.#track(
+      config,
+      () =>
+        isWide
+          ? super.put(config, checkpoint, whole, versions)
+          : this.#insertCheckpoint(config, checkpoint, whole, versions),
+      place,
+    )
   }
 
   /** Looks for a checkpoint that an earlier attempt of a run left, from which it goes on. */
@@ -99,6 +130,36 @@ class RunSaver extends PostgresSaver {
       client.release()
     }
   }
+}
+
+/** Statements have a text for each number of rows. The official saver takes what is wider. */
+const MOST_ROWS = 20
+/** `(${first}, …), (…)`: places of parameters for rows of so many columns. */
+const places = (count, width, first, before = '') =>
+  Array.from({ length: count }, (_, row) => {
+    const own = Array.from({ length: width }, (_, column) => `$${first + row * width + column}`)
+    return `(${before}${own.join(', ')})`
+  }).join(', ')
+
+const insertWrites = (count, isReplacing) => `insert into ${SCHEMA}.checkpoint_writes
+    (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, blob)
+  values ${places(count, 8, 1)}
+  on conflict (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
+  do ${isReplacing ? 'update set channel = excluded.channel, type = excluded.type, blob = excluded.blob' : 'nothing'}`
+
+function insertCheckpoint(count) {
+  const own = `insert into ${SCHEMA}.checkpoints
+    (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata)
+  values ($1, $2, $3, $4, $5, $6)
+  on conflict (thread_id, checkpoint_ns, checkpoint_id)
+  do update set checkpoint = excluded.checkpoint, metadata = excluded.metadata`
+  if (count === 0) return own
+  return `with blobs as (
+    insert into ${SCHEMA}.checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
+    values ${places(count, 4, 7, '$1, $2, ')}
+    on conflict (thread_id, checkpoint_ns, channel, version) do nothing
+  )
+  ${own}`
 }
 
 const PRUNE = [
@@ -141,13 +202,33 @@ function nameOf(text) {
   return names.get(text)
 }
 
+/** As in the server: a statement that takes longer would hold a connection. */
+const STATEMENT_MS = 30_000
+const LIMITS = {
+  statement_timeout: STATEMENT_MS,
+  idle_in_transaction_session_timeout: STATEMENT_MS,
+  query_timeout: STATEMENT_MS + 10_000,
+  connectionTimeoutMillis: STATEMENT_MS,
+}
+
 export function openSaver(database, events) {
   const pool = new pg.Pool({
     Client: PreparingClient,
     connectionString: database,
     max: CONNECTIONS,
     application_name: 'graphs javascript',
+    ...LIMITS,
   })
   pool.on('error', error => console.error(`database connection lost: ${error.message}`))
   return new RunSaver(pool, events)
+}
+
+/** Without limits of time: a migration may make an index of a large table. */
+export async function prepareTables(database) {
+  const pool = new pg.Pool({ connectionString: database, max: 1 })
+  try {
+    await new PostgresSaver(pool, undefined, { schema: SCHEMA }).setup()
+  } finally {
+    await pool.end()
+  }
 }

@@ -10,7 +10,7 @@ from langgraph.types import Command, Send, StateUpdate
 
 from .loading import load_graphs
 from .pipe import Pipe
-from .saver import open_saver
+from .saver import open_saver, prepare_tables
 from .schemas import describe_schemas
 from .store import ServerStore
 from .protocol import stream_protocol
@@ -34,12 +34,13 @@ def to_command(given: dict) -> Command:
 
 async def prepare(message: dict, pipe: Pipe) -> "Answers":
     graphs = load_graphs(message["graphs"], message["folder"])
-    return Answers(graphs, await open_saver(message["database"], pipe), pipe)
+    return Answers(graphs, await open_saver(message["database"], pipe), pipe, message["database"])
 
 
 class Answers:
-    def __init__(self, graphs: dict, saver: Any, pipe: Pipe) -> None:
+    def __init__(self, graphs: dict, saver: Any, pipe: Pipe, database: str) -> None:
         self._graphs = graphs
+        self._database = database
         self._saver = saver
         self._store = ServerStore(pipe)
         self._pipe = pipe
@@ -120,7 +121,7 @@ class Answers:
             return to_summary(await graph.aget_state({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}))
 
     async def _answer_setup(self, _: dict) -> str:
-        await self._saver.prepare()
+        await prepare_tables(self._database)
         return "null"
 
     async def _answer_state(self, message: dict) -> str:

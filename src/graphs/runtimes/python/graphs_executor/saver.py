@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
@@ -51,11 +52,6 @@ class RunSaver(AsyncPostgresSaver):
             await self._pipe.flush(run)
             await super().aput_writes(config, *rest, **more)
 
-    async def prepare(self) -> None:
-        async with self.conn.connection() as connection:
-            await connection.execute(f"create schema if not exists {SCHEMA}")
-        await self.setup()
-
     async def has_checkpoint_of(self, run: dict) -> bool:
         """Looks for a checkpoint that an earlier attempt of a run left, from which it goes on."""
         async with self.conn.connection() as connection:
@@ -69,19 +65,31 @@ class RunSaver(AsyncPostgresSaver):
             return await rows.fetchone() is not None
 
 
+async def prepare_tables(database: str) -> None:
+    """Without limits of time: a migration may make an index of a large table."""
+    async with await AsyncConnection.connect(database, **_settings()) as connection:
+        await connection.execute(f"create schema if not exists {SCHEMA}")
+        await AsyncPostgresSaver(connection).setup()
+
+
+def _settings(options: str = "") -> dict[str, Any]:
+    return {
+        "autocommit": True,
+        "prepare_threshold": 0,
+        "row_factory": dict_row,
+        "options": f"-c search_path={SCHEMA} {options}",
+        "application_name": "graphs python",
+    }
+
+
 async def open_saver(database: str, pipe: Pipe) -> RunSaver:
     pool = AsyncConnectionPool(
         database,
         min_size=1,
         max_size=CONNECTIONS,
         open=False,
-        kwargs={
-            "autocommit": True,
-            "prepare_threshold": 0,
-            "row_factory": dict_row,
-            "options": f"-c search_path={SCHEMA}",
-            "application_name": "graphs python",
-        },
+        # As in the server: a statement that takes longer would hold a connection.
+        kwargs=_settings("-c statement_timeout=30s -c idle_in_transaction_session_timeout=30s"),
     )
     await pool.open()
     return RunSaver(pool, pipe)
