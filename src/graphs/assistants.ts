@@ -20,6 +20,7 @@ export type AssistantFilter = {
 }
 type Page = { limit: number; offset: number; sort_by: string; sort_order: 'asc' | 'desc' }
 
+const MOST_KNOWN = 1000
 const FIELDS = 'graph_id, name, description, config, context, metadata'
 const COLUMNS = `assistant_id, version, ${FIELDS}, created_at, updated_at`
 const fieldValues = (fields: AssistantFields) => [
@@ -54,6 +55,30 @@ export async function getAssistant(query: Query, id: string): Promise<Row> {
   const [row] = await query(`select ${COLUMNS} from graphs.assistants where assistant_id = $1`, [id])
   if (!row) throw notFound('Assistant', id)
   return row
+}
+
+/**
+ * Assistants as this copy last read them. A run is created only if the row is still the same, so that nothing is done
+ * with one that was changed at another copy.
+ */
+export class KnownAssistants {
+  readonly #rows = new Map<string, Row>()
+
+  async get(query: Query, id: string): Promise<Row | undefined> {
+    const known = this.#rows.get(id)
+    if (known) return known
+    const [row] = await query(
+      `select ${COLUMNS}, xmin::text as row_version from graphs.assistants where assistant_id = $1`,
+      [id],
+    )
+    if (this.#rows.size >= MOST_KNOWN) this.#rows.clear()
+    if (row) this.#rows.set(id, row)
+    return row
+  }
+
+  forget(id: string): void {
+    this.#rows.delete(id)
+  }
 }
 
 /** A change is a new version, which becomes the latest. Metadata is merged. */

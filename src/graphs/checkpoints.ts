@@ -26,8 +26,13 @@ async function findLanguages(query: Query): Promise<Language[]> {
 export async function deleteCheckpoints(query: Query, threadIds: string[]): Promise<void> {
   if (threadIds.length === 0) return
   for (const language of await findLanguages(query))
-    for (const table of Object.keys(TABLES))
-      await query(`delete from ${schemaOf(language)}.${table} where thread_id = any ($1::text[])`, [threadIds])
+    await query(
+      `with ${Object.keys(TABLES)
+        .map(table => `of_${table} as (delete from ${schemaOf(language)}.${table} where thread_id = any ($1::text[]))`)
+        .join(', ')}
+      select 1`,
+      [threadIds],
+    )
 }
 
 /** Deletes what a run added to a thread, for a rollback. */

@@ -3,6 +3,7 @@ import { type CronSchedule, isTimeZone, nextDate, parseCron } from './cron-sched
 import type { Database, Query, Row } from './database.ts'
 import { HttpError, notFound } from './errors.ts'
 import { insertRun, type RunRequest } from './runs.ts'
+import type { Server } from './server.ts'
 import { type JsonObject, toJsonb, uuid7 } from './values.ts'
 
 export type CronFields = {
@@ -137,8 +138,8 @@ export async function countCrons(query: Query, filter: CronFilter): Promise<numb
 }
 
 /** Starts what is due, each once: its next date and its run are one transaction. Missed dates are not made up. */
-export const startDueCrons = (db: Database): Promise<number> =>
-  db.transaction(async query => {
+export const startDueCrons = (server: Server): Promise<number> =>
+  server.db.transaction(async query => {
     const due = await query(
       `select *
       from graphs.crons
@@ -151,14 +152,19 @@ export const startDueCrons = (db: Database): Promise<number> =>
       const fields = { ...cron, end_time: cron.end_time?.toISOString() ?? null } as unknown as CronFields
       const next = nextRunDateOrNone(fields)
       await query('update graphs.crons set next_run_date = $2 where cron_id = $1', [cron.cron_id, next])
-      await insertRun(query, cron.thread_id, toRequest(cron)).catch(error => {
-        // Such as an assistant that was deleted. A fault of the database ends the transaction.
+      await startCron(server, query, cron).catch(error => {
+        // Such as an assistant that was deleted, or a queue that is full. A fault of the database ends the transaction.
         if (!(error instanceof HttpError)) throw error
         console.error(`cron failed cron=${cron.cron_id}: ${error.message}`)
       })
     }
     return due.length
   })
+
+async function startCron(server: Server, query: Query, cron: Row): Promise<void> {
+  server.usage.admitRun(cron.thread_id !== null)
+  await insertRun(server, query, cron.thread_id, toRequest(cron))
+}
 
 const toRequest = (cron: Row): RunRequest => ({
   ...cron.payload,

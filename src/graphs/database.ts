@@ -32,8 +32,20 @@ const queryWith =
     return (await client.query<Result>({ text, ...(values && { values }), ...(name && { name }) })).rows
   }
 
-export function openDatabase(url: string, connections = 10): Database {
-  const pool = new pg.Pool({ connectionString: url, max: connections, application_name: 'graphs' })
+/** A statement that takes longer would hold a connection, and locks of others. */
+const STATEMENT_MS = 30_000
+/** Without an answer, the server or the network is gone: later than the database itself would end the statement. */
+const ANSWER_MS = 40_000
+
+const LIMITS: pg.PoolConfig = {
+  statement_timeout: STATEMENT_MS,
+  idle_in_transaction_session_timeout: STATEMENT_MS,
+  query_timeout: ANSWER_MS,
+  connectionTimeoutMillis: STATEMENT_MS,
+}
+
+export function openDatabase(url: string, limits: pg.PoolConfig = LIMITS): Database {
+  const pool = new pg.Pool({ connectionString: url, max: 10, application_name: 'graphs', ...limits })
   // A lost idle connection is replaced by the pool; a query that fails reports its own error.
   pool.on('error', error => console.error(`database connection lost: ${error.message}`))
 
@@ -78,22 +90,41 @@ export function openDatabase(url: string, connections = 10): Database {
   return { query: queryWith(pool), transaction, inLock, close: () => pool.end() }
 }
 
-export const migrate = (database: Database): Promise<void> =>
-  database.inLock('migrations', async () => {
-    await database.query('create schema if not exists graphs')
-    await database.query(`create table if not exists graphs.migrations (
-      version int primary key,
-      applied_at timestamptz not null default now()
-    )`)
-    const applied = new Set((await database.query('select version from graphs.migrations')).map(row => row.version))
-    for (const [version, sql] of MIGRATIONS.entries()) {
-      if (applied.has(version)) continue
-      await database.transaction(async query => {
-        await query(sql)
-        await query('insert into graphs.migrations (version) values ($1)', [version])
-      })
-    }
-  })
+/** The code of an error of Postgres, or nothing. */
+const codeOf = (error: unknown): string => String((error as { code?: unknown })?.code ?? '')
+
+/** Codes of class 22 are about the data of a statement, of class 54 about its size. */
+export const isDataError = (error: unknown): error is Error => /^(?:22|54)/.test(codeOf(error))
+
+/** A statement was ended, or there was no connection for it. The driver has words for these, and no codes. */
+export const isTimeout = (error: unknown): boolean =>
+  codeOf(error) === '57014' || /timeout/i.test(error instanceof Error ? error.message : '')
+
+/** Without limits of time: an index of a large table takes long. */
+export async function migrate(url: string): Promise<void> {
+  const database = openDatabase(url, { max: 2 })
+  try {
+    await database.inLock('migrations', () => applyMigrations(database))
+  } finally {
+    await database.close()
+  }
+}
+
+async function applyMigrations(database: Database): Promise<void> {
+  await database.query('create schema if not exists graphs')
+  await database.query(`create table if not exists graphs.migrations (
+    version int primary key,
+    applied_at timestamptz not null default now()
+  )`)
+  const applied = new Set((await database.query('select version from graphs.migrations')).map(row => row.version))
+  for (const [version, sql] of MIGRATIONS.entries()) {
+    if (applied.has(version)) continue
+    await database.transaction(async query => {
+      await query(sql)
+      await query('insert into graphs.migrations (version) values ($1)', [version])
+    })
+  }
+}
 
 const CHANNELS = ['graphs_runs', 'graphs_events', 'graphs_control'] as const
 export type Channel = (typeof CHANNELS)[number]

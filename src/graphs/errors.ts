@@ -2,9 +2,12 @@
 /** An answer other than success, with a sentence for the caller. */
 export class HttpError extends Error {
   readonly status: number
-  constructor(status: number, detail: string) {
+  /** Seconds until another try may succeed. */
+  readonly retryAfter: number | undefined
+  constructor(status: number, detail: string, { retryAfter }: { retryAfter?: number } = {}) {
     super(detail)
     this.status = status
+    this.retryAfter = retryAfter
   }
 }
 

@@ -16,6 +16,8 @@ export type ExecutorOptions = {
   graphs: GraphSpec[]
   environment: Record<string, string | undefined>
   databaseUrl: string
+  /** The longest wait for an answer, in place of a minute. */
+  answerMs?: number | undefined
   answerRequest(request: ExecutorRequest): Promise<unknown>
   onReady(): void
 }
@@ -41,6 +43,9 @@ type Message =
 export class ExecutorEnded extends Error {}
 
 const LONGEST_WAIT_MS = 30_000
+/** A graph that blocks its process answers nothing. Runs end in their own time, and migrations in theirs. */
+const LONGEST_ANSWER_MS = 60_000
+const UNLIMITED = ['run', 'setup']
 
 export class Executor {
   readonly options: ExecutorOptions
@@ -136,7 +141,18 @@ export class Executor {
     const { promise, resolve, reject } = Promise.withResolvers<string>()
     this.#asked.set(id, { resolve, reject })
     this.#send({ type: 'ask', id, question, ...details })
-    return promise
+    if (UNLIMITED.includes(question)) return promise
+    const limit = this.options.answerMs ?? LONGEST_ANSWER_MS
+    const timer = setTimeout(() => {
+      this.#asked.delete(id)
+      reject(
+        new HttpError(
+          504,
+          `The graphs did not answer within ${limit / 1000} s. A node that blocks its process may be why.`,
+        ),
+      )
+    }, limit)
+    return promise.finally(() => clearTimeout(timer))
   }
 
   async #waitUntilReady(): Promise<void> {
@@ -160,6 +176,12 @@ export class Executor {
   /** Stops a run where it is. The answer of `run` follows, with the status `interrupted`. */
   cancel(runId: string): void {
     this.#send({ type: 'cancel', run: runId })
+  }
+
+  /** While the database is slow, events wait in the process that makes them, and not in the memory of this one. */
+  pause(isPaused: boolean): void {
+    if (isPaused) this.#pipe?.pause()
+    else this.#pipe?.resume()
   }
 
   async stop(): Promise<void> {

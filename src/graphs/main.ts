@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { readConfiguration } from './configuration.ts'
 import { StartError } from './errors.ts'
+import { DEFAULT_LIMITS, LIMIT_VARIABLES, type Limits } from './limits.ts'
 import { commandsIn, start } from './start.ts'
 
 const VERSION = '0.1.0'
@@ -14,6 +15,13 @@ function readNumber(name: string, fallback: number): number {
   const number = Number(text)
   if (!Number.isInteger(number) || number < 0) throw new StartError(`${name} must be a whole number, not "${text}".`)
   return number
+}
+
+function readLimits(): Limits {
+  const limits = { ...DEFAULT_LIMITS }
+  for (const name of Object.keys(limits) as (keyof Limits)[])
+    limits[name] = readNumber(LIMIT_VARIABLES[name], limits[name])
+  return limits
 }
 
 async function main(): Promise<void> {
@@ -36,6 +44,8 @@ async function main(): Promise<void> {
     host: environment.HOST ?? '127.0.0.1',
     port,
     slots: readNumber('N_JOBS_PER_WORKER', 10),
+    limits: readLimits(),
+    answerMs: readNumber('GRAPHS_ANSWER_SECONDS', 60) * 1000,
     apiKey,
     isWorkerOnly: environment.GRAPHS_ROLE === 'worker',
     version: VERSION,

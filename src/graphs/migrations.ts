@@ -132,4 +132,82 @@ create index crons_due on graphs.crons (next_run_date) where enabled;
   `
 create index runs_waiting on graphs.runs (thread_id, run_id) where status = 'pending';
 `,
+  `
+create index runs_output on graphs.runs (updated_at) where output is not null;
+
+/**
+ * Sets the thread by the end of a run, and wakes the readers of both, and workers if the next run waits. The caller has
+ * locked the thread, in a statement of its own: this one sees the runs that were created until then.
+ */
+create function graphs.settle_thread(
+  p_run uuid,
+  p_thread uuid,
+  p_has_state boolean,
+  p_values jsonb,
+  p_interrupts jsonb,
+  p_error jsonb,
+  p_status text
+) returns void
+language plpgsql
+as $$
+declare
+  is_busy constant boolean := exists (
+    select from graphs.runs where thread_id = p_thread and run_id <> p_run and status = 'running'
+  ) or exists (
+    select from graphs.runs where thread_id = p_thread and run_id <> p_run and status = 'pending'
+  );
+begin
+  update graphs.threads
+  set "values" = case when p_has_state then p_values else "values" end,
+    interrupts = case when p_has_state then p_interrupts else interrupts end,
+    error = p_error,
+    updated_at = now(),
+    state_updated_at = now(),
+    status = case when is_busy then 'busy' else p_status end,
+    expires_at = case
+      when is_temporary then now() + interval '10 minutes'
+      when ttl_minutes is not null then now() + ttl_minutes * interval '1 minute'
+      else expires_at
+    end
+  where thread_id = p_thread;
+  perform pg_notify('graphs_events', p_run || ' ' || p_thread);
+  if is_busy then
+    perform pg_notify('graphs_runs', '');
+  end if;
+end
+$$;
+
+/** Ends a run in one round trip, if its lease still holds. */
+create function graphs.finish_run(
+  p_owner uuid,
+  p_attempt int,
+  p_end_status text,
+  p_output json,
+  p_last_event text,
+  p_run uuid,
+  p_thread uuid,
+  p_has_state boolean,
+  p_values jsonb,
+  p_interrupts jsonb,
+  p_error jsonb,
+  p_status text
+) returns boolean
+language plpgsql
+as $$
+begin
+  perform from graphs.threads where thread_id = p_thread for update;
+  update graphs.runs
+  set status = p_end_status, output = p_output, lease_owner = null, lease_until = null, updated_at = now()
+  where run_id = p_run and lease_owner = p_owner and attempt = p_attempt and status = 'running';
+  if not found then
+    return false;
+  end if;
+  if p_last_event is not null then
+    insert into graphs.events (run_id, thread_id, event, data) values (p_run, p_thread, 'protocol', p_last_event);
+  end if;
+  perform graphs.settle_thread(p_run, p_thread, p_has_state, p_values, p_interrupts, p_error, p_status);
+  return true;
+end
+$$;
+`,
 ]

@@ -5,6 +5,7 @@ import { toJsonb, toStorable } from './values.ts'
 
 /** Another copy may claim a run whose lease was last extended so long ago. */
 export const LEASE_SECONDS = 10
+export const LEASE_END = `now() + ${LEASE_SECONDS} * interval '1 second'`
 export const HEARTBEAT_MS = 2000
 /** A run that ends its process each time must not do so for ever. */
 export const MAX_ATTEMPTS = 10
@@ -54,8 +55,7 @@ export async function claimRuns(
       for update skip locked
     )
     update graphs.runs r
-    set status = 'running', attempt = attempt + 1, lease_owner = $1, updated_at = now(),
-      lease_until = now() + ${LEASE_SECONDS} * interval '1 second'
+    set status = 'running', attempt = attempt + 1, lease_owner = $1, updated_at = now(), lease_until = ${LEASE_END}
     from chosen
     where r.run_id = chosen.run_id
     returning r.run_id, r.thread_id, r.assistant_id, r.graph_id, r.kwargs, r.metadata, r.multitask_strategy, r.attempt,
@@ -77,7 +77,7 @@ export const extendLeases = (
 ): Promise<{ run_id: string; cancel_action: 'interrupt' | 'rollback' | null }[]> =>
   query(
     `update graphs.runs r
-    set lease_until = now() + ${LEASE_SECONDS} * interval '1 second'
+    set lease_until = ${LEASE_END}
     from unnest($2::uuid[], $3::int[]) as held (run_id, attempt)
     where r.run_id = held.run_id and r.attempt = held.attempt and r.lease_owner = $1 and r.status = 'running'
     returning r.run_id, r.cancel_action`,
@@ -113,7 +113,7 @@ export const insertEvents = (query: Query, owner: string, events: NewEvent[]): P
       order by given.position
       returning run_id, thread_id
     )
-    select pg_notify('graphs_events', run_id || ' ' || thread_id)
+    select pg_notify('graphs_events', run_id || ' ' || thread_id || ' events')
     from (select distinct run_id, thread_id from added) as changed`,
     [
       owner,
@@ -136,67 +136,35 @@ export type RunEnd = {
   lastEvent?: string | undefined
 }
 
-/** Ends a run, if its lease still holds. Its thread is locked first, so that a run created meanwhile is seen. */
-export const finishRun = (db: Database, owner: string, run: ClaimedRun, end: RunEnd): Promise<boolean> =>
-  db.transaction(async query => {
-    await query('select from graphs.threads where thread_id = $1 for update', [run.thread_id])
-    const ended = await query(
-      `update graphs.runs
-      set status = $4, output = $5::json, lease_owner = null, lease_until = null, updated_at = now()
-      where run_id = $1 and lease_owner = $2 and attempt = $3 and status = 'running'
-      returning 1`,
-      [run.run_id, owner, run.attempt, end.status, end.output],
-    )
-    if (ended.length === 0) return false
-    if (end.lastEvent)
-      await query(`insert into graphs.events (run_id, thread_id, event, data) values ($1, $2, 'protocol', $3)`, [
-        run.run_id,
-        run.thread_id,
-        end.lastEvent,
-      ])
-    await settleThread(query, run, end)
-    return true
-  })
+/** Ends a run, if its lease still holds. */
+export async function finishRun({ query }: Database, owner: string, run: ClaimedRun, end: RunEnd): Promise<boolean> {
+  const [row] = await query(`select graphs.finish_run($8, $9, $10, $11::json, $12, ${SETTLED}) as is_ended`, [
+    ...settledValues(run, end),
+    owner,
+    run.attempt,
+    end.status,
+    end.output,
+    end.lastEvent ?? null,
+  ])
+  return row!.is_ended
+}
 
-/** Sets the thread by the end of a run, and wakes the readers of both, and workers if the next run waits. */
-export async function settleThread(
-  query: Query,
-  run: Pick<ClaimedRun, 'run_id' | 'thread_id'>,
-  { state, error, status }: Pick<RunEnd, 'state' | 'error' | 'status'>,
-): Promise<void> {
-  await query(
-    `with thread as (
-      update graphs.threads t
-      set "values" = case when $3 then $4::jsonb else "values" end,
-        interrupts = case when $3 then $5::jsonb else interrupts end,
-        error = $6::jsonb,
-        updated_at = now(),
-        state_updated_at = now(),
-        status = case
-          when exists (
-            select from graphs.runs r
-            where r.thread_id = t.thread_id and r.run_id <> $1::uuid and r.status in ('pending', 'running')
-          ) then 'busy'
-          else $7
-        end,
-        expires_at = case
-          when is_temporary then now() + interval '10 minutes'
-          when ttl_minutes is not null then now() + ttl_minutes * interval '1 minute'
-          else expires_at
-        end
-      where thread_id = $2::uuid
-      returning status
-    )
-    select pg_notify('graphs_events', $1::uuid || ' ' || $2::uuid),
-      case when (select status from thread) = 'busy' then pg_notify('graphs_runs', '') end`,
-    [
-      run.run_id,
-      run.thread_id,
-      state !== null,
-      state?.values ? toStorable(state.values) : null,
-      toJsonb(state?.interrupts ?? {}),
-      toJsonb(error),
-      status === 'error' ? 'error' : statusOf(state ?? { next: [] }),
-    ],
-  )
+const SETTLED = '$1::uuid, $2::uuid, $3::boolean, $4::jsonb, $5::jsonb, $6::jsonb, $7::text'
+type Settled = Pick<RunEnd, 'state' | 'error' | 'status'>
+const settledValues = (
+  { run_id, thread_id }: Pick<ClaimedRun, 'run_id' | 'thread_id'>,
+  { state, error, status }: Settled,
+) => [
+  run_id,
+  thread_id,
+  state !== null,
+  state?.values ? toStorable(state.values) : null,
+  toJsonb(state?.interrupts ?? {}),
+  toJsonb(error),
+  status === 'error' ? 'error' : statusOf(state ?? { next: [] }),
+]
+
+/** Sets the thread by the end of a run that leaves no trace. The thread is locked. */
+export async function settleThread(query: Query, run: ClaimedRun, end: Settled): Promise<void> {
+  await query(`select graphs.settle_thread(${SETTLED})`, settledValues(run, end))
 }

@@ -1,7 +1,8 @@
 // Runs, as callers create, read and cancel them. queue.ts has the side of the workers.
-import { getAssistant } from './assistants.ts'
 import type { Database, Query, Row } from './database.ts'
 import { HttpError, notFound } from './errors.ts'
+import { type ClaimedRun, LEASE_END } from './queue.ts'
+import type { Server } from './server.ts'
 import { createThread } from './threads.ts'
 import { assistantIdOf, isUuid, type JsonObject, toJsonb, uuid7 } from './values.ts'
 
@@ -38,69 +39,123 @@ export const hasEnded = (status: string) => status !== 'pending' && status !== '
 export const resolveAssistantId = (given: string) => (isUuid(given) ? given : assistantIdOf(given))
 
 /** With `hasProtocol`, the run emits events of the newer streaming protocol in place of modes. */
-type CreationOptions = { hasProtocol?: boolean }
+type CreationOptions = { hasProtocol?: boolean; runId?: string | undefined }
 
-/** A run that only queues is one statement, which needs no transaction. */
-export const createRun = (
-  db: Database,
+/**
+ * A run that only queues is one statement, which needs no transaction. This copy begins it at once if it has a slot and
+ * nothing is before it, without a look at the queue.
+ */
+export async function createRun(
+  server: Server,
   threadId: string | null,
   request: RunRequest,
   options?: CreationOptions,
-): Promise<Row> =>
-  strategyOf(request) === 'enqueue'
-    ? insertRun(db.query, threadId, request, options)
-    : db.transaction(query => insertRun(query, threadId, request, options))
+): Promise<Row> {
+  server.usage.admitRun(threadId !== null)
+  if (strategyOf(request) !== 'enqueue')
+    return server.db.transaction(query => insertRun(server, query, threadId, request, options))
+  try {
+    return await insertRun(server, server.db.query, threadId, request, { ...options, isClaiming: true })
+  } catch (error) {
+    // Another run of the thread began in the same moment.
+    if ((error as { constraint?: string }).constraint !== 'runs_one_running') throw error
+    return insertRun(server, server.db.query, threadId, request, options)
+  }
+}
 
 const strategyOf = ({ multitask_strategy }: RunRequest) => multitask_strategy ?? 'enqueue'
 
-/** Creates a run on a thread, or on a thread of its own that is deleted afterwards. */
+/** Inserts a run on a thread, or on a thread of its own that is deleted afterwards. */
 export async function insertRun(
+  server: Server,
   query: Query,
   threadId: string | null,
   request: RunRequest,
-  { hasProtocol = false }: CreationOptions = {},
+  { hasProtocol = false, runId = uuid7(), isClaiming = false }: CreationOptions & { isClaiming?: boolean } = {},
 ): Promise<Row> {
-  const assistant = await getAssistant(query, resolveAssistantId(request.assistant_id)).catch(error => {
-    if (error instanceof HttpError) throw new HttpError(404, `Assistant ${request.assistant_id} was not found.`)
-    throw error
-  })
   const strategy = strategyOf(request)
   const isTemporary = threadId === null && request.on_completion !== 'keep'
-  const [runId, target] = [uuid7(), threadId ?? uuid7()]
-  const insert = () =>
-    query(threadId === null ? INSERT_WITH_THREAD : INSERT_ON_THREAD, [
-      runId,
-      target,
-      assistant.assistant_id,
-      assistant.graph_id,
-      toJsonb({ graph_id: assistant.graph_id, assistant_id: assistant.assistant_id }),
-      toJsonb({ ...assistant.metadata, ...request.metadata }) ?? '{}',
-      JSON.stringify({
-        ...toKwargs(request, assistant, { runId, threadId: target, isTemporary }),
-        ...(hasProtocol && { protocol: true }),
-      }),
-      strategy,
-      toJsonb(request.config) ?? '{}',
-      request.after_seconds ?? 0,
-      isTemporary,
-    ])
+  const target = threadId ?? uuid7()
+  const assistantId = resolveAssistantId(request.assistant_id)
+  async function insert(): Promise<Row | undefined> {
+    const assistant = await server.assistants.get(query, assistantId)
+    if (!assistant) throw new HttpError(404, `Assistant ${request.assistant_id} was not found.`)
+    const { graph_id } = assistant
+    const slot = isClaiming && !request.after_seconds ? server.worker.reserve(graph_id) : undefined
+    let begun: ClaimedRun | null = null
+    try {
+      const [row] = await query(threadId === null ? INSERT_WITH_THREAD : INSERT_ON_THREAD, [
+        runId,
+        target,
+        assistant.assistant_id,
+        graph_id,
+        toJsonb({ graph_id, assistant_id: assistant.assistant_id }),
+        toJsonb({ ...assistant.metadata, ...request.metadata }) ?? '{}',
+        JSON.stringify({
+          ...toKwargs(request, assistant, { runId, threadId: target, isTemporary }),
+          ...(hasProtocol && { protocol: true }),
+        }),
+        strategy,
+        toJsonb(request.config) ?? '{}',
+        request.after_seconds ?? 0,
+        isTemporary,
+        assistant.row_version,
+        slot?.owner ?? null,
+        ...(threadId === null ? [] : [server.usage.limits.queuedRunsOfThread]),
+      ])
+      if (!row) return undefined
+      const { woken: _, ...run } = row
+      if (run.status === 'running')
+        begun = { ...run, graph_id, attempt: 1, cancel_action: null, claimed_at: run.created_at } as ClaimedRun
+      return run
+    } finally {
+      slot?.begin(begun)
+    }
+  }
   if (threadId !== null && strategy !== 'enqueue') await makeRoom(query, target, strategy)
-  const [run] = await insert()
+  const run = await insert()
   if (run) return run
-  if (request.if_not_exists !== 'create') throw notFound('Thread', target)
-  await createThread(query, target, { metadata: {} })
-  return (await insert())[0]!
+  // The assistant may have changed since this copy read it.
+  server.assistants.forget(assistantId)
+  if (threadId !== null && !(await hasThread(query, target))) {
+    if (request.if_not_exists !== 'create') throw notFound('Thread', target)
+    server.usage.admitThread()
+    await createThread(query, target, { metadata: {} })
+  }
+  const second = await insert()
+  if (second) return second
+  throw server.usage.refuseRunOfThread(target)
 }
 
+async function hasThread(query: Query, id: string): Promise<boolean> {
+  return (await query('select from graphs.threads where thread_id = $1', [id])).length > 0
+}
+
+/** A run with an owner is claimed by it, if no other is before it. */
 const insertAfter = (thread: string) => `with thread as (${thread}),
-    waking as (select thread_id, pg_notify('graphs_runs', '') from thread)
-    insert into graphs.runs (run_id, thread_id, assistant_id, graph_id, metadata, kwargs, multitask_strategy, start_at)
-    select $1::uuid, thread_id, $3::uuid, $4, $6::jsonb, $7::json, $8, now() + $10::float8 * interval '1 second'
-    from waking
-    returning ${COLUMNS}`
+    run as (
+      insert into graphs.runs (
+        run_id, thread_id, assistant_id, graph_id, metadata, kwargs, multitask_strategy, start_at, status, attempt,
+        lease_owner, lease_until
+      )
+      select $1::uuid, thread_id, $3::uuid, $4, $6::jsonb, $7::json, $8, now() + $10::float8 * interval '1 second',
+        case when is_claimed then 'running' else 'pending' end,
+        is_claimed::int,
+        case when is_claimed then $13::uuid end,
+        case when is_claimed then ${LEASE_END} end
+      from thread
+      cross join lateral (
+        select $13::uuid is not null
+          and not exists (select from graphs.runs o where o.thread_id = thread.thread_id and o.status = 'running')
+          and not exists (select from graphs.runs o where o.thread_id = thread.thread_id and o.status = 'pending')
+      ) as claim (is_claimed)
+      returning ${COLUMNS}
+    )
+    select run.*, case when status = 'pending' then pg_notify('graphs_runs', '') end as woken from run`
+const OF_ASSISTANT = 'from graphs.assistants a where a.assistant_id = $3::uuid and a.xmin = $12::text::xid'
 const INSERT_WITH_THREAD = insertAfter(
   `insert into graphs.threads (thread_id, status, metadata, config, is_temporary)
-  values ($2::uuid, 'busy', $5::jsonb, $9::jsonb, $11::boolean)
+  select $2::uuid, 'busy', $5::jsonb, $9::jsonb, $11::boolean ${OF_ASSISTANT}
   returning thread_id`,
 )
 const INSERT_ON_THREAD = insertAfter(
@@ -108,6 +163,8 @@ const INSERT_ON_THREAD = insertAfter(
   set status = 'busy', metadata = metadata || $5::jsonb, config = $9::jsonb, updated_at = now(),
     is_temporary = is_temporary and $11::boolean
   where thread_id = $2::uuid
+    and exists (select ${OF_ASSISTANT})
+    and (select count(*) from graphs.runs q where q.thread_id = $2::uuid and q.status = 'pending') < $14::int
   returning thread_id`,
 )
 

@@ -1,8 +1,10 @@
 // The parts that a request may need.
+import type { KnownAssistants } from './assistants.ts'
 import type { Configuration } from './configuration.ts'
 import type { Database } from './database.ts'
 import { HttpError } from './errors.ts'
 import type { Executor } from './executor.ts'
+import type { Usage } from './limits.ts'
 import type { Waiters } from './streams.ts'
 import type { Ttl } from './threads.ts'
 import type { Worker } from './worker.ts'
@@ -11,6 +13,8 @@ export type Server = {
   configuration: Configuration
   db: Database
   waiters: Waiters
+  assistants: KnownAssistants
+  usage: Usage
   executors: Executor[]
   worker: Worker
   /** The key that callers send; without one, every caller may do everything. */

@@ -3,16 +3,17 @@ import { existsSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
 import { join, resolve } from 'node:path'
 import { serve } from '@hono/node-server'
-import { createAssistant } from './assistants.ts'
+import { createAssistant, KnownAssistants } from './assistants.ts'
 import type { Configuration, GraphSpec, Language } from './configuration.ts'
 import { startDueCrons } from './crons.ts'
 import { type Database, listen, migrate, openDatabase } from './database.ts'
 import { StartError } from './errors.ts'
 import { Executor, type ExecutorOptions } from './executor.ts'
 import { createApp } from './http/app.ts'
+import { DEFAULT_LIMITS, type Limits, Usage } from './limits.ts'
 import type { Server } from './server.ts'
 import { runStoreOperation } from './store.ts'
-import { Waiters } from './streams.ts'
+import { endOf, Waiters } from './streams.ts'
 import { sweep } from './sweeps.ts'
 import { assistantIdOf } from './values.ts'
 import { sendWebhook } from './webhooks.ts'
@@ -27,6 +28,9 @@ export type StartOptions = {
   host: string
   port: number
   slots: number
+  limits?: Partial<Limits> | undefined
+  /** The longest wait for an answer of an executor, in place of a minute. */
+  answerMs?: number | undefined
   apiKey?: string | undefined
   /** Runs are claimed, but nothing listens. */
   isWorkerOnly?: boolean
@@ -35,7 +39,7 @@ export type StartOptions = {
 export type Running = { server: Server; url: string; stop(graceMs?: number): Promise<void> }
 
 const SWEEP_MS = 60_000
-const CRONS_MS = 1000
+const SECOND_MS = 1000
 
 /** Command of the runtimes in a folder, as the agent installs them. */
 export const commandsIn = (
@@ -59,7 +63,7 @@ export const commandsIn = (
 
 type Hooks = Pick<ExecutorOptions, 'onReady' | 'answerRequest'>
 async function startExecutors(options: StartOptions, db: Database, hooks: Hooks): Promise<Executor[]> {
-  const { configuration, databaseUrl, commands, environment } = options
+  const { configuration, databaseUrl, commands, environment, answerMs } = options
   const byLanguage = Map.groupBy(configuration.graphs, ({ language }: GraphSpec) => language)
   const executors = [...byLanguage].map(
     ([language, graphs]) =>
@@ -70,6 +74,7 @@ async function startExecutors(options: StartOptions, db: Database, hooks: Hooks)
         folder: configuration.folder,
         environment,
         databaseUrl,
+        answerMs,
         ...hooks,
       }),
   )
@@ -101,16 +106,20 @@ async function createGraphAssistants(db: Database, graphs: GraphSpec[]): Promise
 export async function start(options: StartOptions): Promise<Running> {
   const { configuration, databaseUrl, apiKey, version, environment } = options
   await using cleanup = new AsyncDisposableStack()
+  await migrate(databaseUrl)
   const db = openDatabase(databaseUrl)
   cleanup.defer(() => db.close())
-  await migrate(db)
+  const usage = new Usage({ ...DEFAULT_LIMITS, ...options.limits })
   // The worker needs the executors, and they ask it while they run graphs.
   let working: Worker | undefined
   const ttl = configuration.store?.ttl ?? {}
   const executors = await startExecutors(options, db, {
     onReady: () => working?.wake(),
-    answerRequest: async request =>
-      request.op === 'flush' ? working?.flush(request.run) : runStoreOperation(db.query, request, ttl),
+    async answerRequest(request) {
+      if (request.op === 'flush') return working?.flush(request.run)
+      if (request.op === 'put' && request.value !== null) usage.admitBytes()
+      return runStoreOperation(db.query, request, ttl)
+    },
   })
   cleanup.defer(async () => void (await Promise.all(executors.map(executor => executor.stop()))))
   await createGraphAssistants(db, configuration.graphs)
@@ -121,7 +130,9 @@ export async function start(options: StartOptions): Promise<Running> {
     db,
     executors,
     slots: options.slots,
+    eventMegabytes: usage.limits.eventMegabytes,
     onEnd(ended) {
+      waiters.wake(endOf(ended.run.run_id), ended.end)
       if (ended.run.kwargs.webhook)
         void sendWebhook(ended, { policy: configuration.webhooks, environment, ownUrl: url })
     },
@@ -130,24 +141,25 @@ export async function start(options: StartOptions): Promise<Running> {
   const listener = listen(databaseUrl, (channel, payload) => {
     if (channel === 'graphs_runs') worker.wake()
     else if (channel === 'graphs_events') {
-      const [run, thread] = payload.split(' ')
+      const [run, thread, isEvent] = payload.split(' ')
       waiters.wake(run!)
       if (thread) waiters.wake(thread)
+      if (!isEvent) waiters.wake(endOf(run!))
     } else if (worker.isRunning(payload)) void worker.heartbeat()
   })
   cleanup.defer(() => listener.close())
   await listener.ready
 
-  const server: Server = { configuration, db, waiters, executors, worker, apiKey, version, environment }
+  const assistants = new KnownAssistants()
+  const parts = { db, waiters, executors, worker, assistants, usage }
+  const server: Server = { configuration, ...parts, apiKey, version, environment }
+  await usage.measure(db)
   const http = options.isWorkerOnly ? undefined : await openHttp(server, options)
   if (http) url = `http://127.0.0.1:${http.port}`
   worker.start()
   const timers = [
     setInterval(() => void sweep(server), SWEEP_MS),
-    setInterval(
-      () => void startDueCrons(db).catch(error => console.error(`crons failed: ${(error as Error).message}`)),
-      CRONS_MS,
-    ),
+    setInterval(() => void lookEachSecond(server), SECOND_MS),
   ]
   const resources = cleanup.move()
   async function stop(graceMs = 3000): Promise<void> {
@@ -158,6 +170,11 @@ export async function start(options: StartOptions): Promise<Running> {
     await resources.disposeAsync()
   }
   return { server, url, stop }
+}
+
+async function lookEachSecond(server: Server): Promise<void> {
+  await server.usage.countQueue(server.db).catch(error => console.error(`count failed: ${(error as Error).message}`))
+  await startDueCrons(server).catch(error => console.error(`crons failed: ${(error as Error).message}`))
 }
 
 async function openHttp(server: Server, { host, port }: StartOptions) {

@@ -1,52 +1,56 @@
 // Readers of runs: they wait until a run changes, and read what is new. A reader's place is the id of an event.
-import type { Database, Row } from './database.ts'
+import type { Database } from './database.ts'
 import { hasEnded } from './runs.ts'
 
 export type StreamEvent = { id: string; event: string; data: string }
 
-/** Wakes the readers of this copy. */
-export class Waiters {
-  readonly #waiting = new Map<string, Set<() => void>>()
-  /** The number of waits at this moment. */
-  get size(): number {
-    return [...this.#waiting.values()].reduce((total, waiting) => total + waiting.size, 0)
-  }
+/** The output of a run that has ended: JSON. */
+export type RunOutput = { output: string }
+type Woken = 'timeout' | RunOutput | undefined
 
-  wake(key: string): void {
-    for (const wake of this.#waiting.get(key) ?? []) wake()
+/** Waits of this copy, for events by the id of a run or a thread, and for the end of a run. */
+export class Waiters {
+  readonly #waiting = new Map<string, Set<(ended?: RunOutput) => void>>()
+  /** The number of waits at this moment. */
+  size = 0
+
+  wake(key: string, ended?: RunOutput): void {
+    for (const wake of this.#waiting.get(key) ?? []) wake(ended)
   }
 
   /** Begins to wait; to be called before the query, so that nothing falls between. */
   begin(key: string, signal?: AbortSignal) {
     const waiting = this.#waiting.get(key) ?? new Set()
     this.#waiting.set(key, waiting)
-    const { promise, resolve } = Promise.withResolvers<void>()
+    const { promise, resolve } = Promise.withResolvers<Woken>()
     let timer: NodeJS.Timeout | undefined
-    let isTimeout = false
-    const end = () => {
+    const end = (woken?: Woken) => {
       clearTimeout(timer)
-      waiting.delete(end)
+      if (waiting.delete(wake)) this.size--
       if (waiting.size === 0 && this.#waiting.get(key) === waiting) this.#waiting.delete(key)
-      signal?.removeEventListener('abort', end)
-      resolve()
+      signal?.removeEventListener('abort', leave)
+      resolve(woken)
     }
-    waiting.add(end)
+    const wake = (ended?: RunOutput) => end(ended)
+    const leave = () => end()
+    waiting.add(wake)
+    this.size++
     if (signal?.aborted) end()
-    else signal?.addEventListener('abort', end, { once: true })
+    else signal?.addEventListener('abort', leave, { once: true })
     return {
-      end,
-      /** A notification can be lost with its connection, so a wait has a limit. Returns whether it was reached. */
-      async wait(limitMs: number): Promise<boolean> {
-        timer = setTimeout(() => {
-          isTimeout = true
-          end()
-        }, limitMs)
-        await promise
-        return isTimeout
+      end: leave,
+      /** A notification can be lost with its connection, so a wait has a limit. */
+      wait(limitMs: number): Promise<Woken> {
+        timer = setTimeout(() => end('timeout'), limitMs)
+        return promise
       },
     }
   }
 }
+export type Wait = ReturnType<Waiters['begin']>
+
+/** The key of those who wait only for the end of a run. */
+export const endOf = (runId: string) => `end ${runId}`
 
 const PAGE = 500
 const LOOK_AGAIN_MS = 10_000
@@ -79,7 +83,7 @@ export async function* followRun(
       // The row is gone after a rollback.
       if (rows.length === 0 || (hasEnded(rows[0]!.status) && events.length < PAGE)) return
       if (events.length > 0) continue
-      if (await wait.wait(LOOK_AGAIN_MS)) yield []
+      if ((await wait.wait(LOOK_AGAIN_MS)) === 'timeout') yield []
     } finally {
       wait.end()
     }
@@ -106,7 +110,7 @@ export async function* followThread(
         yield events
         continue
       }
-      if (await wait.wait(LOOK_AGAIN_MS)) yield []
+      if ((await wait.wait(LOOK_AGAIN_MS)) === 'timeout') yield []
     } finally {
       wait.end()
     }
@@ -119,28 +123,37 @@ export async function latestEventId(db: Database, column: 'run_id' | 'thread_id'
   return row!.last
 }
 
-/** Waits until a run has ended, and returns the row, or null after a rollback. */
+/**
+ * Waits until a run has ended, and returns its output, or null after a rollback. `first` is a wait that began before the
+ * run was created, so that it need not be looked for yet.
+ */
 export async function joinRun(
   db: Database,
   waiters: Waiters,
   runId: string,
-  signal?: AbortSignal,
-): Promise<Row | null> {
+  { signal, first }: { signal?: AbortSignal; first?: Wait | undefined } = {},
+): Promise<RunOutput | null> {
+  let wait = first
   while (!signal?.aborted) {
-    const wait = waiters.begin(runId, signal)
+    const isFirst = wait !== undefined
+    wait ??= waiters.begin(endOf(runId), signal)
     try {
-      const [run] = await db.query(
-        `select r.status, r.thread_id, coalesce(r.output::text, t."values"::text, '{}') as output
-        from graphs.runs r
-        join graphs.threads t using (thread_id)
-        where r.run_id = $1`,
-        [runId],
-      )
-      if (!run) return null
-      if (hasEnded(run.status)) return run
-      await wait.wait(LOOK_AGAIN_MS)
+      if (!isFirst) {
+        const [run] = await db.query(
+          `select r.status, coalesce(r.output::text, t."values"::text, '{}') as output
+          from graphs.runs r
+          join graphs.threads t using (thread_id)
+          where r.run_id = $1`,
+          [runId],
+        )
+        if (!run) return null
+        if (hasEnded(run.status)) return { output: run.output }
+      }
+      const woken = await wait.wait(LOOK_AGAIN_MS)
+      if (typeof woken === 'object') return woken
     } finally {
       wait.end()
+      wait = undefined
     }
   }
   return null

@@ -1,35 +1,41 @@
 // Everything that is ever deleted by time.
-import type { Database, Query } from './database.ts'
+import type { Query } from './database.ts'
 import type { Server } from './server.ts'
 import { keepLatest, removeThreads } from './thread-state.ts'
 
 /** A stream can be joined again for so long after an event. */
 const EVENTS_KEPT = '1 hour'
 const BATCH = 10_000
+const THREADS = 500
 
-/** Events are read in the order of their ids, which is about that of their times: no index on times. */
-async function deleteOldEvents({ query }: Database): Promise<void> {
-  for (;;) {
-    const deleted = await query(
-      `with oldest as (select id, at from graphs.events order by id limit ${BATCH})
-      delete from graphs.events e
-      using oldest o
-      where e.id = o.id and o.at < now() - interval '${EVENTS_KEPT}'
-      returning 1`,
-    )
-    if (deleted.length < BATCH) return
-  }
+/**
+ * Events are read in the order of their ids, which is about that of their times: no index on times. Returns how many it
+ * deleted, as all batches do.
+ */
+async function deleteOldEvents(query: Query): Promise<number> {
+  const deleted = await query(
+    `with oldest as (select id, at from graphs.events order by id limit ${BATCH} for update skip locked)
+    delete from graphs.events e
+    using oldest o
+    where e.id = o.id and o.at < now() - interval '${EVENTS_KEPT}'
+    returning 1`,
+  )
+  return deleted.length
 }
 
-const deleteExpiredItems = (query: Query) =>
-  query(
+async function deleteExpiredItems(query: Query): Promise<number> {
+  const deleted = await query(
     `delete from graphs.store
     where (namespace, key) in (
       select namespace, key from graphs.store where expires_at <= now() limit ${BATCH} for update skip locked
-    )`,
+    )
+    returning 1`,
   )
+  return deleted.length
+}
 
-async function expireThreads(server: Server): Promise<void> {
+/** Returns the number of threads that it found. */
+async function expireThreads(server: Server): Promise<number> {
   const expired = await server.db.query(
     `update graphs.threads
     set expires_at = null
@@ -38,7 +44,7 @@ async function expireThreads(server: Server): Promise<void> {
       from graphs.threads
       where expires_at <= now() and status <> 'busy'
       order by expires_at
-      limit 500
+      limit ${THREADS}
       for update skip locked
     )
     returning thread_id, ttl_strategy`,
@@ -47,28 +53,40 @@ async function expireThreads(server: Server): Promise<void> {
     expired.filter(row => (row.ttl_strategy === 'keep_latest') === isKept).map(row => row.thread_id)
   await removeThreads(server, idsOf(false))
   await keepLatest(server, idsOf(true))
+  return expired.length
 }
 
-/** Answers of `join` are those of the thread after an hour. */
-const dropOldOutputs = (query: Query) =>
-  query(
+/** Answers of `join` are those of the thread after an hour. Returns the number of runs. */
+async function dropOldOutputs(query: Query): Promise<number> {
+  const dropped = await query(
     `update graphs.runs
     set output = null
     where run_id in (
-      select run_id from graphs.runs
+      select run_id
+      from graphs.runs
       where output is not null and updated_at < now() - interval '${EVENTS_KEPT}'
-      limit 1000
+      order by updated_at
+      limit ${BATCH}
       for update skip locked
-    )`,
+    )
+    returning 1`,
   )
+  return dropped.length
+}
+
+/** A busy server ends thousands of runs in a minute, so that one batch would never keep up. */
+async function repeat(batch: () => Promise<number>, size: number): Promise<void> {
+  while ((await batch()) === size);
+}
 
 export async function sweep(server: Server): Promise<void> {
-  const { db } = server
+  const { db, usage } = server
   const steps = [
-    () => deleteOldEvents(db),
-    () => deleteExpiredItems(db.query),
-    () => expireThreads(server),
-    () => dropOldOutputs(db.query),
+    () => repeat(() => deleteOldEvents(db.query), BATCH),
+    () => repeat(() => deleteExpiredItems(db.query), BATCH),
+    () => repeat(() => expireThreads(server), THREADS),
+    () => repeat(() => dropOldOutputs(db.query), BATCH),
+    () => usage.measure(db),
   ]
   for (const step of steps) await step().catch(error => console.error(`sweep failed: ${(error as Error).message}`))
 }

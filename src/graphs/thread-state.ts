@@ -75,6 +75,7 @@ export async function updateState(
   { supersteps, checkpoint }: { supersteps: Superstep[]; checkpoint?: Checkpoint },
 ): Promise<string> {
   const { query } = server.db
+  server.usage.admitBytes()
   const thread = await getThread(query, threadId)
   const graphId = graphIdOf(thread)
   if (graphId === undefined)

@@ -1,36 +1,49 @@
 // Claims runs, has executors run them, and writes their events and ends.
 import { randomUUID } from 'node:crypto'
 import { deleteCheckpoints, deleteCheckpointsOfRun } from './checkpoints.ts'
-import type { Database } from './database.ts'
+import { type Database, isDataError } from './database.ts'
+import { EventWriter } from './event-writer.ts'
 import { type Executor, ExecutorEnded, type RunResult } from './executor.ts'
+import { LIMIT_VARIABLES } from './limits.ts'
 import {
   type ClaimedRun,
   claimRuns,
   extendLeases,
   finishRun,
   HEARTBEAT_MS,
-  insertEvents,
   LEASE_SECONDS,
   MAX_ATTEMPTS,
-  type NewEvent,
   type RunEnd,
   releaseRuns,
   settleThread,
 } from './queue.ts'
 import { removeRun } from './runs.ts'
 
-type Active = { run: ClaimedRun; executor: Executor; done: Promise<void>; isCancelled: boolean; isLost: boolean }
+type Failure = NonNullable<RunResult['error']>
+type Active = {
+  run: ClaimedRun
+  executor: Executor
+  done: Promise<void>
+  isCancelled: boolean
+  isLost: boolean
+  eventBytes: number
+  /** Ends the run, whatever its graph does. */
+  failure: Failure | null
+}
 export type EndedRun = { run: ClaimedRun; end: RunEnd; endedAt: Date }
 type Options = {
   db: Database
   executors: Executor[]
   /** Runs at the same time, for each executor. */
   slots: number
+  /** The most that the events of a run may have. */
+  eventMegabytes: number
   /** After the end of a run was written. */
   onEnd(ended: EndedRun): void
 }
 
 const LOOK_MS = 1000
+const DELETE_AFTER_MS = 500
 /** Ten attempts must outlast a restart of the database. */
 const GIVE_BACK_MS = 3000
 
@@ -45,11 +58,22 @@ export class Worker {
   #isLookingAgain = false
   /** The last look filled the slots, so that more may be due when one is free. */
   #hasBacklog = false
+  /** Slots for runs that are being created, by executor. */
+  readonly #reserved = new Map<Executor, number>()
+  readonly #ended: string[] = []
   #lastHeartbeat = Date.now()
 
   constructor(options: Options) {
     this.#options = options
-    this.#writer = new EventWriter(options.db, this.owner)
+    this.#writer = new EventWriter({
+      db: options.db,
+      owner: this.owner,
+      isHeld: id => this.#active.get(id)?.isLost === false,
+      onRefused: (id, error) => this.#fail(id, 'InvalidEvent', `An event could not be stored: ${error.message}`),
+      onPressure(isHigh) {
+        for (const executor of options.executors) executor.pause(isHigh)
+      },
+    })
   }
 
   get activeCount(): number {
@@ -83,11 +107,10 @@ export class Worker {
 
   /** Returns true if it filled the slots of an executor, or found them full. */
   async #claim(areLost: boolean): Promise<boolean> {
-    const { db, executors, slots } = this.#options
+    const { db, executors } = this.#options
     let isMoreDue = false
     for (const executor of executors) {
-      const active = [...this.#active.values()].filter(one => one.executor === executor).length
-      const limit = slots - active
+      const limit = this.#freeSlots(executor)
       if (!executor.isReady || this.#isStopping) continue
       if (limit <= 0) {
         isMoreDue = true
@@ -105,8 +128,40 @@ export class Worker {
     return isMoreDue
   }
 
+  #freeSlots(executor: Executor): number {
+    let free = this.#options.slots - (this.#reserved.get(executor) ?? 0)
+    for (const active of this.#active.values()) if (active.executor === executor) free--
+    return free
+  }
+
+  /**
+   * Reserves a slot for a run that is about to be created, which then needs neither to be found nor to be claimed.
+   * Nothing if runs wait already, or if this copy has no slot. `begin` gets the row, or null if it is another's.
+   */
+  reserve(graphId: string): { owner: string; begin(run: ClaimedRun | null): void } | undefined {
+    const executor = this.#options.executors.find(one => one.options.graphs.some(graph => graph.id === graphId))
+    if (!executor?.isReady || this.#isStopping || this.#hasBacklog || this.#freeSlots(executor) <= 0) return undefined
+    const add = (change: number) => this.#reserved.set(executor, (this.#reserved.get(executor) ?? 0) + change)
+    add(1)
+    return {
+      owner: this.owner,
+      begin: run => {
+        add(-1)
+        if (run) this.#begin(run, executor)
+      },
+    }
+  }
+
   #begin(run: ClaimedRun, executor: Executor): void {
-    const active: Active = { run, executor, done: Promise.resolve(), isCancelled: false, isLost: false }
+    const active: Active = {
+      run,
+      executor,
+      done: Promise.resolve(),
+      isCancelled: false,
+      isLost: false,
+      eventBytes: 0,
+      failure: null,
+    }
     this.#active.set(run.run_id, active)
     active.done = this.#work(active)
       .catch(error => console.error(`run failed to end run=${run.run_id}: ${(error as Error).message}`))
@@ -119,8 +174,10 @@ export class Worker {
   async #work(active: Active): Promise<void> {
     const { run } = active
     if (run.attempt > 1) console.log(`run taken over run=${run.run_id} attempt=${run.attempt}`)
-    const result = await this.#execute(active)
-    if (result === undefined) return
+    const executed = await this.#execute(active)
+    if (executed === undefined) return
+    const { failure } = active
+    const result: RunResult = failure ? { ...executed, status: 'error', error: failure, output: null } : executed
     if (result.status === 'lost') return this.#giveBack(active)
     if (result.status === 'error') this.#writer.add(run, 'error', JSON.stringify(result.error))
     await this.#writer.flush()
@@ -138,11 +195,9 @@ export class Worker {
       return { status: 'error', error: { error: 'RunLost', message }, output: null, state: null }
     }
     try {
-      return await executor.run(run, (event, data) => {
-        if (!active.isLost) this.#writer.add(run, event, data)
-      })
+      return await executor.run(run, (event, data) => this.#addEvent(active, event, data))
     } catch (error) {
-      if (!(error instanceof ExecutorEnded)) {
+      if (!(error instanceof ExecutorEnded) || active.failure) {
         const { name, message } = error as Error
         return { status: 'error', error: { error: name, message }, output: null, state: null }
       }
@@ -151,15 +206,46 @@ export class Worker {
     }
   }
 
+  #addEvent(active: Active, event: string, data: string): void {
+    if (active.isLost || active.failure) return
+    const { eventMegabytes } = this.#options
+    active.eventBytes += data.length
+    const advice = `Ask for fewer stream modes, or raise ${LIMIT_VARIABLES.eventMegabytes}.`
+    if (active.eventBytes <= eventMegabytes * 2 ** 20) this.#writer.add(active.run, event, data)
+    else
+      this.#fail(active.run.run_id, 'TooManyEvents', `The run has more than ${eventMegabytes} MB of events. ${advice}`)
+  }
+
+  #fail(runId: string, error: string, message: string): void {
+    const active = this.#active.get(runId)
+    if (!active || active.failure) return
+    active.failure = { error, message }
+    active.executor.cancel(runId)
+  }
+
   async #finish({ run }: Active, result: RunResult): Promise<void> {
-    const { db, onEnd } = this.#options
+    const { onEnd } = this.#options
     const { error, state } = result
     const status = result.status as RunEnd['status']
     const output = error ? JSON.stringify({ __error__: error }) : (result.output ?? '{}')
     const end: RunEnd = { status, output, state, error, lastEvent: lastEventOf(run, result) }
     if (!(await this.#writeEnd(run, end))) return this.#deleteOrphans(run)
-    if (run.kwargs.temporary) await deleteCheckpoints(db.query, [run.thread_id])
     onEnd({ run, end, endedAt: new Date() })
+    if (run.kwargs.temporary) this.#deleteSoon(run.thread_id)
+  }
+
+  /** Of all runs that ended within a while at once. What a crash leaves here goes with its thread. */
+  #deleteSoon(threadId: string): void {
+    this.#ended.push(threadId)
+    if (this.#ended.length > 1) return
+    setTimeout(() => void this.#deleteEnded(), DELETE_AFTER_MS).unref()
+  }
+
+  async #deleteEnded(): Promise<void> {
+    const ended = this.#ended.splice(0)
+    await deleteCheckpoints(this.#options.db.query, ended).catch(error =>
+      console.error(`checkpoints not deleted: ${(error as Error).message}`),
+    )
   }
 
   /** The database was away: the run goes on later, here or elsewhere. While it is away, its lease ends by itself. */
@@ -264,12 +350,9 @@ export class Worker {
     const left = [...this.#active.values()].map(({ run }) => run)
     await Promise.all(this.#options.executors.map(executor => executor.stop()))
     if (left.length > 0) await releaseRuns(this.#options.db.query, this.owner, left)
+    await this.#deleteEnded()
   }
 }
-
-/** Codes of class 22 are about the data of a statement. */
-const isDataError = (error: unknown): error is Error & { code: string } =>
-  error instanceof Error && /^22/.test(String((error as { code?: unknown }).code))
 
 /** A run that waits for an answer is `interrupted` in the streaming protocol, and a `success` elsewhere. */
 function lastEventOf({ kwargs, graph_id }: ClaimedRun, { status, state, error }: RunResult): string | undefined {
@@ -278,51 +361,4 @@ function lastEventOf({ kwargs, graph_id }: ClaimedRun, { status, state, error }:
   const ends = { success: isAsking ? 'interrupted' : 'completed', error: 'failed', interrupted: 'interrupted' }
   const data = { event: ends[status], graph_name: graph_id, ...(error && { error: error.message }) }
   return JSON.stringify({ method: 'lifecycle', namespace: [], timestamp: Date.now(), data })
-}
-
-/** Writes events in order. While one statement is under way, what comes is gathered for the next. */
-class EventWriter {
-  readonly #db: Database
-  readonly #owner: string
-  #waiting: NewEvent[] = []
-  #writing: Promise<void> | undefined
-
-  constructor(db: Database, owner: string) {
-    this.#db = db
-    this.#owner = owner
-  }
-
-  add(run: ClaimedRun, event: string, data: string): void {
-    const { run_id, thread_id, attempt } = run
-    this.#waiting.push({ run_id, thread_id, attempt, event, data })
-    this.#writing ??= this.#write().finally(() => {
-      this.#writing = undefined
-    })
-  }
-
-  async #write(): Promise<void> {
-    while (this.#waiting.length > 0) {
-      const events = this.#waiting.splice(0, 500)
-      await this.#insert(events)
-    }
-  }
-
-  /** A lost connection is tried again while leases may still hold. */
-  async #insert(events: NewEvent[]): Promise<void> {
-    for (let attempt = 1; ; attempt++) {
-      try {
-        await insertEvents(this.#db.query, this.#owner, events)
-        return
-      } catch (error) {
-        console.error(`events not written attempt=${attempt}: ${(error as Error).message}`)
-        if (attempt === 10) return
-        await new Promise(resolve => setTimeout(resolve, 100 * attempt))
-      }
-    }
-  }
-
-  /** Resolves when all that was added is written. */
-  async flush(): Promise<void> {
-    while (this.#writing) await this.#writing
-  }
 }

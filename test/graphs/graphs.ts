@@ -7,7 +7,8 @@ import { query } from '../support/postgres.ts'
 import { database } from '../support/worker-database.ts'
 
 const EXECUTOR = join(import.meta.dirname, '../support/graph-executor.mjs')
-type Settings = Partial<Parameters<typeof start>[0]['configuration']> & { apiKey?: string }
+type Options = Parameters<typeof start>[0]
+type Settings = Partial<Options['configuration']> & Pick<Partial<Options>, 'apiKey' | 'limits' | 'answerMs'>
 // biome-ignore lint/suspicious/noExplicitAny: answers of a server, which the tests are about.
 type Json = Record<string, any>
 
@@ -32,7 +33,7 @@ export async function openGraphs() {
   const folder = await mkdtemp(join(tmpdir(), 'slipway-graphs-'))
   const copies: Awaited<ReturnType<typeof start>>[] = []
 
-  async function startCopy({ apiKey, ...settings }: Settings = {}) {
+  async function startCopy({ apiKey, limits, answerMs, ...settings }: Settings = {}) {
     const copy = await start({
       configuration: {
         folder,
@@ -51,6 +52,8 @@ export async function openGraphs() {
       port: 0,
       slots: 10,
       apiKey,
+      limits,
+      answerMs,
       version: 'test',
     })
     copies.push(copy)

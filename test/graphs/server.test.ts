@@ -189,7 +189,7 @@ it('a due cron starts one run, though each copy looks', async () => {
     on_run_completed: 'keep',
   })
   await graphs.sql(`update graphs.crons set next_run_date = now() - interval '1 minute'`)
-  await Promise.all([startDueCrons(copy.server.db), startDueCrons(other.server.db)])
+  await Promise.all([startDueCrons(copy.server), startDueCrons(other.server)])
   const runs = await graphs.sql(`select metadata from graphs.runs where metadata ->> 'cron_id' = '${cron.cron_id}'`)
   expect(runs).toMatchObject([{ metadata: { from: 'cron' } }])
   const [row] = await graphs.sql(`select next_run_date > now() as is_ahead from graphs.crons`)

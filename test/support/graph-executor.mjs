@@ -22,7 +22,7 @@ const summaryOf = (thread, next = []) => ({
 })
 
 async function run({ run_id, thread_id, attempt, kwargs }) {
-  const { say, steps = 0, pause = 10, crash, ask, fail } = kwargs.input ?? {}
+  const { say, steps = 0, pause = 10, crash, ask, fail, event, size = 0 } = kwargs.input ?? {}
   const emit = (event, data) => send({ type: 'event', run: run_id, event, data: JSON.stringify(data) })
   const end = (status, rest = {}) =>
     JSON.stringify({
@@ -34,6 +34,7 @@ async function run({ run_id, thread_id, attempt, kwargs }) {
     })
   emit('metadata', { run_id, attempt })
   if (crash && attempt === 1) process.exit(9)
+  if (event) emit(event === 'nul' ? '\0' : event, { text: 'x'.repeat(size) })
   for (let step = 1; step <= steps; step++) {
     await delay(pause)
     if (cancelled.delete(run_id)) return end('interrupted')
@@ -51,6 +52,8 @@ const questions = {
   summary: ({ config }) => JSON.stringify(summaryOf(config.configurable.thread_id)),
   state: ({ config }) =>
     JSON.stringify({ values: { log: readLog(config.configurable.thread_id) }, next: [], config: config.configurable }),
+  // As a node that blocks its process.
+  graph: () => new Promise(() => {}),
   schemas: () => JSON.stringify({ input_schema: { type: 'object', properties: { say: { type: 'string' } } } }),
 }
 

@@ -3,6 +3,7 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import { type Context, Hono } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { cors } from 'hono/cors'
+import { isDataError, isTimeout } from '../database.ts'
 import { HttpError } from '../errors.ts'
 import { ExecutorEnded } from '../executor.ts'
 import type { Server } from '../server.ts'
@@ -52,20 +53,24 @@ function isAuthorized(request: Request, apiKey: string): boolean {
   return timingSafeEqual(digest(given), digest(apiKey))
 }
 
-const problem = (status: number, detail: string) =>
+const problem = (status: number, detail: string, retryAfter?: number) =>
   new Response(JSON.stringify({ status, detail, message: detail }), {
     status,
-    headers: { 'Content-Type': 'application/problem+json' },
+    headers: {
+      'Content-Type': 'application/problem+json',
+      ...(retryAfter !== undefined && { 'Retry-After': `${retryAfter}` }),
+    },
   })
 
-/** Errors of Postgres that a caller causes, such as text that is no date, or too long for an index. */
-const isBadValue = (error: unknown) => /^(?:22|54)/.test(String((error as { code?: unknown }).code ?? ''))
+const SLOW = 'The database took too long. Ask for less, such as by a smaller `limit` or a filter, or try again later.'
 
 function answerError(error: unknown, context: Context): Response {
-  if (error instanceof HttpError) return problem(error.status, error.message)
-  if (error instanceof ExecutorEnded) return problem(503, `${error.message} It is starting again. Try again.`)
+  if (error instanceof HttpError) return problem(error.status, error.message, error.retryAfter)
+  if (error instanceof ExecutorEnded) return problem(503, `${error.message} It is starting again. Try again.`, 1)
   console.error(`request failed ${context.req.method} ${context.req.path}:`, error)
-  if (isBadValue(error)) return problem(422, 'The database refused a value of the request.')
+  if (isTimeout(error)) return problem(503, SLOW, 10)
+  // Such as text that is no date, or too long for an index.
+  if (isDataError(error)) return problem(422, 'The database refused a value of the request.')
   return problem(500, 'The server failed. Its log has the reason.')
 }
 

@@ -58,7 +58,7 @@ async function findInterrupted({ db }: Server, threadId: string) {
 
 async function start(server: Server, threadId: string, request: RunRequest) {
   const run = await createRun(
-    server.db,
+    server,
     threadId,
     { ...request, stream_subgraphs: true, if_not_exists: 'create' },
     { hasProtocol: true },
@@ -173,6 +173,7 @@ export const protocolRoutes: Route[] = [
     body: filter,
     produces: 'text/event-stream',
     handle({ server, params, body, signal }) {
+      server.usage.admitStream(server.waiters.size)
       const after = `${body.since ?? -1}`
       return eventStream(left => followThread(server.db, server.waiters, params.thread_id, { after, signal: left }), {
         headers: {},

@@ -3,8 +3,9 @@ import * as z from 'zod'
 import { HttpError } from '../errors.ts'
 import { cancelRuns, createRun, deleteRun, findRuns, getRun, insertRun, listRuns, type RunRequest } from '../runs.ts'
 import type { Server } from '../server.ts'
-import { followRun, joinRun, latestEventId } from '../streams.ts'
+import { endOf, followRun, joinRun, latestEventId } from '../streams.ts'
 import { getThread } from '../threads.ts'
+import { uuid7 } from '../values.ts'
 import { checkWebhook } from '../webhooks.ts'
 import { type Call, JsonText, noContent, type Route, route } from './route.ts'
 import {
@@ -56,8 +57,8 @@ function withHeaders(server: Server, request: Request, body: RunBody): RunBody {
 }
 
 type RunCall = Pick<Call<unknown, unknown, RunBody>, 'server' | 'request' | 'signal' | 'body'>
-async function start({ server, request, body }: RunCall, threadId: string | null) {
-  const run = await createRun(server.db, threadId, readRequest(server, withHeaders(server, request, body)))
+async function start({ server, request, body }: RunCall, threadId: string | null, runId?: string) {
+  const run = await createRun(server, threadId, readRequest(server, withHeaders(server, request, body)), { runId })
   const path = runPath(run as { run_id: string; thread_id: string }, threadId)
   return { run, path, headers: { 'Content-Location': path } }
 }
@@ -68,12 +69,21 @@ async function createAndAnswer(call: RunCall, threadId: string | null): Promise<
 }
 
 async function createAndWait(call: RunCall, threadId: string | null): Promise<Response> {
-  const { run, headers } = await start(call, threadId)
+  const { server, signal } = call
+  server.usage.admitStream(server.waiters.size)
+  const runId = uuid7()
+  // Before the run is created, so that its end does not fall between.
+  const first = server.waiters.begin(endOf(runId))
+  const { headers } = await start(call, threadId, runId).catch(error => {
+    first.end()
+    throw error
+  })
   const isCancelling = call.body.on_disconnect === 'cancel'
-  return outputOf(call.server, run.run_id, { headers, signal: call.signal, isCancelling })
+  return outputOf(server, runId, { headers, signal, isCancelling, first })
 }
 
 async function createAndStream(call: RunCall, threadId: string | null): Promise<Response> {
+  call.server.usage.admitStream(call.server.waiters.size)
   const { run, path, headers } = await start(call, threadId)
   const isCancelling = call.body.on_disconnect === 'cancel'
   return streamOf(call.server, run.run_id, {
@@ -117,6 +127,7 @@ async function joinStream(
   { server, request, signal, query }: Call<unknown, z.output<typeof joinQuery>, unknown>,
   ids: { run_id: string; thread_id?: string },
 ): Promise<Response> {
+  server.usage.admitStream(server.waiters.size)
   const run = await getRun(server.db.query, ids.run_id, ids.thread_id)
   return streamOf(server, run.run_id, {
     after: await readPlace(server, request, 'run_id', run.run_id),
@@ -165,10 +176,11 @@ export const runRoutes: Route[] = [
     body: z.array(runRequest).min(1).max(100),
     handle({ server, request, body }) {
       const requests = body.map(one => readRequest(server, withHeaders(server, request, one)))
+      for (const _ of requests) server.usage.admitRun(false)
       // All or none.
       return server.db.transaction(async query => {
         const runs = []
-        for (const one of requests) runs.push(await insertRun(query, null, one))
+        for (const one of requests) runs.push(await insertRun(server, query, null, one))
         return runs
       })
     },
@@ -237,7 +249,7 @@ export const runRoutes: Route[] = [
       await getRun(server.db.query, params.run_id, params.thread_id)
       await cancelRuns(server.db, [params.run_id], query.action)
       if (!query.wait) return noContent(202)
-      await joinRun(server.db, server.waiters, params.run_id, signal)
+      await joinRun(server.db, server.waiters, params.run_id, { signal })
       return noContent()
     },
   }),
@@ -249,6 +261,7 @@ export const runRoutes: Route[] = [
     params: threadRunParams,
     query: joinQuery,
     async handle({ server, params, query, signal }) {
+      server.usage.admitStream(server.waiters.size)
       await getRun(server.db.query, params.run_id, params.thread_id)
       const isCancelling = query.cancel_on_disconnect ?? false
       return outputOf(server, params.run_id, { headers: {}, signal, isCancelling })
@@ -278,7 +291,7 @@ export const runRoutes: Route[] = [
 
 /** Runs a graph without a thread, and returns the JSON of its output. */
 export async function runAndWait(server: Server, request: RunRequest, signal: AbortSignal): Promise<JsonText> {
-  const run = await createRun(server.db, null, request)
-  const ended = await joinRun(server.db, server.waiters, run.run_id, signal)
+  const run = await createRun(server, null, request)
+  const ended = await joinRun(server.db, server.waiters, run.run_id, { signal })
   return new JsonText(ended?.output ?? 'null')
 }

@@ -1,7 +1,7 @@
 // Streams of events, and answers that take long.
 import { cancelRuns, getRun, hasEnded } from '../runs.ts'
 import type { Server } from '../server.ts'
-import { joinRun, type StreamEvent } from '../streams.ts'
+import { joinRun, type StreamEvent, type Wait } from '../streams.ts'
 
 const ALWAYS = ['metadata', 'error', 'feedback']
 /** The first word of an event is its mode: `values|child:1`, `messages/partial`. */
@@ -77,48 +77,78 @@ export function eventStream(open: (signal: AbortSignal) => Pages, options: Strea
 }
 
 const KEEP_ALIVE_MS = 5000
+/** An answer that comes sooner is sent at once, which costs less than one that is streamed. */
+const SOON_MS = 300
+
+type OutputOptions = {
+  headers: Record<string, string>
+  signal: AbortSignal
+  isCancelling: boolean
+  /** A wait that began before the run was created. */
+  first?: Wait | undefined
+}
 
 /** Answers with the output of a run. Line feeds before it keep a long wait alive. */
-export function outputOf(
+export async function outputOf(
   server: Server,
   runId: string,
-  { headers, signal, isCancelling }: { headers: Record<string, string>; signal: AbortSignal; isCancelling: boolean },
-): Response {
-  const encoder = new TextEncoder()
+  { headers, signal, isCancelling, first }: OutputOptions,
+): Promise<Response> {
   const left = new AbortController()
   let hasFinished = false
-  let timer: NodeJS.Timeout | undefined
   const leave = () => {
-    // To write into a stream that is closed throws, which would end the server.
-    clearInterval(timer)
     if (hasFinished || left.signal.aborted) return
     left.abort()
+    first?.end()
     if (isCancelling)
       cancelIfActive(server, runId).catch(error =>
         console.error(`cancel on disconnect failed: ${(error as Error).message}`),
       )
   }
   signal.addEventListener('abort', leave, { once: true })
-  const body = new ReadableStream<Uint8Array>({
+  const joined = joinRun(server.db, server.waiters, runId, { signal: left.signal, first })
+    .then(run => (run ? run.output : ROLLED_BACK))
+    .finally(() => {
+      hasFinished = true
+      signal.removeEventListener('abort', leave)
+    })
+  const all = { 'Content-Type': 'application/json', ...headers }
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<null>(resolve => {
+    timer = setTimeout(resolve, SOON_MS, null)
+  })
+  const soon = await Promise.race([joined, late]).finally(() => clearTimeout(timer))
+  return new Response(soon ?? streamLater(joined, leave), { headers: all })
+}
+
+function streamLater(joined: Promise<string>, leave: () => void): ReadableStream<Uint8Array> {
+  const encoder = new TextEncoder()
+  let timer: NodeJS.Timeout | undefined
+  // To write into a stream that is closed throws, which would end the server.
+  let isOpen = true
+  const close = () => {
+    isOpen = false
+    clearInterval(timer)
+  }
+  return new ReadableStream<Uint8Array>({
     async start(controller) {
       timer = setInterval(() => controller.enqueue(encoder.encode('\n')), KEEP_ALIVE_MS)
       try {
-        const run = await joinRun(server.db, server.waiters, runId, left.signal)
-        hasFinished = true
-        if (left.signal.aborted) return
-        controller.enqueue(encoder.encode(run ? run.output : ROLLED_BACK))
+        const output = await joined
+        if (!isOpen) return
+        controller.enqueue(encoder.encode(output))
         controller.close()
       } catch (error) {
-        hasFinished = true
-        if (!left.signal.aborted) controller.error(error)
+        if (isOpen) controller.error(error)
       } finally {
-        clearInterval(timer)
-        signal.removeEventListener('abort', leave)
+        close()
       }
     },
-    cancel: leave,
+    cancel() {
+      close()
+      leave()
+    },
   })
-  return new Response(body, { headers: { 'Content-Type': 'application/json', ...headers } })
 }
 
 const ROLLED_BACK = JSON.stringify({

@@ -33,6 +33,7 @@ export const storeRoutes: Route[] = [
       index: noIndex,
     }),
     async handle({ server, body }) {
+      server.usage.admitBytes()
       const { namespace, key, value, ttl } = body
       await run(server, { op: 'put', namespace, key, value, ttl })
       return noContent()

@@ -97,6 +97,7 @@ export const threadRoutes: Route[] = [
       supersteps: z.array(superstep).max(1000).nullish(),
     }),
     async handle({ server, body }) {
+      server.usage.admitThread()
       const id = body.thread_id ?? uuid7()
       const metadata = withoutNulls(body.metadata)
       if (typeof metadata.graph_id === 'string') executorOf(server, metadata.graph_id)
@@ -183,13 +184,15 @@ export const threadRoutes: Route[] = [
     group,
     summary: 'Copy a thread with its state',
     params: threadParams,
-    handle: ({ server, params }) =>
-      server.db.transaction(async query => {
+    handle: ({ server, params }) => {
+      server.usage.admitThread()
+      return server.db.transaction(async query => {
         const id = uuid7()
         const copy = await copyThread(query, params.thread_id, id)
         await copyCheckpoints(query, params.thread_id, id)
         return toThread(copy)
-      }),
+      })
+    },
   }),
   route({
     method: 'get',
@@ -289,6 +292,7 @@ export const threadRoutes: Route[] = [
     query: z.looseObject({ stream_mode: words }),
     produces: 'text/event-stream',
     async handle({ server, params, query, request, signal }) {
+      server.usage.admitStream(server.waiters.size)
       const { thread_id } = await getThread(server.db.query, params.thread_id)
       const after = await readPlace(server, request, 'thread_id', thread_id)
       const modes = query.stream_mode?.filter(mode => mode !== 'run_modes')

@@ -1,0 +1,104 @@
+// What a caller may use of the server of graphs, and what happens when the database or a graph does not answer.
+import { randomBytes } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { openGraphs, readEvents } from './graphs.ts'
+
+let graphs: Awaited<ReturnType<typeof openGraphs>>
+type Copy = Awaited<ReturnType<typeof graphs.startCopy>>
+let copy: Copy
+beforeAll(async () => {
+  graphs = await openGraphs()
+  const limits = { queuedRuns: 3, queuedRunsOfThread: 2, threads: 8, storedMegabytes: 2, eventMegabytes: 1, streams: 2 }
+  copy = await graphs.startCopy({ limits, answerMs: 300 })
+})
+afterAll(() => graphs.close())
+
+const newThread = async () => (await copy.call('POST', '/threads', {})).body.thread_id as string
+const later = { assistant_id: 'echo', after_seconds: 600 }
+const run = (thread: string, input: object) =>
+  copy.call('POST', `/threads/${thread}/runs/wait`, { assistant_id: 'echo', input })
+
+it('runs that wait are limited for a thread and for all, with a time to try again', async () => {
+  const [one, two] = [await newThread(), await newThread()]
+  const create = (thread: string) => copy.send('POST', `/threads/${thread}/runs`, later)
+  const statuses = []
+  for (const thread of [one, one, one, two]) statuses.push((await create(thread)).status)
+  expect(statuses).toEqual([200, 200, 429, 200])
+  await copy.server.usage.countQueue(copy.server.db)
+  const refused = await create(two)
+  expect(refused.status).toBe(429)
+  expect(refused.headers.get('Retry-After')).toBe('10')
+  expect((await copy.call('POST', '/runs/batch', [later])).status).toBe(429)
+  await copy.call('POST', '/runs/cancel', { status: 'pending' })
+  await copy.server.usage.countQueue(copy.server.db)
+  expect((await run(two, { say: 'now' })).body).toEqual({ log: ['now'] })
+})
+
+it('threads are limited, and a thread that is deleted makes room', async () => {
+  const threads = []
+  for (let created = await newThread(); created; created = await newThread()) threads.push(created)
+  expect((await copy.call('POST', '/threads', {})).status).toBe(429)
+  expect((await copy.call('POST', '/runs/wait', { assistant_id: 'echo' })).status).toBe(429)
+  await copy.call('POST', '/threads/prune', { thread_ids: threads })
+  await copy.server.usage.measure(copy.server.db)
+  expect((await copy.call('POST', '/threads', {})).status).toBe(200)
+})
+
+it('stored bytes are limited, and rows that are deleted make room at once', async () => {
+  const put = (key: string, value: object) => copy.call('PUT', '/store/items', { namespace: ['a'], key, value })
+  expect((await put('large', { text: randomBytes(2e6).toString('base64') })).status).toBe(204)
+  await copy.server.usage.measure(copy.server.db)
+  expect((await put('small', {})).status).toBe(413)
+  expect((await copy.call('POST', '/runs', { assistant_id: 'echo' })).status).toBe(413)
+  expect((await copy.call('GET', '/store/items?namespace=a&key=large')).status).toBe(200)
+  expect((await copy.call('DELETE', '/store/items', { namespace: ['a'], key: 'large' })).status).toBe(204)
+  await copy.server.usage.measure(copy.server.db)
+  expect((await put('small', {})).status).toBe(204)
+})
+
+it('requests that wait are limited', async () => {
+  const thread = await newThread()
+  const leave = new AbortController()
+  const path = `${copy.url}/threads/${thread}/stream`
+  for (let i = 0; i < 2; i++) await fetch(path, { signal: leave.signal })
+  await expect.poll(() => copy.server.waiters.size).toBe(2)
+  expect((await fetch(path)).status).toBe(429)
+  expect((await run(thread, {})).status).toBe(429)
+  leave.abort()
+  await expect.poll(() => copy.server.waiters.size).toBe(0)
+})
+
+describe('a run fails, and says why,', () => {
+  const failureOf = async (input: object) => (await run(await newThread(), input)).body.__error__
+
+  it('if its events are more than it may have', async () => {
+    const failure = await failureOf({ event: 'custom', size: 2 ** 21, steps: 1000 })
+    expect(failure.error).toBe('TooManyEvents')
+  })
+
+  it('if one of its events cannot be stored, which takes no event of another run', async () => {
+    const thread = await newThread()
+    const body = { assistant_id: 'echo', input: { steps: 50 }, stream_mode: ['custom'] }
+    const other = copy.send('POST', `/threads/${thread}/runs/stream`, body).then(readEvents)
+    expect((await failureOf({ event: 'nul', steps: 1000 })).error).toBe('InvalidEvent')
+    expect((await other).filter(({ event }) => event === 'custom')).toHaveLength(50)
+  })
+})
+
+it('events wait while the database cannot take them', async () => {
+  const thread = await newThread()
+  await graphs.sql('alter table graphs.events rename to away')
+  const answer = run(thread, { steps: 3, say: 'kept' })
+  await expect.poll(() => graphs.sql(`select from graphs.runs where thread_id = '${thread}'`)).toHaveLength(1)
+  await new Promise(resolve => setTimeout(resolve, 300))
+  await graphs.sql('alter table graphs.away rename to events')
+  expect((await answer).body).toEqual({ log: ['kept'] })
+  const events = await graphs.sql(`select event from graphs.events where thread_id = '${thread}' order by id`)
+  expect(events.map(({ event }) => event)).toEqual(['metadata', 'custom', 'custom', 'custom', 'values'])
+})
+
+it('a graph that does not answer, and a statement that does not end, are given up', async () => {
+  expect((await copy.call('GET', '/assistants/echo/graph')).status).toBe(504)
+  const [row] = await copy.server.db.query('show statement_timeout')
+  expect(row!.statement_timeout).toBe('30s')
+})
