@@ -180,7 +180,8 @@ export const Deployment = z
       description: 'The same on the machine of the agent, by an address that needs no name. Null elsewhere.',
     }),
     application_key: z.string().optional().meta({
-      description: 'The key by which clients call it, with `reveal=true`, if it serves graphs.',
+      description:
+        'The key by which clients call it, with `reveal=true`, if it serves graphs and is not open to everyone.',
     }),
     owner: Owner.nullable(),
     ...TimeMembers,

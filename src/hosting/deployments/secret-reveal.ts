@@ -16,6 +16,9 @@ type RevealRow = DeploymentRow & {
   serves_graphs: boolean
 }
 
+/** A secret of this name replaces the key that is derived for the deployment. */
+const OWN_KEY = 'GRAPHS_API_KEY'
+
 /** One statement reads the values and writes the event: no value leaves without an event. */
 export const revealDeployment = verb(
   'secrets:read',
@@ -38,17 +41,19 @@ export const revealDeployment = verb(
         and d.tenant_id = current_tenant()
         and ${requirePermission('deployments:read')}`
     const row = requireRow(await commit(ctx, 'deployment.secrets_revealed', query), 'deployment_not_found')
-    const secrets = row.sealed_secrets.map(async ({ name, sealed }) => ({
-      name,
-      value: await ctx.sealer.open(sealed, deployment_id, name),
-    }))
+    const secrets = await Promise.all(
+      row.sealed_secrets.map(async ({ name, sealed }) => ({
+        name,
+        value: await ctx.sealer.open(sealed, deployment_id, name),
+      })),
+    )
     // There is no ETag: that names the masked representation.
     const { [etagVersion]: _, ...masked } = deploymentToWire(row)
     const version = row.trace_key_version
-    return {
-      ...masked,
-      secrets: await Promise.all(secrets),
-      ...(row.serves_graphs && { application_key: await createApplicationKey(ctx.config, { deployment_id, version }) }),
-    }
+    const key =
+      secrets.find(({ name }) => name === OWN_KEY)?.value ??
+      (await createApplicationKey(ctx.config, { deployment_id, version }))
+    // An empty key of its own opens the application to everyone.
+    return { ...masked, secrets, ...(row.serves_graphs && key !== '' && { application_key: key }) }
   },
 )

@@ -41,6 +41,20 @@ describe('an upload for a new deployment', () => {
     })
   const web = { provider: 'node', kind: 'web', root: 'apps/web', install_root: '', install: 'npm ci' }
 
+  it('of graphs gives a deployment a key, which a secret of its own replaces', async () => {
+    const tenant = await newTenant()
+    const files = { 'langgraph.json': JSON.stringify({ graphs: { a: './a.mjs:graph' } }), 'a.mjs': '' }
+    const { object_path } = await upload(tenant, await packFiles({ ...files, 'package.json': '{}' }))
+    const create = makeSourceBody({ source_revision_config: { source_tarball_path: object_path } })
+    const path = `/v2/deployments/${(await tenant.post('/v2/deployments', create)).body.id}`
+    const readKey = async () => (await tenant.get(`${path}?reveal=true`)).body.application_key
+    expect(await readKey()).toMatch(/^slg_/)
+    for (const value of ['own', '']) {
+      await tenant.patch(path, { secrets: [{ name: 'GRAPHS_API_KEY', value }] })
+      expect(await readKey()).toBe(value || undefined)
+    }
+  })
+
   it('is planned with its settings, and its plan is that of the first revision', async () => {
     const tenant = await newTenant()
     const { object_path, body } = await upload(tenant, await workspace(), { root_directory: 'apps/web' })
