@@ -2,6 +2,7 @@
 import { deleteCheckpoints } from './checkpoints.ts'
 import type { Database, Query, Row } from './database.ts'
 import { HttpError, notFound } from './errors.ts'
+import type { Searchable } from './search.ts'
 import { deleteThreads } from './threads.ts'
 import { type JsonObject, toJsonb } from './values.ts'
 
@@ -13,12 +14,6 @@ export type AssistantFields = {
   context: unknown
   metadata: JsonObject
 }
-export type AssistantFilter = {
-  metadata?: JsonObject | null | undefined
-  graph_id?: string | null | undefined
-  name?: string | null | undefined
-}
-type Page = { limit: number; offset: number; sort_by: string; sort_order: 'asc' | 'desc' }
 
 const MOST_KNOWN = 1000
 const FIELDS = 'graph_id, name, description, config, context, metadata'
@@ -143,32 +138,15 @@ export async function listVersions(
   )
 }
 
-const FILTER = `($1::jsonb is null or metadata @> $1)
-    and ($2::text is null or graph_id = $2)
-    and ($3::text is null or position(lower($3) in lower(name)) > 0)`
-const filterValues = ({ metadata, graph_id, name }: AssistantFilter) => [
-  toJsonb(metadata),
-  graph_id ?? null,
-  name ?? null,
-]
-
-export const searchAssistants = (db: Database, filter: AssistantFilter, page: Page): Promise<Row[]> =>
-  db.query(
-    // `sort_by` and `sort_order` are words of an enumeration of the schema.
-    `select ${COLUMNS}
-    from graphs.assistants
-    where ${FILTER}
-    order by ${page.sort_by} ${page.sort_order}, assistant_id
-    limit $4 offset $5`,
-    [...filterValues(filter), page.limit, page.offset],
-  )
-
-export async function countAssistants(db: Database, filter: AssistantFilter): Promise<number> {
-  const [row] = await db.query(
-    `select count(*)::int as count from graphs.assistants where ${FILTER}`,
-    filterValues(filter),
-  )
-  return row!.count
+export const ASSISTANTS: Searchable = {
+  table: 'graphs.assistants',
+  columns: COLUMNS,
+  key: 'assistant_id',
+  conditions: {
+    metadata: 'metadata @> ?::jsonb',
+    graph_id: 'graph_id = ?::text',
+    name: 'position(lower(?::text) in lower(name)) > 0',
+  },
 }
 
 export const deleteAssistant = (db: Database, id: string, withThreads: boolean): Promise<void> =>

@@ -3,6 +3,7 @@ import { type CronSchedule, isTimeZone, nextDate, parseCron } from './cron-sched
 import type { Database, Query, Row } from './database.ts'
 import { HttpError, notFound } from './errors.ts'
 import { insertRun, type RunRequest } from './runs.ts'
+import type { Searchable } from './search.ts'
 import type { Server } from './server.ts'
 import { type JsonObject, toJsonb, uuid7 } from './values.ts'
 
@@ -15,13 +16,6 @@ export type CronFields = {
   metadata: JsonObject
   payload: JsonObject
 }
-export type CronFilter = {
-  assistant_id?: string | null | undefined
-  thread_id?: string | null | undefined
-  enabled?: boolean | null | undefined
-  metadata?: JsonObject | null | undefined
-}
-type Page = { limit: number; offset: number; sort_by: string; sort_order: 'asc' | 'desc' }
 
 const COLUMNS = `cron_id, assistant_id, thread_id, schedule, timezone, enabled, on_run_completed, end_time, payload,
   metadata, next_run_date, created_at, updated_at, null as user_id`
@@ -110,31 +104,16 @@ export async function deleteCron(query: Query, id: string): Promise<void> {
   if (deleted.length === 0) throw notFound('Cron', id)
 }
 
-const FILTER = `($1::uuid is null or assistant_id = $1)
-    and ($2::uuid is null or thread_id = $2)
-    and ($3::boolean is null or enabled = $3)
-    and ($4::jsonb is null or metadata @> $4)`
-const filterValues = ({ assistant_id, thread_id, enabled, metadata }: CronFilter) => [
-  assistant_id ?? null,
-  thread_id ?? null,
-  enabled ?? null,
-  toJsonb(metadata),
-]
-
-export const searchCrons = (query: Query, filter: CronFilter, page: Page): Promise<Row[]> =>
-  query(
-    // `sort_by` and `sort_order` are words of an enumeration of the schema.
-    `select ${COLUMNS}
-    from graphs.crons
-    where ${FILTER}
-    order by ${page.sort_by} ${page.sort_order}, cron_id
-    limit $5 offset $6`,
-    [...filterValues(filter), page.limit, page.offset],
-  )
-
-export async function countCrons(query: Query, filter: CronFilter): Promise<number> {
-  const [row] = await query(`select count(*)::int as count from graphs.crons where ${FILTER}`, filterValues(filter))
-  return row!.count
+export const CRONS: Searchable = {
+  table: 'graphs.crons',
+  columns: COLUMNS,
+  key: 'cron_id',
+  conditions: {
+    assistant_id: 'assistant_id = ?::uuid',
+    thread_id: 'thread_id = ?::uuid',
+    enabled: 'enabled = ?::boolean',
+    metadata: 'metadata @> ?::jsonb',
+  },
 }
 
 /** Starts what is due, each once: its next date and its run are one transaction. Missed dates are not made up. */

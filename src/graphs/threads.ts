@@ -1,16 +1,10 @@
 // Threads. Their state is in checkpoints; a thread has a copy of the latest values, which searches read.
 import type { Database, Query, Row } from './database.ts'
 import { notFound } from './errors.ts'
+import type { Searchable } from './search.ts'
 import { type JsonObject, toJsonb, toStorable } from './values.ts'
 
 export type Ttl = { minutes: number; strategy: 'delete' | 'keep_latest' }
-export type ThreadFilter = {
-  metadata?: JsonObject | null | undefined
-  values?: JsonObject | null | undefined
-  status?: string | null | undefined
-  ids?: string[] | null | undefined
-}
-type Page = { limit: number; offset: number; sort_by: string; sort_order: 'asc' | 'desc' }
 
 const COLUMNS = `thread_id, status, metadata, config, "values", interrupts, error, ttl_minutes, ttl_strategy,
   expires_at, created_at, updated_at, state_updated_at`
@@ -64,36 +58,20 @@ export async function patchThread(
   return row
 }
 
-const FILTER = `not is_temporary
-    and ($1::jsonb is null or metadata @> $1)
-    and ($2::jsonb is null or "values" @> $2)
-    and ($3::text is null or status = $3)
-    and ($4::uuid[] is null or thread_id = any ($4))`
-const filterValues = ({ metadata, values, status, ids }: ThreadFilter) => [
-  toJsonb(metadata),
-  toJsonb(values),
-  status ?? null,
-  ids ?? null,
-]
-
-export const searchThreads = (db: Database, filter: ThreadFilter, page: Page): Promise<Row[]> =>
-  db.query(
-    // `sort_by` and `sort_order` are words of an enumeration of the schema.
-    `select ${COLUMNS}
-    from graphs.threads
-    where ${FILTER}
-    order by ${page.sort_by} ${page.sort_order}, thread_id
-    limit $5 offset $6`,
-    [...filterValues(filter), page.limit, page.offset],
-  )
-
-export async function countThreads(db: Database, filter: ThreadFilter): Promise<number> {
-  const [row] = await db.query(
-    `select count(*)::int as count from graphs.threads where ${FILTER}`,
-    filterValues(filter),
-  )
-  return row!.count
+export const THREADS: Searchable = {
+  table: 'graphs.threads',
+  columns: COLUMNS,
+  key: 'thread_id',
+  always: 'not is_temporary',
+  conditions: {
+    metadata: 'metadata @> ?::jsonb',
+    values: '"values" @> ?::jsonb',
+    status: 'status = ?::text',
+    ids: 'thread_id = any (?::uuid[])',
+  },
 }
+/** Without the values, which may be large. */
+export const THREADS_WITHOUT_VALUES: Searchable = { ...THREADS, columns: COLUMNS.replace('"values", ', '') }
 
 /** Returns the ids of those that were there. Their runs go with them; checkpoints are the caller's. */
 export async function deleteThreads(query: Query, ids: string[]): Promise<string[]> {

@@ -1,17 +1,17 @@
 // Routes of assistants.
 import * as z from 'zod'
 import {
-  countAssistants,
+  ASSISTANTS,
   createAssistant,
   deleteAssistant,
   getAssistant,
   listVersions,
   patchAssistant,
-  searchAssistants,
   setLatestVersion,
 } from '../assistants.ts'
 import { HttpError } from '../errors.ts'
 import { resolveAssistantId } from '../runs.ts'
+import { count, search } from '../search.ts'
 import { executorOf, type Server } from '../server.ts'
 import { uuid7 } from '../values.ts'
 import { JsonText, noContent, type Route, route } from './route.ts'
@@ -72,7 +72,7 @@ export const assistantRoutes: Route[] = [
     summary: 'Search assistants',
     body: z.looseObject({ ...filter, ...page, ...sorting }),
     async handle({ server, body }) {
-      const rows = await searchAssistants(server.db, body, body)
+      const rows = await search(server.db.query, ASSISTANTS, body, body)
       return pageOf(selectMembers(rows, body.select), body)
     },
   }),
@@ -82,7 +82,7 @@ export const assistantRoutes: Route[] = [
     group,
     summary: 'Count assistants',
     body: z.looseObject(filter),
-    handle: ({ server, body }) => countAssistants(server.db, body),
+    handle: ({ server, body }) => count(server.db.query, ASSISTANTS, body),
   }),
   route({
     method: 'get',

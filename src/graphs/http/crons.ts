@@ -1,8 +1,9 @@
 // Routes of crons.
 import * as z from 'zod'
 import { getAssistant } from '../assistants.ts'
-import { type CronFields, countCrons, createCron, deleteCron, patchCron, searchCrons } from '../crons.ts'
+import { CRONS, type CronFields, createCron, deleteCron, patchCron } from '../crons.ts'
 import { resolveAssistantId } from '../runs.ts'
+import { count, search } from '../search.ts'
 import type { Server } from '../server.ts'
 import { getThread } from '../threads.ts'
 import { noContent, type Route, route } from './route.ts'
@@ -78,7 +79,7 @@ export const cronRoutes: Route[] = [
     summary: 'Search crons',
     body: z.looseObject({ ...filter, ...page, ...sorting }),
     async handle({ server, body }) {
-      return pageOf(selectMembers(await searchCrons(server.db.query, body, body), body.select), body)
+      return pageOf(selectMembers(await search(server.db.query, CRONS, body, body), body.select), body)
     },
   }),
   route({
@@ -87,7 +88,7 @@ export const cronRoutes: Route[] = [
     group,
     summary: 'Count crons',
     body: z.looseObject(filter),
-    handle: ({ server, body }) => countCrons(server.db.query, body),
+    handle: ({ server, body }) => count(server.db.query, CRONS, body),
   }),
   route({
     method: 'patch',

@@ -1,8 +1,9 @@
 // Assistants as tools of the Model Context Protocol, over HTTP without sessions.
 import * as z from 'zod'
-import { searchAssistants } from '../assistants.ts'
+import { ASSISTANTS } from '../assistants.ts'
 import type { Row } from '../database.ts'
 import { HttpError } from '../errors.ts'
+import { search } from '../search.ts'
 import { executorOf, type Server } from '../server.ts'
 import { noContent, type Route, route } from './route.ts'
 import { runAndWait } from './runs.ts'
@@ -28,7 +29,7 @@ class RpcError extends Error {
 
 const LARGEST_LIST = 1000
 const listAssistants = ({ db }: Server) =>
-  searchAssistants(db, {}, { limit: LARGEST_LIST, offset: 0, sort_by: 'name', sort_order: 'asc' })
+  search(db.query, ASSISTANTS, {}, { limit: LARGEST_LIST, offset: 0, sort_by: 'name', sort_order: 'asc' })
 /** Names of tools have letters, digits, `-` and `_`. */
 const toolNameOf = ({ name, graph_id }: Row) => (name === 'Untitled' ? graph_id : name).replaceAll(/[^\w-]/g, '_')
 

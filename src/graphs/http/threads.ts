@@ -2,16 +2,17 @@
 import * as z from 'zod'
 import { copyCheckpoints } from '../checkpoints.ts'
 import { HttpError, notFound } from '../errors.ts'
+import { count, search } from '../search.ts'
 import { defaultTtl, executorOf } from '../server.ts'
 import { followThread } from '../streams.ts'
 import { keepLatest, readHistory, readState, removeThreads, updateState } from '../thread-state.ts'
 import {
   copyThread,
-  countThreads,
   createThread,
   getThread,
   patchThread,
-  searchThreads,
+  THREADS,
+  THREADS_WITHOUT_VALUES,
   type Ttl,
   toThread,
 } from '../threads.ts'
@@ -120,7 +121,8 @@ export const threadRoutes: Route[] = [
     summary: 'Search threads',
     body: z.looseObject({ ...filter, ...page, ...sorting, extract: unsupported }),
     async handle({ server, body }) {
-      const rows = (await searchThreads(server.db, body, body)).map(toThread)
+      const from = body.select && !body.select.includes('values') ? THREADS_WITHOUT_VALUES : THREADS
+      const rows = (await search(server.db.query, from, body, body)).map(toThread)
       return pageOf(selectMembers(rows, body.select), body)
     },
   }),
@@ -130,7 +132,7 @@ export const threadRoutes: Route[] = [
     group,
     summary: 'Count threads',
     body: z.looseObject(filter),
-    handle: ({ server, body }) => countThreads(server.db, body),
+    handle: ({ server, body }) => count(server.db.query, THREADS, body),
   }),
   route({
     method: 'post',
