@@ -55,7 +55,7 @@ function carry(socket: Socket, { link }: OpenTunnel, connections: Map<number, So
   const stream = nextStream(connections)
   if (stream === undefined) return void socket.destroy()
   connections.set(stream, socket)
-  link.send(encodeFrame(channels.open, undefined, stream))
+  link.open(stream)
   link.readFrom(socket, stream)
   link.writeTo(socket, stream)
   socket.once('end', () => link.end(stream))

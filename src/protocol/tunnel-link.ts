@@ -105,6 +105,12 @@ export class TunnelLink {
     if (this.#socket.readyState === OPEN) this.#socket.send(frame)
   }
 
+  /** Opens a stream of a forwarding, without what came late for an earlier one of the same number. */
+  open(stream: number): void {
+    this.forget(stream)
+    this.send(encodeFrame(channels.open, undefined, stream))
+  }
+
   /** A WebSocket of a client may close with 1000 alone, of the codes of its protocol. */
   close(reason = ''): void {
     if (this.#isClosed) return
