@@ -17,16 +17,19 @@ end $$;
 
 -- The stores that the source of a revision asks for, as its plan says: its disks, and the database of graphs.
 create function planned_stores(p_deployment uuid, p_revision uuid) returns text[]
-language sql stable
-return array(
-  select 'disk:' || (g.disk ->> 'name')
-  from revisions r, jsonb_array_elements(nullif(r.build_plan::jsonb -> 'disks', 'null')) g(disk)
-  where r.id = p_revision and r.deployment_id = p_deployment
-  union
-  select 'database'
-  from revisions r
-  where r.id = p_revision and r.deployment_id = p_deployment and r.build_plan ->> 'kind' = 'graphs'
-);
+language plpgsql stable as $$
+declare
+  v_plan jsonb := (
+    select r.build_plan from revisions r where r.id = p_revision and r.deployment_id = p_deployment
+  );
+begin
+  return array(
+    select 'disk:' || (g.disk ->> 'name')
+    from jsonb_array_elements(nullif(v_plan -> 'disks', 'null')) g(disk)
+    union
+    select 'database' where v_plan ->> 'kind' = 'graphs'
+  );
+end $$;
 
 -- A store that a deployment no longer asks for was taken away by `?clear=`: every other change keeps it. Its agent
 -- removes it. The list is sent with each change of the deployment, so it is bounded: what is left out goes with the

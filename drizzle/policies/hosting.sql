@@ -433,6 +433,35 @@ grant select, insert, update (
   ) on process_points to slipway_agent;
 grant select on process_points to slipway_app;
 
+-- ------------------------------------------------------------ store_points
+create policy own on store_points to slipway_app
+  using (tenant_id = current_tenant());
+create policy served on store_points to slipway_agent
+  using (
+    exists (
+      select from deployments d
+      where d.id = deployment_id
+        and d.listener_id = current_listener()
+    )
+  )
+  with check (
+    exists (
+      select from deployments d
+      where d.id = store_points.deployment_id
+        and d.listener_id = current_listener()
+        and d.tenant_id = store_points.tenant_id
+        and d.organization_id = store_points.organization_id
+    )
+  );
+create policy admitted on store_points as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = store_points.deployment_id)
+  )
+  with check (true);
+grant select, insert, update (bytes, connections) on store_points to slipway_agent;
+grant select on store_points to slipway_app;
+
 -- ------------------------------------------------------------ deployment_heads
 create policy own on deployment_heads to slipway_app
   using (tenant_id = current_tenant())

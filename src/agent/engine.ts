@@ -212,6 +212,9 @@ export type RevisionUsage = RevisionRef & {
 /** All databases of the agent that it can measure, and those whose backup fails. */
 export type DatabaseTotals = { count: number; bytes: number; connections: number; failing: number }
 
+/** The amounts of what lasts of a deployment, measured within the last minutes. */
+export type StoreUsage = { deployment_id: string; store: string; bytes: number; connections?: number | undefined }
+
 /** For an engine that is not open yet. */
 export const NO_EVENTS: EngineEvents = {
   changed: () => {},
@@ -288,6 +291,8 @@ export interface Engine {
   renewModelToken?(deployment_id: string): Promise<void>
   /** The usage of each copy until now. Called about once a minute. Absent: the engine measures nothing. */
   readUsage?(): Promise<RevisionUsage[]>
+  /** Absent: the engine measures none. */
+  storeUsage?(): StoreUsage[]
   /** Measured within the last minute. Absent: the engine measures none. */
   databaseTotals?(): DatabaseTotals
   /** Runs a command beside a copy. Rejects with a PermanentError for the user. See `policy.tunnels`. */

@@ -1,6 +1,6 @@
 // The features that a deployment can ask for, and which engines have them. Pure. Agents send those of their engine with
 // their policy, the control plane refuses the rest when it is planned, and the docs and the dashboard show this table.
-import { listDisks, pathInApplication } from './disks.ts'
+import { pathInApplication } from './disks.ts'
 import type { Source } from './parts.schema.ts'
 import type { ResourceMember, ResourceSpec } from './resources.schema.ts'
 
@@ -81,9 +81,8 @@ export const ENGINE_FEATURES = {
 export type FeatureName = keyof typeof ENGINE_FEATURES
 export const featureNames = Object.keys(ENGINE_FEATURES) as FeatureName[]
 
-const DISK_SIZE = 'volumes[].storage_gi'
 /** Amounts that an engine accepts and does not enforce. A plan warns of them. */
-export const UNENFORCED: Record<EngineName, readonly (ResourceMember | typeof DISK_SIZE)[]> = {
+export const UNENFORCED: Record<EngineName, readonly ResourceMember[]> = {
   process: [
     'cpu',
     'queue_cpu',
@@ -96,7 +95,7 @@ export const UNENFORCED: Record<EngineName, readonly (ResourceMember | typeof DI
     'db_cpu_limit',
     'db_memory_limit_mb',
   ],
-  container: ['db_storage_gi', DISK_SIZE],
+  container: ['db_storage_gi'],
   kubernetes: [],
 }
 
@@ -166,9 +165,8 @@ export function listIgnored(spec: ResourceSpec, { engine, features }: Declared):
   const needs = features ? listFeatureNeeds(spec).filter(({ feature }) => !features.includes(feature)) : []
   const isCpuFree = engine === 'process' && !features?.includes('cpu_limits')
   const unenforced = [...(UNENFORCED[engine as EngineName] ?? []), ...(isCpuFree ? CPU_LIMITS : [])]
-  const isAsked = (name: (typeof unenforced)[number]) =>
-    name === DISK_SIZE ? listDisks(spec).some(({ storage_gi }) => storage_gi !== null) : spec[name] != null
-  return [...new Set([...needs.map(({ path }) => path.split('.')[1]!), ...unenforced.filter(isAsked)])]
+  const ignored = unenforced.filter(name => spec[name] != null)
+  return [...new Set([...needs.map(({ path }) => path.split('.')[1]!), ...ignored])]
 }
 
 export const describeIgnored = (names: string[], engine: string): string =>

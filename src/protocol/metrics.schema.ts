@@ -2,6 +2,7 @@
 import * as z from 'zod'
 import { LATENCY_BOUNDS_MS, LATENCY_BUCKETS, statusClasses } from './latency-histogram.ts'
 import { ProcessType } from './resources.schema.ts'
+import { StoreName } from './snapshots.schema.ts'
 import { AgentId, Fence } from './sync-fields.schema.ts'
 import { arrayOf, boundedText, Instant, Uuid } from './wire.ts'
 
@@ -55,6 +56,23 @@ export const CopyMetrics = z
   .meta({ id: 'CopyMetrics', description: 'What one copy of a revision used and answered in a minute.' })
 export type CopyMetrics = z.output<typeof CopyMetrics>
 
+/** A database, a Redis and disks. */
+const MAX_STORES = 20
+
+export const StoreMetrics = z
+  .object({
+    store: StoreName,
+    bytes: z
+      .int()
+      .min(0)
+      .max(2 ** 50)
+      .nullish()
+      .meta({ description: 'Of a database or a disk what it takes of the machine, of a Redis its memory.' }),
+    connections: Count.nullish().meta({ description: 'The connections of a database that are open.' }),
+  })
+  .meta({ id: 'StoreMetrics', description: 'The amounts of what lasts of a deployment, in a minute.' })
+export type StoreMetrics = z.output<typeof StoreMetrics>
+
 export const MetricPoint = z
   .object({
     deployment_id: Uuid,
@@ -69,6 +87,13 @@ export const MetricPoint = z
       copies => new Set(copies.map(copy => copy.process)).size <= MAX_PROCESS_TYPES,
       { error: `must be of at most ${MAX_PROCESS_TYPES} process types` },
     ),
+    stores: arrayOf(StoreMetrics, MAX_STORES)
+      .nullish()
+      .meta({
+        description:
+          'Of the whole deployment, in the point of one of its revisions. A store that the deployment does not have is ' +
+          'left out.',
+      }),
   })
   .meta({ id: 'MetricPoint', description: 'One minute of a revision.' })
 export type MetricPoint = z.output<typeof MetricPoint>

@@ -8,7 +8,8 @@ export const StoreName = boundedText(80)
   .meta({ description: '`database`, `redis`, or `disk:` and the name of a claim.', example: 'disk:media' })
 export type StoreName = z.output<typeof StoreName>
 
-export const kindOfStore = (store: string): 'database' | 'redis' | 'disk' =>
+export type StoreKind = 'database' | 'redis' | 'disk'
+export const kindOfStore = (store: string): StoreKind =>
   store.startsWith('disk:') ? 'disk' : (store as 'database' | 'redis')
 export const diskOfStore = (store: string): string | null => (store.startsWith('disk:') ? store.slice(5) : null)
 

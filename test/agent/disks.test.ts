@@ -25,13 +25,15 @@ afterEach(async () => {
   fs.rmSync(home, { recursive: true, force: true })
 })
 
+let engine: ProcessEngine
 function startAgent(templates?: string) {
+  engine = new ProcessEngine({ home, port: 0, limits: FAST_LIMITS })
   const agent = new Agent({
     ...(templates && { templates }),
     agent_id: 'agent-1',
     version: 'test',
     home,
-    engine: new ProcessEngine({ home, port: 0, limits: FAST_LIMITS }),
+    engine,
     networks: LOOPBACK_NETWORKS,
     wait: 5,
     control: createControlPlaneClient({ url: control.url, key: 'key' }),
@@ -69,6 +71,7 @@ test('a disk stays through revisions and agents, and goes with its deployment, w
   const first = await deploy(id, disk())
   await runJob(id, 'echo one > public/media/a; cp public/media/a $SLIPWAY_DISK_MEDIA/b')
   expect(fs.readdirSync(join(home, 'process', id, 'disks', 'media'))).toEqual(['a', 'b'])
+  await waitFor(() => engine.storeUsage().some(one => one.store === store && one.bytes > 0))
   const second = await deploy(id, disk({ storage_gi: 2 }))
   expect(second).not.toBe(first)
   await agent.close({ stop: true })
@@ -240,17 +243,18 @@ test('a disk above its size is reported, and a tenth above it no copy starts', a
   disks.ensure([{ name: 'media', storage_gi: 0.001, access_mode: null, paths: [] }])
   const write = (name: string, kilobytes: number) =>
     fs.writeFileSync(join(disks.path('media'), name), Buffer.alloc(kilobytes * 1024, 1))
+  const measure = async () => disks.sizes.judge('media', await disks.measure('media'))
   write('a', 900)
-  expect(await disks.measure()).toEqual([])
+  expect(await measure()).toBeUndefined()
   write('b', 150)
-  expect(await disks.measure()).toMatchObject([{ name: 'media', state: { full: true, stopped: false } }])
-  expect([disks.obstacle(), await disks.measure()]).toEqual([null, []])
+  expect(await measure()).toMatchObject({ state: { full: true, stopped: false } })
+  expect([disks.sizes.obstacle(), await measure()]).toEqual([null, undefined])
   write('c', 300)
-  expect(await disks.measure()).toMatchObject([{ state: { full: true, stopped: true } }])
-  expect(disks.obstacle()).toContain('`media`')
+  expect(await measure()).toMatchObject({ state: { full: true, stopped: true } })
+  expect(disks.sizes.obstacle()).toContain('`media`')
   disks.ensure([{ name: 'media', storage_gi: 1, access_mode: null, paths: [] }])
-  expect(await disks.measure()).toMatchObject([{ state: { full: false, stopped: false } }])
-  expect(disks.obstacle()).toBeNull()
+  expect(await measure()).toMatchObject({ state: { full: false, stopped: false } })
+  expect(disks.sizes.obstacle()).toBeNull()
 })
 
 test('a copy of a disk leaves out the holes of its files', async () => {

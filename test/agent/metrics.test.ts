@@ -7,7 +7,7 @@ import { KubeConfig } from '@kubernetes/client-node'
 import { afterEach, describe, expect, onTestFinished, test } from 'vitest'
 import { RequestRefused } from '../../src/agent/control-plane/client.ts'
 import { MetricsReporter } from '../../src/agent/control-plane/metrics-reporter.ts'
-import type { CopyUsage, RevisionUsage } from '../../src/agent/engine.ts'
+import type { CopyUsage, RevisionUsage, StoreUsage } from '../../src/agent/engine.ts'
 import { Cluster } from '../../src/agent/engines/kubernetes/cluster.ts'
 import { DEPLOYMENT_LABEL, REVISION_LABEL } from '../../src/agent/engines/kubernetes/names.ts'
 import { readPodUsage } from '../../src/agent/engines/kubernetes/pod-usage.ts'
@@ -110,20 +110,23 @@ describe('the reporter', () => {
     requests: counts(0),
     ...over,
   })
-  type Sent = { points: { at: string; unreached?: number | null; copies: Record<string, unknown>[] }[] }
+  type Sent = {
+    points: { at: string; unreached?: number | null; copies: Record<string, unknown>[]; stores?: object[] }[]
+  }
 
   function startReporter(period_ms?: number) {
     const state = {
       now: start,
       hasLease: true,
       usage: [] as RevisionUsage[],
+      stores: [] as StoreUsage[],
       sent: [] as Sent[],
       error: undefined as Error | undefined,
       events: [] as unknown[],
     }
     const ref = makeRevisionRef()
     const reporter = new MetricsReporter({
-      engine: { readUsage: async () => state.usage },
+      engine: { readUsage: async () => state.usage, storeUsage: () => state.stores },
       control: {
         async metrics(metrics) {
           if (state.error) throw state.error
@@ -163,6 +166,30 @@ describe('the reporter', () => {
     ])
     expect(reporter.totals).toMatchObject({ cpu_ms: 530, restarts: 1, unreached: 2, statuses: [0, 2, 0, 0, 0] })
     expect(state.events).toEqual([])
+  })
+
+  test('sends the amounts of stores with one of the revisions of their deployment', async () => {
+    const { state, pass } = startReporter()
+    const { deployment_id } = makeRevisionRef()
+    const running = (revision_id: string, copies = [makeCopy()]) => ({
+      ...{ deployment_id, revision_id, unreached: 0, copies },
+    })
+    const [ended, one, two] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()]
+    state.usage = [running(ended, [makeCopy({ running: false })]), running(one), running(two)]
+    state.stores = [
+      { deployment_id, store: 'database', bytes: 9, connections: 2 },
+      { deployment_id, store: 'disk:media', bytes: 7 },
+      { ...makeRevisionRef(), store: 'redis', bytes: 1 },
+    ]
+    await pass(0)
+    const { points } = (await pass(MINUTE))!
+    expect(points.map(({ stores }) => stores)).toEqual([
+      [
+        { store: 'database', bytes: 9, connections: 2 },
+        { store: 'disk:media', bytes: 7 },
+      ],
+      undefined,
+    ])
   })
 
   test('leaves out values that are not visible, and counts restarted totals from zero', async () => {

@@ -87,6 +87,9 @@ describe.skipIf(!hasRedis)('a Redis', () => {
     const forwarded = await reach()
     expect((forwarded as Socket).remotePort).toBe(Number(new URL(uri).port))
     forwarded.destroy()
+    const amounts = { deployment_id: ref.deployment_id, store: 'redis', bytes: expect.toSatisfy(Number.isInteger) }
+    await waitFor(() => first.storeUsage().length > 0)
+    expect(first.storeUsage()).toEqual([amounts])
     // It may not write files elsewhere, nor end the server.
     expect(await ask(uri, 'CONFIG SET dir /tmp', 'SHUTDOWN')).toMatch(/NOPERM.*NOPERM/s)
     expect(fs.statSync(folderOf('redis.conf')).mode & 0o777).toBe(0o600)

@@ -433,6 +433,9 @@ describe('a disk', () => {
     })
     await change.exit
     expect(await read(ref)).toBe('two')
+    await waitFor(() => engine.storeUsage().some(one => one.store === store && one.bytes > 0))
+    const amounts = engine.storeUsage().find(({ deployment_id }) => deployment_id === ref.deployment_id)
+    expect(amounts).toMatchObject({ store })
     for (const of of [ref, other]) {
       await engine.restoreSnapshot(unit(of, disk), store, { folder }, signal)
       await waitFor(async () => (await requestRouter(await pods.url(engine, of))).body.trim() === 'one')
@@ -443,5 +446,24 @@ describe('a disk', () => {
     await engine.removeStore(ref.deployment_id, store)
     expect(await engine.listStores(ref.deployment_id)).toEqual([])
     await engine.remove(other.deployment_id)
+  })
+
+  test('above its size ends its copies, and lets them start once it is enlarged', async () => {
+    const { engine, lines } = await open()
+    const sized = (storage_gi: number) => {
+      const claim = { claimName: 'media', storage_gi }
+      return unit(ref, { ...disk, volumes: [{ name: 'media', persistentVolumeClaim: claim }] })
+    }
+    const fill = 'mkdir -p /www; head -c 5000000 /dev/zero > /www/full'
+    await engine.start(sized(1), running(`${fill}; ${SERVE_COMMAND}`))
+    await until(engine, ref, 'healthy')
+    // In the place of filling a whole gibibyte.
+    const record = `${pods.home}/container/${ref.deployment_id}/disks.json`
+    fs.writeFileSync(record, fs.readFileSync(record, 'utf8').replace('"storage_gi":1', '"storage_gi":0.001'))
+    await waitFor(() => lines.some(line => line.includes('`media` is full')))
+    await waitFor(async () => (await engine.observe(ref.deployment_id)).running[0]?.phase !== 'healthy')
+    await engine.start(sized(1), running(`${fill}; ${SERVE_COMMAND}`))
+    await until(engine, ref, 'healthy')
+    await engine.remove(ref.deployment_id)
   })
 })

@@ -89,6 +89,9 @@ test('a database is ready before its application starts, and keeps its data when
   expect(HostConfig).toMatchObject({ Memory: 256 * 2 ** 20, NanoCpus: 1e9, PidsLimit: 2048, ShmSize: 256 * 2 ** 20 })
   expect(Object.values(NetworkSettings.Ports ?? {}).filter(Boolean)).toEqual([])
   await queryFromContainer(podman, container, 'create table data as select 1 as x')
+  const amounts = { store: 'database', bytes: expect.toSatisfy(Number.isInteger), connections: expect.any(Number) }
+  await waitFor(() => engine.storeUsage().length > 0)
+  expect(engine.storeUsage()).toMatchObject([amounts])
 
   // The next revision has other limits: the container of its database is created again, with the same volume.
   const second = { ...ref, revision_id: randomUUID() }
@@ -251,6 +254,7 @@ test('Redis runs before the application starts, has its memory limit and does no
   expect((await inspect(store!)).Args.join(' ')).toContain(`--requirepass ${password}`)
   const reply = await podman.podman('exec', container!, '/bin/sh', '-c', `echo PING | timeout 5 nc ${hostname} ${port}`)
   expect(reply).toContain('PONG')
+  await waitFor(() => engine.storeUsage().some(one => one.store === 'redis' && one.bytes > 0))
   await engine.remove(ref.deployment_id)
   expect(await listRemains()).toEqual(['', '', ''])
 })

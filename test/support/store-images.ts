@@ -38,6 +38,9 @@ while :; do nc -l -p 6379 -e /bin/answer; done
 const REDIS_CLI_SCRIPT = `#!/bin/sh
 echo PING | timeout 2 nc "$3" 6379 | grep -q PONG
 `
+const ANSWER_SCRIPT = `#!/bin/sh
+read x; printf '+PONG\\r\\nused_memory:4096\\r\\n'
+`
 const makeDockerfile = (busybox: string) => `FROM ${busybox}
 COPY pg /pg
 COPY lib /lib
@@ -65,7 +68,7 @@ export async function buildStoreImages({ podman, push, registry, image }: Podman
       'redis-server': REDIS_SCRIPT,
       'redis-cli': REDIS_CLI_SCRIPT,
     }
-    for (const [name, text] of Object.entries({ ...scripts, answer: '#!/bin/sh\nread x; echo +PONG\n' }))
+    for (const [name, text] of Object.entries({ ...scripts, answer: ANSWER_SCRIPT }))
       fs.writeFileSync(join(context, 'bin', name), text, { mode: 0o755 })
     const images = { database: `${registry}/postgres:1`, redis: `${registry}/redis:1` }
     for (const [kind, more] of [

@@ -2,14 +2,14 @@
 import type * as z from 'zod'
 import { LATENCY_BUCKETS, statusClasses } from '../../protocol/latency-histogram.ts'
 import type { CopyMetrics, MetricPoint, Metrics } from '../../protocol/metrics.schema.ts'
-import type { CopyUsage, Engine, RequestCounts, RevisionUsage } from '../engine.ts'
+import type { CopyUsage, Engine, RequestCounts, RevisionUsage, StoreUsage } from '../engine.ts'
 import type { LogEvent } from '../system/log-event.ts'
 import { type ControlPlaneClient, RequestRefused } from './client.ts'
 
 type Point = z.input<typeof MetricPoint>
 type Copy = z.input<typeof CopyMetrics>
 type Options = {
-  engine: Pick<Engine, 'readUsage'>
+  engine: Pick<Engine, 'readUsage' | 'storeUsage'>
   control: Pick<ControlPlaneClient, 'metrics'>
   currentLease: () => { agent_id: string; fence: number } | undefined
   signal: AbortSignal
@@ -33,6 +33,7 @@ const MAX_DELAY_MS = 10_000
 /** The limits of one request. A body with more of both has too many values. */
 const MAX_POINTS = 300
 const MAX_COPIES = 800
+const MAX_STORES = 20
 /** The requests that wait while the control plane does not answer. A minute may be sent for an hour. */
 const MAX_WAITING = 30
 const UNKNOWN_MS = 3600_000
@@ -115,11 +116,16 @@ export class MetricsReporter {
     this.#noteUsage(revisions)
     if (!isContinuous) return false
     const points: Point[] = []
+    const stores = Map.groupBy(engine.storeUsage?.() ?? [], ({ deployment_id }) => deployment_id)
     for (const revision of revisions) {
       const before = previous.revisions.get(revision.revision_id)
       // A period may be under a minute: the rest of a reported minute counts in the next one.
       if (before && before.minute >= minute) this.#previous.revisions.set(revision.revision_id, before)
-      else points.push(this.#toPoint(revision, minute, before))
+      else {
+        const point = this.#toPoint(revision, minute, before)
+        points.push(withStores(point, stores.get(point.deployment_id)))
+        if (point.copies.some(hasContent)) stores.delete(point.deployment_id)
+      }
     }
     this.#waiting.push(...splitPoints(points.filter(point => point.unreached || point.copies.some(hasContent))))
     this.#waiting.splice(0, Math.max(0, this.#waiting.length - MAX_WAITING))
@@ -187,6 +193,12 @@ type MeasuredCopy = { metrics: Copy; requests: RequestCounts | undefined }
 const hasContent = ({ running, restarts, statuses }: Copy): boolean =>
   running || restarts > 0 || /[1-9]/.test(statuses ?? '')
 
+/** Revisions share them: one of a deployment has them. */
+const withStores = (point: Point, stores: StoreUsage[] = []): Point =>
+  stores.length === 0 || !point.copies.some(hasContent)
+    ? point
+    : { ...point, stores: stores.slice(0, MAX_STORES).map(({ deployment_id: _, ...amounts }) => amounts) }
+
 const toLastRead = ({ revision_id, copies, unreached }: RevisionUsage): [string, LastRead] => [
   revision_id,
   { minute: 0, copies: new Map(copies.map(usage => [usage.copy, usage])), unreached },
@@ -234,12 +246,14 @@ function splitPoints(points: Point[]): Point[][] {
   let copies = 0
   for (const point of points) {
     const last = requests.at(-1)
-    copies += point.copies.length
+    copies += sizeOf(point)
     if (last && last.length < MAX_POINTS && copies <= MAX_COPIES) last.push(point)
     else {
       requests.push([point])
-      copies = point.copies.length
+      copies = sizeOf(point)
     }
   }
   return requests
 }
+
+const sizeOf = ({ copies, stores }: Point): number => copies.length + (stores?.length ?? 0)

@@ -106,6 +106,7 @@ export class ContainerEngine extends PooledEngine {
       home: options.home,
       limits: this.limits,
       provisioner: this.provisioner,
+      storeUse: this.storeUse,
       events: () => this.events,
       deployments: () => this.deployments(),
       path: (...names: [string, ...string[]]) => this.path(...names),
@@ -154,6 +155,7 @@ export class ContainerEngine extends PooledEngine {
       this.repeatEvery(this.limits.space_ms, () => void this.#freeSpace.look(DockerRootDir, measureNow))
     this.repeatEvery(this.limits.probe_ms, () => void this.#stores.restartEnded().catch(() => {}))
     this.repeatEvery(this.limits.container_backup_ms, () => this.#stores.backUp())
+    this.repeatEvery(this.limits.disk_ms, () => void this.#stores.enforceSizes())
     await this.#stores.startAll()
   }
 
@@ -223,6 +225,7 @@ export class ContainerEngine extends PooledEngine {
   async start(spec: RevisionSpec, artifact: Artifact): Promise<void> {
     if (artifact.site) return this.startSite(spec, artifact, artifact.site.folder)
     this.saveDeployment(spec)
+    this.#stores.recordDisks(spec)
     makeTokenFolder(this.tokenFolder(spec.deployment_id), this.tokenReaderOf())
     await this.renewModelToken(spec.deployment_id)
     if (storeRequestsOf(spec).length > 0) await this.provide(spec)

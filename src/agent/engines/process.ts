@@ -115,6 +115,7 @@ export class ProcessEngine extends PooledEngine {
       home: options.home,
       limits: this.limits,
       provisioner: this.provisioner,
+      storeUse: this.storeUse,
       events: () => this.events,
       deployments: () => this.deployments(),
       path: (...names: [string, ...string[]]) => this.path(...names),
@@ -264,7 +265,7 @@ export class ProcessEngine extends PooledEngine {
         createFolders()
       }
       await this.untilStartable(spec.deployment_id)
-      const obstacle = disks.obstacle()
+      const obstacle = disks.sizes.obstacle()
       if (obstacle) throw new Error(obstacle)
       const port = await findFreePort()
       const place = placeOf(type?.name ?? WEB, port)

@@ -15,6 +15,8 @@ type Value = {
   unit: Metrics['series'][number]['unit']
   /** Null for all revisions together. */
   revision: number | string | null
+  /** The database, Redis or disk of which it is. */
+  store?: string | undefined
   at: string | null
   value: number | null
 }
@@ -43,7 +45,7 @@ export async function run(session: Session, { process }: { process?: string }, [
   const shown = out.isMachine ? values : values.filter(({ value }) => value !== null)
   const columns = {
     metric: ({ metric }: Value) => metric,
-    revision: ({ revision }: Value) => revision ?? 'all',
+    revision: ({ revision, store }: Value) => store ?? revision ?? 'all',
     newest: (one: Value) => formatValue(one),
     at: ({ at }: Value) => at && new Date(at).toTimeString().slice(0, 5),
   }
@@ -56,7 +58,7 @@ export async function run(session: Session, { process }: { process?: string }, [
 
 function findNewest(
   { from, step }: Metrics,
-  { metric, unit, revision_id, values }: Metrics['series'][number],
+  { metric, unit, revision_id, store, values }: Metrics['series'][number],
   numbers: Map<string, number>,
 ): Value {
   const place = values.findLastIndex(value => value !== null)
@@ -64,6 +66,7 @@ function findNewest(
     metric,
     unit,
     revision: revision_id === null ? null : (numbers.get(revision_id) ?? revision_id),
+    ...(store !== undefined && { store }),
     at: place === -1 ? null : new Date(Date.parse(from) + place * step * 1000).toISOString(),
     value: values[place] ?? null,
   }

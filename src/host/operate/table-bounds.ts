@@ -69,6 +69,7 @@ export const TABLE_BOUNDS: Record<string, TableBound> = {
   members: quota('10,000 for each organization'),
   metric_points: expires('a day of minutes and 30 days of hours', 'metrics'),
   process_points: expires('a day of minutes and 30 days of hours', 'metrics'),
+  store_points: expires('a day of minutes and 30 days of hours', 'metrics'),
   model_budgets: quota('1,000 for each workspace'),
   model_configurations: quota('200 for each workspace'),
   model_proxy_settings: perRow('one for each organization'),

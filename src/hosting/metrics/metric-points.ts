@@ -115,20 +115,57 @@ const addUp = (names: readonly string[]) =>
   )
 const MERGED_COUNTERS = addUp(counterNames)
 
+const STORE_KEY_COLUMNS = sql`organization_id, tenant_id, deployment_id, store, seconds, at`
 const PROCESS_COLUMNS = sql`process, cpu_minutes, memory_minutes, copies, memory_peak_bytes, restarts, cpu_ms,
         memory_bytes`
+/** The stores of a deployment bound the rows. */
+const STORES = sql`,
+    stores as (
+      select distinct on (m.deployment_id, m.at, s.store) m.organization_id, m.tenant_id, m.deployment_id, m.at, s.*
+      from minutes m
+      join judged j on j.deployment_id = m.deployment_id and j.revision_id = m.revision_id and j.at = m.at
+      join deployments d on d.id = m.deployment_id
+      cross join jsonb_to_recordset(j.stores) as s(store text, bytes bigint, connections bigint)
+      where s.store = any(
+          stores_of((d.source_config -> 'resource_spec')::jsonb) || planned_stores(d.id, d.active_revision_id)
+        )
+      order by m.deployment_id, m.at, s.store),
+    store_minutes as (
+      insert into store_points (${STORE_KEY_COLUMNS}, bytes, connections)
+      select organization_id, tenant_id, deployment_id, store, ${MINUTE_SECONDS}, at, bytes, connections
+      from stores
+      order by deployment_id, at, store
+      on conflict do nothing
+      returning *),
+    store_hours as (
+      insert into store_points as p (${STORE_KEY_COLUMNS}, bytes, connections)
+      select organization_id, tenant_id, deployment_id, store, ${HOUR_SECONDS}, date_bin('1 hour', at, 'epoch'),
+        max(bytes), max(connections)
+      from store_minutes
+      group by organization_id, tenant_id, deployment_id, store, date_bin('1 hour', at, 'epoch')
+      order by deployment_id, date_bin('1 hour', at, 'epoch'), store
+      on conflict (deployment_id, seconds, at, store) do update set
+        bytes = greatest(p.bytes, excluded.bytes),
+        connections = greatest(p.connections, excluded.connections))`
+
 /**
  * One statement stores the minutes and adds the new ones to their hours, so a repeated point changes nothing. Its rows
  * are the places and codes of the points that are refused.
  */
 export function appendPoints(points: MetricPoint[]): SQL<Row> {
   const rows = JSON.stringify(
-    points.map((point, place) => ({ ...sumCopies(point), place, processes: splitByProcess(point) })),
+    points.map((point, place) => ({
+      ...sumCopies(point),
+      place,
+      processes: splitByProcess(point),
+      stores: point.stores ?? [],
+    })),
   )
+  const hasStores = points.some(({ stores }) => (stores?.length ?? 0) > 0)
   return sql`
     with reported as (
       select g.*, d.organization_id, d.tenant_id, date_bin('1 hour', g.at, 'epoch') as hour, ${POINT_CODE} as code
-      from jsonb_to_recordset(${rows}::jsonb) as g(place integer, processes jsonb, ${POINT_DEFINITION})
+      from jsonb_to_recordset(${rows}::jsonb) as g(place integer, processes jsonb, stores jsonb, ${POINT_DEFINITION})
       left join deployments d on d.id = g.deployment_id and d.listener_id = current_listener()
       left join revisions r on r.id = g.revision_id and r.deployment_id = d.id),
     hours as (
@@ -203,7 +240,7 @@ export function appendPoints(points: MetricPoint[]): SQL<Row> {
         memory_minutes = p.memory_minutes | excluded.memory_minutes,
         copies = greatest(p.copies, excluded.copies),
         memory_peak_bytes = greatest(p.memory_peak_bytes, excluded.memory_peak_bytes),
-        ${addUp(usageNames)})
+        ${addUp(usageNames)})${hasStores ? STORES : sql``}
     select place, code
     from refused
     where code is not null

@@ -3,8 +3,7 @@ import * as z from 'zod'
 import { ProcessType } from '../../protocol/resources.schema.ts'
 import { commaSeparated, Instant, optionalFilter, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
 
-/** The meaning of each metric, in the order of answers. */
-export const METRICS = {
+const REVISION_METRICS = {
   cpu: { unit: 'cores', meaning: 'CPU cores that all copies used, on average.' },
   memory: { unit: 'bytes', meaning: 'Memory of all copies: the most of each minute, on average.' },
   memory_peak: { unit: 'bytes', meaning: 'The most memory of one copy.' },
@@ -24,7 +23,19 @@ export const METRICS = {
   latency_p95: { unit: 'milliseconds', meaning: 'The time until 95 of 100 answers began.' },
   latency_p99: { unit: 'milliseconds', meaning: 'The time until 99 of 100 answers began.' },
 } as const
+/** Of what lasts, which its revisions share. */
+export const STORE_METRICS = {
+  database_size: { unit: 'bytes', meaning: 'What the database takes.' },
+  database_connections: { unit: 'connections', meaning: 'Open connections of the database.' },
+  redis_memory: { unit: 'bytes', meaning: 'The memory of the data of Redis.' },
+  disk_size: { unit: 'bytes', meaning: 'What the files of a disk take.' },
+} as const
+export type RevisionMetricName = keyof typeof REVISION_METRICS
+export type StoreMetricName = keyof typeof STORE_METRICS
+/** The meaning of each metric, in the order of answers. */
+export const METRICS = { ...REVISION_METRICS, ...STORE_METRICS }
 export type MetricName = keyof typeof METRICS
+export const isStoreMetric = (name: MetricName): name is StoreMetricName => name in STORE_METRICS
 export const metricNames = Object.keys(METRICS) as MetricName[]
 const MetricName = z.enum(metricNames)
 
@@ -55,8 +66,8 @@ export const MetricsQuery = z
     }),
     process: optionalFilter(ProcessType).meta({
       description:
-        'Only copies of this process type, such as `worker`. Requests are those of `web`. What an agent of an ' +
-        'earlier release sends counts as `web`.',
+        'Only copies of this process type, such as `worker`, and no stores. Requests are those of `web`. What an ' +
+        'agent of an earlier release sends counts as `web`.',
     }),
   })
   .meta({ id: 'MetricsQuery', example: { metrics: 'cpu,memory' } })
@@ -71,6 +82,7 @@ const Series = z
     }),
     unit: z.enum([...new Set(Object.values(METRICS).map(({ unit }) => unit))]),
     revision_id: Uuid.nullable().meta({ description: 'Null for all revisions together.' }),
+    store: z.string().optional().meta({ description: 'Of which this is, such as `disk:media`. Only of stores.' }),
     values: z.array(z.number().nullable()).meta({
       description: 'Value `i` is of the `step` seconds from `from` + `i` × `step` on. Null: nothing was measured.',
     }),
@@ -88,7 +100,8 @@ export const MetricsAnswer = z
     }),
     series: z.array(Series).meta({
       description:
-        'Each metric for all revisions together, and for each of the 10 newest revisions with values in the range.',
+        'Each metric for all revisions together, and for each of the 10 newest revisions with values in the range. ' +
+        'Those of stores: one for each store with values in the range.',
     }),
   })
   .meta({ id: 'DeploymentMetrics' })

@@ -6,6 +6,7 @@ import { requireRow } from '../../kernel/db/rows.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { LATENCY_BOUNDS_MS } from '../../protocol/latency-histogram.ts'
+import { kindOfStore, type StoreKind } from '../../protocol/snapshots.schema.ts'
 import type { DeploymentRef } from '../deployments/schema.ts'
 import {
   counterNames,
@@ -18,6 +19,7 @@ import {
 import {
   DEFAULT_RANGE_MS,
   DEFAULT_STEPS,
+  isStoreMetric,
   MAX_RANGE_DAYS,
   MAX_STEPS,
   METRICS,
@@ -25,7 +27,9 @@ import {
   type MetricsAnswer,
   type MetricsQuery,
   metricNames,
+  type RevisionMetricName,
   STEPS,
+  type StoreMetricName,
 } from './metrics.schema.ts'
 
 const MAX_REVISIONS = 10
@@ -96,7 +100,11 @@ const IS_OF_WEB = sql`(s.process is not null or not exists (
           where o.at = p.at and o.revision_id = p.revision_id))`
 
 /** A row for each step and revision, and for each step with the revision null. One without a step if there is none. */
-function selectSteps(deployment_id: string, process: string | undefined, { fromMs, stepMs, count }: Range): SQL<Row> {
+function selectSteps(
+  deployment_id: string,
+  { process, hasStores }: { process: string | undefined; hasStores: boolean },
+  { fromMs, stepMs, count }: Range,
+): SQL<Row> {
   const seconds = stepMs >= HOUR_SECONDS * 1000 ? HOUR_SECONDS : MINUTE_SECONDS
   const time = (ms: number) => sql`${new Date(ms).toISOString()}::timestamptz`
   const inRange = sql`p.deployment_id = ${deployment_id}::uuid
@@ -109,6 +117,21 @@ function selectSteps(deployment_id: string, process: string | undefined, { fromM
       ? sql``
       : sql`${process === 'web' ? sql`left ` : sql``}join processes s
         on s.at = p.at and s.revision_id = p.revision_id and s.process = ${process}`
+  const placeOf = (step: SQL) => sql`((extract(epoch from ${step}) * 1000 - ${fromMs}) / ${stepMs})::integer`
+  // In the first row alone: a range has thousands.
+  const stores = hasStores
+    ? sql`case when row_number() over (order by s.step, s.revision_id) = 1 then (
+        select json_agg(json_build_array(store, place, bytes, connections))
+        from (
+          select p.store, ${placeOf(sql`date_bin(${stepMs} * interval '1 millisecond', p.at, 'epoch')`)} as place,
+            max(p.bytes) as bytes, max(p.connections) as connections
+          from store_points p
+          where ${inRange}
+          group by 1, 2
+          order by 1, 2
+        ) of_stores
+      ) end`
+    : sql`null`
   return sql`
     with owner as (
       select id
@@ -138,8 +161,9 @@ function selectSteps(deployment_id: string, process: string | undefined, { fromM
       from moments
       where revision_id is null or revision_id in (select revision_id from newest)
       group by step, revision_id)
-    select ((extract(epoch from s.step) * 1000 - ${fromMs}) / ${stepMs})::integer,
+    select ${placeOf(sql`s.step`)},
       (select json_agg(distinct process order by process) from processes),
+      ${stores},
       s.*
     from owner
     left join steps s on true
@@ -181,7 +205,7 @@ const latency = (fraction: number) => (sums: Sums) => {
     2,
   )
 }
-const VALUES: Record<MetricName, (sums: Sums) => number | null> = {
+const VALUES: Record<RevisionMetricName, (sums: Sums) => number | null> = {
   cpu: ({ cpu_ms, cpu_minutes }) => round(divide(divide(cpu_ms, cpu_minutes), MINUTE_SECONDS * 1000), 4),
   memory: ({ memory_bytes, memory_minutes }) => round(divide(memory_bytes, memory_minutes), 0),
   memory_peak: ({ memory_peak_bytes }) => memory_peak_bytes,
@@ -199,9 +223,18 @@ const VALUES: Record<MetricName, (sums: Sums) => number | null> = {
   latency_p99: latency(0.99),
 }
 
+const STORE_VALUES: Record<StoreMetricName, { kind: StoreKind; member: 'bytes' | 'connections' }> = {
+  database_size: { kind: 'database', member: 'bytes' },
+  database_connections: { kind: 'database', member: 'connections' },
+  redis_memory: { kind: 'redis', member: 'bytes' },
+  disk_size: { kind: 'disk', member: 'bytes' },
+}
+
+type StoreStep = [store: string, place: number, bytes: number | null, connections: number | null]
 type StepRow = [
   place: string | null,
   processes: string | null,
+  stores: string | null,
   step: string,
   revision_id: string | null,
   ...sums: (string | null)[],
@@ -209,7 +242,7 @@ type StepRow = [
 
 function toAnswer(rows: StepRow[], { fromMs, stepMs, count }: Range, metrics: MetricName[]): MetricsAnswer {
   const stepsByRevision = new Map<string, Map<number, Sums>>([[TOTAL, new Map()]])
-  for (const [place, , , revision_id, ...values] of rows) {
+  for (const [place, , , , revision_id, ...values] of rows) {
     if (place === null) continue
     const sums = Object.fromEntries(SUM_NAMES.map((name, i) => [name, values[i] == null ? null : Number(values[i])]))
     const revision = revision_id ?? TOTAL
@@ -217,8 +250,10 @@ function toAnswer(rows: StepRow[], { fromMs, stepMs, count }: Range, metrics: Me
     stepsByRevision.set(revision, steps.set(Number(place), sums as Sums))
   }
   const places = Array.from({ length: count }, (_, i) => i)
-  const series = metrics.flatMap(metric =>
-    [...stepsByRevision].map(([revision, steps]) => ({
+  const storeSteps = Map.groupBy<string, StoreStep>(JSON.parse(rows[0]?.[2] ?? '[]'), ([store]) => store)
+  const series = metrics.flatMap((metric): MetricsAnswer['series'] => {
+    if (isStoreMetric(metric)) return toStoreSeries(metric, storeSteps, count)
+    return [...stepsByRevision].map(([revision, steps]) => ({
       metric,
       unit: METRICS[metric].unit,
       revision_id: revision === TOTAL ? null : revision,
@@ -226,8 +261,8 @@ function toAnswer(rows: StepRow[], { fromMs, stepMs, count }: Range, metrics: Me
         const sums = steps.get(place)
         return sums ? VALUES[metric](sums) : null
       }),
-    })),
-  )
+    }))
+  })
   const toTime = (ms: number) => new Date(ms).toISOString()
   return {
     from: toTime(fromMs),
@@ -238,6 +273,22 @@ function toAnswer(rows: StepRow[], { fromMs, stepMs, count }: Range, metrics: Me
   }
 }
 
+function toStoreSeries(
+  metric: StoreMetricName,
+  storeSteps: Map<string, StoreStep[]>,
+  count: number,
+): MetricsAnswer['series'] {
+  const { kind, member } = STORE_VALUES[metric]
+  return [...storeSteps]
+    .filter(([store]) => kindOfStore(store) === kind)
+    .map(([store, steps]) => {
+      const values: (number | null)[] = Array(count).fill(null)
+      for (const [, place, bytes, connections] of steps) values[place] = member === 'bytes' ? bytes : connections
+      return { metric, unit: METRICS[metric].unit, revision_id: null, store, values }
+    })
+    .filter(({ values }) => values.some(value => value !== null))
+}
+
 export const readMetrics = verb(
   'deployments:read',
   async (
@@ -245,7 +296,8 @@ export const readMetrics = verb(
     { deployment_id, metrics = metricNames, process, ...query }: z.output<typeof DeploymentRef> & MetricsQuery,
   ) => {
     const range = chooseRange(query, ctx.platform.clock.now())
-    const rows = (await run(ctx, selectSteps(deployment_id, process, range))) as StepRow[]
+    const hasStores = process === undefined && metrics.some(isStoreMetric)
+    const rows = (await run(ctx, selectSteps(deployment_id, { process, hasStores }, range))) as StepRow[]
     requireRow(rows, 'deployment_not_found')
     return toAnswer(rows, range, [...new Set(metrics)])
   },

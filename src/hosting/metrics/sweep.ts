@@ -7,7 +7,7 @@ export const sweepMetrics = (services: SweepServices): Promise<number> =>
   deleteExpired(
     services,
     'metrics',
-    ['metric_points', 'process_points'].flatMap(table => [
+    ['metric_points', 'process_points', 'store_points'].flatMap(table => [
       { table, where: sql`seconds = ${MINUTE_SECONDS} and at < clock() - interval '24 hours'` },
       { table, where: sql`seconds = ${HOUR_SECONDS} and at < clock() - interval '720 hours'` },
     ]),

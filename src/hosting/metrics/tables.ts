@@ -1,4 +1,4 @@
-// The table of metrics: what the copies of a revision used and answered, by minute and by hour.
+// The tables of metrics, by minute and by hour: what the copies of a revision used and answered, and amounts of stores.
 import { bigint, index, integer, pgTable, primaryKey, text, uuid } from 'drizzle-orm/pg-core'
 import { instantColumn, parentTenantColumns } from '../../kernel/db/columns.ts'
 import { deployments } from '../deployments/tables.ts'
@@ -85,5 +85,25 @@ export const metricPoints = pgTable(
   t => [
     primaryKey({ columns: [t.deployment_id, t.seconds, t.at, t.revision_id] }),
     index('metric_points_age').on(t.seconds, t.at),
+  ],
+)
+
+/** The most in a minute, or in an hour, of a store of a deployment. */
+export const storePoints = pgTable(
+  'store_points',
+  {
+    ...parentTenantColumns(),
+    deployment_id: uuid()
+      .notNull()
+      .references(() => deployments.id, { onDelete: 'cascade' }),
+    store: text().notNull(),
+    seconds: integer().notNull(),
+    at: instantColumn().notNull(),
+    bytes: count(),
+    connections: count(),
+  },
+  t => [
+    primaryKey({ columns: [t.deployment_id, t.seconds, t.at, t.store] }),
+    index('store_points_age').on(t.seconds, t.at),
   ],
 )

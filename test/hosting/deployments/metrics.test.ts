@@ -222,6 +222,38 @@ describe('a point of an agent', () => {
     expect([valuesOf('cpu'), valuesOf('restarts'), valuesOf('copies')]).toEqual([[0.5], [4], [1]])
   })
 
+  it('has the amounts of the stores that its deployment asks for, the most of each step', async () => {
+    const revision = await newRevision()
+    const path = `/v2/deployments/${revision.deployment_id}`
+    const volumes = [{ name: 'media', persistentVolumeClaim: { claimName: 'media' } }]
+    await tenant.patch(path, { source_config: { resource_spec: { volumes, db_max_connections: 5 } } })
+    const point = (minute: number, bytes: number, connections: number) => ({
+      ...{ ...revision, at: timeOf(minute), copies: [makeCopy()] },
+      stores: [
+        { store: 'database', bytes, connections },
+        { store: 'disk:media', bytes: 2 * bytes },
+        { store: 'disk:other', bytes },
+      ],
+    })
+    await store([point(5, 100, 3), point(7, 300, 1), point(8, 2 ** 49, 999_999_999)])
+    await store([point(7, 999, 9)])
+    const amounts = async (query: Record<string, string>) =>
+      (await read(revision.deployment_id, query)).series.filter(({ store }: { store?: string }) => store !== undefined)
+    const names = 'database_size,database_connections,redis_memory,disk_size'
+    const minutes = { from: timeOf(5), to: timeOf(8), step: '60' }
+    const series = (metric: string, unit: string, store: string, values: (number | null)[]) => ({
+      ...{ metric, unit, revision_id: null, store, values },
+    })
+    expect(await amounts({ ...minutes, metrics: names })).toEqual([
+      series('database_size', 'bytes', 'database', [100, null, 300]),
+      series('database_connections', 'connections', 'database', [3, null, 1]),
+      series('disk_size', 'bytes', 'disk:media', [200, null, 600]),
+    ])
+    expect(await amounts({ ...minutes, process: 'web' })).toEqual([])
+    const [size] = await amounts({ from: timeOf(0), to: timeOf(60), step: '3600' })
+    expect(size).toMatchObject({ store: 'database', values: [2 ** 49] })
+  })
+
   it('is refused beyond 12 revisions of a deployment in an hour, in one request and in several', async () => {
     const { deployment_id, revision_id } = await newRevision()
     const revisions = [revision_id]

@@ -28,6 +28,11 @@ const QUERY_TIMEOUT_MS = 60_000
 /** Rows are read into memory. The application can replace the functions that are asked. */
 const MAX_ANSWER_BYTES = 1024 * 1024
 const RECOVERY_PAUSE_MS = 200
+/** The application can have it answer anything. */
+const MAX_BYTES = 2 ** 50
+const MAX_COUNT = 1_000_000
+const USE_QUERY = `select pg_catalog.pg_database_size(pg_catalog.current_database()),
+  (select count(*) from pg_catalog.pg_stat_activity where backend_type = 'client backend')`
 const PAUSE = `/data/${PAUSE_FILE}`
 
 /** In the folder of the archive's state: how many files wait, and whether one does for minutes. */
@@ -68,6 +73,13 @@ export class ContainerDatabases implements DatabaseHost {
     } finally {
       close()
     }
+  }
+
+  async measure(id: string): Promise<{ bytes: number; connections: number }> {
+    const [bytes, connections] = (await this.query(id, USE_QUERY)).map(Number)
+    if (!(bytes! >= 0 && bytes! < MAX_BYTES && connections! >= 0 && connections! < MAX_COUNT))
+      throw new Error('The database does not tell what it uses.')
+    return { bytes: Math.round(bytes!), connections: Math.round(connections!) }
   }
 
   /** The application is a superuser there, and may come back until its database ends. */

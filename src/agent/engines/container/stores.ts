@@ -1,5 +1,6 @@
 // The stores of deployments in containers: databases and Redis, and the volumes of disks, with their snapshots.
 import * as fs from 'node:fs'
+import { listDisks } from '../../../protocol/disks.ts'
 import { diskOfStore } from '../../../protocol/snapshots.schema.ts'
 import type { DatabaseBackups } from '../../databases/backups.ts'
 import {
@@ -18,8 +19,17 @@ import {
 } from '../../images/container-labels.ts'
 import type { DockerApi } from '../../images/docker-api.ts'
 import { readJson, writeJson } from '../../system/files.ts'
+import { DiskSizes } from '../local/disk-sizes.ts'
+import { readRedisMemory } from '../local/redis-memory.ts'
 import type { Replica } from '../local/replica-pool.ts'
-import { killCopies, openBackups, replaceDatabase, type StoreHost, whilePaused } from '../local/stores.ts'
+import {
+  applyDiskChange,
+  killCopies,
+  openBackups,
+  replaceDatabase,
+  type StoreHost,
+  whilePaused,
+} from '../local/stores.ts'
 import { RUN_ROLE } from '../process-types.ts'
 import { loginOf } from '../store-variables.ts'
 import { ContainerDatabases } from './database-host.ts'
@@ -49,6 +59,9 @@ type ContainerHost = StoreHost & {
 
 /** The history of each database takes no more. The size of a database is not limited. */
 const MAX_HISTORY_BYTES = 20 * 1024 ** 3
+const MIB = 1024 ** 2
+/** Measuring takes at most one part in so many of the time. */
+const PAUSES = 10
 
 export class ContainerStores {
   readonly #host: ContainerHost
@@ -57,6 +70,8 @@ export class ContainerStores {
   readonly #backups: DatabaseBackups
   /** Counts the containers that copy files now. */
   #copying = 0
+  #isMeasuring = false
+  #pausedUntil = 0
 
   constructor(host: ContainerHost, images: Record<StoreKind, string>) {
     this.#host = host
@@ -203,7 +218,71 @@ export class ContainerStores {
       await this.#containers.removeStore(deployment_id, store as StoreKind)
       removeStoreRequest(path(deployment_id), store as StoreKind)
       if (store === 'database') await this.#backups.remove(deployment_id)
-    } else if (!RESERVED_CLAIMS.has(disk)) await removeVolume(api, `${resourcePrefix(owner, deployment_id)}-${disk}`)
+    } else if (!RESERVED_CLAIMS.has(disk)) {
+      await removeVolume(api, `${resourcePrefix(owner, deployment_id)}-${disk}`)
+      this.#sizesOf(deployment_id).forget(disk)
+    }
+  }
+
+  // ---- sizes
+
+  #sizesOf(deployment_id: string): DiskSizes {
+    return new DiskSizes(this.#host.path(deployment_id))
+  }
+
+  recordDisks({ deployment_id, resources }: RevisionSpec): void {
+    this.#sizesOf(deployment_id).record(listDisks(resources))
+  }
+
+  requireDiskSpace(deployment_id: string): void {
+    const obstacle = this.#sizesOf(deployment_id).obstacle()
+    if (obstacle) throw new Error(obstacle)
+  }
+
+  /** One at a time, and at most a tenth of the time: the engine reads the folders of all volumes. */
+  async enforceSizes(): Promise<void> {
+    if (this.#isMeasuring || Date.now() < this.#pausedUntil) return
+    this.#isMeasuring = true
+    const start = Date.now()
+    await this.#measureStores().catch(() => {})
+    await this.#enforceDiskSizes().catch(() => {})
+    this.#isMeasuring = false
+    this.#pausedUntil = Date.now() + PAUSES * (Date.now() - start)
+  }
+
+  async #enforceDiskSizes(): Promise<void> {
+    const { api, owner, storeUse } = this.#host
+    const disks = (await this.#host.deployments()).flatMap(id => {
+      const sizes = this.#sizesOf(id)
+      return sizes.list().map(name => ({ id, name, sizes, volume: `${resourcePrefix(owner, id)}-${name}` }))
+    })
+    if (disks.length === 0) return
+    type Measured = { Volumes?: { Name: string; UsageData?: { Size: number } | null }[] | null }
+    const { Volumes } = await api.get<Measured>('/system/df', { type: 'volume' })
+    const bytesOf = new Map(Volumes?.map(({ Name, UsageData }) => [Name, UsageData?.Size ?? -1]))
+    for (const { id, name, sizes, volume } of disks) {
+      const bytes = bytesOf.get(volume) ?? -1
+      if (bytes < 0) continue
+      storeUse.note(id, `disk:${name}`, { bytes })
+      const change = sizes.judge(name, bytes / MIB)
+      if (change) applyDiskChange(this.#host, id, change)
+    }
+  }
+
+  async #measureStores(): Promise<void> {
+    const { api, path, provisioner, storeUse } = this.#host
+    for (const id of provisioner.ready)
+      for (const { kind } of readStoreRequests(path(id))) {
+        const container = await this.#containers.findRunning(id, kind)
+        const { password, port } = new URL(readStoreUri(path(id), kind) ?? 'none:')
+        if (!container || !port) continue
+        const use =
+          kind === 'database'
+            ? await this.#databases.measure(id).catch(() => undefined)
+            : await readRedisMemory(() => connectInside(api, container, Number(port)), password)
+        if (typeof use === 'number') storeUse.note(id, kind, { bytes: use })
+        else if (use) storeUse.note(id, kind, use)
+      }
   }
 
   /** Its containers and volumes are gone. */

@@ -19,6 +19,7 @@ import type {
   RevisionUsage,
   RunEnd,
   SourceTree,
+  StoreUsage,
   WriteLog,
 } from '../../engine.ts'
 import type { PublicProxy } from '../../public-proxy/public-proxy.ts'
@@ -36,6 +37,7 @@ import { RevisionPools } from './revision-pools.ts'
 import type { Route, Target } from './router.ts'
 import { RouterClient, type RouterSettings } from './router-client.ts'
 import { SiteReplica } from './site-replica.ts'
+import { StoreUse } from './store-use.ts'
 import { makeTokenFolder, type TokenReader, writeTokenFile } from './token-file.ts'
 
 /** The stored state of a deployment. */
@@ -86,6 +88,7 @@ export abstract class PooledEngine implements Engine {
   protected tunnels: ListenerPolicy['tunnels'] = []
   protected events!: EngineEvents
   protected readonly provisioner: Provisioner
+  protected readonly storeUse = new StoreUse()
   readonly #home: string
   readonly #domain: string | undefined
   readonly #router: RouterClient
@@ -243,6 +246,10 @@ export abstract class PooledEngine implements Engine {
       else if (!revision.copies.some(known => known.copy === copy)) revision.copies.push(ended)
     }
     return [...revisions.values()]
+  }
+
+  storeUsage(): StoreUsage[] {
+    return this.storeUse.list()
   }
 
   /** Not of a deployment that is being removed: its folder would come back. */

@@ -4,9 +4,11 @@ import { FolderStore } from '../../databases/archive-store.ts'
 import { DatabaseBackups, type DatabaseHost } from '../../databases/backups.ts'
 import { DatabaseHistory } from '../../databases/history.ts'
 import type { EngineEvents, LogLevel, RevisionRef } from '../../engine.ts'
+import type { DiskChange } from './disk-sizes.ts'
 import type { Limits } from './limits.ts'
 import type { Provisioner } from './provisioning.ts'
 import type { Replica, ReplicaPool } from './replica-pool.ts'
+import type { StoreUse } from './store-use.ts'
 
 /** The parts of an engine that its stores use. */
 export type StoreHost = {
@@ -14,6 +16,7 @@ export type StoreHost = {
   home: string
   limits: Limits
   provisioner: Provisioner
+  storeUse: StoreUse
   events(): EngineEvents
   deployments(): Promise<string[]>
   path(deployment_id: string, ...rest: string[]): string
@@ -49,6 +52,15 @@ export function openBackups(
 
 export function logToDeployment(engine: StoreHost, deployment_id: string, message: string, level: LogLevel): void {
   engine.forEachPoolOf(deployment_id, (_, ref) => engine.events().log(ref, message, level))
+}
+
+/** Copies end before a disk that is too full fills the disk of the machine. */
+export function applyDiskChange(engine: StoreHost, deployment_id: string, { state, message }: DiskChange): void {
+  logToDeployment(engine, deployment_id, message, state.full ? 'ERROR' : 'INFO')
+  engine.forEachPoolOf(deployment_id, pool => {
+    if (state.stopped) pool.killAllForReason(message, pool.replicas(), 'disk_full')
+    else if (state.full) pool.recordIncident('disk_full', message)
+  })
 }
 
 export function killCopies(engine: StoreHost, deployment_id: string, reason: string): void {

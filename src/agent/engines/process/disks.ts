@@ -4,21 +4,15 @@ import { once } from 'node:events'
 import * as fs from 'node:fs'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
-import { DEFAULT_DISK_GI, type Disk, diskVariable, listDisks, pathInApplication } from '../../../protocol/disks.ts'
+import { type Disk, diskVariable, listDisks, pathInApplication } from '../../../protocol/disks.ts'
 import { PermanentError, type RevisionSpec, type WriteLog } from '../../engine.ts'
-import { listFolder, measureMegabytes, readJson, removeRecursively, writeJson } from '../../system/files.ts'
+import { listFolder, measureMegabytes, removeRecursively } from '../../system/files.ts'
 import { DEFAULT_PATH } from '../../system/search-path.ts'
 import { makeEnterable, makeOwned, makePassable, type User } from '../../system/users.ts'
-
-/** `full`: it is over its size. `stopped`: so far that the copies were ended. */
-export type DiskState = { storage_gi: number; full: boolean; stopped: boolean }
-type States = Record<string, DiskState>
+import { DiskSizes } from '../local/disk-sizes.ts'
 
 const ARCHIVE = 'disk.tar'
 const MAX_ERRORS = 10
-const MB_PER_GI = 1024
-/** A disk may exceed its size by this share before the copies end. It is measured, and measuring takes time. */
-const TOLERANCE = 1.1
 /** Runs as the user of the deployment, who could redirect the agent by links. `$1`: the path, `$2`: the disk. */
 const LINK_SCRIPT = [
   'set -e',
@@ -64,10 +58,12 @@ export function refuseDisks({ resources }: RevisionSpec): string | null {
 
 /** `folder`: of the deployment. */
 export class Disks {
+  readonly sizes: DiskSizes
   readonly #folder: string
   readonly #user: User | undefined
 
   constructor(folder: string, user: User | undefined) {
+    this.sizes = new DiskSizes(folder)
     this.#folder = folder
     this.#user = user
   }
@@ -77,7 +73,7 @@ export class Disks {
   }
 
   list(): string[] {
-    return Object.keys(this.#read())
+    return this.sizes.list()
   }
 
   listFilled(): string[] {
@@ -89,13 +85,8 @@ export class Disks {
     if (disks.length === 0) return
     makePassable(dirname(this.#folder))
     for (const folder of [this.#folder, join(this.#folder, 'disks')]) makeEnterable(folder, this.#user)
-    const states = this.#read()
-    for (const { name, storage_gi } of disks) {
-      const known = states[name] ?? { full: false, stopped: false }
-      states[name] = { ...known, storage_gi: storage_gi ?? DEFAULT_DISK_GI }
-    }
     // The record comes first: what it does not name is not removed.
-    this.#write(states)
+    this.sizes.record(disks)
     for (const { name } of disks) makeOwned(this.path(name), this.#user)
   }
 
@@ -113,38 +104,15 @@ export class Disks {
     return Object.fromEntries(disks.map(({ name }) => [diskVariable(name), this.path(name)]))
   }
 
-  /** The reason why no copy may be started; null if one may. */
-  obstacle(): string | null {
-    const [name, state] = Object.entries(this.#read()).find(([, { stopped }]) => stopped) ?? []
-    return name === undefined ? null : `its ${describeFull(name, state!.storage_gi)}`
-  }
-
-  /** Returns what has changed. */
-  async measure(): Promise<{ name: string; state: DiskState; message: string }[]> {
-    const changed = []
-    for (const [name, known] of Object.entries(this.#read())) {
-      const limit = known.storage_gi * MB_PER_GI
-      const used = await measureMegabytes(this.path(name), limit * TOLERANCE + 1)
-      const state = { storage_gi: known.storage_gi, full: used > limit, stopped: used > limit * TOLERANCE }
-      if (state.full === known.full && state.stopped === known.stopped) continue
-      const states = this.#read()
-      // Its size was changed, or it was removed, meanwhile.
-      if (states[name]?.storage_gi !== known.storage_gi) continue
-      this.#write({ ...states, [name]: state })
-      const message = state.full
-        ? `The ${describeFull(name, known.storage_gi)}`
-        : `The disk \`${name}\` is below its storage_gi again.`
-      changed.push({ name, state, message })
-    }
-    return changed
+  measure(name: string): Promise<number> {
+    return measureMegabytes(this.path(name), this.sizes.mostOf(name))
   }
 
   /** A name that is not recorded was never checked: it may be a path. */
   async remove(name: string): Promise<void> {
     if (!this.list().includes(name)) return
     await removeRecursively(this.path(name))
-    const { [name]: _, ...others } = this.#read()
-    this.#write(others)
+    this.sizes.forget(name)
   }
 
   /** Its content comes from another folder of the same file system. A crash in between is mended by `recover`. */
@@ -214,14 +182,6 @@ export class Disks {
   #replaced(name: string): string {
     return join(this.#folder, 'disks', `.old-${name}`)
   }
-
-  #read(): States {
-    return readJson<States>(join(this.#folder, 'disks.json')) ?? {}
-  }
-
-  #write(states: States): void {
-    writeJson(join(this.#folder, 'disks.json'), states)
-  }
 }
 
 /** Reads one entry: a folder may have millions. */
@@ -241,7 +201,3 @@ const isGnuTar = () =>
     ({ stdout }) => stdout.toString().includes('GNU tar'),
     () => false,
   )
-
-const describeFull = (name: string, storage_gi: number) =>
-  `disk \`${name}\` is full: it has more than its storage_gi of ${storage_gi}. Raise it, or delete files by a job, ` +
-  `such as \`slipway run NAME -- rm -r …\`. Copies end at a tenth more.`

@@ -18,8 +18,10 @@ import { readJson, writeJson } from '../../system/files.ts'
 import { listProcesses, sendSignal } from '../../system/processes.ts'
 import { makeEnterable, makePassable, type User } from '../../system/users.ts'
 import { connectHere } from '../local/connect.ts'
+import { readRedisMemory } from '../local/redis-memory.ts'
 import type { Replica } from '../local/replica-pool.ts'
 import {
+  applyDiskChange,
   killCopies,
   logToDeployment,
   openBackups,
@@ -40,6 +42,7 @@ type ProcessHost = StoreHost & {
   hasJobs(deployment_id: string): boolean
 }
 
+const MIB = 1024 ** 2
 const GIB = 1024 ** 3
 /** The history of a database may take so many times the storage of the database. */
 const HISTORY_SHARE = 2
@@ -292,6 +295,7 @@ export class ProcessStores {
     if (this.#isMeasuring) return
     this.#isMeasuring = true
     await this.#enforceStorageLimit()
+    await this.#measureRedis().catch(() => {})
     await this.#enforceAllDiskSizes().catch(() => {})
     this.#isMeasuring = false
   }
@@ -301,12 +305,21 @@ export class ProcessStores {
   }
 
   async enforceDiskSizes(deployment_id: string): Promise<void> {
-    for (const { state, message } of await this.disksOf(deployment_id).measure()) {
-      logToDeployment(this.#host, deployment_id, message, state.full ? 'ERROR' : 'INFO')
-      this.#host.forEachPoolOf(deployment_id, pool => {
-        if (state.stopped) pool.killAllForReason(message, pool.replicas(), 'disk_full')
-        else if (state.full) pool.recordIncident('disk_full', message)
-      })
+    const disks = this.disksOf(deployment_id)
+    for (const name of disks.list()) {
+      const used_mb = await disks.measure(name)
+      this.#host.storeUse.note(deployment_id, `disk:${name}`, { bytes: used_mb * MIB })
+      const change = disks.sizes.judge(name, used_mb)
+      if (change) applyDiskChange(this.#host, deployment_id, change)
+    }
+  }
+
+  async #measureRedis(): Promise<void> {
+    for (const id of this.#host.provisioner.ready) {
+      const { isWanted, port, password } = this.#readRedis(id) ?? {}
+      if (!isWanted || !port || password === undefined) continue
+      const bytes = await readRedisMemory(() => connectHere(port), password)
+      if (bytes !== undefined) this.#host.storeUse.note(id, 'redis', { bytes })
     }
   }
 
@@ -320,6 +333,7 @@ export class ProcessStores {
       totals.count++
       totals.bytes += use.bytes
       totals.connections += use.connections
+      this.#host.storeUse.note(id, 'database', use)
       await this.#enforceStorage(id, database, use.bytes / GIB).catch(() => {})
     }
     this.#databaseUse = totals

@@ -30,7 +30,8 @@ const formatMs = (value: number) => (value < 1000 ? `${number(value)} ms` : form
 
 export type ChartSpec = {
   title: string
-  lines: { metric: Metric; label: string; tone: PlotTone; dash?: number[]; filled?: boolean }[]
+  /** `store`: the database, Redis or disk of which the metric is. */
+  lines: { metric: Metric; store?: string; label: string; tone: PlotTone; dash?: number[]; filled?: boolean }[]
   /** Counts of a step become a rate per second. */
   isRate?: boolean
   /** Shows the newest revisions apart, if there are several. */
@@ -95,6 +96,27 @@ export const CHARTS: ChartSpec[] = [
   },
 ]
 
+const STORE_TONES: PlotTone[] = ['accent', 'violet', 'cyan', 'ok', 'warn', 'idle']
+const STORE_LABELS: Record<string, string> = { database: 'Database', redis: 'Redis, in memory' }
+const labelOf = (store: string) => STORE_LABELS[store] ?? `Disk ${store.slice('disk:'.length)}`
+
+/** None for a deployment without stores. */
+export function storeChartsOf({ series }: Metrics): ChartSpec[] {
+  const lines = series
+    .flatMap(({ metric, store, unit }) => (store !== undefined && unit === 'bytes' ? [{ metric, store }] : []))
+    .map((line, i) => ({ ...line, label: labelOf(line.store), tone: STORE_TONES[i % STORE_TONES.length]! }))
+  const isConnected = series.some(({ metric }) => metric === 'database_connections')
+  const connections = { metric: 'database_connections', store: 'database', label: 'Open', tone: 'accent' } as const
+  return [
+    ...(lines.length > 0
+      ? [{ title: 'Database, Redis and disks', lines, format: formatBytes, steps: BYTE_STEPS }]
+      : []),
+    ...(isConnected
+      ? [{ title: 'Database connections', lines: [connections], format: number, steps: COUNT_STEPS }]
+      : []),
+  ]
+}
+
 const REVISION_TONES: PlotTone[] = ['violet', 'cyan', 'ok', 'warn']
 
 export const timesOf = ({ from, step, series }: Metrics): number[] =>
@@ -103,9 +125,13 @@ export const timesOf = ({ from, step, series }: Metrics): number[] =>
 export function seriesOf(spec: ChartSpec, metrics: Metrics, numbers: Map<string, number>): PlotSeries[] {
   const scale = (values: (number | null)[]) =>
     spec.isRate ? values.map(value => (value === null ? null : value / metrics.step)) : values
-  const valuesOf = (metric: Metric, revision: string | null) =>
-    metrics.series.find(one => one.metric === metric && one.revision_id === revision)?.values ?? []
-  const totals = spec.lines.map(({ metric, ...line }) => ({ ...line, values: scale(valuesOf(metric, null)) }))
+  const valuesOf = (metric: Metric, revision: string | null, store?: string) =>
+    metrics.series.find(one => one.metric === metric && one.revision_id === revision && one.store === store)?.values ??
+    []
+  const totals = spec.lines.map(({ metric, store, ...line }) => ({
+    ...line,
+    values: scale(valuesOf(metric, null, store)),
+  }))
   const [main] = spec.lines
   const ids = spec.hasRevisions
     ? metrics.series.flatMap(({ metric, revision_id }) => (metric === main!.metric && revision_id ? [revision_id] : []))

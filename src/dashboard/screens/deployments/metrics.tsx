@@ -32,6 +32,7 @@ import {
   type Range,
   seriesOf,
   servedBy,
+  storeChartsOf,
   summarizeHealth,
   timesOf,
   toBuildBars,
@@ -126,7 +127,7 @@ function Measured({ workspace, deployment, range, process, onProcess, revisions 
       <ProcessChoice process={process} processes={metrics.processes} onProcess={onProcess} />
       <Health metrics={metrics} range={range} />
       <div class={styles.grid}>
-        {CHARTS.map(spec => (
+        {[...CHARTS, ...storeChartsOf(metrics)].map(spec => (
           <Measure key={spec.title} spec={spec} metrics={metrics} marks={marks} numbers={numbers} range={range} />
         ))}
       </div>
