@@ -325,7 +325,8 @@ describe('the dashboard', () => {
       if (!callers.includes(file)) expect(text, file).not.toMatch(/\bfetch\(|EventSource|XMLHttpRequest|sendBeacon/)
       for (const [, from] of text.matchAll(/from '(\.[^']+)'/g)) {
         const to = relative(folder, join(folder, dirname(file), from!))
-        const isShared = /^\.\.\/(?:client|build-plan)\/|^\.\.\/protocol\/(?:reserved-variables|env-file)\.ts$/
+        const isShared =
+          /^\.\.\/(?:client|build-plan)\/|^\.\.\/protocol\/(?:reserved-variables|env-file|tunnel-(?:frames|link))\.ts$/
         if (to.startsWith('..')) expect(to, file).toMatch(isShared)
       }
     }

@@ -103,6 +103,7 @@ export async function serveHosts(hosts: Record<string, Fetch>) {
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
   return {
+    server,
     originOf: (host: string) => `https://${host}:${port}`,
     close: () => {
       server.close()

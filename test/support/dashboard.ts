@@ -1,8 +1,10 @@
 // The dashboard in a real Chromium. Its app serves https for the browser, on the database of `getApp()`: what tests do
 // through a tenant's requests, or through an agent, its pages show.
+import type { Server } from 'node:http'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, vi } from 'vitest'
 import { createFolderFiles, DASHBOARD_FOLDER } from '../../src/host/dashboard-folder.ts'
+import { takeSockets } from '../../src/host/sockets.ts'
 import { createOperatorLink } from '../../src/people/sign-in/links.ts'
 import type { StreamLimits } from '../../src/platform.ts'
 import { type App, type AppOptions, startApp, type Tenant } from './app.ts'
@@ -35,6 +37,8 @@ export function useDashboard({ settings = {}, overrides = {} }: Pick<AppOptions,
   let hosts: Awaited<ReturnType<typeof serveHosts>>
   const dashboard = {
     origin: '',
+    /** The same for an agent, on this machine. */
+    socketOrigin: '',
     app: undefined as unknown as App,
     /** The paths of all requests to the app. */
     paths: [] as string[],
@@ -48,10 +52,12 @@ export function useDashboard({ settings = {}, overrides = {} }: Pick<AppOptions,
   beforeAll(async () => {
     hosts = await serveHosts(handlers)
     dashboard.origin = hosts.originOf(SLIPWAY)
+    dashboard.socketOrigin = `wss://127.0.0.1:${new URL(dashboard.origin).port}`
     dashboard.app = startApp({
       settings: { PUBLIC_URL: dashboard.origin, ...settings },
       overrides: { assets: createFolderFiles(DASHBOARD_FOLDER), liveStreams, ...overrides },
     })
+    takeSockets(hosts.server as Server, dashboard.app, async () => {})
     handlers[SLIPWAY] = (request, env) => {
       dashboard.paths.push(new URL(request.url).pathname)
       return dashboard.app.fetch(request, env)

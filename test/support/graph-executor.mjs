@@ -1,6 +1,6 @@
 // An executor without LangGraph, for tests of the server: its graphs do what their input says, and their state is a
 // file for each thread, so that the executors of two servers share it.
-import { appendFileSync, existsSync, readFileSync } from 'node:fs'
+import { appendFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { Socket } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -14,6 +14,7 @@ let folder
 const cancelled = new Set()
 
 const fileOf = thread => join(folder, `${thread}.jsonl`)
+const questionOf = thread => join(folder, `${thread}.question`)
 const readLog = thread => (existsSync(fileOf(thread)) ? readFileSync(fileOf(thread), 'utf8').trim().split('\n') : [])
 const summaryOf = (thread, next = []) => ({
   values: JSON.stringify({ log: readLog(thread) }),
@@ -21,8 +22,22 @@ const summaryOf = (thread, next = []) => ({
   interrupts: next.length > 0 ? { task: [{ value: 'May I?' }] } : {},
 })
 
+function stateOf({ configurable }) {
+  const { thread_id } = configurable
+  const isAsking = existsSync(questionOf(thread_id))
+  return {
+    values: { log: readLog(thread_id) },
+    next: isAsking ? ['asking'] : [],
+    tasks: isAsking ? [{ id: 'task', name: 'asking', interrupts: [{ id: 'question', value: 'May I?' }] }] : [],
+    metadata: { step: 1 },
+    created_at: '2026-11-30T12:00:00.000Z',
+    checkpoint: { checkpoint_id: 'one' },
+    config: configurable,
+  }
+}
+
 async function run({ run_id, thread_id, attempt, kwargs }) {
-  const { say, steps = 0, pause = 10, crash, ask, fail, event, size = 0 } = kwargs.input ?? {}
+  const { say, write = [], steps = 0, pause = 10, crash, ask, fail, event, size = 0 } = kwargs.input ?? {}
   const emit = (event, data) => send({ type: 'event', run: run_id, event, data: JSON.stringify(data) })
   const end = (status, rest = {}) =>
     JSON.stringify({
@@ -35,6 +50,7 @@ async function run({ run_id, thread_id, attempt, kwargs }) {
   emit('metadata', { run_id, attempt })
   if (crash && attempt === 1) process.exit(9)
   if (event) emit(event === 'nul' ? '\0' : event, { text: 'x'.repeat(size) })
+  for (const content of write) emit('messages', [{ type: 'AIMessageChunk', id: 'written', content }, {}])
   for (let step = 1; step <= steps; step++) {
     await delay(pause)
     if (cancelled.delete(run_id)) return end('interrupted')
@@ -42,6 +58,10 @@ async function run({ run_id, thread_id, attempt, kwargs }) {
   }
   if (fail) return end('error', { error: { error: 'TypeError', message: fail } })
   if (say) appendFileSync(fileOf(thread_id), `${say}\n`)
+  rmSync(questionOf(thread_id), { force: true })
+  const answer = kwargs.command?.resume
+  if (answer !== undefined) appendFileSync(fileOf(thread_id), `The answer is ${JSON.stringify(answer)}.\n`)
+  if (ask) writeFileSync(questionOf(thread_id), '')
   emit('values', { log: readLog(thread_id) })
   return ask ? end('success', { state: summaryOf(thread_id, ['asking']) }) : end('success')
 }
@@ -50,8 +70,8 @@ const questions = {
   run: ({ run: given }) => run(given),
   setup: () => 'null',
   summary: ({ config }) => JSON.stringify(summaryOf(config.configurable.thread_id)),
-  state: ({ config }) =>
-    JSON.stringify({ values: { log: readLog(config.configurable.thread_id) }, next: [], config: config.configurable }),
+  state: ({ config }) => JSON.stringify(stateOf(config)),
+  history: ({ config }) => JSON.stringify([stateOf(config)]),
   // As a node that blocks its process.
   graph: () => new Promise(() => {}),
   schemas: () => JSON.stringify({ input_schema: { type: 'object', properties: { say: { type: 'string' } } } }),

@@ -18,7 +18,7 @@ import { deployAgain } from './actions.ts'
 import { ChangeButtons } from './change-buttons.tsx'
 import { hasDraft } from './draft-store.ts'
 import styles from './frame.module.css'
-import { SHOWN_REVISIONS } from './shown-revisions.ts'
+import { SHOWN_REVISIONS, servesGraphs } from './shown-revisions.ts'
 
 const DraftBar = lazily(() => import('./draft-bar.tsx'))
 
@@ -29,6 +29,7 @@ const TABS = [
   { path: '/logs', label: 'Logs', keys: 'l' },
   { path: '/metrics', label: 'Metrics', keys: 'm' },
   { path: '/jobs', label: 'Jobs', keys: 'b' },
+  { path: '/graphs', label: 'Graphs', keys: 'w' },
   { path: '/traces', label: 'Traces', keys: 't' },
   { path: '/environment', label: 'Environment', keys: 'e' },
   { path: '/settings', label: 'Settings', keys: 's' },
@@ -73,10 +74,11 @@ export function DeploymentFrame({ workspace, id, tab, page, children }: FramePro
     return <Problem error={failed} onRetry={() => void Promise.all([refetch(), revisions.refetch()])} />
   if (!deployment || !revisions.data) return <Skeleton lines={9} />
   const all = revisions.data.resources
+  const tabs = TABS.filter(({ path }) => path !== '/graphs' || path === tab || servesGraphs(deployment, all))
   return (
     <>
       <Header workspace={workspace} deployment={deployment} revisions={all} />
-      <Tabs label="Deployment" thing="this deployment" tabs={TABS} to={to} tab={tab} />
+      <Tabs label="Deployment" thing="this deployment" tabs={tabs} to={to} tab={tab} />
       {children(deployment, all)}
       {hasDraft(deployment) && <DraftBar workspace={workspace} deployment={deployment} />}
     </>
