@@ -62,9 +62,18 @@ const withoutNulls = <T extends object>(value: T) =>
     [K in keyof T]: Exclude<T[K], null>
   }
 
+/** It has examples that are no templates. */
+function isFolderOfFolders(folder: string): boolean {
+  try {
+    const entries = fs.readdirSync(folder, { withFileTypes: true })
+    return entries.length > 0 && entries.every(entry => entry.isDirectory())
+  } catch {
+    return false
+  }
+}
 export const listTemplates = (folder = TEMPLATES_FOLDER): string[] =>
   listFolder(folder)
-    .filter(name => !name.includes('.'))
+    .filter(name => !name.includes('.') && !isFolderOfFolders(join(folder, name)))
     .sort()
 
 const MAX_DESCRIPTION = 256
