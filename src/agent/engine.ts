@@ -331,6 +331,9 @@ export class TransientError extends Error {
   override name = 'TransientError'
 }
 
+/** The server of the source did not answer, or cannot answer now. The build asks again, for a limited time. */
+export class SourceUnavailable extends TransientError {}
+
 /** A failure that a retry does not fix. Its message is shown to the user: what is wrong, and what to do. */
 export class PermanentError extends Error {
   override name = 'PermanentError'

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 import { RequestRefused } from '../../src/agent/control-plane/client.ts'
 import { Credentials } from '../../src/agent/control-plane/credentials.ts'
 import { makeAgentKeys } from '../../src/agent/control-plane/envelope.ts'
-import { PermanentError, TransientError } from '../../src/agent/engine.ts'
+import { PermanentError, SourceUnavailable, TransientError } from '../../src/agent/engine.ts'
 import { createSeal } from '../../src/hosting/sync/envelope.ts'
 import type { RegistryCredential } from '../../src/protocol/credentials.schema.ts'
 
@@ -108,11 +108,11 @@ test('a refusal is a permanent failure, and an unavailable control plane is retr
   expect(unavailable.requests).toHaveLength(6)
 })
 
-test('a git host that stays unavailable fails the build with the message of the control plane', async () => {
+test('a git host that stays unavailable makes the build wait with the message of the control plane', async () => {
   const error = new RequestRefused(502, 'upstream_error', 'git.example.com answers nothing.', 60)
   const { credentials, requests } = createCredentials(error, error, error, error, error)
   await expect(credentials.repository(newRevision(), new AbortController().signal)).rejects.toThrow(
-    new PermanentError(error.message),
+    new SourceUnavailable(error.message),
   )
   expect(requests).toHaveLength(5)
 })

@@ -32,9 +32,13 @@ export async function startGitServer(options: { username?: string; password?: st
   let lastCommit: string | undefined
 
   const requests: string[] = []
+  /** The statuses of the next answers, with what the host says. */
+  const failures: [status: number, text: string][] = []
   const server = createServer((req, res) => {
     const { authorization } = req.headers
     requests.push(`${req.method} ${req.url} ${authorization ? 'with' : 'without'} credential`)
+    const [status, text] = failures.shift() ?? []
+    if (status) return void res.writeHead(status, { 'Content-Type': 'text/plain' }).end(text)
     const expected = `Basic ${Buffer.from(`${options.username}:${options.password}`).toString('base64')}`
     if (options.password && authorization !== expected)
       return void res.writeHead(401, { 'WWW-Authenticate': 'Basic realm="git"' }).end()
@@ -47,6 +51,7 @@ export async function startGitServer(options: { username?: string; password?: st
   return {
     url,
     requests: requests,
+    failures: failures,
     /** Adds these files to a branch. A new branch starts at the last commit. */
     push(files: Record<string, string>, message = 'Change', branch = 'main'): string {
       const parent = heads.get(branch) ?? lastCommit

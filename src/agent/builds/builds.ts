@@ -7,13 +7,14 @@ import { toStoredPlan } from '../../build-plan/stored-plan.ts'
 import type { Network } from '../../protocol/address-kind.ts'
 import { refuseSourceDisks, type SourceDisk, withSourceDisks } from '../../protocol/disks.ts'
 import type { Artifact, BuildTask, Engine, LogLevel, RevisionRef, RevisionSpec, SourceTree } from '../engine.ts'
-import { PermanentError, TransientError } from '../engine.ts'
+import { PermanentError, SourceUnavailable, TransientError } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
 import { listFolder, measureMegabytes, readJson, removeRecursively, writeJson } from '../system/files.ts'
 import { DEFAULT_PATH } from '../system/search-path.ts'
 import { endRevisionProcesses, endTracked } from '../system/tracked-process.ts'
 import { killUserProcesses, makeEnterable, makeOwned, makePassable, type Users } from '../system/users.ts'
 import { LinkExpired } from './archive.ts'
+import { BuildRetries } from './build-retries.ts'
 import { BuildSlots } from './build-slots.ts'
 import {
   type BuildOutput,
@@ -66,7 +67,6 @@ type Options = {
 const SHARED_FOLDERS = new Set(['cache', 'source'])
 const MAX_CONCURRENT_BUILDS = 2
 const GRACE_MS = 2_000
-const RETRY_MS = 5_000
 const MAX_CACHE_MB = 2_048
 const MAX_SOURCE_MB = 2_048
 const IMAGE_SOURCES = ['internal_container', 'external_container']
@@ -76,6 +76,7 @@ export class Builds {
   readonly #home: string
   readonly #running = new Map<string, RunningBuild>()
   readonly #slots = new BuildSlots(MAX_CONCURRENT_BUILDS)
+  readonly #retries = new BuildRetries()
 
   constructor(options: Options) {
     this.#options = options
@@ -129,7 +130,10 @@ export class Builds {
       this.#options.log({ deployment_id, revision_id }, message, level)
     const { signal } = controller
     const ended = this.#build(spec, source, serving, signal, log)
-      .catch(error => this.#waitToRetry(`The build result cannot be saved: ${describeError(error)}.`, signal, log))
+      .catch(error => `The build result cannot be saved: ${describeError(error)}.`)
+      .then(reason =>
+        reason === null ? this.#retries.forget(revision_id) : this.#waitToRetry(spec, reason, signal, log),
+      )
       .finally(() => {
         this.#running.delete(revision_id)
         this.#options.onChange(deployment_id)
@@ -137,13 +141,14 @@ export class Builds {
     this.#running.set(revision_id, { deployment_id, controller, ended })
   }
 
+  /** Returns the reason for which it must be built again, or null. */
   async #build(
     spec: RevisionSpec,
     source: BuildSource,
     serving: string | null,
     signal: AbortSignal,
     log: BuildTask['log'],
-  ): Promise<void> {
+  ): Promise<string | null> {
     const folder = this.#folder(spec)
     const tree = join(folder, 'tree')
     const task: BuildTask = {
@@ -152,7 +157,10 @@ export class Builds {
       cache: join(this.#home, spec.deployment_id, 'cache'),
       runningFolder: join(folder, 'running'),
     }
-    if (!(await this.#slots.acquire(spec.deployment_id, signal))) return log(describeError(signal.reason), 'WARNING')
+    if (!(await this.#slots.acquire(spec.deployment_id, signal))) {
+      log(describeError(signal.reason), 'WARNING')
+      return null
+    }
     try {
       signal.throwIfAborted()
       const startedAt = performance.now()
@@ -165,29 +173,40 @@ export class Builds {
       log(`Built in ${((performance.now() - startedAt) / 1000).toFixed(1)} s`)
       if ((await measureMegabytes(task.cache, MAX_CACHE_MB)) >= MAX_CACHE_MB) await removeRecursively(task.cache)
       this.#writeRecord(spec, { state: 'built', ...output })
+      return null
     } catch (error) {
       if (signal.aborted) {
         log(describeError(signal.reason), 'WARNING')
-        return removeRecursively(folder)
+        await removeRecursively(folder)
+        return null
       }
-      if (error instanceof TransientError) {
+      const unavailable = error instanceof SourceUnavailable ? this.#retries.exhausted(spec.revision_id) : null
+      if (error instanceof TransientError && !unavailable) {
         if (error instanceof LinkExpired) this.#options.onLinkExpired()
-        await this.#waitToRetry(error.message, signal, log)
-        return removeRecursively(folder)
+        await removeRecursively(folder)
+        return error.message
       }
-      const reason = error instanceof PermanentError ? error.message : `The build failed: ${describeError(error)}.`
+      const isExpected = error instanceof PermanentError || error instanceof SourceUnavailable
+      const reason = isExpected ? error.message + (unavailable ?? '') : `The build failed: ${describeError(error)}.`
       log(reason, 'ERROR')
       await removeRecursively(tree)
       this.#writeRecord(spec, { state: 'broken', reason })
+      return null
     } finally {
       this.#slots.release(spec.deployment_id)
     }
   }
 
-  /** A revision without a record is built again. */
-  async #waitToRetry(reason: string, signal: AbortSignal, log: BuildTask['log']): Promise<void> {
+  /** A revision without a record is built again. Other builds have the slot meanwhile. */
+  async #waitToRetry(
+    { revision_id }: RevisionRef,
+    reason: string,
+    signal: AbortSignal,
+    log: BuildTask['log'],
+  ): Promise<void> {
     log(`${reason} The build is retried.`, 'WARNING')
-    await delay(this.#options.retry_ms ?? RETRY_MS, undefined, { signal }).catch(() => {})
+    const pause = this.#retries.nextPause(revision_id)
+    await delay(this.#options.retry_ms ?? pause, undefined, { signal }).catch(() => this.#retries.forget(revision_id))
   }
 
   async #produceOutput(

@@ -5,11 +5,12 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import type { Network } from '../../protocol/address-kind.ts'
 import type { GitCredential } from '../control-plane/credentials.ts'
-import { type BuildTask, type Commit, PermanentError } from '../engine.ts'
+import { type BuildTask, type Commit, PermanentError, SourceUnavailable } from '../engine.ts'
 import { measureMegabytes, readText, removeRecursively } from '../system/files.ts'
 import { truncateText } from '../system/last-lines.ts'
 import { type AllowedAddress, resolveAllowedAddress } from './allowed-address.ts'
 import { runCommand } from './command.ts'
+import { describeGitFailure } from './git-failures.ts'
 
 export type GitSource = {
   url: string
@@ -85,8 +86,8 @@ async function checkOutOnce(
       redactLine,
       time_ms: GIT_TIMEOUT_MS,
     }).catch(error => {
-      if (error instanceof PermanentError && REDIRECT_RESPONSE.test(error.message)) throw redirectError(url)
-      throw error
+      if (!(error instanceof PermanentError)) throw error
+      throw REDIRECT_RESPONSE.test(error.message) ? redirectError(url) : describeGitFailure(url, error)
     })
     return lines
   }
@@ -143,7 +144,7 @@ async function fetchCommit(
   const label = `The commit ${sha} cannot be fetched from ${url}: git`
   await git([...fetch, `${sha}:${localRef}`], label).catch(async error => {
     // Some servers only send commits that a ref points to.
-    if (at === sha || signal.aborted) throw error
+    if (at === sha || signal.aborted || error instanceof SourceUnavailable) throw error
     await git([...fetch, `${at}:${localRef}`], label)
   })
 }

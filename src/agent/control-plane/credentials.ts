@@ -1,7 +1,7 @@
 // Fetches the credentials of repositories and of the registry from the control plane, and keeps them in memory only.
 import { setTimeout as delay } from 'node:timers/promises'
 import type { RegistryCredential } from '../../protocol/credentials.schema.ts'
-import { PermanentError, type RevisionRef, TransientError } from '../engine.ts'
+import { PermanentError, type RevisionRef, SourceUnavailable, TransientError } from '../engine.ts'
 import { type ControlPlaneClient, RequestRefused } from './client.ts'
 import type { AgentKeys } from './envelope.ts'
 
@@ -105,8 +105,9 @@ export class Credentials {
         if (error instanceof PermanentError || !isRetryable(error)) throw new PermanentError(lastError.message)
       }
     }
+    // The control plane answers, but the git host does not: requests of other deployments are unaffected.
     if (lastError instanceof RequestRefused && REMOTE_ERROR_CODE.test(lastError.code))
-      throw new PermanentError(lastError.message)
+      throw new SourceUnavailable(lastError.message)
     this.#isUnavailable = true
     throw new TransientError(`The agent cannot get a credential from the control plane: ${lastError.message}`)
   }

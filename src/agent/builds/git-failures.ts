@@ -1,0 +1,36 @@
+// Tells a git host that is away for a moment from one that refuses, by what git printed (pure).
+import { PermanentError, SourceUnavailable } from '../engine.ts'
+
+const HTTP_STATUS = /returned error: (\d{3})/
+const REFUSED = /Authentication failed for|could not read (?:Username|Password) for/i
+const PASSING =
+  /Could not connect|Couldn.t connect|Failed to connect|Could not resolve|Connection (?:refused|reset|timed out|was reset)|timed out|Operation too slow|Empty reply from server|unexpected disconnect|early EOF|hung up unexpectedly|transfer closed|closed abruptly|SSL_ERROR_SYSCALL|unexpected eof|RPC failed/i
+const PASSING_STATUSES = [408, 425, 429]
+const REFUSALS: Record<number, string> = {
+  401: 'its host refused the credential (401). Replace the token of the integration.',
+  403: 'its host forbids it (403). Give the integration access to the repository.',
+  404: 'its host has no such repository, or hides it from the integration (404). Correct `repo_url`, or give access.',
+}
+
+/** `output` is the end of what git printed, with what the host said in lines that begin with `remote:`. */
+export function describeGitFailure(url: string, error: PermanentError): Error {
+  const output = error.message
+  const status = Number(HTTP_STATUS.exec(output)?.[1] ?? (REFUSED.test(output) ? 401 : Number.NaN))
+  if (status >= 500 || PASSING_STATUSES.includes(status))
+    return new SourceUnavailable(`The host of ${url} answers ${status}.`)
+  const refusal = REFUSALS[status] ?? (isMissing(output) ? REFUSALS[404] : undefined)
+  if (refusal) return new PermanentError(`The repository ${url} cannot be read: ${refusal}${hostWords(output)}`)
+  if (Number.isNaN(status) && PASSING.test(output)) return new SourceUnavailable(`The host of ${url} does not answer.`)
+  return error
+}
+
+const isMissing = (output: string) => output.includes('fatal: repository ') && output.includes(' not found')
+
+function hostWords(output: string): string {
+  const words = output
+    .split('\n')
+    .filter(line => line.startsWith('remote: '))
+    .map(line => line.slice('remote: '.length).trim())
+    .filter(line => line !== '')
+  return words.length > 0 ? ` The host said: ${words.join(' ')}` : ''
+}
