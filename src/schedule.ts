@@ -30,4 +30,5 @@ export const createSweeps = (services: Services) => ({
     await (await import('./hosting/pushes/sweep.ts')).sweepDeliveries(services)
     await (await import('./hosting/previews/sweep.ts')).sweepPreviews(services)
   },
+  repositories: async () => (await import('./hosting/pushes/repository-sweep.ts')).sweepRepositories(services),
 })

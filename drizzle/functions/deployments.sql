@@ -2021,6 +2021,12 @@ begin
       )::new_event];
     end if;
   end if;
+  if v_outcome = 'created' and v_stored.parent_deployment_id is null then
+    insert into commit_statuses (organization_id, tenant_id, deployment_id, sha, revision_id)
+    values (v_stored.organization_id, v_stored.tenant_id, v_stored.id, v_sha, p_revision)
+    on conflict (deployment_id, sha) do update
+      set revision_id = excluded.revision_id, attempts = 0, next_attempt_at = clock();
+  end if;
   if v_outcome <> 'unchanged' then
     v_events := deployment_event('deployment.pushed', v_stored, v_changed, p_data) || v_events;
   end if;
@@ -2060,6 +2066,48 @@ begin
   has_webhooks := conclude_write(
     answer,
     array[('deployment.ref_gone', v_stored.id, json_build_object('ref', v_ref), null)::new_event],
+    p_request
+  );
+  return next;
+end $$;
+
+-- Gives the deployments of a repository that was renamed, or given to another owner, its new URL. Nothing is built.
+create function move_repository(p_integration uuid, p_key text, p_url text, p_request jsonb)
+returns table (answer json, has_webhooks boolean)
+language plpgsql set plan_cache_mode = force_generic_plan as $$
+declare
+  v_stored deployments[] := array(
+    select d
+    from deployments d
+    where d.repo_key = p_key and d.tenant_id = current_tenant()
+      and d.source_config ->> 'integration_id' = p_integration::text
+      and d.deleting_at is null
+    order by d.id
+    for update
+  );
+  v_changed deployments[];
+begin
+  if cardinality(v_stored) = 0 then return; end if;
+  with changed as (
+    update deployments d
+    set
+      source_config = jsonb_set(d.source_config::jsonb, '{repo_url}', to_jsonb(p_url))::json,
+      version = d.version + 1,
+      updated_at = greatest(clock(), d.updated_at)
+    from unnest(v_stored) s
+    where d.id = s.id and d.tenant_id = current_tenant()
+    returning d
+  )
+  select array_agg((c.d)::deployments order by (c.d).id) into v_changed from changed c;
+  answer := to_json(cardinality(v_changed));
+  has_webhooks := conclude_writes(
+    array(select to_json(c) from unnest(v_changed) c),
+    array(
+      select deployment_event('deployment.repository_moved', s, c, json_build_object('repo_url', p_url))
+      from unnest(v_stored) s
+      join unnest(v_changed) c on c.id = s.id
+      order by c.id
+    ),
     p_request
   );
   return next;

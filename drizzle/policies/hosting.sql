@@ -129,7 +129,7 @@ create policy served on integrations for select to slipway_agent
 grant select on integrations to slipway_agent;
 grant select, insert, delete, update (
     host, base_url, app_id, installation_id, account_id, name, state, credentials, token, token_expires_at, version,
-    created_at, updated_at
+    created_at, updated_at, problem
   ) on integrations to slipway_app;
 
 -- ------------------------------------------------------------ integration_listings
@@ -143,6 +143,18 @@ create policy own on integration_listings to slipway_app
 create policy admitted on integration_listings as restrictive to slipway_limited
   using ((select setting('by_policy')) is distinct from 'true');
 grant select, insert, delete, update (pages, fetched_at) on integration_listings to slipway_app;
+
+-- ------------------------------------------------------------ followed_repositories
+create policy own on followed_repositories to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_integration(integration_id)
+  );
+create policy admitted on followed_repositories as restrictive to slipway_limited
+  using ((select setting('by_policy')) is distinct from 'true');
+grant select on followed_repositories to slipway_app;
 
 -- ------------------------------------------------------------ integration_installs
 create policy own on integration_installs to slipway_app
@@ -478,6 +490,22 @@ create policy admitted on deployment_heads as restrictive to slipway_limited
   with check (true);
 grant select, insert, delete, update (queried_at, gone_ref) on deployment_heads to slipway_app;
 
+-- ------------------------------------------------------------ commit_statuses
+create policy own on commit_statuses to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_deployment(deployment_id)
+  );
+create policy admitted on commit_statuses as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = commit_statuses.deployment_id)
+  )
+  with check (true);
+grant select, insert, update (revision_id, notified_state, attempts, next_attempt_at) on commit_statuses to slipway_app;
+
 -- ------------------------------------------------------------ preview_policies
 create policy own on preview_policies to slipway_app
   using (tenant_id = current_tenant())
@@ -515,7 +543,7 @@ create policy admitted on previews as restrictive to slipway_limited
   with check (true);
 grant select, insert, delete, update (
     number, state, deployment_id, branch, head_sha, fork, approved_sha, approved_by, changed_at, expires_at,
-    notified_state, comment_id, notify_attempts, next_notify_at, created_at, updated_at, commit
+    notified_state, comment_id, notify_attempts, next_notify_at, created_at, updated_at, commit, end_reason, pending_sha
   ) on previews to slipway_app;
 
 -- ------------------------------------------------------------ preview_hooks

@@ -7,15 +7,20 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { createAdaptorServer } from '@hono/node-server'
+import { sql } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { createHost } from '../../src/host/host.ts'
 import { finishPendingWork } from '../../src/host/pending-work.ts'
+import { sweepRepositories } from '../../src/hosting/pushes/repository-sweep.ts'
+import { createSealer } from '../../src/kernel/crypto/crypto.ts'
+import { runAsSystem } from '../../src/kernel/db/db.ts'
 import { bootstrap } from '../../src/people/access/bootstrap.ts'
 import { startLocalGitea } from '../support/local-gitea.ts'
 import { createMigratedDatabase } from '../support/migrated-postgres.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-pushes-'))
 let databaseUrl: string
+let integration: string
 let slipway: ReturnType<typeof createHost>
 let server: Server
 let githost: Awaited<ReturnType<typeof startLocalGitea>>
@@ -69,7 +74,7 @@ beforeAll(async () => {
     UPLOADS_DIR: root,
     RATE_LIMIT_PER_MINUTE: '0',
   }
-  slipway = createHost(settings, { log: () => {} })
+  slipway = createHost(settings, { log: line => void (process.env.SHOW_LOG && console.log(JSON.stringify(line))) })
   const { app } = slipway
   server = createAdaptorServer({ fetch: app.fetch, createServer }) as Server
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
@@ -86,7 +91,8 @@ beforeEach(async () => {
   await git('push', '-q', 'origin', 'HEAD:main')
   const secret = 'hush-webhook-secret'
   const host = { host: 'gitea', base_url: githost.origin, token: 'hush-token', webhook_secret: secret }
-  const { id: integration } = await call('POST', '/v1/integrations/forge/githost', host)
+  const connected = await call('POST', '/v1/integrations/forge/githost', host)
+  integration = connected.id
   const [listed] = await call('GET', `/v1/integrations/forge/githost/${integration}/repos`)
   const { port } = server.address() as AddressInfo
   const url = `http://127.0.0.1:${port}/v1/integrations/forge/githost/${integration}/webhook`
@@ -97,6 +103,19 @@ beforeEach(async () => {
   ;({ id } = await call('POST', '/v2/deployments', body))
 })
 afterEach(() => githost.close())
+/** Compares every repository now, as if its time had come. */
+async function compare(): Promise<void> {
+  await runAsSystem(slipway.app.database, sql`update followed_repositories set next_compare_at = '2000-01-01'`)
+  const { config, platform, database, traces, shareGroups } = slipway.app
+  const services = { config, platform, database, sealer: createSealer(config.sealingKeys), traces, shareGroups }
+  await sweepRepositories(services, { integration_id: integration })
+  await finishPendingWork()
+}
+const explain = () => call('GET', `/v2/deployments/${id}/explain`)
+const codes = async () => (await explain()).resources.map(({ code }: { code: string }) => code)
+const readIntegration = () => call('GET', `/v1/integrations/forge/githost/${integration}`)
+const eventTypes = async (subject: string) =>
+  (await call('GET', `/v2/events?subject_id=${subject}&limit=100`)).resources.map(({ type }: { type: string }) => type)
 afterAll(async () => {
   server.close()
   server.closeAllConnections()
@@ -131,8 +150,6 @@ test('pushes of tags and other branches create no revision; a branch deploys aga
   expect(await listRevisions()).toHaveLength(countBefore)
   await run('--git-dir', join(workTree, '../git/acme/shop.git'), 'symbolic-ref', 'HEAD', 'refs/heads/other')
   await git('push', '-q', 'origin', ':main')
-  const codes = async () =>
-    (await call('GET', `/v2/deployments/${id}/explain`)).resources.map(({ code }: { code: string }) => code)
   await waitUntil(async () => expect(await codes()).toContain('ref_gone'))
   const sha = await commit('Third')
   await git('push', '-q', 'origin', 'HEAD:main')
@@ -166,4 +183,127 @@ test('a pull request gets a preview with a URL, which is updated by pushes and d
   await waitUntil(async () =>
     expect((await call('GET', `/v2/deployments/${preview.deployment_id}`)).status).toBe('AWAITING_DELETE'),
   )
+})
+
+test('events that were lost while Slipway was away are made up for by the next comparison', async () => {
+  await call('PUT', `/v2/deployments/${id}/preview-policy`, { branches: ['feature/*'] })
+  await commit('A feature')
+  await git('push', '-q', 'origin', 'HEAD:feature/cart', 'HEAD:feature/late')
+  await githost.pull('acme/shop', 7, 'feature/cart', 'opened')
+  await finishPendingWork()
+  const listPreviews = async () => (await call('GET', `/v2/deployments/${id}/previews`)).resources
+  expect(await listPreviews()).toMatchObject([{ number: 7, state: 'live' }])
+
+  githost.state.isCutOff = true
+  const sha = await commit('Unheard')
+  await git('push', '-q', 'origin', 'HEAD:main', 'HEAD:feature/late')
+  await githost.pull('acme/shop', 7, 'feature/cart', 'closed')
+  await githost.pull('acme/shop', 8, 'feature/late', 'opened')
+  const before = (await listRevisions()).length
+  await compare()
+  expect((await listRevisions())[0].commit).toMatchObject({ sha, message: 'Unheard' })
+  expect(await listPreviews()).toMatchObject([
+    { number: 8, state: 'live', head_sha: sha },
+    { number: 7, state: 'ended' },
+  ])
+  expect((await explain()).repository).toMatchObject({ compared_at: expect.any(String), webhook: 'made' })
+
+  // Removed by a person, it stays away while its commit is the same.
+  await call('DELETE', `/v2/deployments/${id}/previews/8`)
+  await githost.pull('acme/shop', 8, 'feature/late', 'edited')
+  await compare()
+  expect(await listPreviews()).toMatchObject([{ number: 8, state: 'ended' }, { state: 'ended' }])
+  const next = await commit('More')
+  await git('push', '-q', 'origin', 'HEAD:feature/late')
+  await githost.pull('acme/shop', 8, 'feature/late', 'synchronized')
+  await githost.pull('acme/shop', 7, 'feature/cart', 'reopened')
+  await compare()
+  expect(await listPreviews()).toMatchObject([
+    { number: 8, state: 'live', head_sha: next },
+    { number: 7, state: 'live' },
+  ])
+  expect(await listRevisions()).toHaveLength(before + 1)
+
+  await run('--git-dir', join(workTree, '../git/acme/shop.git'), 'symbolic-ref', 'HEAD', 'refs/heads/other')
+  await git('push', '-q', 'origin', ':main')
+  await compare()
+  expect(await codes()).toContain('ref_gone')
+  const asked = githost.requests.length
+  await compare()
+  expect(githost.requests.slice(asked)).toEqual([
+    'GET /repositories/7',
+    'GET /repos/acme/shop/hooks',
+    'GET /repos/acme/shop/commits',
+    'GET /repos/acme/shop/pulls',
+  ])
+})
+
+test('the webhook of a repository is made with its four events, repaired, and removed with the last deployment', async () => {
+  githost.hooks.length = 0
+  await compare()
+  const url = `https://slipway.example.com/v1/integrations/forge/githost/${integration}/webhook`
+  const events = expect.arrayContaining(['push', 'delete', 'pull_request', 'pull_request_sync'])
+  expect(githost.hooks).toMatchObject([{ url, events, active: true, path: 'acme/shop', secret: 'hush-webhook-secret' }])
+  expect(githost.requests).toContain('POST /repos/acme/shop/hooks/1/tests')
+  githost.hooks[0]!.events = ['push']
+  await compare()
+  expect(githost.hooks).toMatchObject([{ url, events }])
+  githost.hooks.length = 0
+  await compare()
+  expect(githost.hooks).toMatchObject([{ url, events }])
+  await call('DELETE', `/v2/deployments/${id}`)
+  await compare()
+  expect(githost.hooks).toEqual([])
+})
+
+test('a missing scope and a revoked token are told in the words of the host, and a new token ends both', async () => {
+  githost.state.scopes = ['read:user', 'read:repository']
+  await compare()
+  const problem = { code: 'access_refused', message: expect.stringContaining('required=[write:repository]') }
+  expect(await readIntegration()).toMatchObject({ state: 'active', problem })
+  expect(await codes()).toContain('integration_limited')
+  await compare()
+  githost.state.scopes = ['read:user', 'write:repository', 'write:issue']
+  await compare()
+  expect(await readIntegration()).toMatchObject({ problem: null })
+  githost.state.isRevoked = true
+  await compare()
+  expect(await readIntegration()).toMatchObject({ state: 'revoked', problem: { code: 'token_refused' } })
+  expect(await codes()).toContain('integration_revoked')
+  githost.state.isRevoked = false
+  await call('PATCH', `/v1/integrations/forge/githost/${integration}`, { token: 'hush-next' })
+  expect(await readIntegration()).toMatchObject({ state: 'active', problem: null })
+  githost.state.isRevoked = true
+  await compare()
+  expect(await readIntegration()).toMatchObject({ state: 'revoked' })
+  githost.state.isRevoked = false
+  await compare()
+  expect(await readIntegration()).toMatchObject({ state: 'active', problem: null })
+  expect(await eventTypes(integration)).toEqual([
+    'integration.connected',
+    'integration.limited',
+    'integration.restored',
+    'integration.revoked',
+    'integration.updated',
+    'integration.revoked',
+    'integration.restored',
+  ])
+})
+
+test('a renamed repository keeps deploying, and its URL follows; another one with its name does not deploy', async () => {
+  await compare()
+  githost.rename('acme/shop', 'market/stall')
+  await git('remote', 'set-url', 'origin', `${githost.origin.replace('//', '//ada:hush-push@')}/market/stall.git`)
+  const sha = await commit('Renamed')
+  await git('push', '-q', 'origin', 'HEAD:main')
+  await waitUntil(async () => expect((await listRevisions())[0].commit.sha).toBe(sha))
+  await compare()
+  const { source_config } = await call('GET', `/v2/deployments/${id}`)
+  expect(source_config.repo_url).toBe(`${githost.origin}/market/stall`)
+  expect(await eventTypes(id)).toContain('deployment.repository_moved')
+  const clone = githost.create('acme/shop')
+  await git('push', '-q', clone, 'HEAD~1:refs/heads/main')
+  await finishPendingWork()
+  await compare()
+  expect((await listRevisions())[0].commit.sha).toBe(sha)
 })

@@ -376,6 +376,13 @@ async function prepareCalls() {
     deleteIntegration: async () => ({
       params: { integration_id: await create('/v1/integrations/forge/githost', giteaBody()) },
     }),
+    updateIntegration: async () => {
+      const body = giteaBody()
+      const integration_id = await create('/v1/integrations/forge/githost', body)
+      const token = `${body.token}-next`
+      gitea.accounts.set(token, { ...gitea.accounts.get(body.token)!, login: 'renamed' })
+      return { params: { integration_id }, body: { token } }
+    },
     recheckIntegration: async () => {
       const body = giteaBody()
       const integration_id = await create('/v1/integrations/forge/githost', body)

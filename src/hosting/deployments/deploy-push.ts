@@ -43,6 +43,19 @@ export const deployPush = verb('deployments:update', async (ctx, input: PushedCo
   return outcome
 })
 
+type MovedRepository = { integration_id: string; repo_key: string; url: string }
+
+/** Gives the deployments of a repository, and their previews, the URL that it has now. */
+export const moveRepository = verb(
+  'deployments:update',
+  async (ctx, { integration_id, repo_key, url }: MovedRepository) => {
+    const statement = sql<Row>`
+      select answer, has_webhooks
+      from move_repository(${integration_id}::uuid, ${repo_key}, ${url}, ${describeWrite(ctx)}::jsonb)`
+    await runWrite(ctx, statement)
+  },
+)
+
 /** The deployment keeps serving; `explain` shows that its ref is gone. */
 export const recordMissingRef = verb(
   'deployments:update',

@@ -2,12 +2,12 @@
 import { and, eq, or, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { db, inTenant, run } from '../../kernel/db/db.ts'
-import { requireRow } from '../../kernel/db/rows.ts'
+import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { verb } from '../../kernel/http/context.ts'
 import { levels } from '../../protocol/logs.schema.ts'
 import { describeHostVerification, isHostOfDeployment } from '../custom-hosts/custom-hosts.ts'
-import { integrations } from '../git-hosts/tables.ts'
+import { followedRepositories, type IntegrationProblem, integrations } from '../git-hosts/tables.ts'
 import { listeners } from '../listeners/tables.ts'
 import { logLines } from '../logs/tables.ts'
 import { deploymentHeads } from '../pushes/tables.ts'
@@ -30,6 +30,10 @@ type DeploymentFacts = {
   integrationId: string | null
   /** The state of its integration; null without one. */
   integration: keyof typeof INTEGRATION_OBSTACLES | 'active' | null
+  /** What the git host refuses. */
+  problem?: IntegrationProblem | null
+  /** Null until its repository was first compared. */
+  repository?: Pick<typeof followedRepositories.$inferSelect, 'error' | 'webhook_error' | 'heard_at'> | null
   /** Its ref, if that is gone from the repository. */
   goneRef?: string | null
   healthy?: boolean | null
@@ -138,6 +142,9 @@ const ADVICE: Record<Reason['code'], Advice> = {
   integration_gone: { about: 'integration', remedies: [] },
   integration_suspended: { about: 'integration', remedies: [['open_integration', null]] },
   integration_revoked: { about: 'integration', remedies: [['open_integration', null]] },
+  integration_limited: { about: 'integration', remedies: [['open_integration', null]] },
+  repository_unreadable: { about: 'integration', remedies: [['open_integration', null]] },
+  webhook_missing: { about: 'integration', remedies: [['open_integration', null]] },
   custom_url_unverified: { remedies: [['verify_host', null]] },
   custom_url_lost: { remedies: [['verify_host', null]] },
 }
@@ -197,8 +204,36 @@ function listReasons(facts: DeploymentFacts, revisions: RevisionFacts[], { silen
       detail: `Its ref ${facts.goneRef} is gone from the repository. Push the ref again, or set another \`repo_ref\`.`,
     },
     facts.integration !== null && facts.integration !== 'active' && INTEGRATION_OBSTACLES[facts.integration],
+    ...(facts.integration === 'active' ? contactObstacles(facts) : []),
     facts.customHost != null && customHostObstacle(facts.customHost),
   ].filter(obstacle => obstacle instanceof Object)
+}
+
+const REFUSED_WORK = {
+  repository: 'to read the repository',
+  webhook: 'to make its webhook',
+  notification: 'to write comments and commit statuses',
+}
+const SCOPES = 'A token of Gitea needs the scopes read:user, write:repository and write:issue.'
+
+function contactObstacles({ problem, repository }: DeploymentFacts): (Reason | false)[] {
+  const refused = problem && `The git host refuses ${REFUSED_WORK[problem.work]}: ${problem.message}. ${SCOPES}`
+  const webhookError = repository?.heard_at === null && problem?.work !== 'webhook' ? repository.webhook_error : null
+  return [
+    refused != null && { code: 'integration_limited', detail: refused },
+    repository?.error != null &&
+      problem?.work !== 'repository' && {
+        code: 'repository_unreadable',
+        detail: `The repository could not be compared with what is deployed: ${repository.error}`,
+      },
+    webhookError != null && {
+      code: 'webhook_missing',
+      detail:
+        `The webhook could not be made: ${webhookError} Pushes deploy after a few minutes. Make the account an ` +
+        'administrator of the repository, or make the webhook yourself, with the events push, delete, pull request and ' +
+        'pull request synchronized.',
+    },
+  ]
 }
 
 function healthObstacle({ health, healthy, health_reason, lastError }: DeploymentFacts): Reason | false {
@@ -287,6 +322,9 @@ const explainStatement = prepareStatement(({ deployment_id }: Placeholders<Deplo
       revisions,
       integration,
       integrationId,
+      problem: integrations.problem,
+      host: integrations.host,
+      repository: followedRepositories,
       goneRef: deploymentHeads.gone_ref,
       silentMinutes: SILENT_MINUTES,
       isHostOwn: sql<boolean>`${customHosts.id} is not null`,
@@ -296,11 +334,32 @@ const explainStatement = prepareStatement(({ deployment_id }: Placeholders<Deplo
     .from(deployments)
     .leftJoin(revisions, latestOrInFlight)
     .leftJoin(integrations, and(sql`${integrations.id} = (${integrationId})::uuid`, inTenant(integrations)))
+    .leftJoin(
+      followedRepositories,
+      and(
+        eq(followedRepositories.integration_id, integrations.id),
+        eq(followedRepositories.repo_key, deployments.repo_key),
+        inTenant(followedRepositories),
+      ),
+    )
     .leftJoin(deploymentHeads, and(eq(deploymentHeads.deployment_id, deployments.id), inTenant(deploymentHeads)))
     .leftJoin(customHosts, isHostOfDeployment)
     .leftJoin(listeners, eq(listeners.id, deployments.listener_id))
     .where(isDeployment(deployment_id))
 })
+
+function contactOf(
+  { url, heard_at, compared_at, webhook_id }: typeof followedRepositories.$inferSelect,
+  host: string | null,
+): Explanation['repository'] {
+  const own = webhook_id === null ? 'missing' : 'made'
+  return {
+    url,
+    heard_at: toIsoTime(heard_at),
+    compared_at: toIsoTime(compared_at),
+    webhook: host === 'github' ? 'of_app' : own,
+  }
+}
 
 export const explainDeployment = verb(
   'deployments:read',
@@ -316,12 +375,15 @@ export const explainDeployment = verb(
       customHost: host === null ? null : { host, isOwn: row.isHostOwn, verificationHint },
       integration: row.integration,
       integrationId: row.integrationId,
+      problem: row.problem,
+      repository: row.repository,
       // The deployment may follow another ref since.
       goneRef: row.goneRef === repo_ref ? row.goneRef : null,
       lastError: row.lastError,
     }
     const silentMinutes = row.silentMinutes === null ? null : Number(row.silentMinutes)
     return {
+      repository: row.repository && contactOf(row.repository, row.host),
       serving: servingOf(row.deployments),
       resources: listObstacles(
         facts,

@@ -66,6 +66,9 @@ export const obstacleCodes = [
   'integration_gone',
   'integration_suspended',
   'integration_revoked',
+  'integration_limited',
+  'repository_unreadable',
+  'webhook_missing',
   'custom_url_unverified',
   'custom_url_lost',
 ] as const
@@ -102,10 +105,37 @@ const Obstacle = z
   .meta({ id: 'Obstacle', description: 'A reason why a deployment does not serve its latest revision.' })
 export type Obstacle = z.output<typeof Obstacle>
 
-export const Explanation = z.object({ serving: Serving, resources: z.array(Obstacle) }).meta({
-  id: 'Explanation',
-  description: 'The reasons a deployment does not serve its latest revision, in order. Empty when it does.',
-})
+const RepositoryContact = z
+  .object({
+    url: z.string(),
+    heard_at: z
+      .string()
+      .nullable()
+      .meta({ format: 'date-time', description: 'When the git host last sent a webhook about it.' }),
+    compared_at: z.string().nullable().meta({
+      format: 'date-time',
+      description: 'When its refs and pull requests were last compared with what is deployed.',
+    }),
+    webhook: z.enum(['made', 'of_app', 'missing']).meta({
+      description:
+        '`made`: Slipway made it. `of_app`: that of the GitHub App. `missing`: it could not be made; one that you made ' +
+        'yourself works all the same.',
+    }),
+  })
+  .meta({ id: 'RepositoryContact', description: 'The repository of a deployment, as its git host was last heard.' })
+
+export const Explanation = z
+  .object({
+    serving: Serving,
+    resources: z.array(Obstacle),
+    repository: RepositoryContact.nullable().meta({
+      description: 'Null for a deployment without an integration, and until its repository was first compared.',
+    }),
+  })
+  .meta({
+    id: 'Explanation',
+    description: 'The reasons a deployment does not serve its latest revision, in order. Empty when it does.',
+  })
 export type Explanation = z.output<typeof Explanation>
 
 export const ComparedRevisions = z.object({ deployment_id: Uuid, revision_id: Uuid, other_revision_id: Uuid })

@@ -51,6 +51,12 @@ export const gitHostsCodes = {
     problem: 'This workspace already has this integration.',
     remedy: 'Use it, or delete it first.',
   },
+  integration_other_account: {
+    status: 409,
+    title: 'Credential of another account',
+    problem: 'The credential is not of the account or App of this integration.',
+    remedy: 'Send one of the same account, or connect the other account as an integration of its own.',
+  },
   integration_claimed: {
     status: 409,
     title: 'Connected to another workspace',
@@ -73,7 +79,9 @@ export const gitHostsCodes = {
     status: 422,
     title: 'Git host refused access',
     problem: 'The git host rejected the credentials of this integration, or they lack a permission.',
-    remedy: 'Check them at the host, and connect again if they were replaced.',
+    remedy:
+      'Grant what the host asks for: a token of Gitea needs the scopes read:user, write:repository and write:issue. ' +
+      'PATCH /v1/integrations/forge/githost/{integration_id} replaces it.',
   },
   githost_rate_limited: {
     status: 429,

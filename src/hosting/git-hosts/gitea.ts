@@ -3,6 +3,7 @@ import type { SealingServices } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { arrayOf } from '../../protocol/wire.ts'
 import { openCredentials } from './credentials.ts'
+import { giteaWebhooks } from './gitea-webhooks.ts'
 import { type Githost, type Integration, parseRepositoryUrl } from './githost.ts'
 import { CommitResponse, ListedRepository, toCommit } from './host-responses.ts'
 import { createGuardedHostClient, parseResponse } from './request.ts'
@@ -34,7 +35,8 @@ export function createGiteaHost(
     return openedToken
   }
   const headers = async () => headersFor(await token())
-  const { repositoryApi, get, listPages, setStatus, comment } = createRestClient({ row, api, client, headers })
+  const rest = createRestClient({ row, api, client, headers })
+  const { repositoryApi, get, listPages, repository, openPulls, pull, setStatus, comment } = rest
 
   return {
     repositories: stored =>
@@ -47,12 +49,17 @@ export function createGiteaHost(
         },
       }),
 
-    async commit(repo_url, ref) {
+    ...rest.readHead(async (repo_url, ref, etags) => {
       const query = new URLSearchParams({ sha: ref, limit: '1', stat: 'false', verification: 'false', files: 'false' })
-      const { status, body } = await get(`${repositoryApi(repo_url)}/commits?${query}`)
+      const { status, body } = await get(`${repositoryApi(repo_url)}/commits?${query}`, etags)
+      if (status === 304) return 'unchanged'
       const [commit] = status === 200 ? parseResponse(Commits, api, body) : []
       return commit ? toCommit(commit) : null
-    },
+    }),
+
+    repository,
+    openPulls,
+    pull,
 
     /** Gitea cannot mint narrower tokens, so this is the integration's own. It ignores the username. */
     async credential(repo_url) {
@@ -62,6 +69,7 @@ export function createGiteaHost(
 
     setStatus,
     comment,
+    ...giteaWebhooks(rest),
     mintedToken: () => null,
   }
 }

@@ -5,6 +5,23 @@ export type Repository = { id: number; name: string; owner: string; url: string;
 /** One stored page of a host's listing. Its ETag lets the host answer 304 while the page is unchanged. */
 export type ListingPage = { etag: string | null; repositories: Repository[] }
 export type Commit = { sha: string; author: string | null; message: string | null }
+/** A repository as its host describes it. `id` survives a rename and a transfer. */
+export type HostedRepository = { id: string; url: string; is_archived: boolean; is_empty: boolean }
+export type HostedPull = {
+  number: number
+  is_open: boolean
+  branch: string
+  head_sha: string
+  /** The head is in another repository, whose authors may have no access to this one. */
+  fork: boolean
+  /** The time of its last change at the host. */
+  at: string
+}
+/** ETags by URL. A request with one is answered `unchanged` while the answer stays the same; new ones are added. */
+export type Etags = Record<string, string>
+export type Unchanged = 'unchanged'
+/** The webhook of one repository. `id` is null while none is known. */
+export type RepositoryWebhook = { id: string | null; url: string; secret: string }
 export type StatusState = 'pending' | 'success' | 'failure' | 'error'
 type CommitStatus = { state: StatusState; url: string | null; description: string; context: string }
 type GitCredential = { username: string; password: string; expires_at: string | null }
@@ -17,11 +34,23 @@ export type Githost = {
   repositories(stored: ListingPage[]): Promise<ListingPage[]>
   /** Resolves a branch, tag or commit id. Null where the ref or the repository does not exist. */
   commit(repo_url: string, ref: string): Promise<Commit | null>
+  /** The same, unless the answer has not changed since the last time. */
+  head(repo_url: string, ref: string, etags: Etags): Promise<Commit | null | Unchanged>
+  /** By the host's id where that is known, which finds a renamed repository. Null where the host shows none. */
+  repository(repo_url: string, id: string | null, etags?: Etags): Promise<HostedRepository | null | Unchanged>
+  openPulls(repo_url: string, etags?: Etags): Promise<HostedPull[] | Unchanged>
+  pull(repo_url: string, number: number): Promise<HostedPull | null>
   /** Limited to reading this one repository where the host supports that. */
   credential(repo_url: string): Promise<GitCredential>
   setStatus(repo_url: string, sha: string, status: CommitStatus): Promise<void>
   /** Edits the comment with this id, or with the same first line (`<!-- … -->`), else creates one. Returns its id. */
   comment(repo_url: string, pull_number: number, body: string, comment_id: string | null): Promise<string>
+  /**
+   * Creates the repository's webhook, or repairs the one with this URL, and returns its id. Null where the host has one
+   * webhook for all repositories.
+   */
+  ensureWebhook(repo_url: string, webhook: RepositoryWebhook): Promise<string | null>
+  removeWebhook(repo_url: string, id: string): Promise<void>
   /** The token that this client minted, if any. Store it with `setTokenColumns`, so that the next client reuses it. */
   mintedToken(): HostToken | null
 }

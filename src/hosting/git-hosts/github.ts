@@ -76,7 +76,8 @@ export function createGithubHost(
     token ??= reuseOrMintToken()
     return headersFor((await token).token)
   }
-  const { repositoryApi, get, listPages, setStatus, comment } = createRestClient({ row, api, client, headers })
+  const rest = createRestClient({ row, api, client, headers })
+  const { repositoryApi, get, listPages, repository, openPulls, pull, setStatus, comment } = rest
 
   return {
     repositories: stored =>
@@ -89,12 +90,17 @@ export function createGithubHost(
         },
       }),
 
-    async commit(repo_url, ref) {
+    ...rest.readHead(async (repo_url, ref, etags) => {
       const segments = ref.replace(/^refs\//, '').split('/')
       const path = segments.map(encodeURIComponent).join('/')
-      const { status, body } = await get(`${repositoryApi(repo_url)}/commits/${path}`)
+      const { status, body } = await get(`${repositoryApi(repo_url)}/commits/${path}`, etags)
+      if (status === 304) return 'unchanged'
       return status === 200 ? toCommit(parseResponse(CommitResponse, api, body)) : null
-    },
+    }),
+
+    repository,
+    openPulls,
+    pull,
 
     async credential(repo_url) {
       const { name } = parseRepositoryUrl(row.base_url, repo_url) ?? {}
@@ -106,6 +112,9 @@ export function createGithubHost(
 
     setStatus,
     comment,
+    // An App has one webhook, for all repositories of its installations.
+    ensureWebhook: async () => null,
+    removeWebhook: async () => {},
     mintedToken: () => minted,
   }
 }

@@ -1,7 +1,7 @@
 // Schemas of the responses of git hosts: GitHub and Gitea share most of them.
 import * as z from 'zod'
 import { arrayOf, boundedText } from '../../protocol/wire.ts'
-import type { Commit, Repository } from './githost.ts'
+import type { Commit, HostedPull, HostedRepository, Repository } from './githost.ts'
 
 export const PathName = boundedText(255).regex(/^(?!\.+$)[\w.-]+$/)
 const truncatedText = (maxLength: number) =>
@@ -35,6 +35,42 @@ export const toCommit = ({ sha, commit, author }: z.output<typeof CommitResponse
   sha,
   author: author?.login ?? commit.author?.name ?? null,
   message: commit.message,
+})
+
+export const RepositoryResponse = z.object({
+  ...ListedRepository.shape,
+  archived: z.boolean().nullish(),
+  empty: z.boolean().nullish(),
+})
+export const toHostedRepository = (
+  base_url: string,
+  { id, name, owner, archived, empty }: z.output<typeof RepositoryResponse>,
+): HostedRepository => ({
+  id: String(id),
+  url: `${base_url}/${owner.login}/${name}`,
+  is_archived: archived ?? false,
+  is_empty: empty ?? false,
+})
+
+/** The column `previews.number` is a 32-bit integer. */
+const MAX_PULL_NUMBER = 2 ** 31 - 1
+const RepositoryId = z.object({ id: z.number() })
+export const PullResponse = z.object({
+  number: z.int().positive().max(MAX_PULL_NUMBER),
+  state: boundedText(20),
+  updated_at: boundedText(64).pipe(z.iso.datetime({ offset: true })),
+  head: z.object({ ref: boundedText(255).min(1), sha: Sha, repo: RepositoryId.nullish() }),
+  base: z.object({ repo: RepositoryId.nullish() }),
+})
+export const PullResponses = arrayOf(PullResponse, 1000)
+export const toHostedPull = ({ number, state, updated_at, head, base }: z.output<typeof PullResponse>): HostedPull => ({
+  number,
+  is_open: state === 'open',
+  branch: head.ref,
+  head_sha: head.sha,
+  // A deleted fork has no repository.
+  fork: head.repo == null || head.repo.id !== base.repo?.id,
+  at: new Date(updated_at).toISOString(),
 })
 
 export const CreatedComment = z.object({ id: z.int().min(0) })

@@ -18,6 +18,15 @@ export const HOST_ERRORS: Code[] = [
   'upstream_timeout',
 ]
 
+/** The cause of `githost_refused`: the status of the host and its own sentence. */
+export class HostRefusal extends Error {
+  readonly status: number
+  constructor(status: number, message: string) {
+    super(message)
+    this.status = status
+  }
+}
+
 export const createGuardedHostClient = (policy: FetchPolicy, origin: string): GuardedClient =>
   createGuardedClient(policy, origin, LIMITS)
 
@@ -91,6 +100,12 @@ export function parseResponse<S extends z.ZodType>(schema: S, url: string, body:
   throw unusableResponse(url, path ? `\`${path}\` is missing or invalid` : 'the response is invalid')
 }
 
+const MAX_MESSAGE = 300
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters to remove
+const CONTROL_CHARACTERS = /[\0-\x1f\x7f-\x9f]+/g
+const cleanText = (text: string): string =>
+  text.slice(0, MAX_MESSAGE).replace(CONTROL_CHARACTERS, ' ').trim().toWellFormed()
+
 const ErrorBody = z.object({ message: z.string() })
 
 function hostFailure({ status, headers }: Response, body: unknown, host: string): Failure {
@@ -100,7 +115,11 @@ function hostFailure({ status, headers }: Response, body: unknown, host: string)
   const isRateLimited = status === 429 || (status === 403 && (hasLimitHeaders || /rate limit|abuse/i.test(message)))
   if (isRateLimited) return fail('githost_rate_limited', { about: host, headers: retry })
   if (status === 403 && /suspended/i.test(message)) return fail('integration_suspended')
-  if (status === 401 || status === 403) return fail('githost_refused', { about: `${host} answered ${status}` })
+  if (status === 401 || status === 403) {
+    const said = cleanText(message)
+    const about = `${host} answered ${status}${said === '' ? '' : `: ${said}`}`
+    return fail('githost_refused', { about, cause: new HostRefusal(status, said) })
+  }
   return fail('upstream_error', { about: `${host} answered ${status}`, headers: retry })
 }
 

@@ -2,8 +2,27 @@
 import type * as z from 'zod'
 import { fail } from '../../kernel/http/errors.ts'
 import type { GuardedClient } from '../../kernel/http/guarded-fetch.ts'
-import { type Githost, type Integration, type ListingPage, parseRepositoryUrl } from './githost.ts'
-import { CreatedComment, ListedComments, type ListedRepository, toRepository } from './host-responses.ts'
+import {
+  type Commit,
+  type Etags,
+  type Githost,
+  type HostedPull,
+  type Integration,
+  type ListingPage,
+  parseRepositoryUrl,
+  type Unchanged,
+} from './githost.ts'
+import {
+  CreatedComment,
+  ListedComments,
+  type ListedRepository,
+  PullResponse,
+  PullResponses,
+  RepositoryResponse,
+  toHostedPull,
+  toHostedRepository,
+  toRepository,
+} from './host-responses.ts'
 import {
   countPages,
   type HostResponse,
@@ -14,7 +33,13 @@ import {
 } from './request.ts'
 
 const MAX_DESCRIPTION_LENGTH = 140
+/** Hosts list at most 50 or 100 on a page. A repository has at most 10 pages of open pull requests that count. */
+const MAX_PULL_PAGES = 10
 
+const PULL_PAGE_SIZES = { github: 100, gitea: 50 } as const
+const MAX_ETAG_LENGTH = 200
+
+type FetchHead = (repo_url: string, ref: string, etags: Etags) => Promise<Commit | null | Unchanged>
 type RestClientOptions = {
   row: Integration
   api: string
@@ -27,13 +52,21 @@ type Listing = {
   parse: (response: HostResponse) => { total: number; listed: z.output<typeof ListedRepository>[] }
 }
 
+export type RestClient = ReturnType<typeof createRestClient>
+
 export function createRestClient({ row, api, client, headers }: RestClientOptions) {
   const repositoryApi = (repo_url: string): string => {
     const repository = parseRepositoryUrl(row.base_url, repo_url)
     if (!repository) throw fail('repository_not_found')
     return `${api}/repos/${repository.owner}/${repository.name}`
   }
-  const get = async (url: string): Promise<HostResponse> => requestHost(client(), url, { headers: await headers() })
+  const get = async (url: string, etags: Etags = {}): Promise<HostResponse> => {
+    const condition = etags[url] === undefined ? {} : { 'If-None-Match': etags[url] }
+    const response = await requestHost(client(), url, { headers: { ...(await headers()), ...condition } })
+    const etag = response.headers.get('ETag')
+    if (response.status === 200 && etag !== null && etag.length <= MAX_ETAG_LENGTH) etags[url] = etag
+    return response
+  }
   const write = async (method: string, url: string, json: object): Promise<HostResponse> =>
     requestHost(client(), url, { method, headers: await headers(), json })
 
@@ -56,6 +89,33 @@ export function createRestClient({ row, api, client, headers }: RestClientOption
     const first = await fetchPage(1)
     const otherNumbers = Array.from({ length: Math.max(0, first.pageCount - 1) }, (_, i) => i + 2)
     return [first.page, ...(await mapConcurrently(otherNumbers, async number => (await fetchPage(number)).page))]
+  }
+
+  const repository: Githost['repository'] = async (repo_url, id, etags) => {
+    const url = id === null ? repositoryApi(repo_url) : `${api}/repositories/${encodeURIComponent(id)}`
+    const { status, body } = await get(url, etags)
+    if (status === 304) return 'unchanged'
+    return status === 200 ? toHostedRepository(row.base_url, parseResponse(RepositoryResponse, api, body)) : null
+  }
+
+  const openPulls: Githost['openPulls'] = async (repo_url, etags) => {
+    const pulls: HostedPull[] = []
+    for (let page = 1; page <= MAX_PULL_PAGES; page++) {
+      const query = `state=open&sort=updated&direction=desc&limit=50&per_page=100&page=${page}`
+      // Pages are ordered by the last change, so a change of any pull request changes the first one.
+      const response = await get(`${repositoryApi(repo_url)}/pulls?${query}`, page === 1 ? etags : {})
+      if (response.status === 304) return 'unchanged'
+      if (response.status !== 200) throw fail('repository_not_found')
+      const listed = parseResponse(PullResponses, api, response.body)
+      pulls.push(...listed.map(toHostedPull))
+      if (listed.length < PULL_PAGE_SIZES[row.host]) break
+    }
+    return pulls
+  }
+
+  const pull: Githost['pull'] = async (repo_url, number) => {
+    const { status, body } = await get(`${repositoryApi(repo_url)}/pulls/${number}`)
+    return status === 200 ? toHostedPull(parseResponse(PullResponse, api, body)) : null
   }
 
   const setStatus: Githost['setStatus'] = async (repo_url, sha, { state, url, description, context }) => {
@@ -88,5 +148,11 @@ export function createRestClient({ row, api, client, headers }: RestClientOption
     return String(parseResponse(CreatedComment, api, created.body).id)
   }
 
-  return { repositoryApi, get, listPages, setStatus, comment }
+  /** Both requests for a head are one, with and without a condition. */
+  const readHead = (fetchHead: FetchHead): Pick<Githost, 'commit' | 'head'> => ({
+    commit: async (repo_url, ref) => (await fetchHead(repo_url, ref, {})) as Commit | null,
+    head: fetchHead,
+  })
+
+  return { repositoryApi, get, write, listPages, repository, openPulls, pull, readHead, setStatus, comment }
 }

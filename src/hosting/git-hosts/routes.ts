@@ -71,7 +71,8 @@ export const integrationRoutes = slice('Git hosts', 'Connections of a workspace 
     summary: 'Connect your own GitHub App or a Gitea account by its credentials',
     description: [
       'The credentials are checked at the host.',
-      'Then configure a webhook at the host: JSON to the `webhook_url` of the answer, signed with `webhook_secret`.',
+      'At Gitea and Forgejo, the webhook of each repository is made when a deployment follows it. For your own App,',
+      'configure its webhook: JSON to the `webhook_url` of the answer, signed with `webhook_secret`.',
     ].join(' '),
     body: s.NewIntegration,
     status: 201,
@@ -93,11 +94,26 @@ export const integrationRoutes = slice('Git hosts', 'Connections of a workspace 
     versioned: true,
     verb: integrations.readIntegration,
   })
+  .patch(`${BASE_PATH}/{integration_id}`, {
+    id: 'updateIntegration',
+    summary: 'Replace the token or the private key of an integration',
+    description: [
+      'The new credential is checked at the host, and must be of the same account or App.',
+      'Then it takes the place of the old one at once: pushes and builds go on.',
+    ].join(' '),
+    params: s.IntegrationRef,
+    body: s.IntegrationPatch,
+    reply: s.Integration,
+    errors: ['integration_not_found', 'integration_other_account', 'integration_taken', ...HOST_ERRORS],
+    callsExternalServers: true,
+    versioned: true,
+    verb: integrations.updateIntegration,
+  })
   .delete(`${BASE_PATH}/{integration_id}`, {
     id: 'deleteIntegration',
     summary: 'Disconnect a git host',
     description: [
-      'Deletes the credentials. Deployments that use the integration keep serving, but pushes no longer reach them.',
+      'Deletes the credentials, and the webhooks that Slipway made. Deployments that use the integration keep serving, but pushes no longer reach them.',
       'Their `explain` says so. The App stays installed at the host until you remove it there.',
     ].join(' '),
     params: s.IntegrationRef,

@@ -21,7 +21,14 @@ export const WIRE_COLUMNS_SQL = sql.raw(
 )
 export type PublicIntegration = Omit<Integration, 'credentials' | 'token' | 'token_expires_at'>
 
-export const INTEGRATION_RECORD = recordColumns(integrations, ['host', 'base_url', 'installation_id', 'name', 'state'])
+export const INTEGRATION_RECORD = recordColumns(integrations, [
+  'host',
+  'base_url',
+  'installation_id',
+  'name',
+  'state',
+  'problem',
+])
 
 export const isIntegration = (id: string | Placeholder): SQL => and(eq(integrations.id, id), inTenant(integrations))!
 
@@ -35,6 +42,7 @@ export const toWire = (origin: string, row: PublicIntegration): schema.Integrati
   host: row.host,
   base_url: row.base_url,
   state: row.state,
+  problem: row.problem,
   webhook_url: origin + webhookPath(isOperatorsApp(row) ? undefined : row.id),
   created_at: toIsoTime(row.created_at),
   updated_at: toIsoTime(row.updated_at),
@@ -65,6 +73,7 @@ export async function storeIntegration(
       credentials = ${sealed},
       token = null,
       token_expires_at = null,
+      problem = null,
       version = i.version + 1,
       updated_at = clock()
     where i.tenant_id = current_tenant()

@@ -11,6 +11,21 @@ const states = ['active', 'suspended', 'revoked'] as const
 
 export const IntegrationRef = z.object({ integration_id: Uuid })
 
+const problemCodes = ['token_refused', 'access_refused'] as const
+const works = ['repository', 'webhook', 'notification'] as const
+const IntegrationProblem = z
+  .object({
+    code: z.enum(problemCodes).meta({
+      description: '`token_refused`: the token is not valid any more. `access_refused`: it lacks a scope or a right.',
+    }),
+    work: z.enum(works).meta({
+      description: 'What the host refused: reading a repository, its webhook, or comments and commit statuses.',
+    }),
+    message: z.string().meta({ description: 'What the host said.' }),
+    since: Time,
+  })
+  .meta({ id: 'IntegrationProblem', description: 'A refusal of the git host. It ends when the same work succeeds.' })
+
 export const Integration = z
   .object({
     id: Uuid.meta({ description: 'Use this as `source_config.integration_id` of a deployment.' }),
@@ -21,6 +36,7 @@ export const Integration = z
     state: z.enum(states).meta({
       description: '`suspended`: suspended at the host. `revoked`: no longer exists at the host; connect it again.',
     }),
+    problem: IntegrationProblem.nullable().meta({ description: 'What the host refused last, until it works again.' }),
     webhook_url: z.string().meta({ description: 'The URL to which the host must send its webhooks.' }),
     created_at: Time,
     updated_at: Time,
@@ -76,7 +92,12 @@ const PrivateKey = boundedText(20_000)
   .regex(PEM_PATTERN, { error: 'must be the private key of the App, as in the file from GitHub' })
   .meta({ description: 'PEM, in PKCS#1 or PKCS#8. Stored encrypted and never returned.' })
 
-const REQUIRED_MEMBERS = { github: ['app_id', 'private_key', 'installation_id'], gitea: ['base_url', 'token'] } as const
+const AccessToken = boundedText(500).regex(/^[\x21-\x7e]+$/, { error: 'must be an access token' })
+
+const REQUIRED_MEMBERS = {
+  github: ['app_id', 'private_key', 'installation_id', 'webhook_secret'],
+  gitea: ['base_url', 'token'],
+} as const
 const FORBIDDEN_MEMBERS = { github: ['token'], gitea: ['app_id', 'private_key', 'installation_id'] } as const
 
 export const NewIntegration = z
@@ -86,16 +107,19 @@ export const NewIntegration = z
     app_id: InstallationId.nullish(),
     private_key: PrivateKey.nullish(),
     installation_id: InstallationId.nullish(),
-    token: boundedText(500)
-      .regex(/^[\x21-\x7e]+$/, { error: 'must be an access token' })
-      .nullish()
-      .meta({
-        description: 'An access token of Gitea or Forgejo that can read repositories and write statuses and comments.',
-      }),
+    token: AccessToken.nullish().meta({
+      description:
+        'An access token of Gitea or Forgejo with the scopes `read:user`, `write:repository` and `write:issue`.',
+    }),
     webhook_secret: boundedText(255)
       .min(16)
       .regex(/^[\x21-\x7e]+$/, { error: 'must be 16 to 255 visible ASCII characters' })
-      .meta({ description: 'The secret with which the host signs its webhooks.' }),
+      .nullish()
+      .meta({
+        description:
+          'The secret with which the host signs its webhooks. Needed for webhooks that you make yourself; by default ' +
+          'one is made.',
+      }),
   })
   .superRefine(
     (body, check) => {
@@ -125,6 +149,19 @@ export const NewIntegration = z
     },
   })
 export type NewIntegration = z.output<typeof NewIntegration>
+
+export const IntegrationPatch = z
+  .object({ token: AccessToken.nullish(), private_key: PrivateKey.nullish() })
+  .refine(({ token, private_key }) => (token == null) !== (private_key == null), {
+    error: 'must have `token`, for Gitea, or `private_key`, for an App of GitHub',
+  })
+  .meta({
+    id: 'IntegrationPatch',
+    description: 'The new credential: `token` of the same account, or `private_key` of the same App.',
+    oneOf: [{ required: ['token'] }, { required: ['private_key'] }],
+    example: { token: '3f1e7c0b9d5a4826' },
+  })
+export type IntegrationPatch = z.output<typeof IntegrationPatch>
 
 // ---- repositories
 

@@ -1,5 +1,5 @@
 // Connects git hosts by their credentials, and lists, rechecks and deletes integrations.
-import { and, sql } from 'drizzle-orm'
+import { and, getTableColumns, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { db, inTenant, lockRows, run, versionMatches } from '../../kernel/db/db.ts'
 import { commit, prepareWrite } from '../../kernel/db/journal.ts'
@@ -11,9 +11,10 @@ import { Failure, fail } from '../../kernel/http/errors.ts'
 import { newestFirst } from '../../kernel/http/paging.ts'
 import { type Credentials, openCredentials, sealCredentials } from './credentials.ts'
 import type { Integration } from './githost.ts'
+import { createGithost } from './githost-factory.ts'
 import { setState } from './installation-events.ts'
 import { fetchAccount, fetchInstallation, type ProvenAccount } from './ownership.ts'
-import { createGuardedHostClient } from './request.ts'
+import { createGuardedHostClient, mapConcurrently } from './request.ts'
 import {
   INTEGRATION_RECORD,
   isIntegration,
@@ -62,7 +63,7 @@ export const connectIntegration = verb('integrations:manage', async (ctx, input:
   const credentials: Credentials = {
     ...(private_key != null && { private_key }),
     ...(token != null && { token }),
-    webhook_secret,
+    webhook_secret: webhook_secret ?? crypto.randomUUID().replaceAll('-', ''),
   }
   const sealed = await sealCredentials(ctx.sealer, { ...proven, tenant_id: ctx.requestInfo.tenant! }, credentials)
   return toWire(ctx.origin, await storeIntegration(ctx, proven, sealed))
@@ -98,7 +99,9 @@ export const recheckIntegration = verb('integrations:manage', async (ctx, { inte
   const state = account?.state ?? 'revoked'
   const change = sql<PublicIntegration>`
     update integrations i
-    set ${setState(state)}, name = ${account?.name ?? row.name}
+    set ${setState(state)},
+      name = ${account?.name ?? row.name},
+      problem = ${state === 'active' ? sql`null` : sql`i.problem`}
     where i.id = ${row.id}::uuid and i.tenant_id = current_tenant()
     returning ${WIRE_COLUMNS_SQL}`
   const parts = {
@@ -131,6 +134,51 @@ function chooseApp({ config: { github } }: Ctx, { app_id, base_url }: Integratio
   return { id: github.appId, privateKey: github.privateKey }
 }
 
+// ---- replacing a credential
+
+type PatchInput = Ref & schema.IntegrationPatch
+
+/** The new credential is proved before the old one is replaced, in one statement: nothing is without one meanwhile. */
+export const updateIntegration = verb(
+  'integrations:manage',
+  async (ctx, { integration_id, token, private_key }: PatchInput) => {
+    const statement = sealedStatement({ integration_id })
+    const { current, replayed } = await prepareWrite<Integration, PublicIntegration>(ctx, statement)
+    if (replayed) return toWire(ctx.origin, requireRow(replayed, 'integration_not_found'))
+    const row = requireRow(current, 'integration_not_found')
+    const stored = await openCredentials(ctx.sealer, row)
+    if (!stored || (token != null) !== (row.host === 'gitea')) throw fail('integration_other_account')
+    const client = createGuardedHostClient(ctx, ctx.origin)
+    const account =
+      token != null
+        ? await fetchAccount(client, row.base_url, token)
+        : await fetchInstallation(
+            client,
+            row.base_url,
+            { id: row.app_id!, privateKey: private_key! },
+            row.installation_id,
+          )
+    if (account?.account_id !== row.account_id) throw fail('integration_other_account')
+    const replaced = { ...stored, ...(token != null ? { token } : { private_key: private_key! }) }
+    const sealed = await sealCredentials(ctx.sealer, row, replaced)
+    const change = sql<PublicIntegration>`
+      update integrations i
+      set ${setState(account.state)},
+        name = ${account.name},
+        credentials = ${sealed},
+        problem = null
+      where i.id = ${row.id}::uuid and i.tenant_id = current_tenant()
+        and i.version = ${row.version}
+      returning ${WIRE_COLUMNS_SQL}`
+    const parts = {
+      lock: lockRows(integrations, isIntegration(row.id)),
+      changes: changedMembers(integrations, INTEGRATION_RECORD),
+    }
+    const rows = await commit(ctx, 'integration.updated', change, {}, parts)
+    return toWire(ctx.origin, requireRow(rows, 'integration_not_found'))
+  },
+)
+
 // ---- deleting
 
 /** Deployments of the integration keep serving. They build nothing new, and their `explain` says so. */
@@ -138,7 +186,25 @@ export const deleteIntegration = verb('integrations:manage', async (ctx, { integ
   const change = db
     .delete(integrations)
     .where(and(isIntegration(integration_id), versionMatches(ctx, integrations)))
-    .returning(wireColumns)
+    .returning({ ...getTableColumns(integrations), webhooks: MADE_WEBHOOKS })
   const parts = { changes: deletedMembers(INTEGRATION_RECORD) }
-  requireRow(await commit(ctx, 'integration.deleted', change, {}, parts), 'integration_not_found')
+  const rows = await commit(ctx, 'integration.deleted', change, {}, parts)
+  const { webhooks, ...row } = requireRow(rows, 'integration_not_found')
+  if (webhooks) ctx.waitUntil?.(removeWebhooks(ctx, row, webhooks))
 })
+
+type MadeWebhook = { url: string; webhook_id: string }
+
+const MADE_WEBHOOKS = sql<MadeWebhook[] | null>`(
+  select json_agg(json_build_object('url', f.url, 'webhook_id', f.webhook_id))
+  from followed_repositories f
+  where f.integration_id = integrations.id and f.webhook_id is not null)`.as('webhooks')
+
+/** One try with the last copy of the credentials: deliveries of a webhook that is left are refused. */
+async function removeWebhooks(ctx: Ctx, row: Integration, webhooks: MadeWebhook[]): Promise<void> {
+  const host = createGithost(ctx, ctx.origin, row)
+  await mapConcurrently(
+    webhooks.map((_, i) => i),
+    i => host.removeWebhook(webhooks[i]!.url, webhooks[i]!.webhook_id),
+  ).catch(error => ctx.platform.log({ level: 'warn', request_id: ctx.requestId, error: String(error) }))
+}

@@ -1,7 +1,7 @@
 // Tables of git host integrations.
 
 import { sql } from 'drizzle-orm'
-import { index, json, pgTable, text, uniqueIndex, uuid } from 'drizzle-orm/pg-core'
+import { index, integer, json, pgTable, text, unique, uniqueIndex, uuid } from 'drizzle-orm/pg-core'
 import {
   createdAtColumn,
   idColumn,
@@ -15,6 +15,14 @@ import { tenantColumns } from '../../people/access/tables.ts'
 export const githosts = ['github', 'gitea'] as const
 
 export const integrationStates = ['active', 'suspended', 'revoked'] as const
+
+/** `message` is the host's own sentence, about what of the work it has refused. */
+export type IntegrationProblem = {
+  code: 'token_refused' | 'access_refused'
+  work: 'repository' | 'webhook' | 'notification'
+  message: string
+  since: string
+}
 
 /**
  * A workspace's connection to a git host: an App's installation, or an account with an access token. Without `app_id`
@@ -37,6 +45,8 @@ export const integrations = pgTable(
     credentials: text(),
     token: text(),
     token_expires_at: instantColumn(),
+    /** What the host refused last, until that works again. */
+    problem: json().$type<IntegrationProblem>(),
     created_by: uuid(),
     ...versionedColumns(),
   },
@@ -61,6 +71,44 @@ export const integrationListings = pgTable('integration_listings', {
   pages: json().notNull(),
   fetched_at: instantColumn().notNull(),
 })
+
+/**
+ * A repository that deployments of an integration follow. `heard_at`: the last webhook about it. `compared_at`: the last
+ * time that its refs and pull requests were compared with what is deployed, which repairs what webhooks missed.
+ */
+export const followedRepositories = pgTable(
+  'followed_repositories',
+  {
+    id: idColumn(),
+    ...parentTenantColumns(),
+    integration_id: uuid()
+      .notNull()
+      .references(() => integrations.id, { onDelete: 'cascade' }),
+    repo_key: text().notNull(),
+    url: text().notNull(),
+    /** The host's own id, which survives a rename and a transfer. Null until the host was asked. */
+    host_id: text(),
+    heard_at: instantColumn(),
+    compared_at: instantColumn(),
+    /** The end of a worker's lease, or the time of the next comparison. */
+    next_compare_at: createdAtColumn(),
+    attempts: integer().notNull().default(0),
+    /** The reason why the last comparison failed, in the host's words. */
+    error: text(),
+    /** The webhook that Slipway made at the host. */
+    webhook_id: text(),
+    webhook_error: text(),
+    /** ETags of the last comparison by URL, valid while `followers` stays the same. */
+    etags: json().$type<Record<string, string>>().notNull().default({}),
+    followers: text(),
+    created_at: createdAtColumn(),
+  },
+  t => [
+    unique('followed_repositories_one').on(t.integration_id, t.repo_key),
+    index('followed_repositories_id').on(t.integration_id, t.host_id),
+    index('followed_repositories_due').on(t.next_compare_at),
+  ],
+)
 
 /** An installation of the operator's App that has begun. The person's state parameter names it and works once. */
 export const integrationInstalls = pgTable(

@@ -228,7 +228,7 @@ export async function endPreview(caller: Caller, key: PreviewKey, reason: EndRea
 export function commitEnd(ctx: Ctx, { parent_id, number }: PreviewKey, reason: EndReason): Promise<PreviewRow[]> {
   const change = sql<PreviewRow>`
     update previews v
-    set state = 'ended', updated_at = clock()
+    set state = 'ended', end_reason = ${reason}, updated_at = clock()
     where v.parent_id = ${parent_id}::uuid
       and v.number = ${number}
       and v.tenant_id = current_tenant()

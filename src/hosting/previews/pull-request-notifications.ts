@@ -108,16 +108,21 @@ export async function notifyPullRequests(services: Services, { within }: Scope =
 async function notifyPullRequest(services: Services, notification: Notification): Promise<void> {
   const { preview, integration, repo_url, parent_name } = notification
   const { status, body } = describePreview(services, notification)
-  await withHost({ services, origin: configuredOrigin(services.config) }, integration, async host => {
-    const comment_id = await host.comment(repo_url, preview.number, body, preview.comment_id)
-    // Stored before the next request, so that a failure of the status does not lead to a second comment.
-    if (comment_id !== preview.comment_id) {
-      const storeId = sql`update previews set comment_id = ${comment_id} where id = ${preview.id}::uuid`
-      await runAsSystem(services.database, storeId)
-    }
-    if (preview.state !== 'ended')
-      await host.setStatus(repo_url, preview.head_sha, { ...status, context: `slipway/${parent_name}` })
-  })
+  await withHost(
+    { services, origin: configuredOrigin(services.config) },
+    integration,
+    async host => {
+      const comment_id = await host.comment(repo_url, preview.number, body, preview.comment_id)
+      // Stored before the next request, so that a failure of the status does not lead to a second comment.
+      if (comment_id !== preview.comment_id) {
+        const storeId = sql`update previews set comment_id = ${comment_id} where id = ${preview.id}::uuid`
+        await runAsSystem(services.database, storeId)
+      }
+      if (preview.state !== 'ended')
+        await host.setStatus(repo_url, preview.head_sha, { ...status, context: `slipway/${parent_name}` })
+    },
+    'notification',
+  )
 }
 
 function describePreview({ config }: Services, notification: Notification) {

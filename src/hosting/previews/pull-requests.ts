@@ -28,14 +28,17 @@ type PreviewParent = { id: string; repo_url: string; policy: PolicyRow; preview_
 /** After this many attempts, the host's answer is accepted even if it looks older than the delivery. */
 const MAX_UNSETTLED_ATTEMPTS = 3
 
+/** `only`: the deployments that have missed the event. By default all that it concerns. */
 export async function handlePullRequest(
   context: DeliveryContext,
   integration: Integration,
   event: PullRequest,
+  only?: string[],
 ): Promise<void> {
   const { services, requestId, origin, request } = context
   const parents = (await findParents(context, integration, event)).filter(
-    ({ policy, preview_sha }) => preview_sha !== null || matchesBranch(policy.branches, event.branch),
+    ({ id, policy, preview_sha }) =>
+      (preview_sha !== null || matchesBranch(policy.branches, event.branch)) && (only?.includes(id) ?? true),
   )
   if (parents.length === 0) return
   const { organization_id: organization, tenant_id: tenant } = integration
@@ -125,16 +128,18 @@ async function upsertPreview(
   const isClosed = action === 'closed'
   const change = sql<PreviewRow>`
     insert into previews as v
-      (organization_id, tenant_id, parent_id, number, state, branch, head_sha, commit, fork, changed_at,
+      (organization_id, tenant_id, parent_id, number, state, end_reason, branch, head_sha, commit, fork, changed_at,
         expires_at)
-    select current_organization(), current_tenant(), d.id, ${number}, ${initialState(event, policy)}, ${branch},
+    select current_organization(), current_tenant(), d.id, ${number}, ${initialState(event, policy)},
+      ${isClosed ? 'closed' : null}, ${branch},
       ${head_sha}, ${head && JSON.stringify(head)}::json, ${fork}, ${at}::timestamptz,
       clock() + ${policy.ttl_seconds} * interval '1 second'
     from deployments d
     where d.id = ${parent_id}::uuid and d.tenant_id = current_tenant() and d.deleting_at is null
     on conflict (parent_id, number) do update
       set state = ${nextState(event)},
-        branch = excluded.branch,
+        end_reason = ${isClosed ? sql`v.end_reason` : sql`null`},
+        branch = ${isClosed || branch.startsWith('refs/') ? sql`v.branch` : sql`excluded.branch`},
         head_sha = ${isClosed ? sql`v.head_sha` : sql`excluded.head_sha`},
         commit = ${isClosed ? sql`v.commit` : sql`excluded.commit`},
         fork = v.fork or excluded.fork,

@@ -6,6 +6,7 @@ import { attemptItem, LEASE, type Outbox, type OutboxItem } from '../../kernel/d
 import type { Services } from '../../kernel/http/routes.ts'
 import { handlePullRequest } from '../previews/pull-requests.ts'
 import { findIntegration } from './find-integration.ts'
+import { recordHeard } from './followed-repositories.ts'
 import { handleInstallation } from './installation-deliveries.ts'
 import { handlePush } from './pushes.ts'
 import type { HostEvent } from './webhook-payloads.ts'
@@ -63,7 +64,9 @@ async function handleEvent(services: Services, { id, receiver, attempts, stored 
   if (event.kind === 'installation') return handleInstallation(context, receiver, event)
   const integration = await findIntegration(services, receiver, event.installation)
   if (!integration) return
+  const { repo_id = null, repo_urls } = event
+  const urls = repo_id === null ? repo_urls : await recordHeard(services, integration, { id: repo_id, urls: repo_urls })
   return event.kind === 'push'
-    ? handlePush(context, integration, event)
-    : handlePullRequest(context, integration, event)
+    ? handlePush(context, integration, { ...event, repo_urls: urls })
+    : handlePullRequest(context, integration, { ...event, repo_urls: urls })
 }

@@ -51,6 +51,30 @@ export const deploymentHeads = pgTable('deployment_heads', {
   gone_ref: text(),
 })
 
+/** The outbox of commit statuses: a commit that was pushed, with the revision that deploys it. */
+export const commitStatuses = pgTable(
+  'commit_statuses',
+  {
+    id: idColumn(),
+    ...parentTenantColumns(),
+    deployment_id: uuid()
+      .notNull()
+      .references(() => deployments.id, { onDelete: 'cascade' }),
+    sha: text().notNull(),
+    revision_id: uuid().notNull(),
+    /** The state of the revision that the host got last. */
+    notified_state: text(),
+    attempts: integer().notNull().default(0),
+    next_attempt_at: createdAtColumn(),
+    created_at: createdAtColumn(),
+  },
+  t => [
+    unique('commit_statuses_one').on(t.deployment_id, t.sha),
+    index('commit_statuses_due').on(t.next_attempt_at),
+    index('commit_statuses_age').on(t.created_at),
+  ],
+)
+
 /** A policy selects pull requests that get a preview, and configures it. `secrets` and `hook_secret` are sealed. */
 export const previewPolicies = pgTable('preview_policies', {
   id: uuid()
@@ -90,11 +114,15 @@ export const previews = pgTable(
     fork: boolean().notNull(),
     approved_sha: text(),
     approved_by: uuid(),
+    /** The reason why it ended. Null while it lives, and for one that ended before it was stored. */
+    end_reason: text(),
     /** The host's time of the last accepted change of the pull request. */
     changed_at: instantColumn().notNull(),
     expires_at: instantColumn().notNull(),
     notified_state: text(),
     comment_id: text(),
+    /** The commit whose status at the host is `pending`. */
+    pending_sha: text(),
     notify_attempts: integer().notNull().default(0),
     next_notify_at: createdAtColumn(),
     created_at: createdAtColumn(),

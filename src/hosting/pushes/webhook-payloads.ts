@@ -8,7 +8,11 @@ type CommonMembers = {
   installation: string | null
   sender: string | null
 }
-type RepositoryMembers = CommonMembers & { repo_urls: string[] }
+type RepositoryMembers = CommonMembers & {
+  repo_urls: string[]
+  /** The host's own id of the repository. Null where it is not known, as in deliveries of an earlier release. */
+  repo_id?: string | null
+}
 /** A ref that moved to `after`, or was deleted. */
 export type Push = RepositoryMembers & {
   kind: 'push'
@@ -113,7 +117,10 @@ const readCommonMembers = ({ sender, installation }: CommonPayload): CommonMembe
   sender: sender?.login ?? null,
   installation: installation ? String(installation.id) : null,
 })
-const repositoryUrls = ({ html_url, clone_url }: z.output<typeof Repository>) => [...new Set([html_url, clone_url])]
+const readRepository = ({ id, html_url, clone_url }: z.output<typeof Repository>) => ({
+  repo_urls: [...new Set([html_url, clone_url])],
+  repo_id: String(id),
+})
 
 const readCommit = ({ id, message, author }: z.output<typeof HeadCommit>): Commit => ({
   sha: id,
@@ -129,7 +136,7 @@ function readPush(payload: z.output<typeof PushPayload>): Push {
     kind: 'push',
     ...common,
     sender: common.sender ?? pusher?.login ?? pusher?.name ?? null,
-    repo_urls: repositoryUrls(payload.repository),
+    ...readRepository(payload.repository),
     ref,
     before,
     after,
@@ -148,8 +155,8 @@ const readRefChange =
     if (prefix === undefined) return null
     const ref = payload.ref.startsWith('refs/') ? payload.ref : `${prefix}${payload.ref}`
     const unknown = { before: null, after: null, forced: false, commit: null }
-    const repo_urls = repositoryUrls(payload.repository)
-    return { kind: 'push', ...readCommonMembers(payload), repo_urls, ref, ...unknown, created: !deleted, deleted }
+    const common = { ...readCommonMembers(payload), ...readRepository(payload.repository) }
+    return { kind: 'push', ...common, ref, ...unknown, created: !deleted, deleted }
   }
 
 function readPullRequest(payload: z.output<typeof PullRequestPayload>): PullRequest | null {
@@ -159,7 +166,7 @@ function readPullRequest(payload: z.output<typeof PullRequestPayload>): PullRequ
   return {
     kind: 'pull_request',
     ...readCommonMembers(payload),
-    repo_urls: repositoryUrls(payload.repository),
+    ...readRepository(payload.repository),
     action,
     number: payload.number,
     branch: head.ref,
@@ -199,6 +206,12 @@ const READERS: Record<string, (payload: unknown) => HostEvent | null> = {
 /** Null where the event needs no handling. Throws a zod error where the payload is not as the host documents it. */
 export const parseDelivery = (name: string, payload: unknown): HostEvent | null =>
   Object.hasOwn(READERS, name) ? READERS[name]!(payload) : null
+
+/** The full name of a ref as a deployment has it. */
+export function fullRef(ref: string): string {
+  if (ref.startsWith('refs/')) return ref
+  return ref.startsWith('heads/') ? `refs/${ref}` : `${BRANCH_PREFIX}${ref}`
+}
 
 /** The spellings of a ref in a deployment's `repo_ref`: in full, or a branch by its name. */
 export function refSpellings(ref: string): string[] {

@@ -49,6 +49,7 @@ const baseRow = {
   organization_id: crypto.randomUUID(),
   tenant_id: crypto.randomUUID(),
   app_id: null,
+  problem: null,
   installation_id: '1',
   account_id: '1',
   name: 'acme',

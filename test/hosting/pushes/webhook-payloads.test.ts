@@ -19,6 +19,7 @@ describe('the example payloads that GitHub publishes', () => {
     expect(event).toEqual({
       kind: 'push',
       repo_urls: [payload.repository.html_url, payload.repository.clone_url],
+      repo_id: String(payload.repository.id),
       ref: payload.ref,
       before: /^0+$/.test(payload.before) ? null : payload.before,
       after: isDeletion ? null : payload.after,

@@ -37,6 +37,9 @@ const TITLES: Record<Obstacle['code'], [title: string, tone: Tone]> = {
   integration_gone: ['The git host was disconnected', 'warn'],
   integration_suspended: ['The git host connection is suspended', 'warn'],
   integration_revoked: ['The git host connection was revoked', 'warn'],
+  integration_limited: ['The git host refuses a part of the work', 'warn'],
+  repository_unreadable: ['The repository cannot be read', 'warn'],
+  webhook_missing: ['The repository has no webhook', 'warn'],
   custom_url_unverified: ['The custom domain is not verified', 'warn'],
   custom_url_lost: ['The custom domain belongs to another workspace', 'warn'],
 }

@@ -35,6 +35,7 @@ const EVENTS: Record<string, Omit<State, 'word'> & { title: string }> = {
   'deployment.located': { title: 'URL changed', ...QUIET },
   'deployment.ref_gone': { title: 'Branch deleted', tone: 'warn', shape: 'triangle' },
   'deployment.ref_found': { title: 'Branch restored', ...QUIET },
+  'deployment.repository_moved': { title: 'Repository renamed', ...QUIET },
   'deployment.deleted': { title: 'Deleted', tone: 'idle', shape: 'minus' },
 }
 

@@ -9,12 +9,28 @@ const STATES: Record<Integration['state'], State> = {
   suspended: { word: 'Suspended', tone: 'warn', shape: 'held' },
   revoked: { word: 'Revoked', tone: 'bad', shape: 'octagon' },
 }
-export const stateOfIntegration = ({ state }: Pick<Integration, 'state'>): State => STATES[state]
+const LIMITED: State = { word: 'Limited', tone: 'warn', shape: 'triangle' }
+export const stateOfIntegration = ({ state, problem }: Pick<Integration, 'state' | 'problem'>): State =>
+  state === 'active' && problem ? LIMITED : STATES[state]
 
 export const HOST_NAMES: Record<Integration['host'], string> = { github: 'GitHub', gitea: 'Gitea or Forgejo' }
 
+const REFUSED_WORK = {
+  repository: 'to read a repository',
+  webhook: 'to make a webhook',
+  notification: 'to write comments and commit statuses',
+} as const
+
 /** Explains the effect of a state on deployments, and the remedy at the host. */
-export function explainState({ state, host }: Pick<Integration, 'state' | 'host'>): string | undefined {
+export function explainState({
+  state,
+  host,
+  problem,
+}: Pick<Integration, 'state' | 'host' | 'problem'>): string | undefined {
+  if (state === 'active' && problem) {
+    const scopes = ' The token needs the scopes read:user, write:repository and write:issue. Replace it.'
+    return `The host refuses ${REFUSED_WORK[problem.work]}: ${problem.message}.${host === 'gitea' ? scopes : ''}`
+  }
   if (state === 'active') return undefined
   if (state === 'suspended')
     return (

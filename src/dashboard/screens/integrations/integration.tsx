@@ -223,7 +223,10 @@ const HAPPENED: Record<string, string> = {
   connected: 'Connected',
   suspended: 'Suspended at the host',
   resumed: 'Resumed at the host',
+  updated: 'Credential replaced',
   revoked: 'Revoked at the host',
+  limited: 'Refused a part of the work',
+  restored: 'Accepted again',
   rechecked: 'Checked',
   repositories_changed: 'Repositories changed',
 }

@@ -34,7 +34,7 @@ const WAYS: { value: Way; label: string; detail: string }[] = [
   {
     value: 'gitea',
     label: 'Gitea or Forgejo, with an access token',
-    detail: 'The token reads repositories and writes commit statuses and comments.',
+    detail: 'The token needs the scopes read:user, write:repository and write:issue.',
   },
   {
     value: 'github',
@@ -211,8 +211,7 @@ function CredentialsCard({ host, missing }: { host: 'gitea' | 'github'; missing:
             label="Access token"
             value={draft.token}
             onChange={token => set({ token })}
-            hint="Needs read access to the user and the repositories, and write access to commit statuses and comments.
-          Stored encrypted."
+            hint="With the scopes read:user, write:repository and write:issue. Stored encrypted."
             fault={faultAt(faults, 'token')}
           />
         ) : (

@@ -1,4 +1,4 @@
-// The webhook of a git host: one that a person registers there, or that of the operator's App.
+// The webhook of a git host: one that Slipway makes, that a person registers, or that of the operator's App.
 
 import { CommandLine } from '../../parts/panel.tsx'
 import { Note } from '../../parts/sections.tsx'
@@ -11,8 +11,9 @@ export const WebhookSetup = ({ integration: { id, host, webhook_url } }: { integ
       <Note>
         {host === 'github'
           ? 'Set this webhook URL in your app, with content type JSON and the events push and pull request:'
-          : 'Register a webhook for this URL in the repositories or the account, with content type JSON and the events ' +
-            'push and pull request:'}
+          : 'Slipway makes the webhook of each repository that a deployment follows. Where the account may not, register ' +
+            'one for this URL, with content type JSON and the events push, delete, pull request and pull request ' +
+            'synchronized:'}
       </Note>
       <CommandLine command={webhook_url} />
     </>

@@ -1,0 +1,276 @@
+// Compares a repository with what is deployed from it, and repairs the difference that lost webhooks have left.
+import { sql } from 'drizzle-orm'
+import { sha256Hex } from '../../kernel/crypto/digest.ts'
+import { type Row, runAsSystem } from '../../kernel/db/db.ts'
+import { AttemptError, type OutboxItem } from '../../kernel/db/outbox.ts'
+import { createKeylessCaller } from '../../kernel/http/context.ts'
+import { Failure } from '../../kernel/http/errors.ts'
+import { configuredOrigin } from '../../kernel/http/origin.ts'
+import type { Services } from '../../kernel/http/routes.ts'
+import { moveRepository } from '../deployments/deploy-push.ts'
+import { repositoryKey } from '../deployments/tables.ts'
+import { openWebhookSecret } from '../git-hosts/credentials.ts'
+import { type Etags, type Githost, type HostedPull, type Integration, webhookPath } from '../git-hosts/githost.ts'
+import { refusalOf } from '../git-hosts/integration-problems.ts'
+import { mapConcurrently } from '../git-hosts/request.ts'
+import { watchRefusals, withHost } from '../git-hosts/with-host.ts'
+import { handlePullRequest } from '../previews/pull-requests.ts'
+import { matchesBranch } from './branch-globs.ts'
+import type { DeliveryContext } from './find-integration.ts'
+import { FOLLOWS, type FollowedRepository } from './followed-repositories.ts'
+import { handlePush } from './pushes.ts'
+import { fullRef, type PullRequest } from './webhook-payloads.ts'
+
+export type ComparedRepository = OutboxItem & { repository: FollowedRepository; integration: Integration }
+/** What is stored of a comparison. `isPartial`: more is left, which the next one does. */
+export type Comparison = Pick<
+  FollowedRepository,
+  'host_id' | 'webhook_id' | 'webhook_error' | 'etags' | 'followers'
+> & {
+  isPartial: boolean
+}
+
+/** Of a repository with more refs than this, each comparison takes some by chance. */
+const MAX_REFS = 100
+const MAX_REPAIRS = 25
+/** An answer that looks older than what is known is accepted: it was asked for later. */
+const SETTLED = 99
+
+type Followed = { id: string; repo_ref: string; wanted_sha: string | null; is_gone: boolean }
+type KnownPreview = { number: number; state: string; head_sha: string; changed_at: string; end_reason: string | null }
+type PreviewParent = { id: string; version: number; branches: string[]; ttl_seconds: number; previews: KnownPreview[] }
+type Facts = { now: string; is_used: boolean; followed: Followed[]; parents: PreviewParent[] }
+
+const selectFacts = (id: string) => sql<Row>`
+  select json_build_object(
+    'now', clock_timestamp(),
+    'is_used', exists (select from deployments d where ${FOLLOWS}),
+    'followed', (
+      select coalesce(json_agg(t order by t.id), '[]')
+      from (
+        select
+          d.id,
+          d.source_revision_config ->> 'repo_ref' as repo_ref,
+          d.source_revision_config ->> 'repo_commit_sha' as wanted_sha,
+          coalesce(h.gone_ref = d.source_revision_config ->> 'repo_ref', false) as is_gone
+        from deployments d
+        left join deployment_heads h on h.deployment_id = d.id
+        where ${FOLLOWS} and d.source_config ->> 'build_on_push' = 'true') t),
+    'parents', (
+      select coalesce(json_agg(t order by t.id), '[]')
+      from (
+        select d.id, p.version, p.branches, p.ttl_seconds, (
+            select coalesce(json_agg(json_build_object(
+              'number', v.number,
+              'state', v.state,
+              'head_sha', v.head_sha,
+              'changed_at', v.changed_at,
+              'end_reason', v.end_reason) order by v.number), '[]')
+            from previews v
+            where v.parent_id = d.id) as previews
+        from deployments d
+        join preview_policies p on p.id = d.id
+        where ${FOLLOWS}) t))::text
+  from followed_repositories f
+  where f.id = ${id}::uuid`
+
+/** Null where no deployment follows the repository any more. */
+export async function compareRepository(services: Services, item: ComparedRepository): Promise<Comparison | null> {
+  const { repository, integration } = item
+  const [[row]] = (await runAsSystem(services.database, selectFacts(repository.id))) as [Row[]]
+  const facts = JSON.parse(row![0] as string) as Facts
+  if (!facts.is_used) {
+    await removeWebhook(services, item)
+    return null
+  }
+  const { now: _, ...state } = facts
+  const followers = sha256Hex(JSON.stringify(state))
+  const etags: Etags = followers === repository.followers ? { ...repository.etags } : {}
+  const context: DeliveryContext = {
+    services,
+    requestId: `comparison-${repository.id}`,
+    origin: configuredOrigin(services.config),
+    request: null,
+    attempts: SETTLED,
+  }
+  return withHost(context, integration, async host => {
+    const hosted = await host.repository(repository.url, repository.host_id, etags)
+    if (hosted === null)
+      throw new AttemptError('repository_not_found', 'The host shows this integration no such repository.')
+    const url = await followName(context, item, hosted === 'unchanged' ? repository.url : hosted.url)
+    const webhook = await ensureWebhook(context, host, item, url)
+    await compareHeads(context, host, item, url, facts.followed, etags)
+    const isPartial = await comparePulls(context, host, item, url, facts, etags)
+    return {
+      host_id: hosted === 'unchanged' ? repository.host_id : hosted.id,
+      ...webhook,
+      etags,
+      followers,
+      isPartial,
+    }
+  })
+}
+
+/** Deployments follow a repository that was renamed, or given to another owner. Returns its present URL. */
+async function followName(
+  { services, requestId, origin, request }: DeliveryContext,
+  { repository, integration }: ComparedRepository,
+  url: string,
+): Promise<string> {
+  if (await isSameRepository(services, repository, url)) return repository.url
+  const { organization_id: organization, tenant_id: tenant } = integration
+  const actor = { kind: 'push', id: null, name: null, organization, tenant } as const
+  const caller = createKeylessCaller(services, actor, requestId, origin, request)
+  await moveRepository(caller, { integration_id: integration.id, repo_key: repository.repo_key, url })
+  const key = repositoryKey(sql`${url}::text`)
+  const isOwn = sql`id = ${repository.id}::uuid`
+  await runAsSystem(
+    services.database,
+    sql`
+      delete from followed_repositories
+      where integration_id = ${integration.id}::uuid and repo_key = ${key} and not (${isOwn})`,
+    sql`update followed_repositories set url = ${url}, repo_key = ${key} where ${isOwn}`,
+  )
+  return url
+}
+
+async function isSameRepository({ database }: Services, { repo_key }: FollowedRepository, url: string) {
+  const [[row]] = (await runAsSystem(database, sql`select ${repositoryKey(sql`${url}::text`)} = ${repo_key}`)) as [
+    Row[],
+  ]
+  return row![0] === true
+}
+
+/** Without the right to make a webhook the comparison goes on: somebody may have made one by hand. */
+async function ensureWebhook(
+  { services, origin }: DeliveryContext,
+  host: Githost,
+  { repository, integration }: ComparedRepository,
+  repo_url: string,
+): Promise<Pick<Comparison, 'webhook_id' | 'webhook_error'>> {
+  const secret = await openWebhookSecret(services.sealer, integration)
+  if (services.config.publicUrl === undefined || secret === null) return { webhook_id: null, webhook_error: null }
+  const webhook = { id: repository.webhook_id, url: origin + webhookPath(integration.id), secret }
+  try {
+    const ensure = () => host.ensureWebhook(repo_url, webhook)
+    return { webhook_id: await watchRefusals(services, integration, 'webhook', ensure), webhook_error: null }
+  } catch (error) {
+    const refusal = refusalOf(error)
+    if (refusal) return { webhook_id: null, webhook_error: refusal.message || `The host answered ${refusal.status}.` }
+    if (!(error instanceof Failure) || error.code !== 'repository_not_found') throw error
+    return { webhook_id: null, webhook_error: 'The host shows the account no webhooks of the repository.' }
+  }
+}
+
+const MAX_REMOVALS = 10
+
+/** A host that stays away keeps its webhook: its deliveries concern no deployment. */
+async function removeWebhook(services: Services, { repository, integration, attempts }: ComparedRepository) {
+  const { webhook_id, url } = repository
+  if (webhook_id === null) return
+  const caller = { services, origin: configuredOrigin(services.config) }
+  await withHost(caller, integration, host => host.removeWebhook(url, webhook_id), 'webhook').catch(error => {
+    if (refusalOf(error) === null && attempts < MAX_REMOVALS) throw error
+  })
+}
+
+async function compareHeads(
+  context: DeliveryContext,
+  host: Githost,
+  { integration }: ComparedRepository,
+  url: string,
+  followed: Followed[],
+  etags: Etags,
+): Promise<void> {
+  const byRef = Map.groupBy(followed, ({ repo_ref }) => fullRef(repo_ref))
+  const refs = chooseSome([...byRef.keys()], MAX_REFS)
+  const heads = await mapConcurrently(
+    refs.map((_, i) => i),
+    i => host.head(url, refs[i]!, etags),
+  )
+  for (const [i, head] of heads.entries()) {
+    if (head === 'unchanged') continue
+    const differs = byRef
+      .get(refs[i]!)!
+      .some(({ wanted_sha, is_gone }) => (head === null ? !is_gone : is_gone || wanted_sha !== head.sha))
+    if (!differs) continue
+    await handlePush(context, integration, {
+      kind: 'push',
+      installation: null,
+      sender: null,
+      repo_urls: [url],
+      ref: refs[i]!,
+      before: null,
+      after: head?.sha ?? null,
+      created: false,
+      deleted: head === null,
+      forced: false,
+      commit: null,
+    })
+  }
+}
+
+const chooseSome = <T>(all: T[], count: number): T[] => {
+  const start = all.length > count ? Math.floor(Math.random() * all.length) : 0
+  return [...all.slice(start), ...all.slice(0, start)].slice(0, count)
+}
+
+/** Returns whether repairs are left for the next comparison. */
+async function comparePulls(
+  context: DeliveryContext,
+  host: Githost,
+  { integration }: ComparedRepository,
+  url: string,
+  { now, parents }: Facts,
+  etags: Etags,
+): Promise<boolean> {
+  if (parents.length === 0) return false
+  const open = await host.openPulls(url, etags)
+  if (open === 'unchanged') return false
+  const missed = open.flatMap(pull => parents.flatMap(parent => missedChange(parent, pull, now) ?? []))
+  const openNumbers = new Set(open.map(({ number }) => number))
+  const unlisted = parents.flatMap(({ id, previews }) =>
+    previews
+      .filter(({ number, state }) => state !== 'ended' && !openNumbers.has(number))
+      .map(({ number }) => ({ id, number })),
+  )
+  // A long list is cut, so that only the pull request itself says that it is closed.
+  for (const { id, number } of unlisted.slice(0, MAX_REPAIRS)) {
+    const pull = await host.pull(url, number)
+    if (pull?.is_open) continue
+    const closed = pull ?? { number, branch: '', head_sha: '', fork: false, at: new Date(now).toISOString() }
+    missed.push({ parent_id: id, action: 'closed', pull: { ...closed, is_open: false } })
+  }
+  for (const { parent_id, action, pull } of missed.slice(0, MAX_REPAIRS)) {
+    const { is_open: _, ...members } = pull
+    const event: PullRequest = {
+      kind: 'pull_request',
+      installation: null,
+      sender: null,
+      repo_urls: [url],
+      action,
+      ...members,
+    }
+    await handlePullRequest(context, integration, event, [parent_id])
+  }
+  const isPartial = Math.max(missed.length, unlisted.length) > MAX_REPAIRS
+  // The list is asked for again until all of it is applied.
+  if (isPartial) for (const name of Object.keys(etags)) delete etags[name]
+  return isPartial
+}
+
+type MissedChange = { parent_id: string; action: PullRequest['action']; pull: HostedPull }
+
+/** A preview that was removed, or has expired, comes back only with another commit. */
+function missedChange(parent: PreviewParent, pull: HostedPull, now: string): MissedChange | undefined {
+  const known = parent.previews.find(({ number }) => number === pull.number)
+  const change = (action: PullRequest['action']) => ({ parent_id: parent.id, action, pull })
+  if (!known) {
+    const isRecent = Date.parse(pull.at) > Date.parse(now) - parent.ttl_seconds * 1000
+    return isRecent && matchesBranch(parent.branches, pull.branch) ? change('opened') : undefined
+  }
+  const isLater = Date.parse(pull.at) > Date.parse(known.changed_at)
+  if (known.state === 'ended' && known.end_reason === 'closed') return isLater ? change('reopened') : undefined
+  if (known.head_sha === pull.head_sha) return undefined
+  return known.state !== 'ended' || isLater ? change('synchronize') : undefined
+}

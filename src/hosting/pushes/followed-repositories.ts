@@ -1,0 +1,91 @@
+// The repositories that deployments follow: when each was heard from and compared, under which name, and when next.
+import { sql } from 'drizzle-orm'
+import { runAsSystem, textArray } from '../../kernel/db/db.ts'
+import { setClock } from '../../kernel/db/journal.ts'
+import { HAS_SWEEP_LEASE, takeSweepLease } from '../../kernel/db/sweep.ts'
+import type { Services } from '../../kernel/http/routes.ts'
+import { repositoryKey } from '../deployments/tables.ts'
+import type { Integration } from '../git-hosts/githost.ts'
+import type { followedRepositories } from '../git-hosts/tables.ts'
+
+export type FollowedRepository = typeof followedRepositories.$inferSelect
+
+const MAX_ADDED = 1000
+
+/** Selects the deployments `d` that follow the repository `f` of the integration `i`, without previews. */
+export const FOLLOWS = sql`
+  d.repo_key = f.repo_key
+    and d.tenant_id = f.tenant_id
+    and d.source_config ->> 'integration_id' = f.integration_id::text
+    and d.deleting_at is null
+    and d.parent_deployment_id is null`
+
+/** Adds the repositories of new deployments. Those of an earlier release get their rows here, too. */
+const ADD_FOLLOWED = sql`
+  insert into followed_repositories (organization_id, tenant_id, integration_id, repo_key, url)
+  select distinct on (i.id, d.repo_key)
+    i.organization_id, i.tenant_id, i.id, d.repo_key, d.source_config ->> 'repo_url'
+  from deployments d
+  join integrations i
+    on i.tenant_id = d.tenant_id and i.id::text = d.source_config ->> 'integration_id'
+  where ${HAS_SWEEP_LEASE}
+    and d.repo_key is not null
+    and d.deleting_at is null
+    and d.parent_deployment_id is null
+    and not exists (
+      select from followed_repositories f where f.integration_id = i.id and f.repo_key = d.repo_key
+    )
+  limit ${MAX_ADDED}
+  on conflict do nothing`
+
+/** All that were compared before this process began: webhooks may have been lost until then. */
+const COMPARE_ALL = sql`
+  update followed_repositories
+  set next_compare_at = clock()
+  where ${HAS_SWEEP_LEASE} and attempts = 0 and next_compare_at > clock()`
+
+/** Lasting processes whose first sweep has begun. A Worker has no start that says anything. */
+const started = new WeakSet<object>()
+
+export async function listFollowed({ platform, database }: Services): Promise<void> {
+  const isStart = platform.processMetrics !== undefined && !started.has(platform)
+  started.add(platform)
+  const statements = isStart ? [ADD_FOLLOWED, COMPARE_ALL] : [ADD_FOLLOWED]
+  await runAsSystem(database, setClock(platform), takeSweepLease('repositories'), ...statements)
+}
+
+type HeardRepository = { id: string; urls: string[] }
+
+/**
+ * Records the delivery. Returns the URLs under which deployments know the repository: it may have been renamed. Another
+ * repository may have got the name of a renamed one, and concerns no deployment then.
+ */
+export async function recordHeard(
+  { database, platform }: Services,
+  integration: Integration,
+  repository: HeardRepository,
+): Promise<string[]> {
+  const isSpelled = sql`f.repo_key = any(array(
+    select ${repositoryKey(sql`url`)} from unnest(${textArray(repository.urls)}) url))`
+  const isOfIntegration = sql`f.integration_id = ${integration.id}::uuid`
+  const statement = sql<[string, boolean]>`
+    with heard as (
+      update followed_repositories f
+      set
+        heard_at = clock(),
+        host_id = ${repository.id},
+        -- A comparison follows the new name.
+        next_compare_at = case when ${isSpelled} then f.next_compare_at else least(f.next_compare_at, clock()) end
+      where ${isOfIntegration}
+        and (f.host_id = ${repository.id} or f.host_id is null and ${isSpelled})
+      returning f.url)
+    select url, true
+    from heard
+    union all
+    select f.url, false
+    from followed_repositories f
+    where ${isOfIntegration} and f.host_id <> ${repository.id} and ${isSpelled}`
+  const [, rows] = (await runAsSystem(database, setClock(platform), statement)) as [unknown, [string, boolean][]]
+  if (rows.length === 0) return repository.urls
+  return rows.filter(([, isHeard]) => isHeard).map(([url]) => url)
+}

@@ -1,0 +1,84 @@
+// The schedule of comparisons: each followed repository every few minutes, at once after a start, in turns of workspaces.
+import { type SQL, sql } from 'drizzle-orm'
+import type { Row } from '../../kernel/db/db.ts'
+import { backoffSeconds, drainInTurns, LEASE, listInTurns, type Outbox } from '../../kernel/db/outbox.ts'
+import type { Services } from '../../kernel/http/routes.ts'
+import { type ComparedRepository, type Comparison, compareRepository } from './compare-repository.ts'
+import { listFollowed } from './followed-repositories.ts'
+
+const MAX_CONCURRENT = 6
+const INTERVAL = sql`interval '5 minutes' * (0.9 + 0.2 * random())`
+/** A host that is back is compared soon, however long it was away. */
+const MAX_BACKOFF_S = 300
+const MAX_ERROR_LENGTH = 500
+
+/** Of an integration whose token the host refuses, one repository is asked for, until the host accepts it again. */
+const IS_DUE = sql`f.next_compare_at <= clock()
+      and exists (
+        select from integrations i
+        where i.id = f.integration_id
+          and (i.state = 'active'
+            or i.state = 'revoked'
+              and i.problem ->> 'code' = 'token_refused'
+              and not exists (
+                select from followed_repositories o where o.integration_id = f.integration_id and o.id < f.id)))`
+
+const claimRepository = (id: string) => sql<Row>`
+  with claimed as (
+    update followed_repositories f
+    set attempts = f.attempts + 1, next_compare_at = clock() + ${LEASE}
+    where f.id = (
+      select f.id
+      from followed_repositories f
+      where f.id = ${id}::uuid and ${IS_DUE}
+      for update skip locked)
+    returning f.*)
+  select json_build_object(
+    'id', f.id, 'attempts', f.attempts, 'repository', to_json(f), 'integration', to_json(i))::text
+  from claimed f
+  join integrations i on i.id = f.integration_id`
+
+const isOwnAttempt = ({ id, attempts }: ComparedRepository): SQL => sql`id = ${id}::uuid and attempts = ${attempts}`
+
+const OUTBOX: Outbox<ComparedRepository, Comparison | null> = {
+  maxAttempts: Number.MAX_SAFE_INTEGER,
+  work: compareRepository,
+  // Null: no deployment follows it any more, and its webhook is gone.
+  markDone: (item, comparison) =>
+    comparison === null
+      ? sql`delete from followed_repositories where ${isOwnAttempt(item)}`
+      : sql`
+        update followed_repositories
+        set
+          attempts = 0,
+          compared_at = clock(),
+          next_compare_at = clock() + ${comparison.isPartial ? sql`interval '0'` : INTERVAL},
+          error = null,
+          host_id = ${comparison.host_id},
+          webhook_id = ${comparison.webhook_id},
+          webhook_error = ${comparison.webhook_error},
+          etags = ${JSON.stringify(comparison.etags)}::json,
+          followers = ${comparison.followers}
+        where ${isOwnAttempt(item)}`,
+  markFailed: (item, { message, nextAttemptAt }) => sql`
+    update followed_repositories
+    set error = ${message.slice(0, MAX_ERROR_LENGTH)}, next_compare_at = ${nextAttemptAt}
+    where ${isOwnAttempt(item)}`,
+  logMembers: ({ repository }) => ({ repository: repository.id }),
+  backoff: (attempts, error) => Math.min(MAX_BACKOFF_S, backoffSeconds(attempts, error)),
+}
+
+type Scope = {
+  /** Only repositories of this integration. */
+  integration_id?: string
+}
+
+export async function sweepRepositories(services: Services, { integration_id }: Scope = {}): Promise<void> {
+  await listFollowed(services)
+  const condition = integration_id === undefined ? sql`true` : sql`f.integration_id = ${integration_id}::uuid`
+  const list = listInTurns(sql`
+    select f.id, f.tenant_id as workspace, f.next_compare_at as due_at
+    from followed_repositories f
+    where ${condition} and ${IS_DUE}`)
+  await drainInTurns(services, OUTBOX, { list, claim: claimRepository, maxConcurrent: MAX_CONCURRENT })
+}
