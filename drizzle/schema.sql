@@ -793,6 +793,52 @@ grant select on audit_attempts to slipway_app;
 grant delete, insert, select, update on audit_attempts to slipway_system;
 grant select on audit_attempts_id_seq to slipway_system;
 
+create table commit_statuses (
+  id uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  deployment_id uuid not null,
+  sha text not null,
+  revision_id uuid not null,
+  notified_state text,
+  attempts integer default 0 not null,
+  next_attempt_at timestamp with time zone default clock() not null,
+  created_at timestamp with time zone default clock() not null,
+  constraint commit_statuses_pkey PRIMARY KEY (id),
+  constraint commit_statuses_one UNIQUE (deployment_id, sha),
+  constraint commit_statuses_deployment_id_deployments_id_fk FOREIGN KEY (deployment_id) REFERENCES deployments(id) ON DELETE CASCADE
+);
+CREATE INDEX commit_statuses_age ON public.commit_statuses USING btree (created_at);
+CREATE INDEX commit_statuses_due ON public.commit_statuses USING btree (next_attempt_at);
+alter table commit_statuses enable row level security, force row level security;
+create policy admitted on commit_statuses as restrictive to slipway_limited
+  using (((NOT ( SELECT hides('deployment'::text) AS hides)) OR (EXISTS ( SELECT
+   FROM deployments p
+  WHERE (p.id = commit_statuses.deployment_id)))))
+  with check (true);
+create policy everything on commit_statuses to slipway_system
+  using (true)
+  with check (true);
+set role slipway_system;
+create or replace function is_own_deployment(p_id uuid)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+begin
+  return p_id is null or not exists (
+    select from deployments
+    where id = p_id and tenant_id is distinct from current_tenant()
+  );
+end $function$;
+reset role;
+create policy own on commit_statuses to slipway_app
+  using ((tenant_id = current_tenant()))
+  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_deployment(deployment_id)));
+grant insert, select, update (revision_id, notified_state, attempts, next_attempt_at) on commit_statuses to slipway_app;
+grant delete, insert, select, update on commit_statuses to slipway_system;
+
 create table comparative_experiments (
   id uuid default gen_random_uuid() not null,
   organization_id uuid not null,
@@ -983,20 +1029,6 @@ create policy admitted on deployment_heads as restrictive to slipway_limited
 create policy everything on deployment_heads to slipway_system
   using (true)
   with check (true);
-set role slipway_system;
-create or replace function is_own_deployment(p_id uuid)
- RETURNS boolean
- LANGUAGE plpgsql
- STABLE SECURITY DEFINER
- SET search_path TO 'public', 'pg_temp'
-AS $function$
-begin
-  return p_id is null or not exists (
-    select from deployments
-    where id = p_id and tenant_id is distinct from current_tenant()
-  );
-end $function$;
-reset role;
 create policy own on deployment_heads to slipway_app
   using ((tenant_id = current_tenant()))
   with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_deployment(deployment_id)));
@@ -1825,6 +1857,79 @@ grant select on finished_runs to slipway_app;
 grant delete, insert, select, update on finished_runs to slipway_system;
 grant select on finished_runs_id_seq to slipway_system;
 
+create table integrations (
+  id uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  host text not null,
+  base_url text not null,
+  app_id text,
+  installation_id text not null,
+  account_id text not null,
+  name text not null,
+  state text default 'active'::text not null,
+  credentials text,
+  token text,
+  token_expires_at timestamp with time zone,
+  created_by uuid,
+  version integer default 1 not null,
+  created_at timestamp with time zone default clock() not null,
+  updated_at timestamp with time zone default clock() not null,
+  problem json,
+  constraint integrations_pkey PRIMARY KEY (id),
+  constraint integrations_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE
+);
+
+create table followed_repositories (
+  id uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  integration_id uuid not null,
+  repo_key text not null,
+  url text not null,
+  host_id text,
+  heard_at timestamp with time zone,
+  compared_at timestamp with time zone,
+  next_compare_at timestamp with time zone default clock() not null,
+  attempts integer default 0 not null,
+  error text,
+  webhook_id text,
+  webhook_error text,
+  etags json default '{}'::json not null,
+  followers text,
+  created_at timestamp with time zone default clock() not null,
+  constraint followed_repositories_pkey PRIMARY KEY (id),
+  constraint followed_repositories_one UNIQUE (integration_id, repo_key),
+  constraint followed_repositories_integration_id_integrations_id_fk FOREIGN KEY (integration_id) REFERENCES integrations(id) ON DELETE CASCADE
+);
+CREATE INDEX followed_repositories_due ON public.followed_repositories USING btree (next_compare_at);
+CREATE INDEX followed_repositories_id ON public.followed_repositories USING btree (integration_id, host_id);
+alter table followed_repositories enable row level security, force row level security;
+create policy admitted on followed_repositories as restrictive to slipway_limited
+  using ((( SELECT setting('by_policy'::text) AS setting) IS DISTINCT FROM 'true'::text));
+create policy everything on followed_repositories to slipway_system
+  using (true)
+  with check (true);
+set role slipway_system;
+create or replace function is_own_integration(p_id uuid)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+begin
+  return p_id is null or not exists (
+    select from integrations
+    where id = p_id and tenant_id is distinct from current_tenant()
+  );
+end $function$;
+reset role;
+create policy own on followed_repositories to slipway_app
+  using ((tenant_id = current_tenant()))
+  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_integration(integration_id)));
+grant select on followed_repositories to slipway_app;
+grant delete, insert, select, update on followed_repositories to slipway_system;
+
 create table githost_deliveries (
   id uuid default gen_random_uuid() not null,
   receiver text not null,
@@ -2128,28 +2233,6 @@ create policy own on integration_installs to slipway_app
 grant delete, insert, select, update (expires_at, created_at) on integration_installs to slipway_app;
 grant delete, insert, select, update on integration_installs to slipway_system;
 
-create table integrations (
-  id uuid default gen_random_uuid() not null,
-  organization_id uuid not null,
-  tenant_id uuid not null,
-  host text not null,
-  base_url text not null,
-  app_id text,
-  installation_id text not null,
-  account_id text not null,
-  name text not null,
-  state text default 'active'::text not null,
-  credentials text,
-  token text,
-  token_expires_at timestamp with time zone,
-  created_by uuid,
-  version integer default 1 not null,
-  created_at timestamp with time zone default clock() not null,
-  updated_at timestamp with time zone default clock() not null,
-  constraint integrations_pkey PRIMARY KEY (id),
-  constraint integrations_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE
-);
-
 create table integration_listings (
   integration_id uuid not null,
   organization_id uuid not null,
@@ -2165,20 +2248,6 @@ create policy admitted on integration_listings as restrictive to slipway_limited
 create policy everything on integration_listings to slipway_system
   using (true)
   with check (true);
-set role slipway_system;
-create or replace function is_own_integration(p_id uuid)
- RETURNS boolean
- LANGUAGE plpgsql
- STABLE SECURITY DEFINER
- SET search_path TO 'public', 'pg_temp'
-AS $function$
-begin
-  return p_id is null or not exists (
-    select from integrations
-    where id = p_id and tenant_id is distinct from current_tenant()
-  );
-end $function$;
-reset role;
 create policy own on integration_listings to slipway_app
   using ((tenant_id = current_tenant()))
   with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_integration(integration_id)));
@@ -2200,7 +2269,7 @@ create policy served on integrations for select to slipway_agent
    FROM deployments d
   WHERE ((d.listener_id = current_listener()) AND (d.tenant_id = integrations.tenant_id) AND ((d.source_config ->> 'integration_id'::text) = (integrations.id)::text)))));
 grant select on integrations to slipway_agent;
-grant delete, insert, select, update (host, base_url, app_id, installation_id, account_id, name, state, credentials, token, token_expires_at, version, created_at, updated_at) on integrations to slipway_app;
+grant delete, insert, select, update (host, base_url, app_id, installation_id, account_id, name, state, credentials, token, token_expires_at, version, created_at, updated_at, problem) on integrations to slipway_app;
 grant delete, insert, select, update on integrations to slipway_system;
 
 create table jobs (
@@ -3197,6 +3266,8 @@ create table previews (
   created_at timestamp with time zone default clock() not null,
   updated_at timestamp with time zone default clock() not null,
   commit json,
+  end_reason text,
+  pending_sha text,
   constraint previews_pkey PRIMARY KEY (id),
   constraint previews_one UNIQUE (parent_id, number),
   constraint previews_parent_id_deployments_id_fk FOREIGN KEY (parent_id) REFERENCES deployments(id) ON DELETE CASCADE
@@ -3299,7 +3370,7 @@ create policy everything on previews to slipway_system
 create policy own on previews to slipway_app
   using ((tenant_id = current_tenant()))
   with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_deployment(parent_id) AND is_own_deployment(deployment_id) AND is_own_key(approved_by)));
-grant delete, insert, select, update (number, state, deployment_id, branch, head_sha, fork, approved_sha, approved_by, changed_at, expires_at, notified_state, comment_id, notify_attempts, next_notify_at, created_at, updated_at, commit) on previews to slipway_app;
+grant delete, insert, select, update (number, state, deployment_id, branch, head_sha, fork, approved_sha, approved_by, changed_at, expires_at, notified_state, comment_id, notify_attempts, next_notify_at, created_at, updated_at, commit, end_reason, pending_sha) on previews to slipway_app;
 grant delete, insert, select, update on previews to slipway_system;
 
 create table process_points (
@@ -6515,6 +6586,12 @@ begin
       )::new_event];
     end if;
   end if;
+  if v_outcome = 'created' and v_stored.parent_deployment_id is null then
+    insert into commit_statuses (organization_id, tenant_id, deployment_id, sha, revision_id)
+    values (v_stored.organization_id, v_stored.tenant_id, v_stored.id, v_sha, p_revision)
+    on conflict (deployment_id, sha) do update
+      set revision_id = excluded.revision_id, attempts = 0, next_attempt_at = clock();
+  end if;
   if v_outcome <> 'unchanged' then
     v_events := deployment_event('deployment.pushed', v_stored, v_changed, p_data) || v_events;
   end if;
@@ -8733,6 +8810,48 @@ begin
     array[deployment_event(
       'deployment.preview_moved', v_stored, v_changed, json_build_object('number', p_column -> 'number')
     )],
+    p_request
+  );
+  return next;
+end $function$;
+create or replace function move_repository(p_integration uuid, p_key text, p_url text, p_request jsonb)
+ RETURNS TABLE(answer json, has_webhooks boolean)
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_stored deployments[] := array(
+    select d
+    from deployments d
+    where d.repo_key = p_key and d.tenant_id = current_tenant()
+      and d.source_config ->> 'integration_id' = p_integration::text
+      and d.deleting_at is null
+    order by d.id
+    for update
+  );
+  v_changed deployments[];
+begin
+  if cardinality(v_stored) = 0 then return; end if;
+  with changed as (
+    update deployments d
+    set
+      source_config = jsonb_set(d.source_config::jsonb, '{repo_url}', to_jsonb(p_url))::json,
+      version = d.version + 1,
+      updated_at = greatest(clock(), d.updated_at)
+    from unnest(v_stored) s
+    where d.id = s.id and d.tenant_id = current_tenant()
+    returning d
+  )
+  select array_agg((c.d)::deployments order by (c.d).id) into v_changed from changed c;
+  answer := to_json(cardinality(v_changed));
+  has_webhooks := conclude_writes(
+    array(select to_json(c) from unnest(v_changed) c),
+    array(
+      select deployment_event('deployment.repository_moved', s, c, json_build_object('repo_url', p_url))
+      from unnest(v_stored) s
+      join unnest(v_changed) c on c.id = s.id
+      order by c.id
+    ),
     p_request
   );
   return next;
