@@ -3,6 +3,7 @@ import * as z from 'zod'
 import type { Budget } from './platform.ts'
 import { type ContractWords, contractWords } from './protocol/contract-words.ts'
 import { AppsDomain } from './protocol/custom-url.schema.ts'
+import { type S3Settings, s3Settings } from './protocol/s3-settings.ts'
 
 const commaSeparated = (defaultText: string) =>
   z
@@ -199,30 +200,12 @@ const Settings = z.object({
   USAGE_EXPORT_ADMIN_EMAILS: emails,
 })
 
-/** Plain http is allowed only to this machine. */
-const isS3Endpoint = (text: string): boolean => {
-  if (!URL.canParse(text)) return false
-  const { protocol, hostname, search, hash, username, password } = new URL(text)
-  const isLoopback = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname)
-  return (protocol === 'https:' || (protocol === 'http:' && isLoopback)) && !(search || hash || username || password)
-}
-const ENDPOINT_ERROR = 'must be an address such as https://s3.example.com; http is allowed only for this machine'
-const BUCKET_ERROR = 'must be the name of a bucket'
-
 const S3 = z.object({
-  UPLOADS_S3_ENDPOINT: z
-    .string({ error: ENDPOINT_ERROR })
-    .refine(isS3Endpoint, { error: ENDPOINT_ERROR })
-    .transform(text => text.replace(/\/$/, '')),
-  UPLOADS_S3_BUCKET: z
-    .string({ error: BUCKET_ERROR })
-    .regex(/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/, { error: BUCKET_ERROR }),
-  UPLOADS_S3_REGION: z
-    .string()
-    .regex(/^[a-z0-9-]{1,64}$/, { error: 'must be the name of a region, such as eu-central-1' })
-    .optional(),
-  UPLOADS_S3_ACCESS_KEY_ID: z.string({ error: 'must be the id of the access key' }),
-  UPLOADS_S3_SECRET_ACCESS_KEY: z.string({ error: 'must be the secret of the access key' }),
+  UPLOADS_S3_ENDPOINT: s3Settings.endpoint,
+  UPLOADS_S3_BUCKET: s3Settings.bucket,
+  UPLOADS_S3_REGION: s3Settings.region,
+  UPLOADS_S3_ACCESS_KEY_ID: s3Settings.accessKeyId,
+  UPLOADS_S3_SECRET_ACCESS_KEY: s3Settings.secretAccessKey,
 })
 
 const REGISTRY_ERROR = 'must be the name of a registry, such as registry.example.com or registry.example.com/apps'
@@ -345,15 +328,6 @@ const TrustedProxies = z.object({
 })
 
 const UploadsFolder = z.object({ UPLOADS_DIR: z.string().default('.slipway/uploads') })
-
-export type S3Settings = {
-  endpoint: string
-  bucket: string
-  /** By default taken from the endpoint's name, else us-east-1. */
-  region?: string
-  accessKeyId: string
-  secretAccessKey: string
-}
 
 /** `url` is a host with a path for our images; `key` (PKCS#8) and `certificate` are base64. */
 export type RegistrySettings = { url: string; key: string; certificate: string }
