@@ -5,6 +5,7 @@ import type { Network } from '../protocol/address-kind.ts'
 import type { JobWork } from '../protocol/jobs.schema.ts'
 import type { ListenerPolicy } from '../protocol/listener-policy.ts'
 import { MAX_POLL_SECONDS } from '../protocol/poll.schema.ts'
+import type { BucketStore } from './archive/bucket-store.ts'
 import { Builds } from './builds/builds.ts'
 import { describeTemplates, listTemplates } from './builds/source-tree.ts'
 import {
@@ -43,6 +44,8 @@ type Options = {
   /** The users that install and build commands run as. Undefined: the agent's own user. */
   users?: Users | undefined
   engine: Engine
+  /** Keeps backups and snapshots, if they are not to be in `home`. */
+  archive?: BucketStore | undefined
   control: ControlPlaneClient
   templates?: string
   /** The control plane as applications reach it, if that is not its public URL. Null: they do not. */
@@ -179,7 +182,7 @@ export class Agent {
     })
     this.#snapshots = new Snapshots({
       engine,
-      folder: engine.snapshotHolder ?? new SnapshotFolder(join(home, 'snapshots')),
+      folder: engine.snapshotHolder ?? new SnapshotFolder(join(home, 'snapshots'), options.archive?.below('snapshots')),
       control,
       currentLease: actingLease,
       logEvent: this.#logEvent,
@@ -304,6 +307,7 @@ export class Agent {
     this.#lease.renew(fence, sentAt)
     if (isNewLease) void this.#metrics.begin()
     this.#listener = answer.listener_id
+    this.#options.archive?.setListener(answer.listener_id)
     this.#modelTokens.setUrl(answer.models_url)
     this.#tunnels.open(answer.tunnels ?? [])
     await this.#applyChanges(answer)

@@ -9,6 +9,8 @@ import { isRange } from '../protocol/client-address.ts'
 import { AppsDomain } from '../protocol/custom-url.schema.ts'
 import { LOOPBACK_HOST } from '../protocol/guarded-address.ts'
 import { Agent } from './agent.ts'
+import { BucketStore } from './archive/bucket-store.ts'
+import { readBucketSettings } from './archive/settings.ts'
 import { parseNetworks } from './builds/allowed-address.ts'
 import { createControlPlaneClient, RequestRefused } from './control-plane/client.ts'
 import type { Engine } from './engine.ts'
@@ -38,6 +40,7 @@ AGENT_PROXY             caddy: serves processes and containers on ports 80 and 4
 APPS_DOMAIN             domain such as apps.example.com: processes and containers are at https://<name>.apps.example.com
 TRUSTED_PROXIES         addresses and networks of the reverse proxies whose X-Forwarded-* headers count, comma-separated
 AGENT_DATABASE_URL      Postgres for the databases of processes; default: an embedded Postgres of the agent
+BACKUPS_S3_…            an S3-compatible bucket for backups and snapshots, see docs/operate/back-up.md; default: --home
 AGENT_BUILD_ENV         names of the agent's variables that install and build commands get, comma-separated
 AGENT_ALLOWED_NETWORKS  networks such as 10.1.0.0/16 where repositories may be although they are not public
 AGENT_RUN_AS            users of processes if the agent is root: first-last (a range), user[:group] or root
@@ -55,7 +58,7 @@ See docs/operate/processes.md.`
 
 type EngineSettings = Pick<
   PooledOptions,
-  'home' | 'port' | 'host' | 'domain' | 'trusted_proxies' | 'public_addresses' | 'proxy' | 'limits'
+  'home' | 'archive' | 'port' | 'host' | 'domain' | 'trusted_proxies' | 'public_addresses' | 'proxy' | 'limits'
 > & {
   agent_id: string
   isolation: Isolation
@@ -114,6 +117,15 @@ const PROXY_FACTORIES: Record<ProxySettings['kind'], (settings: ProxySettings, l
 /** Under the minute and a half of systemd, and with time for the applications that `--stop` stops. */
 const SHUTDOWN_MS = 60_000
 
+/** Child processes do not inherit them. */
+const SECRET_VARIABLES = [
+  'SLIPWAY_LISTENER_KEY',
+  'AGENT_DATABASE_URL',
+  'METRICS_TOKEN',
+  'BACKUPS_S3_ACCESS_KEY_ID',
+  'BACKUPS_S3_SECRET_ACCESS_KEY',
+]
+
 const LOG_FORMATS: Record<string, FormatEvent> = { text: formatEvent, json: formatEventAsJson }
 
 /** Undefined if the help was asked for and printed. */
@@ -164,6 +176,9 @@ function readOptions() {
   const { AGENT_MAX_COPIES: copies = '32' } = process.env
   if (!/^[1-9]\d{0,3}$/.test(copies))
     throw new Error(`AGENT_MAX_COPIES ${copies} is not valid. Set a whole number from 1 to 9999.`)
+  const bucket = readBucketSettings(process.env)
+  if (bucket && values.engine === 'kubernetes')
+    throw new Error('BACKUPS_S3_… is for processes and containers. Back up a cluster by its own means: remove it.')
   if (proxySettings && values.engine === 'kubernetes')
     throw new Error('AGENT_PROXY is for processes and containers. A cluster has an ingress: remove it.')
   // The proxy connects from this machine.
@@ -181,6 +196,7 @@ function readOptions() {
     key,
     control_plane_url,
     home,
+    bucket,
     router,
     proxySettings,
     createEngine,
@@ -231,6 +247,7 @@ async function main() {
     key,
     control_plane_url,
     home,
+    bucket,
     router,
     proxySettings,
     createEngine,
@@ -256,11 +273,11 @@ async function main() {
   if (isolation.userNamespaces)
     logEvent('user namespaces allowed', { reason: isolation.userNamespaces, help: 'docs/operate/processes.md' })
   const proxy = proxySettings && PROXY_FACTORIES[proxySettings.kind](proxySettings, logEvent)
-  const engine = await createEngine({ home, ...router, proxy, agent_id, isolation, logEvent })
+  const archive = bucket && new BucketStore(bucket, home)
+  const engine = await createEngine({ home, archive, ...router, proxy, agent_id, isolation, logEvent })
   logEvent('agent started', { engine: engineName, home, apps: isolation.apps, control_plane: url })
   const hidden_values = collectSecrets(process.env)
-  // Child processes do not inherit these variables.
-  for (const name of ['SLIPWAY_LISTENER_KEY', 'AGENT_DATABASE_URL', 'METRICS_TOKEN']) delete process.env[name]
+  for (const name of SECRET_VARIABLES) delete process.env[name]
   const control = createControlPlaneClient({ url: url.replace(/\/$/, ''), key })
   const networks = parseNetworks(process.env.AGENT_ALLOWED_NETWORKS ?? '')
   const agent = new Agent({
@@ -268,6 +285,7 @@ async function main() {
     version: VERSION,
     home,
     ...isolation,
+    archive,
     engine,
     control,
     control_plane_url,
@@ -312,13 +330,15 @@ async function main() {
 function collectSecrets({
   SLIPWAY_LISTENER_KEY,
   METRICS_TOKEN,
+  BACKUPS_S3_SECRET_ACCESS_KEY,
   AGENT_DATABASE_URL,
   AGENT_BUILD_ENV = '',
   ...env
 }: NodeJS.ProcessEnv) {
   const buildValues = AGENT_BUILD_ENV.split(',').map(name => env[name.trim()] ?? '')
   const urls = [AGENT_DATABASE_URL ?? '', ...buildValues].filter(value => URL.parse(value)?.password)
-  return [SLIPWAY_LISTENER_KEY!, ...(METRICS_TOKEN ? [METRICS_TOKEN] : []), ...urls]
+  const others = [METRICS_TOKEN, BACKUPS_S3_SECRET_ACCESS_KEY].flatMap(value => value || [])
+  return [SLIPWAY_LISTENER_KEY!, ...others, ...urls]
 }
 
 /** The agent's id, which survives restarts. Throws if another agent works in the same folder. */

@@ -115,6 +115,10 @@ export function findServer(folder: string): { pid: number; port: number } | unde
   return pid && pid > 0 && isServingFolder(pid, folder) ? { pid, port: port || 0 } : undefined
 }
 
+/** It accepts statements. Does not connect. */
+export const isServerReady = (folder: string): boolean =>
+  findServer(folder) !== undefined && readFolderFile(folder, 'postmaster.pid')?.split('\n')[7]?.trim() === 'ready'
+
 function readFolderFile(folder: string, name: string): string | undefined {
   try {
     return fs.readFileSync(join(folder, name), 'utf8')
@@ -123,7 +127,7 @@ function readFolderFile(folder: string, name: string): string | undefined {
   }
 }
 
-const passwordBeside = (folder: string) => `${folder}.password`
+export const passwordBeside = (folder: string) => `${folder}.password`
 const readPassword = (folder: string) =>
   readFolderFile(folder, PASSWORD_FILE) ?? readFolderFile(dirname(folder), basename(passwordBeside(folder)))
 
@@ -135,11 +139,6 @@ export const connectionUrl = (folder: string, port: number) =>
 export function movePasswordOut(folder: string, to = folder): void {
   const inside = join(folder, PASSWORD_FILE)
   if (fs.existsSync(inside)) fs.renameSync(inside, passwordBeside(to))
-}
-
-/** For a data folder that a backup of the same machine was unpacked to. */
-export function copyPassword(from: string, to: string): void {
-  fs.writeFileSync(passwordBeside(to), readPassword(from)!, { mode: 0o600 })
 }
 
 export const readLastLines = (file: string) => fs.readFileSync(file, 'utf8').trimEnd().split('\n').slice(-6).join('\n')

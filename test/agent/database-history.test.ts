@@ -3,8 +3,9 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { FolderStore } from '../../src/agent/databases/archive-store.ts'
-import { DatabaseBackups, type DatabaseHost } from '../../src/agent/databases/backups.ts'
+import { FolderStore } from '../../src/agent/archive/archive-store.ts'
+import { DatabaseBackups } from '../../src/agent/databases/backups.ts'
+import type { DatabaseHost } from '../../src/agent/databases/database-host.ts'
 import { DatabaseHistory } from '../../src/agent/databases/history.ts'
 import { makeTempFolder } from '../support/process-engine.ts'
 
@@ -68,7 +69,7 @@ test('a history over its limit loses its oldest days, but never the newest backu
     await addBackup(days, 10 * (4 - days))
     await addWal(10 * (4 - days))
   }
-  await history.sweep(ID, 'a', 4500, NOW)
+  await history.sweep(ID, 'a', 400 * 1024, NOW)
   expect(await listNames()).toEqual(['2', '1'])
   await history.sweep(ID, 'a', 1, NOW)
   expect(await listNames()).toEqual(['1'])
@@ -90,29 +91,47 @@ test('a time is restored from the data folder that was in use then', async () =>
   expect(await listNames()).toEqual(['1'])
 })
 
+function openBackups(host: Partial<DatabaseHost>, more: { max_bytes?: () => number; patience_ms?: number } = {}) {
+  const [reports, changed]: [[string, string][], string[]] = [[], []]
+  const backups = new DatabaseBackups({
+    host: {
+      generationOf: () => 'a',
+      listWal: async () => [],
+      removeWal: async () => {},
+      isArchiving: async () => true,
+      resumeArchiving: async () => {},
+      majorVersion: async () => 18,
+      openBackup: async () => Readable.from([Buffer.from('tar')]),
+      query: async (_, sql) => {
+        const at = new Date().toISOString()
+        return sql.includes('now()') ? [segment(5), at] : ['0/5000000', at, segment(5)]
+      },
+      ...host,
+    } as DatabaseHost,
+    history,
+    engine: 'container',
+    work: join(home, 'backups'),
+    removals: join(home, 'removals'),
+    max_waiting: 10,
+    max_bytes: () => Number.POSITIVE_INFINITY,
+    patience_ms: 0,
+    report: (id, message) => reports.push([id, message]),
+    changed: id => changed.push(id),
+    ...more,
+  })
+  return { backups, reports, changed }
+}
+
 test('a database that sends an endless file, or names that no WAL has, fails alone and fills nothing', async () => {
   await addBackup(0, 1)
   const open: string[] = []
   const endless = () => Readable.from(Array.from({ length: 100 }, () => Buffer.alloc(1024 * 1024)))
-  const host = {
-    generationOf: () => 'a',
-    listWal: async (id: string) => (id === 'bad' ? [segment(2)] : [segment(3), '0-no-wal', '../3']),
-    openWal: async (id: string, name: string) => {
+  const { backups, reports } = openBackups({
+    listWal: async id => (id === 'bad' ? [segment(2)] : [segment(3), '0-no-wal', '../3']),
+    openWal: async (id, name) => {
       open.push(name)
       return id === 'bad' ? endless() : Readable.from([Buffer.from('wal')])
     },
-    removeWal: async () => {},
-    isArchiving: async () => true,
-  } as Partial<DatabaseHost> as DatabaseHost
-  const reports: [string, string][] = []
-  const backups = new DatabaseBackups({
-    host,
-    history,
-    engine: 'container',
-    work: join(home, 'backups'),
-    max_waiting: 10,
-    max_bytes: () => Number.POSITIVE_INFINITY,
-    report: (id, message) => reports.push([id, message]),
   })
   await backups.sweep(['bad', ID], NOW)
   expect(reports).toMatchObject([['bad', expect.stringContaining('bytes')]])
@@ -120,4 +139,65 @@ test('a database that sends an endless file, or names that no WAL has, fails alo
   expect(listWal()).toEqual([3])
   expect(fs.existsSync(join(home, 'store', 'bad'))).toBe(false)
   expect(fs.readdirSync(join(home, 'backups'))).toEqual([])
+})
+
+test('a base backup that fails is tried again after longer and longer pauses, and holds up no other', async () => {
+  const tried: string[] = []
+  const never = new Readable({ read() {} })
+  const { backups, reports, changed } = openBackups(
+    {
+      openBackup: async id => {
+        tried.push(id)
+        if (id === ID) return Readable.from([Buffer.from('tar')])
+        // The second try neither ends nor sends.
+        if (tried.length > 1) return never
+        throw new Error('no such thing')
+      },
+    },
+    { patience_ms: 20_000 },
+  )
+  const now = Date.now()
+  await backups.sweep(['bad'], now)
+  for (const seconds of [10, 20]) await backups.sweep(['bad'], now + seconds * 1000)
+  expect(tried).toEqual(['bad'])
+  expect(reports).toHaveLength(1)
+  expect([backups.problemOf('bad'), changed]).toEqual([expect.stringContaining('no such thing'), ['bad']])
+
+  const hanging = backups.sweep(['bad', ID], now + 60_000)
+  await backups.sweepOne(ID)
+  expect(tried).toEqual(['bad', 'bad', ID])
+  expect((await history.listBackups(ID)).map(({ generation }) => generation)).toEqual(['a'])
+  never.destroy(new Error('cut off'))
+  await hanging
+})
+
+test('a database that answers on purpose what keeps its history from shrinking fills no more than its share', async () => {
+  const waiting = Array.from({ length: 40 }, (_, i) => segment(i + 10))
+  let isPaused = false
+  const lies = { first: segment(0), at: () => new Date().toISOString() }
+  const { backups, reports } = openBackups(
+    {
+      listWal: async () => waiting,
+      openWal: async () => Readable.from([Buffer.from('wal')]),
+      removeWal: async (_, name) => void waiting.splice(waiting.indexOf(name), 1),
+      isArchiving: async () => !isPaused,
+      pauseArchiving: async () => {
+        isPaused = true
+      },
+      query: async (_, sql) => (sql.includes('now()') ? [lies.first, lies.at()] : ['0/5', lies.at(), segment(60)]),
+    },
+    { max_bytes: () => 20 * 64 * 1024 },
+  )
+  await backups.sweepOne(ID)
+  expect(waiting).toEqual([])
+  expect(isPaused).toBe(true)
+  // The segments before the last one that was stored are not needed, whatever it says.
+  expect(listWal()).toEqual([30])
+  lies.at = () => '9999-01-01T00:00:00Z'
+  isPaused = false
+  await history.remove(ID)
+  await backups.remove(ID)
+  await backups.sweepOne(ID)
+  expect(await listNames()).toEqual([])
+  expect(reports.at(-1)![1]).toContain('clock')
 })

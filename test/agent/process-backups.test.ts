@@ -8,7 +8,7 @@ import type { RevisionRef } from '../../src/agent/engine.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import type { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { readJson } from '../../src/agent/system/files.ts'
-import { connectionUrl, findServer } from '../../src/postgres/data-folder.ts'
+import { connectionUrl, findServer, PASSWORD_FILE } from '../../src/postgres/data-folder.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
 import { startCommand, stopCommands, waitFor } from '../support/commands.ts'
 import { connect, query } from '../support/postgres.ts'
@@ -108,6 +108,32 @@ test('the state between two writes is restored in another deployment, and then i
   )
   await expect(tooEarly).rejects.toThrow(/begin at/)
   expect(await read(copy)).toEqual([1])
+})
+
+test('each database has a superuser password of its own, also one of the release before and one from a backup', async () => {
+  const first = await open({ backup_ms: 60_000 })
+  const [one, other] = [await provide(first.engine), await provide(first.engine)]
+  await write(one, 1)
+  const folder = await snapshot(first.engine, one)
+  const password = (ref: RevisionRef) => fs.readFileSync(join(generationFolder(ref), 'data.password'), 'utf8')
+  const inTemplate = fs.readFileSync(join(home, 'databases/template', PASSWORD_FILE), 'utf8')
+  await first.engine.restoreSnapshot(makeUnitWithDatabase(other), 'database', { folder }, NEVER)
+  expect(new Set([inTemplate, password(one), password(other)]).size).toBe(3)
+  expect(await read(other)).toEqual([1])
+
+  // As the release before left it: the server runs, with the password of the template.
+  const data = join(generationFolder(one), 'data')
+  await query(connectionUrl(data, findServer(data)!.port), `alter role slipway password '${inTemplate}'`)
+  fs.writeFileSync(join(generationFolder(one), 'data.password'), inTemplate)
+  fs.rmSync(join(generationFolder(one), 'data.own-password'))
+  await first.engine.close({ stop: false })
+  const next = await open({ backup_ms: 60_000 })
+  await waitUntilReady(next.engine, one)
+  expect(password(one)).not.toBe(inTemplate)
+  expect(await read(one)).toEqual([1])
+  const stale = new URL(connectionUrl(data, findServer(data)!.port))
+  stale.password = inTemplate
+  await expect(query(stale.href, 'select 1')).rejects.toThrow(/password/)
 })
 
 test.runIf(process.platform === 'linux')(

@@ -16,6 +16,7 @@ type Interceptor = (request: IncomingMessage, response: ServerResponse) => boole
 export async function startS3(directory: string) {
   const store = new S3rver({ directory, silent: true, configureBuckets: [{ name: BUCKET }] })
   await store.configureBuckets()
+  listAllDepths(store)
   const handle = store.callback()
   const unfinished = join(directory, BUCKET, '._S3rver_uploads')
   const requests: string[] = []
@@ -57,6 +58,18 @@ export function refuseRequest(request: IncomingMessage, response: ServerResponse
   request.resume()
   response.writeHead(status, { 'Content-Type': 'application/xml' })
   response.end(`<Error><Code>${code}</Code><Message>The key ${ACCESS_KEY.secret} is not good</Message></Error>`)
+}
+
+/** With a delimiter, s3rver leaves out folders that have no files of their own. */
+function listAllDepths({ store }: S3rver): void {
+  const list = store.listObjects.bind(store)
+  store.listObjects = async (bucket, { delimiter, ...options }) => {
+    const { objects, ...rest } = await list(bucket, options)
+    const depth = (options.prefix ?? '').length
+    const endOf = (key: string) => (delimiter ? key.indexOf(delimiter, depth) : -1)
+    const folders = objects.flatMap(({ key }) => (endOf(key) < 0 ? [] : [key.slice(0, endOf(key) + 1)]))
+    return { ...rest, objects: objects.filter(({ key }) => endOf(key) < 0), commonPrefixes: [...new Set(folders)] }
+  }
 }
 
 const hmac = (key: string | Buffer, text: string) => createHmac('sha256', key).update(text).digest()

@@ -1,4 +1,4 @@
-// The place of backups: named files that outlive the machine's data folders.
+// The place of backups: named files that outlive the data of deployments.
 import * as fs from 'node:fs'
 import { dirname, join } from 'node:path'
 import { listFolder, removeRecursively } from '../system/files.ts'
@@ -6,14 +6,21 @@ import { listFolder, removeRecursively } from '../system/files.ts'
 export interface ArchiveStore {
   /** Takes the file over: it is gone from its old place. A name either has the whole file or does not exist. */
   put(name: string, file: string): Promise<void>
-  get(name: string, file: string): Promise<void>
+  /** False: there is none. Rejects if that cannot be known. */
+  get(name: string, file: string, signal?: AbortSignal): Promise<boolean>
   /** The names directly below a folder, without it. */
   list(folder: string): Promise<string[]>
-  /** The bytes of the files directly below a folder. */
+  /** The bytes of the files directly below a folder. Small files count as `MIN_FILE_BYTES`. */
   sizeOf(folder: string): Promise<number>
   remove(name: string): Promise<void>
   removeFolder(folder: string): Promise<void>
+  /** Moves what an earlier setting has left of a folder elsewhere. `work`: a file on its way. */
+  settle?(folder: string, work: string): Promise<void>
 }
+
+/** So that a limit of bytes bounds the number of files, too. */
+const MIN_FILE_BYTES = 64 * 1024
+export const countedBytes = (size: number): number => Math.max(size, MIN_FILE_BYTES)
 
 export class FolderStore implements ArchiveStore {
   readonly #root: string
@@ -30,8 +37,10 @@ export class FolderStore implements ArchiveStore {
     await flush(dirname(target))
   }
 
-  async get(name: string, file: string): Promise<void> {
+  async get(name: string, file: string): Promise<boolean> {
+    if (!fs.statSync(join(this.#root, name), { throwIfNoEntry: false })?.isFile()) return false
     await fs.promises.copyFile(join(this.#root, name), file)
+    return true
   }
 
   async list(folder: string): Promise<string[]> {
@@ -41,7 +50,7 @@ export class FolderStore implements ArchiveStore {
   async sizeOf(folder: string): Promise<number> {
     let bytes = 0
     for (const name of await this.list(folder))
-      bytes += fs.statSync(join(this.#root, folder, name), { throwIfNoEntry: false })?.size ?? 0
+      bytes += countedBytes(fs.statSync(join(this.#root, folder, name), { throwIfNoEntry: false })?.size ?? 0)
     return bytes
   }
 

@@ -1,4 +1,5 @@
 // The command by which Postgres archives a WAL file, with a shell and the usual commands, and the way back.
+import { PermanentError } from '../engine.ts'
 
 /**
  * Paths are relative to the data folder, in which it runs. A file gets its name when it is on the disk. It is written
@@ -8,18 +9,25 @@ export const archiveCommand = (folder: string, paused: string): string =>
   `test -e "${paused}" || { cp "%p" "${folder}/%f.part" && { sync "${folder}/%f.part" || sync; } && ` +
   `mv "${folder}/%f.part" "${folder}/%f" && { sync "${folder}" || sync; }; }`
 
-/** A program that runs the WAL of a folder up to a time. `folder`: relative, too. */
-export const recoverySettings = (folder: string, at: Date) => ({
+/** A program that runs the WAL of a folder up to a time, or null: all of it. `folder`: relative, too. */
+export const recoverySettings = (folder: string, at: Date | null) => ({
   restore_command: `cp "${folder}/%f" "%p"`,
-  recovery_target_time: at.toISOString().replace('T', ' ').replace('Z', '+00'),
-  recovery_target_action: 'promote',
+  ...(at && {
+    recovery_target_time: at.toISOString().replace('T', ' ').replace('Z', '+00'),
+    recovery_target_action: 'promote',
+  }),
 })
 
 /** For a server that reads a backup and then ends. */
 export const RECOVERY_SETTINGS = { archive_mode: 'off', hot_standby: 'off' }
 
+/** The WAL ends before the time. */
+export class RecoveryEnded extends PermanentError {
+  override name = 'RecoveryEnded'
+}
+
 /** From the last lines of its log. */
-export const describeRecovery = (lines: string): string =>
+export const recoveryError = (lines: string): PermanentError =>
   lines.includes('recovery ended before configured recovery target was reached')
-    ? 'The backups of this database end before that time. Choose an earlier one.'
-    : `The backup cannot be restored. The log of Postgres ends with:\n${lines}`
+    ? new RecoveryEnded('The backups of this database end before that time. Choose an earlier one.')
+    : new PermanentError(`The backup cannot be restored. The log of Postgres ends with:\n${lines}`)

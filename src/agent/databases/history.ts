@@ -2,9 +2,9 @@
 // A generation is one data folder: a restore begins another, so that two histories never share the name of a WAL file.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import type { ArchiveStore } from '../archive/archive-store.ts'
 import { PermanentError } from '../engine.ts'
 import { readJson, writeJson } from '../system/files.ts'
-import type { ArchiveStore } from './archive-store.ts'
 
 export type BaseBackup = {
   generation: string
@@ -25,8 +25,10 @@ export type BaseBackup = {
 type Ended = { at: string }
 
 const KEEP_MS = 7 * 24 * 3600_000
+/** More than seven days have, unless much is written. */
+const MAX_BACKUPS = 50
 /** Timeline, then the number of the segment, in hexadecimal digits. */
-const SEGMENT = /^[0-9A-F]{24}$/
+export const SEGMENT = /^[0-9A-F]{24}$/
 const segmentNumber = (name: string) => name.slice(8)
 
 export class DatabaseHistory {
@@ -55,6 +57,11 @@ export class DatabaseHistory {
     const path = `${deployment_id}/${base.generation}/base/${base.name}`
     await this.#store.put(`${path}.tar.gz`, file)
     await this.#writeJson(`${path}.json`, base)
+    // One whose data were lost with their machine has no end yet.
+    for (const other of await this.#store.list(deployment_id)) {
+      const isEnded = await this.#readJson(`${deployment_id}/${other}/ended.json`)
+      if (other !== base.generation && !isEnded) await this.endGeneration(deployment_id, other, base.began_at)
+    }
   }
 
   /** `file`: compressed. */
@@ -89,8 +96,14 @@ export class DatabaseHistory {
     )
   }
 
-  async fetchBackup(deployment_id: string, { generation, name }: BaseBackup, file: string): Promise<void> {
-    await this.#store.get(`${deployment_id}/${generation}/base/${name}.tar.gz`, file)
+  async fetchBackup(
+    deployment_id: string,
+    { generation, name }: BaseBackup,
+    file: string,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const path = `${deployment_id}/${generation}/base/${name}.tar.gz`
+    if (!(await this.#store.get(path, file, signal))) throw new PermanentError('The backup of that time is gone.')
   }
 
   /** Writes the WAL that leads from this backup to a time into a folder, compressed. */
@@ -111,7 +124,7 @@ export class DatabaseHistory {
       const isEarlier = segmentNumber(segment) < segmentNumber(base.first_wal)
       const isLater = next !== undefined && segmentNumber(segment) > segmentNumber(next.last_wal)
       if (SEGMENT.test(segment) && (isEarlier || isLater)) continue
-      await this.#store.get(`${wal}/${name}`, join(folder, name))
+      await this.#store.get(`${wal}/${name}`, join(folder, name), signal)
     }
   }
 
@@ -131,8 +144,10 @@ export class DatabaseHistory {
       const next = all.find(other => other.generation === base.generation && other.ended_at > base.ended_at)
       return next === undefined || next.ended_at > oldest
     }
+    const first = all.find(({ generation }) => generation === present)
+    if (first) await this.#removeWalBefore(deployment_id, first)
     for (const base of all.filter(base => !isNeeded(base))) all = await this.#removeBackup(deployment_id, base, all)
-    while (all.length > 1 && (await this.#sizeOf(deployment_id)) > max_bytes)
+    while (all.length > MAX_BACKUPS || (all.length > 1 && (await this.#sizeOf(deployment_id)) > max_bytes))
       all = await this.#removeBackup(deployment_id, all[0]!, all)
   }
 
@@ -147,12 +162,17 @@ export class DatabaseHistory {
     }
     // Without its description it is none any more.
     for (const suffix of ['json', 'tar.gz']) await this.#store.remove(`${folder}/base/${base.name}.${suffix}`)
-    for (const name of await this.#store.list(`${folder}/wal`)) {
-      const segment = name.replace(/\.gz$/, '')
-      if (SEGMENT.test(segment) && segmentNumber(segment) < segmentNumber(first.first_wal))
-        await this.#store.remove(`${folder}/wal/${name}`)
-    }
+    await this.#removeWalBefore(deployment_id, first)
     return left
+  }
+
+  async #removeWalBefore(deployment_id: string, { generation, first_wal }: BaseBackup): Promise<void> {
+    const folder = `${deployment_id}/${generation}/wal`
+    for (const name of await this.#store.list(folder)) {
+      const segment = name.replace(/\.gz$/, '')
+      if (SEGMENT.test(segment) && segmentNumber(segment) < segmentNumber(first_wal))
+        await this.#store.remove(`${folder}/${name}`)
+    }
   }
 
   async #sizeOf(deployment_id: string): Promise<number> {
@@ -160,6 +180,21 @@ export class DatabaseHistory {
     for (const generation of await this.#store.list(deployment_id))
       for (const kind of ['base', 'wal']) bytes += await this.#store.sizeOf(`${deployment_id}/${generation}/${kind}`)
     return bytes
+  }
+
+  /** The WAL of a data folder: how much there is, and the last segment of it without the timeline. */
+  async walOf(deployment_id: string, generation: string): Promise<{ bytes: number; newest: string }> {
+    const folder = `${deployment_id}/${generation}/wal`
+    const segments = (await this.#store.list(folder)).map(name => name.replace(/\.gz$/, ''))
+    const numbers = segments.filter(name => SEGMENT.test(name)).map(segmentNumber)
+    return { bytes: await this.#store.sizeOf(folder), newest: numbers.sort().at(-1) ?? '' }
+  }
+
+  /** Moves what an earlier setting has left elsewhere. */
+  async settle(deployment_id: string): Promise<void> {
+    if (!this.#store.settle) return
+    const file = this.#temporaryFile()
+    await this.#store.settle(deployment_id, file).finally(() => fs.rmSync(file, { force: true }))
   }
 
   async remove(deployment_id: string): Promise<void> {
@@ -176,10 +211,7 @@ export class DatabaseHistory {
     const file = this.#temporaryFile()
     fs.mkdirSync(this.#work, { recursive: true, mode: 0o700 })
     try {
-      await this.#store.get(name, file)
-      return readJson<T>(file)
-    } catch {
-      return undefined
+      return (await this.#store.get(name, file)) ? readJson<T>(file) : undefined
     } finally {
       fs.rmSync(file, { force: true })
     }

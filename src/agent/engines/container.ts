@@ -7,6 +7,7 @@ import {
   type Artifact,
   type BuildTask,
   type EngineEvents,
+  type EngineObservation,
   type ForwardTarget,
   type OneOffRun,
   PermanentError,
@@ -54,6 +55,7 @@ import { connectHere, describeMissingCopy } from './local/connect.ts'
 import { FreeSpace } from './local/free-space.ts'
 import { isIntact, PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
 import type { Health, Replica } from './local/replica-pool.ts'
+import { withBackupProblem } from './local/stores.ts'
 import { makeTokenFolder, type TokenReader } from './local/token-file.ts'
 import { RUN_ROLE, type RunningType, WEB } from './process-types.ts'
 
@@ -104,6 +106,7 @@ export class ContainerEngine extends PooledEngine {
     const host = {
       name: this.name,
       home: options.home,
+      archive: options.archive,
       limits: this.limits,
       provisioner: this.provisioner,
       storeUse: this.storeUse,
@@ -343,6 +346,10 @@ export class ContainerEngine extends PooledEngine {
   async #untilDisksAreWhole(deployment_id: string): Promise<void> {
     await this.untilStartable(deployment_id)
     this.#stores.requireWholeDisks(deployment_id)
+  }
+
+  override async observe(deployment_id: string): Promise<EngineObservation> {
+    return withBackupProblem(await super.observe(deployment_id), this.#stores.backupProblemOf(deployment_id))
   }
 
   protected tokenReaderOf(): TokenReader {

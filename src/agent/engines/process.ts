@@ -10,6 +10,7 @@ import {
   type BuildTask,
   type DatabaseTotals,
   type EngineEvents,
+  type EngineObservation,
   type ForwardTarget,
   type OneOffRun,
   PermanentError,
@@ -43,6 +44,7 @@ import { connectHere, describeMissingCopy } from './local/connect.ts'
 import { FreeSpace } from './local/free-space.ts'
 import { isIntact, PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
 import type { Health, OutputLine, Replica } from './local/replica-pool.ts'
+import { withBackupProblem } from './local/stores.ts'
 import type { TokenReader } from './local/token-file.ts'
 import { MODEL_TOKEN_FILE } from './model-variables.ts'
 import { linksOf } from './process/disks.ts'
@@ -113,6 +115,7 @@ export class ProcessEngine extends PooledEngine {
     const host = {
       name: this.name,
       home: options.home,
+      archive: options.archive,
       limits: this.limits,
       provisioner: this.provisioner,
       storeUse: this.storeUse,
@@ -386,6 +389,10 @@ export class ProcessEngine extends PooledEngine {
     const copy = this.replicaOf(ref, number)
     if (copy instanceof ProcessReplica) return copy
     throw new PermanentError(describeMissingCopy(copy, number))
+  }
+
+  override async observe(deployment_id: string): Promise<EngineObservation> {
+    return withBackupProblem(await super.observe(deployment_id), this.#stores.backupProblemOf(deployment_id))
   }
 
   protected tokenReaderOf(deployment_id: string): TokenReader {

@@ -1,15 +1,18 @@
 // The folder of snapshots: one folder for each, with a record and the files that an engine wrote. A snapshot is there
-// once its folder has its name.
+// once its folder has its name. With a store beside it the files move there, and the record stays.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import type { Duplex } from 'node:stream'
 import type { HeldSnapshot } from '../../protocol/snapshots.schema.ts'
+import type { ArchiveStore } from '../archive/archive-store.ts'
 import { freeBytesOf, listFolder, readJson, removeRecursively, writeJson } from '../system/files.ts'
 import { openTar } from './open-tar.ts'
 
 const NEW = '.new'
 const RECORD = 'snapshot.json'
 const DATA = 'data'
+/** Its files and its record are in the store. */
+const STORED = 'stored'
 
 /** The place of an agent's snapshots. */
 export interface SnapshotHolder {
@@ -18,19 +21,25 @@ export interface SnapshotHolder {
   list(): HeldSnapshot[]
   read(id: string): HeldSnapshot | undefined
   /** The engine restores from it. */
-  dataOf(id: string): string
-  openTar(id: string): Duplex | Promise<Duplex>
+  fetch(id: string, signal: AbortSignal): Promise<string>
+  openTar(id: string, signal: AbortSignal): Promise<Duplex>
   freeBytes(): number
   totalBytes(): number
   add(snapshot: Omit<HeldSnapshot, 'size_bytes'>, write: (to: string) => Promise<void>): Promise<HeldSnapshot>
   remove(id: string): Promise<void>
+  /** Moves files to the store beside it, if there is one. Those in use stay for now. */
+  moveToStore?(isInUse: (id: string) => boolean): Promise<void>
+  /** Knows the snapshots of an agent before, on another machine, and forgets those that it has removed. */
+  learn?(): Promise<void>
 }
 
 export class SnapshotFolder implements SnapshotHolder {
   readonly #folder: string
+  readonly #store: ArchiveStore | undefined
 
-  constructor(folder: string) {
+  constructor(folder: string, store?: ArchiveStore) {
     this.#folder = folder
+    this.#store = store
   }
 
   /** Removes what an earlier agent did not finish. */
@@ -38,6 +47,9 @@ export class SnapshotFolder implements SnapshotHolder {
     fs.mkdirSync(this.#folder, { recursive: true, mode: 0o700 })
     for (const name of listFolder(this.#folder))
       if (name.endsWith(NEW)) await removeRecursively(join(this.#folder, name))
+      else
+        for (const part of listFolder(join(this.#folder, name)))
+          if (part.startsWith('fetched-')) await removeRecursively(join(this.#folder, name, part))
   }
 
   list(): HeldSnapshot[] {
@@ -50,12 +62,73 @@ export class SnapshotFolder implements SnapshotHolder {
     return readJson<HeldSnapshot>(join(this.#folder, id, RECORD))
   }
 
-  dataOf(id: string): string {
+  #dataOf(id: string): string {
     return join(this.#folder, id, DATA)
   }
 
-  openTar(id: string): Duplex {
-    return openTar(this.dataOf(id))
+  async openTar(id: string, signal: AbortSignal): Promise<Duplex> {
+    return openTar(await this.fetch(id, signal))
+  }
+
+  #isStored(id: string): boolean {
+    return fs.existsSync(join(this.#folder, id, STORED))
+  }
+
+  /** A folder with its files, which come from the store if they are not here any more. */
+  async fetch(id: string, signal: AbortSignal): Promise<string> {
+    const data = this.#dataOf(id)
+    if (fs.existsSync(data) || !this.#store) return data
+    const fetched = fs.mkdtempSync(join(this.#folder, id, 'fetched-'))
+    try {
+      for (const name of await this.#store.list(`${id}/${DATA}`))
+        await this.#store.get(`${id}/${DATA}/${name}`, join(fetched, name), signal)
+      if (!fs.existsSync(data)) fs.renameSync(fetched, data)
+    } finally {
+      await removeRecursively(fetched)
+    }
+    return data
+  }
+
+  async moveToStore(isInUse: (id: string) => boolean): Promise<void> {
+    if (!this.#store) return
+    for (const { id } of this.list()) {
+      const data = this.#dataOf(id)
+      if (!fs.existsSync(data)) continue
+      if (!this.#isStored(id)) await this.#upload(id, this.#store)
+      // It may have been removed meanwhile.
+      if (!this.read(id)) await this.#store.removeFolder(id)
+      else if (!isInUse(id)) await removeRecursively(data)
+    }
+  }
+
+  /** The record comes last: what it describes is there. */
+  async #upload(id: string, store: ArchiveStore): Promise<void> {
+    const folder = join(this.#folder, id)
+    const names = [...fs.readdirSync(join(folder, DATA)).map(name => join(DATA, name)), RECORD]
+    for (const name of names) {
+      const link = join(folder, 'sent')
+      fs.rmSync(link, { force: true })
+      fs.linkSync(join(folder, name), link)
+      await store.put(`${id}/${name}`, link)
+    }
+    fs.writeFileSync(join(folder, STORED), '', { mode: 0o600 })
+  }
+
+  async learn(): Promise<void> {
+    if (!this.#store) return
+    const stored = new Set(await this.#store.list(''))
+    for (const id of stored) {
+      if (this.read(id)) continue
+      const folder = join(this.#folder, id + NEW)
+      await removeRecursively(folder)
+      fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
+      // Without a record, it was not complete.
+      if (await this.#store.get(`${id}/${RECORD}`, join(folder, RECORD))) {
+        fs.writeFileSync(join(folder, STORED), '', { mode: 0o600 })
+        fs.renameSync(folder, join(this.#folder, id))
+      } else await removeRecursively(folder)
+    }
+    for (const { id } of this.list()) if (this.#isStored(id) && !stored.has(id)) await this.#removeHere(id)
   }
 
   freeBytes(): number {
@@ -90,6 +163,11 @@ export class SnapshotFolder implements SnapshotHolder {
   }
 
   async remove(id: string): Promise<void> {
+    await this.#store?.removeFolder(id)
+    await this.#removeHere(id)
+  }
+
+  async #removeHere(id: string): Promise<void> {
     const gone = join(this.#folder, id + NEW)
     await removeRecursively(gone)
     if (fs.existsSync(join(this.#folder, id))) fs.renameSync(join(this.#folder, id), gone)

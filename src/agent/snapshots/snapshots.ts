@@ -40,6 +40,7 @@ const RETRY_MS = 10_000
 /** A deletion does not wait longer for a last snapshot that fails. */
 const LAST_PATIENCE_MS = 10 * 60_000
 const MAX_DOWNLOADS = 4
+const FETCH_MS = 3600_000
 /** The part of the file system that snapshots of one deployment may take. */
 const SHARE = 1 / 2
 const UNSUPPORTED = 'The engine of this agent takes no snapshots.'
@@ -48,13 +49,18 @@ export class Snapshots {
   readonly #options: Options
   /** One at a time for each deployment. */
   readonly #turns = new Map<string, Promise<unknown>>()
-  /** Snapshots that a restore reads. */
-  readonly #inUse = new Set<string>()
+  /** Counts the restores and downloads that read each snapshot. */
+  readonly #inUse = new Map<string, number>()
   /** Counts those of each deployment that run. */
   readonly #downloads = new Map<string, number>()
   readonly #removingSince = new Map<string, number>()
   #telling: Promise<void> | undefined
   #tellAt = 0
+  /** The lease for which this agent knows what is stored: another one may have worked before. */
+  #knownFence: number | undefined
+  #moving: Promise<void> | undefined
+  #moveAt = 0
+  #moveFailure: string | undefined
 
   constructor(options: Options) {
     this.#options = options
@@ -68,8 +74,13 @@ export class Snapshots {
     return this.#options.folder.read(id)
   }
 
-  dataOf(id: string): string {
-    return this.#options.folder.dataOf(id)
+  #use(id: string): () => void {
+    this.#inUse.set(id, (this.#inUse.get(id) ?? 0) + 1)
+    return () => {
+      const left = this.#inUse.get(id)! - 1
+      if (left > 0) this.#inUse.set(id, left)
+      else this.#inUse.delete(id)
+    }
   }
 
   openDownload(deployment_id: string, id: string): ForwardTarget {
@@ -84,13 +95,20 @@ export class Snapshots {
     if (open >= MAX_DOWNLOADS)
       throw new PermanentError(`Of a deployment, ${MAX_DOWNLOADS} downloads run at a time. Wait until one has ended.`)
     this.#downloads.set(deployment_id, open + 1)
+    const release = this.#use(id)
     const end = () => {
+      release()
       const left = this.#downloads.get(deployment_id)! - 1
       if (left > 0) this.#downloads.set(deployment_id, left)
       else this.#downloads.delete(deployment_id)
     }
     try {
-      return (await this.#options.folder.openTar(id)).once('close', end)
+      const { folder } = this.#options
+      let tar: Duplex | undefined
+      await this.#whileThereIsSpace(AbortSignal.timeout(FETCH_MS), async until => {
+        tar = await folder.openTar(id, until)
+      })
+      return tar!.once('close', end)
     } catch (error) {
       end()
       throw error
@@ -111,7 +129,8 @@ export class Snapshots {
       const taken = await folder.add({ ...snapshot, expires_at }, data =>
         this.#whileThereIsSpace(signal, until => engine.takeSnapshot!(deployment_id, store, data, until)),
       )
-      await this.#deleteExpired()
+      // A store that does not answer does not hold it up: it is repeated.
+      await this.#deleteExpired().catch(() => {})
       this.#markChanged()
       return taken
     })
@@ -164,32 +183,33 @@ export class Snapshots {
     if (!engine.restoreSnapshot) throw new SnapshotUnsupported(UNSUPPORTED)
     const spec = findSpec(deployment_id)
     if (!spec) throw new PermanentError('The deployment has no revision on this agent.')
-    const used = 'snapshot_id' in action ? action.snapshot_id : ''
-    const from: RestorePoint =
-      'snapshot_id' in action
-        ? this.#pointOf(action.snapshot_id, store)
-        : { deployment_id: action.from_deployment_id, at: new Date(action.at) }
-    this.#inUse.add(used)
+    if ('snapshot_id' in action) this.#requireSnapshot(action.snapshot_id, store)
+    const release = 'snapshot_id' in action ? this.#use(action.snapshot_id) : () => {}
     try {
       if ((await this.#storesOf(deployment_id)).includes(store)) {
         const before = idAfter(id)
         await this.take({ id: before, deployment_id, store, reason: 'before_restore' }, signal)
         log(`The data before are kept as snapshot ${before}.`)
       }
-      const restore = (until: AbortSignal) => engine.restoreSnapshot!(spec, store, from, until)
+      const restore = async (until: AbortSignal) => {
+        const from: RestorePoint =
+          'snapshot_id' in action
+            ? { folder: await this.#options.folder.fetch(action.snapshot_id, until) }
+            : { deployment_id: action.from_deployment_id, at: new Date(action.at) }
+        await engine.restoreSnapshot!(spec, store, from, until)
+      }
       await this.#inTurn(deployment_id, () => this.#whileThereIsSpace(signal, restore))
     } finally {
-      this.#inUse.delete(used)
+      release()
     }
     log(`Restored ${store}.`)
   }
 
-  #pointOf(snapshot_id: string, store: string): { folder: string } {
+  #requireSnapshot(snapshot_id: string, store: string): void {
     const snapshot = this.find(snapshot_id)
     if (!snapshot) throw new PermanentError('The agent does not have this snapshot any more.')
     if (kindOfStore(snapshot.store) !== kindOfStore(store))
       throw new PermanentError(`A snapshot of ${snapshot.store} cannot be restored into ${store}.`)
-    return { folder: this.dataOf(snapshot_id) }
   }
 
   /** Before the data of a store, or of the whole deployment, are removed. Throws to have it repeated. */
@@ -249,12 +269,36 @@ export class Snapshots {
 
   #markChanged(): void {
     this.#tellAt = 0
+    this.#moveAt = 0
+  }
+
+  /** A store that fails holds up nothing: the files stay here until it takes them. */
+  #moveToStore(): void {
+    if (this.#moving || performance.now() < this.#moveAt) return
+    this.#moveAt = performance.now() + RETRY_MS
+    const { folder, logEvent } = this.#options
+    this.#moving = folder
+      .moveToStore?.(id => this.#inUse.has(id))
+      .then(
+        () => {
+          this.#moveFailure = undefined
+        },
+        error => {
+          const reason = describeError(error)
+          if (reason !== this.#moveFailure) logEvent('snapshots not stored', { error: reason })
+          this.#moveFailure = reason
+        },
+      )
+      .finally(() => {
+        this.#moving = undefined
+      })
   }
 
   /** Called again and again. Sends what has changed, and all of it once in a while. */
   async flush(): Promise<void> {
     const now = performance.now()
     const { engine, currentLease } = this.#options
+    if (engine.takeSnapshot && currentLease()) this.#moveToStore()
     if (!engine.takeSnapshot || this.#telling || now < this.#tellAt || !currentLease()) return
     this.#tellAt = now + TELL_EVERY_MS
     const work = this.#deleteExpired().then(() => this.tell())
@@ -274,6 +318,10 @@ export class Snapshots {
 
   async #tellAll(): Promise<void> {
     const { control, currentLease, folder } = this.#options
+    const fence = currentLease()?.fence
+    // The control plane forgets what it is not told of.
+    if (fence !== this.#knownFence) await folder.learn?.()
+    this.#knownFence = fence
     for (let isDone = false; !isDone; ) {
       const all = folder.list().sort((a, b) => (a.id < b.id ? -1 : 1))
       isDone = true

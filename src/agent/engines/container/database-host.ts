@@ -1,14 +1,14 @@
 // Backups of databases in containers. Each is reached by commands in its container, because no port leads to it.
-import { randomBytes } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import type { Readable } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import { createGunzip } from 'node:zlib'
 import { packTar } from 'modern-tar/fs'
 import pg from 'pg'
-import { describeRecovery, RECOVERY_SETTINGS, recoverySettings } from '../../databases/archive-command.ts'
-import type { DatabaseHost, RestoreSource } from '../../databases/backups.ts'
+import { RECOVERY_SETTINGS, recoveryError, recoverySettings } from '../../databases/archive-command.ts'
 import { streamBaseBackup } from '../../databases/base-backup.ts'
+import type { DatabaseHost, RestoreSource } from '../../databases/database-host.ts'
 import { PermanentError } from '../../engine.ts'
 import type { DockerApi } from '../../images/docker-api.ts'
 import { openProxy, readLast, runCommand, startCommand } from './exec.ts'
@@ -40,11 +40,14 @@ const STATE_SCRIPT = `test -e ${PAUSE} && echo paused && exit
 cd "$0/pg_wal/archive_status" 2>/dev/null || { echo 0; exit; }
 ls | grep -c '\\.ready$'
 find . -name '*.ready' -mmin +2 | head -n 1`
-/** Only the server for the recovery reads this pg_hba.conf. */
-const PREPARE_SCRIPT = `cp "$0/pg_hba.conf" "$0/pg_hba.saved"
-echo 'host all all 127.0.0.1/32 trust' >"$0/pg_hba.conf"
+/** Nothing may connect to the server for the recovery, whose passwords may be those of another deployment. */
+const PREPARE_SCRIPT = `echo 'local all all reject' >"$0/recovery.hba"
 chmod 700 "$0" && chown -R "$(stat -c %u:%g "$1")" "$0" && stat -c %u:%g "$1"`
-const FINISH_SCRIPT = 'mv "$0/pg_hba.saved" "$0/pg_hba.conf" && rm -rf "$0/recovery"'
+const STATUS_SCRIPT = 'sed -n 8p "$0/postmaster.pid" 2>/dev/null || true'
+/** Without a server. An error of the statement does not end it with a code. */
+const PASSWORD_SCRIPT = `echo "alter role ${DATABASE_USER} password '$1'" |
+postgres --single -D "$0" -c archive_mode=off ${DATABASE_USER}`
+const FINISH_SCRIPT = 'rm -rf "$0/recovery" "$0/recovery.hba"'
 const END_SCRIPT = 'kill -INT "$(head -n 1 "$0/postmaster.pid")"'
 /** A file in place of the first folder, so that an agent that has lost its home makes no empty database there. */
 const REMOVE_SCRIPT = `kill -QUIT "$(head -n 1 "$0/postmaster.pid" 2>/dev/null)" 2>/dev/null; rm -rf "$0" "$1"
@@ -58,7 +61,13 @@ export class ContainerDatabases implements DatabaseHost {
     this.#options = options
   }
 
+  /** The first data folder has the same name in each volume, so the password of the volume tells them apart. */
   generationOf(id: string): string | undefined {
+    const { data, password } = readDatabase(this.#options.folderOf(id)) ?? {}
+    return data === DATA_FOLDER ? `${data}-${hash(password!)}` : data
+  }
+
+  #dataOf(id: string): string | undefined {
     return readDatabase(this.#options.folderOf(id))?.data
   }
 
@@ -120,11 +129,15 @@ export class ContainerDatabases implements DatabaseHost {
     if (state.trim() === 'paused') return false
     const [waiting, late] = state.split('\n')
     if (Number(waiting) > this.#options.max_waiting) {
-      await this.#run(id, ['touch', PAUSE])
+      await this.pauseArchiving(id)
       return false
     }
     if (late) throw new Error('Postgres cannot archive its WAL.')
     return true
+  }
+
+  async pauseArchiving(id: string): Promise<void> {
+    await this.#run(id, ['touch', PAUSE])
   }
 
   async resumeArchiving(id: string): Promise<void> {
@@ -140,17 +153,16 @@ export class ContainerDatabases implements DatabaseHost {
     signal: AbortSignal,
   ): Promise<void> {
     const folder = this.#options.folderOf(id)
-    const old = this.generationOf(id)
+    const old = this.#dataOf(id)
     const generation = `pg-${randomBytes(6).toString('hex')}`
     this.#restoring.add(generation)
     try {
       await this.removeUnused(id)
       saveDataFolders(folder, { unused: generation })
       await this.#recover(id, generation, source, signal)
-      await beforeSwitch(old)
+      await beforeSwitch(this.generationOf(id))
       signal.throwIfAborted()
-      if (!old || this.generationOf(id) !== old)
-        throw new PermanentError('The database was removed or replaced meanwhile.')
+      if (!old || this.#dataOf(id) !== old) throw new PermanentError('The database was removed or replaced meanwhile.')
       saveDataFolders(folder, { data: generation, unused: old })
     } finally {
       this.#restoring.delete(generation)
@@ -166,8 +178,9 @@ export class ContainerDatabases implements DatabaseHost {
     const settings: Record<string, string | number> = {
       ...RECOVERY_SETTINGS,
       port: RECOVERY_PORT,
-      listen_addresses: '127.0.0.1',
-      unix_socket_directories: '',
+      hba_file: `${data}/recovery.hba`,
+      listen_addresses: '',
+      unix_socket_directories: data,
       shared_buffers: '16MB',
     }
     if (history) {
@@ -185,19 +198,19 @@ export class ContainerDatabases implements DatabaseHost {
     const ended = server.exit.then(() => {
       isOver = true
     })
-    const { port, close } = await openProxy(api, container, RECOVERY_PORT)
-    try {
-      const url = `postgresql://${DATABASE_USER}@127.0.0.1:${port}/${DATABASE_USER}`
-      const password = `alter role ${DATABASE_USER} password '${readDatabase(this.#options.folderOf(id))!.password}'`
-      while (!(await queryOnce(url, password).then(...toBoolean))) {
-        if (isOver) throw new PermanentError(describeRecovery((await log).trim().split('\n').slice(-6).join('\n')))
-        await delay(RECOVERY_PAUSE_MS, undefined, { signal })
-      }
-      await this.#run(id, ['sh', '-c', END_SCRIPT, data])
-      await ended
-    } finally {
-      close()
+    while ((await this.#run(id, ['sh', '-c', STATUS_SCRIPT, data])).trim() !== 'ready') {
+      if (isOver) throw recoveryError((await log).trim().split('\n').slice(-6).join('\n'))
+      await delay(RECOVERY_PAUSE_MS, undefined, { signal })
     }
+    await this.#run(id, ['sh', '-c', END_SCRIPT, data])
+    await ended
+    const { password } = readDatabase(this.#options.folderOf(id))!
+    const change = await startCommand(api, container, ['sh', '-c', PASSWORD_SCRIPT, data, password], owner.trim())
+    change.output.resume()
+    const problems = await readLast(change.errors)
+    const { code } = await change.exit
+    if (code !== 0 || problems.includes('ERROR:'))
+      throw new PermanentError('The backup cannot be restored: it has no role of the name that applications use.')
     await this.#run(id, ['sh', '-c', FINISH_SCRIPT, data])
   }
 
@@ -205,7 +218,7 @@ export class ContainerDatabases implements DatabaseHost {
   async removeUnused(id: string): Promise<void> {
     const folder = this.#options.folderOf(id)
     const unused = readUnusedFolder(folder)
-    if (unused === undefined || this.#restoring.has(unused) || unused === this.generationOf(id)) return
+    if (unused === undefined || this.#restoring.has(unused) || unused === this.#dataOf(id)) return
     await this.#run(id, ['sh', '-c', REMOVE_SCRIPT, `/data/${unused}`, `/data/${walFolderOf(unused)}`])
     saveDataFolders(folder, { unused: undefined })
   }
@@ -220,15 +233,13 @@ export class ContainerDatabases implements DatabaseHost {
     return runCommand(this.#options.api, await this.#container(id), command)
   }
 
-  #dataFolder = (id: string) => `/data/${this.generationOf(id)}`
-  #walFolder = (id: string) => `/data/${walFolderOf(this.generationOf(id) ?? '')}`
+  #dataFolder = (id: string) => `/data/${this.#dataOf(id)}`
+  #walFolder = (id: string) => `/data/${walFolderOf(this.#dataOf(id) ?? '')}`
   #url(id: string, port: number): string {
     const { password } = readDatabase(this.#options.folderOf(id))!
     return `postgresql://${DATABASE_USER}:${password}@127.0.0.1:${port}/${DATABASE_USER}`
   }
 }
-
-const toBoolean = [() => true, () => false] as const
 
 async function queryOnce(connectionString: string, sql: string): Promise<string[]> {
   const client = new pg.Client({ connectionString, connectionTimeoutMillis: 10_000, query_timeout: QUERY_TIMEOUT_MS })
@@ -241,3 +252,5 @@ async function queryOnce(connectionString: string, sql: string): Promise<string[
     await client.end().catch(() => {})
   }
 }
+
+const hash = (text: string) => createHash('sha256').update(text).digest('hex').slice(0, 12)

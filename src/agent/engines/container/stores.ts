@@ -1,5 +1,6 @@
 // The stores of deployments in containers: databases and Redis, and the volumes of disks, with their snapshots.
 import * as fs from 'node:fs'
+import { setTimeout as delay } from 'node:timers/promises'
 import { listDisks } from '../../../protocol/disks.ts'
 import { diskOfStore } from '../../../protocol/snapshots.schema.ts'
 import type { DatabaseBackups } from '../../databases/backups.ts'
@@ -24,9 +25,11 @@ import { readRedisMemory } from '../local/redis-memory.ts'
 import type { Replica } from '../local/replica-pool.ts'
 import {
   applyDiskChange,
+  isDatabaseEmpty,
   killCopies,
   openBackups,
-  replaceDatabase,
+  refuseEmptyDatabase,
+  restoreDatabase,
   type StoreHost,
   whilePaused,
 } from '../local/stores.ts'
@@ -59,6 +62,8 @@ type ContainerHost = StoreHost & {
 
 /** The history of each database takes no more. The size of a database is not limited. */
 const MAX_HISTORY_BYTES = 20 * 1024 ** 3
+const EMPTY_MS = 120_000
+const EMPTY_PAUSE_MS = 500
 const MIB = 1024 ** 2
 /** Measuring takes at most one part in so many of the time. */
 const PAUSES = 10
@@ -122,6 +127,13 @@ export class ContainerStores {
 
   /** Its network must exist. */
   async ensure(deployment_id: string, signal: AbortSignal): Promise<void> {
+    if (readStoreRequests(this.#host.path(deployment_id)).some(({ kind }) => kind === 'database'))
+      await refuseEmptyDatabase(this.#host, this.#backups, deployment_id, await this.#hasData(deployment_id))
+    await this.#ensure(deployment_id, signal)
+    void this.#backups.sweepOne(deployment_id)
+  }
+
+  async #ensure(deployment_id: string, signal: AbortSignal): Promise<void> {
     const folder = this.#host.path(deployment_id)
     const data = readDataFolder(folder) ?? (await this.#containers.findDataFolder(deployment_id))
     saveDataFolders(folder, { data })
@@ -130,6 +142,21 @@ export class ContainerStores {
     const isSame = saveStoreAccess(folder, access)
     await this.#databases.removeUnused(deployment_id).catch(() => {})
     if (!isSame) killCopies(this.#host, deployment_id, 'the address of its database or Redis has changed')
+  }
+
+  async #hasData(deployment_id: string): Promise<boolean> {
+    const volume = `${resourcePrefix(this.#host.owner, deployment_id)}-database`
+    return (await this.#host.api.getIfExists(`/volumes/${volume}`)) !== undefined
+  }
+
+  /** The container accepts connections a moment after its start. */
+  async #makeEmpty(deployment_id: string, signal: AbortSignal): Promise<void> {
+    for (const end = Date.now() + EMPTY_MS; ; await delay(EMPTY_PAUSE_MS, undefined, { signal }))
+      try {
+        return await this.#ensure(deployment_id, signal)
+      } catch (error) {
+        if (Date.now() > end) throw error
+      }
   }
 
   async forwardTo(deployment_id: string, store: 'postgres' | 'redis'): Promise<ForwardTarget> {
@@ -144,9 +171,12 @@ export class ContainerStores {
 
   async list(deployment_id: string): Promise<string[]> {
     const volumes = await this.#host.listVolumes(deployment_id)
+    const isWhole = (store: string) => store !== 'database' || !isDatabaseEmpty(this.#host, deployment_id)
     return [
       ...this.#diskVolumes(volumes, deployment_id).map(name => `disk:${name}`),
-      ...volumes.filter(({ Labels }) => Labels[ROLE_LABEL] === STORE_ROLE).map(({ Labels }) => Labels[PART_LABEL]!),
+      ...volumes
+        .flatMap(({ Labels }) => (Labels[ROLE_LABEL] === STORE_ROLE ? [Labels[PART_LABEL]!] : []))
+        .filter(isWhole),
     ]
   }
 
@@ -181,8 +211,9 @@ export class ContainerStores {
   async restoreSnapshot(spec: RevisionSpec, store: string, from: RestorePoint, signal: AbortSignal): Promise<void> {
     const { deployment_id } = spec
     if (store === 'database') {
-      const replace = () => this.#backups.restore(deployment_id, from, signal)
-      return replaceDatabase(this.#host, deployment_id, replace, signal)
+      const hasData = await this.#hasData(deployment_id)
+      const makeEmpty = () => this.#makeEmpty(deployment_id, signal)
+      return restoreDatabase(this.#host, this.#backups, { deployment_id, hasData, makeEmpty }, from, signal)
     }
     const place = this.#placeOfDisk(deployment_id, store)
     if (!('folder' in from)) throw new SnapshotUnsupported('A disk has no history: restore one of its snapshots.')
@@ -288,6 +319,10 @@ export class ContainerStores {
   /** Its containers and volumes are gone. */
   removeBackups(deployment_id: string): Promise<void> {
     return this.#backups.remove(deployment_id)
+  }
+
+  backupProblemOf(deployment_id: string): string | null {
+    return this.#backups.problemOf(deployment_id)
   }
 
   stop(): Promise<void> {

@@ -38,6 +38,8 @@ export const DEFAULT_LIMITS = {
   container_backup_ms: 60_000,
   /** The most WAL files of a database, of 4 MiB or less, that wait until they can be stored. */
   waiting_wal: 256,
+  /** A backup that fails for so long is part of the health of its deployment. */
+  backup_patience_ms: 600_000,
   /** The interval at which the agent reads the last requests from the router and reports them. */
   usage_poll_ms: 10_000,
   usage_report_ms: 3_600_000,

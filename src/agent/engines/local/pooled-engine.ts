@@ -6,6 +6,7 @@ import { findFreePort } from '../../../postgres/free-port.ts'
 import { describeIgnored, type FeatureName, featuresOf, listIgnored } from '../../../protocol/engine-features.ts'
 import { CLOSED_POLICY, describeRefusal, type ListenerPolicy } from '../../../protocol/listener-policy.ts'
 import type { ResourceSpec } from '../../../protocol/resources.schema.ts'
+import type { BucketStore } from '../../archive/bucket-store.ts'
 import type {
   Artifact,
   BuildTask,
@@ -64,6 +65,8 @@ export type PooledOptions = RouterSettings & {
   domain?: string | undefined
   proxy?: PublicProxy | undefined
   limits?: Partial<Limits>
+  /** Keeps backups, if they are not to be in `home`. */
+  archive?: BucketStore | undefined
 }
 
 type Launched = ReturnType<ReplicaTemplate['launch']>

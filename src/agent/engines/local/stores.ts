@@ -1,9 +1,14 @@
 // The steps that both engines of this machine take with the databases and disks of a deployment.
+import * as fs from 'node:fs'
 import { join } from 'node:path'
-import { FolderStore } from '../../databases/archive-store.ts'
-import { DatabaseBackups, type DatabaseHost } from '../../databases/backups.ts'
+import { FolderStore } from '../../archive/archive-store.ts'
+import type { BucketStore } from '../../archive/bucket-store.ts'
+import { MovingStore } from '../../archive/moving-store.ts'
+import { DatabaseBackups } from '../../databases/backups.ts'
+import type { DatabaseHost } from '../../databases/database-host.ts'
 import { DatabaseHistory } from '../../databases/history.ts'
-import type { EngineEvents, LogLevel, RevisionRef } from '../../engine.ts'
+import type { EngineEvents, EngineObservation, LogLevel, RestorePoint, RevisionRef } from '../../engine.ts'
+import { writeJson } from '../../system/files.ts'
 import type { DiskChange } from './disk-sizes.ts'
 import type { Limits } from './limits.ts'
 import type { Provisioner } from './provisioning.ts'
@@ -14,6 +19,8 @@ import type { StoreUse } from './store-use.ts'
 export type StoreHost = {
   name: string
   home: string
+  /** Undefined: backups are in the home. */
+  archive: BucketStore | undefined
   limits: Limits
   provisioner: Provisioner
   storeUse: StoreUse
@@ -38,13 +45,19 @@ export function openBackups(
   host: DatabaseHost,
   max_bytes: (deployment_id: string) => number,
 ): DatabaseBackups {
-  const work = join(engine.home, 'backups.work')
+  const { archive, home, name, limits } = engine
+  const work = join(home, 'backups.work')
+  const inHome = new FolderStore(join(home, 'backups', name))
+  const store = archive ? new MovingStore(archive.below(`databases/${name}`), inHome) : inHome
   return new DatabaseBackups({
     host,
-    history: new DatabaseHistory(new FolderStore(join(engine.home, 'backups', engine.name)), work),
-    engine: engine.name,
+    history: new DatabaseHistory(store, work),
+    engine: name,
     work,
-    max_waiting: engine.limits.waiting_wal,
+    removals: join(home, 'backups.removed', name),
+    max_waiting: limits.waiting_wal,
+    patience_ms: limits.backup_patience_ms,
+    changed: id => engine.events().changed(id),
     max_bytes,
     report: (id, message, isProblem) => logToDeployment(engine, id, message, isProblem ? 'ERROR' : 'INFO'),
   })
@@ -67,17 +80,46 @@ export function killCopies(engine: StoreHost, deployment_id: string, reason: str
   engine.forEachPoolOf(deployment_id, pool => pool.killAllForReason(reason))
 }
 
-/** Copies go on with the old data until the new ones are ready, and then start again. */
-export async function replaceDatabase(
+/** Says that data which were made in place of lost ones are not restored yet. */
+const emptyMark = (engine: StoreHost, deployment_id: string) => engine.path(deployment_id, 'database-empty.json')
+/** The database has no data that anything may use. */
+export const isDatabaseEmpty = (engine: StoreHost, deployment_id: string): boolean =>
+  fs.existsSync(emptyMark(engine, deployment_id))
+
+/** Rejects instead of an empty database where there was another one. `hasData`: its data are there. */
+export async function refuseEmptyDatabase(
   engine: StoreHost,
+  backups: DatabaseBackups,
   deployment_id: string,
-  replace: () => Promise<void>,
+  hasData: boolean,
+): Promise<void> {
+  if (isDatabaseEmpty(engine, deployment_id))
+    throw new Error('The restore of its database was cut off, or is not done yet. Restore it again.')
+  if (!hasData) await backups.refuseEmpty(deployment_id)
+}
+
+/**
+ * Copies go on with the old data until the new ones are ready, and then start again. `makeEmpty`: makes a database to
+ * restore into where the data are gone, and starts it.
+ */
+export async function restoreDatabase(
+  engine: StoreHost,
+  backups: DatabaseBackups,
+  { deployment_id, hasData, makeEmpty }: { deployment_id: string; hasData: boolean; makeEmpty: () => Promise<void> },
+  from: RestorePoint,
   signal: AbortSignal,
 ): Promise<void> {
+  const isEmpty = !hasData || isDatabaseEmpty(engine, deployment_id)
+  if (isEmpty) {
+    writeJson(emptyMark(engine, deployment_id), {})
+    await makeEmpty()
+  }
   try {
-    await replace()
+    await backups.restore(deployment_id, from, signal, isEmpty)
+    fs.rmSync(emptyMark(engine, deployment_id), { force: true })
   } finally {
     // The role may not log in now, or has the password of another time or deployment.
+    await engine.provisioner.forget(deployment_id)
     engine.provisioner.start(deployment_id, true)
   }
   await engine.provisioner.waitUntilReady(deployment_id, signal)
@@ -94,4 +136,18 @@ export async function whilePaused(pause: () => Promise<() => Promise<void>>, wor
     clearTimeout(timer)
     await resume()
   }
+}
+
+/** A revision that serves is degraded while nothing saves its data. */
+export function withBackupProblem(observed: EngineObservation, problem: string | null): EngineObservation {
+  if (problem === null) return observed
+  const running = observed.running.map(revision => {
+    const health = revision.condition?.health
+    if (revision.revision_id !== observed.routed || health?.state !== 'healthy') return revision
+    return {
+      ...revision,
+      condition: { ...revision.condition!, health: { ...health, state: 'degraded' as const, reason: problem } },
+    }
+  })
+  return { ...observed, running }
 }

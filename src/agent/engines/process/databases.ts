@@ -60,6 +60,10 @@ export class Databases {
     return { name, isOwn: this.#hasOwn, password, uri: null, full: false, ...limits }
   }
 
+  hasData(deployment_id: string): boolean {
+    return this.#own.generationOf(deployment_id) !== undefined
+  }
+
   /** True while the process of its server runs. Does not connect. */
   isUp(deployment_id: string, { isOwn }: Database): boolean {
     return isOwn ? this.#own.isUp(deployment_id) : this.#shared.isUp()

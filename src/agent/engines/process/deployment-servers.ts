@@ -13,17 +13,13 @@ import { unpackTar } from 'modern-tar/fs'
 import pg from 'pg'
 import * as postgres from '../../../postgres/data-folder.ts'
 import { findFreePort } from '../../../postgres/free-port.ts'
-import {
-  archiveCommand,
-  describeRecovery,
-  RECOVERY_SETTINGS,
-  recoverySettings,
-} from '../../databases/archive-command.ts'
-import type { DatabaseHost, RestoreSource } from '../../databases/backups.ts'
+import { archiveCommand, RECOVERY_SETTINGS, recoveryError, recoverySettings } from '../../databases/archive-command.ts'
 import { streamBaseBackup } from '../../databases/base-backup.ts'
+import type { DatabaseHost, RestoreSource } from '../../databases/database-host.ts'
 import { PermanentError } from '../../engine.ts'
 import { listFolder, readJson, removeRecursively, writeJson } from '../../system/files.ts'
 import { chownRecursively, makePassable } from '../../system/users.ts'
+import { giveOwnPassword, hasOwnPassword } from './own-password.ts'
 import {
   EmbeddedServer,
   endServer,
@@ -119,7 +115,7 @@ export class DeploymentServers implements DatabaseHost {
     const isKnown = known?.generation === generation && JSON.stringify(known.limits) === JSON.stringify(limits)
     const server = isKnown ? known.server : this.#makeServer(id, data, limits)
     this.#servers.set(id, { server, generation, limits })
-    if (server.isUp() && !server.isCurrent) await endServer(data)
+    if (server.isUp() && !(server.isCurrent && hasOwnPassword(data))) await endServer(data)
     return server.open()
   }
 
@@ -130,6 +126,7 @@ export class DeploymentServers implements DatabaseHost {
       log: join(this.#folder(id), 'server.log'),
       settings: settingsOf(limits),
       create: (binaries, identity) => this.#copyTemplate(folder, binaries, identity),
+      prepare: (binaries, identity) => giveOwnPassword(folder, binaries, identity, settingsOf(limits)),
     })
   }
 
@@ -234,7 +231,7 @@ export class DeploymentServers implements DatabaseHost {
     const status = join(this.#dataFolder(id, this.generationOf(id) ?? ''), 'pg_wal', 'archive_status')
     const waiting = listFolder(status).filter(name => name.endsWith('.ready'))
     if (waiting.length > this.#maxWaiting) {
-      fs.writeFileSync(this.#pauseFile(id), '')
+      await this.pauseArchiving(id)
       return false
     }
     const oldest = Math.min(
@@ -242,6 +239,10 @@ export class DeploymentServers implements DatabaseHost {
     )
     if (Date.now() - oldest > ARCHIVE_MS) throw new Error('Postgres cannot archive its WAL.')
     return true
+  }
+
+  async pauseArchiving(id: string): Promise<void> {
+    fs.writeFileSync(this.#pauseFile(id), '')
   }
 
   /** Rejects while its folder cannot be written. */
@@ -263,7 +264,7 @@ export class DeploymentServers implements DatabaseHost {
     this.#restoring.add(folder)
     try {
       makePassable(folder)
-      await this.#recover(id, folder, source, signal)
+      await this.#recover(folder, source, signal)
       const old = this.generationOf(id)
       await beforeSwitch(old)
       await this.#exclusively(id, async () => {
@@ -282,15 +283,12 @@ export class DeploymentServers implements DatabaseHost {
   }
 
   /** Fills the folder, and lets a server of its own read the WAL. */
-  async #recover(id: string, folder: string, { base, history }: RestoreSource, signal: AbortSignal): Promise<void> {
+  async #recover(folder: string, { base, history }: RestoreSource, signal: AbortSignal): Promise<void> {
     const data = join(folder, 'data')
     fs.mkdirSync(data, { mode: 0o700 })
     const [binaries, identity] = await findServerPrograms(data)
     makeFolderFor(join(folder, 'wal'), identity)
     await pipeline(fs.createReadStream(base), createGunzip(), unpackTar(data), { signal })
-    // The servers of a machine come from one template, and so have one password.
-    postgres.copyPassword(this.#dataFolder(id, this.generationOf(id) ?? ''), data)
-    fs.rmSync(join(data, postgres.PASSWORD_FILE), { force: true })
     const settings: ServerSettings = { ...settingsOf({ connections: 10, memory_mb: 512 }), ...RECOVERY_SETTINGS }
     if (history) {
       await fs.promises.cp(history.wal, join(folder, 'recovery'), { recursive: true })
@@ -303,8 +301,8 @@ export class DeploymentServers implements DatabaseHost {
     const port = await findFreePort()
     try {
       await startServer({ folder: data, log, postgres: binaries.postgres, identity, settings: { ...settings, port } })
-      while (!(await postgres.canConnect(postgres.connectionUrl(data, port)))) {
-        if (!postgres.findServer(data)) throw new PermanentError(describeRecovery(postgres.readLastLines(log)))
+      while (!postgres.isServerReady(data)) {
+        if (!postgres.findServer(data)) throw recoveryError(postgres.readLastLines(log))
         await delay(RECOVERY_PAUSE_MS, undefined, { signal })
       }
     } finally {

@@ -56,6 +56,8 @@ type EmbeddedOptions = {
   settings: ServerSettings
   /** Makes the data folder. By default it is initialized. */
   create?: (binaries: pg.Binaries, identity: pg.ServerIdentity) => Promise<void>
+  /** Before it is started. */
+  prepare?: (binaries: pg.Binaries, identity: pg.ServerIdentity) => Promise<void>
 }
 type ServerRecord = { port?: number; settings?: ServerSettings }
 
@@ -120,7 +122,7 @@ export class EmbeddedServer implements PostgresServer {
   }
 
   async #openServer(): Promise<string> {
-    const { folder, create } = this.#options
+    const { folder, create, prepare } = this.#options
     const running = pg.findServer(folder)
     if (running?.port && (await pg.canConnect(pg.connectionUrl(folder, running.port))))
       return pg.connectionUrl(folder, running.port)
@@ -131,6 +133,7 @@ export class EmbeddedServer implements PostgresServer {
       await removeUnfinished(folder)
       await (create?.(binaries, identity) ?? pg.initialize(binaries, identity, folder))
     }
+    if (!pg.findServer(folder)) await prepare?.(binaries, identity)
     for (const deadline = Date.now() + READY_TIMEOUT_MS; ; ) {
       const port = pg.findServer(folder)?.port
       if (port && (await pg.canConnect(pg.connectionUrl(folder, port)))) return pg.connectionUrl(folder, port)

@@ -22,10 +22,12 @@ import { readRedisMemory } from '../local/redis-memory.ts'
 import type { Replica } from '../local/replica-pool.ts'
 import {
   applyDiskChange,
+  isDatabaseEmpty,
   killCopies,
   logToDeployment,
   openBackups,
-  replaceDatabase,
+  refuseEmptyDatabase,
+  restoreDatabase,
   type StoreHost,
   whilePaused,
 } from '../local/stores.ts'
@@ -140,11 +142,18 @@ export class ProcessStores {
   async ensure(deployment_id: string): Promise<void> {
     await this.#ensureRedis(deployment_id)
     if (!this.#readDatabase(deployment_id)) return
+    await refuseEmptyDatabase(this.#host, this.#backups, deployment_id, this.#hasData(deployment_id))
     const uri = await this.#databases.ensure(deployment_id, this.#readDatabase(deployment_id)!)
+    void this.#backups.sweepOne(deployment_id)
     const { uri: previousUri } = this.#readDatabase(deployment_id)!
     if (previousUri === uri) return
     this.#saveDatabase(deployment_id, { uri })
     if (previousUri) killCopies(this.#host, deployment_id, 'the address of its database has changed')
+  }
+
+  /** False: the record is there, and the data are not made yet or were lost. */
+  #hasData(deployment_id: string): boolean {
+    return !this.#readDatabase(deployment_id)?.isOwn || this.#databases.hasData(deployment_id)
   }
 
   async #ensureRedis(deployment_id: string): Promise<void> {
@@ -209,7 +218,7 @@ export class ProcessStores {
       ...this.disksOf(deployment_id)
         .listFilled()
         .map(name => `disk:${name}`),
-      ...(this.#readDatabase(deployment_id)?.isOwn ? ['database'] : []),
+      ...(this.#readDatabase(deployment_id)?.isOwn && this.#hasWholeData(deployment_id) ? ['database'] : []),
       ...(this.#readRedis(deployment_id) ? ['redis'] : []),
     ]
   }
@@ -226,8 +235,9 @@ export class ProcessStores {
   async restoreSnapshot(spec: RevisionSpec, store: string, from: RestorePoint, signal: AbortSignal): Promise<void> {
     const { deployment_id, resources } = spec
     if (store === 'database') {
-      const replace = () => this.#backups.restore(deployment_id, from, signal)
-      return replaceDatabase(this.#host, deployment_id, replace, signal)
+      const hasData = this.#hasData(deployment_id)
+      const makeEmpty = async () => void (await this.#databases.ensure(deployment_id, this.#requireDatabase(spec)))
+      return restoreDatabase(this.#host, this.#backups, { deployment_id, hasData, makeEmpty }, from, signal)
     }
     const name = requireDisk(store)
     if (!('folder' in from)) throw new SnapshotUnsupported('A disk has no history: restore one of its snapshots.')
@@ -357,6 +367,10 @@ export class ProcessStores {
     this.#host.events().changed(id)
   }
 
+  backupProblemOf(deployment_id: string): string | null {
+    return this.#backups.problemOf(deployment_id)
+  }
+
   databaseTotals(): DatabaseTotals {
     return { ...this.#databaseUse, failing: this.#backups.failing }
   }
@@ -365,6 +379,16 @@ export class ProcessStores {
 
   disksOf(deployment_id: string): Disks {
     return new Disks(this.#host.path(deployment_id), this.#host.userOf(deployment_id))
+  }
+
+  #hasWholeData(deployment_id: string): boolean {
+    return this.#hasData(deployment_id) && !isDatabaseEmpty(this.#host, deployment_id)
+  }
+
+  #requireDatabase({ deployment_id }: RevisionSpec): Database {
+    const database = this.#readDatabase(deployment_id)
+    if (database) return database
+    throw new PermanentError('The deployment has no database. Ask for one with a `db_*` member.')
   }
 
   #placeOfRedis(deployment_id: string) {

@@ -1,0 +1,42 @@
+// A password of its own for the superuser of each data folder: it comes from a template, or from a backup of another one.
+import { spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import * as pg from '../../../postgres/data-folder.ts'
+
+const MAX_OUTPUT = 4_000
+const TIMEOUT_MS = 60_000
+
+const markOf = (folder: string) => `${folder}.own-password`
+export const hasOwnPassword = (folder: string): boolean => fs.existsSync(markOf(folder))
+
+/** While no server runs there. Repeated after a crash in between. `settings`: the WAL of the change is archived, too. */
+export async function giveOwnPassword(
+  folder: string,
+  { postgres }: pg.Binaries,
+  identity: pg.ServerIdentity,
+  settings: Record<string, string | number>,
+): Promise<void> {
+  if (hasOwnPassword(folder)) return
+  const password = randomBytes(24).toString('base64url')
+  fs.writeFileSync(pg.passwordBeside(folder), password, { mode: 0o600 })
+  fs.rmSync(join(folder, pg.PASSWORD_FILE), { force: true })
+  pg.replaceStalePid(folder)
+  const flags = Object.entries(settings).map(([name, value]) => `--${name}=${value}`)
+  const [command = '', ...args] = [...identity.prefix, postgres, '--single', '-D', folder, ...flags, 'postgres']
+  const options = { ...pg.spawnOptions(identity), stdio: ['pipe', 'ignore', 'pipe'] as const, timeout: TIMEOUT_MS }
+  const child = spawn(command, args, options as never)
+  let output = ''
+  child.stderr!.on('data', chunk => {
+    output = (output + chunk).slice(-MAX_OUTPUT)
+  })
+  // Not an argument: those are seen by other users of the machine.
+  child.stdin!.on('error', () => {})
+  child.stdin!.end(`alter role slipway password '${password}'\n`)
+  const [code] = (await once(child, 'close')) as [number | null]
+  if (code !== 0 || output.includes('ERROR:'))
+    throw new Error(`The Postgres server of this agent did not take a password. Its log ends with:\n${output}`)
+  fs.writeFileSync(markOf(folder), '', { mode: 0o600 })
+}
