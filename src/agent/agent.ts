@@ -204,6 +204,7 @@ export class Agent {
       log: this.#revisionLog('deploy'),
       logEvent: this.#logEvent,
       isInUse: ref => this.#jobs.isInUse(ref),
+      cancelJobs: id => this.#jobs.cancelOf(id),
       snapshots: this.#snapshots,
     })
     this.#jobs = new JobRunner({

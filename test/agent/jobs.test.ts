@@ -116,6 +116,16 @@ test('a job is cancelled, also by the next agent', async () => {
   expect(await endOf(later)).toMatchObject({ state: 'cancelled' })
 })
 
+test('a job does not hold up the deletion of its deployment', async () => {
+  startAgent()
+  const { id } = await deploy()
+  const job = control.wantJob(id, `echo a >> ${file}; sleep 100`)
+  await waitFor(() => written().length > 0)
+  control.wantAbsent(id)
+  expect(await endOf(job)).toMatchObject({ state: 'cancelled' })
+  await waitFor(() => !fs.existsSync(join(home, 'process', id)))
+})
+
 test('a job that an agent on another machine has started is reported as lost, and not started', async () => {
   startAgent()
   const { id } = await deploy()

@@ -42,6 +42,7 @@ beforeEach(() => {
     log: () => {},
     enqueueAfter: vi.fn(),
     isInUse: () => false,
+    cancelJobs: () => {},
   }
   state = {
     work: { ...makeWork(deploymentId), serving },

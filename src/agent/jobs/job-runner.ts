@@ -100,6 +100,12 @@ export class JobRunner {
     return this.#listSaved().some(([, saved]) => saved.deployment_id === deployment_id && uses(saved))
   }
 
+  /** Ends the jobs of a deployment that is deleted. */
+  cancelOf(deployment_id: string): void {
+    for (const job of this.#jobs.values())
+      if (job.work.deployment_id === deployment_id && !job.isCancelled) void this.#cancel(job)
+  }
+
   /** Nothing is started or reported without the lease. Commands keep running, and the next lease finds them. */
   release(): void {
     for (const { waiting } of this.#jobs.values()) waiting.abort(new TransientError('The lease was lost.'))

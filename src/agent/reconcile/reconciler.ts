@@ -57,6 +57,7 @@ type Options = {
   log: (ref: RevisionRef, message: string, level: LogLevel) => void
   logEvent: LogEvent
   isInUse: (ref: RevisionRef) => boolean
+  cancelJobs: (deployment_id: string) => void
   snapshots: Pick<Snapshots, 'keepLast' | 'takeAll'>
   give_up_ms?: number
 }
@@ -241,7 +242,7 @@ export class Reconciler {
   }
 
   #stepContext(id: string): StepContext {
-    const { engine, builds, secretAccess, log, isInUse, snapshots } = this.#options
+    const { engine, builds, secretAccess, log, isInUse, cancelJobs, snapshots } = this.#options
     return {
       id,
       engine,
@@ -253,6 +254,7 @@ export class Reconciler {
       logEvent: (event, fields) => this.#logEvent(id, event, fields),
       enqueueAfter: ms => this.#queue.enqueueAfter(id, ms),
       isInUse,
+      cancelJobs,
     }
   }
 

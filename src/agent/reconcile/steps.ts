@@ -35,6 +35,7 @@ export type StepContext = {
   snapshots: Pick<Snapshots, 'keepLast' | 'takeAll'>
   /** A job runs with the files of the revision. */
   isInUse: (ref: RevisionRef) => boolean
+  cancelJobs: (deployment_id: string) => void
 }
 
 /** An old revision could not be stopped. It is retried, and does not fail the revision that replaces it. */
@@ -112,8 +113,8 @@ export async function takeStep(
       builds.giveUp(ref, observation.reasons.get(action.revision) ?? observation.databaseFailure ?? NEVER_HEALTHY)
       return engine.stop(ref)
     case 'forget':
-      // The end of the job brings the deployment back into the queue.
-      if (context.isInUse(ref)) return
+      // The end of the job brings the deployment back into the queue. A deletion does not wait for it.
+      if (context.isInUse(ref)) return work?.wanted === 'present' ? undefined : context.cancelJobs(id)
       await engine.forgetRun(id, action.revision)
       return builds.forget(ref)
   }
