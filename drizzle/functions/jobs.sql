@@ -42,6 +42,9 @@ begin
   ) then
     return 'snapshots_not_supported';
   end if;
+  if p_action ? 'at' and not coalesce((v_policy -> 'features')::jsonb ? 'database_history', false) then
+    return 'history_not_supported';
+  end if;
   if v_policy ->> 'jobs' is distinct from 'true' then return 'jobs_not_supported'; end if;
   if p_process is not null and v_policy ->> 'job_processes' is distinct from 'true' then
     return 'process_not_supported';

@@ -72,6 +72,12 @@ export const ENGINE_FEATURES = {
     container: 'done',
     kubernetes: 'machine',
   },
+  database_history: {
+    about: 'Restores of the database to a time',
+    process: 'machine',
+    container: 'done',
+    kubernetes: 'refused',
+  },
   init_containers: { about: '`init_containers`', process: 'refused', container: 'done', kubernetes: 'done' },
   sidecars: { about: '`sidecars`', process: 'refused', container: 'done', kubernetes: 'done' },
   labels: { about: '`labels`', process: 'refused', container: 'done', kubernetes: 'done' },
@@ -107,9 +113,13 @@ const CPU_LIMITS: readonly ResourceMember[] = [
   'executor_cpu_limit',
 ]
 
-/** The features of an engine, without those that its machine lacks. */
-export const featuresOf = (engine: EngineName, missing: readonly FeatureName[] = []): FeatureName[] =>
-  featureNames.filter(name => ENGINE_FEATURES[name][engine] !== 'refused' && !missing.includes(name))
+/** The features of an engine, without those that its machine lacks. A history begins with snapshots. */
+export function featuresOf(engine: EngineName, missing: readonly FeatureName[] = []): FeatureName[] {
+  const hasHistory = !missing.includes('database_snapshots')
+  return featureNames
+    .filter(name => ENGINE_FEATURES[name][engine] !== 'refused' && !missing.includes(name))
+    .filter(name => name !== 'database_history' || hasHistory)
+}
 
 /** The engines that can, in a sentence. */
 export function enginesWith(feature: FeatureName): string {

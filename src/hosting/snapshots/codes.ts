@@ -20,6 +20,12 @@ export const snapshotsCodes = {
     problem: 'The agent of the deployment takes no snapshots of this store.',
     remedy: 'docs/reference/engines.md shows which engines do. Have the operator update the agent, if it is older.',
   },
+  history_not_supported: {
+    status: 409,
+    title: 'Points in time not supported',
+    problem: 'The agent of the deployment restores no database to a time.',
+    remedy: 'Restore a snapshot: GET /v2/snapshots lists them. docs/reference/engines.md shows which engines do.',
+  },
   store_not_found: {
     status: 409,
     title: 'Store not found',

@@ -64,7 +64,7 @@ export const snapshotRoutes = slice('Snapshots', 'Copies of what lasts of deploy
     body: s.NewRestore,
     status: 202,
     reply: Job,
-    errors: [...REFUSALS, 'snapshot_not_found', 'snapshot_elsewhere'],
+    errors: [...REFUSALS, 'snapshot_not_found', 'snapshot_elsewhere', 'history_not_supported'],
     location: locationOf,
     verb: snapshots.restoreSnapshot,
   })

@@ -107,6 +107,16 @@ describe('a snapshot', () => {
     })
     expect((await tenant.post(`${path}/snapshots`, { store })).status).toBe(202)
   })
+
+  it('to a time is refused where the agent has no history', async () => {
+    const features = SNAPSHOT_POLICY.features.filter(name => name !== 'database_history')
+    const { tenant, path } = await startWithDisk({ ...SNAPSHOT_POLICY, features })
+    const at = new Date().toISOString()
+    expect(await tenant.post(`${path}/restores`, { store: 'database', at })).toMatchObject({
+      status: 409,
+      body: { code: 'history_not_supported' },
+    })
+  })
 })
 
 it('only `clear` takes away what lasts, and its agent is told until it is wanted again', async () => {
