@@ -123,6 +123,8 @@ export async function startControlPlane(databaseUrl: string, more: Record<string
     unreadable,
     newWorkspace,
     database: app.database,
+    /** The scheduled work, which a host does every minute. */
+    housekeep: app.housekeep,
     sealingKeys: app.config.sealingKeys,
     async stop() {
       server.closeAllConnections()

@@ -2,7 +2,7 @@
 //
 // Nodes are played: by kwok for the pods of the engine, and for those of the chart by this trial, which runs them with
 // Podman from the images of this commit. `--install` builds the programs of Kubernetes from their Go modules (ten
-// minutes, once). `--only=engine` and `--only=chart` run one part.
+// minutes, once). `--only=scripts`, `--only=engine` and `--only=chart` run one part.
 import { execFileSync } from 'node:child_process'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -10,6 +10,7 @@ import { join } from 'node:path'
 import { CACHE, findMissing, isInstalling, note, runTrial, skipped } from '../support/trial.ts'
 import { findHelm, HELM_NAMES } from './chart/helm.ts'
 import { IMAGE_TAG, tryChart } from './cluster/chart-trial.ts'
+import { tryDumpScripts } from './cluster/dump-scripts-trial.ts'
 import { tryEngine } from './cluster/engine-trial.ts'
 import { type Kubernetes, KWOK_NODES, startKubernetes } from './cluster/kubernetes.ts'
 import { createKwokNode, createVolumes } from './cluster/nodes.ts'
@@ -20,11 +21,15 @@ import { Results, waitUntil } from './cluster/results.ts'
 const ROOT = join(import.meta.dirname, '../../..')
 const programs = join(CACHE, 'kubernetes')
 const PROGRAMS = ['etcd', 'kwok', 'kube-apiserver', 'kube-controller-manager', 'kube-scheduler']
+/** Folders with the kinds that other projects define. */
+const DEFINITIONS = ['gateway-api', 'volume-snapshots']
 const only = process.argv.find(argument => argument.startsWith('--only='))?.slice('--only='.length)
 const folder = fs.mkdtempSync(join(tmpdir(), 'slipway-cluster-'))
 const results = new Results()
 
 await runTrial(async () => {
+  if (only === undefined || only === 'scripts') await tryDumpScripts(folder, results)
+  if (only === 'scripts') return fs.rmSync(folder, { recursive: true, force: true, maxRetries: 9 })
   const missing = findMissingKubernetes()
   if (missing) return skipped(`everything: ${missing}`)
   const kubernetes = await startKubernetes(
@@ -47,10 +52,10 @@ async function tryAll(kubernetes: Kubernetes): Promise<void> {
   const cluster = new Objects(kubernetes.config)
   await results.check('the cluster is up, with its nodes ready', async () => {
     for (const name of KWOK_NODES) await createKwokNode(cluster, name)
-    await createVolumes(cluster, 8)
-    const definitions = join(programs, 'gateway-api')
-    for (const name of fs.readdirSync(definitions))
-      await cluster.applyYaml(fs.readFileSync(join(definitions, name), 'utf8'))
+    await createVolumes(cluster, 24)
+    for (const definitions of DEFINITIONS.map(name => join(programs, name)))
+      for (const name of fs.readdirSync(definitions))
+        await cluster.applyYaml(fs.readFileSync(join(definitions, name), 'utf8'))
     await waitUntil('the nodes are ready', async () => (await cluster.list('v1', 'Node')).every(isNodeReady))
   })
   if (only !== 'chart') await tryEngine(kubernetes, cluster, results)
@@ -67,9 +72,10 @@ async function tryAll(kubernetes: Kubernetes): Promise<void> {
 }
 
 function findMissingKubernetes(): string | undefined {
-  const absent = () => PROGRAMS.filter(name => !fs.existsSync(join(programs, 'bin', name)))
+  const needed = [...PROGRAMS.map(name => join('bin', name)), ...DEFINITIONS]
+  const absent = () => needed.filter(name => !fs.existsSync(join(programs, name)))
   if (absent().length === 0) return undefined
-  if (!isInstalling) return `${absent().join(', ')} not in ${programs}/bin: --install`
+  if (!isInstalling) return `${absent().join(', ')} not in ${programs}: --install`
   const missing = findMissing('go')
   if (!missing) execFileSync(join(import.meta.dirname, 'cluster/build.sh'), [programs], { stdio: 'inherit' })
   return missing

@@ -136,6 +136,8 @@ export class DatabaseDumps {
         script: RESTORE_SCRIPT,
         seconds: TASK_SECONDS,
         isReadOnly: true,
+        // A pod that is killed in the exchange leaves the database closed, and the next one opens it.
+        retries: 3,
         env: [{ name: 'SNAPSHOT_ID', value: held.id }, ...connectionOf(database)],
       },
       { [SNAPSHOT_ANNOTATION]: held.id },

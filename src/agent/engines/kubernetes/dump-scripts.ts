@@ -3,7 +3,7 @@
 export const DUMPS_FOLDER = '/dumps'
 /** Those of the schedule. */
 export const DAILY_FOLDER = `${DUMPS_FOLDER}/daily`
-const TERMINATION_LOG = '/dev/termination-log'
+export const TERMINATION_LOG = '/dev/termination-log'
 /** Without an agent nothing else deletes them. An agent keeps them for seven days. */
 const DAILY_DAYS = 8
 
@@ -44,6 +44,7 @@ old=\${PGDATABASE}_before
 sql -c "drop database if exists $new with (force)" -c "drop database if exists $old with (force)"
 sql -c "create database $new template template0"
 pg_restore --dbname="$new" --no-owner --no-privileges --exit-on-error "$file"
+trap 'exit 1' TERM INT
 trap 'sql -c "alter database $PGDATABASE allow_connections true"' EXIT
 sql -c "alter database $PGDATABASE allow_connections false"
 sql -c "select pg_terminate_backend(pid) from pg_stat_activity where datname = '$PGDATABASE'"

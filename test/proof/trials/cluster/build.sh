@@ -8,6 +8,7 @@ kubernetes=1.36.3
 etcd=3.7.3
 kwok=0.8.0
 gateway_api=1.6.3
+snapshotter=8.4.0
 
 # Two at a time at most, and behind everything else: these builds are long, and the machine may be somebody's own.
 export GOFLAGS="-buildvcs=false -mod=mod -p=${SLIPWAY_TRIALS_JOBS:-1}" GOTOOLCHAIN=auto CGO_ENABLED=0
@@ -65,4 +66,8 @@ gateway=$(download "$to/modules/kwok" "sigs.k8s.io/gateway-api@v$gateway_api" Di
 mkdir -p "$to/gateway-api"
 cp "$gateway"/config/crd/standard/gateway.networking.k8s.io_{gatewayclasses,gateways,httproutes}.yaml "$to/gateway-api/"
 chmod u+w "$to"/gateway-api/*
+snapshots=$(download "$to/modules/kwok" "github.com/kubernetes-csi/external-snapshotter/client/v8@v$snapshotter" Dir)
+mkdir -p "$to/volume-snapshots"
+cp "$snapshots"/config/crd/snapshot.storage.k8s.io_*.yaml "$to/volume-snapshots/"
+chmod u+w "$to"/volume-snapshots/*
 build_kubernetes

@@ -6,11 +6,13 @@ import { API_VERSIONS, type Kind } from '../../../../src/agent/engines/kubernete
 import { COMPONENT_LABEL, DEPLOYMENT_LABEL, REVISION_LABEL } from '../../../../src/agent/engines/kubernetes/names.ts'
 import { startControlPlane, startDatabase } from '../../kit/control-plane.ts'
 import { createScenarioContext, type ScenarioContext } from '../../kit/scenario-context.ts'
+import { tryJobs } from './jobs-trial.ts'
 import type { Kubernetes } from './kubernetes.ts'
 import { createRestrictedNamespace, STORAGE_CLASS } from './nodes.ts'
 import type { AnyObject, Objects, Ref } from './objects.ts'
 import { LOG_LINE, OUTCOME, type Outcome, writeLogLine } from './pod-stages.ts'
 import { expect, expectEqual, type Results, waitUntil } from './results.ts'
+import { trySnapshots } from './snapshots-trial.ts'
 
 const NAMESPACE = 'apps'
 /** With a quota, and with a deployment that does not name it. */
@@ -32,6 +34,7 @@ export async function tryEngine(kubernetes: Kubernetes, cluster: Objects, result
   const { role, config } = await createAgentAccount(kubernetes, cluster)
   const database = await startDatabase()
   const plane = await startControlPlane(database.url, { SLIPWAY_MODE: 'self_hosted' })
+  const sweeping = setInterval(() => void plane.housekeep(), 10_000)
   const contexts: ScenarioContext[] = []
   const startAgent = async (owner: string, settings: Record<string, string> = {}) => {
     const env = {
@@ -39,6 +42,8 @@ export async function tryEngine(kubernetes: Kubernetes, cluster: Objects, result
       K8S_NAMESPACES: `${NAMESPACE},${SMALL_NAMESPACE}`,
       K8S_OWNER: owner,
       K8S_STORAGE_CLASS: STORAGE_CLASS,
+      // No class is there: the trial plays the driver.
+      K8S_SNAPSHOT_CLASS: 'trial',
       K8S_ROUTES: 'ingress',
       K8S_DOMAIN: 'apps.example.com',
       K8S_DRAIN_SECONDS: '2',
@@ -57,10 +62,13 @@ export async function tryEngine(kubernetes: Kubernetes, cluster: Objects, result
     const first = await startAgent('first')
     const trial = new EngineTrial(cluster, first.context, kubernetes.folder)
     await trial.useNamespaces(NAMESPACE, SMALL_NAMESPACE)
-    await tryLifeCycle(trial, results, async () => {
+    const restart = async () => {
       await first.agent.end()
       first.agent = await first.context.start()
-    })
+    }
+    await tryLifeCycle(trial, results, restart)
+    await tryJobs(trial, results, restart)
+    await trySnapshots(trial, results, restart)
     await tryFailures(trial, results)
     await tryPermissions(trial, role, results)
     await first.agent.end()
@@ -72,6 +80,7 @@ export async function tryEngine(kubernetes: Kubernetes, cluster: Objects, result
     await tryGateway(routed, results)
   } finally {
     for (const context of contexts) await context.cleanUp()
+    clearInterval(sweeping)
     await plane.stop()
     await database.stop()
   }
@@ -100,7 +109,7 @@ async function createAgentAccount(kubernetes: Kubernetes, cluster: Objects) {
   return { role, config: kubernetes.writeConfig('agent', token) }
 }
 
-class EngineTrial {
+export class EngineTrial {
   readonly cluster: Objects
   readonly context: ScenarioContext
   readonly folder: string

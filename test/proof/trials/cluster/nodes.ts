@@ -24,19 +24,25 @@ export async function createVolumes(cluster: Objects, count: number): Promise<vo
     metadata: { name: STORAGE_CLASS },
     ...({ provisioner: 'kubernetes.io/no-provisioner', volumeBindingMode: 'Immediate' } as object),
   })
-  for (let i = 1; i <= count; i++)
-    await cluster.apply({
-      apiVersion: 'v1',
-      kind: 'PersistentVolume',
-      metadata: { name: `trial-${i}` },
-      spec: {
-        capacity: { storage: '100Gi' },
-        accessModes: ['ReadWriteOnce'],
-        storageClassName: STORAGE_CLASS,
-        persistentVolumeReclaimPolicy: 'Retain',
-        hostPath: { path: `/var/lib/trial/${i}` },
-      },
-    })
+  for (let i = 1; i <= count; i++) await createVolume(cluster, `trial-${i}`)
+}
+
+type ClaimRef = { name?: string | undefined; namespace?: string | undefined; uid?: string | undefined }
+/** With `claim` it is for that claim alone. */
+export async function createVolume(cluster: Objects, name: string, claim?: ClaimRef): Promise<void> {
+  await cluster.apply({
+    apiVersion: 'v1',
+    kind: 'PersistentVolume',
+    metadata: { name },
+    spec: {
+      capacity: { storage: '100Gi' },
+      accessModes: ['ReadWriteOnce'],
+      storageClassName: STORAGE_CLASS,
+      persistentVolumeReclaimPolicy: 'Retain',
+      hostPath: { path: `/var/lib/trial/${name}` },
+      ...(claim && { claimRef: { apiVersion: 'v1', kind: 'PersistentVolumeClaim', ...claim } }),
+    },
+  })
 }
 
 /** A namespace that refuses pods which the profile `restricted` does not allow, and warns of them. */

@@ -2,6 +2,7 @@
 import {
   ApiException,
   CoreV1Api,
+  CustomObjectsApi,
   type KubeConfig,
   type KubernetesObject,
   KubernetesObjectApi,
@@ -18,10 +19,12 @@ const UNUSED = undefined
 export class Objects {
   readonly #api: KubernetesObjectApi
   readonly #core: CoreV1Api
+  readonly #custom: CustomObjectsApi
 
   constructor(config: KubeConfig) {
     this.#api = KubernetesObjectApi.makeApiClient(config)
     this.#core = config.makeApiClient(CoreV1Api)
+    this.#custom = config.makeApiClient(CustomObjectsApi)
   }
 
   apply(object: AnyObject): Promise<AnyObject> {
@@ -54,6 +57,13 @@ export class Objects {
   async setPodStatus(namespace: string, name: string, status: unknown): Promise<void> {
     const merge = setHeaderOptions('Content-Type', PatchStrategy.MergePatch)
     await this.#core.patchNamespacedPodStatus({ namespace, name, body: { status } }, merge).catch(ignoreAbsence)
+  }
+  /** Like the controller of a kind that is defined by a CustomResourceDefinition. */
+  async setStatus({ apiVersion, kind, metadata }: Ref, status: unknown): Promise<void> {
+    const [group, version] = apiVersion.split('/') as [string, string]
+    const place = { namespace: metadata.namespace!, plural: `${kind.toLowerCase()}s`, name: metadata.name }
+    const merge = setHeaderOptions('Content-Type', PatchStrategy.MergePatch)
+    await this.#custom.patchNamespacedCustomObjectStatus({ group, version, ...place, body: { status } }, merge)
   }
   async setNodeStatus(name: string, status: unknown): Promise<void> {
     await this.#core.patchNodeStatus(

@@ -2,6 +2,7 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { dumpYaml } from '@kubernetes/client-node'
+import { RUN_LABEL, TASK_LABEL } from '../../../../src/agent/engines/kubernetes/names.ts'
 
 /** On a pod, what becomes of it; without it, the pod becomes ready. */
 export const OUTCOME = 'slipway-trial/outcome'
@@ -65,6 +66,46 @@ containerStatuses:
   }
 }
 
+/** Pods of commands that run once run until the trial ends them, and those of dumps end at once. */
+const stageOfJobs = (name: string, label: string, labelValues: string[], phase: string, state: object) => ({
+  apiVersion: 'kwok.x-k8s.io/v1alpha1',
+  kind: 'Stage',
+  metadata: { name },
+  spec: {
+    resourceRef: { apiGroup: 'v1', kind: 'Pod' },
+    selector: {
+      matchExpressions: [
+        { key: '.metadata.deletionTimestamp', operator: 'DoesNotExist' },
+        { key: '.status.phase', operator: 'In', values: ['Pending', 'Running'] },
+        labelValues.length > 0
+          ? { key: `.metadata.labels["${label}"]`, operator: 'In', values: labelValues }
+          : { key: `.metadata.labels["${label}"]`, operator: 'Exists' },
+      ],
+    },
+    weight: 1,
+    next: {
+      statusTemplate: `{{ $since := or .status.startTime Now }}
+phase: ${phase}
+startTime: {{ $since | Quote }}
+containerStatuses:
+{{ range .spec.containers }}
+- name: {{ .name | Quote }}
+  image: {{ .image | Quote }}
+  imageID: ""
+  ready: false
+  restartCount: 0
+  state: ${JSON.stringify(state).replaceAll('"SINCE"', '{{ $since | Quote }}')}
+{{ end }}
+`,
+    },
+  },
+})
+const ENDED = { exitCode: 0, reason: 'Completed', message: 'size_bytes 4096', startedAt: 'SINCE', finishedAt: 'SINCE' }
+const JOB_STAGES = [
+  stageOfJobs('run', RUN_LABEL, [], 'Running', { running: { startedAt: 'SINCE' } }),
+  stageOfJobs('dump', TASK_LABEL, ['dump', 'restore', 'prune'], 'Succeeded', { terminated: ENDED }),
+]
+
 const findLog = (folder: string) => join(folder, 'pod.log')
 
 /** Every container writes the same log. */
@@ -82,7 +123,7 @@ export function writeStages(defaults: string, folder: string): string {
     metadata: { name: 'logs' },
     spec: { logs: [{ logsFile: log, previousLogsFile: log, follow: true }] },
   }
-  const own = [...(Object.keys(STATES) as Outcome[]).map(stageOf), logs]
+  const own = [...(Object.keys(STATES) as Outcome[]).map(stageOf), ...JOB_STAGES, logs]
   const file = join(folder, 'stages.yaml')
   fs.writeFileSync(file, [fs.readFileSync(defaults, 'utf8'), ...own.map(one => dumpYaml(one))].join('\n---\n'))
   return file
