@@ -93,6 +93,8 @@ export type Artifact = {
   enter?: string
   /** Runs once, before the first start. */
   release?: { command: string; timeout_seconds: number }
+  /** The variable with the address of a database, which is tried before that. */
+  attached_database?: string
   /** The processes of the build beside the one that listens. */
   processes?: ProcessType[]
   /** Nothing listens: its processes run alone. */

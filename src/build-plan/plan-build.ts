@@ -130,8 +130,8 @@ function refuseContradictions(configuration: PlanOptions['configuration']): void
 
 const siteWithCommands = () =>
   new PlanRefused(
-    'A static site has no process, so it has no `processes`, `schedules`, `disks` and `release_command`. Remove them, ' +
-      'or set `start_command`.',
+    'A static site has no process, so it has no `processes`, `schedules`, `disks` and `release_command`. Remove ' +
+      'them, or set `start_command`.',
   )
 
 /** The first that can start and is certain. An uncertain package.json beside it brings assets, such as style sheets. */

@@ -107,8 +107,8 @@ export const RuntimeConfiguration = z
       .nullish()
       .meta({
         description:
-          'Folders that stay through revisions, by name. A volume of the deployment with that claim takes precedence. ' +
-          'A disk that is left out later is detached, and keeps its files.',
+          'Folders that stay through revisions, by name. A volume of the deployment with that claim wins. A disk ' +
+          'that is left out later is detached, and keeps its files.',
       }),
     health_path: bounded(1024, 'must be a path of at most 1024 characters')
       .regex(/^\/[!-~]*$/, { error: 'must be a path that begins with /' })

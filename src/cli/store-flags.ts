@@ -1,4 +1,4 @@
-// What lasts, as `slipway deploy` asks for it: a database, a Redis, disks.
+// The options of `slipway deploy` that ask for a database, a Redis and disks.
 import type { Command } from 'commander'
 import { DEFAULT_DISK_GI } from '../protocol/disks.ts'
 import type { NewDeployment } from './deploy-source.ts'
@@ -7,7 +7,7 @@ import { collect } from './flags.ts'
 import type { Deployment } from './session.ts'
 import { parseCount } from './times.ts'
 
-export type StoreFlags = { database?: boolean; redis?: boolean; disk?: string[] }
+export type StoreFlags = { attachDatabase?: string; database?: boolean; redis?: boolean; disk?: string[] }
 type Resources = NonNullable<NewDeployment['source_config']['resource_spec']>
 
 /** Any member asks for one, with the defaults of the others. */
@@ -19,18 +19,20 @@ const MAX_DISK_GI = 65_536
 export const addStoreOptions = (command: Command): Command =>
   command
     .option('--database', 'give it a Postgres, whose address is in DATABASE_URL')
+    .option('--attach-database <variable>', 'try the database whose address is in this variable before each start')
     .option('--redis', 'give it a Redis, whose address is in REDIS_URL')
     .option('--disk <disk>', 'give it a disk: NAME=PATH or NAME=PATH:GIBIBYTES. Can be repeated', collect)
 
 /** The resources that the options ask for beside those that the deployment has. Null: all are there. */
 export function readStoreFlags(
-  { database, redis, disk = [] }: StoreFlags,
+  { attachDatabase, database, redis, disk = [] }: StoreFlags,
   deployment?: Pick<Deployment, 'source_config'>,
 ): Resources | null {
   const stored: Resources = deployment?.source_config.resource_spec ?? {}
   const has = (prefix: string) =>
     Object.entries(stored).some(([name, value]) => value != null && name.startsWith(prefix))
   const resources: Resources = {
+    ...(attachDatabase !== undefined && { attached_database: attachDatabase }),
     ...(database && !has('db_') && DATABASE),
     ...(redis && !has('redis_') && REDIS),
     ...(disk.length > 0 && addDisks(stored, disk.map(readDisk))),

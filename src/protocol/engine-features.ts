@@ -40,6 +40,7 @@ export const ENGINE_FEATURES = {
     kubernetes: 'done',
   },
   database: { about: '`db_*`', process: 'machine', container: 'done', kubernetes: 'done' },
+  attached_database: { about: '`attached_database`', process: 'done', container: 'done', kubernetes: 'done' },
   redis: { about: '`redis_*`', process: 'machine', container: 'done', kubernetes: 'done' },
   disks: {
     about: '`volumes` of the type `persistentVolumeClaim`',
@@ -142,6 +143,7 @@ export function listFeatureNeeds(spec: ResourceSpec, source?: Source | null): Fe
     const part = PREFIXES.find(prefix => name.startsWith(`${prefix}_`))
     add(part !== undefined && spec[name] != null, at(name), part === 'db' ? 'database' : (part ?? 'queue'))
   }
+  add(spec.attached_database != null, at('attached_database'), 'attached_database')
   for (const name of ['process_scale', 'process_resources'] as const) add(spec[name] != null, at(name), 'processes')
   for (const [i, volume] of (spec.volumes ?? []).entries()) {
     const { name: _, ...kinds } = volume

@@ -91,8 +91,8 @@ export const MetricPoint = z
       .nullish()
       .meta({
         description:
-          'Of the whole deployment, in the point of one of its revisions. A store that the deployment does not have is ' +
-          'left out.',
+          'Of the whole deployment, in the point of one of its revisions. A store that the deployment does not ask ' +
+          'for is left out.',
       }),
   })
   .meta({ id: 'MetricPoint', description: 'One minute of a revision.' })

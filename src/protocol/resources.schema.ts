@@ -149,6 +149,11 @@ export const ResourceSpec = z
       db_memory_limit_mb: Memory,
       db_storage_gi: z.int().min(1),
       db_max_connections: z.int().min(1),
+      attached_database: textMatching(253, '[A-Za-z_][A-Za-z0-9_]*', 'must be the name of a variable').meta({
+        description:
+          'A secret or another variable of the application with the address of a database that exists. Each revision ' +
+          'tries it before its release command and its start, and fails if it does not answer.',
+      }),
     }),
   )
   .superRefine(

@@ -10,6 +10,7 @@ import { Agent } from '../../src/agent/agent.ts'
 import { createControlPlaneClient } from '../../src/agent/control-plane/client.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
+import { withDefaults } from '../../src/protocol/resources.schema.ts'
 import { gzip, makeTar } from '../support/archives.ts'
 import { waitFor } from '../support/commands.ts'
 import { type ControlPlane, startControlPlane } from '../support/fake-control-plane.ts'
@@ -122,6 +123,26 @@ describe('a release command', () => {
     const report = await deployFailing(randomUUID(), makeReleased('echo no table; exit 3'))
     expect(report).toMatchObject({ state: 'failed', message: expect.stringMatching(/code 3.*no table/s) })
     expect(control.reportedStates(report.revision_id!)).toContain('deploying')
+  })
+
+  test('waits for an attached database, and one that is no address ends the revision', async () => {
+    startAgent()
+    const id = randomUUID()
+    const count = join(home, 'count')
+    const server = createServer().listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    onTestFinished(() => void server.close())
+    const redis = `redis://:hush@127.0.0.1:${(server.address() as AddressInfo).port}`
+    const resource_spec = withDefaults({ attached_database: 'REDIS_URL' }, 'dev')
+    const deploy = async (secrets: Record<string, string>) => {
+      git.push(makeReleased(`echo ran >> ${count}`), randomUUID(), id)
+      return waitForOutcome(control.want(id, { ...makeSource({}, id), resource_spec }, { secrets }))
+    }
+    expect(await deploy({ REDIS_URL: redis })).toMatchObject({ state: 'deployed' })
+    const failed = await deploy({ REDIS_URL: 'hush' })
+    expect(failed).toMatchObject({ state: 'failed', message: expect.stringContaining('`REDIS_URL`') })
+    expect(JSON.stringify([failed, control.logs])).not.toContain('hush')
+    expect(fs.readFileSync(count, 'utf8')).toBe('ran\n')
   })
 
   test('with workers alone is deployed without a URL, and workers that fail leave the old revision', async () => {

@@ -172,8 +172,8 @@ export class Builds {
       signal.throwIfAborted()
       log(`Built in ${((performance.now() - startedAt) / 1000).toFixed(1)} s`)
       if ((await measureMegabytes(task.cache, MAX_CACHE_MB)) >= MAX_CACHE_MB) await removeRecursively(task.cache)
-      this.#writeRecord(spec, { state: 'built', ...output })
-      return null
+        this.#writeRecord(spec, { state: 'built', ...output, artifact: attachDatabase(output.artifact, spec) })
+        return null
     } catch (error) {
       if (signal.aborted) {
         log(describeError(signal.reason), 'WARNING')
@@ -373,6 +373,15 @@ export class Builds {
 const withDisksOf = (spec: RevisionSpec, disks: readonly SourceDisk[] | null | undefined): RevisionSpec => {
   const resources = withSourceDisks(spec.resources, disks ?? [])
   return resources === spec.resources ? spec : { ...spec, resources }
+}
+
+/** A reused output may be of a revision with another one. */
+function attachDatabase({ attached_database: _, ...artifact }: Artifact, { resources }: RevisionSpec): Artifact {
+  const { attached_database } = resources
+  if (attached_database == null) return artifact
+  if (artifact.site)
+    throw new PermanentError('A static site has no process, so it uses no `attached_database`. Remove it.')
+  return { ...artifact, attached_database }
 }
 
 const RELEASE_SECONDS = 600

@@ -1,11 +1,13 @@
-// Runs the release command of each revision once: after its build, before its first start, one at a time for each
-// deployment. The run has the id of the revision, so the next agent finds it instead of starting it again.
+// Checks the attached database of each revision, and runs its release command once: after its build, before its first
+// start, one at a time for each deployment. The run has the id of the revision, so the next agent finds it instead of
+// starting it again.
 import { setTimeout as delay } from 'node:timers/promises'
 import type { BuildRecord, Builds } from '../builds/builds.ts'
 import { type Engine, type LogLevel, PermanentError, type RevisionRef, type RevisionSpec } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
 import type { Snapshots } from '../snapshots/snapshots.ts'
 import { appendLastLines } from '../system/last-lines.ts'
+import { CHECK_SECONDS, checkCommand, checkIdOf, describeCheck } from './database-check.ts'
 
 type Options = {
   engine: Engine
@@ -18,9 +20,13 @@ type Options = {
 type BuiltRecord = Extract<BuildRecord, { state: 'built' }>
 
 const KEPT_LINES = 40
+/** The engine may be restarting. */
+const SNAPSHOT_ATTEMPTS = 4
 
 export const awaitsRelease = (record: BuildRecord | undefined): record is BuiltRecord =>
-  record?.state === 'built' && record.artifact.release !== undefined && !record.isReleased
+  record?.state === 'built' &&
+  (record.artifact.release !== undefined || record.artifact.attached_database !== undefined) &&
+  !record.isReleased
 
 export class Releases {
   readonly #options: Options
@@ -53,7 +59,6 @@ export class Releases {
     const { engine, builds, log } = this.#options
     const { deployment_id, revision_id } = spec
     const ref = { deployment_id, revision_id }
-    const { command, timeout_seconds } = artifact.release!
     const lines: string[] = []
     const writeLog = (message: string, level: LogLevel = 'INFO') => {
       lines.push(message)
@@ -61,6 +66,9 @@ export class Releases {
       log(ref, message, level)
     }
     try {
+      if (artifact.attached_database && !isReleasing) await this.#checkDatabase(spec, artifact, signal)
+      if (!artifact.release) return builds.recordRelease(ref, { isReleased: true })
+      const { command, timeout_seconds } = artifact.release
       await this.#takeSnapshots(ref, log, signal)
       log(ref, `Release command: ${command}`, 'INFO')
       const wasStarted = isReleasing && !this.#begun.has(revision_id)
@@ -75,9 +83,25 @@ export class Releases {
     } catch (error) {
       if (signal.aborted) return
       if (error instanceof PermanentError) return builds.giveUp(ref, error.message)
-      log(ref, `The release command could not be followed: ${describeError(error)}. It is tried again.`, 'WARNING')
+      log(ref, `What comes before the start was cut off: ${describeError(error)}. It is tried again.`, 'WARNING')
       await delay(this.#options.retry_ms, undefined, { ref: false })
     }
+  }
+
+  async #checkDatabase(spec: RevisionSpec, artifact: BuiltRecord['artifact'], signal: AbortSignal): Promise<void> {
+    const { engine, log } = this.#options
+    const { deployment_id, revision_id } = spec
+    const variable = artifact.attached_database!
+    const run = { id: checkIdOf(revision_id), command: checkCommand(variable), timeout_seconds: CHECK_SECONDS }
+    const { exit_code } = await engine.runOnce(spec, artifact, run, () => {}, signal)
+    await engine.forgetRun(deployment_id, run.id)
+    const found = describeCheck(variable, exit_code)
+    if (found && 'failure' in found) {
+      log({ deployment_id, revision_id }, found.failure, 'ERROR')
+      throw new PermanentError(found.failure)
+    }
+    const message = found ? found.warning : `The attached database of \`${variable}\` answers.`
+    log({ deployment_id, revision_id }, message, found ? 'WARNING' : 'INFO')
   }
 
   /** Once for each revision: a command that is followed again may have changed the data. */
@@ -85,10 +109,19 @@ export class Releases {
     const { builds, snapshots } = this.#options
     if (builds.hasSnapshots(ref)) return
     const write = (message: string, level: LogLevel = 'INFO') => log(ref, message, level)
-    await snapshots.takeAll(ref.deployment_id, 'before_release', signal, write).catch(error => {
+    const { retry_ms } = this.#options
+    for (let attempt = 1; ; attempt++) {
+      const error = await snapshots.takeAll(ref.deployment_id, 'before_release', signal, write).then(
+        () => null,
+        (error: Error) => error,
+      )
+      if (error === null) break
       signal.throwIfAborted()
-      throw new PermanentError(`The snapshot before the release command failed: ${describeError(error)}`)
-    })
+      const failure = `The snapshot before the release command failed: ${describeError(error)}`
+      if (attempt === SNAPSHOT_ATTEMPTS || error instanceof PermanentError) throw new PermanentError(failure)
+      write(`${failure}. It is tried again.`, 'WARNING')
+      await delay(retry_ms * attempt, undefined, { signal })
+    }
     builds.recordRelease(ref, { hasSnapshots: true })
   }
 
@@ -97,6 +130,7 @@ export class Releases {
     const { engine, retry_ms } = this.#options
     const running = this.#running.get(revision_id)
     while (running && this.#running.get(revision_id) === running) {
+      await engine.forgetRun(deployment_id, checkIdOf(revision_id))
       await engine.forgetRun(deployment_id, revision_id)
       await Promise.race([running, delay(retry_ms, undefined, { ref: false })])
     }

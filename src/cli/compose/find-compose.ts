@@ -12,8 +12,8 @@ const statOf = (path: string) => statSync(path, { throwIfNoEntry: false })
 /** `given`: a file, or a folder. */
 export function findComposeFile(given: string, flags: SourceFlags): string | undefined {
   const found = findFile(given, flags)
-  if (found !== undefined && (flags.database ?? flags.redis ?? flags.disk) !== undefined)
-    throw usageError('A compose file names its own databases and disks. Remove --database, --redis and --disk.')
+  if (found !== undefined && (flags.attachDatabase ?? flags.database ?? flags.redis ?? flags.disk) !== undefined)
+    throw usageError('A compose file names its own databases and disks. Remove the options that ask for them.')
   return found
 }
 

@@ -44,11 +44,11 @@ export function describeIgnoredMembers({ resource_spec }: Configured, policy: st
   const ignored = listIgnored(spec, declared)
   return [
     ...(ignored.length > 0 ? [describeIgnored(ignored, declared.engine ?? 'present')] : []),
-    ...(isWithoutProcesses(policy) ? describeUnknown(PROCESS_MEMBERS.filter(name => spec[name] != null)) : []),
+    ...(isWithoutProcesses(policy) ? describeUnknown(LATER_MEMBERS.filter(name => spec[name] != null)) : []),
   ]
 }
 
-const PROCESS_MEMBERS = ['process_scale', 'process_resources'] as const
+const LATER_MEMBERS = ['process_scale', 'process_resources', 'attached_database'] as const
 /** An agent of a release that told no features. */
 const isWithoutProcesses = (policy: string | null): boolean =>
   policy !== null && (JSON.parse(policy) as Partial<ListenerPolicy>).features == null

@@ -23,7 +23,7 @@ const REVISION_METRICS = {
   latency_p95: { unit: 'milliseconds', meaning: 'The time until 95 of 100 answers began.' },
   latency_p99: { unit: 'milliseconds', meaning: 'The time until 99 of 100 answers began.' },
 } as const
-/** Of what lasts, which its revisions share. */
+/** Metrics of stores, which revisions share. */
 export const STORE_METRICS = {
   database_size: { unit: 'bytes', meaning: 'What the database takes.' },
   database_connections: { unit: 'connections', meaning: 'Open connections of the database.' },

@@ -27,6 +27,7 @@ const ASKING: Record<Exclude<FeatureName, Unasked>, [spec: object, path: string]
   orchestrator: [{ orchestrator_cpu: 1 }, 'resource_spec.orchestrator_cpu'],
   executor: [{ executor_memory_mb: 64 }, 'resource_spec.executor_memory_mb'],
   database: [{ db_max_connections: 3 }, 'resource_spec.db_max_connections'],
+  attached_database: [{ attached_database: 'DATABASE_URL' }, 'resource_spec.attached_database'],
   redis: [{ redis_memory_mb: 64 }, 'resource_spec.redis_memory_mb'],
   disks: [{ volumes: [{ name: 'a', persistentVolumeClaim: { claimName: 'a' } }] }, 'resource_spec.volumes.0'],
   scratch_volumes: [{ volumes: [{ name: 'a', emptyDir: {} }] }, 'resource_spec.volumes.0.emptyDir'],

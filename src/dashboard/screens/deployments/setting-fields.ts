@@ -132,6 +132,9 @@ export function listGroups(source: Deployment['source']): SettingGroup[] {
         ...size('db_'),
         amount('db_storage_gi', 'Storage', { unit: 'GiB' }),
         amount('db_max_connections', 'Maximum connections'),
+        text('source_config.resource_spec.attached_database', 'Variable with the address of an attached database', {
+          placeholder: 'DATABASE_URL',
+        }),
       ],
       isRare: true,
     },
