@@ -76,11 +76,14 @@ test('a disk stays through revisions and agents, and goes with its deployment, w
   expect(second).not.toBe(first)
   await agent.close({ stop: true })
   startAgent()
+  // An agent with another engine leaves its data, and this one says so.
+  fs.cpSync(join(home, 'process', id, 'disks.json'), join(home, 'container', id, 'disks.json'))
   // A revision without the disk only leaves it out of its folder.
   await deploy(id, {})
   expect((await runJob(id, 'cat public/media/a')).end.state).toBe('failed')
   await deploy(id, disk())
   expect((await runJob(id, 'cat public/media/a')).lines).toContain('one')
+  await waitFor(() => control.logs.some(({ message }) => message.includes('container engine')))
 
   control.wantAbsent(id)
   await waitFor(() => control.reports.some(one => one.state === 'removed'))

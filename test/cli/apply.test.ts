@@ -223,6 +223,24 @@ it('has a JSON Schema of each kind, without values of secrets', async () => {
   expect(JSON.stringify(definitions)).not.toContain('client_secret"')
 })
 
+it('keeps what lasts where a document leaves it out, and removes other amounts', async () => {
+  const { write, run, tenant } = await setUp()
+  const lasting = {
+    volumes: [{ name: 'media', persistentVolumeClaim: { claimName: 'media', storage_gi: 2 } }],
+    volume_mounts: [{ name: 'media', mountPath: '/app/media' }],
+    db_max_connections: 5,
+    redis_memory_mb: 64,
+  }
+  const read = async () => (await tenant.get('/v2/deployments?name=web')).body.resources[0].source_config.resource_spec
+  const apply = async (source_config: object) => {
+    expect((await run('apply', write('web.yaml', [deployment('web', {}, source_config)]))).error).toBeUndefined()
+    return read()
+  }
+  expect(await apply({ resource_spec: { ...lasting, cpu: 2 } })).toMatchObject({ ...lasting, cpu: 2 })
+  expect(await apply({ resource_spec: {} })).toEqual(lasting)
+  expect(await apply({})).toEqual(lasting)
+})
+
 it('applies the plan with a digest or nothing', async () => {
   const { write, run, tenant } = await setUp()
   const file = write('web.yaml', [deployment('web')])

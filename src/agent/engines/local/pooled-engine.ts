@@ -1,6 +1,6 @@
 // The base of the engines whose replicas run on this machine: replica pools behind the local router, hosts, draining.
 import * as fs from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { findFreePort } from '../../../postgres/free-port.ts'
 import { describeIgnored, type FeatureName, featuresOf, listIgnored } from '../../../protocol/engine-features.ts'
@@ -30,6 +30,7 @@ import { listProcesses, type Process } from '../../system/processes.ts'
 import { MODEL_TOKEN_FILE } from '../model-variables.ts'
 import { processTypesOf, type RunningType, WEB } from '../process-types.ts'
 import { type HostOwners, hostOwnersOf, parseCustomUrl } from './custom-hosts.ts'
+import { describeLeftData } from './left-data.ts'
 import { DEFAULT_LIMITS, type Limits } from './limits.ts'
 import { Provisioner } from './provisioning.ts'
 import { type Health, type HealthPolicy, type Replica, ReplicaPool, type ReplicaTemplate } from './replica-pool.ts'
@@ -138,6 +139,8 @@ export abstract class PooledEngine implements Engine {
     )
     const ignored = listIgnored(Object.fromEntries(asked) as object as ResourceSpec, { features: this.policy.features })
     if (ignored.length > 0) this.events.log(ref, describeIgnored(ignored, this.name), 'WARNING')
+    const left = describeLeftData(dirname(this.#home), this.name, ref.deployment_id)
+    if (left) this.events.log(ref, left, 'WARNING')
   }
 
   refusalReason({ resources }: RevisionSpec): string | null {
