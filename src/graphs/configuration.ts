@@ -2,7 +2,10 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, extname, resolve } from 'node:path'
 import * as z from 'zod'
+import type { AuthSettings } from './auth.ts'
+import type { IndexSettings } from './embeddings.ts'
 import { StartError } from './errors.ts'
+import { faultOfPath } from './text-paths.ts'
 
 const thing = z.looseObject({})
 const ttl = z.looseObject({
@@ -17,9 +20,33 @@ const file = z.looseObject({
     z.union([z.string(), z.looseObject({ path: z.string(), description: z.string().nullish() })]),
   ),
   env: z.union([z.record(z.string(), z.string()), z.string(), z.array(z.string())]).nullish(),
-  store: z.looseObject({ index: thing.nullish(), ttl: ttl.nullish() }).nullish(),
+  store: z
+    .looseObject({
+      index: z
+        .strictObject({
+          dims: z.number().int().min(1).max(16_000),
+          embed: z.string(),
+          fields: z.array(z.string()).min(1).max(20).nullish(),
+        })
+        .nullish(),
+      ttl: ttl.nullish(),
+    })
+    .nullish(),
   checkpointer: z.looseObject({ path: z.string().nullish(), serde: thing.nullish(), ttl: ttl.nullish() }).nullish(),
-  auth: thing.nullish(),
+  auth: z
+    .looseObject({
+      path: z.string().nullish(),
+      disable_studio_auth: z.boolean().nullish(),
+      openapi: z.looseObject({ securitySchemes: thing.nullish(), security: z.array(thing).nullish() }).nullish(),
+      cache: z
+        .looseObject({
+          cache_keys: z.array(z.string()).nullish(),
+          ttl_seconds: z.number().positive().nullish(),
+          max_size: z.number().int().min(1).nullish(),
+        })
+        .nullish(),
+    })
+    .nullish(),
   encryption: thing.nullish(),
   priority: thing.nullish(),
   ui: thing.nullish(),
@@ -74,6 +101,9 @@ export type Configuration = Pick<z.infer<typeof file>, 'store' | 'checkpointer' 
   folder: string
   graphs: GraphSpec[]
   variables: Record<string, string>
+  auth: AuthSettings | null
+  /** By which the store is searched by meaning. */
+  index: IndexSettings | null
 }
 
 const JAVASCRIPT = ['.js', '.mjs', '.cjs', '.jsx', '.ts', '.mts', '.cts', '.tsx']
@@ -93,14 +123,12 @@ export function readConfiguration(path: string): Configuration {
     const isEmpty = !value || (typeof value === 'object' && Object.keys(value).length === 0)
     if (!isEmpty) faults.push(`\`${key}\` is not supported: ${advice}`)
   }
-  refuse('auth', auth, 'remove it, and set GRAPHS_API_KEY to protect the server with a key.')
   refuse('encryption', encryption, 'remove it; the database keeps state as it is.')
   refuse('priority', priority, 'remove it; runs start in the order in which they came.')
   refuse('ui', ui, 'remove it; components of a user interface are not served.')
   refuse('ui_config', ui_config, 'remove it; components of a user interface are not served.')
   refuse('http.app', http?.app, 'remove it, and deploy the routes as an application of their own.')
   refuse('http.cors.allow_origin_regex', http?.cors?.allow_origin_regex, 'name the origins in `allow_origins`.')
-  refuse('store.index', store?.index, 'remove it; searches of the store filter by value.')
   refuse('checkpointer.path', checkpointer?.path, 'remove it; checkpoints are kept in DATABASE_URI.')
   refuse('checkpointer.serde', checkpointer?.serde, 'remove it; the saver of each language decides what it reads.')
   const specs = Object.entries(graphs).map(([id, value]) => {
@@ -110,8 +138,11 @@ export function readConfiguration(path: string): Configuration {
   })
   if (specs.length === 0)
     faults.push('`graphs` is empty. Name at least one graph, such as "agent": "./agent.py:graph".')
+  const ownAuth = readAuth(auth, folder, faults)
+  const index = readIndex(store, folder, faults)
   if (faults.length > 0) throw new StartError(`${path} cannot be served. ${faults.join(' ')}`)
-  return { folder, graphs: specs, variables: readVariables(env, folder), store, checkpointer, http, webhooks }
+  const variables = readVariables(env, folder)
+  return { folder, graphs: specs, variables, store, checkpointer, http, webhooks, auth: ownAuth, index }
 }
 
 function parseFile(path: string): unknown {
@@ -123,15 +154,55 @@ function parseFile(path: string): unknown {
   }
 }
 
-function readGraph(id: string, source: string, folder: string, faults: string[]): GraphSpec {
+const readGraph = (id: string, source: string, folder: string, faults: string[]): GraphSpec => ({
+  id,
+  ...readName(`Graph \`${id}\``, source, folder, faults),
+})
+
+/** A name in a file, or in an installed module of Python. */
+function readName(of: string, source: string, folder: string, faults: string[]) {
   const colon = source.lastIndexOf(':')
   const path = colon < 0 ? source : source.slice(0, colon)
   const name = colon < 0 ? '' : source.slice(colon + 1)
   const language: Language = JAVASCRIPT.includes(extname(path)) ? 'javascript' : 'python'
-  if (name === '' || path === '') faults.push(`Graph \`${id}\`: "${source}" is not of the form <file>:<name>.`)
+  if (name === '' || path === '') faults.push(`${of}: "${source}" is not of the form <file>:<name>.`)
   else if ((path.includes('/') || path.endsWith('.py')) && !existsSync(resolve(folder, path)))
-    faults.push(`Graph \`${id}\`: the file ${path} does not exist.`)
-  return { id, path, name, language }
+    faults.push(`${of}: the file ${path} does not exist.`)
+  return { path, name, language }
+}
+
+const MODEL = 'openai:'
+
+function readIndex(store: z.infer<typeof file>['store'], folder: string, faults: string[]): IndexSettings | null {
+  if (!store?.index) return null
+  const { dims, embed, fields } = store.index
+  for (const path of fields ?? []) {
+    const fault = faultOfPath(path)
+    if (fault) faults.push(`\`store.index.fields\`: ${fault}.`)
+  }
+  const own = { dims, fields: fields ?? ['$'] }
+  if (embed.startsWith(MODEL)) return { ...own, embed: { model: embed.slice(MODEL.length) } }
+  return { ...own, embed: readName('`store.index.embed`', embed, folder, faults) }
+}
+
+const LARGEST_CACHE = 1000
+
+function readAuth(auth: z.infer<typeof file>['auth'], folder: string, faults: string[]): AuthSettings | null {
+  if (auth && !auth.path && Object.keys(auth).length > 0)
+    faults.push('`auth` has no `path`. Name the file and the `Auth` in it, or remove `auth`.')
+  if (!auth?.path) return null
+  const { cache, openapi } = auth
+  const keys = cache?.cache_keys ?? []
+  return {
+    ...readName('`auth.path`', auth.path, folder, faults),
+    disable_studio_auth: auth.disable_studio_auth ?? false,
+    ...(openapi && { openapi }),
+    // Without the headers that tell callers apart, each would be the first one.
+    ...(cache?.ttl_seconds &&
+      keys.length > 0 && {
+        cache: { cache_keys: keys, ttl_seconds: cache.ttl_seconds, max_size: cache.max_size ?? LARGEST_CACHE },
+      }),
+  }
 }
 
 /** Variables of the file. Those of the process win, which the caller decides. */

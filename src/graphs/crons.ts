@@ -2,7 +2,7 @@
 import { type CronSchedule, isTimeZone, nextDate, parseCron } from './cron-schedule.ts'
 import type { Database, Query, Row } from './database.ts'
 import { HttpError, notFound } from './errors.ts'
-import { insertRun, type RunRequest } from './runs.ts'
+import { CALLER, insertRun, type RunRequest } from './runs.ts'
 import type { Searchable } from './search.ts'
 import type { Server } from './server.ts'
 import { type JsonObject, toJsonb, uuid7 } from './values.ts'
@@ -142,7 +142,9 @@ export const startDueCrons = (server: Server): Promise<number> =>
 
 async function startCron(server: Server, query: Query, cron: Row): Promise<void> {
   server.usage.admitRun(cron.thread_id !== null)
-  await insertRun(server, query, cron.thread_id, toRequest(cron))
+  // The payload has the user who made the cron. Its threads are that user's.
+  const caller = server.auth ? { [CALLER]: { marks: cron.metadata } } : {}
+  await insertRun(server, query, cron.thread_id, { ...toRequest(cron), ...caller })
 }
 
 const toRequest = (cron: Row): RunRequest => ({

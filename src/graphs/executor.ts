@@ -14,6 +14,10 @@ export type ExecutorOptions = {
   command: string[]
   folder: string
   graphs: GraphSpec[]
+  /** The authentication of the application, if it is in this language. */
+  auth?: { path: string; name: string } | undefined
+  /** The function that makes embeddings. */
+  embed?: { path: string; name: string } | undefined
   environment: Record<string, string | undefined>
   databaseUrl: string
   /** The longest wait for an answer, in place of a minute. */
@@ -45,6 +49,7 @@ export class ExecutorEnded extends Error {}
 const LONGEST_WAIT_MS = 30_000
 /** A graph that blocks its process answers nothing. Runs end in their own time, and migrations in theirs. */
 const LONGEST_ANSWER_MS = 60_000
+const LONGEST_REST_MS = 200
 const UNLIMITED = ['run', 'setup']
 
 export class Executor {
@@ -78,9 +83,16 @@ export class Executor {
     pipe.on('error', () => {})
     readLines(pipe, line => this.#take(JSON.parse(line) as Message))
     child.once('error', error => this.#end(`${program} could not be started: ${error.message}`))
-    child.once('exit', (code, signal) => this.#end(signal ? `ended by ${signal}` : `ended with status ${code}`))
-    const { graphs, databaseUrl } = this.options
-    this.#send({ type: 'start', folder, graphs, database: databaseUrl })
+    child.once('exit', (code, signal) => {
+      const end = () => {
+        if (this.#child === child) this.#end(signal ? `ended by ${signal}` : `ended with status ${code}`)
+      }
+      // What it has sent before comes first. A process that a graph started may hold the pipe open.
+      pipe.once('close', end)
+      setTimeout(end, LONGEST_REST_MS)
+    })
+    const { graphs, auth = null, embed = null, databaseUrl } = this.options
+    this.#send({ type: 'start', folder, graphs, auth, embed, database: databaseUrl })
     return this.#ready.promise
   }
 
@@ -187,7 +199,7 @@ export class Executor {
   async stop(): Promise<void> {
     this.#isStopped = true
     const child = this.#child
-    if (!child) return
+    if (!child || child.exitCode !== null || child.signalCode !== null) return
     const ended = new Promise(resolve => child.once('exit', resolve))
     child.kill('SIGKILL')
     await ended

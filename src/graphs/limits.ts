@@ -125,6 +125,7 @@ const WIDE_COLUMNS: Record<string, string[]> = {
   'graphs.events': ['data'],
   'graphs.runs': ['kwargs', 'output'],
   'graphs.store': ['value'],
+  'graphs.store_vectors': ['vector'],
   'graphs.threads': ['"values"'],
   ...Object.fromEntries(
     ['graphs_javascript', 'graphs_python'].flatMap(schema =>

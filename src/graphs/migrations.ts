@@ -210,4 +210,35 @@ begin
 end
 $$;
 `,
+  `
+/** Whether metadata fit the filters of a handler of the application. An operator that is not known fits nothing. */
+create function graphs.admits(metadata jsonb, filters jsonb) returns boolean
+language sql immutable
+as $$
+  select not exists (
+    select from jsonb_each(filters) as filter (name, wanted)
+    where not coalesce(
+      case
+        when jsonb_typeof(wanted) <> 'object' then metadata -> name = wanted
+        when wanted = '{}' then false
+        else (not wanted ? '$eq' or metadata -> name = wanted -> '$eq')
+          and (not wanted ? '$contains' or metadata -> name @> (wanted -> '$contains'))
+          and wanted - array['$eq', '$contains'] = '{}'
+      end,
+      false
+    )
+  )
+$$;
+`,
+  `
+-- Vectors of length one, each as 32-bit numbers in the order of the processor.
+create table graphs.store_vectors (
+  id bigint generated always as identity primary key,
+  namespace text[] not null,
+  key text not null,
+  vector bytea not null,
+  foreign key (namespace, key) references graphs.store on delete cascade
+);
+create index store_vectors_item on graphs.store_vectors (namespace, key);
+`,
 ]

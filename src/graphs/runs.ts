@@ -1,4 +1,5 @@
 // Runs, as callers create, read and cancel them. queue.ts has the side of the workers.
+import type { User } from './auth.ts'
 import type { Database, Query, Row } from './database.ts'
 import { HttpError, notFound } from './errors.ts'
 import { type ClaimedRun, LEASE_END } from './queue.ts'
@@ -8,8 +9,22 @@ import { assistantIdOf, isUuid, type JsonObject, toJsonb, uuid7 } from './values
 
 type Strategy = 'reject' | 'rollback' | 'interrupt' | 'enqueue'
 export type CancelAction = 'interrupt' | 'rollback'
+/** Set by the server and never by a request: who starts the run, and the metadata that a thread of its own gets. */
+export const CALLER: unique symbol = Symbol('caller')
+export type Caller = { user?: User; marks: JsonObject }
+/** Members of the configuration by which a graph knows its caller. */
+export const configOfCaller = (user: User | undefined): JsonObject =>
+  user
+    ? {
+        langgraph_auth_user: user,
+        langgraph_auth_user_id: user.identity,
+        langgraph_auth_permissions: user.permissions ?? [],
+      }
+    : {}
+
 /** Members of a request that the executor gets as they are. */
 export type RunRequest = {
+  [CALLER]?: Caller | undefined
   assistant_id: string
   input?: unknown
   command?: JsonObject | null | undefined
@@ -89,7 +104,11 @@ export async function insertRun(
         target,
         assistant.assistant_id,
         graph_id,
-        toJsonb({ graph_id, assistant_id: assistant.assistant_id }),
+        toJsonb({
+          ...(threadId === null && request[CALLER]?.marks),
+          graph_id,
+          assistant_id: assistant.assistant_id,
+        }),
         toJsonb({ ...assistant.metadata, ...request.metadata }) ?? '{}',
         JSON.stringify({
           ...toKwargs(request, assistant, { runId, threadId: target, isTemporary }),
@@ -120,7 +139,7 @@ export async function insertRun(
   if (threadId !== null && !(await hasThread(query, target))) {
     if (request.if_not_exists !== 'create') throw notFound('Thread', target)
     server.usage.admitThread()
-    await createThread(query, target, { metadata: {} })
+    await createThread(query, target, { metadata: request[CALLER]?.marks ?? {} })
   }
   const second = await insert()
   if (second) return second
@@ -209,6 +228,7 @@ function toKwargs(
       ...assistant.config.configurable,
       ...own.configurable,
       ...checkpoint,
+      ...configOfCaller(request[CALLER]?.user),
       ...(tracer && { langsmith_project: tracer.project_name, langsmith_example_id: tracer.example_id }),
       ...ids,
     },
@@ -286,16 +306,24 @@ export async function removeRun(query: Query, runId: string): Promise<void> {
 /** Ids of runs to cancel, by ids or by status. */
 export async function findRuns(
   query: Query,
-  { threadId, runIds, status }: { threadId?: string; runIds?: string[]; status?: 'pending' | 'running' | 'all' },
+  {
+    threadId,
+    runIds,
+    status,
+    filters,
+  }: { threadId?: string; runIds?: string[]; status?: 'pending' | 'running' | 'all'; filters: JsonObject | null },
 ): Promise<string[]> {
   const statuses = status === undefined || status === 'all' ? ['pending', 'running'] : [status]
   const rows = await query(
     `select run_id
-    from graphs.runs
+    from graphs.runs r
     where ($1::uuid is null or thread_id = $1)
       and ($2::uuid[] is null or run_id = any ($2))
-      and ($2::uuid[] is not null or status = any ($3))`,
-    [threadId ?? null, runIds ?? null, statuses],
+      and ($2::uuid[] is not null or status = any ($3))
+      and ($4::jsonb is null or exists (
+        select from graphs.threads t where t.thread_id = r.thread_id and graphs.admits(t.metadata, $4)
+      ))`,
+    [threadId ?? null, runIds ?? null, statuses, toJsonb(filters)],
   )
   return rows.map(row => row.run_id)
 }

@@ -1,6 +1,7 @@
 // Searches and counts over a table: the conditions of what a caller gives, and a page.
+import { exactMembers } from './auth.ts'
 import type { Query, Row } from './database.ts'
-import { toJsonb } from './values.ts'
+import { type JsonObject, toJsonb } from './values.ts'
 
 export type Page = { limit: number; offset: number; sort_by: string; sort_order: 'asc' | 'desc' }
 export type Searchable = {
@@ -16,7 +17,7 @@ export type Searchable = {
 type Filter = Record<string, unknown>
 
 /** Only what is given is in the text, so that Postgres can plan by the indexes of that. */
-function where({ always, conditions }: Searchable, filter: Filter) {
+function where({ always, conditions }: Searchable, filter: Filter, admitted: JsonObject | null) {
   const values: unknown[] = []
   const parts = always ? [always] : []
   for (const [name, condition] of Object.entries(conditions)) {
@@ -25,11 +26,22 @@ function where({ always, conditions }: Searchable, filter: Filter) {
     values.push(typeof value === 'object' && !Array.isArray(value) ? toJsonb(value) : value)
     parts.push(condition.replaceAll('?', `$${values.length}`))
   }
+  if (admitted) {
+    values.push(toJsonb(exactMembers(admitted)), toJsonb(admitted))
+    parts.push(`metadata @> $${values.length - 1}::jsonb`, `graphs.admits(metadata, $${values.length}::jsonb)`)
+  }
   return { text: parts.length > 0 ? `where ${parts.join(' and ')}` : '', values }
 }
 
-export function search(query: Query, from: Searchable, filter: Filter, page: Page): Promise<Row[]> {
-  const { text, values } = where(from, filter)
+/** `admitted`: filters of the application, by which the caller sees no other rows. */
+export function search(
+  query: Query,
+  from: Searchable,
+  filter: Filter,
+  page: Page,
+  admitted: JsonObject | null = null,
+): Promise<Row[]> {
+  const { text, values } = where(from, filter, admitted)
   const [limit, offset] = [values.length + 1, values.length + 2]
   return query(
     // `sort_by` and `sort_order` are words of an enumeration of the schema.
@@ -42,8 +54,13 @@ export function search(query: Query, from: Searchable, filter: Filter, page: Pag
   )
 }
 
-export async function count(query: Query, from: Searchable, filter: Filter): Promise<number> {
-  const { text, values } = where(from, filter)
+export async function count(
+  query: Query,
+  from: Searchable,
+  filter: Filter,
+  admitted: JsonObject | null = null,
+): Promise<number> {
+  const { text, values } = where(from, filter, admitted)
   const [row] = await query(`select count(*)::int as count from ${from.table} ${text}`, values)
   return row!.count
 }

@@ -1,7 +1,9 @@
 // The parts that a request may need.
 import type { KnownAssistants } from './assistants.ts'
+import type { Auth } from './auth.ts'
 import type { Configuration } from './configuration.ts'
 import type { Database } from './database.ts'
+import type { Embeddings } from './embeddings.ts'
 import { HttpError } from './errors.ts'
 import type { Executor } from './executor.ts'
 import type { Usage } from './limits.ts'
@@ -15,6 +17,10 @@ export type Server = {
   waiters: Waiters
   assistants: KnownAssistants
   usage: Usage
+  /** Null if the store is not searched by meaning. */
+  embeddings: Embeddings | null
+  /** Authentication of the application's own. */
+  auth: Auth | null
   executors: Executor[]
   worker: Worker
   /** The key that callers send; without one, every caller may do everything. */

@@ -4,9 +4,11 @@ import type { AddressInfo } from 'node:net'
 import { join, resolve } from 'node:path'
 import { serve } from '@hono/node-server'
 import { createAssistant, KnownAssistants } from './assistants.ts'
+import { Auth } from './auth.ts'
 import type { Configuration, GraphSpec, Language } from './configuration.ts'
 import { startDueCrons } from './crons.ts'
 import { type Database, listen, migrate, openDatabase } from './database.ts'
+import { type Embeddings, openEmbeddings } from './embeddings.ts'
 import { StartError } from './errors.ts'
 import { Executor, type ExecutorOptions } from './executor.ts'
 import { createApp } from './http/app.ts'
@@ -65,11 +67,16 @@ type Hooks = Pick<ExecutorOptions, 'onReady' | 'answerRequest'>
 async function startExecutors(options: StartOptions, db: Database, hooks: Hooks): Promise<Executor[]> {
   const { configuration, databaseUrl, commands, environment, answerMs } = options
   const byLanguage = Map.groupBy(configuration.graphs, ({ language }: GraphSpec) => language)
+  const { auth, index } = configuration
+  const embed = index && 'path' in index.embed ? index.embed : undefined
+  for (const code of [auth, embed]) if (code && !byLanguage.has(code.language)) byLanguage.set(code.language, [])
   const executors = [...byLanguage].map(
     ([language, graphs]) =>
       new Executor({
         language,
         graphs,
+        auth: auth?.language === language ? auth : undefined,
+        embed: embed?.language === language ? embed : undefined,
         command: commands[language](),
         folder: configuration.folder,
         environment,
@@ -110,20 +117,23 @@ export async function start(options: StartOptions): Promise<Running> {
   const db = openDatabase(databaseUrl)
   cleanup.defer(() => db.close())
   const usage = new Usage({ ...DEFAULT_LIMITS, ...options.limits })
+  let embeddings: Embeddings | null = null
   // The worker needs the executors, and they ask it while they run graphs.
   let working: Worker | undefined
-  const ttl = configuration.store?.ttl ?? {}
   const executors = await startExecutors(options, db, {
     onReady: () => working?.wake(),
     async answerRequest(request) {
       if (request.op === 'flush') return working?.flush(request.run)
       if (request.op === 'put' && request.value !== null) usage.admitBytes()
-      return runStoreOperation(db.query, request, ttl)
+      return runStoreOperation({ db, embeddings, configuration }, request)
     },
   })
   cleanup.defer(async () => void (await Promise.all(executors.map(executor => executor.stop()))))
   await createGraphAssistants(db, configuration.graphs)
 
+  embeddings = openEmbeddings(configuration, executors, environment)
+  const authExecutor = executors.find(executor => executor.options.auth)
+  const auth = authExecutor ? new Auth(configuration.auth!, authExecutor) : null
   const waiters = new Waiters()
   let url = ''
   const worker = new Worker({
@@ -134,7 +144,7 @@ export async function start(options: StartOptions): Promise<Running> {
     onEnd(ended) {
       waiters.wake(endOf(ended.run.run_id), ended.end)
       if (ended.run.kwargs.webhook)
-        void sendWebhook(ended, { policy: configuration.webhooks, environment, ownUrl: url })
+        void sendWebhook(ended, { policy: configuration.webhooks, environment, ownUrl: url, hasAuth: auth !== null })
     },
   })
   working = worker
@@ -151,25 +161,38 @@ export async function start(options: StartOptions): Promise<Running> {
   await listener.ready
 
   const assistants = new KnownAssistants()
-  const parts = { db, waiters, executors, worker, assistants, usage }
+  const parts = { db, waiters, executors, worker, assistants, usage, auth, embeddings }
   const server: Server = { configuration, ...parts, apiKey, version, environment }
   await usage.measure(db)
   const http = options.isWorkerOnly ? undefined : await openHttp(server, options)
   if (http) url = `http://127.0.0.1:${http.port}`
   worker.start()
-  const timers = [
-    setInterval(() => void sweep(server), SWEEP_MS),
-    setInterval(() => void lookEachSecond(server), SECOND_MS),
-  ]
+  const repeated = [repeat(() => sweep(server), SWEEP_MS), repeat(() => lookEachSecond(server), SECOND_MS)]
   const resources = cleanup.move()
   async function stop(graceMs = 3000): Promise<void> {
-    for (const timer of timers) clearInterval(timer)
+    const done = repeated.map(one => one.stop())
     http?.stopListening()
     await worker.stop(graceMs)
     http?.closeConnections()
+    await Promise.all(done)
     await resources.disposeAsync()
   }
   return { server, url, stop }
+}
+
+/** Not again while it still works: the database may be slow, or away. */
+function repeat(work: () => Promise<void>, everyMs: number) {
+  let working: Promise<void> | undefined
+  const timer = setInterval(() => {
+    working ??= work().finally(() => {
+      working = undefined
+    })
+  }, everyMs)
+  async function stop(): Promise<void> {
+    clearInterval(timer)
+    await working
+  }
+  return { stop }
 }
 
 async function lookEachSecond(server: Server): Promise<void> {

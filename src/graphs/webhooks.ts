@@ -128,10 +128,11 @@ function post(url: URL, body: string, options: http.RequestOptions): Promise<num
 }
 
 const ATTEMPTS = 3
+type WebhookOptions = { policy: Policy; environment: Environment; ownUrl: string; hasAuth: boolean }
 
 export async function sendWebhook(
   { run, end, endedAt }: EndedRun,
-  { policy, environment, ownUrl }: { policy: Policy; environment: Environment; ownUrl: string },
+  { policy, environment, ownUrl, hasAuth }: WebhookOptions,
 ): Promise<void> {
   const target = run.kwargs.webhook as string
   const { run_id, thread_id, assistant_id, metadata, kwargs, multitask_strategy, created_at, claimed_at } = run
@@ -152,7 +153,8 @@ export async function sendWebhook(
   // The values are JSON already.
   const body = `${about.slice(0, -1)},"values":${end.state?.values ?? 'null'}}`
   const isOwn = isOwnPath(target)
-  const key = isOwn ? environment.GRAPHS_API_KEY : undefined
+  // With authentication of the application's own, the key would be that of another user.
+  const key = isOwn && !hasAuth ? environment.GRAPHS_API_KEY : undefined
   const headers = {
     ...readHeaders(policy, environment),
     ...(key && { 'X-Api-Key': key }),

@@ -117,6 +117,7 @@ export class Worker {
         continue
       }
       const graphIds = executor.options.graphs.map(graph => graph.id)
+      if (graphIds.length === 0) continue
       const wanted = { owner: this.owner, graphIds, limit, areLost, active: [...this.#active.keys()] }
       const runs = await claimRuns(db.query, wanted).catch(error => {
         console.error(`claim failed: ${(error as Error).message}`)
@@ -201,7 +202,10 @@ export class Worker {
         const { name, message } = error as Error
         return { status: 'error', error: { error: name, message }, output: null, state: null }
       }
-      if (!this.#isStopping) await releaseRuns(this.#options.db.query, this.owner, [run])
+      if (this.#isStopping) return undefined
+      // Its events are written only while it is this copy's.
+      await this.#writer.flush()
+      await releaseRuns(this.#options.db.query, this.owner, [run])
       return undefined
     }
   }

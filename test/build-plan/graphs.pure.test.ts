@@ -118,6 +118,17 @@ describe('a graph application', () => {
 })
 
 describe('a langgraph.json', () => {
+  it('with an authentication in another language has the packages of both', () => {
+    const file = {
+      ...PYTHON,
+      auth: { path: './auth.mjs:auth' },
+      store: { index: { dims: 2, embed: './agent.py:embed' } },
+    }
+    const planned = plan({ 'langgraph.json': file, 'agent.py': '', 'auth.mjs': '', 'package.json': '{}' })
+    expect(planned.tools.map(({ name }) => name)).toEqual(expect.arrayContaining(['python', 'graphs-javascript']))
+    expect(planned.certain[0]).toContain('Python and JavaScript')
+  })
+
   it('is refused with all its faults at once, by the ids of the graphs', () => {
     const file = {
       graphs: { gone: './gone.py:g', nameless: './agent.py', outside: '../../x.py:g', odd: 7, other: './notes.txt:g' },
@@ -163,7 +174,10 @@ describe('a langgraph.json', () => {
       { ...PYTHON, webhooks: { url: { allowed_hosts: [] } } },
       'webhooks.url.allowed_hosts',
     ],
-    ['an authentication of its own', { ...PYTHON, auth: { path: './a.py:auth' } }, '`auth`'],
+    ['an authentication that is not there', { ...PYTHON, auth: { path: './gone.py:auth' } }, '`auth.path`'],
+    ['an authentication without a path', { ...PYTHON, auth: { disable_studio_auth: true } }, '`auth`'],
+    ['embeddings of another provider', { ...PYTHON, store: { index: { dims: 2, embed: 'x:y' } } }, 'openai:<model>'],
+    ['an index without a size', { ...PYTHON, store: { index: { embed: 'openai:small' } } }, '`dims`'],
   ])('is refused with %s', (_, file, named) => {
     expect(refusal({ 'langgraph.json': file, 'agent.py': '', 'lib/x.py': '' })).toContain(named)
   })

@@ -39,6 +39,8 @@ export async function openGraphs() {
         folder,
         graphs: [{ id: 'echo', path: './echo.mjs', name: 'graph', language: 'javascript' }],
         variables: {},
+        auth: null,
+        index: null,
         store: undefined,
         checkpointer: undefined,
         http: undefined,

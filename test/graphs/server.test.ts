@@ -180,6 +180,35 @@ it('the store filters, lists namespaces, and forgets items after their time', as
   expect((await put(['u'], randomBytes(9000).toString('hex'), {})).status).toBe(422)
 })
 
+it('the store finds items by their meaning, below a prefix and by a filter', async () => {
+  const embed = { path: './embed.mjs', name: 'embed', language: 'javascript' } as const
+  const indexed = await graphs.startCopy({ index: { dims: 3, fields: ['text', 'parts[*].text'], embed } })
+  const put = (key: string, value: object, more: object = {}) =>
+    indexed.call('PUT', '/store/items', { namespace: ['m', 'docs'], key, value, ...more })
+  await put('a', { text: 'aaab', kind: 'x' })
+  await put('b', { text: 'bbba', kind: 'x' })
+  await put('parts', { parts: [{ text: 'c' }, { text: 'aab' }], kind: 'y' })
+  await put('title', { title: 'ccc' }, { index: ['title'] })
+  await put('hidden', { text: 'a' }, { index: false })
+  const search = async (query: string, more: object = {}) =>
+    (await indexed.call('POST', '/store/items/search', { namespace_prefix: ['m'], query, ...more })).body.items
+  const keys = async (query: string, more?: object) =>
+    (await search(query, more)).map((one: { key: string }) => one.key)
+  expect(await keys('a')).toEqual(['a', 'parts', 'b', 'title'])
+  expect(await keys('c', { limit: 2 })).toEqual(expect.arrayContaining(['parts', 'title']))
+  expect(await keys('a', { filter: { kind: 'y' } })).toEqual(['parts'])
+  expect(await keys('a', { namespace_prefix: ['other'] })).toEqual([])
+  expect((await search('aab', { limit: 1 }))[0]).toMatchObject({ key: 'parts', score: expect.closeTo(1, 5) })
+  await put('a', { text: 'ccc', kind: 'x' })
+  expect(await keys('a', { limit: 1 })).toEqual(['parts'])
+  await indexed.call('DELETE', '/store/items', { namespace: ['m', 'docs'], key: 'parts' })
+  expect(await keys('a', { limit: 1 })).toEqual(['b'])
+  expect((await put('wrong', {}, { index: ['a..b'] })).status).toBe(422)
+  const small = await graphs.startCopy({ index: { dims: 2, fields: ['text'], embed } })
+  const wrong = { namespace: ['m'], key: 'k', value: { text: 'a' } }
+  expect((await small.call('PUT', '/store/items', wrong)).status).toBe(502)
+})
+
 it('a due cron starts one run, though each copy looks', async () => {
   const { body: cron } = await copy.call('POST', '/runs/crons', {
     assistant_id: 'echo',

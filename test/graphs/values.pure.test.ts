@@ -103,10 +103,10 @@ describe('the configuration file', () => {
       ui: { agent: './ui.tsx' },
       // Without its pattern, every origin would be allowed.
       http: { cors: { allow_origin_regex: '^https://mine$' } },
-      store: { index: { dims: 3 } },
+      store: { index: { dims: 3, embed: 'openai:small', fields: ['a..b'] } },
       checkpointer: { serde: { allowed_json_modules: true } },
     }
-    const named = ['auth', 'priority', 'ui', 'http.cors.allow_origin_regex', 'store.index', 'checkpointer.serde']
+    const named = ['auth', 'priority', 'ui', 'http.cors.allow_origin_regex', 'store.index.fields', 'checkpointer.serde']
     for (const name of [...named, 'one', 'two']) expect(() => read(content), name).toThrow(`\`${name}\``)
     const graphs = { a: './a.py:make' }
     expect(() => read({ graphs, webhooks: { url: { allowed_hosts: ['mine.example'] } } })).toThrow('allowed_hosts')

@@ -5,12 +5,15 @@ import { Socket } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
+import { authenticate, authorize, loadAuth } from '../../src/graphs/runtimes/javascript/auth.mjs'
 
 const pipe = new Socket({ fd: 3 })
 pipe.on('close', () => process.exit())
 pipe.on('error', () => process.exit())
 const send = message => pipe.write(`${JSON.stringify(message)}\n`)
+const LETTERS = ['a', 'b', 'c']
 let folder
+let handlers
 const cancelled = new Set()
 
 const fileOf = thread => join(folder, `${thread}.jsonl`)
@@ -62,11 +65,15 @@ async function run({ run_id, thread_id, attempt, kwargs }) {
   const answer = kwargs.command?.resume
   if (answer !== undefined) appendFileSync(fileOf(thread_id), `The answer is ${JSON.stringify(answer)}.\n`)
   if (ask) writeFileSync(questionOf(thread_id), '')
-  emit('values', { log: readLog(thread_id) })
+  emit('values', { log: readLog(thread_id), user: kwargs.config.configurable.langgraph_auth_user?.identity })
   return ask ? end('success', { state: summaryOf(thread_id, ['asking']) }) : end('success')
 }
 
 const questions = {
+  // As many numbers as letters, so that texts with the same letters are near.
+  embed: ({ texts }) => JSON.stringify(texts.map(text => LETTERS.map(letter => text.split(letter).length - 1))),
+  authenticate: async message => JSON.stringify(await authenticate(handlers, message)),
+  authorize: async message => JSON.stringify(await authorize(handlers, message)),
   run: ({ run: given }) => run(given),
   setup: () => 'null',
   summary: ({ config }) => JSON.stringify(summaryOf(config.configurable.thread_id)),
@@ -81,8 +88,12 @@ createInterface({ input: pipe }).on('line', async line => {
   const message = JSON.parse(line)
   if (message.type === 'start') {
     folder = message.folder
+    handlers = message.auth && (await loadAuth(message.auth, folder))
     send({ type: 'ready' })
   } else if (message.type === 'cancel') cancelled.add(message.run)
   else if (message.type === 'ask')
-    send({ type: 'answer', id: message.id, result: await questions[message.question](message) })
+    Promise.resolve(questions[message.question](message)).then(
+      result => send({ type: 'answer', id: message.id, result }),
+      ({ message: text, status }) => send({ type: 'answer', id: message.id, error: { message: text, status } }),
+    )
 })

@@ -16,7 +16,7 @@ const SERVER_NODE = 22
 export function proposeGraphs(app: Folder, name: string): Proposal {
   const file = readGraphFile(app, name)
   const path = app.path === '' ? name : `${app.path}/${name}`
-  const languages = [...new Set(file.graphs.map(({ language }) => language))]
+  const { languages } = file
   const node = languages.includes('javascript') ? installNode(app) : null
   const python = languages.includes('python') ? installPythonGraphs(app, file) : null
   // One folder for both: that of the application.

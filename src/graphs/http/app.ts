@@ -1,5 +1,4 @@
 // The routes behind the key, with errors in one form.
-import { createHash, timingSafeEqual } from 'node:crypto'
 import { type Context, Hono } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { cors } from 'hono/cors'
@@ -7,12 +6,13 @@ import { isDataError, isTimeout } from '../database.ts'
 import { HttpError } from '../errors.ts'
 import { ExecutorEnded } from '../executor.ts'
 import type { Server } from '../server.ts'
+import { identify } from './access.ts'
 import { assistantRoutes } from './assistants.ts'
 import { cronRoutes } from './crons.ts'
 import { mcpRoutes } from './mcp.ts'
 import { createMetaRoutes } from './meta.ts'
 import { protocolRoutes } from './protocol.ts'
-import { type Group, mount, type Route } from './route.ts'
+import { type Group, mount, type Route, type Variables } from './route.ts'
 import { runRoutes } from './runs.ts'
 import { storeRoutes } from './store.ts'
 import { threadRoutes } from './threads.ts'
@@ -47,12 +47,6 @@ function listRoutes({ configuration }: Server): Route[] {
 
 const LARGEST_BODY_BYTES = 100 * 2 ** 20
 
-const digest = (text: string) => createHash('sha256').update(text).digest()
-function isAuthorized(request: Request, apiKey: string): boolean {
-  const given = request.headers.get('X-Api-Key') ?? request.headers.get('Authorization')?.replace(/^Bearer /i, '') ?? ''
-  return timingSafeEqual(digest(given), digest(apiKey))
-}
-
 const problem = (status: number, detail: string, retryAfter?: number) =>
   new Response(JSON.stringify({ status, detail, message: detail }), {
     status,
@@ -74,9 +68,9 @@ function answerError(error: unknown, context: Context): Response {
   return problem(500, 'The server failed. Its log has the reason.')
 }
 
-export function createApp(server: Server): Hono {
-  const { apiKey, configuration } = server
-  const root = new Hono()
+export function createApp(server: Server): Hono<Variables> {
+  const { configuration } = server
+  const root = new Hono<Variables>()
   const prefix = configuration.http?.mount_prefix ?? ''
   const app = prefix ? root.basePath(prefix) : root
   const rules = configuration.http?.cors
@@ -97,8 +91,7 @@ export function createApp(server: Server): Hono {
   )
   app.use(async (context, next) => {
     const isOpen = context.req.path === `${prefix}/ok`
-    if (apiKey !== undefined && !isOpen && !isAuthorized(context.req.raw, apiKey))
-      return problem(401, 'The key is missing or wrong. Send the key of this deployment in X-Api-Key.')
+    context.set('user', isOpen ? null : await identify(server, context.req.raw))
     await next()
   })
   app.use(

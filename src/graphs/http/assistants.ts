@@ -37,6 +37,7 @@ export const assistantRoutes: Route[] = [
   route({
     method: 'post',
     path: '/assistants',
+    access: 'assistants:create',
     group,
     summary: 'Create an assistant',
     body: z.looseObject({
@@ -68,25 +69,28 @@ export const assistantRoutes: Route[] = [
   route({
     method: 'post',
     path: '/assistants/search',
+    access: 'assistants:search',
     group,
     summary: 'Search assistants',
     body: z.looseObject({ ...filter, ...page, ...sorting }),
-    async handle({ server, body }) {
-      const rows = await search(server.db.query, ASSISTANTS, body, body)
+    async handle({ server, body, filters }) {
+      const rows = await search(server.db.query, ASSISTANTS, body, body, filters)
       return pageOf(selectMembers(rows, body.select), body)
     },
   }),
   route({
     method: 'post',
     path: '/assistants/count',
+    access: 'assistants:search',
     group,
     summary: 'Count assistants',
     body: z.looseObject(filter),
-    handle: ({ server, body }) => count(server.db.query, ASSISTANTS, body),
+    handle: ({ server, body, filters }) => count(server.db.query, ASSISTANTS, body, filters),
   }),
   route({
     method: 'get',
     path: '/assistants/{assistant_id}',
+    access: 'assistants:read',
     group,
     summary: 'Get an assistant',
     params: assistantParams,
@@ -95,6 +99,7 @@ export const assistantRoutes: Route[] = [
   route({
     method: 'patch',
     path: '/assistants/{assistant_id}',
+    access: 'assistants:update',
     group,
     summary: 'Change an assistant, as a new version',
     params: assistantParams,
@@ -115,6 +120,7 @@ export const assistantRoutes: Route[] = [
   route({
     method: 'delete',
     path: '/assistants/{assistant_id}',
+    access: 'assistants:delete',
     group,
     summary: 'Delete an assistant',
     params: assistantParams,
@@ -128,6 +134,7 @@ export const assistantRoutes: Route[] = [
   route({
     method: 'post',
     path: '/assistants/{assistant_id}/versions',
+    access: 'assistants:read',
     group,
     summary: 'List the versions of an assistant',
     params: assistantParams,
@@ -137,6 +144,7 @@ export const assistantRoutes: Route[] = [
   route({
     method: 'post',
     path: '/assistants/{assistant_id}/latest',
+    access: 'assistants:update',
     group,
     summary: 'Make a version the latest',
     params: assistantParams,
@@ -147,6 +155,7 @@ export const assistantRoutes: Route[] = [
   route({
     method: 'get',
     path: '/assistants/{assistant_id}/graph',
+    access: 'assistants:read',
     group,
     summary: 'Get the nodes and edges of the graph',
     params: assistantParams,
@@ -157,6 +166,7 @@ export const assistantRoutes: Route[] = [
   route({
     method: 'get',
     path: '/assistants/{assistant_id}/schemas',
+    access: 'assistants:read',
     group,
     summary: 'Get the schemas of input, output, state and configuration',
     params: assistantParams,
@@ -166,6 +176,7 @@ export const assistantRoutes: Route[] = [
     route({
       method: 'get',
       path: `/assistants/{assistant_id}/subgraphs${suffix}`,
+      access: 'assistants:read',
       group,
       summary: 'Get the schemas of subgraphs',
       params: z.object({ assistant_id: z.string(), namespace: z.string().optional() }),

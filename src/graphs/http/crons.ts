@@ -2,7 +2,7 @@
 import * as z from 'zod'
 import { getAssistant } from '../assistants.ts'
 import { CRONS, type CronFields, createCron, deleteCron, patchCron } from '../crons.ts'
-import { resolveAssistantId } from '../runs.ts'
+import { CALLER, type Caller, configOfCaller, resolveAssistantId } from '../runs.ts'
 import { count, search } from '../search.ts'
 import type { Server } from '../server.ts'
 import { getThread } from '../threads.ts'
@@ -33,8 +33,11 @@ const TIMING = Object.keys(timing)
 /** The members that make the run; the others say when. */
 function readPayload(server: Server, body: z.output<typeof cronPatch>): CronFields['payload'] {
   refuseWebhook(server, body.webhook)
+  const { user } = (body as { [CALLER]?: Caller })[CALLER] ?? {}
+  const config = body.config ?? {}
+  const named = user && { ...config, configurable: { ...config.configurable, ...configOfCaller(user) } }
   return Object.fromEntries(
-    Object.entries(body).filter(
+    Object.entries({ ...body, ...(named && { config: named }) }).filter(
       ([name, value]) => !TIMING.includes(name) && name !== 'assistant_id' && value !== undefined,
     ),
   )
@@ -58,6 +61,7 @@ export const cronRoutes: Route[] = [
   route({
     method: 'post',
     path: '/runs/crons',
+    access: 'crons:create',
     group,
     summary: 'Create a cron whose runs have threads of their own',
     body: cronRequest,
@@ -66,6 +70,7 @@ export const cronRoutes: Route[] = [
   route({
     method: 'post',
     path: '/threads/{thread_id}/runs/crons',
+    access: 'crons:create',
     group,
     summary: 'Create a cron on a thread',
     params: threadParams,
@@ -75,24 +80,27 @@ export const cronRoutes: Route[] = [
   route({
     method: 'post',
     path: '/runs/crons/search',
+    access: 'crons:search',
     group,
     summary: 'Search crons',
     body: z.looseObject({ ...filter, ...page, ...sorting }),
-    async handle({ server, body }) {
-      return pageOf(selectMembers(await search(server.db.query, CRONS, body, body), body.select), body)
+    async handle({ server, body, filters }) {
+      return pageOf(selectMembers(await search(server.db.query, CRONS, body, body, filters), body.select), body)
     },
   }),
   route({
     method: 'post',
     path: '/runs/crons/count',
+    access: 'crons:search',
     group,
     summary: 'Count crons',
     body: z.looseObject(filter),
-    handle: ({ server, body }) => count(server.db.query, CRONS, body),
+    handle: ({ server, body, filters }) => count(server.db.query, CRONS, body, filters),
   }),
   route({
     method: 'patch',
     path: '/runs/crons/{cron_id}',
+    access: 'crons:update',
     group,
     summary: 'Change a cron',
     params: cronParams,
@@ -109,6 +117,7 @@ export const cronRoutes: Route[] = [
   route({
     method: 'delete',
     path: '/runs/crons/{cron_id}',
+    access: 'crons:delete',
     group,
     summary: 'Delete a cron',
     params: cronParams,

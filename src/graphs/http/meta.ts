@@ -40,6 +40,7 @@ export const createMetaRoutes = (all: () => Route[]): Route[] => [
   route({
     method: 'get',
     path: '/ok',
+    access: null,
     group,
     summary: 'Whether the server can reach its database',
     async handle({ server }) {
@@ -53,6 +54,7 @@ export const createMetaRoutes = (all: () => Route[]): Route[] => [
   route({
     method: 'get',
     path: '/info',
+    access: null,
     group,
     summary: 'Versions, and what is served',
     handle: ({ server }) => ({
@@ -64,6 +66,7 @@ export const createMetaRoutes = (all: () => Route[]): Route[] => [
   route({
     method: 'get',
     path: '/metrics',
+    access: null,
     group,
     summary: 'Figures for Prometheus',
     produces: 'text/plain',
@@ -72,13 +75,15 @@ export const createMetaRoutes = (all: () => Route[]): Route[] => [
   route({
     method: 'get',
     path: '/openapi.json',
+    access: null,
     group,
     summary: 'The OpenAPI document',
-    handle: ({ server }) => makeDocument(all(), server.version),
+    handle: ({ server }) => makeDocument(all(), server),
   }),
   route({
     method: 'get',
     path: '/docs',
+    access: null,
     group,
     summary: 'This API as a page',
     produces: 'text/html',

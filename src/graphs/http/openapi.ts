@@ -28,7 +28,8 @@ function jsonOf(schema: object) {
   return { 'application/json': { schema } }
 }
 
-export function makeDocument(routes: Route[], version: string): object {
+export function makeDocument(routes: Route[], { version, configuration }: Server): object {
+  const { securitySchemes, security } = configuration.auth?.openapi ?? {}
   const paths: Record<string, Record<string, object>> = {}
   for (const route of routes) {
     const methods = paths[route.path] ?? {}
@@ -55,7 +56,10 @@ export function makeDocument(routes: Route[], version: string): object {
       version,
       description: 'Assistants, threads, runs, crons and the store of an application.',
     },
-    components: { securitySchemes: { key: { type: 'apiKey', in: 'header', name: 'X-Api-Key' } } },
+    components: {
+      securitySchemes: { key: { type: 'apiKey', in: 'header', name: 'X-Api-Key' }, ...(securitySchemes ?? {}) },
+    },
+    ...(security ? { security } : {}),
     paths,
   }
 }

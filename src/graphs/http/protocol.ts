@@ -1,11 +1,13 @@
 // The newer streaming protocol of the SDK: commands on a thread, and its events by channels. Over HTTP only.
 import * as z from 'zod'
+import type { User } from '../auth.ts'
 import { HttpError } from '../errors.ts'
 import { createRun, type RunRequest } from '../runs.ts'
 import type { Server } from '../server.ts'
 import { followThread, type StreamEvent } from '../streams.ts'
 import { readState } from '../thread-state.ts'
 import { getThread } from '../threads.ts'
+import { admit } from './access.ts'
 import { type Route, route } from './route.ts'
 import { config, command as graphCommand, object, threadParams } from './schemas.ts'
 import { eventStream } from './sse.ts'
@@ -17,6 +19,7 @@ const command = z.looseObject({
   params: object.nullish(),
 })
 type Command = z.output<typeof command>
+type Caller = { server: Server; user: User | null }
 
 class CommandError extends Error {
   readonly code: string
@@ -56,38 +59,43 @@ async function findInterrupted({ db }: Server, threadId: string) {
   return { thread, isInterrupted }
 }
 
-async function start(server: Server, threadId: string, request: RunRequest) {
+/** The route asks nothing of the application, since each command is another question. */
+async function start(caller: Caller, threadId: string, request: RunRequest) {
+  const { server } = caller
+  const admitted = await admit(caller, 'threads:create_run', { params: { thread_id: threadId }, body: request })
   const run = await createRun(
     server,
     threadId,
-    { ...request, stream_subgraphs: true, if_not_exists: 'create' },
+    { ...(admitted.body as RunRequest), stream_subgraphs: true, if_not_exists: 'create' },
     { hasProtocol: true },
   )
   return { run_id: run.run_id }
 }
 
 /** Input for a thread that waits for an answer is the answer. */
-async function startRun(server: Server, threadId: string, params: unknown) {
+async function startRun(caller: Caller, threadId: string, params: unknown) {
   const { assistant_id, input, config, metadata, multitaskStrategy } = parse(runStart, params)
   const given = input ?? null
-  const isAnswer = given !== null && (await findInterrupted(server, threadId)).isInterrupted
+  const isAnswer = given !== null && (await findInterrupted(caller.server, threadId)).isInterrupted
   const rest = { assistant_id, config, metadata, multitask_strategy: multitaskStrategy ?? null } as RunRequest
-  return start(server, threadId, isAnswer ? { ...rest, command: { resume: given } } : { ...rest, input: given })
+  return start(caller, threadId, isAnswer ? { ...rest, command: { resume: given } } : { ...rest, input: given })
 }
 
-async function respond(server: Server, threadId: string, params: unknown) {
+async function respond(caller: Caller, threadId: string, params: unknown) {
   const given = parse(inputRespond, params)
   const responses = 'responses' in given ? (given.responses as z.output<typeof response>[]) : [given]
-  const { thread, isInterrupted } = await findInterrupted(server, threadId)
+  const { thread, isInterrupted } = await findInterrupted(caller.server, threadId)
   if (!thread || !isInterrupted) throw new CommandError('no_such_run', 'The thread does not wait for an answer.')
   const resume = Object.fromEntries(responses.map(one => [one.interrupt_id as string, one.response ?? null]))
   const { update, goto, config, metadata } = given
   const command = { resume, ...(update && { update }), ...(goto && { goto }) }
-  await start(server, threadId, { assistant_id: thread.metadata.assistant_id, command, config, metadata } as RunRequest)
+  await start(caller, threadId, { assistant_id: thread.metadata.assistant_id, command, config, metadata } as RunRequest)
   return {}
 }
 
-async function getState(server: Server, threadId: string, params: Command['params']) {
+async function getState(caller: Caller, threadId: string, params: Command['params']) {
+  const { server } = caller
+  await admit(caller, 'threads:read', { params: { thread_id: threadId } })
   await getThread(server.db.query, threadId)
   const { values, checkpoint } = JSON.parse(await readState(server, threadId, { subgraphs: true }))
   const keys = Array.isArray(params?.keys) ? params.keys : undefined
@@ -95,14 +103,14 @@ async function getState(server: Server, threadId: string, params: Command['param
   return { values: chosen, checkpoint: checkpoint && { id: checkpoint.checkpoint_id, ns: checkpoint.checkpoint_ns } }
 }
 
-async function execute(server: Server, threadId: string, { method, params }: Command): Promise<object> {
+async function execute(caller: Caller, threadId: string, { method, params }: Command): Promise<object> {
   switch (method) {
     case 'run.start':
-      return startRun(server, threadId, params)
+      return startRun(caller, threadId, params)
     case 'input.respond':
-      return respond(server, threadId, params)
+      return respond(caller, threadId, params)
     case 'state.get':
-      return getState(server, threadId, params)
+      return getState(caller, threadId, params)
     default:
       throw new CommandError('unknown_command', `The command ${method} is not supported over HTTP.`)
   }
@@ -148,14 +156,15 @@ export const protocolRoutes: Route[] = [
   route({
     method: 'post',
     path: '/threads/{thread_id}/commands',
+    access: null,
     group,
     summary: 'Send a command of the streaming protocol',
     params: threadParams,
     body: command,
-    async handle({ server, params, body }) {
+    async handle({ server, user, params, body }) {
       const { id } = body
       try {
-        const result = await execute(server, params.thread_id, body)
+        const result = await execute({ server, user }, params.thread_id, body)
         return { type: 'success', id, result, meta: { thread_id: params.thread_id } }
       } catch (error) {
         if (error instanceof CommandError) return { type: 'error', id, error: error.code, message: error.message }
@@ -167,6 +176,7 @@ export const protocolRoutes: Route[] = [
   route({
     method: 'post',
     path: '/threads/{thread_id}/stream/events',
+    access: 'threads:read',
     group,
     summary: 'Stream the events of chosen channels of a thread',
     params: threadParams,

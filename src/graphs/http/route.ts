@@ -1,8 +1,11 @@
 // Declared routes: their schemas validate requests, and the OpenAPI document is made from them.
 import type { Context, Hono } from 'hono'
 import type { z } from 'zod'
+import type { Access, User } from '../auth.ts'
 import { HttpError } from '../errors.ts'
 import type { Server } from '../server.ts'
+import type { JsonObject } from '../values.ts'
+import { admit } from './access.ts'
 
 type Method = 'get' | 'post' | 'put' | 'patch' | 'delete'
 export type Group = 'assistants' | 'threads' | 'runs' | 'crons' | 'store' | 'mcp' | 'meta'
@@ -12,14 +15,22 @@ export type Call<Params, Query, Body> = {
   query: Query
   body: Body
   request: Request
+  /** The caller, if the application has authentication of its own. */
+  user: User | null
+  /** Filters of the application, which must fit the metadata of all that is read or changed. Searches apply them. */
+  filters: JsonObject | null
   /** Aborted when the caller goes. */
   signal: AbortSignal
 }
+/** Set before the routes: who calls. */
+export type Variables = { Variables: { user: User | null } }
 export type Route = {
   method: Method
   path: string
   group: Group
   summary: string
+  /** The question to the authorization of the application. Null: every caller with a key may do it. */
+  access: Access | null
   params?: z.ZodType
   query?: z.ZodType
   body?: z.ZodType
@@ -113,20 +124,27 @@ function readQuery(url: string): Record<string, string | string[]> {
   )
 }
 
-async function serve(route: Route, server: Server, context: Context): Promise<Response> {
+async function serve(route: Route, server: Server, context: Context<Variables>): Promise<Response> {
   const request = context.req.raw
   const faults: string[] = []
   const params = parse(route.params, context.req.param(), 'path', faults)
   const query = parse(route.query, readQuery(request.url), 'query', faults)
   const body = route.body ? parse(route.body, await readBody(request), 'body', faults) : undefined
   if (faults.length > 0) throw new HttpError(422, faults.join(' '))
-  const result = await route.handle({ server, params, query, body, request, signal: request.signal })
+  const user = context.get('user') ?? null
+  const given = { params: params as JsonObject | undefined, query: query as JsonObject | undefined, body }
+  const admitted = server.auth ? await admit({ server, user }, route.access, given) : { ...given, filters: null }
+  const result = await route.handle({ server, ...admitted, request, user, signal: request.signal } as Call<
+    unknown,
+    unknown,
+    unknown
+  >)
   if (result instanceof Response) return result
   const text = result instanceof JsonText ? result.text : JSON.stringify(result)
   return new Response(text, { headers: { 'Content-Type': 'application/json' } })
 }
 
-export function mount(app: Hono, server: Server, routes: Route[]): void {
+export function mount(app: Hono<Variables>, server: Server, routes: Route[]): void {
   for (const one of routes) {
     // Hono writes parameters with a colon; OpenAPI with braces.
     const path = one.path.replaceAll('{', ':').replaceAll('}', '')

@@ -151,6 +151,7 @@ export const runRoutes: Route[] = [
     route({
       method: 'post',
       path: `/threads/{thread_id}/runs${suffix}`,
+      access: 'threads:create_run',
       group,
       summary: `${summary} on a thread`,
       params: threadParams,
@@ -161,6 +162,7 @@ export const runRoutes: Route[] = [
     route({
       method: 'post',
       path: `/runs${suffix}`,
+      access: 'threads:create_run',
       group,
       summary: `${summary} without a thread`,
       query: runQuery,
@@ -171,6 +173,7 @@ export const runRoutes: Route[] = [
   route({
     method: 'post',
     path: '/runs/batch',
+    access: 'threads:create_run',
     group,
     summary: 'Start several runs without threads',
     body: z.array(runRequest).min(1).max(100),
@@ -188,6 +191,7 @@ export const runRoutes: Route[] = [
   route({
     method: 'post',
     path: '/runs/cancel',
+    access: 'threads:update',
     group,
     summary: 'Cancel runs by their ids or their status',
     query: z.looseObject({ action }),
@@ -196,12 +200,13 @@ export const runRoutes: Route[] = [
       run_ids: z.array(z.uuid()).max(1000).nullish(),
       status: z.enum(['pending', 'running', 'all']).nullish(),
     }),
-    async handle({ server, query, body }) {
+    async handle({ server, query, body, filters }) {
       if (!body.status && !body.run_ids) throw new HttpError(422, 'body: give `run_ids`, or a `status`.')
       const ids = await findRuns(server.db.query, {
         ...(body.thread_id && { threadId: body.thread_id }),
         ...(body.run_ids && { runIds: body.run_ids }),
         ...(body.status && { status: body.status }),
+        filters,
       })
       await cancelRuns(server.db, ids, query.action)
       return noContent()
@@ -210,6 +215,7 @@ export const runRoutes: Route[] = [
   route({
     method: 'get',
     path: '/threads/{thread_id}/runs',
+    access: 'threads:read',
     group,
     summary: 'List the runs of a thread',
     params: threadParams,
@@ -222,6 +228,7 @@ export const runRoutes: Route[] = [
   route({
     method: 'get',
     path: '/threads/{thread_id}/runs/{run_id}',
+    access: 'threads:read',
     group,
     summary: 'Get a run',
     params: threadRunParams,
@@ -230,6 +237,7 @@ export const runRoutes: Route[] = [
   route({
     method: 'delete',
     path: '/threads/{thread_id}/runs/{run_id}',
+    access: 'threads:delete',
     group,
     summary: 'Delete a run that has ended',
     params: threadRunParams,
@@ -241,6 +249,7 @@ export const runRoutes: Route[] = [
   route({
     method: 'post',
     path: '/threads/{thread_id}/runs/{run_id}/cancel',
+    access: 'threads:update',
     group,
     summary: 'Cancel a run',
     params: threadRunParams,
@@ -256,6 +265,7 @@ export const runRoutes: Route[] = [
   route({
     method: 'get',
     path: '/threads/{thread_id}/runs/{run_id}/join',
+    access: 'threads:read',
     group,
     summary: 'Wait for the output of a run',
     params: threadRunParams,
@@ -270,6 +280,7 @@ export const runRoutes: Route[] = [
   route({
     method: 'get',
     path: '/threads/{thread_id}/runs/{run_id}/stream',
+    access: 'threads:read',
     group,
     summary: 'Join the stream of a run',
     params: threadRunParams,
@@ -280,6 +291,7 @@ export const runRoutes: Route[] = [
   route({
     method: 'get',
     path: '/runs/{run_id}/stream',
+    access: 'threads:read',
     group,
     summary: 'Join the stream of a run without a thread',
     params: runParams,

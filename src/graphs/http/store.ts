@@ -2,6 +2,7 @@
 import * as z from 'zod'
 import type { Server } from '../server.ts'
 import { runStoreOperation, type StoreOperation } from '../store.ts'
+import { faultOfPath } from '../text-paths.ts'
 import { noContent, type Route, route } from './route.ts'
 import { flag, object, page } from './schemas.ts'
 
@@ -13,16 +14,14 @@ const label = z
 const namespace = z.array(label).min(1).max(100)
 const prefix = z.array(label).max(100)
 const key = z.string().min(1)
-/** Items are found by their values: there is no index of meanings. */
-const noQuery = z.literal('', { error: 'is not supported: search by `filter`' }).nullish()
-const noIndex = z.literal(false, { error: 'is not supported: send false, or leave it out' }).nullish()
-const run = ({ configuration, db }: Server, operation: StoreOperation) =>
-  runStoreOperation(db.query, operation, configuration.store?.ttl ?? {})
+const path = z.string().refine(text => faultOfPath(text) === null, 'must be a path, such as "$" or "parts[*].text"')
+const run = (server: Server, operation: StoreOperation) => runStoreOperation(server, operation)
 
 export const storeRoutes: Route[] = [
   route({
     method: 'put',
     path: '/store/items',
+    access: 'store:put',
     group,
     summary: 'Write an item',
     body: z.looseObject({
@@ -30,18 +29,19 @@ export const storeRoutes: Route[] = [
       key,
       value: object,
       ttl: z.number().positive().nullish().describe('Minutes.'),
-      index: noIndex,
+      index: z.union([z.literal(false), z.array(path).max(20)]).nullish(),
     }),
     async handle({ server, body }) {
       server.usage.admitBytes()
-      const { namespace, key, value, ttl } = body
-      await run(server, { op: 'put', namespace, key, value, ttl })
+      const { namespace, key, value, ttl, index } = body
+      await run(server, { op: 'put', namespace, key, value, ttl, index })
       return noContent()
     },
   }),
   route({
     method: 'get',
     path: '/store/items',
+    access: 'store:get',
     group,
     summary: 'Get an item, or null',
     query: z.looseObject({
@@ -58,6 +58,7 @@ export const storeRoutes: Route[] = [
   route({
     method: 'delete',
     path: '/store/items',
+    access: 'store:delete',
     group,
     summary: 'Delete an item',
     body: z.looseObject({ namespace, key }),
@@ -69,24 +70,26 @@ export const storeRoutes: Route[] = [
   route({
     method: 'post',
     path: '/store/items/search',
+    access: 'store:search',
     group,
     summary: 'Search items by namespace and value',
     body: z.looseObject({
       namespace_prefix: prefix.nullish(),
       filter: object.nullish(),
-      query: noQuery,
+      query: z.string().max(100_000).nullish(),
       refresh_ttl: z.boolean().nullish(),
       ...page,
     }),
     async handle({ server, body }) {
-      const { namespace_prefix, filter, refresh_ttl, limit, offset } = body
+      const { namespace_prefix, filter, query, refresh_ttl, limit, offset } = body
       const prefix = namespace_prefix ?? []
-      return { items: await run(server, { op: 'search', prefix, filter, refresh_ttl, limit, offset }) }
+      return { items: await run(server, { op: 'search', prefix, filter, query, refresh_ttl, limit, offset }) }
     },
   }),
   route({
     method: 'post',
     path: '/store/namespaces',
+    access: 'store:list_namespaces',
     group,
     summary: 'List namespaces',
     body: z.looseObject({

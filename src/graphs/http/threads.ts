@@ -1,5 +1,6 @@
 // Routes of threads and their state.
 import * as z from 'zod'
+import { findAdmitted } from '../auth.ts'
 import { copyCheckpoints } from '../checkpoints.ts'
 import { HttpError, notFound } from '../errors.ts'
 import { count, search } from '../search.ts'
@@ -88,6 +89,7 @@ export const threadRoutes: Route[] = [
   route({
     method: 'post',
     path: '/threads',
+    access: 'threads:create',
     group,
     summary: 'Create a thread',
     body: z.looseObject({
@@ -117,40 +119,43 @@ export const threadRoutes: Route[] = [
   route({
     method: 'post',
     path: '/threads/search',
+    access: 'threads:search',
     group,
     summary: 'Search threads',
     body: z.looseObject({ ...filter, ...page, ...sorting, extract: unsupported }),
-    async handle({ server, body }) {
+    async handle({ server, body, filters }) {
       const from = body.select && !body.select.includes('values') ? THREADS_WITHOUT_VALUES : THREADS
-      const rows = (await search(server.db.query, from, body, body)).map(toThread)
+      const rows = (await search(server.db.query, from, body, body, filters)).map(toThread)
       return pageOf(selectMembers(rows, body.select), body)
     },
   }),
   route({
     method: 'post',
     path: '/threads/count',
+    access: 'threads:search',
     group,
     summary: 'Count threads',
     body: z.looseObject(filter),
-    handle: ({ server, body }) => count(server.db.query, THREADS, body),
+    handle: ({ server, body, filters }) => count(server.db.query, THREADS, body, filters),
   }),
   route({
     method: 'post',
     path: '/threads/prune',
+    access: 'threads:delete',
     group,
     summary: 'Delete threads, or all of their checkpoints but the latest',
     body: z.looseObject({ thread_ids: z.array(z.uuid()).max(1000), strategy: strategy.nullish() }),
-    async handle({ server, body }) {
+    async handle({ server, body, filters }) {
       const isKept = body.strategy === 'keep_latest'
-      const count = isKept
-        ? await keepLatest(server, body.thread_ids)
-        : (await removeThreads(server, body.thread_ids)).length
+      const ids = filters ? await findAdmitted(server.db.query, body.thread_ids, filters) : body.thread_ids
+      const count = isKept ? await keepLatest(server, ids) : (await removeThreads(server, ids)).length
       return { pruned_count: count }
     },
   }),
   route({
     method: 'get',
     path: '/threads/{thread_id}',
+    access: 'threads:read',
     group,
     summary: 'Get a thread',
     params: threadParams,
@@ -159,6 +164,7 @@ export const threadRoutes: Route[] = [
   route({
     method: 'patch',
     path: '/threads/{thread_id}',
+    access: 'threads:update',
     group,
     summary: 'Change the metadata or the time to live of a thread',
     params: threadParams,
@@ -171,6 +177,7 @@ export const threadRoutes: Route[] = [
   route({
     method: 'delete',
     path: '/threads/{thread_id}',
+    access: 'threads:delete',
     group,
     summary: 'Delete a thread with its runs and its state',
     params: threadParams,
@@ -183,6 +190,7 @@ export const threadRoutes: Route[] = [
   route({
     method: 'post',
     path: '/threads/{thread_id}/copy',
+    access: 'threads:read',
     group,
     summary: 'Copy a thread with its state',
     params: threadParams,
@@ -199,6 +207,7 @@ export const threadRoutes: Route[] = [
   route({
     method: 'get',
     path: '/threads/{thread_id}/state',
+    access: 'threads:read',
     group,
     summary: 'Get the state of a thread',
     params: threadParams,
@@ -209,6 +218,7 @@ export const threadRoutes: Route[] = [
   route({
     method: 'get',
     path: '/threads/{thread_id}/state/{checkpoint_id}',
+    access: 'threads:read',
     group,
     summary: 'Get the state of a thread at a checkpoint',
     params: z.object({ thread_id: z.uuid(), checkpoint_id: z.uuid() }),
@@ -222,6 +232,7 @@ export const threadRoutes: Route[] = [
   route({
     method: 'post',
     path: '/threads/{thread_id}/state/checkpoint',
+    access: 'threads:read',
     group,
     summary: 'Get the state of a thread at a checkpoint',
     params: threadParams,
@@ -236,6 +247,7 @@ export const threadRoutes: Route[] = [
   route({
     method: 'post',
     path: '/threads/{thread_id}/state',
+    access: 'threads:update',
     group,
     summary: 'Add to the state of a thread',
     params: threadParams,
@@ -254,6 +266,7 @@ export const threadRoutes: Route[] = [
   route({
     method: 'patch',
     path: '/threads/{thread_id}/state',
+    access: 'threads:update',
     group,
     summary: 'Change the metadata of a thread',
     params: threadParams,
@@ -263,6 +276,7 @@ export const threadRoutes: Route[] = [
   route({
     method: 'get',
     path: '/threads/{thread_id}/history',
+    access: 'threads:read',
     group,
     summary: 'List the states of a thread',
     params: threadParams,
@@ -272,6 +286,7 @@ export const threadRoutes: Route[] = [
   route({
     method: 'post',
     path: '/threads/{thread_id}/history',
+    access: 'threads:read',
     group,
     summary: 'Search the states of a thread',
     params: threadParams,
@@ -288,6 +303,7 @@ export const threadRoutes: Route[] = [
   route({
     method: 'get',
     path: '/threads/{thread_id}/stream',
+    access: 'threads:read',
     group,
     summary: 'Stream the events of all runs of a thread',
     params: threadParams,

@@ -3,17 +3,20 @@ import { parseEnvFile } from '../../../protocol/env-file.ts'
 import { isReservedVariable } from '../../../protocol/reserved-variables.ts'
 import { PlanRefused } from '../../build-plan.ts'
 import { type Folder, normalize, type SourceFiles } from '../../source-files.ts'
-import { checkKeys } from './graph-keys.ts'
+import { checkKeys, isCode } from './graph-keys.ts'
 
 export const GRAPH_FILE = 'langgraph.json'
 
 type GraphLanguage = 'javascript' | 'python'
 /** `file`: relative to the folder of the configuration. Null: `module` names an installed one of Python. */
-type Graph = { id: string; language: GraphLanguage; file: string | null; variable: string }
+type Code = { language: GraphLanguage; file: string | null; variable: string }
+type Graph = Code & { id: string }
 /** `path` in the source, `written` as in the file. */
 type LocalDependency = { written: string; path: string }
 export type GraphFile = {
   graphs: Graph[]
+  /** Those of the graphs, and of other code that the server runs. */
+  languages: GraphLanguage[]
   /** Packages of a registry, as pip reads them. */
   packages: string[]
   folders: LocalDependency[]
@@ -62,7 +65,9 @@ export function readGraphFile(app: Folder, name: string): GraphFile {
       throw new PlanRefused(`\`${path}\`: \`${key}\` has more than ${MAX_ENTRIES} entries. Name fewer.`)
   const local = readDependencies(app, value, faults)
   const source = readSource(app, value, faults)
-  const graphs = readGraphs(app, value, local, source !== null, faults)
+  const reader = { app, folders: local, hasSource: source !== null, faults }
+  const graphs = readGraphs(value, reader)
+  const others = readOtherCode(value, reader)
   if (faults.length > 0) {
     const more = faults.length > MAX_FAULTS ? `; and ${faults.length - MAX_FAULTS} more` : ''
     const shown = faults.slice(0, MAX_FAULTS).map(fault => (fault.length > 300 ? `${fault.slice(0, 300)}…` : fault))
@@ -72,6 +77,7 @@ export function readGraphFile(app: Folder, name: string): GraphFile {
   const pip_config_file = toText(value.pip_config_file)
   return {
     graphs,
+    languages: [...new Set([...graphs, ...others].map(({ language }) => language))],
     packages: toTexts(value.dependencies).filter(entry => !isLocal(entry)),
     folders: local,
     source,
@@ -88,40 +94,58 @@ const MAX_FAULTS = 20
 /** Each graph is compared with each folder. */
 const MAX_ENTRIES = 500
 
-function readGraphs(
-  app: Folder,
-  { graphs }: Record<string, unknown>,
-  folders: LocalDependency[],
-  hasSource: boolean,
-  faults: string[],
-): Graph[] {
+type Reader = { app: Folder; folders: LocalDependency[]; hasSource: boolean; faults: string[] }
+
+function readGraphs({ graphs }: Record<string, unknown>, reader: Reader): Graph[] {
+  const { faults } = reader
   const entries = Object.entries(Object(graphs))
   if (entries.length === 0 && !faults.some(fault => fault.startsWith('`graphs`')))
     faults.push('`graphs` names no graph: add one, such as {"agent": "./agent.py:graph"}')
   return entries.flatMap(([id, value]): Graph[] => {
-    const fail = (what: string) => {
-      faults.push(`graph \`${id.slice(0, 100)}\`: ${what}`)
-      return []
-    }
+    const label = `graph \`${id.slice(0, 100)}\``
     const path = typeof value === 'string' ? value : toText(Object(value).path)
-    if (id.length > 100) return fail('its id has more than 100 characters')
-    if (path === null) return fail('must be "<file>:<name>", or an object with such a `path`')
-    const colon = path.lastIndexOf(':')
-    const [file, variable] = [path.slice(0, Math.max(0, colon)), path.slice(colon + 1)]
-    if (colon <= 0 || !/^[\p{L}_$][\p{L}\p{N}_$]*$/u.test(variable))
-      return fail(`\`${path}\` must be "<file>:<name>", as in "./agent.py:graph"`)
-    const isNode = NODE_FILE.test(file)
-    // A module of Python, which an installed package has.
-    if (!isNode && !file.includes('/') && !file.endsWith('.py'))
-      return [{ id, language: 'python', file: null, variable }]
-    const found = resolveIn(app, file)
-    if (found === null) return fail(`\`${file}\` is outside of the source`)
-    if (!sourceOf(app).has(found)) return fail(`there is no file \`${file}\``)
-    if (!isNode && !file.endsWith('.py')) return fail(`\`${file}\` is a file of neither Python nor JavaScript`)
-    if (!isNode && !hasSource && !folders.some(({ path }) => isInside(found, path)))
-      return fail(`\`${file}\` is in none of the folders of \`dependencies\`: add ".", or the folder of the file`)
-    return [{ id, language: isNode ? 'javascript' : 'python', file, variable }]
+    if (id.length > 100) faults.push(`${label}: its id has more than 100 characters`)
+    else if (path === null) faults.push(`${label}: must be "<file>:<name>", or an object with such a \`path\``)
+    else return readCode(label, path, reader).map(code => ({ id, ...code }))
+    return []
   })
+}
+
+/** The authentication of the application, and its function that makes embeddings. */
+function readOtherCode({ auth, store }: Record<string, unknown>, reader: Reader): Code[] {
+  const path = toText(Object(auth).path)
+  const index = Object(Object(store).index)
+  const embed = toText(index.embed)
+  if (!path && Object.keys(Object(auth)).length > 0)
+    reader.faults.push('`auth` has no `path`: name the `Auth` of the SDK')
+  if (Object.keys(index).length > 0 && (!embed || !index.dims))
+    reader.faults.push('`store.index` needs `dims` and `embed`')
+  return [
+    ...(path ? readCode('`auth.path`', path, reader) : []),
+    ...(embed && isCode(embed) ? readCode('`store.index.embed`', embed, reader) : []),
+  ]
+}
+
+/** A name in a file, or in an installed module of Python. None if it has a fault. */
+function readCode(label: string, path: string, { app, folders, hasSource, faults }: Reader): Code[] {
+  const fail = (what: string) => {
+    faults.push(`${label}: ${what}`)
+    return []
+  }
+  const colon = path.lastIndexOf(':')
+  const [file, variable] = [path.slice(0, Math.max(0, colon)), path.slice(colon + 1)]
+  if (colon <= 0 || !/^[\p{L}_$][\p{L}\p{N}_$]*$/u.test(variable))
+    return fail(`\`${path}\` must be "<file>:<name>", as in "./agent.py:graph"`)
+  const isNode = NODE_FILE.test(file)
+  // A module of Python, which an installed package has.
+  if (!isNode && !file.includes('/') && !file.endsWith('.py')) return [{ language: 'python', file: null, variable }]
+  const found = resolveIn(app, file)
+  if (found === null) return fail(`\`${file}\` is outside of the source`)
+  if (!sourceOf(app).has(found)) return fail(`there is no file \`${file}\``)
+  if (!isNode && !file.endsWith('.py')) return fail(`\`${file}\` is a file of neither Python nor JavaScript`)
+  if (!isNode && !hasSource && !folders.some(({ path }) => isInside(found, path)))
+    return fail(`\`${file}\` is in none of the folders of \`dependencies\`: add ".", or the folder of the file`)
+  return [{ language: isNode ? 'javascript' : 'python', file, variable }]
 }
 
 const isLocal = (entry: string) => entry.startsWith('.')

@@ -43,6 +43,9 @@ const oneOf = (...words: string[]) => form(value => words.includes(value as stri
 const IMAGE = 'is of the image of the reference’s server, which is not used'
 const NOT_YET = 'cannot be run yet. Remove it, or set `start_command` in slipway.json to run a server of your own'
 
+/** A name in a file, and not a model of a provider. */
+export const isCode = (text: string) => /[/.]/.test(text.slice(0, Math.max(0, text.lastIndexOf(':'))))
+
 const NO_UI = 'is not supported: components of a user interface are not served. Remove it'
 
 const NO_ROUTES = 'has no effect: there are no routes of `http.app`'
@@ -103,7 +106,20 @@ const GRAPH_KEYS: Keys = {
   store: {
     form: object,
     members: {
-      index: { form: object, refusal: NOT_YET },
+      index: {
+        form: object,
+        isClosed: true,
+        members: {
+          dims: { form: form(value => Number.isInteger(value) && Number(value) > 0, 'a whole number above 0') },
+          embed: {
+            form: form(
+              value => isText(value) && (isCode(value as string) || (value as string).startsWith('openai:')),
+              '"openai:<model>", or a function as "<file>:<name>": models of others are not called by the server',
+            ),
+          },
+          fields: { form: texts },
+        },
+      },
       ttl: {
         form: object,
         members: {
@@ -135,7 +151,6 @@ const GRAPH_KEYS: Keys = {
   },
   auth: {
     form: object,
-    refusal: NOT_YET,
     members: {
       path: { form: text },
       disable_studio_auth: { form: flag },

@@ -1,5 +1,7 @@
 // Answers of the executor: runs, states and descriptions of graphs.
 import { Command, Send } from '@langchain/langgraph'
+import { authenticate, authorize, loadAuth } from './auth.mjs'
+import { loadEmbed } from './embed.mjs'
 import { EventLog } from './events.mjs'
 import { loadGraphs } from './graphs.mjs'
 import { streamProtocol } from './protocol.mjs'
@@ -23,8 +25,10 @@ export function toCommand({ goto, update, resume }) {
 
 const LOST = JSON.stringify({ status: 'lost', error: null, output: null, state: null })
 
-export async function prepare({ folder, graphs: specs, database, send, request }) {
+export async function prepare({ folder, graphs: specs, auth, embed, database, send, request }) {
   const graphs = await loadGraphs(specs, folder)
+  const makeVectors = embed && (await loadEmbed(embed, folder))
+  const handlers = auth && (await loadAuth(auth, folder))
   const events = new EventLog(send, request)
   const saver = openSaver(database, events)
   const store = new ServerStore(request)
@@ -149,6 +153,9 @@ export async function prepare({ folder, graphs: specs, database, send, request }
         found[name] = { graph_id: name, ...(await describeSchemas(subgraph)) }
       return toJson(found)
     },
+    embed: async ({ texts }) => toJson(await makeVectors(texts)),
+    authenticate: async message => toJson(await authenticate(handlers, message)),
+    authorize: async message => toJson(await authorize(handlers, message)),
     async prune({ thread_ids }) {
       await saver.keepLatest(thread_ids)
       return 'null'

@@ -27,7 +27,8 @@ function request(request) {
  */
 const SHARED = /^@langchain\/(?:langgraph|core|langgraph-checkpoint)(?:\/|$)/
 function sharePackages(folder, graphs) {
-  const parents = [graphs[0].path, 'package.json'].map(path => pathToFileURL(resolve(folder, path)).href)
+  const paths = [...graphs.slice(0, 1).map(graph => graph.path), 'package.json']
+  const parents = paths.map(path => pathToFileURL(resolve(folder, path)).href)
   const own = new URL('.', import.meta.url).href
   registerHooks({
     resolve(specifier, context, next) {
@@ -52,12 +53,12 @@ const TOO_LONG = {
 }
 
 let answer
-async function start({ folder, graphs, database }) {
+async function start({ folder, graphs, auth, embed, database }) {
   try {
     process.chdir(folder)
     sharePackages(folder, graphs)
     const { prepare } = await import('./answers.mjs')
-    answer = await prepare({ folder, graphs, database, send, request })
+    answer = await prepare({ folder, graphs, auth, embed, database, send, request })
     send({ type: 'ready' })
   } catch (error) {
     console.error(error)

@@ -8,6 +8,7 @@ const toItem = item =>
     value: item.value,
     createdAt: new Date(item.created_at),
     updatedAt: new Date(item.updated_at),
+    ...(item.score !== undefined && { score: item.score }),
   }
 const pathOf = (conditions, type) => conditions?.find(({ matchType }) => matchType === type)?.path
 
@@ -27,13 +28,13 @@ export class ServerStore extends BaseStore {
 
   async #run(operation) {
     if ('namespacePrefix' in operation) {
-      const { namespacePrefix, filter, limit = 10, offset = 0 } = operation
-      const items = await this.#ask({ op: 'search', prefix: namespacePrefix, filter, limit, offset })
+      const { namespacePrefix, filter, query, limit = 10, offset = 0 } = operation
+      const items = await this.#ask({ op: 'search', prefix: namespacePrefix, filter, query, limit, offset })
       return items.map(toItem)
     }
     if ('value' in operation) {
-      const { namespace, key, value, ttl } = operation
-      await this.#ask({ op: 'put', namespace, key, value, ttl })
+      const { namespace, key, value, ttl, index } = operation
+      await this.#ask({ op: 'put', namespace, key, value, ttl, index })
       return undefined
     }
     if ('key' in operation)

@@ -1,6 +1,7 @@
 """Answers of the executor: runs, states and descriptions of graphs."""
 
 import asyncio
+import inspect
 import sys
 import traceback
 from contextlib import AsyncExitStack
@@ -8,7 +9,8 @@ from typing import Any
 
 from langgraph.types import Command, Send, StateUpdate
 
-from .loading import load_graphs
+from .auth import authenticate, authorize, load_auth
+from .loading import load_embed, load_graphs
 from .pipe import Pipe
 from .saver import open_saver, prepare_tables
 from .schemas import describe_schemas
@@ -34,13 +36,17 @@ def to_command(given: dict) -> Command:
 
 async def prepare(message: dict, pipe: Pipe) -> "Answers":
     graphs = load_graphs(message["graphs"], message["folder"])
-    return Answers(graphs, await open_saver(message["database"], pipe), pipe, message["database"])
+    embed = load_embed(message["embed"], message["folder"]) if message.get("embed") else None
+    auth = load_auth(message["auth"], message["folder"]) if message.get("auth") else None
+    return Answers(graphs, await open_saver(message["database"], pipe), pipe, message["database"], auth, embed)
 
 
 class Answers:
-    def __init__(self, graphs: dict, saver: Any, pipe: Pipe, database: str) -> None:
+    def __init__(self, graphs: dict, saver: Any, pipe: Pipe, database: str, auth: Any, embed: Any) -> None:
         self._graphs = graphs
         self._database = database
+        self._auth = auth
+        self._embed = embed
         self._saver = saver
         self._store = ServerStore(pipe)
         self._pipe = pipe
@@ -172,6 +178,16 @@ class Answers:
         async with self._open(message["graph_id"], message["config"]) as graph:
             found = graph.aget_subgraphs(namespace=message["namespace"], recurse=message["recurse"])
             return to_json({name: {"graph_id": name} | describe_schemas(one) async for name, one in found})
+
+    async def _answer_embed(self, message: dict) -> str:
+        made = self._embed(message["texts"])
+        return to_json(await made if inspect.isawaitable(made) else made)
+
+    async def _answer_authenticate(self, message: dict) -> str:
+        return to_json(await authenticate(self._auth, message))
+
+    async def _answer_authorize(self, message: dict) -> str:
+        return to_json(await authorize(self._auth, message))
 
     async def _answer_prune(self, message: dict) -> str:
         await self._saver.aprune(message["thread_ids"], strategy="keep_latest")

@@ -16,7 +16,7 @@ class LoadError(Exception):
     pass
 
 
-def _import(graph_id: str, path: str, folder: str) -> Any:
+def import_file(of: str, path: str, folder: str) -> Any:
     try:
         if "/" not in path and not path.endswith(".py"):
             return importlib.import_module(path)
@@ -30,7 +30,7 @@ def _import(graph_id: str, path: str, folder: str) -> Any:
         spec.loader.exec_module(module)
         return module
     except Exception as error:
-        raise LoadError(f"Graph `{graph_id}`: {path} could not be loaded: {error}") from error
+        raise LoadError(f"{of}: {path} could not be loaded: {error}") from error
 
 
 def _to_graph(graph_id: str, value: Any) -> Pregel:
@@ -79,7 +79,7 @@ def load_graphs(specs: list[dict], folder: str) -> dict[str, LoadedGraph]:
     for spec in specs:
         graph_id, path, name = spec["id"], spec["path"], spec["name"]
         try:
-            module = _import(graph_id, path, folder)
+            module = import_file(f"Graph `{graph_id}`", path, folder)
             if not hasattr(module, name):
                 raise LoadError(f"Graph `{graph_id}`: {path} has no `{name}`.")
             loaded[graph_id] = LoadedGraph(graph_id, getattr(module, name))
@@ -88,3 +88,13 @@ def load_graphs(specs: list[dict], folder: str) -> dict[str, LoadedGraph]:
     if faults:
         raise LoadError("\n".join(faults))
     return loaded
+
+
+def load_embed(spec: dict, folder: str) -> Any:
+    """The function of the application that makes embeddings, or an object of the library that does."""
+    value = getattr(import_file("`store.index.embed`", spec["path"], folder), spec["name"], None)
+    if hasattr(value, "aembed_documents"):
+        return value.aembed_documents
+    if callable(value):
+        return value
+    raise LoadError(f"`store.index.embed`: `{spec['name']}` of {spec['path']} is neither a function nor `Embeddings`.")

@@ -78,8 +78,12 @@ async def serve() -> None:
             given = {"result": result} if len(result) <= LONGEST_ANSWER else {"error": TOO_LONG}
             pipe.send({"type": "answer", "id": identifier} | given)
         except Exception as error:
-            traceback.print_exc()
-            pipe.send({"type": "answer", "id": identifier, "error": {"message": f"{type(error).__name__}: {error}"}})
+            # A handler of the application refuses with a status of its own.
+            status = getattr(error, "status", None)
+            if not isinstance(status, int):
+                traceback.print_exc()
+            message = str(error) if isinstance(status, int) else f"{type(error).__name__}: {error}"
+            pipe.send({"type": "answer", "id": identifier, "error": {"message": message, "status": status}})
 
     try:
         while line := await reader.readline():

@@ -21,7 +21,8 @@ def _to_item(item: dict | None) -> Item | None:
 
 
 def _to_search_item(item: dict) -> SearchItem:
-    return SearchItem(namespace=tuple(item["namespace"]), key=item["key"], value=item["value"], **_times(item))
+    place = {"namespace": tuple(item["namespace"]), "key": item["key"], "value": item["value"]}
+    return SearchItem(**place, **_times(item), score=item.get("score"))
 
 
 def _path(operation: ListNamespacesOp, match_type: str) -> list[str] | None:
@@ -57,12 +58,15 @@ class ServerStore(BaseStore):
         if isinstance(op, PutOp):
             message = {"op": "put", "namespace": list(op.namespace), "key": op.key, "value": op.value}
             # Without a time to live of its own, an item gets that of the file.
+            if op.index is not None:
+                message["index"] = op.index
             if isinstance(op.ttl, (int, float)):
                 message["ttl"] = op.ttl
             await ask(message)
             return None
         if isinstance(op, SearchOp):
             message = {"op": "search", "prefix": list(op.namespace_prefix), "filter": op.filter, "limit": op.limit}
+            message["query"] = op.query
             found = await ask(message | {"offset": op.offset, "refresh_ttl": op.refresh_ttl})
             return [_to_search_item(item) for item in found]
         message = {"op": "namespaces", "prefix": _path(op, "prefix"), "suffix": _path(op, "suffix")}

@@ -1,0 +1,109 @@
+// Authentication and authorization by the application's own code: `auth.path` of the file. Its executor runs it.
+import type { Query } from './database.ts'
+import { HttpError, notFound } from './errors.ts'
+import type { Executor } from './executor.ts'
+import { type JsonObject, toJsonb } from './values.ts'
+
+export type AuthSettings = {
+  path: string
+  name: string
+  language: 'javascript' | 'python'
+  disable_studio_auth: boolean
+  openapi?: { securitySchemes?: unknown; security?: unknown } | undefined
+  cache?: { cache_keys: string[]; ttl_seconds: number; max_size: number } | undefined
+}
+export type User = JsonObject & { identity: string }
+/** `kind:action`, such as `threads:read`: the words of the handlers. */
+export type Access = `${'threads' | 'assistants' | 'crons' | 'store'}:${string}`
+/** What a handler answered: `filters` must fit the metadata of what is read or changed. */
+export type Grant = { filters: JsonObject | null; value: JsonObject }
+
+/** The caller that has the key of the deployment. Handlers are asked about it as about every other. */
+const STUDIO_USER: User = {
+  identity: 'langgraph-studio-user',
+  display_name: 'langgraph-studio-user',
+  kind: 'StudioUser',
+  is_authenticated: true,
+  permissions: [],
+}
+
+export class Auth {
+  readonly settings: AuthSettings
+  readonly #executor: Executor
+  readonly #cache = new Map<string, { user: User; until: number }>()
+
+  constructor(settings: AuthSettings, executor: Executor) {
+    this.settings = settings
+    this.#executor = executor
+  }
+
+  get studioUser(): User | null {
+    return this.settings.disable_studio_auth ? null : STUDIO_USER
+  }
+
+  async authenticate(request: Request): Promise<User> {
+    const key = this.#cacheKey(request)
+    const cached = key === undefined ? undefined : this.#cache.get(key)
+    if (cached && cached.until > Date.now()) return cached.user
+    const { method, url } = request
+    const answer = await this.#executor.ask('authenticate', { method, url, headers: [...request.headers] })
+    const user = JSON.parse(answer) as User | null
+    if (!user) throw new HttpError(401, 'The authentication of this application does not know the caller.')
+    if (key !== undefined) this.#remember(key, user)
+    return user
+  }
+
+  #cacheKey(request: Request): string | undefined {
+    const { cache } = this.settings
+    return cache && JSON.stringify(cache.cache_keys.map(name => request.headers.get(name)))
+  }
+
+  #remember(key: string, user: User): void {
+    const { ttl_seconds, max_size } = this.settings.cache!
+    if (this.#cache.size >= max_size) this.#cache.delete(this.#cache.keys().next().value!)
+    this.#cache.set(key, { user, until: Date.now() + ttl_seconds * 1000 })
+  }
+
+  /** Asks the handler of an action, which may change the value. Throws if it refuses. */
+  async authorize(user: User, access: Access, value: JsonObject): Promise<Grant> {
+    const [resource, action] = access.split(':')
+    const answer = JSON.parse(await this.#executor.ask('authorize', { user, resource, action, value }))
+    if (answer.filters === false) throw new HttpError(403, 'The application does not allow this.')
+    return answer as Grant
+  }
+}
+
+const KINDS: Record<string, { table: string; key: string; name: string }> = {
+  threads: { table: 'graphs.threads', key: 'thread_id', name: 'Thread' },
+  assistants: { table: 'graphs.assistants', key: 'assistant_id', name: 'Assistant' },
+  crons: { table: 'graphs.crons', key: 'cron_id', name: 'Cron' },
+}
+
+/** To a caller who may not see it, a resource is not there. One that is not there at all is the route's to report. */
+export async function checkAdmitted(query: Query, kind: string, id: string, filters: JsonObject): Promise<void> {
+  const { table, key, name } = KINDS[kind]!
+  const [row] = await query(
+    `select graphs.admits(metadata, $2::jsonb) as is_admitted from ${table} where ${key} = $1::uuid`,
+    [id, toJsonb(filters)],
+  )
+  if (row && !row.is_admitted) throw notFound(name, id)
+}
+
+/** Those of the threads that the caller may see. */
+export async function findAdmitted(query: Query, threadIds: string[], filters: JsonObject): Promise<string[]> {
+  const rows = await query(
+    'select thread_id from graphs.threads where thread_id = any ($1::uuid[]) and graphs.admits(metadata, $2::jsonb)',
+    [threadIds, toJsonb(filters)],
+  )
+  return rows.map(row => row.thread_id)
+}
+
+/** The members of filters that name a value: rows have them exactly, which an index finds. */
+export function exactMembers(filters: JsonObject): JsonObject {
+  const entries = Object.entries(filters).flatMap(([name, wanted]) => {
+    const isOperator = typeof wanted === 'object' && wanted !== null
+    const value = isOperator ? (wanted as JsonObject).$eq : wanted
+    return value === undefined ? [] : [[name, value]]
+  })
+  return Object.fromEntries(entries)
+}

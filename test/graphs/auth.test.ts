@@ -1,0 +1,158 @@
+// Authentication and authorization by the application's own code: what one user made, another does not see.
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { startDueCrons } from '../../src/graphs/crons.ts'
+import { openGraphs, readEvents } from './graphs.ts'
+
+/** In the form of the SDK's `Auth`, which has its handlers there. */
+const AUTH = `export const auth = {
+  '~handlerCache': {
+    authenticate(request) {
+      const name = request.headers.get('Authorization')?.replace('Bearer ', '')
+      if (!name) throw Object.assign(new Error('Who are you?'), { status: 401 })
+      return name === 'nobody' ? null : { identity: name, permissions: [] }
+    },
+    callbacks: {
+      '*': ({ user, value }) => {
+        if (value.metadata) value.metadata.owner = user.identity
+        return user.identity === 'langgraph-studio-user' ? {} : { owner: user.identity }
+      },
+      assistants: ({ action, user, value }) => {
+        if (action === 'read' || action === 'search') return true
+        return user.identity === 'ann' && { team: { $contains: value.metadata?.team ?? 'red' } }
+      },
+      store: ({ user, value }) => {
+        value.namespace = [user.identity, ...(value.namespace ?? [])]
+      },
+    },
+  },
+}
+`
+
+let graphs: Awaited<ReturnType<typeof openGraphs>>
+type Copy = Awaited<ReturnType<typeof graphs.startCopy>>
+let copy: Copy
+beforeAll(async () => {
+  graphs = await openGraphs()
+  await writeFile(join(graphs.folder, 'auth.mjs'), AUTH)
+  const auth = { path: './auth.mjs', name: 'auth', language: 'javascript', disable_studio_auth: false } as const
+  copy = await graphs.startCopy({ auth, apiKey: 'key' })
+})
+afterAll(() => graphs.close())
+
+const as = (name: string) => ({ Authorization: `Bearer ${name}` })
+async function call(name: string, method: string, path: string, body?: unknown) {
+  const response = await copy.send(method, path, body, as(name))
+  const text = await response.text()
+  return { status: response.status, body: text ? JSON.parse(text) : undefined }
+}
+const newThread = async (name: string) => (await call(name, 'POST', '/threads', {})).body.thread_id as string
+const RUN = { assistant_id: 'echo', input: { say: 'mine' } }
+
+it('a caller that the application does not know is refused, with its words', async () => {
+  for (const headers of [{}, as('nobody'), { 'X-Api-Key': 'wrong' }])
+    expect((await copy.send('POST', '/threads', {}, headers)).status).toBe(401)
+  expect((await copy.call('GET', '/info')).body.detail).toBe('Who are you?')
+  expect((await copy.send('GET', '/ok')).status).toBe(200)
+})
+
+it('the key of the deployment is a user that handlers know', async () => {
+  const thread = await newThread('ann')
+  const headers = { 'X-Api-Key': 'key' }
+  expect((await copy.send('GET', `/threads/${thread}`, undefined, headers)).status).toBe(200)
+})
+
+it('a thread and its runs are there for the user who made them only', async () => {
+  const thread = await newThread('ann')
+  const path = `/threads/${thread}`
+  const run = (await call('ann', 'POST', `${path}/runs`, RUN)).body.run_id
+  expect((await call('ann', 'GET', `${path}/runs/${run}/join`)).body).toEqual({ log: ['mine'] })
+  const attempts: [method: string, path: string, body?: unknown][] = [
+    ['GET', path],
+    ['PATCH', path, { metadata: { owner: 'bob' } }],
+    ['DELETE', path],
+    ['POST', `${path}/copy`],
+    ['GET', `${path}/state`],
+    ['POST', `${path}/state`, { values: {} }],
+    ['PATCH', `${path}/state`, { metadata: {} }],
+    ['POST', `${path}/history`, {}],
+    ['GET', `${path}/stream`],
+    ['POST', `${path}/runs`, RUN],
+    ['POST', `${path}/runs/wait`, { ...RUN, if_not_exists: 'create' }],
+    ['POST', `${path}/runs/stream`, RUN],
+    ['GET', `${path}/runs`],
+    ['GET', `${path}/runs/${run}`],
+    ['DELETE', `${path}/runs/${run}`],
+    ['GET', `${path}/runs/${run}/join`],
+    ['GET', `${path}/runs/${run}/stream`],
+    ['GET', `/runs/${run}/stream`],
+    ['POST', `${path}/runs/${run}/cancel`],
+    ['POST', `${path}/runs/crons`, { ...RUN, schedule: '0 0 1 1 *' }],
+    ['POST', `${path}/stream/events`, { channels: ['values'] }],
+    ['POST', '/threads', { thread_id: thread, if_exists: 'do_nothing' }],
+  ]
+  for (const [method, at, body] of attempts)
+    expect([method, at, (await call('bob', method, at, body)).status]).toEqual([method, at, 404])
+  const command = { id: 1, method: 'run.start', params: RUN }
+  expect((await call('bob', 'POST', `${path}/commands`, command)).body.type).toBe('error')
+  expect((await call('bob', 'POST', '/threads/prune', { thread_ids: [thread] })).body.pruned_count).toBe(0)
+  for (const [name, count] of [
+    ['ann', 1],
+    ['bob', 0],
+  ] as const) {
+    expect((await call(name, 'POST', '/threads/count', { ids: [thread] })).body).toBe(count)
+    expect((await call(name, 'POST', '/threads/search', { ids: [thread] })).body).toHaveLength(count)
+  }
+})
+
+it('a run has its user, whatever a caller says, and a thread of its own is that user’s', async () => {
+  const config = { configurable: { langgraph_auth_user: { identity: 'root' } } }
+  const body = { ...RUN, config, on_completion: 'keep' }
+  const events = await readEvents(await copy.send('POST', '/runs/stream', body, as('carl')))
+  expect(events.at(-1)!.data.user).toBe('carl')
+  const [thread] = (await call('carl', 'POST', '/threads/search', {})).body
+  expect(thread.metadata).toMatchObject({ owner: 'carl', graph_id: 'echo' })
+  const [run] = (await call('carl', 'POST', '/runs/batch', [body])).body
+  expect(run.kwargs.config.configurable.langgraph_auth_user_id).toBe('carl')
+  await call('bob', 'POST', '/runs/cancel', { run_ids: [run.run_id] })
+  expect((await call('carl', 'GET', `/threads/${run.thread_id}/runs/${run.run_id}/join`)).status).toBe(200)
+})
+
+it('a cron is seen by the user who made it, and runs as that user', async () => {
+  const cron = (await call('dora', 'POST', '/runs/crons', { ...RUN, schedule: '0 0 1 1 *', on_run_completed: 'keep' }))
+    .body
+  expect((await call('bob', 'POST', '/runs/crons/search', {})).body).toEqual([])
+  expect((await call('bob', 'DELETE', `/runs/crons/${cron.cron_id}`)).status).toBe(404)
+  await graphs.sql('update graphs.crons set next_run_date = now()')
+  await startDueCrons(copy.server)
+  const [thread] = (await call('dora', 'POST', '/threads/search', {})).body
+  const [run] = (await call('dora', 'GET', `/threads/${thread.thread_id}/runs`)).body
+  expect(run.kwargs.config.configurable.langgraph_auth_user.identity).toBe('dora')
+})
+
+describe('handlers', () => {
+  it('may refuse, and filter by what a list has', async () => {
+    const create = (name: string, team: string[]) =>
+      call(name, 'POST', '/assistants', { graph_id: 'echo', metadata: { team } })
+    expect((await create('bob', ['red'])).status).toBe(403)
+    const red = (await create('ann', ['red', 'blue'])).body.assistant_id
+    const green = (await create('ann', ['green'])).body.assistant_id
+    expect((await call('ann', 'DELETE', `/assistants/${green}`)).status).toBe(404)
+    expect((await call('ann', 'DELETE', `/assistants/${red}`)).status).toBe(204)
+  })
+
+  it('may lead each user into a part of the store', async () => {
+    const put = (name: string, value: object) =>
+      call(name, 'PUT', '/store/items', { namespace: ['notes'], key: 'k', value })
+    await put('ann', { text: 'a' })
+    await put('bob', { text: 'b' })
+    const get = async (name: string) => (await call(name, 'GET', '/store/items?namespace=notes&key=k')).body.value.text
+    expect([await get('ann'), await get('bob')]).toEqual(['a', 'b'])
+    const { items } = (await call('ann', 'POST', '/store/items/search', { namespace_prefix: [] })).body
+    expect(items.map((item: { value: object }) => item.value)).toEqual([{ text: 'a' }])
+    expect((await call('bob', 'POST', '/store/namespaces', {})).body.namespaces).toEqual([['bob', 'notes']])
+    await call('ann', 'DELETE', '/store/items', { namespace: ['notes'], key: 'k' })
+    expect(await get('bob')).toBe('b')
+  })
+})
