@@ -1,14 +1,26 @@
-// Graph applications by the SDKs of the reference: each call, copies killed in streams, latency. It needs Python 3.11.
+// Graph applications by the SDKs of the reference: each call, copies killed in streams, latency, rolling updates. It needs
+// Python 3.11. `--only=javascript|python|mixed|own|rollout` runs one part, and `--only=load` puts load on a server.
 import { execFile, execFileSync, spawn } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { homedir, loadavg, tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { startPostgres } from '../../../src/host/embedded-postgres.ts'
+import { type Postgres, startPostgres } from '../../../src/host/embedded-postgres.ts'
 import { findFreePort } from '../../../src/postgres/free-port.ts'
 import { connect } from '../../support/postgres.ts'
 import { CACHE, check, hasProgram, note, runTrial, skipped } from '../support/trial.ts'
+import { tryLoad } from './graphs/load.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 const FILES = join(import.meta.dirname, 'graphs')
@@ -17,6 +29,9 @@ const JS_SDK = '@langchain/langgraph-sdk@1.15.0'
 const PYTHON_PACKAGES = ['langgraph==1.2.24', 'langgraph-sdk==0.4.14']
 const [, givenKills] = process.argv.find(argument => argument.startsWith('--kills='))?.split('=') ?? []
 const KILLS = Number(givenKills ?? 20)
+/** The part that runs, in place of all but `load`. */
+const [, ONLY] = process.argv.find(argument => argument.startsWith('--only='))?.split('=') ?? []
+const isWanted = (part: string) => (ONLY === undefined ? part !== 'load' : ONLY === part)
 /** The target is for a quiet machine: above a load of one for each core, the figure is only noted. */
 const LATENCY_MS = 50
 
@@ -38,7 +53,8 @@ async function installJavaScript(): Promise<void> {
   const sdk = join(installed, 'sdk')
   mkdirSync(sdk, { recursive: true })
   writeFileSync(join(sdk, 'package.json'), '{"private":true,"type":"module"}')
-  for (const name of ['calls.mjs', 'kill.mjs', 'latency.mjs']) cpSync(join(FILES, name), join(sdk, name))
+  for (const name of ['calls.mjs', 'kill.mjs', 'latency.mjs', 'load.mjs', 'own.mjs'])
+    cpSync(join(FILES, name), join(sdk, name))
   await run('npm', ['install', '--no-audit', '--no-fund', '--ignore-scripts', JS_SDK], { cwd: sdk })
 }
 
@@ -69,12 +85,12 @@ async function installPython(python: string): Promise<string> {
   return join(venv, 'bin/python')
 }
 
-/** Graphs of both languages in one file. */
-function createMixed(): string {
-  const folder = join(installed, 'mixed')
+/** A folder with the graphs and the packages of both languages. */
+function createFolder(name: string, file: object, edit = (text: string) => text): string {
+  const folder = join(installed, name)
   mkdirSync(folder, { recursive: true })
-  cpSync(join(FILES, 'python/graphs.py'), join(folder, 'graphs.py'))
-  cpSync(join(FILES, 'javascript/graphs.ts'), join(folder, 'graphs.ts'))
+  for (const path of ['python/graphs.py', 'javascript/graphs.ts', 'own/auth.mjs', 'own/own.py'])
+    writeFileSync(join(folder, basename(path)), edit(readFileSync(join(FILES, path), 'utf8')))
   for (const [name, from] of [
     ['.venv', 'python/.venv'],
     ['node_modules', 'javascript/node_modules'],
@@ -82,9 +98,22 @@ function createMixed(): string {
     rmSync(join(folder, name), { force: true })
     symlinkSync(join(installed, from), join(folder, name))
   }
-  const graphs = { javascript: './graphs.ts:agent', python: './graphs.py:agent' }
-  writeFileSync(join(folder, 'langgraph.json'), JSON.stringify({ dependencies: ['.'], graphs }))
+  writeFileSync(join(folder, 'langgraph.json'), JSON.stringify({ dependencies: ['.'], ...file }))
   return folder
+}
+
+/** Graphs of both languages in one file. */
+const createMixed = () =>
+  createFolder('mixed', { graphs: { javascript: './graphs.ts:agent', python: './graphs.py:agent' } })
+
+/** An authentication and embeddings of the application's own, in the language of its graphs. */
+function createOwn(language: string): string {
+  const [graphs, own] = language === 'python' ? ['./graphs.py', './own.py'] : ['./graphs.ts', './auth.mjs']
+  return createFolder(`own-${language}`, {
+    graphs: { agent: `${graphs}:agent`, finder: `${graphs}:finder` },
+    auth: { path: `${own}:auth` },
+    store: { index: { dims: 3, embed: `${own}:embed`, fields: ['text'] } },
+  })
 }
 
 async function startServer(folder: string, databaseUrl: string) {
@@ -113,7 +142,7 @@ async function startServer(folder: string, databaseUrl: string) {
     child.kill('SIGTERM')
     await ended
   }
-  return { url, env, stop }
+  return { url, env, stop, pid: child.pid! }
 }
 
 async function readLines(program: string, args: string[], env: NodeJS.ProcessEnv, cwd: string): Promise<Line[]> {
@@ -150,11 +179,51 @@ async function tryApplication(language: string, databaseUrl: string, python: str
     await server.stop()
   }
   const env = { ...server.env, PORT: '' }
-  const args = ['kill.mjs', `${KILLS}`, process.execPath, MAIN, join(folder, 'langgraph.json')]
+  const args = ['kill.mjs', `kill:${KILLS}`, process.execPath, MAIN, join(folder, 'langgraph.json')]
   const [killed] = await readLines(process.execPath, args, env, sdk)
   check(`${language} graphs: ${KILLS} copies killed, nothing lost or doubled`, killed!.ok, killed!.detail)
   note(JSON.stringify(killed))
 }
+
+/** With authentication and an index of its own. */
+async function tryOwn(language: string, databaseUrl: string): Promise<void> {
+  const server = await startServer(createOwn(language), databaseUrl)
+  try {
+    report(`${language} graphs with an authentication of their own`, await node('own.mjs', server.url))
+  } finally {
+    await server.stop()
+  }
+}
+
+/**
+ * A rolling update in the middle of runs, and its rollback, with a restart of the database. The other version has one
+ * node more, which runs that began in the first one come to.
+ */
+async function tryRollout(language: string, postgres: Postgres, databaseUrl: string): Promise<Postgres> {
+  const graphs = { agent: 'agent', slow: 'slow', trivial: 'trivial' }
+  const file = language === 'python' ? './graphs.py' : './graphs.ts'
+  const listed = Object.fromEntries(Object.entries(graphs).map(([id, name]) => [id, `${file}:${name}`]))
+  const first = createFolder(`first-${language}`, { graphs: listed })
+  const second = createFolder(`second-${language}`, { graphs: listed }, addNode)
+  const at = (folder: string) => join(folder, 'langgraph.json')
+  const env = { ...process.env, PORT: '', DATABASE_URI: databaseUrl, GRAPHS_RUNTIME: join(installed, 'runtimes') }
+  const actions = `wait:5,roll:${at(second)},wait:3,roll:${at(first)},wait:20`
+  const ending = readLines(process.execPath, ['kill.mjs', actions, process.execPath, MAIN, at(first)], env, sdk)
+  // While the first version serves again.
+  await Promise.race([delay(55_000), ending.catch(() => {})])
+  const { port } = postgres
+  await postgres.stop()
+  const restarted = await startPostgres({ dataDir: join(work, 'postgres'), port, durable: false })
+  const [result] = await ending
+  check(`${language} graphs: a rolling update, a rollback and a database restart in runs`, result!.ok, result!.detail)
+  note(JSON.stringify(result))
+  return restarted
+}
+
+const addNode = (text: string) =>
+  text
+    .replace(".addEdge('count', '__end__')", ".addNode('more', async () => ({})).addEdge('count', 'more')")
+    .replace('.add_edge("count", "__end__")', '.add_node("more", lambda state: {}).add_edge("count", "more")')
 
 async function tryMixed(databaseUrl: string): Promise<void> {
   const server = await startServer(createMixed(), databaseUrl)
@@ -177,14 +246,29 @@ await runTrial(async () => {
   const program = findPython()
   if (!program) skipped('Python graphs: no Python 3.11 or newer with venv was found')
   const python = program && (await installPython(program))
-  const postgres = await startPostgres({ dataDir: join(work, 'postgres'), durable: false })
+  let postgres = await startPostgres({ dataDir: join(work, 'postgres'), durable: isWanted('load') })
   cleanup.defer(() => postgres.stop())
-  const client = await connect(postgres.url)
-  cleanup.defer(() => client.end())
-  for (const name of ['javascript', 'python', 'mixed']) {
-    if (name !== 'javascript' && !python) continue
+  async function createDatabase(name: string): Promise<string> {
+    const client = await connect(postgres.url)
     await client.query(`create database graphs_${name}`)
-    const url = Object.assign(new URL(postgres.url), { pathname: `graphs_${name}` }).href
-    await (name === 'mixed' ? tryMixed(url) : tryApplication(name, url, python))
+    await client.end()
+    return Object.assign(new URL(postgres.url), { pathname: `graphs_${name}` }).href
+  }
+  const languages = python ? ['javascript', 'python'] : ['javascript']
+  for (const language of languages)
+    if (isWanted(language)) await tryApplication(language, await createDatabase(language), python)
+  if (isWanted('mixed') && python) await tryMixed(await createDatabase('mixed'))
+  if (isWanted('own')) for (const language of languages) await tryOwn(language, await createDatabase(`own_${language}`))
+  if (isWanted('rollout'))
+    for (const language of languages)
+      postgres = await tryRollout(language, postgres, await createDatabase(`rollout_${language}`))
+  if (isWanted('load')) {
+    const url = await createDatabase('load')
+    await tryLoad({
+      url,
+      postgres,
+      start: () => startServer(join(installed, 'javascript'), url),
+      script: join(sdk, 'load.mjs'),
+    })
   }
 })

@@ -1,13 +1,15 @@
 // Kills copies of the server while runs stream, and checks that no run, event or message is lost or doubled.
-// It starts the copies itself: kill.mjs KILLS COMMAND…, with PORT set for each.
+// It starts the copies itself: kill.mjs ACTIONS COMMAND…, with PORT set for each. Actions are `kill:20`, `wait:SECONDS`,
+// and `roll:FILE`, which replaces one copy after the other by one of another file, as a rolling update does.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { createServer } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { Client } from '@langchain/langgraph-sdk'
 
-const kills = Number(process.argv[2])
+const actions = process.argv[2].split(',').map(action => action.split(':'))
 const [program, ...args] = process.argv.slice(3)
+let kills = 0
 const COPIES = 3
 
 const freePort = () =>
@@ -141,16 +143,38 @@ let failure
 all.catch(error => {
   failure = error
 })
-for (let kill = 1; kill <= kills && !failure; kill++) {
-  const i = kill % COPIES
-  copies[i].kill('SIGKILL')
-  await delay(100)
-  copies[i] = await startCopy(ports[i])
-  await delay(200)
+const perform = {
+  async kill(count) {
+    for (let n = 0; n < Number(count) && !failure; n++) {
+      const i = ++kills % COPIES
+      copies[i].kill('SIGKILL')
+      await delay(100)
+      copies[i] = await startCopy(ports[i])
+      await delay(200)
+    }
+  },
+  /** A new copy first, then the end of an old one, which has the time that an agent gives it. */
+  async roll(file) {
+    args[args.length - 1] = file
+    for (let i = 0; i < COPIES && !failure; i++) {
+      const [port] = await Promise.all([freePort()])
+      const next = await startCopy(port)
+      const old = copies[i]
+      copies[i] = next
+      ports[i] = port
+      const ended = new Promise(resolve => old.once('exit', (code, signal) => resolve(signal ?? code)))
+      old.kill('SIGTERM')
+      const end = await ended
+      if (end !== 0) failure ??= new Error(`an old copy ended with ${end}`)
+    }
+  },
+  wait: seconds => delay(Number(seconds) * 1000),
 }
+for (const [name, value] of actions) if (!failure) await perform[name](value)
 isEnding = true
 try {
   await all
+  if (failure) throw failure
   const [thread] = await atAnyCopy(client => client.threads.search({ ids: [keeper.thread_id] }))
   assert.equal(thread.status, 'interrupted')
   const values = await atAnyCopy(client => client.runs.wait(keeper.thread_id, 'agent', { command: { resume: 'yes' } }))

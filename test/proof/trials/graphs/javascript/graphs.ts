@@ -64,6 +64,15 @@ export const trivial = new StateGraph(Small)
   .addEdge('__start__', 'add')
   .compile()
 
+const Words = Annotation.Root({ text: Annotation<string> })
+/** Finds the note of its user that is nearest to a text. */
+async function find({ text }: typeof Words.State, config: Config) {
+  const { identity } = config.configurable?.langgraph_auth_user ?? {}
+  const [found] = (await config.store?.search([identity, 'notes'], { query: text, limit: 1 })) ?? []
+  return { text: found?.key ?? '' }
+}
+export const finder = new StateGraph(Words).addNode('find', find).addEdge('__start__', 'find').compile()
+
 const child = new StateGraph(Small)
   .addNode('double', async state => ({ value: (state.value ?? 0) * 2 }))
   .addEdge('__start__', 'double')

@@ -87,6 +87,19 @@ trivial = (
     .compile()
 )
 
+class Words(TypedDict):
+    text: str
+
+
+async def find(state: Words, config: RunnableConfig, *, store: BaseStore) -> dict:
+    """Finds the note of its user that is nearest to a text."""
+    user = config["configurable"]["langgraph_auth_user"]
+    [found] = await store.asearch((user["identity"], "notes"), query=state["text"], limit=1)
+    return {"text": found.key}
+
+
+finder = StateGraph(Words).add_node("find", find).add_edge("__start__", "find").compile()
+
 child = (
     StateGraph(Small)
     .add_node("double", lambda state: {"value": state.get("value", 0) * 2})
