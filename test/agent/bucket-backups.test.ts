@@ -243,7 +243,7 @@ test('snapshots move to the store, are known to an agent with an empty home, and
       .map(({ id }) => id)
       .sort(),
   ).toEqual([used, moved].sort())
-  expect(fs.readFileSync(join(await there.fetch(moved), 'disk.tar'), 'utf8')).toBe(moved)
+  expect(fs.readFileSync(join(await there.fetch(moved, new AbortController().signal), 'disk.tar'), 'utf8')).toBe(moved)
   await there.remove(moved)
   // The first agent comes back, and does not know it any more.
   await here.learn()

@@ -343,7 +343,7 @@ test('a disk is copied by the cluster, and made anew of the copy', async () => {
   expect(api.get('PersistentVolumeClaim', before.metadata.name).metadata.resourceVersion).toBe(resourceVersion)
   await snapshots.remove([id])
   expect(api.all('VolumeSnapshot')).toHaveLength(1)
-  expect(() => engine.snapshotHolder.dataOf(id)).not.toThrow()
+  expect(await engine.snapshotHolder.fetch(id)).toBe(id)
 })
 
 test('an agent that is killed in the restore of a disk does not leave an empty one', async () => {

@@ -79,6 +79,8 @@ def _settings(options: str = "") -> dict[str, Any]:
         "row_factory": dict_row,
         "options": f"-c search_path={SCHEMA} {options}",
         "application_name": "graphs python",
+        # A database with the encoding SQL_ASCII gives bytes otherwise, by which no interrupt is found.
+        "client_encoding": "utf8",
     }
 
 
