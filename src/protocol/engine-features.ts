@@ -79,6 +79,7 @@ export const ENGINE_FEATURES = {
     container: 'done',
     kubernetes: 'refused',
   },
+  redis_snapshots: { about: 'Snapshots of Redis', process: 'machine', container: 'refused', kubernetes: 'refused' },
   init_containers: { about: '`init_containers`', process: 'refused', container: 'done', kubernetes: 'done' },
   sidecars: { about: '`sidecars`', process: 'refused', container: 'done', kubernetes: 'done' },
   labels: { about: '`labels`', process: 'refused', container: 'done', kubernetes: 'done' },

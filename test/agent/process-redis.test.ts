@@ -135,4 +135,20 @@ describe.skipIf(!hasRedis)('a Redis', () => {
     await expect(ask(later, 'GET a')).rejects.toThrow()
     expect(fs.existsSync(folderOf())).toBe(false)
   })
+
+  test('has snapshots, which are restored, and does not miss a write that was answered before one', async () => {
+    const engine = await open()
+    await provide(engine)
+    const uri = await start(engine)
+    expect(await ask(uri, 'SET a 1', 'RPUSH queue x y')).toContain('+OK')
+    expect(await engine.listStores(ref.deployment_id)).toEqual(['redis'])
+    const folder = fs.mkdtempSync(join(home, 'snapshot-'))
+    const signal = new AbortController().signal
+    await engine.takeSnapshot(ref.deployment_id, 'redis', folder, signal)
+    expect(await ask(uri, 'SET a 2', 'DEL queue')).toContain('+OK')
+    await engine.restoreSnapshot(makeUnitWithRedis(ref), 'redis', { folder }, signal)
+    expect(await ask(uri, 'GET a', 'LLEN queue')).toMatch(/\r\n1\r\n:2\r\n/)
+    const at = { deployment_id: ref.deployment_id, at: new Date() }
+    await expect(engine.restoreSnapshot(makeUnitWithRedis(ref), 'redis', at, signal)).rejects.toThrow(/no history/)
+  })
 })

@@ -116,10 +116,7 @@ function describeSpecLosses(before: ResourceSpec, after: ResourceSpec): string[]
   const stopped = lostParts.filter(part => part !== 'redis')
   if (stopped.length > 0) losses.push(`Removes ${joinWords(stopped.map(part => PART_NAMES[part]))}.`)
   if (lostParts.includes('redis'))
-    losses.push(
-      'Removes Redis with its data: `REDIS_URI` is no longer set. They are gone once a revision without it serves, ' +
-        'and no snapshot is kept.',
-    )
+    losses.push(`Removes Redis with its data: \`REDIS_URI\` is no longer set. ${WHEN_REMOVED}`)
   const removedWhole = [...(losesDatabase ? ['db'] : []), ...lostParts].map(part => `${part}_`)
   const dropped = (Object.keys(before) as (keyof ResourceSpec)[])
     .filter(name => before[name] != null && after[name] == null)

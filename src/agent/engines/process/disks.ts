@@ -1,18 +1,16 @@
 // The disks of deployments as folders that their users own. A link in the files of a revision leads to each.
-import { type ExecFileOptions, execFile, type StdioOptions, spawn } from 'node:child_process'
-import { once } from 'node:events'
+import { execFile } from 'node:child_process'
 import * as fs from 'node:fs'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { type Disk, diskVariable, listDisks, pathInApplication } from '../../../protocol/disks.ts'
 import { PermanentError, type RevisionSpec, type WriteLog } from '../../engine.ts'
 import { listFolder, measureMegabytes, removeRecursively } from '../../system/files.ts'
-import { DEFAULT_PATH } from '../../system/search-path.ts'
 import { makeEnterable, makeOwned, makePassable, type User } from '../../system/users.ts'
 import { DiskSizes } from '../local/disk-sizes.ts'
+import { archiveFolder, asUser, extractArchive } from './folder-archive.ts'
 
 const ARCHIVE = 'disk.tar'
-const MAX_ERRORS = 10
 /** Runs as the user of the deployment, who could redirect the agent by links. `$1`: the path, `$2`: the disk. */
 const LINK_SCRIPT = [
   'set -e',
@@ -23,11 +21,6 @@ const LINK_SCRIPT = [
 ].join('\n')
 
 const execFileAsync = promisify(execFile)
-const asUser = (user: User | undefined): ExecFileOptions => ({
-  ...(user && { uid: user.uid, gid: user.gid }),
-  env: { PATH: DEFAULT_PATH, LANG: 'C.UTF-8' },
-})
-
 /** The links of a revision, by the path below the folder of the application. */
 export const linksOf = ({ resources }: Pick<RevisionSpec, 'resources'>): Record<string, string> =>
   Object.fromEntries(
@@ -132,40 +125,17 @@ export class Disks {
     return folder
   }
 
-  /** Runs as the user of the deployment: the user can replace files by links while they are read. */
   async archive(name: string, folder: string, signal: AbortSignal): Promise<void> {
     if (!this.list().includes(name)) throw new PermanentError(`The deployment has no disk \`${name}\` on this agent.`)
-    const file = fs.openSync(join(folder, ARCHIVE), 'wx', 0o600)
-    try {
-      const sparse = (await isGnuTar()) ? ['--sparse'] : []
-      await this.#runTar([...sparse, '-C', this.path(name), '-cf', '-', '.'], ['ignore', file, 'pipe'], signal)
-    } finally {
-      fs.closeSync(file)
-    }
+    await archiveFolder(this.path(name), join(folder, ARCHIVE), this.#user, signal)
   }
 
   /** Returns a folder for `replace`. */
   async extract(name: string, folder: string, signal: AbortSignal): Promise<string> {
     if (!this.list().includes(name)) throw new PermanentError(`The deployment has no disk \`${name}\`.`)
     const content = await this.#newContent(name)
-    const file = fs.openSync(join(folder, ARCHIVE), 'r')
-    try {
-      await this.#runTar(['-C', content, '-xf', '-'], [file, 'ignore', 'pipe'], signal)
-    } finally {
-      fs.closeSync(file)
-    }
+    await extractArchive(join(folder, ARCHIVE), content, this.#user, signal)
     return content
-  }
-
-  async #runTar(args: string[], stdio: StdioOptions, signal: AbortSignal): Promise<void> {
-    const child = spawn('tar', args, { ...asUser(this.#user), cwd: '/', stdio, signal, killSignal: 'SIGKILL' })
-    const errors: Buffer[] = []
-    child.stderr!.on('data', (chunk: Buffer) => errors.length < MAX_ERRORS && errors.push(chunk))
-    const [code] = (await once(child, 'close')) as [number | null]
-    signal.throwIfAborted()
-    // 1: a file has changed while it was read.
-    if (code === 0 || (code === 1 && args.includes('-cf'))) return
-    throw new Error(`tar ended with ${code}: ${Buffer.concat(errors).toString().slice(0, 500)}`)
   }
 
   async recover(): Promise<void> {
@@ -195,9 +165,3 @@ function hasEntries(path: string): boolean {
   }
 }
 
-/** It can leave out the holes of files, which the size of a disk does not count. Others lack the option. */
-const isGnuTar = () =>
-  execFileAsync('tar', ['--version'], asUser(undefined)).then(
-    ({ stdout }) => stdout.toString().includes('GNU tar'),
-    () => false,
-  )

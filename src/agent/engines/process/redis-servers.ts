@@ -6,11 +6,14 @@ import { connect } from 'node:net'
 import { delimiter, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { findFreePort } from '../../../postgres/free-port.ts'
+import { PermanentError } from '../../engine.ts'
 import { readJson, removeRecursively, writeJson } from '../../system/files.ts'
 import { selectLastLines } from '../../system/last-lines.ts'
-import { isAlive } from '../../system/processes.ts'
+import { isAlive, sendSignal } from '../../system/processes.ts'
 import { endTracked, findTracked, spawnTracked, type TrackedProcess } from '../../system/tracked-process.ts'
 import { makeOwned, type User } from '../../system/users.ts'
+import { whilePaused } from '../local/stores.ts'
+import { archiveFolder, extractArchive } from './folder-archive.ts'
 
 /** The record exists from before the server is started until the deployment is removed. */
 export type Redis = {
@@ -22,6 +25,7 @@ export type Redis = {
   isWanted: boolean
 }
 
+const ARCHIVE = 'redis.tar'
 const PROGRAMS = ['valkey-server', 'redis-server']
 const READY_MS = 30_000
 const STOP_MS = 10_000
@@ -100,6 +104,39 @@ export class RedisServers {
     throw new Error(`Redis does not start.${describeLog(folder)}`)
   }
 
+  hasData({ folder }: Pick<Place, 'folder'>): boolean {
+    return fs.existsSync(join(folder, 'redis'))
+  }
+
+  /** Its files are of one moment while it is stopped: a change is in them when it is answered, but for a second. */
+  async archive({ deployment_id, folder, user }: Place, to: string, signal: AbortSignal): Promise<void> {
+    await whilePaused(
+      async () => {
+        const pid = this.#running.get(deployment_id)?.identity?.pid
+        if (pid !== undefined) sendSignal(pid, 'SIGSTOP')
+        return async () => void (pid !== undefined && sendSignal(pid, 'SIGCONT'))
+      },
+      () => archiveFolder(join(folder, 'redis'), join(to, ARCHIVE), user, signal),
+    )
+  }
+
+  /** Returns a function that puts the data of an archive into the place of the present ones. It is stopped then. */
+  async extract(place: Place, from: string, signal: AbortSignal): Promise<() => Promise<void>> {
+    const { folder, user } = place
+    const [data, made, old] = [join(folder, 'redis'), join(folder, 'redis.new'), replacedFolder(folder)]
+    if (!fs.existsSync(join(from, ARCHIVE))) throw new PermanentError('This snapshot is not one of a Redis.')
+    await removeRecursively(made)
+    makeOwned(made, user)
+    await extractArchive(join(from, ARCHIVE), made, user, signal)
+    return async () => {
+      await this.stop(place)
+      await removeRecursively(old)
+      if (fs.existsSync(data)) fs.renameSync(data, old)
+      fs.renameSync(made, data)
+      await removeRecursively(old)
+    }
+  }
+
   /** Its data go, too. */
   async remove(place: Pick<Place, 'deployment_id' | 'folder'>): Promise<void> {
     await this.stop(place)
@@ -117,6 +154,9 @@ export class RedisServers {
     const program = findRedisProgram(this.#path)
     if (program === undefined) throw new Error(this.obstacle!)
     const data = join(folder, 'redis')
+    // The agent before was killed between two renames of a restore.
+    const old = replacedFolder(folder)
+    if (!fs.existsSync(data) && fs.existsSync(old)) fs.renameSync(old, data)
     makeOwned(data, user)
     // Not among the data: applications run as their owner, who could have a link there that leads elsewhere.
     const settings = settingsFile(folder)
@@ -137,6 +177,7 @@ export class RedisServers {
 }
 
 const settingsFile = (folder: string) => join(folder, 'redis.conf')
+const replacedFolder = (folder: string) => join(folder, 'redis.old')
 const runFolder = (folder: string) => join(folder, 'redis-process')
 /** With what settings it was started. */
 const appliedFile = (folder: string) => join(folder, 'redis-applied.json')

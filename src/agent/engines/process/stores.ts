@@ -73,7 +73,7 @@ export class ProcessStores {
     return [
       ...(this.#databases.obstacle ? ['database' as const] : []),
       ...(this.#databases.areBackedUp ? [] : ['database_snapshots' as const]),
-      ...(this.hasRedis ? [] : ['redis' as const]),
+      ...(this.hasRedis ? [] : (['redis', 'redis_snapshots'] as const)),
     ]
   }
 
@@ -159,7 +159,7 @@ export class ProcessStores {
   async #ensureRedis(deployment_id: string): Promise<void> {
     const redis = this.#readRedis(deployment_id)
     if (!redis?.isWanted) return
-    const place = { ...this.#placeOfRedis(deployment_id), user: this.#host.userOf(deployment_id) }
+    const place = this.#placeOfRedis(deployment_id)
     if (place.user) {
       makePassable(dirname(place.folder))
       makeEnterable(place.folder, place.user)
@@ -219,12 +219,13 @@ export class ProcessStores {
         .listFilled()
         .map(name => `disk:${name}`),
       ...(this.#readDatabase(deployment_id)?.isOwn && this.#hasWholeData(deployment_id) ? ['database'] : []),
-      ...(this.#readRedis(deployment_id) ? ['redis'] : []),
+      ...(this.#redis.hasData(this.#placeOfRedis(deployment_id)) ? ['redis'] : []),
     ]
   }
 
   async takeSnapshot(deployment_id: string, store: string, folder: string, signal: AbortSignal): Promise<void> {
     if (store === 'database') return this.#backups.takeSnapshot(deployment_id, folder, signal)
+    if (store === 'redis') return this.#redis.archive(this.#placeOfRedis(deployment_id), folder, signal)
     const name = requireDisk(store)
     await whilePaused(
       () => this.#pauseCopies(deployment_id),
@@ -239,15 +240,32 @@ export class ProcessStores {
       const makeEmpty = async () => void (await this.#databases.ensure(deployment_id, this.#requireDatabase(spec)))
       return restoreDatabase(this.#host, this.#backups, { deployment_id, hasData, makeEmpty }, from, signal)
     }
+    if (!('folder' in from)) throw new SnapshotUnsupported(`A ${store} has no history: restore one of its snapshots.`)
+    if (store === 'redis') return this.#restoreRedis(deployment_id, from.folder, signal)
     const name = requireDisk(store)
-    if (!('folder' in from)) throw new SnapshotUnsupported('A disk has no history: restore one of its snapshots.')
     const disks = this.disksOf(deployment_id)
     disks.ensure(listDisks(resources))
     const content = await disks.extract(name, from.folder, signal)
-    if (this.#host.hasJobs(deployment_id))
-      throw new PermanentError('A job of the deployment is running. Restore once it has ended.')
+    this.#refuseWithJobs(deployment_id)
     const replace = () => disks.replace(name, content)
     await this.#host.withoutCopies(deployment_id, 'its disk is being restored', isLeft, replace)
+  }
+
+  async #restoreRedis(deployment_id: string, folder: string, signal: AbortSignal): Promise<void> {
+    if (!this.#readRedis(deployment_id)) throw new PermanentError('The deployment has no Redis on this agent.')
+    const replace = await this.#redis.extract(this.#placeOfRedis(deployment_id), folder, signal)
+    this.#refuseWithJobs(deployment_id)
+    const { provisioner } = this.#host
+    await this.#host.withoutCopies(deployment_id, 'its Redis is being restored', isLeft, async () => {
+      await provisioner.forget(deployment_id)
+      await replace().finally(() => provisioner.start(deployment_id, true))
+      await provisioner.waitUntilReady(deployment_id, signal)
+    })
+  }
+
+  #refuseWithJobs(deployment_id: string): void {
+    if (this.#host.hasJobs(deployment_id))
+      throw new PermanentError('A job of the deployment is running. Restore once it has ended.')
   }
 
   async removeStore(deployment_id: string, store: string): Promise<void> {
@@ -392,7 +410,7 @@ export class ProcessStores {
   }
 
   #placeOfRedis(deployment_id: string) {
-    return { deployment_id, folder: this.#host.path(deployment_id) }
+    return { deployment_id, folder: this.#host.path(deployment_id), user: this.#host.userOf(deployment_id) }
   }
 
   #readDatabase(deployment_id: string): Database | undefined {
