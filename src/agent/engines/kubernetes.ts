@@ -147,7 +147,7 @@ export class KubernetesEngine implements Engine {
       commandEnv,
     })
     this.#images = images
-    const tasks = new TaskJobs({ cluster, pause_ms, now })
+    const tasks = new TaskJobs({ cluster, pause_ms, now, progress_seconds: settings.progress_seconds })
     const dumps = new DatabaseDumps({ cluster, settings, objects, tasks, onFailure: this.#warnOfDump })
     const disks = new DiskSnapshots({ cluster, settings, objects, pause_ms })
     this.#dumps = dumps

@@ -153,6 +153,19 @@ test('a failing dump says what its pod said, and the next attempt is another one
   expect(list()).toEqual(['database manual'])
 })
 
+test('a dump whose pod does not start is given up, and one without a claim is left out', async () => {
+  const { engine, perform, snapshots } = await startAgent({ K8S_PROGRESS_SECONDS: '1' })
+  await engine.provide(unit())
+  const taking = perform({ type: 'snapshot', store: 'database' })
+  await expect.poll(jobs).toHaveLength(1)
+  putPod(api, api.all('Job')[0]!, { phase: 'Pending' })
+  await expect(taking).rejects.toThrow('did not start within 1 s')
+  expect(jobs()).toEqual([])
+  api.delete('PersistentVolumeClaim', DUMPS)
+  await snapshots.takeAll(DEPLOYMENT_ID, 'before_release', never, () => {})
+  await expect(perform({ type: 'snapshot', store: 'database' })).rejects.toBeInstanceOf(SnapshotUnsupported)
+})
+
 test('a dump is restored into its own and into another database, after what is there was kept', async () => {
   const { engine, perform, list, snapshots } = await startAgent()
   await engine.provide(unit())

@@ -2,7 +2,7 @@
 import { Duplex, Writable } from 'node:stream'
 import type { KubernetesObject, V1Job, V1PersistentVolumeClaim } from '@kubernetes/client-node'
 import { HeldSnapshot } from '../../../protocol/snapshots.schema.ts'
-import { PermanentError, type RevisionSpec } from '../../engine.ts'
+import { PermanentError, type RevisionSpec, SnapshotUnsupported } from '../../engine.ts'
 import { expiryOf } from '../../snapshots/retention.ts'
 import type { Cluster } from './cluster.ts'
 import { type DeploymentObjects, noneIfForbidden, withLargerStorage } from './deployment-objects.ts'
@@ -88,7 +88,10 @@ export class DatabaseDumps {
     if (!database) throw new PermanentError('This deployment has no database.')
     const place = placeOf(database)
     const [claim] = await this.#listClaims(namespace, deployment_id)
-    if (!claim) throw new PermanentError('The claim for dumps of this database could not be made: see its log.')
+    if (!claim)
+      throw new SnapshotUnsupported(
+        'The claim for dumps of this database could not be made: see the log of the deployment.',
+      )
     const task: Task = {
       task: DUMP_TASK,
       claim: claim.metadata!.name!,

@@ -8,7 +8,13 @@ import { worstFinding } from './pod-failures.ts'
 /** The controller of Jobs sets it on their pods. */
 const JOB_NAME_LABEL = 'batch.kubernetes.io/job-name'
 
-type Options = { cluster: Cluster; pause_ms: number; now: () => Date }
+type Options = {
+  cluster: Cluster
+  pause_ms: number
+  now: () => Date
+  /** For a pod to start. It may wait for a node, or for its claim. */
+  progress_seconds: number
+}
 type JobEnd = { isComplete: boolean; message: string }
 
 export class TaskJobs {
@@ -48,7 +54,7 @@ export class TaskJobs {
 
   /** One look at a Job, which is removed if the signal is aborted or its pod cannot start. */
   async look({ metadata }: V1Job, signal: AbortSignal): Promise<{ pods: V1Pod[]; end: JobEnd | undefined }> {
-    const { cluster, now } = this.#options
+    const { cluster, now, progress_seconds } = this.#options
     const { namespace, name } = metadata!
     const job = await cluster.read<V1Job>('Job', namespace!, name!).catch(ignoreTransient)
     if (signal.aborted) {
@@ -62,9 +68,14 @@ export class TaskJobs {
     if (end) return { pods, end }
     const waiting = pods.filter(({ status }) => status?.phase === 'Pending')
     const finding = worstFinding({ deployments: [], pods: waiting, events: [] })
-    if (!finding || finding.hopeless_at > now().getTime()) return { pods, end }
+    const age = now().getTime() - new Date(job.metadata?.creationTimestamp ?? now()).getTime()
+    const isLate = age > progress_seconds * 1000 && waiting.length === pods.length
+    const isHopeless = finding !== null && finding.hopeless_at <= now().getTime()
+    if (!isLate && !isHopeless) return { pods, end }
     await cluster.remove(job)
-    return { pods, end: { isComplete: false, message: `Its pod could not be started: ${finding.reason}` } }
+    const reason = finding?.reason ?? 'No reason is known.'
+    const problem = isHopeless ? 'could not be started' : `did not start within ${progress_seconds} s`
+    return { pods, end: { isComplete: false, message: `Its pod ${problem}: ${reason}` } }
   }
 
   listPods({ metadata }: V1Job): Promise<V1Pod[]> {
