@@ -48,6 +48,8 @@ export function openDatabase(url: string, limits: pg.PoolConfig = LIMITS): Datab
   const pool = new pg.Pool({ connectionString: url, max: 10, application_name: 'graphs', ...limits })
   // A lost idle connection is replaced by the pool; a query that fails reports its own error.
   pool.on('error', error => console.error(`database connection lost: ${error.message}`))
+  // One that is lost between the statements of a transaction has no listener of the pool, which would end the server.
+  pool.on('connect', client => client.on('error', () => {}))
 
   async function transaction<Result>(work: (query: Query) => Promise<Result>): Promise<Result> {
     const client = await pool.connect()

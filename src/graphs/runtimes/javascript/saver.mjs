@@ -220,6 +220,8 @@ export function openSaver(database, events) {
     ...LIMITS,
   })
   pool.on('error', error => console.error(`database connection lost: ${error.message}`))
+  // As in the server: one that is lost between the statements of a transaction would end the process.
+  pool.on('connect', client => client.on('error', () => {}))
   return new RunSaver(pool, events)
 }
 

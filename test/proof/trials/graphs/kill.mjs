@@ -157,9 +157,11 @@ const perform = {
   async roll(file) {
     args[args.length - 1] = file
     for (let i = 0; i < COPIES && !failure; i++) {
-      const [port] = await Promise.all([freePort()])
+      const port = await freePort()
       const next = await startCopy(port)
       const old = copies[i]
+      if (old.exitCode !== null) failure ??= new Error(`a copy ended by itself with ${old.exitCode}`)
+      if (failure) return
       copies[i] = next
       ports[i] = port
       const ended = new Promise(resolve => old.once('exit', (code, signal) => resolve(signal ?? code)))
