@@ -15,7 +15,7 @@ export type AuthSettings = {
 export type User = JsonObject & { identity: string }
 /** `kind:action`, such as `threads:read`: the words of the handlers. */
 export type Access = `${'threads' | 'assistants' | 'crons' | 'store'}:${string}`
-/** What a handler answered: `filters` must fit the metadata of what is read or changed. */
+/** An answer of a handler: `filters` must fit the metadata of what is read or changed. */
 export type Grant = { filters: JsonObject | null; value: JsonObject }
 
 /** The caller that has the key of the deployment. Handlers are asked about it as about every other. */
@@ -89,7 +89,7 @@ export async function checkAdmitted(query: Query, kind: string, id: string, filt
   if (row && !row.is_admitted) throw notFound(name, id)
 }
 
-/** Those of the threads that the caller may see. */
+/** Threads of a list that the caller may see. */
 export async function findAdmitted(query: Query, threadIds: string[], filters: JsonObject): Promise<string[]> {
   const rows = await query(
     'select thread_id from graphs.threads where thread_id = any ($1::uuid[]) and graphs.admits(metadata, $2::jsonb)',

@@ -13,7 +13,7 @@ type Environment = Record<string, string | undefined>
 
 const MODEL_MS = 30_000
 const LONGEST_REASON = 200
-/** Of one item: more would be a book, which is not found by one meaning. */
+/** The most texts of one item: more would be a book, which is not found by one meaning. */
 const MOST_TEXTS = 100
 
 export class Embeddings {

@@ -87,7 +87,7 @@ export class Executor {
       const end = () => {
         if (this.#child === child) this.#end(signal ? `ended by ${signal}` : `ended with status ${code}`)
       }
-      // What it has sent before comes first. A process that a graph started may hold the pipe open.
+      // Messages that it has sent come first. A process that a graph started may hold the pipe open.
       pipe.once('close', end)
       setTimeout(end, LONGEST_REST_MS)
     })

@@ -1,4 +1,4 @@
-// What callers may use, so that none can fill the database or the memory of a copy.
+// Limits of what callers use, so that none can fill the database or the memory of a copy.
 import type { Database } from './database.ts'
 import { HttpError } from './errors.ts'
 

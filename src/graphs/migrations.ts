@@ -211,7 +211,7 @@ end
 $$;
 `,
   `
-/** Whether metadata fit the filters of a handler of the application. An operator that is not known fits nothing. */
+/** True if metadata fit the filters of a handler of the application. An operator that is not known fits nothing. */
 create function graphs.admits(metadata jsonb, filters jsonb) returns boolean
 language sql immutable
 as $$

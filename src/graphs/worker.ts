@@ -238,7 +238,7 @@ export class Worker {
     if (run.kwargs.temporary) this.#deleteSoon(run.thread_id)
   }
 
-  /** Of all runs that ended within a while at once. What a crash leaves here goes with its thread. */
+  /** Deletes the checkpoints of all runs that ended within a while. After a crash, they go with their threads. */
   #deleteSoon(threadId: string): void {
     this.#ended.push(threadId)
     if (this.#ended.length > 1) return

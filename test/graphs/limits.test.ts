@@ -1,4 +1,4 @@
-// What a caller may use of the server of graphs, and what happens when the database or a graph does not answer.
+// Limits of callers of the graph server, and what happens when the database or a graph does not answer.
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openGraphs, readEvents } from './graphs.ts'

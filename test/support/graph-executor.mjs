@@ -70,7 +70,7 @@ async function run({ run_id, thread_id, attempt, kwargs }) {
 }
 
 const questions = {
-  // As many numbers as letters, so that texts with the same letters are near.
+  // A number for each letter, so that texts with the same letters are near.
   embed: ({ texts }) => JSON.stringify(texts.map(text => LETTERS.map(letter => text.split(letter).length - 1))),
   authenticate: async message => JSON.stringify(await authenticate(handlers, message)),
   authorize: async message => JSON.stringify(await authorize(handlers, message)),
@@ -79,7 +79,7 @@ const questions = {
   summary: ({ config }) => JSON.stringify(summaryOf(config.configurable.thread_id)),
   state: ({ config }) => JSON.stringify(stateOf(config)),
   history: ({ config }) => JSON.stringify([stateOf(config)]),
-  // As a node that blocks its process.
+  // Like a node that blocks its process.
   graph: () => new Promise(() => {}),
   schemas: () => JSON.stringify({ input_schema: { type: 'object', properties: { say: { type: 'string' } } } }),
 }

@@ -15,7 +15,7 @@ type Graph = Code & { id: string }
 type LocalDependency = { written: string; path: string }
 export type GraphFile = {
   graphs: Graph[]
-  /** Those of the graphs, and of other code that the server runs. */
+  /** Languages of the graphs, and of other code that the server runs. */
   languages: GraphLanguage[]
   /** Packages of a registry, as pip reads them. */
   packages: string[]

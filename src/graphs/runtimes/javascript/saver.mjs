@@ -202,7 +202,7 @@ function nameOf(text) {
   return names.get(text)
 }
 
-/** As in the server: a statement that takes longer would hold a connection. */
+/** The limits of the server: a statement that takes longer would hold a connection. */
 const STATEMENT_MS = 30_000
 const LIMITS = {
   statement_timeout: STATEMENT_MS,
@@ -220,7 +220,7 @@ export function openSaver(database, events) {
     ...LIMITS,
   })
   pool.on('error', error => console.error(`database connection lost: ${error.message}`))
-  // As in the server: one that is lost between the statements of a transaction would end the process.
+  // A connection that is lost between the statements of a transaction would end the process.
   pool.on('connect', client => client.on('error', () => {}))
   return new RunSaver(pool, events)
 }

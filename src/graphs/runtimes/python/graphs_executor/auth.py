@@ -19,7 +19,7 @@ def load_auth(spec: dict, folder: str) -> Any:
 
 
 class Refused(Exception):
-    """What a handler refuses, with its status."""
+    """A refusal of a handler, with its status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -78,7 +78,7 @@ def _to_user(given: Any) -> dict:
 
 
 def _read_request(message: dict) -> dict:
-    """What a handler may take, by the names of its parameters."""
+    """The request as a handler may take it, by the names of its parameters."""
     url = urlsplit(message["url"])
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in message["headers"]]
     return {

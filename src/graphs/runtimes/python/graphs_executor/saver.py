@@ -90,7 +90,7 @@ async def open_saver(database: str, pipe: Pipe) -> RunSaver:
         min_size=1,
         max_size=CONNECTIONS,
         open=False,
-        # As in the server: a statement that takes longer would hold a connection.
+        # The limits of the server: a statement that takes longer would hold a connection.
         kwargs=_settings("-c statement_timeout=30s -c idle_in_transaction_session_timeout=30s"),
     )
     await pool.open()
