@@ -73,7 +73,7 @@ export class Usage {
     if (this.#storedBytes < storedMegabytes * 2 ** 20) return
     throw new HttpError(
       413,
-      `The state of this deployment has more than ${storedMegabytes} MB. Delete threads or items, give them a \`ttl\`, ` +
+      `This deployment has more than ${storedMegabytes} MB of state. Delete threads or items, give them a \`ttl\`, ` +
         `${orRaise('storedMegabytes')}. It is measured each minute.`,
     )
   }
@@ -104,7 +104,7 @@ export class Usage {
     const { queuedRunsOfThread } = this.limits
     return new HttpError(
       429,
-      `${queuedRunsOfThread} runs wait on thread ${threadId} already. Try again later, cancel some, use another thread, ` +
+      `${queuedRunsOfThread} runs wait on thread ${threadId} already. Try again later, cancel some, use another, ` +
         `${orRaise('queuedRunsOfThread')}.`,
       { retryAfter: 10 },
     )
@@ -137,13 +137,13 @@ const PAGES_OF_SAMPLE = 200
 const BYTES_OF_ROW = 100
 
 /**
- * The size of files does not shrink when rows are deleted, so that a caller could not get below a limit again. Rows of a
- * sample of pages are added up instead. Values in other pages are not read for that.
+ * Files do not shrink when rows are deleted, so that a caller could not get below a limit again. Rows of a sample
+ * of pages are added up instead. Values in other pages are not read for that.
  */
 async function measureBytes({ query }: Database): Promise<number> {
   const tables = await query(
-    `select name, least(100, 100.0 * ${PAGES_OF_SAMPLE} * 8192 / greatest(1, pg_relation_size(to_regclass(name))))::float4
-      as percent
+    `select name,
+      least(100, 819200.0 * ${PAGES_OF_SAMPLE} / greatest(1, pg_relation_size(to_regclass(name))))::float4 as percent
     from unnest($1::text[]) as name
     where to_regclass(name) is not null`,
     [Object.keys(WIDE_COLUMNS)],

@@ -197,7 +197,7 @@ async function findNearest(query: Query, values: unknown[], wanted: Float32Array
     if (count > MOST_VECTORS)
       throw new HttpError(
         422,
-        `\`query\`: more than ${MOST_VECTORS} texts would be compared. Search below a longer prefix, or by a \`filter\`.`,
+        `\`query\`: more than ${MOST_VECTORS} texts would be compared. Use a longer prefix, or a \`filter\`.`,
       )
     for (const { id, item, vector } of rows) {
       const score = similarity(wanted, vector)

@@ -124,8 +124,8 @@ export async function latestEventId(db: Database, column: 'run_id' | 'thread_id'
 }
 
 /**
- * Waits until a run has ended, and returns its output, or null after a rollback. `first` is a wait that began before the
- * run was created, so that it need not be looked for yet.
+ * Waits until a run has ended, and returns its output, or null after a rollback. `first` is a wait that began before
+ * the run was created, so that it need not be looked for yet.
  */
 export async function joinRun(
   db: Database,

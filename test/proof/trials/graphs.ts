@@ -1,5 +1,5 @@
-// Graph applications by the SDKs of the reference: each call, copies killed in streams, latency, rolling updates. It needs
-// Python 3.11. `--only=javascript|python|mixed|own|rollout` runs one part, and `--only=load` puts load on a server.
+// Graph applications by the SDKs of the reference: each call, copies killed in streams, latency, rolling updates. It
+// needs Python 3.11. `--only=javascript|python|mixed|own|rollout` runs one part, and `--only=load` puts load on one.
 import { execFile, execFileSync, spawn } from 'node:child_process'
 import {
   cpSync,

@@ -1,6 +1,6 @@
 // Kills copies of the server while runs stream, and checks that no run, event or message is lost or doubled.
-// It starts the copies itself: kill.mjs ACTIONS COMMAND…, with PORT set for each. Actions are `kill:20`, `wait:SECONDS`,
-// and `roll:FILE`, which replaces one copy after the other by one of another file, as a rolling update does.
+// It starts the copies itself: kill.mjs ACTIONS COMMAND…, with PORT set for each. Actions are `kill:20`,
+// `wait:SECONDS`, and `roll:FILE`, which replaces one copy after the other by one of another file.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { createServer } from 'node:net'

@@ -37,7 +37,7 @@ function summarize(times) {
   return { p50: at(0.5), p95: at(0.95), p99: at(0.99) }
 }
 
-/** Calls `once` at a rate for some seconds. At most `most` are open: a server that cannot follow shows as a lower rate. */
+/** Calls `once` at a rate for some seconds, with at most `most` open: a slow server shows as a lower rate. */
 async function atRate(once, { rate, seconds, most = 500 }) {
   const times = []
   const open = new Set()

@@ -145,12 +145,13 @@ async function fill(client: Client, url: string): Promise<void> {
     from filled f, graphs_javascript.${table} c
     where c.thread_id = '${thread_id}' and f.number between $1 and $2`
   await client.query(
-    `create temporary table filled as select gen_random_uuid() as thread_id, number from generate_series(1, ${threads}) number`,
+    `create temporary table filled as
+    select gen_random_uuid() as thread_id, number from generate_series(1, ${threads}) number`,
   )
   await client.query(
     `insert into graphs.threads (thread_id, metadata, "values", created_at, updated_at)
-    select f.thread_id, metadata || jsonb_build_object('number', number % 1000), "values", now() - number * interval '1 s',
-      now() - number * interval '1 s'
+    select f.thread_id, metadata || jsonb_build_object('number', number % 1000), "values",
+      now() - number * interval '1 s', now() - number * interval '1 s'
     from filled f, graphs.threads t
     where t.thread_id = '${thread_id}'`,
   )
