@@ -13,6 +13,9 @@ const SYSTEM = ['/usr/local/go/bin', '/usr/lib/go/bin', '/usr/local/sbin', '/usr
 process.env.PATH = [BIN, process.env.PATH, ...SYSTEM].join(delimiter)
 
 export const isInstalling = process.argv.includes('--install')
+/** The value of `--name=value`. */
+export const optionOf = (name: string): string | undefined =>
+  process.argv.find(argument => argument.startsWith(`--${name}=`))?.slice(name.length + 3)
 
 const counts = { passed: 0, failed: 0, skipped: 0 }
 export const note = (text: string): void => console.log(`        ${text}`)

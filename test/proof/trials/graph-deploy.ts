@@ -1,77 +1,25 @@
 // Graph applications by the newest command lines, unchanged, to `npm run dev`, and the SDKs at the address that they
-// print. They need Python and npm: --install.
-import { execFile, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+// print, and the same examples in containers, by our own. They need Python and npm: --install. `--engine=process` or
+// `--engine=container` runs one of the two.
+import { execFile } from 'node:child_process'
+import { cpSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { findFreePort } from '../../../src/postgres/free-port.ts'
-import { CACHE, check, findMissing, isInstalling, note, runTrial, skipped } from '../support/trial.ts'
+import { check, note, optionOf, runTrial, skipped } from '../support/trial.ts'
+import { checkBySdks, installClients, PYTHON } from './graph-deploy/clients.ts'
+import { tryContainers } from './graph-deploy/containers.ts'
+import { deployCommands, makeWorkFolder, read, startDev } from './graph-deploy/dev.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
-const FOLDER = join(CACHE, 'graph-deploy')
-const PYTHON = join(FOLDER, 'python/bin/python')
-const CLI = join(FOLDER, 'npm/node_modules/@langchain/langgraph-cli/dist/cli/cli.mjs')
-const PYTHON_PACKAGES = ['langgraph-cli==0.4.40', 'langgraph-sdk==0.4.14']
-const NPM_PACKAGES = ['@langchain/langgraph-cli@1.5.1', '@langchain/langgraph-sdk@1.15.0']
 const run = promisify(execFile)
 
-type Installation = { url: string; api_key: string }
-type Step = { step: string; ok: boolean; detail: string }
-
-async function installClients(): Promise<boolean> {
-  if (isInstalling && !findMissing('python3', 'npm')) {
-    mkdirSync(join(FOLDER, 'npm'), { recursive: true })
-    if (!existsSync(PYTHON)) await run('python3', ['-m', 'venv', join(FOLDER, 'python')])
-    await run(PYTHON, ['-m', 'pip', 'install', '--quiet', ...PYTHON_PACKAGES])
-    writeFileSync(join(FOLDER, 'npm/package.json'), '{"private": true}')
-    await run('npm', ['install', '--no-audit', '--no-fund', ...NPM_PACKAGES], { cwd: join(FOLDER, 'npm') })
-  }
-  return existsSync(PYTHON) && existsSync(CLI)
-}
-
-async function startDev(cleanup: AsyncDisposableStack, home: string): Promise<Installation> {
-  const port = String(await findFreePort())
-  const dev = spawn(process.execPath, ['-r', './src/host/require-node.cjs', 'src/host/dev.ts', '--port', port], {
-    cwd: ROOT,
-    env: { ...process.env, SLIPWAY_HOME: home, CONTRACT_WORDS: 'langgraph' },
-    stdio: 'ignore',
-  })
-  cleanup.defer(async () => {
-    if (dev.exitCode !== null || !dev.kill('SIGTERM')) return
-    await once(dev, 'exit')
-  })
-  const file = join(home, 'dev.json')
-  for (let i = 0; i < 600 && !existsSync(file); i++) await delay(200)
-  return JSON.parse(readFileSync(file, 'utf8'))
-}
-
-const read = async ({ url, api_key }: Installation, path: string) => {
-  const headers = { 'X-Api-Key': api_key, 'X-Contract-Words': 'contract' }
-  return (await fetch(`${url}${path}`, { headers })).json()
-}
-
-await runTrial(async () => {
+async function tryProcesses(): Promise<void> {
   await using cleanup = new AsyncDisposableStack()
-  if (!(await installClients())) return skipped('the command lines need Python, npm and their packages: --install')
-  const work = mkdtempSync(join(tmpdir(), 'slipway-graphs-'))
-  // Applications run as other users.
-  chmodSync(work, 0o755)
-  cleanup.defer(() => rmSync(work, { recursive: true, force: true, maxRetries: 9 }))
+  const work = makeWorkFolder(cleanup)
   const installation = await startDev(cleanup, join(work, 'home'))
-  const env = {
-    PATH: process.env.PATH,
-    HOME: work,
-    LANGGRAPH_HOST_URL: installation.url,
-    LANGSMITH_API_KEY: installation.api_key,
-    LANGGRAPH_CLI_NO_ANALYTICS: '1',
-  }
-  const programs: Record<string, [string, ...string[]]> = {
-    'graph-javascript': [process.execPath, CLI, 'deploy', '--host-url', installation.url],
-    'graph-python': [join(PYTHON, '../langgraph'), 'deploy'],
-  }
+  const { env, javascript, python } = deployCommands(installation, work)
+  const programs = { 'graph-javascript': javascript, 'graph-python': python }
   for (const [example, [program, ...first]] of Object.entries(programs)) {
     const folder = join(work, example)
     cpSync(join(ROOT, 'examples', example), folder, { recursive: true })
@@ -93,17 +41,7 @@ await runTrial(async () => {
     check(`${example}: its variables are secrets`, deployment.secrets?.[0]?.name === 'GREETING')
     if (url === undefined) continue
     const { application_key: key } = deployment
-    const sdks: [string, ...string[]][] = [
-      [PYTHON, join(import.meta.dirname, 'graph-deploy/sdk.py'), url, key],
-      [process.execPath, join(import.meta.dirname, 'graph-deploy/sdk.mjs'), join(FOLDER, 'npm'), url, key],
-    ]
-    for (const [sdk, ...args] of sdks) {
-      const { stdout, stderr } = await run(sdk, args).catch(error => error)
-      const steps = `${stdout}`.split('\n').filter(line => line.startsWith('{'))
-      check(`${example}: the program of ${sdk === PYTHON ? 'Python' : 'JavaScript'} ends`, steps.length === 4, stderr)
-      for (const { step, ok: isRight, detail } of steps.map(line => JSON.parse(line) as Step))
-        check(`${example}, ${sdk === PYTHON ? 'Python' : 'JavaScript'}: ${step}`, isRight, detail)
-    }
+    await checkBySdks(example, url, key)
   }
   // Our own command line needs nothing but the folder, and the address stays.
   const own = { ...process.env, SLIPWAY_URL: installation.url, SLIPWAY_API_KEY: installation.api_key }
@@ -132,4 +70,12 @@ await runTrial(async () => {
   const args = ['deploy', '--remote', '--no-input', '--name', 'broken']
   const { stdout, stderr } = await run(join(PYTHON, '../langgraph'), args, { cwd: broken, env }).catch(error => error)
   check('a graph that cannot be loaded ends with its reason', /cannot be loaded/.test(stdout + stderr), stdout + stderr)
+}
+
+const TRIALS = { process: tryProcesses, container: tryContainers }
+
+await runTrial(async () => {
+  if (!(await installClients())) return skipped('the command lines need Python, npm and their packages: --install')
+  for (const [engine, trial] of Object.entries(TRIALS))
+    if ([undefined, engine].includes(optionOf('engine'))) await trial()
 })

@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { startPodman } from '../../support/podman.ts'
 import { requestRouter } from '../../support/process-engine.ts'
 import { makeRandom } from '../support/random.ts'
-import { check, findMissing, hasProgram, note, runTrial, skipped } from '../support/trial.ts'
+import { check, findMissing, hasProgram, note, optionOf, runTrial, skipped } from '../support/trial.ts'
 import { until } from '../support/two-hosts.ts'
 import { newBackup } from './whole-application/backup.ts'
 import { pushImages } from './whole-application/images.ts'
@@ -13,8 +13,6 @@ import { change, createShop, listJobs, readWhenCalm, type Shop, writeRelease } f
 import { readJson, startUse } from './whole-application/use.ts'
 import { checkFiles, checkJobs, checkRows, checkSchedule, checkTicks } from './whole-application/verify.ts'
 
-const optionOf = (name: string) =>
-  process.argv.find(argument => argument.startsWith(`--${name}=`))?.slice(name.length + 3)
 const SEED = Number(optionOf('seed') ?? Date.now() % 1_000_000)
 /** Containers are slower. */
 const KILLS: Record<Engine, number> = { process: 50, container: 15 }

@@ -11,7 +11,7 @@ const message = text => ({ messages: [{ role: 'user', content: text }] })
 
 async function step(name, work) {
   const outcome = await work().then(
-    ok => ({ ok: Boolean(ok), detail: '' }),
+    ok => ({ ok: ok === true, detail: JSON.stringify(ok) }),
     error => ({ ok: false, detail: String(error) }),
   )
   console.log(JSON.stringify({ step: name, ...outcome }))
@@ -32,7 +32,7 @@ await step('an interrupt is resumed', async () => {
   await client.runs.wait(thread_id, 'agent', { input: message('send it') })
   const { next } = await client.threads.getState(thread_id)
   const values = await client.runs.wait(thread_id, 'agent', { command: { resume: 'yes' } })
-  return next[0] === 'answer' && values.messages.at(-1).content === 'Sent.'
+  return (next[0] === 'answer' && values.messages.at(-1).content === 'Sent.') || { next, values }
 })
 await step('another key is refused', async () => {
   const other = new Client({ apiUrl, apiKey: 'wrong', callerOptions: { maxRetries: 0 } })

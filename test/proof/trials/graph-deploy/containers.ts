@@ -1,0 +1,87 @@
+// The examples of graphs in containers of a Podman: images, a database, workers, the key and the SDKs.
+import { execFileSync } from 'node:child_process'
+import { cpSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { type Podman, startPodman } from '../../../support/podman.ts'
+import { check, findMissing, note, skipped } from '../../support/trial.ts'
+import { until } from '../../support/two-hosts.ts'
+import { pushImages } from '../whole-application/images.ts'
+import { type Installation, startInstallation } from '../whole-application/installation.ts'
+import { checkBySdks } from './clients.ts'
+
+const EXAMPLES = join(import.meta.dirname, '../../../../examples')
+
+/** Node of this machine on the image of Debian: official images cannot be reached everywhere. */
+async function pushNodeImage({ podman, push, registry }: Podman, base: string): Promise<string> {
+  const context = mkdtempSync(join(tmpdir(), 'slipway-node-image-'))
+  const image = `${registry}/node:1`
+  try {
+    cpSync(process.execPath, join(context, 'node'))
+    cpSync(
+      join(dirname(realpathSync(execFileSync('which', ['npm'], { encoding: 'utf8' }).trim())), '..'),
+      join(context, 'npm'),
+      { recursive: true },
+    )
+    const lines = [
+      `FROM ${base}`,
+      'COPY node /usr/local/bin/node',
+      'COPY npm /usr/local/lib/npm',
+      'RUN ln -s /usr/local/lib/npm/bin/npm-cli.js /usr/local/bin/npm',
+    ]
+    writeFileSync(join(context, 'Dockerfile'), `${lines.join('\n')}\n`)
+    await podman('build', '-t', image, context)
+    await push(image)
+  } finally {
+    rmSync(context, { recursive: true, force: true })
+  }
+  return image
+}
+
+async function tryExample({ slipway, api }: Installation, example: string): Promise<void> {
+  const name = `${example}, container`
+  const since = performance.now()
+  const deploy = ['deploy', join(EXAMPLES, example), '--create', '--name', example, '--yes', '--timeout', '600']
+  const { code, lines, errors } = await slipway(deploy)
+  note(`${name}: ${((performance.now() - since) / 1000).toFixed(1)} s from the command to its end`)
+  check(`${name}: it is built and serves`, code === 0, `${JSON.stringify(lines.slice(-12))} ${errors}`)
+  if (code !== 0) return
+  const { deployment_id, local_url } = lines.at(-1) as { deployment_id: string; local_url: string }
+  const { body } = await api('GET', `/v2/deployments/${deployment_id}?reveal=true`)
+  const { application_key: key } = body as unknown as { application_key: string }
+  check(`${name}: it has an address without a name, and a key`, Boolean(local_url) && /^slg_/.test(key), `${local_url}`)
+  await checkBySdks(name, local_url, key)
+
+  const path = `/v2/deployments/${deployment_id}`
+  await api('PATCH', path, { source_config: { resource_spec: { queue_min_scale: 1 } } })
+  const readLogs = async () => (await slipway(['logs', example, '--tail', '300'])).lines
+  const isWorking = async () => JSON.stringify(await readLogs()).includes('graphs served')
+  check(`${name}: queue_* starts a worker`, await until('the worker serves', isWorking, 90_000).catch(() => false))
+  const again = await slipway(deploy)
+  const address = again.lines.at(-1)?.local_url
+  check(`${name}: its address and its threads stay`, address === local_url, JSON.stringify(again.lines.slice(-3)))
+  const found = await fetch(`${local_url}/threads/count`, {
+    method: 'POST',
+    headers: { 'X-Api-Key': key, 'Content-Type': 'application/json' },
+    body: '{}',
+  })
+  const count = Number(await found.text())
+  check(`${name}: its threads outlive a revision`, count >= 2, `${count}`)
+}
+
+export async function tryContainers(): Promise<void> {
+  const missing = findMissing('podman', 'runc', 'docker-registry', 'busybox', 'debootstrap')
+  const obstacle = missing ?? (process.getuid?.() === 0 ? undefined : 'debootstrap needs root')
+  if (obstacle) return skipped(`containers: ${obstacle}`)
+  await using cleanup = new AsyncDisposableStack()
+  const podman = await startPodman()
+  cleanup.defer(() => podman.stop())
+  const { base, database } = await pushImages(podman)
+  const installation = await startInstallation(cleanup, 'container', {
+    CONTAINER_SOCKET: podman.socket,
+    CONTAINER_BASE_IMAGES: `python=${base},node=${await pushNodeImage(podman, base)}`,
+    CONTAINER_POSTGRES_IMAGE: database,
+    CONTAINER_REDIS_IMAGE: base,
+  })
+  for (const example of ['graph-javascript', 'graph-python']) await tryExample(installation, example)
+}
