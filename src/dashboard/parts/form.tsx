@@ -28,7 +28,7 @@ const About = ({ id, fault, text }: { id: string; fault: string | undefined; tex
         <Prose text={fault} />
       </p>
     )}
-    {text && <p>{text}</p>}
+    {text && <p>{typeof text === 'string' ? <Prose text={text} /> : text}</p>}
   </div>
 )
 

@@ -124,21 +124,24 @@ function Header({ workspace, deployment, revisions }: HeaderProps) {
       </div>
       <ul class={styles.meta}>
         <li>
-          {url ? (
-            <a href={url} target="_blank" rel="noreferrer">
-              {hostOf(url)}
-            </a>
-          ) : (
-            <span>No URL yet</span>
-          )}
-          {local_url && (
-            <>
-              {', '}
-              <a href={local_url} target="_blank" rel="noreferrer">
-                {hostOf(local_url)}
+          {/* One item: the gap between items would come before the comma. */}
+          <span>
+            {url ? (
+              <a href={url} target="_blank" rel="noreferrer">
+                {hostOf(url)}
               </a>
-            </>
-          )}
+            ) : (
+              'No URL yet'
+            )}
+            {local_url && (
+              <>
+                {', '}
+                <a href={local_url} target="_blank" rel="noreferrer">
+                  {hostOf(local_url)}
+                </a>
+              </>
+            )}
+          </span>
         </li>
         <li>
           <Icon name={source.kind} label={source.kindWord} />

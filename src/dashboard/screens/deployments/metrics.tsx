@@ -142,14 +142,16 @@ function ProcessChoice({ process, processes, onProcess }: ProcessChoiceProps) {
   const names = [...new Set([...processes, ...(process ? [process] : [])])]
   if (names.length === 0) return null
   return (
-    <fieldset class={styles.ranges}>
-      <legend>Process</legend>
-      {['', ...names].map(name => (
-        <Chip key={name} pressed={name === process} onPress={() => onProcess(name)}>
-          {name || 'All processes'}
-        </Chip>
-      ))}
-    </fieldset>
+    <div class={styles.bar}>
+      <fieldset class={styles.ranges}>
+        <legend>Process</legend>
+        {['', ...names].map(name => (
+          <Chip key={name} pressed={name === process} onPress={() => onProcess(name)}>
+            {name || 'All processes'}
+          </Chip>
+        ))}
+      </fieldset>
+    </div>
   )
 }
 

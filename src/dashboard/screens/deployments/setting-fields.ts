@@ -120,7 +120,7 @@ export function listGroups(source: Deployment['source']): SettingGroup[] {
         ...scale(''),
         ...size(''),
         amount('health_timeout_seconds', 'Health timeout', { unit: 's' }),
-        json('process_scale', 'Copies of other processes'),
+        { ...json('process_scale', 'Copies of other processes'), hint: 'Such as `{"worker": 2}`.' },
         json('process_resources', 'Resources of other processes'),
       ],
     },
@@ -154,6 +154,18 @@ export function listGroups(source: Deployment['source']): SettingGroup[] {
       isRare: true,
     },
     {
+      title: 'Disks',
+      about: 'Volumes with a claim stay through revisions. Each value is JSON.',
+      fields: [
+        {
+          ...json('volumes', 'Volumes'),
+          hint: 'Such as `[{"name": "a", "persistentVolumeClaim": {"claimName": "a"}}]`.',
+        },
+        { ...json('volume_mounts', 'Volume mounts'), hint: 'Such as `[{"name": "a", "mountPath": "/app/media"}]`.' },
+      ],
+      isRare: true,
+    },
+    {
       title: 'Cluster',
       about: 'For listeners on Kubernetes. Each value is JSON, as in a manifest.',
       fields: [
@@ -161,8 +173,6 @@ export function listGroups(source: Deployment['source']): SettingGroup[] {
         json('image_pull_secrets', 'Image pull secrets'),
         json('labels', 'Labels'),
         json('annotations', 'Annotations'),
-        json('volumes', 'Volumes'),
-        json('volume_mounts', 'Volume mounts'),
         json('init_containers', 'Init containers', 'deployments:change-commands'),
         json('sidecars', 'Sidecars', 'deployments:change-commands'),
         ...(source === 'external_container' ? [REFERENCES] : []),

@@ -347,6 +347,9 @@ function Danger({ workspace, me, deployment }: SettingsProps) {
             {Object.keys(source_config.resource_spec ?? {}).some(member => member.startsWith('db_')) && (
               <li>The database with all data.</li>
             )}
+            {(source_config.resource_spec?.volumes ?? []).some(volume => volume.persistentVolumeClaim) && (
+              <li>The disks with all files.</li>
+            )}
           </ul>
         </div>
         {refusal ? <p class={styles.locked}>{refusal}</p> : <ActionButton action={deleteDeployment(deployment)} />}

@@ -81,7 +81,7 @@ function Schedules({ workspace, deployment, missing }: CardProps) {
                 <NextRun schedule={one} />
               </Cell>
               <Cell isEnd>
-                <ActionButton small action={runSchedule(one, missing)} />
+                <ActionButton small action={runSchedule(one, missing)} />{' '}
                 <ActionButton small action={switchSchedule(one, missing)} />
               </Cell>
             </Row>
