@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { check, note, optionOf, runTrial, skipped } from '../support/trial.ts'
-import { checkBySdks, installClients, PYTHON } from './graph-deploy/clients.ts'
+import { checkBySdks, hasWorker, installClients, PYTHON } from './graph-deploy/clients.ts'
 import { tryContainers } from './graph-deploy/containers.ts'
 import { deployCommands, makeWorkFolder, read, startDev } from './graph-deploy/dev.ts'
 
@@ -39,6 +39,14 @@ async function tryProcesses(): Promise<void> {
     const deployment = await read(installation, `/v2/deployments/${resources[0]?.id}?reveal=true`)
     check(`${example}: it has a key, and its variables`, /^slg_/.test(deployment.application_key ?? ''), output)
     check(`${example}: its variables are secrets`, deployment.secrets?.[0]?.name === 'GREETING')
+    const scale = deployment.source_config?.resource_spec?.min_scale
+    // That of JavaScript sends the type `dev`.
+    if (program !== process.execPath)
+      check(`${example}: it may sleep, as its type says`, scale === 0, JSON.stringify(deployment.source_config))
+    const links = output.match(/http:\S+\/o\/\S+\/host\/deployments\/[\w-]+/g) ?? []
+    const pages = await Promise.all(links.map(link => fetch(link)))
+    const isThere = pages.every(page => page.ok && new URL(page.url).pathname.startsWith('/ui/'))
+    check(`${example}: its ${links.length} links lead to the dashboard`, links.length > 0 && isThere, output)
     if (url === undefined) continue
     const { application_key: key } = deployment
     await checkBySdks(example, url, key)
@@ -59,7 +67,7 @@ async function tryProcesses(): Promise<void> {
   const { id } = JSON.parse(await slipway('status', 'own'))
   writeFileSync(join(work, 'queue.json'), '{"source_config": {"resource_spec": {"queue_min_scale": 1}}}')
   await slipway('api', 'PATCH', `/v2/deployments/${id}`, '--input', join(work, 'queue.json'))
-  const isWorking = async () => (await slipway('logs', 'own', '--tail', '200')).includes('[queue] graphs served')
+  const isWorking = async () => hasWorker(await slipway('logs', 'own', '--tail', '200'))
   for (let i = 0; i < 60 && !(await isWorking()); i++) await delay(1000)
   check('queue_* starts a worker that listens on nothing', await isWorking(), await slipway('logs', 'own'))
 
@@ -70,6 +78,28 @@ async function tryProcesses(): Promise<void> {
   const args = ['deploy', '--remote', '--no-input', '--name', 'broken']
   const { stdout, stderr } = await run(join(PYTHON, '../langgraph'), args, { cwd: broken, env }).catch(error => error)
   check('a graph that cannot be loaded ends with its reason', /cannot be loaded/.test(stdout + stderr), stdout + stderr)
+
+  // A revision that is interrupted ends the wait of the command line.
+  const slow = [...python.slice(1), '--remote', '--no-input', '--name', 'slow', '--install-command', 'sleep 300']
+  const waiting = run(python[0], slow, { cwd: join(work, 'graph-python'), env }).catch(error => error)
+  const findBuilding = async () => {
+    const { resources } = await read(installation, '/v2/deployments?name=slow')
+    const path = `/v2/deployments/${resources?.[0]?.id}/revisions`
+    const { resources: revisions } = resources?.[0] ? await read(installation, `${path}?status=BUILDING`) : {}
+    return revisions?.[0] ? `${path}/${revisions[0].id}` : undefined
+  }
+  let building = await findBuilding()
+  for (let i = 0; i < 120 && !building; i++) {
+    await delay(500)
+    building = await findBuilding()
+  }
+  const interrupted = performance.now()
+  await slipway('api', 'POST', `${building}/interruption`)
+  const ended = await waiting
+  const seconds = (performance.now() - interrupted) / 1000
+  const said = `${ended.stdout}${ended.stderr}`
+  check('an interrupted revision ends the command line', Boolean(ended.code) && seconds < 30, `${seconds} s ${said}`)
+  check('it prints that it was interrupted', /interrupted/i.test(said), said)
 }
 
 const TRIALS = { process: tryProcesses, container: tryContainers }

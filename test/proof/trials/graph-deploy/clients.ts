@@ -40,3 +40,11 @@ export async function checkBySdks(name: string, url: string, key: string): Promi
       check(`${name}, ${language}: ${step}`, ok, detail)
   }
 }
+
+/** Reads the lines of `slipway logs`. A worker runs graphs beside the copy that listens. */
+export const hasWorker = (output: string): boolean =>
+  output
+    .split('\n')
+    .filter(line => line.startsWith('{'))
+    .map(line => JSON.parse(line) as { process?: string; message?: string })
+    .some(({ process, message = '' }) => process === 'queue' && message.includes('graphs served'))

@@ -8,7 +8,7 @@ import { check, findMissing, note, skipped } from '../../support/trial.ts'
 import { until } from '../../support/two-hosts.ts'
 import { pushImages } from '../whole-application/images.ts'
 import { type Installation, startInstallation } from '../whole-application/installation.ts'
-import { checkBySdks } from './clients.ts'
+import { checkBySdks, hasWorker } from './clients.ts'
 
 const EXAMPLES = join(import.meta.dirname, '../../../../examples')
 
@@ -54,8 +54,10 @@ async function tryExample({ slipway, api }: Installation, example: string): Prom
 
   const path = `/v2/deployments/${deployment_id}`
   await api('PATCH', path, { source_config: { resource_spec: { queue_min_scale: 1 } } })
-  const readLogs = async () => (await slipway(['logs', example, '--tail', '300'])).lines
-  const isWorking = async () => JSON.stringify(await readLogs()).includes('graphs served')
+  const isWorking = async () => {
+    const { lines } = await slipway(['logs', example, '--tail', '300'])
+    return hasWorker(lines.map(line => JSON.stringify(line)).join('\n'))
+  }
   check(`${name}: queue_* starts a worker`, await until('the worker serves', isWorking, 90_000).catch(() => false))
   const again = await slipway(deploy)
   const address = again.lines.at(-1)?.local_url
