@@ -183,6 +183,8 @@ export function createApp(config: Config, runtime: Platform) {
     traces: withWarnings(config.clickHouse ? clickHouseTraceStore(config.clickHouse) : postgresTraceStore),
     onSweep: counters.countSwept,
     deliverEvents: async tenant => (await loadDeliverer())(tenant),
+    notifyGitHosts: async ids =>
+      (await import('./hosting/previews/git-host-notifier.ts')).notifyGitHosts(services, ids),
     answerInProcess: (request, env, execution) => answerInOwnWords(request, env as object, execution as never),
   }
   const loadDeliverer = loadOnce(async () => {

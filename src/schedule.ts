@@ -30,5 +30,6 @@ export const createSweeps = (services: Services) => ({
     await (await import('./hosting/pushes/sweep.ts')).sweepDeliveries(services)
     await (await import('./hosting/previews/sweep.ts')).sweepPreviews(services)
   },
+  commit_statuses: async () => (await import('./hosting/pushes/commit-statuses.ts')).sweepCommitStatuses(services),
   repositories: async () => (await import('./hosting/pushes/repository-sweep.ts')).sweepRepositories(services),
 })

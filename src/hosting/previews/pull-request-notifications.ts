@@ -4,14 +4,14 @@ import { type Row, runAsSystem, uuidArray } from '../../kernel/db/db.ts'
 import { drainInTurns, LEASE, listInTurns, type Outbox, type OutboxItem } from '../../kernel/db/outbox.ts'
 import { configuredOrigin } from '../../kernel/http/origin.ts'
 import type { Services } from '../../kernel/http/routes.ts'
-import type { Integration, StatusState } from '../git-hosts/githost.ts'
+import type { Githost, Integration, StatusState } from '../git-hosts/githost.ts'
 import { withHost } from '../git-hosts/with-host.ts'
+import { commitStateOf, dashboardUrl, logPath, shortSha } from '../pushes/host-status.ts'
 import { shownUrl } from './preview-address.ts'
 import type { PreviewRow } from './preview-lifecycle.ts'
 
 const MAX_ATTEMPTS = 20
 const MAX_CONCURRENT = 4
-const SHORT_SHA_LENGTH = 7
 
 type Notification = OutboxItem & {
   preview: PreviewRow
@@ -21,7 +21,7 @@ type Notification = OutboxItem & {
   parent_name: string
   deployment_name: string | null
   deployment_url: string | null
-  revision: { status: string } | null
+  revision: { id: string; status: string } | null
   integration: Integration
 }
 
@@ -64,7 +64,7 @@ const claimNotification = (id: string) => sql<Row>`
     'parent_name', d.name,
     'deployment_name', c.name,
     'deployment_url', c.url,
-    'revision', case when r.id is not null then json_build_object('status', r.status) end,
+    'revision', case when r.id is not null then json_build_object('id', r.id, 'status', r.status) end,
     'integration', to_json(i))::text
   from claimed v
   join deployments d on d.id = v.parent_id
@@ -94,10 +94,13 @@ const OUTBOX: Outbox<Notification> = {
 type Scope = {
   /** Only previews of these deployments. */
   within?: string[]
+  /** Only previews that these deployments are. */
+  previewsOf?: string[]
 }
 
-export async function notifyPullRequests(services: Services, { within }: Scope = {}): Promise<void> {
-  const condition = within ? sql`v.parent_id = any(${uuidArray(within)})` : sql`true`
+export async function notifyPullRequests(services: Services, { within, previewsOf }: Scope = {}): Promise<void> {
+  const ofParents = within ? sql`v.parent_id = any(${uuidArray(within)})` : sql`true`
+  const condition = previewsOf ? sql`v.deployment_id = any(${uuidArray(previewsOf)})` : ofParents
   const list = listInTurns(sql`
     select v.id, v.tenant_id as workspace, v.next_notify_at as due_at
     from ${PREVIEW_TABLES}
@@ -108,72 +111,76 @@ export async function notifyPullRequests(services: Services, { within }: Scope =
 async function notifyPullRequest(services: Services, notification: Notification): Promise<void> {
   const { preview, integration, repo_url, parent_name } = notification
   const { status, body } = describePreview(services, notification)
-  await withHost(
-    { services, origin: configuredOrigin(services.config) },
-    integration,
-    async host => {
-      const comment_id = await host.comment(repo_url, preview.number, body, preview.comment_id)
-      // Stored before the next request, so that a failure of the status does not lead to a second comment.
-      if (comment_id !== preview.comment_id) {
-        const storeId = sql`update previews set comment_id = ${comment_id} where id = ${preview.id}::uuid`
-        await runAsSystem(services.database, storeId)
-      }
-      if (preview.state !== 'ended')
-        await host.setStatus(repo_url, preview.head_sha, { ...status, context: `slipway/${parent_name}` })
-    },
-    'notification',
-  )
+  const context = `slipway/${parent_name}`
+  const work = async (host: Githost) => {
+    const comment_id = await host.comment(repo_url, preview.number, body, preview.comment_id)
+    // Stored before the next request, so that a failure of the status does not lead to a second comment.
+    if (comment_id !== preview.comment_id) await storeColumns(services, preview, sql`comment_id = ${comment_id}`)
+    const { pending_sha, head_sha } = preview
+    if (pending_sha !== null && pending_sha !== head_sha)
+      await host.setStatus(repo_url, pending_sha, {
+        state: 'success',
+        url: status.url,
+        description: `Overtaken by ${shortSha(head_sha)}`,
+        context,
+      })
+    await host.setStatus(repo_url, head_sha, { ...status, context })
+    await storeColumns(services, preview, sql`pending_sha = ${status.state === 'pending' ? head_sha : null}`)
+  }
+  await withHost({ services, origin: configuredOrigin(services.config) }, integration, work, 'notification')
 }
+
+const storeColumns = ({ database }: Services, { id }: PreviewRow, assignments: SQL) =>
+  runAsSystem(database, sql`update previews set ${assignments} where id = ${id}::uuid`)
 
 function describePreview({ config }: Services, notification: Notification) {
   const { preview, parent_name, deployment_name, deployment_url, revision } = notification
-  const { state, description, comment } = preview.state === 'live' ? describeRevision(revision) : describeState(preview)
-  const url =
-    preview.state === 'live' && deployment_name ? shownUrl(config.appsDomain, deployment_name, deployment_url) : null
+  const { tenant_id, parent_id, deployment_id, head_sha } = preview
+  const isLive = preview.state === 'live'
+  const { state, description, comment } = isLive ? describeRevision(revision) : describeState(preview)
+  const url = isLive && deployment_name ? shownUrl(config.appsDomain, deployment_name, deployment_url) : null
+  const page = (path: string) => dashboardUrl(config, tenant_id, path)
+  const log = isLive && deployment_id && revision ? page(logPath(deployment_id, revision.id)) : null
+  const previews = page(`/deployments/${parent_id}/previews`)
+  const links = Object.entries({
+    Deployment: isLive && deployment_id ? page(`/deployments/${deployment_id}`) : null,
+    Log: log,
+    [preview.state === 'awaiting_approval' ? 'Approve' : 'Previews']: previews,
+  }).flatMap(([label, address]) => (address ? [`[${label}](${address})`] : []))
   const body = [
     `<!-- slipway preview ${preview.id} -->`,
     `**${parent_name}**: ${comment}`,
     ...(url ? ['', url] : []),
     '',
-    `Commit ${preview.head_sha.slice(0, SHORT_SHA_LENGTH)}`,
+    [`Commit ${shortSha(head_sha)}`, ...links].join(' · '),
   ].join('\n')
-  return { status: { state, description, url }, body }
+  return { status: { state, description, url: state === 'success' ? (url ?? previews) : (log ?? previews) }, body }
 }
 
 type NotificationText = { state: StatusState; description: string; comment: string }
 
+/** None of these is pending: a required check would block the commit for as long as nothing happens. */
 function describeState({ state, head_sha }: PreviewRow): NotificationText {
   if (state === 'ended') return { state: 'success', description: 'Preview deleted', comment: 'The preview is deleted.' }
   if (state === 'full')
     return {
-      state: 'pending',
-      description: 'Waiting: too many previews',
+      state: 'success',
+      description: 'No preview yet: too many previews',
       comment: 'This deployment has as many previews as its policy allows. This one starts when another one ends.',
     }
-  const commit = head_sha.slice(0, SHORT_SHA_LENGTH)
   return {
-    state: 'pending',
-    description: 'Waiting for approval',
-    comment: `This pull request comes from a fork. Its preview starts once someone approves commit ${commit}.`,
+    state: 'success',
+    description: 'No preview yet: waiting for approval',
+    comment: `This pull request comes from a fork. Its preview starts once someone approves commit ${shortSha(head_sha)}.`,
   }
-}
-
-const COMMIT_STATES: Record<string, StatusState> = {
-  DEPLOYED: 'success',
-  CREATE_FAILED: 'failure',
-  BUILD_FAILED: 'failure',
-  DEPLOY_FAILED: 'failure',
-  INTERRUPTED: 'error',
-  SKIPPED: 'error',
-  UNKNOWN: 'error',
 }
 
 /** Leaves out the revision's status message: readers of the pull request may not be allowed to see build output. */
 function describeRevision(revision: Notification['revision']): NotificationText {
   const status = revision?.status ?? 'UNKNOWN'
-  const state = COMMIT_STATES[status] ?? 'pending'
+  const state = commitStateOf(status)
   const sentence =
-    state === 'success'
+    status === 'DEPLOYED'
       ? 'The preview is ready.'
       : state === 'pending'
         ? 'The preview is being deployed.'

@@ -5,6 +5,7 @@ import { createKeylessCaller } from '../../kernel/http/context.ts'
 import { deployPush, recordMissingRef } from '../deployments/deploy-push.ts'
 import type { Integration } from '../git-hosts/githost.ts'
 import { withHost } from '../git-hosts/with-host.ts'
+import { sendCommitStatuses } from './commit-statuses.ts'
 import { type DeliveryContext, UnsettledRefError, usesRepository } from './find-integration.ts'
 import { type Push, refSpellings } from './webhook-payloads.ts'
 
@@ -44,6 +45,7 @@ export async function handlePush(context: DeliveryContext, integration: Integrat
       if (outcome === 'stale') lateIds.push(deployment_id)
     }
   }
+  await sendCommitStatuses(services, { within: targets.map(({ id }) => id) })
   if (lateIds.length === 0) return
   // A later delivery saw a different head. Ask the host again to break the tie.
   const { targets: current } = await findTargets(context, integration, push, refs)

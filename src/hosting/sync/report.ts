@@ -36,6 +36,8 @@ export const report = verb('listeners:sync', async (ctx, { agent_id, fence, repo
     )`
   const results = (await run(ctx, applyReports)) as ResultRow[]
   for (const tenant of new Set(results.map(([, , , , tenant]) => tenant))) announceEvents(ctx, tenant)
+  const moved = results.flatMap(([deployment_id, revision_id, code]) => (revision_id && !code ? [deployment_id] : []))
+  if (moved.length > 0 && ctx.notifyGitHosts) ctx.waitUntil?.(ctx.notifyGitHosts([...new Set(moved)]))
   return { results: results.map(toResult) } satisfies ReportResults
 })
 

@@ -16,6 +16,8 @@ import { type Permission, permissions } from '../permissions.ts'
 export interface Ports {
   /** Sends the events of a workspace to its webhooks. */
   deliverEvents?: (tenant: string) => Promise<void>
+  /** Tells git hosts how the latest commits of these deployments get on. */
+  notifyGitHosts?: (deployment_ids: string[]) => Promise<void>
 }
 
 /**

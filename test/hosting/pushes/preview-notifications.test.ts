@@ -1,5 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { beforeEach, describe, expect, it } from 'vitest'
+import { finishPendingWork } from '../../../src/host/pending-work.ts'
 import { sweepHooks } from '../../../src/hosting/previews/preview-hooks.ts'
 import { notifyPullRequests } from '../../../src/hosting/previews/pull-request-notifications.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
@@ -17,8 +18,10 @@ describe('the pull request of a preview', () => {
       .filter(one => one.method !== 'GET' && path.test(one.path))
       .map(one => [one.method, one.body] as [string, Record<string, string>])
 
-  it('gets commit statuses and one comment, which is edited on each change', async () => {
-    const { tenant, repository, pull, child, sweep } = await setUpPreviews()
+  const lastOf = (requests: Parameters<typeof filterWrites>[0], path: RegExp) => filterWrites(requests, path).at(-1)!
+
+  it('gets commit statuses and one comment, which is edited when the revision ends', async () => {
+    const { tenant, repository, pull, child, preview, sweep } = await setUpPreviews()
     await pull('opened', 1)
     expect(filterWrites(repository.requests, /comments/)).toEqual([
       ['POST', { body: expect.stringContaining('being deployed') }],
@@ -28,20 +31,24 @@ describe('the pull request of a preview', () => {
     await sweep()
     expect(filterWrites(repository.requests, /comments/)).toHaveLength(1)
     await advanceRevisionTo(tenant, id, latest_revision_id)
-    await sweep()
-    expect(filterWrites(repository.requests, /comments/)[1]).toEqual([
-      'PATCH',
-      { body: expect.stringContaining('ready') },
-    ])
-    expect(filterWrites(repository.requests, /statuses/)[1]![1]).toMatchObject({ state: 'success' })
+    await finishPendingWork()
+    expect(lastOf(repository.requests, /comments/)).toEqual(['PATCH', { body: expect.stringContaining('ready') }])
+    expect(lastOf(repository.requests, /statuses/)[1]).toMatchObject({ state: 'success' })
     await pull('synchronize', 1)
-    await advanceRevisionTo(tenant, id, (await listRevisions(tenant, id))[0]!.id, 'BUILD_FAILED', { message: 'hush' })
-    await sweep()
-    expect(filterWrites(repository.requests, /statuses/).at(-1)![1]).toMatchObject({ state: 'failure' })
+    const overtaken = (await preview()).head_sha
+    await pull('synchronize', 1)
+    const states = repository.requests.filter(({ path }) => path.endsWith(`/statuses/${overtaken}`))
+    expect(states.map(({ body }) => (body as { state: string }).state)).toEqual(['pending', 'success'])
+    const [newest, inFlight] = await listRevisions(tenant, id)
+    await advanceRevisionTo(tenant, id, inFlight!.id)
+    await advanceRevisionTo(tenant, id, newest!.id, 'BUILD_FAILED', { message: 'hush' })
+    await finishPendingWork()
+    expect(lastOf(repository.requests, /statuses/)[1]).toMatchObject({ state: 'failure' })
     await pull('closed', 1)
     const comments = filterWrites(repository.requests, /comments/)
     expect(comments.filter(([method]) => method === 'POST')).toHaveLength(1)
     expect(comments.at(-1)![1].body).toContain('deleted')
+    expect(lastOf(repository.requests, /statuses/)[1]).toMatchObject({ state: 'success' })
     expect(JSON.stringify(comments)).not.toContain('hush')
   })
 
@@ -69,7 +76,7 @@ describe('the pull request of a preview', () => {
     const { repository, pull } = await setUpPreviews({ forks: 'approve' })
     await pull('opened', 1, { fork: true })
     expect(filterWrites(repository.requests, /comments/)[0]![1].body).toContain('approves')
-    expect(filterWrites(repository.requests, /statuses/)[0]![1]).toMatchObject({ state: 'pending' })
+    expect(filterWrites(repository.requests, /statuses/)[0]![1]).toMatchObject({ state: 'success' })
   })
 })
 

@@ -1,8 +1,9 @@
 import { sql } from 'drizzle-orm'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { finishPendingWork } from '../../../src/host/pending-work.ts'
+import { sendCommitStatuses } from '../../../src/hosting/pushes/commit-statuses.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
-import { getApp, newTenant } from '../../support/app.ts'
+import { getApp, getServices, newTenant } from '../../support/app.ts'
 import { advanceRevisionTo, expectCompleteJournal, listRevisions } from '../../support/deployments.ts'
 import {
   deliver,
@@ -275,4 +276,25 @@ it('a push is journaled with the person, the ref, and the commits before and aft
   expect(JSON.parse(data)).toEqual({ commit, ref: 'refs/heads/main', before: null, after: commit, forced: false })
   expect(JSON.parse(changes)).toEqual([{ path: 'source_revision_config.repo_commit_sha', before: null, after: commit }])
   expect(cause).toEqual(['push', null, 'ada', 'receiveIntegrationDelivery'])
+})
+
+it('gives the pushed commit a status at the host, which ends with its revision or a newer commit', async () => {
+  const tenant = await newTenant()
+  const repository = await newRepository(tenant)
+  const { id, latest_revision_id } = await newRepositoryDeployment(tenant, repository)
+  await advanceRevisionTo(tenant, id, latest_revision_id)
+  const pushed = [newSha(), newSha(), newSha()]
+  for (const sha of pushed) await deliverAndSettle(repository.integrations[0]!, repository.push('refs/heads/main', sha))
+  const [newest, , first] = await listRevisions(tenant, id)
+  await advanceRevisionTo(tenant, id, first!.id)
+  await finishPendingWork()
+  await advanceRevisionTo(tenant, id, newest!.id, 'BUILD_FAILED')
+  await finishPendingWork()
+  await sendCommitStatuses(getServices(), { within: [id] })
+  const statesOf = (sha: string) =>
+    repository.requests
+      .filter(({ path }) => path.endsWith(`/statuses/${sha}`))
+      .map(({ body }) => (body as { state: string }).state)
+  for (const sha of pushed) expect(statesOf(sha)[0]).toBe('pending')
+  expect(pushed.map(sha => statesOf(sha).at(-1))).toEqual(['success', 'success', 'failure'])
 })
