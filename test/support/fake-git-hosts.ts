@@ -186,14 +186,15 @@ export function makeGithub(base = 'https://github.com', options: { padding?: num
     const [, movedId, movedPath = ''] = /^\/repositories\/(\d+)(\/.*)$/.exec(path) ?? []
     if (one.repositories.some(each => String(each.id) === movedId))
       return respondForRepository(request, movedPath, commits, comments, writes)
-    const [, owner, name, rest = ''] = /^\/repos\/([^/]+)\/([^/]+)(\/.*)$/.exec(path) ?? []
+    const [, owner, name, rest = ''] = /^\/repos\/([^/]+)\/([^/]+)(\/.*)?$/.exec(path) ?? []
     const currentId = renamed.get(`${owner}/${name}`)
     if (currentId !== undefined) {
       const headers = { Location: `${api}${prefix}/repositories/${currentId}${rest}` }
       return respondWithMessage(request.method === 'GET' ? 301 : 307, 'Moved Permanently', headers)
     }
-    if (!one.repositories.some(each => each.owner === owner && each.name === name))
-      return respondWithMessage(404, 'Not Found')
+    const repository = one.repositories.find(each => each.owner === owner && each.name === name)
+    if (!repository) return respondWithMessage(404, 'Not Found')
+    if (rest === '') return Response.json(toApiRepository(base, repository, 0))
     return respondForRepository(request, rest, commits, comments, writes)
   }
 
@@ -296,9 +297,10 @@ export function makeGitea(base = 'https://gitea.example.com') {
         { headers },
       )
     }
-    const [, owner, name, rest = ''] = /^\/repos\/([^/]+)\/([^/]+)(\/.*)$/.exec(path) ?? []
-    if (!one.repositories.some(each => each.owner === owner && each.name === name))
-      return respondWithMessage(404, 'Not Found')
+    const [, owner, name, rest = ''] = /^\/repos\/([^/]+)\/([^/]+)(\/.*)?$/.exec(path) ?? []
+    const repository = one.repositories.find(each => each.owner === owner && each.name === name)
+    if (!repository) return respondWithMessage(404, 'Not Found')
+    if (rest === '') return Response.json(toApiRepository(base, repository, 0))
     return respondForRepository(request, rest, commits, comments, writes)
   }
   return { sites: { [new URL(base).origin]: site }, accounts, commits, comments, writes: writes, base }

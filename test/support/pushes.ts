@@ -70,6 +70,8 @@ export async function newRepository(...tenants: Tenant[]) {
     const override = await overrides.answer?.(request)
     if (override) return override
     const path = pathname.slice(`/api/v1/repos/acme/${name}`.length)
+    if (request.method === 'GET' && path === '')
+      return Response.json({ id: 7, name, owner: { login: 'acme' }, default_branch: 'main' })
     if (request.method === 'GET' && path === '/commits') {
       const sha = refs.get(searchParams.get('sha')!)
       if (!sha) return new Response('{"message":"not found"}', { status: 404 })
@@ -86,7 +88,7 @@ export async function newRepository(...tenants: Tenant[]) {
     return new Response('{}', { status: 404 })
   }
   sites[GITEA_URL] = respondForRepository
-  repositories.set(`/api/v1/repos/acme/${name}/`, site)
+  repositories.set(`/api/v1/repos/acme/${name}`, site)
 
   const repository = { id: 7, html_url: url, clone_url: `${url}.git` }
   const sender = { id: 1, login: 'ada' }
@@ -142,6 +144,7 @@ export async function newRepositoryDeployment(
   over: Record<string, unknown> = {},
 ) {
   const { source_config = {}, source_revision_config = {}, ...rest } = over as Record<string, object>
+  const asked = repository.requests.length
   const reply = await tenant.post('/v2/deployments', {
     name: `app-${crypto.randomUUID()}`,
     source: 'githost',
@@ -156,6 +159,8 @@ export async function newRepositoryDeployment(
     ...rest,
   })
   if (reply.status !== 201) throw new Error(reply.text)
+  // Tests read the requests that follow.
+  repository.requests.length = asked
   return reply.body
 }
 

@@ -15,6 +15,7 @@ import { listenerPolicy, runsImages, runsImagesOf } from './listener-facts.ts'
 import { type PlannedBuild, planCreation, withBuild } from './plan.ts'
 import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
 import { describeIgnoredMembers, describeIgnoredProcesses } from './plan-warnings.ts'
+import { findRepositoryHead } from './repository-check.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { type SealedSecret, sealSecrets } from './secret-versions.ts'
@@ -27,6 +28,7 @@ const plannedRequest = ({ dry_run: _, ...body }: CreateInput) => body
 /** Refuses what creating it would refuse, except for the quota. */
 export async function planCreate(ctx: Ctx, input: CreateInput): Promise<schema.Plan> {
   validateNewDeployment(ctx, input)
+  if (input.source === 'githost') await findRepositoryHead(ctx, input)
   const customUrl = input.source_config.custom_url
   const described = describeNewDeployment(input, [])
   const query = sql<
@@ -83,9 +85,17 @@ export async function createDeployment(ctx: Ctx, input: CreateInput): Promise<sc
   if (version !== null && version !== 0) throw fail('plan_stale')
   validateNewDeployment(ctx, input)
   const [id, revision] = [crypto.randomUUID(), crypto.randomUUID()]
-  const described = describeNewDeployment(input, await sealSecrets(ctx, id, input.secrets))
+  const sealed = await sealSecrets(ctx, id, input.secrets)
+  const described = describeNewDeployment(await pinCommit(ctx, input), sealed)
   const statement = createStatement({ id, revision, described, request: describeWrite(ctx) })
   return deploymentToWire(requireRow(await runWrite<DeploymentRow>(ctx, statement), 'workspace_not_found'))
+}
+
+/** A push before the first build would build the same commit again if the first revision had none. */
+async function pinCommit(ctx: Ctx, input: CreateInput): Promise<CreateInput> {
+  const repo_commit_sha = input.source === 'githost' ? await findRepositoryHead(ctx, input) : null
+  if (repo_commit_sha === null) return input
+  return { ...input, source_revision_config: { ...input.source_revision_config, ...({ repo_commit_sha } as object) } }
 }
 
 export function validateNewDeployment(ctx: Ctx, input: NewDeployment): void {

@@ -40,7 +40,7 @@ export const deliveryRoutes = slice('Deliveries', 'Webhooks of git hosts: pushes
     params: IntegrationRef,
     description: 'Signed with the integration’s webhook secret, in `X-Hub-Signature-256` or `X-Gitea-Signature`.',
     ...deliveryOperation,
-    errors: [...deliveryOperation.errors, 'address_rate_limited'],
+    errors: [...deliveryOperation.errors, 'integration_revoked', 'address_rate_limited'],
     // An unauthenticated lookup of the integration precedes the check of the signature, so addresses are limited.
     open: (c, services, operation) => {
       const name = c.req.param('integration_id')?.toLowerCase()

@@ -26,17 +26,19 @@ const HEADER_NAMES = {
 const readHeader = (c: Context, name: keyof typeof HEADER_NAMES): string =>
   HEADER_NAMES[name].map(header => c.req.header(header)).find(value => value !== undefined) ?? ''
 
+type Receiver = { secret: string; isRevoked: boolean }
+
 /**
- * An unknown integration fails like a wrong signature. The secret of a revoked integration is not accepted; if its App
- * has other installations in the workspace, the secret stored with one of those is used.
+ * An unknown integration fails like a wrong signature. A revoked one accepts nothing, and tells so whoever has its
+ * secret; if its App has other installations in the workspace, the secret stored with one of those is used.
  */
-async function findWebhookSecret(
+async function findReceiver(
   { config, database, sealer }: Services,
   integration_id: string | undefined,
-): Promise<string> {
+): Promise<Receiver> {
   if (integration_id === undefined) {
     if (!config.github) throw fail('delivery_unsigned')
-    return config.github.webhookSecret
+    return { secret: config.github.webhookSecret, isRevoked: false }
   }
   if (!UUID_PATTERN.test(integration_id)) throw fail('delivery_unsigned')
   const query = sql<Row>`
@@ -44,23 +46,29 @@ async function findWebhookSecret(
     from integrations named
     join integrations i on i.tenant_id = named.tenant_id
       and (i.id = named.id or i.host = named.host and i.base_url = named.base_url and i.app_id = named.app_id)
-    where named.id = ${integration_id}::uuid and i.state <> 'revoked'
-    order by i.id = named.id desc, i.created_at desc
+    where named.id = ${integration_id}::uuid and (i.id = named.id or i.state <> 'revoked')
+    order by i.state <> 'revoked' desc, i.id = named.id desc, i.created_at desc
     limit 1`
   const [[row]] = (await runAsSystem(database, query)) as [Row[]]
-  const secret = row && (await openWebhookSecret(sealer, JSON.parse(row[0] as string) as Integration))
+  const integration = row && (JSON.parse(row[0] as string) as Integration)
+  const secret = integration && (await openWebhookSecret(sealer, integration))
   if (!secret) throw fail('delivery_unsigned')
-  return secret
+  return { secret, isRevoked: integration.state === 'revoked' }
 }
 
 export async function receiveDelivery(c: Context, services: Services, operation: OpenOperation): Promise<Response> {
+  // Gitea signs the JSON within a form, not the body, so the signature of a form never matches.
+  if (!/^application\/json\s*(;|$)/i.test(c.req.header('Content-Type') ?? '')) throw fail('not_json')
   const [, signature] = SIGNATURE_PATTERN.exec(readHeader(c, 'signature')) ?? []
   if (signature === undefined) throw fail('delivery_unsigned')
   const integration_id = c.req.param('integration_id')?.toLowerCase()
-  const secret = await findWebhookSecret(services, integration_id)
+  const { secret, isRevoked } = await findReceiver(services, integration_id)
   const length = c.req.header('Content-Length')
   const body = { stream: c.req.raw.body, length: length === undefined ? null : Number(length) }
-  const event = await withSignedBody({ ...body, secret, signature }, text => parseBody(c, text))
+  const event = await withSignedBody({ ...body, secret, signature }, text => {
+    if (isRevoked) throw fail('integration_revoked')
+    return parseBody(c, text)
+  })
   if (event) {
     const { origin, request } = readOpenRequest(c, operation, services)
     const delivery = await storeDelivery(services, {
@@ -78,7 +86,6 @@ export async function receiveDelivery(c: Context, services: Services, operation:
 
 /** The errors name what is wrong, because the git host shows them in its list of deliveries. */
 function parseBody(c: Context, text: string) {
-  if (!/^application\/json\s*(;|$)/i.test(c.req.header('Content-Type') ?? '')) throw fail('not_json')
   if (!DELIVERY_ID_PATTERN.test(readHeader(c, 'delivery')))
     throw invalidRequest([
       { type: 'header_missing', loc: ['header', 'X-GitHub-Delivery'], msg: 'is required: the id of the delivery' },

@@ -100,9 +100,17 @@ describe('a webhook delivery', () => {
     expect([reply.status, reply.body.code]).toEqual([422, 'invalid_request'])
     expect((await deliver(integration, { event: 'push', payload: {}, id: '' })).status).toBe(422)
     const raw = 'payload=%7B%7D'
-    const headers = { 'Content-Type': 'application/x-www-form-urlencoded', 'X-Gitea-Signature': await signBody(raw) }
+    const headers = { 'Content-Type': 'application/x-www-form-urlencoded', 'X-Gitea-Signature': await signBody('{}') }
     const form = await send('POST', `/v1/integrations/forge/githost/${integration}/webhook`, { raw, headers })
     expect(form.status).toBe(415)
+  })
+
+  it('to a revoked integration is told so, if its signature is valid', async () => {
+    const integration = await newIntegration(await newTenant(), { state: 'revoked' })
+    expect((await deliver(integration, { event: 'push', payload: {}, secret: 'other' })).body.code).toBe(
+      'delivery_unsigned',
+    )
+    expect((await deliver(integration, { event: 'push', payload: {} })).body.code).toBe('integration_revoked')
   })
 
   it('that declares more than the maximum size is rejected before it is read', async () => {

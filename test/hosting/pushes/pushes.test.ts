@@ -5,6 +5,7 @@ import { sendCommitStatuses } from '../../../src/hosting/pushes/commit-statuses.
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { getApp, getServices, newTenant } from '../../support/app.ts'
 import { advanceRevisionTo, expectCompleteJournal, listRevisions } from '../../support/deployments.ts'
+import { makeRepositoryBody } from '../../support/integrations.ts'
 import {
   deliver,
   deliverAndSettle,
@@ -297,4 +298,34 @@ it('gives the pushed commit a status at the host, which ends with its revision o
       .map(({ body }) => (body as { state: string }).state)
   for (const sha of pushed) expect(statesOf(sha)[0]).toBe('pending')
   expect(pushed.map(sha => statesOf(sha).at(-1))).toEqual(['success', 'success', 'failure'])
+})
+
+it('a deployment is refused for a repository of another host, and for one that the host does not have', async () => {
+  const tenant = await newTenant()
+  const repository = await newRepository(tenant)
+  const create = async (repo_url: string, query = '') => {
+    const body = await makeRepositoryBody(tenant)
+    const source_config = { ...body.source_config, integration_id: repository.integrations[0], repo_url }
+    const reply = await tenant.post(`/v2/deployments${query}`, { ...body, source_config })
+    return [reply.status, reply.body.errors?.[0].loc.join('.')]
+  }
+  const refused = [422, 'body.source_config.repo_url']
+  for (const query of ['', '?dry_run=true']) {
+    expect(await create('https://github.com/acme/app', query)).toEqual(refused)
+    expect(await create(`${repository.url}-missing`, query)).toEqual(refused)
+  }
+  repository.overrides.answer = () => new Response('{}', { status: 503 })
+  expect(await create(repository.url)).toEqual([201, undefined])
+})
+
+it('a push of the commit that a new deployment builds creates no revision', async () => {
+  const tenant = await newTenant()
+  const repository = await newRepository(tenant)
+  const sha = newSha()
+  repository.refs.set('main', sha)
+  const { id } = await newRepositoryDeployment(tenant, repository)
+  await deliverAndSettle(repository.integrations[0]!, repository.push('refs/heads/main', sha))
+  expect(await listRevisions(tenant, id)).toHaveLength(1)
+  await deliverAndSettle(repository.integrations[0]!, repository.push())
+  expect(await listRevisions(tenant, id)).toHaveLength(2)
 })
