@@ -27,7 +27,7 @@ export function previewPlan(files: SourceFiles, settings: SourceSettings, check?
     const configuration = readConfiguration(path, text)
     const faults = text === null ? null : check?.(path, JSON.parse(text))
     if (faults) throw new PlanRefused(faults)
-    const root = applicationRoot(settings.root_directory, configuration.path)
+    const root = applicationRoot(settings.root_directory, settings.platform_config_path ?? configuration.path)
     const install_command = settings.install_command ?? configuration.install_command ?? null
     const build_command = settings.build_command ?? configuration.build_command ?? null
     const options = { root, configuration, install_command, build_command }

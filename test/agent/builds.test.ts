@@ -250,25 +250,34 @@ describe('a repository', () => {
     expect(said.stdout).toContain(sha)
   })
 
-  test('is checked out without submodules and Git LFS files, and their servers get no request', async () => {
+  test('is checked out with its files in Git LFS, and without submodules, whose servers get no request', async () => {
     const asked: string[] = []
     const other = await listening((req, res) => {
       asked.push(req.url!)
       res.writeHead(404).end()
     })
     server = await startGitServer({ username: 'x-access-token', password: 'hunter2hunter2' })
-    const pointer = 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n'
+    const big = 'the large file\n'
+    const oid = createHash('sha256').update(big).digest('hex')
+    const pointer = `version https://git-lfs.github.com/spec/v1\noid sha256:${oid}\nsize ${big.length}\n`
     server.push({
       ...PACKAGE,
       '.gitmodules': `[submodule "lib"]\n\tpath = lib\n\turl = ${other}/lib.git\n`,
       '.lfsconfig': `[lfs]\n\turl = ${other}/lfs\n`,
-      '.gitattributes': '*.bin filter=lfs diff=lfs merge=lfs -text\n',
-      'big.bin': pointer,
+      'models/.gitattributes': '*.bin filter=lfs diff=lfs merge=lfs -text\n',
+      'models/big.bin': pointer,
     })
     const credential = async () => ({ username: 'x-access-token', password: 'hunter2hunter2' })
+    server.lfs.set(oid, big)
     const { folder } = await tree(git('main', { credential }))
-    expect(read(folder, 'big.bin')).toBe(pointer)
-    expect(lines.join('\n')).toMatch(/Submodules are not fetched[\s\S]*Git LFS are not fetched/)
+    expect(read(folder, 'models/big.bin')).toBe(big)
+    expect(lines.join('\n')).toMatch(/Submodules are not fetched/)
+    server.lfs.set(oid, 'another file   ')
+    await expect(tree(git('main', { credential }))).rejects.toThrow(/models\/big.bin/)
+    server.lfs.clear()
+    await expect(tree(git('main', { credential }))).rejects.toThrow(/models\/big.bin/)
+    const kept = await tree({ ...git('main', { credential }), install_command: 'true' })
+    expect(read(kept.folder, 'models/big.bin')).toBe(pointer)
     expect(asked).toEqual([])
   })
 
@@ -542,6 +551,7 @@ describe('the runtime configuration', () => {
       node_modules: '',
     })
     const git = { url: server.url, ref: 'main', commit_sha: null, credential: async () => null }
+    expect((await tree({ git, platform_config_path: 'apps/web/missing.json' })).root).toBe('apps/web')
     const found = await tree({ git, root_directory: './apps/api/' })
     expect(found).toMatchObject({ root: 'apps/api', version: '2.0.0', configuration_path: null, start_command: null })
     const ref = { deployment_id: randomUUID(), revision_id: revision }

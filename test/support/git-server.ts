@@ -6,6 +6,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 
 export type GitServer = Awaited<ReturnType<typeof startGitServer>>
 
@@ -26,7 +27,7 @@ export async function startGitServer(options: { username?: string; password?: st
       ['--git-dir', repository, '-c', 'fastimport.unpackLimit=1', 'fast-import', '--quiet', '--force'],
       commands.join('\n'),
     )
-  const data = (text: string) => `data ${Buffer.byteLength(text)}\n${text}`
+  const data = (content: string) => `data ${Buffer.byteLength(content)}\n${content}`
   const signature = () => `Ada <ada@example.com> ${Math.floor(Date.now() / 1000)} +0000`
   const heads = new Map<string, string>()
   let lastCommit: string | undefined
@@ -34,14 +35,29 @@ export async function startGitServer(options: { username?: string; password?: st
   const requests: string[] = []
   /** The statuses of the next answers, with what the host says. */
   const failures: [status: number, text: string][] = []
+  /** Files in Git LFS by their ids. */
+  const lfs = new Map<string, string>()
+  const answerLfs = async (req: IncomingMessage, res: ServerResponse) => {
+    const [, oid = ''] = /\/info\/lfs\/objects\/([0-9a-f]{64})$/.exec(req.url!) ?? []
+    if (oid) return res.end(lfs.get(oid))
+    const asked = JSON.parse(await text(req)) as { objects: { oid: string; size: number }[] }
+    const href = (oid: string) => `${url}/info/lfs/objects/${oid}`
+    const objects = asked.objects.map(object =>
+      lfs.has(object.oid)
+        ? { ...object, actions: { download: { href: href(object.oid) } } }
+        : { ...object, error: { code: 404, message: 'Object does not exist' } },
+    )
+    return res.setHeader('Content-Type', 'application/vnd.git-lfs+json').end(JSON.stringify({ objects }))
+  }
   const server = createServer((req, res) => {
     const { authorization } = req.headers
     requests.push(`${req.method} ${req.url} ${authorization ? 'with' : 'without'} credential`)
-    const [status, text] = failures.shift() ?? []
-    if (status) return void res.writeHead(status, { 'Content-Type': 'text/plain' }).end(text)
+    const [status, words] = failures.shift() ?? []
+    if (status) return void res.writeHead(status, { 'Content-Type': 'text/plain' }).end(words)
     const expected = `Basic ${Buffer.from(`${options.username}:${options.password}`).toString('base64')}`
     if (options.password && authorization !== expected)
       return void res.writeHead(401, { 'WWW-Authenticate': 'Basic realm="git"' }).end()
+    if (req.url!.includes('/info/lfs/')) return void answerLfs(req, res)
     runGitBackend(root, req, res).catch(() => res.destroy())
   })
   server.listen(0, '127.0.0.1')
@@ -52,6 +68,7 @@ export async function startGitServer(options: { username?: string; password?: st
     url,
     requests: requests,
     failures: failures,
+    lfs: lfs,
     /** Adds these files to a branch. A new branch starts at the last commit. */
     push(files: Record<string, string>, message = 'Change', branch = 'main'): string {
       const parent = heads.get(branch) ?? lastCommit

@@ -6,11 +6,12 @@ import { promisify } from 'node:util'
 import type { Network } from '../../protocol/address-kind.ts'
 import type { GitCredential } from '../control-plane/credentials.ts'
 import { type BuildTask, type Commit, PermanentError, SourceUnavailable } from '../engine.ts'
-import { measureMegabytes, readText, removeRecursively } from '../system/files.ts'
+import { measureMegabytes, removeRecursively } from '../system/files.ts'
 import { truncateText } from '../system/last-lines.ts'
 import { type AllowedAddress, resolveAllowedAddress } from './allowed-address.ts'
 import { runCommand } from './command.ts'
 import { describeGitFailure } from './git-failures.ts'
+import { fetchLfsFiles, findPointers } from './lfs-files.ts'
 
 export type GitSource = {
   url: string
@@ -38,7 +39,10 @@ const OLDEST_GIT = [2, 37] as const
 const MIRROR_CONFIG = '[core]\n\trepositoryformatversion = 0\n\tbare = true\n'
 const REDIRECT_RESPONSE = /returned error: 30\d/
 
-export async function checkOutCommit(source: GitSource, options: Options): Promise<Commit> {
+/** `lfsFault`: the reason why files are still pointers to Git LFS. */
+export type Checkout = { commit: Commit; lfsFault: string | null }
+
+export async function checkOutCommit(source: GitSource, options: Options): Promise<Checkout> {
   const mirror = join(options.task.cache, 'git')
   try {
     return await checkOutOnce(source, options, mirror)
@@ -56,7 +60,7 @@ async function checkOutOnce(
   source: GitSource,
   { revision, task, folder, disk_mb, path, networks }: Options,
   mirror: string,
-): Promise<Commit> {
+): Promise<Checkout> {
   const { ref } = source
   await assertGitVersion(path)
   const address = await resolveAllowedAddress(source.url, networks)
@@ -112,12 +116,30 @@ async function checkOutOnce(
     throw new PermanentError(
       `The files of the commit take more than ${disk_mb} MB. Remove large files from the repository.`,
     )
-  warnOfMissingFiles(folder, task.log)
+  if (fs.existsSync(join(folder, '.gitmodules')))
+    task.log(
+      'Submodules are not fetched. Add their files to the repository, or fetch them in `install_command`.',
+      'WARNING',
+    )
+  const lfsFault = await replacePointers({ address, credential, folder, disk_mb, task })
   if ((await measureMegabytes(mirror, MAX_MIRROR_MB)) >= MAX_MIRROR_MB) await removeRecursively(mirror)
-  return {
+  const described = {
     sha: commit,
     author: truncateText(author, 200) || null,
     message: truncateText(message.join('\n').trim(), 2000) || null,
+  }
+  return { commit: described, lfsFault }
+}
+
+async function replacePointers(options: Parameters<typeof fetchLfsFiles>[1]): Promise<string | null> {
+  const pointers = findPointers(options.folder)
+  if (pointers.length === 0) return null
+  try {
+    await fetchLfsFiles(pointers, options)
+    return null
+  } catch (error) {
+    if (!(error instanceof PermanentError) || options.task.signal.aborted) throw error
+    return error.message
   }
 }
 
@@ -149,13 +171,6 @@ async function fetchCommit(
   })
 }
 
-function warnOfMissingFiles(folder: string, log: BuildTask['log']): void {
-  if (fs.existsSync(join(folder, '.gitmodules')))
-    log('Submodules are not fetched. Add their files to the repository, or fetch them in `install_command`.', 'WARNING')
-  if (usesLfs(folder))
-    log('Files in Git LFS are not fetched. Fetch them in `install_command`, with a token of its own.', 'WARNING')
-}
-
 async function assertGitVersion(PATH: string): Promise<void> {
   const { stdout } = await promisify(execFile)('git', ['version'], { env: { PATH } }).catch(() => ({ stdout: '' }))
   const [, major = 0, minor = 0] = /^git version (\d{1,3})\.(\d{1,3})/.exec(stdout) ?? []
@@ -180,10 +195,6 @@ const redirectError = (url: string) =>
     `The repository ${url} cannot be read: its server redirects to another URL, which is not followed. ` +
       'Use the URL that it redirects to.',
   )
-
-function usesLfs(folder: string): boolean {
-  return /\bfilter=lfs\b/.test(readText(folder, '.gitattributes')?.slice(0, 65_536) ?? '')
-}
 
 /** Listing only these names keeps the answer of a repository with many refs short. */
 const candidateRefs = (ref: string) =>

@@ -5,11 +5,11 @@ import { fileURLToPath } from 'node:url'
 import { parse } from 'smol-toml'
 import { applicationRoot, configurationPathOf } from '../../build-plan/application-root.ts'
 import { toDisks, toSchedules } from '../../build-plan/explicit-start.ts'
-import { type Commit, PermanentError, type SourceTree } from '../engine.ts'
+import { PermanentError, type SourceTree } from '../engine.ts'
 import { listFolder } from '../system/files.ts'
 import { findApplicationVersion } from './application-version.ts'
 import { ARCHIVE_LIMITS, type ArchiveSource, downloadArchive, unpackArchive } from './archive.ts'
-import { checkOutCommit, type GitSource } from './git-checkout.ts'
+import { type Checkout, checkOutCommit, type GitSource } from './git-checkout.ts'
 import { readRuntimeConfiguration } from './runtime-configuration.ts'
 
 /** Exactly one of the first three members is set. */
@@ -28,15 +28,19 @@ export const TEMPLATES_FOLDER = fileURLToPath(new URL('../../../examples/', impo
 
 export async function loadSourceTree(source: BuildSource, options: Options): Promise<SourceTree> {
   const { folder, task } = options
-  const commit = await fetchFiles(source, options)
+  const { commit, lfsFault } = await fetchFiles(source, options)
   task.signal.throwIfAborted()
   const path = configurationPathOf(source)
   const configuration = readRuntimeConfiguration(folder, path)
   if (!configuration && source.platform_config_path)
     task.log(`The source has no \`${path}\`. How it is built is found from its other files.`, 'WARNING')
-  const root = applicationRoot(source.root_directory, configuration && path)
+  const root = applicationRoot(source.root_directory, source.platform_config_path ?? (configuration && path))
   const { start_command, health_path, env, install_command, build_command, site } = configuration ?? {}
   const { release_command = null, release_timeout_seconds = null, processes, schedules, disks } = configuration ?? {}
+  const installs = source.install_command ?? install_command ?? null
+  // Its commands may fetch the files: until they were fetched here, that was the only way.
+  if (lfsFault !== null && installs === null) throw new PermanentError(lfsFault)
+  if (lfsFault !== null) task.log(`Files in Git LFS are not fetched: ${lfsFault}`, 'WARNING')
   return {
     folder,
     commit,
@@ -46,7 +50,7 @@ export async function loadSourceTree(source: BuildSource, options: Options): Pro
     start_command: start_command ?? null,
     health_path: health_path ?? null,
     env: env ?? {},
-    install_command: source.install_command ?? install_command ?? null,
+    install_command: installs,
     build_command: source.build_command ?? build_command ?? null,
     release_command,
     release_timeout_seconds,
@@ -98,7 +102,12 @@ function readDescription(template: string): unknown {
   return JSON.parse(fs.readFileSync(join(template, 'package.json'), 'utf8')).description
 }
 
-async function fetchFiles({ git, archive, template_id }: BuildSource, options: Options): Promise<Commit | null> {
+const NO_CHECKOUT = { commit: null, lfsFault: null }
+
+async function fetchFiles(
+  { git, archive, template_id }: BuildSource,
+  options: Options,
+): Promise<Checkout | typeof NO_CHECKOUT> {
   const { folder, task, disk_mb, templates } = options
   if (git) return checkOutCommit(git, options)
   if (archive) {
@@ -107,7 +116,7 @@ async function fetchFiles({ git, archive, template_id }: BuildSource, options: O
     task.log('Unpacking the archive')
     await unpackArchive(file, folder, task, { ...ARCHIVE_LIMITS, megabytes: disk_mb })
     fs.rmSync(file, { force: true })
-    return null
+    return NO_CHECKOUT
   }
   const gallery = listTemplates(templates)
   if (!template_id || !gallery.includes(template_id))
@@ -115,5 +124,5 @@ async function fetchFiles({ git, archive, template_id }: BuildSource, options: O
       `There is no template \`${template_id}\`. Correct \`template_id\`: choose one of ${gallery.join(', ')}.`,
     )
   await fs.promises.cp(join(templates ?? TEMPLATES_FOLDER, template_id), folder, { recursive: true })
-  return null
+  return NO_CHECKOUT
 }
