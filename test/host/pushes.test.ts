@@ -140,6 +140,11 @@ test('a push and a force-push each create a revision of the new commit', async (
   )
   expect(await listRevisions()).toHaveLength(4)
   expect(new Set(githost.deliveryStatuses)).toEqual(new Set([202]))
+  await commit('A typo [skip deploy]')
+  await git('push', '-q', 'origin', 'HEAD:main')
+  await finishPendingWork()
+  await compare()
+  expect(await listRevisions()).toHaveLength(4)
 })
 
 test('pushes of tags and other branches create no revision; a branch deploys again after it was deleted', async () => {

@@ -1,12 +1,20 @@
 // The interface that every kind of git host implements.
 import type { integrations } from './tables.ts'
 
-export type Repository = { id: number; name: string; owner: string; url: string; default_branch: string }
+export type Repository = {
+  id: number
+  name: string
+  owner: string
+  url: string
+  default_branch: string
+  archived: boolean
+  empty: boolean
+}
 /** One stored page of a host's listing. Its ETag lets the host answer 304 while the page is unchanged. */
 export type ListingPage = { etag: string | null; repositories: Repository[] }
 export type Commit = { sha: string; author: string | null; message: string | null }
 /** A repository as its host describes it. `id` survives a rename and a transfer. */
-export type HostedRepository = { id: string; url: string; is_archived: boolean; is_empty: boolean }
+export type HostedRepository = { id: string; url: string }
 export type HostedPull = {
   number: number
   is_open: boolean

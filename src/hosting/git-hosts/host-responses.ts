@@ -12,6 +12,9 @@ export const ListedRepository = z.object({
   name: PathName,
   owner: z.object({ login: PathName }),
   default_branch: truncatedText(255).nullish(),
+  archived: z.boolean().nullish(),
+  /** Gitea says it. GitHub says the size, which is 0 for a while also after the first push. */
+  empty: z.boolean().nullish(),
 })
 export const RepositoryListing = z.object({
   total_count: z.int().min(0),
@@ -21,8 +24,16 @@ export const RepositoryListing = z.object({
 /** Builds the URL from `base_url`: a URL in the response could point to another host. */
 export const toRepository = (
   base_url: string,
-  { id, name, owner: { login }, default_branch }: z.output<typeof ListedRepository>,
-): Repository => ({ id, name, owner: login, url: `${base_url}/${login}/${name}`, default_branch: default_branch ?? '' })
+  { id, name, owner: { login }, default_branch, archived, empty }: z.output<typeof ListedRepository>,
+): Repository => ({
+  id,
+  name,
+  owner: login,
+  url: `${base_url}/${login}/${name}`,
+  default_branch: default_branch ?? '',
+  archived: archived ?? false,
+  empty: empty ?? false,
+})
 
 const Sha = boundedText(64).regex(/^[0-9a-f]{40}([0-9a-f]{24})?$/)
 export const CommitResponse = z.object({
@@ -37,20 +48,10 @@ export const toCommit = ({ sha, commit, author }: z.output<typeof CommitResponse
   message: commit.message,
 })
 
-export const RepositoryResponse = z.object({
-  ...ListedRepository.shape,
-  archived: z.boolean().nullish(),
-  empty: z.boolean().nullish(),
-})
 export const toHostedRepository = (
   base_url: string,
-  { id, name, owner, archived, empty }: z.output<typeof RepositoryResponse>,
-): HostedRepository => ({
-  id: String(id),
-  url: `${base_url}/${owner.login}/${name}`,
-  is_archived: archived ?? false,
-  is_empty: empty ?? false,
-})
+  { id, name, owner }: z.output<typeof ListedRepository>,
+): HostedRepository => ({ id: String(id), url: `${base_url}/${owner.login}/${name}` })
 
 /** The column `previews.number` is a 32-bit integer. */
 const MAX_PULL_NUMBER = 2 ** 31 - 1

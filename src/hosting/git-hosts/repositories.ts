@@ -88,13 +88,15 @@ function selectRepositories(
     .filter(({ name }) => name.toLowerCase().includes(namePart))
     .sort(compareByOwnerAndName)
     .slice(0, limit)
-    .map(({ id, name, owner, url, default_branch }) => ({
+    .map(({ id, name, owner, url, default_branch, archived = false, empty = false }) => ({
       host_integration_id: integration_id,
       id,
       name,
       owner,
       url,
       default_branch,
+      archived,
+      empty,
     }))
 }
 

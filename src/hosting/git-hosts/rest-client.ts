@@ -15,10 +15,9 @@ import {
 import {
   CreatedComment,
   ListedComments,
-  type ListedRepository,
+  ListedRepository,
   PullResponse,
   PullResponses,
-  RepositoryResponse,
   toHostedPull,
   toHostedRepository,
   toRepository,
@@ -95,7 +94,7 @@ export function createRestClient({ row, api, client, headers }: RestClientOption
     const url = id === null ? repositoryApi(repo_url) : `${api}/repositories/${encodeURIComponent(id)}`
     const { status, body } = await get(url, etags)
     if (status === 304) return 'unchanged'
-    return status === 200 ? toHostedRepository(row.base_url, parseResponse(RepositoryResponse, api, body)) : null
+    return status === 200 ? toHostedRepository(row.base_url, parseResponse(ListedRepository, api, body)) : null
   }
 
   const openPulls: Githost['openPulls'] = async (repo_url, etags) => {

@@ -180,6 +180,8 @@ export const GithostRepository = z
     owner: z.string(),
     url: z.string().meta({ description: 'Use this as `source_config.repo_url`.' }),
     default_branch: z.string().meta({ description: 'Use this as `source_revision_config.repo_ref`.' }),
+    archived: z.boolean().meta({ description: 'Nobody can push to it, so a deployment never changes by a push.' }),
+    empty: z.boolean().meta({ description: 'It has no commit yet. GitHub does not say it.' }),
   })
   .meta({ id: 'GithostRepository', description: 'A repository that the integration can access.' })
 export type GithostRepository = z.output<typeof GithostRepository>

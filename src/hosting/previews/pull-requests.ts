@@ -10,7 +10,7 @@ import { withHost } from '../git-hosts/with-host.ts'
 import { matchesBranch } from '../pushes/branch-globs.ts'
 import { type DeliveryContext, UnsettledRefError, usesRepository } from '../pushes/find-integration.ts'
 import { previews } from '../pushes/tables.ts'
-import type { Commit, PullRequest } from '../pushes/webhook-payloads.ts'
+import { type Commit, isSkipped, type PullRequest } from '../pushes/webhook-payloads.ts'
 import {
   endPreview,
   PREVIEW_RECORD,
@@ -45,6 +45,7 @@ export async function handlePullRequest(
   const actor = { kind: 'push', id: null, name: event.sender, organization, tenant } as const
   const caller = createKeylessCaller(services, actor, requestId, origin, request)
   const head = event.action === 'closed' ? null : await fetchHead(context, integration, event, parents)
+  if (isSkipped(head?.message ?? null)) return
   for (const { id: parent_id, policy } of parents) {
     const key = { parent_id, number: event.number }
     const isCurrent = await upsertPreview(

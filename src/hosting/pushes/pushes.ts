@@ -7,7 +7,7 @@ import type { Integration } from '../git-hosts/githost.ts'
 import { withHost } from '../git-hosts/with-host.ts'
 import { sendCommitStatuses } from './commit-statuses.ts'
 import { type DeliveryContext, UnsettledRefError, usesRepository } from './find-integration.ts'
-import { type Push, refSpellings } from './webhook-payloads.ts'
+import { isSkipped, type Push, refSpellings } from './webhook-payloads.ts'
 
 /** After this many attempts, the host's answer is accepted even if it looks older than the delivery. */
 const MAX_UNSETTLED_ATTEMPTS = 3
@@ -40,7 +40,7 @@ export async function handlePush(context: DeliveryContext, integration: Integrat
     const caller = createKeylessCaller(services, actor, requestId, origin, request)
     const refHead = { deployment_id, refs, queried_at }
     if (head === null) await recordMissingRef(caller, refHead)
-    else if (builds_on_push) {
+    else if (builds_on_push && !isSkipped(head.message)) {
       const outcome = await deployPush(caller, { ...refHead, journalData, commit: chooseCommit(push, head) })
       if (outcome === 'stale') lateIds.push(deployment_id)
     }

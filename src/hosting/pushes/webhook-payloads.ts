@@ -207,6 +207,13 @@ const READERS: Record<string, (payload: unknown) => HostEvent | null> = {
 export const parseDelivery = (name: string, payload: unknown): HostEvent | null =>
   Object.hasOwn(READERS, name) ? READERS[name]!(payload) : null
 
+const SKIP_MARKS = ['[skip ci]', '[ci skip]', '[skip deploy]']
+/** The author of the commit wants no deployment of it. */
+export function isSkipped(message: string | null): boolean {
+  const text = message?.toLowerCase() ?? ''
+  return SKIP_MARKS.some(mark => text.includes(mark))
+}
+
 /** The full name of a ref as a deployment has it. */
 export function fullRef(ref: string): string {
   if (ref.startsWith('refs/')) return ref
