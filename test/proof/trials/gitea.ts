@@ -1,0 +1,305 @@
+// A real Gitea (or Forgejo): webhooks made, lost events made up for, renames, scopes and revoked tokens, statuses.
+// GITEA_BIN names the program, GITEA_STATIC its source if templates are not built in. Without the first it is skipped.
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer, type Server } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { createAdaptorServer } from '@hono/node-server'
+import { sql } from 'drizzle-orm'
+import { startPostgres } from '../../../src/host/embedded-postgres.ts'
+import { createHost } from '../../../src/host/host.ts'
+import { migrate } from '../../../src/host/migrate.ts'
+import { finishPendingWork } from '../../../src/host/pending-work.ts'
+import { sweepRepositories } from '../../../src/hosting/pushes/repository-sweep.ts'
+import { createSealer } from '../../../src/kernel/crypto/crypto.ts'
+import { runAsSystem } from '../../../src/kernel/db/db.ts'
+import { bootstrap } from '../../../src/people/access/bootstrap.ts'
+import { findFreePort } from '../../../src/postgres/free-port.ts'
+import { check, note, runTrial, skipped } from '../support/trial.ts'
+
+// biome-ignore lint/suspicious/noExplicitAny: answers of two APIs, of which the trial reads a few members
+type Answer = any
+const REPOSITORIES = Number(process.env.REPOSITORIES ?? 300)
+const PUSHES = 50
+const PERSON = 'ada:hush-hush-1'
+const SCOPES = ['read:user', 'write:repository', 'write:issue']
+const run = promisify(execFile)
+
+async function waitFor(isTrue: () => Promise<boolean>, seconds = 60): Promise<boolean> {
+  for (const end = Date.now() + seconds * 1000; Date.now() < end; await delay(200)) {
+    if (await isTrue().catch(() => false)) return true
+  }
+  return false
+}
+
+async function startGitea(program: string, work: string) {
+  const port = await findFreePort()
+  const origin = `http://127.0.0.1:${port}`
+  const home = join(work, 'gitea')
+  mkdirSync(home, { recursive: true })
+  const config = join(home, 'app.ini')
+  const root = process.env.GITEA_STATIC ? `STATIC_ROOT_PATH = ${process.env.GITEA_STATIC}\n` : ''
+  writeFileSync(
+    config,
+    `WORK_PATH = ${home}
+[security]
+INSTALL_LOCK = true
+[database]
+DB_TYPE = sqlite3
+[server]
+HTTP_ADDR = 127.0.0.1
+HTTP_PORT = ${port}
+ROOT_URL = ${origin}/
+DISABLE_SSH = true
+${root}[webhook]
+ALLOWED_HOST_LIST = loopback
+[log]
+LEVEL = Warn
+`,
+  )
+  const env = { ...process.env, HOME: home, USER: 'git', GITEA_I_AM_BEING_UNSAFE_RUNNING_AS_ROOT: 'true' }
+  const gitea = (...args: string[]) => run(program, ['--config', config, ...args], { env })
+  await gitea('migrate')
+  const [username = '', password = ''] = PERSON.split(':')
+  const user = ['--username', username, '--password', password, '--email', 'ada@example.com']
+  await gitea('admin', 'user', 'create', '--admin', '--must-change-password=false', ...user)
+  const child = spawn(program, ['--config', config, 'web'], { env, stdio: 'ignore' })
+  const isUp = await waitFor(async () => (await fetch(`${origin}/api/v1/version`)).ok)
+  if (!isUp) throw new Error('Gitea does not answer.')
+  const authorization = `Basic ${Buffer.from(PERSON).toString('base64')}`
+  async function api(method: string, path: string, body?: object): Promise<Answer> {
+    const headers = { Authorization: authorization, 'Content-Type': 'application/json' }
+    const init = { method, headers, ...(body && { body: JSON.stringify(body) }) }
+    const response = await fetch(`${origin}/api/v1${path}`, init)
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`)
+    return response.status === 204 ? null : JSON.parse((await response.text()) || 'null')
+  }
+  const createToken = async (name: string, scopes: string[]): Promise<string> =>
+    (await api('POST', `/users/${username}/tokens`, { name, scopes })).sha1
+  const { version } = await api('GET', '/version')
+  note(`Gitea ${version}`)
+  const stop = async () => {
+    child.kill()
+    if (child.exitCode === null) await once(child, 'exit')
+  }
+  return { origin, api, createToken, stop }
+}
+
+async function startSlipway(work: string, databaseUrl: string, port: number) {
+  const settings = {
+    DATABASE_URL: databaseUrl,
+    SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}`,
+    PUBLIC_URL: `http://127.0.0.1:${port}`,
+    ALLOW_LOOPBACK: 'true',
+    UPLOADS_DIR: work,
+    RATE_LIMIT_PER_MINUTE: '0',
+  }
+  const host = createHost(settings, { log: () => {} })
+  const server = createAdaptorServer({ fetch: host.app.fetch, createServer }) as Server
+  await new Promise<void>(resolve => server.listen(port, '127.0.0.1', resolve))
+  const { config, platform, database, traces, shareGroups } = host.app
+  const services = { config, platform, database, sealer: createSealer(config.sealingKeys), traces, shareGroups }
+  return {
+    database,
+    async compare(): Promise<void> {
+      await runAsSystem(database, sql`update followed_repositories set next_compare_at = '2000-01-01'`)
+      await sweepRepositories(services)
+      await finishPendingWork()
+    },
+    async stop(): Promise<void> {
+      await finishPendingWork()
+      server.close()
+      server.closeAllConnections()
+      await host.close()
+    },
+  }
+}
+
+async function trial(): Promise<void> {
+  const program = process.env.GITEA_BIN
+  if (!program || !existsSync(program)) {
+    skipped('GITEA_BIN names no program of Gitea or Forgejo')
+    return
+  }
+  const work = mkdtempSync(join(tmpdir(), 'slipway-gitea-'))
+  await using cleanup = new AsyncDisposableStack()
+  cleanup.defer(() => rmSync(work, { recursive: true, force: true, maxRetries: 9 }))
+  const postgres = await startPostgres({ dataDir: join(work, 'postgres') })
+  cleanup.defer(() => postgres.stop())
+  await migrate(postgres.url)
+  const gitea = await startGitea(program, work)
+  cleanup.defer(() => gitea.stop())
+  const port = await findFreePort()
+  let slipway = await startSlipway(work, postgres.url, port)
+  cleanup.defer(() => slipway.stop())
+
+  const { api_key } = await bootstrap(slipway.database, { organization: 'Acme', emails: ['a@example.com'] })
+  const headers = { 'X-Api-Key': api_key, 'Content-Type': 'application/json' }
+  async function call(method: string, path: string, body?: object): Promise<Answer> {
+    const init = { method, headers, ...(body && { body: JSON.stringify(body) }) }
+    const response = await fetch(`http://127.0.0.1:${port}${path}`, init)
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`)
+    return response.status === 204 ? null : response.json()
+  }
+
+  await gitea.api('POST', '/orgs', { username: 'acme' })
+  await gitea.api('POST', '/orgs', { username: 'market' })
+  await gitea.api('POST', '/orgs/acme/repos', { name: 'shop', default_branch: 'main' })
+  const tree = join(work, 'tree')
+  const git = async (...args: string[]) =>
+    (await run('git', ['-C', tree, '-c', 'user.name=Ada', '-c', 'user.email=ada@example.com', ...args])).stdout.trim()
+  const remote = gitea.origin.replace('//', `//${PERSON}@`)
+  await run('git', ['init', '-q', '-b', 'main', tree])
+  await git('remote', 'add', 'origin', `${remote}/acme/shop.git`)
+  async function commit(message: string): Promise<string> {
+    writeFileSync(join(tree, 'app.txt'), `${message} ${Date.now()}\n`)
+    await git('add', '.')
+    await git('commit', '-q', '-m', message)
+    return git('rev-parse', 'HEAD')
+  }
+  await commit('Initial')
+  await git('push', '-q', 'origin', 'HEAD:main')
+
+  const token = await gitea.createToken('slipway', SCOPES)
+  const { id: integration } = await call('POST', '/v1/integrations/forge/githost', {
+    host: 'gitea',
+    base_url: gitea.origin,
+    token,
+  })
+  const integrationPath = `/v1/integrations/forge/githost/${integration}`
+  const newDeployment = (name: string, repo_url: string) =>
+    call('POST', '/v2/deployments', {
+      name,
+      source: 'githost',
+      source_config: { integration_id: integration, repo_url, build_on_push: true },
+      source_revision_config: { repo_ref: 'main', platform_config_path: 'slipway.json' },
+      secrets: [],
+    })
+  const missing = await newDeployment('missing', `${gitea.origin}/acme/missing`).catch(String)
+  check('a repository that does not exist is refused', `${missing}`.includes('422'), `${missing}`)
+  const { id } = await newDeployment('shop', `${gitea.origin}/acme/shop`)
+  const explain = () => call('GET', `/v2/deployments/${id}/explain`)
+  const newest = async () => (await call('GET', `/v2/deployments/${id}/revisions`)).resources[0]
+  const newestSha = async () => {
+    const { commit, source_revision_config } = await newest()
+    return commit?.sha ?? source_revision_config.repo_commit_sha
+  }
+  const previewsOf = async () => (await call('GET', `/v2/deployments/${id}/previews`)).resources as Answer[]
+  const openPull = async (branch: string): Promise<number> =>
+    (await gitea.api('POST', '/repos/acme/shop/pulls', { title: branch, head: branch, base: 'main' })).number
+
+  await slipway.compare()
+  const hooks = async (path = 'acme/shop') => (await gitea.api('GET', `/repos/${path}/hooks`)) as Answer[]
+  const [hook] = await hooks()
+  const boxes = ['push', 'delete', 'pull_request', 'pull_request_sync']
+  check(
+    'the webhook is made with four events',
+    boxes.every(box => hook?.events.includes(box)),
+    `${hook?.events}`,
+  )
+  check('its test delivery arrives', await waitFor(async () => (await explain()).repository.heard_at !== null))
+  await gitea.api('PATCH', `/repos/acme/shop/hooks/${hook.id}`, { events: ['push'] })
+  await slipway.compare()
+  check('a webhook that lost its events is repaired', (await hooks())[0]?.events.includes('pull_request_sync'))
+
+  const pushed = await commit('Pushed')
+  await git('push', '-q', 'origin', 'HEAD:main')
+  check('a push deploys', await waitFor(async () => (await newestSha()) === pushed))
+  const statusesOf = (sha: string) => gitea.api('GET', `/repos/acme/shop/commits/${sha}/statuses`) as Promise<Answer[]>
+  check('its commit has a status', await waitFor(async () => (await statusesOf(pushed)).length > 0))
+
+  await call('PUT', `/v2/deployments/${id}/preview-policy`, { branches: ['**'] })
+  await git('checkout', '-q', '-b', 'feature/cart')
+  const cart = await commit('Cart')
+  await git('push', '-q', 'origin', 'feature/cart')
+  const number = await openPull('feature/cart')
+  const stateOf = async (one: number) => (await previewsOf()).find(preview => preview.number === one)?.state
+  check('a pull request gets a preview', await waitFor(async () => (await stateOf(number)) === 'live'))
+  const next = await commit('More of it')
+  await git('push', '-q', 'origin', 'feature/cart')
+  const followed = async () => (await previewsOf()).find(preview => preview.number === number)?.head_sha === next
+  check('a push to it deploys', await waitFor(followed))
+  check(
+    'the overtaken commit is not pending',
+    await waitFor(async () => (await statusesOf(cart)).at(0)?.status === 'success'),
+  )
+
+  await slipway.stop()
+  await git('checkout', '-q', 'main')
+  const unheard = await commit('Unheard')
+  await git('push', '-q', 'origin', 'HEAD:main', 'HEAD:feature/late')
+  await gitea.api('PATCH', `/repos/acme/shop/pulls/${number}`, { state: 'closed' })
+  await git('checkout', '-q', '-b', 'feature/other')
+  await commit('Other')
+  await git('push', '-q', 'origin', 'feature/other')
+  const late = await openPull('feature/other')
+  await delay(3000)
+  slipway = await startSlipway(work, postgres.url, port)
+  await slipway.compare()
+  check('a push while Slipway was away deploys', (await newestSha()) === unheard)
+  check('a pull request that was closed meanwhile has no preview', (await stateOf(number)) === 'ended')
+  check('one that was opened meanwhile has a preview', (await stateOf(late)) === 'live')
+  check(
+    'no commit of the closed one is pending',
+    await waitFor(async () => (await statusesOf(next)).at(0)?.status === 'success'),
+  )
+
+  await git('checkout', '-q', 'main')
+  let last = ''
+  for (let i = 0; i < PUSHES; i++) {
+    last = await commit(`Push ${i}`)
+    await git('push', '-q', 'origin', 'HEAD:main')
+  }
+  check(`the last of ${PUSHES} pushes is the newest revision`, await waitFor(async () => (await newestSha()) === last))
+
+  await gitea.api('PATCH', '/repos/acme/shop', { name: 'store' })
+  await git('remote', 'set-url', 'origin', `${remote}/acme/store.git`)
+  const renamed = await commit('Renamed')
+  await git('push', '-q', 'origin', 'HEAD:main')
+  check('a push to the renamed repository deploys', await waitFor(async () => (await newestSha()) === renamed))
+  await gitea.api('POST', '/repos/acme/store/transfer', { new_owner: 'market' })
+  await slipway.compare()
+  const repoUrl = async () => (await call('GET', `/v2/deployments/${id}`)).source_config.repo_url
+  check(
+    'repo_url follows a rename and a transfer',
+    (await repoUrl()) === `${gitea.origin}/market/store`,
+    await repoUrl(),
+  )
+
+  const readOnly = await gitea.createToken('read-only', ['read:user', 'read:repository'])
+  await call('PATCH', integrationPath, { token: readOnly })
+  const [made] = await hooks('market/store')
+  await gitea.api('PATCH', `/repos/market/store/hooks/${made.id}`, { events: ['push'] })
+  await slipway.compare()
+  const problem = async () => (await call('GET', integrationPath)).problem
+  check('a missing scope is told in Gitea’s words', (await problem())?.message.includes('write:repository'))
+  note(`${(await problem())?.message}`)
+  await gitea.api('DELETE', '/users/ada/tokens/read-only')
+  await slipway.compare()
+  check('a revoked token revokes the integration', (await call('GET', integrationPath)).state === 'revoked')
+  await call('PATCH', integrationPath, { token })
+  await slipway.compare()
+  const repaired = await call('GET', integrationPath)
+  check(
+    'a new token ends both',
+    repaired.state === 'active' && repaired.problem === null,
+    JSON.stringify(repaired.problem),
+  )
+
+  for (let i = 0; i < REPOSITORIES; i++) await gitea.api('POST', '/orgs/acme/repos', { name: `many-${i}` })
+  const began = performance.now()
+  const listed = await call('GET', `${integrationPath}/repos`)
+  note(`${listed.length} repositories listed in ${Math.round(performance.now() - began)} ms`)
+  check('all repositories are listed', listed.length === REPOSITORIES + 1)
+  check('empty ones are marked', listed.filter((one: Answer) => one.empty).length === REPOSITORIES)
+
+  await call('DELETE', `/v2/deployments/${id}`)
+  await slipway.compare()
+  check('the webhook is removed with the last deployment', (await hooks('market/store')).length === 0)
+}
+
+await runTrial(trial)
