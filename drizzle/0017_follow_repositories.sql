@@ -36,10 +36,16 @@ CREATE TABLE "commit_statuses" (
 ALTER TABLE "integrations" ADD COLUMN "problem" json;--> statement-breakpoint
 ALTER TABLE "previews" ADD COLUMN "end_reason" text;--> statement-breakpoint
 ALTER TABLE "previews" ADD COLUMN "pending_sha" text;--> statement-breakpoint
-ALTER TABLE "followed_repositories" ADD CONSTRAINT "followed_repositories_integration_id_integrations_id_fk" FOREIGN KEY ("integration_id") REFERENCES "public"."integrations"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
-ALTER TABLE "commit_statuses" ADD CONSTRAINT "commit_statuses_deployment_id_deployments_id_fk" FOREIGN KEY ("deployment_id") REFERENCES "public"."deployments"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
-CREATE INDEX "followed_repositories_id" ON "followed_repositories" USING btree ("integration_id","host_id");--> statement-breakpoint
-CREATE INDEX "followed_repositories_due" ON "followed_repositories" USING btree ("next_compare_at");--> statement-breakpoint
+ALTER TABLE "followed_repositories" ADD CONSTRAINT "followed_repositories_integration_id_integrations_id_fk"
+  FOREIGN KEY ("integration_id") REFERENCES "public"."integrations"("id") ON DELETE cascade ON UPDATE no action;
+--> statement-breakpoint
+ALTER TABLE "commit_statuses" ADD CONSTRAINT "commit_statuses_deployment_id_deployments_id_fk" FOREIGN KEY
+  ("deployment_id") REFERENCES "public"."deployments"("id") ON DELETE cascade ON UPDATE no action;
+--> statement-breakpoint
+CREATE INDEX "followed_repositories_id" ON "followed_repositories" USING btree ("integration_id","host_id");
+--> statement-breakpoint
+CREATE INDEX "followed_repositories_due" ON "followed_repositories" USING btree ("next_compare_at");
+--> statement-breakpoint
 CREATE INDEX "commit_statuses_due" ON "commit_statuses" USING btree ("next_attempt_at");--> statement-breakpoint
 CREATE INDEX "commit_statuses_age" ON "commit_statuses" USING btree ("created_at");--> statement-breakpoint
 set local check_function_bodies = off;
@@ -57,7 +63,8 @@ create policy everything on commit_statuses to slipway_system
   with check (true);
 create policy own on commit_statuses to slipway_app
   using ((tenant_id = current_tenant()))
-  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_deployment(deployment_id)));
+  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND
+    is_own_deployment(deployment_id)));
 grant insert, select, update (revision_id, notified_state, attempts, next_attempt_at) on commit_statuses to slipway_app;
 grant delete, insert, select, update on commit_statuses to slipway_system;
 alter table followed_repositories enable row level security, force row level security;
@@ -68,12 +75,18 @@ create policy everything on followed_repositories to slipway_system
   with check (true);
 create policy own on followed_repositories to slipway_app
   using ((tenant_id = current_tenant()))
-  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_integration(integration_id)));
+  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND
+    is_own_integration(integration_id)));
 grant select on followed_repositories to slipway_app;
 grant delete, insert, select, update on followed_repositories to slipway_system;
-grant delete, insert, select, update (host, base_url, app_id, installation_id, account_id, name, state, credentials, token, token_expires_at, version, created_at, updated_at, problem) on integrations to slipway_app;
-grant delete, insert, select, update (number, state, deployment_id, branch, head_sha, fork, approved_sha, approved_by, changed_at, expires_at, notified_state, comment_id, notify_attempts, next_notify_at, created_at, updated_at, commit, end_reason, pending_sha) on previews to slipway_app;
-create or replace function deploy_push(p_deployment uuid, p_revision uuid, p_refs text[], p_queried_at timestamp with time zone, p_commit json, p_ignores_build_on_push boolean, p_data json, p_request jsonb)
+grant delete, insert, select, update (host, base_url, app_id, installation_id, account_id, name, state,
+  credentials, token, token_expires_at, version, created_at, updated_at, problem) on integrations to
+  slipway_app;
+grant delete, insert, select, update (number, state, deployment_id, branch, head_sha, fork, approved_sha,
+  approved_by, changed_at, expires_at, notified_state, comment_id, notify_attempts, next_notify_at, created_at,
+  updated_at, commit, end_reason, pending_sha) on previews to slipway_app;
+create or replace function deploy_push(p_deployment uuid, p_revision uuid, p_refs text[], p_queried_at timestamp
+  with time zone, p_commit json, p_ignores_build_on_push boolean, p_data json, p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
  SET plan_cache_mode TO 'force_generic_plan'

@@ -62,7 +62,7 @@ test('a build that fails because the control plane is unavailable is not recorde
   expect(await build()).toMatchObject({ state: 'built', artifact })
 })
 
-test('a build whose git host is away is retried, and one that the host refuses fails with the host’s words', async () => {
+test('a build whose git host is away is retried, and one that it refuses fails with the host’s words', async () => {
   const server = await startGitServer()
   onTestFinished(() => server.stop())
   const sha = server.push({ 'package.json': '{}' })

@@ -243,7 +243,7 @@ test('events that were lost while Slipway was away are made up for by the next c
   ])
 })
 
-test('the webhook of a repository is made with its four events, repaired, and removed with the last deployment', async () => {
+test('a webhook is made with four events, repaired, and removed with the last deployment', async () => {
   githost.hooks.length = 0
   await compare()
   const url = `https://slipway.example.com/v1/integrations/forge/githost/${integration}/webhook`
@@ -261,7 +261,7 @@ test('the webhook of a repository is made with its four events, repaired, and re
   expect(githost.hooks).toEqual([])
 })
 
-test('a missing scope and a revoked token are told in the words of the host, and a new token ends both', async () => {
+test('a missing scope and a revoked token are told in the host’s words, and a new token ends both', async () => {
   githost.state.scopes = ['read:user', 'read:repository']
   await compare()
   const problem = { code: 'access_refused', message: expect.stringContaining('required=[write:repository]') }
@@ -295,7 +295,7 @@ test('a missing scope and a revoked token are told in the words of the host, and
   ])
 })
 
-test('a renamed repository keeps deploying, and its URL follows; another one with its name does not deploy', async () => {
+test('a renamed repository keeps deploying, and repo_url follows; another with its name does not deploy', async () => {
   await compare()
   githost.rename('acme/shop', 'market/stall')
   await git('remote', 'set-url', 'origin', `${githost.origin.replace('//', '//ada:hush-push@')}/market/stall.git`)

@@ -195,6 +195,7 @@ describe('a table that requests insert into', () => {
     oauth_flows: 'they expire, and the request rate is limited',
     oauth_tokens: 'each takes the consent of a person',
     deployment_heads: 'one for each deployment',
+    commit_statuses: 'one for each revision of a push, for 7 days',
     preview_policies: 'one for each deployment',
     previews: 'one for each pull request',
     preview_hooks: 'they expire',

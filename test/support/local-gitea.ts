@@ -1,5 +1,5 @@
-// A git host with real repositories on this machine: git over HTTP (`git http-backend`), and Gitea's API as version 1.26
-// answers: webhooks are sent once, each only for its own events, and tokens have scopes.
+// A git host with real repositories on this machine: git over HTTP (`git http-backend`), and Gitea's API as version
+// 1.26 answers: webhooks are sent once, each only for its own events, and tokens have scopes.
 import { execFileSync } from 'node:child_process'
 import { createHmac, randomUUID } from 'node:crypto'
 import { mkdirSync, renameSync } from 'node:fs'
@@ -101,10 +101,10 @@ export async function startLocalGitea(root: string) {
     if (state.isRevoked || !/^token hush-/.test(request.headers.authorization ?? ''))
       return void answer(401, { message: 'user does not exist [uid: 0, name: ]' })
     const required = requiredScope(request.method!, url.pathname)
-    if (!grants(required))
-      return void answer(403, {
-        message: `token does not have at least one of required scope(s), required=[${required}], token scope=${state.scopes}`,
-      })
+    if (!grants(required)) {
+      const words = `token does not have at least one of required scope(s), required=[${required}]`
+      return void answer(403, { message: `${words}, token scope=${state.scopes}` })
+    }
     if (url.pathname === '/api/v1/user') return void answer(200, { id: 1, login: 'bot' })
     const repositories = [...ids].map(([path, id]) => describeRepository(path, id))
     if (url.pathname === '/api/v1/user/repos') {

@@ -3,8 +3,13 @@ import { PermanentError, SourceUnavailable } from '../engine.ts'
 
 const HTTP_STATUS = /returned error: (\d{3})/
 const REFUSED = /Authentication failed for|could not read (?:Username|Password) for/i
-const PASSING =
-  /Could not connect|Couldn.t connect|Failed to connect|Could not resolve|Connection (?:refused|reset|timed out|was reset)|timed out|Operation too slow|Empty reply from server|unexpected disconnect|early EOF|hung up unexpectedly|transfer closed|closed abruptly|SSL_ERROR_SYSCALL|unexpected eof|RPC failed/i
+/** The words of git, in small letters, about a host that does not answer or stops in the middle of an answer. */
+const PASSING = [
+  ...['could not connect', "couldn't connect", 'failed to connect', 'could not resolve', 'timed out', 'too slow'],
+  ...['connection refused', 'connection reset', 'connection was reset', 'empty reply from server', 'early eof'],
+  ...['unexpected disconnect', 'hung up unexpectedly', 'transfer closed', 'closed abruptly', 'ssl_error_syscall'],
+  ...['unexpected eof', 'rpc failed'],
+]
 const PASSING_STATUSES = [408, 425, 429]
 const REFUSALS: Record<number, string> = {
   401: 'its host refused the credential (401). Replace the token of the integration.',
@@ -20,7 +25,9 @@ export function describeGitFailure(url: string, error: PermanentError): Error {
     return new SourceUnavailable(`The host of ${url} answers ${status}.`)
   const refusal = REFUSALS[status] ?? (isMissing(output) ? REFUSALS[404] : undefined)
   if (refusal) return new PermanentError(`The repository ${url} cannot be read: ${refusal}${hostWords(output)}`)
-  if (Number.isNaN(status) && PASSING.test(output)) return new SourceUnavailable(`The host of ${url} does not answer.`)
+  const lower = output.toLowerCase()
+  if (Number.isNaN(status) && PASSING.some(words => lower.includes(words)))
+    return new SourceUnavailable(`The host of ${url} does not answer.`)
   return error
 }
 

@@ -30,7 +30,7 @@ type DeploymentFacts = {
   integrationId: string | null
   /** The state of its integration; null without one. */
   integration: keyof typeof INTEGRATION_OBSTACLES | 'active' | null
-  /** What the git host refuses. */
+  /** The work that the git host refuses. */
   problem?: IntegrationProblem | null
   /** Null until its repository was first compared. */
   repository?: Pick<typeof followedRepositories.$inferSelect, 'error' | 'webhook_error' | 'heard_at'> | null
@@ -230,8 +230,8 @@ function contactObstacles({ problem, repository }: DeploymentFacts): (Reason | f
       code: 'webhook_missing',
       detail:
         `The webhook could not be made: ${webhookError} Pushes deploy after a few minutes. Make the account an ` +
-        'administrator of the repository, or make the webhook yourself, with the events push, delete, pull request and ' +
-        'pull request synchronized.',
+        'administrator of the repository, or make the webhook yourself, with the events push, delete, pull request ' +
+        'and pull request synchronized.',
     },
   ]
 }

@@ -1,7 +1,6 @@
 // Asks the git host whether a new deployment's repository exists, and which commit its ref has. A host that does not
 // answer at once does not keep anybody waiting: the first comparison tells what is wrong.
 
-import { setTimeout as delay } from 'node:timers/promises'
 import { sql } from 'drizzle-orm'
 import type { Row } from '../../kernel/db/db.ts'
 import { prepareWrite } from '../../kernel/db/journal.ts'
@@ -35,7 +34,11 @@ export async function findRepositoryHead(
   const question = withHost({ services: ctx, origin: ctx.origin }, integration, host =>
     Promise.all([host.repository(repo_url, null), host.commit(repo_url, repo_ref)]),
   ).catch(() => null)
-  const answer = await Promise.race([question, delay(PATIENCE_MS, null, { ref: false })])
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const timeout = new Promise<null>(resolve => {
+    timer = setTimeout(() => resolve(null), PATIENCE_MS)
+  })
+  const answer = await Promise.race([question, timeout]).finally(() => clearTimeout(timer))
   if (answer === null) return null
   const [repository, head] = answer
   if (repository === null)

@@ -113,7 +113,8 @@ export const integrationRoutes = slice('Git hosts', 'Connections of a workspace 
     id: 'deleteIntegration',
     summary: 'Disconnect a git host',
     description: [
-      'Deletes the credentials, and the webhooks that Slipway made. Deployments that use the integration keep serving, but pushes no longer reach them.',
+      'Deletes the credentials, and the webhooks that Slipway made.',
+      'Deployments that use the integration keep serving, but pushes no longer reach them.',
       'Their `explain` says so. The App stays installed at the host until you remove it there.',
     ].join(' '),
     params: s.IntegrationRef,

@@ -45,7 +45,7 @@ export const integrations = pgTable(
     credentials: text(),
     token: text(),
     token_expires_at: instantColumn(),
-    /** What the host refused last, until that works again. */
+    /** The last refusal of the host, until the same work succeeds. */
     problem: json().$type<IntegrationProblem>(),
     created_by: uuid(),
     ...versionedColumns(),
@@ -73,8 +73,8 @@ export const integrationListings = pgTable('integration_listings', {
 })
 
 /**
- * A repository that deployments of an integration follow. `heard_at`: the last webhook about it. `compared_at`: the last
- * time that its refs and pull requests were compared with what is deployed, which repairs what webhooks missed.
+ * A repository that deployments of an integration follow. `heard_at`: the last webhook about it. `compared_at`: the
+ * last time that its refs and pull requests were compared with what is deployed, which repairs what webhooks missed.
  */
 export const followedRepositories = pgTable(
   'followed_repositories',

@@ -168,10 +168,11 @@ function describeState({ state, head_sha }: PreviewRow): NotificationText {
       description: 'No preview yet: too many previews',
       comment: 'This deployment has as many previews as its policy allows. This one starts when another one ends.',
     }
+  const commit = shortSha(head_sha)
   return {
     state: 'success',
     description: 'No preview yet: waiting for approval',
-    comment: `This pull request comes from a fork. Its preview starts once someone approves commit ${shortSha(head_sha)}.`,
+    comment: `This pull request comes from a fork. Its preview starts once someone approves commit ${commit}.`,
   }
 }
 

@@ -22,7 +22,7 @@ import { handlePush } from './pushes.ts'
 import { fullRef, type PullRequest } from './webhook-payloads.ts'
 
 export type ComparedRepository = OutboxItem & { repository: FollowedRepository; integration: Integration }
-/** What is stored of a comparison. `isPartial`: more is left, which the next one does. */
+/** The stored outcome of a comparison. `isPartial`: more is left, which the next one does. */
 export type Comparison = Pick<
   FollowedRepository,
   'host_id' | 'webhook_id' | 'webhook_error' | 'etags' | 'followers'
@@ -30,7 +30,7 @@ export type Comparison = Pick<
   isPartial: boolean
 }
 
-/** Of a repository with more refs than this, each comparison takes some by chance. */
+/** Each comparison takes as many by chance from a repository with more refs. */
 const MAX_REFS = 100
 const MAX_REPAIRS = 25
 /** An answer that looks older than what is known is accepted: it was asked for later. */

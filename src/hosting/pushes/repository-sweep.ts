@@ -1,4 +1,4 @@
-// The schedule of comparisons: each followed repository every few minutes, at once after a start, in turns of workspaces.
+// The schedule of comparisons: each repository every few minutes, at once after a start, in turns of workspaces.
 import { type SQL, sql } from 'drizzle-orm'
 import type { Row } from '../../kernel/db/db.ts'
 import { backoffSeconds, drainInTurns, LEASE, listInTurns, type Outbox } from '../../kernel/db/outbox.ts'
@@ -12,7 +12,7 @@ const INTERVAL = sql`interval '5 minutes' * (0.9 + 0.2 * random())`
 const MAX_BACKOFF_S = 300
 const MAX_ERROR_LENGTH = 500
 
-/** Of an integration whose token the host refuses, one repository is asked for, until the host accepts it again. */
+/** While the host refuses the token of an integration, one of its repositories is asked for. */
 const IS_DUE = sql`f.next_compare_at <= clock()
       and exists (
         select from integrations i
