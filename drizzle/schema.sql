@@ -1173,7 +1173,8 @@ create or replace function keep_cleared_stores()
 AS $function$
 declare
   v_before text[] := stores_of((old.source_config -> 'resource_spec')::jsonb);
-  v_after text[] := stores_of((new.source_config -> 'resource_spec')::jsonb);
+  v_after text[] := stores_of((new.source_config -> 'resource_spec')::jsonb)
+    || planned_stores(new.id, new.active_revision_id);
 begin
   new.cleared_stores := array(
     select distinct s
@@ -4442,6 +4443,41 @@ create policy own on snapshots to slipway_app
   with check (((tenant_id = current_tenant()) AND (organization_id = current_organization())));
 grant select, update (deleting_at) on snapshots to slipway_app;
 grant delete, insert, select, update on snapshots to slipway_system;
+
+create table store_points (
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  deployment_id uuid not null,
+  store text not null,
+  seconds integer not null,
+  at timestamp with time zone not null,
+  bytes bigint,
+  connections bigint,
+  constraint store_points_deployment_id_seconds_at_store_pk PRIMARY KEY (deployment_id, seconds, at, store),
+  constraint store_points_deployment_id_deployments_id_fk FOREIGN KEY (deployment_id) REFERENCES deployments(id) ON DELETE CASCADE
+);
+CREATE INDEX store_points_age ON public.store_points USING btree (seconds, at);
+alter table store_points enable row level security, force row level security;
+create policy admitted on store_points as restrictive to slipway_limited
+  using (((NOT ( SELECT hides('deployment'::text) AS hides)) OR (EXISTS ( SELECT
+   FROM deployments p
+  WHERE (p.id = store_points.deployment_id)))))
+  with check (true);
+create policy everything on store_points to slipway_system
+  using (true)
+  with check (true);
+create policy own on store_points to slipway_app
+  using ((tenant_id = current_tenant()));
+create policy served on store_points to slipway_agent
+  using ((EXISTS ( SELECT
+   FROM deployments d
+  WHERE ((d.id = store_points.deployment_id) AND (d.listener_id = current_listener())))))
+  with check ((EXISTS ( SELECT
+   FROM deployments d
+  WHERE ((d.id = store_points.deployment_id) AND (d.listener_id = current_listener()) AND (d.tenant_id = store_points.tenant_id) AND (d.organization_id = store_points.organization_id)))));
+grant insert, select, update (bytes, connections) on store_points to slipway_agent;
+grant select on store_points to slipway_app;
+grant delete, insert, select, update on store_points to slipway_system;
 
 create table sweep_runs (
   name text not null,
@@ -8044,6 +8080,9 @@ begin
   ) then
     return 'snapshots_not_supported';
   end if;
+  if p_action ? 'at' and not coalesce((v_policy -> 'features')::jsonb ? 'database_history', false) then
+    return 'history_not_supported';
+  end if;
   if v_policy ->> 'jobs' is distinct from 'true' then return 'jobs_not_supported'; end if;
   if p_process is not null and v_policy ->> 'job_processes' is distinct from 'true' then
     return 'process_not_supported';
@@ -9218,6 +9257,23 @@ begin
       and u.object_path = p_revision_config ->> 'source_tarball_path'
       and u.settings ->> 'root_directory' is not distinct from p_config ->> 'root_directory'
       and u.settings ->> 'platform_config_path' is not distinct from p_revision_config ->> 'platform_config_path';
+end $function$;
+create or replace function planned_stores(p_deployment uuid, p_revision uuid)
+ RETURNS text[]
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+declare
+  v_plan jsonb := (
+    select r.build_plan from revisions r where r.id = p_revision and r.deployment_id = p_deployment
+  );
+begin
+  return array(
+    select 'disk:' || (g.disk ->> 'name')
+    from jsonb_array_elements(nullif(v_plan -> 'disks', 'null')) g(disk)
+    union
+    select 'database' where v_plan ->> 'kind' = 'graphs'
+  );
 end $function$;
 create or replace function policy_roles(p_key uuid, p_member uuid, p_tenant uuid)
  RETURNS uuid[]
@@ -10744,7 +10800,9 @@ declare
   v_listener uuid;
   v_kind text;
 begin
-  if not v_store = any(stores_of((d.source_config -> 'resource_spec')::jsonb)) then
+  if not v_store = any(
+    stores_of((d.source_config -> 'resource_spec')::jsonb) || planned_stores(d.id, d.active_revision_id)
+  ) then
     perform refuse('store_not_found', v_store);
   end if;
   if p_action ->> 'snapshot_id' is not null then
