@@ -85,6 +85,12 @@ test.each<[string, object, Parts | undefined, object | null]>([
     inService({ revision_id: 'old', url: URL, healthy: true }),
   ],
   [
+    'whose database has lost its data',
+    { serving },
+    { observed: { revisions: { old: 'built' }, routed: null }, databaseFailure: 'Restore it.' },
+    inService({ revision_id: null, healthy: false, message: 'Restore it.' }),
+  ],
+  [
     'that is not healthy',
     { serving },
     { observed: { revisions: { old: 'unhealthy' }, routed: 'old' }, ...because('old') },

@@ -74,7 +74,7 @@ function composeRolloutReport(
 function composeServingReport(
   { serving }: Work,
   subject: ReportSubject,
-  { observed, reasons, url, local_url, last_request_at }: Observation,
+  { observed, reasons, url, local_url, last_request_at, databaseFailure }: Observation,
 ): Report | null {
   const isBusy = Object.entries(observed.revisions).some(
     ([id, phase]) => id !== serving?.id && BUSY_PHASES.includes(phase),
@@ -90,7 +90,7 @@ function composeServingReport(
     url: observed.routed ? url : null,
     ...(observed.routed && local_url && { local_url }),
     healthy,
-    message: serving && !healthy ? (reasons.get(serving.id) ?? unexplained) : null,
+    message: serving && !healthy ? (reasons.get(serving.id) ?? databaseFailure ?? unexplained) : null,
     ...(last_request_at && { last_request_at }),
   }
 }
