@@ -171,7 +171,7 @@ test('a base backup that fails is tried again after longer and longer pauses, an
   await hanging
 })
 
-test('a database that answers on purpose what keeps its history from shrinking fills no more than its share', async () => {
+test('a database whose answers keep its history from shrinking fills no more than its share', async () => {
   const waiting = Array.from({ length: 40 }, (_, i) => segment(i + 10))
   let isPaused = false
   const lies = { first: segment(0), at: () => new Date().toISOString() }

@@ -110,7 +110,7 @@ test('the state between two writes is restored in another deployment, and then i
   expect(await read(copy)).toEqual([1])
 })
 
-test('each database has a superuser password of its own, also one of the release before and one from a backup', async () => {
+test('each database has a superuser password of its own, also one of the release before or from a backup', async () => {
   const first = await open({ backup_ms: 60_000 })
   const [one, other] = [await provide(first.engine), await provide(first.engine)]
   await write(one, 1)
@@ -121,7 +121,7 @@ test('each database has a superuser password of its own, also one of the release
   expect(new Set([inTemplate, password(one), password(other)]).size).toBe(3)
   expect(await read(other)).toEqual([1])
 
-  // As the release before left it: the server runs, with the password of the template.
+  // The release before leaves it so: the server runs, with the password of the template.
   const data = join(generationFolder(one), 'data')
   await query(connectionUrl(data, findServer(data)!.port), `alter role slipway password '${inTemplate}'`)
   fs.writeFileSync(join(generationFolder(one), 'data.password'), inTemplate)

@@ -97,7 +97,7 @@ export class DatabaseBackups {
     })
   }
 
-  /** Of a database that has just got its data: it has no other backup. */
+  /** Backs up a database that has just got its data: it has no other backup. */
   async sweepOne(id: string): Promise<void> {
     if (!this.#maintaining.has(id)) await this.#maintainOnce(id, Date.now())
   }
@@ -225,8 +225,8 @@ export class DatabaseBackups {
     const last = (await this.#options.history.listBackups(id)).at(-1)
     if (!last) return
     throw new Error(
-      `The data of its database are not on this machine, but backups of it are, the last one of ${last.ended_at} with ` +
-        'what was written later. Restore it with `slipway snapshots restore NAME --at 1s`. For an empty one, clear ' +
+      `The data of its database are not on this machine, but there are backups, the last one of ${last.ended_at} ` +
+        'with what was written later. Restore it with `slipway snapshots restore NAME --at 1s`. For an empty one, clear ' +
         'its `db_*` members, which deletes the backups, and set them again.',
     )
   }
@@ -317,7 +317,7 @@ export class DatabaseBackups {
   }
 }
 
-/** Of a text of Postgres. */
+/** From a text of Postgres. */
 function toTime(text: string): string {
   const time = new Date(text)
   if (!(Math.abs(time.getTime() - Date.now()) < MAX_DEVIATION_MS))

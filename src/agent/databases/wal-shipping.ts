@@ -20,7 +20,7 @@ type Stored = { generation: string; bytes: number; newest: string; since_backup:
 
 const ARCHIVED_MS = 60_000
 const WAL_FILE_MS = 60_000
-/** Of one look, so that a database with countless files does not hold up the others. */
+/** At most in one look, so that a database with countless files does not hold up the others. */
 const MAX_FILES = 1_000
 /** Databases of earlier releases have files of 16 MiB, and those of this one of 4. */
 const MAX_WAL_BYTES = 16 * 1024 * 1024
@@ -80,7 +80,7 @@ export class WalShipping {
         if (SEGMENT.test(name) && name.slice(8) > stored.newest) stored.newest = name.slice(8)
       }
     } catch (error) {
-      // Those that wait must not fill the disk.
+      // Files that wait must not fill the disk.
       if (names.length > this.#options.max_waiting) await this.#giveUp(id, names)
       throw error
     } finally {
@@ -88,7 +88,7 @@ export class WalShipping {
     }
   }
 
-  /** What follows cannot be restored until the next base backup. */
+  /** Later times cannot be restored until the next base backup. */
   async #giveUp(id: string, names: string[]): Promise<void> {
     const { host } = this.#options
     await host.pauseArchiving(id)

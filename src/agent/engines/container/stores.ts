@@ -110,7 +110,7 @@ export class ContainerStores {
     return this.#backups.sweep(this.#host.provisioner.ready)
   }
 
-  /** Those that the engine does not restart itself. */
+  /** For stores that the engine does not restart itself. */
   async restartEnded(): Promise<void> {
     const { provisioner, path } = this.#host
     if (provisioner.ready.length === 0) return

@@ -1,4 +1,4 @@
-// A password of its own for the superuser of each data folder: it comes from a template, or from a backup of another one.
+// A password of its own for the superuser of each data folder, which comes from a template or from a backup.
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -12,7 +12,7 @@ const TIMEOUT_MS = 60_000
 const markOf = (folder: string) => `${folder}.own-password`
 export const hasOwnPassword = (folder: string): boolean => fs.existsSync(markOf(folder))
 
-/** While no server runs there. Repeated after a crash in between. `settings`: the WAL of the change is archived, too. */
+/** Call it while no server runs there, and again after a crash. `settings`: the WAL of the change is archived, too. */
 export async function giveOwnPassword(
   folder: string,
   { postgres }: pg.Binaries,

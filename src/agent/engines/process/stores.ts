@@ -39,7 +39,7 @@ import { newRedis, type Redis, RedisServers, redisUri } from './redis-servers.ts
 
 type ProcessHost = StoreHost & {
   userOf(deployment_id: string): User | undefined
-  /** Of its pools and of its jobs. */
+  /** The copies in its pools and its jobs. */
   copiesOf(deployment_id: string): Replica[]
   hasJobs(deployment_id: string): boolean
 }
@@ -170,7 +170,7 @@ export class ProcessStores {
     if (redis.port !== null) killCopies(this.#host, deployment_id, 'the address of its Redis has changed')
   }
 
-  /** A revision that starts to use its Redis. */
+  /** Notes a revision that starts to use its Redis. */
   useRedis({ deployment_id, revision_id }: RevisionRef): void {
     const users = this.#redisUsers.get(deployment_id) ?? new Set<string>()
     this.#redisUsers.set(deployment_id, users.add(revision_id))
