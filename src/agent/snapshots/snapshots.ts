@@ -301,7 +301,9 @@ export class Snapshots {
     if (engine.takeSnapshot && currentLease()) this.#moveToStore()
     if (!engine.takeSnapshot || this.#telling || now < this.#tellAt || !currentLease()) return
     this.#tellAt = now + TELL_EVERY_MS
-    const work = this.#deleteExpired().then(() => this.tell())
+    // A store that does not answer must not keep new ones unknown.
+    const deleting = this.#deleteExpired().catch(() => {})
+    const work = deleting.then(() => this.tell())
     await work.catch(() => {
       this.#tellAt = performance.now() + RETRY_MS
     })

@@ -96,7 +96,13 @@ export async function collectBundle(env: NodeJS.ProcessEnv, logs: string[]): Pro
 
 /** The last defense: replaces the value of each setting that is not shown in all files. */
 function hideValues(files: Record<string, string>, env: NodeJS.ProcessEnv): Record<string, string> {
-  const hidden = [...SETTINGS, 'DATABASE_OWNER_URL', 'SLIPWAY_LISTENER_KEY', 'AGENT_DATABASE_URL']
+  const hidden = [
+    ...SETTINGS,
+    'DATABASE_OWNER_URL',
+    'SLIPWAY_LISTENER_KEY',
+    'AGENT_DATABASE_URL',
+    'BACKUPS_S3_SECRET_ACCESS_KEY',
+  ]
     .filter(name => !SHOWN_SETTINGS.includes(name))
     .flatMap(name => [env[name] ?? '', URL.parse(env[name] ?? '')?.password ?? ''])
     .filter(value => value.length >= 8)
