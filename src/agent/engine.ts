@@ -10,10 +10,10 @@ import type { levels } from '../protocol/logs.schema.ts'
 import type { Source } from '../protocol/parts.schema.ts'
 import type { Incident, ReportedHealth } from '../protocol/report.schema.ts'
 import type { CompleteResourceSpec, Part } from '../protocol/resources.schema.ts'
+import type { HeldSnapshot } from '../protocol/snapshots.schema.ts'
 import type { Exit, Ready } from '../protocol/tunnel-frames.ts'
 import type { NewForward, NewTerminal, Size } from '../protocol/tunnels.schema.ts'
 import type { Tracing } from '../protocol/work.schema.ts'
-import type { SnapshotHolder } from './snapshots/snapshot-folder.ts'
 
 export type RevisionRef = { deployment_id: string; revision_id: string }
 /** `process`: the type of the copy that wrote a line. Absent: it is of the agent, about the whole. */
@@ -247,6 +247,25 @@ export type ForwardTarget = Ready & { connect(): Promise<Duplex> }
 type StoreName = string
 /** The files of a snapshot, or a time in the history of the database of a deployment. */
 export type RestorePoint = { folder: string } | { deployment_id: string; at: Date }
+
+/** The place of an agent's snapshots. */
+export interface SnapshotHolder {
+  open(): Promise<void>
+  /** Throws while it is not known which there are. */
+  list(): HeldSnapshot[]
+  read(id: string): HeldSnapshot | undefined
+  /** The engine restores from it. */
+  fetch(id: string, signal: AbortSignal): Promise<string>
+  openTar(id: string, signal: AbortSignal): Promise<Duplex>
+  freeBytes(): number
+  totalBytes(): number
+  add(snapshot: Omit<HeldSnapshot, 'size_bytes'>, write: (to: string) => Promise<void>): Promise<HeldSnapshot>
+  remove(id: string): Promise<void>
+  /** Moves files to the store beside it, if there is one. Those in use stay for now. */
+  moveToStore?(isInUse: (id: string) => boolean): Promise<void>
+  /** Knows the snapshots of an agent before, on another machine, and forgets those that it has removed. */
+  learn?(): Promise<void>
+}
 
 /** Idempotent, and a missing object is no error. First writes a label or a file by which `observe` finds the rest. */
 export interface Engine {

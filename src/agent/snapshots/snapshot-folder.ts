@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import type { Duplex } from 'node:stream'
 import type { HeldSnapshot } from '../../protocol/snapshots.schema.ts'
 import type { ArchiveStore } from '../archive/archive-store.ts'
+import type { SnapshotHolder } from '../engine.ts'
 import { freeBytesOf, listFolder, readJson, removeRecursively, writeJson } from '../system/files.ts'
 import { openTar } from './open-tar.ts'
 
@@ -13,25 +14,6 @@ const RECORD = 'snapshot.json'
 const DATA = 'data'
 /** Its files and its record are in the store. */
 const STORED = 'stored'
-
-/** The place of an agent's snapshots. */
-export interface SnapshotHolder {
-  open(): Promise<void>
-  /** Throws while it is not known which there are. */
-  list(): HeldSnapshot[]
-  read(id: string): HeldSnapshot | undefined
-  /** The engine restores from it. */
-  fetch(id: string, signal: AbortSignal): Promise<string>
-  openTar(id: string, signal: AbortSignal): Promise<Duplex>
-  freeBytes(): number
-  totalBytes(): number
-  add(snapshot: Omit<HeldSnapshot, 'size_bytes'>, write: (to: string) => Promise<void>): Promise<HeldSnapshot>
-  remove(id: string): Promise<void>
-  /** Moves files to the store beside it, if there is one. Those in use stay for now. */
-  moveToStore?(isInUse: (id: string) => boolean): Promise<void>
-  /** Knows the snapshots of an agent before, on another machine, and forgets those that it has removed. */
-  learn?(): Promise<void>
-}
 
 export class SnapshotFolder implements SnapshotHolder {
   readonly #folder: string

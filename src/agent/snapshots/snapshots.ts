@@ -15,13 +15,13 @@ import {
   PermanentError,
   type RestorePoint,
   type RevisionSpec,
+  type SnapshotHolder,
   SnapshotUnsupported,
   type WriteLog,
 } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
 import type { LogEvent } from '../system/log-event.ts'
 import { expiryOf, listExpired } from './retention.ts'
-import type { SnapshotHolder } from './snapshot-folder.ts'
 
 type Options = {
   engine: Engine

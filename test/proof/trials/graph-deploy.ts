@@ -44,7 +44,7 @@ async function tryProcesses(): Promise<void> {
     if (program !== process.execPath)
       check(`${example}: it may sleep, as its type says`, scale === 0, JSON.stringify(deployment.source_config))
     const links = output.match(/http:\S+\/o\/\S+\/host\/deployments\/[\w-]+/g) ?? []
-    const pages = await Promise.all(links.map(link => fetch(link)))
+    const pages = await Promise.all(links.map((link: string) => fetch(link)))
     const isThere = pages.every(page => page.ok && new URL(page.url).pathname.startsWith('/ui/'))
     check(`${example}: its ${links.length} links lead to the dashboard`, links.length > 0 && isThere, output)
     if (url === undefined) continue

@@ -7,10 +7,10 @@ import {
   PermanentError,
   type RestorePoint,
   type RevisionSpec,
+  type SnapshotHolder,
   SnapshotUnsupported,
   TransientError,
 } from '../../engine.ts'
-import type { SnapshotHolder } from '../../snapshots/snapshot-folder.ts'
 import type { DatabaseDumps, HeldDump } from './database-dumps.ts'
 import type { DeploymentObjects } from './deployment-objects.ts'
 import { diskOf } from './disk-objects.ts'

@@ -259,7 +259,7 @@ export class DatabaseDumps {
     return Boolean(await objects.readStoreSecret(claim.metadata!.namespace!, deployment_id, 'database'))
   }
 
-  /** Of a deployment that is gone. A claim with snapshots stays until they expire. */
+  /** The deployment is gone. A claim with snapshots stays until they expire. */
   async removeEmptyClaims(namespace: string, deployment_id: string): Promise<void> {
     for (const claim of await this.#listClaims(namespace, deployment_id))
       if (heldIn(claim).length === 0) await this.#options.cluster.remove(claim)

@@ -3,7 +3,6 @@ import type { KubernetesObject, V1PersistentVolumeClaim, V1Volume } from '@kuber
 import { type Disk, listDisks, withoutOwnMembers } from '../../../protocol/disks.ts'
 import type { RevisionSpec } from '../../engine.ts'
 import { COMPONENT_LABEL, DISK_INFIX, diskName, INSTANCE_LABEL, metadataOf } from './names.ts'
-import { labelOf } from './observed-status.ts'
 import type { KubernetesSettings } from './settings.ts'
 
 const DISK_COMPONENT = 'disk'
@@ -24,10 +23,10 @@ export const diskClaimsOf = (settings: KubernetesSettings, spec: RevisionSpec): 
   }))
 
 /** The name of the disk that an object is the claim of; null for any other object. */
-export function diskOf(object: KubernetesObject): string | null {
-  const prefix = `${labelOf(object, INSTANCE_LABEL)}${DISK_INFIX}`
-  const isDisk = object.kind === 'PersistentVolumeClaim' && labelOf(object, COMPONENT_LABEL) === DISK_COMPONENT
-  const name = object.metadata?.name ?? ''
+export function diskOf({ kind, metadata }: KubernetesObject): string | null {
+  const { name = '', labels = {} } = metadata ?? {}
+  const prefix = `${labels[INSTANCE_LABEL]}${DISK_INFIX}`
+  const isDisk = kind === 'PersistentVolumeClaim' && labels[COMPONENT_LABEL] === DISK_COMPONENT
   return isDisk && name.startsWith(prefix) ? name.slice(prefix.length) : null
 }
 

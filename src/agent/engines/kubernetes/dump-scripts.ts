@@ -1,13 +1,13 @@
 // The scripts of the pods that dump and restore a database. They run in the image of the database, in `sh`.
 
 export const DUMPS_FOLDER = '/dumps'
-/** Those of the schedule. */
+/** The dumps of the schedule. */
 export const DAILY_FOLDER = `${DUMPS_FOLDER}/daily`
 export const TERMINATION_LOG = '/dev/termination-log'
 /** Without an agent nothing else deletes them. An agent keeps them for seven days. */
 const DAILY_DAYS = 8
 
-/** What an earlier pod left half done is deleted a day later, because two dumps may run at a time. */
+/** A file that an earlier pod left half done is deleted a day later, because two dumps may run at a time. */
 export const DUMP_SCRIPT = `set -eu
 umask 077
 mkdir -p "$FOLDER"

@@ -26,7 +26,7 @@ export class NamespaceGuard {
     this.#checks = new NamespaceChecks({ cluster, now, image: settings.postgres_image })
   }
 
-  /** Warns in the log, before a user gets the refusal. Not while one runs: its answer could undo that of a later one. */
+  /** Warns in the log, before a user gets the refusal. One at a time: an earlier answer could undo a later one. */
   async warn(): Promise<void> {
     if (this.#isChecking) return
     this.#isChecking = true
