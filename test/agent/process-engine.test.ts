@@ -71,8 +71,12 @@ test('the address without a name stays, and is another one once a program has ta
   const other = createServer().listen(Number(new URL(address).port), '127.0.0.1')
   onTestFinished(() => void other.close())
   await once(other, 'listening')
-  const { engine: third } = await open()
-  expect(await serveAt(third)).not.toBe(address)
+  const { engine: third, lines } = await open()
+  const next = await serveAt(third)
+  expect(next).not.toBe(address)
+  expect(lines.filter(({ message }) => message.includes(new URL(address).port) && message.includes(next))).toHaveLength(
+    1,
+  )
 })
 
 describe('a rollout', () => {

@@ -78,6 +78,7 @@ type TypeMakers = {
   check(type: RunningType, replica: Replica): Promise<Health>
 }
 
+const PORT_ATTEMPTS = 3
 const REMOVE = 'Remove it, or use a listener whose agent runs the kubernetes engine and allows it.'
 const REMEDIES = {
   privileged: REMOVE,
@@ -571,17 +572,28 @@ export abstract class PooledEngine implements Engine {
 
   async #applyRoutes(): Promise<void> {
     if (this.#closed) return
-    const taken = await this.#sendRoutes()
-    if (taken.length === 0) return
-    // A program took the port while the router was away.
-    for (const id of listFolder(this.#home)) {
-      const saved = this.#readDeployment(id)
-      if (!saved?.local_port || !taken.includes(saved.local_port)) continue
-      writeJson(this.path(id, 'deployment.json'), { ...saved, local_port: undefined } satisfies SavedDeployment)
-      await this.#chooseLocalPort(id)
-      this.events.changed(id)
+    let taken = await this.#sendRoutes()
+    for (let attempt = 0; taken.length > 0 && attempt < PORT_ATTEMPTS; attempt++) {
+      for (const id of listFolder(this.#home)) await this.#leaveTakenPort(id, taken)
+      taken = await this.#sendRoutes()
     }
-    await this.#sendRoutes()
+  }
+
+  /** A program took the port while the router was away. */
+  async #leaveTakenPort(deployment_id: string, taken: number[]): Promise<void> {
+    const saved = this.#readDeployment(deployment_id)
+    if (!saved?.local_port || !taken.includes(saved.local_port)) return
+    writeJson(this.path(deployment_id, 'deployment.json'), {
+      ...saved,
+      local_port: undefined,
+    } satisfies SavedDeployment)
+    await this.#chooseLocalPort(deployment_id)
+    const { routed, local_port } = this.#readDeployment(deployment_id)!
+    const message =
+      `Another program has taken port ${saved.local_port} of this machine while the router was away: the local ` +
+      `address is http://127.0.0.1:${local_port} now.`
+    if (routed) this.events.log({ deployment_id, revision_id: routed }, message, 'WARNING')
+    this.events.changed(deployment_id)
   }
 
   #sendRoutes(): Promise<number[]> {
