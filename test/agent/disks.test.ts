@@ -5,6 +5,8 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { Agent } from '../../src/agent/agent.ts'
 import { createControlPlaneClient } from '../../src/agent/control-plane/client.ts'
+import { chooseCrowding, describeOvercommitment } from '../../src/agent/engines/local/disk-room.ts'
+import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { Disks } from '../../src/agent/engines/process/disks.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
@@ -26,8 +28,8 @@ afterEach(async () => {
 })
 
 let engine: ProcessEngine
-function startAgent(templates?: string) {
-  engine = new ProcessEngine({ home, port: 0, limits: FAST_LIMITS })
+function startAgent(templates?: string, limits: Partial<Limits> = {}) {
+  engine = new ProcessEngine({ home, port: 0, limits: { ...FAST_LIMITS, ...limits } })
   const agent = new Agent({
     ...(templates && { templates }),
     agent_id: 'agent-1',
@@ -258,6 +260,27 @@ test('a disk above its size is reported, and a tenth above it no copy starts', a
   disks.ensure([{ name: 'media', storage_gi: 1, access_mode: null, paths: [] }])
   expect(await measure()).toMatchObject({ state: { full: false, stopped: false } })
   expect(disks.sizes.obstacle()).toBeNull()
+})
+
+test('a machine with little space left ends the copies of the disk that takes more than its share', async () => {
+  const use = (used_mb: number, size_mb = 10_240) => ({ used_mb, size_mb })
+  // The sizes are twice what there is.
+  const both = [use(9_000), use(1_000)]
+  expect(chooseCrowding(both, 600, 512)).toEqual([false, false])
+  expect(chooseCrowding(both, 400, 512)).toEqual([true, false])
+  expect(chooseCrowding([use(100, 100_000), use(10)], 0, 512)).toEqual([true, false])
+  expect(chooseCrowding([], 0, 512)).toEqual([])
+  expect(describeOvercommitment(10, 9 * 1024)).not.toBeNull()
+  expect(describeOvercommitment(8, 9 * 1024)).toBeNull()
+
+  startAgent(undefined, { reserve_mb: 1e9 })
+  const id = randomUUID()
+  await deploy(id, disk())
+  await runJob(id, 'head -c 80000000 /dev/zero > public/media/a')
+  await waitFor(() => control.reports.at(-1)?.healthy === false)
+  expect(new Disks(join(home, 'process', id), undefined).sizes.obstacle()).toContain('`media`')
+  expect((await runJob(id, 'rm public/media/a')).end.state).toBe('succeeded')
+  await waitFor(() => control.reports.at(-1)?.healthy === true)
 })
 
 test('a copy of a disk leaves out the holes of its files', async () => {

@@ -228,7 +228,7 @@ export class ContainerEngine extends PooledEngine {
   async start(spec: RevisionSpec, artifact: Artifact): Promise<void> {
     if (artifact.site) return this.startSite(spec, artifact, artifact.site.folder)
     this.saveDeployment(spec)
-    this.#stores.recordDisks(spec)
+    await this.#stores.recordDisks(spec)
     makeTokenFolder(this.tokenFolder(spec.deployment_id), this.tokenReaderOf())
     await this.renewModelToken(spec.deployment_id)
     if (storeRequestsOf(spec).length > 0) await this.provide(spec)

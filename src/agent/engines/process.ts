@@ -168,7 +168,8 @@ export class ProcessEngine extends PooledEngine {
     await this.#stores.open()
     this.repeatEvery(this.limits.memory_ms, () => this.#usage.enforceMemory())
     this.repeatEvery(this.limits.disk_ms, () => void this.#usage.enforceDisk())
-    const measureNow = () => this.#usage.enforceDisk(true)
+    const measureNow = async () =>
+      void (await Promise.all([this.#usage.enforceDisk(true), this.#stores.enforceSizes()]))
     this.repeatEvery(this.limits.space_ms, () => void this.#freeSpace.look(this.path(''), measureNow))
     this.repeatEvery(this.limits.disk_ms, () => void this.#stores.enforceSizes())
     this.repeatEvery(this.limits.backup_ms, () => this.#stores.backUp())
@@ -248,6 +249,7 @@ export class ProcessEngine extends PooledEngine {
     const disks = this.#stores.disksOf(spec.deployment_id)
     disks.ensure(listDisks(spec.resources))
     await this.#stores.enforceDiskSizes(spec.deployment_id)
+    await this.#stores.warnOfSpace(spec)
     this.#sourceFolders.set(spec.revision_id, artifact.location)
     this.saveDeployment(spec)
     await this.renewModelToken(spec.deployment_id)

@@ -20,6 +20,7 @@ import {
 } from '../../images/container-labels.ts'
 import type { DockerApi } from '../../images/docker-api.ts'
 import { readJson, writeJson } from '../../system/files.ts'
+import { DiskRoom } from '../local/disk-room.ts'
 import { DiskSizes } from '../local/disk-sizes.ts'
 import { readRedisMemory } from '../local/redis-memory.ts'
 import type { Replica } from '../local/replica-pool.ts'
@@ -31,6 +32,8 @@ import {
   refuseEmptyDatabase,
   restoreDatabase,
   type StoreHost,
+  shareRoom,
+  warnOfSpace,
   whilePaused,
 } from '../local/stores.ts'
 import { RUN_ROLE } from '../process-types.ts'
@@ -75,6 +78,7 @@ export class ContainerStores {
   readonly #backups: DatabaseBackups
   /** Counts the containers that copy files now. */
   #copying = 0
+  readonly #room: DiskRoom
   #isMeasuring = false
   #pausedUntil = 0
 
@@ -88,6 +92,7 @@ export class ContainerStores {
       folderOf: id => host.path(id),
       max_waiting: limits.waiting_wal,
     })
+    this.#room = new DiskRoom(limits.reserve_mb)
     this.#backups = openBackups(host, this.#databases, () => MAX_HISTORY_BYTES)
   }
 
@@ -261,8 +266,13 @@ export class ContainerStores {
     return new DiskSizes(this.#host.path(deployment_id))
   }
 
-  recordDisks({ deployment_id, resources }: RevisionSpec): void {
-    this.#sizesOf(deployment_id).record(listDisks(resources))
+  async recordDisks(spec: RevisionSpec): Promise<void> {
+    this.#sizesOf(spec.deployment_id).record(listDisks(spec.resources))
+    await warnOfSpace(this.#host, spec, await this.#volumesFolder())
+  }
+
+  async #volumesFolder(): Promise<string> {
+    return (await this.#host.api.get<{ DockerRootDir?: string }>('/info')).DockerRootDir ?? ''
   }
 
   requireDiskSpace(deployment_id: string): void {
@@ -295,9 +305,11 @@ export class ContainerStores {
       const bytes = bytesOf.get(volume) ?? -1
       if (bytes < 0) continue
       storeUse.note(id, `disk:${name}`, { bytes })
+      this.#room.note({ deployment_id: id, name, sizes, used_mb: bytes / MIB })
       const change = sizes.judge(name, bytes / MIB)
       if (change) applyDiskChange(this.#host, id, change)
     }
+    shareRoom(this.#host, this.#room, await this.#volumesFolder())
   }
 
   async #measureStores(): Promise<void> {

@@ -3,8 +3,11 @@ import { join } from 'node:path'
 import { DEFAULT_DISK_GI, type Disk } from '../../../protocol/disks.ts'
 import { readJson, writeJson } from '../../system/files.ts'
 
-/** `full`: it is over its size. `stopped`: so far that copies may not run. */
-export type DiskState = { storage_gi: number; full: boolean; stopped: boolean }
+/**
+ * `full`: it is over its size. `stopped`: so far that copies may not run. `crowding`: nor may they because the machine
+ * has little space left.
+ */
+export type DiskState = { storage_gi: number; full: boolean; stopped: boolean; crowding?: boolean }
 export type DiskChange = { state: DiskState; message: string }
 type States = Record<string, DiskState>
 
@@ -40,9 +43,13 @@ export class DiskSizes {
     this.#write(others)
   }
 
+  sizeOf(name: string): number {
+    return this.#read()[name]?.storage_gi ?? 0
+  }
+
   /** The most megabytes that are worth counting. */
   mostOf(name: string): number {
-    return (this.#read()[name]?.storage_gi ?? 0) * MB_PER_GI * TOLERANCE + 1
+    return this.sizeOf(name) * MB_PER_GI * TOLERANCE + 1
   }
 
   /** Undefined if nothing has changed. */
@@ -60,10 +67,26 @@ export class DiskSizes {
     return { state, message }
   }
 
+  /** Undefined if nothing has changed. */
+  setCrowding(name: string, crowding: boolean, reserve_mb: number): DiskChange | undefined {
+    const states = this.#read()
+    const known = states[name]
+    if (!known || crowding === (known.crowding ?? false)) return undefined
+    const state = { ...known, crowding }
+    this.#write({ ...states, [name]: state })
+    const message = crowding
+      ? `The machine has less than ${reserve_mb} MB left, and the ${describeCrowding(name)}`
+      : `There is room for the disk \`${name}\` on the machine again.`
+    return { state, message }
+  }
+
   /** The reason why no copy may be started; null if one may. */
   obstacle(): string | null {
-    const [name, state] = Object.entries(this.#read()).find(([, { stopped }]) => stopped) ?? []
-    return name === undefined ? null : `its ${describeFull(name, state!.storage_gi)}`
+    for (const [name, { storage_gi, stopped, crowding }] of Object.entries(this.#read())) {
+      if (stopped) return `its ${describeFull(name, storage_gi)}`
+      if (crowding) return `the machine has little space left, and its ${describeCrowding(name)}`
+    }
+    return null
   }
 
   #read(): States {
@@ -78,3 +101,6 @@ export class DiskSizes {
 const describeFull = (name: string, storage_gi: number) =>
   `disk \`${name}\` is full: it has more than its storage_gi of ${storage_gi}. Raise it, or delete files by a job, ` +
   `such as \`slipway run NAME -- rm -r …\`. Copies end at a tenth more.`
+
+const describeCrowding = (name: string) =>
+  `disk \`${name}\` takes more than its share of it. Delete files by a job, or ask the operator for more space.`

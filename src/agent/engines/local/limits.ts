@@ -32,6 +32,8 @@ export const DEFAULT_LIMITS = {
   disk_ms: 30_000,
   disk_mb: 2_048,
   space_ms: 1_000,
+  /** With less free space, disks that take more than their share end their copies. */
+  reserve_mb: 512,
   /** The interval at which the WAL of databases is stored. */
   backup_ms: 10_000,
   /** Among containers, where each look takes a command in one. */

@@ -1,15 +1,24 @@
 // The steps that both engines of this machine take with the databases and disks of a deployment.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import { listDisks } from '../../../protocol/disks.ts'
 import { FolderStore } from '../../archive/archive-store.ts'
 import type { BucketStore } from '../../archive/bucket-store.ts'
 import { MovingStore } from '../../archive/moving-store.ts'
 import { DatabaseBackups } from '../../databases/backups.ts'
 import type { DatabaseHost } from '../../databases/database-host.ts'
 import { DatabaseHistory } from '../../databases/history.ts'
-import type { EngineEvents, EngineObservation, LogLevel, RestorePoint, RevisionRef } from '../../engine.ts'
-import { writeJson } from '../../system/files.ts'
-import type { DiskChange } from './disk-sizes.ts'
+import type {
+  EngineEvents,
+  EngineObservation,
+  LogLevel,
+  RestorePoint,
+  RevisionRef,
+  RevisionSpec,
+} from '../../engine.ts'
+import { freeBytesOf, writeJson } from '../../system/files.ts'
+import { type DiskRoom, describeOvercommitment } from './disk-room.ts'
+import { type DiskChange, DiskSizes } from './disk-sizes.ts'
 import type { Limits } from './limits.ts'
 import type { Provisioner } from './provisioning.ts'
 import type { Replica, ReplicaPool } from './replica-pool.ts'
@@ -39,6 +48,8 @@ export type StoreHost = {
 
 /** Requests wait so long at most while the files of their application are copied. */
 const MAX_PAUSE_MS = 10_000
+const MIB = 1024 ** 2
+const GIB = 1024 ** 3
 
 export function openBackups(
   engine: StoreHost,
@@ -69,11 +80,44 @@ export function logToDeployment(engine: StoreHost, deployment_id: string, messag
 
 /** Copies end before a disk that is too full fills the disk of the machine. */
 export function applyDiskChange(engine: StoreHost, deployment_id: string, { state, message }: DiskChange): void {
-  logToDeployment(engine, deployment_id, message, state.full ? 'ERROR' : 'INFO')
+  logToDeployment(engine, deployment_id, message, state.full || state.crowding ? 'ERROR' : 'INFO')
   engine.forEachPoolOf(deployment_id, pool => {
-    if (state.stopped) pool.killAllForReason(message, pool.replicas(), 'disk_full')
+    if (state.stopped || state.crowding) pool.killAllForReason(message, pool.replicas(), 'disk_full')
     else if (state.full) pool.recordIncident('disk_full', message)
   })
+}
+
+/** `folder`: on the file system of the disks. Nothing if the agent does not see it. */
+export function shareRoom(engine: StoreHost, room: DiskRoom, folder: string): void {
+  const free_mb = freeMegabytesOf(folder)
+  if (free_mb === undefined) return
+  for (const { deployment_id, change } of room.share(free_mb)) applyDiskChange(engine, deployment_id, change)
+}
+
+/** Sizes are not reserved: together they may be more than there is. */
+export async function warnOfSpace(
+  engine: StoreHost,
+  { resources, ...ref }: RevisionSpec,
+  folder: string,
+): Promise<void> {
+  const free_mb = listDisks(resources).length > 0 ? freeMegabytesOf(folder) : undefined
+  if (free_mb === undefined) return
+  const used = new Map(engine.storeUse.list().map(one => [`${one.deployment_id}/${one.store}`, one.bytes / GIB]))
+  let all_gi = 0
+  for (const id of await engine.deployments()) {
+    const sizes = new DiskSizes(engine.path(id))
+    for (const name of sizes.list()) all_gi += Math.max(0, sizes.sizeOf(name) - (used.get(`${id}/disk:${name}`) ?? 0))
+  }
+  const warning = describeOvercommitment(all_gi, free_mb)
+  if (warning) engine.events().log(ref, warning, 'WARNING')
+}
+
+function freeMegabytesOf(folder: string): number | undefined {
+  try {
+    return freeBytesOf(folder) / MIB
+  } catch {
+    return undefined
+  }
 }
 
 export function killCopies(engine: StoreHost, deployment_id: string, reason: string): void {

@@ -18,6 +18,7 @@ import { readJson, writeJson } from '../../system/files.ts'
 import { listProcesses, sendSignal } from '../../system/processes.ts'
 import { makeEnterable, makePassable, type User } from '../../system/users.ts'
 import { connectHere } from '../local/connect.ts'
+import { DiskRoom } from '../local/disk-room.ts'
 import { readRedisMemory } from '../local/redis-memory.ts'
 import type { Replica } from '../local/replica-pool.ts'
 import {
@@ -29,6 +30,8 @@ import {
   refuseEmptyDatabase,
   restoreDatabase,
   type StoreHost,
+  shareRoom,
+  warnOfSpace,
   whilePaused,
 } from '../local/stores.ts'
 import { loginOf } from '../store-variables.ts'
@@ -59,6 +62,7 @@ export class ProcessStores {
   readonly #redis: RedisServers
   /** Running revisions that use the Redis of their deployment. */
   readonly #redisUsers = new Map<string, Set<string>>()
+  readonly #room: DiskRoom
   #isMeasuring = false
 
   constructor(host: ProcessHost, { database_url, path }: { database_url: string | undefined; path: string }) {
@@ -67,6 +71,7 @@ export class ProcessStores {
     this.#databases = new Databases(host.home, servers, database_url)
     this.#backups = openBackups(host, servers, id => HISTORY_SHARE * GIB * (this.#readDatabase(id)?.storage_gi ?? 1))
     this.#redis = new RedisServers(path)
+    this.#room = new DiskRoom(host.limits.reserve_mb)
   }
 
   get missingFeatures(): FeatureName[] {
@@ -325,6 +330,7 @@ export class ProcessStores {
     await this.#enforceStorageLimit()
     await this.#measureRedis().catch(() => {})
     await this.#enforceAllDiskSizes().catch(() => {})
+    shareRoom(this.#host, this.#room, this.#host.home)
     this.#isMeasuring = false
   }
 
@@ -332,11 +338,16 @@ export class ProcessStores {
     for (const id of await this.#host.deployments()) await this.enforceDiskSizes(id)
   }
 
+  warnOfSpace(spec: RevisionSpec): Promise<void> {
+    return warnOfSpace(this.#host, spec, this.#host.home)
+  }
+
   async enforceDiskSizes(deployment_id: string): Promise<void> {
     const disks = this.disksOf(deployment_id)
     for (const name of disks.list()) {
       const used_mb = await disks.measure(name)
       this.#host.storeUse.note(deployment_id, `disk:${name}`, { bytes: used_mb * MIB })
+      this.#room.note({ deployment_id, name, sizes: disks.sizes, used_mb })
       const change = disks.sizes.judge(name, used_mb)
       if (change) applyDiskChange(this.#host, deployment_id, change)
     }
