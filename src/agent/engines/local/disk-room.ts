@@ -33,7 +33,7 @@ export class DiskRoom {
   }
 }
 
-/** Whether each takes more than its share of what all may have. Pure. */
+/** Finds those that take more than their share of what all may have. Pure. */
 export function chooseCrowding(
   disks: { used_mb: number; size_mb: number }[],
   free_mb: number,
@@ -50,8 +50,8 @@ export function describeOvercommitment(all_gi: number, free_mb: number): string 
   const free_gi = free_mb / MB_PER_GI
   if (all_gi <= free_gi) return null
   return (
-    `The disks of this machine may grow by ${all_gi.toFixed(1)} GiB together, and ${free_gi.toFixed(1)} GiB are free. ` +
-    'When little is left, those that take more than their share end their copies. Ask for a smaller storage_gi, or ' +
-    'the operator for more space.'
+    `The disks of this machine may grow by ${all_gi.toFixed(1)} GiB together, and ${free_gi.toFixed(1)} GiB are ` +
+    'free. When little is left, those that take more than their share end their copies. Ask for a smaller ' +
+    'storage_gi, or the operator for more space.'
   )
 }
