@@ -1,17 +1,10 @@
 // Authentication and authorization by the application's own code: `auth.path` of the file. Its executor runs it.
+import type { AuthSettings } from './configuration.ts'
 import type { Query } from './database.ts'
 import { HttpError, notFound } from './errors.ts'
 import type { Executor } from './executor.ts'
 import { type JsonObject, toJsonb } from './values.ts'
 
-export type AuthSettings = {
-  path: string
-  name: string
-  language: 'javascript' | 'python'
-  disable_studio_auth: boolean
-  openapi?: { securitySchemes?: unknown; security?: unknown } | undefined
-  cache?: { cache_keys: string[]; ttl_seconds: number; max_size: number } | undefined
-}
 export type User = JsonObject & { identity: string }
 /** `kind:action`, such as `threads:read`: the words of the handlers. */
 export type Access = `${'threads' | 'assistants' | 'crons' | 'store'}:${string}`
@@ -96,14 +89,4 @@ export async function findAdmitted(query: Query, threadIds: string[], filters: J
     [threadIds, toJsonb(filters)],
   )
   return rows.map(row => row.thread_id)
-}
-
-/** The members of filters that name a value: rows have them exactly, which an index finds. */
-export function exactMembers(filters: JsonObject): JsonObject {
-  const entries = Object.entries(filters).flatMap(([name, wanted]) => {
-    const isOperator = typeof wanted === 'object' && wanted !== null
-    const value = isOperator ? (wanted as JsonObject).$eq : wanted
-    return value === undefined ? [] : [[name, value]]
-  })
-  return Object.fromEntries(entries)
 }

@@ -2,8 +2,6 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, extname, resolve } from 'node:path'
 import * as z from 'zod'
-import type { AuthSettings } from './auth.ts'
-import type { IndexSettings } from './embeddings.ts'
 import { StartError } from './errors.ts'
 import { faultOfPath } from './text-paths.ts'
 
@@ -97,6 +95,19 @@ const file = z.looseObject({
 
 export type Language = 'javascript' | 'python'
 export type GraphSpec = { id: string; path: string; name: string; language: Language; description?: string }
+export type AuthSettings = {
+  path: string
+  name: string
+  language: Language
+  disable_studio_auth: boolean
+  openapi?: { securitySchemes?: unknown; security?: unknown } | undefined
+  cache?: { cache_keys: string[]; ttl_seconds: number; max_size: number } | undefined
+}
+export type IndexSettings = {
+  dims: number
+  fields: string[]
+  embed: { model: string } | { path: string; name: string; language: Language }
+}
 export type Configuration = Pick<z.infer<typeof file>, 'store' | 'checkpointer' | 'http' | 'webhooks'> & {
   folder: string
   graphs: GraphSpec[]

@@ -1,14 +1,9 @@
 // Embeddings of texts: by a function of the application, or by a model of OpenAI's words, which a proxy may serve too.
-import type { Configuration } from './configuration.ts'
+import type { Configuration, IndexSettings } from './configuration.ts'
 import { HttpError } from './errors.ts'
 import type { Executor } from './executor.ts'
 import { textsAt } from './text-paths.ts'
 
-export type IndexSettings = {
-  dims: number
-  fields: string[]
-  embed: { model: string } | { path: string; name: string; language: 'javascript' | 'python' }
-}
 type Environment = Record<string, string | undefined>
 
 const MODEL_MS = 30_000

@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream'
 import type { GraphSpec, Language } from './configuration.ts'
 import { HttpError, StartError } from './errors.ts'
 import type { ClaimedRun } from './queue.ts'
-import type { StoreOperation } from './store.ts'
+import type { StoreOperation } from './store-operations.ts'
 import { toStorable } from './values.ts'
 
 /** Before a checkpoint is written, the events that led there are: `flush` waits for them. */

@@ -1,9 +1,10 @@
 // Runs, as callers create, read and cancel them. queue.ts has the side of the workers.
+import type { KnownAssistants } from './assistants.ts'
 import type { User } from './auth.ts'
 import type { Database, Query, Row } from './database.ts'
 import { HttpError, notFound } from './errors.ts'
+import type { Usage } from './limits.ts'
 import { type ClaimedRun, LEASE_END } from './queue.ts'
-import type { Server } from './server.ts'
 import { createThread } from './threads.ts'
 import { assistantIdOf, isUuid, type JsonObject, toJsonb, uuid7 } from './values.ts'
 
@@ -53,6 +54,12 @@ export const hasEnded = (status: string) => status !== 'pending' && status !== '
 /** The id of an assistant by its id or by the name of its graph. */
 export const resolveAssistantId = (given: string) => (isUuid(given) ? given : assistantIdOf(given))
 
+/** The parts of a server that a new run needs. */
+type Parts = { db: Database; assistants: KnownAssistants; usage: Usage; worker: Slots }
+type Slots = {
+  reserve(graphId: string): { owner: string; begin(run: ClaimedRun | null): void } | undefined
+}
+
 /** With `hasProtocol`, the run emits events of the newer streaming protocol in place of modes. */
 type CreationOptions = { hasProtocol?: boolean; runId?: string | undefined }
 
@@ -61,7 +68,7 @@ type CreationOptions = { hasProtocol?: boolean; runId?: string | undefined }
  * nothing is before it, without a look at the queue.
  */
 export async function createRun(
-  server: Server,
+  server: Parts,
   threadId: string | null,
   request: RunRequest,
   options?: CreationOptions,
@@ -82,7 +89,7 @@ const strategyOf = ({ multitask_strategy }: RunRequest) => multitask_strategy ??
 
 /** Inserts a run on a thread, or on a thread of its own that is deleted afterwards. */
 export async function insertRun(
-  server: Server,
+  server: Parts,
   query: Query,
   threadId: string | null,
   request: RunRequest,

@@ -1,5 +1,4 @@
 // Searches and counts over a table: the conditions of what a caller gives, and a page.
-import { exactMembers } from './auth.ts'
 import type { Query, Row } from './database.ts'
 import { type JsonObject, toJsonb } from './values.ts'
 
@@ -63,4 +62,14 @@ export async function count(
   const { text, values } = where(from, filter, admitted)
   const [row] = await query(`select count(*)::int as count from ${from.table} ${text}`, values)
   return row!.count
+}
+
+/** The members of filters that name a value: rows have them exactly, which an index finds. */
+export function exactMembers(filters: JsonObject): JsonObject {
+  const entries = Object.entries(filters).flatMap(([name, wanted]) => {
+    const isOperator = typeof wanted === 'object' && wanted !== null
+    const value = isOperator ? (wanted as JsonObject).$eq : wanted
+    return value === undefined ? [] : [[name, value]]
+  })
+  return Object.fromEntries(entries)
 }

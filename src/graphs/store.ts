@@ -1,40 +1,12 @@
 // The store: items by namespace and key, for graphs and for callers. Searches filter by value.
+import type { Configuration } from './configuration.ts'
 import type { Database, Query, Row } from './database.ts'
 import { type Embeddings, similarity } from './embeddings.ts'
 import { HttpError } from './errors.ts'
-import type { Server } from './server.ts'
-import { type JsonObject, toJsonb } from './values.ts'
+import type { StoreOperation } from './store-operations.ts'
+import { toJsonb } from './values.ts'
 
-export type StoreTtl = { default_ttl?: number | null | undefined; refresh_on_read?: boolean | null | undefined }
-
-export type StoreOperation =
-  | {
-      op: 'put'
-      namespace: string[]
-      key: string
-      value: JsonObject | null
-      ttl?: number | null | undefined
-      index?: string[] | false | null | undefined
-    }
-  | { op: 'get'; namespace: string[]; key: string; refresh_ttl?: boolean | null | undefined }
-  | {
-      op: 'search'
-      prefix: string[]
-      filter?: JsonObject | null | undefined
-      /** Finds items by their meaning, the nearest first. */
-      query?: string | null | undefined
-      limit: number
-      offset: number
-      refresh_ttl?: boolean | null | undefined
-    }
-  | {
-      op: 'namespaces'
-      prefix?: string[] | null | undefined
-      suffix?: string[] | null | undefined
-      max_depth?: number | null | undefined
-      limit: number
-      offset: number
-    }
+type StoreTtl = { default_ttl?: number | null | undefined; refresh_on_read?: boolean | null | undefined }
 
 const COLUMNS = 'namespace, key, value, created_at, updated_at'
 const ALIVE = '(expires_at is null or expires_at > now())'
@@ -45,12 +17,14 @@ const REFRESH = `update graphs.store s
     from found f
     where s.namespace = f.namespace and s.key = f.key and s.ttl_minutes is not null`
 
+type Store = { db: Database; embeddings: Embeddings | null; configuration: Pick<Configuration, 'store'> }
+
 /** The answer of an operation, in the words of the wire. */
 export async function runStoreOperation(
-  { db, embeddings, configuration }: Pick<Server, 'db' | 'embeddings' | 'configuration'>,
+  { db, embeddings, configuration }: Store,
   operation: StoreOperation,
 ): Promise<unknown> {
-  const ttl = configuration.store?.ttl ?? {}
+  const ttl: StoreTtl = configuration.store?.ttl ?? {}
   switch (operation.op) {
     case 'put':
       return putItem(db, operation, ttl, embeddings)

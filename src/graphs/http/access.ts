@@ -1,8 +1,9 @@
 // The caller of a request, and what the application lets the caller do.
 import { createHash, timingSafeEqual } from 'node:crypto'
-import { type Access, checkAdmitted, exactMembers, type User } from '../auth.ts'
+import { type Access, checkAdmitted, type User } from '../auth.ts'
 import { HttpError } from '../errors.ts'
 import { CALLER, resolveAssistantId } from '../runs.ts'
+import { exactMembers } from '../search.ts'
 import type { Server } from '../server.ts'
 import type { JsonObject } from '../values.ts'
 

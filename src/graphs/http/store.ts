@@ -1,7 +1,8 @@
 // Routes of the store.
 import * as z from 'zod'
 import type { Server } from '../server.ts'
-import { runStoreOperation, type StoreOperation } from '../store.ts'
+import { runStoreOperation } from '../store.ts'
+import type { StoreOperation } from '../store-operations.ts'
 import { faultOfPath } from '../text-paths.ts'
 import { noContent, type Route, route } from './route.ts'
 import { flag, object, page } from './schemas.ts'

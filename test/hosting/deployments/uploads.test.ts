@@ -41,7 +41,7 @@ describe('an upload for a new deployment', () => {
     })
   const web = { provider: 'node', kind: 'web', root: 'apps/web', install_root: '', install: 'npm ci' }
 
-  it('of graphs gives a deployment a key, which a secret of its own replaces', async () => {
+  it('gives a deployment with graphs a key, which a secret of its own replaces', async () => {
     const tenant = await newTenant()
     const files = { 'langgraph.json': JSON.stringify({ graphs: { a: './a.mjs:graph' } }), 'a.mjs': '' }
     const { object_path } = await upload(tenant, await packFiles({ ...files, 'package.json': '{}' }))
