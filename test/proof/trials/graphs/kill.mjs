@@ -19,12 +19,24 @@ const freePort = () =>
       server.close(() => resolve(port))
     })
   })
-async function startCopy(port) {
+/** Copies of all times: none outlives this process. */
+const all = new Set()
+process.on('exit', () => all.forEach(child => void child.kill('SIGKILL')))
+function spawnCopy(port) {
   const child = spawn(program, args, {
     env: { ...process.env, PORT: `${port}` },
     stdio: ['ignore', 'ignore', 'inherit'],
   })
+  all.add(child)
+  child.once('exit', () => all.delete(child))
+  return child
+}
+
+async function startCopy(port) {
+  let child = spawnCopy(port)
   for (let tries = 0; tries < 600; tries++) {
+    // Without its database, a copy ends at once, and an agent starts it again.
+    if (child.exitCode !== null) child = spawnCopy(port)
     if (
       await fetch(`http://127.0.0.1:${port}/ok`).then(
         response => response.ok,
@@ -137,10 +149,10 @@ await atAnyCopy(client => client.store.putItem(['kept'], 'item', { value: 1 }))
 const cron = await atAnyCopy(client => client.crons.create('trivial', { schedule: '0 0 1 1 *', input: { value: 1 } }))
 
 const conversations = Array.from({ length: 6 }, (_, number) => converse(number))
-const all = Promise.all(conversations)
+const ended = Promise.all(conversations)
 // A failure ends the kills below.
 let failure
-all.catch(error => {
+ended.catch(error => {
   failure = error
 })
 const perform = {
@@ -164,9 +176,9 @@ const perform = {
       if (failure) return
       copies[i] = next
       ports[i] = port
-      const ended = new Promise(resolve => old.once('exit', (code, signal) => resolve(signal ?? code)))
+      const exited = new Promise(resolve => old.once('exit', (code, signal) => resolve(signal ?? code)))
       old.kill('SIGTERM')
-      const end = await ended
+      const end = await exited
       if (end !== 0) failure ??= new Error(`an old copy ended with ${end}`)
     }
   },
@@ -175,7 +187,7 @@ const perform = {
 for (const [name, value] of actions) if (!failure) await perform[name](value)
 isEnding = true
 try {
-  await all
+  await ended
   if (failure) throw failure
   const [thread] = await atAnyCopy(client => client.threads.search({ ids: [keeper.thread_id] }))
   assert.equal(thread.status, 'interrupted')
