@@ -133,7 +133,8 @@ export async function insertRun(
       const { woken: _, ...run } = row
       if (run.status === 'running')
         begun = { ...run, graph_id, attempt: 1, cancel_action: null, claimed_at: run.created_at } as ClaimedRun
-      return run
+      // A run that was just created is pending, as callers know it from the reference.
+      return { ...run, status: 'pending' }
     } finally {
       slot?.begin(begun)
     }

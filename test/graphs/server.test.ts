@@ -31,6 +31,7 @@ describe('runs of one thread', () => {
     const thread = await newThread()
     const runs = []
     for (const say of ['a', 'b', 'c', 'd']) runs.push(await startRun(thread, { say, steps: 3 }))
+    expect(runs.map(run => run.status)).toEqual(Array(4).fill('pending'))
     expect(await join(thread, runs.at(-1)!.run_id)).toEqual({ log: ['a', 'b', 'c', 'd'] })
     expect((await copy.call('GET', `/threads/${thread}`)).body).toMatchObject({
       status: 'idle',
