@@ -58,7 +58,7 @@ async function tryExample({ slipway, api }: Installation, example: string): Prom
     const { lines } = await slipway(['logs', example, '--tail', '300'])
     return hasWorker(lines.map(line => JSON.stringify(line)).join('\n'))
   }
-  check(`${name}: queue_* starts a worker`, await until('the worker serves', isWorking, 90_000).catch(() => false))
+  check(`${name}: queue_* starts a worker`, await until('the worker serves', isWorking, 300_000).catch(() => false))
   const again = await slipway(deploy)
   const address = again.lines.at(-1)?.local_url
   check(`${name}: its address and its threads stay`, address === local_url, JSON.stringify(again.lines.slice(-3)))
