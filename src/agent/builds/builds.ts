@@ -172,8 +172,8 @@ export class Builds {
       signal.throwIfAborted()
       log(`Built in ${((performance.now() - startedAt) / 1000).toFixed(1)} s`)
       if ((await measureMegabytes(task.cache, MAX_CACHE_MB)) >= MAX_CACHE_MB) await removeRecursively(task.cache)
-        this.#writeRecord(spec, { state: 'built', ...output, artifact: attachDatabase(output.artifact, spec) })
-        return null
+      this.#writeRecord(spec, { state: 'built', ...output, artifact: attachDatabase(output.artifact, spec) })
+      return null
     } catch (error) {
       if (signal.aborted) {
         log(describeError(signal.reason), 'WARNING')

@@ -164,4 +164,3 @@ function hasEntries(path: string): boolean {
     folder.closeSync()
   }
 }
-
