@@ -1,6 +1,5 @@
 // The engine that runs deployments in a Kubernetes cluster. Its only state is the cluster itself.
-import { setTimeout as delay } from 'node:timers/promises'
-import { KubeConfig, type KubernetesObject, type V1Pod, type V1Secret } from '@kubernetes/client-node'
+import type { KubeConfig, KubernetesObject, V1Pod, V1Secret } from '@kubernetes/client-node'
 import { type FeatureName, featuresOf } from '../../protocol/engine-features.ts'
 import { describeRefusal, type ListenerPolicy } from '../../protocol/listener-policy.ts'
 import { diskOfStore } from '../../protocol/snapshots.schema.ts'
@@ -24,16 +23,16 @@ import {
   type WriteLog,
 } from '../engine.ts'
 import type { LogEvent } from '../system/log-event.ts'
-import { Cluster, deploymentIdOf } from './kubernetes/cluster.ts'
+import { Cluster, deploymentIdOf, loadDefaultConfig } from './kubernetes/cluster.ts'
 import { ClusterSnapshots } from './kubernetes/cluster-snapshots.ts'
 import { DatabaseDumps } from './kubernetes/database-dumps.ts'
 import { DeploymentObjects } from './kubernetes/deployment-objects.ts'
 import { diskOf } from './kubernetes/disk-objects.ts'
 import { DiskSnapshots } from './kubernetes/disk-snapshots.ts'
-import { DUMPS_COMPONENT } from './kubernetes/dump-objects.ts'
+import { isOfStore } from './kubernetes/dump-objects.ts'
 import { Images } from './kubernetes/images.ts'
 import { ModelTokenSecrets } from './kubernetes/model-token-secrets.ts'
-import { COMPONENT_LABEL, DRAINING_SINCE, namespaceOf, REVISION_LABEL, URL_ANNOTATION } from './kubernetes/names.ts'
+import { DRAINING_SINCE, namespaceOf, REVISION_LABEL, URL_ANNOTATION } from './kubernetes/names.ts'
 import { NamespaceGuard } from './kubernetes/namespace-guard.ts'
 import { Observation } from './kubernetes/observation.ts'
 import { labelOf, routedRevisionOf, webServiceOf } from './kubernetes/observed-status.ts'
@@ -50,7 +49,6 @@ import type { KubernetesSettings } from './kubernetes/settings.ts'
 import { storesFor } from './kubernetes/store-objects.ts'
 import { TaskJobs } from './kubernetes/task-jobs.ts'
 
-const DISCOVERY_MS = 10_000
 const WATCHED_KINDS = ['Pod', 'Deployment', 'StatefulSet'] as const
 
 /** Without `config`, the agent uses its pod's service account or the configuration of kubectl. */
@@ -221,14 +219,9 @@ export class KubernetesEngine implements Engine {
     ])
   }
 
-  /** Before the agent tells its features. A cluster that does not answer in time has no snapshots of disks. */
+  /** Before the agent tells its features. */
   async #discoverSnapshots(): Promise<void> {
-    const asked = this.#disks.discover().then(
-      support => ('missing' in support ? support.missing : null),
-      (error: Error) => error.message,
-    )
-    const late = delay(DISCOVERY_MS, 'the cluster does not answer', { ref: false })
-    const reason = await Promise.race([asked, late])
+    const reason = await this.#disks.reasonIfMissing()
     if (reason === null) this.policy = { ...this.policy, features: this.#features([]) }
     else this.#logEvent('no snapshots of disks', { reason })
   }
@@ -362,11 +355,8 @@ export class KubernetesEngine implements Engine {
     const namespace = await this.#objects.findNamespace(deployment_id)
     if (namespace === null) return
     const disk = diskOfStore(store)
-    const isOf = (object: KubernetesObject) =>
-      disk !== null
-        ? diskOf(object) === disk
-        : [store, ...(store === 'database' ? [DUMPS_COMPONENT] : [])].includes(labelOf(object, COMPONENT_LABEL)!)
     if (disk !== null) await this.#disks.forgetRestores(namespace, deployment_id, disk)
+    const isOf = (object: KubernetesObject) => (disk !== null ? diskOf(object) === disk : isOfStore(object, store))
     await this.#objects.removeAll(namespace, deployment_id, isOf)
   }
 
@@ -406,9 +396,3 @@ export class KubernetesEngine implements Engine {
 
 /** An immutable Secret that exists is already correct. */
 const unlessImmutable = (object: KubernetesObject) => ((object as V1Secret).immutable ? () => null : undefined)
-
-function loadDefaultConfig(): KubeConfig {
-  const config = new KubeConfig()
-  config.loadFromDefault()
-  return config
-}

@@ -177,6 +177,8 @@ export class Snapshots {
     const { store } = action
     if (action.type === 'snapshot') {
       const { size_bytes } = await this.take({ id, deployment_id, store, reason }, signal)
+      // A user who waits for the job finds its snapshot.
+      await this.tell().catch(() => {})
       return log(`Snapshot ${id} of ${store}: ${size_bytes} bytes.`)
     }
     const { engine } = this.#options

@@ -3,7 +3,7 @@ import {
   ApiException,
   CoreV1Api,
   CustomObjectsApi,
-  type KubeConfig,
+  KubeConfig,
   type KubernetesObject,
   KubernetesObjectApi,
   ListWatch,
@@ -352,3 +352,10 @@ const nullIfAbsent = (kind: string, name: string) => (error: unknown) => {
 }
 
 export const deploymentIdOf = ({ metadata }: KubernetesObject) => metadata?.labels?.[DEPLOYMENT_LABEL]
+
+/** The configuration of kubectl, or the service account of the agent's pod. */
+export function loadDefaultConfig(): KubeConfig {
+  const config = new KubeConfig()
+  config.loadFromDefault()
+  return config
+}

@@ -187,8 +187,9 @@ export class DatabaseDumps {
   /** Dumps that are known, after those of the CronJob were noted. `isTaking`: this agent notes it. */
   async list(namespace: string, isTaking: (id: string) => boolean): Promise<HeldDump[]> {
     const claims = await this.#listClaims(namespace)
-    for (const job of await this.#listJobs(namespace)) await this.#note(job, claims, isTaking)
-    for (const claim of claims) await this.#prune(claim)
+    // One that fails is tried again, and does not hide the others.
+    for (const job of await this.#listJobs(namespace)) await this.#note(job, claims, isTaking).catch(() => {})
+    for (const claim of claims) await this.#prune(claim).catch(() => {})
     return claims.flatMap(heldIn)
   }
 

@@ -33,6 +33,7 @@ type Options = { cluster: Cluster; settings: KubernetesSettings; objects: Deploy
 
 const GROUP = { group: 'snapshot.storage.k8s.io', version: 'v1' }
 const IS_DEFAULT = 'snapshot.storage.kubernetes.io/is-default-class'
+const DISCOVERY_MS = 10_000
 const BOUND_MS = 5 * 60_000
 /** One that is not ready after this time was left by an agent. */
 const UNREADY_MS = 24 * 3600_000
@@ -49,6 +50,15 @@ export class DiskSnapshots {
   async discover(): Promise<Support> {
     this.#support ??= await this.#findSupport()
     return this.#support
+  }
+
+  /** Null: there are snapshots. A cluster that does not answer in time has none. */
+  async reasonIfMissing(): Promise<string | null> {
+    const asked = this.discover().then(
+      support => ('missing' in support ? support.missing : null),
+      (error: Error) => error.message,
+    )
+    return Promise.race([asked, delay(DISCOVERY_MS, 'the cluster does not answer', { ref: false })])
   }
 
   async #findSupport(): Promise<Support> {
@@ -142,9 +152,9 @@ export class DiskSnapshots {
   }
 
   /**
-   * Deletes the claim and makes it anew. A claim that is deleted stays while pods use it, and no pod is scheduled with
-   * it, so its pods are removed, and new ones wait for it. From the first step on, each agent that makes the claim makes
-   * it of the snapshot.
+   * Deletes the claim and makes it anew. A claim that is deleted stays while pods use it, and no pod is scheduled
+   * with it, so its pods are removed, and new ones wait for it. From the first step on, each agent that makes the claim
+   * makes it of the snapshot.
    */
   async restore(spec: RevisionSpec, disk: string, { volume }: HeldVolume, signal: AbortSignal): Promise<void> {
     const { cluster, settings } = this.#options

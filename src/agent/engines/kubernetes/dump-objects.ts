@@ -53,6 +53,10 @@ export function placeOf({ metadata }: KubernetesObject): Place {
   return { namespace: namespace!, base: labels[INSTANCE_LABEL]!, labels: own }
 }
 
+/** A database goes with what dumps it, but for the claim. */
+export const isOfStore = ({ metadata }: KubernetesObject, store: string): boolean =>
+  [store, ...(store === 'database' ? [DUMPS_COMPONENT] : [])].includes(metadata?.labels?.[COMPONENT_LABEL] ?? '')
+
 /** It has no label of the deployment, so it stays when that is removed, while it has snapshots. */
 export function dumpsClaimOf(settings: KubernetesSettings, spec: RevisionSpec): V1PersistentVolumeClaim {
   const metadata = metadataOf(settings, spec, dumpsName(spec), { component: DUMPS_COMPONENT })

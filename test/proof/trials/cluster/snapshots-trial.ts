@@ -91,7 +91,8 @@ export async function trySnapshots(trial: EngineTrial, results: Results, restart
   })
 
   await results.check('a deleted snapshot is pruned by a Job', async () => {
-    await context.call('DELETE', `/v2/snapshots/${snapshot}`)
+    const { status } = await context.call('DELETE', `/v2/snapshots/${snapshot}`)
+    expectEqual(status, 204, 'DELETE of the snapshot')
     // An agent learns of it when it tells what it has: every five minutes, and first of all.
     await restart()
     const annotations = async () => Object.keys((await listDumpClaims())[0]!.metadata!.annotations ?? {})
