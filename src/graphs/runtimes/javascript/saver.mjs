@@ -162,6 +162,7 @@ function insertCheckpoint(count) {
   ${own}`
 }
 
+/** Each names the threads again: else the checkpoints of all threads are read. */
 const PRUNE = [
   `delete from ${SCHEMA}.checkpoints c
   where thread_id = any ($1)
@@ -174,14 +175,15 @@ const PRUNE = [
   where thread_id = any ($1)
     and not exists (
       select from ${SCHEMA}.checkpoints c
-      where c.thread_id = w.thread_id and c.checkpoint_ns = w.checkpoint_ns and c.checkpoint_id = w.checkpoint_id
+      where c.thread_id = any ($1) and c.thread_id = w.thread_id and c.checkpoint_ns = w.checkpoint_ns
+        and c.checkpoint_id = w.checkpoint_id
     )`,
   `delete from ${SCHEMA}.checkpoint_blobs b
   where thread_id = any ($1)
     and not exists (
       select
       from ${SCHEMA}.checkpoints c, jsonb_each_text(c.checkpoint -> 'channel_versions') as used (channel, version)
-      where c.thread_id = b.thread_id and c.checkpoint_ns = b.checkpoint_ns
+      where c.thread_id = any ($1) and c.thread_id = b.thread_id and c.checkpoint_ns = b.checkpoint_ns
         and used.channel = b.channel and used.version = b.version
     )`,
 ]
