@@ -135,7 +135,8 @@ create policy served on store_points to slipway_agent
   WHERE ((d.id = store_points.deployment_id) AND (d.listener_id = current_listener())))))
   with check ((EXISTS ( SELECT
    FROM deployments d
-  WHERE ((d.id = store_points.deployment_id) AND (d.listener_id = current_listener()) AND (d.tenant_id = store_points.tenant_id) AND
+  WHERE ((d.id = store_points.deployment_id) AND (d.listener_id = current_listener()) AND
+    (d.tenant_id = store_points.tenant_id) AND
     (d.organization_id = store_points.organization_id)))));
 grant insert, select, update (bytes, connections) on store_points to slipway_agent;
 grant select on store_points to slipway_app;
