@@ -20,7 +20,7 @@ import { isTerminating, labelOf } from './observed-status.ts'
 import type { KubernetesSettings } from './settings.ts'
 import { type NewSnapshot, parseSnapshot } from './snapshot-annotations.ts'
 
-export type VolumeSnapshot = KubernetesObject & {
+type VolumeSnapshot = KubernetesObject & {
   spec?: { volumeSnapshotClassName?: string; source?: { persistentVolumeClaimName?: string } }
   status?: { readyToUse?: boolean; restoreSize?: string; error?: { message?: string } }
 }
