@@ -126,9 +126,12 @@ const MEMBERS: Record<string, [Record<string, unknown>, ReturnType<typeof member
   ],
 }
 
+/** The agent checks it before there are objects. */
+const WITHOUT_OBJECTS = ['attached_database']
+
 describe('every member of resource_spec', () => {
   test('is covered by this test', () =>
-    expect(Object.keys(MEMBERS).sort()).toEqual(Object.keys(ResourceSpec.shape).sort()))
+    expect([...Object.keys(MEMBERS), ...WITHOUT_OBJECTS].sort()).toEqual(Object.keys(ResourceSpec.shape).sort()))
 
   test.each(Object.entries(MEMBERS))('has its place in an object: %s', (_, [spec, [which, path, value]]) => {
     const objects = createObjects({ spec })

@@ -121,6 +121,10 @@ const FIELDS: Record<string, Kind> = {
   },
   db_storage_gi: POSITIVE,
   db_max_connections: POSITIVE,
+  attached_database: {
+    good: ['DATABASE_URL', '_a1', repeatA(253)],
+    bad: ['', '1A', 'A-B', 'A B', repeatA(254), 1, []],
+  },
   labels: {
     good: [{}, ...KEYS.good.map(key => ({ [key]: 'v' })), ...['', 'A.b_c-1', repeatA(63)].map(value => ({ a: value }))],
     bad: [
