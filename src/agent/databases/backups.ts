@@ -226,8 +226,8 @@ export class DatabaseBackups {
     if (!last) return
     throw new Error(
       `The data of its database are not on this machine, but there are backups, the last one of ${last.ended_at} ` +
-        'with what was written later. Restore it with `slipway snapshots restore NAME --at 1s`. For an empty one, clear ' +
-        'its `db_*` members, which deletes the backups, and set them again.',
+        'with what was written later. Restore it with `slipway snapshots restore NAME --at 1s`. For an empty one, ' +
+        'clear its `db_*` members, which deletes the backups, and set them again.',
     )
   }
 

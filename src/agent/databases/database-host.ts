@@ -1,7 +1,7 @@
 // The databases of an engine, as backups see them.
 import type { Readable } from 'node:stream'
 
-/** `wal`: a folder of WAL files to read up to `at`, or to their end. Without it, the base backup is restored as it is. */
+/** `wal`: a folder of WAL files to read up to `at`, or to their end. Without it, the base backup alone is restored. */
 export type RestoreSource = { base: string; history?: { wal: string; at: Date | null } }
 
 export interface DatabaseHost {
