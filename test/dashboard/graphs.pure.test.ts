@@ -36,7 +36,7 @@ describe('a response', () => {
     expect(read('HTTP/1.1 204 No Content\n\n', 4).reader.isDone).toBe(true)
   })
 
-  it('of something else than HTTP is refused', () => {
+  it('is refused if it is something else than HTTP', () => {
     for (const text of [
       'SSH-2.0\n\n',
       'HTTP/1.1 200 OK\nno header\n\n',

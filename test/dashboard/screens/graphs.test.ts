@@ -51,11 +51,11 @@ async function startServingGraphs() {
     engine: {
       openForward: async () => ({ connect: async () => connect(port, '127.0.0.1') }),
     } as Partial<Engine> as Engine,
-    openSocket: (tunnel, lease) =>
-      new AgentSocket(
-        `${dashboard.socketOrigin}/v1/sync/tunnels/${tunnel}?${new URLSearchParams({ ...lease, fence: `${lease.fence}` })}`,
-        { headers: { 'X-Api-Key': key }, rejectUnauthorized: false },
-      ) as never,
+    openSocket(tunnel, { agent_id, fence }) {
+      const query = new URLSearchParams({ agent_id, fence: String(fence) })
+      const url = `${dashboard.socketOrigin}/v1/sync/tunnels/${tunnel}?${query}`
+      return new AgentSocket(url, { headers: { 'X-Api-Key': key }, rejectUnauthorized: false }) as never
+    },
     currentLease: () => ({ agent_id: agent.agent_id, fence: Number(agent.fence) }),
     openSnapshot: () => {
       throw new Error('No snapshot is asked for.')

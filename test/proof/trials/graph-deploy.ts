@@ -40,7 +40,7 @@ async function tryProcesses(): Promise<void> {
     check(`${example}: it has a key, and its variables`, /^slg_/.test(deployment.application_key ?? ''), output)
     check(`${example}: its variables are secrets`, deployment.secrets?.[0]?.name === 'GREETING')
     const scale = deployment.source_config?.resource_spec?.min_scale
-    // That of JavaScript sends the type `dev`.
+    // The command line of JavaScript sends the type `dev`.
     if (program !== process.execPath)
       check(`${example}: it may sleep, as its type says`, scale === 0, JSON.stringify(deployment.source_config))
     const links = output.match(/http:\S+\/o\/\S+\/host\/deployments\/[\w-]+/g) ?? []

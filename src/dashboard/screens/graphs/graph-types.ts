@@ -21,7 +21,7 @@ export type ThreadState = {
   created_at: string | null
   checkpoint: { checkpoint_id: string } | null
 }
-/** Of JSON Schema. */
+/** The part of the answer, in JSON Schema, that forms read. */
 export type GraphSchemas = { input_schema?: { properties?: Record<string, unknown> } | null }
 
 const THREAD_STATES: Record<ThreadStatus, State> = {

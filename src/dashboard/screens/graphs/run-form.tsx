@@ -10,7 +10,7 @@ import { type Graphs, useGraphRead } from './use-application.ts'
 type Props = {
   graphs: Graphs
   assistants: Assistant[]
-  /** That of the last run. */
+  /** The assistant of the last run. */
   assistant?: string | undefined
   isBusy: boolean
   error: Error | undefined
