@@ -63,6 +63,8 @@ describe('listing the repositories of an installation', () => {
       owner,
       url: `https://github.com/${owner}/${name}`,
       default_branch,
+      archived: false,
+      empty: false,
     })
     expect(body).toEqual([
       makeEntry(1, 'Aardvark', 'web'),
