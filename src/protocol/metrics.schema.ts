@@ -59,7 +59,7 @@ export type CopyMetrics = z.output<typeof CopyMetrics>
 /** A database, a Redis and disks. */
 const MAX_STORES = 20
 
-export const StoreMetrics = z
+const StoreMetrics = z
   .object({
     store: StoreName,
     bytes: z
@@ -71,7 +71,6 @@ export const StoreMetrics = z
     connections: Count.nullish().meta({ description: 'The connections of a database that are open.' }),
   })
   .meta({ id: 'StoreMetrics', description: 'The amounts of what lasts of a deployment, in a minute.' })
-export type StoreMetrics = z.output<typeof StoreMetrics>
 
 export const MetricPoint = z
   .object({

@@ -24,7 +24,7 @@ const REVISION_METRICS = {
   latency_p99: { unit: 'milliseconds', meaning: 'The time until 99 of 100 answers began.' },
 } as const
 /** Metrics of stores, which revisions share. */
-export const STORE_METRICS = {
+const STORE_METRICS = {
   database_size: { unit: 'bytes', meaning: 'What the database takes.' },
   database_connections: { unit: 'connections', meaning: 'Open connections of the database.' },
   redis_memory: { unit: 'bytes', meaning: 'The memory of the data of Redis.' },

@@ -7,7 +7,7 @@ import { readJson, writeJson } from '../../system/files.ts'
  * `full`: it is over its size. `stopped`: so far that copies may not run. `crowding`: nor may they because the machine
  * has little space left.
  */
-export type DiskState = { storage_gi: number; full: boolean; stopped: boolean; crowding?: boolean }
+type DiskState = { storage_gi: number; full: boolean; stopped: boolean; crowding?: boolean }
 export type DiskChange = { state: DiskState; message: string }
 type States = Record<string, DiskState>
 
