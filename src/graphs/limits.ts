@@ -43,6 +43,7 @@ const orRaise = (limit: keyof Limits) => `or raise ${LIMIT_VARIABLES[limit]}`
 export class Usage {
   readonly limits: Limits
   #queuedRuns = 0
+  #lastCount = 0
   #threads = 0
   #storedBytes = 0
 
@@ -52,11 +53,13 @@ export class Usage {
 
   /** To be called each second. */
   async countQueue({ query }: Database): Promise<void> {
+    const turn = ++this.#lastCount
     const [row] = await query(
       `select count(*)::int as runs from (select from graphs.runs where status = 'pending' limit $1) r`,
       [this.limits.queuedRuns],
     )
-    this.#queuedRuns = row!.runs
+    // An earlier count may take longer.
+    if (turn === this.#lastCount) this.#queuedRuns = row!.runs
   }
 
   /** To be called each minute. */
