@@ -19,7 +19,7 @@ export const refusalOf = (error: unknown): HostRefusal | null =>
     : null
 
 /** The scopes of a Gitea token with which all of the work is allowed. */
-export const NEEDED_SCOPES = ['read:user', 'write:repository', 'write:issue']
+const NEEDED_SCOPES = ['read:user', 'write:repository', 'write:issue']
 
 /** A host that has no such token any more refuses everything: the integration is revoked. */
 export async function recordRefusal(
