@@ -100,7 +100,10 @@ export function makeGithub(base = 'https://github.com', options: { padding?: num
     maxInFlight: 0,
     mintedTokens: 0,
     status: null as number | null,
+    /** The permissions that installations lack, as `checks`. */
+    denied: [] as string[],
   }
+  const revisions = { checks: [] as ShownObject[], deployments: [] as ShownObject[] }
   const writes: RecordedWrite[] = []
   const comments = new Set<number>()
   /** Ids of repositories by their former names. */
@@ -195,7 +198,14 @@ export function makeGithub(base = 'https://github.com', options: { padding?: num
     const repository = one.repositories.find(each => each.owner === owner && each.name === name)
     if (!repository) return respondWithMessage(404, 'Not Found')
     if (rest === '') return Response.json(toApiRepository(base, repository, 0))
-    return respondForRepository(request, rest, commits, comments, writes)
+    const [permission] = /check-runs|deployments/.exec(rest) ?? []
+    if (permission === undefined) return respondForRepository(request, rest, commits, comments, writes)
+    const needed = permission === 'deployments' ? permission : 'checks'
+    if (state.denied.includes(needed))
+      return respondWithMessage(403, 'Resource not accessible by integration', {
+        'X-Accepted-GitHub-Permissions': `${needed}=write`,
+      })
+    return respondForRevision(request, rest, revisions, writes)
   }
 
   async function answerCounted(request: Request): Promise<Response> {
@@ -228,10 +238,43 @@ export function makeGithub(base = 'https://github.com', options: { padding?: num
     state,
     commits,
     comments,
+    revisions,
     writes: writes,
     renamed,
     base,
   }
+}
+
+type ShownObject = Record<string, unknown> & { id: number }
+
+/** Check runs and Deployments. Like GitHub it makes a second one for a repeated request. */
+async function respondForRevision(
+  request: Request,
+  rest: string,
+  { checks, deployments }: Record<'checks' | 'deployments', ShownObject[]>,
+  writes: RecordedWrite[],
+): Promise<Response> {
+  const query = new URL(request.url).searchParams
+  if (request.method === 'GET') {
+    const [, sha] = /^\/commits\/([^/]+)\/check-runs$/.exec(rest) ?? []
+    const runs = checks.filter(run => run.head_sha === sha && run.name === query.get('check_name'))
+    if (sha !== undefined) return Response.json({ total_count: runs.length, check_runs: runs })
+    const isAsked = (one: ShownObject) => one.ref === query.get('sha') && one.environment === query.get('environment')
+    return Response.json(deployments.filter(isAsked))
+  }
+  const body = (await request.json()) as Record<string, unknown>
+  writes.push({ method: request.method, path: rest, body })
+  const [, kind, id, states] = /^\/(check-runs|deployments)(?:\/(\d+))?(\/statuses)?$/.exec(rest) ?? []
+  const all = kind === 'deployments' ? deployments : checks
+  if (id === undefined) {
+    const created = { id: all.length + 1, ...body }
+    all.push(created)
+    return Response.json(created, { status: 201 })
+  }
+  const existing = all.find(one => one.id === Number(id))
+  if (!existing) return respondWithMessage(404, 'Not Found')
+  Object.assign(existing, states ? { state: body.state, log_url: body.log_url } : body)
+  return Response.json(existing, { status: states ? 201 : 200 })
 }
 
 /** Commits, statuses and comments, which are the same on both kinds of host. */

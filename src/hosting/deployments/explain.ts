@@ -32,6 +32,7 @@ type DeploymentFacts = {
   integration: keyof typeof INTEGRATION_OBSTACLES | 'active' | null
   /** The work that the git host refuses. */
   problem?: IntegrationProblem | null
+  gitHost?: keyof typeof GRANTS | null
   /** Null until its repository was first compared. */
   repository?: Pick<typeof followedRepositories.$inferSelect, 'error' | 'webhook_error' | 'heard_at'> | null
   /** Its ref, if that is gone from the repository. */
@@ -213,11 +214,16 @@ const REFUSED_WORK = {
   repository: 'to read the repository',
   webhook: 'to make its webhook',
   notification: 'to write comments and commit statuses',
+  deployment: 'to write checks and Deployments',
 }
-const SCOPES = 'A token of Gitea needs the scopes read:user, write:repository and write:issue.'
+const GRANTS = {
+  gitea: 'The token needs the scopes read:user, write:repository and write:issue.',
+  github: 'Grant the App this permission at GitHub, and accept it there for the account.',
+}
 
-function contactObstacles({ problem, repository }: DeploymentFacts): (Reason | false)[] {
-  const refused = problem && `The git host refuses ${REFUSED_WORK[problem.work]}: ${problem.message}. ${SCOPES}`
+function contactObstacles({ problem, gitHost, repository }: DeploymentFacts): (Reason | false)[] {
+  const grants = gitHost ? ` ${GRANTS[gitHost]}` : ''
+  const refused = problem && `The git host refuses ${REFUSED_WORK[problem.work]}: ${problem.message}.${grants}`
   const webhookError = repository?.heard_at === null && problem?.work !== 'webhook' ? repository.webhook_error : null
   return [
     refused != null && { code: 'integration_limited', detail: refused },
@@ -376,6 +382,7 @@ export const explainDeployment = verb(
       integration: row.integration,
       integrationId: row.integrationId,
       problem: row.problem,
+      gitHost: row.host,
       repository: row.repository,
       // The deployment may follow another ref since.
       goneRef: row.goneRef === repo_ref ? row.goneRef : null,

@@ -68,6 +68,7 @@ export function createGiteaHost(
     },
 
     setStatus,
+    showRevision: null,
     comment,
     ...giteaWebhooks(rest),
     mintedToken: () => null,

@@ -31,6 +31,20 @@ export type Unchanged = 'unchanged'
 /** The webhook of one repository. `id` is null while none is known. */
 export type RepositoryWebhook = { id: string | null; url: string; secret: string }
 export type StatusState = 'pending' | 'success' | 'failure' | 'error'
+export type RevisionPhase = 'queued' | 'in_progress' | 'success' | 'failure' | 'error' | 'skipped'
+export type HostedRevision = {
+  id: string
+  phase: RevisionPhase
+  /** The name of the check. */
+  context: string
+  environment: string
+  title: string
+  /** Markdown. */
+  summary: string
+  log_url: string | null
+  /** The address of the application, once it serves. */
+  url: string | null
+}
 type CommitStatus = { state: StatusState; url: string | null; description: string; context: string }
 type GitCredential = { username: string; password: string; expires_at: string | null }
 export type HostToken = { token: string; expires_at: string }
@@ -51,6 +65,8 @@ export type Githost = {
   /** Limited to reading this one repository where the host supports that. */
   credential(repo_url: string): Promise<GitCredential>
   setStatus(repo_url: string, sha: string, status: CommitStatus): Promise<void>
+  /** Shows a revision beside the status of its commit. Null where a host has no more than statuses. */
+  showRevision: ((repo_url: string, sha: string, revision: HostedRevision) => Promise<void>) | null
   /** Edits the comment with this id, or with the same first line (`<!-- … -->`), else creates one. Returns its id. */
   comment(repo_url: string, pull_number: number, body: string, comment_id: string | null): Promise<string>
   /**

@@ -7,6 +7,7 @@ import { boundedText } from '../../protocol/wire.ts'
 import { appJwt } from './app-jwt.ts'
 import { openCredentials, openStoredToken } from './credentials.ts'
 import { type Githost, type HostToken, type Integration, parseRepositoryUrl } from './githost.ts'
+import { githubDeployments } from './github-deployments.ts'
 import { CommitResponse, RepositoryListing, toCommit } from './host-responses.ts'
 import { createGuardedHostClient, parseResponse, requestHost } from './request.ts'
 import { createRestClient } from './rest-client.ts'
@@ -111,6 +112,7 @@ export function createGithubHost(
     },
 
     setStatus,
+    showRevision: githubDeployments(rest),
     comment,
     // An App has one webhook, for all repositories of its installations.
     ensureWebhook: async () => null,

@@ -18,9 +18,6 @@ export const refusalOf = (error: unknown): HostRefusal | null =>
     ? error.extra.cause
     : null
 
-/** The scopes of a Gitea token with which all of the work is allowed. */
-const NEEDED_SCOPES = ['read:user', 'write:repository', 'write:issue']
-
 /** A host that has no such token any more refuses everything: the integration is revoked. */
 export async function recordRefusal(
   services: DatabaseServices,

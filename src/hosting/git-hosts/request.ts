@@ -116,11 +116,17 @@ function hostFailure({ status, headers }: Response, body: unknown, host: string)
   if (isRateLimited) return fail('githost_rate_limited', { about: host, headers: retry })
   if (status === 403 && /suspended/i.test(message)) return fail('integration_suspended')
   if (status === 401 || status === 403) {
-    const said = cleanText(message)
+    const said = cleanText(message + neededPermissions(headers))
     const about = `${host} answered ${status}${said === '' ? '' : `: ${said}`}`
     return fail('githost_refused', { about, cause: new HostRefusal(status, said) })
   }
   return fail('upstream_error', { about: `${host} answered ${status}`, headers: retry })
+}
+
+/** GitHub names the permissions that would do, as `checks=write`. */
+function neededPermissions(headers: Headers): string {
+  const permissions = headers.get('X-Accepted-GitHub-Permissions')
+  return permissions === null ? '' : ` (needs ${permissions})`
 }
 
 /** The seconds to wait. `Retry-After` is a number or a date. `X-RateLimit-Reset` counts only with a used-up limit. */

@@ -12,14 +12,16 @@ const states = ['active', 'suspended', 'revoked'] as const
 export const IntegrationRef = z.object({ integration_id: Uuid })
 
 const problemCodes = ['token_refused', 'access_refused'] as const
-const works = ['repository', 'webhook', 'notification'] as const
+const works = ['repository', 'webhook', 'notification', 'deployment'] as const
 const IntegrationProblem = z
   .object({
     code: z.enum(problemCodes).meta({
       description: '`token_refused`: the token is not valid any more. `access_refused`: it lacks a scope or a right.',
     }),
     work: z.enum(works).meta({
-      description: 'What the host refused: reading a repository, its webhook, or comments and commit statuses.',
+      description:
+        'What the host refused: reading a repository, its webhook, comments and commit statuses, or the checks and ' +
+        'Deployments of GitHub.',
     }),
     message: z.string().meta({ description: 'What the host said.' }),
     since: Time,

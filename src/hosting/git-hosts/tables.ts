@@ -19,7 +19,7 @@ export const integrationStates = ['active', 'suspended', 'revoked'] as const
 /** `message` is the host's own sentence, about what of the work it has refused. */
 export type IntegrationProblem = {
   code: 'token_refused' | 'access_refused'
-  work: 'repository' | 'webhook' | 'notification'
+  work: 'repository' | 'webhook' | 'notification' | 'deployment'
   message: string
   since: string
 }

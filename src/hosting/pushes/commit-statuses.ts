@@ -5,9 +5,10 @@ import { drainInTurns, LEASE, listInTurns, type Outbox, type OutboxItem } from '
 import { deleteExpired } from '../../kernel/db/sweep.ts'
 import { configuredOrigin } from '../../kernel/http/origin.ts'
 import type { Services } from '../../kernel/http/routes.ts'
-import type { Integration } from '../git-hosts/githost.ts'
-import { withHost } from '../git-hosts/with-host.ts'
-import { commitStateOf, dashboardUrl, logPath } from './host-status.ts'
+import type { Githost, HostedRevision, Integration } from '../git-hosts/githost.ts'
+import { refusalOf } from '../git-hosts/integration-problems.ts'
+import { watchRefusals, withHost } from '../git-hosts/with-host.ts'
+import { commitStateOf, dashboardUrl, logPath, phaseOf } from './host-status.ts'
 
 const MAX_ATTEMPTS = 20
 const MAX_CONCURRENT = 4
@@ -18,6 +19,8 @@ type CommitStatus = OutboxItem & {
   deployment_name: string
   revision_id: string
   revision_status: string
+  /** The state that the host got last. */
+  notified_state: string | null
   url: string | null
   sha: string
   repo_url: string
@@ -54,6 +57,7 @@ const claimStatus = (id: string) => sql<Row>`
     'deployment_name', d.name,
     'revision_id', r.id,
     'revision_status', r.status,
+    'notified_state', s.notified_state,
     'url', d.url,
     'sha', s.sha,
     'repo_url', d.source_config ->> 'repo_url',
@@ -110,7 +114,7 @@ export async function sendCommitStatuses(services: Services, { within }: Scope =
 
 /** The message of the revision is left out: readers of the repository may not be allowed to see build output. */
 async function sendStatus(services: Services, item: CommitStatus): Promise<void> {
-  const { tenant_id, deployment_id, deployment_name, revision_id, revision_status, repo_url, sha } = item
+  const { tenant_id, deployment_id, deployment_name, revision_id, revision_status, repo_url, sha, integration } = item
   const state = commitStateOf(revision_status)
   const log = dashboardUrl(services.config, tenant_id, logPath(deployment_id, revision_id))
   const status = {
@@ -121,5 +125,52 @@ async function sendStatus(services: Services, item: CommitStatus): Promise<void>
     context: `slipway/${deployment_name}/deploy`,
   }
   const caller = { services, origin: configuredOrigin(services.config) }
-  await withHost(caller, item.integration, host => host.setStatus(repo_url, sha, status), 'notification')
+  const work = async (host: Githost) => {
+    await host.setStatus(repo_url, sha, status)
+    await showRevision(services, host, item)
+  }
+  await withHost(caller, integration, work, 'notification')
+}
+
+/** A refusal is recorded, and final: the status of the commit is told, and the next phase is another attempt. */
+async function showRevision(services: Services, host: Githost, item: CommitStatus): Promise<void> {
+  const { showRevision } = host
+  if (showRevision === null || isShown(item)) return
+  const revision = describeRevision(services, item)
+  const show = () => showRevision(item.repo_url, item.sha, revision)
+  await watchRefusals(services, item.integration, 'deployment', show).catch(error => {
+    if (refusalOf(error) === null) throw error
+  })
+}
+
+/** The host limits how much is written, and shows phases, not each status. */
+function isShown({ notified_state, revision_id, revision_status }: CommitStatus): boolean {
+  const [status = '', id] = notified_state?.split(' ') ?? []
+  return id === revision_id && phaseOf(status) === phaseOf(revision_status)
+}
+
+const TITLES: Record<string, string> = { queued: 'Queued', in_progress: 'In progress' }
+
+function describeRevision({ config }: Services, item: CommitStatus): HostedRevision {
+  const { tenant_id, deployment_id, deployment_name, revision_id, revision_status } = item
+  const phase = phaseOf(revision_status)
+  const log_url = dashboardUrl(config, tenant_id, logPath(deployment_id, revision_id))
+  const url = phase === 'success' ? item.url : null
+  const links = Object.entries({
+    Deployment: dashboardUrl(config, tenant_id, `/deployments/${deployment_id}`),
+    Log: log_url,
+    Application: url,
+  }).flatMap(([label, address]) => (address ? [`[${label}](${address})`] : []))
+  const title = TITLES[phase] ?? revision_status
+  return {
+    id: revision_id,
+    phase,
+    // A required check with the name of the status would need both.
+    context: `slipway/${deployment_name}/check`,
+    environment: deployment_name,
+    title,
+    summary: [`Deployment of **${deployment_name}**: \`${title}\``, ...links].join(' · '),
+    log_url,
+    url,
+  }
 }

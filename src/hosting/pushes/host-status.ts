@@ -1,18 +1,31 @@
 // The words and links with which a git host shows a revision (pure).
 import type { Config } from '../../env.ts'
-import type { StatusState } from '../git-hosts/githost.ts'
+import type { RevisionPhase, StatusState } from '../git-hosts/githost.ts'
 
-/** A commit that is not deployed any more must not stay pending: a required check would block it. */
-const COMMIT_STATES: Record<string, StatusState> = {
+const PHASES: Record<string, RevisionPhase> = {
+  CREATING: 'queued',
+  QUEUED: 'queued',
+  AWAITING_BUILD: 'queued',
   DEPLOYED: 'success',
-  SKIPPED: 'success',
+  SKIPPED: 'skipped',
   CREATE_FAILED: 'failure',
   BUILD_FAILED: 'failure',
   DEPLOY_FAILED: 'failure',
   INTERRUPTED: 'error',
   UNKNOWN: 'error',
 }
-export const commitStateOf = (status: string): StatusState => COMMIT_STATES[status] ?? 'pending'
+export const phaseOf = (status: string): RevisionPhase => PHASES[status] ?? 'in_progress'
+
+/** A commit that is not deployed any more must not stay pending: a required check would block it. */
+const COMMIT_STATES: Record<RevisionPhase, StatusState> = {
+  queued: 'pending',
+  in_progress: 'pending',
+  success: 'success',
+  skipped: 'success',
+  failure: 'failure',
+  error: 'error',
+}
+export const commitStateOf = (status: string): StatusState => COMMIT_STATES[phaseOf(status)]
 
 const SHORT_SHA_LENGTH = 7
 export const shortSha = (sha: string): string => sha.slice(0, SHORT_SHA_LENGTH)

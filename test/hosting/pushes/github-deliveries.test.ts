@@ -1,7 +1,17 @@
 import { describe, expect, it } from 'vitest'
 import { finishPendingWork } from '../../../src/host/pending-work.ts'
-import { type App, foreignServers, newTenant, send, startApp, type Tenant } from '../../support/app.ts'
-import { listRevisions } from '../../support/deployments.ts'
+import { sendCommitStatuses } from '../../../src/hosting/pushes/commit-statuses.ts'
+import {
+  type App,
+  foreignServers,
+  getServices,
+  newTenant,
+  send,
+  startApp,
+  type Tenant,
+  withClockAhead,
+} from '../../support/app.ts'
+import { advanceRevisionTo, listRevisions } from '../../support/deployments.ts'
 import { combineHosts, GITHUB_APP, makeGithub, makeRepositories } from '../../support/fake-git-hosts.ts'
 import { PKCS1 } from '../../support/github-app-key.ts'
 import { newIntegration } from '../../support/integrations.ts'
@@ -183,4 +193,49 @@ describe('a GitHub App', () => {
     expect((await deliver('ping', {}, { app })).status).toBe(401)
     expect((await deliver('ping', {}, { app, secret: 'undefined' })).status).toBe(401)
   })
+})
+
+it('shows a pushed revision as one check and one Deployment, and names a permission that the App lacks', async () => {
+  const tenant = await newTenant()
+  const { github, connections, push } = await connectRepository({ tenant })
+  const { installation, id: integration_id, deployment } = connections[0]!
+  const { id } = deployment
+  await advanceRevisionTo(tenant, id, deployment.latest_revision_id)
+  const { checks, deployments } = github.revisions
+  const pushed = async () => {
+    await deliver('push', push(installation))
+    await sendCommitStatuses(getServices(), { within: [id] })
+    return (await listRevisions(tenant, id))[0]!
+  }
+  const ended = async (revision_id: string, status?: 'BUILD_FAILED') => {
+    await advanceRevisionTo(tenant, id, revision_id, status)
+    await finishPendingWork()
+    await sendCommitStatuses(getServices(), { within: [id] })
+  }
+  const first = await pushed()
+  const sha = first.commit!.sha
+  expect(checks).toMatchObject([{ head_sha: sha, external_id: first.id, status: 'queued' }])
+  expect(deployments).toMatchObject([{ ref: sha, environment: deployment.name, state: 'queued', auto_merge: false }])
+  await ended(first.id)
+  expect(checks).toMatchObject([{ status: 'completed', conclusion: 'success' }])
+  expect(deployments).toMatchObject([{ state: 'success' }])
+  const log = `/deployments/${id}/logs?revision=${first.id}`
+  expect([checks[0]!.details_url, deployments[0]!.log_url]).toEqual(Array(2).fill(expect.stringContaining(log)))
+
+  github.state.denied = ['checks']
+  const second = await pushed()
+  await ended(second.id, 'BUILD_FAILED')
+  expect([checks.length, deployments[1]!.state]).toEqual([1, 'failure'])
+  const problem = async () => (await tenant.get(`/v1/integrations/forge/githost/${integration_id}`)).body.problem
+  const message = expect.stringContaining('needs checks=write')
+  expect(await problem()).toMatchObject({ code: 'access_refused', work: 'deployment', message })
+  const statuses = github.writes.filter(({ path }) => path.endsWith(`/statuses/${second.commit!.sha}`))
+  expect(statuses.at(-1)!.body.state).toBe('failure')
+  const asked = github.writes.length
+  await withClockAhead(7_200_000, () => sendCommitStatuses(getServices(), { within: [id] }))
+  expect(github.writes.length).toBe(asked)
+
+  github.state.denied = []
+  await pushed()
+  expect([checks.length, await problem()]).toEqual([2, null])
 })
