@@ -133,6 +133,15 @@ describe('the dashboard', () => {
     await page.goto(`${dashboard.origin}/ui/${tenant.tenant_id}/integrations`)
     await rowOf(page, 'acme').getByText('Revoked', { exact: true }).waitFor()
     await check(page, 'git-hosts')
+
+    gitea.accounts.set('another-token', { id: 7, login: 'acme', repositories: makeRepositories(60) })
+    await rowOf(page, 'acme').getByRole('link', { name: 'acme' }).click()
+    await seeHeading(page, 'Connection revoked')
+    await check(page, 'git-host-revoked')
+    await page.getByLabel('New access token', { exact: true }).fill('another-token')
+    await press(page, 'Replace token')
+    await page.getByRole('heading', { name: 'Connection revoked' }).waitFor({ state: 'detached' })
+    await page.getByText('The first 50').waitFor()
     expect(problems).toEqual([])
   })
 

@@ -34,6 +34,19 @@ export const connect = (body: ConnectBody, unavailable: Unavailable): Action => 
   }
 }
 
+export const replaceCredential = (integration: Integration, credential: string, unavailable: Unavailable): Action => {
+  const route = 'PATCH /v1/integrations/forge/githost/{integration_id}'
+  const isToken = integration.host === 'gitea'
+  const ref = refOf(integration)
+  return {
+    label: isToken ? 'Replace token' : 'Replace private key',
+    request: request(route, { ...ref, body: isToken ? { token: credential.trim() } : { private_key: credential } }),
+    copied: request(route, { ...ref, body: isToken ? { token: 'YOUR-TOKEN' } : { private_key: 'YOUR-PRIVATE-KEY' } }),
+    unavailable,
+    done: `${integration.name} is connected again. Nothing else has to change.`,
+  }
+}
+
 export const recheck = (integration: Integration, unavailable: Unavailable): Action => ({
   label: 'Check again',
   request: request('POST /v1/integrations/forge/githost/{integration_id}/recheck', refOf(integration)),

@@ -19,6 +19,7 @@ const REFUSED_WORK = {
   repository: 'to read a repository',
   webhook: 'to make a webhook',
   notification: 'to write comments and commit statuses',
+  deployment: 'to write checks and Deployments',
 } as const
 
 /** Explains the effect of a state on deployments, and the remedy at the host. */
@@ -28,8 +29,11 @@ export function explainState({
   problem,
 }: Pick<Integration, 'state' | 'host' | 'problem'>): string | undefined {
   if (state === 'active' && problem) {
-    const scopes = ' The token needs the scopes read:user, write:repository and write:issue. Replace it.'
-    return `The host refuses ${REFUSED_WORK[problem.work]}: ${problem.message}.${host === 'gitea' ? scopes : ''}`
+    const grants =
+      host === 'gitea'
+        ? 'The token needs the scopes read:user, write:repository and write:issue. Replace it.'
+        : 'Grant the App this permission at GitHub, and accept it there for the account.'
+    return `The host refuses ${REFUSED_WORK[problem.work]}: ${problem.message}. ${grants}`
   }
   if (state === 'active') return undefined
   if (state === 'suspended')
@@ -37,11 +41,19 @@ export function explainState({
       'An administrator of the account suspended the app at the host. Serving revisions keep serving, but ' +
       'pushes do not deploy. Resume the app in the account settings at the host, then check again.'
     )
-  const connectAgain = 'Connect the same account again to continue with the existing deployments.'
+  const effect = 'Serving revisions keep serving, but pushes do not deploy.'
   return host === 'github'
-    ? `The app was uninstalled at the host. Serving revisions keep serving, but pushes do not deploy. ${connectAgain}`
-    : `The host refuses the access token. Serving revisions keep serving, but pushes do not deploy. ${connectAgain}`
+    ? `The app was uninstalled at the host. ${effect} Connect the same account again to continue with the deployments.`
+    : `The host refuses the access token. ${effect} Replace the token to continue with the existing deployments.`
 }
+
+/** The webhook of the operator's App has no id. */
+export const hasOwnCredentials = ({ id, webhook_url }: Pick<Integration, 'id' | 'webhook_url'>): boolean =>
+  webhook_url.includes(id)
+
+/** No key helps an App that was uninstalled or suspended. */
+export const isReplaceable = (integration: Integration): boolean =>
+  hasOwnCredentials(integration) && (integration.host === 'gitea' || integration.state === 'active')
 
 export const accountUrl = ({ base_url, name }: Pick<Integration, 'base_url' | 'name'>): string =>
   `${base_url}/${encodeURIComponent(name)}`

@@ -27,8 +27,10 @@ import {
   explainState,
   HOST_NAMES,
   type Integration,
+  isReplaceable,
   stateOfIntegration,
 } from './integration-state.ts'
+import { ReplaceCredential } from './replace-credential.tsx'
 import { WebhookSetup } from './webhook-setup.tsx'
 
 const SHOWN_REPOSITORIES = 50
@@ -60,6 +62,7 @@ export default function IntegrationPage({ workspace, params, me }: ScreenProps<{
   const state = stateOfIntegration(integration)
   const missing = explainMissing(me, workspace, 'integrations:manage')
   const remedy = explainState(integration)
+  const replaceable = isReplaceable(integration)
   const check = recheck(integration, missing)
   return (
     <>
@@ -90,10 +93,13 @@ export default function IntegrationPage({ workspace, params, me }: ScreenProps<{
           >
             <Body>
               <Note>{remedy}</Note>
-              <p>
-                <ButtonLink href={toAddress(`/integrations/new?by=${host}`)}>Reconnect</ButtonLink>
-              </p>
+              {!replaceable && (
+                <p>
+                  <ButtonLink href={toAddress(`/integrations/new?by=${host}`)}>Reconnect</ButtonLink>
+                </p>
+              )}
             </Body>
+            {replaceable && <ReplaceCredential integration={integration} missing={missing} />}
           </Card>
         </div>
       )}

@@ -2,10 +2,11 @@
 
 import { CommandLine } from '../../parts/panel.tsx'
 import { Note } from '../../parts/sections.tsx'
-import type { Integration } from './integration-state.ts'
+import { hasOwnCredentials, type Integration } from './integration-state.ts'
 
-export const WebhookSetup = ({ integration: { id, host, webhook_url } }: { integration: Integration }) => {
-  if (!webhook_url.includes(id)) return <Note>The webhook of the app is already configured.</Note>
+export const WebhookSetup = ({ integration }: { integration: Integration }) => {
+  const { host, webhook_url } = integration
+  if (!hasOwnCredentials(integration)) return <Note>The webhook of the app is already configured.</Note>
   return (
     <>
       <Note>
