@@ -250,7 +250,7 @@ describe('a repository', () => {
     expect(said.stdout).toContain(sha)
   })
 
-  test('is checked out with its files in Git LFS, and without submodules, whose servers get no request', async () => {
+  test('is checked out with its files in Git LFS, from its own server only', async () => {
     const asked: string[] = []
     const other = await listening((req, res) => {
       asked.push(req.url!)
@@ -262,7 +262,6 @@ describe('a repository', () => {
     const pointer = `version https://git-lfs.github.com/spec/v1\noid sha256:${oid}\nsize ${big.length}\n`
     server.push({
       ...PACKAGE,
-      '.gitmodules': `[submodule "lib"]\n\tpath = lib\n\turl = ${other}/lib.git\n`,
       '.lfsconfig': `[lfs]\n\turl = ${other}/lfs\n`,
       'models/.gitattributes': '*.bin filter=lfs diff=lfs merge=lfs -text\n',
       'models/big.bin': pointer,
@@ -271,7 +270,6 @@ describe('a repository', () => {
     server.lfs.set(oid, big)
     const { folder } = await tree(git('main', { credential }))
     expect(read(folder, 'models/big.bin')).toBe(big)
-    expect(lines.join('\n')).toMatch(/Submodules are not fetched/)
     server.lfs.set(oid, 'another file   ')
     await expect(tree(git('main', { credential }))).rejects.toThrow(/models\/big.bin/)
     server.lfs.clear()
@@ -279,6 +277,58 @@ describe('a repository', () => {
     const kept = await tree({ ...git('main', { credential }), install_command: 'true' })
     expect(read(kept.folder, 'models/big.bin')).toBe(pointer)
     expect(asked).toEqual([])
+  })
+
+  test('is checked out with the public submodules of its host, which get no credential', async () => {
+    const password = 'hunter2hunter2'
+    server = await startGitServer({ username: 'x-access-token', password })
+    const asked: string[] = []
+    const other = await listening((req, res) => {
+      asked.push(req.url!)
+      res.writeHead(404).end()
+    })
+    const section = (path: string, url: string) => `[submodule "${path}"]\n\tpath = ${path}\n\turl = ${url}\n`
+    const deep = server.makePublic('deep.git', { 'deep.txt': 'deep' })
+    const lib = server.makePublic(
+      'lib.git',
+      { 'lib.txt': 'lib', '.gitmodules': section('in/deep', '../deep.git') },
+      { 'in/deep': deep },
+    )
+    const secret = server.push({ 'secret.txt': 'of another repository' })
+    const origin = new URL(server.url).origin
+    const push = (sections: string[], links: Record<string, string>) =>
+      server.push({ ...PACKAGE, '.gitmodules': sections.join('') }, 'Change', 'main', links)
+    const source = git('main', { credential: async () => ({ username: 'x-access-token', password }) })
+    push([section('vendor/lib', '../acme/lib.git'), section('gone', '../acme/gone.git')], { 'vendor/lib': lib })
+    const { folder } = await tree(source)
+    expect([read(folder, 'vendor/lib/lib.txt'), read(folder, 'vendor/lib/in/deep/deep.txt')]).toEqual(['lib', 'deep'])
+    expect(fs.existsSync(join(folder, 'vendor/lib.index'))).toBe(false)
+
+    const refused = [
+      ['a', `${other}/lib.git`, lib],
+      ['b', `file://${home}/lib.git`, lib],
+      ['c', `ext::touch ${home}/ran`, lib],
+      ['d', '-u./payload', lib],
+      ['e', server.url, secret],
+      ['f', `${origin.replace('//', '//user:secret@')}/acme/lib.git`, lib],
+      ['g', '../acme/lib.git', '1'.repeat(40)],
+    ] as const
+    push(
+      refused.map(([path, url]) => section(path, url)),
+      Object.fromEntries(refused.map(([path, , sha]) => [path, sha])),
+    )
+    const error = await tree(source).catch(error => error)
+    expect(error.constructor.name).toBe('PermanentError')
+    for (const [path] of refused) expect(error.message).toContain(`\`${path}\``)
+    const kept = await tree({ ...source, install_command: 'true' })
+    expect(fs.readdirSync(join(kept.folder, 'e'))).toEqual([])
+    expect([asked, fs.existsSync(join(home, 'ran'))]).toEqual([[], false])
+
+    const many = Array.from({ length: 51 }, (_, i) => section(`m${i}`, '../acme/lib.git'))
+    for (const sections of [many, ['[submodule']]) {
+      push(sections, {})
+      await expect(tree(source)).rejects.toThrow(/^The submodules are not fetched/)
+    }
   })
 
   test('is fetched without git settings that a build wrote into the mirror', async () => {

@@ -22,15 +22,35 @@ export async function startGitServer(options: { username?: string; password?: st
     }).trim()
   git(['init', '--quiet', '--bare', '--template=', '--initial-branch=main', repository])
   /** One process instead of the six of `add`, `commit` and `push`. */
-  const fastImport = (commands: string[]) =>
-    git(
-      ['--git-dir', repository, '-c', 'fastimport.unpackLimit=1', 'fast-import', '--quiet', '--force'],
-      commands.join('\n'),
-    )
+  const fastImport = (commands: string[], into = repository) =>
+    git(['--git-dir', into, '-c', 'fastimport.unpackLimit=1', 'fast-import', '--quiet', '--force'], commands.join('\n'))
   const data = (content: string) => `data ${Buffer.byteLength(content)}\n${content}`
   const signature = () => `Ada <ada@example.com> ${Math.floor(Date.now() / 1000)} +0000`
   const heads = new Map<string, string>()
   let lastCommit: string | undefined
+  const importFiles = (
+    into: string,
+    parent: string | undefined,
+    files: Record<string, string>,
+    message: string,
+    branch: string,
+    links: Record<string, string>,
+  ) =>
+    fastImport(
+      [
+        `commit refs/heads/${branch}`,
+        'mark :1',
+        `committer ${signature()}`,
+        data(message),
+        ...(parent ? [`from ${parent}`] : []),
+        ...Object.entries(files).map(([name, text]) => `M 100644 inline ${name}\n${data(text)}`),
+        ...Object.entries(links).map(([name, sha]) => `M 160000 ${sha} ${name}`),
+        '',
+        'get-mark :1',
+        '',
+      ],
+      into,
+    )
 
   const requests: string[] = []
   /** The statuses of the next answers, with what the host says. */
@@ -55,7 +75,9 @@ export async function startGitServer(options: { username?: string; password?: st
     const [status, words] = failures.shift() ?? []
     if (status) return void res.writeHead(status, { 'Content-Type': 'text/plain' }).end(words)
     const expected = `Basic ${Buffer.from(`${options.username}:${options.password}`).toString('base64')}`
-    if (options.password && authorization !== expected)
+    const isPublic = req.url!.startsWith('/acme/')
+    if (isPublic && authorization) return void res.writeHead(400).end()
+    if (options.password && !isPublic && authorization !== expected)
       return void res.writeHead(401, { 'WWW-Authenticate': 'Basic realm="git"' }).end()
     if (req.url!.includes('/info/lfs/')) return void answerLfs(req, res)
     runGitBackend(root, req, res).catch(() => res.destroy())
@@ -69,20 +91,20 @@ export async function startGitServer(options: { username?: string; password?: st
     requests: requests,
     failures: failures,
     lfs: lfs,
+    /** Makes a repository under `/acme/`, which anybody may read, and returns its commit. `links`: commits by paths. */
+    makePublic(name: string, files: Record<string, string>, links: Record<string, string> = {}): string {
+      const path = join(root, 'acme', name)
+      git(['init', '--quiet', '--bare', '--template=', '--initial-branch=main', path])
+      return importFiles(path, undefined, files, 'Begin', 'main', links)
+    },
     /** Adds these files to a branch. A new branch starts at the last commit. */
-    push(files: Record<string, string>, message = 'Change', branch = 'main'): string {
-      const parent = heads.get(branch) ?? lastCommit
-      lastCommit = fastImport([
-        `commit refs/heads/${branch}`,
-        'mark :1',
-        `committer ${signature()}`,
-        data(message),
-        ...(parent ? [`from ${parent}`] : []),
-        ...Object.entries(files).map(([name, text]) => `M 100644 inline ${name}\n${data(text)}`),
-        '',
-        'get-mark :1',
-        '',
-      ])
+    push(
+      files: Record<string, string>,
+      message = 'Change',
+      branch = 'main',
+      links: Record<string, string> = {},
+    ): string {
+      lastCommit = importFiles(repository, heads.get(branch) ?? lastCommit, files, message, branch, links)
       heads.set(branch, lastCommit)
       return lastCommit
     },

@@ -12,6 +12,7 @@ import { type AllowedAddress, resolveAllowedAddress } from './allowed-address.ts
 import { runCommand } from './command.ts'
 import { describeGitFailure } from './git-failures.ts'
 import { fetchLfsFiles, findPointers } from './lfs-files.ts'
+import { fetchSubmodules } from './submodules.ts'
 
 export type GitSource = {
   url: string
@@ -39,8 +40,8 @@ const OLDEST_GIT = [2, 37] as const
 const MIRROR_CONFIG = '[core]\n\trepositoryformatversion = 0\n\tbare = true\n'
 const REDIRECT_RESPONSE = /returned error: 30\d/
 
-/** `lfsFault`: the reason why files are still pointers to Git LFS. */
-export type Checkout = { commit: Commit; lfsFault: string | null }
+/** `faults`: the reasons why files of Git LFS or of submodules are missing. */
+export type Checkout = { commit: Commit; faults: string[] }
 
 export async function checkOutCommit(source: GitSource, options: Options): Promise<Checkout> {
   const mirror = join(options.task.cache, 'git')
@@ -66,35 +67,8 @@ async function checkOutOnce(
   const address = await resolveAllowedAddress(source.url, networks)
   const url = address.url.href
   const credential = await source.credential(task.signal)
-  const secrets = credential
-    ? [credential.password, basicAuth(credential), encodeURIComponent(credential.password)]
-    : []
-  // A server may echo the credential.
-  const redactLine = (line: string) => secrets.reduce((text, secret) => text.replaceAll(secret, '***'), line)
-  const env = gitEnvironment(task, address, credential, path)
-  const git = async (args: string[], label: string, index: Record<string, string> | null = null) => {
-    const lines: string[] = []
-    const command = ['git', '--git-dir', mirror, ...args]
-    let remaining = MAX_OUTPUT_CHARACTERS
-    const output = (line: string) => {
-      remaining -= line.length + 1
-      if (remaining >= 0) lines.push(line)
-    }
-    await runCommand(command, {
-      ...(index ? { cwd: folder, disk_mb } : { cwd: mirror, disk_mb: 2 * MAX_MIRROR_MB }),
-      env: { ...env, ...index },
-      revision,
-      task,
-      label,
-      output,
-      redactLine,
-      time_ms: GIT_TIMEOUT_MS,
-    }).catch(error => {
-      if (!(error instanceof PermanentError)) throw error
-      throw REDIRECT_RESPONSE.test(error.message) ? redirectError(url) : describeGitFailure(url, error)
-    })
-    return lines
-  }
+  const runner = { revision, task, disk_mb, path, mirror }
+  const git = createGit({ ...runner, address, credential })
 
   fs.mkdirSync(join(task.cache, 'home'), { recursive: true, mode: 0o700 })
   await resetMirror(mirror)
@@ -107,28 +81,47 @@ async function checkOutOnce(
   await fetchCommit(git, source, url, localRef, task.signal)
   const [commit = '', author = '', ...message] = await git(['log', '-1', '--format=%H%n%an%n%B', localRef], 'git')
   task.log(`Building commit ${commit}: ${message[0] ?? ''}`)
-  fs.mkdirSync(folder, { recursive: true })
-  const index = { GIT_INDEX_FILE: `${folder}.index`, GIT_WORK_TREE: folder }
-  await git(['read-tree', commit], 'git', index)
-  await git(['checkout-index', '--all', '--force', '--quiet'], 'git', index)
-  fs.rmSync(`${folder}.index`, { force: true })
+  const indexFile = `${folder}.index`
+  await writeFiles(git, commit, folder, indexFile)
   if ((await measureMegabytes(folder, disk_mb)) > disk_mb)
     throw new PermanentError(
       `The files of the commit take more than ${disk_mb} MB. Remove large files from the repository.`,
     )
-  if (fs.existsSync(join(folder, '.gitmodules')))
-    task.log(
-      'Submodules are not fetched. Add their files to the repository, or fetch them in `install_command`.',
-      'WARNING',
-    )
   const lfsFault = await replacePointers({ address, credential, folder, disk_mb, task })
+  const submoduleFaults = await fetchSubmodules(
+    { commit, url: address.url, folder },
+    {
+      git: args => git(args, 'git'),
+      root: folder,
+      disk_mb,
+      task,
+      checkOut: async (url, sha, target) => {
+        // The same host and port, so the addresses that were checked are its own.
+        const submodule = { address: { ...address, url }, credential: null }
+        const anonymous = createGit({ ...runner, ...submodule, isSubmodule: true })
+        await fetchCommit(anonymous, { ref: sha, commit_sha: sha }, url.href, `${localRef}-${sha}`, task.signal)
+        await writeFiles(anonymous, sha, target, indexFile)
+        const fault = await replacePointers({ ...submodule, folder: target, disk_mb, task })
+        if (fault !== null) throw new PermanentError(fault)
+      },
+    },
+  )
   if ((await measureMegabytes(mirror, MAX_MIRROR_MB)) >= MAX_MIRROR_MB) await removeRecursively(mirror)
   const described = {
     sha: commit,
     author: truncateText(author, 200) || null,
     message: truncateText(message.join('\n').trim(), 2000) || null,
   }
-  return { commit: described, lfsFault }
+  return { commit: described, faults: [...(lfsFault === null ? [] : [lfsFault]), ...submoduleFaults] }
+}
+
+/** The index is beside the tree: within it, a link of the repository could lead it elsewhere. */
+async function writeFiles(git: Git, commit: string, folder: string, indexFile: string): Promise<void> {
+  fs.mkdirSync(folder, { recursive: true })
+  const index = { GIT_INDEX_FILE: indexFile, GIT_WORK_TREE: folder }
+  await git(['read-tree', commit], 'git', index)
+  await git(['checkout-index', '--all', '--force', '--quiet'], 'git', index)
+  fs.rmSync(indexFile, { force: true })
 }
 
 async function replacePointers(options: Parameters<typeof fetchLfsFiles>[1]): Promise<string | null> {
@@ -143,11 +136,52 @@ async function replacePointers(options: Parameters<typeof fetchLfsFiles>[1]): Pr
   }
 }
 
-type Git = (args: string[], label: string) => Promise<string[]>
+type Index = { GIT_INDEX_FILE: string; GIT_WORK_TREE: string }
+type Git = (args: string[], label: string, index?: Index) => Promise<string[]>
+type Runner = Pick<Options, 'revision' | 'task' | 'disk_mb' | 'path'> & {
+  mirror: string
+  address: AllowedAddress
+  credential: GitCredential | null
+  isSubmodule?: boolean
+}
+
+/** Runs git in the mirror, for the repository at this address. */
+function createGit({ revision, task, disk_mb, path, mirror, address, credential, isSubmodule }: Runner): Git {
+  const url = address.url.href
+  const secrets = credential
+    ? [credential.password, basicAuth(credential), encodeURIComponent(credential.password)]
+    : []
+  // A server may echo the credential.
+  const redactLine = (line: string) => secrets.reduce((text, secret) => text.replaceAll(secret, '***'), line)
+  const env = gitEnvironment(task, address, credential, path)
+  return async (args, label, index) => {
+    const lines: string[] = []
+    const command = ['git', '--git-dir', mirror, ...args]
+    let remaining = MAX_OUTPUT_CHARACTERS
+    const output = (line: string) => {
+      remaining -= line.length + 1
+      if (remaining >= 0) lines.push(line)
+    }
+    await runCommand(command, {
+      ...(index ? { cwd: index.GIT_WORK_TREE, disk_mb } : { cwd: mirror, disk_mb: 2 * MAX_MIRROR_MB }),
+      env: { ...env, ...index },
+      revision,
+      task,
+      label,
+      output,
+      redactLine,
+      time_ms: GIT_TIMEOUT_MS,
+    }).catch(error => {
+      if (!(error instanceof PermanentError)) throw error
+      throw REDIRECT_RESPONSE.test(error.message) ? redirectError(url) : describeGitFailure(url, error, isSubmodule)
+    })
+    return lines
+  }
+}
 
 async function fetchCommit(
   git: Git,
-  { ref, commit_sha }: GitSource,
+  { ref, commit_sha }: Pick<GitSource, 'ref' | 'commit_sha'>,
   url: string,
   localRef: string,
   signal: AbortSignal,

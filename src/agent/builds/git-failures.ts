@@ -17,13 +17,16 @@ const REFUSALS: Record<number, string> = {
   404: 'its host has no such repository, or hides it from the integration (404). Correct `repo_url`, or give access.',
 }
 
+const HIDDEN = 'its host hides it from the public, or has no such repository'
+
 /** `output` is the end of what git printed, with what the host said in lines that begin with `remote:`. */
-export function describeGitFailure(url: string, error: PermanentError): Error {
+export function describeGitFailure(url: string, error: PermanentError, isAnonymous = false): Error {
   const output = error.message
   const status = Number(HTTP_STATUS.exec(output)?.[1] ?? (REFUSED.test(output) ? 401 : Number.NaN))
   if (status >= 500 || PASSING_STATUSES.includes(status))
     return new SourceUnavailable(`The host of ${url} answers ${status}.`)
   const refusal = REFUSALS[status] ?? (isMissing(output) ? REFUSALS[404] : undefined)
+  if (refusal && isAnonymous) return new PermanentError(`The repository ${url} cannot be read: ${HIDDEN}.`)
   if (refusal) return new PermanentError(`The repository ${url} cannot be read: ${refusal}${hostWords(output)}`)
   const lower = output.toLowerCase()
   if (Number.isNaN(status) && PASSING.some(words => lower.includes(words)))

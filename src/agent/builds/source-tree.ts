@@ -28,7 +28,7 @@ export const TEMPLATES_FOLDER = fileURLToPath(new URL('../../../examples/', impo
 
 export async function loadSourceTree(source: BuildSource, options: Options): Promise<SourceTree> {
   const { folder, task } = options
-  const { commit, lfsFault } = await fetchFiles(source, options)
+  const { commit, faults } = await fetchFiles(source, options)
   task.signal.throwIfAborted()
   const path = configurationPathOf(source)
   const configuration = readRuntimeConfiguration(folder, path)
@@ -39,8 +39,8 @@ export async function loadSourceTree(source: BuildSource, options: Options): Pro
   const { release_command = null, release_timeout_seconds = null, processes, schedules, disks } = configuration ?? {}
   const installs = source.install_command ?? install_command ?? null
   // Its commands may fetch the files: until they were fetched here, that was the only way.
-  if (lfsFault !== null && installs === null) throw new PermanentError(lfsFault)
-  if (lfsFault !== null) task.log(`Files in Git LFS are not fetched: ${lfsFault}`, 'WARNING')
+  if (faults.length > 0 && installs === null) throw new PermanentError(faults.join('\n'))
+  for (const fault of faults) task.log(fault, 'WARNING')
   return {
     folder,
     commit,
@@ -102,7 +102,7 @@ function readDescription(template: string): unknown {
   return JSON.parse(fs.readFileSync(join(template, 'package.json'), 'utf8')).description
 }
 
-const NO_CHECKOUT = { commit: null, lfsFault: null }
+const NO_CHECKOUT = { commit: null, faults: [] }
 
 async function fetchFiles(
   { git, archive, template_id }: BuildSource,
