@@ -58,7 +58,8 @@ type HeardRepository = { id: string; urls: string[] }
 
 /**
  * Records the delivery. Returns the URLs under which deployments know the repository: it may have been renamed. Another
- * repository may have got the name of a renamed one, and concerns no deployment then.
+ * repository may have got the name of a renamed one, and concerns no deployment then. Which id a name has, only the host
+ * says: whoever administers one repository of the integration knows the secret of the deliveries of all.
  */
 export async function recordHeard(
   { database, platform }: Services,
@@ -73,7 +74,6 @@ export async function recordHeard(
       update followed_repositories f
       set
         heard_at = clock(),
-        host_id = ${repository.id},
         -- A comparison follows the new name.
         next_compare_at = case when ${isSpelled} then f.next_compare_at else least(f.next_compare_at, clock()) end
       where ${isOfIntegration}
