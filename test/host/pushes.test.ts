@@ -1,5 +1,6 @@
 // Real git pushes over HTTP to a local git host with webhooks create revisions and previews.
 import { execFile } from 'node:child_process'
+import { createHmac } from 'node:crypto'
 import * as fs from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -103,9 +104,14 @@ beforeEach(async () => {
   ;({ id } = await call('POST', '/v2/deployments', body))
 })
 afterEach(() => githost.close())
-/** Compares every repository now, as if its time had come. */
-async function compare(): Promise<void> {
-  await runAsSystem(slipway.app.database, sql`update followed_repositories set next_compare_at = '2000-01-01'`)
+/** Compares every repository now, as if its time had come, or the one of this name. */
+async function compare(only = '%'): Promise<void> {
+  await runAsSystem(
+    slipway.app.database,
+    sql`
+      update followed_repositories
+      set next_compare_at = case when url like ${`%${only}`} then '2000-01-01' else '2100-01-01' end::timestamptz`,
+  )
   const { config, platform, database, traces, shareGroups } = slipway.app
   const services = { config, platform, database, sealer: createSealer(config.sealingKeys), traces, shareGroups }
   await sweepRepositories(services, { integration_id: integration })
@@ -237,7 +243,7 @@ test('events that were lost while Slipway was away are made up for by the next c
   await compare()
   expect(githost.requests.slice(asked)).toEqual([
     'GET /repositories/7',
-    'GET /repos/acme/shop/hooks',
+    'GET /repos/acme/shop/hooks/1',
     'GET /repos/acme/shop/commits',
     'GET /repos/acme/shop/pulls',
   ])
@@ -245,7 +251,12 @@ test('events that were lost while Slipway was away are made up for by the next c
 
 test('a webhook is made with four events, repaired, and removed with the last deployment', async () => {
   githost.hooks.length = 0
+  const other = { path: 'acme/shop', secret: '', events: ['push'], active: true }
+  const others = [102, 103].map(number => ({ ...other, id: number, url: `https://${number}.example.com` }))
+  githost.hooks.push(...others)
   await compare()
+  await compare()
+  expect(githost.hooks.splice(0, others.length)).toMatchObject(others)
   const url = `https://slipway.example.com/v1/integrations/forge/githost/${integration}/webhook`
   const events = expect.arrayContaining(['push', 'delete', 'pull_request', 'pull_request_sync'])
   expect(githost.hooks).toMatchObject([{ url, events, active: true, path: 'acme/shop', secret: 'hush-webhook-secret' }])
@@ -254,8 +265,10 @@ test('a webhook is made with four events, repaired, and removed with the last de
   await compare()
   expect(githost.hooks).toMatchObject([{ url, events }])
   githost.hooks.length = 0
+  githost.hooks.push(...others, { ...other, id: 200, url })
   await compare()
-  expect(githost.hooks).toMatchObject([{ url, events }])
+  expect(githost.hooks).toMatchObject([...others, { id: 200, url, events }])
+  githost.hooks.splice(0, others.length)
   await call('DELETE', `/v2/deployments/${id}`)
   await compare()
   expect(githost.hooks).toEqual([])
@@ -311,4 +324,55 @@ test('a renamed repository keeps deploying, and repo_url follows; another with i
   await finishPendingWork()
   await compare()
   expect((await listRevisions())[0].commit.sha).toBe(sha)
+})
+
+test('a repository that gets the name of another one that is followed waits until that has moved on', async () => {
+  const clone = githost.create('acme/other')
+  await git('push', '-q', clone, 'HEAD:main')
+  const source_config = { integration_id: integration, repo_url: `${githost.origin}/acme/other`, build_on_push: true }
+  const source_revision_config = { repo_ref: 'main', platform_config_path: 'platform.json' }
+  const body = { name: 'other', source: 'githost', source_config, source_revision_config, secrets: [] }
+  const { id: other } = await call('POST', '/v2/deployments', body)
+  await compare()
+  const urlOf = async (one: string) => (await call('GET', `/v2/deployments/${one}`)).source_config.repo_url
+  githost.rename('acme/other', 'acme/moved')
+  githost.rename('acme/shop', 'acme/other')
+  await compare('acme/shop')
+  expect(await urlOf(other)).toBe(`${githost.origin}/acme/other`)
+  expect(await urlOf(id)).toBe(`${githost.origin}/acme/shop`)
+  expect(await codes()).toContain('repository_unreadable')
+  await compare('acme/other')
+  await compare()
+  expect(await urlOf(other)).toBe(`${githost.origin}/acme/moved`)
+  expect(await urlOf(id)).toBe(`${githost.origin}/acme/other`)
+})
+
+test('a signed delivery that claims the name of a repository for the id of another one moves nothing', async () => {
+  const clone = githost.create('mallory/shop')
+  await git('push', '-q', clone, 'HEAD:main')
+  const repository = { id: 8, html_url: `${githost.origin}/acme/shop`, clone_url: `${githost.origin}/acme/shop.git` }
+  const payload = { ref: 'refs/heads/main', before: '0'.repeat(40), after: '1'.repeat(40), commits: [], repository }
+  const text = JSON.stringify(payload)
+  const signature = createHmac('sha256', 'hush-webhook-secret').update(text).digest('hex')
+  await compare()
+  // A repository that was never compared.
+  await runAsSystem(slipway.app.database, sql`update followed_repositories set host_id = null`)
+  const path = `/v1/integrations/forge/githost/${integration}/webhook`
+  const response = await slipway.app.fetch(
+    new Request(`http://slipway.test${path}`, {
+      method: 'POST',
+      headers: {
+        'Content-Type': 'application/json',
+        'X-Gitea-Event': 'push',
+        'X-Gitea-Delivery': crypto.randomUUID(),
+        'X-Gitea-Signature': signature,
+      },
+      body: text,
+    }),
+  )
+  expect(response.status).toBe(202)
+  await finishPendingWork()
+  await compare()
+  const { source_config } = await call('GET', `/v2/deployments/${id}`)
+  expect(source_config.repo_url).toBe(`${githost.origin}/acme/shop`)
 })

@@ -15,6 +15,8 @@ type HookEvent = 'push' | 'delete' | 'pull_request' | 'pull_request_sync'
 const HOOK_EVENTS: HookEvent[] = ['push', 'delete', 'pull_request', 'pull_request_sync']
 /** Without a path it is a webhook of the account, made by hand. */
 type Hook = { url: string; secret: string; id?: number; path?: string; events?: string[]; active?: boolean }
+const HOOKS_PAGE = 2
+const pageOf = ({ searchParams }: URL) => Number(searchParams.get('page') ?? 1)
 type Pull = { number: number; branch: string; isFork: boolean; state: 'open' | 'closed'; updated_at: string }
 const ALL_SCOPES = ['read:user', 'write:repository', 'write:issue']
 type RecordedWrite = { method: string; path: string; body: Record<string, unknown> }
@@ -125,7 +127,7 @@ export async function startLocalGitea(root: string) {
     if (!ids.has(path)) return void answer(404, { message: "The target couldn't be found." })
     if (rest === '') return void answer(200, describeRepository(path, idOf(path)))
     const body = request.method === 'GET' ? null : JSON.parse(String(await readBody(request)) || '{}')
-    if (rest.startsWith('/hooks')) return answerHooks(request.method!, path, rest, body, answer)
+    if (rest.startsWith('/hooks')) return answerHooks(request.method!, path, rest, body, pageOf(url), answer)
     if (body !== null) {
       writes.push({ method: request.method!, path: rest, body })
       return void answer(request.method === 'PATCH' ? 200 : 201, { id: 1 })
@@ -165,6 +167,7 @@ export async function startLocalGitea(root: string) {
     path: string,
     rest: string,
     body: { events?: string[]; config?: { url: string; secret: string }; active?: boolean } | null,
+    page: number,
     answer: (status: number, body: unknown) => void,
   ): Promise<void> {
     const describe = ({ id, url, events, active }: Hook) => ({
@@ -174,8 +177,13 @@ export async function startLocalGitea(root: string) {
       config: { url, content_type: 'json' },
     })
     const listed = hooks.filter(hook => hook.path === path)
-    if (method === 'GET') return answer(200, listed.map(describe))
     const [, id, test] = /^\/hooks\/(\d+)(\/tests)?$/.exec(rest) ?? []
+    if (method === 'GET' && id !== undefined) {
+      const one = listed.find(hook => hook.id === Number(id))
+      return answer(one ? 200 : 404, one ? describe(one) : { message: 'not found' })
+    }
+    // A host may be set to shorter pages than those asked for.
+    if (method === 'GET') return answer(200, listed.slice((page - 1) * HOOKS_PAGE, page * HOOKS_PAGE).map(describe))
     const hook = listed.find(one => one.id === Number(id)) ?? { id: ++hookCount, path, url: '', secret: '' }
     if (test) {
       answer(204, null)
@@ -233,6 +241,7 @@ export async function startLocalGitea(root: string) {
       ids.set(next, idOf(path))
       ids.delete(path)
       renames.set(path, next)
+      renames.delete(next)
     },
     /** Opens, updates or closes a pull request. The branch is deleted if it belongs to a fork. */
     async pull(path: string, number: number, branch: string, action: string, { isFork = false } = {}): Promise<void> {

@@ -19,6 +19,9 @@ const Webhook = z.object({
 })
 const Webhooks = arrayOf(Webhook, 1000)
 type Webhook = z.output<typeof Webhook>
+/** A host may put fewer on a page than it was asked for. */
+const PAGE_SIZE = 50
+const MAX_PAGES = 20
 
 const isComplete = ({ active, config, events }: Webhook): boolean =>
   active && config.content_type === 'json' && NEEDED_EVENTS.every(event => events.includes(event))
@@ -28,10 +31,19 @@ export function giteaWebhooks({
   get,
   write,
 }: Pick<RestClient, 'repositoryApi' | 'get' | 'write'>): Pick<Githost, 'ensureWebhook' | 'removeWebhook'> {
-  async function find(hooksUrl: string, url: string): Promise<Webhook | undefined> {
-    const { status, body } = await get(`${hooksUrl}?limit=50`)
-    if (status !== 200) throw fail('repository_not_found')
-    return parseResponse(Webhooks, hooksUrl, body).find(({ config }) => config.url === url)
+  /** One that is not found is made again each time, so the list is read to its end. */
+  async function find(hooksUrl: string, { id, url }: RepositoryWebhook): Promise<Webhook | undefined> {
+    const known = id === null ? null : await get(`${hooksUrl}/${encodeURIComponent(id)}`)
+    const webhook = known?.status === 200 ? parseResponse(Webhook, hooksUrl, known.body) : undefined
+    if (webhook?.config.url === url) return webhook
+    for (let page = 1; page <= MAX_PAGES; page++) {
+      const { status, body } = await get(`${hooksUrl}?limit=${PAGE_SIZE}&page=${page}`)
+      if (status !== 200) throw fail('repository_not_found')
+      const listed = parseResponse(Webhooks, hooksUrl, body)
+      const found = listed.find(({ config }) => config.url === url)
+      if (found || listed.length === 0) return found
+    }
+    throw fail('repository_not_found')
   }
 
   async function store(hooksUrl: string, existing: Webhook | undefined, { url, secret }: RepositoryWebhook) {
@@ -46,7 +58,7 @@ export function giteaWebhooks({
   return {
     async ensureWebhook(repo_url, webhook) {
       const hooksUrl = `${repositoryApi(repo_url)}/hooks`
-      const existing = await find(hooksUrl, webhook.url)
+      const existing = await find(hooksUrl, webhook)
       if (existing && String(existing.id) === webhook.id && isComplete(existing)) return webhook.id
       // The secret of a webhook that a person made cannot be read, so it is set with the rest.
       const id = await store(hooksUrl, existing, webhook)

@@ -34,6 +34,7 @@ import {
 const MAX_DESCRIPTION_LENGTH = 140
 /** Hosts list at most 50 or 100 on a page. A repository has at most 10 pages of open pull requests that count. */
 const MAX_PULL_PAGES = 10
+const MAX_PULLS_MS = 25_000
 
 const PULL_PAGE_SIZES = { github: 100, gitea: 50 } as const
 const MAX_ETAG_LENGTH = 200
@@ -99,8 +100,10 @@ export function createRestClient({ row, api, client, headers }: RestClientOption
 
   const openPulls: Githost['openPulls'] = async (repo_url, etags) => {
     const pulls: HostedPull[] = []
+    const deadline = Date.now() + MAX_PULLS_MS
     for (let page = 1; page <= MAX_PULL_PAGES; page++) {
       const query = `state=open&sort=updated&direction=desc&limit=50&per_page=100&page=${page}`
+      if (Date.now() > deadline) throw unusableResponse(api, 'it lists its pull requests too slowly')
       // Pages are ordered by the last change, so a change of any pull request changes the first one.
       const response = await get(`${repositoryApi(repo_url)}/pulls?${query}`, page === 1 ? etags : {})
       if (response.status === 304) return 'unchanged'

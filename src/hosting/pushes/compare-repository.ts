@@ -1,5 +1,5 @@
 // Compares a repository with what is deployed from it, and repairs the difference that lost webhooks have left.
-import { sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
 import { sha256Hex } from '../../kernel/crypto/digest.ts'
 import { type Row, runAsSystem } from '../../kernel/db/db.ts'
 import { AttemptError, type OutboxItem } from '../../kernel/db/outbox.ts'
@@ -10,7 +10,14 @@ import type { Services } from '../../kernel/http/routes.ts'
 import { moveRepository } from '../deployments/deploy-push.ts'
 import { repositoryKey } from '../deployments/tables.ts'
 import { openWebhookSecret } from '../git-hosts/credentials.ts'
-import { type Etags, type Githost, type HostedPull, type Integration, webhookPath } from '../git-hosts/githost.ts'
+import {
+  type Etags,
+  type Githost,
+  type HostedPull,
+  type HostedRepository,
+  type Integration,
+  webhookPath,
+} from '../git-hosts/githost.ts'
 import { refusalOf } from '../git-hosts/integration-problems.ts'
 import { mapConcurrently } from '../git-hosts/request.ts'
 import { watchRefusals, withHost } from '../git-hosts/with-host.ts'
@@ -33,6 +40,8 @@ export type Comparison = Pick<
 /** Each comparison takes as many by chance from a repository with more refs. */
 const MAX_REFS = 100
 const MAX_REPAIRS = 25
+/** Well below the lease: a comparison that another one overtakes is never done. */
+const MAX_MS = 60_000
 /** An answer that looks older than what is known is accepted: it was asked for later. */
 const SETTLED = 99
 
@@ -93,14 +102,15 @@ export async function compareRepository(services: Services, item: ComparedReposi
     request: null,
     attempts: SETTLED,
   }
+  const requireTime = limitTime()
   return withHost(context, integration, async host => {
     const hosted = await host.repository(repository.url, repository.host_id, etags)
     if (hosted === null)
       throw new AttemptError('repository_not_found', 'The host shows this integration no such repository.')
-    const url = await followName(context, item, hosted === 'unchanged' ? repository.url : hosted.url)
+    const url = hosted === 'unchanged' ? repository.url : await followName(context, item, hosted)
     const webhook = await ensureWebhook(context, host, item, url)
-    await compareHeads(context, host, item, url, facts.followed, etags)
-    const isPartial = await comparePulls(context, host, item, url, facts, etags)
+    await compareHeads(context, host, item, url, facts.followed, etags, requireTime)
+    const isPartial = await comparePulls(context, host, item, url, facts, etags, requireTime)
     return {
       host_id: hosted === 'unchanged' ? repository.host_id : hosted.id,
       ...webhook,
@@ -111,18 +121,28 @@ export async function compareRepository(services: Services, item: ComparedReposi
   })
 }
 
+type RequireTime = () => void
+function limitTime(): RequireTime {
+  const deadline = Date.now() + MAX_MS
+  return () => {
+    if (Date.now() > deadline)
+      throw new AttemptError('host_slow', 'The host answers too slowly: a comparison took longer than a minute.')
+  }
+}
+
 /** Deployments follow a repository that was renamed, or given to another owner. Returns its present URL. */
 async function followName(
   { services, requestId, origin, request }: DeliveryContext,
   { repository, integration }: ComparedRepository,
-  url: string,
+  { id, url }: HostedRepository,
 ): Promise<string> {
   if (await isSameRepository(services, repository, url)) return repository.url
   const { organization_id: organization, tenant_id: tenant } = integration
+  const key = repositoryKey(sql`${url}::text`)
+  await refuseTakenName(services, repository, id, key)
   const actor = { kind: 'push', id: null, name: null, organization, tenant } as const
   const caller = createKeylessCaller(services, actor, requestId, origin, request)
   await moveRepository(caller, { integration_id: integration.id, repo_key: repository.repo_key, url })
-  const key = repositoryKey(sql`${url}::text`)
   const isOwn = sql`id = ${repository.id}::uuid`
   await runAsSystem(
     services.database,
@@ -132,6 +152,29 @@ async function followName(
     sql`update followed_repositories set url = ${url}, repo_key = ${key} where ${isOwn}`,
   )
   return url
+}
+
+/** Deployments of a repository that had the name before must not get the commits of this one. */
+async function refuseTakenName(
+  { database }: Services,
+  { id, integration_id }: FollowedRepository,
+  host_id: string,
+  key: SQL,
+): Promise<void> {
+  const query = sql<Row>`
+    select f.url
+    from followed_repositories f
+    where f.integration_id = ${integration_id}::uuid
+      and f.repo_key = ${key}
+      and f.id <> ${id}::uuid
+      and f.host_id <> ${host_id}`
+  const [[other]] = (await runAsSystem(database, query)) as [Row[]]
+  if (other)
+    throw new AttemptError(
+      'repository_name_taken',
+      `The repository is ${other[0]} now, and deployments follow another one that had this name. Correct their ` +
+        '`repo_url`.',
+    )
 }
 
 async function isSameRepository({ database }: Services, { repo_key }: FollowedRepository, url: string) {
@@ -181,12 +224,16 @@ async function compareHeads(
   url: string,
   followed: Followed[],
   etags: Etags,
+  requireTime: RequireTime,
 ): Promise<void> {
   const byRef = Map.groupBy(followed, ({ repo_ref }) => fullRef(repo_ref))
   const refs = chooseSome([...byRef.keys()], MAX_REFS)
   const heads = await mapConcurrently(
     refs.map((_, i) => i),
-    i => host.head(url, refs[i]!, etags),
+    i => {
+      requireTime()
+      return host.head(url, refs[i]!, etags)
+    },
   )
   for (const [i, head] of heads.entries()) {
     if (head === 'unchanged') continue
@@ -194,6 +241,7 @@ async function compareHeads(
       .get(refs[i]!)!
       .some(({ wanted_sha, is_gone }) => (head === null ? !is_gone : is_gone || wanted_sha !== head.sha))
     if (!differs) continue
+    requireTime()
     await handlePush(context, integration, {
       kind: 'push',
       installation: null,
@@ -223,8 +271,10 @@ async function comparePulls(
   url: string,
   { now, parents }: Facts,
   etags: Etags,
+  requireTime: RequireTime,
 ): Promise<boolean> {
   if (parents.length === 0) return false
+  requireTime()
   const open = await host.openPulls(url, etags)
   if (open === 'unchanged') return false
   const missed = open.flatMap(pull => parents.flatMap(parent => missedChange(parent, pull, now) ?? []))
@@ -236,12 +286,14 @@ async function comparePulls(
   )
   // A long list is cut, so that only the pull request itself says that it is closed.
   for (const { id, number } of unlisted.slice(0, MAX_REPAIRS)) {
+    requireTime()
     const pull = await host.pull(url, number)
     if (pull?.is_open) continue
     const closed = pull ?? { number, branch: '', head_sha: '', fork: false, at: new Date(now).toISOString() }
     missed.push({ parent_id: id, action: 'closed', pull: { ...closed, is_open: false } })
   }
   for (const { parent_id, action, pull } of missed.slice(0, MAX_REPAIRS)) {
+    requireTime()
     const { is_open: _, ...members } = pull
     const event: PullRequest = {
       kind: 'pull_request',
