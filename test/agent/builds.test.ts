@@ -265,15 +265,19 @@ describe('a repository', () => {
       '.lfsconfig': `[lfs]\n\turl = ${other}/lfs\n`,
       'models/.gitattributes': '*.bin filter=lfs diff=lfs merge=lfs -text\n',
       'models/big.bin': pointer,
+      'models/big.bin.slipway-lfs': 'kept',
+      '"caf\\351.txt"': 'latin-1',
     })
     const credential = async () => ({ username: 'x-access-token', password: 'hunter2hunter2' })
     server.lfs.set(oid, big)
     const { folder } = await tree(git('main', { credential }))
     expect(read(folder, 'models/big.bin')).toBe(big)
+    expect(read(folder, 'models/big.bin.slipway-lfs')).toBe('kept')
+    expect(fs.readdirSync(folder, 'latin1')).toContain('café.txt')
     server.lfs.set(oid, 'another file   ')
     await expect(tree(git('main', { credential }))).rejects.toThrow(/models\/big.bin/)
     server.lfs.clear()
-    await expect(tree(git('main', { credential }))).rejects.toThrow(/models\/big.bin/)
+    await expect(tree(git('main', { credential }))).rejects.toThrow(/models\/big.bin.* You sent Basic \*\*\*/)
     const kept = await tree({ ...git('main', { credential }), install_command: 'true' })
     expect(read(kept.folder, 'models/big.bin')).toBe(pointer)
     expect(asked).toEqual([])

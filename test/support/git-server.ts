@@ -60,12 +60,13 @@ export async function startGitServer(options: { username?: string; password?: st
   const answerLfs = async (req: IncomingMessage, res: ServerResponse) => {
     const [, oid = ''] = /\/info\/lfs\/objects\/([0-9a-f]{64})$/.exec(req.url!) ?? []
     if (oid) return res.end(lfs.get(oid))
+    const { authorization } = req.headers
     const asked = JSON.parse(await text(req)) as { objects: { oid: string; size: number }[] }
     const href = (oid: string) => `${url}/info/lfs/objects/${oid}`
     const objects = asked.objects.map(object =>
       lfs.has(object.oid)
         ? { ...object, actions: { download: { href: href(object.oid) } } }
-        : { ...object, error: { code: 404, message: 'Object does not exist' } },
+        : { ...object, error: { code: 404, message: `Object does not exist. You sent ${authorization}` } },
     )
     return res.setHeader('Content-Type', 'application/vnd.git-lfs+json').end(JSON.stringify({ objects }))
   }

@@ -87,7 +87,7 @@ async function checkOutOnce(
     throw new PermanentError(
       `The files of the commit take more than ${disk_mb} MB. Remove large files from the repository.`,
     )
-  const lfsFault = await replacePointers({ address, credential, folder, disk_mb, task })
+  const lfsFault = await replacePointers({ address, credential, folder, disk_mb, redactLine, task })
   const submoduleFaults = await fetchSubmodules(
     { commit, url: address.url, folder },
     {
@@ -101,7 +101,7 @@ async function checkOutOnce(
         const anonymous = createGit({ ...runner, ...submodule, isSubmodule: true })
         await fetchCommit(anonymous, { ref: sha, commit_sha: sha }, url.href, `${localRef}-${sha}`, task.signal)
         await writeFiles(anonymous, sha, target, indexFile)
-        const fault = await replacePointers({ ...submodule, folder: target, disk_mb, task })
+        const fault = await replacePointers({ ...submodule, folder: target, disk_mb, redactLine, task })
         if (fault !== null) throw new PermanentError(fault)
       },
     },
@@ -125,7 +125,7 @@ async function writeFiles(git: Git, commit: string, folder: string, indexFile: s
 }
 
 async function replacePointers(options: Parameters<typeof fetchLfsFiles>[1]): Promise<string | null> {
-  const pointers = findPointers(options.folder)
+  const pointers = await findPointers(options.folder)
   if (pointers.length === 0) return null
   try {
     await fetchLfsFiles(pointers, options)

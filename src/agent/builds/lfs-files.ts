@@ -9,6 +9,7 @@ import { pipeline } from 'node:stream/promises'
 import * as z from 'zod'
 import type { GitCredential } from '../control-plane/credentials.ts'
 import { type BuildTask, PermanentError, SourceUnavailable } from '../engine.ts'
+import { cutLine } from '../redaction/redact-paths.ts'
 import type { AllowedAddress } from './allowed-address.ts'
 
 type Pointer = { path: string; oid: string; size: number }
@@ -17,6 +18,8 @@ type Options = {
   credential: GitCredential | null
   folder: string
   disk_mb: number
+  /** A host may echo the credential. */
+  redactLine: (line: string) => string
   task: Pick<BuildTask, 'log' | 'signal'>
 }
 
@@ -25,6 +28,7 @@ const MAX_POINTER_BYTES = 1024
 const MAX_FILES = 5000
 const BATCH_SIZE = 100
 const MAX_ANSWER_BYTES = 1024 * 1024
+const MAX_WORDS = 300
 const IDLE_MS = 60_000
 const MEDIA_TYPE = 'application/vnd.git-lfs+json'
 
@@ -40,20 +44,40 @@ const BatchAnswer = z.object({
   ),
 })
 
-/** Looks at every small file: attributes can be in any folder, and outside of the commit. */
-export function findPointers(folder: string): Pointer[] {
+/**
+ * Looks at every small file: attributes can be in any folder, and outside of the commit. There may be so many that the
+ * agent has to do other work in between.
+ */
+export async function findPointers(folder: string): Promise<Pointer[]> {
   const pointers: Pointer[] = []
-  for (const entry of fs.readdirSync(folder, { recursive: true, withFileTypes: true })) {
-    if (!entry.isFile()) continue
-    const path = join(entry.parentPath, entry.name)
-    if (fs.statSync(path).size > MAX_POINTER_BYTES) continue
-    const text = fs.readFileSync(path, 'latin1')
-    if (!text.startsWith(POINTER_START)) continue
-    const oid = /\noid sha256:([0-9a-f]{64})\n/.exec(text)?.[1]
-    const size = Number(/\nsize (\d{1,15})\n/.exec(text)?.[1] ?? Number.NaN)
-    if (oid && Number.isFinite(size)) pointers.push({ path, oid, size })
-  }
+  const open = [folder]
+  for (let at = open.pop(); at !== undefined; at = open.pop())
+    try {
+      for await (const entry of await fs.promises.opendir(at, { bufferSize: 512 })) {
+        const path = join(at, entry.name)
+        if (entry.isDirectory()) open.push(path)
+        const pointer = entry.isFile() ? await readPointer(path) : null
+        if (pointer) pointers.push(pointer)
+      }
+    } catch (error) {
+      requireMissing(error)
+    }
   return pointers
+}
+
+async function readPointer(path: string): Promise<Pointer | null> {
+  const bytes = (await fs.promises.stat(path).catch(requireMissing))?.size ?? 0
+  if (bytes < POINTER_START.length || bytes > MAX_POINTER_BYTES) return null
+  const text = await fs.promises.readFile(path, 'latin1')
+  if (!text.startsWith(POINTER_START)) return null
+  const oid = /\noid sha256:([0-9a-f]{64})\n/.exec(text)?.[1]
+  const size = Number(/\nsize (\d{1,15})\n/.exec(text)?.[1] ?? Number.NaN)
+  return oid && Number.isFinite(size) ? { path, oid, size } : null
+}
+
+/** A name that is not UTF-8 is not found again. Git LFS keeps no such file. */
+function requireMissing(error: unknown): undefined {
+  if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
 }
 
 export async function fetchLfsFiles(pointers: Pointer[], options: Options): Promise<void> {
@@ -70,7 +94,7 @@ export async function fetchLfsFiles(pointers: Pointer[], options: Options): Prom
 }
 
 async function fetchBatch(pointers: Pointer[], options: Options): Promise<void> {
-  const { address, credential } = options
+  const { address, credential, redactLine } = options
   const base = address.url.href.replace(/\/$/, '').replace(/\.git$/, '')
   const body = JSON.stringify({
     operation: 'download',
@@ -89,7 +113,9 @@ async function fetchBatch(pointers: Pointer[], options: Options): Promise<void> 
     const { actions, error } = links.get(pointer.oid) ?? {}
     const name = pointer.path.slice(options.folder.length + 1)
     if (!actions)
-      throw new PermanentError(`\`${name}\` is not in Git LFS: ${error?.message ?? 'the host has no link'}.`)
+      throw new PermanentError(
+        `\`${name}\` is not in Git LFS: ${cutLine(redactLine(error?.message ?? 'the host has no link'), MAX_WORDS)}.`,
+      )
     const url = URL.parse(actions.download.href)
     if (url?.origin !== address.url.origin)
       throw new PermanentError(
@@ -110,7 +136,9 @@ async function download(
   const response = await send(url, options, { method: 'GET', headers })
   const hash = createHash('sha256')
   let bytes = 0
-  const part = `${path}.slipway-lfs`
+  // Beside the files of the commit, which may have any name.
+  const part = `${options.folder}.lfs`
+  fs.rmSync(part, { force: true })
   async function* check(source: AsyncIterable<Buffer>) {
     for await (const chunk of source) {
       bytes += chunk.length
