@@ -6,6 +6,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest'
 import { Agent } from '../../src/agent/agent.ts'
 import { createControlPlaneClient } from '../../src/agent/control-plane/client.ts'
 import { chooseCrowding, describeOvercommitment } from '../../src/agent/engines/local/disk-room.ts'
+import { DiskSizes } from '../../src/agent/engines/local/disk-sizes.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { Disks } from '../../src/agent/engines/process/disks.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
@@ -281,6 +282,21 @@ test('a machine with little space left ends the copies of the disk that takes mo
   expect(new Disks(join(home, 'process', id), undefined).sizes.obstacle()).toContain('`media`')
   expect((await runJob(id, 'rm public/media/a')).end.state).toBe('succeeded')
   await waitFor(() => control.reports.at(-1)?.healthy === true)
+})
+
+test('a disk that is too full is stopped on a machine where that cannot be recorded', () => {
+  const sizes = new DiskSizes(home)
+  sizes.record([{ name: 'media', storage_gi: 1, access_mode: null, paths: [] }])
+  // Nothing can be written in its place.
+  const written = join(home, `disks.json.${process.pid}`)
+  fs.mkdirSync(written)
+  for (let i = 0; i < 2; i++) {
+    expect(sizes.judge('media', 2000)).toMatchObject({ state: { full: true, stopped: true } })
+    expect(sizes.setCrowding('media', true, 512)).toMatchObject({ state: { crowding: true } })
+  }
+  fs.rmdirSync(written)
+  expect(sizes.judge('media', 2000)).toBeDefined()
+  expect(sizes.judge('media', 2000)).toBeUndefined()
 })
 
 test('a copy of a disk leaves out the holes of its files', async () => {

@@ -4,6 +4,7 @@ import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { RevisionRef } from '../../src/agent/engine.ts'
+import { readRedisMemory } from '../../src/agent/engines/local/redis-memory.ts'
 import { findRedisProgram } from '../../src/agent/engines/process/redis-servers.ts'
 import type { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
@@ -151,4 +152,8 @@ describe.skipIf(!hasRedis)('a Redis', () => {
     const at = { deployment_id: ref.deployment_id, at: new Date() }
     await expect(engine.restoreSnapshot(makeUnitWithRedis(ref), 'redis', at, signal)).rejects.toThrow(/no history/)
   })
+})
+
+test('a Redis that refuses connections does not end the measuring of the others', async () => {
+  expect(await readRedisMemory(() => Promise.reject(new Error('refused')), 'password')).toBeUndefined()
 })

@@ -60,7 +60,7 @@ export class DiskSizes {
     const limit = known.storage_gi * MB_PER_GI
     const state = { ...known, full: used_mb > limit, stopped: used_mb > limit * TOLERANCE }
     if (state.full === known.full && state.stopped === known.stopped) return undefined
-    this.#write({ ...states, [name]: state })
+    this.#writeIfPossible({ ...states, [name]: state })
     const message = state.full
       ? `The ${describeFull(name, known.storage_gi)}`
       : `The disk \`${name}\` is below its storage_gi again.`
@@ -73,7 +73,7 @@ export class DiskSizes {
     const known = states[name]
     if (!known || crowding === (known.crowding ?? false)) return undefined
     const state = { ...known, crowding }
-    this.#write({ ...states, [name]: state })
+    this.#writeIfPossible({ ...states, [name]: state })
     const message = crowding
       ? `The machine has less than ${reserve_mb} MB left, and the ${describeCrowding(name)}`
       : `There is room for the disk \`${name}\` on the machine again.`
@@ -95,6 +95,13 @@ export class DiskSizes {
 
   #write(states: States): void {
     writeJson(this.#file, states)
+  }
+
+  /** On a machine without space a change cannot be recorded. It still ends copies, at each measurement until it can. */
+  #writeIfPossible(states: States): void {
+    try {
+      this.#write(states)
+    } catch {}
   }
 }
 

@@ -4,9 +4,10 @@ import type { Duplex } from 'node:stream'
 const TIMEOUT_MS = 2_000
 const MAX_ANSWER = 64 * 1024
 
-/** Undefined if it does not tell. */
+/** Undefined if it does not tell: the others are measured all the same. */
 export async function readRedisMemory(connect: () => Promise<Duplex>, password: string): Promise<number | undefined> {
-  const stream = await connect()
+  const stream = await connect().catch(() => undefined)
+  if (!stream) return undefined
   stream.on('error', () => {})
   const timer = setTimeout(() => stream.destroy(), TIMEOUT_MS)
   try {

@@ -327,11 +327,14 @@ export class ProcessStores {
   async enforceSizes(): Promise<void> {
     if (this.#isMeasuring) return
     this.#isMeasuring = true
-    await this.#enforceStorageLimit()
-    await this.#measureRedis().catch(() => {})
-    await this.#enforceAllDiskSizes().catch(() => {})
-    shareRoom(this.#host, this.#room, this.#host.home)
-    this.#isMeasuring = false
+    try {
+      await this.#enforceStorageLimit()
+      await this.#measureRedis().catch(() => {})
+      await this.#enforceAllDiskSizes().catch(() => {})
+      shareRoom(this.#host, this.#room, this.#host.home)
+    } finally {
+      this.#isMeasuring = false
+    }
   }
 
   async #enforceAllDiskSizes(): Promise<void> {
