@@ -269,6 +269,14 @@ test('a webhook is made with four events, repaired, and removed with the last de
   await compare()
   expect(githost.hooks).toMatchObject([...others, { id: 200, url, events }])
   githost.hooks.splice(0, others.length)
+  // Connected again with another secret, it has that.
+  githost.state.isRevoked = true
+  await compare()
+  githost.state.isRevoked = false
+  const again = { host: 'gitea', base_url: githost.origin, token: 'hush-again', webhook_secret: 'hush-another-secret' }
+  expect((await call('POST', '/v1/integrations/forge/githost', again)).id).toBe(integration)
+  await compare()
+  expect(githost.hooks).toMatchObject([{ id: 200, url, secret: 'hush-another-secret' }])
   await call('DELETE', `/v2/deployments/${id}`)
   await compare()
   expect(githost.hooks).toEqual([])
@@ -286,7 +294,8 @@ test('a missing scope and a revoked token are told in the host’s words, and a 
   expect(await readIntegration()).toMatchObject({ problem: null })
   githost.state.isRevoked = true
   await compare()
-  expect(await readIntegration()).toMatchObject({ state: 'revoked', problem: { code: 'token_refused' } })
+  const refused = { code: 'token_refused', message: 'user does not exist [uid: 0, name: ], token ***' }
+  expect(await readIntegration()).toMatchObject({ state: 'revoked', problem: refused })
   expect(await codes()).toContain('integration_revoked')
   githost.state.isRevoked = false
   await call('PATCH', `/v1/integrations/forge/githost/${integration}`, { token: 'hush-next' })
@@ -306,6 +315,11 @@ test('a missing scope and a revoked token are told in the host’s words, and a 
     'integration.revoked',
     'integration.restored',
   ])
+  const made = () => githost.hooks.filter(({ path }) => path === 'acme/shop')
+  expect(made()).toHaveLength(1)
+  await call('DELETE', `/v1/integrations/forge/githost/${integration}`)
+  await finishPendingWork()
+  expect(made()).toEqual([])
 })
 
 test('a renamed repository keeps deploying, and repo_url follows; another with its name does not deploy', async () => {

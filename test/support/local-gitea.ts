@@ -101,7 +101,7 @@ export async function startLocalGitea(root: string) {
       response.writeHead(status, { 'Content-Type': 'application/json' }).end(JSON.stringify(body))
     requests.push(`${request.method} ${url.pathname.slice('/api/v1'.length)}`)
     if (state.isRevoked || !/^token hush-/.test(request.headers.authorization ?? ''))
-      return void answer(401, { message: 'user does not exist [uid: 0, name: ]' })
+      return void answer(401, { message: `user does not exist [uid: 0, name: ], ${request.headers.authorization}` })
     const required = requiredScope(request.method!, url.pathname)
     if (!grants(required)) {
       const words = `token does not have at least one of required scope(s), required=[${required}]`

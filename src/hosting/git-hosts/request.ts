@@ -55,7 +55,7 @@ export async function requestHost(
   if (redirect !== null) return requestHost(client, redirect, request, true)
   const { status } = response
   const parsed = parseJson(text)
-  if (!PASSED_STATUSES.includes(status)) throw hostFailure(response, parsed, new URL(url).host)
+  if (!PASSED_STATUSES.includes(status)) throw hostFailure(response, parsed, new URL(url).host, headers)
   if (status < 300 && status !== 204 && parsed === undefined) throw unusableResponse(url, 'the response is not JSON')
   return { status, headers: response.headers, body: parsed }
 }
@@ -108,8 +108,16 @@ const cleanText = (text: string): string =>
 
 const ErrorBody = z.object({ message: z.string() })
 
-function hostFailure({ status, headers }: Response, body: unknown, host: string): Failure {
-  const message = ErrorBody.safeParse(body).data?.message ?? ''
+function hostFailure(
+  { status, headers }: Response,
+  body: unknown,
+  host: string,
+  { Authorization: sent }: Record<string, string>,
+): Failure {
+  // It is shown to readers, and a host may echo the credential.
+  const secret = sent?.split(' ')[1] || undefined
+  const words = ErrorBody.safeParse(body).data?.message ?? ''
+  const message = secret === undefined ? words : words.replaceAll(secret, '***')
   const retry = { 'Retry-After': String(retryAfterOf(headers)) }
   const hasLimitHeaders = headers.has('Retry-After') || headers.get('X-RateLimit-Remaining') === '0'
   const isRateLimited = status === 429 || (status === 403 && (hasLimitHeaders || /rate limit|abuse/i.test(message)))

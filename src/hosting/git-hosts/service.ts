@@ -1,8 +1,8 @@
 // Connects git hosts by their credentials, and lists, rechecks and deletes integrations.
 import { and, getTableColumns, sql } from 'drizzle-orm'
 import type * as z from 'zod'
-import { db, inTenant, lockRows, run, versionMatches } from '../../kernel/db/db.ts'
-import { commit, prepareWrite } from '../../kernel/db/journal.ts'
+import { db, inTenant, lockRows, run, runAsSystem, versionMatches } from '../../kernel/db/db.ts'
+import { commit, prepareWrite, setClock } from '../../kernel/db/journal.ts'
 import { changedMembers, deletedMembers } from '../../kernel/db/recorded-changes.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
@@ -66,7 +66,14 @@ export const connectIntegration = verb('integrations:manage', async (ctx, input:
     webhook_secret: webhook_secret ?? crypto.randomUUID().replaceAll('-', ''),
   }
   const sealed = await sealCredentials(ctx.sealer, { ...proven, tenant_id: ctx.requestInfo.tenant! }, credentials)
-  return toWire(ctx.origin, await storeIntegration(ctx, proven, sealed))
+  const stored = await storeIntegration(ctx, proven, sealed)
+  // One that is connected again has another secret: the next comparison gives it to the webhooks.
+  const compare = sql`
+    update followed_repositories
+    set webhook_id = null, next_compare_at = clock()
+    where integration_id = ${stored.id}::uuid and webhook_id is not null`
+  await runAsSystem(ctx.database, setClock(ctx.platform), compare)
+  return toWire(ctx.origin, stored)
 })
 
 async function proveApp(ctx: Ctx, { base_url, app_id, private_key, installation_id }: schema.NewIntegration) {
@@ -205,6 +212,9 @@ async function removeWebhooks(ctx: Ctx, row: Integration, webhooks: MadeWebhook[
   const host = createGithost(ctx, ctx.origin, row)
   await mapConcurrently(
     webhooks.map((_, i) => i),
-    i => host.removeWebhook(webhooks[i]!.url, webhooks[i]!.webhook_id),
-  ).catch(error => ctx.platform.log({ level: 'warn', request_id: ctx.requestId, error: String(error) }))
+    i =>
+      host
+        .removeWebhook(webhooks[i]!.url, webhooks[i]!.webhook_id)
+        .catch(error => ctx.platform.log({ level: 'warn', request_id: ctx.requestId, error: String(error) })),
+  )
 }
