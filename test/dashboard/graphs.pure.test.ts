@@ -1,7 +1,14 @@
 // The tab of graphs: responses that a tunnel brings, the events of a run, and the answers to interrupts.
 import { describe, expect, it } from 'vitest'
+import { encodeRequest } from '../../src/dashboard/api/http-request.ts'
 import { ResponseReader } from '../../src/dashboard/api/http-response.ts'
-import { listInterrupts, readAnswer, takesMessages, toResume } from '../../src/dashboard/screens/graphs/graph-types.ts'
+import {
+  isThreadId,
+  listInterrupts,
+  readAnswer,
+  takesMessages,
+  toResume,
+} from '../../src/dashboard/screens/graphs/graph-types.ts'
 import { applyEvent, describeError, NOTHING, shownValues } from '../../src/dashboard/screens/graphs/run-events.ts'
 
 /** The body, after the response has come in parts of `size` bytes. */
@@ -13,6 +20,18 @@ function read(text: string, size: number) {
     for (const part of reader.push(bytes.subarray(at, at + size))) body += Buffer.from(part).toString()
   return { reader, body }
 }
+
+it('a request is one, whatever an address has for a thread', () => {
+  const thread = 'x HTTP/1.1\r\n\r\nDELETE /threads/1 HTTP/1.1\r\nX: '
+  expect(() => encodeRequest({ method: 'GET', path: `/threads/${thread}/state` })).toThrow()
+  expect(() => encodeRequest({ method: 'GET', path: '/', headers: { A: 'b\r\nC: d' } })).toThrow()
+  const bytes = encodeRequest({ method: 'POST', path: '/threads/1/runs?limit=2', body: { say: 'é' } })
+  const [head, body] = Buffer.from(bytes).toString().split('\r\n\r\n')
+  expect([head!.split('\r\n')[0], body]).toEqual(['POST /threads/1/runs?limit=2 HTTP/1.1', '{"say":"é"}'])
+  expect(head).toContain(`Content-Length: ${Buffer.byteLength(body!)}`)
+  const ids = ['019362c0-0000-7000-8000-000000000000', thread, '..', '']
+  expect(ids.map(isThreadId)).toEqual([true, false, false, false])
+})
 
 describe('a response', () => {
   const CHUNKED =

@@ -11,6 +11,7 @@ import {
 } from '../../protocol/tunnel-frames.ts'
 import { TunnelLink } from '../../protocol/tunnel-link.ts'
 import { ApiError, ConnectionError, getClient } from './client.ts'
+import { encodeRequest } from './http-request.ts'
 import { ResponseReader } from './http-response.ts'
 
 export type ApplicationRequest = {
@@ -26,7 +27,6 @@ type Tunnel = { link: TunnelLink; exchanges: Map<number, Exchange>; isOpen: bool
 
 const LOST = 'The connection to the application was lost.'
 const KEY = 'GRAPHS_API_KEY'
-const utf8 = new TextEncoder()
 
 export class Application {
   readonly #deployment: string
@@ -129,6 +129,7 @@ export class Application {
     signal?.throwIfAborted()
     const { link, exchanges } = tunnel
     if (!tunnel.isOpen) throw new ConnectionError(LOST)
+    const bytes = encodeRequest({ method, path, body, headers: { ...headers, ...(key && { 'X-Api-Key': key }) } })
     const stream = this.#nextStream(tunnel)
     const { promise, resolve, reject } = Promise.withResolvers<Response>()
     const reader = new ResponseReader()
@@ -179,7 +180,6 @@ export class Application {
     exchanges.set(stream, exchange)
     signal?.addEventListener('abort', abort, { once: true })
     link.open(stream)
-    const bytes = encodeRequest({ method, path, body, headers: { ...headers, ...(key && { 'X-Api-Key': key }) } })
     link.readFrom({ on: (_, take) => take(bytes), pause() {}, resume() {} }, stream)
     link.writeTo(
       {
@@ -193,28 +193,6 @@ export class Application {
     )
     return promise
   }
-}
-
-function encodeRequest({ method, path, body, headers }: Omit<ApplicationRequest, 'signal'>): Uint8Array {
-  const content = body === undefined ? new Uint8Array() : utf8.encode(JSON.stringify(body))
-  const lines = Object.entries({
-    Host: '127.0.0.1',
-    Connection: 'close',
-    Accept: 'application/json, text/event-stream',
-    'Content-Type': 'application/json',
-    'Content-Length': content.length,
-    ...headers,
-  })
-  // A line in a value would be a header of its own.
-  if (lines.some(([, value]) => /[\r\n]/.test(String(value))))
-    throw new ConnectionError('A header has more than a line.')
-  const head = utf8.encode(
-    `${method} ${path} HTTP/1.1\r\n${lines.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n`,
-  )
-  const whole = new Uint8Array(head.length + content.length)
-  whole.set(head)
-  whole.set(content, head.length)
-  return whole
 }
 
 function readDetail(text: string): string {

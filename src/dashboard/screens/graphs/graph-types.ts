@@ -24,6 +24,9 @@ export type ThreadState = {
 /** The part of the answer, in JSON Schema, that forms read. */
 export type GraphSchemas = { input_schema?: { properties?: Record<string, unknown> } | null }
 
+/** An address may have anything, which must not become a part of a request. */
+export const isThreadId = (text: string): boolean => /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text)
+
 const THREAD_STATES: Record<ThreadStatus, State> = {
   idle: { word: 'Idle', tone: 'idle', shape: 'ring' },
   busy: { word: 'Running', tone: 'busy', shape: 'arc' },

@@ -11,7 +11,7 @@ import { StateLabel } from '../../parts/state.tsx'
 import { Cell, More, Row, rowLink, Table } from '../../parts/table.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { Link, setFilters, useFilter } from '../../router/links.tsx'
-import { type Assistant, stateOfThread, THREAD_STATUSES, type Thread } from './graph-types.ts'
+import { type Assistant, isThreadId, stateOfThread, THREAD_STATUSES, type Thread } from './graph-types.ts'
 import styles from './graphs.module.css'
 import { RunForm } from './run-form.tsx'
 import { type Graphs, startRun, useGraphPages, useGraphRead, useGraphs } from './use-application.ts'
@@ -36,7 +36,7 @@ function Connected({ graphs }: { graphs: Graphs }) {
   })
   if (error && !data) return <Problem error={error} onRetry={() => void refetch()} />
   if (!data) return <Skeleton lines={6} />
-  return thread ? (
+  return isThreadId(thread) ? (
     <ThreadView key={thread} graphs={graphs} assistants={data} id={thread} />
   ) : (
     <Stack>
