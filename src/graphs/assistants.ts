@@ -149,17 +149,25 @@ export const ASSISTANTS: Searchable = {
   },
 }
 
-export const deleteAssistant = (db: Database, id: string, withThreads: boolean): Promise<void> =>
+/** `threads`: those of its threads that the caller may delete are deleted with it. */
+export const deleteAssistant = (
+  db: Database,
+  id: string,
+  threads: { filters: JsonObject | null } | null,
+): Promise<void> =>
   db.transaction(async query => {
     const deleted = await query('delete from graphs.assistants where assistant_id = $1 returning 1', [id])
     if (deleted.length === 0) throw notFound('Assistant', id)
     await query('delete from graphs.crons where assistant_id = $1', [id])
-    if (!withThreads) return
-    const threads = await query(
-      `select thread_id from graphs.threads where metadata @> jsonb_build_object('assistant_id', $1::text)`,
-      [id],
+    if (!threads) return
+    const rows = await query(
+      `select thread_id
+      from graphs.threads
+      where metadata @> jsonb_build_object('assistant_id', $1::text)
+        and ($2::jsonb is null or graphs.admits(metadata, $2))`,
+      [id, toJsonb(threads.filters)],
     )
-    const ids = threads.map(thread => thread.thread_id)
+    const ids = rows.map(row => row.thread_id)
     await deleteThreads(query, ids)
     await deleteCheckpoints(query, ids)
   })

@@ -39,7 +39,7 @@ export class Auth {
     const cached = key === undefined ? undefined : this.#cache.get(key)
     if (cached && cached.until > Date.now()) return cached.user
     const { method, url } = request
-    const answer = await this.#executor.ask('authenticate', { method, url, headers: [...request.headers] })
+    const answer = await this.#ask('authenticate', { method, url, headers: [...request.headers] })
     const user = JSON.parse(answer) as User | null
     if (!user) throw new HttpError(401, 'The authentication of this application does not know the caller.')
     if (key !== undefined) this.#remember(key, user)
@@ -47,8 +47,17 @@ export class Auth {
   }
 
   #cacheKey(request: Request): string | undefined {
-    const { cache } = this.settings
-    return cache && JSON.stringify(cache.cache_keys.map(name => request.headers.get(name)))
+    const values = this.settings.cache?.cache_keys.map(name => request.headers.get(name))
+    // Callers with none of them, such as those with a cookie instead, would all be the first one.
+    return values?.some(value => value !== null) ? JSON.stringify(values) : undefined
+  }
+
+  /** Whoever is not known yet must not read in an answer why the code failed. Its executor has logged it. */
+  #ask(question: string, details: object): Promise<string> {
+    return this.#executor.ask(question, details).catch(error => {
+      if (!(error instanceof HttpError) || error.status !== 500) throw error
+      throw new HttpError(500, 'The authentication of this application failed. Its log has the reason.')
+    })
   }
 
   #remember(key: string, user: User): void {
@@ -60,7 +69,7 @@ export class Auth {
   /** Asks the handler of an action, which may change the value. Throws if it refuses. */
   async authorize(user: User, access: Access, value: JsonObject): Promise<Grant> {
     const [resource, action] = access.split(':')
-    const answer = JSON.parse(await this.#executor.ask('authorize', { user, resource, action, value }))
+    const answer = JSON.parse(await this.#ask('authorize', { user, resource, action, value }))
     if (answer.filters === false) throw new HttpError(403, 'The application does not allow this.')
     return answer as Grant
   }

@@ -1,8 +1,9 @@
 // Crons: a request for a run, and when it is due. Any copy may start what is due.
+import type { User } from './auth.ts'
 import { type CronSchedule, isTimeZone, nextDate, parseCron } from './cron-schedule.ts'
 import type { Database, Query, Row } from './database.ts'
 import { HttpError, notFound } from './errors.ts'
-import { CALLER, insertRun, type RunRequest } from './runs.ts'
+import { CALLER, configOfCaller, insertRun, type RunRequest } from './runs.ts'
 import type { Searchable } from './search.ts'
 import type { Server } from './server.ts'
 import { type JsonObject, toJsonb, uuid7 } from './values.ts'
@@ -75,7 +76,14 @@ const fieldValues = (fields: CronFields) => [
   toJsonb(fields.payload) ?? '{}',
 ]
 
-export const patchCron = (db: Database, id: string, patch: Partial<CronFields>): Promise<Row> =>
+/** The runs of a cron are of the user who last wrote it. */
+export function asUser(payload: JsonObject, user: User | undefined): JsonObject {
+  if (!user) return payload
+  const config = (payload.config ?? {}) as { configurable?: JsonObject }
+  return { ...payload, config: { ...config, configurable: { ...config.configurable, ...configOfCaller(user) } } }
+}
+
+export const patchCron = (db: Database, id: string, patch: Partial<CronFields>, user?: User): Promise<Row> =>
   db.transaction(async query => {
     const [current] = await query('select * from graphs.crons where cron_id = $1 for update', [id])
     if (!current) throw notFound('Cron', id)
@@ -86,7 +94,7 @@ export const patchCron = (db: Database, id: string, patch: Partial<CronFields>):
       end_time: patch.end_time ?? current.end_time,
       on_run_completed: patch.on_run_completed ?? current.on_run_completed,
       metadata: { ...current.metadata, ...patch.metadata },
-      payload: { ...current.payload, ...patch.payload },
+      payload: asUser({ ...current.payload, ...patch.payload }, user),
     }
     const [row] = await query(
       `update graphs.crons

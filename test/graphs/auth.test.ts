@@ -10,7 +10,10 @@ const AUTH = `export const auth = {
   '~handlerCache': {
     authenticate(request) {
       const name = request.headers.get('Authorization')?.replace('Bearer ', '')
+      const cookie = request.headers.get('Cookie')
+      if (cookie) return { identity: cookie.replace('name=', ''), permissions: [] }
       if (!name) throw Object.assign(new Error('Who are you?'), { status: 401 })
+      if (name === 'broken') throw new Error('No password for the database at secret.internal')
       return name === 'nobody' ? null : { identity: name, permissions: [] }
     },
     callbacks: {
@@ -36,7 +39,14 @@ let copy: Copy
 beforeAll(async () => {
   graphs = await openGraphs()
   await writeFile(join(graphs.folder, 'auth.mjs'), AUTH)
-  const auth = { path: './auth.mjs', name: 'auth', language: 'javascript', disable_studio_auth: false } as const
+  const cache = { cache_keys: ['authorization'], ttl_seconds: 600, max_size: 100 }
+  const auth = {
+    path: './auth.mjs',
+    name: 'auth',
+    language: 'javascript',
+    disable_studio_auth: false,
+    cache,
+  } as const
   copy = await graphs.startCopy({ auth, apiKey: 'key' })
 })
 afterAll(() => graphs.close())
@@ -55,6 +65,20 @@ it('a caller that the application does not know is refused, with its words', asy
     expect((await copy.send('POST', '/threads', {}, headers)).status).toBe(401)
   expect((await copy.call('GET', '/info')).body.detail).toBe('Who are you?')
   expect((await copy.send('GET', '/ok')).status).toBe(200)
+})
+
+it('an answer does not tell why the code of the application failed', async () => {
+  const { status, body } = await call('broken', 'GET', '/info')
+  expect(status).toBe(500)
+  expect(JSON.stringify(body)).not.toContain('secret.internal')
+})
+
+it('callers without a header of the cache are not taken for each other', async () => {
+  const userOf = async (headers: Record<string, string>) =>
+    (await readEvents(await copy.send('POST', '/runs/stream', RUN, headers))).at(-1)!.data.user
+  expect(await userOf({ Cookie: 'name=eve' })).toBe('eve')
+  expect(await userOf({ Cookie: 'name=fred' })).toBe('fred')
+  expect((await copy.send('GET', '/info')).status).toBe(401)
 })
 
 it('the key of the deployment is a user that handlers know', async () => {
@@ -124,11 +148,26 @@ it('a cron is seen by the user who made it, and runs as that user', async () => 
     .body
   expect((await call('bob', 'POST', '/runs/crons/search', {})).body).toEqual([])
   expect((await call('bob', 'DELETE', `/runs/crons/${cron.cron_id}`)).status).toBe(404)
+  const config = { configurable: { model: 'small' } }
+  await call('dora', 'PATCH', `/runs/crons/${cron.cron_id}`, { config })
+  const changed = (await call('dora', 'PATCH', `/runs/crons/${cron.cron_id}`, { schedule: '0 0 2 1 *' })).body
+  expect(changed.payload.config.configurable).toMatchObject({ model: 'small', langgraph_auth_user_id: 'dora' })
   await graphs.sql('update graphs.crons set next_run_date = now()')
   await startDueCrons(copy.server)
   const [thread] = (await call('dora', 'POST', '/threads/search', {})).body
   const [run] = (await call('dora', 'GET', `/threads/${thread.thread_id}/runs`)).body
   expect(run.kwargs.config.configurable.langgraph_auth_user.identity).toBe('dora')
+})
+
+it('an assistant that is deleted takes no threads of others with it', async () => {
+  const assistant = { graph_id: 'echo', metadata: { team: ['red'] } }
+  const { assistant_id } = (await call('ann', 'POST', '/assistants', assistant)).body
+  const threads = { ann: await newThread('ann'), bob: await newThread('bob') }
+  for (const [name, id] of Object.entries(threads))
+    await call(name, 'POST', `/threads/${id}/runs/wait`, { ...RUN, assistant_id })
+  expect((await call('ann', 'DELETE', `/assistants/${assistant_id}?delete_threads=true`)).status).toBe(204)
+  expect((await call('ann', 'GET', `/threads/${threads.ann}`)).status).toBe(404)
+  expect((await call('bob', 'GET', `/threads/${threads.bob}`)).status).toBe(200)
 })
 
 describe('handlers', () => {

@@ -14,6 +14,7 @@ import { resolveAssistantId } from '../runs.ts'
 import { count, search } from '../search.ts'
 import { executorOf, type Server } from '../server.ts'
 import { uuid7 } from '../values.ts'
+import { admit } from './access.ts'
 import { JsonText, noContent, type Route, route } from './route.ts'
 import { assistantParams, config, flag, object, page, pageOf, selectMembers, sorted } from './schemas.ts'
 
@@ -125,9 +126,11 @@ export const assistantRoutes: Route[] = [
     summary: 'Delete an assistant',
     params: assistantParams,
     query: z.object({ delete_threads: flag }),
-    async handle({ server, params, query }) {
+    async handle({ server, user, params, query }) {
       const id = resolveAssistantId(params.assistant_id)
-      await deleteAssistant(server.db, id, query.delete_threads ?? false)
+      // Others may have run it, too.
+      const threads = query.delete_threads ? await admit({ server, user }, 'threads:delete', {}) : null
+      await deleteAssistant(server.db, id, threads)
       return noContent()
     },
   }),

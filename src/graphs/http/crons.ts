@@ -1,8 +1,8 @@
 // Routes of crons.
 import * as z from 'zod'
 import { getAssistant } from '../assistants.ts'
-import { CRONS, type CronFields, createCron, deleteCron, patchCron } from '../crons.ts'
-import { CALLER, type Caller, configOfCaller, resolveAssistantId } from '../runs.ts'
+import { asUser, CRONS, type CronFields, createCron, deleteCron, patchCron } from '../crons.ts'
+import { CALLER, type Caller, resolveAssistantId } from '../runs.ts'
 import { count, search } from '../search.ts'
 import type { Server } from '../server.ts'
 import { getThread } from '../threads.ts'
@@ -33,15 +33,14 @@ const TIMING = Object.keys(timing)
 /** The members that make the run; the others say when. */
 function readPayload(server: Server, body: z.output<typeof cronPatch>): CronFields['payload'] {
   refuseWebhook(server, body.webhook)
-  const { user } = (body as { [CALLER]?: Caller })[CALLER] ?? {}
-  const config = body.config ?? {}
-  const named = user && { ...config, configurable: { ...config.configurable, ...configOfCaller(user) } }
   return Object.fromEntries(
-    Object.entries({ ...body, ...(named && { config: named }) }).filter(
+    Object.entries(body).filter(
       ([name, value]) => !TIMING.includes(name) && name !== 'assistant_id' && value !== undefined,
     ),
   )
 }
+
+const userOf = (body: object) => (body as { [CALLER]?: Caller })[CALLER]?.user
 
 async function create(server: Server, threadId: string | null, body: z.output<typeof cronRequest>) {
   if (threadId !== null) await getThread(server.db.query, threadId)
@@ -53,7 +52,7 @@ async function create(server: Server, threadId: string | null, body: z.output<ty
     end_time: body.end_time ?? null,
     on_run_completed: body.on_run_completed ?? null,
     metadata: body.metadata ?? {},
-    payload: readPayload(server, body),
+    payload: asUser(readPayload(server, body), userOf(body)),
   })
 }
 
@@ -107,11 +106,12 @@ export const cronRoutes: Route[] = [
     body: cronPatch,
     handle({ server, params, body }) {
       const given = Object.entries(body).filter(([name, value]) => TIMING.includes(name) && value != null)
-      return patchCron(server.db, params.cron_id, {
+      const patch = {
         ...Object.fromEntries(given),
         ...(body.metadata && { metadata: body.metadata }),
         payload: readPayload(server, body),
-      })
+      }
+      return patchCron(server.db, params.cron_id, patch, userOf(body))
     },
   }),
   route({
