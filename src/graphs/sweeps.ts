@@ -1,5 +1,5 @@
 // Everything that is ever deleted by time.
-import type { Query } from './database.ts'
+import type { Query, Row } from './database.ts'
 import type { Server } from './server.ts'
 import { keepLatest, removeThreads } from './thread-state.ts'
 
@@ -34,11 +34,17 @@ async function deleteExpiredItems(query: Query): Promise<number> {
   return deleted.length
 }
 
+/** A thread that could not be removed, such as in a database that is busy, is tried again. Others come before it. */
+const TRIED_AGAIN_MS = 10 * 60_000
+const logFailure = (error: unknown) => console.error(`sweep failed: ${(error as Error).message}`)
+
 /** Returns the number of threads that it found. */
 async function expireThreads(server: Server): Promise<number> {
-  const expired = await server.db.query(
+  const { query } = server.db
+  const triedAgain = new Date(Date.now() + TRIED_AGAIN_MS)
+  const expired = await query(
     `update graphs.threads
-    set expires_at = null
+    set expires_at = $1
     where thread_id in (
       select thread_id
       from graphs.threads
@@ -47,12 +53,26 @@ async function expireThreads(server: Server): Promise<number> {
       limit ${THREADS}
       for update skip locked
     )
-    returning thread_id, ttl_strategy`,
+    returning thread_id, ttl_strategy, metadata ->> 'graph_id' as graph_id`,
+    [triedAgain],
   )
-  const idsOf = (isKept: boolean) =>
-    expired.filter(row => (row.ttl_strategy === 'keep_latest') === isKept).map(row => row.thread_id)
-  await removeThreads(server, idsOf(false))
-  await keepLatest(server, idsOf(true))
+  const idsOf = (rows: Row[]) => rows.map(row => row.thread_id as string)
+  const isKept = (row: Row) => row.ttl_strategy === 'keep_latest'
+  const removed = idsOf(expired.filter(row => !isKept(row)))
+  await removeThreads(server, removed).catch(async error => {
+    logFailure(error)
+    for (const id of removed) await removeThreads(server, [id]).catch(logFailure)
+  })
+  for (const rows of Map.groupBy(expired.filter(isKept), row => row.graph_id).values())
+    try {
+      await keepLatest(server, idsOf(rows))
+      await query(
+        'update graphs.threads set expires_at = null where thread_id = any ($1::uuid[]) and expires_at = $2',
+        [idsOf(rows), triedAgain],
+      )
+    } catch (error) {
+      logFailure(error)
+    }
   return expired.length
 }
 
@@ -88,5 +108,5 @@ export async function sweep(server: Server): Promise<void> {
     () => repeat(() => dropOldOutputs(db.query), BATCH),
     () => usage.measure(db),
   ]
-  for (const step of steps) await step().catch(error => console.error(`sweep failed: ${(error as Error).message}`))
+  for (const step of steps) await step().catch(logFailure)
 }

@@ -241,6 +241,27 @@ it('a sweep deletes old events and expired threads', async () => {
   expect(row!.threads).toBe(1)
 })
 
+it('a thread that cannot be removed keeps no others, and is tried again', async () => {
+  const create = async (ttl: object) => (await copy.call('POST', '/threads', { ttl })).body.thread_id as string
+  const held = await create({ ttl: 60 })
+  const other = await create({ ttl: 60 })
+  // The executor of these tests cannot prune.
+  const unpruned = await create({ ttl: 60, strategy: 'keep_latest' })
+  await graphs.sql(`update graphs.threads
+    set expires_at = now(), metadata = '{"graph_id": "echo"}'
+    where thread_id in ('${held}', '${other}', '${unpruned}')`)
+  await graphs.sql(`create table held as select '${held}'::uuid as id`)
+  await graphs.sql('alter table held add foreign key (id) references graphs.threads')
+  await sweep(copy.server)
+  const left = await graphs.sql(`select thread_id from graphs.threads where expires_at > now()`)
+  expect(left.map(row => row.thread_id)).toEqual(expect.arrayContaining([held, unpruned]))
+  expect((await copy.call('GET', `/threads/${other}`)).status).toBe(404)
+  await graphs.sql('drop table held')
+  await graphs.sql(`update graphs.threads set expires_at = now() where thread_id = '${held}'`)
+  await sweep(copy.server)
+  expect((await copy.call('GET', `/threads/${held}`)).status).toBe(404)
+})
+
 describe('a request', () => {
   it('with faults gets all of them, and changes nothing', async () => {
     const before = await graphs.sql('select count(*) from graphs.runs')

@@ -81,6 +81,8 @@ const questions = {
   history: ({ config }) => JSON.stringify([stateOf(config)]),
   // Like a node that blocks its process.
   graph: () => new Promise(() => {}),
+  // It keeps no checkpoints.
+  prune: () => Promise.reject(new Error('There are no checkpoints.')),
   schemas: () => JSON.stringify({ input_schema: { type: 'object', properties: { say: { type: 'string' } } } }),
 }
 
