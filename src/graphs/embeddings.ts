@@ -10,6 +10,8 @@ const MODEL_MS = 30_000
 const LONGEST_REASON = 200
 /** The most texts of one item: more would be a book, which is not found by one meaning. */
 const MOST_TEXTS = 100
+/** A short list of paths may name a large value many times. */
+const MOST_CHARACTERS = 1_000_000
 
 export class Embeddings {
   readonly settings: IndexSettings
@@ -46,7 +48,19 @@ export class Embeddings {
   /** The texts of an item by which it is found. `index`: paths, or false for none. */
   textsOf(value: object, index: string[] | false | null | undefined): string[] {
     if (index === false) return []
-    return (index ?? this.settings.fields).flatMap(path => textsAt(value, path)).slice(0, MOST_TEXTS)
+    const texts: string[] = []
+    let length = 0
+    for (const path of index ?? this.settings.fields)
+      for (const text of textsAt(value, path).slice(0, MOST_TEXTS - texts.length)) {
+        length += text.length
+        if (length > MOST_CHARACTERS)
+          throw new HttpError(
+            422,
+            `\`index\`: the texts have more than ${MOST_CHARACTERS} characters. Name shorter ones, or set it to false.`,
+          )
+        texts.push(text)
+      }
+    return texts
   }
 }
 

@@ -205,6 +205,9 @@ it('the store finds items by their meaning, below a prefix and by a filter', asy
   await indexed.call('DELETE', '/store/items', { namespace: ['m', 'docs'], key: 'parts' })
   expect(await keys('a', { limit: 1 })).toEqual(['b'])
   expect((await put('wrong', {}, { index: ['a..b'] })).status).toBe(422)
+  const long = { text: 'a'.repeat(60_000) }
+  expect((await put('long', long, { index: Array(20).fill('text') })).status).toBe(422)
+  expect((await put('long', long)).status).toBe(204)
   const small = await graphs.startCopy({ index: { dims: 2, fields: ['text'], embed } })
   const wrong = { namespace: ['m'], key: 'k', value: { text: 'a' } }
   expect((await small.call('PUT', '/store/items', wrong)).status).toBe(502)
