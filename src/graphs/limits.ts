@@ -124,12 +124,16 @@ export class Usage {
 }
 
 const CHECKPOINTS = { checkpoints: ['checkpoint', 'metadata'], checkpoint_blobs: ['blob'], checkpoint_writes: ['blob'] }
+const ASSISTANT = ['name', 'description', 'config', 'context', 'metadata']
 const WIDE_COLUMNS: Record<string, string[]> = {
+  'graphs.assistants': ASSISTANT,
+  'graphs.assistant_versions': ASSISTANT,
+  'graphs.crons': ['payload', 'metadata'],
   'graphs.events': ['data'],
-  'graphs.runs': ['kwargs', 'output'],
+  'graphs.runs': ['kwargs', 'output', 'metadata'],
   'graphs.store': ['value'],
   'graphs.store_vectors': ['vector'],
-  'graphs.threads': ['"values"'],
+  'graphs.threads': ['"values"', 'metadata', 'config', 'interrupts', 'error'],
   ...Object.fromEntries(
     ['graphs_javascript', 'graphs_python'].flatMap(schema =>
       Object.entries(CHECKPOINTS).map(([table, columns]) => [`${schema}.${table}`, columns]),

@@ -56,6 +56,29 @@ it('stored bytes are limited, and rows that are deleted make room at once', asyn
   expect((await put('small', {})).status).toBe(204)
 })
 
+it('assistants, crons and metadata count as stored bytes, and a time to live may still be set', async () => {
+  const large = { text: randomBytes(2e6).toString('base64') }
+  const thread = await newThread()
+  const assistant = { graph_id: 'echo', config: { configurable: large } }
+  const { assistant_id } = (await copy.call('POST', '/assistants', assistant)).body
+  await copy.server.usage.measure(copy.server.db)
+  const cron = { assistant_id: 'echo', schedule: '0 0 1 1 *' }
+  const attempts: [method: string, path: string, body: object][] = [
+    ['POST', '/assistants', { graph_id: 'echo' }],
+    ['PATCH', `/assistants/${assistant_id}`, { name: 'x' }],
+    ['POST', '/runs/crons', cron],
+    ['PATCH', `/threads/${thread}`, { metadata: {} }],
+    ['PATCH', `/threads/${thread}/state`, { metadata: {} }],
+  ]
+  for (const [method, path, body] of attempts)
+    expect([path, (await copy.call(method, path, body)).status]).toEqual([path, 413])
+  expect((await copy.call('PATCH', `/threads/${thread}`, { ttl: 60 })).status).toBe(200)
+  await copy.call('DELETE', `/assistants/${assistant_id}`)
+  await copy.call('DELETE', `/threads/${thread}`)
+  await copy.server.usage.measure(copy.server.db)
+  expect((await copy.call('POST', '/runs/crons', cron)).status).toBe(200)
+})
+
 it('requests that wait are limited', async () => {
   const thread = await newThread()
   const leave = new AbortController()
@@ -64,6 +87,11 @@ it('requests that wait are limited', async () => {
   await expect.poll(() => copy.server.waiters.size).toBe(2)
   expect((await fetch(path)).status).toBe(429)
   expect((await run(thread, {})).status).toBe(429)
+  const { run_id } = (await copy.call('POST', `/threads/${thread}/runs`, later)).body
+  expect((await copy.call('POST', `/threads/${thread}/runs/${run_id}/cancel?wait=true`)).status).toBe(429)
+  const params = { name: 'echo', arguments: {} }
+  const tool = (await copy.call('POST', '/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/call', params })).body
+  expect(tool.error.message).toContain('GRAPHS_MAX_STREAMS')
   leave.abort()
   await expect.poll(() => copy.server.waiters.size).toBe(0)
 })

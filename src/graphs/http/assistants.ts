@@ -52,6 +52,7 @@ export const assistantRoutes: Route[] = [
       if_exists: z.enum(['raise', 'do_nothing']).nullish(),
     }),
     async handle({ server, body }) {
+      server.usage.admitBytes()
       executorOf(server, body.graph_id)
       const id = body.assistant_id ?? uuid7()
       const created = await createAssistant(server.db, id, {
@@ -113,6 +114,7 @@ export const assistantRoutes: Route[] = [
       metadata: object.nullish(),
     }),
     handle({ server, params, body }) {
+      server.usage.admitBytes()
       if (body.graph_id) executorOf(server, body.graph_id)
       const given = Object.entries(body).filter(([, value]) => value !== null && value !== undefined)
       return patchAssistant(server.db, resolveAssistantId(params.assistant_id), Object.fromEntries(given))

@@ -43,6 +43,7 @@ function readPayload(server: Server, body: z.output<typeof cronPatch>): CronFiel
 const userOf = (body: object) => (body as { [CALLER]?: Caller })[CALLER]?.user
 
 async function create(server: Server, threadId: string | null, body: z.output<typeof cronRequest>) {
+  server.usage.admitBytes()
   if (threadId !== null) await getThread(server.db.query, threadId)
   const assistant = await getAssistant(server.db.query, resolveAssistantId(body.assistant_id))
   return createCron(server.db, assistant.assistant_id, threadId, {
@@ -105,6 +106,7 @@ export const cronRoutes: Route[] = [
     params: cronParams,
     body: cronPatch,
     handle({ server, params, body }) {
+      server.usage.admitBytes()
       const given = Object.entries(body).filter(([name, value]) => TIMING.includes(name) && value != null)
       const patch = {
         ...Object.fromEntries(given),

@@ -255,6 +255,7 @@ export const runRoutes: Route[] = [
     params: threadRunParams,
     query: z.looseObject({ wait: flag, action, reason: unsupported }),
     async handle({ server, params, query, signal }) {
+      if (query.wait) server.usage.admitStream(server.waiters.size)
       await getRun(server.db.query, params.run_id, params.thread_id)
       await cancelRuns(server.db, [params.run_id], query.action)
       if (!query.wait) return noContent(202)
@@ -303,6 +304,7 @@ export const runRoutes: Route[] = [
 
 /** Runs a graph without a thread, and returns the JSON of its output. */
 export async function runAndWait(server: Server, request: RunRequest, signal: AbortSignal): Promise<JsonText> {
+  server.usage.admitStream(server.waiters.size)
   const run = await createRun(server, null, request)
   const ended = await joinRun(server.db, server.waiters, run.run_id, { signal })
   return new JsonText(ended?.output ?? 'null')

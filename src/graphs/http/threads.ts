@@ -170,6 +170,8 @@ export const threadRoutes: Route[] = [
     params: threadParams,
     body: z.looseObject({ metadata: object.nullish(), ttl }),
     async handle({ server, params, body, request }) {
+      // A shorter time to live is a way back below the limit.
+      if (body.metadata) server.usage.admitBytes()
       const thread = await patchThread(server.db, params.thread_id, { metadata: body.metadata, ttl: toTtl(body.ttl) })
       return request.headers.get('Prefer') === 'return=minimal' ? noContent() : toThread(thread)
     },
@@ -271,7 +273,10 @@ export const threadRoutes: Route[] = [
     summary: 'Change the metadata of a thread',
     params: threadParams,
     body: z.looseObject({ metadata: object }),
-    handle: async ({ server, params, body }) => toThread(await patchThread(server.db, params.thread_id, body)),
+    async handle({ server, params, body }) {
+      server.usage.admitBytes()
+      return toThread(await patchThread(server.db, params.thread_id, body))
+    },
   }),
   route({
     method: 'get',
