@@ -120,6 +120,9 @@ it('a thread and its runs are there for the user who made them only', async () =
     expect([method, at, (await call('bob', method, at, body)).status]).toEqual([method, at, 404])
   const command = { id: 1, method: 'run.start', params: RUN }
   expect((await call('bob', 'POST', `${path}/commands`, command)).body.type).toBe('error')
+  const answer = { id: 2, method: 'input.respond', params: { interrupt_id: 'a', response: 1 } }
+  const errorOf = async (name: string) => (await call(name, 'POST', `${path}/commands`, answer)).body.error
+  expect([await errorOf('ann'), await errorOf('bob')]).toEqual(['no_such_run', 'invalid_argument'])
   expect((await call('bob', 'POST', '/threads/prune', { thread_ids: [thread] })).body.pruned_count).toBe(0)
   for (const [name, count] of [
     ['ann', 1],

@@ -83,6 +83,8 @@ async function startRun(caller: Caller, threadId: string, params: unknown) {
 
 async function respond(caller: Caller, threadId: string, params: unknown) {
   const given = parse(inputRespond, params)
+  // Before an answer that tells whether the thread waits.
+  await admit(caller, 'threads:read', { params: { thread_id: threadId } })
   const responses = 'responses' in given ? (given.responses as z.output<typeof response>[]) : [given]
   const { thread, isInterrupted } = await findInterrupted(caller.server, threadId)
   if (!thread || !isInterrupted) throw new CommandError('no_such_run', 'The thread does not wait for an answer.')
