@@ -36,8 +36,10 @@ for (const [network, prefix] of [
 ] as const)
   PRIVATE.addSubnet(network, prefix, 'ipv4')
 for (const [network, prefix] of [
+  ['::', 96],
   ['64:ff9b::', 96],
   ['64:ff9b:1::', 48],
+  ['2001::', 32],
   ['2002::', 16],
   ['fc00::', 7],
   ['fec0::', 10],
@@ -128,13 +130,14 @@ function post(url: URL, body: string, options: http.RequestOptions): Promise<num
 }
 
 const ATTEMPTS = 3
+/** Receivers that do not answer must fill neither the memory nor the sockets of this copy. */
+const MOST_UNDER_WAY = 1000
+const MOST_BYTES_UNDER_WAY = 64 * 2 ** 20
+const underWay = { count: 0, bytes: 0 }
+
 type WebhookOptions = { policy: Policy; environment: Environment; ownUrl: string; hasAuth: boolean }
 
-export async function sendWebhook(
-  { run, end, endedAt }: EndedRun,
-  { policy, environment, ownUrl, hasAuth }: WebhookOptions,
-): Promise<void> {
-  const target = run.kwargs.webhook as string
+export async function sendWebhook({ run, end, endedAt }: EndedRun, options: WebhookOptions): Promise<void> {
   const { run_id, thread_id, assistant_id, metadata, kwargs, multitask_strategy, created_at, claimed_at } = run
   const about = JSON.stringify({
     run_id,
@@ -152,6 +155,26 @@ export async function sendWebhook(
   })
   // The values are JSON already.
   const body = `${about.slice(0, -1)},"values":${end.state?.values ?? 'null'}}`
+  const size = Buffer.byteLength(body)
+  const isTooMuch = underWay.count >= MOST_UNDER_WAY || underWay.bytes + size > MOST_BYTES_UNDER_WAY
+  if (isTooMuch && underWay.count > 0)
+    return console.error(`webhook not sent run=${run_id}: others wait for their receivers`)
+  underWay.count++
+  underWay.bytes += size
+  try {
+    await deliver(run, body, options)
+  } finally {
+    underWay.count--
+    underWay.bytes -= size
+  }
+}
+
+async function deliver(
+  { run_id, kwargs }: EndedRun['run'],
+  body: string,
+  { policy, environment, ownUrl, hasAuth }: WebhookOptions,
+): Promise<void> {
+  const target = kwargs.webhook as string
   const isOwn = isOwnPath(target)
   // With authentication of the application's own, the key would be that of another user.
   const key = isOwn && !hasAuth ? environment.GRAPHS_API_KEY : undefined

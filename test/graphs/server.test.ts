@@ -1,8 +1,11 @@
 import { randomBytes } from 'node:crypto'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startDueCrons } from '../../src/graphs/crons.ts'
 import { sweep } from '../../src/graphs/sweeps.ts'
+import { sendWebhook } from '../../src/graphs/webhooks.ts'
 import { openGraphs, readEvents } from './graphs.ts'
 
 let graphs: Awaited<ReturnType<typeof openGraphs>>
@@ -230,6 +233,35 @@ it('a due cron starts one run, though each copy looks', async () => {
   for (const patch of [{ schedule: 'often' }, { schedule: '0 0 31 2 *' }, { webhook: 'http://169.254.169.254/' }])
     expect((await copy.call('PATCH', `/runs/crons/${cron.cron_id}`, patch)).status).toBe(422)
   expect((await copy.call('DELETE', `/runs/crons/${cron.cron_id}`)).status).toBe(204)
+})
+
+it('webhooks whose receivers do not answer do not fill the memory', async () => {
+  const received: ServerResponse[] = []
+  const receiver = createServer((req, res) => void req.resume().once('end', () => received.push(res)))
+  await new Promise<void>(listening => receiver.listen(0, '127.0.0.1', listening))
+  try {
+    const webhook = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`
+    const policy = { url: { disable_loopback: false } }
+    const values = JSON.stringify('x'.repeat(40 * 2 ** 20))
+    const ended = {
+      run: { run_id: 'one', kwargs: { webhook } },
+      end: { status: 'success', error: null, state: { values } },
+    }
+    const send = () => sendWebhook(ended as never, { policy, environment: {}, ownUrl: '', hasAuth: false })
+    const first = send()
+    await expect.poll(() => received.length).toBe(1)
+    await send()
+    expect(received).toHaveLength(1)
+    received[0]!.end()
+    await first
+    const next = send()
+    await expect.poll(() => received.length).toBe(2)
+    received[1]!.end()
+    await next
+  } finally {
+    receiver.closeAllConnections()
+    receiver.close()
+  }
 })
 
 it('a sweep deletes old events and expired threads', async () => {

@@ -27,6 +27,8 @@ describe('a webhook', () => {
     ['http://10.0.0.7/', ALLOWED],
     ['https://[fd12:3456::1]/', undefined],
     ['http://[::ffff:192.168.1.1]/', undefined],
+    ['http://[::192.168.1.1]/', undefined],
+    ['http://[2001:0:c0a8:101::1]/', undefined],
     ['http://10.0.0.7/', { url: { allowed_domains: ['10.0.0.8'] } }],
   ])('to %s is refused by the policy %j', (url, policy) => {
     expect(() => checkWebhook(url, policy)).toThrow(HttpError)
@@ -36,6 +38,9 @@ describe('a webhook', () => {
     ['/threads', undefined],
     ['https://hooks.example/x', undefined],
     ['http://127.0.0.1:9000/', ALLOWED],
+    ['http://[::1]:9000/', ALLOWED],
+    ['https://8.8.8.8/', undefined],
+    ['https://[2606:4700::1111]/', undefined],
     ['http://10.0.0.7/', { url: { allowed_domains: ['10.0.0.7'] } }],
     ['https://a.mine.example/', { url: { allowed_domains: ['*.mine.example'] } }],
   ])('to %s is allowed by the policy %j', (url, policy) => {
