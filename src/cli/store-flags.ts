@@ -40,26 +40,31 @@ export function readStoreFlags(
   return Object.keys(resources).length === 0 ? null : resources
 }
 
-type Disk = { name: string; mountPath: string; storage_gi: number }
+/** Without `storage_gi`, a disk that is there already keeps its size. */
+type Disk = { name: string; mountPath: string; storage_gi: number | undefined }
 
 function readDisk(given: string): Disk {
   const [, name, mountPath, size] = /^([a-z0-9][-a-z0-9]{0,49})=(\/[^:]+)(?::(\d+))?$/.exec(given) ?? []
   if (!name || !mountPath)
     throw usageError(`--disk ${given} is not of the form NAME=PATH:GIBIBYTES, such as media=/app/media:5.`)
-  const storage_gi = size === undefined ? DEFAULT_DISK_GI : parseCount(size, `--disk ${name}`, MAX_DISK_GI)
+  const storage_gi = size === undefined ? undefined : parseCount(size, `--disk ${name}`, MAX_DISK_GI)
   return { name, mountPath, storage_gi }
 }
 
-/** The API takes both lists as a whole. */
+/** The API takes both lists as a whole. What the options do not say of a disk stays, such as its access mode. */
 function addDisks({ volumes, volume_mounts }: Resources, disks: Disk[]): Resources {
   const names = disks.map(({ name }) => name)
   const repeated = names.find((name, i) => names.indexOf(name) < i)
   if (repeated !== undefined) throw usageError(`--disk names ${repeated} twice.`)
   const isOther = ({ name }: { name: string }) => !names.includes(name)
+  const claimOf = ({ name, storage_gi }: Disk) => {
+    const known = volumes?.find(volume => volume.name === name)?.persistentVolumeClaim
+    return { claimName: name, storage_gi: DEFAULT_DISK_GI, ...known, ...(storage_gi !== undefined && { storage_gi }) }
+  }
   return {
     volumes: [
       ...(volumes ?? []).filter(isOther),
-      ...disks.map(({ name, storage_gi }) => ({ name, persistentVolumeClaim: { claimName: name, storage_gi } })),
+      ...disks.map(disk => ({ name: disk.name, persistentVolumeClaim: claimOf(disk) })),
     ],
     volume_mounts: [
       ...(volume_mounts ?? []).filter(isOther),
