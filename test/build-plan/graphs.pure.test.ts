@@ -177,6 +177,12 @@ describe('a langgraph.json', () => {
     ['an authentication that is not there', { ...PYTHON, auth: { path: './gone.py:auth' } }, '`auth.path`'],
     ['an authentication without a path', { ...PYTHON, auth: { disable_studio_auth: true } }, '`auth`'],
     ['embeddings of another provider', { ...PYTHON, store: { index: { dims: 2, embed: 'x:y' } } }, 'openai:<model>'],
+    [
+      'an index of vectors that are too long',
+      { ...PYTHON, store: { index: { dims: 16_001, embed: 'openai:x' } } },
+      'dims',
+    ],
+    ['an index without fields', { ...PYTHON, store: { index: { dims: 2, embed: 'openai:x', fields: [] } } }, 'fields'],
     ['an index without a size', { ...PYTHON, store: { index: { embed: 'openai:small' } } }, '`dims`'],
   ])('is refused with %s', (_, file, named) => {
     expect(refusal({ 'langgraph.json': file, 'agent.py': '', 'lib/x.py': '' })).toContain(named)

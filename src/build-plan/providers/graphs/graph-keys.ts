@@ -110,14 +110,24 @@ const GRAPH_KEYS: Keys = {
         form: object,
         isClosed: true,
         members: {
-          dims: { form: form(value => Number.isInteger(value) && Number(value) > 0, 'a whole number above 0') },
+          dims: {
+            form: form(
+              value => Number.isInteger(value) && Number(value) > 0 && Number(value) <= 16_000,
+              'a whole number from 1 to 16,000',
+            ),
+          },
           embed: {
             form: form(
               value => isText(value) && (isCode(value as string) || (value as string).startsWith('openai:')),
               '"openai:<model>", or a function as "<file>:<name>": models of others are not called by the server',
             ),
           },
-          fields: { form: texts },
+          fields: {
+            form: form(
+              value => texts(value) === null && [value].flat().length > 0 && [value].flat().length <= 20,
+              'a list of 1 to 20 paths',
+            ),
+          },
         },
       },
       ttl: {
