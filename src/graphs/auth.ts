@@ -52,7 +52,7 @@ export class Auth {
     return values?.some(value => value !== null) ? JSON.stringify(values) : undefined
   }
 
-  /** Whoever is not known yet must not read in an answer why the code failed. Its executor has logged it. */
+  /** Strangers must not read in an answer why the code failed. Its executor has logged it. */
   #ask(question: string, details: object): Promise<string> {
     return this.#executor.ask(question, details).catch(error => {
       if (!(error instanceof HttpError) || error.status !== 500) throw error
