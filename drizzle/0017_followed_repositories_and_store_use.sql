@@ -48,8 +48,7 @@ CREATE TABLE "commit_statuses" (
 ALTER TABLE "integrations" ADD COLUMN "problem" json;--> statement-breakpoint
 ALTER TABLE "previews" ADD COLUMN "end_reason" text;--> statement-breakpoint
 ALTER TABLE "previews" ADD COLUMN "pending_sha" text;--> statement-breakpoint
-ALTER TABLE "followed_repositories" ADD CONSTRAINT "followed_repositories_integration_id_integrations_id_fk"
-  FOREIGN KEY ("integration_id") REFERENCES "public"."integrations"("id") ON DELETE cascade ON UPDATE no action;
+ALTER TABLE "followed_repositories" ADD CONSTRAINT "followed_repositories_integration_id_integrations_id_fk" FOREIGN KEY ("integration_id") REFERENCES "public"."integrations"("id") ON DELETE cascade ON UPDATE no action;
 --> statement-breakpoint
 ALTER TABLE "store_points" ADD CONSTRAINT "store_points_deployment_id_deployments_id_fk"
   FOREIGN KEY ("deployment_id") REFERENCES "public"."deployments"("id") ON DELETE cascade ON UPDATE no action;
@@ -80,7 +79,7 @@ create policy everything on commit_statuses to slipway_system
 create policy own on commit_statuses to slipway_app
   using ((tenant_id = current_tenant()))
   with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND
-    is_own_deployment(deployment_id)));
+    is_own_deployment(deployment_id) AND is_own_revision(revision_id)));
 grant insert, select, update (revision_id, notified_state, attempts, next_attempt_at) on commit_statuses to slipway_app;
 grant delete, insert, select, update on commit_statuses to slipway_system;
 create or replace function keep_cleared_stores()
@@ -136,8 +135,7 @@ create policy served on store_points to slipway_agent
   with check ((EXISTS ( SELECT
    FROM deployments d
   WHERE ((d.id = store_points.deployment_id) AND (d.listener_id = current_listener()) AND
-    (d.tenant_id = store_points.tenant_id) AND
-    (d.organization_id = store_points.organization_id)))));
+    (d.tenant_id = store_points.tenant_id) AND (d.organization_id = store_points.organization_id)))));
 grant insert, select, update (bytes, connections) on store_points to slipway_agent;
 grant select on store_points to slipway_app;
 grant delete, insert, select, update on store_points to slipway_system;

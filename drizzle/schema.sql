@@ -833,9 +833,23 @@ begin
   );
 end $function$;
 reset role;
+set role slipway_system;
+create or replace function is_own_revision(p_id uuid)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+begin
+  return p_id is null or not exists (
+    select from revisions
+    where id = p_id and tenant_id is distinct from current_tenant()
+  );
+end $function$;
+reset role;
 create policy own on commit_statuses to slipway_app
   using ((tenant_id = current_tenant()))
-  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_deployment(deployment_id)));
+  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_deployment(deployment_id) AND is_own_revision(revision_id)));
 grant insert, select, update (revision_id, notified_state, attempts, next_attempt_at) on commit_statuses to slipway_app;
 grant delete, insert, select, update on commit_statuses to slipway_system;
 
@@ -2365,20 +2379,6 @@ create policy admitted on jobs as restrictive to slipway_limited
 create policy everything on jobs to slipway_system
   using (true)
   with check (true);
-set role slipway_system;
-create or replace function is_own_revision(p_id uuid)
- RETURNS boolean
- LANGUAGE plpgsql
- STABLE SECURITY DEFINER
- SET search_path TO 'public', 'pg_temp'
-AS $function$
-begin
-  return p_id is null or not exists (
-    select from revisions
-    where id = p_id and tenant_id is distinct from current_tenant()
-  );
-end $function$;
-reset role;
 set role slipway_system;
 create or replace function is_own_schedule(p_id uuid)
  RETURNS boolean

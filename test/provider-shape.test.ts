@@ -78,8 +78,11 @@ it.each(Object.keys(DECLARED))(
           ([member]) => update.accepts.has(member) && !declared.withSecret?.includes(member),
         ),
       )
-      const echoed = await planner.update(echo, state)
-      check(`status of an echo: ${echoed.text.slice(0, 300)}`, echoed.status, 200)
+      // An integration has only its credential to change, and refuses an empty change.
+      if (Object.keys(echo).length > 0) {
+        const echoed = await planner.update(echo, state)
+        check(`status of an echo: ${echoed.text.slice(0, 300)}`, echoed.status, 200)
+      }
       const after = await read(id)
       check('members that an echo changes', planner.compare(echo, after, after), [])
       check('secrets that an echo changes', after.fingerprints, state.fingerprints)

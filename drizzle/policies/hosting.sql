@@ -497,6 +497,7 @@ create policy own on commit_statuses to slipway_app
     tenant_id = current_tenant()
     and organization_id = current_organization()
     and is_own_deployment(deployment_id)
+    and is_own_revision(revision_id)
   );
 create policy admitted on commit_statuses as restrictive to slipway_limited
   using (

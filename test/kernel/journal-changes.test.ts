@@ -29,6 +29,7 @@ import { ISSUER, newProvider, readState } from '../support/authorization-server.
 import { makeDataCalls } from '../support/data-calls.ts'
 import { newDeployment } from '../support/deployments.ts'
 import { makeGitea, makeRepositories } from '../support/fake-git-hosts.ts'
+import { GITEA_URL } from '../support/integrations.ts'
 import { POLICY, STORE, startServing, startWithDisk } from '../support/jobs.ts'
 import { newPathParameters } from '../support/path-parameters.ts'
 import { getPolicyPath, setUpPreviews } from '../support/previews.ts'
@@ -131,6 +132,9 @@ const WRITES: Record<string, number> = { approvePreview: 2 }
 const writes = operations.filter(one => one.method !== 'get' && !one.isReadOnly && !(one.id in WITHOUT_EVENTS))
 
 const gitea = makeGitea()
+/** The host of the deployments that `newDeployment` makes. */
+const git = makeGitea(GITEA_URL)
+git.accounts.set('hush-token', { id: 1, login: 'acme', repositories: [{ id: 1, name: 'app', owner: 'acme' }] })
 const mcp = makeMcpServer({
   client: { client_secret: makeSecret('client'), registration_access_token: makeSecret('registration') },
 })
@@ -556,6 +560,7 @@ const findOperation = (id: string): Operation => operations.find(one => one.id =
 beforeAll(async () => {
   serveRepositories({
     ...gitea.sites,
+    ...git.sites,
     [MCP_ORIGIN]: mcp,
     [AUTH_ORIGIN]: mcp,
     [ISSUER]: { 'POST /token': () => Response.json(tokens()), 'POST /revoke': () => new Response(null) },

@@ -142,7 +142,11 @@ const operationPatterns = operations
 export function findOperation(method: string, path: string): Operation | undefined {
   const pathname = resolveAlias(new URL(`http://slipway.test${path}`).pathname)
   const name = method.toLowerCase()
-  return operationPatterns.find(({ one, pattern }) => one.method === name && pattern.test(pathname))?.one
+  const found = operationPatterns.filter(({ pattern }) => pattern.test(pathname))
+  // A path without parameters answers for all methods of its own.
+  const [{ one: first } = { one: undefined }] = found
+  const exact = first && !first.path.includes('{') && found.filter(({ one }) => one.path === first.path)
+  return (exact || found).find(({ one }) => one.method === name)?.one
 }
 
 export async function readEvents(requestId: string, app: App = getApp()): Promise<Record<string, unknown>[]> {

@@ -87,7 +87,7 @@ async function checkOutOnce(
     throw new PermanentError(
       `The files of the commit take more than ${disk_mb} MB. Remove large files from the repository.`,
     )
-  const lfsFault = await replacePointers({ address, credential, folder, disk_mb, redactLine, task })
+  const lfsFault = await replacePointers({ address, credential, folder, disk_mb, redactLine: redactCredential(credential), task })
   const submoduleFaults = await fetchSubmodules(
     { commit, url: address.url, folder },
     {
@@ -101,7 +101,7 @@ async function checkOutOnce(
         const anonymous = createGit({ ...runner, ...submodule, isSubmodule: true })
         await fetchCommit(anonymous, { ref: sha, commit_sha: sha }, url.href, `${localRef}-${sha}`, task.signal)
         await writeFiles(anonymous, sha, target, indexFile)
-        const fault = await replacePointers({ ...submodule, folder: target, disk_mb, redactLine, task })
+        const fault = await replacePointers({ ...submodule, folder: target, disk_mb, redactLine: line => line, task })
         if (fault !== null) throw new PermanentError(fault)
       },
     },
@@ -148,11 +148,7 @@ type Runner = Pick<Options, 'revision' | 'task' | 'disk_mb' | 'path'> & {
 /** Runs git in the mirror, for the repository at this address. */
 function createGit({ revision, task, disk_mb, path, mirror, address, credential, isSubmodule }: Runner): Git {
   const url = address.url.href
-  const secrets = credential
-    ? [credential.password, basicAuth(credential), encodeURIComponent(credential.password)]
-    : []
-  // A server may echo the credential.
-  const redactLine = (line: string) => secrets.reduce((text, secret) => text.replaceAll(secret, '***'), line)
+  const redactLine = redactCredential(credential)
   const env = gitEnvironment(task, address, credential, path)
   return async (args, label, index) => {
     const lines: string[] = []
@@ -244,6 +240,13 @@ function resolveRef(ref: string, url: string, lines: string[]): { sha: string; a
   throw new PermanentError(
     `The repository ${url} has no branch, tag or full commit id \`${ref}\`. Correct \`repo_ref\`, or push the branch.`,
   )
+}
+
+/** A server may echo it. */
+function redactCredential(credential: GitCredential | null): (line: string) => string {
+  if (!credential) return line => line
+  const secrets = [credential.password, basicAuth(credential), encodeURIComponent(credential.password)]
+  return line => secrets.reduce((text, secret) => text.replaceAll(secret, '***'), line)
 }
 
 const basicAuth = ({ username, password }: { username: string; password: string }) =>

@@ -115,7 +115,11 @@ describe('a webhook delivery', () => {
 
   it('that declares more than the maximum size is rejected before it is read', async () => {
     const integration = await newIntegration(await newTenant())
-    const headers = { 'Content-Length': String(26 * 1024 * 1024), 'X-Gitea-Signature': await signBody('{}') }
+    const headers = {
+      'Content-Type': 'application/json',
+      'Content-Length': String(26 * 1024 * 1024),
+      'X-Gitea-Signature': await signBody('{}'),
+    }
     const reply = await send('POST', `/v1/integrations/forge/githost/${integration}/webhook`, { raw: '{}', headers })
     expect(reply.status).toBe(413)
   })

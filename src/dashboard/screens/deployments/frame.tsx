@@ -18,7 +18,7 @@ import { deployAgain } from './actions.ts'
 import { ChangeButtons } from './change-buttons.tsx'
 import { hasDraft } from './draft-store.ts'
 import styles from './frame.module.css'
-import { SHOWN_REVISIONS, servesGraphs } from './shown-revisions.ts'
+import { SHOWN_REVISIONS } from './shown-revisions.ts'
 
 const DraftBar = lazily(() => import('./draft-bar.tsx'))
 
@@ -46,6 +46,15 @@ type FrameProps = {
   page?: string
   children: (deployment: Deployment, revisions: Revision[]) => ComponentChildren
 }
+
+/** One that serves, or that is the latest, was built as graphs. */
+const servesGraphs = (
+  { active_revision_id, latest_revision_id }: Pick<Deployment, 'active_revision_id' | 'latest_revision_id'>,
+  revisions: Pick<Revision, 'id' | 'build_plan'>[],
+): boolean =>
+  revisions.some(
+    ({ id, build_plan }) => (id === active_revision_id || id === latest_revision_id) && build_plan?.kind === 'graphs',
+  )
 
 export function DeploymentFrame({ workspace, id, tab, page, children }: FrameProps) {
   const ref = { params: { deployment_id: id } }
