@@ -48,7 +48,8 @@ CREATE TABLE "commit_statuses" (
 ALTER TABLE "integrations" ADD COLUMN "problem" json;--> statement-breakpoint
 ALTER TABLE "previews" ADD COLUMN "end_reason" text;--> statement-breakpoint
 ALTER TABLE "previews" ADD COLUMN "pending_sha" text;--> statement-breakpoint
-ALTER TABLE "followed_repositories" ADD CONSTRAINT "followed_repositories_integration_id_integrations_id_fk" FOREIGN KEY ("integration_id") REFERENCES "public"."integrations"("id") ON DELETE cascade ON UPDATE no action;
+ALTER TABLE "followed_repositories" ADD CONSTRAINT "followed_repositories_integration_id_integrations_id_fk"
+  FOREIGN KEY ("integration_id") REFERENCES "public"."integrations"("id") ON DELETE cascade ON UPDATE no action;
 --> statement-breakpoint
 ALTER TABLE "store_points" ADD CONSTRAINT "store_points_deployment_id_deployments_id_fk"
   FOREIGN KEY ("deployment_id") REFERENCES "public"."deployments"("id") ON DELETE cascade ON UPDATE no action;

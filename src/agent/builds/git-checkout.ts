@@ -87,7 +87,8 @@ async function checkOutOnce(
     throw new PermanentError(
       `The files of the commit take more than ${disk_mb} MB. Remove large files from the repository.`,
     )
-  const lfsFault = await replacePointers({ address, credential, folder, disk_mb, redactLine: redactCredential(credential), task })
+  const redactLine = redactCredential(credential)
+  const lfsFault = await replacePointers({ address, credential, folder, disk_mb, redactLine, task })
   const submoduleFaults = await fetchSubmodules(
     { commit, url: address.url, folder },
     {
