@@ -18,6 +18,8 @@ export async function streamBaseBackup(url: string): Promise<Readable> {
     replication: 'true',
   } as pg.ClientConfig)
   const tar = new PassThrough()
+  // It may fail before anyone reads it. Whoever reads it then sees that it was destroyed.
+  tar.on('error', () => {})
   client.on('error', error => tar.destroy(error))
   await client.connect()
   tar.once('close', () => void client.end().catch(() => {}))

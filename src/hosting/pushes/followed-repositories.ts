@@ -58,8 +58,8 @@ type HeardRepository = { id: string; urls: string[] }
 
 /**
  * Records the delivery. Returns the URLs under which deployments know the repository: it may have been renamed. Another
- * repository may have got the name of a renamed one, and concerns no deployment then. Only the host says which id a name
- * has: whoever administers one repository of the integration knows the secret of the deliveries of all.
+ * repository may have got the name of a renamed one, and concerns no deployment then. Only the host says which id a
+ * name has: whoever administers one repository of the integration knows the secret of the deliveries of all.
  */
 export async function recordHeard(
   { database, platform }: Services,

@@ -9,6 +9,7 @@ import { formatSeconds } from '../../format/time.ts'
 import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Card } from '../../parts/card.tsx'
 import { Glyph } from '../../parts/icon.tsx'
+import { lazily } from '../../parts/lazily.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { Prose } from '../../parts/prose.tsx'
@@ -23,11 +24,12 @@ import type { ScreenProps } from '../screen-props.ts'
 import { FolderSource, type PackedSource } from './folder-source.tsx'
 import { LastLines } from './last-lines.tsx'
 import styles from './new.module.css'
-import { NextSteps } from './next-steps.tsx'
 import { NoAgent } from './no-agent.tsx'
 import { ProgressBar } from './progress.tsx'
 import { awaitsFiles, hasFailed, listSteps, type Step } from './steps.ts'
 import { startUpload, type UploadJob, uploadJobs } from './upload-job.ts'
+
+const NextSteps = lazily(() => import('./next-steps.tsx'))
 
 export default function FirstDeployment({ workspace, params, me }: ScreenProps<{ deployment: string }>) {
   const ref = { params: { deployment_id: params.deployment } }
