@@ -51,7 +51,7 @@ const SHARED: Record<string, RegExp> = {
 /** Packages without requests or modules of Node, which the client may bring to pages. */
 const PURE_PACKAGES = ['ignore', 'modern-tar']
 /** A file without imports. */
-const PURE_FILES = ['protocol/schedule-defaults.ts']
+const PURE_FILES = ['protocol/defaults.ts']
 
 const ROOMS = ['people', 'hosting', 'connect', 'tracing']
 /** Folders that are part of a slice: they import each other. */

@@ -1,6 +1,6 @@
 // The members of a runtime configuration that decide what is run. An agent checks the rest, and names its faults.
-import { DEFAULT_DISK_GI, type SourceDisk } from '../protocol/disks.ts'
-import { TIMING_DEFAULTS } from '../protocol/schedule-defaults.ts'
+import { DEFAULT_DISK_GI, TIMING_DEFAULTS } from '../protocol/defaults.ts'
+import type { SourceDisk } from '../protocol/disks.ts'
 import type { PlannedSchedule, ProcessType, Site } from './build-plan.ts'
 import { describesGraphs } from './providers/graphs/graph-file.ts'
 

@@ -1,6 +1,7 @@
 // The schema of the runtime configuration, the JSON file of a source at `platform_config_path`.
 import * as z from 'zod'
-import { Claim, DEFAULT_DISK_GI } from '../protocol/disks.ts'
+import { DEFAULT_DISK_GI } from '../protocol/defaults.ts'
+import { Claim } from '../protocol/disks.ts'
 import { isReservedVariable } from '../protocol/reserved-variables.ts'
 import { ProcessName, ScheduleName } from '../protocol/schedule-members.schema.ts'
 import { Cron, timingMembers } from '../protocol/schedules.schema.ts'

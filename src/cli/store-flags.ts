@@ -1,6 +1,6 @@
 // The options of `slipway deploy` that ask for a database, a Redis and disks.
 import type { Command } from 'commander'
-import { DEFAULT_DISK_GI } from '../protocol/disks.ts'
+import { DEFAULT_DISK_GI } from '../protocol/defaults.ts'
 import type { NewDeployment } from './deploy-source.ts'
 import { usageError } from './failure.ts'
 import { collect } from './flags.ts'

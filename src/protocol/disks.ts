@@ -4,7 +4,6 @@ import type { Volume, VolumeMount } from './kubernetes.schema.ts'
 
 /** Engines with images run a built source in this folder. Paths below it mean the same on every engine. */
 const APPLICATION_FOLDER = '/app'
-export const DEFAULT_DISK_GI = 10
 const ACCESS_MODES = ['ReadWriteOnce', 'ReadWriteMany', 'ReadWriteOncePod'] as const
 type AccessMode = (typeof ACCESS_MODES)[number]
 

@@ -1,5 +1,5 @@
 // Plans the schedules of deployments, but for those that a source declares.
-import { TIMING_DEFAULTS } from '../../protocol/schedule-defaults.ts'
+import { TIMING_DEFAULTS } from '../../protocol/defaults.ts'
 import { type DeclaredDocument, namesOfSchedule, specOf } from './documents.ts'
 import { changesOfNew, compareMembers, findId, ownerOf, type Planned, type Planner, requireId } from './planner.ts'
 

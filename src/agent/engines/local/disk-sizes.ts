@@ -1,6 +1,7 @@
 // The sizes of the disks of a deployment, which are measured and not reserved, and which of its disks are full.
 import { join } from 'node:path'
-import { DEFAULT_DISK_GI, type Disk } from '../../../protocol/disks.ts'
+import { DEFAULT_DISK_GI } from '../../../protocol/defaults.ts'
+import type { Disk } from '../../../protocol/disks.ts'
 import { readJson, writeJson } from '../../system/files.ts'
 
 /**

@@ -1,12 +1,11 @@
 // Follows the first revision of a deployment until its URL answers, or says why it does not.
 import type { ComponentChildren } from 'preact'
-import { useState } from 'preact/hooks'
 import { isMissing, useRead } from '../../api/queries.ts'
 import { useCommands } from '../../commands/commands.ts'
 import { hostOf } from '../../format/source.ts'
 import { type Deployment, isInFlight, type Revision, stateOfDeployment } from '../../format/state.ts'
 import { formatSeconds } from '../../format/time.ts'
-import { Button, ButtonLink } from '../../parts/button.tsx'
+import { ButtonLink } from '../../parts/button.tsx'
 import { Card } from '../../parts/card.tsx'
 import { Glyph } from '../../parts/icon.tsx'
 import { lazily } from '../../parts/lazily.tsx'
@@ -21,15 +20,16 @@ import { listReasons } from '../deployments/explain.ts'
 import { Remedies } from '../deployments/remedies.tsx'
 import { SHOWN_REVISIONS } from '../deployments/shown-revisions.ts'
 import type { ScreenProps } from '../screen-props.ts'
-import { FolderSource, type PackedSource } from './folder-source.tsx'
+import type { FilesProps } from './files-again.tsx'
 import { LastLines } from './last-lines.tsx'
 import styles from './new.module.css'
+import { NextSteps } from './next-steps.tsx'
 import { NoAgent } from './no-agent.tsx'
 import { ProgressBar } from './progress.tsx'
 import { awaitsFiles, hasFailed, listSteps, type Step } from './steps.ts'
 import { startUpload, type UploadJob, uploadJobs } from './upload-job.ts'
 
-const NextSteps = lazily(() => import('./next-steps.tsx'))
+const FilesAgain = lazily<FilesProps>(() => import('./files-again.tsx'))
 
 export default function FirstDeployment({ workspace, params, me }: ScreenProps<{ deployment: string }>) {
   const ref = { params: { deployment_id: params.deployment } }
@@ -95,7 +95,7 @@ function Follow({ workspace, me, deployment, latest }: FollowProps) {
         </ol>
         {isInFlight(latest) && !awaitsFiles(deployment, latest) && <NoAgent workspace={workspace} />}
       </Card>
-      {needsFiles && <Files deployment={deployment} job={job} />}
+      {needsFiles && <FilesAgain deployment={deployment} job={job} onUpload={archive => startUpload(id, archive)} />}
       {hasFailed(latest) && <Failure workspace={workspace} deployment={deployment} latest={latest} />}
       <LastLines deployment={id} revision={latest.id} isEnded={!isInFlight(latest)} />
       {isServing && <NextSteps workspace={workspace} me={me} />}
@@ -141,26 +141,6 @@ const RUNNING_TEXTS: Partial<Record<Step['name'], string>> = {
 function describeTotal(steps: Step[]): string | undefined {
   const seconds = steps.reduce((sum, step) => sum + step.seconds, 0)
   return steps.at(-1)!.state === 'done' ? `Took ${formatSeconds(seconds)}` : undefined
-}
-
-/** After a cancelled upload, a reload, or a failed build: the files are chosen again. */
-function Files({ deployment, job }: { deployment: Deployment; job?: UploadJob | undefined }) {
-  const [packed, setPacked] = useState<PackedSource>()
-  const archive = packed?.archive
-  return (
-    <>
-      {job?.error && <Problem error={job.error} onRetry={job.retry} />}
-      <FolderSource packed={packed} root={deployment.source_config.root_directory ?? ''} onChange={setPacked} />
-      {archive && (
-        <div class={styles.submit}>
-          <p>The folder becomes the next revision of {deployment.name}.</p>
-          <Button look="primary" onClick={() => startUpload(deployment.id, archive)}>
-            Upload and deploy
-          </Button>
-        </div>
-      )}
-    </>
-  )
 }
 
 function Detail({ text }: { text: string }) {
@@ -209,7 +189,11 @@ function Failure({ workspace, deployment, latest }: { workspace: string; deploym
         (isUploading ? (
           <ProgressBar text="Uploading the files" done={job.sent} total={job.size} onCancel={job.cancel} />
         ) : (
-          <Files deployment={deployment} job={job?.state === 'failed' ? job : undefined} />
+          <FilesAgain
+            deployment={deployment}
+            job={job?.state === 'failed' ? job : undefined}
+            onUpload={archive => startUpload(deployment.id, archive)}
+          />
         ))}
     </>
   )

@@ -13,7 +13,7 @@ const hiddenKey = (workspace: string) => `slipway-next-steps-${workspace}`
 
 type Suggestion = { to: string; icon: IconName; label: string; detail: string; isOpen: boolean; needs: Permission }
 
-export default function NextSteps({ workspace, me }: { workspace: string; me: Me }) {
+export function NextSteps({ workspace, me }: { workspace: string; me: Me }) {
   const [isHidden, setHidden] = useState(() => localStorage.getItem(hiddenKey(workspace)) !== null)
   const enabled = { enabled: !isHidden }
   const hosts = useRead(workspace, 'GET /v1/integrations/forge/githost/install', {}, enabled).data

@@ -1,4 +1,7 @@
-// The members of a schedule that may be left out, for pages and for schemas.
+// Defaults of members that may be left out, for schemas, and for pages, which load no zod.
+export const DEFAULT_DISK_GI = 10
+
+/** Of a schedule. */
 export const TIMING_DEFAULTS = {
   time_zone: 'UTC',
   timeout_seconds: 3600,
