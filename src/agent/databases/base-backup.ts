@@ -1,9 +1,13 @@
 // A base backup by the replication protocol of Postgres: a tar of the data folder with the WAL that makes it whole.
+import { randomBytes } from 'node:crypto'
 import { PassThrough, type Readable } from 'node:stream'
 import pg from 'pg'
 
 /** `WAIT false`: an archive that fails must not hold it up, because the tar has its own WAL. */
 const COMMAND = `BASE_BACKUP (LABEL 'slipway', CHECKPOINT 'fast', WAL true, WAIT false, MANIFEST 'no')`
+/** Without it a checkpoint in the middle may remove WAL that the tar needs. It ends with the session. */
+const keepWal = () =>
+  `CREATE_REPLICATION_SLOT "slipway_${randomBytes(8).toString('hex')}" TEMPORARY PHYSICAL RESERVE_WAL`
 const CONNECT_TIMEOUT_MS = 10_000
 
 type Chunk = { chunk: Buffer }
@@ -23,6 +27,10 @@ export async function streamBaseBackup(url: string): Promise<Readable> {
   client.on('error', error => tar.destroy(error))
   await client.connect()
   tar.once('close', () => void client.end().catch(() => {}))
+  await client.query(keepWal()).catch(error => {
+    tar.destroy()
+    throw error
+  })
   client.query(new Backup(tar) as object as pg.Submittable)
   return tar
 }

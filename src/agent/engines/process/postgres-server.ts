@@ -129,10 +129,8 @@ export class EmbeddedServer implements PostgresServer {
 
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
     const [binaries, identity] = await findServerPrograms(folder)
-    if (!pg.isInitialized(folder)) {
-      await removeUnfinished(folder)
-      await (create?.(binaries, identity) ?? pg.initialize(binaries, identity, folder))
-    }
+    await removeUnfinished(folder)
+    if (!pg.isInitialized(folder)) await (create?.(binaries, identity) ?? pg.initialize(binaries, identity, folder))
     if (!pg.findServer(folder)) await prepare?.(binaries, identity)
     for (const deadline = Date.now() + READY_TIMEOUT_MS; ; ) {
       const port = pg.findServer(folder)?.port
