@@ -122,11 +122,11 @@ test('each database has a superuser password of its own, also one of the release
   expect(await read(other)).toEqual([1])
 
   // The release before leaves it so: the server runs, with the password of the template.
+  await first.engine.close({ stop: false })
   const data = join(generationFolder(one), 'data')
   await query(connectionUrl(data, findServer(data)!.port), `alter role slipway password '${inTemplate}'`)
   fs.writeFileSync(join(generationFolder(one), 'data.password'), inTemplate)
   fs.rmSync(join(generationFolder(one), 'data.own-password'))
-  await first.engine.close({ stop: false })
   const next = await open({ backup_ms: 60_000 })
   await waitUntilReady(next.engine, one)
   expect(password(one)).not.toBe(inTemplate)
