@@ -1,8 +1,8 @@
 // Schemas of jobs and schedules.
 import * as z from 'zod'
+import { TIMING_DEFAULTS } from '../../protocol/defaults.ts'
 import { Command, jobStatuses, overlaps } from '../../protocol/jobs.schema.ts'
 import { levels } from '../../protocol/logs.schema.ts'
-import { TIMING_DEFAULTS } from '../../protocol/defaults.ts'
 import { DeadlineSeconds, ProcessName, ScheduleName, TimeoutSeconds } from '../../protocol/schedule-members.schema.ts'
 import { Cron, timingMembers } from '../../protocol/schedules.schema.ts'
 import { JobAction, TakeAction } from '../../protocol/snapshots.schema.ts'
