@@ -45,7 +45,7 @@ const APART = 'graphs'
 /** Paths that each program may import of the rest. */
 const SHARED: Record<string, RegExp> = {
   agent: /^(protocol|postgres|build-plan)\/|^kernel\/(version|db\/s3)\.ts$/,
-  cli: /^(client|build-plan)\/|^protocol\/(webhook-|tunnel-|(disks|env-file|glob|versions|reserved-variables)\.ts)/,
+  cli: /^(client|build-plan)\/|^protocol\/(webhook-|tunnel-|(defaults|env-file|glob|versions|reserved-variables)\.ts)/,
 }
 
 /** Packages without requests or modules of Node, which the client may bring to pages. */

@@ -1,7 +1,7 @@
 // Defaults of members that may be left out, for schemas, and for pages, which load no zod.
 export const DEFAULT_DISK_GI = 10
 
-/** Of a schedule. */
+/** Members of a schedule. */
 export const TIMING_DEFAULTS = {
   time_zone: 'UTC',
   timeout_seconds: 3600,
