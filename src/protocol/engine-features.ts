@@ -19,11 +19,24 @@ export const ENGINE_FEATURES = {
     kubernetes: 'done',
   },
   autoscaling: {
-    about: '`max_scale` above `min_scale`, also of `queue_*` and `orchestrator_*`',
+    about: '`max_scale` above `min_scale`',
+    process: 'done',
+    container: 'done',
+    kubernetes: 'done',
+  },
+  request_scaling: {
+    about: '`scale_metric` `concurrency` or `requests`',
+    process: 'done',
+    container: 'done',
+    kubernetes: 'refused',
+  },
+  part_autoscaling: {
+    about: '`queue_max_scale` above `queue_min_scale`, also of `orchestrator_*`',
     process: 'refused',
     container: 'refused',
     kubernetes: 'done',
   },
+  sleep: { about: '`idle_seconds` and `frozen_seconds`', process: 'done', container: 'done', kubernetes: 'refused' },
   processes: {
     about: 'Processes of the source beside `web`, `process_scale` and `process_resources`',
     process: 'done',
@@ -138,8 +151,12 @@ export function listFeatureNeeds(spec: ResourceSpec, source?: Source | null): Fe
   add(source === 'external_container' || source === 'internal_container', 'source', 'images')
   for (const part of ['', 'queue_', 'orchestrator_'] as const) {
     const [least, most] = [spec[`${part}min_scale`], spec[`${part}max_scale`]]
-    add((most ?? 0) > Math.max(1, least ?? 1), at(`${part}max_scale`), 'autoscaling')
+    const feature = part === '' ? 'autoscaling' : 'part_autoscaling'
+    add((most ?? 0) > Math.max(1, least ?? 1), at(`${part}max_scale`), feature)
   }
+  const { scale_metric } = spec
+  add(scale_metric === 'concurrency' || scale_metric === 'requests', at('scale_metric'), 'request_scaling')
+  for (const name of ['idle_seconds', 'frozen_seconds'] as const) add(spec[name] != null, at(name), 'sleep')
   for (const name of Object.keys(spec) as ResourceMember[]) {
     const part = PREFIXES.find(prefix => name.startsWith(`${prefix}_`))
     add(part !== undefined && spec[name] != null, at(name), part === 'db' ? 'database' : (part ?? 'queue'))

@@ -172,9 +172,9 @@ export const CLEARABLE_MEMBERS: readonly ClearableMember[] = [
   ...RESOURCE_MEMBERS.map(clearableResource),
 ]
 
-export const HealthState = z.enum(['healthy', 'degraded', 'crash_looping', 'unhealthy']).meta({
+export const HealthState = z.enum(['healthy', 'degraded', 'crash_looping', 'unhealthy', 'sleeping']).meta({
   description:
     '`degraded`: fewer copies than wanted answer. `crash_looping`: its copies keep ending. ' +
-    '`unhealthy`: no copy answers.',
+    '`unhealthy`: no copy answers. `sleeping`: no copy runs, because no request came, and the next one starts one.',
 })
 export type HealthState = z.output<typeof HealthState>

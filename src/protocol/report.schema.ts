@@ -27,6 +27,10 @@ export const ProcessHealth = z
     name: ProcessType,
     state: HealthState,
     reason: boundedText(500).nullish().meta({ description: 'Why it is not healthy.' }),
+    copies: z
+      .object({ wanted: z.int().min(0).max(1000), running: z.int().min(0).max(1000) })
+      .nullish()
+      .meta({ description: 'Of a process whose number of copies moves by itself.' }),
   })
   .meta({ id: 'ProcessHealth' })
 export type ProcessHealth = z.output<typeof ProcessHealth>
@@ -36,17 +40,20 @@ export const ReportedHealth = z
     state: HealthState,
     reason: boundedText(2000).nullish().meta({ description: 'Why it is not healthy, and what to do.' }),
     processes: arrayOf(ProcessHealth, MAX_PROCESS_TYPES).nullish().meta({
-      description: 'The health of each process type, if there are others than `web`.',
+      description: 'The health of each process type, if there are others than `web` or copies move by themselves.',
     }),
   })
   .meta({ id: 'ReportedHealth' })
 export type ReportedHealth = z.output<typeof ReportedHealth>
 
-export const IncidentKind = z.enum(['restarted', 'out_of_memory', 'disk_full'])
+export const IncidentKind = z.enum(['restarted', 'out_of_memory', 'disk_full', 'scaled'])
 export type IncidentKind = z.output<typeof IncidentKind>
 export const Incident = z
   .object({
-    kind: IncidentKind.meta({ description: 'A copy that was killed for its memory was also restarted.' }),
+    kind: IncidentKind.meta({
+      description:
+        'A copy that was killed for its memory was also restarted. `scaled`: the number of copies moved by itself.',
+    }),
     count: z.int().min(1).max(2_147_483_647).meta({
       description: 'The total since the agent started or, if that is later, since the revision was started.',
     }),
@@ -114,8 +121,8 @@ export const Report = z
       .nullish()
       .meta({
         description:
-          'Restarts, out-of-memory kills and full disks of the revision that serves, one for each kind. The control ' +
-          'plane journals what is new, at most once in ten minutes.',
+          'Restarts, out-of-memory kills, full disks and changes of the number of copies of the revision that serves, ' +
+          'one for each kind. The control plane journals what is new, at most once in ten minutes.',
       }),
     last_request_at: Instant.nullish().meta({
       description:

@@ -16,6 +16,7 @@ import {
   Volume,
   VolumeMount,
 } from './kubernetes.schema.ts'
+import { MAX_SCALE_TARGET, SCALE_TARGETS, scaleMetrics } from './scaling.ts'
 import { arrayOf, recordOf } from './wire.ts'
 
 export const deploymentTypes = ['dev_free', 'dev', 'prod'] as const
@@ -65,6 +66,45 @@ const ProcessResources = z
     }
   })
   .overwrite(omitNulls)
+/** How the copies of `web` move between `min_scale` and `max_scale`. */
+const scaleMembers = {
+  scale_metric: z.enum(scaleMetrics).meta({
+    description:
+      'By what the copies of `web` move from `min_scale` to `max_scale`: `concurrency` (requests in flight per copy), ' +
+      '`requests` (a second), `cpu` or `memory` (percent of `cpu` or `memory_mb`). `fixed`: they do not move. Default: ' +
+      '`concurrency`, on Kubernetes `cpu`.',
+  }),
+  scale_target: z
+    .int()
+    .min(1)
+    .max(MAX_SCALE_TARGET)
+    .meta({
+      description: `What one copy should carry. Default: ${listTargets()}.`,
+    }),
+  idle_seconds: z
+    .int()
+    .min(10)
+    .max(86_400)
+    .meta({
+      description:
+        'With a `min_scale` of 0: the copies of `web` stop after so many seconds without a request, and the next request ' +
+        'starts one and waits for it. Absent: one copy keeps running.',
+    }),
+  frozen_seconds: z
+    .int()
+    .min(0)
+    .max(86_400)
+    .meta({
+      description:
+        'So many seconds of a sleep its copies stand still with their memory, from which they wake in milliseconds, before ' +
+        'they are stopped. Default: 0.',
+    }),
+}
+function listTargets(): string {
+  const all = Object.entries(SCALE_TARGETS).map(([metric, target]) => `${target} of \`${metric}\``)
+  return `${all.slice(0, -1).join(', ')} and ${all.at(-1)}`
+}
+
 const MAX_PROCESS_TYPES = 20
 /** The name of a process type, `web` too. */
 export const ProcessType = textMatching(
@@ -107,6 +147,7 @@ export const ResourceSpec = z
       memory_mb: Memory,
       memory_limit_mb: Memory,
       health_timeout_seconds: HealthTimeout,
+      ...scaleMembers,
       process_scale: byProcess(Scale).meta({
         description:
           'The copies of each process type of the source beside `web`, by name. Acts at once. Default: what the ' +
@@ -207,7 +248,9 @@ function checkClaims(check: z.RefinementCtx, spec: Partial<Record<ResourceMember
 }
 
 /** The number of copies. It is a setting of the deployment, at once in effect; a revision has the other members. */
-export const SCALE_MEMBERS = RESOURCE_MEMBERS.filter(name => /(^|_)((min|max)|process)_scale$/.test(name))
+export const SCALE_MEMBERS = RESOURCE_MEMBERS.filter(
+  name => /(^|_)((min|max)|process)_scale$/.test(name) || Object.hasOwn(scaleMembers, name),
+)
 /** The resources of a revision, at the present scale of its deployment. */
 export const withScale = (ofRevision: ResourceSpec, ofDeployment: ResourceSpec): ResourceSpec => ({
   ...ofRevision,
@@ -268,6 +311,12 @@ export function withDefaults(spec: ResourceSpec, type: DeploymentType): Complete
   const storage = spec.db_storage_gi ?? whole.db_storage_gi
   const connections = spec.db_max_connections ?? whole.db_max_connections
   return { ...spec, ...whole, db_storage_gi: storage, db_max_connections: connections } as CompleteResourceSpec
+}
+
+/** Only copies that were asked for move by themselves: a `max_scale` that is a default makes none. */
+export function withScaleMetric(asked: ResourceSpec, complete: CompleteResourceSpec): CompleteResourceSpec {
+  const moves = asked.max_scale != null && asked.max_scale > Math.max(1, complete.min_scale)
+  return complete.scale_metric == null && moves ? { ...complete, scale_metric: 'concurrency' } : complete
 }
 
 /** In steps of a tenth of a core, rounded: agents of earlier releases take no others. */

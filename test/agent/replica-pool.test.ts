@@ -1,7 +1,8 @@
 // The replicas of one revision, without an engine.
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { DEFAULT_LIMITS } from '../../src/agent/engines/local/limits.ts'
-import { type Replica, ReplicaPool } from '../../src/agent/engines/local/replica-pool.ts'
+import type { Replica } from '../../src/agent/engines/local/replica.ts'
+import { ReplicaPool } from '../../src/agent/engines/local/replica-pool.ts'
 import { waitFor } from '../support/commands.ts'
 import { FAST_LIMITS } from '../support/process-engine.ts'
 

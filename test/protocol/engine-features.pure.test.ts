@@ -7,6 +7,7 @@ import { storeRequestsOf } from '../../src/agent/engines/container/store-specs.t
 import { findUnsupported } from '../../src/agent/engines/container/unsupported-features.ts'
 import { otherObjects, revisionObjects } from '../../src/agent/engines/kubernetes/revision-objects.ts'
 import { storesFor } from '../../src/agent/engines/kubernetes/store-objects.ts'
+import { scalingOf } from '../../src/agent/engines/local/scaling-of.ts'
 import { processTypesOf } from '../../src/agent/engines/process-types.ts'
 import {
   ENGINE_FEATURES,
@@ -40,7 +41,10 @@ const emptyVolume = { name: 'v', emptyDir: {} }
 const container = { name: 'side', image: 'side:1' }
 /** Resources without the feature, and what asks for it. */
 const CASES: Partial<Record<FeatureName, [without: ResourceSpec, asking: ResourceSpec]>> = {
-  autoscaling: [{ min_scale: 2, max_scale: 2 }, { max_scale: 4 }],
+  autoscaling: [{ min_scale: 2, max_scale: 2, scale_metric: 'cpu' }, { max_scale: 4 }],
+  request_scaling: [{ min_scale: 1, max_scale: 4 }, { scale_metric: 'requests' }],
+  part_autoscaling: [{ queue_min_scale: 1 }, { queue_max_scale: 4 }],
+  sleep: [{ min_scale: 0 }, { idle_seconds: 60 }],
   queue: [{}, { queue_min_scale: 1 }],
   orchestrator: [{}, { orchestrator_cpu: 1 }],
   executor: [{}, { executor_memory_mb: 64 }],
@@ -73,7 +77,9 @@ const MADE = {
     if (findUnsupported(unit) !== null) return null
     return JSON.stringify([
       replicaParts(unit, artifact, placement),
-      processTypesOf(unit, artifact),
+      // One number for each type of the parts, whatever their most is.
+      processTypesOf(unit, artifact).map(({ scale, ...type }) => ({ ...type, copies: scale[0] })),
+      scalingOf(unit.resources, 32),
       storeRequestsOf(unit),
     ])
   },

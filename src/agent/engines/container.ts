@@ -54,7 +54,7 @@ import { imageCommand } from './image-command.ts'
 import { connectHere, describeMissingCopy } from './local/connect.ts'
 import { FreeSpace } from './local/free-space.ts'
 import { isIntact, PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
-import type { Health, Replica } from './local/replica-pool.ts'
+import type { Health, Replica } from './local/replica.ts'
 import { withBackupProblem } from './local/stores.ts'
 import { makeTokenFolder, type TokenReader } from './local/token-file.ts'
 import { RUN_ROLE, type RunningType, WEB } from './process-types.ts'
@@ -163,11 +163,13 @@ export class ContainerEngine extends PooledEngine {
   }
 
   async openTerminal(ref: RevisionRef, id: string, request: NewTerminal): Promise<Terminal> {
+    await this.awaken(ref.deployment_id)
     return startContainerTerminal(this.#api, this.#copyOf(ref, request.copy).container!, id, request)
   }
 
   async openForward(ref: RevisionRef, { store, port, copy }: NewForward): Promise<ForwardTarget> {
     if (store) return this.#stores.forwardTo(ref.deployment_id, store)
+    await this.awaken(ref.deployment_id)
     const { inner, published } = this.#copyOf(ref, copy).ports
     if (published === undefined) throw new PermanentError('The port of this copy is not known yet. Retry in a moment.')
     if (port != null && port !== inner)

@@ -11,9 +11,14 @@ export const RUN_ROLE = 'run'
 
 const MAX_REASON_LENGTH = 500
 /** Without the last lines of its log, which the whole has. */
-export const toProcessHealth = (name: string, { state, reason }: ReportedHealth): ProcessHealth => ({
+export const toProcessHealth = (
+  name: string,
+  { state, reason }: ReportedHealth,
+  copies?: ProcessHealth['copies'],
+): ProcessHealth => ({
   name,
   state,
+  ...(copies && { copies }),
   reason:
     reason == null ? null : truncateText(reason.split('\n')[0]!.replace(/ Its last lines:$/, ''), MAX_REASON_LENGTH),
 })

@@ -43,7 +43,7 @@ import { graphVariables } from './graph-variables.ts'
 import { connectHere, describeMissingCopy } from './local/connect.ts'
 import { FreeSpace } from './local/free-space.ts'
 import { isIntact, PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
-import type { Health, OutputLine, Replica } from './local/replica-pool.ts'
+import type { Health, OutputLine, Replica } from './local/replica.ts'
 import { withBackupProblem } from './local/stores.ts'
 import type { TokenReader } from './local/token-file.ts'
 import { MODEL_TOKEN_FILE } from './model-variables.ts'
@@ -162,6 +162,7 @@ export class ProcessEngine extends PooledEngine {
     let processes: Process[] | undefined
     // The agent before may have ended while it copied files.
     this.forEachPool(pool => {
+      if (pool.rest) return
       for (const replica of pool.replicas())
         for (const pid of replica.pids?.(() => (processes ??= listProcesses())) ?? []) sendSignal(pid, 'SIGCONT')
     })
@@ -371,6 +372,7 @@ export class ProcessEngine extends PooledEngine {
   }
 
   async openTerminal(ref: RevisionRef, id: string, request: NewTerminal): Promise<Terminal> {
+    await this.awaken(ref.deployment_id)
     const copy = this.#copyOf(ref, request.copy)
     const place = this.#places.get(ref.revision_id)?.(WEB, copy.port)
     if (!place) throw new PermanentError('The agent is taking this revision over. Retry in a moment.')
@@ -379,6 +381,7 @@ export class ProcessEngine extends PooledEngine {
 
   async openForward(ref: RevisionRef, { store, port, copy: number }: NewForward): Promise<ForwardTarget> {
     if (store) return this.#stores.forwardTo(ref.deployment_id, store)
+    await this.awaken(ref.deployment_id)
     const copy = this.#copyOf(ref, number)
     const target = port ?? copy.port
     return {

@@ -201,9 +201,14 @@ function tryRemove(cgroup: string): boolean {
   }
 }
 
+/** False where it cannot, as in v1. */
+export function freezeCgroup(cgroup: string, isFrozen: boolean): boolean {
+  return tryWrite(join(cgroup, 'cgroup.freeze'), isFrozen ? '1' : '0')
+}
+
 /** Freezes, or in v1 limits `pids`. If neither can be done, removeCgroup() kills until no process is left. */
 function preventForks(cgroup: string): void {
-  if (!tryWrite(join(cgroup, 'cgroup.freeze'), '1')) tryWrite(join(cgroup, 'pids.max'), '0')
+  if (!freezeCgroup(cgroup, true)) tryWrite(join(cgroup, 'pids.max'), '0')
 }
 
 /** False if the cgroup is gone, or has no such file. */

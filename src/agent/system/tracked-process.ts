@@ -8,6 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import {
   cpuMsIn,
   enterCgroup,
+  freezeCgroup,
   hasOomKill,
   killCgroup,
   limitCpu,
@@ -180,6 +181,23 @@ export class TrackedProcess {
     const descendants = [...known].flatMap(pid => running.get(pid) ?? [])
     for (const descendant of descendants) this.#seen.set(descendant.pid, descendant)
     return descendants.map(({ pid }) => pid)
+  }
+
+  /** All its processes stand still: by its cgroup or, where that cannot, by a signal. */
+  freeze(): void {
+    if (this.#mark.cgroup && freezeCgroup(this.#mark.cgroup, true)) return
+    // One may have started another before it was reached.
+    for (let stopped = -1, all = 0; all > stopped; ) {
+      stopped = all
+      const pids = this.pids()
+      for (const pid of pids) sendSignal(pid, 'SIGSTOP')
+      all = pids.length
+    }
+  }
+
+  thaw(): void {
+    if (this.#mark.cgroup) freezeCgroup(this.#mark.cgroup, false)
+    for (const pid of this.pids()) sendSignal(pid, 'SIGCONT')
   }
 
   kill(): void {

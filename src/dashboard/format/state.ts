@@ -62,6 +62,7 @@ export function stateOfDeployment(
   if (serving === 'none') return { word: 'Not serving', tone: 'idle', shape: 'minus' }
   if (health?.state === 'degraded') return { word: 'Degraded', tone: 'warn', shape: 'triangle' }
   if (hold) return { word: 'Serving, rolled back', tone: 'warn', shape: 'held' }
+  if (health?.state === 'sleeping') return { word: 'Sleeping', tone: 'idle', shape: 'ring' }
   if (status === 'UNUSED') return { word: 'Serving, unused', tone: 'idle', shape: 'ring' }
   return { word: 'Serving', tone: 'ok', shape: 'check' }
 }

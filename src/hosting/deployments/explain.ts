@@ -137,6 +137,7 @@ const ADVICE: Record<Reason['code'], Advice> = {
     ],
   },
   degraded: { about: 'active', remedies: [['view_logs', 'active']] },
+  sleeping: { remedies: [] },
   unused: { remedies: [['redeploy', null]] },
   held_by_rollback: { remedies: [['release_hold', null]] },
   ref_gone: { remedies: [['set_ref', null]] },
@@ -194,6 +195,10 @@ function listReasons(facts: DeploymentFacts, revisions: RevisionFacts[], { silen
     byStatus !== silent && silent,
     healthObstacle(facts),
     latest && revisionObstacle(latest, inFlight, silentMinutes !== null),
+    facts.health === 'sleeping' && {
+      code: 'sleeping' as const,
+      detail: 'No copy runs, because no request came for its `idle_seconds`. The next request starts one.',
+    },
     facts.status === 'UNUSED' && {
       code: 'unused' as const,
       detail:

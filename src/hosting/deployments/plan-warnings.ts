@@ -44,8 +44,29 @@ export function describeIgnoredMembers({ resource_spec }: Configured, policy: st
   const ignored = listIgnored(spec, declared)
   return [
     ...(ignored.length > 0 ? [describeIgnored(ignored, declared.engine ?? 'present')] : []),
+    ...describeScaling(spec, declared),
     ...(isWithoutProcesses(policy) ? describeUnknown(LATER_MEMBERS.filter(name => spec[name] != null)) : []),
   ]
+}
+
+/** Members that act only beside others, and copies that stay for lack of one. */
+function describeScaling(spec: ResourceSpec, { features }: Partial<ListenerPolicy>): string[] {
+  const { min_scale, max_scale, scale_metric, scale_target, idle_seconds, frozen_seconds } = spec
+  const [least, canSleep] = [Math.max(1, min_scale ?? 1), features?.includes('sleep')]
+  const moves = max_scale != null && max_scale > least
+  const tuned = [scale_metric != null && 'scale_metric', scale_target != null && 'scale_target'].filter(Boolean)
+  const warnings: string[] = []
+  if (moves && scale_metric === 'fixed')
+    warnings.push(`Keeps ${least === 1 ? 'one copy' : `${least} copies`}, because \`scale_metric\` is \`fixed\`.`)
+  if (features?.includes('autoscaling') && !moves && tuned.length > 0 && scale_metric !== 'fixed')
+    warnings.push(`${inCode(tuned as string[])} has no effect while \`max_scale\` is not set above \`min_scale\`.`)
+  if (canSleep && min_scale === 0 && idle_seconds == null)
+    warnings.push('One copy keeps running while `min_scale` is 0 and `idle_seconds` is not set.')
+  if (canSleep && min_scale !== 0 && idle_seconds != null)
+    warnings.push('`idle_seconds` has no effect while `min_scale` is not 0.')
+  if (canSleep && idle_seconds == null && frozen_seconds != null)
+    warnings.push('`frozen_seconds` has no effect without `idle_seconds`.')
+  return warnings
 }
 
 const LATER_MEMBERS = ['process_scale', 'process_resources', 'attached_database'] as const

@@ -60,6 +60,7 @@ export const obstacleCodes = [
   'crash_looping',
   'degraded',
   'unhealthy',
+  'sleeping',
   'unused',
   'held_by_rollback',
   'ref_gone',

@@ -53,7 +53,9 @@ function healthOf({ health, health_since, health_reason, health_processes }: Dep
   if (health == null || health_since == null) return null
   const reason = health === 'nothing_serves' ? UNSERVED : health === 'healthy' ? null : health_reason
   const known = health === 'nothing_serves' ? null : health_processes
-  const processes = (known ?? []).map(({ name, state, reason = null }) => ({ name, state, reason }))
+  const processes = (known ?? []).map(({ name, state, reason = null, copies }) => {
+    return { name, state, reason, ...(copies && { copies }) }
+  })
   return { state: health as DeploymentHealth, since: toIsoTime(health_since), reason, processes }
 }
 

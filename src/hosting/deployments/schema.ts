@@ -56,8 +56,21 @@ const Health = z
     since: Time,
     reason: z.string().nullable().meta({ description: 'Why it is not healthy, and what to do.' }),
     processes: z
-      .array(z.object({ name: z.string(), state: HealthState, reason: z.string().nullable() }))
-      .meta({ description: 'The health of each process type. Empty: there is only `web`, or it is not known.' }),
+      .array(
+        z.object({
+          name: z.string(),
+          state: HealthState,
+          reason: z.string().nullable(),
+          copies: z
+            .object({ wanted: z.int(), running: z.int() })
+            .optional()
+            .meta({ description: 'Of a process whose number of copies moves by itself.' }),
+        }),
+      )
+      .meta({
+        description:
+          'The health of each process type. Empty: there is only `web`, whose copies do not move, or it is not known.',
+      }),
   })
   .meta({
     id: 'Health',

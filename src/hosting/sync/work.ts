@@ -13,6 +13,7 @@ import {
   type ResourceSpec,
   withDefaults,
   withScale,
+  withScaleMetric,
 } from '../../protocol/resources.schema.ts'
 import { compareVersions, parseAgentVersion, parseVersion } from '../../protocol/versions.ts'
 import type { RevisionWork, Work } from '../../protocol/work.schema.ts'
@@ -160,10 +161,8 @@ async function toRevisionWork(
   stored: StoredRevision,
 ): Promise<RevisionWork> {
   const { id, number, status, source, source_config: config, source_revision_config: revisionConfig } = stored
-  const resources = withDefaults(
-    withScale(config.resource_spec ?? {}, deployment.resources ?? {}),
-    deployment.deployment_type,
-  )
+  const asked = withScale(config.resource_spec ?? {}, deployment.resources ?? {})
+  const resources = withScaleMetric(asked, withDefaults(asked, deployment.deployment_type))
   const placeOf = (what: string) => [listener_id, deployment.deployment_id, id, what].join('/')
   return {
     id,

@@ -52,6 +52,7 @@ export const EVENT_OPERATIONS: Record<string, string> = {
   'deployment.trace_key_rotated': 'rotate_trace_key',
   'deployment.located': 'locate_deployment',
   'deployment.out_of_memory': 'update_deployment_health',
+  'deployment.scaled': 'update_deployment_health',
   'deployment.owner_changed': 'update_deployment_owner',
   'deployment.patched': 'update_deployment',
   'deployment.preview_moved': 'update_preview',

@@ -22,6 +22,9 @@ type Unasked = 'images' | 'cpu_limits' | 'database_history' | `${string}_snapsho
 /** Resources that need a feature, and the path that a refusal names. */
 const ASKING: Record<Exclude<FeatureName, Unasked>, [spec: object, path: string]> = {
   autoscaling: [{ min_scale: 1, max_scale: 2 }, 'resource_spec.max_scale'],
+  request_scaling: [{ scale_metric: 'requests' }, 'resource_spec.scale_metric'],
+  part_autoscaling: [{ queue_max_scale: 2 }, 'resource_spec.queue_max_scale'],
+  sleep: [{ min_scale: 0, idle_seconds: 60 }, 'resource_spec.idle_seconds'],
   processes: [{ process_scale: { worker: 1 } }, 'resource_spec.process_scale'],
   queue: [{ queue_min_scale: 1 }, 'resource_spec.queue_min_scale'],
   orchestrator: [{ orchestrator_cpu: 1 }, 'resource_spec.orchestrator_cpu'],
@@ -87,7 +90,7 @@ it.each(engineNames)('the %s engine gets what it does, and the rest is refused b
 it('all that is refused is named at once, and nothing is created', async () => {
   const tenant = await newTenant()
   const { id } = await newListenerOf(tenant, 'process')
-  const asking = { max_scale: 3, labels: { a: 'b' }, sidecars: [{ name: 'a', image: 'a' }] }
+  const asking = { queue_max_scale: 3, labels: { a: 'b' }, sidecars: [{ name: 'a', image: 'a' }] }
   const { status, body } = await create(tenant, id, asking)
   expect([status, body.code]).toEqual([400, 'not_allowed_by_listener'])
   for (const name of Object.keys(asking)) expect(body.detail).toContain(`resource_spec.${name}`)
@@ -103,9 +106,7 @@ it('a deployment made before keeps what it has, which its plans name, and writes
   const path = `/v2/deployments/${deployment.id}`
   const patch = (resource_spec: object) => tenant.patch(path, { source_config: { resource_spec } })
   expect((await patch({ min_scale: 2, max_scale: 4, memory_mb: 512 })).status).toBe(200)
-  // Within what it has, it does not grow by itself.
-  expect((await patch({ max_scale: 2 })).status).toBe(200)
-  expect((await patch({ max_scale: 5 })).body.code).toBe('not_allowed_by_listener')
+  expect((await patch({ queue_max_scale: 2 })).body.code).toBe('not_allowed_by_listener')
   expect((await patch({ labels: { a: 'c' } })).body.code).toBe('not_allowed_by_listener')
   const { body: plan } = await tenant.post(`${path}/revisions?dry_run=true`)
   for (const name of ['labels', 'cpu']) expect(plan.warnings.join()).toContain(`\`${name}\``)

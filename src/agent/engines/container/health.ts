@@ -1,7 +1,7 @@
 // Probes a container: its published port stays open and its health path, if any, answers with a status below 400.
 import { connect } from 'node:net'
 import { probe as probePort } from '../local/health.ts'
-import type { Health } from '../local/replica-pool.ts'
+import type { Health } from '../local/replica.ts'
 
 /** The engine's proxy accepts any connection, and closes it soon if nothing listens in the container. */
 const HOLD_MS = 100

@@ -11,7 +11,7 @@ import { describeError } from '../../redaction/error-messages.ts'
 import { readJson, writeJson } from '../../system/files.ts'
 import { levelOf } from '../../system/line-level.ts'
 import { describeListening, findAnnouncedPort } from '../local/health.ts'
-import type { Health, OutputLine, Replica, ReplicaUsage } from '../local/replica-pool.ts'
+import type { Health, OutputLine, Replica, ReplicaUsage } from '../local/replica.ts'
 import { WEB } from '../process-types.ts'
 import { probe } from './health.ts'
 import type { ReplicaParts } from './replica-spec.ts'
@@ -193,6 +193,20 @@ export class ContainerReplica implements Replica {
       if (!isEngineAway) return
       await delay(RETRY_MS, undefined, { signal }).catch(() => {})
     }
+  }
+
+  freeze(): Promise<void> {
+    return this.#pause('pause')
+  }
+
+  thaw(): Promise<void> {
+    return this.#pause('unpause')
+  }
+
+  /** One that is so already answers with an error. */
+  async #pause(how: 'pause' | 'unpause'): Promise<void> {
+    for (const id of this.#cpuMs.keys())
+      await this.#api.requestIfExists('POST', `/containers/${id}/${how}`).catch(() => {})
   }
 
   /** Once it returns, all containers and volumes of the replica are removed. */

@@ -23,7 +23,7 @@ import { readJson, writeJson } from '../../system/files.ts'
 import { DiskRoom } from '../local/disk-room.ts'
 import { DiskSizes } from '../local/disk-sizes.ts'
 import { readRedisMemory } from '../local/redis-memory.ts'
-import type { Replica } from '../local/replica-pool.ts'
+import type { Replica } from '../local/replica.ts'
 import {
   applyDiskChange,
   isDatabaseEmpty,

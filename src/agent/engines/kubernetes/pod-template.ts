@@ -12,6 +12,7 @@ import { diskVariable, listDisks } from '../../../protocol/disks.ts'
 import type { Container } from '../../../protocol/kubernetes.schema.ts'
 import { narrowingMembers } from '../../../protocol/listener-policy.ts'
 import { toMillicores } from '../../../protocol/resources.schema.ts'
+import { SCALE_TARGETS } from '../../../protocol/scaling.ts'
 import type { Artifact, RevisionSpec } from '../../engine.ts'
 import { imageCommand } from '../image-command.ts'
 import { processTypesOf, RUN_ROLE, WEB } from '../process-types.ts'
@@ -60,6 +61,8 @@ export type Workload = {
   /** `web`, the name of another type of process, or `run`. */
   component: string
   scale: readonly [number, number]
+  /** By what an autoscaler moves it: percent of the request. Absent: 75 of the CPU. */
+  metric?: { name: 'cpu' | 'memory'; percent: number }
   resources: V1ResourceRequirements
   /** Null: that of the artifact. */
   command: string | null
@@ -70,11 +73,18 @@ export type Workload = {
 export function webWorkloadOf({ resources: r }: Pick<RevisionSpec, 'resources'>, isWithoutWeb = false): Workload {
   return {
     component: WEB,
-    scale: isWithoutWeb ? [0, 0] : [r.min_scale, r.max_scale],
+    scale: isWithoutWeb ? [0, 0] : [r.min_scale, r.scale_metric === 'fixed' ? Math.max(1, r.min_scale) : r.max_scale],
+    metric: metricOf(r),
     resources: resourcesOf([r.cpu, r.cpu_limit], [r.memory_mb, r.memory_limit_mb]),
     command: null,
     health_command: null,
   }
+}
+
+/** The autoscaler of a cluster sees no requests. */
+function metricOf({ scale_metric, scale_target }: RevisionSpec['resources']): Workload['metric'] {
+  const name = scale_metric === 'memory' ? 'memory' : 'cpu'
+  return { name, percent: scale_target ?? SCALE_TARGETS[name] }
 }
 
 /** Components of other objects. */

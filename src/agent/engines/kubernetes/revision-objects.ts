@@ -6,6 +6,7 @@ import type {
   V1ServiceAccount,
   V2HorizontalPodAutoscaler,
 } from '@kubernetes/client-node'
+import { SCALE_TARGETS } from '../../../protocol/scaling.ts'
 import type { Artifact, RevisionSpec } from '../../engine.ts'
 import { graphVariables } from '../graph-variables.ts'
 import { MODEL_TOKEN_FILE, modelVariables } from '../model-variables.ts'
@@ -31,9 +32,6 @@ import {
 } from './pod-template.ts'
 import type { KubernetesSettings } from './settings.ts'
 import { encodeBase64 } from './store-objects.ts'
-
-/** The CPU use, in percent of the request, above which the autoscaler adds replicas. */
-const TARGET_CPU_PERCENT = 75
 
 /** The objects in the order of creation. The application's Deployment is last, so its presence means complete. */
 export function revisionObjects(
@@ -132,7 +130,7 @@ function deploymentObjectOf(
 }
 
 function autoscalerOf(settings: KubernetesSettings, spec: RevisionSpec, workload: Workload): V2HorizontalPodAutoscaler {
-  const { component, scale } = workload
+  const { component, scale, metric = { name: 'cpu', percent: SCALE_TARGETS.cpu } } = workload
   const name = workloadName(spec, component)
   return {
     apiVersion: 'autoscaling/v2',
@@ -145,11 +143,11 @@ function autoscalerOf(settings: KubernetesSettings, spec: RevisionSpec, workload
       metrics: [
         {
           type: 'ContainerResource',
-          // Measures the application's container only, because sidecars may have no CPU request.
+          // Measures the application's container only, because sidecars may have no request.
           containerResource: {
-            name: 'cpu',
+            name: metric.name,
             container: APP_CONTAINER,
-            target: { type: 'Utilization', averageUtilization: TARGET_CPU_PERCENT },
+            target: { type: 'Utilization', averageUtilization: metric.percent },
           },
         },
       ],

@@ -1,7 +1,7 @@
 // Connections to copies on this machine, for forwarded ports.
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
-import type { Replica } from './replica-pool.ts'
+import type { Replica } from './replica.ts'
 
 const CONNECT_MS = 5000
 export async function connectHere(port: number, host = 'localhost'): Promise<Socket> {

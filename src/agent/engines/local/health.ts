@@ -2,7 +2,7 @@
 import * as http from 'node:http'
 import { connect } from 'node:net'
 import { stripControlCharacters } from '../../system/last-lines.ts'
-import type { Health, Unhealthy } from './replica-pool.ts'
+import type { Health, Unhealthy } from './replica.ts'
 
 /** An application that listens on "localhost" may use only one of these. */
 const LOOPBACK = ['127.0.0.1', '::1']

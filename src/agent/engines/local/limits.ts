@@ -1,4 +1,5 @@
 // The timeouts and limits of the local engines. Tests use smaller ones.
+import { SCALE_TIMES } from '../../../protocol/scaling.ts'
 
 export const DEFAULT_LIMITS = {
   /** The most replicas that a revision may require. */
@@ -22,6 +23,8 @@ export const DEFAULT_LIMITS = {
   /** The probe interval before and after the first healthy probe. */
   starting_probe_ms: 100,
   probe_ms: 5_000,
+  /** While requests wait for the first copy after a sleep. */
+  waking_probe_ms: 10,
   probe_timeout_ms: 5_000,
   /** Consecutive failed probes before a restart. */
   patience: 3,
@@ -42,6 +45,9 @@ export const DEFAULT_LIMITS = {
   waiting_wal: 256,
   /** A backup that fails for so long is part of the health of its deployment. */
   backup_patience_ms: 600_000,
+  /** The interval at which copies are scaled, and put to sleep. */
+  scale_ms: 1_000,
+  scale: SCALE_TIMES,
   /** The interval at which the agent reads the last requests from the router and reports them. */
   usage_poll_ms: 10_000,
   usage_report_ms: 3_600_000,

@@ -2,7 +2,6 @@
 import * as fs from 'node:fs'
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { findFreePort } from '../../../postgres/free-port.ts'
 import { describeIgnored, type FeatureName, featuresOf, listIgnored } from '../../../protocol/engine-features.ts'
 import { CLOSED_POLICY, describeRefusal, type ListenerPolicy } from '../../../protocol/listener-policy.ts'
 import type { ResourceSpec } from '../../../protocol/resources.schema.ts'
@@ -29,35 +28,22 @@ import { listFolder, readJson, readText, removeRecursively, stampFolder, writeJs
 import { listProcesses, type Process } from '../../system/processes.ts'
 import { MODEL_TOKEN_FILE } from '../model-variables.ts'
 import { processTypesOf, type RunningType, WEB } from '../process-types.ts'
-import { type HostOwners, hostOwnersOf, parseCustomUrl } from './custom-hosts.ts'
+import { DeploymentRecords, type Servers } from './deployment-records.ts'
 import { describeLeftData } from './left-data.ts'
 import { DEFAULT_LIMITS, type Limits } from './limits.ts'
 import { Provisioner } from './provisioning.ts'
-import { type Health, type HealthPolicy, type Replica, ReplicaPool, type ReplicaTemplate } from './replica-pool.ts'
+import type { Health, Replica } from './replica.ts'
+import { type HealthPolicy, ReplicaPool, type ReplicaTemplate, type Rest } from './replica-pool.ts'
 import { countsKey, zeroCounts } from './request-counts.ts'
 import { RevisionPools } from './revision-pools.ts'
-import type { Route, Target } from './router.ts'
+import type { Target } from './router.ts'
 import { RouterClient, type RouterSettings } from './router-client.ts'
+import { type Scaled, Scaler, type Scaling } from './scaler.ts'
+import { scalingOf } from './scaling-of.ts'
 import { SiteReplica } from './site-replica.ts'
 import { StoreUse } from './store-use.ts'
 import { makeTokenFolder, type TokenReader, writeTokenFile } from './token-file.ts'
 
-/** The stored state of a deployment. */
-type SavedDeployment = {
-  /** `<label>.localhost`. It never changes. The same label is served below the domain of the applications. */
-  host: string
-  routed: string | null
-  /** A port of the loopback address that stands for the host. It changes only if another program has taken it. */
-  local_port?: number | undefined
-  /** Nothing of the routed revision listens, so there is no URL. */
-  isWithoutWeb?: boolean | undefined
-  custom_url: string | null
-  tenant_id?: string | undefined
-  /** When it claimed the host of its custom URL: the oldest claim wins. */
-  custom_since?: number | undefined
-  /** The approximate time of its last request. */
-  used?: number | undefined
-}
 /** `apps`: the folder of applications, `home` by default. `domain`: applications are at `https://<name>.<domain>`. */
 export type PooledOptions = RouterSettings & {
   home: string
@@ -79,6 +65,7 @@ type TypeMakers = {
 }
 
 const PORT_ATTEMPTS = 3
+const AWAKEN_MS = 30_000
 const REMOVE = 'Remove it, or use a listener whose agent runs the kubernetes engine and allows it.'
 const REMEDIES = {
   privileged: REMOVE,
@@ -95,9 +82,12 @@ export abstract class PooledEngine implements Engine {
   protected readonly provisioner: Provisioner
   protected readonly storeUse = new StoreUse()
   readonly #home: string
-  readonly #domain: string | undefined
+  readonly #records: DeploymentRecords
   readonly #router: RouterClient
   readonly #proxy: PublicProxy | undefined
+  readonly #scaler: Scaler
+  /** How the copies of each revision move, by its id. */
+  readonly #scalings = new Map<string, Scaling>()
   readonly #pools = new Map<string, Map<string, RevisionPools>>()
   readonly #holds = new Map<string, Promise<void>>()
   #drained = new Set<string>()
@@ -107,13 +97,26 @@ export abstract class PooledEngine implements Engine {
 
   constructor(folder: string, { home, apps = home, port, domain, proxy, limits, ...settings }: PooledOptions) {
     this.#home = join(apps, folder)
+    this.#records = new DeploymentRecords(this.#home, domain)
     this.limits = { ...DEFAULT_LIMITS, ...limits }
-    this.#domain = domain
     this.#proxy = proxy
     const { host, trusted_proxies, public_addresses } = settings
     const router = { host, trusted_proxies, public_addresses }
-    this.#router = new RouterClient(join(home, 'router.json'), port, router, () => {
-      void this.#applyRoutes().catch(() => {})
+    this.#router = new RouterClient(
+      join(home, 'router.json'),
+      port,
+      router,
+      () => void this.#applyRoutes().catch(() => {}),
+      id => void this.#scaler.wake(id).catch(() => {}),
+    )
+    this.#scaler = new Scaler({
+      limits: this.limits,
+      router: this.#router,
+      list: () => [...this.#pools.keys()].flatMap(id => this.#findScaled(id) ?? []),
+      find: id => this.#findScaled(id),
+      applyRoutes: () => this.#applyRoutes(),
+      recordRest: (ref, rest) => this.#recordRest(ref, rest),
+      log: (ref, message) => this.events.log({ ...ref, process: WEB }, message, 'INFO'),
     })
     this.provisioner = new Provisioner({
       provision: (id, signal) => this.provideStores(id, signal),
@@ -174,7 +177,8 @@ export abstract class PooledEngine implements Engine {
       for (const revision_id of listFolder(this.path(deployment_id, 'revisions'))) {
         const ref = { deployment_id, revision_id }
         const replicas = await this.adopt(ref)
-        if ([...replicas.values()].every(({ length }) => length === 0)) {
+        const rest = readJson<{ rest: Rest }>(this.#restFile(ref))?.rest ?? null
+        if (rest === null && [...replicas.values()].every(({ length }) => length === 0)) {
           // Best effort: `stop` removes it too.
           await removeRecursively(this.path(deployment_id, 'revisions', revision_id)).catch(() => {})
           continue
@@ -183,12 +187,13 @@ export abstract class PooledEngine implements Engine {
         const listens = fs.existsSync(this.#policyFile(ref, WEB))
         for (const [type, ofType] of replicas)
           if (ofType.length > 0 || (type === WEB && listens))
-            await pools.adopt(type, ofType, this.#readHealthPolicy(ref, type))
+            await pools.adopt(type, ofType, this.#readHealthPolicy(ref, type), rest)
         if (this.#isDraining(ref)) void this.#awaitDrained(ref, pools.targets())
       }
     }
     await this.#applyRoutes()
     this.repeatEvery(this.limits.tick_ms, () => this.forEachPool(pool => pool.tick()))
+    this.repeatEvery(this.limits.scale_ms, () => void this.#scaler.tick().catch(() => {}))
     // If starting another router failed, applying the routes tries again.
     this.repeatEvery(
       this.limits.usage_poll_ms,
@@ -201,7 +206,7 @@ export abstract class PooledEngine implements Engine {
   }
 
   async observe(deployment_id: string): Promise<EngineObservation> {
-    const saved = this.#readDeployment(deployment_id)
+    const saved = this.#records.read(deployment_id)
     const running = [...(this.#pools.get(deployment_id) ?? [])].map(([revision_id, pools]) => {
       const isRouted = saved?.routed === revision_id
       const drained = this.#drained.has(revision_id) ? ('drained' as const) : undefined
@@ -212,8 +217,8 @@ export abstract class PooledEngine implements Engine {
     return {
       running,
       routed: saved?.routed ?? null,
-      url: saved && !saved.isWithoutWeb ? this.#urlOf(saved) : null,
-      ...(saved && this.#hasLocalUrl(saved) && { local_url: `http://127.0.0.1:${saved.local_port}` }),
+      url: saved && !saved.isWithoutWeb ? this.#records.urlOf(saved, this.#router.port) : null,
+      ...(saved && this.#records.hasLocalUrl(saved) && { local_url: `http://127.0.0.1:${saved.local_port}` }),
       hasRemains: fs.existsSync(this.path(deployment_id)),
       database: this.provisioner.statusOf(deployment_id),
       ...(saved?.used && { last_request_at: new Date(saved.used).toISOString() }),
@@ -262,7 +267,7 @@ export abstract class PooledEngine implements Engine {
   /** Not of a deployment that is being removed: its folder would come back. */
   async renewModelToken(deployment_id: string): Promise<void> {
     const token = this.events.modelToken(deployment_id)
-    if (token === undefined || !this.#readDeployment(deployment_id)) return
+    if (token === undefined || !this.#records.read(deployment_id)) return
     const folder = this.tokenFolder(deployment_id)
     const reader = this.tokenReaderOf(deployment_id)
     makeTokenFolder(folder, reader)
@@ -277,7 +282,7 @@ export abstract class PooledEngine implements Engine {
     const { deployment_id, revision_id } = spec
     const pools = this.#pools.get(deployment_id) ?? new Map<string, RevisionPools>()
     this.saveDeployment(spec, { revision_id, isWithoutWeb: pools.has(revision_id) && !pools.get(revision_id)!.web })
-    await this.#chooseLocalPort(deployment_id)
+    await this.#records.chooseLocalPort(deployment_id)
     await this.#applyRoutes()
     for (const [other, its] of pools) if (other !== revision_id) await its.stopOthers()
     pools.get(revision_id)?.startOthers()
@@ -287,19 +292,22 @@ export abstract class PooledEngine implements Engine {
     const pools = this.#pools.get(deployment_id)?.get(revision_id)
     if (!pools) return
     writeJson(this.path(deployment_id, 'revisions', revision_id, 'draining'), {})
-    const saved = this.#readDeployment(deployment_id)
-    if (saved?.routed === revision_id)
-      writeJson(this.path(deployment_id, 'deployment.json'), { ...saved, routed: null })
+    const saved = this.#records.read(deployment_id)
+    if (saved?.routed === revision_id) this.#records.write(deployment_id, { ...saved, routed: null })
     const targets = pools.targets()
     await this.#applyRoutes()
     void this.#awaitDrained({ deployment_id, revision_id }, targets)
   }
 
   async #awaitDrained({ deployment_id, revision_id }: RevisionRef, targets: Target[]): Promise<void> {
-    const deadline = Date.now() + this.limits.drain_ms
-    while (Date.now() < deadline && (await this.#router.inFlight(targets).catch(() => 0)) > 0) await delay(50)
+    await this.#untilAnswered(targets)
     this.#drained.add(revision_id)
     this.events.changed(deployment_id)
+  }
+
+  async #untilAnswered(targets: Target[]): Promise<void> {
+    const deadline = Date.now() + this.limits.drain_ms
+    while (Date.now() < deadline && (await this.#router.inFlight(targets).catch(() => 0)) > 0) await delay(50)
   }
 
   async stop({ deployment_id, revision_id }: RevisionRef): Promise<void> {
@@ -309,6 +317,7 @@ export abstract class PooledEngine implements Engine {
     await pool.stop()
     pools!.delete(revision_id)
     this.#drained.delete(revision_id)
+    this.#scalings.delete(revision_id)
     await removeRecursively(this.path(deployment_id, 'revisions', revision_id))
   }
 
@@ -344,6 +353,36 @@ export abstract class PooledEngine implements Engine {
     return join(this.#home, deployment, ...rest)
   }
 
+  #restFile({ deployment_id, revision_id }: RevisionRef): string {
+    return this.path(deployment_id, 'revisions', revision_id, 'rest.json')
+  }
+
+  #recordRest(ref: RevisionRef, rest: Rest | null): void {
+    if (rest) writeJson(this.#restFile(ref), { rest })
+    else fs.rmSync(this.#restFile(ref), { force: true })
+  }
+
+  /** Undefined while a revision that is not routed is all that runs, or if its copies do not move. */
+  #findScaled(deployment_id: string): Scaled | undefined {
+    const revision_id = this.#records.read(deployment_id)?.routed
+    const pool = revision_id ? this.#pools.get(deployment_id)?.get(revision_id)?.web : undefined
+    const scaling = this.#scalings.get(revision_id ?? '')
+    return pool && scaling && { ref: { deployment_id, revision_id: revision_id! }, pool, scaling }
+  }
+
+  #serversOf(deployment_id: string, revision_id: string): Servers {
+    const pools = this.#pools.get(deployment_id)?.get(revision_id)
+    return { targets: pools?.targets() ?? [], holds: pools?.web?.holds ?? false }
+  }
+
+  /** For what a person does beside a copy. */
+  protected async awaken(deployment_id: string): Promise<void> {
+    await this.#scaler.wake(deployment_id, 'a terminal or a port was opened')
+    const pool = this.#findScaled(deployment_id)?.pool
+    const deadline = Date.now() + AWAKEN_MS
+    while (pool?.holds && Date.now() < deadline) await delay(20)
+  }
+
   #isDraining({ deployment_id, revision_id }: RevisionRef): boolean {
     return fs.existsSync(this.path(deployment_id, 'revisions', revision_id, 'draining'))
   }
@@ -353,7 +392,7 @@ export abstract class PooledEngine implements Engine {
     const { deployment_id, revision_id } = ref
     const policy = readJson<HealthPolicy>(this.#policyFile(ref, type))
     const hasServed =
-      this.#readDeployment(deployment_id)?.routed === revision_id || this.#isDraining({ deployment_id, revision_id })
+      this.#records.read(deployment_id)?.routed === revision_id || this.#isDraining({ deployment_id, revision_id })
     const { health_path = null, settle_ms } = policy ?? {}
     return hasServed ? { health_path, copies: 1, ...(settle_ms !== undefined && { settle_ms }) } : policy
   }
@@ -376,25 +415,8 @@ export abstract class PooledEngine implements Engine {
   }
 
   /** Called before anything of the deployment runs. */
-  protected saveDeployment(
-    { deployment_id, name, tenant_id, custom_url }: RevisionSpec,
-    routed?: { revision_id: string; isWithoutWeb: boolean },
-  ): void {
-    const previous = this.#readDeployment(deployment_id)
-    const host = parseCustomUrl(custom_url, this.#domains)?.host
-    const isSame = host !== undefined && host === parseCustomUrl(previous?.custom_url, this.#domains)?.host
-    const saved: SavedDeployment = {
-      host: previous?.host ?? this.#chooseHost(name, deployment_id),
-      routed: routed?.revision_id ?? previous?.routed ?? null,
-      isWithoutWeb: routed ? routed.isWithoutWeb : previous?.isWithoutWeb,
-      local_port: previous?.local_port,
-      custom_url,
-      tenant_id,
-      custom_since: host === undefined ? undefined : isSame ? previous!.custom_since : Date.now(),
-      // Usage counts from the first route, so that a deployment without any request becomes unused.
-      used: previous?.used ?? (routed ? Date.now() : undefined),
-    }
-    writeJson(this.path(deployment_id, 'deployment.json'), saved)
+  protected saveDeployment(spec: RevisionSpec, routed?: { revision_id: string; isWithoutWeb: boolean }): void {
+    this.#records.save(spec, routed)
   }
 
   #ensurePools({ deployment_id, revision_id }: RevisionRef): RevisionPools {
@@ -414,7 +436,11 @@ export abstract class PooledEngine implements Engine {
     const log = (message: string, level: LogLevel, shownLength?: number) =>
       this.events.log({ ...ref, process: type }, message, level, shownLength)
     const settledLength = (text: string) => this.events.settledLength(ref, text)
-    return new ReplicaPool(this.limits, { changed, log, settledLength })
+    const drained = async (targets: Target[]) => {
+      await this.#applyRoutes()
+      await this.#untilAnswered(targets)
+    }
+    return new ReplicaPool(this.limits, { changed, log, settledLength, drained })
   }
 
   /** Starts the process that listens, if there is one, and makes the others ready to start with the first request. */
@@ -426,11 +452,16 @@ export abstract class PooledEngine implements Engine {
     const ready = seconds != null && { ready_ms: seconds * 1000 }
     // A revision that an agent with a higher limit accepted keeps serving, with fewer.
     const most = this.limits.copies
+    const scaling = artifact.isWithoutWeb || artifact.site ? null : scalingOf(resources, most)
+    if (scaling) this.#scalings.set(revision_id, scaling)
+    else this.#scalings.delete(revision_id)
     const web: ReplicaTemplate | null = artifact.isWithoutWeb
       ? null
       : {
           health_path: artifact.health_path,
           copies: Math.min(most, Math.max(1, resources.min_scale)),
+          ...(scaling?.rule && { most: scaling.rule.most }),
+          sleeps: scaling?.sleep != null,
           ...ready,
           launch: makers.launchWeb,
           memory_mb: resources.memory_limit_mb,
@@ -457,10 +488,17 @@ export abstract class PooledEngine implements Engine {
       })
     }
     for (const [type, template] of [...(web ? [[WEB, web] as const] : []), ...others]) {
-      const { launch: _, check: __, memory_mb: ___, ...policy } = template
+      const { launch: _, check: __, memory_mb: ___, most: ____, sleeps: _____, ...policy } = template
       writeJson(this.#policyFile(spec, type), policy satisfies HealthPolicy)
     }
-    this.#ensurePools(spec).start(web, others)
+    const present = isNew ? this.#findScaled(deployment_id)?.pool.copies.wanted : undefined
+    const pools = this.#ensurePools(spec)
+    pools.start(web, others)
+    // A new revision gets the load of the one before.
+    if (present && scaling?.rule) pools.web?.scale(present)
+    if (scaling?.sleep || !pools.web?.rest) return
+    this.#recordRest(spec, null)
+    void pools.web.wake()
   }
 
   /** One copy, because the router serves the files itself. */
@@ -529,102 +567,32 @@ export abstract class PooledEngine implements Engine {
   async #recordUsage(): Promise<void> {
     const lastRequests = await this.#router.lastRequests()
     for (const [deployment_id, at] of Object.entries(lastRequests)) {
-      const saved = this.#readDeployment(deployment_id)
+      const saved = this.#records.read(deployment_id)
       if (this.#closed || !saved || at - (saved.used ?? 0) < this.limits.usage_report_ms) continue
-      writeJson(this.path(deployment_id, 'deployment.json'), { ...saved, used: at } satisfies SavedDeployment)
+      this.#records.write(deployment_id, { ...saved, used: at })
       this.events.changed(deployment_id)
     }
   }
 
-  #readDeployment(deployment: string): SavedDeployment | undefined {
-    return readJson<SavedDeployment>(this.path(deployment, 'deployment.json'))
-  }
-
-  /** The domains below which the agent gives each deployment a name. */
-  get #domains(): string[] {
-    return ['localhost', ...(this.#domain ? [this.#domain] : [])]
-  }
-
-  #urlOf({ host }: SavedDeployment): string {
-    return this.#domain ? `https://${labelOf(host)}.${this.#domain}` : `http://${host}:${this.#router.port}`
-  }
-
-  /** Names are unique within a workspace only, so a taken one gets a suffix. */
-  #chooseHost(name: string, deployment: string): string {
-    const others = listFolder(this.#home).filter(other => other !== deployment)
-    const taken = new Set(others.map(other => this.#readDeployment(other)?.host))
-    const suffixed = [8, 36].map(length => `${name.slice(0, 62 - length)}-${deployment.slice(0, length)}`)
-    const label = [name, ...suffixed].find(label => !taken.has(`${label}.localhost`))!
-    return `${label}.localhost`
-  }
-
-  /** Names below localhost have no address in the resolvers of Python and Node on many machines. */
-  #hasLocalUrl({ isWithoutWeb, local_port }: SavedDeployment): boolean {
-    return this.#domain === undefined && !isWithoutWeb && local_port !== undefined
-  }
-
-  async #chooseLocalPort(deployment: string): Promise<void> {
-    const saved = this.#readDeployment(deployment)
-    if (!saved || saved.isWithoutWeb || this.#domain !== undefined || saved.local_port !== undefined) return
-    const local_port = await findFreePort()
-    writeJson(this.path(deployment, 'deployment.json'), { ...saved, local_port } satisfies SavedDeployment)
-  }
-
   async #applyRoutes(): Promise<void> {
     if (this.#closed) return
-    let taken = await this.#sendRoutes()
+    let taken = await this.#router.apply(() => this.#records.routes((...of) => this.#serversOf(...of)))
     for (let attempt = 0; taken.length > 0 && attempt < PORT_ATTEMPTS; attempt++) {
       for (const id of listFolder(this.#home)) await this.#leaveTakenPort(id, taken)
-      taken = await this.#sendRoutes()
+      taken = await this.#router.apply(() => this.#records.routes((...of) => this.#serversOf(...of)))
     }
   }
 
   /** A program took the port while the router was away. */
   async #leaveTakenPort(deployment_id: string, taken: number[]): Promise<void> {
-    const saved = this.#readDeployment(deployment_id)
+    const saved = this.#records.read(deployment_id)
     if (!saved?.local_port || !taken.includes(saved.local_port)) return
-    writeJson(this.path(deployment_id, 'deployment.json'), {
-      ...saved,
-      local_port: undefined,
-    } satisfies SavedDeployment)
-    await this.#chooseLocalPort(deployment_id)
-    const { routed, local_port } = this.#readDeployment(deployment_id)!
+    const { routed, local_port } = await this.#records.leaveLocalPort(deployment_id, saved)
     const message =
       `Another program has taken port ${saved.local_port} of this machine while the router was away: the local ` +
       `address is http://127.0.0.1:${local_port} now.`
     if (routed) this.events.log({ deployment_id, revision_id: routed }, message, 'WARNING')
     this.events.changed(deployment_id)
-  }
-
-  #sendRoutes(): Promise<number[]> {
-    return this.#router.apply(() => {
-      const all = listFolder(this.#home).flatMap(id => {
-        const saved = this.#readDeployment(id)
-        return saved ? [{ id, saved }] : []
-      })
-      const owners = hostOwnersOf(
-        all.map(({ saved }) => saved),
-        this.#domains,
-      )
-      return all.flatMap(({ id, saved }) => this.#routesOf(id, saved, owners))
-    })
-  }
-
-  #routesOf(deployment: string, saved: SavedDeployment, owners: HostOwners): Route[] {
-    if (!saved.routed) return []
-    const targets = this.#pools.get(deployment)?.get(saved.routed)?.targets() ?? []
-    const shared = { targets, of: deployment, revision: saved.routed }
-    const generated = this.#domains.map(
-      (domain, i): Route => ({
-        host: `${labelOf(saved.host)}.${domain}`,
-        path: '/',
-        ...(i === 0 && this.#hasLocalUrl(saved) && { port: saved.local_port! }),
-        ...shared,
-      }),
-    )
-    const custom = parseCustomUrl(saved.custom_url, this.#domains)
-    if (!custom || owners.get(custom.host) !== saved.tenant_id) return generated
-    return [...generated, { ...custom, ...shared }]
   }
 }
 
@@ -632,5 +600,3 @@ export abstract class PooledEngine implements Engine {
 export async function isIntact({ location, stamp }: Artifact): Promise<boolean> {
   return stamp !== undefined && stamp === (await stampFolder(location).catch(() => undefined))
 }
-
-const labelOf = (host: string): string => host.replace(/\.localhost$/, '')

@@ -1,67 +1,35 @@
 // The replicas of one revision: keeps their number, probes them, restarts them with backoff, and derives the phase.
 
 import type { Incident, IncidentKind, ReportedHealth } from '../../../protocol/report.schema.ts'
-import { type Condition, type CopyUsage, describeDeadline, type LogLevel, type RevisionHealth } from '../../engine.ts'
+import { type Condition, type CopyUsage, describeDeadline, type RevisionHealth } from '../../engine.ts'
 import { describeError } from '../../redaction/error-messages.ts'
 import { appendLastLines } from '../../system/last-lines.ts'
-import { levelOf } from '../../system/line-level.ts'
 import type { Process } from '../../system/processes.ts'
 import type { Limits } from './limits.ts'
 import { describeMissingStore } from './missing-store.ts'
+import { type OutputEvents, OutputLog } from './output-log.ts'
+import type { Health, Replica } from './replica.ts'
 import type { Target } from './router.ts'
-
-/** `target`: null for a process that does not listen. */
-export type Health = { ok: true; target: Target | null } | Unhealthy
-/** `about`: nothing listens on its port; it listens on another one, which waiting does not change. */
-export type Unhealthy = { ok: false; reason: string; about?: 'no_listener' | 'other_port' }
-
-/** CPU time since its start, and memory now. Null: not visible. After its end, the last that was seen. */
-export type ReplicaUsage = { cpu_ms: number | null; memory_bytes: number | null }
-
-/** A line that an application wrote; `isError`: to its standard error. */
-export type OutputLine = { text: string; level: LogLevel; isError: boolean }
-
-export interface Replica {
-  readonly lastLines: string[]
-  /** A verb phrase such as "exited with code 1"; undefined while it runs. */
-  readonly endReason: string | undefined
-  /** The kernel or the engine killed it for its memory. */
-  readonly isOutOfMemory?: boolean
-  /** The pool killed it and has already logged why. */
-  hasKillReason: boolean
-  /** Called once, after it ended by itself or was killed. */
-  onExit: () => void
-  /** Undefined for an engine that enforces memory limits itself. */
-  pids?(list: () => Process[]): number[]
-  usage(list: () => Process[]): Promise<ReplicaUsage>
-  probe(path: string | null, timeout: number): Promise<Health>
-  /** For a replica whose exit is not reported by an event. */
-  checkExit?(): void
-  /** The whole lines since the last call; with `final`, an unfinished line too. */
-  readLines(final?: boolean): OutputLine[]
-  /** The beginning of the next line of a stream. Undefined for an engine that sees whole lines only. */
-  unfinishedLine?(isError: boolean): string
-  kill(): void
-  /** Asks it to end, and kills it after the grace period. */
-  end(grace: number): Promise<void>
-  /** Removes what a replica that has ended leaves behind. */
-  forget(): void
-  /** Leaves it running for the next agent. */
-  release(): void
-}
 
 export type ReplicaTemplate = {
   launch: () => Replica | Promise<Replica>
   health_path: string | null
   /** The time from the start to the first healthy probe, with restarts. Absent: that of the limits. */
   ready_ms?: number | undefined
+  /** The least, without which a revision is not complete. */
   copies: number
+  /** The most that `scale` may ask for. Absent: there are always `copies`. */
+  most?: number | undefined
+  /** It may sleep. */
+  sleeps?: boolean | undefined
   memory_mb: number
   /** It does not listen: it is healthy once it has run this long. */
   settle_ms?: number | undefined
   /** Checks one that does not listen. Absent: it is healthy while it runs. */
   check?: (replica: Replica) => Promise<Health>
 }
+/** `held`: it takes no requests; `frozen`: it also stands still, with its memory; `stopped`: there are no copies. */
+export type Rest = 'held' | 'frozen' | 'stopped'
 /** Stored as JSON for the next agent. */
 export type HealthPolicy = Pick<ReplicaTemplate, 'health_path' | 'ready_ms' | 'copies' | 'settle_ms'>
 type ReplicaSlot = {
@@ -83,14 +51,12 @@ type ReplicaSlot = {
   pastCpuMs: number
   memory: { now: number; most: number } | undefined
   probing: boolean
-  unfinished: { output: UnfinishedLine; errors: UnfinishedLine }
+  output: OutputLog
 }
-/** The logged part of the unfinished line of a stream, and the time since when there was no more of it to log. */
-type UnfinishedLine = { shown: string; at: number }
-type PoolEvents = {
+type PoolEvents = OutputEvents & {
   changed: () => void
-  log: (message: string, level: LogLevel, shownLength?: number) => void
-  settledLength: (text: string) => number
+  /** Resolves when no request that was sent to these is in flight. Absent: none is. */
+  drained?: (targets: Target[]) => Promise<void>
 }
 
 /** The interval at which the lines in the reason of a slow start are read. Each change is a report. */
@@ -106,8 +72,6 @@ function explainByLog(sentence: string, lines: string[]): string {
 
 /** Its place, which stays when it is started again. */
 const copyName = (place: number): string => String(place + 1)
-
-const noUnfinishedLines = () => ({ output: { shown: '', at: 0 }, errors: { shown: '', at: 0 } })
 
 const emptySlot = (replica?: Replica): ReplicaSlot => ({
   replica,
@@ -125,7 +89,7 @@ const emptySlot = (replica?: Replica): ReplicaSlot => ({
   pastCpuMs: 0,
   memory: undefined,
   probing: false,
-  unfinished: noUnfinishedLines(),
+  output: new OutputLog(),
 })
 
 export class ReplicaPool {
@@ -144,6 +108,13 @@ export class ReplicaPool {
   /** The reason why a slow start is not healthy yet. */
   #startReason: { text: string; facts: string; at: number } | null = null
   #stopping = false
+  /** Null: the least of the template. */
+  #wanted: number | null = null
+  /** Copies that get no more requests and end. */
+  readonly #leaving = new Map<ReplicaSlot, Promise<void>>()
+  #rest: Rest | null = null
+  /** When it began to start again, until a copy is healthy. */
+  #wakingSince: number | null = null
   #slowTickAt = 0
   #exitedLines: string[] = []
   readonly #incidents = new Map<IncidentKind, Incident>()
@@ -154,14 +125,24 @@ export class ReplicaPool {
     this.#events = events
   }
 
-  /** Takes over the replicas of an earlier agent. Without a health policy they are not probed before `start`. */
-  async adopt(replicas: Replica[], policy: HealthPolicy | undefined): Promise<void> {
+  /**
+   * Takes over the replicas of an earlier agent. Without a health policy they are not probed before `start`. `rest`: it
+   * slept.
+   */
+  async adopt(replicas: Replica[], policy: HealthPolicy | undefined, rest: Rest | null = null): Promise<void> {
     this.#healthPolicy = policy
     this.#slots = replicas.map(replica => {
       const slot = emptySlot(replica)
       replica.onExit = () => this.#handleExit(slot)
       return slot
     })
+    if (rest) {
+      this.#wasHealthy = true
+      this.#rest = rest
+      if (rest === 'frozen') await Promise.all(replicas.map(replica => replica.freeze?.()))
+      else this.#leave(this.#slots.splice(0))
+      return
+    }
     // The first observation needs their health.
     await Promise.all(this.#slots.map(slot => this.#probe(slot)))
   }
@@ -170,25 +151,129 @@ export class ReplicaPool {
   start(template: ReplicaTemplate): void {
     this.#template = template
     this.#healthPolicy = template
-    while (this.#slots.length < template.copies) this.#slots.push(emptySlot())
-    for (const surplus of this.#slots.splice(template.copies)) void this.#stopSlot(surplus)
+    if (this.#rest === null) this.#fit()
     this.tick()
+  }
+
+  /** The number is kept between the least and the most of the template. */
+  scale(copies: number): void {
+    this.#wanted = copies
+    if (this.#rest === null) this.#fit()
+    this.tick()
+    this.#events.changed()
+  }
+
+  get copies(): { wanted: number; running: number } {
+    return { wanted: this.#isAsleep ? 0 : this.#slots.length, running: this.#healthyCount }
+  }
+
+  /** Its number of copies moves by itself. */
+  get isElastic(): boolean {
+    const template = this.#template
+    return template ? template.sleeps === true || (template.most ?? 0) > template.copies : this.#rest !== null
+  }
+
+  #fit(): void {
+    const { copies: least = 0, most = least } = this.#template ?? {}
+    const wanted = Math.min(most, Math.max(least, this.#wanted ?? least))
+    while (this.#slots.length < wanted) this.#slots.push(emptySlot())
+    this.#leave(this.#slots.splice(wanted))
+  }
+
+  /** They end once the requests that they have are answered. */
+  #leave(slots: ReplicaSlot[]): void {
+    const targets = slots.flatMap(({ target }) => target ?? [])
+    const drained = targets.length > 0 ? this.#events.drained?.(targets) : undefined
+    for (const slot of slots) {
+      const ended = Promise.resolve(drained)
+        .catch(() => {})
+        .then(() => this.#stopSlot(slot))
+        .finally(() => this.#leaving.delete(slot))
+      ended.catch(() => {})
+      this.#leaving.set(slot, ended)
+    }
+  }
+
+  get rest(): Rest | null {
+    return this.#rest
+  }
+
+  /** What is only held may be awake again in a moment. */
+  get #isAsleep(): boolean {
+    return this.#rest === 'frozen' || this.#rest === 'stopped'
+  }
+
+  /** Requests wait until a copy serves. */
+  get holds(): boolean {
+    return this.#rest !== null || this.#isWaking
+  }
+
+  get #isWaking(): boolean {
+    return this.#wakingSince !== null && Date.now() - this.#wakingSince <= this.#readyMs
+  }
+
+  /** Takes no requests from now on. Returns what may still have some. */
+  hold(): Target[] {
+    const targets = this.targets()
+    this.#rest = 'held'
+    return targets
+  }
+
+  /** Only what is held may freeze. False: one of its copies cannot. */
+  async freeze(): Promise<boolean> {
+    const replicas = this.#slots.map(({ replica }) => replica)
+    if (replicas.some(replica => !replica?.freeze)) return false
+    await Promise.all(replicas.map(replica => replica!.freeze!()))
+    this.#rest = 'frozen'
+    this.#events.changed()
+    return true
+  }
+
+  /** Ends all copies of what is held or frozen. */
+  stopCopies(): void {
+    this.#rest = 'stopped'
+    this.#wanted = null
+    const slots = this.#slots.splice(0)
+    for (const slot of slots) slot.target = undefined
+    this.#leave(slots)
+    this.#events.changed()
+  }
+
+  async wake(): Promise<void> {
+    const rest = this.#rest
+    if (rest === null || this.#stopping) return
+    await Promise.all(this.#slots.map(({ replica }) => replica?.thaw?.()))
+    // One copy may use a disk at a time.
+    await Promise.all(this.#leaving.values())
+    this.#rest = null
+    if (this.#healthyCount === 0) this.#wakingSince = Date.now()
+    this.#fit()
+    this.#events.changed()
+    this.#tickUntilAwake()
+  }
+
+  #tickUntilAwake(): void {
+    if (this.#stopping || !this.#isWaking) return
+    this.tick()
+    setTimeout(() => this.#tickUntilAwake(), this.#limits.waking_probe_ms)
   }
 
   tick(): void {
     if (this.#stopping) return
     const now = Date.now()
+    for (const { replica, output } of this.#leaving.keys())
+      output.read(replica, this.#events, now, this.#limits.unfinished_line_ms)
     for (const slot of this.#slots) {
-      if (slot.replica) this.#logLines(slot, slot.replica.readLines())
-      for (const isError of [false, true]) this.#logUnfinishedLine(slot, isError, now)
+      slot.output.read(slot.replica, this.#events, now, this.#limits.unfinished_line_ms)
       if (slot.replica) {
         if (now - this.#slowTickAt > 500) slot.replica.checkExit?.()
-        const pause = slot.healthySince ? this.#limits.probe_ms : this.#limits.starting_probe_ms
-        if (!slot.probing && now - slot.probedAt >= pause) void this.#probe(slot)
-      } else if (this.#template && !slot.launching && now >= slot.restartAt)
+        if (this.#rest === null && !slot.probing && now - slot.probedAt >= this.#probePause(slot))
+          void this.#probe(slot)
+      } else if (this.#rest === null && this.#template && !slot.launching && now >= slot.restartAt)
         slot.launching = this.#launch(slot, this.#template)
     }
     if (now - this.#slowTickAt > 500) this.#slowTickAt = now
+    if (this.#rest !== null) return
     this.#logSlowStart(now - this.#startedAt)
     // A passed deadline is a change too.
     const isFailing = this.phase() === 'failing'
@@ -201,26 +286,9 @@ export class ReplicaPool {
     this.#lastHealth = health
   }
 
-  #logLines({ unfinished }: ReplicaSlot, lines: OutputLine[]): void {
-    for (const { text, level, isError } of lines) {
-      const stream = isError ? unfinished.errors : unfinished.output
-      // The rest of an unfinished line is lost if the application writes too much.
-      const shownLength = text.startsWith(stream.shown) ? stream.shown.length : 0
-      stream.shown = ''
-      if (shownLength === 0 || text.length > shownLength) this.#events.log(text, level, shownLength)
-    }
-  }
-
-  #logUnfinishedLine({ replica, unfinished }: ReplicaSlot, isError: boolean, now: number): void {
-    const stream = isError ? unfinished.errors : unfinished.output
-    const line = replica?.unfinishedLine?.(isError) ?? ''
-    if (line.length <= stream.shown.length) stream.at = now
-    if (now - stream.at < this.#limits.unfinished_line_ms) return
-    stream.at = now
-    const settled = line.slice(0, this.#events.settledLength(line)).replace(/\r$/, '')
-    if (settled.length <= stream.shown.length) return
-    this.#events.log(settled, levelOf(settled, isError), stream.shown.length)
-    stream.shown = settled
+  #probePause({ healthySince }: ReplicaSlot): number {
+    const { probe_ms, starting_probe_ms, waking_probe_ms } = this.#limits
+    return healthySince ? probe_ms : this.#isWaking ? waking_probe_ms : starting_probe_ms
   }
 
   /** Waiting does not change the problem. A program may open another port a moment before its own. */
@@ -255,7 +323,7 @@ export class ReplicaPool {
   }
 
   phase(): RevisionHealth['phase'] {
-    if (this.#template?.copies === 0) return 'healthy'
+    if (this.#template?.copies === 0 || this.holds) return 'healthy'
     if (this.#healthyCount > 0 && (this.#wasHealthy || this.#isComplete())) return 'healthy'
     if (this.#wasHealthy) return 'unhealthy'
     const isLooping = this.#slots.some(slot => slot.crashes >= this.#limits.crashes)
@@ -298,6 +366,7 @@ export class ReplicaPool {
     const up = this.#healthyCount
     const isListening = this.#healthPolicy?.settle_ms === undefined
     const missing = this.#slots.filter(slot => !slot.isHealthy && !this.#isStarting(slot)).length
+    if (this.#isAsleep || this.#isWaking) return 'sleeping'
     if (all === 0) return 'healthy'
     if (looping > 0 && (looping === all || up === 0)) return 'crash_looping'
     // Requests fail while nothing listens yet.
@@ -311,7 +380,7 @@ export class ReplicaPool {
   }
 
   #describeHealth(state: ReportedHealth['state']): string | null {
-    if (state === 'healthy') return null
+    if (state === 'healthy' || state === 'sleeping') return null
     const [up, all] = [this.#healthyCount, this.#slots.length]
     const looping = this.#slots.find(slot => this.#isLooping(slot))
     const copies = state === 'degraded' ? `${up} of ${all} copies answer. ` : ''
@@ -333,6 +402,7 @@ export class ReplicaPool {
   }
 
   targets(): Target[] {
+    if (this.#rest !== null) return []
     return this.#slots.flatMap(({ target }, i) => (target ? { ...target, copy: copyName(i) } : []))
   }
 
@@ -356,7 +426,22 @@ export class ReplicaPool {
   }
 
   replicas(): Replica[] {
-    return this.#slots.flatMap(slot => slot.replica ?? [])
+    return [...this.#slots, ...this.#leaving.keys()].flatMap(slot => slot.replica ?? [])
+  }
+
+  /** The CPU time and memory of all copies together. Undefined: not all are visible. */
+  async load(list: () => Process[]): Promise<{ cpu_ms: number; memory_bytes: number; copies: Replica[] } | undefined> {
+    let [cpu_ms, memory_bytes] = [0, 0]
+    const copies: Replica[] = []
+    for (const { replica, memory } of this.#slots) {
+      const usage = await replica?.usage(list).catch(() => undefined)
+      const bytes = usage?.memory_bytes ?? memory?.now
+      if (!replica || usage?.cpu_ms == null || bytes === undefined) return undefined
+      copies.push(replica)
+      cpu_ms += usage.cpu_ms
+      memory_bytes += bytes
+    }
+    return { cpu_ms, memory_bytes, copies }
   }
 
   /** The copy with this number or, without one, the first that runs, if possible one that serves. */
@@ -401,13 +486,14 @@ export class ReplicaPool {
 
   async stop(): Promise<void> {
     this.#stopping = true
-    await Promise.all(this.#slots.map(slot => this.#stopSlot(slot)))
+    await Promise.all([...this.#slots, ...this.#leaving.keys()].map(slot => this.#stopSlot(slot)))
     this.#slots = []
+    this.#leaving.clear()
   }
 
   release(): void {
     this.#stopping = true
-    for (const { replica } of this.#slots) replica?.release()
+    for (const replica of this.replicas()) replica.release()
   }
 
   #isComplete(): boolean {
@@ -419,7 +505,7 @@ export class ReplicaPool {
     slot.launching = undefined
     if (launched instanceof Error) return this.#recordCrash(slot, `could not be started: ${describeError(launched)}`)
     slot.launches++
-    const fresh: Partial<ReplicaSlot> = { replica: launched, failures: 0, probedAt: 0, unfinished: noUnfinishedLines() }
+    const fresh: Partial<ReplicaSlot> = { replica: launched, failures: 0, probedAt: 0, output: new OutputLog() }
     Object.assign(slot, { ...fresh, launchedAt: Date.now() })
     // `#stopSlot` waits for the launch and then ends the replica.
     if (this.#stopping || !this.#slots.includes(slot)) return
@@ -430,7 +516,7 @@ export class ReplicaPool {
   #handleExit(slot: ReplicaSlot): void {
     const { replica } = slot
     if (!replica || this.#stopping) return
-    this.#logLines(slot, replica.readLines(true))
+    slot.output.log(replica.readLines(true), this.#events)
     this.#exitedLines = [...replica.lastLines]
     void replica
       .usage(() => [])
@@ -441,6 +527,10 @@ export class ReplicaPool {
         () => {},
       )
     replica.forget()
+    if (this.#leaving.has(slot)) {
+      slot.replica = undefined
+      return
+    }
     if (replica.isOutOfMemory) this.recordIncident('out_of_memory', `It ${replica.endReason}.`)
     this.#recordCrash(slot, replica.hasKillReason ? undefined : replica.endReason)
   }
@@ -458,6 +548,7 @@ export class ReplicaPool {
       this.#events.log(`Ended: it ${endReason}; restarting in ${pause / 1000} s.`, 'ERROR')
     }
     this.recordIncident('restarted', `It is started again: ${this.#problem ?? 'it ended'}.`)
+    if (slot.crashes >= this.#limits.crashes) this.#wakingSince = null
     slot.replica = undefined
     slot.isHealthy = false
     slot.target = undefined
@@ -474,12 +565,15 @@ export class ReplicaPool {
     slot.probing = false
     slot.probedAt = Date.now()
     if (slot.replica !== replica || this.#stopping || replica.hasKillReason) return
+    // What stands still cannot answer.
+    if (this.#rest !== null) return
     if (health.ok) {
       slot.failures = 0
       if (slot.isHealthy) return
       slot.isHealthy = true
       slot.target = health.target ?? undefined
       slot.healthySince = Date.now()
+      this.#wakingSince = null
       if (this.#isComplete()) this.#wasHealthy = true
       this.#events.changed()
       return
@@ -507,8 +601,9 @@ export class ReplicaPool {
     await slot.launching
     const { replica } = slot
     if (!replica) return
+    await replica.thaw?.()
     await replica.end(this.#limits.stop_ms)
-    this.#logLines(slot, replica.readLines(true))
+    slot.output.log(replica.readLines(true), this.#events)
     replica.forget()
   }
 

@@ -2,12 +2,13 @@
 // run only while the revision gets the requests, so that those of two revisions do not work at the same time.
 import type { Condition, RevisionHealth } from '../../engine.ts'
 import { toProcessHealth, WEB } from '../process-types.ts'
-import type { HealthPolicy, Replica, ReplicaPool, ReplicaTemplate } from './replica-pool.ts'
+import type { Replica } from './replica.ts'
+import type { HealthPolicy, ReplicaPool, ReplicaTemplate, Rest } from './replica-pool.ts'
 import type { Target } from './router.ts'
 
 /** The most urgent first. */
 const URGENCY: RevisionHealth['phase'][] = ['failing', 'unhealthy', 'starting']
-const WORST: Condition['health']['state'][] = ['crash_looping', 'unhealthy', 'degraded']
+const WORST: Condition['health']['state'][] = ['crash_looping', 'unhealthy', 'degraded', 'sleeping']
 
 export class RevisionPools {
   readonly #makePool: (type: string) => ReplicaPool
@@ -27,8 +28,8 @@ export class RevisionPools {
     return this.#pools.get(WEB)
   }
 
-  adopt(type: string, replicas: Replica[], policy: HealthPolicy | undefined): Promise<void> {
-    return this.#ensure(type).adopt(replicas, policy)
+  adopt(type: string, replicas: Replica[], policy: HealthPolicy | undefined, rest: Rest | null): Promise<void> {
+    return this.#ensure(type).adopt(replicas, policy, type === WEB ? rest : null)
   }
 
   /** `web`: null if nothing listens. */
@@ -65,17 +66,19 @@ export class RevisionPools {
 
   /** Without `web`, the whole is unhealthy; without another type, it is degraded. */
   condition(isRouted: boolean): Condition {
-    const conditions = this.#deciding(isRouted).map(([type, pool]) => ({ type, ...pool.condition() }))
+    const conditions = this.#deciding(isRouted).map(([type, pool]) => {
+      return { type, ...pool.condition(), ...(pool.isElastic && { copies: pool.copies }) }
+    })
     const states = conditions.map(({ type, health }) => ({
       state: type !== WEB && this.web && health.state !== 'healthy' ? ('degraded' as const) : health.state,
       reason: type === WEB || health.reason === null ? health.reason : `Process \`${type}\`: ${health.reason}`,
     }))
     const worst = WORST.map(state => states.find(health => health.state === state)).find(Boolean)
-    const processes = conditions.map(({ type, health }) => toProcessHealth(type, health))
+    const processes = conditions.map(({ type, health, copies }) => toProcessHealth(type, health, copies))
     return {
       health: {
         ...(worst ?? { state: 'healthy', reason: null }),
-        ...(processes.some(({ name }) => name !== WEB) && { processes }),
+        ...(processes.some(({ name, copies }) => name !== WEB || copies) && { processes }),
       },
       incidents: mergeIncidents(
         conditions.flatMap(({ type, incidents }) =>

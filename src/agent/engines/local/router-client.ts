@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs'
 import * as http from 'node:http'
 import { getCompileCacheDir } from 'node:module'
 import { dirname, join } from 'node:path'
+import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { PublicAddresses } from '../../public-proxy/host-probes.ts'
@@ -12,6 +13,7 @@ import type { RouterEndpoint } from '../../public-proxy/public-proxy.ts'
 import { readJson, writeJson } from '../../system/files.ts'
 import { endGroup, isAlive, type ProcessIdentity } from '../../system/processes.ts'
 import type { CountedRequests } from './request-counts.ts'
+import type { RequestLoad } from './request-loads.ts'
 import { type Route, type Target, targetKey } from './router.ts'
 
 /** `host`: where the router listens besides loopback. `public_addresses`: of a machine with a public proxy. */
@@ -40,6 +42,8 @@ const ROUTER_CODE = [
   '../../system/problem-response.ts',
   '../../system/connection-headers.ts',
   './request-counts.ts',
+  './held-requests.ts',
+  './request-loads.ts',
   '../../site/serve-site.ts',
   '../../site/site-answer.ts',
   '../../site/site-manifest.ts',
@@ -62,18 +66,29 @@ export class RouterClient {
   readonly #firstPort: number
   readonly #setup: RouterSetup
   readonly #onExit: () => void
+  readonly #onWake: (deployment: string) => void
   #state: RouterState = { token: '' }
   #lastApply: Promise<unknown> = Promise.resolve()
   /** A request that the router never answers. It ends with the router, also with one that an earlier agent started. */
   #life: http.ClientRequest | undefined
 
-  /** `first` is the port to try first if the router never ran. After `onExit`, `apply` starts another router. */
-  constructor(file: string, first: number, settings: RouterSettings = {}, onExit = () => {}) {
+  /**
+   * `first` is the port to try first if the router never ran. After `onExit`, `apply` starts another router. `onWake`
+   * gets the deployments that a request has to wake.
+   */
+  constructor(
+    file: string,
+    first: number,
+    settings: RouterSettings = {},
+    onExit = () => {},
+    onWake = (_: string) => {},
+  ) {
     this.#file = file
     this.#firstPort = first
     const { host, trusted_proxies, public_addresses } = settings
     this.#setup = { host, trusted_proxies, public_addresses, code: hashRouterCode() }
     this.#onExit = onExit
+    this.#onWake = onWake
   }
 
   get port(): number {
@@ -147,6 +162,11 @@ export class RouterClient {
     return (await this.#request('GET', undefined, 'asked')) as Record<string, number>
   }
 
+  /** What each deployment carries, as totals since this router started. */
+  async loads(): Promise<Record<string, RequestLoad>> {
+    return (await this.#request('GET', undefined, 'loads')) as Record<string, RequestLoad>
+  }
+
   /** Totals since this router started. */
   async requestCounts(): Promise<CountedRequests> {
     return (await this.#request('GET', undefined, 'counts')) as CountedRequests
@@ -174,9 +194,12 @@ export class RouterClient {
     this.release()
     const { token, control, identity } = this.#state
     const headers = { Authorization: `Bearer ${token}` }
-    const life = http.get({ host: '127.0.0.1', port: control, path: '/life', headers, agent: false }, answer =>
-      answer.resume(),
-    )
+    const life = http.get({ host: '127.0.0.1', port: control, path: '/life', headers, agent: false }, answer => {
+      const lines = createInterface({ input: answer })
+      lines.on('line', this.#onWake)
+      // It ends with the router.
+      lines.on('error', () => {})
+    })
     this.#life = life
     life.on('error', () => {})
     life.once('close', async () => {

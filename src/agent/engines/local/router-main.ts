@@ -34,7 +34,14 @@ const router = createRouter(
     path: certificatePath(token),
     answer: query => gate.mayOrder(query.get('domain') ?? ''),
   },
+  deployment => announce([deployment]),
 )
+/** Connections of agents, which never end while this process lives. */
+const lives = new Set<http.ServerResponse>()
+/** One line for each deployment that a request has to wake. */
+function announce(deployments: string[]): void {
+  for (const life of lives) for (const deployment of deployments) life.write(`${deployment}\n`)
+}
 /** The time for requests in flight after another router has taken over. */
 const HANDOVER_MS = 30_000
 
@@ -102,7 +109,12 @@ const control = http.createServer(async (req, res) => {
   if (authorization.length !== expected.length || !timingSafeEqual(authorization, expected))
     return void res.writeHead(401).end()
   // Stays open as long as this process lives: its end tells the agent that the router is gone.
-  if (req.url === '/life') return void res.writeHead(200).flushHeaders()
+  if (req.url === '/life') {
+    res.writeHead(200).flushHeaders()
+    lives.add(res)
+    res.once('close', () => lives.delete(res))
+    return announce(router.waking())
+  }
   if (req.method === 'PUT') {
     const routes = JSON.parse(await text(req)) as Route[]
     router.apply(routes)
@@ -111,7 +123,11 @@ const control = http.createServer(async (req, res) => {
     return void res.setHeader('Connection', 'close').end(JSON.stringify(taken))
   }
   if (req.method === 'DELETE') handOver()
-  const answers: Record<string, () => object> = { '/asked': router.lastRequests, '/counts': router.requestCounts }
+  const answers: Record<string, () => object> = {
+    '/asked': router.lastRequests,
+    '/counts': router.requestCounts,
+    '/loads': router.loads,
+  }
   const answer = (answers[req.url!] ?? router.inFlight)()
   res.setHeader('Connection', 'close').end(JSON.stringify(answer))
 })

@@ -27,11 +27,18 @@ export function isWritten(write: () => void): boolean {
   }
 }
 
-export function respondUnrouted(res: http.ServerResponse, cause: 'unrouted' | 'unavailable', host: string): void {
+export type Unserved = 'unrouted' | keyof typeof UNSERVED
+const UNSERVED = {
+  unavailable: 'No replica of this deployment accepts connections. Check its log.',
+  crowded: 'This deployment is waking up, and too many requests wait for it. Retry in some seconds.',
+  asleep: 'This deployment did not wake up in time. Check its log.',
+}
+
+export function respondUnrouted(res: http.ServerResponse, cause: Unserved, host: string): void {
   if (cause === 'unrouted') respondProblem(res, 404, `No deployment is served at ${host.slice(0, 100)}.`)
   else {
-    res.setHeader('Retry-After', '1')
-    respondProblem(res, 503, 'No replica of this deployment accepts connections. Check its log.')
+    res.setHeader('Retry-After', cause === 'unavailable' ? '1' : '5')
+    respondProblem(res, 503, UNSERVED[cause])
   }
 }
 

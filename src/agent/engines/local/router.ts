@@ -6,7 +6,9 @@ import type { RequestCounts } from '../../engine.ts'
 import { serveSite } from '../../site/serve-site.ts'
 import { type OpenSite, OpenSites } from '../../site/site-manifest.ts'
 import { respondProblem } from '../../system/problem-response.ts'
+import { HeldRequests, HOLD_LIMITS, type HoldLimits } from './held-requests.ts'
 import { CLIENT_GONE, type CountedRequests, countAnswer, countsKey, zeroCounts } from './request-counts.ts'
+import { RequestLoads } from './request-loads.ts'
 import {
   headerPairs,
   isWebSocket,
@@ -26,7 +28,16 @@ type SiteTarget = { site: string; revision: string; copy?: string }
  * Requests to the host at or below the path go to the targets. `of` is the deployment and `revision` its revision, for
  * the counts and the last request. Requests to `port` of the loopback address are for the host too.
  */
-export type Route = { host: string; path: string; targets: Target[]; of?: string; revision?: string; port?: number }
+export type Route = {
+  host: string
+  path: string
+  targets: Target[]
+  of?: string
+  revision?: string
+  port?: number
+  /** It sleeps: requests wait until it has targets. */
+  holds?: boolean
+}
 /** The router itself answers requests for this path, for every host. */
 export type OwnPath = { path: string; answer: (query: URLSearchParams) => Promise<boolean> }
 
@@ -34,12 +45,13 @@ export type OwnPath = { path: string; answer: (query: URLSearchParams) => Promis
 const CONNECT_WAIT_MS = 10_000
 const CONNECT_RETRY_MS = 25
 /** The limits for the headers, for a pause within the body, and until the answer begins. */
-export type RouterLimits = { headers_ms: number; body_ms: number; answer_ms: number; check_ms: number }
+export type RouterLimits = { headers_ms: number; body_ms: number; answer_ms: number; check_ms: number } & HoldLimits
 const DEFAULT_ROUTER_LIMITS: RouterLimits = {
   headers_ms: 30_000,
   body_ms: 60_000,
   answer_ms: 15 * 60_000,
   check_ms: 5_000,
+  ...HOLD_LIMITS,
 }
 /** Per answer. Further ones are dropped. */
 const MAX_EARLY_HINTS = 16
@@ -56,6 +68,7 @@ export function createRouter(
   limitOverrides: Partial<RouterLimits> = {},
   trustedProxies: string[] = [],
   ownPath?: OwnPath,
+  onWake: (deployment: string) => void = () => {},
 ) {
   const limits = { ...DEFAULT_ROUTER_LIMITS, ...limitOverrides }
   const proxies = trustedProxies.map(parseRange)
@@ -68,6 +81,8 @@ export function createRouter(
     return (isLocalName(named) ? hostsByPort.get(req.socket.localPort!) : undefined) ?? named
   }
   const inFlight = new Map<string, number>()
+  const held = new HeldRequests(limits, onWake)
+  const loads = new RequestLoads()
   /** When each deployment last began or ended a request. */
   const lastRequests = new Map<string, number>()
   let turn = 0
@@ -95,15 +110,17 @@ export function createRouter(
   const find = (host: string, path: string) => routes?.find(route => route.host === host && isBelow(path, route.path))
 
   /** Counts the request from the choice of its target, so that the target is not drained before it arrives. */
-  function take(targets: Target[]): { target: Target; release: () => void } | undefined {
+  function take({ targets, of }: Route): { target: Target; release: () => void } | undefined {
     const target = targets[turn++ % targets.length]
     if (!target) return undefined
     const name = targetKey(target)
     inFlight.set(name, (inFlight.get(name) ?? 0) + 1)
+    if (of !== undefined) loads.begin(of)
     let isReleased = false
     const release = () => {
       if (isReleased) return
       isReleased = true
+      if (of !== undefined) loads.end(of)
       const left = inFlight.get(name)! - 1
       if (left) inFlight.set(name, left)
       else inFlight.delete(name)
@@ -113,12 +130,18 @@ export function createRouter(
 
   /** Connects to any server that accepts, or opens a site. Retries are safe, because nothing was sent yet. */
   async function reach(host: string, path: string, isClientGone: () => boolean) {
-    const deadline = Date.now() + CONNECT_WAIT_MS
+    let deadline = Date.now() + CONNECT_WAIT_MS
     const since = performance.now()
     for (;;) {
       const route = find(host, path)
       if (!route && routes) return 'unrouted'
-      const taken = route && take(route.targets)
+      if (route?.holds && route.of !== undefined) {
+        const outcome = await held.wait(route.of, isClientGone, () => find(host, path)?.holds === true)
+        if (outcome !== 'awake') return outcome
+        deadline = Date.now() + CONNECT_WAIT_MS
+        continue
+      }
+      const taken = route && take(route)
       if (route) recordRequest(route)
       if (route && taken) {
         const { target } = taken
@@ -127,6 +150,7 @@ export function createRouter(
           recordRequest(route)
           taken.release()
         }
+        if (answerer && route.of !== undefined) loads.count(route.of)
         if (answerer && !isClientGone()) return { answerer, release, since, counted: countsOf(route, target) }
         taken.release()
         if (answerer instanceof Socket) answerer.destroy()
@@ -323,11 +347,13 @@ export function createRouter(
     /** Once it returns, new requests follow these routes. */
     apply(wanted: Route[]) {
       routes = wanted.toSorted((a, b) => b.path.length - a.path.length)
+      held.look()
       hostsByPort = new Map(wanted.flatMap(({ host, port }) => (port === undefined ? [] : [[port, host]])))
       const targets = routes.flatMap(route => route.targets)
       sites.keepOnly(new Set(targets.flatMap(target => ('site' in target ? target.site : []))))
       const served = new Set(routes.map(({ of }) => of))
       for (const of of lastRequests.keys()) if (!served.has(of)) lastRequests.delete(of)
+      loads.keepOnly(served)
       for (const route of routes) {
         const key = revisionKey(route)
         if (key) routedAt.set(key, Number.POSITIVE_INFINITY)
@@ -344,6 +370,9 @@ export function createRouter(
       return { copies: Object.fromEntries(counts), unreached: Object.fromEntries(unreached) }
     },
     lastRequests: () => Object.fromEntries(lastRequests),
+    /** The deployments for whose next copy a request waits. */
+    waking: () => held.deployments(),
+    loads: () => loads.read(lastRequests, held.deployments()),
     inFlight: () => Object.fromEntries(inFlight),
   }
 }

@@ -3,7 +3,7 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { manifestFile } from '../../site/site-manifest.ts'
 import { readJson, writeJson } from '../../system/files.ts'
-import type { Health, OutputLine, Replica, ReplicaUsage } from './replica-pool.ts'
+import type { Health, OutputLine, Replica, ReplicaUsage } from './replica.ts'
 
 type SavedSite = { folder: string; revision: string }
 

@@ -21,7 +21,8 @@ import { type DiskRoom, describeOvercommitment } from './disk-room.ts'
 import { type DiskChange, DiskSizes } from './disk-sizes.ts'
 import type { Limits } from './limits.ts'
 import type { Provisioner } from './provisioning.ts'
-import type { Replica, ReplicaPool } from './replica-pool.ts'
+import type { Replica } from './replica.ts'
+import type { ReplicaPool } from './replica-pool.ts'
 import type { StoreUse } from './store-use.ts'
 
 /** The parts of an engine that its stores use. */

@@ -13,7 +13,7 @@ import { isAlive, type Process, type ProcessIdentity } from '../../system/proces
 import { findTracked, readTracked, spawnTracked, type TrackedProcess } from '../../system/tracked-process.ts'
 import type { User } from '../../system/users.ts'
 import { describeListening, findAnnouncedPort, probe } from '../local/health.ts'
-import type { Health, OutputLine, Replica, ReplicaUsage, Unhealthy } from '../local/replica-pool.ts'
+import type { Health, OutputLine, Replica, ReplicaUsage, Unhealthy } from '../local/replica.ts'
 import { shellCommand } from '../local/shell-command.ts'
 
 const LAST_LINES = 40
@@ -233,6 +233,14 @@ export class ProcessReplica implements Replica {
     this.#ending = true
     if (!this.exit) await this.#tracked?.end(grace)
     await this.#cleanup
+  }
+
+  async freeze(): Promise<void> {
+    this.#tracked?.freeze()
+  }
+
+  async thaw(): Promise<void> {
+    if (!this.exit) this.#tracked?.thaw()
   }
 
   async #endRemaining(): Promise<void> {

@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type OneOffRun, type RunEnd, TransientError, type WriteLog } from '../../engine.ts'
 import { readJson, removeRecursively, writeJson } from '../../system/files.ts'
 import { RUN_VARIABLE } from '../../system/tracked-process.ts'
-import type { Health, OutputLine } from '../local/replica-pool.ts'
+import type { Health, OutputLine } from '../local/replica.ts'
 import { ProcessReplica } from './replica.ts'
 
 export type ProcessRun = {

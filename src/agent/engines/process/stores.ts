@@ -20,7 +20,7 @@ import { makeEnterable, makePassable, type User } from '../../system/users.ts'
 import { connectHere } from '../local/connect.ts'
 import { DiskRoom } from '../local/disk-room.ts'
 import { readRedisMemory } from '../local/redis-memory.ts'
-import type { Replica } from '../local/replica-pool.ts'
+import type { Replica } from '../local/replica.ts'
 import {
   applyDiskChange,
   isDatabaseEmpty,

@@ -2,7 +2,8 @@
 import type { RevisionRef } from '../../engine.ts'
 import { measureMegabytes } from '../../system/files.ts'
 import { listProcesses, type Process, sumResidentMegabytes } from '../../system/processes.ts'
-import type { Replica, ReplicaPool } from '../local/replica-pool.ts'
+import type { Replica } from '../local/replica.ts'
+import type { ReplicaPool } from '../local/replica-pool.ts'
 import type { ProcessRun } from './run.ts'
 
 type Options = {

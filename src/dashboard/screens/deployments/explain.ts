@@ -31,6 +31,7 @@ const TITLES: Record<Obstacle['code'], [title: string, tone: Tone]> = {
   crash_looping: ['The serving revision is in a crash loop', 'bad'],
   degraded: ['Fewer copies are healthy than wanted', 'warn'],
   unhealthy: ['The serving revision is unhealthy', 'bad'],
+  sleeping: ['The deployment sleeps', 'idle'],
   unused: ['The deployment is unused', 'idle'],
   held_by_rollback: ['A rollback holds automatic deploys', 'warn'],
   ref_gone: ['The branch was deleted', 'warn'],

@@ -19,7 +19,7 @@ const STATUSES: Record<string, Status> = {
   deleting: 'AWAITING_DELETE',
   database: 'AWAITING_DATABASE',
 }
-const HEALTH = ['healthy', 'degraded', 'crash_looping', 'unhealthy']
+const HEALTH = ['healthy', 'degraded', 'crash_looping', 'unhealthy', 'sleeping']
 /** The conditions with their values; those without a list have names of the workspace. */
 export const CONDITIONS = {
   status: Object.keys(STATUSES),

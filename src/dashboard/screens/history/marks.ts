@@ -30,6 +30,7 @@ const EVENTS: Record<string, Omit<State, 'word'> & { title: string }> = {
   'deployment.health_flapping': { title: 'Health flaps', tone: 'warn', shape: 'triangle' },
   'deployment.restarted': { title: 'Restarted', tone: 'warn', shape: 'ring' },
   'deployment.out_of_memory': { title: 'Killed for its memory', tone: 'bad', shape: 'octagon' },
+  'deployment.scaled': { title: 'Copies changed', ...QUIET },
   'deployment.disk_full': { title: 'Disk full', tone: 'bad', shape: 'octagon' },
   'deployment.unused': { title: 'Became unused', ...QUIET },
   'deployment.located': { title: 'URL changed', ...QUIET },

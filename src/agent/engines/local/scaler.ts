@@ -1,0 +1,220 @@
+// Keeps the copies of the revisions that serve at what their load asks for, and puts to sleep what nobody asks. What to do
+// is decided by `decideCopies`; this samples, and applies it.
+import { decideCopies, keepSamples, type Sample, type ScaleRule } from '../../../protocol/scaling.ts'
+import type { RevisionRef } from '../../engine.ts'
+import type { Process } from '../../system/processes.ts'
+import { listProcesses } from '../../system/processes.ts'
+import type { Limits } from './limits.ts'
+import type { Replica } from './replica.ts'
+import type { ReplicaPool, Rest } from './replica-pool.ts'
+import type { RequestLoad } from './request-loads.ts'
+import type { RouterClient } from './router-client.ts'
+
+/** How the copies of a revision move. `amounts`: of one copy. */
+export type Scaling = {
+  rule: ScaleRule | null
+  /** Null: it does not sleep. */
+  sleep: { idle_ms: number; frozen_ms: number } | null
+  amounts: { cpu: number; memory_mb: number }
+}
+export type Scaled = { ref: RevisionRef; pool: ReplicaPool; scaling: Scaling }
+type Host = {
+  limits: Limits
+  router: Pick<RouterClient, 'loads' | 'inFlight'>
+  /** The revisions that get requests and whose copies may move. */
+  list(): Scaled[]
+  find(deployment_id: string): Scaled | undefined
+  /** Returns once the router follows the present state of the pools. */
+  applyRoutes(): Promise<void>
+  /** Kept for the next agent. */
+  recordRest(ref: RevisionRef, rest: Rest | null): void
+  log(ref: RevisionRef, message: string): void
+}
+
+type Seen = {
+  revision_id: string
+  samples: Sample[]
+  changedAt: number
+  /** It is not idle before. */
+  awakeSince: number
+  frozenSince: number
+  before: { at: number; busy_ms: number; requests: number } | undefined
+  used: { at: number; cpu_ms: number; copies: Replica[] } | undefined
+}
+
+const MIB = 1024 * 1024
+
+export class Scaler {
+  readonly #host: Host
+  readonly #seen = new Map<string, Seen>()
+  /** One change of a deployment at a time. */
+  readonly #turns = new Map<string, Promise<void>>()
+  #isTicking = false
+
+  constructor(host: Host) {
+    this.#host = host
+  }
+
+  /** A request waits for it, or a person. */
+  wake(deployment_id: string, reason = 'a request came'): Promise<void> {
+    return this.#inTurn(deployment_id, async () => {
+      const scaled = this.#host.find(deployment_id)
+      if (scaled?.pool.rest) await this.#wake(scaled, reason)
+    })
+  }
+
+  async tick(now = Date.now()): Promise<void> {
+    const all = this.#host.list()
+    const ids = new Set(all.map(({ ref }) => ref.deployment_id))
+    for (const id of this.#seen.keys()) if (!ids.has(id)) this.#seen.delete(id)
+    if (all.length === 0 || this.#isTicking) return
+    this.#isTicking = true
+    try {
+      const loads = await this.#host.router.loads()
+      let processes: Process[] | undefined
+      const list = () => (processes ??= listProcesses())
+      await Promise.all(
+        all.map(scaled => {
+          const { deployment_id } = scaled.ref
+          return this.#inTurn(deployment_id, () => this.#look(scaled, loads[deployment_id], list, now))
+        }),
+      )
+    } finally {
+      this.#isTicking = false
+    }
+  }
+
+  #inTurn(deployment_id: string, work: () => Promise<void>): Promise<void> {
+    const turn = (this.#turns.get(deployment_id) ?? Promise.resolve()).catch(() => {}).then(work)
+    this.#turns.set(deployment_id, turn)
+    const forget = () => this.#turns.get(deployment_id) === turn && this.#turns.delete(deployment_id)
+    turn.then(forget, forget)
+    return turn
+  }
+
+  async #look(scaled: Scaled, load: RequestLoad | undefined, list: () => Process[], now: number): Promise<void> {
+    const { pool, scaling } = scaled
+    const seen = this.#seenOf(scaled, now)
+    if (pool.rest) {
+      // The line of the router that says so may have been lost with a connection.
+      if (load?.held) return this.#wake(scaled, 'a request came')
+      const isOver = now - seen.frozenSince >= (scaling.sleep?.frozen_ms ?? 0)
+      if (pool.rest === 'frozen' && isOver) this.#stop(scaled)
+      return
+    }
+    if (pool.holds || pool.phase() !== 'healthy')
+      return void Object.assign(seen, { before: undefined, used: undefined })
+    if (this.#isIdle(scaled, seen, load, now)) return this.#sleep(scaled, seen, now)
+    const { rule } = scaling
+    if (!rule) return
+    const measured = await this.#measure(scaled, rule, seen, load, list, now)
+    if (measured !== undefined) seen.samples = keepSamples([...seen.samples, { at: now, load: measured }], now)
+    const copies = pool.copies.wanted
+    const { changedAt, samples } = seen
+    const decided = decideCopies(rule, { copies, changedAt, samples, now }, this.#host.limits.scale)
+    if (decided.copies === copies) return
+    seen.changedAt = now
+    this.#record(scaled, `${countCopies(decided.copies)} instead of ${copies}: ${decided.reason}.`)
+    pool.scale(decided.copies)
+  }
+
+  #seenOf({ ref: { deployment_id, revision_id } }: Scaled, now: number): Seen {
+    const known = this.#seen.get(deployment_id)
+    if (known?.revision_id === revision_id) return known
+    // What was asked of the revision before is asked of this one.
+    const samples = known?.samples ?? []
+    const fresh: Seen = {
+      revision_id,
+      samples,
+      changedAt: now,
+      awakeSince: now,
+      frozenSince: now,
+      before: undefined,
+      used: undefined,
+    }
+    this.#seen.set(deployment_id, fresh)
+    return fresh
+  }
+
+  #isIdle({ scaling: { sleep } }: Scaled, { awakeSince }: Seen, load: RequestLoad | undefined, now: number): boolean {
+    if (!sleep || (load && (load.in_flight > 0 || load.held))) return false
+    return now - Math.max(awakeSince, load?.last_at ?? 0) >= sleep.idle_ms
+  }
+
+  async #measure(
+    { pool, scaling: { amounts } }: Scaled,
+    { metric }: ScaleRule,
+    seen: Seen,
+    load: RequestLoad | undefined,
+    list: () => Process[],
+    now: number,
+  ): Promise<number | undefined> {
+    if (metric === 'concurrency' || metric === 'requests') {
+      const { before } = seen
+      const { busy_ms = 0, requests = 0 } = load ?? {}
+      seen.before = { at: now, busy_ms, requests }
+      // The totals of a router begin anew with it.
+      if (!before || now <= before.at || requests < before.requests || busy_ms < before.busy_ms) return undefined
+      const ms = now - before.at
+      return metric === 'concurrency' ? (busy_ms - before.busy_ms) / ms : (1000 * (requests - before.requests)) / ms
+    }
+    const used = await pool.load(list)
+    if (!used) return undefined
+    if (metric === 'memory') return (100 * used.memory_bytes) / (amounts.memory_mb * MIB)
+    const before = seen.used
+    seen.used = { at: now, ...used }
+    const isSame =
+      before?.copies.length === used.copies.length && used.copies.every(copy => before.copies.includes(copy))
+    if (!isSame || now <= before.at) return undefined
+    return (100 * Math.max(0, used.cpu_ms - before.cpu_ms)) / (now - before.at) / amounts.cpu
+  }
+
+  /** Requests are held first. Only then it is certain that none is sent to what stops. */
+  async #sleep(scaled: Scaled, seen: Seen, now: number): Promise<void> {
+    const { ref, pool, scaling } = scaled
+    const { idle_ms, frozen_ms } = scaling.sleep!
+    const targets = pool.hold()
+    try {
+      await this.#host.applyRoutes()
+      if ((await this.#host.router.inFlight(targets)) > 0) return await this.#resume(scaled)
+    } catch {
+      return this.#resume(scaled)
+    }
+    seen.frozenSince = now
+    const reason = `no request came for ${Math.round(idle_ms / 1000)} s`
+    if (frozen_ms > 0 && (await pool.freeze())) {
+      this.#host.recordRest(ref, 'frozen')
+      this.#record(scaled, `Sleeps, frozen: ${reason}.`)
+    } else {
+      this.#record(scaled, `Sleeps: ${reason}.`)
+      this.#stop(scaled)
+    }
+  }
+
+  #stop({ ref, pool }: Scaled): void {
+    this.#host.recordRest(ref, 'stopped')
+    pool.stopCopies()
+  }
+
+  /** A request was faster. */
+  async #resume({ pool }: Scaled): Promise<void> {
+    await pool.wake()
+    await this.#host.applyRoutes()
+  }
+
+  async #wake(scaled: Scaled, reason: string): Promise<void> {
+    const { ref, pool } = scaled
+    await pool.wake()
+    this.#host.recordRest(ref, null)
+    Object.assign(this.#seenOf(scaled, Date.now()), { awakeSince: Date.now(), before: undefined, used: undefined })
+    this.#record(scaled, `Wakes: ${reason}.`)
+    await this.#host.applyRoutes()
+  }
+
+  #record({ ref, pool }: Scaled, message: string): void {
+    pool.recordIncident('scaled', message)
+    this.#host.log(ref, message)
+  }
+}
+
+const countCopies = (count: number): string => `${count} ${count === 1 ? 'copy' : 'copies'}`

@@ -1,0 +1,171 @@
+// Copies of processes that move by themselves: to sleep and awake without losing a request, and by load.
+import * as fs from 'node:fs'
+import * as http from 'node:http'
+import type { Socket } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { afterEach, expect, test } from 'vitest'
+import type { RevisionRef } from '../../src/agent/engine.ts'
+import type { Limits } from '../../src/agent/engines/local/limits.ts'
+import type { ProcessEngine } from '../../src/agent/engines/process.ts'
+import { type ResourceSpec, withDefaults } from '../../src/protocol/resources.schema.ts'
+import { waitFor } from '../support/commands.ts'
+import {
+  closeEngines,
+  makeRevisionRef,
+  makeServerCode,
+  makeTempFolder,
+  makeUnit,
+  openEngine,
+  requestRouter,
+  writeApplication,
+} from '../support/process-engine.ts'
+
+afterEach(closeEngines)
+
+/** Parts of a second, which the API takes not. */
+const IDLE_SECONDS = 0.2
+const SOON: Partial<Limits> = {
+  scale_ms: 20,
+  scale: { up_ms: 200, down_ms: 600, step_ms: 100 },
+}
+const SLOW_CODE = `
+const { createServer } = require('node:http')
+const server = createServer((req, res) => setTimeout(() => res.end('slow ' + process.pid), 400))
+server.on('upgrade', (_, socket) => socket.write('HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\n\\r\\n'))
+server.listen(process.env.PORT)
+`
+
+async function serve(resources: ResourceSpec, { code = makeServerCode('hello'), home = makeTempFolder() } = {}) {
+  const ref = makeRevisionRef()
+  const unit = makeUnit(ref, { resources: withDefaults(resources, 'dev') })
+  const { engine, lines } = await openEngine(home, { limits: SOON })
+  const artifact = writeApplication(home, 'app', code)
+  await engine.start(unit, artifact)
+  await waitFor(async () => (await seen(engine, ref)).phase === 'healthy')
+  await engine.route(unit)
+  return { engine, ref, unit, artifact, home, lines, url: (await engine.observe(ref.deployment_id)).url! }
+}
+
+const seen = async (engine: ProcessEngine, { deployment_id }: RevisionRef) => {
+  const { running } = await engine.observe(deployment_id)
+  const [{ phase, condition }] = running as [(typeof running)[number]]
+  const web = condition?.health.processes?.find(({ name }) => name === 'web')
+  return { phase, state: condition!.health.state, copies: web?.copies, incidents: condition!.incidents }
+}
+async function observeFor(ms: number, engine: ProcessEngine, ref: RevisionRef) {
+  const all: Awaited<ReturnType<typeof seen>>[] = []
+  for (const end = Date.now() + ms; Date.now() < end; await delay(50)) all.push(await seen(engine, ref))
+  return all
+}
+function openWebSocket(url: string): Promise<Socket> {
+  const { hostname, port } = new URL(url)
+  const headers = { Host: hostname, Connection: 'Upgrade', Upgrade: 'websocket', 'Sec-WebSocket-Version': '13' }
+  const request = http.get({ host: '127.0.0.1', port, headers: { ...headers, 'Sec-WebSocket-Key': 'AAAA' } })
+  return new Promise((resolve, reject) => {
+    request.once('upgrade', (_, socket) => resolve(socket as Socket))
+    request.once('error', reject)
+  })
+}
+const untilState = (engine: ProcessEngine, ref: RevisionRef, state: string) =>
+  waitFor(async () => (await seen(engine, ref)).state === state)
+
+test.each([
+  ['stopped', 0],
+  ['frozen', 3_600],
+])(
+  'a deployment that nobody asks sleeps %s, is no fault, and the next request wakes it',
+  async (rest, frozen_seconds) => {
+    const { engine, ref, url, home, lines } = await serve({ min_scale: 0, idle_seconds: IDLE_SECONDS, frozen_seconds })
+    const pids = () => copiesOf(home, ref).map(folder => identityOf(folder))
+    const [first] = pids()
+    await untilState(engine, ref, 'sleeping')
+    const asleep = await seen(engine, ref)
+    expect(asleep).toMatchObject({ phase: 'healthy', state: 'sleeping', copies: { wanted: 0 } })
+    if (rest === 'frozen') expect(fs.readFileSync(`/proc/${first}/stat`, 'utf8')).toMatch(/\) [TSD] /)
+    else await waitFor(() => pids().length === 0)
+
+    // Its health checks wake nothing.
+    await delay(300)
+    expect((await seen(engine, ref)).state).toBe('sleeping')
+    const bodies = await Promise.all([1, 2, 3].map(() => requestRouter(url, '/')))
+    expect(bodies.map(({ status, body }) => [status, body])).toEqual(Array(3).fill([200, 'hello']))
+    expect(await seen(engine, ref)).toMatchObject({
+      phase: 'healthy',
+      state: 'healthy',
+      copies: { wanted: 1, running: 1 },
+    })
+    expect((pids()[0] === first) === (rest === 'frozen')).toBe(true)
+    expect((await seen(engine, ref)).incidents).toMatchObject([{ kind: 'scaled', count: 2 }])
+    expect(lines.filter(({ level }) => level === 'ERROR' || level === 'WARNING')).toEqual([])
+  },
+)
+
+test.each([0, 3_600])('the next agent leaves it asleep and wakes it, %d s frozen', async frozen_seconds => {
+  const { engine, ref, url, home, unit, artifact } = await serve({
+    min_scale: 0,
+    idle_seconds: IDLE_SECONDS,
+    frozen_seconds,
+  })
+  await untilState(engine, ref, 'sleeping')
+  await engine.close({ stop: false })
+  const early = requestRouter(url, '/')
+  const { engine: next } = await openEngine(home, { limits: SOON })
+  expect(await seen(next, ref)).toMatchObject({ phase: 'healthy', state: 'sleeping' })
+  await next.start(unit, artifact)
+  expect(await early).toMatchObject({ status: 200, body: 'hello' })
+  await untilState(next, ref, 'sleeping')
+  // A new router has the routes of what sleeps too.
+  process.kill(JSON.parse(fs.readFileSync(join(home, 'router.json'), 'utf8')).identity.pid, 'SIGKILL')
+  await waitFor(async () => (await requestRouter(url, '/').catch(() => undefined))?.status === 200)
+})
+
+test('a request that is in flight, and a WebSocket, keep it awake', async () => {
+  const { engine, ref, url } = await serve({ min_scale: 0, idle_seconds: IDLE_SECONDS }, { code: SLOW_CODE })
+  expect((await requestRouter(url, '/')).status).toBe(200)
+  const socket = await openWebSocket(url)
+  for (const { state } of await observeFor(1_500, engine, ref)) expect(state).toBe('healthy')
+  socket.destroy()
+  await untilState(engine, ref, 'sleeping')
+})
+
+test.each([0, 3_600])('sleeps and wakes that race with requests lose none, %d s frozen', async frozen_seconds => {
+  // Each look finds it idle, so that it falls asleep between any two requests.
+  const { engine, ref, url } = await serve({ min_scale: 0, idle_seconds: 0.001, frozen_seconds })
+  let isOn = true
+  const statuses: number[] = []
+  const clients = [1, 2, 3].map(async client => {
+    for (let i = 0; isOn; i++) {
+      statuses.push((await requestRouter(url, '/')).status)
+      await delay((i * 7 * client) % 97)
+    }
+  })
+  const changes = async () => (await seen(engine, ref)).incidents.find(({ kind }) => kind === 'scaled')?.count ?? 0
+  await waitFor(async () => (await changes()) >= 20).finally(() => (isOn = false))
+  await Promise.all(clients)
+  expect(statuses.filter(status => status !== 200)).toEqual([])
+})
+
+test('copies follow the requests in flight up to the most and back, and no request is lost', async () => {
+  const rule = { min_scale: 1, max_scale: 3, scale_metric: 'concurrency', scale_target: 2 } as const
+  const { engine, ref, url, home, lines } = await serve(rule, { code: SLOW_CODE })
+  const ask = async () => (await requestRouter(url, '/')).status
+  let isOn = true
+  const statuses: number[] = []
+  const clients = Array.from({ length: 12 }, async () => {
+    while (isOn) statuses.push(await ask())
+  })
+  await waitFor(async () => (await seen(engine, ref)).copies?.running === 3)
+  isOn = false
+  await Promise.all(clients)
+  await waitFor(async () => (await seen(engine, ref)).copies?.wanted === 1)
+  await waitFor(() => copiesOf(home, ref).length === 1)
+  expect(statuses.filter(status => status !== 200)).toEqual([])
+  expect(lines.some(({ message }) => message.includes('instead of 1'))).toBe(true)
+})
+
+const copiesOf = (home: string, { deployment_id, revision_id }: RevisionRef): string[] => {
+  const folder = join(home, 'process', deployment_id, 'revisions', revision_id, 'copies')
+  return fs.existsSync(folder) ? fs.readdirSync(folder).map(name => join(folder, name)) : []
+}
+const identityOf = (folder: string): number => JSON.parse(fs.readFileSync(join(folder, 'identity.json'), 'utf8')).pid
