@@ -258,7 +258,7 @@ export const translate: Translate = async (request, answer) => {
   let warning = ''
   let isRefusedHere = false
   const onScaleToZero = () => {
-    warning = '"`min_scale` is 0. Until deployments can sleep here, one copy keeps running."'
+    warning = '"`min_scale` is 0. One copy keeps running until `idle_seconds` is set."'
   }
   const onRefusal = () => {
     isRefusedHere = true

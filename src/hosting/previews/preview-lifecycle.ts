@@ -42,6 +42,8 @@ type PreviewFacts = {
   secrets: SealedSecret[]
   /** The preview's deployment, unless it is being deleted. */
   child_id: string | null
+  /** Its listener can put it to sleep. */
+  can_sleep: boolean
 }
 
 /** Drops the request's idempotency key: one request or delivery can change several previews. */
@@ -67,9 +69,11 @@ const selectPreviewFacts = ({ parent_id, number }: PreviewKey) => sql<Row>`
     'policy', to_json(p),
     'preview', to_json(v),
     'secrets', (select coalesce(json_agg(parent_secrets), '[]') from parent_secrets),
-    'child_id', (select c.id from deployments c where c.id = v.deployment_id and c.deleting_at is null))::text
+    'child_id', (select c.id from deployments c where c.id = v.deployment_id and c.deleting_at is null),
+    'can_sleep', coalesce((l.policy -> 'features')::jsonb ? 'sleep', false))::text
   from previews v
   join deployments d on d.id = v.parent_id
+  left join listeners l on l.id = d.listener_id
   join preview_policies p on p.id = d.id
   where v.parent_id = ${parent_id}::uuid and v.number = ${number} and d.deleting_at is null`
 
@@ -138,14 +142,14 @@ async function markFull(ctx: Ctx, { id, parent_id, number }: PreviewRow): Promis
 }
 
 async function previewDeployment(caller: Caller, facts: PreviewFacts, url: string | null): Promise<NewDeployment> {
-  const { parent, policy, preview } = facts
+  const { parent, policy, preview, can_sleep } = facts
   const { platform_config_path } = parent.source_revision_config as { platform_config_path: string }
   // One deployment serves a URL: the parent keeps its own.
   const { custom_url: _, ...config } = parent.source_config as NewDeployment['source_config']
   return {
     name: previewName(parent.name, preview.number),
     source: 'githost',
-    source_config: { ...config, build_on_push: false, ...mergeResources(config, policy) },
+    source_config: { ...config, build_on_push: false, ...mergeResources(config, policy, can_sleep) },
     source_revision_config: {
       repo_ref: pullRef(preview.number),
       platform_config_path,
@@ -155,10 +159,14 @@ async function previewDeployment(caller: Caller, facts: PreviewFacts, url: strin
   }
 }
 
+/** A preview that nobody asks for a quarter of an hour sleeps, unless the policy says another `min_scale`. */
+const SLEEPING: ResourceSpec = { min_scale: 0, idle_seconds: 900 }
+
 /** The policy's members override the parent's. Where the combination is invalid, the policy's alone apply. */
-function mergeResources(config: NewDeployment['source_config'], { resource_spec }: PolicyRow) {
-  if (!resource_spec) return {}
-  const merged = ResourceSpec.safeParse({ ...config.resource_spec, ...resource_spec })
+function mergeResources(config: NewDeployment['source_config'], { resource_spec }: PolicyRow, canSleep: boolean) {
+  const own: ResourceSpec = canSleep ? { ...SLEEPING, ...resource_spec } : (resource_spec ?? {})
+  if (Object.keys(own).length === 0) return {}
+  const merged = ResourceSpec.safeParse({ ...config.resource_spec, ...own })
   return { resource_spec: merged.success ? merged.data : (resource_spec as ResourceSpec) }
 }
 
