@@ -1166,6 +1166,10 @@ begin
   new.health := deployment_health(new);
   if tg_op = 'UPDATE' and new.health is not distinct from old.health then return new; end if;
   new.health_since := clock();
+  -- To fall asleep and to wake is no fault, however often.
+  if tg_op = 'UPDATE' and old.health in ('healthy', 'sleeping') and new.health in ('healthy', 'sleeping') then
+    return new;
+  end if;
   new.health_changes := (
     select json_agg(at order by place)
     from (
@@ -11261,7 +11265,7 @@ begin
         -- A deployment with an account has its token anyway.
         when t.is_token and d.source_config -> 'resource_spec' ->> 'service_account_name' is not null then false
         -- The patch may send the one, and the deployment have the other.
-        when n.need ->> 'value' = 'autoscaling'
+        when n.need ->> 'value' in ('autoscaling', 'part_autoscaling')
           and not (p_patch -> 'members') @> jsonb_build_array(
             jsonb_build_object('path', 'source_config.' || replace(n.need ->> 'path', 'max_scale', 'min_scale'))
           )
