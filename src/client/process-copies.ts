@@ -10,10 +10,12 @@ type Resources = {
 export function listProcesses(
   plan: Planned | null | undefined,
   resources: Resources | null | undefined,
+  health?: Health,
 ): { name: string; copies: number }[] {
   const { min_scale, process_scale = {} } = resources ?? {}
   const scales = process_scale ?? {}
-  const web = plan?.kind === 'worker' ? [] : [{ name: 'web', copies: Math.max(1, min_scale ?? 1) }]
+  const web =
+    plan?.kind === 'worker' ? [] : [{ name: 'web', copies: movedCopies(health) ?? Math.max(1, min_scale ?? 1) }]
   const planned = plan?.processes ?? []
   const unplanned = plan ? [] : Object.keys(scales).map(name => ({ name, scale: null }))
   const copiesOf = (name: string) => (Object.hasOwn(scales, name) ? scales[name] : undefined)
@@ -21,7 +23,13 @@ export function listProcesses(
   return [...web, ...others]
 }
 
-type Health = { processes: { name: string; state: string }[] } | null | undefined
+type Health =
+  | { processes: { name: string; state: string; copies?: { wanted: number } | undefined }[] }
+  | null
+  | undefined
+/** Of `web`, if they move by themselves. */
+const movedCopies = (health: Health) => health?.processes.find(({ name }) => name === 'web')?.copies?.wanted
+
 /** The health of a process in brackets; empty if it is healthy, or not known. */
 export function describeProcessHealth(name: string, health: Health): string {
   const state = health?.processes.find(one => one.name === name)?.state ?? 'healthy'

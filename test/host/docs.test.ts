@@ -25,6 +25,7 @@ const RUNNING = [
   'docs/deploy/from-git',
   'docs/deploy/runtime',
   'docs/deploy/processes',
+  'docs/deploy/scale',
   'docs/deploy/databases',
   'docs/deploy/disks',
   'docs/operate/api-keys',

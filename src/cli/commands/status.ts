@@ -23,7 +23,7 @@ async function showStatus(session: Session, name: string | undefined): Promise<v
     client.call('GET /v2/deployments/{deployment_id}/explain', { params: { deployment_id: deployment.id }, signal }),
   ])
   const { id, status, serving, health, url, local_url, hold } = deployment
-  const processes = listProcesses(revision.build_plan, deployment.source_config.resource_spec)
+  const processes = listProcesses(revision.build_plan, deployment.source_config.resource_spec, health)
   const latest = { id: revision.id, number: revision.number, status: revision.status, created_at: revision.created_at }
   out.emit(
     {

@@ -129,7 +129,7 @@ function ServingCard({ workspace, deployment, revisions }: CardProps & { workspa
 }
 
 const describeProcesses = ({ build_plan }: Pick<Revision, 'build_plan'>, { source_config, health }: Deployment) =>
-  listProcesses(build_plan, source_config.resource_spec)
+  listProcesses(build_plan, source_config.resource_spec, health)
     .map(({ name, copies }) => `${name}\u00a0×\u00a0${copies}${describeProcessHealth(name, health)}`)
     .join(', ')
 

@@ -118,6 +118,13 @@ export function listGroups(source: Deployment['source']): SettingGroup[] {
       about: 'The number of replicas and the resources of each. The default limit is twice the request.',
       fields: [
         ...scale(''),
+        text(`${SPEC}.scale_metric`, 'Scale by', {
+          placeholder: 'concurrency',
+          hint: '`concurrency`, `requests`, `cpu`, `memory`, or `fixed`.',
+        }),
+        amount('scale_target', 'Target per copy'),
+        amount('idle_seconds', 'Sleep after', { unit: 's', hint: 'Without a request, if the minimum is 0.' }),
+        amount('frozen_seconds', 'Frozen first', { unit: 's' }),
         ...size(''),
         amount('health_timeout_seconds', 'Health timeout', { unit: 's' }),
         { ...json('process_scale', 'Copies of other processes'), hint: 'Such as `{"worker": 2}`.' },
