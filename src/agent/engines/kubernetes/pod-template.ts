@@ -82,7 +82,7 @@ export function webWorkloadOf({ resources: r }: Pick<RevisionSpec, 'resources'>,
 }
 
 /** The autoscaler of a cluster sees no requests. */
-function metricOf({ scale_metric, scale_target }: RevisionSpec['resources']): Workload['metric'] {
+function metricOf({ scale_metric, scale_target }: RevisionSpec['resources']): NonNullable<Workload['metric']> {
   const name = scale_metric === 'memory' ? 'memory' : 'cpu'
   return { name, percent: scale_target ?? SCALE_TARGETS[name] }
 }

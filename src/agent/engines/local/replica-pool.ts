@@ -149,10 +149,12 @@ export class ReplicaPool {
 
   /** Idempotent. Also called for adopted replicas. */
   start(template: ReplicaTemplate): void {
+    const wasElastic = this.isElastic
     this.#template = template
     this.#healthPolicy = template
     if (this.#rest === null) this.#fit()
     this.tick()
+    if (this.isElastic !== wasElastic) this.#events.changed()
   }
 
   /** The number is kept between the least and the most of the template. */
@@ -164,7 +166,7 @@ export class ReplicaPool {
   }
 
   get copies(): { wanted: number; running: number } {
-    return { wanted: this.#isAsleep ? 0 : this.#slots.length, running: this.#healthyCount }
+    return this.#isAsleep ? { wanted: 0, running: 0 } : { wanted: this.#slots.length, running: this.#healthyCount }
   }
 
   /** Its number of copies moves by itself. */
