@@ -27,7 +27,7 @@ type Health =
   | { processes: { name: string; state: string; copies?: { wanted: number } | undefined }[] }
   | null
   | undefined
-/** Of `web`, if they move by themselves. */
+/** The copies of `web`, if they move by themselves. */
 const movedCopies = (health: Health) => health?.processes.find(({ name }) => name === 'web')?.copies?.wanted
 
 /** The health of a process in brackets; empty if it is healthy, or not known. */

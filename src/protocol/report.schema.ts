@@ -121,8 +121,8 @@ export const Report = z
       .nullish()
       .meta({
         description:
-          'Restarts, out-of-memory kills, full disks and changes of the number of copies of the revision that serves, ' +
-          'one for each kind. The control plane journals what is new, at most once in ten minutes.',
+          'Restarts, out-of-memory kills, full disks and changes of the number of copies of the revision that ' +
+          'serves, one for each kind. The control plane journals what is new, at most once in ten minutes.',
       }),
     last_request_at: Instant.nullish().meta({
       description:

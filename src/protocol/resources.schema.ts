@@ -66,13 +66,13 @@ const ProcessResources = z
     }
   })
   .overwrite(omitNulls)
-/** How the copies of `web` move between `min_scale` and `max_scale`. */
+/** The copies of `web` move by these between `min_scale` and `max_scale`. */
 const scaleMembers = {
   scale_metric: z.enum(scaleMetrics).meta({
     description:
-      'By what the copies of `web` move from `min_scale` to `max_scale`: `concurrency` (requests in flight per copy), ' +
-      '`requests` (a second), `cpu` or `memory` (percent of `cpu` or `memory_mb`). `fixed`: they do not move. Default: ' +
-      '`concurrency`, on Kubernetes `cpu`.',
+      'By what the copies of `web` move from `min_scale` to `max_scale`: `concurrency` (requests in flight per ' +
+      'copy), `requests` (a second), `cpu` or `memory` (percent of `cpu` or `memory_mb`). `fixed`: they do not move. ' +
+      'Default: `concurrency`, on Kubernetes `cpu`.',
   }),
   scale_target: z
     .int()
@@ -87,8 +87,8 @@ const scaleMembers = {
     .max(86_400)
     .meta({
       description:
-        'With a `min_scale` of 0: the copies of `web` stop after so many seconds without a request, and the next request ' +
-        'starts one and waits for it. Absent: one copy keeps running.',
+        'With a `min_scale` of 0: the copies of `web` stop after so many seconds without a request, and the next ' +
+        'request starts one and waits for it. Absent: one copy keeps running.',
     }),
   frozen_seconds: z
     .int()
@@ -96,8 +96,8 @@ const scaleMembers = {
     .max(86_400)
     .meta({
       description:
-        'So many seconds of a sleep its copies stand still with their memory, from which they wake in milliseconds, before ' +
-        'they are stopped. Default: 0.',
+        'So many seconds of a sleep its copies stand still with their memory, from which they wake in ' +
+        'milliseconds, before they are stopped. Default: 0.',
     }),
 }
 function listTargets(): string {

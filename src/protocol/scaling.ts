@@ -1,10 +1,10 @@
-// Decides the number of copies from a window of samples: fast up, slow down, and no flapping. Pure. Engines only apply it.
+// Decides the number of copies from a window of samples: fast up, slow down, and no flapping. Pure. Engines apply it.
 
 export const scaleMetrics = ['fixed', 'concurrency', 'requests', 'cpu', 'memory'] as const
 export type ScaleMetric = (typeof scaleMetrics)[number]
 export type Measured = Exclude<ScaleMetric, 'fixed'>
 
-/** What one copy should carry: requests in flight, requests a second, and percent of `cpu` or of `memory_mb`. */
+/** The load that one copy should carry: requests in flight or a second, percent of `cpu` or of `memory_mb`. */
 export const SCALE_TARGETS: Record<Measured, number> = { concurrency: 10, requests: 100, cpu: 75, memory: 80 }
 /** The most that `scale_target` may be. A percentage above 100 is never reached by memory. */
 export const MAX_SCALE_TARGET = 100_000

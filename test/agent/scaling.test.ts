@@ -32,7 +32,8 @@ const SOON: Partial<Limits> = {
 const SLOW_CODE = `
 const { createServer } = require('node:http')
 const server = createServer((req, res) => setTimeout(() => res.end('slow ' + process.pid), 400))
-server.on('upgrade', (_, socket) => socket.write('HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\n\\r\\n'))
+const HEAD = 'HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\n\\r\\n'
+server.on('upgrade', (_, socket) => socket.write(HEAD))
 server.listen(process.env.PORT)
 `
 

@@ -63,7 +63,7 @@ it('under a steady load with noise of a twentieth the number changes once at mos
     const mean = random.next().value * 90
     const copies = follow(repeat(600, () => mean * (0.95 + random.next().value / 10)))
     expect(changesOf(copies.slice(150), copies[149]!).length, `seed ${seed}`).toBeLessThanOrEqual(1)
-    // What runs can carry it, within the tolerance.
+    // The copies can carry it, within the tolerance.
     const carried = Math.min(RULE.most, Math.ceil(mean / (RULE.target * 1.16)))
     expect(copies.at(-1)!, `seed ${seed}`).toBeGreaterThanOrEqual(carried)
     expect(copies.at(-1)!, `seed ${seed}`).toBeLessThanOrEqual(

@@ -11,6 +11,8 @@ export const put = (path: string, value: unknown): Record<string, unknown> =>
   path.split('.').reduceRight<unknown>((inner, name) => ({ [name]: inner }), value) as Record<string, unknown>
 
 const RESOURCES: Record<string, [stored: unknown, changed: unknown]> = {
+  scale_metric: ['cpu', 'memory'],
+  idle_seconds: [10, 20],
   labels: [{ team: 'a' }, { team: 'b' }],
   annotations: [{ team: 'a' }, { team: 'b' }],
   service_account_name: ['a', 'b'],
@@ -36,7 +38,12 @@ export const PATCH_MEMBERS: [path: string, stored: unknown, changed: unknown, ef
   ...RESOURCE_MEMBERS.map((name): (typeof PATCH_MEMBERS)[number] => {
     const [stored, changed] = RESOURCES[name] ?? [1, 2]
     // The number of copies changes at once. Anything else needs other copies.
-    return [`source_config.resource_spec.${name}`, stored, changed, /_scale$/.test(name) ? 'in_place' : 'revision']
+    return [
+      `source_config.resource_spec.${name}`,
+      stored,
+      changed,
+      /_scale$|^scale_|^(idle|frozen)_/.test(name) ? 'in_place' : 'revision',
+    ]
   }),
   ['source_config.root_directory', 'apps/web', 'apps/api', 'in_place'],
   ['source_config.install_command', 'npm ci', 'npm install', 'in_place'],

@@ -1,6 +1,5 @@
 // `slipway scale`: sets the number of copies of processes.
 
-import { scaleMetrics } from '../../protocol/scaling.ts'
 import { planAndApply } from '../change.ts'
 import type { Declaration } from '../declaration.ts'
 import { usageError } from '../failure.ts'
@@ -14,7 +13,7 @@ export const declaration: Declaration = {
   summary: 'set the copies of processes, such as web=3 worker=2 or web=1-8',
   options: command =>
     withFollow(command)
-      .option('--by <metric>', `what moves the copies of web: ${scaleMetrics.join(', ')}`)
+      .option('--by <metric>', 'what moves the copies of web: concurrency, requests, cpu, memory, or fixed')
       .option('--target <amount>', 'what one copy of web should carry')
       .option('--idle <seconds>', 'with web=0-N: it sleeps after so long without a request')
       .option('--frozen <seconds>', 'it first sleeps frozen for so long'),

@@ -105,6 +105,10 @@ const FIELDS: Record<string, Kind> = {
     ]),
   ),
   health_timeout_seconds: { good: [1, 120, 840], bad: [0, -1, 1.5, 841, ...notNumbers] },
+  scale_metric: { good: ['fixed', 'concurrency', 'requests', 'cpu', 'memory'], bad: ['', 'CPU', 'queue', 1, [], {}] },
+  scale_target: { good: [1, 75, 100_000], bad: [0, -1, 1.5, 100_001, ...notNumbers] },
+  idle_seconds: { good: [10, 300, 86_400], bad: [9, 0, 10.5, 86_401, ...notNumbers] },
+  frozen_seconds: { good: [0, 60, 86_400], bad: [-1, 0.5, 86_401, ...notNumbers] },
   process_scale: {
     good: [{}, { worker: 0, 'mail-out': 1000 }],
     bad: [{ web: 1 }, { Worker: 1 }, { 'a-': 1 }, { worker: -1 }, { worker: 1.5 }, { worker: null }, [], '1', true],

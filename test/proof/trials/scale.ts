@@ -1,4 +1,4 @@
-// Sleep and scale of processes: the time from zero to the first answer, requests raced against sleeps, and a rising load.
+// Sleep and scale of processes: from zero to the first answer, requests raced against sleeps, and a rising load.
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -154,8 +154,8 @@ const send = () => {
   open++
   const started = performance.now()
   const done = status => { open--; counts[status] = (counts[status] ?? 0) + 1; times.push(performance.now() - started) }
-  http.get({ host: '127.0.0.1', port, headers: { host }, agent }, res => { res.resume(); res.once('end', () => done(res.statusCode)) })
-    .once('error', error => done(error.code))
+  const onAnswer = res => { res.resume(); res.once('end', () => done(res.statusCode)) }
+  http.get({ host: '127.0.0.1', port, headers: { host }, agent }, onAnswer).once('error', error => done(error.code))
 }
 ;(async () => {
   for (const [from, to, seconds] of stages) {
@@ -183,26 +183,27 @@ async function raiseLoad() {
     [1, PEAK, 30],
     [PEAK, PEAK, 20],
     [PEAK, 1, 20],
-    [1, 1, 100],
+    [1, 1, 20],
   ]
   const sender = spawn(process.execPath, ['-e', SENDER, JSON.stringify({ port, host, stages })], {
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   let out = ''
   sender.stdout.on('data', data => (out += data))
-  let isOn = true
+  let sending = true
   const picture: string[] = []
+  // The copies end a while after the last request.
+  const isOver = async (second: number) => second > 600 || (!sending && (await one.look()).copies!.running === 1)
   const watch = (async () => {
-    for (let second = 0; isOn; second += 5) {
-      const { copies } = await one.look()
-      picture.push(
-        `${String(second).padStart(4)} s ${'#'.repeat(copies!.running)}${'.'.repeat(copies!.wanted - Math.min(copies!.wanted, copies!.running))}`,
-      )
+    for (let second = 0; !(await isOver(second)); second += 5) {
+      const { running, wanted } = (await one.look()).copies!
+      picture.push(`${String(second).padStart(4)} s ${'#'.repeat(running)}${'.'.repeat(Math.max(0, wanted - running))}`)
       await delay(5_000)
     }
+    picture.push(`   end ${'#'.repeat((await one.look()).copies!.running)}`)
   })()
   await once(sender, 'close')
-  isOn = false
+  sending = false
   await watch
   for (const line of picture) note(line)
   const { counts, left, p50, p99 } = JSON.parse(out)
@@ -212,7 +213,7 @@ async function raiseLoad() {
   check('no request fails', failures === 0, JSON.stringify({ counts, left }))
   check(
     'copies rise above 1 and come back to it',
-    picture.some(line => line.includes('##')) && /s #$/.test(picture.at(-1)!),
+    picture.some(line => line.includes('##')) && /end #$/.test(picture.at(-1)!),
   )
   await closeEngines()
 }

@@ -1,5 +1,5 @@
-// What is stored of the deployments on this machine: their hosts, their ports, and the revision that gets the requests;
-// and the routes that follow from it.
+// The stored deployments of this machine: their hosts, their ports, and the revision that gets the requests; and the
+// routes that follow from them.
 import { join } from 'node:path'
 import { findFreePort } from '../../../postgres/free-port.ts'
 import type { RevisionSpec } from '../../engine.ts'
@@ -23,7 +23,7 @@ export type SavedDeployment = {
   /** The approximate time of its last request. */
   used?: number | undefined
 }
-/** What the routed revision of a deployment has for requests. `holds`: the next one has to wait until a copy serves. */
+/** The routed revision of a deployment, as requests see it. `holds`: the next one has to wait until a copy serves. */
 export type Servers = { targets: Target[]; holds: boolean }
 
 export class DeploymentRecords {

@@ -1,9 +1,9 @@
-// Requests to a deployment that sleeps: each waits until a copy serves, within bounds of number and time. Their bodies are
-// not read meanwhile, so that each takes its headers and what the kernel and Node buffer: 100 KB at most.
+// Requests to a deployment that sleeps: each waits until a copy serves, within bounds of number and time. Their bodies
+// are not read meanwhile, so that each takes its headers and what Node and the kernel buffer: 100 KB at most.
 
 export type HoldLimits = { held: number; held_in_all: number; wake_ms: number }
 export const HOLD_LIMITS: HoldLimits = {
-  /** Of one deployment. */
+  /** The most of one deployment. */
   held: 100,
   held_in_all: 1_000,
   /** The time that a request waits for the first copy. */

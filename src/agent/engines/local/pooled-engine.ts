@@ -86,7 +86,7 @@ export abstract class PooledEngine implements Engine {
   readonly #router: RouterClient
   readonly #proxy: PublicProxy | undefined
   readonly #scaler: Scaler
-  /** How the copies of each revision move, by its id. */
+  /** The ways in which the copies of revisions move, by their ids. */
   readonly #scalings = new Map<string, Scaling>()
   readonly #pools = new Map<string, Map<string, RevisionPools>>()
   readonly #holds = new Map<string, Promise<void>>()

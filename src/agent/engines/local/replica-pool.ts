@@ -200,7 +200,7 @@ export class ReplicaPool {
     return this.#rest
   }
 
-  /** What is only held may be awake again in a moment. */
+  /** A revision that is only held may be awake again in a moment. */
   get #isAsleep(): boolean {
     return this.#rest === 'frozen' || this.#rest === 'stopped'
   }
@@ -567,7 +567,7 @@ export class ReplicaPool {
     slot.probing = false
     slot.probedAt = Date.now()
     if (slot.replica !== replica || this.#stopping || replica.hasKillReason) return
-    // What stands still cannot answer.
+    // It stands still, and cannot answer.
     if (this.#rest !== null) return
     if (health.ok) {
       slot.failures = 0

@@ -1,4 +1,4 @@
-// What a replica is to the pool that keeps it: a process, containers, or the files of a site.
+// A replica as the pool that keeps it sees it: a process, containers, or the files of a site.
 import type { LogLevel } from '../../engine.ts'
 import type { Process } from '../../system/processes.ts'
 import type { Target } from './router.ts'

@@ -1,4 +1,4 @@
-// What each deployment has to carry: its requests, and the time that they were in flight. The mean number in flight is the
+// The load of each deployment: its requests, and the time that they were in flight. The mean number in flight is the
 // growth of that time by that of the clock, which no moment of measurement distorts.
 
 /** Totals since the router started. `busy_ms`: the sum over all requests of the time in flight, so far. */
@@ -37,7 +37,7 @@ export class RequestLoads {
     return total
   }
 
-  /** Those with requests in flight stay until these end. */
+  /** A deployment with requests in flight stays until these end. */
   keepOnly(deployments: Set<string | undefined>): void {
     for (const [deployment, { inFlight }] of this.#totals)
       if (inFlight === 0 && !deployments.has(deployment)) this.#totals.delete(deployment)

@@ -162,7 +162,7 @@ export class RouterClient {
     return (await this.#request('GET', undefined, 'asked')) as Record<string, number>
   }
 
-  /** What each deployment carries, as totals since this router started. */
+  /** The load of each deployment, as totals since this router started. */
   async loads(): Promise<Record<string, RequestLoad>> {
     return (await this.#request('GET', undefined, 'loads')) as Record<string, RequestLoad>
   }

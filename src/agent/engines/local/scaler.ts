@@ -1,5 +1,5 @@
-// Keeps the copies of the revisions that serve at what their load asks for, and puts to sleep what nobody asks. What to do
-// is decided by `decideCopies`; this samples, and applies it.
+// Keeps the copies of the revisions that serve at the number that their load asks for, and puts to sleep those that
+// nobody asks. `decideCopies` decides; this samples, and applies it.
 import { decideCopies, keepSamples, type Sample, type ScaleRule } from '../../../protocol/scaling.ts'
 import type { RevisionRef } from '../../engine.ts'
 import type { Process } from '../../system/processes.ts'
@@ -10,7 +10,7 @@ import type { ReplicaPool, Rest } from './replica-pool.ts'
 import type { RequestLoad } from './request-loads.ts'
 import type { RouterClient } from './router-client.ts'
 
-/** How the copies of a revision move. `amounts`: of one copy. */
+/** The way in which the copies of a revision move. `amounts`: of one copy. */
 export type Scaling = {
   rule: ScaleRule | null
   /** Null: it does not sleep. */
@@ -121,7 +121,7 @@ export class Scaler {
   #seenOf({ ref: { deployment_id, revision_id } }: Scaled, now: number): Seen {
     const known = this.#seen.get(deployment_id)
     if (known?.revision_id === revision_id) return known
-    // What was asked of the revision before is asked of this one.
+    // The load of the revision before is that of this one.
     const samples = known?.samples ?? []
     const fresh: Seen = {
       revision_id,

@@ -1,4 +1,4 @@
-// How the copies of a revision move, from its resources. Pure.
+// Reads from the resources of a revision in which way its copies move. Pure.
 import type { CompleteResourceSpec } from '../../../protocol/resources.schema.ts'
 import { SCALE_TARGETS } from '../../../protocol/scaling.ts'
 import type { Scaling } from './scaler.ts'
