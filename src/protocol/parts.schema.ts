@@ -73,7 +73,7 @@ const Command = textMatching(
   'must not contain quotes, backslashes, backticks, line breaks, tabs, |, ;, $, <, > or a single &',
 )
 
-const VariableName = textMatching(
+export const VariableName = textMatching(
   253,
   '[A-Za-z_][A-Za-z0-9_]*',
   'must be letters, digits or underscores, and must not start with a digit',

@@ -60,15 +60,15 @@ export class Application {
     void this.#tunnel?.then(({ link }) => link.abandon('closed')).catch(() => {})
   }
 
-  /** An own secret replaces the key of the deployment. Each reading is an event of the audit log. */
+  /** The key alone, of all secrets. Each reading is an event of the audit log. */
   async #readKey(): Promise<string> {
-    const options = { params: { deployment_id: this.#deployment }, query: { reveal: true } }
+    const query = { reveal: true, reveal_only: KEY }
     try {
-      const { secrets, application_key = '' } = await getClient().call(
-        'GET /v2/deployments/{deployment_id}',
-        options as never,
-      )
-      return (secrets as { name: string; value?: string }[]).find(({ name }) => name === KEY)?.value ?? application_key
+      const { application_key = '' } = await getClient().call('GET /v2/deployments/{deployment_id}', {
+        params: { deployment_id: this.#deployment },
+        query,
+      } as never)
+      return application_key
     } catch (error) {
       this.#key = undefined
       throw error

@@ -16,6 +16,7 @@ import {
   SourceConfigInput,
   SourceRevisionConfig,
   SourceRevisionConfigInput,
+  VariableName,
 } from '../../protocol/parts.schema.ts'
 import { DeploymentType } from '../../protocol/resources.schema.ts'
 import {
@@ -192,10 +193,14 @@ export const Deployment = z
     local_url: z.string().nullable().meta({
       description: 'The same on the machine of the agent, by an address that needs no name. Null elsewhere.',
     }),
-    application_key: z.string().optional().meta({
-      description:
-        'The key by which clients call it, with `reveal=true`, if it serves graphs and is not open to everyone.',
-    }),
+    application_key: z
+      .string()
+      .optional()
+      .meta({
+        description:
+          'The key by which clients call it, with `reveal=true` and none or this one in `reveal_only`, if it serves ' +
+          'graphs and is not open to everyone.',
+      }),
     owner: Owner.nullable(),
     ...TimeMembers,
     summary: DeploymentSummary.optional(),
@@ -282,12 +287,24 @@ export const DryRun = z.object({
     .preprocess(parseBoolean, z.boolean().default(false))
     .meta({ description: 'Answer with the plan and change nothing.' }),
 })
-export const RevealQuery = z.object({
-  ...Include.shape,
-  reveal: z.preprocess(parseBoolean, z.boolean().default(false)).meta({
-    description: 'Show the values of secrets. Also requires the permission `secrets:read`, and is journaled.',
-  }),
-})
+const MAX_REVEALED = 100
+export const RevealQuery = z
+  .object({
+    ...Include.shape,
+    reveal: z.preprocess(parseBoolean, z.boolean().default(false)).meta({
+      description: 'Show the values of secrets. Also requires the permission `secrets:read`, and is journaled.',
+    }),
+    reveal_only: optionalFilter(commaSeparated(VariableName, MAX_REVEALED)).meta({
+      type: 'string',
+      description:
+        'With `reveal=true`: the names of the secrets to show, separated by commas. Others stay masked. ' +
+        '`GRAPHS_API_KEY` also shows the `application_key`.',
+    }),
+  })
+  .refine(({ reveal, reveal_only }) => reveal || reveal_only === undefined, {
+    path: ['reveal_only'],
+    error: 'needs `reveal=true`',
+  })
 export const PatchQuery = z.object({
   ...DryRun.shape,
   clear: z

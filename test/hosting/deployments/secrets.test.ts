@@ -77,6 +77,18 @@ describe('secrets', () => {
     expect([conditional.status, conditional.headers.has('ETag')]).toEqual([200, false])
   })
 
+  it('are revealed by their names alone, and the event has those', async () => {
+    const tenant = await newTenant()
+    const { body } = await createWithSecrets(tenant, { TOKEN: 'hush', OTHER: 'two' })
+    const path = `/v2/deployments/${body.id}?reveal=true&reveal_only=TOKEN`
+    const revealed = await tenant.get(path)
+    expect(revealed.body).toEqual({ ...body, secrets: toSecretList({ TOKEN: 'hush', OTHER: MASK }) })
+    const events = await readEvents(revealed.headers.get('X-Request-Id')!)
+    expect(events).toMatchObject([{ type: 'deployment.secrets_revealed', data: '{"names":["TOKEN"]}' }])
+    for (const query of ['reveal_only=TOKEN', 'reveal=true&reveal_only=a-b'])
+      expect((await tenant.get(`/v2/deployments/${body.id}?${query}`)).status).toBe(422)
+  })
+
   it.each([
     ['can only read deployments', ['deployments:read'], 'permission_missing'],
     ['can only read secrets', ['secrets:read'], 'permission_missing'],
