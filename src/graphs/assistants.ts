@@ -1,7 +1,8 @@
 // Assistants and their versions. The tables are the only state.
 import { deleteCheckpoints } from './checkpoints.ts'
-import type { Database, Query, Row } from './database.ts'
+import { type Database, type Query, type Row, withinAnswer } from './database.ts'
 import { HttpError, notFound } from './errors.ts'
+import type { Usage } from './limits.ts'
 import type { Searchable } from './search.ts'
 import { deleteThreads } from './threads.ts'
 import { type JsonObject, toJsonb } from './values.ts'
@@ -77,7 +78,11 @@ export class KnownAssistants {
 }
 
 /** A change is a new version, which becomes the latest. Metadata is merged. */
-export const patchAssistant = (db: Database, id: string, patch: Partial<AssistantFields>): Promise<Row> =>
+export const patchAssistant = (
+  { db, usage }: { db: Database; usage: Usage },
+  id: string,
+  patch: Partial<AssistantFields>,
+): Promise<Row> =>
   db.transaction(async query => {
     const [current] = await query('select * from graphs.assistants where assistant_id = $1 for update', [id])
     if (!current) throw notFound('Assistant', id)
@@ -89,6 +94,8 @@ export const patchAssistant = (db: Database, id: string, patch: Partial<Assistan
       context: patch.context ?? current.context,
       metadata: { ...current.metadata, ...patch.metadata },
     }
+    const values = fieldValues(fields)
+    usage.admitBytes(values.join('').length)
     const [row] = await query(
       `with added as (
         insert into graphs.assistant_versions (assistant_id, version, ${FIELDS})
@@ -103,7 +110,7 @@ export const patchAssistant = (db: Database, id: string, patch: Partial<Assistan
       from added
       where assistant_id = $1
       returning assistants.assistant_id, assistants.version, ${FIELDS}, created_at, updated_at`,
-      [id, ...fieldValues(fields)],
+      [id, ...values],
     )
     return row!
   })
@@ -129,11 +136,11 @@ export async function listVersions(
 ): Promise<Row[]> {
   await getAssistant(db.query, id)
   return db.query(
-    `select assistant_id, version, ${FIELDS}, created_at
+    withinAnswer(`select assistant_id, version, ${FIELDS}, created_at
     from graphs.assistant_versions
     where assistant_id = $1 and ($2::jsonb is null or metadata @> $2)
     order by version desc
-    limit $3 offset $4`,
+    limit $3 offset $4`),
     [id, toJsonb(metadata), limit, offset],
   )
 }

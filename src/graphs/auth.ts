@@ -20,6 +20,11 @@ const STUDIO_USER: User = {
   permissions: [],
 }
 
+/** Claims of a token may be in a user as they are, and handlers let the user of the studio do everything. */
+function withoutKind({ kind, ...rest }: User): User {
+  return { ...rest, ...(kind !== undefined && kind !== STUDIO_USER.kind && { kind }) } as User
+}
+
 export class Auth {
   readonly settings: AuthSettings
   readonly #executor: Executor
@@ -40,8 +45,9 @@ export class Auth {
     if (cached && cached.until > Date.now()) return cached.user
     const { method, url } = request
     const answer = await this.#ask('authenticate', { method, url, headers: [...request.headers] })
-    const user = JSON.parse(answer) as User | null
-    if (!user) throw new HttpError(401, 'The authentication of this application does not know the caller.')
+    const known = JSON.parse(answer) as User | null
+    if (!known) throw new HttpError(401, 'The authentication of this application does not know the caller.')
+    const user = withoutKind(known)
     if (key !== undefined) this.#remember(key, user)
     return user
   }

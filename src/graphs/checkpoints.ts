@@ -1,6 +1,6 @@
 // The tables of the savers, as far as whole threads and runs go. Their rows are the savers' own.
 import type { Language } from './configuration.ts'
-import type { Query } from './database.ts'
+import type { Database, Query } from './database.ts'
 
 const TABLES: Record<string, string> = {
   checkpoints: 'checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata',
@@ -53,6 +53,18 @@ export async function deleteCheckpointsOfRun(
     where w.thread_id = $1 and w.checkpoint_ns = d.checkpoint_ns and w.checkpoint_id = d.checkpoint_id`,
     [thread_id, run_id],
   )
+}
+
+/** Bytes of a thread and its checkpoints, as they are stored. */
+export async function measureThread({ query }: Database, threadId: string): Promise<number> {
+  const sizes = [`select pg_column_size(t) as bytes from graphs.threads t where thread_id = $1::uuid`]
+  for (const language of await findLanguages(query))
+    for (const table of Object.keys(TABLES))
+      sizes.push(`select pg_column_size(r) from ${schemaOf(language)}.${table} r where thread_id = $1::text`)
+  const [row] = await query(`select coalesce(sum(bytes), 0)::float8 as bytes from (${sizes.join(' union all ')}) s`, [
+    threadId,
+  ])
+  return row!.bytes
 }
 
 export async function copyCheckpoints(query: Query, from: string, to: string): Promise<void> {

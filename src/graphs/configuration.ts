@@ -151,6 +151,11 @@ export function readConfiguration(path: string): Configuration {
     faults.push('`graphs` is empty. Name at least one graph, such as "agent": "./agent.py:graph".')
   const ownAuth = readAuth(auth, folder, faults)
   const index = readIndex(store, folder, faults)
+  if (webhooks?.headers && Object.keys(webhooks.headers).length > 0 && !webhooks.url?.allowed_domains?.length)
+    faults.push(
+      '`webhooks.headers` would go to any URL that a caller names: list their receivers in ' +
+        '`webhooks.url.allowed_domains`.',
+    )
   if (faults.length > 0) throw new StartError(`${path} cannot be served. ${faults.join(' ')}`)
   const variables = readVariables(env, folder)
   return { folder, graphs: specs, variables, store, checkpointer, http, webhooks, auth: ownAuth, index }

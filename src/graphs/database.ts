@@ -92,11 +92,21 @@ export function openDatabase(url: string, limits: pg.PoolConfig = LIMITS): Datab
   return { query: queryWith(pool), transaction, inLock, close: () => pool.end() }
 }
 
+/** The rows of a select, which are refused as a whole if they have too many bytes. `others`: expressions that it reads. */
+export const withinAnswer = (select: string, ...others: string[]) => `
+    with ${[...others, `page as materialized (${select})`].join(', ')}
+    select page.*
+    from page
+    where (select graphs.admit_answer(count(*), sum(octet_length(page::text))) from page)`
+
 /** The code of an error of Postgres, or nothing. */
 const codeOf = (error: unknown): string => String((error as { code?: unknown })?.code ?? '')
 
 /** Codes of class 22 are about the data of a statement, of class 54 about its size. */
 export const isDataError = (error: unknown): error is Error => /^(?:22|54)/.test(codeOf(error))
+
+/** Rows that `graphs.admit_answer` refused, with a sentence for the caller. */
+export const isTooLong = (error: unknown): error is Error => codeOf(error) === 'GL413'
 
 /** A statement was ended, or there was no connection for it. The driver has words for these, and no codes. */
 export const isTimeout = (error: unknown): boolean =>

@@ -38,12 +38,13 @@ const orRaise = (limit: keyof Limits) => `or raise ${LIMIT_VARIABLES[limit]}`
 
 /**
  * The database is not asked for each request, so that callers may pass a limit by what they send within a second, and
- * that of stored bytes within a minute.
+ * that of stored bytes within a minute. What a copy makes of little that is sent counts at once.
  */
 export class Usage {
   readonly limits: Limits
   #queuedRuns = 0
   #lastCount = 0
+  #lastMeasure = 0
   #threads = 0
   #storedBytes = 0
 
@@ -64,16 +65,23 @@ export class Usage {
 
   /** To be called each minute. */
   async measure(db: Database): Promise<void> {
+    const turn = ++this.#lastMeasure
     const [row] = await db.query('select count(*)::int as threads from (select from graphs.threads limit $1) t', [
       this.limits.threads,
     ])
+    const bytes = await measureBytes(db)
+    if (turn !== this.#lastMeasure) return
     this.#threads = row!.threads
-    this.#storedBytes = await measureBytes(db)
+    this.#storedBytes = bytes
   }
 
-  admitBytes(): void {
+  /** `added`: bytes that the request makes without sending them, such as those of a copy. They count at once. */
+  admitBytes(added = 0): void {
     const { storedMegabytes } = this.limits
-    if (this.#storedBytes < storedMegabytes * 2 ** 20) return
+    if (this.#storedBytes + added < storedMegabytes * 2 ** 20) {
+      this.#storedBytes += added
+      return
+    }
     throw new HttpError(
       413,
       `This deployment has more than ${storedMegabytes} MB of state. Delete threads or items, give them a \`ttl\`, ` +

@@ -241,4 +241,19 @@ create table graphs.store_vectors (
 );
 create index store_vectors_item on graphs.store_vectors (namespace, key);
 `,
+  `
+/** Refuses rows that would fill the memory of a copy. One row alone may have any size. */
+create function graphs.admit_answer(p_rows bigint, p_bytes bigint) returns boolean
+language plpgsql stable
+as $$
+begin
+  if p_rows > 1 and p_bytes > 32 * 1048576 then
+    raise exception using
+      errcode = 'GL413',
+      message = 'The answer has more than 32 MB. Ask for less, such as by a smaller \`limit\` or a \`select\`.';
+  end if;
+  return true;
+end
+$$;
+`,
 ]

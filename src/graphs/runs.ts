@@ -1,7 +1,7 @@
 // Runs, as callers create, read and cancel them. queue.ts has the side of the workers.
 import type { KnownAssistants } from './assistants.ts'
 import type { User } from './auth.ts'
-import type { Database, Query, Row } from './database.ts'
+import { type Database, type Query, type Row, withinAnswer } from './database.ts'
 import { HttpError, notFound } from './errors.ts'
 import type { Usage } from './limits.ts'
 import { type ClaimedRun, LEASE_END } from './queue.ts'
@@ -103,6 +103,13 @@ export async function insertRun(
     const assistant = await server.assistants.get(query, assistantId)
     if (!assistant) throw new HttpError(404, `Assistant ${request.assistant_id} was not found.`)
     const { graph_id } = assistant
+    const kwargs = JSON.stringify({
+      ...toKwargs(request, assistant, { runId, threadId: target, isTemporary }),
+      ...(hasProtocol && { protocol: true }),
+    })
+    // Both have what is of the assistant, however short the request is.
+    const metadata = toJsonb({ ...assistant.metadata, ...request.metadata }) ?? '{}'
+    server.usage.admitBytes(kwargs.length + metadata.length)
     const slot = isClaiming && !request.after_seconds ? server.worker.reserve(graph_id) : undefined
     let begun: ClaimedRun | null = null
     try {
@@ -116,11 +123,8 @@ export async function insertRun(
           graph_id,
           assistant_id: assistant.assistant_id,
         }),
-        toJsonb({ ...assistant.metadata, ...request.metadata }) ?? '{}',
-        JSON.stringify({
-          ...toKwargs(request, assistant, { runId, threadId: target, isTemporary }),
-          ...(hasProtocol && { protocol: true }),
-        }),
+        metadata,
+        kwargs,
         strategy,
         toJsonb(request.config) ?? '{}',
         request.after_seconds ?? 0,
@@ -282,11 +286,11 @@ export const listRuns = (
   { limit, offset, status }: { limit: number; offset: number; status?: string | undefined },
 ): Promise<Row[]> =>
   query(
-    `select ${COLUMNS}
+    withinAnswer(`select ${COLUMNS}
     from graphs.runs
     where thread_id = $1 and ($2::text is null or status = $2)
     order by run_id desc
-    limit $3 offset $4`,
+    limit $3 offset $4`),
     [threadId, status ?? null, limit, offset],
   )
 

@@ -1,5 +1,5 @@
 // Searches and counts over a table: the conditions of what a caller gives, and a page.
-import type { Query, Row } from './database.ts'
+import { type Query, type Row, withinAnswer } from './database.ts'
 import { type JsonObject, toJsonb } from './values.ts'
 
 export type Page = { limit: number; offset: number; sort_by: string; sort_order: 'asc' | 'desc' }
@@ -44,11 +44,11 @@ export function search(
   const [limit, offset] = [values.length + 1, values.length + 2]
   return query(
     // `sort_by` and `sort_order` are words of an enumeration of the schema.
-    `select ${from.columns}
+    withinAnswer(`select ${from.columns}
     from ${from.table}
     ${text}
     order by ${page.sort_by} ${page.sort_order}, ${from.key}
-    limit $${limit} offset $${offset}`,
+    limit $${limit} offset $${offset}`),
     [...values, page.limit, page.offset],
   )
 }

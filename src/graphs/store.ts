@@ -1,6 +1,6 @@
 // The store: items by namespace and key, for graphs and for callers. Searches filter by value.
 import type { Configuration } from './configuration.ts'
-import type { Database, Query, Row } from './database.ts'
+import { type Database, type Query, type Row, withinAnswer } from './database.ts'
 import { type Embeddings, similarity } from './embeddings.ts'
 import { HttpError } from './errors.ts'
 import type { StoreOperation } from './store-operations.ts'
@@ -183,7 +183,12 @@ async function findNearest(query: Query, values: unknown[], wanted: Float32Array
 }
 
 const readItems = (query: Query, found: string, values: unknown[], isRefreshing: boolean): Promise<Row[]> =>
-  query(isRefreshing ? `with found as (${found}), refreshed as (${REFRESH}) select * from found` : found, values)
+  query(
+    isRefreshing
+      ? withinAnswer('select * from found', `found as (${found})`, `refreshed as (${REFRESH})`)
+      : withinAnswer(found),
+    values,
+  )
 
 async function listNamespaces(query: Query, operation: Operation<'namespaces'>): Promise<string[][]> {
   const { prefix, suffix, max_depth, limit, offset } = operation

@@ -11,7 +11,7 @@ type Woken = 'timeout' | RunOutput | undefined
 /** Waits of this copy, for events by the id of a run or a thread, and for the end of a run. */
 export class Waiters {
   readonly #waiting = new Map<string, Set<(ended?: RunOutput) => void>>()
-  /** The number of waits at this moment. */
+  /** Requests that read a run or a thread, or wait for its end. */
   size = 0
 
   wake(key: string, ended?: RunOutput): void {
@@ -26,7 +26,7 @@ export class Waiters {
     let timer: NodeJS.Timeout | undefined
     const end = (woken?: Woken) => {
       clearTimeout(timer)
-      if (waiting.delete(wake)) this.size--
+      waiting.delete(wake)
       if (waiting.size === 0 && this.#waiting.get(key) === waiting) this.#waiting.delete(key)
       signal?.removeEventListener('abort', leave)
       resolve(woken)
@@ -34,7 +34,6 @@ export class Waiters {
     const wake = (ended?: RunOutput) => end(ended)
     const leave = () => end()
     waiting.add(wake)
-    this.size++
     if (signal?.aborted) end()
     else signal?.addEventListener('abort', leave, { once: true })
     return {
@@ -53,7 +52,21 @@ export type Wait = ReturnType<Waiters['begin']>
 export const endOf = (runId: string) => `end ${runId}`
 
 const PAGE = 500
+/** Each reader holds a page, so that thousands of slow readers must not hold large ones. */
+const PAGE_BYTES = 2 ** 20
 const LOOK_AGAIN_MS = 10_000
+
+/** The next events of a run or a thread. `found` are those that came with them, of which the last may be left out. */
+const nextEvents = (column: 'run_id' | 'thread_id') => `select id, event, data, found
+      from (
+        select *, count(*) over ()::int as found,
+          sum(octet_length(data)) over (order by id) - octet_length(data) as before
+        from (
+          select id, event, data from graphs.events where ${column} = $1 and id > $2 order by id limit ${PAGE}
+        ) as next
+      ) as sized
+      where before < ${PAGE_BYTES}
+      order by id`
 
 /** Yields the events of a run after an id until it has ended. An empty list is a sign of life. */
 export async function* followRun(
@@ -63,30 +76,34 @@ export async function* followRun(
   { after, signal }: { after: string; signal?: AbortSignal },
 ): AsyncGenerator<StreamEvent[]> {
   let last = after
-  while (!signal?.aborted) {
-    const wait = waiters.begin(runId, signal)
-    try {
-      const rows = await db.query(
-        `select r.status, e.id, e.event, e.data
-        from graphs.runs r
-        left join lateral (
-          select id, event, data from graphs.events where run_id = $1 and id > $2 order by id limit ${PAGE}
-        ) e on true
-        where r.run_id = $1`,
-        [runId, last],
-      )
-      const events = rows.filter(row => row.id !== null) as StreamEvent[]
-      if (events.length > 0) {
-        last = events.at(-1)!.id
-        yield events
+  waiters.size++
+  try {
+    while (!signal?.aborted) {
+      const wait = waiters.begin(runId, signal)
+      try {
+        const rows = await db.query(
+          `select r.status, e.*
+          from graphs.runs r
+          left join lateral (${nextEvents('run_id')}) e on true
+          where r.run_id = $1`,
+          [runId, last],
+        )
+        const events = rows.filter(row => row.id !== null) as StreamEvent[]
+        const isWhole = events.length < PAGE && events.length === (rows[0]?.found ?? 0)
+        if (events.length > 0) {
+          last = events.at(-1)!.id
+          yield events
+        }
+        // The row is gone after a rollback.
+        if (rows.length === 0 || (hasEnded(rows[0]!.status) && isWhole)) return
+        if (events.length > 0) continue
+        if ((await wait.wait(LOOK_AGAIN_MS)) === 'timeout') yield []
+      } finally {
+        wait.end()
       }
-      // The row is gone after a rollback.
-      if (rows.length === 0 || (hasEnded(rows[0]!.status) && events.length < PAGE)) return
-      if (events.length > 0) continue
-      if ((await wait.wait(LOOK_AGAIN_MS)) === 'timeout') yield []
-    } finally {
-      wait.end()
     }
+  } finally {
+    waiters.size--
   }
 }
 
@@ -98,22 +115,24 @@ export async function* followThread(
   { after, signal }: { after: string; signal: AbortSignal },
 ): AsyncGenerator<StreamEvent[]> {
   let last = after
-  while (!signal.aborted) {
-    const wait = waiters.begin(threadId, signal)
-    try {
-      const events = await db.query<StreamEvent>(
-        `select id, event, data from graphs.events where thread_id = $1 and id > $2 order by id limit ${PAGE}`,
-        [threadId, last],
-      )
-      if (events.length > 0) {
-        last = events.at(-1)!.id
-        yield events
-        continue
+  waiters.size++
+  try {
+    while (!signal.aborted) {
+      const wait = waiters.begin(threadId, signal)
+      try {
+        const events = await db.query<StreamEvent>(nextEvents('thread_id'), [threadId, last])
+        if (events.length > 0) {
+          last = events.at(-1)!.id
+          yield events
+          continue
+        }
+        if ((await wait.wait(LOOK_AGAIN_MS)) === 'timeout') yield []
+      } finally {
+        wait.end()
       }
-      if ((await wait.wait(LOOK_AGAIN_MS)) === 'timeout') yield []
-    } finally {
-      wait.end()
     }
+  } finally {
+    waiters.size--
   }
 }
 
@@ -134,27 +153,32 @@ export async function joinRun(
   { signal, first }: { signal?: AbortSignal; first?: Wait | undefined } = {},
 ): Promise<RunOutput | null> {
   let wait = first
-  while (!signal?.aborted) {
-    const isFirst = wait !== undefined
-    wait ??= waiters.begin(endOf(runId), signal)
-    try {
-      if (!isFirst) {
-        const [run] = await db.query(
-          `select r.status, coalesce(r.output::text, t."values"::text, '{}') as output
-          from graphs.runs r
-          join graphs.threads t using (thread_id)
-          where r.run_id = $1`,
-          [runId],
-        )
-        if (!run) return null
-        if (hasEnded(run.status)) return { output: run.output }
+  waiters.size++
+  try {
+    while (!signal?.aborted) {
+      const isFirst = wait !== undefined
+      wait ??= waiters.begin(endOf(runId), signal)
+      try {
+        if (!isFirst) {
+          const [run] = await db.query(
+            `select r.status, coalesce(r.output::text, t."values"::text, '{}') as output
+            from graphs.runs r
+            join graphs.threads t using (thread_id)
+            where r.run_id = $1`,
+            [runId],
+          )
+          if (!run) return null
+          if (hasEnded(run.status)) return { output: run.output }
+        }
+        const woken = await wait.wait(LOOK_AGAIN_MS)
+        if (typeof woken === 'object') return woken
+      } finally {
+        wait.end()
+        wait = undefined
       }
-      const woken = await wait.wait(LOOK_AGAIN_MS)
-      if (typeof woken === 'object') return woken
-    } finally {
-      wait.end()
-      wait = undefined
     }
+    return null
+  } finally {
+    waiters.size--
   }
-  return null
 }

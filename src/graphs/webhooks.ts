@@ -1,10 +1,10 @@
 // A POST to the caller's URL after the end of a run.
-import { lookup } from 'node:dns'
 import * as http from 'node:http'
 import * as https from 'node:https'
 import { BlockList, isIP, type LookupFunction } from 'node:net'
 import type { Configuration } from './configuration.ts'
 import { HttpError } from './errors.ts'
+import { findAddresses } from './host-addresses.ts'
 import type { EndedRun } from './worker.ts'
 
 type Policy = Configuration['webhooks']
@@ -105,15 +105,19 @@ function readHeaders(policy: Policy, environment: Environment): Record<string, s
 /** A name may lead to another address than when it was checked: the one that is connected to counts. */
 const lookupWith =
   (policy: Policy): LookupFunction =>
-  (name, options, callback) =>
-    lookup(name, { ...options, all: true }, (error, found = []) => {
-      const reason = found.map(({ address }) => refusedAddress(address, name, policy)).find(Boolean)
-      const [first] = found
-      if (error || !first || reason)
-        return callback(error ?? Object.assign(new Error(reason ?? `${name} has no address.`), { code: 'EACCES' }), '')
-      if (options.all) callback(null, found)
-      else callback(null, first.address, first.family)
-    })
+  (name, options, callback) => {
+    findAddresses(name).then(
+      found => {
+        const reason = found.map(({ address }) => refusedAddress(address, name, policy)).find(Boolean)
+        const [first] = found
+        if (!first || reason)
+          return callback(Object.assign(new Error(reason ?? `${name} has no address.`), { code: 'EACCES' }), '')
+        if (options.all) callback(null, found)
+        else callback(null, first.address, first.family)
+      },
+      error => callback(error, ''),
+    )
+  }
 
 /** Returns the status. No redirect is followed. */
 function post(url: URL, body: string, options: http.RequestOptions): Promise<number> {

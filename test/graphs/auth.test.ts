@@ -14,7 +14,8 @@ const AUTH = `export const auth = {
       if (cookie) return { identity: cookie.replace('name=', ''), permissions: [] }
       if (!name) throw Object.assign(new Error('Who are you?'), { status: 401 })
       if (name === 'broken') throw new Error('No password for the database at secret.internal')
-      return name === 'nobody' ? null : { identity: name, permissions: [] }
+      const kind = name === 'forger' ? 'StudioUser' : 'person'
+      return name === 'nobody' ? null : { identity: name, permissions: [], kind }
     },
     callbacks: {
       '*': ({ user, value }) => {
@@ -22,6 +23,7 @@ const AUTH = `export const auth = {
         return user.identity === 'langgraph-studio-user' ? {} : { owner: user.identity }
       },
       assistants: ({ action, user, value }) => {
+        if (action === 'read' && user.identity === 'eve') return { team: { $contains: 'green' } }
         if (action === 'read' || action === 'search') return true
         return user.identity === 'ann' && { team: { $contains: value.metadata?.team ?? 'red' } }
       },
@@ -157,9 +159,36 @@ it('a cron is seen by the user who made it, and runs as that user', async () => 
   expect(changed.payload.config.configurable).toMatchObject({ model: 'small', langgraph_auth_user_id: 'dora' })
   await graphs.sql('update graphs.crons set next_run_date = now()')
   await startDueCrons(copy.server)
-  const [thread] = (await call('dora', 'POST', '/threads/search', {})).body
+  const findThreads = async () => (await call('dora', 'POST', '/threads/search', {})).body
+  // The copy also looks by itself, each second.
+  await expect.poll(findThreads).toHaveLength(1)
+  const [thread] = await findThreads()
   const [run] = (await call('dora', 'GET', `/threads/${thread.thread_id}/runs`)).body
   expect(run.kwargs.config.configurable.langgraph_auth_user.identity).toBe('dora')
+})
+
+it('an assistant that a caller may not read cannot be run by its id either', async () => {
+  const create = async (team: string[]) =>
+    (await call('ann', 'POST', '/assistants', { graph_id: 'echo', metadata: { team } })).body.assistant_id as string
+  const red = await create(['red'])
+  const run = { ...RUN, assistant_id: red }
+  const attempts: [path: string, body: unknown][] = [
+    ['/runs', run],
+    ['/runs/wait', run],
+    ['/runs/batch', [run]],
+    [`/threads/${await newThread('eve')}/runs`, run],
+    ['/runs/crons', { ...run, schedule: '0 0 1 1 *' }],
+  ]
+  for (const [path, body] of attempts)
+    expect([path, (await call('eve', 'POST', path, body)).status]).toEqual([path, 404])
+  for (const assistant_id of ['echo', await create(['green'])])
+    expect((await call('eve', 'POST', '/runs/wait', { ...RUN, assistant_id })).body).toEqual({ log: ['mine'] })
+})
+
+it('no claim of a caller makes the user of the studio', async () => {
+  const kindOf = async (name: string) =>
+    (await call(name, 'POST', '/runs', RUN)).body.kwargs.config.configurable.langgraph_auth_user.kind
+  expect([await kindOf('ann'), await kindOf('forger')]).toEqual(['person', undefined])
 })
 
 it('an assistant that is deleted takes no threads of others with it', async () => {

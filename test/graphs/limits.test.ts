@@ -1,6 +1,9 @@
 // Limits of callers of the graph server, and what happens when the database or a graph does not answer.
 import { randomBytes } from 'node:crypto'
+import { createSocket } from 'node:dgram'
+import { lookup, Resolver } from 'node:dns/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { findAddresses } from '../../src/graphs/host-addresses.ts'
 import { openGraphs, readEvents } from './graphs.ts'
 
 let graphs: Awaited<ReturnType<typeof openGraphs>>
@@ -77,6 +80,47 @@ it('assistants, crons and metadata count as stored bytes, and a time to live may
   await copy.call('DELETE', `/threads/${thread}`)
   await copy.server.usage.measure(copy.server.db)
   expect((await copy.call('POST', '/runs/crons', cron)).status).toBe(200)
+})
+
+it('what a copy makes of little that is sent counts at once', async () => {
+  const thread = await newThread()
+  await graphs.sql(`insert into graphs_javascript.checkpoint_blobs (thread_id, blob)
+    select '${thread}', string_agg(sha256(i::text::bytea), '') from generate_series(1, 37000) i`)
+  const statusOfCopy = async () => (await copy.call('POST', `/threads/${thread}/copy`)).status
+  expect([await statusOfCopy(), await statusOfCopy()]).toEqual([200, 413])
+  await copy.call('POST', '/threads/prune', { thread_ids: await threadIds() })
+  await copy.server.usage.measure(copy.server.db)
+  const config = { configurable: { text: randomBytes(9e5).toString('base64') } }
+  const { assistant_id } = (await copy.call('POST', '/assistants', { graph_id: 'echo', config })).body
+  const rename = async () => (await copy.call('PATCH', `/assistants/${assistant_id}`, { name: 'other' })).status
+  expect([await rename(), await rename()]).toEqual([200, 413])
+  await copy.call('DELETE', `/assistants/${assistant_id}`)
+  await copy.server.usage.measure(copy.server.db)
+})
+const threadIds = async () => (await graphs.sql('select thread_id from graphs.threads')).map(row => row.thread_id)
+
+it('an answer of many large values is refused, and one of few, or without them, is given', async () => {
+  const ids = [await newThread(), await newThread(), await newThread()]
+  await graphs.sql(`update graphs.threads
+    set "values" = jsonb_build_object('text', repeat('x', 12000000))
+    where thread_id in ('${ids.join("', '")}')`)
+  const search = async (more: object) => (await copy.call('POST', '/threads/search', { ids, ...more })).status
+  expect([await search({}), await search({ limit: 2 }), await search({ select: ['thread_id'] })]).toEqual([
+    413, 200, 200,
+  ])
+  await copy.call('POST', '/threads/prune', { thread_ids: ids })
+})
+
+it('servers of names that do not answer hold up no other names', async () => {
+  const silent = createSocket('udp4')
+  await new Promise<void>(bound => silent.bind(0, '127.0.0.1', bound))
+  const resolver = new Resolver({ timeout: 100, tries: 1 })
+  resolver.setServers([`127.0.0.1:${silent.address().port}`])
+  const names = Array.from({ length: 8 }, (_, i) => `name-${i}.invalid`)
+  const stalled = Promise.allSettled(names.map(name => findAddresses(name, resolver)))
+  expect((await lookup('localhost')).address).toMatch(/^127|^::1/)
+  expect((await stalled).map(({ status }) => status)).toEqual(names.map(() => 'rejected'))
+  silent.close()
 })
 
 it('requests that wait are limited', async () => {

@@ -5,7 +5,7 @@ import { HttpError } from '../errors.ts'
 import { CALLER, resolveAssistantId } from '../runs.ts'
 import { exactMembers } from '../search.ts'
 import type { Server } from '../server.ts'
-import type { JsonObject } from '../values.ts'
+import { assistantIdOf, type JsonObject } from '../values.ts'
 
 const digest = (text: string) => createHash('sha256').update(text).digest()
 function hasKey(request: Request, apiKey: string): boolean {
@@ -31,6 +31,7 @@ export async function admit(asking: Asking, access: Access | null, parts: Parts)
   if (!auth || !asking.user || access === null) return { ...parts, filters: null }
   if (Array.isArray(parts.body)) return admitBatch(asking, access, parts)
   if (access === 'crons:create' && parts.params?.thread_id) await admit(asking, 'threads:create_run', parts)
+  if (STARTS_RUNS.includes(access)) await admitAssistant(asking, parts)
   const form = formOf(access)
   const { filters, value } = await auth.authorize(asking.user, access, form.toValue(parts))
   if (filters) await checkRow(asking.server, access, parts, filters)
@@ -40,6 +41,16 @@ export async function admit(asking: Asking, access: Access | null, parts: Parts)
   return { ...admitted, body: { ...(admitted.body as JsonObject), [CALLER]: caller }, filters }
 }
 const STARTS_RUNS = ['threads:create_run', 'crons:create', 'crons:update']
+
+/** Those of the graphs are everyone's. One that a caller made may be that caller's only, also to run it. */
+async function admitAssistant(asking: Asking, { body }: Parts): Promise<void> {
+  const { assistant_id: given } = (body ?? {}) as JsonObject
+  if (typeof given !== 'string') return
+  const assistant_id = resolveAssistantId(given)
+  const { graphs } = asking.server.configuration
+  if (graphs.some(({ id }) => assistantIdOf(id) === assistant_id)) return
+  await admit(asking, 'assistants:read', { params: { assistant_id } })
+}
 
 async function admitBatch(asking: Asking, access: Access, parts: Parts): Promise<Admitted> {
   const bodies = []

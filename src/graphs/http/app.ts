@@ -2,7 +2,7 @@
 import { type Context, Hono } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { cors } from 'hono/cors'
-import { isDataError, isTimeout } from '../database.ts'
+import { isDataError, isTimeout, isTooLong } from '../database.ts'
 import { HttpError } from '../errors.ts'
 import { ExecutorEnded } from '../executor.ts'
 import type { Server } from '../server.ts'
@@ -62,6 +62,7 @@ function answerError(error: unknown, context: Context): Response {
   if (error instanceof HttpError) return problem(error.status, error.message, error.retryAfter)
   if (error instanceof ExecutorEnded) return problem(503, `${error.message} It is starting again. Try again.`, 1)
   console.error(`request failed ${context.req.method} ${context.req.path}:`, error)
+  if (isTooLong(error)) return problem(413, error.message)
   if (isTimeout(error)) return problem(503, SLOW, 10)
   // Such as text that is no date, or too long for an index.
   if (isDataError(error)) return problem(422, 'The database refused a value of the request.')

@@ -114,10 +114,9 @@ export const assistantRoutes: Route[] = [
       metadata: object.nullish(),
     }),
     handle({ server, params, body }) {
-      server.usage.admitBytes()
       if (body.graph_id) executorOf(server, body.graph_id)
       const given = Object.entries(body).filter(([, value]) => value !== null && value !== undefined)
-      return patchAssistant(server.db, resolveAssistantId(params.assistant_id), Object.fromEntries(given))
+      return patchAssistant(server, resolveAssistantId(params.assistant_id), Object.fromEntries(given))
     },
   }),
   route({

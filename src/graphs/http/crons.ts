@@ -8,7 +8,7 @@ import type { Server } from '../server.ts'
 import { getThread } from '../threads.ts'
 import { noContent, type Route, route } from './route.ts'
 import { refuseWebhook } from './runs.ts'
-import { object, page, pageOf, runRequest, selectMembers, sorted, threadParams } from './schemas.ts'
+import { object, page, pageOf, runRequest, selectMembers, sorted, threadParams, unsupported } from './schemas.ts'
 
 const group = 'crons'
 const timing = {
@@ -19,7 +19,8 @@ const timing = {
   on_run_completed: z.enum(['delete', 'keep']).nullish(),
 }
 const cronRequest = runRequest.extend(timing)
-const cronPatch = cronRequest.partial()
+/** A cron stays with its assistant. */
+const cronPatch = cronRequest.partial().extend({ assistant_id: unsupported })
 const cronParams = z.object({ cron_id: z.uuid() })
 const filter = {
   assistant_id: z.uuid().nullish(),
@@ -31,7 +32,7 @@ const sorting = sorted('created_at', 'updated_at', 'cron_id', 'assistant_id', 't
 const TIMING = Object.keys(timing)
 
 /** The members that make the run; the others say when. */
-function readPayload(server: Server, body: z.output<typeof cronPatch>): CronFields['payload'] {
+function readPayload(server: Server, body: Pick<z.output<typeof cronPatch>, 'webhook'>): CronFields['payload'] {
   refuseWebhook(server, body.webhook)
   return Object.fromEntries(
     Object.entries(body).filter(

@@ -39,6 +39,8 @@ export function eventStream(open: (signal: AbortSignal) => Pages, options: Strea
   const leave = () => {
     if (hasFinished || left.signal.aborted) return
     left.abort()
+    // It may be between two pages, of which no other is asked for.
+    void pages.return(undefined)
     onDisconnect?.().catch(error => console.error(`cancel on disconnect failed: ${(error as Error).message}`))
   }
   signal.addEventListener('abort', leave, { once: true })
@@ -61,10 +63,7 @@ export function eventStream(open: (signal: AbortSignal) => Pages, options: Strea
         controller.error(error)
       }
     },
-    async cancel() {
-      leave()
-      await pages.return(undefined)
-    },
+    cancel: leave,
   })
   return new Response(body, {
     headers: {

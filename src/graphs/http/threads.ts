@@ -1,7 +1,7 @@
 // Routes of threads and their state.
 import * as z from 'zod'
 import { findAdmitted } from '../auth.ts'
-import { copyCheckpoints } from '../checkpoints.ts'
+import { copyCheckpoints, measureThread } from '../checkpoints.ts'
 import { HttpError, notFound } from '../errors.ts'
 import { count, search } from '../search.ts'
 import { defaultTtl, executorOf } from '../server.ts'
@@ -196,8 +196,9 @@ export const threadRoutes: Route[] = [
     group,
     summary: 'Copy a thread with its state',
     params: threadParams,
-    handle: ({ server, params }) => {
+    async handle({ server, params }) {
       server.usage.admitThread()
+      server.usage.admitBytes(await measureThread(server.db, params.thread_id))
       return server.db.transaction(async query => {
         const id = uuid7()
         const copy = await copyThread(query, params.thread_id, id)

@@ -68,6 +68,7 @@ export function readGraphFile(app: Folder, name: string): GraphFile {
   const reader = { app, folders: local, hasSource: source !== null, faults }
   const graphs = readGraphs(value, reader)
   const others = readOtherCode(value, reader)
+  faults.push(...faultsOfWebhooks(value))
   if (faults.length > 0) {
     const more = faults.length > MAX_FAULTS ? `; and ${faults.length - MAX_FAULTS} more` : ''
     const shown = faults.slice(0, MAX_FAULTS).map(fault => (fault.length > 300 ? `${fault.slice(0, 300)}…` : fault))
@@ -128,6 +129,15 @@ function readOtherCode({ auth, store }: Record<string, unknown>, reader: Reader)
 
 /** A name in a file, or in an installed module of Python. None if it has a fault. */
 function readCode(label: string, path: string, { app, folders, hasSource, faults }: Reader): Code[] {
+/** Callers name the URLs, and the headers often have a secret of the receiver. */
+function faultsOfWebhooks({ webhooks }: Record<string, unknown>): string[] {
+  const { headers, url } = Object(webhooks)
+  const isBound = toTexts(Object(url).allowed_domains).length > 0
+  if (isBound || Object.keys(Object(headers)).length === 0) return []
+  const advice = 'list their receivers in `webhooks.url.allowed_domains`'
+  return [`\`webhooks.headers\` would go to any URL that a caller names: ${advice}`]
+}
+
   const fail = (what: string) => {
     faults.push(`${label}: ${what}`)
     return []
