@@ -52,6 +52,7 @@ const file = z.looseObject({
   http: z
     .looseObject({
       app: z.string().nullish(),
+      enable_custom_route_auth: z.boolean().nullish(),
       mount_prefix: z.string().nullish(),
       cors: z
         .looseObject({
@@ -103,6 +104,13 @@ export type AuthSettings = {
   openapi?: { securitySchemes?: unknown; security?: unknown } | undefined
   cache?: { cache_keys: string[]; ttl_seconds: number; max_size: number } | undefined
 }
+export type AppSettings = {
+  path: string
+  name: string
+  language: Language
+  /** Its routes need neither the key nor the authentication of the application. */
+  isOpen: boolean
+}
 export type IndexSettings = {
   dims: number
   fields: string[]
@@ -115,6 +123,8 @@ export type Configuration = Pick<z.infer<typeof file>, 'store' | 'checkpointer' 
   auth: AuthSettings | null
   /** By which the store is searched by meaning. */
   index: IndexSettings | null
+  /** The routes of the application itself. */
+  app: AppSettings | null
 }
 
 const JAVASCRIPT = ['.js', '.mjs', '.cjs', '.jsx', '.ts', '.mts', '.cts', '.tsx']
@@ -138,10 +148,14 @@ export function readConfiguration(path: string): Configuration {
   refuse('priority', priority, 'remove it; runs start in the order in which they came.')
   refuse('ui', ui, 'remove it; components of a user interface are not served.')
   refuse('ui_config', ui_config, 'remove it; components of a user interface are not served.')
-  refuse('http.app', http?.app, 'remove it, and deploy the routes as an application of their own.')
   refuse('http.cors.allow_origin_regex', http?.cors?.allow_origin_regex, 'name the origins in `allow_origins`.')
   refuse('checkpointer.path', checkpointer?.path, 'remove it; checkpoints are kept in DATABASE_URI.')
   refuse('checkpointer.serde', checkpointer?.serde, 'remove it; the saver of each language decides what it reads.')
+  if (webhooks?.headers && Object.keys(webhooks.headers).length > 0 && !webhooks.url?.allowed_domains?.length)
+    faults.push(
+      '`webhooks.headers` would go to any URL that a caller names: list their receivers in ' +
+        '`webhooks.url.allowed_domains`.',
+    )
   const specs = Object.entries(graphs).map(([id, value]) => {
     const { path: source, description } = typeof value === 'string' ? { path: value } : value
     const spec = readGraph(id, source, folder, faults)
@@ -151,14 +165,11 @@ export function readConfiguration(path: string): Configuration {
     faults.push('`graphs` is empty. Name at least one graph, such as "agent": "./agent.py:graph".')
   const ownAuth = readAuth(auth, folder, faults)
   const index = readIndex(store, folder, faults)
-  if (webhooks?.headers && Object.keys(webhooks.headers).length > 0 && !webhooks.url?.allowed_domains?.length)
-    faults.push(
-      '`webhooks.headers` would go to any URL that a caller names: list their receivers in ' +
-        '`webhooks.url.allowed_domains`.',
-    )
+  const isOpen = http?.enable_custom_route_auth === false
+  const app = http?.app ? { ...readName('`http.app`', http.app, folder, faults), isOpen } : null
   if (faults.length > 0) throw new StartError(`${path} cannot be served. ${faults.join(' ')}`)
   const variables = readVariables(env, folder)
-  return { folder, graphs: specs, variables, store, checkpointer, http, webhooks, auth: ownAuth, index }
+  return { folder, graphs: specs, variables, store, checkpointer, http, webhooks, auth: ownAuth, index, app }
 }
 
 function parseFile(path: string): unknown {

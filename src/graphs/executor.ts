@@ -18,6 +18,8 @@ export type ExecutorOptions = {
   auth?: { path: string; name: string } | undefined
   /** The function that makes embeddings. */
   embed?: { path: string; name: string } | undefined
+  /** The routes of the application, which it serves on a socket. */
+  app?: { path: string; name: string; socket: string; prefix: string } | undefined
   environment: Record<string, string | undefined>
   databaseUrl: string
   /** The longest wait for an answer, in place of a minute. */
@@ -36,7 +38,7 @@ export type RunResult = {
 export type RunListener = (event: string, data: string) => void
 
 type Message =
-  | { type: 'ready' }
+  | { type: 'ready'; routes?: string[] }
   | { type: 'failed'; detail: string }
   | { type: 'event'; run: string; event: string; data: string }
   | { type: 'answer'; id: number; result: string }
@@ -61,6 +63,8 @@ export class Executor {
   readonly #listeners = new Map<string, RunListener>()
   #ready = Promise.withResolvers<void>()
   isReady = false
+  /** The routes of the application, as `GET /path`. */
+  routes: string[] = []
   #isStopped = false
   #failures = 0
 
@@ -91,8 +95,8 @@ export class Executor {
       pipe.once('close', end)
       setTimeout(end, LONGEST_REST_MS)
     })
-    const { graphs, auth = null, embed = null, databaseUrl } = this.options
-    this.#send({ type: 'start', folder, graphs, auth, embed, database: databaseUrl })
+    const { graphs, auth = null, embed = null, app = null, databaseUrl } = this.options
+    this.#send({ type: 'start', folder, graphs, auth, embed, app, database: databaseUrl })
     return this.#ready.promise
   }
 
@@ -107,6 +111,7 @@ export class Executor {
     else if (message.type === 'ready') {
       this.#failures = 0
       this.isReady = true
+      this.routes = message.routes ?? []
       this.#ready.resolve()
       this.options.onReady()
     } else this.#ready.reject(new StartError(message.detail))

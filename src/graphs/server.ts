@@ -21,6 +21,8 @@ export type Server = {
   embeddings: Embeddings | null
   /** Authentication of the application's own. */
   auth: Auth | null
+  /** The socket of the routes of the application. */
+  appSocket: string | null
   executors: Executor[]
   worker: Worker
   /** The key that callers send; without one, every caller may do everything. */

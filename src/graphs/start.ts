@@ -1,6 +1,8 @@
 // One copy: the database, an executor for each language, the worker, and HTTP unless it only works.
-import { existsSync } from 'node:fs'
+import { existsSync, mkdtempSync } from 'node:fs'
+import { rm } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { serve } from '@hono/node-server'
 import { createAssistant, KnownAssistants } from './assistants.ts'
@@ -63,13 +65,21 @@ export const commandsIn = (
   },
 })
 
+const toServedApp = ({ app, http }: Configuration, socket: string) => ({
+  path: app!.path,
+  name: app!.name,
+  prefix: http?.mount_prefix ?? '',
+  socket,
+})
+
 type Hooks = Pick<ExecutorOptions, 'onReady' | 'answerRequest'>
-async function startExecutors(options: StartOptions, db: Database, hooks: Hooks): Promise<Executor[]> {
+type Connections = { db: Database; socket: string | null }
+async function startExecutors(options: StartOptions, { db, socket }: Connections, hooks: Hooks): Promise<Executor[]> {
   const { configuration, databaseUrl, commands, environment, answerMs } = options
   const byLanguage = Map.groupBy(configuration.graphs, ({ language }: GraphSpec) => language)
-  const { auth, index } = configuration
+  const { auth, index, app } = configuration
   const embed = index && 'path' in index.embed ? index.embed : undefined
-  for (const code of [auth, embed]) if (code && !byLanguage.has(code.language)) byLanguage.set(code.language, [])
+  for (const code of [auth, embed, app]) if (code && !byLanguage.has(code.language)) byLanguage.set(code.language, [])
   const executors = [...byLanguage].map(
     ([language, graphs]) =>
       new Executor({
@@ -77,6 +87,7 @@ async function startExecutors(options: StartOptions, db: Database, hooks: Hooks)
         graphs,
         auth: auth?.language === language ? auth : undefined,
         embed: embed?.language === language ? embed : undefined,
+        app: app?.language === language && socket !== null ? toServedApp(configuration, socket) : undefined,
         command: commands[language](),
         folder: configuration.folder,
         environment,
@@ -110,25 +121,48 @@ async function createGraphAssistants(db: Database, graphs: GraphSpec[]): Promise
     })
 }
 
+/** Node 22 knows no `await using`. */
+type Closer = () => Promise<unknown>
+async function closeAll(opened: Closer[]): Promise<void> {
+  for (const close of opened.splice(0).reverse()) await close()
+}
+
 export async function start(options: StartOptions): Promise<Running> {
+  const opened: Closer[] = []
+  try {
+    return await open(options, opened)
+  } catch (error) {
+    await closeAll(opened)
+    throw error
+  }
+}
+
+async function open(options: StartOptions, opened: Closer[]): Promise<Running> {
   const { configuration, databaseUrl, apiKey, version, environment } = options
-  await using cleanup = new AsyncDisposableStack()
   await migrate(databaseUrl)
   const db = openDatabase(databaseUrl)
-  cleanup.defer(() => db.close())
+  opened.push(() => db.close())
   const usage = new Usage({ ...DEFAULT_LIMITS, ...options.limits })
   let embeddings: Embeddings | null = null
   // The worker needs the executors, and they ask it while they run graphs.
   let working: Worker | undefined
-  const executors = await startExecutors(options, db, {
-    onReady: () => working?.wake(),
-    async answerRequest(request) {
-      if (request.op === 'flush') return working?.flush(request.run)
-      if (request.op === 'put' && request.value !== null) usage.admitBytes()
-      return runStoreOperation({ db, embeddings, configuration }, request)
+  // In a folder that no other user enters: whoever reaches the socket is a caller that was checked.
+  const folder = configuration.app && !options.isWorkerOnly ? mkdtempSync(join(tmpdir(), 'graphs-')) : null
+  if (folder) opened.push(() => rm(folder, { recursive: true, force: true }))
+  const appSocket = folder && join(folder, 'app')
+  const executors = await startExecutors(
+    options,
+    { db, socket: appSocket },
+    {
+      onReady: () => working?.wake(),
+      async answerRequest(request) {
+        if (request.op === 'flush') return working?.flush(request.run)
+        if (request.op === 'put' && request.value !== null) usage.admitBytes()
+        return runStoreOperation({ db, embeddings, configuration }, request)
+      },
     },
-  })
-  cleanup.defer(async () => void (await Promise.all(executors.map(executor => executor.stop()))))
+  )
+  opened.push(() => Promise.all(executors.map(executor => executor.stop())))
   await createGraphAssistants(db, configuration.graphs)
 
   embeddings = openEmbeddings(configuration, executors, environment)
@@ -157,25 +191,24 @@ export async function start(options: StartOptions): Promise<Running> {
       if (!isEvent) waiters.wake(endOf(run!))
     } else if (worker.isRunning(payload)) void worker.heartbeat()
   })
-  cleanup.defer(() => listener.close())
+  opened.push(() => listener.close())
   await listener.ready
 
   const assistants = new KnownAssistants()
-  const parts = { db, waiters, executors, worker, assistants, usage, auth, embeddings }
+  const parts = { db, waiters, executors, worker, assistants, usage, auth, appSocket, embeddings }
   const server: Server = { configuration, ...parts, apiKey, version, environment }
   await usage.measure(db)
   const http = options.isWorkerOnly ? undefined : await openHttp(server, options)
   if (http) url = `http://127.0.0.1:${http.port}`
   worker.start()
   const repeated = [repeat(() => sweep(server), SWEEP_MS), repeat(() => lookEachSecond(server), SECOND_MS)]
-  const resources = cleanup.move()
   async function stop(graceMs = 3000): Promise<void> {
     const done = repeated.map(one => one.stop())
     http?.stopListening()
     await worker.stop(graceMs)
     http?.closeConnections()
     await Promise.all(done)
-    await resources.disposeAsync()
+    await closeAll(opened)
   }
   return { server, url, stop }
 }

@@ -118,13 +118,16 @@ describe('a graph application', () => {
 })
 
 describe('a langgraph.json', () => {
-  it('with an authentication in another language has the packages of both', () => {
+  it('with an authentication and routes in another language has the packages of both', () => {
     const file = {
       ...PYTHON,
       auth: { path: './auth.mjs:auth' },
+      http: { app: './routes.mjs:app' },
       store: { index: { dims: 2, embed: './agent.py:embed' } },
+      webhooks: { headers: { Key: 'x' }, url: { allowed_domains: ['hooks.example.com'] } },
     }
-    const planned = plan({ 'langgraph.json': file, 'agent.py': '', 'auth.mjs': '', 'package.json': '{}' })
+    const files = { 'agent.py': '', 'auth.mjs': '', 'routes.mjs': '', 'package.json': '{}' }
+    const planned = plan({ 'langgraph.json': file, ...files })
     expect(planned.tools.map(({ name }) => name)).toEqual(expect.arrayContaining(['python', 'graphs-javascript']))
     expect(planned.certain[0]).toContain('Python and JavaScript')
   })
@@ -174,6 +177,7 @@ describe('a langgraph.json', () => {
       { ...PYTHON, webhooks: { url: { allowed_hosts: [] } } },
       'webhooks.url.allowed_hosts',
     ],
+    ['headers for any URL', { ...PYTHON, webhooks: { headers: { Key: 'x' } } }, 'webhooks.url.allowed_domains'],
     ['an authentication that is not there', { ...PYTHON, auth: { path: './gone.py:auth' } }, '`auth.path`'],
     ['an authentication without a path', { ...PYTHON, auth: { disable_studio_auth: true } }, '`auth`'],
     ['embeddings of another provider', { ...PYTHON, store: { index: { dims: 2, embed: 'x:y' } } }, 'openai:<model>'],

@@ -41,6 +41,7 @@ export async function openGraphs() {
         variables: {},
         auth: null,
         index: null,
+        app: null,
         store: undefined,
         checkpointer: undefined,
         http: undefined,

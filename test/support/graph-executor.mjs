@@ -5,6 +5,7 @@ import { Socket } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
+import { serveApp } from '../../src/graphs/runtimes/javascript/app.mjs'
 import { authenticate, authorize, loadAuth } from '../../src/graphs/runtimes/javascript/auth.mjs'
 
 const pipe = new Socket({ fd: 3 })
@@ -91,7 +92,7 @@ createInterface({ input: pipe }).on('line', async line => {
   if (message.type === 'start') {
     folder = message.folder
     handlers = message.auth && (await loadAuth(message.auth, folder))
-    send({ type: 'ready' })
+    send({ type: 'ready', routes: message.app ? await serveApp(message.app, folder) : [] })
   } else if (message.type === 'cancel') cancelled.add(message.run)
   else if (message.type === 'ask')
     Promise.resolve(questions[message.question](message)).then(

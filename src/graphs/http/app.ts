@@ -2,11 +2,13 @@
 import { type Context, Hono } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { cors } from 'hono/cors'
+import { matchedRoutes } from 'hono/route'
 import { isDataError, isTimeout, isTooLong } from '../database.ts'
-import { HttpError } from '../errors.ts'
+import { HttpError, StartError } from '../errors.ts'
 import { ExecutorEnded } from '../executor.ts'
 import type { Server } from '../server.ts'
 import { identify } from './access.ts'
+import { findHidden, passOn } from './application.ts'
 import { assistantRoutes } from './assistants.ts'
 import { cronRoutes } from './crons.ts'
 import { mcpRoutes } from './mcp.ts'
@@ -61,8 +63,8 @@ const SLOW = 'The database took too long. Ask for less, such as by a smaller `li
 function answerError(error: unknown, context: Context): Response {
   if (error instanceof HttpError) return problem(error.status, error.message, error.retryAfter)
   if (error instanceof ExecutorEnded) return problem(503, `${error.message} It is starting again. Try again.`, 1)
-  console.error(`request failed ${context.req.method} ${context.req.path}:`, error)
   if (isTooLong(error)) return problem(413, error.message)
+  console.error(`request failed ${context.req.method} ${context.req.path}:`, error)
   if (isTimeout(error)) return problem(503, SLOW, 10)
   // Such as text that is no date, or too long for an index.
   if (isDataError(error)) return problem(422, 'The database refused a value of the request.')
@@ -91,7 +93,9 @@ export function createApp(server: Server): Hono<Variables> {
     }),
   )
   app.use(async (context, next) => {
-    const isOpen = context.req.path === `${prefix}/ok`
+    // A route of ours has a method.
+    const isOurs = () => matchedRoutes(context).some(({ method }) => method !== 'ALL')
+    const isOpen = context.req.path === `${prefix}/ok` || (configuration.app?.isOpen && !isOurs())
     context.set('user', isOpen ? null : await identify(server, context.req.raw))
     await next()
   })
@@ -101,8 +105,30 @@ export function createApp(server: Server): Hono<Variables> {
       onError: () => problem(413, `The body is larger than ${LARGEST_BODY_BYTES} bytes. Send less, or a reference.`),
     }),
   )
-  mount(app, server, listRoutes(server))
+  const routes = listRoutes(server)
+  mount(app, server, routes)
+  mountApplication(app, server, routes)
   root.notFound(({ req }) => problem(404, `${req.method} ${req.path} is not a path of this server. See /docs.`))
   root.onError(answerError)
   return root
+}
+
+/** All that is not ours is the application's. */
+function mountApplication(app: Hono<Variables>, { appSocket, configuration, executors }: Server, ours: Route[]): void {
+  if (appSocket === null) return
+  const hidden = findHidden(
+    ours,
+    executors.flatMap(executor => executor.routes),
+  )
+  if (hidden.length > 0)
+    throw new StartError(
+      `\`http.app\` has routes that are this server’s: ${hidden.join(', ')}. Give them other paths, or switch ours off ` +
+        'by `http.disable_assistants` and the like.',
+    )
+  const prefix = configuration.http?.mount_prefix ?? ''
+  app.all('*', context => {
+    const { pathname, search } = new URL(context.req.url)
+    const path = `${pathname.slice(prefix.length) || '/'}${search}`
+    return passOn(appSocket, context.req.raw, { path, user: context.get('user') ?? null })
+  })
 }

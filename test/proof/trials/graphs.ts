@@ -26,7 +26,7 @@ const ROOT = join(import.meta.dirname, '../../..')
 const FILES = join(import.meta.dirname, 'graphs')
 const MAIN = join(ROOT, 'src/graphs/main.ts')
 const JS_SDK = '@langchain/langgraph-sdk@1.15.0'
-const PYTHON_PACKAGES = ['langgraph==1.2.24', 'langgraph-sdk==0.4.14']
+const PYTHON_PACKAGES = ['langgraph==1.2.24', 'langgraph-sdk==0.4.14', 'fastapi>=0.115,<1']
 const [, givenKills] = process.argv.find(argument => argument.startsWith('--kills='))?.split('=') ?? []
 const KILLS = Number(givenKills ?? 20)
 /** The part that runs, in place of all but `load`. */
@@ -106,13 +106,14 @@ function createFolder(name: string, file: object, edit = (text: string) => text)
 const createMixed = () =>
   createFolder('mixed', { graphs: { javascript: './graphs.ts:agent', python: './graphs.py:agent' } })
 
-/** An authentication and embeddings of the application's own, in the language of its graphs. */
+/** An authentication, routes and embeddings of the application's own, in the language of its graphs. */
 function createOwn(language: string): string {
   const [graphs, own] = language === 'python' ? ['./graphs.py', './own.py'] : ['./graphs.ts', './auth.mjs']
   return createFolder(`own-${language}`, {
     graphs: { agent: `${graphs}:agent`, finder: `${graphs}:finder` },
     auth: { path: `${own}:auth` },
     store: { index: { dims: 3, embed: `${own}:embed`, fields: ['text'] } },
+    http: { app: `${own}:app` },
   })
 }
 
@@ -185,7 +186,7 @@ async function tryApplication(language: string, databaseUrl: string, python: str
   note(JSON.stringify(killed))
 }
 
-/** With authentication and an index of its own. */
+/** With authentication, routes and an index of its own. */
 async function tryOwn(language: string, databaseUrl: string): Promise<void> {
   const server = await startServer(createOwn(language), databaseUrl)
   try {

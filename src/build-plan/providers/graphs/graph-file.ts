@@ -112,9 +112,10 @@ function readGraphs({ graphs }: Record<string, unknown>, reader: Reader): Graph[
   })
 }
 
-/** The authentication of the application, and its function that makes embeddings. */
-function readOtherCode({ auth, store }: Record<string, unknown>, reader: Reader): Code[] {
+/** The authentication of the application, its routes, and its function that makes embeddings. */
+function readOtherCode({ auth, http, store }: Record<string, unknown>, reader: Reader): Code[] {
   const path = toText(Object(auth).path)
+  const app = toText(Object(http).app)
   const index = Object(Object(store).index)
   const embed = toText(index.embed)
   if (!path && Object.keys(Object(auth)).length > 0)
@@ -123,12 +124,11 @@ function readOtherCode({ auth, store }: Record<string, unknown>, reader: Reader)
     reader.faults.push('`store.index` needs `dims` and `embed`')
   return [
     ...(path ? readCode('`auth.path`', path, reader) : []),
+    ...(app ? readCode('`http.app`', app, reader) : []),
     ...(embed && isCode(embed) ? readCode('`store.index.embed`', embed, reader) : []),
   ]
 }
 
-/** A name in a file, or in an installed module of Python. None if it has a fault. */
-function readCode(label: string, path: string, { app, folders, hasSource, faults }: Reader): Code[] {
 /** Callers name the URLs, and the headers often have a secret of the receiver. */
 function faultsOfWebhooks({ webhooks }: Record<string, unknown>): string[] {
   const { headers, url } = Object(webhooks)
@@ -138,6 +138,8 @@ function faultsOfWebhooks({ webhooks }: Record<string, unknown>): string[] {
   return [`\`webhooks.headers\` would go to any URL that a caller names: ${advice}`]
 }
 
+/** A name in a file, or in an installed module of Python. None if it has a fault. */
+function readCode(label: string, path: string, { app, folders, hasSource, faults }: Reader): Code[] {
   const fail = (what: string) => {
     faults.push(`${label}: ${what}`)
     return []

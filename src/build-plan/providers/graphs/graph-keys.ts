@@ -48,11 +48,16 @@ export const isCode = (text: string) => /[/.]/.test(text.slice(0, Math.max(0, te
 
 const NO_UI = 'is not supported: components of a user interface are not served. Remove it'
 
-const NO_ROUTES = 'has no effect: there are no routes of `http.app`'
+const OWN_ORDER = 'has no effect: the caller is checked first, and middleware of `http.app` is for its own routes'
 const SWEEPS = 'has no effect: the server looks each minute for what has expired'
 
 const HTTP: Keys = {
-  app: { form: text, refusal: NOT_YET },
+  app: {
+    form: text,
+    instead:
+      'is behind the key or the `auth` of the deployment, unless `http.enable_custom_route_auth` is false. Paths of the ' +
+      'server come first, middleware is for its own routes, and WebSockets are not served',
+  },
   cors: {
     form: object,
     members: {
@@ -73,8 +78,8 @@ const HTTP: Keys = {
   disable_ui: { form: flag },
   configurable_headers: { form: object, members: { includes: { form: texts }, excludes: { form: texts } } },
   logging_headers: { form: object, instead: 'has no effect: headers are not logged' },
-  middleware_order: { form: oneOf('auth_first', 'middleware_first'), instead: NO_ROUTES },
-  enable_custom_route_auth: { form: flag, instead: NO_ROUTES },
+  middleware_order: { form: oneOf('auth_first', 'middleware_first'), instead: OWN_ORDER },
+  enable_custom_route_auth: { form: flag },
   mount_prefix: {
     form: form(value => typeof value === 'string' && /^\/[\w./-]*\w$/.test(value), 'a path such as "/graphs"'),
   },

@@ -53,13 +53,15 @@ const TOO_LONG = {
 }
 
 let answer
-async function start({ folder, graphs, auth, embed, database }) {
+async function start({ folder, graphs, auth, embed, app, database }) {
   try {
     process.chdir(folder)
     sharePackages(folder, graphs)
     const { prepare } = await import('./answers.mjs')
     answer = await prepare({ folder, graphs, auth, embed, database, send, request })
-    send({ type: 'ready' })
+    // Loaded with the graphs, whose packages it may share.
+    const routes = app ? await (await import('./app.mjs')).serveApp(app, folder) : []
+    send({ type: 'ready', routes })
   } catch (error) {
     console.error(error)
     send({ type: 'failed', detail: error instanceof Error ? error.message : String(error) })

@@ -61,6 +61,15 @@ const checks = {
     assert.deepEqual((await bob.store.searchItems(['notes'], { query: 'a' })).items, [])
     assert.equal(await statusOf(bob.store.getItem(['notes'], 'one')), 200)
   },
+  'routes of the application know the user, and take what is sent': async () => {
+    const send = (path, token, body) =>
+      fetch(apiUrl + path, { ...(body && { method: 'POST', body }), headers: { ...(token && { Authorization: token }) } })
+    assert.equal((await send('/hello/you')).status, 401)
+    assert.deepEqual(await (await send('/hello/you', 'Bearer ann')).json(), { hello: 'you', user: 'ann' })
+    const upload = await send('/upload', 'Bearer ann', new Uint8Array(3_000_000))
+    assert.deepEqual([upload.status, await upload.json()], [201, { bytes: 3_000_000 }])
+    assert.equal((await send('/other', 'Bearer ann')).status, 404)
+  },
   'a graph searches by meaning': async () => {
     const found = await ann.runs.wait(null, 'finder', { input: { text: 'bb' } })
     assert.equal(found.text, 'two')

@@ -94,7 +94,12 @@ async def serve() -> None:
                     from .answers import prepare
 
                     answers = await prepare(message, pipe)
-                    pipe.send({"type": "ready"})
+                    routes: list[str] = []
+                    if message.get("app"):
+                        from .app import serve_app
+
+                        routes = await serve_app(message["app"], message["folder"])
+                    pipe.send({"type": "ready", "routes": routes})
                 except Exception as error:
                     traceback.print_exc()
                     pipe.send({"type": "failed", "detail": str(error)})

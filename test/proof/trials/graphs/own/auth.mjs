@@ -1,5 +1,6 @@
 // The application's own authentication: tokens are names, and each user has what it made.
 import { Auth, HTTPException } from '@langchain/langgraph-sdk/auth'
+import { Hono } from 'hono'
 
 export const auth = new Auth()
   .authenticate(request => {
@@ -15,6 +16,10 @@ export const auth = new Auth()
   .on('store', ({ user, value }) => {
     value.namespace = [user.identity, ...(value.namespace ?? [])]
   })
+
+export const app = new Hono()
+  .get('/hello/:name', c => c.json({ hello: c.req.param('name'), user: c.env.user.identity }))
+  .post('/upload', async c => c.json({ bytes: (await c.req.arrayBuffer()).byteLength }, 201))
 
 /** A vector of how often letters come. */
 export const embed = texts => texts.map(text => ['a', 'b', 'c'].map(letter => text.split(letter).length - 1))

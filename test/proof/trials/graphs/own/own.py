@@ -1,5 +1,6 @@
 """The application's own authentication: tokens are names, and each user has what it made."""
 
+from fastapi import FastAPI, Request
 from langgraph_sdk import Auth
 
 auth = Auth()
@@ -27,6 +28,19 @@ async def read(ctx: Auth.types.AuthContext, value: dict) -> bool:
 @auth.on.store
 async def store(ctx: Auth.types.AuthContext, value: dict) -> None:
     value["namespace"] = (ctx.user.identity, *(value.get("namespace") or ()))
+
+
+app = FastAPI()
+
+
+@app.get("/hello/{name}")
+async def hello(name: str, request: Request) -> dict:
+    return {"hello": name, "user": request.user.identity}
+
+
+@app.post("/upload", status_code=201)
+async def upload(request: Request) -> dict:
+    return {"bytes": len(await request.body())}
 
 
 async def embed(texts: list[str]) -> list[list[float]]:
