@@ -1,6 +1,6 @@
 // Graph applications by the newest command lines, unchanged, to `npm run dev`, and the SDKs at the address that they
-// print, and the same examples in containers, by our own. They need Python and npm: --install. `--engine=process` or
-// `--engine=container` runs one of the two.
+// print, and the same examples in containers and on Kubernetes, by our own. They need Python and npm: --install.
+// `--engine=process`, `--engine=container` or `--engine=kubernetes` runs one of them.
 import { execFile } from 'node:child_process'
 import { cpSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -10,6 +10,8 @@ import { check, note, optionOf, runTrial, skipped } from '../support/trial.ts'
 import { checkBySdks, hasWorker, installClients, PYTHON } from './graph-deploy/clients.ts'
 import { tryContainers } from './graph-deploy/containers.ts'
 import { deployCommands, makeWorkFolder, read, startDev } from './graph-deploy/dev.ts'
+import { tryKubernetes } from './graph-deploy/kubernetes.ts'
+import { checkRoutes } from './graph-deploy/routes.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 const run = promisify(execFile)
@@ -71,6 +73,8 @@ async function tryProcesses(): Promise<void> {
   for (let i = 0; i < 60 && !(await isWorking()); i++) await delay(1000)
   check('queue_* starts a worker that listens on nothing', await isWorking(), await slipway('logs', 'own'))
 
+  await checkRoutes(work, slipway)
+
   // Faults are named before anything is installed, and the reason reaches the person.
   const broken = join(work, 'broken')
   cpSync(join(ROOT, 'examples/graph-python'), broken, { recursive: true })
@@ -102,7 +106,7 @@ async function tryProcesses(): Promise<void> {
   check('it prints that it was interrupted', /interrupted/i.test(said), said)
 }
 
-const TRIALS = { process: tryProcesses, container: tryContainers }
+const TRIALS = { process: tryProcesses, container: tryContainers, kubernetes: tryKubernetes }
 
 await runTrial(async () => {
   if (!(await installClients())) return skipped('the command lines need Python, npm and their packages: --install')

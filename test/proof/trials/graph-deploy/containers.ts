@@ -13,7 +13,7 @@ import { checkBySdks, hasWorker } from './clients.ts'
 const EXAMPLES = join(import.meta.dirname, '../../../../examples')
 
 /** Node of this machine on the image of Debian: official images cannot be reached everywhere. */
-async function pushNodeImage({ podman, push, registry }: Podman, base: string): Promise<string> {
+export async function pushNodeImage({ podman, push, registry }: Podman, base: string): Promise<string> {
   const context = mkdtempSync(join(tmpdir(), 'slipway-node-image-'))
   const image = `${registry}/node:1`
   try {

@@ -41,7 +41,7 @@ export type CliResult = { code: number; lines: Record<string, unknown>[]; errors
 /** `settings` are those of the agent. */
 export async function startInstallation(
   cleanup: AsyncDisposableStack,
-  engine: 'process' | 'container',
+  engine: 'process' | 'container' | 'kubernetes',
   settings: Record<string, string> = {},
 ) {
   const folder = mkdtempSync(join(tmpdir(), 'slipway-whole-'))
