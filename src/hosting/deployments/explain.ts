@@ -5,6 +5,7 @@ import { db, inTenant, run } from '../../kernel/db/db.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { verb } from '../../kernel/http/context.ts'
+import { grantsOf, type HostName } from '../../protocol/host-kinds.ts'
 import { levels } from '../../protocol/logs.schema.ts'
 import { describeHostVerification, isHostOfDeployment } from '../custom-hosts/custom-hosts.ts'
 import { followedRepositories, type IntegrationProblem, integrations } from '../git-hosts/tables.ts'
@@ -32,7 +33,7 @@ type DeploymentFacts = {
   integration: keyof typeof INTEGRATION_OBSTACLES | 'active' | null
   /** The work that the git host refuses. */
   problem?: IntegrationProblem | null
-  gitHost?: keyof typeof GRANTS | null
+  gitHost?: HostName | null
   /** Null until its repository was first compared. */
   repository?: Pick<typeof followedRepositories.$inferSelect, 'error' | 'webhook_error' | 'heard_at'> | null
   /** Its ref, if that is gone from the repository. */
@@ -221,13 +222,8 @@ const REFUSED_WORK = {
   notification: 'to write comments and commit statuses',
   deployment: 'to write checks and Deployments',
 }
-const GRANTS = {
-  gitea: 'The token needs the scopes read:user, write:repository and write:issue.',
-  github: 'Grant the App this permission at GitHub, and accept it there for the account.',
-}
-
 function contactObstacles({ problem, gitHost, repository }: DeploymentFacts): (Reason | false)[] {
-  const grants = gitHost ? ` ${GRANTS[gitHost]}` : ''
+  const grants = gitHost ? ` ${grantsOf(gitHost)}` : ''
   const refused = problem && `The git host refuses ${REFUSED_WORK[problem.work]}: ${problem.message}.${grants}`
   const webhookError = repository?.heard_at === null && problem?.work !== 'webhook' ? repository.webhook_error : null
   return [
@@ -361,7 +357,7 @@ const explainStatement = prepareStatement(({ deployment_id }: Placeholders<Deplo
 
 function contactOf(
   { url, heard_at, compared_at, webhook_id }: typeof followedRepositories.$inferSelect,
-  host: string | null,
+  host: HostName | null,
 ): Explanation['repository'] {
   const own = webhook_id === null ? 'missing' : 'made'
   return {

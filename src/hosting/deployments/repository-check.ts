@@ -29,7 +29,7 @@ export async function findRepositoryHead(
   const row = current?.[0]
   if (!row) return null
   const integration = JSON.parse(row[0] as string) as Integration
-  if (!parseRepositoryUrl(integration.base_url, repo_url))
+  if (!parseRepositoryUrl(integration, repo_url))
     throw repositoryFault(`is not the URL of a repository at ${integration.base_url}, the host of the integration`)
   const question = withHost({ services: ctx, origin: ctx.origin }, integration, host =>
     Promise.all([host.repository(repo_url, null), host.commit(repo_url, repo_ref)]),

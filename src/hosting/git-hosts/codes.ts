@@ -80,7 +80,8 @@ export const gitHostsCodes = {
     title: 'Git host refused access',
     problem: 'The git host rejected the credentials of this integration, or they lack a permission.',
     remedy:
-      'Grant what the host asks for: a token of Gitea needs the scopes read:user, write:repository and write:issue. ' +
+      'Grant what the host asks for: a token of Gitea needs the scopes read:user, write:repository and write:issue, ' +
+      'and one of GitLab the scope api. ' +
       'PATCH /v1/integrations/forge/githost/{integration_id} replaces it.',
   },
   githost_rate_limited: {

@@ -3,6 +3,7 @@ import * as z from 'zod'
 import { fail } from '../../kernel/http/errors.ts'
 import { arrayOf, boundedText } from '../../protocol/wire.ts'
 import type { Githost, RepositoryWebhook } from './githost.ts'
+import type { RepositoryApi } from './repository-api.ts'
 import { parseResponse } from './request.ts'
 import type { RestClient } from './rest-client.ts'
 
@@ -30,7 +31,10 @@ export function giteaWebhooks({
   repositoryApi,
   get,
   write,
-}: Pick<RestClient, 'repositoryApi' | 'get' | 'write'>): Pick<Githost, 'ensureWebhook' | 'removeWebhook'> {
+}: Pick<RestClient, 'get' | 'write'> & Pick<RepositoryApi, 'repositoryApi'>): Pick<
+  Githost,
+  'ensureWebhook' | 'removeWebhook'
+> {
   /** One that is not found is made again each time, so the list is read to its end. */
   async function find(hooksUrl: string, { id, url }: RepositoryWebhook): Promise<Webhook | undefined> {
     const known = id === null ? null : await get(`${hooksUrl}/${encodeURIComponent(id)}`)

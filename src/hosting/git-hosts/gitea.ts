@@ -5,7 +5,8 @@ import { arrayOf } from '../../protocol/wire.ts'
 import { openCredentials } from './credentials.ts'
 import { giteaWebhooks } from './gitea-webhooks.ts'
 import { type Githost, type Integration, parseRepositoryUrl } from './githost.ts'
-import { CommitResponse, ListedRepository, toCommit } from './host-responses.ts'
+import { CommitResponse, ListedRepository, toCommit, toRepository } from './host-responses.ts'
+import { createRepositoryApi } from './repository-api.ts'
 import { createGuardedHostClient, parseResponse } from './request.ts'
 import { createRestClient } from './rest-client.ts'
 
@@ -35,23 +36,25 @@ export function createGiteaHost(
     return openedToken
   }
   const headers = async () => headersFor(await token())
-  const rest = createRestClient({ row, api, client, headers })
-  const { repositoryApi, get, listPages, repository, openPulls, pull, setStatus, comment } = rest
+  const rest = createRestClient({ api, client, headers })
+  const requests = createRepositoryApi(rest, { row, api, pageSize: PAGE_SIZE })
+  const { repositoryApi, repository, openPulls, pull, setStatus, comment } = requests
 
   return {
     repositories: stored =>
-      listPages(stored, {
+      rest.listPages(stored, {
         urlOf: number => `${api}/user/repos?limit=${PAGE_SIZE}&page=${number}`,
         pageSize: PAGE_SIZE,
         parse: ({ headers, body }) => {
           const listed = parseResponse(Repositories, api, body)
-          return { total: Number(/^\d{1,9}$/.exec(headers.get('X-Total-Count') ?? '') ?? listed.length), listed }
+          const total = Number(/^\d{1,9}$/.exec(headers.get('X-Total-Count') ?? '') ?? listed.length)
+          return { total, listed: listed.map(one => toRepository(row.base_url, one)) }
         },
       }),
 
     ...rest.readHead(async (repo_url, ref, etags) => {
       const query = new URLSearchParams({ sha: ref, limit: '1', stat: 'false', verification: 'false', files: 'false' })
-      const { status, body } = await get(`${repositoryApi(repo_url)}/commits?${query}`, etags)
+      const { status, body } = await rest.get(`${repositoryApi(repo_url)}/commits?${query}`, etags)
       if (status === 304) return 'unchanged'
       const [commit] = status === 200 ? parseResponse(Commits, api, body) : []
       return commit ? toCommit(commit) : null
@@ -63,14 +66,14 @@ export function createGiteaHost(
 
     /** Gitea cannot mint narrower tokens, so this is the integration's own. It ignores the username. */
     async credential(repo_url) {
-      if (!parseRepositoryUrl(row.base_url, repo_url)) throw fail('repository_not_found')
+      if (!parseRepositoryUrl(row, repo_url)) throw fail('repository_not_found')
       return { username: 'oauth2', password: await token(), expires_at: null }
     },
 
     setStatus,
     showRevision: null,
     comment,
-    ...giteaWebhooks(rest),
+    ...giteaWebhooks({ ...rest, repositoryApi }),
     mintedToken: () => null,
   }
 }

@@ -1,8 +1,18 @@
 // Chooses the client for an integration's kind of git host.
 import type { SealingServices } from '../../kernel/http/context.ts'
+import type { HostName } from '../../protocol/host-kinds.ts'
 import { createGiteaHost } from './gitea.ts'
 import type { Githost, Integration } from './githost.ts'
 import { createGithubHost } from './github.ts'
+import { createGitlabHost } from './gitlab.ts'
 
-export const createGithost = (services: SealingServices, origin: string, integration: Integration): Githost =>
-  (integration.host === 'github' ? createGithubHost : createGiteaHost)(services, origin, integration)
+type CreateHost = (services: SealingServices, origin: string, integration: Integration) => Githost
+const CLIENTS: Record<HostName, CreateHost> = {
+  github: createGithubHost,
+  gitlab: createGitlabHost,
+  gitea: createGiteaHost,
+  forgejo: createGiteaHost,
+}
+
+export const createGithost: CreateHost = (services, origin, integration) =>
+  CLIENTS[integration.host](services, origin, integration)

@@ -83,10 +83,19 @@ export type Githost = {
 export const webhookPath = (integration_id?: string): string =>
   `/v1/integrations/forge/githost${integration_id ? `/${integration_id}` : ''}/webhook`
 
+const PATH = /^([\w.-]+)\/([\w.-]+?)(?:\.git)?\/?$/
+/** A project of GitLab can be in a group of groups. */
+const NESTED_PATH = /^([\w.-]+(?:\/[\w.-]+)*)\/([\w.-]+?)(?:\.git)?\/?$/
+
 /** The owner and name in a repository's URL. Null where the URL is not on this host. */
-export function parseRepositoryUrl(base_url: string, repo_url: string): { owner: string; name: string } | null {
+export function parseRepositoryUrl(
+  { host, base_url }: Pick<Integration, 'host' | 'base_url'>,
+  repo_url: string,
+): { owner: string; name: string } | null {
   if (!repo_url.toLowerCase().startsWith(`${base_url.toLowerCase()}/`)) return null
-  const [, owner, name] = /^([\w.-]+)\/([\w.-]+?)(?:\.git)?\/?$/.exec(repo_url.slice(base_url.length + 1)) ?? []
-  const hasNames = [owner, name].every(part => part !== undefined && !/^(\.+|\.git)$/.test(part))
-  return hasNames ? { owner: owner!, name: name! } : null
+  const path = repo_url.slice(base_url.length + 1)
+  const [, owner, name] = (host === 'gitlab' ? NESTED_PATH : PATH).exec(path) ?? []
+  if (owner === undefined || name === undefined) return null
+  const hasNames = [...owner.split('/'), name].every(part => !/^(\.+|\.git)$/.test(part))
+  return hasNames ? { owner, name } : null
 }

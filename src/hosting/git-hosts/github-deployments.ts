@@ -3,6 +3,7 @@ import * as z from 'zod'
 import { fail } from '../../kernel/http/errors.ts'
 import { arrayOf } from '../../protocol/wire.ts'
 import type { Githost, HostedRevision, RevisionPhase } from './githost.ts'
+import type { RepositoryApi } from './repository-api.ts'
 import { HostRefusal, type HostResponse, parseResponse } from './request.ts'
 import type { RestClient } from './rest-client.ts'
 
@@ -24,7 +25,7 @@ const CHECKS: Record<RevisionPhase, { status: string; conclusion?: string }> = {
 }
 const deploymentState = (phase: RevisionPhase): string => (phase === 'skipped' ? 'inactive' : phase)
 
-type Client = Pick<RestClient, 'repositoryApi' | 'get' | 'write'>
+type Client = Pick<RestClient, 'get' | 'write'> & Pick<RepositoryApi, 'repositoryApi'>
 
 /** Both are found by the revision's id, so that a report that is repeated makes no second one. */
 export function githubDeployments({ repositoryApi, get, write }: Client): NonNullable<Githost['showRevision']> {

@@ -8,7 +8,8 @@ import { appJwt } from './app-jwt.ts'
 import { openCredentials, openStoredToken } from './credentials.ts'
 import { type Githost, type HostToken, type Integration, parseRepositoryUrl } from './githost.ts'
 import { githubDeployments } from './github-deployments.ts'
-import { CommitResponse, RepositoryListing, toCommit } from './host-responses.ts'
+import { CommitResponse, RepositoryListing, toCommit, toRepository } from './host-responses.ts'
+import { createRepositoryApi } from './repository-api.ts'
 import { createGuardedHostClient, parseResponse, requestHost } from './request.ts'
 import { createRestClient } from './rest-client.ts'
 
@@ -77,24 +78,25 @@ export function createGithubHost(
     token ??= reuseOrMintToken()
     return headersFor((await token).token)
   }
-  const rest = createRestClient({ row, api, client, headers })
-  const { repositoryApi, get, listPages, repository, openPulls, pull, setStatus, comment } = rest
+  const rest = createRestClient({ api, client, headers })
+  const requests = createRepositoryApi(rest, { row, api, pageSize: PAGE_SIZE })
+  const { repositoryApi, repository, openPulls, pull, setStatus, comment } = requests
 
   return {
     repositories: stored =>
-      listPages(stored, {
+      rest.listPages(stored, {
         urlOf: number => `${api}/installation/repositories?per_page=${PAGE_SIZE}&page=${number}`,
         pageSize: PAGE_SIZE,
         parse: ({ body }) => {
           const { total_count, repositories } = parseResponse(RepositoryListing, api, body)
-          return { total: total_count, listed: repositories }
+          return { total: total_count, listed: repositories.map(one => toRepository(row.base_url, one)) }
         },
       }),
 
     ...rest.readHead(async (repo_url, ref, etags) => {
       const segments = ref.replace(/^refs\//, '').split('/')
       const path = segments.map(encodeURIComponent).join('/')
-      const { status, body } = await get(`${repositoryApi(repo_url)}/commits/${path}`, etags)
+      const { status, body } = await rest.get(`${repositoryApi(repo_url)}/commits/${path}`, etags)
       if (status === 304) return 'unchanged'
       return status === 200 ? toCommit(parseResponse(CommitResponse, api, body)) : null
     }),
@@ -104,7 +106,7 @@ export function createGithubHost(
     pull,
 
     async credential(repo_url) {
-      const { name } = parseRepositoryUrl(row.base_url, repo_url) ?? {}
+      const { name } = parseRepositoryUrl(row, repo_url) ?? {}
       if (name === undefined) throw fail('repository_not_found')
       const limits = { repositories: [name], permissions: { contents: 'read' } }
       const narrow = await createInstallationToken(client(), api, await app(), row.installation_id, limits)
@@ -112,7 +114,7 @@ export function createGithubHost(
     },
 
     setStatus,
-    showRevision: githubDeployments(rest),
+    showRevision: githubDeployments({ ...rest, repositoryApi }),
     comment,
     // An App has one webhook, for all repositories of its installations.
     ensureWebhook: async () => null,

@@ -4,7 +4,7 @@ import { arrayOf, boundedText } from '../../protocol/wire.ts'
 import type { Commit, HostedPull, HostedRepository, Repository } from './githost.ts'
 
 export const PathName = boundedText(255).regex(/^(?!\.+$)[\w.-]+$/)
-const truncatedText = (maxLength: number) =>
+export const truncatedText = (maxLength: number) =>
   z.string().transform(text => text.slice(0, maxLength).replaceAll('\0', '').toWellFormed())
 
 export const ListedRepository = z.object({
@@ -35,7 +35,7 @@ export const toRepository = (
   empty: empty ?? false,
 })
 
-const Sha = boundedText(64).regex(/^[0-9a-f]{40}([0-9a-f]{24})?$/)
+export const Sha = boundedText(64).regex(/^[0-9a-f]{40}([0-9a-f]{24})?$/)
 export const CommitResponse = z.object({
   sha: Sha,
   commit: z.object({ message: truncatedText(10_000), author: z.object({ name: truncatedText(255) }).nullish() }),
@@ -54,7 +54,7 @@ export const toHostedRepository = (
 ): HostedRepository => ({ id: String(id), url: `${base_url}/${owner.login}/${name}` })
 
 /** The column `previews.number` is a 32-bit integer. */
-const MAX_PULL_NUMBER = 2 ** 31 - 1
+export const MAX_PULL_NUMBER = 2 ** 31 - 1
 const RepositoryId = z.object({ id: z.number() })
 export const PullResponse = z.object({
   number: z.int().positive().max(MAX_PULL_NUMBER),

@@ -5,6 +5,7 @@ import { journalTenantEvents, setSystemSettings } from '../../kernel/db/journal.
 import { changedMembers } from '../../kernel/db/recorded-changes.ts'
 import type { DatabaseServices } from '../../kernel/http/context.ts'
 import { Failure } from '../../kernel/http/errors.ts'
+import { usesToken } from '../../protocol/host-kinds.ts'
 import type { Integration } from './githost.ts'
 import { HostRefusal } from './request.ts'
 import { INTEGRATION_RECORD } from './rows.ts'
@@ -25,7 +26,7 @@ export async function recordRefusal(
   refusal: HostRefusal,
   work: WorkKind,
 ): Promise<void> {
-  const isRevoked = refusal.status === 401 && integration.host === 'gitea'
+  const isRevoked = refusal.status === 401 && usesToken(integration.host)
   const problem: IntegrationProblem = {
     code: isRevoked ? 'token_refused' : 'access_refused',
     work: isRevoked ? 'repository' : work,

@@ -9,6 +9,8 @@ import { appJwt } from './app-jwt.ts'
 import * as gitea from './gitea.ts'
 import type { Integration } from './githost.ts'
 import * as github from './github.ts'
+import * as gitlab from './gitlab.ts'
+import { GitlabAccount } from './gitlab-responses.ts'
 import { PathName } from './host-responses.ts'
 import { createGuardedHostClient, parseResponse, requestHost } from './request.ts'
 
@@ -48,29 +50,44 @@ export async function fetchInstallation(
   }
 }
 
-/** Null where the URL has no API of Gitea. */
+type AccountRequest = { api: string; headers: Record<string, string>; listPath: string }
+
+function requestsOf(host: Integration['host'], base_url: string, token: string): AccountRequest {
+  if (host === 'gitlab')
+    return {
+      api: gitlab.apiUrlOf(base_url),
+      headers: gitlab.headersFor(token),
+      listPath: '/projects?membership=true&per_page=1',
+    }
+  return { api: gitea.apiUrlOf(base_url), headers: gitea.headersFor(token), listPath: '/user/repos?limit=1' }
+}
+
+/** Null where the URL has no API of this kind of host. */
 export async function fetchAccount(
   client: GuardedClient,
-  base_url: string,
+  { host, base_url }: Pick<Integration, 'host' | 'base_url'>,
   token: string,
 ): Promise<ProvenAccount | null> {
-  const api = gitea.apiUrlOf(base_url)
-  const headers = gitea.headersFor(token)
+  const { api, headers, listPath } = requestsOf(host, base_url, token)
   const url = `${api}/user`
   const { status, body } = await requestHost(client, url, { headers })
   // Fails if the token lacks the permission to list repositories.
-  await requestHost(client, `${api}/user/repos?limit=1`, { headers })
+  await requestHost(client, api + listPath, { headers })
   if (status === 404) return null
-  const { id, login } = parseResponse(Account, url, status === 200 ? body : undefined)
-  return {
-    host: 'gitea',
-    base_url,
-    app_id: null,
-    installation_id: String(id),
-    account_id: String(id),
-    name: login,
-    state: 'active',
-  }
+  const answer = status === 200 ? body : undefined
+  const { id, name } = host === 'gitlab' ? readGitlabAccount(url, answer) : readAccount(url, answer)
+  const account_id = String(id)
+  return { host, base_url, app_id: null, installation_id: account_id, account_id, name, state: 'active' }
+}
+
+function readAccount(url: string, answer: unknown) {
+  const { id, login } = parseResponse(Account, url, answer)
+  return { id, name: login }
+}
+
+function readGitlabAccount(url: string, answer: unknown) {
+  const { id, username } = parseResponse(GitlabAccount, url, answer)
+  return { id, name: username }
 }
 
 // ---- a person who installed the operator's App

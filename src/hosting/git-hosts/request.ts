@@ -31,7 +31,14 @@ export const createGuardedHostClient = (policy: FetchPolicy, origin: string): Gu
   createGuardedClient(policy, origin, LIMITS)
 
 export type HostResponse = { status: number; headers: Headers; body: unknown }
-type HostRequest = { method?: string; headers: Record<string, string>; json?: unknown; form?: Record<string, string> }
+type HostRequest = {
+  method?: string
+  headers: Record<string, string>
+  json?: unknown
+  form?: Record<string, string>
+  /** Statuses that are returned beside those of `PASSED_STATUSES`. */
+  passes?: number[]
+}
 
 /** Responses with these are returned: their meaning depends on the request. All others become failures. */
 const PASSED_STATUSES = [200, 201, 204, 304, 404, 409, 422]
@@ -46,7 +53,7 @@ export async function requestHost(
   request: HostRequest,
   isRedirected = false,
 ): Promise<HostResponse> {
-  const { method = 'GET', headers, json, form } = request
+  const { method = 'GET', headers, json, form, passes = [] } = request
   const body = json === undefined ? form && new URLSearchParams(form).toString() : JSON.stringify(json)
   const type = json === undefined ? 'application/x-www-form-urlencoded' : 'application/json'
   const content = body === undefined ? { headers } : { headers: { ...headers, 'Content-Type': type }, body }
@@ -55,7 +62,7 @@ export async function requestHost(
   if (redirect !== null) return requestHost(client, redirect, request, true)
   const { status } = response
   const parsed = parseJson(text)
-  if (!PASSED_STATUSES.includes(status)) throw hostFailure(response, parsed, new URL(url).host, headers)
+  if (![...PASSED_STATUSES, ...passes].includes(status)) throw hostFailure(response, parsed, new URL(url).host, headers)
   if (status < 300 && status !== 204 && parsed === undefined) throw unusableResponse(url, 'the response is not JSON')
   return { status, headers: response.headers, body: parsed }
 }
@@ -106,7 +113,13 @@ const CONTROL_CHARACTERS = /[\0-\x1f\x7f-\x9f]+/g
 const cleanText = (text: string): string =>
   text.slice(0, MAX_MESSAGE).replace(CONTROL_CHARACTERS, ' ').trim().toWellFormed()
 
-const ErrorBody = z.object({ message: z.string() })
+/** GitLab names a missing scope as OAuth does. */
+const ErrorBody = z.union([
+  z.object({ message: z.string() }).transform(({ message }) => message),
+  z
+    .object({ error_description: z.string(), scope: z.string().optional() })
+    .transform(({ error_description, scope }) => error_description + (scope ? ` (needs ${scope})` : '')),
+])
 
 function hostFailure(
   { status, headers }: Response,
@@ -116,7 +129,7 @@ function hostFailure(
 ): Failure {
   // It is shown to readers, and a host may echo the credential.
   const secret = sent?.split(' ')[1] || undefined
-  const words = ErrorBody.safeParse(body).data?.message ?? ''
+  const words = ErrorBody.safeParse(body).data ?? ''
   const message = secret === undefined ? words : words.replaceAll(secret, '***')
   const retry = { 'Retry-After': String(retryAfterOf(headers)) }
   const hasLimitHeaders = headers.has('Retry-After') || headers.get('X-RateLimit-Remaining') === '0'

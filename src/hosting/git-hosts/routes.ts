@@ -68,10 +68,10 @@ export const integrationRoutes = slice('Git hosts', 'Connections of a workspace 
   })
   .post(BASE_PATH, {
     id: 'connectIntegration',
-    summary: 'Connect your own GitHub App or a Gitea account by its credentials',
+    summary: 'Connect your own GitHub App, or an account at another host by its token',
     description: [
       'The credentials are checked at the host.',
-      'At Gitea and Forgejo, the webhook of each repository is made when a deployment follows it. For your own App,',
+      'With a token, the webhook of each repository is made when a deployment follows it. For your own App,',
       'configure its webhook: JSON to the `webhook_url` of the answer, signed with `webhook_secret`.',
     ].join(' '),
     body: s.NewIntegration,

@@ -6,6 +6,7 @@ import { changedMembers, recordColumns } from '../../kernel/db/recorded-changes.
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import type { Ctx } from '../../kernel/http/context.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
+import { capabilitiesOf } from '../../protocol/host-kinds.ts'
 import { type Integration, webhookPath } from './githost.ts'
 import type { ProvenAccount } from './ownership.ts'
 import type * as schema from './schema.ts'
@@ -43,6 +44,7 @@ export const toWire = (origin: string, row: PublicIntegration): schema.Integrati
   base_url: row.base_url,
   state: row.state,
   problem: row.problem,
+  capabilities: capabilitiesOf(row.host),
   webhook_url: origin + webhookPath(isOperatorsApp(row) ? undefined : row.id),
   created_at: toIsoTime(row.created_at),
   updated_at: toIsoTime(row.updated_at),

@@ -1,10 +1,10 @@
 // Request and response schemas of git host integrations.
 import * as z from 'zod'
 import { all, hasAll, hasNone, implies, isAnyOf } from '../../protocol/conditions.ts'
+import { cloudUrlOf, type HostName, hostCapabilities, hostNames, usesToken } from '../../protocol/host-kinds.ts'
 import { boundedText, CREDENTIAL, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
-const hosts = ['github', 'gitea'] as const
 const states = ['active', 'suspended', 'revoked'] as const
 
 // ---- integrations
@@ -31,14 +31,15 @@ const IntegrationProblem = z
 export const Integration = z
   .object({
     id: Uuid.meta({ description: 'Use this as `source_config.integration_id` of a deployment.' }),
-    installation_id: z.string().meta({ description: 'The id of the App’s installation. For Gitea, the account’s id.' }),
+    installation_id: z.string().meta({ description: 'The id of the App’s installation. Else, the account’s id.' }),
     name: z.string().meta({ description: 'The name of the account.' }),
-    host: z.enum(hosts),
+    host: z.enum(hostNames),
     base_url: z.string(),
     state: z.enum(states).meta({
       description: '`suspended`: suspended at the host. `revoked`: no longer exists at the host; connect it again.',
     }),
     problem: IntegrationProblem.nullable().meta({ description: 'What the host refused last, until it works again.' }),
+    capabilities: z.array(z.enum(hostCapabilities)).meta({ description: 'What Slipway can do at this kind of host.' }),
     webhook_url: z.string().meta({ description: 'The URL to which the host must send its webhooks.' }),
     created_at: Time,
     updated_at: Time,
@@ -85,7 +86,8 @@ const BaseUrl = boundedText(500)
   .meta({
     format: 'uri',
     pattern: '^https?://[^/?#\\s@\\\\]+(?:/[\\w.~-]+)*/?$',
-    description: 'The URL of the host, as people open it. For GitHub the default is `https://github.com`.',
+    description:
+      'The URL of the host, as people open it. For `github` and `gitlab` the default is the host in the cloud.',
   })
 
 const PEM_PATTERN = /^-----BEGIN (RSA )?PRIVATE KEY-----\s[A-Za-z0-9+/=\s]+-----END (RSA )?PRIVATE KEY-----$/
@@ -96,22 +98,27 @@ const PrivateKey = boundedText(20_000)
 
 const AccessToken = boundedText(500).regex(/^[\x21-\x7e]+$/, { error: 'must be an access token' })
 
-const REQUIRED_MEMBERS = {
-  github: ['app_id', 'private_key', 'installation_id', 'webhook_secret'],
-  gitea: ['base_url', 'token'],
-} as const
-const FORBIDDEN_MEMBERS = { github: ['token'], gitea: ['app_id', 'private_key', 'installation_id'] } as const
+const APP_MEMBERS = ['app_id', 'private_key', 'installation_id'] as const
+type Member = (typeof APP_MEMBERS)[number] | 'webhook_secret' | 'base_url' | 'token'
+type MemberRules = { required: readonly Member[]; forbidden: readonly Member[] }
+
+/** By the kind of credential. A host in the cloud has an address. */
+function membersOf(host: HostName): MemberRules {
+  if (!usesToken(host)) return { required: [...APP_MEMBERS, 'webhook_secret'], forbidden: ['token'] }
+  return { required: cloudUrlOf(host) === null ? ['base_url', 'token'] : ['token'], forbidden: APP_MEMBERS }
+}
 
 export const NewIntegration = z
   .object({
-    host: z.enum(hosts),
+    host: z.enum(hostNames),
     base_url: BaseUrl.nullish(),
     app_id: InstallationId.nullish(),
     private_key: PrivateKey.nullish(),
     installation_id: InstallationId.nullish(),
     token: AccessToken.nullish().meta({
       description:
-        'An access token of Gitea or Forgejo with the scopes `read:user`, `write:repository` and `write:issue`.',
+        'An access token. Of Gitea and Forgejo, with the scopes `read:user`, `write:repository` and `write:issue`. Of ' +
+        'GitLab, with the scope `api`.',
     }),
     webhook_secret: boundedText(255)
       .min(16)
@@ -119,18 +126,18 @@ export const NewIntegration = z
       .nullish()
       .meta({
         description:
-          'The secret with which the host signs its webhooks. Needed for webhooks that you make yourself; by default ' +
+          'The secret with which the host signs its webhooks; GitLab sends it with each. Needed for webhooks that you make yourself; by default ' +
           'one is made.',
       }),
   })
   .superRefine(
     (body, check) => {
       const { host } = body
-      if (!hosts.includes(host)) return
+      if (!hostNames.includes(host)) return
       const addFault = (name: string, message: string) => check.addIssue({ code: 'custom', path: [name], message })
-      for (const name of REQUIRED_MEMBERS[host]) if (body[name] == null) addFault(name, `is required for \`${host}\``)
-      for (const name of FORBIDDEN_MEMBERS[host])
-        if (body[name] != null) addFault(name, `is not allowed for \`${host}\``)
+      const { required, forbidden } = membersOf(host)
+      for (const name of required) if (body[name] == null) addFault(name, `is required for \`${host}\``)
+      for (const name of forbidden) if (body[name] != null) addFault(name, `is not allowed for \`${host}\``)
     },
     { when: ({ value }) => typeof value === 'object' && value !== null && !Array.isArray(value) },
   )
@@ -138,8 +145,9 @@ export const NewIntegration = z
     id: 'NewIntegration',
     description: 'A git host and its credentials: an installation of a GitHub App, or an account’s token.',
     ...all(
-      ...hosts.map(host => {
-        const rules = all(hasAll(...REQUIRED_MEMBERS[host]), hasNone(...FORBIDDEN_MEMBERS[host]))
+      ...hostNames.map(host => {
+        const { required, forbidden } = membersOf(host)
+        const rules = all(hasAll(...required), hasNone(...forbidden))
         return implies(isAnyOf('host', host), rules)
       }),
     ),
@@ -155,7 +163,7 @@ export type NewIntegration = z.output<typeof NewIntegration>
 export const IntegrationPatch = z
   .object({ token: AccessToken.nullish(), private_key: PrivateKey.nullish() })
   .refine(({ token, private_key }) => (token == null) !== (private_key == null), {
-    error: 'must have `token`, for Gitea, or `private_key`, for an App of GitHub',
+    error: 'must have either `token`, or `private_key` for an App of GitHub',
   })
   .meta({
     id: 'IntegrationPatch',

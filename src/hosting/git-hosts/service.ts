@@ -9,6 +9,7 @@ import { type Placeholders, prepareStatement } from '../../kernel/db/statement.t
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { Failure, fail } from '../../kernel/http/errors.ts'
 import { newestFirst } from '../../kernel/http/paging.ts'
+import { cloudUrlOf, usesToken } from '../../protocol/host-kinds.ts'
 import { type Credentials, openCredentials, sealCredentials } from './credentials.ts'
 import type { Integration } from './githost.ts'
 import { createGithost } from './githost-factory.ts'
@@ -52,8 +53,6 @@ export const readIntegration = verb('deployments:read', async (ctx, { integratio
 
 // ---- connecting with credentials
 
-const GITHUB_URL = 'https://github.com'
-
 /** Using the credentials at the host proves them: their holder may act for the installation or the account. */
 export const connectIntegration = verb('integrations:manage', async (ctx, input: schema.NewIntegration) => {
   const { replayed } = await prepareWrite<unknown, PublicIntegration>(ctx, sql`select`)
@@ -79,14 +78,15 @@ export const connectIntegration = verb('integrations:manage', async (ctx, input:
 async function proveApp(ctx: Ctx, { base_url, app_id, private_key, installation_id }: schema.NewIntegration) {
   const app = { id: app_id!, privateKey: private_key! }
   const client = createGuardedHostClient(ctx, ctx.origin)
-  const proven = await fetchInstallation(client, base_url ?? GITHUB_URL, app, installation_id!)
+  const proven = await fetchInstallation(client, base_url ?? cloudUrlOf('github')!, app, installation_id!)
   if (!proven) throw fail('githost_refused', { about: 'the App has no installation with this id' })
   return { ...proven, app_id: app.id }
 }
 
-async function proveToken(ctx: Ctx, { base_url, token }: schema.NewIntegration): Promise<ProvenAccount> {
-  const proven = await fetchAccount(createGuardedHostClient(ctx, ctx.origin), base_url!, token!)
-  if (!proven) throw fail('githost_refused', { about: '`base_url` has no Gitea API' })
+async function proveToken(ctx: Ctx, { host, base_url, token }: schema.NewIntegration): Promise<ProvenAccount> {
+  const address = { host, base_url: base_url ?? cloudUrlOf(host)! }
+  const proven = await fetchAccount(createGuardedHostClient(ctx, ctx.origin), address, token!)
+  if (!proven) throw fail('githost_refused', { about: `\`base_url\` has no API of the host \`${host}\`` })
   return proven
 }
 
@@ -124,8 +124,8 @@ async function fetchCurrentAccount(ctx: Ctx, row: Integration): Promise<Pick<Pro
   const client = createGuardedHostClient(ctx, ctx.origin)
   const credentials = await openCredentials(ctx.sealer, row)
   try {
-    if (row.host === 'gitea') {
-      const account = await fetchAccount(client, row.base_url, credentials?.token ?? '')
+    if (usesToken(row.host)) {
+      const account = await fetchAccount(client, row, credentials?.token ?? '')
       return account?.account_id === row.account_id ? account : null
     }
     return await fetchInstallation(client, row.base_url, chooseApp(ctx, row, credentials), row.installation_id)
@@ -154,11 +154,11 @@ export const updateIntegration = verb(
     if (replayed) return toWire(ctx.origin, requireRow(replayed, 'integration_not_found'))
     const row = requireRow(current, 'integration_not_found')
     const stored = await openCredentials(ctx.sealer, row)
-    if (!stored || (token != null) !== (row.host === 'gitea')) throw fail('integration_other_account')
+    if (!stored || (token != null) !== usesToken(row.host)) throw fail('integration_other_account')
     const client = createGuardedHostClient(ctx, ctx.origin)
     const account =
       token != null
-        ? await fetchAccount(client, row.base_url, token)
+        ? await fetchAccount(client, row, token)
         : await fetchInstallation(
             client,
             row.base_url,

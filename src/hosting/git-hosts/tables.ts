@@ -11,8 +11,7 @@ import {
   versionedColumns,
 } from '../../kernel/db/columns.ts'
 import { tenantColumns } from '../../people/access/tables.ts'
-
-export const githosts = ['github', 'gitea'] as const
+import { hostNames } from '../../protocol/host-kinds.ts'
 
 export const integrationStates = ['active', 'suspended', 'revoked'] as const
 
@@ -34,7 +33,7 @@ export const integrations = pgTable(
   {
     id: idColumn(),
     ...tenantColumns(),
-    host: text({ enum: githosts }).notNull(),
+    host: text({ enum: hostNames }).notNull(),
     base_url: text().notNull(),
     app_id: text(),
     installation_id: text().notNull(),

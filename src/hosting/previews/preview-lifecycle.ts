@@ -5,6 +5,7 @@ import { commit, describeWrite, runWrite, type WriteParts } from '../../kernel/d
 import { changedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import type { Caller, Ctx } from '../../kernel/http/context.ts'
 import { Failure } from '../../kernel/http/errors.ts'
+import { type HostName, pullRefOf } from '../../protocol/host-kinds.ts'
 import { ResourceSpec } from '../../protocol/resources.schema.ts'
 import { describeNewDeployment, validateNewDeployment } from '../deployments/create.ts'
 import { deployPush } from '../deployments/deploy-push.ts'
@@ -37,6 +38,8 @@ type PreviewFacts = {
   now: string
   parent: DeploymentRow
   policy: PolicyRow
+  /** The kind of git host. Null where the integration was deleted. */
+  host: HostName | null
   preview: PreviewRow
   /** The parent's. */
   secrets: SealedSecret[]
@@ -54,7 +57,7 @@ const previewCtx = (caller: Caller): Ctx => ({
   ifMatch: null,
   withoutIfMatch: false,
 })
-export const pullRef = (number: number): string => `refs/pull/${number}/head`
+const pullRef = ({ host, preview }: PreviewFacts): string => pullRefOf(host ?? 'github', preview.number)
 
 const selectPreviewFacts = ({ parent_id, number }: PreviewKey) => sql<Row>`
   with parent_secrets as (
@@ -65,6 +68,7 @@ const selectPreviewFacts = ({ parent_id, number }: PreviewKey) => sql<Row>`
     where d.id = ${parent_id}::uuid)
   select json_build_object(
     'now', clock_timestamp(),
+    'host', (select i.host from integrations i where i.id::text = d.source_config ->> 'integration_id'),
     'parent', to_json(d),
     'policy', to_json(p),
     'preview', to_json(v),
@@ -151,7 +155,7 @@ async function previewDeployment(caller: Caller, facts: PreviewFacts, url: strin
     source: 'githost',
     source_config: { ...config, build_on_push: false, ...mergeResources(config, policy, can_sleep) },
     source_revision_config: {
-      repo_ref: pullRef(preview.number),
+      repo_ref: pullRef(facts),
       platform_config_path,
       ...({ repo_commit_sha: preview.head_sha } as object),
     },
@@ -198,7 +202,7 @@ async function previewSecrets(
 async function updatePreview(caller: Caller, facts: PreviewFacts, child_id: string, commitInfo: Commit): Promise<void> {
   const { preview, now } = facts
   const { number, head_sha } = preview
-  const ref = pullRef(number)
+  const ref = pullRef(facts)
   const ctx = previewCtx(caller)
   const statement = sql<Row>`
     select answer, has_webhooks

@@ -7,10 +7,10 @@ import { changedMembers } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { pageBounds, toListPage } from '../../kernel/http/paging.ts'
+import { type HostName, pagesOf } from '../../protocol/host-kinds.ts'
 import type { Page } from '../../protocol/wire.ts'
 import type { DeploymentRef } from '../deployments/schema.ts'
 import { lockDeployment } from '../deployments/service.ts'
-import type { githosts } from '../git-hosts/tables.ts'
 import { previews } from '../pushes/tables.ts'
 import { previewName, shownUrl } from './preview-address.ts'
 import {
@@ -32,7 +32,7 @@ type About = {
   last_request_at: string | null
   repo_url: string | null
   /** The kind of git host; null if the integration is gone. */
-  host: (typeof githosts)[number] | null
+  host: HostName | null
 }
 type ShownPreview = PreviewRow & { about: About }
 
@@ -57,15 +57,14 @@ function previewUrl({ config }: Ctx, { about, ...row }: ShownPreview): string | 
   return shownUrl(config.appsDomain, previewName(about.parent_name, row.number), about.reported_url)
 }
 
-const PULL_REQUEST_PAGES = { github: 'pull', gitea: 'pulls' } as const
-
 /** Pages of the repository that the pull request is for: it has the commits of forks, too. */
 function hostPages({ about: { host, repo_url }, number, head_sha }: ShownPreview) {
-  if (host === null || repo_url === null) return { commit_url: null, pull_request_url: null }
+  const pages = host && pagesOf(host)
+  if (pages === null || repo_url === null) return { commit_url: null, pull_request_url: null }
   const repository = repo_url.replace(/\.git$/, '')
   return {
-    commit_url: `${repository}/commit/${head_sha}`,
-    pull_request_url: `${repository}/${PULL_REQUEST_PAGES[host]}/${number}`,
+    commit_url: `${repository}/${pages.commit}/${head_sha}`,
+    pull_request_url: `${repository}/${pages.pull}/${number}`,
   }
 }
 

@@ -4,6 +4,7 @@ import { type Row, runAsSystem } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers } from '../../kernel/db/recorded-changes.ts'
 import { type Caller, createKeylessCaller } from '../../kernel/http/context.ts'
+import { pullRefOf } from '../../protocol/host-kinds.ts'
 import { lockDeployment } from '../deployments/service.ts'
 import type { Integration } from '../git-hosts/githost.ts'
 import { withHost } from '../git-hosts/with-host.ts'
@@ -11,14 +12,7 @@ import { matchesBranch } from '../pushes/branch-globs.ts'
 import { type DeliveryContext, UnsettledRefError, usesRepository } from '../pushes/find-integration.ts'
 import { previews } from '../pushes/tables.ts'
 import { type Commit, isSkipped, type PullRequest } from '../pushes/webhook-payloads.ts'
-import {
-  endPreview,
-  PREVIEW_RECORD,
-  type PreviewKey,
-  type PreviewRow,
-  pullRef,
-  reconcilePreview,
-} from './preview-lifecycle.ts'
+import { endPreview, PREVIEW_RECORD, type PreviewKey, type PreviewRow, reconcilePreview } from './preview-lifecycle.ts'
 import type { PolicyRow } from './preview-policy.ts'
 import { notifyPullRequests } from './pull-request-notifications.ts'
 
@@ -70,7 +64,7 @@ async function fetchHead(
   parents: PreviewParent[],
 ): Promise<Commit> {
   const repo_url = parents[0]!.repo_url
-  const head = await withHost(context, integration, host => host.commit(repo_url, pullRef(number)))
+  const head = await withHost(context, integration, host => host.commit(repo_url, pullRefOf(integration.host, number)))
   const isHostBehind =
     head !== null && head.sha !== head_sha && parents.some(({ preview_sha }) => preview_sha === head.sha)
   if (isHostBehind && context.attempts < MAX_UNSETTLED_ATTEMPTS) throw new UnsettledRefError()

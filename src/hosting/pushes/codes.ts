@@ -5,7 +5,7 @@ export const pushesCodes = {
   delivery_unsigned: {
     status: 401,
     title: 'Invalid signature',
-    problem: 'The SHA-256 signature of this delivery is missing or does not match its body.',
+    problem: 'The SHA-256 signature of this delivery, or its token, is missing or wrong.',
     remedy: 'Set the same secret at the git host and here.',
   },
   delivery_too_large: {

@@ -35,7 +35,7 @@ export async function findIntegration(
     select
     from integrations r
     where r.id = ${receiver === 'app' ? null : receiver}::uuid
-      and (r.host = 'gitea' and i.id = r.id
+      and (r.host <> 'github' and i.id = r.id
         or r.host = 'github'
           and r.app_id is not null
           and i.host = 'github'

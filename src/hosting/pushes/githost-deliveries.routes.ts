@@ -36,9 +36,11 @@ export const deliveryRoutes = slice('Deliveries', 'Webhooks of git hosts: pushes
   })
   .post('/v1/integrations/forge/githost/{integration_id}/webhook', {
     id: 'receiveIntegrationDelivery',
-    summary: 'Receive a webhook of a workspace’s own GitHub App, or of Gitea',
+    summary: 'Receive a webhook of a workspace’s own GitHub App, or of another git host',
     params: IntegrationRef,
-    description: 'Signed with the integration’s webhook secret, in `X-Hub-Signature-256` or `X-Gitea-Signature`.',
+    description:
+      'Signed with the integration’s webhook secret, in `X-Hub-Signature-256` or `X-Gitea-Signature`; or with the ' +
+      'secret itself in `X-Gitlab-Token`.',
     ...deliveryOperation,
     errors: [...deliveryOperation.errors, 'integration_revoked', 'address_rate_limited'],
     // An unauthenticated lookup of the integration precedes the check of the signature, so addresses are limited.

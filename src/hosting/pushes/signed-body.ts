@@ -1,5 +1,5 @@
-// Reads the body of a delivery and verifies its signature, within limits of size, time and memory.
-import { hmacSha256, isSameDigest } from '../../kernel/crypto/digest.ts'
+// Reads the body of a delivery and verifies its signature or token, within limits of size, time and memory.
+import { hmacSha256, isSameDigest, sha256Hex } from '../../kernel/crypto/digest.ts'
 import { type Failure, fail } from '../../kernel/http/errors.ts'
 
 /** GitHub's limit: it does not deliver larger payloads. */
@@ -12,17 +12,20 @@ const RETRY_AFTER_S = '10'
 
 let bufferedBytes = 0
 
+/** GitHub and Gitea sign the body with the secret, in hexadecimal. GitLab sends the secret itself. */
+export type Proof = { signature: string } | { token: string }
 type SignedBody = {
   stream: ReadableStream<Uint8Array> | null
   length: number | null
   secret: string
-  signature: string
+  proof: Proof
   timeoutMs?: number
 }
 
-/** Passes the text to `use` if the signature is valid. The body counts as buffered until `use` returns. */
+/** Passes the text to `use` if the proof is valid. The body counts as buffered until `use` returns. */
 export async function withSignedBody<T>(signedBody: SignedBody, use: (text: string) => T): Promise<T> {
-  const { stream, length, secret, signature, timeoutMs = READ_TIMEOUT_MS } = signedBody
+  const { stream, length, secret, proof, timeoutMs = READ_TIMEOUT_MS } = signedBody
+  if ('token' in proof && !isSameDigest(sha256Hex(proof.token), sha256Hex(secret))) throw fail('delivery_unsigned')
   if ((length ?? 0) > MAX_BODY_BYTES) throw fail('delivery_too_large')
   if (bufferedBytes + (length ?? 0) > MAX_BUFFERED_BYTES) throw busyFailure()
   const mac = hmacSha256(secret)
@@ -51,7 +54,7 @@ export async function withSignedBody<T>(signedBody: SignedBody, use: (text: stri
     }
     // A cancelled stream ends like a complete one.
     if (isLate) throw fail('body_too_slow')
-    if (!isSameDigest(mac.digest('hex'), signature)) throw fail('delivery_unsigned')
+    if ('signature' in proof && !isSameDigest(mac.digest('hex'), proof.signature)) throw fail('delivery_unsigned')
     return use(parts.join(''))
   } catch (error) {
     throw isLate ? fail('body_too_slow', { cause: error }) : error

@@ -1,77 +1,35 @@
 // Parses webhook payloads into one shape for all git hosts (pure): pushes, pull requests, installations.
 import * as z from 'zod'
 import { arrayOf, boundedText } from '../../protocol/wire.ts'
+import { MAX_PULL_NUMBER } from '../git-hosts/host-responses.ts'
+import { GitlabMergeRequest, GitlabPush, readGitlabMergeRequest, readGitlabPush } from './gitlab-payloads.ts'
+import {
+  type Commit,
+  type CommonMembers,
+  HeadCommit,
+  type HostEvent,
+  type InstallationDelivery,
+  MAX_URL,
+  Name,
+  NullableSha,
+  type PullRequest,
+  type Push,
+  Ref,
+  Sha,
+  ShortText,
+} from './payload-parts.ts'
 
-export type Commit = { sha: string; message: string | null; author: string | null }
-type CommonMembers = {
-  /** The host's id of the App's installation. Null where the webhook URL names the integration. */
-  installation: string | null
-  sender: string | null
-}
-type RepositoryMembers = CommonMembers & {
-  repo_urls: string[]
-  /** The host's own id of the repository. Null where it is not known, as in deliveries of an earlier release. */
-  repo_id?: string | null
-}
-/** A ref that moved to `after`, or was deleted. */
-export type Push = RepositoryMembers & {
-  kind: 'push'
-  ref: string
-  before: string | null
-  after: string | null
-  created: boolean
-  deleted: boolean
-  forced: boolean
-  commit: Commit | null
-}
-export type PullRequest = RepositoryMembers & {
-  kind: 'pull_request'
-  action: 'opened' | 'reopened' | 'synchronize' | 'closed'
-  number: number
-  branch: string
-  head_sha: string
-  /** The head is in another repository, whose authors may have no access to this one. */
-  fork: boolean
-  /** When the pull request last changed at the host. Of two deliveries, the later one counts. */
-  at: string
-}
-export type InstallationDelivery = CommonMembers & {
-  kind: 'installation'
-  action: 'deleted' | 'suspend' | 'unsuspend' | 'repositories'
-  installation: string
-}
-export type HostEvent = Push | PullRequest | InstallationDelivery
+export type { Commit, HostEvent, InstallationDelivery, PullRequest, Push } from './payload-parts.ts'
 
-const MAX_MESSAGE = 2000
-const MAX_NAME = 255
-const MAX_URL = 2048
 const MAX_COMMITS = 2048
-/** The column `previews.number` is a 32-bit integer. */
-const MAX_PULL_NUMBER = 2 ** 31 - 1
-
-// Lengths are checked before patterns: the operator of a git host controls these payloads.
-/** Cuts the text, and removes what Postgres cannot store. */
-const cleanText = (maxLength: number) => (text: string) => text.slice(0, maxLength).replaceAll('\0', '').toWellFormed()
-const Name = z.string().transform(cleanText(MAX_NAME))
-const Message = z.string().transform(cleanText(MAX_MESSAGE))
-const Sha = boundedText(64).regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/)
-/** Hosts write "no commit" as zeros. */
-const NullableSha = Sha.transform(sha => (/^0+$/.test(sha) ? null : sha)).nullish()
-const Ref = boundedText(MAX_NAME).min(1)
-const ShortText = boundedText(MAX_NAME)
 
 const Sender = z.object({ login: Name }).nullish()
 const Repository = z.object({ id: z.number(), html_url: boundedText(MAX_URL), clone_url: boundedText(MAX_URL) })
-const CommonMembers = { sender: Sender, installation: z.object({ id: z.number() }).nullish() }
-const RepositoryMembers = { ...CommonMembers, repository: Repository }
+const CommonFields = { sender: Sender, installation: z.object({ id: z.number() }).nullish() }
+const RepositoryFields = { ...CommonFields, repository: Repository }
 
-const HeadCommit = z.object({
-  id: Sha,
-  message: Message.nullish(),
-  author: z.object({ name: Name.nullish(), username: Name.nullish() }).nullish(),
-})
 export const PushPayload = z.object({
-  ...RepositoryMembers,
+  ...RepositoryFields,
   ref: Ref,
   before: NullableSha,
   after: NullableSha,
@@ -81,9 +39,9 @@ export const PushPayload = z.object({
   commits: arrayOf(HeadCommit, MAX_COMMITS).nullish(),
   pusher: z.object({ login: Name.nullish(), name: Name.nullish() }).nullish(),
 })
-export const RefPayload = z.object({ ...RepositoryMembers, ref: Ref, ref_type: ShortText })
+export const RefPayload = z.object({ ...RepositoryFields, ref: Ref, ref_type: ShortText })
 export const PullRequestPayload = z.object({
-  ...RepositoryMembers,
+  ...RepositoryFields,
   action: ShortText,
   number: z.int().positive().max(MAX_PULL_NUMBER),
   pull_request: z.object({
@@ -93,7 +51,7 @@ export const PullRequestPayload = z.object({
   }),
 })
 export const InstallationPayload = z.object({
-  ...CommonMembers,
+  ...CommonFields,
   action: ShortText,
   installation: z.object({ id: z.number() }),
 })
@@ -200,6 +158,8 @@ const READERS: Record<string, (payload: unknown) => HostEvent | null> = {
   pull_request: payloadReader(PullRequestPayload, readPullRequest),
   pull_request_sync: payloadReader(PullRequestPayload, readPullRequest),
   installation: payloadReader(InstallationPayload, readInstallation),
+  'Push Hook': payloadReader(GitlabPush, readGitlabPush),
+  'Merge Request Hook': payloadReader(GitlabMergeRequest, readGitlabMergeRequest),
   installation_repositories: payloadReader(InstallationPayload, readRepositoriesChange),
 }
 

@@ -1,4 +1,4 @@
-// Receives webhook deliveries: the body's signature authenticates them, they are stored, answered, then processed.
+// Receives webhook deliveries: the body's signature or a token authenticates them, they are stored, answered, then processed.
 import { sql } from 'drizzle-orm'
 import { type Row, runAsSystem } from '../../kernel/db/db.ts'
 import { readOpenRequest } from '../../kernel/http/caller.ts'
@@ -9,7 +9,7 @@ import type { OpenOperation, Services } from '../../kernel/http/routes.ts'
 import { openWebhookSecret } from '../git-hosts/credentials.ts'
 import type { Integration } from '../git-hosts/githost.ts'
 import { processDelivery, storeDelivery } from './githost-deliveries.ts'
-import { withSignedBody } from './signed-body.ts'
+import { type Proof, withSignedBody } from './signed-body.ts'
 import { parseDelivery } from './webhook-payloads.ts'
 
 type Context = Parameters<OpenOperation['open']>[0]
@@ -20,11 +20,21 @@ const DELIVERY_ID_PATTERN = /^[\w.:-]{1,128}$/
 
 const HEADER_NAMES = {
   signature: ['X-Hub-Signature-256', 'X-Gitea-Signature', 'X-Forgejo-Signature'],
-  event: ['X-GitHub-Event', 'X-Gitea-Event', 'X-Forgejo-Event'],
-  delivery: ['X-GitHub-Delivery', 'X-Gitea-Delivery', 'X-Forgejo-Delivery'],
+  token: ['X-Gitlab-Token'],
+  event: ['X-GitHub-Event', 'X-Gitea-Event', 'X-Forgejo-Event', 'X-Gitlab-Event'],
+  // A repeated delivery of GitLab has the same key, and an event of its own.
+  delivery: ['X-GitHub-Delivery', 'X-Gitea-Delivery', 'X-Forgejo-Delivery', 'Idempotency-Key', 'X-Gitlab-Event-UUID'],
 }
 const readHeader = (c: Context, name: keyof typeof HEADER_NAMES): string =>
   HEADER_NAMES[name].map(header => c.req.header(header)).find(value => value !== undefined) ?? ''
+
+function readProof(c: Context): Proof {
+  const [, signature] = SIGNATURE_PATTERN.exec(readHeader(c, 'signature')) ?? []
+  if (signature !== undefined) return { signature }
+  const token = readHeader(c, 'token')
+  if (token === '') throw fail('delivery_unsigned')
+  return { token }
+}
 
 type Receiver = { secret: string; isRevoked: boolean }
 
@@ -59,13 +69,12 @@ async function findReceiver(
 export async function receiveDelivery(c: Context, services: Services, operation: OpenOperation): Promise<Response> {
   // Gitea signs the JSON within a form, not the body, so the signature of a form never matches.
   if (!/^application\/json\s*(;|$)/i.test(c.req.header('Content-Type') ?? '')) throw fail('not_json')
-  const [, signature] = SIGNATURE_PATTERN.exec(readHeader(c, 'signature')) ?? []
-  if (signature === undefined) throw fail('delivery_unsigned')
+  const proof = readProof(c)
   const integration_id = c.req.param('integration_id')?.toLowerCase()
   const { secret, isRevoked } = await findReceiver(services, integration_id)
   const length = c.req.header('Content-Length')
   const body = { stream: c.req.raw.body, length: length === undefined ? null : Number(length) }
-  const event = await withSignedBody({ ...body, secret, signature }, text => {
+  const event = await withSignedBody({ ...body, secret, proof }, text => {
     if (isRevoked) throw fail('integration_revoked')
     return parseBody(c, text)
   })

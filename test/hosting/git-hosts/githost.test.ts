@@ -191,6 +191,6 @@ it.each([
   ['https://github.com', 'https://github.com/acme/..', null],
   ['https://github.com', 'https://github.com/acme/.git', null],
 ])('on the host %s, the URL %s names the repository %s', (base, url, expected) => {
-  const repository = parseRepositoryUrl(base, url)
+  const repository = parseRepositoryUrl({ host: 'gitea', base_url: base }, url)
   expect(repository && `${repository.owner}/${repository.name}`).toBe(expected)
 })

@@ -70,6 +70,7 @@ describe('a person who installs the GitHub App', () => {
     expect(await listIntegrations(tenant)).toEqual([
       {
         id: expect.any(String),
+        capabilities: expect.arrayContaining(['pull_requests', 'deployments']),
         installation_id: String(account.installation),
         name: 'acme',
         host: 'github',

@@ -27,7 +27,7 @@ const makeSignedBody = (stream: ReadableStream<Uint8Array>, signature: string, l
   stream,
   length,
   secret: 'hush-webhook',
-  signature,
+  proof: { signature },
 })
 const codeOf = (work: Promise<unknown>) =>
   work.then(

@@ -30,13 +30,13 @@ export const connect = (body: ConnectBody, unavailable: Unavailable): Action => 
     request: request(route, { body }),
     copied: request(route, { body: hidden }),
     unavailable,
-    done: 'The git host is connected. Register the webhook there.',
+    done: 'The git host is connected.',
   }
 }
 
 export const replaceCredential = (integration: Integration, credential: string, unavailable: Unavailable): Action => {
   const route = 'PATCH /v1/integrations/forge/githost/{integration_id}'
-  const isToken = integration.host === 'gitea'
+  const isToken = integration.host !== 'github'
   const ref = refOf(integration)
   return {
     label: isToken ? 'Replace token' : 'Replace private key',

@@ -13,7 +13,19 @@ const LIMITED: State = { word: 'Limited', tone: 'warn', shape: 'triangle' }
 export const stateOfIntegration = ({ state, problem }: Pick<Integration, 'state' | 'problem'>): State =>
   state === 'active' && problem ? LIMITED : STATES[state]
 
-export const HOST_NAMES: Record<Integration['host'], string> = { github: 'GitHub', gitea: 'Gitea or Forgejo' }
+export const HOST_NAMES: Record<Integration['host'], string> = {
+  github: 'GitHub',
+  gitlab: 'GitLab',
+  gitea: 'Gitea',
+  forgejo: 'Forgejo',
+}
+
+const FORGE_SCOPES = 'the scopes read:user, write:repository and write:issue'
+export const TOKEN_NEEDS: Record<Exclude<Integration['host'], 'github'>, string> = {
+  gitlab: 'the scope api',
+  gitea: FORGE_SCOPES,
+  forgejo: FORGE_SCOPES,
+}
 
 const REFUSED_WORK = {
   repository: 'to read a repository',
@@ -30,9 +42,9 @@ export function explainState({
 }: Pick<Integration, 'state' | 'host' | 'problem'>): string | undefined {
   if (state === 'active' && problem) {
     const grants =
-      host === 'gitea'
-        ? 'The token needs the scopes read:user, write:repository and write:issue. Replace it.'
-        : 'Grant the App this permission at GitHub, and accept it there for the account.'
+      host === 'github'
+        ? 'Grant the App this permission at GitHub, and accept it there for the account.'
+        : `The token needs ${TOKEN_NEEDS[host]}. Replace it.`
     return `The host refuses ${REFUSED_WORK[problem.work]}: ${problem.message}. ${grants}`
   }
   if (state === 'active') return undefined
@@ -53,7 +65,7 @@ export const hasOwnCredentials = ({ id, webhook_url }: Pick<Integration, 'id' | 
 
 /** No key helps an App that was uninstalled or suspended. */
 export const isReplaceable = (integration: Integration): boolean =>
-  hasOwnCredentials(integration) && (integration.host === 'gitea' || integration.state === 'active')
+  hasOwnCredentials(integration) && (integration.host !== 'github' || integration.state === 'active')
 
 export const accountUrl = ({ base_url, name }: Pick<Integration, 'base_url' | 'name'>): string =>
   `${base_url}/${encodeURIComponent(name)}`

@@ -6,7 +6,7 @@ import { Button } from '../../parts/button.tsx'
 import { TextField } from '../../parts/form.tsx'
 import { Form, SecretField } from '../../parts/form-frame.tsx'
 import { replaceCredential } from './actions.ts'
-import type { Integration } from './integration-state.ts'
+import { type Integration, TOKEN_NEEDS } from './integration-state.ts'
 
 type Props = { integration: Integration; missing: string | undefined }
 
@@ -29,12 +29,12 @@ export function ReplaceCredential({ integration, missing }: Props) {
         </>
       }
     >
-      {integration.host === 'gitea' ? (
+      {integration.host !== 'github' ? (
         <SecretField
           label="New access token"
           value={credential}
           onChange={setCredential}
-          hint={`Of the account ${integration.name}, with the scopes read:user, write:repository and write:issue.`}
+          hint={`Of the account ${integration.name}, with ${TOKEN_NEEDS[integration.host]}.`}
           fault={faultAt(faults, 'token')}
         />
       ) : (
