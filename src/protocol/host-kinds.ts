@@ -14,7 +14,7 @@ export type HostCapability = (typeof hostCapabilities)[number]
 
 type HostKind = {
   /** The credential that a workspace connects with. */
-  credential: 'app' | 'token'
+  credential: 'app' | 'token' | 'repository'
   /** The host in the cloud. Others need a `base_url`. */
   cloudUrl: string | null
   can: readonly HostCapability[]
@@ -59,6 +59,15 @@ export const HOST_KINDS = {
   },
   gitea: GITEA,
   forgejo: GITEA,
+  /** Any git server, by the URL of one repository. Its refs are all that it tells. */
+  git: {
+    credential: 'repository',
+    cloudUrl: null,
+    can: [],
+    grants: 'The token, or the password, must be allowed to read the repository.',
+    pullRef: ofPullRequest,
+    pages: null,
+  },
 } satisfies Record<string, HostKind>
 
 export type HostName = keyof typeof HOST_KINDS
@@ -67,7 +76,7 @@ export const hostNames = Object.keys(HOST_KINDS) as [HostName, ...HostName[]]
 const kindOf = (host: HostName): HostKind => HOST_KINDS[host]
 export const canHost = (host: HostName, capability: HostCapability): boolean => kindOf(host).can.includes(capability)
 export const capabilitiesOf = (host: HostName): HostCapability[] => [...kindOf(host).can]
-export const usesToken = (host: HostName): boolean => kindOf(host).credential === 'token'
+export const usesToken = (host: HostName): boolean => kindOf(host).credential !== 'app'
 export const cloudUrlOf = (host: HostName): string | null => kindOf(host).cloudUrl
 export const pagesOf = (host: HostName) => kindOf(host).pages
 export const grantsOf = (host: HostName): string => kindOf(host).grants

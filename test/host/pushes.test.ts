@@ -196,6 +196,43 @@ test('a pull request gets a preview with a URL, which is updated by pushes and d
   )
 })
 
+test('any git server is followed by the URL of a repository, and compared at once when it asks for it', async () => {
+  const base_url = `${githost.origin}/acme/shop.git`
+  const body = { host: 'git', base_url, token: 'hush-plain', webhook_secret: 'hush-plain-secret' }
+  const plain = await call('POST', '/v1/integrations/forge/githost', body)
+  integration = plain.id
+  expect([plain.name, plain.capabilities]).toEqual(['acme/shop', []])
+  expect(await call('GET', `/v1/integrations/forge/githost/${plain.id}/repos`)).toMatchObject([
+    { owner: 'acme', name: 'shop', url: base_url, default_branch: 'main', empty: false },
+  ])
+  const source_config = { integration_id: plain.id, repo_url: base_url, build_on_push: true }
+  const source_revision_config = { repo_ref: 'main', platform_config_path: 'platform.json' }
+  const created = { name: 'plain', source: 'githost', source_config, source_revision_config, secrets: [] }
+  ;({ id } = await call('POST', '/v2/deployments', created))
+  await compare()
+  expect(await listRevisions()).toHaveLength(1)
+  const sha = await commit('Plain')
+  await git('push', '-q', 'origin', 'HEAD:main')
+  const look = async (token: string) => {
+    const path = `/v1/integrations/forge/githost/${plain.id}/webhook`
+    const init = { method: 'POST', headers: { 'X-Slipway-Token': token } }
+    return (await slipway.app.fetch(new Request(`http://slipway.test${path}`, init))).status
+  }
+  expect(await look('wrong')).toBe(401)
+  await runAsSystem(slipway.app.database, sql`update followed_repositories set compared_at = '2000-01-01'`)
+  expect(await look('hush-plain-secret')).toBe(202)
+  await waitUntil(async () => expect((await listRevisions())[0].commit).toEqual({ sha, message: null, author: null }))
+  expect((await explain()).repository).toMatchObject({ webhook: 'by_hand', heard_at: expect.any(String) })
+  await git('push', '-q', 'origin', 'HEAD:other', ':main')
+  await compare()
+  expect(await codes()).toContain('ref_gone')
+  const policy = { method: 'PUT', headers, body: JSON.stringify({ branches: ['**'] }) }
+  const refused = await slipway.app.fetch(
+    new Request(`http://slipway.test/v2/deployments/${id}/preview-policy`, policy),
+  )
+  expect([refused.status, (await refused.json()).code]).toEqual([400, 'source_rule'])
+})
+
 test('events that were lost while Slipway was away are made up for by the next comparison', async () => {
   await call('PUT', `/v2/deployments/${id}/preview-policy`, { branches: ['feature/*'] })
   await commit('A feature')

@@ -360,11 +360,12 @@ function contactOf(
   host: HostName | null,
 ): Explanation['repository'] {
   const own = webhook_id === null ? 'missing' : 'made'
+  const byHand = host === 'git' ? 'by_hand' : own
   return {
     url,
     heard_at: toIsoTime(heard_at),
     compared_at: toIsoTime(compared_at),
-    webhook: host === 'github' ? 'of_app' : own,
+    webhook: host === 'github' ? 'of_app' : byHand,
   }
 }
 

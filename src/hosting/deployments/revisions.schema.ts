@@ -117,9 +117,9 @@ const RepositoryContact = z
       format: 'date-time',
       description: 'When its refs and pull requests were last compared with what is deployed.',
     }),
-    webhook: z.enum(['made', 'of_app', 'missing']).meta({
+    webhook: z.enum(['made', 'of_app', 'by_hand', 'missing']).meta({
       description:
-        '`made`: Slipway made it. `of_app`: that of the GitHub App. `missing`: it could not be made; one that you ' +
+        '`made`: Slipway made it. `of_app`: that of the GitHub App. `by_hand`: any git server has it from you, if at all. `missing`: it could not be made; one that you ' +
         'made yourself works all the same.',
     }),
   })

@@ -84,6 +84,12 @@ export const gitHostsCodes = {
       'and one of GitLab the scope api. ' +
       'PATCH /v1/integrations/forge/githost/{integration_id} replaces it.',
   },
+  githost_unsupported: {
+    status: 422,
+    title: 'Not possible at this git host',
+    problem: 'This kind of git host has no such function.',
+    remedy: 'The `capabilities` of the integration say what it can do.',
+  },
   githost_rate_limited: {
     status: 429,
     title: 'Rate-limited by the git host',

@@ -3,8 +3,8 @@ import { sql } from 'drizzle-orm'
 import type { Sealer } from '../../kernel/crypto/crypto.ts'
 import type { HostToken, Integration } from './githost.ts'
 
-/** A GitHub App's private key or a Gitea account's token, and the secret that signs the host's webhooks. */
-export type Credentials = { private_key?: string; token?: string; webhook_secret: string }
+/** A GitHub App's private key, or the token of an account (of plain git with a user name), and the secret that signs the host's webhooks. */
+export type Credentials = { private_key?: string; token?: string; username?: string; webhook_secret: string }
 
 /** The seal binds to the account, not to the row's id: a reconnected integration is sealed before its row is known. */
 export type IntegrationAccount = Pick<Integration, 'tenant_id' | 'host' | 'base_url' | 'account_id'>

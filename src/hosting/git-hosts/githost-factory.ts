@@ -5,6 +5,7 @@ import { createGiteaHost } from './gitea.ts'
 import type { Githost, Integration } from './githost.ts'
 import { createGithubHost } from './github.ts'
 import { createGitlabHost } from './gitlab.ts'
+import { createPlainGitHost } from './plain-git.ts'
 
 type CreateHost = (services: SealingServices, origin: string, integration: Integration) => Githost
 const CLIENTS: Record<HostName, CreateHost> = {
@@ -12,6 +13,7 @@ const CLIENTS: Record<HostName, CreateHost> = {
   gitlab: createGitlabHost,
   gitea: createGiteaHost,
   forgejo: createGiteaHost,
+  git: createPlainGitHost,
 }
 
 export const createGithost: CreateHost = (services, origin, integration) =>

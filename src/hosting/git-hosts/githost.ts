@@ -62,8 +62,8 @@ export type Githost = {
   repository(repo_url: string, id: string | null, etags?: Etags): Promise<HostedRepository | null | Unchanged>
   openPulls(repo_url: string, etags?: Etags): Promise<HostedPull[] | Unchanged>
   pull(repo_url: string, number: number): Promise<HostedPull | null>
-  /** Limited to reading this one repository where the host supports that. */
-  credential(repo_url: string): Promise<GitCredential>
+  /** Limited to reading this one repository where the host supports that. Null for a public one without a login. */
+  credential(repo_url: string): Promise<GitCredential | null>
   setStatus(repo_url: string, sha: string, status: CommitStatus): Promise<void>
   /** Shows a revision beside the status of its commit. Null where a host has no more than statuses. */
   showRevision: ((repo_url: string, sha: string, revision: HostedRevision) => Promise<void>) | null
@@ -92,10 +92,23 @@ export function parseRepositoryUrl(
   { host, base_url }: Pick<Integration, 'host' | 'base_url'>,
   repo_url: string,
 ): { owner: string; name: string } | null {
+  if (host === 'git') return parseOwnUrl(base_url, repo_url)
   if (!repo_url.toLowerCase().startsWith(`${base_url.toLowerCase()}/`)) return null
   const path = repo_url.slice(base_url.length + 1)
   const [, owner, name] = (host === 'gitlab' ? NESTED_PATH : PATH).exec(path) ?? []
   if (owner === undefined || name === undefined) return null
   const hasNames = [...owner.split('/'), name].every(part => !/^(\.+|\.git)$/.test(part))
   return hasNames ? { owner, name } : null
+}
+
+const withoutSuffix = (url: string): string => {
+  const trimmed = url.endsWith('/') ? url.slice(0, -1) : url
+  return trimmed.endsWith('.git') ? trimmed.slice(0, -4) : trimmed
+}
+
+/** The URL of the integration is that of its only repository. */
+function parseOwnUrl(base_url: string, repo_url: string): { owner: string; name: string } | null {
+  if (withoutSuffix(base_url) !== withoutSuffix(repo_url)) return null
+  const [name = '', ...owner] = withoutSuffix(new URL(base_url).pathname).split('/').filter(Boolean).reverse()
+  return { owner: owner.reverse().join('/') || new URL(base_url).host, name }
 }

@@ -7,12 +7,14 @@ import type { GuardedClient } from '../../kernel/http/guarded-fetch.ts'
 import { arrayOf, boundedText } from '../../protocol/wire.ts'
 import { appJwt } from './app-jwt.ts'
 import * as gitea from './gitea.ts'
-import type { Integration } from './githost.ts'
+import { type Integration, parseRepositoryUrl } from './githost.ts'
 import * as github from './github.ts'
 import * as gitlab from './gitlab.ts'
 import { GitlabAccount } from './gitlab-responses.ts'
 import { PathName } from './host-responses.ts'
+import { basicHeaders, type GitLogin } from './plain-git.ts'
 import { createGuardedHostClient, parseResponse, requestHost } from './request.ts'
+import { listRefs } from './smart-http.ts'
 
 export type ProvenAccount = Pick<
   Integration,
@@ -66,8 +68,10 @@ function requestsOf(host: Integration['host'], base_url: string, token: string):
 export async function fetchAccount(
   client: GuardedClient,
   { host, base_url }: Pick<Integration, 'host' | 'base_url'>,
-  token: string,
+  login: GitLogin,
 ): Promise<ProvenAccount | null> {
+  if (host === 'git') return fetchRepository(client, base_url, login)
+  const token = login.token ?? ''
   const { api, headers, listPath } = requestsOf(host, base_url, token)
   const url = `${api}/user`
   const { status, body } = await requestHost(client, url, { headers })
@@ -78,6 +82,16 @@ export async function fetchAccount(
   const { id, name } = host === 'gitlab' ? readGitlabAccount(url, answer) : readAccount(url, answer)
   const account_id = String(id)
   return { host, base_url, app_id: null, installation_id: account_id, account_id, name, state: 'active' }
+}
+
+/** The repository stands for the account: its URL is all that is known of it. */
+async function fetchRepository(client: GuardedClient, base_url: string, login: GitLogin) {
+  const refs = await listRefs({ client, url: base_url, headers: basicHeaders(login) }, ['HEAD'])
+  const names = parseRepositoryUrl({ host: 'git', base_url }, base_url)
+  if (refs === null || names === null) return null
+  const name = `${names.owner}/${names.name}`
+  const account = { app_id: null, installation_id: base_url, account_id: base_url, name }
+  return { host: 'git', base_url, ...account, state: 'active' } as const
 }
 
 function readAccount(url: string, answer: unknown) {

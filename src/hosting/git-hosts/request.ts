@@ -30,6 +30,10 @@ export class HostRefusal extends Error {
 export const createGuardedHostClient = (policy: FetchPolicy, origin: string): GuardedClient =>
   createGuardedClient(policy, origin, LIMITS)
 
+/** For git's own protocol. A redirect is not followed: a build would not follow it either. */
+export const createGitClient = (policy: FetchPolicy, origin: string): GuardedClient =>
+  createGuardedClient(policy, origin, { ...LIMITS, returnsRedirects: true })
+
 export type HostResponse = { status: number; headers: Headers; body: unknown }
 type HostRequest = {
   method?: string
@@ -65,6 +69,22 @@ export async function requestHost(
   if (![...PASSED_STATUSES, ...passes].includes(status)) throw hostFailure(response, parsed, new URL(url).host, headers)
   if (status < 300 && status !== 204 && parsed === undefined) throw unusableResponse(url, 'the response is not JSON')
   return { status, headers: response.headers, body: parsed }
+}
+
+type TextRequest = { method?: string; headers: Record<string, string>; body?: string }
+
+/** For answers that are no JSON. Returns 200 and 404. */
+export async function requestText(
+  client: GuardedClient,
+  url: string,
+  request: TextRequest,
+): Promise<{ status: number; text: string }> {
+  const { response, text } = await fetchText(client, url, request)
+  const { status } = response
+  if ([301, 302, 303, 307, 308].includes(status))
+    throw unusableResponse(url, 'it redirects to another URL, which is not followed. Use the URL that it redirects to')
+  if (status !== 200 && status !== 404) throw hostFailure(response, undefined, new URL(url).host, request.headers)
+  return { status, text }
 }
 
 /** Hosts redirect writes to a renamed repository. Followed once, and only on the same host. */

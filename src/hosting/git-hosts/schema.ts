@@ -87,7 +87,8 @@ const BaseUrl = boundedText(500)
     format: 'uri',
     pattern: '^https?://[^/?#\\s@\\\\]+(?:/[\\w.~-]+)*/?$',
     description:
-      'The URL of the host, as people open it. For `github` and `gitlab` the default is the host in the cloud.',
+      'The URL of the host, as people open it. For `github` and `gitlab` the default is the host in the cloud. For ' +
+      '`git`, the URL of the one repository, from which git clones it.',
   })
 
 const PEM_PATTERN = /^-----BEGIN (RSA )?PRIVATE KEY-----\s[A-Za-z0-9+/=\s]+-----END (RSA )?PRIVATE KEY-----$/
@@ -99,13 +100,18 @@ const PrivateKey = boundedText(20_000)
 const AccessToken = boundedText(500).regex(/^[\x21-\x7e]+$/, { error: 'must be an access token' })
 
 const APP_MEMBERS = ['app_id', 'private_key', 'installation_id'] as const
-type Member = (typeof APP_MEMBERS)[number] | 'webhook_secret' | 'base_url' | 'token'
+type Member = (typeof APP_MEMBERS)[number] | 'webhook_secret' | 'base_url' | 'token' | 'username'
 type MemberRules = { required: readonly Member[]; forbidden: readonly Member[] }
 
 /** By the kind of credential. A host in the cloud has an address. */
 function membersOf(host: HostName): MemberRules {
-  if (!usesToken(host)) return { required: [...APP_MEMBERS, 'webhook_secret'], forbidden: ['token'] }
-  return { required: cloudUrlOf(host) === null ? ['base_url', 'token'] : ['token'], forbidden: APP_MEMBERS }
+  if (!usesToken(host)) return { required: [...APP_MEMBERS, 'webhook_secret'], forbidden: ['token', 'username'] }
+  // A public repository needs no login.
+  if (host === 'git') return { required: ['base_url'], forbidden: APP_MEMBERS }
+  return {
+    required: cloudUrlOf(host) === null ? ['base_url', 'token'] : ['token'],
+    forbidden: [...APP_MEMBERS, 'username'],
+  }
 }
 
 export const NewIntegration = z
@@ -118,8 +124,12 @@ export const NewIntegration = z
     token: AccessToken.nullish().meta({
       description:
         'An access token. Of Gitea and Forgejo, with the scopes `read:user`, `write:repository` and `write:issue`. Of ' +
-        'GitLab, with the scope `api`.',
+        'GitLab, with the scope `api`. For `git`, a token or password that may read the repository.',
     }),
+    username: boundedText(255)
+      .regex(/^[!-9;-~]+$/, { error: 'must be visible ASCII characters without a colon' })
+      .nullish()
+      .meta({ description: 'For `git`: the user name that goes with the token or password. Default: `git`.' }),
     webhook_secret: boundedText(255)
       .min(16)
       .regex(/^[\x21-\x7e]+$/, { error: 'must be 16 to 255 visible ASCII characters' })

@@ -15,7 +15,7 @@ import type { Integration } from './githost.ts'
 import { createGithost } from './githost-factory.ts'
 import { setState } from './installation-events.ts'
 import { fetchAccount, fetchInstallation, type ProvenAccount } from './ownership.ts'
-import { createGuardedHostClient, mapConcurrently } from './request.ts'
+import { createGitClient, createGuardedHostClient, mapConcurrently } from './request.ts'
 import {
   INTEGRATION_RECORD,
   isIntegration,
@@ -57,11 +57,12 @@ export const readIntegration = verb('deployments:read', async (ctx, { integratio
 export const connectIntegration = verb('integrations:manage', async (ctx, input: schema.NewIntegration) => {
   const { replayed } = await prepareWrite<unknown, PublicIntegration>(ctx, sql`select`)
   if (replayed) return toWire(ctx.origin, requireRow(replayed, 'workspace_not_found'))
-  const { host, private_key, token, webhook_secret } = input
+  const { host, private_key, token, username, webhook_secret } = input
   const proven = host === 'github' ? await proveApp(ctx, input) : await proveToken(ctx, input)
   const credentials: Credentials = {
     ...(private_key != null && { private_key }),
     ...(token != null && { token }),
+    ...(username != null && { username }),
     webhook_secret: webhook_secret ?? crypto.randomUUID().replaceAll('-', ''),
   }
   const sealed = await sealCredentials(ctx.sealer, { ...proven, tenant_id: ctx.requestInfo.tenant! }, credentials)
@@ -75,6 +76,9 @@ export const connectIntegration = verb('integrations:manage', async (ctx, input:
   return toWire(ctx.origin, stored)
 })
 
+const clientFor = (ctx: Ctx, host: Integration['host']) =>
+  host === 'git' ? createGitClient(ctx, ctx.origin) : createGuardedHostClient(ctx, ctx.origin)
+
 async function proveApp(ctx: Ctx, { base_url, app_id, private_key, installation_id }: schema.NewIntegration) {
   const app = { id: app_id!, privateKey: private_key! }
   const client = createGuardedHostClient(ctx, ctx.origin)
@@ -83,9 +87,14 @@ async function proveApp(ctx: Ctx, { base_url, app_id, private_key, installation_
   return { ...proven, app_id: app.id }
 }
 
-async function proveToken(ctx: Ctx, { host, base_url, token }: schema.NewIntegration): Promise<ProvenAccount> {
+async function proveToken(
+  ctx: Ctx,
+  { host, base_url, token, username }: schema.NewIntegration,
+): Promise<ProvenAccount> {
   const address = { host, base_url: base_url ?? cloudUrlOf(host)! }
-  const proven = await fetchAccount(createGuardedHostClient(ctx, ctx.origin), address, token!)
+  const client = clientFor(ctx, host)
+  const proven = await fetchAccount(client, address, { token, username })
+  if (!proven && host === 'git') throw fail('repository_not_found')
   if (!proven) throw fail('githost_refused', { about: `\`base_url\` has no API of the host \`${host}\`` })
   return proven
 }
@@ -121,11 +130,11 @@ export const recheckIntegration = verb('integrations:manage', async (ctx, { inte
 
 /** Null means revoked. A host that rejects the operator's App does not revoke: the operator must fix the settings. */
 async function fetchCurrentAccount(ctx: Ctx, row: Integration): Promise<Pick<ProvenAccount, 'state' | 'name'> | null> {
-  const client = createGuardedHostClient(ctx, ctx.origin)
+  const client = clientFor(ctx, row.host)
   const credentials = await openCredentials(ctx.sealer, row)
   try {
     if (usesToken(row.host)) {
-      const account = await fetchAccount(client, row, credentials?.token ?? '')
+      const account = await fetchAccount(client, row, credentials ?? {})
       return account?.account_id === row.account_id ? account : null
     }
     return await fetchInstallation(client, row.base_url, chooseApp(ctx, row, credentials), row.installation_id)
@@ -155,10 +164,10 @@ export const updateIntegration = verb(
     const row = requireRow(current, 'integration_not_found')
     const stored = await openCredentials(ctx.sealer, row)
     if (!stored || (token != null) !== usesToken(row.host)) throw fail('integration_other_account')
-    const client = createGuardedHostClient(ctx, ctx.origin)
+    const client = clientFor(ctx, row.host)
     const account =
       token != null
-        ? await fetchAccount(client, row, token)
+        ? await fetchAccount(client, row, { token, username: stored.username })
         : await fetchInstallation(
             client,
             row.base_url,

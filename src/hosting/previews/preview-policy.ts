@@ -69,6 +69,12 @@ export const readPolicy = verb('deployments:read', async (ctx, { deployment_id }
 type PolicyInput = Ref & NewPreviewPolicy & z.output<typeof DryRun>
 const plannedRequest = ({ dry_run: _, ...policy }: PolicyInput) => policy
 
+const NO_PULL_REQUESTS = 'previews of pull requests need a git host that has them; `git` has none'
+const HAS_PULL_REQUESTS = sql`not exists (
+          select from integrations i
+          where i.id::text = d.source_config ->> 'integration_id'
+            and i.tenant_id = current_tenant()
+            and i.host = 'git')`
 const UNSUPPORTED_PARENT = 'previews need a deployment of source githost that is not a preview itself'
 /** The parent `d` with its stored policy `o`, if it can have this one. */
 const selectParent = ({ deployment_id, resource_spec }: PolicyInput): SQL => sql`deployments d
@@ -79,6 +85,7 @@ const selectParent = ({ deployment_id, resource_spec }: PolicyInput): SQL => sql
         and require_allowed_commands(
           jsonb_build_object('resource_spec', o.resource_spec),
           jsonb_build_object('resource_spec', ${specJson(resource_spec)}::jsonb))
+        and case when ${HAS_PULL_REQUESTS} then true else refuse('source_rule', ${NO_PULL_REQUESTS}) end
         and case
           when d.source = 'githost' and d.parent_deployment_id is null then true
           else refuse('source_rule', ${UNSUPPORTED_PARENT})

@@ -5,6 +5,7 @@ import { drainInTurns, LEASE, listInTurns, type Outbox, type OutboxItem } from '
 import { deleteExpired } from '../../kernel/db/sweep.ts'
 import { configuredOrigin } from '../../kernel/http/origin.ts'
 import type { Services } from '../../kernel/http/routes.ts'
+import { canHost } from '../../protocol/host-kinds.ts'
 import type { Githost, HostedRevision, Integration } from '../git-hosts/githost.ts'
 import { refusalOf } from '../git-hosts/integration-problems.ts'
 import { watchRefusals, withHost } from '../git-hosts/with-host.ts'
@@ -115,6 +116,7 @@ export async function sendCommitStatuses(services: Services, { within }: Scope =
 /** The message of the revision is left out: readers of the repository may not be allowed to see build output. */
 async function sendStatus(services: Services, item: CommitStatus): Promise<void> {
   const { tenant_id, deployment_id, deployment_name, revision_id, revision_status, repo_url, sha, integration } = item
+  if (!canHost(integration.host, 'commit_statuses')) return
   const state = commitStateOf(revision_status)
   const log = dashboardUrl(services.config, tenant_id, logPath(deployment_id, revision_id))
   const status = {

@@ -7,6 +7,7 @@ import { createKeylessCaller } from '../../kernel/http/context.ts'
 import { Failure } from '../../kernel/http/errors.ts'
 import { configuredOrigin } from '../../kernel/http/origin.ts'
 import type { Services } from '../../kernel/http/routes.ts'
+import { canHost } from '../../protocol/host-kinds.ts'
 import { moveRepository } from '../deployments/deploy-push.ts'
 import { repositoryKey } from '../deployments/tables.ts'
 import { openWebhookSecret } from '../git-hosts/credentials.ts'
@@ -273,7 +274,7 @@ async function comparePulls(
   etags: Etags,
   requireTime: RequireTime,
 ): Promise<boolean> {
-  if (parents.length === 0) return false
+  if (parents.length === 0 || !canHost(integration.host, 'pull_requests')) return false
   requireTime()
   const open = await host.openPulls(url, etags)
   if (open === 'unchanged') return false

@@ -1,5 +1,6 @@
 // Receives webhook deliveries: the body's signature or a token authenticates them, they are stored, answered, then processed.
 import { sql } from 'drizzle-orm'
+import { isSameDigest, sha256Hex } from '../../kernel/crypto/digest.ts'
 import { type Row, runAsSystem } from '../../kernel/db/db.ts'
 import { readOpenRequest } from '../../kernel/http/caller.ts'
 import { fail } from '../../kernel/http/errors.ts'
@@ -9,6 +10,7 @@ import type { OpenOperation, Services } from '../../kernel/http/routes.ts'
 import { openWebhookSecret } from '../git-hosts/credentials.ts'
 import type { Integration } from '../git-hosts/githost.ts'
 import { processDelivery, storeDelivery } from './githost-deliveries.ts'
+import { lookNow } from './look-now.ts'
 import { type Proof, withSignedBody } from './signed-body.ts'
 import { parseDelivery } from './webhook-payloads.ts'
 
@@ -66,7 +68,20 @@ async function findReceiver(
   return { secret, isRevoked: integration.state === 'revoked' }
 }
 
+/** From a hook of any git server, such as `post-receive`. Its body is not read. */
+async function receiveLook(c: Context, services: Services, token: string): Promise<Response> {
+  const integration_id = c.req.param('integration_id')?.toLowerCase()
+  const { secret, isRevoked } = await findReceiver(services, integration_id)
+  if (!isSameDigest(sha256Hex(token), sha256Hex(secret))) throw fail('delivery_unsigned')
+  if (isRevoked) throw fail('integration_revoked')
+  const compare = await lookNow(services, integration_id!)
+  createWaitUntil(services.platform, c)(compare())
+  return c.body(null, 202, { 'Cache-Control': 'no-store' })
+}
+
 export async function receiveDelivery(c: Context, services: Services, operation: OpenOperation): Promise<Response> {
+  const look = c.req.header('X-Slipway-Token')
+  if (look !== undefined && c.req.param('integration_id') !== undefined) return receiveLook(c, services, look)
   // Gitea signs the JSON within a form, not the body, so the signature of a form never matches.
   if (!/^application\/json\s*(;|$)/i.test(c.req.header('Content-Type') ?? '')) throw fail('not_json')
   const proof = readProof(c)

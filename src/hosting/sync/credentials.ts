@@ -75,8 +75,8 @@ async function getGitCredential(ctx: Ctx, [, , , , , repo_url, row]: CredentialS
   if (!integration) throw fail('integration_not_found')
   if (integration.state !== 'active') throw fail(`integration_${integration.state}`)
   const services = { services: ctx, origin: ctx.origin }
-  const { username, password } = await withHost(services, integration, host => host.credential(repo_url))
-  return { username, password }
+  const login = await withHost(services, integration, host => host.credential(repo_url))
+  return login && { username: login.username, password: login.password }
 }
 
 async function getRegistryCredential(

@@ -113,7 +113,7 @@ describe('the dashboard', () => {
     await press(page, 'Get installation URL')
     const install = page.getByRole('link', { name: 'Continue at GitHub' })
     expect(await install.getAttribute('href')).toMatch(/^https:\/\/github\.com\/apps\//)
-    await page.getByRole('radio', { name: /Gitea or Forgejo/ }).check()
+    await page.getByRole('radio', { name: /^Gitea/ }).check()
     await page.getByLabel('Address of the host').fill(gitea.base)
     await page.getByLabel('Access token', { exact: true }).fill('token-of-acme')
     await check(page, 'git-host-new')

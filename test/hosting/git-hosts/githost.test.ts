@@ -140,7 +140,7 @@ describe.each([
   })
 
   it('clones with a read-only token of the repository from GitHub, and with the account’s from Gitea', async () => {
-    const { username, password, expires_at } = await host.credential(repo)
+    const { username, password, expires_at } = (await host.credential(repo))!
     if (kind === 'forge') expect([username, password, expires_at]).toEqual(['oauth2', 'hush-token', null])
     else {
       expect([username, password.startsWith(TOKEN_PREFIX)]).toEqual(['x-access-token', true])

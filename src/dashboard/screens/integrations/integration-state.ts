@@ -18,6 +18,7 @@ export const HOST_NAMES: Record<Integration['host'], string> = {
   gitlab: 'GitLab',
   gitea: 'Gitea',
   forgejo: 'Forgejo',
+  git: 'Git server',
 }
 
 const FORGE_SCOPES = 'the scopes read:user, write:repository and write:issue'
@@ -25,6 +26,7 @@ export const TOKEN_NEEDS: Record<Exclude<Integration['host'], 'github'>, string>
   gitlab: 'the scope api',
   gitea: FORGE_SCOPES,
   forgejo: FORGE_SCOPES,
+  git: 'the right to read the repository',
 }
 
 const REFUSED_WORK = {
@@ -67,8 +69,8 @@ export const hasOwnCredentials = ({ id, webhook_url }: Pick<Integration, 'id' | 
 export const isReplaceable = (integration: Integration): boolean =>
   hasOwnCredentials(integration) && (integration.host !== 'github' || integration.state === 'active')
 
-export const accountUrl = ({ base_url, name }: Pick<Integration, 'base_url' | 'name'>): string =>
-  `${base_url}/${encodeURIComponent(name)}`
+export const accountUrl = ({ host, base_url, name }: Pick<Integration, 'host' | 'base_url' | 'name'>): string =>
+  host === 'git' ? base_url : `${base_url}/${encodeURIComponent(name)}`
 
 export const describeDeliveries = ({ host }: Pick<Integration, 'host'>): string =>
   host === 'github'

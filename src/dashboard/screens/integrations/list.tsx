@@ -30,7 +30,7 @@ export default function IntegrationList({ workspace, me }: ScreenProps) {
         title: 'No git host is connected',
         command: 'slipway api POST /v1/integrations/forge/githost --input git-host.json',
         text:
-          'Connect an account of GitHub, Gitea or Forgejo. Deployments then build its repositories, every push can ' +
+          'Connect an account of GitHub, GitLab, Gitea or Forgejo, or any git server. Deployments then build its repositories, every push can ' +
           'deploy, and pull requests get previews.',
       }}
       columns={[

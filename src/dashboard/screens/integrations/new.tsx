@@ -21,10 +21,10 @@ import { toAddress, useFilter } from '../../router/links.tsx'
 import type { ScreenProps } from '../screen-props.ts'
 import { type ConnectBody, connect, startInstall } from './actions.ts'
 import styles from './integration.module.css'
-import type { Integration } from './integration-state.ts'
+import { type Integration, TOKEN_NEEDS } from './integration-state.ts'
 import { WebhookSetup } from './webhook-setup.tsx'
 
-type Way = 'app' | 'gitea' | 'github'
+type Way = 'app' | Integration['host']
 const WAYS: { value: Way; label: string; detail: string }[] = [
   {
     value: 'app',
@@ -32,9 +32,24 @@ const WAYS: { value: Way; label: string; detail: string }[] = [
     detail: 'Choose the repositories at GitHub. No credentials are needed.',
   },
   {
+    value: 'gitlab',
+    label: 'GitLab, with an access token',
+    detail: 'Also for self-managed GitLab. The token needs the scope api.',
+  },
+  {
     value: 'gitea',
-    label: 'Gitea or Forgejo, with an access token',
+    label: 'Gitea, with an access token',
     detail: 'The token needs the scopes read:user, write:repository and write:issue.',
+  },
+  {
+    value: 'forgejo',
+    label: 'Forgejo, with an access token',
+    detail: 'Also for Codeberg. The token needs the same scopes.',
+  },
+  {
+    value: 'git',
+    label: 'Any git server, by the URL of a repository',
+    detail: 'By HTTPS, public or with a token. There are no previews of pull requests, and no commit statuses.',
   },
   {
     value: 'github',
@@ -138,13 +153,43 @@ const Arrived = ({ integration: { id, name, updated_at } }: { integration: Integ
   </div>
 )
 
+const CARD_TITLES: Record<Integration['host'], string> = {
+  github: 'Your GitHub app',
+  gitlab: 'An account of GitLab',
+  gitea: 'An account of Gitea',
+  forgejo: 'An account of Forgejo',
+  git: 'A repository at any git server',
+}
+const PLACEHOLDERS: Record<Integration['host'], string> = {
+  github: 'https://github.com',
+  gitlab: 'https://gitlab.com',
+  gitea: 'https://git.example.com',
+  forgejo: 'https://codeberg.org',
+  git: 'https://git.example.com/acme/shop.git',
+}
+const ADDRESS_HINTS: Record<Integration['host'], string> = {
+  github: 'Leave it empty for github.com.',
+  gitlab: 'Leave it empty for gitlab.com.',
+  gitea: 'The public URL of the host.',
+  forgejo: 'The public URL of the host.',
+  git: 'The URL from which git clones it.',
+}
+
 const newSecret = (): string => crypto.randomUUID().replaceAll('-', '')
 
-function CredentialsCard({ host, missing }: { host: 'gitea' | 'github'; missing: string | undefined }) {
+type CredentialsProps = { host: Integration['host']; missing: string | undefined }
+function CredentialsCard({ host, missing }: CredentialsProps) {
   const [, navigate] = useLocation()
   const [secret] = useState(newSecret)
   const [connected, setConnected] = useState<Integration>()
-  const [draft, setDraft] = useState({ baseUrl: '', token: '', appId: '', installation: '', privateKey: '' })
+  const [draft, setDraft] = useState({
+    baseUrl: '',
+    username: '',
+    token: '',
+    appId: '',
+    installation: '',
+    privateKey: '',
+  })
   const set = (part: Partial<typeof draft>) => setDraft(current => ({ ...current, ...part }))
   const { start, busy, error } = useAction({
     onDone: reply => setConnected(reply as Integration),
@@ -152,8 +197,14 @@ function CredentialsCard({ host, missing }: { host: 'gitea' | 'github'; missing:
   })
   const base = draft.baseUrl.trim()
   const body: ConnectBody =
-    host === 'gitea'
-      ? { host, base_url: base, token: draft.token.trim(), webhook_secret: secret }
+    host !== 'github'
+      ? {
+          host,
+          webhook_secret: secret,
+          ...(base && { base_url: base }),
+          ...(draft.token.trim() && { token: draft.token.trim() }),
+          ...(draft.username.trim() && { username: draft.username.trim() }),
+        }
       : {
           host,
           app_id: draft.appId.trim(),
@@ -166,7 +217,7 @@ function CredentialsCard({ host, missing }: { host: 'gitea' | 'github'; missing:
   const faults = listFaults(error)
   if (connected)
     return (
-      <Card title={`${connected.name} is connected. One step left at the host`}>
+      <Card title={`${connected.name} is connected`}>
         <Body>
           <WebhookSetup integration={connected} />
           <ShownOnce title="Copy the webhook secret now. It is not shown again" secret={secret}>
@@ -181,7 +232,7 @@ function CredentialsCard({ host, missing }: { host: 'gitea' | 'github'; missing:
       </Card>
     )
   return (
-    <Card title={host === 'gitea' ? 'An account of Gitea or Forgejo' : 'Your GitHub app'}>
+    <Card title={CARD_TITLES[host]}>
       <Form
         error={error}
         label="Credentials"
@@ -197,21 +248,34 @@ function CredentialsCard({ host, missing }: { host: 'gitea' | 'github'; missing:
         }
       >
         <TextField
-          label="Address of the host"
+          label={host === 'git' ? 'URL of the repository' : 'Address of the host'}
           mono
           inputMode="url"
           value={draft.baseUrl}
           onChange={baseUrl => set({ baseUrl })}
-          placeholder={host === 'gitea' ? 'https://git.example.com' : 'https://github.com'}
-          hint={host === 'gitea' ? 'The public URL of the host.' : 'Leave it empty for github.com.'}
+          placeholder={PLACEHOLDERS[host]}
+          hint={ADDRESS_HINTS[host]}
           fault={faultAt(faults, 'base_url')}
         />
-        {host === 'gitea' ? (
+        {host === 'git' && (
+          <TextField
+            label="User name"
+            value={draft.username}
+            onChange={username => set({ username })}
+            hint="Leave it empty if the server looks at the token alone."
+            fault={faultAt(faults, 'username')}
+          />
+        )}
+        {host !== 'github' ? (
           <SecretField
-            label="Access token"
+            label={host === 'git' ? 'Token or password' : 'Access token'}
             value={draft.token}
             onChange={token => set({ token })}
-            hint="With the scopes read:user, write:repository and write:issue. Stored encrypted."
+            hint={
+              host === 'git'
+                ? 'Leave it empty for a public repository.'
+                : `With ${TOKEN_NEEDS[host]}. Stored encrypted.`
+            }
             fault={faultAt(faults, 'token')}
           />
         ) : (

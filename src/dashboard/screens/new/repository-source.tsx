@@ -78,7 +78,7 @@ const NoHost = ({ isBroken }: { isBroken: boolean }) => (
     >
       {isBroken
         ? 'The connection was suspended or revoked at the git host. Reconnect it, then return to this page.'
-        : 'Connect GitHub, Gitea or Forgejo, then return to this page. Every push can then deploy.'}
+        : 'Connect GitHub, GitLab or another git host, then return to this page. Every push can then deploy.'}
     </Empty>
   </Card>
 )

@@ -1,0 +1,93 @@
+// The client of any git server by the URL of one repository: it reads refs. There is no API for more.
+import { sha256Hex } from '../../kernel/crypto/digest.ts'
+import type { SealingServices } from '../../kernel/http/context.ts'
+import { fail } from '../../kernel/http/errors.ts'
+import { openCredentials } from './credentials.ts'
+import { type Commit, type Githost, type Integration, parseRepositoryUrl } from './githost.ts'
+import { createGitClient } from './request.ts'
+import { listRefs } from './smart-http.ts'
+
+const FULL_SHA = /^[0-9a-f]{40}([0-9a-f]{24})?$/
+/** A JSON number holds 53 bits. */
+const ID_DIGITS = 12
+/** Servers that know tokens alone ignore the name. */
+const DEFAULT_USERNAME = 'git'
+
+export type GitLogin = { username?: string | null | undefined; token?: string | null | undefined }
+
+export const basicHeaders = ({ username, token }: GitLogin): Record<string, string> =>
+  token ? { Authorization: `Basic ${btoaUtf8(`${username || DEFAULT_USERNAME}:${token}`)}` } : {}
+const btoaUtf8 = (text: string) => Buffer.from(text).toString('base64')
+
+export function createPlainGitHost(
+  { config, platform, sealer }: SealingServices,
+  origin: string,
+  row: Integration,
+): Githost {
+  let opened: Promise<GitLogin> | undefined
+  const login = () => {
+    opened ??= openCredentials(sealer, row).then(credentials => credentials ?? {})
+    return opened
+  }
+  const requireOwn = (repo_url: string): void => {
+    if (!parseRepositoryUrl(row, repo_url)) throw fail('repository_not_found')
+  }
+  async function list(prefixes: string[]) {
+    const client = createGitClient({ config, platform }, origin)
+    return listRefs({ client, url: row.base_url, headers: basicHeaders(await login()) }, prefixes)
+  }
+  const refuse = async () => {
+    throw fail('githost_unsupported')
+  }
+
+  async function commit(repo_url: string, ref: string): Promise<Commit | null> {
+    requireOwn(repo_url)
+    // The message and the author are known once an agent has fetched the commit.
+    const known = (sha: string): Commit => ({ sha, author: null, message: null })
+    const names = [ref, `refs/heads/${ref}`, `refs/tags/${ref}`]
+    const refs = (await list(names)) ?? []
+    for (const name of names) {
+      const found = refs.find(one => one.name === name && name !== 'HEAD')
+      if (found?.sha) return known(found.peeled ?? found.sha)
+    }
+    return FULL_SHA.test(ref) ? known(ref) : null
+  }
+
+  return {
+    async repositories() {
+      const refs = await list(['HEAD'])
+      if (refs === null) throw fail('repository_not_found')
+      const head = refs.find(({ name }) => name === 'HEAD')
+      const { owner, name } = parseRepositoryUrl(row, row.base_url)!
+      const repository = {
+        id: Number.parseInt(sha256Hex(row.base_url).slice(0, ID_DIGITS), 16),
+        owner,
+        name,
+        url: row.base_url,
+        default_branch: head?.symref?.replace(/^refs\/heads\//, '') ?? '',
+        archived: false,
+        empty: head?.sha == null,
+      }
+      return [{ etag: null, repositories: [repository] }]
+    },
+    commit,
+    head: commit,
+    async repository(repo_url) {
+      requireOwn(repo_url)
+      return (await list(['HEAD'])) === null ? null : { id: row.base_url, url: row.base_url }
+    },
+    async credential(repo_url) {
+      requireOwn(repo_url)
+      const { username, token } = await login()
+      return token ? { username: username || DEFAULT_USERNAME, password: token, expires_at: null } : null
+    },
+    openPulls: refuse,
+    pull: refuse,
+    setStatus: refuse,
+    showRevision: null,
+    comment: refuse,
+    ensureWebhook: async () => null,
+    removeWebhook: async () => {},
+    mintedToken: () => null,
+  }
+}
