@@ -39,6 +39,7 @@ export const slices = {
   '/v2/deployments/*/terminals /v2/deployments/*/forwards /v2/tunnels /v1/sync/tunnels': () =>
     import('./hosting/relay/relay.routes.ts'),
   '/v2/deployments/*/logs /v1/projects': () => import('./hosting/logs/logs.routes.ts'),
+  '/v2/deployments/*/deploy-hooks /v2/deploy-hooks': () => import('./hosting/deploy-hooks/routes.ts'),
   '/v2/deployments/*/jobs': () => import('./hosting/jobs/routes.ts'),
   '/v2/deployments/*/schedules /v2/schedules': () => import('./hosting/jobs/schedules.routes.ts'),
   '/v2/deployments/*/snapshots /v2/deployments/*/restores /v2/snapshots': () => import('./hosting/snapshots/routes.ts'),

@@ -57,7 +57,7 @@ const ROOMS = ['people', 'hosting', 'connect', 'tracing']
 /** Folders that are part of a slice: they import each other. */
 const PARTS: Record<string, string[]> = {
   'hosting/deployments': ['jobs', 'snapshots', 'logs', 'metrics', 'uploads', 'registry', 'custom-hosts', 'tags'],
-  'hosting/pushes': ['previews'],
+  'hosting/pushes': ['previews', 'deploy-hooks'],
   'tracing/runs': ['ingest', 'projects', 'threads', 'feedback', 'shares', 'retention', 'store'],
 }
 /** Tables refer to tables of any slice, and every slice may read them. So may all see the error codes of all. */

@@ -1783,6 +1783,61 @@ begin
   return next;
 end $$;
 
+-- Deploys the ref of the deployment, or another one that the hook allows: the caller has checked it. A request whose
+-- key is that of the last one gets the same revision.
+create function use_deploy_hook(p_hook uuid, p_revision uuid, p_ref text, p_key text, p_request jsonb)
+returns table (answer json, has_webhooks boolean)
+language plpgsql set plan_cache_mode = force_generic_plan as $$
+declare
+  v_hook deploy_hooks;
+  v_stored deployments;
+  v_next deployments;
+  v_queued record;
+begin
+  select d.*
+  into v_stored
+  from deploy_hooks h
+  join deployments d on d.id = h.deployment_id
+  where h.id = p_hook and h.tenant_id = current_tenant() and d.tenant_id = current_tenant() and d.deleting_at is null
+  for update of d;
+  if not found then return; end if;
+  -- The lock of the deployment makes requests take turns.
+  select h.* into v_hook from deploy_hooks h where h.id = p_hook and h.tenant_id = current_tenant();
+  if v_hook.last_key = p_key then
+    return query
+      select to_json(r), false
+      from revisions r
+      where r.id = v_hook.last_revision_id and r.tenant_id = current_tenant();
+    return;
+  end if;
+  if v_hook.window_at is null or v_hook.window_at <= clock() - interval '1 minute' then
+    v_hook.window_at := clock();
+    v_hook.window_uses := 0;
+  end if;
+  if v_hook.window_uses >= 10 then perform refuse('deploy_hook_busy'); end if;
+  if v_stored.hold is not null then perform refuse('deploy_hook_held'); end if;
+
+  v_next := v_stored;
+  v_next.source_revision_config := unpinned_config(v_stored);
+  if p_ref is not null then
+    v_next.source_revision_config :=
+      v_next.source_revision_config::jsonb || jsonb_build_object('repo_ref', p_ref);
+    perform require_branch_to_build_on_push(v_next.source_config, v_next.source_revision_config);
+  end if;
+  select * into v_queued from queue_revision(v_stored, v_next, p_revision, '{requested}', v_stored.source);
+  update deploy_hooks h
+  set
+    last_used_at = clock(),
+    window_at = v_hook.window_at,
+    window_uses = v_hook.window_uses + 1,
+    last_key = p_key,
+    last_revision_id = p_revision
+  where h.id = p_hook and h.tenant_id = current_tenant();
+  answer := to_json(v_queued.revision);
+  has_webhooks := conclude_write(answer, v_queued.events, p_request);
+  return next;
+end $$;
+
 -- The configuration of an older revision for its deployment, which keeps `p_kept` (paths in it) as they are now. A
 -- database or Redis that it has now stays as it is, and so do its disks.
 create function restored_config(p_stored jsonb, p_restored jsonb, p_kept text[]) returns jsonb

@@ -375,6 +375,24 @@ grant select, insert, delete, update (
     process, enabled, owner, next_due_at, version, updated_at
   ) on schedules to slipway_app;
 
+-- ------------------------------------------------------------ deploy_hooks
+create policy own on deploy_hooks to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_deployment(deployment_id)
+  );
+create policy admitted on deploy_hooks as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = deploy_hooks.deployment_id)
+  )
+  with check (true);
+grant select, insert, delete, update (
+    last_used_at, window_at, window_uses, last_key, last_revision_id
+  ) on deploy_hooks to slipway_app;
+
 -- ------------------------------------------------------------ metric_points
 create policy own on metric_points to slipway_app
   using (tenant_id = current_tenant());

@@ -110,6 +110,7 @@ const NO_REFERENCE: Record<string, string> = {
   'feedbacks.feedback_group_id': 'chosen by a client for its own numbering',
   'feedbacks.comparative_experiment_id': 'looked up within the tenant',
   'feedback_tokens.feedback_id': 'looked up within the tenant, and made by the database',
+  'deploy_hooks.last_revision_id': 'written by the database, and looked up within the tenant',
   'feedback_tokens.run_id': 'the run may arrive later, and is looked up within the tenant',
   'open_runs.trace_id': 'an id of the client, looked up within the tenant',
   'open_runs.parent_run_id': 'an id of the client, looked up within the tenant',

@@ -194,6 +194,7 @@ describe('a table that requests insert into', () => {
     oauth_reservations: 'they expire, and the request rate is limited',
     oauth_flows: 'they expire, and the request rate is limited',
     oauth_tokens: 'each takes the consent of a person',
+    deploy_hooks: 'twenty for each deployment, checked by the insert',
     deployment_heads: 'one for each deployment',
     commit_statuses: 'one for each revision of a push, for 7 days',
     preview_policies: 'one for each deployment',

@@ -311,6 +311,12 @@ async function prepareCalls() {
       await tell([one])
       return { params: { snapshot_id: one.id } }
     },
+    createDeployHook: async () => ({ params: await previewParent(), body: { name: named() } }),
+    deleteDeployHook: async () => {
+      const { deployment_id } = await previewParent()
+      const hook_id = await create(`/v2/deployments/${deployment_id}/deploy-hooks`, { name: named() })
+      return { params: { deployment_id, hook_id } }
+    },
     createSchedule: () => ({ body: { ...(NewSchedule.meta()!.example as object), name: named() } }),
     changeSchedule: async () => ({ params: await newSchedule(), body: { cron: '0 5 * * *' } }),
     deleteSchedule: async () => ({ params: await newSchedule() }),

@@ -510,6 +510,7 @@ export const NOT_DECLARED: Record<string, string> = {
       'several at once',
     ]),
   ),
+  deleteDeployHook: 'its URL is a secret that is shown once',
   deleteExampleOfDataset: 'the example is declared by its own path',
   deleteFeedback: 'feedback is data, like runs',
   deleteInsightJob: 'a report, made once',

@@ -15,7 +15,7 @@ import { NewFeedbackLinks } from '../../src/tracing/feedback/feedback-links.sche
 import { NewJob } from '../../src/tracing/insights/jobs.schema.ts'
 import { NewView } from '../../src/tracing/projects/views.schema.ts'
 import { getApp, type Tenant, txtRecords, unusedId } from './app.ts'
-import { newIntegration } from './integrations.ts'
+import { makeRepositoryBody, newIntegration } from './integrations.ts'
 import { appendRuns, newTrace } from './new-traces.ts'
 
 /** Returns ids by the name of the parameter. */
@@ -63,6 +63,8 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const config = await tenant.post(`${insights}/configs`, { name: 'Config', config: { model: 'none' } })
   const cluster_id = crypto.randomUUID()
   const schedule = await tenant.post(`/v2/deployments/${deployment.body.id}/schedules`, NewSchedule.meta()!.example)
+  const followed = await tenant.post('/v2/deployments', await makeRepositoryBody(tenant))
+  const hook = await tenant.post(`/v2/deployments/${followed.body.id}/deploy-hooks`, { name: 'hook' })
   const model = await tenant.post('/v1/model-configurations', {
     name: 'Model',
     provider: 'openai',
@@ -135,6 +137,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     evaluator_id: evaluator.body.evaluator.id,
     job_id: job.body.id,
     schedule_id: schedule.body.id,
+    hook_id: hook.body.id,
     snapshot_id,
     config_id: config.body.id,
     cluster_id,

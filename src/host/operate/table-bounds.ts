@@ -32,6 +32,7 @@ export const TABLE_BOUNDS: Record<string, TableBound> = {
   datasets: quota('10,000 for each workspace'),
   deleted_deployments: expires('400 days', 'deleted_deployments'),
   deleted_projects: expires('30 days', 'traces'),
+  deploy_hooks: perRow('20 for each deployment'),
   deployment_heads: perRow('one for each deployment'),
   deployment_secrets: expires('as long as a revision has the value', 'old_revisions'),
   deployments: quota('10,000 for each workspace'),

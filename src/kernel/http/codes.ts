@@ -4,6 +4,7 @@ import { modelsCodes } from '../../connect/models/codes.ts'
 import { oauthCodes } from '../../connect/oauth/codes.ts'
 import { webhooksCodes } from '../../connect/webhooks/codes.ts'
 import { customHostsCodes } from '../../hosting/custom-hosts/codes.ts'
+import { deployHooksCodes } from '../../hosting/deploy-hooks/codes.ts'
 import { deploymentsCodes } from '../../hosting/deployments/codes.ts'
 import { gitHostsCodes } from '../../hosting/git-hosts/codes.ts'
 import { jobsCodes } from '../../hosting/jobs/codes.ts'
@@ -59,6 +60,7 @@ const CODES = {
   ...insightsCodes,
   ...pushesCodes,
   ...previewsCodes,
+  ...deployHooksCodes,
   ...jobsCodes,
 }
 

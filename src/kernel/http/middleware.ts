@@ -14,7 +14,7 @@ import type { AppEnv } from './routes.ts'
 const REQUEST_ID = /^[\w.:-]{1,128}$/
 const MAX_HEAD_LENGTH = 16 * 1024
 /** These paths carry a secret that replaces a key: mask it in the log. */
-const SECRET_PART = /^((?:\/v2)?\/public\/|\/feedback\/tokens\/)[^/]+/
+const SECRET_PART = /^((?:\/v2)?\/public\/|\/feedback\/tokens\/|\/v2\/deploy-hooks\/)[^/]+/
 
 const ALLOWED_METHODS = 'GET, HEAD, POST, PUT, PATCH, DELETE'
 const EXPOSED_HEADERS =

@@ -55,6 +55,8 @@ export const EVENT_OPERATIONS: Record<string, string> = {
   'deployment.scaled': 'update_deployment_health',
   'deployment.owner_changed': 'update_deployment_owner',
   'deployment.patched': 'update_deployment',
+  'deploy_hook.created': 'create_deploy_hook',
+  'deploy_hook.deleted': 'delete_deploy_hook',
   'deployment.preview_moved': 'update_preview',
   'deployment.push_offered': 'create_push_token',
   'deployment.pushed': 'push_deployment',

@@ -18,6 +18,7 @@ import { Ago } from '../../parts/time.tsx'
 import type { ChangedFolderProps } from '../new/changed-folder.tsx'
 import type { ScreenProps } from '../screen-props.ts'
 import { deleteDeployment } from './actions.ts'
+import type { DeployHooksProps } from './deploy-hooks.tsx'
 import { type Draft, settingOf, withSetting } from './draft.ts'
 import { draftOf, previewOf, setDraft } from './draft-store.ts'
 import { DeploymentFrame } from './frame.tsx'
@@ -25,6 +26,7 @@ import { addTag, createTagKey, createTagValue, removeTag, verifyHost } from './s
 import { ARCHIVE, listGroups, readValue, type SettingField, type SettingGroup } from './setting-fields.ts'
 import styles from './settings.module.css'
 
+const DeployHooks = lazily<DeployHooksProps>(() => import('./deploy-hooks.tsx'))
 const ChangedFolder = lazily<ChangedFolderProps>(() => import('../new/changed-folder.tsx'))
 
 export default function SettingsPage({ workspace, params, me }: ScreenProps<{ deployment: string }>) {
@@ -64,6 +66,9 @@ function Settings({ workspace, me, deployment }: SettingsProps) {
           {group.title === 'Address' && <Host workspace={workspace} me={me} deployment={deployment} />}
         </Group>
       ))}
+      {deployment.source === 'githost' && deployment.parent_deployment_id === null && (
+        <DeployHooks workspace={workspace} me={me} deployment={deployment} />
+      )}
       <Tags workspace={workspace} me={me} deployment={deployment} />
       <Fixed deployment={deployment} />
       <Danger workspace={workspace} me={me} deployment={deployment} />

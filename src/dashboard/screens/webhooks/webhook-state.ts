@@ -57,6 +57,7 @@ export const RESOURCES = [
   ['deployment', 'Deployments: created, changed, ready, deleted'],
   ['revision', 'Revisions: queued, building, deployed, failed'],
   ['preview', 'Previews of pull requests'],
+  ['deploy_hook', 'Deploy hooks'],
   ['preview_policy', 'Preview policies'],
   ['custom_host', 'Custom domains: verified, lost'],
   ['job', 'Jobs: created, started, ended'],
