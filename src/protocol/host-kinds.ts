@@ -8,6 +8,7 @@ export const hostCapabilities = [
   'commit_statuses',
   'deployments',
   'commit_messages',
+  'changed_files',
   'repository_ids',
 ] as const
 export type HostCapability = (typeof hostCapabilities)[number]
@@ -27,7 +28,7 @@ type HostKind = {
 
 const FORGE = [
   ...(['list_repositories', 'make_webhooks', 'pull_requests', 'comments', 'commit_statuses'] as const),
-  ...(['commit_messages', 'repository_ids'] as const),
+  ...(['commit_messages', 'changed_files', 'repository_ids'] as const),
 ]
 const ofPullRequest = (number: number) => `refs/pull/${number}/head`
 const GITEA: HostKind = {

@@ -13,7 +13,7 @@ import {
 } from './kubernetes.schema.ts'
 import { isReservedVariable } from './reserved-variables.ts'
 import { DeploymentType, RESOURCE_MEMBERS, type ResourceMember, ResourceSpec } from './resources.schema.ts'
-import { Uuid } from './wire.ts'
+import { arrayOf, Uuid } from './wire.ts'
 
 export const sources = [
   'githost',
@@ -97,10 +97,17 @@ export const SecretReference = z
 
 // ---- the two configurations
 
+const MAX_WATCH_PATHS = 50
+const WatchPath = textMatching(255, '[^\\x00-\\x1f\\x7f]+', 'must be a glob of paths')
 const sourceConfig = {
   integration_id: Uuid.meta({ description: 'The git host integration.' }),
   repo_url: RepoUrl,
   build_on_push: z.boolean().meta({ description: 'Whether a push to `repo_ref` creates a revision.' }),
+  watch_paths: arrayOf(WatchPath, MAX_WATCH_PATHS).meta({
+    description:
+      'Globs of paths in the repository, such as `apps/web/**`; `!` excludes. A push that changes none of them creates ' +
+      'no revision. None: every push does.',
+  }),
   custom_url: CustomUrl.meta({
     description:
       'An additional URL to serve the deployment at. A host belongs to one workspace. ' +

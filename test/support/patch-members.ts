@@ -34,6 +34,7 @@ export const PATCH_MEMBERS: [path: string, stored: unknown, changed: unknown, ef
   ['source_config.listener_id', OTHER_ID, ID, 'immutable'],
   ['source_config.listener_config', { k8s_namespace: 'apps' }, { k8s_namespace: 'more' }, 'immutable'],
   ['source_config.build_on_push', false, true, 'in_place'],
+  ['source_config.watch_paths', ['apps/web/**'], ['apps/api/**'], 'in_place'],
   ['source_config.custom_url', 'a.example.com', 'b.example.com', 'in_place'],
   ...RESOURCE_MEMBERS.map((name): (typeof PATCH_MEMBERS)[number] => {
     const [stored, changed] = RESOURCES[name] ?? [1, 2]

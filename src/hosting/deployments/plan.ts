@@ -42,6 +42,7 @@ const MEMBER_RULES: Record<string, MemberRule> = {
   'source_config.listener_id': immutableRule,
   'source_config.listener_config': immutableRule,
   'source_config.build_on_push': inPlaceRule,
+  'source_config.watch_paths': inPlaceRule,
   'source_config.custom_url': inPlaceRule,
   ...Object.fromEntries(
     RESOURCE_MEMBERS.map(name => [

@@ -25,25 +25,33 @@ export const SOURCE_RULES: Record<Source, SourceRules> = {
     mode: 'self_hosted',
     needs: [...configPaths('resource_spec'), ...revisionConfigPaths('image_uri')],
     refuses: [
-      ...configPaths('repo_url', 'build_on_push', 'root_directory', 'build_command', 'deployment_type'),
+      ...configPaths('repo_url', 'build_on_push', 'watch_paths', 'root_directory', 'build_command', 'deployment_type'),
       ...revisionConfigPaths('repo_ref'),
     ],
   },
   internal_container: {
     mode: 'saas',
     needs: [],
-    refuses: [...configPaths('repo_url', 'root_directory'), ...revisionConfigPaths('repo_ref'), ...REFERENCE_PATHS],
+    refuses: [
+      ...configPaths('repo_url', 'watch_paths', 'root_directory'),
+      ...revisionConfigPaths('repo_ref'),
+      ...REFERENCE_PATHS,
+    ],
   },
   internal_source: {
     mode: 'saas',
     needs: [],
-    refuses: [...configPaths('repo_url'), ...revisionConfigPaths('repo_ref', 'image_uri'), ...REFERENCE_PATHS],
+    refuses: [
+      ...configPaths('repo_url', 'watch_paths'),
+      ...revisionConfigPaths('repo_ref', 'image_uri'),
+      ...REFERENCE_PATHS,
+    ],
   },
   internal_template: {
     mode: 'saas',
     needs: configPaths('template_id'),
     refuses: [
-      ...configPaths('repo_url'),
+      ...configPaths('repo_url', 'watch_paths'),
       ...revisionConfigPaths('repo_ref', 'image_uri', 'source_tarball_path'),
       ...REFERENCE_PATHS,
     ],

@@ -5,7 +5,14 @@ import { arrayOf } from '../../protocol/wire.ts'
 import { openCredentials } from './credentials.ts'
 import { giteaWebhooks } from './gitea-webhooks.ts'
 import { type Githost, type Integration, parseRepositoryUrl } from './githost.ts'
-import { CommitResponse, ListedRepository, toCommit, toRepository } from './host-responses.ts'
+import {
+  CommitResponse,
+  GiteaComparison,
+  giteaChangedFiles,
+  ListedRepository,
+  toCommit,
+  toRepository,
+} from './host-responses.ts'
 import { createRepositoryApi } from './repository-api.ts'
 import { createGuardedHostClient, parseResponse } from './request.ts'
 import { createRestClient } from './rest-client.ts'
@@ -59,6 +66,17 @@ export function createGiteaHost(
       const [commit] = status === 200 ? parseResponse(Commits, api, body) : []
       return commit ? toCommit(commit) : null
     }),
+
+    async changedFiles(repo_url, before, after) {
+      const compare = async (range: string) => {
+        const { status, body } = await rest.get(`${repositoryApi(repo_url)}/compare/${range}`)
+        return status === 200 ? parseResponse(GiteaComparison, api, body) : null
+      }
+      // It compares with the merge base, so the other way round there must be nothing.
+      const back = await compare(`${after}...${before}`)
+      const comparison = back?.total_commits === 0 ? await compare(`${before}...${after}`) : null
+      return comparison && giteaChangedFiles(comparison)
+    },
 
     repository,
     openPulls,

@@ -60,6 +60,8 @@ export type Githost = {
   head(repo_url: string, ref: string, etags: Etags): Promise<Commit | null | Unchanged>
   /** By the host's id where that is known, which finds a renamed repository. Null where the host shows none. */
   repository(repo_url: string, id: string | null, etags?: Etags): Promise<HostedRepository | null | Unchanged>
+  /** The files that differ between two commits. Null where the host does not tell all of them. */
+  changedFiles(repo_url: string, before: string, after: string): Promise<string[] | null>
   openPulls(repo_url: string, etags?: Etags): Promise<HostedPull[] | Unchanged>
   pull(repo_url: string, number: number): Promise<HostedPull | null>
   /** Limited to reading this one repository where the host supports that. Null for a public one without a login. */

@@ -8,7 +8,14 @@ import { appJwt } from './app-jwt.ts'
 import { openCredentials, openStoredToken } from './credentials.ts'
 import { type Githost, type HostToken, type Integration, parseRepositoryUrl } from './githost.ts'
 import { githubDeployments } from './github-deployments.ts'
-import { CommitResponse, RepositoryListing, toCommit, toRepository } from './host-responses.ts'
+import {
+  CommitResponse,
+  GithubComparison,
+  githubChangedFiles,
+  RepositoryListing,
+  toCommit,
+  toRepository,
+} from './host-responses.ts'
 import { createRepositoryApi } from './repository-api.ts'
 import { createGuardedHostClient, parseResponse, requestHost } from './request.ts'
 import { createRestClient } from './rest-client.ts'
@@ -100,6 +107,11 @@ export function createGithubHost(
       if (status === 304) return 'unchanged'
       return status === 200 ? toCommit(parseResponse(CommitResponse, api, body)) : null
     }),
+
+    async changedFiles(repo_url, before, after) {
+      const { status, body } = await rest.get(`${repositoryApi(repo_url)}/compare/${before}...${after}`)
+      return status === 200 ? githubChangedFiles(parseResponse(GithubComparison, api, body)) : null
+    },
 
     repository,
     openPulls,

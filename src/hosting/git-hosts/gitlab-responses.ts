@@ -72,4 +72,14 @@ export const mergeRequestToPull = (request: z.output<typeof MergeRequest>): Host
         at: new Date(request.updated_at).toISOString(),
       }
 
+const FilePath = boundedText(4096)
+/** GitLab cuts longer lists. */
+const MAX_DIFFS = 1000
+export const Comparison = z.object({
+  compare_timeout: z.boolean().nullish(),
+  diffs: arrayOf(z.object({ old_path: FilePath, new_path: FilePath }), 10_000),
+})
+export const gitlabChangedFiles = ({ compare_timeout, diffs }: z.output<typeof Comparison>): string[] | null =>
+  compare_timeout || diffs.length >= MAX_DIFFS ? null : diffs.flatMap(({ old_path, new_path }) => [old_path, new_path])
+
 export const GitlabAccount = z.object({ id: z.int().min(0), username: PathName })

@@ -4,7 +4,9 @@ import { fail } from '../../kernel/http/errors.ts'
 import { openCredentials } from './credentials.ts'
 import { type Githost, type Integration, parseRepositoryUrl, type StatusState } from './githost.ts'
 import {
+  Comparison,
   GitlabCommit,
+  gitlabChangedFiles,
   ListedProject,
   ListedProjects,
   MergeRequest,
@@ -89,6 +91,12 @@ export function createGitlabHost(
       const { status, body } = await get(url, etags)
       if (status === 304) return 'unchanged'
       return status === 200 ? projectToHosted(row.base_url, parseResponse(ListedProject, api, body)) : null
+    },
+
+    async changedFiles(repo_url, before, after) {
+      const query = new URLSearchParams({ from: before, to: after, straight: 'true' })
+      const { status, body } = await get(`${projectUrl(repo_url)}/repository/compare?${query}`)
+      return status === 200 ? gitlabChangedFiles(parseResponse(Comparison, api, body)) : null
     },
 
     openPulls: async (repo_url, etags) => {

@@ -74,5 +74,27 @@ export const toHostedPull = ({ number, state, updated_at, head, base }: z.output
   at: new Date(updated_at).toISOString(),
 })
 
+const FilePath = boundedText(4096)
+/** GitHub lists at most 300 files. It compares with the merge base, so only what is ahead of it is complete. */
+const MAX_COMPARED_FILES = 300
+export const GithubComparison = z.object({
+  status: boundedText(20),
+  files: arrayOf(z.object({ filename: FilePath, previous_filename: FilePath.nullish() }), 1000).nullish(),
+})
+export function githubChangedFiles({ status, files }: z.output<typeof GithubComparison>): string[] | null {
+  if ((status !== 'ahead' && status !== 'identical') || (files?.length ?? 0) >= MAX_COMPARED_FILES) return null
+  return (files ?? []).flatMap(({ filename, previous_filename }) => [filename, previous_filename ?? filename])
+}
+
+/** Gitea lists the files of each commit. */
+export const GiteaComparison = z.object({
+  total_commits: z.int().min(0),
+  commits: arrayOf(z.object({ files: arrayOf(z.object({ filename: FilePath }), 5000).nullish() }), 5000).nullish(),
+})
+export function giteaChangedFiles({ total_commits, commits }: z.output<typeof GiteaComparison>): string[] | null {
+  if ((commits?.length ?? 0) < total_commits || commits?.some(({ files }) => files == null)) return null
+  return (commits ?? []).flatMap(({ files }) => files!.map(({ filename }) => filename))
+}
+
 export const CreatedComment = z.object({ id: z.int().min(0) })
 export const ListedComments = arrayOf(z.object({ id: z.int().min(0), body: z.string() }), 1000)

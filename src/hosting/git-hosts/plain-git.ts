@@ -81,6 +81,7 @@ export function createPlainGitHost(
       const { username, token } = await login()
       return token ? { username: username || DEFAULT_USERNAME, password: token, expires_at: null } : null
     },
+    changedFiles: async () => null,
     openPulls: refuse,
     pull: refuse,
     setStatus: refuse,

@@ -9,7 +9,7 @@ import { canHost } from '../../protocol/host-kinds.ts'
 import type { Githost, HostedRevision, Integration } from '../git-hosts/githost.ts'
 import { refusalOf } from '../git-hosts/integration-problems.ts'
 import { watchRefusals, withHost } from '../git-hosts/with-host.ts'
-import { commitStateOf, dashboardUrl, logPath, phaseOf } from './host-status.ts'
+import { commitStateOf, dashboardUrl, logPath, phaseOf, statusContext } from './host-status.ts'
 
 const MAX_ATTEMPTS = 20
 const MAX_CONCURRENT = 4
@@ -123,8 +123,7 @@ async function sendStatus(services: Services, item: CommitStatus): Promise<void>
     state,
     url: state === 'success' && item.url !== null ? item.url : log,
     description: `Deployment: ${revision_status}`,
-    // Previews have the name alone, on the same commit.
-    context: `slipway/${deployment_name}/deploy`,
+    context: statusContext(deployment_name),
   }
   const caller = { services, origin: configuredOrigin(services.config) }
   const work = async (host: Githost) => {

@@ -27,6 +27,9 @@ const COMMIT_STATES: Record<RevisionPhase, StatusState> = {
 }
 export const commitStateOf = (status: string): StatusState => COMMIT_STATES[phaseOf(status)]
 
+/** The name of the commit status. Previews have the name alone, on the same commit. */
+export const statusContext = (deployment_name: string): string => `slipway/${deployment_name}/deploy`
+
 const SHORT_SHA_LENGTH = 7
 export const shortSha = (sha: string): string => sha.slice(0, SHORT_SHA_LENGTH)
 

@@ -23,6 +23,8 @@ export type Push = RepositoryMembers & {
   deleted: boolean
   forced: boolean
   commit: Commit | null
+  /** The files that the push changed. Absent or null where the delivery does not list all of them. */
+  files?: string[] | null
 }
 export type PullRequest = RepositoryMembers & {
   kind: 'pull_request'

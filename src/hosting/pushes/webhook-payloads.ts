@@ -22,6 +22,9 @@ import {
 export type { Commit, HostEvent, InstallationDelivery, PullRequest, Push } from './payload-parts.ts'
 
 const MAX_COMMITS = 2048
+const MAX_FILES = 1000
+const FilePaths = arrayOf(boundedText(4096), MAX_FILES).nullish().catch(null)
+const PushedCommit = HeadCommit.extend({ added: FilePaths, modified: FilePaths, removed: FilePaths })
 
 const Sender = z.object({ login: Name }).nullish()
 const Repository = z.object({ id: z.number(), html_url: boundedText(MAX_URL), clone_url: boundedText(MAX_URL) })
@@ -36,7 +39,7 @@ export const PushPayload = z.object({
   created: z.boolean().nullish(),
   forced: z.boolean().nullish(),
   head_commit: HeadCommit.nullish(),
-  commits: arrayOf(HeadCommit, MAX_COMMITS).nullish(),
+  commits: arrayOf(PushedCommit, MAX_COMMITS).nullish(),
   pusher: z.object({ login: Name.nullish(), name: Name.nullish() }).nullish(),
 })
 export const RefPayload = z.object({ ...RepositoryFields, ref: Ref, ref_type: ShortText })
@@ -86,9 +89,22 @@ const readCommit = ({ id, message, author }: z.output<typeof HeadCommit>): Commi
   author: author?.name ?? author?.username ?? null,
 })
 
+/** Of a push that is no fast-forward, the commits do not tell what it took away. Only GitHub says whether it is one. */
+function listFiles({ before, forced, commits }: z.output<typeof PushPayload>): string[] | null {
+  if (before == null || forced !== false || commits == null || commits.length >= MAX_COMMITS) return null
+  const files = new Set<string>()
+  for (const { added, modified, removed } of commits) {
+    if (added == null || modified == null || removed == null) return null
+    for (const file of [...added, ...modified, ...removed]) files.add(file)
+    if (files.size > MAX_FILES) return null
+  }
+  return [...files]
+}
+
 function readPush(payload: z.output<typeof PushPayload>): Push {
   const { ref, before = null, after = null, commits, pusher } = payload
   const common = readCommonMembers(payload)
+  const files = after === null ? null : listFiles(payload)
   const head = payload.head_commit ?? commits?.find(commit => commit.id === after)
   return {
     kind: 'push',
@@ -102,6 +118,7 @@ function readPush(payload: z.output<typeof PushPayload>): Push {
     deleted: after === null,
     forced: payload.forced ?? false,
     commit: head && head.id === after ? readCommit(head) : null,
+    ...(files !== null && { files }),
   }
 }
 

@@ -5,7 +5,7 @@ import type { Deployment } from '../../format/state.ts'
 export type SettingField = {
   path: string
   label: string
-  kind: 'text' | 'number' | 'check' | 'json'
+  kind: 'text' | 'number' | 'check' | 'json' | 'list'
   hint?: string
   unit?: string
   placeholder?: string
@@ -81,6 +81,13 @@ const SOURCE_FIELDS: Record<Deployment['source'], SettingField[]> = {
       label: 'Deploy on push',
       kind: 'check',
       hint: 'A push to the branch creates a revision.',
+    },
+    {
+      path: 'source_config.watch_paths',
+      label: 'Watch paths',
+      kind: 'list',
+      placeholder: 'apps/web/**, !**/*.md',
+      hint: 'Globs, separated by commas. A push that changes none of them creates no revision.',
     },
     ...BUILD,
   ],
@@ -206,12 +213,14 @@ export function readValue(deployment: Deployment, path: string): string {
   const { kind, isOnByDefault = false } = fieldAt(path)
   if (kind === 'check') return String(value ?? isOnByDefault)
   if (value === null || value === undefined) return ''
+  if (kind === 'list') return (value as string[]).join(', ')
   return kind === 'json' ? JSON.stringify(value, null, 2) : String(value)
 }
 
 /** Undefined is absent. Invalid text is sent unchanged: the API explains the fault. */
 export function parseValue({ kind }: Pick<SettingField, 'kind'>, text: string): unknown {
   if (kind === 'check') return text === 'true'
+  if (kind === 'list') return text.split(',').flatMap(item => item.trim() || [])
   if (text.trim() === '') return undefined
   if (kind === 'number') return Number.isFinite(Number(text)) ? Number(text) : text
   if (kind === 'text') return text
