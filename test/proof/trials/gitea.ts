@@ -1,8 +1,7 @@
 // A real Gitea (or Forgejo): webhooks made, lost events made up for, renames, scopes and revoked tokens, statuses.
 // GITEA_BIN names the program, GITEA_STATIC its source if templates are not built in. Without the first it is skipped.
-import { execFile, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { execFile } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -19,75 +18,12 @@ import { createSealer } from '../../../src/kernel/crypto/crypto.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { bootstrap } from '../../../src/people/access/bootstrap.ts'
 import { findFreePort } from '../../../src/postgres/free-port.ts'
-import { check, note, runTrial, skipped } from '../support/trial.ts'
+import { check, note, runTrial } from '../support/trial.ts'
+import { type Answer, findGitea, PERSON, SCOPES, startGitea, waitFor } from './gitea/server.ts'
 
-// biome-ignore lint/suspicious/noExplicitAny: answers of two APIs, of which the trial reads a few members
-type Answer = any
 const REPOSITORIES = Number(process.env.REPOSITORIES ?? 300)
 const PUSHES = 50
-const PERSON = 'ada:hush-hush-1'
-const SCOPES = ['read:user', 'write:repository', 'write:issue']
 const run = promisify(execFile)
-
-async function waitFor(isTrue: () => Promise<boolean>, seconds = 60): Promise<boolean> {
-  for (const end = Date.now() + seconds * 1000; Date.now() < end; await delay(200)) {
-    if (await isTrue().catch(() => false)) return true
-  }
-  return false
-}
-
-async function startGitea(program: string, work: string) {
-  const port = await findFreePort()
-  const origin = `http://127.0.0.1:${port}`
-  const home = join(work, 'gitea')
-  mkdirSync(home, { recursive: true })
-  const config = join(home, 'app.ini')
-  const root = process.env.GITEA_STATIC ? `STATIC_ROOT_PATH = ${process.env.GITEA_STATIC}\n` : ''
-  writeFileSync(
-    config,
-    `WORK_PATH = ${home}
-[security]
-INSTALL_LOCK = true
-[database]
-DB_TYPE = sqlite3
-[server]
-HTTP_ADDR = 127.0.0.1
-HTTP_PORT = ${port}
-ROOT_URL = ${origin}/
-DISABLE_SSH = true
-${root}[webhook]
-ALLOWED_HOST_LIST = loopback
-[log]
-LEVEL = Warn
-`,
-  )
-  const env = { ...process.env, HOME: home, USER: 'git', GITEA_I_AM_BEING_UNSAFE_RUNNING_AS_ROOT: 'true' }
-  const gitea = (...args: string[]) => run(program, ['--config', config, ...args], { env })
-  await gitea('migrate')
-  const [username = '', password = ''] = PERSON.split(':')
-  const user = ['--username', username, '--password', password, '--email', 'ada@example.com']
-  await gitea('admin', 'user', 'create', '--admin', '--must-change-password=false', ...user)
-  const child = spawn(program, ['--config', config, 'web'], { env, stdio: 'ignore' })
-  const isUp = await waitFor(async () => (await fetch(`${origin}/api/v1/version`)).ok)
-  if (!isUp) throw new Error('Gitea does not answer.')
-  const authorization = `Basic ${Buffer.from(PERSON).toString('base64')}`
-  async function api(method: string, path: string, body?: object): Promise<Answer> {
-    const headers = { Authorization: authorization, 'Content-Type': 'application/json' }
-    const init = { method, headers, ...(body && { body: JSON.stringify(body) }) }
-    const response = await fetch(`${origin}/api/v1${path}`, init)
-    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`)
-    return response.status === 204 ? null : JSON.parse((await response.text()) || 'null')
-  }
-  const createToken = async (name: string, scopes: string[]): Promise<string> =>
-    (await api('POST', `/users/${username}/tokens`, { name, scopes })).sha1
-  const { version } = await api('GET', '/version')
-  note(`Gitea ${version}`)
-  const stop = async () => {
-    child.kill()
-    if (child.exitCode === null) await once(child, 'exit')
-  }
-  return { origin, api, createToken, stop }
-}
 
 async function startSlipway(work: string, databaseUrl: string, port: number) {
   const settings = {
@@ -120,11 +56,8 @@ async function startSlipway(work: string, databaseUrl: string, port: number) {
 }
 
 async function trial(): Promise<void> {
-  const program = process.env.GITEA_BIN
-  if (!program || !existsSync(program)) {
-    skipped('GITEA_BIN names no program of Gitea or Forgejo')
-    return
-  }
+  const program = findGitea()
+  if (program === null) return
   const work = mkdtempSync(join(tmpdir(), 'slipway-gitea-'))
   await using cleanup = new AsyncDisposableStack()
   cleanup.defer(() => rmSync(work, { recursive: true, force: true, maxRetries: 9 }))

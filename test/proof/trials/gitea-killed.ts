@@ -1,0 +1,219 @@
+// The control plane killed with SIGKILL in the middle of each thing that happens at a real Gitea, and Gitea away for a
+// while: afterwards, what is deployed is what is there, no preview is left over and no comment is made twice.
+// GITEA_BIN names the program. `-- --away=300` keeps Gitea away for five minutes instead of 20 seconds.
+import { type ChildProcess, execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { startPostgres } from '../../../src/host/embedded-postgres.ts'
+import { migrate } from '../../../src/host/migrate.ts'
+import { findFreePort } from '../../../src/postgres/free-port.ts'
+import { check, note, optionOf, runTrial } from '../support/trial.ts'
+import { type Answer, findGitea, PERSON, SCOPES, startGitea, waitFor } from './gitea/server.ts'
+
+const ROOT = join(import.meta.dirname, '../../..')
+const AWAY_SECONDS = Number(optionOf('away') ?? 20)
+/** A comparison begins with the next minute of the schedule, and one that failed waits longer. */
+const SETTLE_SECONDS = 240
+/** Kills come this long after the event, at most. */
+const MAX_DELAY_MS = 400
+const BRANCHES = Number(process.env.BRANCHES ?? 12)
+const BOB = 'bob:hush-hush-2'
+const run = promisify(execFile)
+
+async function trial(): Promise<void> {
+  const program = findGitea()
+  if (program === null) return
+  const work = mkdtempSync(join(tmpdir(), 'slipway-gitea-killed-'))
+  await using cleanup = new AsyncDisposableStack()
+  cleanup.defer(() => rmSync(work, { recursive: true, force: true, maxRetries: 9 }))
+  const postgres = await startPostgres({ dataDir: join(work, 'postgres') })
+  cleanup.defer(() => postgres.stop())
+  await migrate(postgres.url, { log: () => {} })
+  const gitea = await startGitea(program, work)
+  cleanup.defer(() => gitea.stop())
+
+  const port = await findFreePort()
+  const origin = `http://127.0.0.1:${port}`
+  const env = {
+    ...process.env,
+    DATABASE_URL: postgres.url,
+    SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}`,
+    PUBLIC_URL: origin,
+    PORT: String(port),
+    ALLOW_LOOPBACK: 'true',
+    UPLOADS_DIR: join(work, 'uploads'),
+    RATE_LIMIT_PER_MINUTE: '0',
+  }
+  const { stdout } = await run(
+    process.execPath,
+    ['src/host/main.ts', 'bootstrap', '--organization', 'A', '--workspace', 'B'],
+    { cwd: ROOT, env },
+  )
+  const key = /slw_\w+/.exec(stdout)![0]
+  let child: ChildProcess | undefined
+  async function start(): Promise<void> {
+    child = spawn(process.execPath, ['src/host/main.ts', 'start'], { cwd: ROOT, env, stdio: 'ignore' })
+    const isUp = await waitFor(async () => (await fetch(`${origin}/readyz`)).ok)
+    if (!isUp) throw new Error('The control plane does not answer.')
+  }
+  async function kill(): Promise<void> {
+    if (child === undefined || child.exitCode !== null) return
+    const ended = once(child, 'exit')
+    child.kill('SIGKILL')
+    await ended
+  }
+  cleanup.defer(kill)
+  await start()
+
+  async function call(method: string, path: string, body?: object): Promise<Answer> {
+    const headers = { 'X-Api-Key': key, 'Content-Type': 'application/json' }
+    const response = await fetch(origin + path, { method, headers, ...(body && { body: JSON.stringify(body) }) })
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`)
+    return response.status === 204 ? null : response.json()
+  }
+
+  await gitea.api('POST', '/orgs', { username: 'acme' })
+  await gitea.api('POST', '/orgs/acme/repos', { name: 'shop', default_branch: 'main' })
+  const tree = join(work, 'tree')
+  const git = async (...args: string[]) =>
+    (await run('git', ['-C', tree, '-c', 'user.name=Ada', '-c', 'user.email=ada@example.com', ...args])).stdout.trim()
+  await run('git', ['init', '-q', '-b', 'main', tree])
+  await git('remote', 'add', 'origin', `${gitea.origin.replace('//', `//${PERSON}@`)}/acme/shop.git`)
+  async function commit(message: string): Promise<string> {
+    writeFileSync(join(tree, 'app.txt'), `${message} ${Date.now()}\n`)
+    await git('add', '.')
+    await git('commit', '-q', '-m', message)
+    return git('rev-parse', 'HEAD')
+  }
+  await commit('Initial')
+  await git('push', '-q', 'origin', 'HEAD:main')
+  const token = await gitea.createToken('slipway', SCOPES)
+  const connection = { host: 'gitea', base_url: gitea.origin, token }
+  const { id: integration_id } = await call('POST', '/v1/integrations/forge/githost', connection)
+  const { id } = await call('POST', '/v2/deployments', {
+    name: 'shop',
+    source: 'githost',
+    source_config: { integration_id, repo_url: `${gitea.origin}/acme/shop`, build_on_push: true },
+    source_revision_config: { repo_ref: 'main', platform_config_path: 'slipway.json' },
+    secrets: [],
+  })
+  await call('PUT', `/v2/deployments/${id}/preview-policy`, { branches: ['**'], max: 100 })
+
+  const newestSha = async () => {
+    const [newest] = (await call('GET', `/v2/deployments/${id}/revisions`)).resources
+    return newest.commit?.sha ?? newest.source_revision_config.repo_commit_sha
+  }
+  const previewOf = async (number: number) =>
+    (await call('GET', `/v2/deployments/${id}/previews?limit=100`)).resources.find(
+      (one: Answer) => one.number === number,
+    )
+  const openPull = async (branch: string, as?: string): Promise<number> =>
+    (await gitea.api('POST', '/repos/acme/shop/pulls', { title: branch, head: branch, base: 'main' }, as)).number
+  const hasHook = async () => (await gitea.api('GET', '/repos/acme/shop/hooks')).length === 1
+  check('the webhook is made', await waitFor(hasHook, SETTLE_SECONDS))
+
+  /** Kills at a random moment after the event begins, and starts again. */
+  async function killedDuring(event: () => Promise<unknown>): Promise<void> {
+    const happening = event()
+    await delay(Math.random() * MAX_DELAY_MS)
+    await kill()
+    await happening
+    await start()
+  }
+  const settles = async (name: string, isSettled: () => Promise<boolean>) => {
+    const began = performance.now()
+    const isTrue = await waitFor(isSettled, SETTLE_SECONDS)
+    check(name, isTrue)
+    note(`${Math.round((performance.now() - began) / 1000)} s after the start`)
+  }
+
+  const pushed = await commit('Pushed')
+  await killedDuring(() => git('push', '-q', 'origin', 'HEAD:main'))
+  await settles('killed during a push: it deploys', async () => (await newestSha()) === pushed)
+
+  await git('checkout', '-q', '-b', 'feature/cart')
+  await commit('Cart')
+  await git('push', '-q', 'origin', 'feature/cart')
+  let number = 0
+  await killedDuring(async () => {
+    number = await openPull('feature/cart')
+  })
+  await settles(
+    'killed as a pull request opens: it has a preview',
+    async () => (await previewOf(number))?.state === 'live',
+  )
+  const next = await commit('More of it')
+  await killedDuring(() => git('push', '-q', 'origin', 'feature/cart'))
+  await settles('killed during a push to it: it follows', async () => (await previewOf(number))?.head_sha === next)
+  const commentsOf = async (one: number) =>
+    (await gitea.api('GET', `/repos/acme/shop/issues/${one}/comments`)) as Answer[]
+  await settles('it has one comment', async () => (await commentsOf(number)).length === 1)
+  await killedDuring(() => gitea.api('PATCH', `/repos/acme/shop/pulls/${number}`, { state: 'closed' }))
+  await settles('killed as it closes: its preview ends', async () => (await previewOf(number))?.state === 'ended')
+
+  await gitea.api('POST', '/admin/users', {
+    username: 'bob',
+    password: BOB.split(':')[1],
+    email: 'bob@example.com',
+    must_change_password: false,
+  })
+  await gitea.api('POST', '/repos/acme/shop/forks', {}, BOB)
+  await git('checkout', '-q', 'main')
+  await git('checkout', '-q', '-b', 'from-bob')
+  await commit('From a fork')
+  await git('push', '-q', `${gitea.origin.replace('//', `//${BOB}@`)}/bob/shop.git`, 'from-bob')
+  let fork = 0
+  await killedDuring(async () => {
+    fork = await openPull('bob:from-bob', BOB)
+  })
+  await settles('a pull request of a fork is denied', async () => (await previewOf(fork))?.state === 'denied')
+
+  await git('checkout', '-q', 'main')
+  await gitea.stop()
+  note(`Gitea is away for ${AWAY_SECONDS} s`)
+  await delay(AWAY_SECONDS * 1000)
+  await gitea.start()
+  const back = await commit('After the absence')
+  await killedDuring(() => git('push', '-q', 'origin', 'HEAD:main'))
+  await settles('after an absence of the host: a push deploys', async () => (await newestSha()) === back)
+
+  await killedDuring(() => gitea.api('PATCH', '/repos/acme/shop', { name: 'store' }))
+  const repoUrl = async () => (await call('GET', `/v2/deployments/${id}`)).source_config.repo_url
+  await settles('killed during a rename: repo_url follows', async () => (await repoUrl()).endsWith('/acme/store'))
+  await gitea.api('PATCH', '/repos/acme/store', { name: 'shop' })
+  await settles('and back', async () => (await repoUrl()).endsWith('/acme/shop'))
+
+  const pulls: number[] = []
+  const kills = setInterval(() => void kill().then(start), 7000)
+  try {
+    for (let i = 0; i < BRANCHES; i++) {
+      await git('checkout', '-q', '-B', `many/${i}`, 'main')
+      await commit(`Many ${i}`)
+      await git('push', '-q', 'origin', `many/${i}`)
+      pulls.push(await openPull(`many/${i}`))
+      if (i % 3 === 0) await gitea.api('PATCH', `/repos/acme/shop/pulls/${pulls.at(-1)}`, { state: 'closed' })
+    }
+  } finally {
+    clearInterval(kills)
+  }
+  await waitFor(async () => (await fetch(`${origin}/readyz`)).ok)
+  await settles(`${BRANCHES} pull requests while it is killed: previews equal those that are open`, async () => {
+    const all = (await call('GET', `/v2/deployments/${id}/previews?limit=100`)).resources as Answer[]
+    const live = all.filter(({ state }) => state === 'live').map(one => one.number)
+    const open = pulls.filter((_, i) => i % 3 !== 0)
+    return live.length === open.length && open.every(one => live.includes(one))
+  })
+  await delay(5000)
+  const counts = await Promise.all(pulls.map(async one => (await commentsOf(one)).length))
+  check(
+    'no pull request has two comments',
+    counts.every(count => count <= 1),
+    counts.join(' '),
+  )
+}
+
+await runTrial(trial)
