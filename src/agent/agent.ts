@@ -310,6 +310,7 @@ export class Agent {
     this.#listener = answer.listener_id
     this.#options.archive?.setListener(answer.listener_id)
     this.#modelTokens.setUrl(answer.models_url)
+    if (answer.grants) await this.#options.engine.trustGrants?.(answer.grants)
     this.#tunnels.open(answer.tunnels ?? [])
     await this.#applyChanges(answer)
   }

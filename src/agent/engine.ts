@@ -8,6 +8,7 @@ import type { SourceDisk } from '../protocol/disks.ts'
 import type { ListenerPolicy } from '../protocol/listener-policy.ts'
 import type { levels } from '../protocol/logs.schema.ts'
 import type { Source } from '../protocol/parts.schema.ts'
+import type { GrantIssuer, WorkProtection } from '../protocol/protection.schema.ts'
 import type { Incident, ReportedHealth } from '../protocol/report.schema.ts'
 import type { CompleteResourceSpec, Part } from '../protocol/resources.schema.ts'
 import type { HeldSnapshot } from '../protocol/snapshots.schema.ts'
@@ -30,6 +31,8 @@ export type RevisionSpec = RevisionRef & {
   image_uri: string | null
   namespace: string | null
   custom_url: string | null
+  /** Null: everyone may see it. Absent: its control plane is of an earlier release. */
+  protection?: WorkProtection | null
   /** The revision starts once `observe` reports its database as ready. The engine sets `DATABASE_URI` for it. */
   needs_database: boolean
   resources: CompleteResourceSpec
@@ -316,6 +319,8 @@ export interface Engine {
   storeUsage?(): StoreUsage[]
   /** Measured within the last minute. Absent: the engine measures none. */
   databaseTotals?(): DatabaseTotals
+  /** Who signs the grants of people who may see protected deployments. Absent: the engine protects none. */
+  trustGrants?(issuer: GrantIssuer): Promise<void>
   /** Runs a command beside a copy. Rejects with a PermanentError for the user. See `policy.tunnels`. */
   openTerminal?(ref: RevisionRef, id: string, request: NewTerminal): Promise<Terminal>
   /** Reaches ports of copies and stores of this deployment, and nothing else. */

@@ -12,6 +12,12 @@ type Verdict = 'done' | 'machine' | 'refused'
 type Feature = { about: string } & Record<EngineName, Verdict>
 
 export const ENGINE_FEATURES = {
+  protection: {
+    about: '`protection` of the mode `members`: the router of the agent lets nobody else in',
+    process: 'done',
+    container: 'done',
+    kubernetes: 'refused',
+  },
   images: {
     about: 'Images: the sources `external_container` and `internal_container`',
     process: 'refused',

@@ -4,6 +4,7 @@ import * as z from 'zod'
 import { enginesWith, type FeatureName, featureNames, listFeatureNeeds } from './engine-features.ts'
 import type { Container, Volume, VolumeMount } from './kubernetes.schema.ts'
 import type { Source } from './parts.schema.ts'
+import type { Protection } from './protection.schema.ts'
 import type { ResourceSpec } from './resources.schema.ts'
 import { MAX_INT32 } from './sync-fields.schema.ts'
 import { arrayOf, boundedText } from './wire.ts'
@@ -64,6 +65,8 @@ export type PolicyNeed =
   | { path: string; needs: 'copies'; value: number }
   /** `hint`: the engines that can. */
   | { path: string; needs: 'feature'; value: FeatureName; hint: string }
+  /** An agent that does not say that it has it would serve the deployment without it. */
+  | { path: string; needs: 'told_feature'; value: FeatureName; hint: string }
 
 const ROOT = 'resource_spec'
 
@@ -92,6 +95,18 @@ export const listListenerNeeds = (spec: ResourceSpec, source?: Source | null): P
   })),
 ]
 
+export const listProtectionNeeds = (path: string, protection: Protection | null | undefined): PolicyNeed[] =>
+  protection?.mode === 'members'
+    ? [
+        {
+          path: `${path}.mode`,
+          needs: 'told_feature',
+          value: 'protection',
+          hint: `needs the ${enginesWith('protection')}`,
+        },
+      ]
+    : []
+
 /** require_listener_allows() of the database decides the same. */
 export function isAllowed(
   need: PolicyNeed,
@@ -99,11 +114,12 @@ export function isAllowed(
 ): boolean {
   if (need.needs === 'privileged') return privileged
   if (need.needs === 'service_account') return service_accounts.includes(need.value)
+  if (need.needs === 'told_feature') return features?.includes(need.value) === true
   if (need.needs === 'feature') return features?.includes(need.value) ?? true
   return need.value <= (max_copies ?? Number.POSITIVE_INFINITY)
 }
 
-type Remedies = Record<Exclude<PolicyNeed['needs'], 'feature'>, string>
+type Remedies = Record<Exclude<PolicyNeed['needs'], 'feature' | 'told_feature'>, string>
 /** Lists in sentences for the user what the policy does not allow; null if it allows everything. */
 export function describeRefusal(spec: ResourceSpec, policy: ListenerPolicy, remedies: Remedies): string | null {
   const refused = listPolicyNeeds(spec).filter(need => !isAllowed(need, policy))

@@ -2,6 +2,7 @@
 import * as z from 'zod'
 import { JobWork } from './jobs.schema.ts'
 import { ListenerPolicy } from './listener-policy.ts'
+import { GrantIssuer } from './protection.schema.ts'
 import { AgentId, Cursor, Digest, Fence, PublicKey } from './sync-fields.schema.ts'
 import { WaitingTunnel } from './tunnels.schema.ts'
 import { arrayOf, boundedText, recordOf, Uuid } from './wire.ts'
@@ -106,6 +107,9 @@ export const Changes = z
           'The address below which applications call models. Null if they get no tokens for it: because of the ' +
           'settings of this installation, or because they do not reach it.',
       }),
+    grants: GrantIssuer.nullish().meta({
+      description: 'How to verify that a person may see a protected deployment. Keep it while this API is away.',
+    }),
     tunnels: z
       .array(WaitingTunnel)
       .optional()

@@ -1,6 +1,7 @@
 // Schemas of work: what an agent has to do for a deployment.
 import * as z from 'zod'
 import { RevisionStatus, SecretReference, Source } from './parts.schema.ts'
+import { WorkProtection } from './protection.schema.ts'
 import { DeploymentType, parts, ResourceSpec } from './resources.schema.ts'
 import { Generation, Sealed } from './sync-fields.schema.ts'
 import { parseWholeNumber, Uuid } from './wire.ts'
@@ -97,6 +98,9 @@ export const Work = z
     }),
     cleared_stores: z.array(z.string()).nullish().meta({
       description: 'Take a last snapshot of these, and remove them once no revision runs that used them.',
+    }),
+    protection: WorkProtection.nullish().meta({
+      description: 'Let only these see what is served, and fail closed. Null: everyone may.',
     }),
     revision: RevisionWork.nullable().meta({
       description:

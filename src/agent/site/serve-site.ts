@@ -8,8 +8,16 @@ import { respondProblem } from '../system/problem-response.ts'
 import { answerSite } from './site-answer.ts'
 import { contentFile, type OpenSite } from './site-manifest.ts'
 
+/** Takes and returns names and values in turn. */
+export type EditHeaders = (headers: string[]) => string[]
+
 /** Returns once the headers are written. The body follows as fast as the client reads. False: the file is gone. */
-export async function serveSite(req: IncomingMessage, res: ServerResponse, site: OpenSite): Promise<boolean> {
+export async function serveSite(
+  req: IncomingMessage,
+  res: ServerResponse,
+  site: OpenSite,
+  edit: EditHeaders = headers => headers,
+): Promise<boolean> {
   const { method = '', url = '', headers } = req
   const { status, headers: answered, body, problem } = answerSite(site, { method, url, headers })
   const hasBody = body !== null && body.end >= body.start && method !== 'HEAD'
@@ -21,7 +29,9 @@ export async function serveSite(req: IncomingMessage, res: ServerResponse, site:
     await file?.close()
     return true
   }
-  for (const [name, value] of Object.entries(answered)) res.setHeader(name, value)
+  const pairs = Object.entries(answered).flatMap(([name, values]) => [values].flat().flatMap(value => [name, value]))
+  const edited = edit(pairs)
+  for (let i = 0; i < edited.length; i += 2) res.appendHeader(edited[i]!, edited[i + 1]!)
   if (problem !== undefined) respondProblem(res, status, problem)
   else if (!file) res.writeHead(status).end()
   else {

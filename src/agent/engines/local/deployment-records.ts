@@ -2,9 +2,11 @@
 // routes that follow from them.
 import { join } from 'node:path'
 import { findFreePort } from '../../../postgres/free-port.ts'
+import type { WorkProtection } from '../../../protocol/protection.schema.ts'
 import type { RevisionSpec } from '../../engine.ts'
 import { listFolder, readJson, writeJson } from '../../system/files.ts'
 import { type HostOwners, hostOwnersOf, parseCustomUrl } from './custom-hosts.ts'
+import type { GrantTrust } from './grant-trust.ts'
 import type { Route, Target } from './router.ts'
 
 /** The stored state of a deployment. */
@@ -17,6 +19,8 @@ export type SavedDeployment = {
   /** Nothing of the routed revision listens, so there is no URL. */
   isWithoutWeb?: boolean | undefined
   custom_url: string | null
+  /** Null: everyone may see it. Kept here, so that an agent without its control plane keeps it closed. */
+  protection?: WorkProtection | null
   tenant_id?: string | undefined
   /** When it claimed the host of its custom URL: the oldest claim wins. */
   custom_since?: number | undefined
@@ -29,10 +33,12 @@ export type Servers = { targets: Target[]; holds: boolean }
 export class DeploymentRecords {
   readonly #home: string
   readonly #domain: string | undefined
+  readonly #grants: GrantTrust
 
-  constructor(home: string, domain: string | undefined) {
+  constructor(home: string, domain: string | undefined, grants: GrantTrust) {
     this.#home = home
     this.#domain = domain
+    this.#grants = grants
   }
 
   read(deployment: string): SavedDeployment | undefined {
@@ -48,7 +54,7 @@ export class DeploymentRecords {
   }
 
   save(
-    { deployment_id, name, tenant_id, custom_url }: RevisionSpec,
+    { deployment_id, name, tenant_id, custom_url, protection }: RevisionSpec,
     routed?: { revision_id: string; isWithoutWeb: boolean },
   ): void {
     const previous = this.read(deployment_id)
@@ -60,6 +66,7 @@ export class DeploymentRecords {
       isWithoutWeb: routed ? routed.isWithoutWeb : previous?.isWithoutWeb,
       local_port: previous?.local_port,
       custom_url,
+      protection: protection ?? null,
       tenant_id,
       custom_since: host === undefined ? undefined : isSame ? previous!.custom_since : Date.now(),
       // Usage counts from the first route, so that a deployment without any request becomes unused.
@@ -123,7 +130,14 @@ export class DeploymentRecords {
   ): Route[] {
     if (!saved.routed) return []
     const { targets, holds } = serversOf(deployment, saved.routed)
-    const shared = { targets, of: deployment, revision: saved.routed, ...(holds && { holds }) }
+    const access = saved.protection && {
+      deployment_id: deployment,
+      workspace_id: saved.tenant_id ?? '',
+      ...saved.protection,
+      grants: this.#grants.read(),
+    }
+    const revision = saved.routed
+    const shared = { targets, of: deployment, revision, ...(holds && { holds }), ...(access && { access }) }
     const generated = this.#domains.map(
       (domain, i): Route => ({
         host: `${labelOf(saved.host)}.${domain}`,

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { describeIgnored, type FeatureName, featuresOf, listIgnored } from '../../../protocol/engine-features.ts'
 import { CLOSED_POLICY, describeRefusal, type ListenerPolicy } from '../../../protocol/listener-policy.ts'
+import type { GrantIssuer } from '../../../protocol/protection.schema.ts'
 import type { ResourceSpec } from '../../../protocol/resources.schema.ts'
 import type { BucketStore } from '../../archive/bucket-store.ts'
 import type {
@@ -29,6 +30,7 @@ import { listProcesses, type Process } from '../../system/processes.ts'
 import { MODEL_TOKEN_FILE } from '../model-variables.ts'
 import { processTypesOf, type RunningType, WEB } from '../process-types.ts'
 import { DeploymentRecords, type Servers } from './deployment-records.ts'
+import { GrantTrust } from './grant-trust.ts'
 import { describeLeftData } from './left-data.ts'
 import { DEFAULT_LIMITS, type Limits } from './limits.ts'
 import { Provisioner } from './provisioning.ts'
@@ -90,6 +92,7 @@ export abstract class PooledEngine implements Engine {
   readonly #scalings = new Map<string, Scaling>()
   readonly #pools = new Map<string, Map<string, RevisionPools>>()
   readonly #holds = new Map<string, Promise<void>>()
+  readonly #grants: GrantTrust
   #drained = new Set<string>()
   /** True once the next agent owns the router. */
   #closed = false
@@ -97,8 +100,9 @@ export abstract class PooledEngine implements Engine {
 
   constructor(folder: string, { home, apps = home, port, domain, proxy, limits, ...settings }: PooledOptions) {
     this.#home = join(apps, folder)
-    this.#records = new DeploymentRecords(this.#home, domain)
     this.limits = { ...DEFAULT_LIMITS, ...limits }
+    this.#grants = new GrantTrust(join(home, 'grant-issuer.json'))
+    this.#records = new DeploymentRecords(this.#home, domain, this.#grants)
     this.#proxy = proxy
     const { host, trusted_proxies, public_addresses } = settings
     const router = { host, trusted_proxies, public_addresses }
@@ -276,6 +280,11 @@ export abstract class PooledEngine implements Engine {
 
   protected tokenFolder(deployment_id: string): string {
     return this.path(deployment_id, 'models')
+  }
+
+  async trustGrants(issuer: GrantIssuer): Promise<void> {
+    // The router gets it with its next routes, if it does not answer now.
+    if (this.#grants.store(issuer)) await this.#applyRoutes().catch(() => {})
   }
 
   async route(spec: RevisionSpec): Promise<void> {

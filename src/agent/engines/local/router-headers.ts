@@ -38,6 +38,10 @@ export const headerPairs = (raw: string[]): (readonly [name: string, value: stri
 const connectionHeaders = (connection: string | undefined): Set<string> =>
   new Set((connection ?? '').split(',').map(name => canonicalName(name.trim())))
 
+/** Without its port. */
+export const namedHost = (req: IncomingMessage): string =>
+  (req.headers.host ?? '').replace(/:\d+$/, '').replace(/\.$/, '').toLowerCase()
+
 const HOST_HEADER = /^([a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(:\d{1,5})?$/i
 
 /** Applications ignore headers beyond some number, which must not hide the router's own or the framing headers. */
@@ -67,6 +71,7 @@ export function requestHeaders(req: IncomingMessage, proxies: ProxyRange[]): str
   const kept = headerPairs(rawHeaders).filter(([name]) => {
     const known = canonicalName(name)
     if (known === 'host') return name.toLowerCase() === known
+    if (known === BYPASS_HEADER) return false
     return !(HOP_BY_HOP.has(known) || FRAMING_HEADERS.has(known) || named.has(known) || isForwarded(known))
   })
   const framing =
@@ -75,21 +80,69 @@ export function requestHeaders(req: IncomingMessage, proxies: ProxyRange[]): str
       : headers['content-length'] !== undefined
         ? ['Content-Length', headers['content-length']]
         : []
-  return [...framing, ...forwardingHeaders(req, proxies), ...kept.flat()]
+  return [...framing, ...forwardingHeaders(req, proxies), ...kept.flatMap(withoutOwnCookies)]
 }
+
+// ---- protected deployments
+
+/** The application sees neither a token of a machine nor the cookies of the router. */
+export const BYPASS_HEADER = 'x-slipway-bypass'
+const OWN_COOKIE = /^(?:__host-)?slipway-(?:access|state)-/i
+
+const cookiePairs = (header: string) => header.split(';').map(pair => pair.replace(/^[ \t]+/, ''))
+
+function withoutOwnCookies([name, value]: readonly [name: string, value: string]): string[] {
+  if (name.toLowerCase() !== 'cookie') return [name, value]
+  const kept = cookiePairs(value).filter(pair => !OWN_COOKIE.test(pair))
+  return kept.length === 0 ? [] : [name, kept.join('; ')]
+}
+
+/** On http, other hosts of the domain may set one of the same name too. */
+export const readOwnCookies = ({ headers }: IncomingMessage, name: string): string[] =>
+  cookiePairs(headers.cookie ?? '').flatMap(pair => (pair.startsWith(`${name}=`) ? [pair.slice(name.length + 1)] : []))
+
+/** Caches of these would answer others than the one who was let in. */
+const SHARED_CACHE_HEADERS = new Set(['surrogate-control', 'cdn-cache-control', 'cloudflare-cdn-cache-control'])
+const SHARED_DIRECTIVE = /^(?:public|private|s-maxage|proxy-revalidate)\b/i
+
+/** The answer of a protected deployment is for one browser alone, and for no search engine. */
+export function privateHeaders(pairs: string[]): string[] {
+  const all = headerPairs(pairs)
+  const kept = all.filter(([name]) => {
+    const lower = name.toLowerCase()
+    return lower !== 'cache-control' && !SHARED_CACHE_HEADERS.has(lower)
+  })
+  const directives = all
+    .filter(([name]) => name.toLowerCase() === 'cache-control')
+    .flatMap(([, value]) => value.split(',').map(text => text.trim()))
+    .filter(text => text !== '' && !SHARED_DIRECTIVE.test(text))
+  return [...kept.flat(), 'Cache-Control', ['private', ...directives].join(', '), 'X-Robots-Tag', 'noindex']
+}
+
+const PROTOCOL = /^(http|ws)s?$/
+
+function readProxy({ headers, socket }: IncomingMessage, proxies: ProxyRange[]) {
+  const hops = findHops(socket.remoteAddress, headers['x-forwarded-for']?.toString(), proxies)
+  const peer = hops.at(-1)
+  const isProxied = peer !== undefined && isTrustedProxy(peer, proxies)
+  const fromProxy = (name: string, pattern: RegExp) =>
+    isProxied ? pattern.exec(headers[name]?.toString() ?? '')?.[0] : undefined
+  return { hops, fromProxy }
+}
+
+/** The browser speaks TLS to a trusted proxy. */
+export const isSecure = (req: IncomingMessage, proxies: ProxyRange[]): boolean =>
+  readProxy(req, proxies).fromProxy('x-forwarded-proto', PROTOCOL)?.endsWith('s') === true
 
 /**
  * The client, host and protocol of the request: those of the connection or, if a trusted proxy connects, those of its
  * headers. Each value is checked, and the headers are written in one spelling.
  */
-function forwardingHeaders({ headers, socket }: IncomingMessage, proxies: ProxyRange[]): string[] {
-  const hops = findHops(socket.remoteAddress, headers['x-forwarded-for']?.toString(), proxies)
+function forwardingHeaders(req: IncomingMessage, proxies: ProxyRange[]): string[] {
+  const { headers, socket } = req
+  const { hops, fromProxy } = readProxy(req, proxies)
   const [client = ''] = hops
-  const peer = hops.at(-1)
-  const isProxied = peer !== undefined && isTrustedProxy(peer, proxies)
-  const fromProxy = (name: string, pattern: RegExp) =>
-    isProxied ? pattern.exec(headers[name]?.toString() ?? '')?.[0] : undefined
-  const proxyProto = fromProxy('x-forwarded-proto', /^(http|ws)s?$/)
+  const proxyProto = fromProxy('x-forwarded-proto', PROTOCOL)
   const proto = proxyProto ?? 'http'
   const host = fromProxy('x-forwarded-host', HOST_HEADER) ?? headers.host ?? ''
   const portOfProxy = () => /:(\d+)$/.exec(host)?.[1] ?? (proto.endsWith('s') ? '443' : '80')

@@ -34,6 +34,7 @@ const router = createRouter(
     path: certificatePath(token),
     answer: query => gate.mayOrder(query.get('domain') ?? ''),
   },
+  token,
   deployment => announce([deployment]),
 )
 /** Connections of agents, which never end while this process lives. */

@@ -1,13 +1,19 @@
 // The router's responses: the application's answer, or a problem document of its own.
 import type * as http from 'node:http'
+import type { EditHeaders } from '../../site/serve-site.ts'
 import { respondProblem } from '../../system/problem-response.ts'
 import { responseHeaders } from './router-headers.ts'
 
-export function forwardResponse(res: http.ServerResponse, out: http.ClientRequest, from: http.IncomingMessage): void {
+export function forwardResponse(
+  res: http.ServerResponse,
+  out: http.ClientRequest,
+  from: http.IncomingMessage,
+  edit: EditHeaders = headers => headers,
+): void {
   const { statusCode, statusMessage } = from
   // The router has already answered, for example with a timeout.
   if (res.headersSent) return void from.destroy()
-  if (!isWritten(() => res.writeHead(statusCode!, statusMessage, responseHeaders(from)))) {
+  if (!isWritten(() => res.writeHead(statusCode!, statusMessage, edit(responseHeaders(from))))) {
     respondProblem(res, 502, 'The application answered with an invalid status or header.')
     return void out.destroy()
   }

@@ -1,18 +1,22 @@
 // The local router: routes requests, streams and WebSockets by host and path to the replicas of a revision.
+import { randomBytes } from 'node:crypto'
 import * as http from 'node:http'
 import { connect, isIP, Socket } from 'node:net'
 import { parseRange } from '../../../protocol/client-address.ts'
 import type { RequestCounts } from '../../engine.ts'
-import { serveSite } from '../../site/serve-site.ts'
+import { type EditHeaders, serveSite } from '../../site/serve-site.ts'
 import { type OpenSite, OpenSites } from '../../site/site-manifest.ts'
 import { respondProblem } from '../../system/problem-response.ts'
 import { HeldRequests, HOLD_LIMITS, type HoldLimits } from './held-requests.ts'
 import { CLIENT_GONE, type CountedRequests, countAnswer, countsKey, zeroCounts } from './request-counts.ts'
 import { RequestLoads } from './request-loads.ts'
+import { createRouteAccess, type RouteAccess } from './route-access.ts'
 import {
   headerPairs,
   isWebSocket,
   MAX_HEADERS,
+  namedHost,
+  privateHeaders,
   refusalStatus,
   requestHeaders,
   responseHeaders,
@@ -26,7 +30,8 @@ type ServerTarget = { host: string; port: number; copy?: string }
 type SiteTarget = { site: string; revision: string; copy?: string }
 /**
  * Requests to the host at or below the path go to the targets. `of` is the deployment and `revision` its revision, for
- * the counts and the last request. Requests to `port` of the loopback address are for the host too.
+ * the counts and the last request. Requests to `port` of the loopback address are for the host too. With `access`, only
+ * those who may see it are let in.
  */
 export type Route = {
   host: string
@@ -37,6 +42,7 @@ export type Route = {
   port?: number
   /** It sleeps: requests wait until it has targets. */
   holds?: boolean
+  access?: RouteAccess
 }
 /** The router itself answers requests for this path, for every host. */
 export type OwnPath = { path: string; answer: (query: URLSearchParams) => Promise<boolean> }
@@ -68,10 +74,12 @@ export function createRouter(
   limitOverrides: Partial<RouterLimits> = {},
   trustedProxies: string[] = [],
   ownPath?: OwnPath,
+  accessKey = randomBytes(32).toString('hex'),
   onWake: (deployment: string) => void = () => {},
 ) {
   const limits = { ...DEFAULT_ROUTER_LIMITS, ...limitOverrides }
   const proxies = trustedProxies.map(parseRange)
+  const access = createRouteAccess(accessKey, proxies)
   /** Undefined before the first `apply`: until then, requests wait. */
   let routes: Route[] | undefined
   /** Names below localhost have no address in the resolvers of many programs. */
@@ -129,12 +137,14 @@ export function createRouter(
   }
 
   /** Connects to any server that accepts, or opens a site. Retries are safe, because nothing was sent yet. */
-  async function reach(host: string, path: string, isClientGone: () => boolean) {
+  async function reach(host: string, path: string, isClientGone: () => boolean, permits: (route: Route) => boolean) {
     let deadline = Date.now() + CONNECT_WAIT_MS
     const since = performance.now()
     for (;;) {
       const route = find(host, path)
       if (!route && routes) return 'unrouted'
+      // Before anything else: the protection may have been set while the request waited, and a stranger wakes nothing.
+      if (route && !permits(route)) return { refusedBy: route }
       if (route?.holds && route.of !== undefined) {
         const outcome = await held.wait(route.of, isClientGone, () => find(host, path)?.holds === true)
         if (outcome !== 'awake') return outcome
@@ -151,7 +161,7 @@ export function createRouter(
           taken.release()
         }
         if (answerer && route.of !== undefined) loads.count(route.of)
-        if (answerer && !isClientGone()) return { answerer, release, since, counted: countsOf(route, target) }
+        if (answerer && !isClientGone()) return { route, answerer, release, since, counted: countsOf(route, target) }
         taken.release()
         if (answerer instanceof Socket) answerer.destroy()
       }
@@ -177,9 +187,13 @@ export function createRouter(
         'The router cannot forward this request. Check its host, path, headers and length.',
       )
     const host = hostOf(req)
-    const reached = await reach(host, pathOf(req), () => res.destroyed || res.socket!.destroyed)
+    const path = pathOf(req)
+    const isGone = () => res.destroyed || res.socket!.destroyed
+    const reached = await reach(host, path, isGone, route => access.permits(req, route, path))
     if (typeof reached === 'string') return void respondUnrouted(res, reached, host)
+    if ('refusedBy' in reached) return void (await access.answer(req, res, reached.refusedBy, path))
     const { answerer, release, since } = reached
+    const edit = reached.route.access ? privateHeaders : undefined
     let { counted } = reached
     const recordAnswer = (status: number) => {
       if (counted) countAnswer(counted, status, performance.now() - since)
@@ -190,7 +204,7 @@ export function createRouter(
         release()
         recordAnswer(res.headersSent ? res.statusCode : CLIENT_GONE)
       })
-      await answerBySite(req, res, answerer)
+      await answerBySite(req, res, answerer, edit)
       if (res.headersSent) recordAnswer(res.statusCode)
       return undefined
     }
@@ -217,13 +231,18 @@ export function createRouter(
         respondProblem(res, 502, 'The application closed the connection without an answer. Check its log.')
     })
     out.once('response', from => {
-      forwardResponse(res, out, from)
+      forwardResponse(res, out, from, edit)
       if (res.headersSent) recordAnswer(res.statusCode)
     })
     return { out, socket, release, late, recordAnswer }
   }
 
-  async function answerBySite(req: http.IncomingMessage, res: http.ServerResponse, site: OpenSite): Promise<void> {
+  async function answerBySite(
+    req: http.IncomingMessage,
+    res: http.ServerResponse,
+    site: OpenSite,
+    edit?: EditHeaders,
+  ): Promise<void> {
     if (isWebSocket(req)) return respondProblem(res, 400, 'A static site accepts no WebSocket.')
     if (!req.complete) {
       // A site reads no body, and the connection serves its next request after it.
@@ -231,7 +250,7 @@ export function createRouter(
       const late = setTimeout(() => req.socket.destroy(), limits.body_ms)
       req.once('close', () => clearTimeout(late))
     }
-    if (await serveSite(req, res, site)) return
+    if (await serveSite(req, res, site, edit)) return
     // Its folder was removed, or written again by another build.
     sites.forget(site.folder)
     respondUnrouted(res, 'unavailable', hostOf(req))
@@ -393,8 +412,6 @@ function isTurnOf(req: http.IncomingMessage, res: http.ServerResponse): boolean 
   })
 }
 
-const namedHost = (req: http.IncomingMessage) =>
-  (req.headers.host ?? '').replace(/:\d+$/, '').replace(/\.$/, '').toLowerCase()
 /** Any page of the web can have a name of its own lead to the loopback address, and then read what answers there. */
 const isLocalName = (name: string) =>
   !name.includes('.') || isIP(name.replace(/^\[|\]$/g, '')) > 0 || /\.(?:localhost|internal)$/.test(name)
