@@ -43,6 +43,8 @@ export const slices = {
   '/v2/deployments/*/jobs': () => import('./hosting/jobs/routes.ts'),
   '/v2/deployments/*/schedules /v2/schedules': () => import('./hosting/jobs/schedules.routes.ts'),
   '/v2/deployments/*/snapshots /v2/deployments/*/restores /v2/snapshots': () => import('./hosting/snapshots/routes.ts'),
+  '/v2/deployments/*/protection /v2/deployments/*/bypasses /v2/deployments/*/access-grants': () =>
+    import('./hosting/protection/routes.ts'),
   '/v2/deployments/*/metrics': () => import('./hosting/metrics/metrics.routes.ts'),
   '/v1/integrations/forge/githost': () => import('./hosting/git-hosts/routes.ts'),
   '/v2/listeners': () => import('./hosting/listeners/routes.ts'),

@@ -11,6 +11,7 @@ export const createSweeps = (services: Services) => ({
   old_revisions: async () => (await import('./hosting/deployments/revision-retention.ts')).sweepOldRevisions(services),
   jobs: async () => (await import('./hosting/jobs/sweep.ts')).sweepJobs(services),
   snapshots: async () => (await import('./hosting/snapshots/sweep.ts')).sweepSnapshots(services),
+  bypasses: async () => (await import('./hosting/protection/sweep.ts')).sweepBypasses(services),
   uploads: async () => (await import('./hosting/uploads/sweep.ts')).sweepUploads(services),
   tunnels: async () => (await import('./hosting/relay/sweep.ts')).sweepTunnels(services),
   attachments: async () => (await import('./tracing/datasets/sweep.ts')).sweepAttachments(services),

@@ -56,7 +56,9 @@ const PURE_FILES = ['protocol/defaults.ts']
 const ROOMS = ['people', 'hosting', 'connect', 'tracing']
 /** Folders that are part of a slice: they import each other. */
 const PARTS: Record<string, string[]> = {
-  'hosting/deployments': ['jobs', 'snapshots', 'logs', 'metrics', 'uploads', 'registry', 'custom-hosts', 'tags'],
+  'hosting/deployments': [
+    ...['jobs', 'snapshots', 'protection', 'logs', 'metrics', 'uploads', 'registry', 'custom-hosts', 'tags'],
+  ],
   'hosting/pushes': ['previews', 'deploy-hooks'],
   'tracing/runs': ['ingest', 'projects', 'threads', 'feedback', 'shares', 'retention', 'store'],
 }

@@ -1163,8 +1163,8 @@ begin
   with inserted as (
     insert into deployments (
       id, organization_id, tenant_id, name, source, deployment_type, status, source_config, source_revision_config,
-      image_version, secrets, secret_references, tag_value_ids, parent_deployment_id, preview, owner, listener_id,
-      latest_revision_id, in_flight_revision_id, waiting_revision_id
+      image_version, secrets, secret_references, tag_value_ids, parent_deployment_id, preview, owner, protection,
+      listener_id, latest_revision_id, in_flight_revision_id, waiting_revision_id
     )
     values (
       p_id,
@@ -1186,6 +1186,7 @@ begin
       p_parent.id,
       p_preview,
       p_new ->> 'owner',
+      nullif((p_new -> 'protection')::jsonb, 'null')::json,
       p_listener,
       p_revision,
       case when not v_lacks_artifact then p_revision end,
@@ -1220,7 +1221,11 @@ begin
       'deployment.created',
       created.id,
       '{}',
-      changed_members(null, recorded_deployment(created) || jsonb_build_object('owner', created.owner))
+      changed_members(
+        null,
+        recorded_deployment(created)
+          || jsonb_build_object('owner', created.owner, 'protection', created.protection)
+      )
     )::new_event,
     created_event(v_revision)
   ];
@@ -2302,6 +2307,7 @@ begin
     case n.needs
       when 'copies' then format('%s (at most %s)', n.path, m.copies)
       when 'feature' then format('%s (%s)', n.path, n.hint)
+      when 'told_feature' then format('%s (%s)', n.path, n.hint)
       else n.path
     end,
     ', '
@@ -2322,6 +2328,7 @@ begin
           when 'service_account' then p.policy -> 'service_accounts' @> n.value
           when 'copies' then coalesce(n.value::integer <= (p.policy ->> 'max_copies')::integer, true)
           when 'feature' then coalesce(nullif(p.policy -> 'features', 'null') @> n.value, true)
+          when 'told_feature' then p.policy -> 'features' @> n.value
         end
     );
   if v_refused is not null then perform refuse('not_allowed_by_listener', v_refused); end if;

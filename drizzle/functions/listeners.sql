@@ -514,6 +514,11 @@ begin
     select c.id
     from deployments c
     where c.listener_id is null
+      -- An agent that protects none would serve it to everyone.
+      and (
+        c.protection ->> 'mode' is distinct from 'members'
+        or p_listener.policy::jsonb -> 'features' @> '"protection"'
+      )
     order by c.id
     limit 100
     for update skip locked
@@ -579,6 +584,7 @@ begin
             when p_listener.policy ->> 'engine' in ('process', 'container') then d.dormant_parts
           end,
           'cleared_stores', coalesce(d.cleared_stores, '{}'),
+          'protection', case when d.protection ->> 'mode' = 'members' then list_protection(d) end,
           -- The workspace owns the host and has proved it. A listener of its own that is not public needs no proof.
           'custom_url', case
             when h.verified_at is not null

@@ -29,7 +29,7 @@ grant select, insert, delete, update (
     source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions,
     latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key,
     deleting_at, listener_id, url, local_url, healthy, last_request_at, custom_host, custom_path, version, created_at,
-    updated_at, trace_key_version, owner, reported_health, health_reason, health_processes, dormant_parts, incidents,
+    updated_at, trace_key_version, owner, protection, reported_health, health_reason, health_processes, dormant_parts, incidents,
     incidents_due
   ) on deployments to slipway_app;
 
@@ -525,6 +525,31 @@ create policy admitted on commit_statuses as restrictive to slipway_limited
   with check (true);
 grant select, insert, update (revision_id, notified_state, attempts, next_attempt_at) on commit_statuses to slipway_app;
 
+-- ------------------------------------------------------------ protection_bypasses
+create policy own on protection_bypasses to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_deployment(deployment_id)
+  );
+create policy served on protection_bypasses for select to slipway_agent
+  using (
+    exists (
+      select from deployments d
+      where d.id = deployment_id
+        and d.listener_id = current_listener()
+    )
+  );
+create policy admitted on protection_bypasses as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = protection_bypasses.deployment_id)
+  )
+  with check (true);
+grant select on protection_bypasses to slipway_agent;
+grant select, insert, delete on protection_bypasses to slipway_app;
+
 -- ------------------------------------------------------------ preview_policies
 create policy own on preview_policies to slipway_app
   using (tenant_id = current_tenant())
@@ -540,8 +565,8 @@ create policy admitted on preview_policies as restrictive to slipway_limited
   )
   with check (true);
 grant select, insert, delete, update (
-    branches, ttl_seconds, max, forks, secrets, resource_spec, on_create, on_delete, hook_secret, version, created_at,
-    updated_at
+    branches, ttl_seconds, max, forks, secrets, resource_spec, protection, on_create, on_delete, hook_secret, version,
+    created_at, updated_at
   ) on preview_policies to slipway_app;
 
 -- ------------------------------------------------------------ previews

@@ -1,15 +1,23 @@
 // Signing in, in a real browser at a real OpenID Connect server. The app, the applications that it hosts and strangers
 // have host names of their own, so that the browser decides what belongs to the same site.
+import { once } from 'node:events'
 import * as fs from 'node:fs'
+import * as http from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { sql } from 'drizzle-orm'
 import { calculatePKCECodeChallenge } from 'oauth4webapi'
 import type { Page } from 'playwright-core'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { createRouter, type Route } from '../../src/agent/engines/local/router.ts'
+import { headerPairs } from '../../src/agent/engines/local/router-headers.ts'
 import { createHost } from '../../src/host/host.ts'
+import { sha256Hex } from '../../src/kernel/crypto/digest.ts'
+import { publicJwks } from '../../src/kernel/crypto/signing-keys.ts'
 import { runAsSystem } from '../../src/kernel/db/db.ts'
 import { bootstrap } from '../../src/people/access/bootstrap.ts'
+import { VIEWER } from '../../src/people/access/built-in-roles.ts'
 import { expectAccessible, serveHosts, takePicture, useBrowser, type Visitor } from '../support/browser.ts'
 import { completeSignIn } from '../support/headless-user.ts'
 import { createIdentityProvider, listenLocally, oidcSettings, type Person } from '../support/identity-provider.ts'
@@ -35,6 +43,7 @@ let slipway: ReturnType<typeof createHost>
 let origin: string
 let callback: string
 let owner: string
+let tenant: string
 /** The person who signs in at the provider. */
 let person: Person = { sub: 'ada' }
 
@@ -70,7 +79,9 @@ beforeAll(async () => {
       return new Response(attack.page, { headers })
     }
   const input = { organization: 'Acme', emails: ['boss@example.com'], scope: 'organization' as const }
-  owner = (await bootstrap(slipway.app.database, input)).api_key
+  const made = await bootstrap(slipway.app.database, input)
+  owner = made.api_key
+  tenant = made.tenant_id
 })
 beforeEach(() => {
   requests.length = 0
@@ -85,7 +96,7 @@ afterAll(async () => {
 })
 
 async function api(method: string, path: string, body?: unknown) {
-  const headers = { 'X-Api-Key': owner, 'Content-Type': 'application/json' }
+  const headers = { 'X-Api-Key': owner, 'X-Tenant-Id': tenant, 'Content-Type': 'application/json' }
   const init = { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) }
   const response = await slipway.app.fetch(new Request(origin + path, init))
   return { response, body: (await response.json()) as Record<string, unknown> }
@@ -140,12 +151,13 @@ async function takeCallback(who: Person): Promise<string> {
   return completeSignIn(begun.headers.get('Location')!, callback, who.sub)
 }
 
+const LOOKS = [
+  { colorScheme: 'light', viewport: { width: 1280, height: 800 } },
+  { colorScheme: 'dark', viewport: { width: 360, height: 740 } },
+] as const
+
 describe('the page', () => {
-  const looks = [
-    { colorScheme: 'light', viewport: { width: 1280, height: 800 } },
-    { colorScheme: 'dark', viewport: { width: 360, height: 740 } },
-  ] as const
-  it.each(looks)('is accessible in $colorScheme, $viewport.width pixels wide', async look => {
+  it.each(LOOKS)('is accessible in $colorScheme, $viewport.width pixels wide', async look => {
     const { page, problems } = await newVisitor(look)
     const name = `sign-in-${look.colorScheme}-${look.viewport.width}`
     await page.goto(`${origin}/sign-in`)
@@ -461,6 +473,127 @@ describe.each([
     await page.goto(hosts.originOf(host))
     const [, ...frames] = page.frames()
     expect(frames.map(frame => frame.url())).toEqual(Array(3).fill('chrome-error://chromewebdata/'))
+  })
+})
+
+describe('a protected deployment', () => {
+  const servers: http.Server[] = []
+  const listen = async (server: http.Server) => {
+    servers.push(server)
+    await once(server.listen(0, '127.0.0.1'), 'listening')
+    return (server.address() as AddressInfo).port
+  }
+  /** The cookies that the application got. */
+  let seen: string[]
+  let router: ReturnType<typeof createRouter>
+  let route: Route
+  let shop: string
+
+  beforeEach(async () => {
+    seen = []
+    shop = hosts.originOf(SHOP)
+    const body = {
+      name: `shop-${crypto.randomUUID().slice(0, 8)}`,
+      source: 'external_container',
+      source_config: {},
+      source_revision_config: { image_uri: 'registry.example.com/shop:1' },
+      secrets: [],
+      protection: { mode: 'members' },
+    }
+    const { body: deployment } = await api('POST', '/v2/deployments', body)
+    const deployment_id = deployment.id as string
+    await runAsSystem(slipway.app.database, sql`update deployments set url = ${shop} where id = ${deployment_id}::uuid`)
+    const application = http.createServer((req, res) => {
+      seen.push(req.headers.cookie ?? '')
+      res.setHeader('Content-Type', 'text/html').end(`<!doctype html><title>Shop</title><h1>Page ${req.url}</h1>`)
+    })
+    const { keys } = await publicJwks(slipway.app.config)
+    const grants = { issuer: origin, url: `${origin}/sign-in/deployment`, keys: keys.map(({ kid, x }) => ({ kid, x })) }
+    route = {
+      ...{
+        host: SHOP,
+        path: '/',
+        targets: [{ host: '127.0.0.1', port: await listen(application) }],
+        of: deployment_id,
+      },
+      access: { deployment_id, workspace_id: tenant, open_paths: [], bypasses: [], grants },
+    }
+    router = createRouter({}, ['127.0.0.1'])
+    router.apply([route])
+    const port = await listen(router.server())
+    // As the reverse proxy of an agent does, which speaks TLS.
+    handlers[SHOP] = async request => {
+      const { pathname, search, host } = new URL(request.url)
+      const headers = { ...Object.fromEntries(request.headers), host, 'X-Forwarded-Proto': 'https' }
+      const forwarded = http.request({ port, method: request.method, path: pathname + search, headers, agent: false })
+      forwarded.end(Buffer.from(await request.arrayBuffer()))
+      const [answer] = (await once(forwarded, 'response')) as [http.IncomingMessage]
+      const received = new Headers(
+        headerPairs(answer.rawHeaders).map(([name, value]) => [name, value] as [string, string]),
+      )
+      received.delete('Content-Length')
+      const bytes = Buffer.concat(await Array.fromAsync(answer))
+      return new Response(bytes.length > 0 ? bytes : null, { status: answer.statusCode!, headers: received })
+    }
+  })
+  afterEach(() => {
+    for (const server of servers.splice(0)) {
+      server.closeAllConnections()
+      server.close()
+    }
+  })
+
+  it('is seen by a member after one sign-in, and comes back to the page that was asked for', async () => {
+    const member = await newMember()
+    await api('POST', '/workspaces/current/members', { member_id: member.id, role_id: VIEWER })
+    const { page, context, problems } = await newVisitor()
+    await page.goto(`${shop}/orders?id=7`)
+    // A person who is not signed in yet.
+    await showsWays(page)
+    expect(page.url()).not.toContain('orders')
+    await page.goto(await newLink(member))
+    await showsPerson(page, member)
+    await page.goto(`${shop}/orders?id=7`)
+    await page.getByRole('heading', { name: 'Page /orders?id=7' }).waitFor()
+    expect(page.url()).toBe(`${shop}/orders?id=7`)
+    const cookies = (await context.cookies(shop)).filter(({ name }) => name.includes('slipway-access'))
+    expect(cookies).toMatchObject([{ domain: SHOP, path: '/', httpOnly: true, secure: true, sameSite: 'Lax' }])
+    expect(await page.evaluate('document.cookie')).toBe('')
+    // At once, without the control plane.
+    delete handlers[SLIPWAY]
+    await page.goto(`${shop}/again`)
+    await page.getByRole('heading', { name: 'Page /again' }).waitFor()
+    handlers[SLIPWAY] = (request, env) => slipway.app.fetch(request, env)
+    expect(seen.filter(cookie => cookie !== '')).toEqual([])
+    expect(problems.filter(problem => !problem.includes('favicon'))).toEqual([])
+  })
+
+  it.each(LOOKS)('says who may not see it, accessible in $colorScheme', async look => {
+    const visitor = await newVisitor(look)
+    const member = await signInByLink(visitor)
+    const { page } = visitor
+    await page.goto(shop)
+    await page.getByText(`You are signed in to Acme as ${member.name}, who may not see`).waitFor()
+    await takePicture(page, `protected-${look.colorScheme}-${look.viewport.width}`)
+    await expectAccessible(page)
+    expect(seen).toEqual([])
+  })
+
+  it.each(LOOKS)('is seen by a share link until that is revoked, and says so, in $colorScheme', async look => {
+    const { page } = await newVisitor(look)
+    const hash = sha256Hex('of a link')
+    const expires_at = new Date(Date.now() + 3_600_000).toISOString()
+    router.apply([{ ...route, access: { ...route.access!, bypasses: [{ kind: 'link', hash, expires_at }] } }])
+    const link = `${shop}/.well-known/slipway/access#token=of%20a%20link`
+    await page.goto(link)
+    await page.getByRole('heading', { name: 'Page /' }).waitFor()
+    expect(page.url()).toBe(`${shop}/`)
+    router.apply([route])
+    await page.goto(link)
+    await page.getByRole('heading', { name: 'No access' }).waitFor()
+    expect(page.url()).not.toContain('token')
+    await takePicture(page, `share-link-${look.colorScheme}-${look.viewport.width}`)
+    await expectAccessible(page)
   })
 })
 

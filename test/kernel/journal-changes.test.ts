@@ -6,6 +6,7 @@ import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { createVerificationRecord } from '../../src/hosting/custom-hosts/custom-hosts.ts'
 import { NewDeployment } from '../../src/hosting/deployments/schema.ts'
 import { NewSchedule } from '../../src/hosting/jobs/schema.ts'
+import { GrantRequest } from '../../src/hosting/protection/schema.ts'
 import { sha256Hex } from '../../src/kernel/crypto/digest.ts'
 import { runAsSystem } from '../../src/kernel/db/db.ts'
 import { type Operation, successStatus } from '../../src/kernel/http/routes.ts'
@@ -328,6 +329,11 @@ async function prepareCalls() {
       await agent.poll()
       const reports = [{ job_id, state: 'running' }]
       return { body: { agent_id: agent.agent_id, fence: agent.fence, reports }, headers: { 'X-Api-Key': key } }
+    },
+    createAccessGrant: async () => {
+      const host = `${unusedId()}.example.com`
+      const { id } = await newDeployment(tenant, { source_config: { custom_url: `https://${host}` } })
+      return { params: { deployment_id: id }, body: { ...GrantRequest.meta()!.example!, host } }
     },
     rotateTraceKey: async () => ({ params: { deployment_id: (await newDeployment(tenant)).id } }),
     releaseHold: async () => {

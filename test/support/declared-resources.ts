@@ -522,6 +522,7 @@ export const NOT_DECLARED: Record<string, string> = {
   endSession: 'a session of the caller',
   releaseHold: 'set by a rollback',
   removePreview: 'created by a pull request',
+  revokeBypass: 'its secret is shown once',
   revokeOwnKey: 'the key of the caller',
   signOut: 'a session of the caller',
   unshareRun: 'runs are data',

@@ -6,6 +6,7 @@ import { createVerificationRecord } from '../../src/hosting/custom-hosts/custom-
 import { NewDeployment } from '../../src/hosting/deployments/schema.ts'
 import { NewSchedule } from '../../src/hosting/jobs/schema.ts'
 import { NewListener } from '../../src/hosting/listeners/schema.ts'
+import { NewBypass } from '../../src/hosting/protection/schema.ts'
 import { newUserCode } from '../../src/kernel/crypto/crypto.ts'
 import { runAsSystem } from '../../src/kernel/db/db.ts'
 import { NewAccessPolicy } from '../../src/people/access/policies.schema.ts'
@@ -65,6 +66,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const schedule = await tenant.post(`/v2/deployments/${deployment.body.id}/schedules`, NewSchedule.meta()!.example)
   const followed = await tenant.post('/v2/deployments', await makeRepositoryBody(tenant))
   const hook = await tenant.post(`/v2/deployments/${followed.body.id}/deploy-hooks`, { name: 'hook' })
+  const bypass = await tenant.post(`/v2/deployments/${deployment.body.id}/bypasses`, NewBypass.meta()!.example)
   const model = await tenant.post('/v1/model-configurations', {
     name: 'Model',
     provider: 'openai',
@@ -139,6 +141,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     schedule_id: schedule.body.id,
     hook_id: hook.body.id,
     snapshot_id,
+    bypass_id: bypass.body.id,
     config_id: config.body.id,
     cluster_id,
     comparative_experiment_id: comparison.body.id,

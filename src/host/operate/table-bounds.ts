@@ -89,6 +89,7 @@ export const TABLE_BOUNDS: Record<string, TableBound> = {
   preview_policies: perRow('one for each deployment'),
   previews: expires('one for each pull request; 30 days after they ended', 'pushes'),
   projects: quota('10,000 for each workspace'),
+  protection_bypasses: expires('50 for each deployment; 7 days after they end', 'bypasses'),
   rate_windows: expires('one for each budget and failing address, for 2 minutes', 'requests'),
   revisions: expires('the newest 100 of each deployment, and REVISION_RETENTION_DAYS', 'old_revisions'),
   role_access_policies: perRow('one for each role and access policy'),

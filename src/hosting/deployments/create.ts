@@ -8,7 +8,8 @@ import { prepareStatement, type Row } from '../../kernel/db/statement.ts'
 import type { Ctx } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { hostOf } from '../../protocol/custom-url.schema.ts'
-import { listListenerNeeds } from '../../protocol/listener-policy.ts'
+import { listListenerNeeds, listProtectionNeeds } from '../../protocol/listener-policy.ts'
+import { toStored } from '../../protocol/protection.schema.ts'
 import { hasDatabase } from '../../protocol/resources.schema.ts'
 import { awaitsHostVerification, describeHostVerification, refuseReservedUrl } from '../custom-hosts/custom-hosts.ts'
 import { listenerPolicy, runsImages, runsImagesOf } from './listener-facts.ts'
@@ -106,7 +107,7 @@ export function validateNewDeployment(ctx: Ctx, input: NewDeployment): void {
 
 /** The argument `p_new` of create_deployment() and create_preview(). */
 export const describeNewDeployment = (
-  { name, source, source_config, source_revision_config, secret_references, owner }: NewDeployment,
+  { name, source, source_config, source_revision_config, secret_references, owner, protection }: NewDeployment,
   secrets: SealedSecret[],
 ): string =>
   JSON.stringify({
@@ -119,7 +120,11 @@ export const describeNewDeployment = (
     source_revision_config,
     secret_references: secret_references ?? undefined,
     owner: owner ?? undefined,
+    protection: toStored(protection),
     has_database: hasDatabase(source_config.resource_spec),
-    policy_needs: listListenerNeeds(source_config.resource_spec ?? {}, source),
+    policy_needs: [
+      ...listListenerNeeds(source_config.resource_spec ?? {}, source),
+      ...listProtectionNeeds('protection', protection),
+    ],
     secrets,
   })

@@ -2,6 +2,7 @@
 import { completeMembers, pickColumns, toIsoTime } from '../../kernel/db/rows.ts'
 import { etagState, etagVersion } from '../../kernel/http/routes.ts'
 import { MASK, SourceConfig, SourceRevisionConfig } from '../../protocol/parts.schema.ts'
+import { OPEN_TO_EVERYONE } from '../../protocol/protection.schema.ts'
 import type { Serving } from './revisions.schema.ts'
 import type { Deployment, DeploymentHealth, Revision } from './schema.ts'
 import type { DeploymentSummary } from './summary.schema.ts'
@@ -31,6 +32,7 @@ export const wireColumns = pickColumns(deployments, [
   'url',
   'local_url',
   'owner',
+  'protection',
   'created_at',
   'updated_at',
   'version',
@@ -101,6 +103,7 @@ export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersio
     // A stored answer of an earlier release has none.
     local_url: row.local_url ?? null,
     owner: row.owner,
+    protection: row.protection ?? OPEN_TO_EVERYONE,
     created_at: toIsoTime(row.created_at),
     updated_at: toIsoTime(row.updated_at),
     ...(row.summary && { summary: summaryToWire(row.summary) }),

@@ -18,6 +18,7 @@ import {
   SourceRevisionConfigInput,
   VariableName,
 } from '../../protocol/parts.schema.ts'
+import { NewProtection, Protection } from '../../protocol/protection.schema.ts'
 import { DeploymentType } from '../../protocol/resources.schema.ts'
 import {
   arrayOf,
@@ -102,6 +103,7 @@ export const NewDeployment = z
       .nullish()
       .meta({ description: 'Only for `external_container`.' }),
     owner: Owner.nullish(),
+    protection: NewProtection.nullish().meta({ description: 'Everyone may see it by default.' }),
   })
   .superRefine(checkUniqueVariables, alwaysCheck)
   .superRefine(({ integration_id, source_config }, check) => {
@@ -202,6 +204,7 @@ export const Deployment = z
           'graphs and is not open to everyone.',
       }),
     owner: Owner.nullable(),
+    protection: Protection,
     ...TimeMembers,
     summary: DeploymentSummary.optional(),
   })

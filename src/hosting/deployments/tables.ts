@@ -24,6 +24,7 @@ import {
   versionedColumns,
 } from '../../kernel/db/columns.ts'
 import { tenantColumns } from '../../people/access/tables.ts'
+import type { StoredProtection } from '../../protocol/protection.schema.ts'
 import type { ProcessHealth } from '../../protocol/report.schema.ts'
 import type { Part } from '../../protocol/resources.schema.ts'
 import { listeners } from '../listeners/tables.ts'
@@ -97,6 +98,8 @@ export const deployments = pgTable(
     cleared_stores: text().array(),
     /** A label of the files that declare it. It grants nothing. */
     owner: text(),
+    /** Null: everyone may see it, and no path is an exception. */
+    protection: json().$type<StoredProtection>(),
     /** Its trace keys of other versions are refused. */
     trace_key_version: integer().notNull().default(1),
     /** Null until a listener of the platform takes the deployment. */

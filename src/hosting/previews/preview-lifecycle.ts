@@ -160,6 +160,7 @@ async function previewDeployment(caller: Caller, facts: PreviewFacts, url: strin
       ...({ repo_commit_sha: preview.head_sha } as object),
     },
     secrets: await previewSecrets(caller, facts, url),
+    protection: policy.protection,
   }
 }
 

@@ -9,12 +9,15 @@ import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
+import { listProtectionNeeds } from '../../protocol/listener-policy.ts'
 import { MASK } from '../../protocol/parts.schema.ts'
+import { OPEN_TO_EVERYONE, type StoredProtection, toStored } from '../../protocol/protection.schema.ts'
 import { isJsonEqual } from '../deployments/plan.ts'
 import { makePlanDigest, readPlannedVersion } from '../deployments/plan-digest.ts'
 import type { DeploymentRef, DryRun } from '../deployments/schema.ts'
 import { isDeployment, lockDeployment } from '../deployments/service.ts'
 import { deployments } from '../deployments/tables.ts'
+import { DEFAULT_PROTECTION, isPublic } from '../protection/default-protection.ts'
 import { matchesBranch } from '../pushes/branch-globs.ts'
 import { previewPolicies } from '../pushes/tables.ts'
 import { HOOK_SEAL_CONTEXT, insertEndHooks } from './preview-hooks.ts'
@@ -24,7 +27,7 @@ export type PolicyRow = typeof previewPolicies.$inferSelect
 type Ref = z.output<typeof DeploymentRef>
 
 const POLICY_RECORD = {
-  ...recordColumns(previewPolicies, ['branches', 'max', 'forks', 'resource_spec']),
+  ...recordColumns(previewPolicies, ['branches', 'max', 'forks', 'resource_spec', 'protection']),
   ttl: (row: SQL) => sql`${row}.ttl_seconds`,
   secrets: (row: SQL) => sql`(select jsonb_agg(s ->> 'name') from json_array_elements(${row}.secrets) s)`,
   hooks: (row: SQL) => sql`jsonb_build_object('on_create', ${row}.on_create, 'on_delete', ${row}.on_delete)`,
@@ -41,6 +44,7 @@ const toWire = (row: PolicyRow): PreviewPolicy & { [etagVersion]: number } => ({
   forks: row.forks,
   secrets: row.secrets.map(({ name }) => ({ name, value: MASK })),
   resource_spec: row.resource_spec as PreviewPolicy['resource_spec'],
+  protection: row.protection ?? OPEN_TO_EVERYONE,
   hooks: row.hook_secret === null ? null : { on_create: row.on_create, on_delete: row.on_delete, secret: MASK },
   secret_fingerprints: Object.fromEntries(row.secrets.map(({ name, sealed }) => [name, sealedFingerprint(sealed)])),
   hook_secret_fingerprint: row.hook_secret && sealedFingerprint(row.hook_secret),
@@ -77,11 +81,14 @@ const HAS_PULL_REQUESTS = sql`not exists (
             and i.host = 'git')`
 const UNSUPPORTED_PARENT = 'previews need a deployment of source githost that is not a preview itself'
 /** The parent `d` with its stored policy `o`, if it can have this one. */
-const selectParent = ({ deployment_id, resource_spec }: PolicyInput): SQL => sql`deployments d
+const selectParent = ({ deployment_id, resource_spec, protection }: PolicyInput): SQL => {
+  const needs = listProtectionNeeds('protection', protection)
+  return sql`deployments d
       left join preview_policies o on o.id = d.id and o.tenant_id = current_tenant()
       where d.id = ${deployment_id}::uuid
         and d.tenant_id = current_tenant()
         and ${refuseUnless('deployment_deleting', sql`d.deleting_at is null`)}
+        and require_listener_allows(d.listener_id, ${JSON.stringify(needs)}::jsonb)
         and require_allowed_commands(
           jsonb_build_object('resource_spec', o.resource_spec),
           jsonb_build_object('resource_spec', ${specJson(resource_spec)}::jsonb))
@@ -90,6 +97,22 @@ const selectParent = ({ deployment_id, resource_spec }: PolicyInput): SQL => sql
           when d.source = 'githost' and d.parent_deployment_id is null then true
           else refuse('source_rule', ${UNSUPPORTED_PARENT})
         end`
+}
+
+/** Over the parent `d` and its stored policy `o`. A new policy whose request names none protects where it can. */
+function protectionOf({ config }: Ctx, { protection }: NewPreviewPolicy): SQL<string | null> {
+  if (protection) {
+    const stored = toStored(protection)
+    return sql`${stored && JSON.stringify(stored)}::json`
+  }
+  if (!isPublic(config)) return sql`o.protection`
+  return sql`case
+    when o.id is not null then o.protection
+    when exists (
+      select from listeners l where l.id = d.listener_id and l.policy::jsonb -> 'features' @> '"protection"'
+    ) then ${JSON.stringify(DEFAULT_PROTECTION)}::json
+  end`
+}
 const specJson = (spec: NewPreviewPolicy['resource_spec']) => (spec ? JSON.stringify(spec) : null)
 
 /** Anyone can open pull requests of a public repository, and each open one has a preview. */
@@ -111,9 +134,10 @@ export const planPolicy = verb('deployments:update', async (ctx, input: PolicyIn
           where p.parent_id = d.id and p.tenant_id = current_tenant() and p.state <> 'ended'
           order by p.created_at desc, p.id desc
           limit ${MAX_PLANNED_PREVIEWS}) v)::text,
-      (${secrets})::text || coalesce(${hookSecret}, '')
+      (${secrets})::text || coalesce(${hookSecret}, ''),
+      (${protectionOf(ctx, input)})::text
     from ${selectParent(input)}`
-  const [stored, found] = requireRow(await run(ctx, query), 'deployment_not_found')
+  const [stored, found, , protection] = requireRow(await run(ctx, query), 'deployment_not_found')
   const row = stored === null ? null : (JSON.parse(stored as string) as PolicyRow)
   const previews = (JSON.parse(found as string) as { number: number; branch: string }[]).map(preview => ({
     ...preview,
@@ -121,7 +145,10 @@ export const planPolicy = verb('deployments:update', async (ctx, input: PolicyIn
   }))
   const left = previews.filter(({ matches }) => !matches).length
   return {
-    changes: listPolicyChanges(row && toWire(row), input),
+    changes: listPolicyChanges(row && toWire(row), {
+      ...input,
+      protection: (JSON.parse((protection as string | null) ?? 'null') as StoredProtection) ?? OPEN_TO_EVERYONE,
+    }),
     new_values: listNewValues(input),
     previews,
     warnings: [
@@ -142,6 +169,7 @@ function listPolicyChanges(stored: PreviewPolicy | null, wanted: NewPreviewPolic
     forks: policy.forks,
     secrets: policy.secrets.length > 0 ? policy.secrets.map(({ name }) => name) : null,
     resource_spec: policy.resource_spec ?? null,
+    protection: policy.protection ?? null,
     'hooks.on_create': policy.hooks?.on_create ?? null,
     'hooks.on_delete': policy.hooks?.on_delete ?? null,
   })
@@ -161,10 +189,10 @@ export const setPolicy = verb('deployments:update', async (ctx, input: PolicyInp
   const hookSecret = await sealHookSecret(ctx, deployment_id, input)
   const change = sql<PolicyRow>`
       insert into preview_policies as p
-        (id, organization_id, tenant_id, branches, ttl_seconds, max, forks, secrets, resource_spec,
+        (id, organization_id, tenant_id, branches, ttl_seconds, max, forks, secrets, resource_spec, protection,
           on_create, on_delete, hook_secret)
       select d.id, d.organization_id, d.tenant_id, ${sql.param(branches)}::text[], ${ttl}, ${max}, ${forks},
-        ${secrets}, ${specJson(input.resource_spec)}::json, ${hooks?.on_create ?? null}, ${hooks?.on_delete ?? null},
+        ${secrets}, ${specJson(input.resource_spec)}::json, ${protectionOf(ctx, input)}, ${hooks?.on_create ?? null}, ${hooks?.on_delete ?? null},
         ${hookSecret}
       from ${selectParent(input)}
         and ${isFresh}
@@ -176,6 +204,7 @@ export const setPolicy = verb('deployments:update', async (ctx, input: PolicyInp
           forks = excluded.forks,
           secrets = excluded.secrets,
           resource_spec = excluded.resource_spec,
+          protection = excluded.protection,
           on_create = excluded.on_create,
           on_delete = excluded.on_delete,
           hook_secret = excluded.hook_secret,

@@ -2,6 +2,7 @@
 import * as z from 'zod'
 import { checkUniqueNames } from '../../protocol/kubernetes.schema.ts'
 import { MASK, RevisionStatus, Secret } from '../../protocol/parts.schema.ts'
+import { NewProtection, Protection } from '../../protocol/protection.schema.ts'
 import { ResourceSpec } from '../../protocol/resources.schema.ts'
 import {
   arrayOf,
@@ -86,6 +87,11 @@ export const NewPreviewPolicy = z
     forks: policyMembers.forks.default('deny'),
     secrets: arrayOf(Overlay, 100).default([]),
     resource_spec: ResourceSpec.nullish(),
+    protection: NewProtection.nullish().meta({
+      description:
+        'Who may see the previews that are created from now on. Left out, it stays; a new policy then has `members` ' +
+        'if this installation is public and the agent of the deployment can, otherwise everyone.',
+    }),
     hooks: Hooks.nullish(),
   })
   .superRefine((body, check) => checkUniqueNames(check, 'secrets', body.secrets))
@@ -108,6 +114,7 @@ export const PreviewPolicy = z
   .object({
     deployment_id: Uuid,
     ...policyMembers,
+    protection: Protection.meta({ description: 'Who may see the previews that are created from now on.' }),
     hooks: z
       .object({
         on_create: z.string().nullable(),

@@ -10,6 +10,7 @@ import {
   parentTenantColumns,
   versionedColumns,
 } from '../../kernel/db/columns.ts'
+import type { StoredProtection } from '../../protocol/protection.schema.ts'
 import { deployments } from '../deployments/tables.ts'
 
 /**
@@ -87,6 +88,8 @@ export const previewPolicies = pgTable('preview_policies', {
   forks: text({ enum: ['deny', 'approve'] }).notNull(),
   secrets: json().$type<{ name: string; sealed: string }[]>().notNull(),
   resource_spec: json().$type<Record<string, unknown>>(),
+  /** Of the previews. Null: everyone may see them. */
+  protection: json().$type<StoredProtection>(),
   on_create: text(),
   on_delete: text(),
   hook_secret: text(),

@@ -7,6 +7,7 @@ import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Ctx, pauseWhileConnected, verb } from '../../kernel/http/context.ts'
 import type { JobWork } from '../../protocol/jobs.schema.ts'
 import { type Changes, POLL_PAGE_SIZE, type Poll } from '../../protocol/poll.schema.ts'
+import { grantIssuer } from '../protection/grants.ts'
 import { createSeal, type Seal } from './envelope.ts'
 import { acquireLease, type LeaseHolder, requireLease } from './lease.ts'
 import { type StoredWork, toWork } from './work.ts'
@@ -88,6 +89,7 @@ async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Prom
     keep_unknown,
     models_url: ctx.config.deploymentModels && control_plane_url ? modelProxyUrl(control_plane_url) : null,
     more: reached < Number(latest),
+    grants: await grantIssuer(ctx),
     jobs: JSON.parse(jobs) as JobWork[],
     ...(tunnels.length > 0 && { tunnels }),
     changes: await Promise.all(stored.map(work => toWork(context, work))),

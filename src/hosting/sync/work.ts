@@ -4,6 +4,7 @@ import { createApplicationKey } from '../../kernel/crypto/application-keys.ts'
 import type { Ctx } from '../../kernel/http/context.ts'
 import { VERSION } from '../../kernel/version.ts'
 import type { RevisionStatus, Source } from '../../protocol/parts.schema.ts'
+import type { WorkProtection } from '../../protocol/protection.schema.ts'
 import {
   type DeploymentType,
   hasDatabase,
@@ -65,6 +66,7 @@ export type StoredWork = {
     trace_key_version: number
     dormant_parts?: Part[] | null
     cleared_stores: string[]
+    protection: WorkProtection | null
     absent: boolean
   } | null
   revision: StoredRevision | null
@@ -79,6 +81,7 @@ const ABSENT_MEMBERS = {
   k8s_namespace: null,
   needs_database: false,
   cleared_stores: [],
+  protection: null,
   revision: null,
   serving: null,
 }
@@ -115,6 +118,7 @@ export async function toWork(
     trace_key_version,
     dormant_parts,
     cleared_stores,
+    protection,
   } = deployment
   const workOf = (revision: StoredRevision | null) =>
     revision &&
@@ -142,6 +146,7 @@ export async function toWork(
     k8s_namespace: source_config.listener_config?.k8s_namespace ?? null,
     needs_database: hasDatabase(source_config.resource_spec),
     cleared_stores,
+    protection,
     revision: await workOf(stored.revision),
     serving: await workOf(stored.serving),
   }

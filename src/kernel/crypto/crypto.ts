@@ -64,6 +64,8 @@ export const { create: newAuthorizationCode, looksValid: looksLikeAuthorizationC
   43,
   /^sla_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/,
 )
+/** The secret of a share link, or of a machine, which passes the protection of a deployment. */
+export const { create: newBypassToken } = createTokenKind('slb', 43, /^slb_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/)
 /** The first 22 characters stay the same when a client replaces its token; the rest is a token as above. */
 export const { create: newRefreshToken, looksValid: looksLikeRefreshToken } = createTokenKind(
   'slr',

@@ -10,6 +10,7 @@ import { gitHostsCodes } from '../../hosting/git-hosts/codes.ts'
 import { jobsCodes } from '../../hosting/jobs/codes.ts'
 import { listenersCodes } from '../../hosting/listeners/codes.ts'
 import { previewsCodes } from '../../hosting/previews/codes.ts'
+import { protectionCodes } from '../../hosting/protection/codes.ts'
 import { pushesCodes } from '../../hosting/pushes/codes.ts'
 import { registryCodes } from '../../hosting/registry/codes.ts'
 import { relayCodes } from '../../hosting/relay/codes.ts'
@@ -46,6 +47,7 @@ const CODES = {
   ...registryCodes,
   ...relayCodes,
   ...customHostsCodes,
+  ...protectionCodes,
   ...snapshotsCodes,
   ...tagsCodes,
   ...runsCodes,

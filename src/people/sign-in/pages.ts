@@ -1,8 +1,9 @@
-// The pages to sign in and to let a device in. They are the same for everyone, because a browser that comes from
-// another site sends no cookie.
+// The pages to sign in, to let a device in, and to see a protected deployment. They are the same for everyone, because
+// a browser that comes from another site sends no cookie.
 import type { Env, Hono } from 'hono'
 import { html } from 'hono/html'
 import type { Config } from '../../env.ts'
+import { deploymentPageScript } from './deployment-page-script.ts'
 import { devicePageScript } from './device-page-script.ts'
 import { BUTTONS, GRANT, PERSON } from './grant-page.ts'
 import { pageScript } from './page-script.ts'
@@ -58,7 +59,17 @@ ${BUTTONS}
 </section>
 <noscript><p>This page needs JavaScript.</p></noscript>`
 
+const DEPLOYMENT_CONTENT = `<p id="progress">One moment. You are being signed in.</p>
+<p id="status" role="status"></p>
+<section id="refused" hidden>
+<p>You are signed in to <b id="organization"></b> as <b id="who"></b>, who may not see <b id="host"></b>.</p>
+<p>Ask a member of its workspace for a share link, or to let you in.</p>
+<p><a class="button" href="/sign-in">Sign in as somebody else</a></p>
+</section>
+<noscript><p>This page needs JavaScript.</p></noscript>`
+
 export function serveSignInPages<E extends Env>(app: Hono<E>, { oidc }: Pick<Config, 'oidc'>): void {
   serveScriptPage(app, '/sign-in', 'Sign in', String(createSignInContent(oidc !== undefined)), pageScript)
+  serveScriptPage(app, '/sign-in/deployment', 'Protected deployment', DEPLOYMENT_CONTENT, deploymentPageScript)
   serveScriptPage(app, '/device', 'Approve a device', DEVICE_CONTENT, devicePageScript)
 }

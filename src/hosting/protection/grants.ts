@@ -1,0 +1,75 @@
+// Grants: a person who may read a deployment sees it in one browser, at one host. The router verifies the signature by
+// the keys that its agent gets with each poll, so it asks nobody.
+import { type SQL, sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { publicJwks, signJwt } from '../../kernel/crypto/signing-keys.ts'
+import { refuseUnless } from '../../kernel/db/db.ts'
+import { commit } from '../../kernel/db/journal.ts'
+import { requireRow } from '../../kernel/db/rows.ts'
+import { type Ctx, verb } from '../../kernel/http/context.ts'
+import { fail } from '../../kernel/http/errors.ts'
+import { configuredOrigin } from '../../kernel/http/origin.ts'
+import { GRANT_TYPE } from '../../protocol/access-rules.ts'
+import type { GrantIssuer } from '../../protocol/protection.schema.ts'
+import type { DeploymentRef } from '../deployments/schema.ts'
+import { isDeployment } from '../deployments/service.ts'
+import { deployments } from '../deployments/tables.ts'
+import { accessPage } from './bypasses.ts'
+import type { Grant, GrantRequest } from './schema.ts'
+
+/** Long enough for one redirect. The clocks of the control plane and of agents may differ. */
+const GRANT_SECONDS = 120
+const CLOCK_TOLERANCE_SECONDS = 120
+/** The time after which a browser has to come back: so long a person who has left the workspace sees it. */
+const SESSION_SECONDS = 1800
+
+export const SIGN_IN_PATH = '/sign-in/deployment'
+
+export const grantIssuer = async ({ config, origin }: Pick<Ctx, 'config' | 'origin'>): Promise<GrantIssuer> => ({
+  issuer: configuredOrigin(config),
+  url: `${origin}${SIGN_IN_PATH}`,
+  keys: (await publicJwks(config)).keys.map(({ kid, x }) => ({ kid, x })),
+})
+
+type AddressRow = { id: string; url: string | null; local_url: string | null; custom_url: string | null }
+
+/** A read that writes its event in the same statement: no grant leaves without an event. */
+export const createGrant = verb(
+  'deployments:read',
+  async (ctx, { deployment_id, host, state }: z.output<typeof DeploymentRef> & GrantRequest): Promise<Grant> => {
+    const query = sql<AddressRow>`
+      select id, url, local_url, source_config ->> 'custom_url' as custom_url
+      from ${deployments}
+      where ${isDeployment(deployment_id)}
+        and ${deployments.deleting_at} is null
+        and ${refuseUnless('host_not_served', servesHost(host))}`
+    const row = requireRow(await commit(ctx, 'deployment.access_granted', query, { host }), 'deployment_not_found')
+    const address = listAddresses(row).find(url => url.host === host.toLowerCase())
+    // The database reads addresses as text, and a browser by this parser.
+    if (!address) throw fail('host_not_served')
+    const iat = Math.floor(ctx.platform.clock.now() / 1000)
+    const claims = {
+      iss: configuredOrigin(ctx.config),
+      aud: address.hostname,
+      deployment_id: row.id,
+      state,
+      iat,
+      nbf: iat - CLOCK_TOLERANCE_SECONDS,
+      exp: iat + GRANT_SECONDS + CLOCK_TOLERANCE_SECONDS,
+      session_seconds: SESSION_SECONDS,
+    }
+    return { grant: await signJwt(ctx.config, claims, GRANT_TYPE), url: accessPage(address.href) }
+  },
+)
+
+const servesHost = (host: string): SQL => sql`
+  lower(${host}) in (
+    select lower(split_part(regexp_replace(u.address, '^https?://', ''), '/', 1))
+    from unnest(array[url, local_url, source_config ->> 'custom_url']) u(address)
+  )`
+
+/** The request chooses one of these and adds nothing, so that it leads a browser nowhere else. */
+function listAddresses({ url, local_url, custom_url }: AddressRow): URL[] {
+  const custom = custom_url && (/^https?:\/\//.test(custom_url) ? custom_url : `https://${custom_url}`)
+  return [url, local_url, custom].flatMap(text => (text && URL.parse(text)) || [])
+}
