@@ -28,6 +28,16 @@ export const SECTIONS: Record<string, Record<string, Load | Group>> = {
     connect: () => import('./commands/connect.ts'),
   },
   'Change:': {
+    protect: () => import('./commands/protect.ts'),
+    share: {
+      summary: 'share links and bypass tokens of protected deployments',
+      commands: {
+        link: () => import('./commands/share-link.ts'),
+        token: () => import('./commands/share-token.ts'),
+        list: () => import('./commands/share-list.ts'),
+        revoke: () => import('./commands/share-revoke.ts'),
+      },
+    },
     scale: () => import('./commands/scale.ts'),
     run: () => import('./commands/run.ts'),
     rollback: () => import('./commands/rollback.ts'),

@@ -204,7 +204,7 @@ async function describeDeployment(
   { listeners, integrations, tags }: Omit<Names, 'names'>,
   signal: Signal,
 ): Promise<WorkspaceDocument[]> {
-  const { name, source, source_config, source_revision_config, secrets, secret_references } = deployment
+  const { name, source, source_config, source_revision_config, secrets, secret_references, protection } = deployment
   const params = { deployment_id: deployment.id }
   const [tagged, policy] = await Promise.all([
     tags.size > 0
@@ -238,6 +238,7 @@ async function describeDeployment(
       }),
       source_revision_config: withoutNulls(revisionConfig),
       ...(secret_references && secret_references.length > 0 && { secret_references }),
+      ...(isProtected(protection) && { protection }),
     },
     secrets: listNames(secrets),
     listener,
@@ -248,6 +249,8 @@ async function describeDeployment(
   return policy ? [document, describePolicy(name, policy)] : [document]
 }
 
+const isProtected = ({ mode, open_paths }: Deployment['protection']) => mode !== 'none' || open_paths.length > 0
+
 const orNone = (names: string[]): string[] | undefined => (names.length > 0 ? names : undefined)
 const listNames = (secrets: { name: string }[]): string[] | undefined => orNone(byName(secrets).map(one => one.name))
 
@@ -255,12 +258,15 @@ function describePolicy(
   deployment: string,
   policy: Reply<'GET /v2/deployments/{deployment_id}/preview-policy'>,
 ): WorkspaceDocument {
-  const { branches, ttl, max, forks, secrets, resource_spec, hooks } = policy
+  const { branches, ttl, max, forks, secrets, resource_spec, protection, hooks } = policy
   const { secret: _, ...calls } = hooks ?? { secret: '' }
   return {
     kind: 'PreviewPolicy',
     name: deployment,
-    spec: { branches, ttl, max, forks, ...(resource_spec && { resource_spec: withoutNulls(resource_spec) }) },
+    spec: {
+      ...{ branches, ttl, max, forks, protection },
+      ...(resource_spec && { resource_spec: withoutNulls(resource_spec) }),
+    },
     secrets: listNames(secrets),
     ...(hooks && { hooks: withoutNulls(calls) as WorkspaceDocument['hooks'] }),
   }

@@ -135,9 +135,10 @@ async function planChangedDeployment(planner: Planner, document: DeclaredDocumen
       )
     : []
   const patch = describePatch(planner, document, stored)
+  const protection = findProtection(spec, stored)
   const base = {
-    changes: [...ownerChange(stored.owner, owner), ...tags],
-    basis: [etag, owner, document.tags] as unknown[],
+    changes: [...ownerChange(stored.owner, owner), ...protectionChange(stored, protection), ...tags],
+    basis: [etag, owner, protection, document.tags] as unknown[],
   }
   let plan: Awaited<ReturnType<typeof client.plan<'PATCH /v2/deployments/{deployment_id}'>>> | undefined
   const call = { params, query: { clear: patch?.clear ?? [] }, body: (patch?.body ?? {}) as never, signal }
@@ -161,7 +162,12 @@ async function planChangedDeployment(planner: Planner, document: DeclaredDocumen
     }
     if (owner !== undefined) {
       const headers = { 'If-Match': version }
-      await client.call('PUT /v2/deployments/{deployment_id}/owner', { params, body: { owner }, headers })
+      version = (await client.answer('PUT /v2/deployments/{deployment_id}/owner', { params, body: { owner }, headers }))
+        .etag
+    }
+    if (protection !== undefined) {
+      const headers = { 'If-Match': version }
+      await client.call('PUT /v2/deployments/{deployment_id}/protection', { params, body: protection, headers })
     }
     if (tags.length > 0) await setTags(planner, document, id, tagged)
   }
@@ -224,6 +230,16 @@ function listSecrets(planner: Planner, document: DeclaredDocument, stored: Deplo
   return isKept ? undefined : secrets
 }
 
+type Protection = Deployment['protection']
+/** A document that names none leaves it: what is closed is not opened by leaving a line out. */
+function findProtection({ protection }: Members, stored: Deployment): Protection | undefined {
+  if (protection == null) return undefined
+  const wanted = { open_paths: [], ...(protection as object) } as unknown as Protection
+  return isSame(wanted, stored.protection) ? undefined : wanted
+}
+const protectionChange = (stored: Deployment, after: Protection | undefined): Change[] =>
+  after === undefined ? [] : [{ path: 'protection', before: stored.protection, after }]
+
 const ownerChange = (before: string | null, after: string | undefined): Change[] =>
   after === undefined ? [] : [{ path: 'owner', before, after }]
 
@@ -263,7 +279,8 @@ export async function planPolicy(planner: Planner, document: DeclaredDocument): 
   const stored = deployment_id === undefined ? undefined : await readPolicy(planner, deployment_id)
   const { secrets: _, ...spec } = specOf(document)
   const { secrets, hooks } = listPolicySecrets(planner, document, stored)
-  const wanted = withoutNulls({ ...POLICY_DEFAULTS, ...spec })
+  const protection = spec.protection && { open_paths: [], ...(spec.protection as object) }
+  const wanted = withoutNulls({ ...POLICY_DEFAULTS, ...spec, protection })
   const body = { ...spec, secrets, ...(hooks && { hooks }) } as never
   const names = (list: { name: string }[]) => list.map(({ name }) => name).toSorted()
   const shown = (policy: { secrets: { name: string }[] }, addresses: object | null | undefined) => ({
@@ -272,7 +289,11 @@ export async function planPolicy(planner: Planner, document: DeclaredDocument): 
   })
   if (stored && secrets.every(({ value }) => value === MASK) && (!hooks || hooks.secret === MASK)) {
     const { branches, ttl, max, forks, resource_spec } = stored
-    const before = withoutNulls({ branches, ttl, max, forks, resource_spec })
+    const before = withoutNulls({
+      ...{ branches, ttl, max, forks, resource_spec },
+      // Left out, it stays.
+      protection: spec.protection == null ? null : stored.protection,
+    })
     if (
       isSame(
         { ...(wanted as object), ...shown({ secrets }, hooks) },
