@@ -22,12 +22,14 @@ import type { DeployHooksProps } from './deploy-hooks.tsx'
 import { type Draft, settingOf, withSetting } from './draft.ts'
 import { draftOf, previewOf, setDraft } from './draft-store.ts'
 import { DeploymentFrame } from './frame.tsx'
+import type { ProtectionProps } from './protection.tsx'
 import { addTag, createTagKey, createTagValue, removeTag, verifyHost } from './setting-actions.ts'
 import { ARCHIVE, listGroups, readValue, type SettingField, type SettingGroup } from './setting-fields.ts'
 import styles from './settings.module.css'
 
 const DeployHooks = lazily<DeployHooksProps>(() => import('./deploy-hooks.tsx'))
 const ChangedFolder = lazily<ChangedFolderProps>(() => import('../new/changed-folder.tsx'))
+const Protection = lazily<ProtectionProps>(() => import('./protection.tsx'))
 
 export default function SettingsPage({ workspace, params, me }: ScreenProps<{ deployment: string }>) {
   return (
@@ -69,6 +71,7 @@ function Settings({ workspace, me, deployment }: SettingsProps) {
       {deployment.source === 'githost' && deployment.parent_deployment_id === null && (
         <DeployHooks workspace={workspace} me={me} deployment={deployment} />
       )}
+      <Protection workspace={workspace} me={me} deployment={deployment} />
       <Tags workspace={workspace} me={me} deployment={deployment} />
       <Fixed deployment={deployment} />
       <Danger workspace={workspace} me={me} deployment={deployment} />

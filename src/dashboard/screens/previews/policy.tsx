@@ -36,6 +36,7 @@ export function PolicyDialog({ deployment, stored, onClose }: PolicyDialogProps)
   const [max, setMax] = useState(String(start.max))
   const [forks, setForks] = useState<'deny' | 'approve'>(start.forks)
   const [kept, setKept] = useState(start.secrets.map(({ name }) => name))
+  const [mode, setMode] = useState<'' | 'none' | 'members'>(stored?.protection.mode ?? '')
   const [added, setAdded] = useState('')
   const [plan, setPlan] = useState<Plan>()
   const [error, setError] = useState<Error>()
@@ -50,6 +51,8 @@ export function PolicyDialog({ deployment, stored, onClose }: PolicyDialogProps)
     ttl: Math.round(Number(days) * DAY),
     max: Number(max),
     forks,
+    // Left out, a new policy protects where the installation is public.
+    ...(mode && { protection: { mode, open_paths: stored?.protection.open_paths ?? [] } }),
     secrets: [
       ...kept.filter(name => !newSecrets.some(one => one.name === name)).map(name => ({ name, value: MASK })),
       ...newSecrets,
@@ -151,6 +154,19 @@ export function PolicyDialog({ deployment, stored, onClose }: PolicyDialogProps)
               >
                 <option value="deny">get no preview</option>
                 <option value="approve">get a preview after approval of the commit</option>
+              </select>
+            )}
+          </Labelled>
+          <Labelled label="Who may see them" hint="Of a new policy: members, if this installation is public.">
+            {control => (
+              <select
+                {...control}
+                value={mode}
+                onChange={({ currentTarget }) => setMode(currentTarget.value as 'none')}
+              >
+                {!stored && <option value="">by default</option>}
+                <option value="none">everyone who knows the address</option>
+                <option value="members">members of the workspace, and holders of a link</option>
               </select>
             )}
           </Labelled>
