@@ -28,6 +28,7 @@ const RUNNING = [
   'docs/deploy/scale',
   'docs/deploy/databases',
   'docs/deploy/disks',
+  'docs/deploy/protect-previews',
   'docs/operate/api-keys',
   'docs/deploy/keyless-ci',
   'docs/observe/events',
