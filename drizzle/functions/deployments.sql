@@ -1385,6 +1385,7 @@ begin
     'timestamp', clock(),
     'data', json_build_object(
       'preview_id', p_preview.id,
+      'kind', p_preview.kind,
       'number', p_preview.number,
       'branch', p_preview.branch,
       'head_sha', p_preview.head_sha,
@@ -1416,14 +1417,17 @@ declare
   v_preview previews;
   v_inserted record;
 begin
-  perform require_active_integration((p_new -> 'source_config' ->> 'integration_id')::uuid);
+  if p_new ->> 'source' = 'githost' then
+    perform require_active_integration((p_new -> 'source_config' ->> 'integration_id')::uuid);
+  end if;
   if not exists (
     select from previews v
     where v.parent_id = v_parent.id and v.tenant_id = current_tenant()
-      and v.number = p_read.number
+      and v.id = p_read.id
       and v.state <> 'ended'
-      and (v.head_sha, v.deployment_id, v.approved_sha)
-        is not distinct from (p_read.head_sha, p_read.deployment_id, p_read.approved_sha)
+      and (v.head_sha, v.deployment_id, v.approved_sha, v.kind, v.request::jsonb)
+        is not distinct from
+        (p_read.head_sha, p_read.deployment_id, p_read.approved_sha, p_read.kind, p_read.request::jsonb)
   ) then
     perform refuse('preview_moved');
   end if;
@@ -1431,7 +1435,7 @@ begin
     select count(*)
     from previews v
     where v.parent_id = v_parent.id and v.tenant_id = current_tenant()
-      and v.number <> p_read.number and v.state <> 'ended' and v.deployment_id is not null
+      and v.id <> p_read.id and v.state <> 'ended' and v.deployment_id is not null
   ) >= p_max then
     perform refuse('previews_full');
   end if;
@@ -1439,15 +1443,24 @@ begin
   select *
   into v_inserted
   from insert_deployment(
-    p_deployment, p_revision, p_new, p_parent => v_parent, p_preview => p_column, p_commit => p_commit
+    p_deployment,
+    p_revision,
+    p_new,
+    p_listener => v_parent.listener_id,
+    p_parent => v_parent,
+    p_preview => p_column,
+    p_commit => p_commit
   );
+  -- A branch with a pull request is at its own label, too.
+  perform claim_host_label(v_inserted.created, array(select json_array_elements_text(p_new -> 'branch_labels')), 'branch')
+  where p_new ->> 'branch_labels' is not null;
   update previews v
   set
     state = 'live',
     deployment_id = p_deployment,
     expires_at = (p_column ->> 'expires_at')::timestamptz,
     updated_at = clock()
-  where v.parent_id = v_parent.id and v.tenant_id = current_tenant() and v.number = p_read.number
+  where v.parent_id = v_parent.id and v.tenant_id = current_tenant() and v.id = p_read.id
   returning v.* into v_preview;
   insert into preview_hooks (organization_id, tenant_id, preview_id, url, parent_id, secret, body)
   select
@@ -1472,7 +1485,7 @@ begin
   update previews v
   set state = 'live', expires_at = (p_column ->> 'expires_at')::timestamptz, updated_at = clock()
   where v.id = p_preview and v.tenant_id = current_tenant()
-    and v.head_sha = p_column ->> 'head_sha'
+    and v.head_sha is not distinct from p_column ->> 'head_sha'
     and v.state <> 'ended';
   update deployments d
   set
@@ -1488,7 +1501,10 @@ begin
   has_webhooks := conclude_write(
     answer,
     array[deployment_event(
-      'deployment.preview_moved', v_stored, v_changed, json_build_object('number', p_column -> 'number')
+      'deployment.preview_moved',
+      v_stored,
+      v_changed,
+      json_build_object('number', p_column -> 'number', 'branch', p_column -> 'branch')
     )],
     p_request
   );

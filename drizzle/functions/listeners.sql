@@ -585,6 +585,14 @@ begin
           end,
           'cleared_stores', coalesce(d.cleared_stores, '{}'),
           'protection', case when d.protection ->> 'mode' = 'members' then list_protection(d) end,
+          'host_labels', (
+            select json_agg(
+              json_build_object('label', b.label, 'revision_id', b.revision_id)
+              order by b.kind <> 'deployment', b.created_at desc, b.label
+            )
+            from host_labels b
+            where b.deployment_id = d.id and b.listener_id = d.listener_id
+          ),
           -- The workspace owns the host and has proved it. A listener of its own that is not public needs no proof.
           'custom_url', case
             when h.verified_at is not null

@@ -53,6 +53,20 @@ create policy admitted on custom_hosts as restrictive to slipway_limited
 grant select on custom_hosts to slipway_agent;
 grant select on custom_hosts to slipway_app;
 
+-- ------------------------------------------------------------ host_labels
+create policy own on host_labels for select to slipway_app
+  using (tenant_id = current_tenant());
+create policy served on host_labels for select to slipway_agent
+  using (listener_id = current_listener());
+create policy admitted on host_labels as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments d where d.id = host_labels.deployment_id)
+  )
+  with check (true);
+grant select on host_labels to slipway_agent;
+grant select on host_labels to slipway_app;
+
 -- ------------------------------------------------------------ revisions
 create policy own on revisions to slipway_app
   using (tenant_id = current_tenant())
@@ -565,8 +579,8 @@ create policy admitted on preview_policies as restrictive to slipway_limited
   )
   with check (true);
 grant select, insert, delete, update (
-    branches, ttl_seconds, max, forks, secrets, resource_spec, protection, on_create, on_delete, hook_secret, version,
-    created_at, updated_at
+    branches, kinds, ttl_seconds, max, forks, secrets, inherited_secrets, resource_spec, protection, database, on_create,
+    on_delete, hook_secret, version, created_at, updated_at
   ) on preview_policies to slipway_app;
 
 -- ------------------------------------------------------------ previews
@@ -586,7 +600,7 @@ create policy admitted on previews as restrictive to slipway_limited
   )
   with check (true);
 grant select, insert, delete, update (
-    number, state, deployment_id, branch, head_sha, fork, approved_sha, approved_by, changed_at, expires_at,
+    kind, number, state, deployment_id, branch, head_sha, request, problem, fork, approved_sha, approved_by, changed_at, expires_at,
     notified_state, comment_id, notify_attempts, next_notify_at, created_at, updated_at, commit, end_reason, pending_sha
   ) on previews to slipway_app;
 

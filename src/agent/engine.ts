@@ -20,6 +20,9 @@ export type RevisionRef = { deployment_id: string; revision_id: string }
 /** `process`: the type of the copy that wrote a line. Absent: it is of the agent, about the whole. */
 export type LogSource = RevisionRef & { process?: string | undefined }
 
+/** With a revision: only while that one serves. */
+export type HostLabel = { label: string; revision_id: string | null }
+
 /** A revision to run, with everything it needs. Its secrets are in plain text. */
 export type RevisionSpec = RevisionRef & {
   /** The deployment's name: a DNS label, unique within its workspace only. */
@@ -33,6 +36,8 @@ export type RevisionSpec = RevisionRef & {
   custom_url: string | null
   /** Null: everyone may see it. Absent: its control plane is of an earlier release. */
   protection?: WorkProtection | null
+  /** The first labels of its hosts, its own first. Absent or empty: the engine chooses one. */
+  host_labels?: HostLabel[]
   /** The revision starts once `observe` reports its database as ready. The engine sets `DATABASE_URI` for it. */
   needs_database: boolean
   resources: CompleteResourceSpec

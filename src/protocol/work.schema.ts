@@ -102,6 +102,14 @@ export const Work = z
     protection: WorkProtection.nullish().meta({
       description: 'Let only these see what is served, and fail closed. Null: everyone may.',
     }),
+    host_labels: z
+      .array(z.object({ label: z.string(), revision_id: Uuid.nullable() }))
+      .nullish()
+      .meta({
+        description:
+          'The first labels of its hosts below the domain of the agent: its own, then further ones. With a revision: ' +
+          'only while that one serves. Empty: the agent chooses one.',
+      }),
     revision: RevisionWork.nullable().meta({
       description:
         'The revision to build and deploy now, beside the serving one. Also a revision that became `UNKNOWN`, ' +

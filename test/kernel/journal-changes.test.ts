@@ -129,7 +129,7 @@ const WITHOUT_EVENTS: Record<string, string> = {
   sendSnapshots: 'the jobs that take snapshots have events',
 }
 /** Operations that write more than once. */
-const WRITES: Record<string, number> = { approvePreview: 2 }
+const WRITES: Record<string, number> = { approvePreview: 2, requestPreview: 2 }
 const writes = operations.filter(one => one.method !== 'get' && !one.isReadOnly && !(one.id in WITHOUT_EVENTS))
 
 const gitea = makeGitea()
@@ -472,6 +472,7 @@ async function prepareCalls() {
         headers: { 'X-Api-Key': owner.key, 'X-Tenant-Id': owner.tenant_id },
       }
     },
+    requestPreview: async () => ({ params: await previewParent(), body: { branch: 'try', image_uri: 'a/b:1' } }),
     removePreview: async () => {
       const { tenant: owner, parent, pull } = await setUpPreviews(policy)
       organizations.push(owner.organization_id)

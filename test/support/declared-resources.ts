@@ -521,7 +521,7 @@ export const NOT_DECLARED: Record<string, string> = {
   disconnectAccount: 'people connect their accounts',
   endSession: 'a session of the caller',
   releaseHold: 'set by a rollback',
-  removePreview: 'created by a pull request',
+  removePreview: 'created by a pull request, a branch or a request',
   revokeBypass: 'its secret is shown once',
   revokeOwnKey: 'the key of the caller',
   signOut: 'a session of the caller',

@@ -16,6 +16,7 @@ const HOOK_EVENTS: HookEvent[] = ['push', 'delete', 'pull_request', 'pull_reques
 /** Without a path it is a webhook of the account, made by hand. */
 type Hook = { url: string; secret: string; id?: number; path?: string; events?: string[]; active?: boolean }
 const HOOKS_PAGE = 2
+const BRANCHES_PAGE = 50
 const pageOf = ({ searchParams }: URL) => Number(searchParams.get('page') ?? 1)
 type Pull = { number: number; branch: string; isFork: boolean; state: 'open' | 'closed'; updated_at: string }
 const ALL_SCOPES = ['read:user', 'write:repository', 'write:issue']
@@ -136,6 +137,16 @@ export async function startLocalGitea(root: string) {
     if (rest === '/pulls') {
       const open = [...known.values()].filter(one => one.state === 'open')
       return void answer(200, url.searchParams.get('page') === '1' ? open.map(one => describePull(path, one)) : [])
+    }
+    if (rest === '/branches') {
+      const all = [...refsOf(repositoryOf(path))].filter(([ref]) => ref.startsWith('refs/heads/'))
+      const [from, to] = [(pageOf(url) - 1) * BRANCHES_PAGE, pageOf(url) * BRANCHES_PAGE]
+      if (to < all.length)
+        response.setHeader('Link', `<${url.origin}${url.pathname}?page=${pageOf(url) + 1}>; rel="next"`)
+      const branches = all
+        .slice(from, to)
+        .map(([ref, id]) => ({ name: ref.slice('refs/heads/'.length), commit: { id } }))
+      return void answer(200, branches)
     }
     const pull = known.get(Number(/^\/pulls\/(\d+)$/.exec(rest)?.[1]))
     if (pull) return void answer(200, describePull(path, pull))

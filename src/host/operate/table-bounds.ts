@@ -50,6 +50,7 @@ export const TABLE_BOUNDS: Record<string, TableBound> = {
   finished_runs: expires('until every rule has seen the run, at most 7 days', 'rules'),
   followed_repositories: expires('one for each repository of an integration with deployments', 'repositories'),
   githost_deliveries: expires('7 days', 'pushes'),
+  host_labels: perRow('one for each deployment, and 21 more for a preview'),
   idempotency_keys: expires('a day', 'requests'),
   identities: perRow('one for each member and identity provider'),
   insight_clusters: perRow('as many as a job asks for'),

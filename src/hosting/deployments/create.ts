@@ -109,6 +109,7 @@ export function validateNewDeployment(ctx: Ctx, input: NewDeployment): void {
 export const describeNewDeployment = (
   { name, source, source_config, source_revision_config, secret_references, owner, protection }: NewDeployment,
   secrets: SealedSecret[],
+  branch_labels?: string[],
 ): string =>
   JSON.stringify({
     name,
@@ -127,4 +128,5 @@ export const describeNewDeployment = (
       ...listProtectionNeeds('protection', protection),
     ],
     secrets,
+    branch_labels,
   })

@@ -98,7 +98,11 @@ export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersio
     latest_revision_id: row.latest_revision_id,
     active_revision_id: row.active_revision_id,
     parent_deployment_id: row.parent_deployment_id,
-    preview: row.preview && { ...row.preview, expires_at: toIsoTime(row.preview.expires_at) },
+    preview: row.preview && {
+      kind: 'pull_request',
+      ...row.preview,
+      expires_at: toIsoTime(row.preview.expires_at),
+    },
     url: row.url,
     // A stored answer of an earlier release has none.
     local_url: row.local_url ?? null,

@@ -46,8 +46,9 @@ const TimeMembers = { created_at: Time, updated_at: Time }
 const MAX_SECRETS = 500
 const DeploymentName = textMatching(
   63,
-  '[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?',
-  'must be 1 to 63 lower-case letters, digits and hyphens, without a hyphen at either end',
+  // Addresses of branches and commits have two hyphens before the name.
+  '[a-z0-9]+(-[a-z0-9]+)*',
+  'must be 1 to 63 lower-case letters, digits and single hyphens, without a hyphen at either end',
 )
 
 export const DeploymentHealth = z.enum([...HealthState.options, 'nothing_serves'])
@@ -161,12 +162,13 @@ export type DeploymentPatch = z.output<typeof DeploymentPatch>
 
 export const Preview = z
   .object({
-    number: z.int().meta({ description: 'The number of the pull request.' }),
+    kind: z.enum(['pull_request', 'branch', 'request']),
+    number: z.int().nullable().meta({ description: 'The number of the pull request.' }),
     branch: z.string(),
-    head_sha: z.string(),
-    expires_at: Time.meta({ description: 'When the preview is deleted, unless the pull request is pushed to before.' }),
+    head_sha: z.string().nullable(),
+    expires_at: Time.meta({ description: 'When the preview is deleted, unless it is pushed to before.' }),
   })
-  .meta({ id: 'Preview', description: 'The pull request of a preview.' })
+  .meta({ id: 'Preview', description: 'The pull request, branch or request of a preview.' })
 
 export const Deployment = z
   .object({

@@ -43,7 +43,14 @@ export type Hold = {
   until: 'released' | 'newer_commit'
 }
 
-export type Preview = { number: number; branch: string; head_sha: string; expires_at: string }
+/** `kind` is absent in previews of an earlier release, which are of pull requests. */
+export type Preview = {
+  kind?: 'pull_request' | 'branch' | 'request'
+  number: number | null
+  branch: string
+  head_sha: string | null
+  expires_at: string
+}
 
 /** `pending`: how many the journal lacks. */
 export type StoredIncident = { kind: string; count: number; last_at: string; message: string | null; pending: number }
@@ -170,6 +177,31 @@ export const customHosts = pgTable(
     created_at: createdAtColumn(),
   },
   t => [index('custom_hosts_page').on(t.tenant_id, ...newestFirstColumns(t))],
+)
+
+export const hostLabelKinds = ['deployment', 'branch', 'commit'] as const
+
+/**
+ * The first labels of hosts below the domain of a listener's agent. Only `claim_host_label()` writes it, in
+ * drizzle/functions/host-labels.sql.
+ */
+export const hostLabels = pgTable(
+  'host_labels',
+  {
+    listener_id: uuid()
+      .notNull()
+      .references(() => listeners.id, { onDelete: 'cascade' }),
+    label: text().notNull(),
+    ...parentTenantColumns(),
+    deployment_id: uuid()
+      .notNull()
+      .references(() => deployments.id, { onDelete: 'cascade' }),
+    kind: text({ enum: hostLabelKinds }).notNull(),
+    /** Of a commit: the revision that serves at this label. */
+    revision_id: uuid(),
+    created_at: createdAtColumn(),
+  },
+  t => [primaryKey({ columns: [t.listener_id, t.label] }), index('host_labels_deployment').on(t.deployment_id)],
 )
 
 /** Revision states with a deadline. The sweep and its index use the same condition. */

@@ -45,7 +45,7 @@ export function createGiteaHost(
   const headers = async () => headersFor(await token())
   const rest = createRestClient({ api, client, headers })
   const requests = createRepositoryApi(rest, { row, api, pageSize: PAGE_SIZE })
-  const { repositoryApi, repository, openPulls, pull, setStatus, comment } = requests
+  const { repositoryApi, repository, openPulls, pull, branches, setStatus, comment } = requests
 
   return {
     repositories: stored =>
@@ -81,6 +81,7 @@ export function createGiteaHost(
     repository,
     openPulls,
     pull,
+    branches,
 
     /** Gitea cannot mint narrower tokens, so this is the integration's own. It ignores the username. */
     async credential(repo_url) {

@@ -63,6 +63,8 @@ export type Githost = {
   /** The files that differ between two commits. Null where the host does not tell all of them. */
   changedFiles(repo_url: string, before: string, after: string): Promise<string[] | null>
   openPulls(repo_url: string, etags?: Etags): Promise<HostedPull[] | Unchanged>
+  /** The head of each branch by its name. A very long list is cut. */
+  branches(repo_url: string, etags?: Etags): Promise<Record<string, string> | Unchanged>
   pull(repo_url: string, number: number): Promise<HostedPull | null>
   /** Limited to reading this one repository where the host supports that. Null for a public one without a login. */
   credential(repo_url: string): Promise<GitCredential | null>

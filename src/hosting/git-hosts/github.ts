@@ -87,7 +87,7 @@ export function createGithubHost(
   }
   const rest = createRestClient({ api, client, headers })
   const requests = createRepositoryApi(rest, { row, api, pageSize: PAGE_SIZE })
-  const { repositoryApi, repository, openPulls, pull, setStatus, comment } = requests
+  const { repositoryApi, repository, openPulls, pull, branches, setStatus, comment } = requests
 
   return {
     repositories: stored =>
@@ -116,6 +116,7 @@ export function createGithubHost(
     repository,
     openPulls,
     pull,
+    branches,
 
     async credential(repo_url) {
       const { name } = parseRepositoryUrl(row, repo_url) ?? {}

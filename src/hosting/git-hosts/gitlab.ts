@@ -112,6 +112,9 @@ export function createGitlabHost(
       return status === 200 ? mergeRequestToPull(parseResponse(MergeRequest, api, body)) : null
     },
 
+    branches: (repo_url, etags) =>
+      rest.listBranches(`${projectUrl(repo_url)}/repository/branches?per_page=${PAGE_SIZE}`, etags),
+
     /** GitLab cannot mint narrower tokens, so this is the integration's own. It ignores the username. */
     async credential(repo_url) {
       if (!parseRepositoryUrl(row, repo_url)) throw fail('repository_not_found')

@@ -95,6 +95,9 @@ export function giteaChangedFiles({ total_commits, commits }: z.output<typeof Gi
   if ((commits?.length ?? 0) < total_commits || commits?.some(({ files }) => files == null)) return null
   return (commits ?? []).flatMap(({ files }) => files!.map(({ filename }) => filename))
 }
+/** Gitea calls the commit's id `id`, GitHub `sha`. */
+const BranchCommit = z.union([z.object({ sha: Sha }), z.object({ id: Sha }).transform(({ id }) => ({ sha: id }))])
+export const BranchResponses = arrayOf(z.object({ name: boundedText(255).min(1), commit: BranchCommit }), 1000)
 
 export const CreatedComment = z.object({ id: z.int().min(0) })
 export const ListedComments = arrayOf(z.object({ id: z.int().min(0), body: z.string() }), 1000)

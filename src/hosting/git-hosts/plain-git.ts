@@ -7,6 +7,7 @@ import { type Commit, type Githost, type Integration, parseRepositoryUrl } from 
 import { createGitClient } from './request.ts'
 import { listRefs } from './smart-http.ts'
 
+const BRANCH_PREFIX = 'refs/heads/'
 const FULL_SHA = /^[0-9a-f]{40}([0-9a-f]{24})?$/
 /** A JSON number holds 53 bits. */
 const ID_DIGITS = 12
@@ -82,6 +83,13 @@ export function createPlainGitHost(
       return token ? { username: username || DEFAULT_USERNAME, password: token, expires_at: null } : null
     },
     changedFiles: async () => null,
+    async branches(repo_url) {
+      requireOwn(repo_url)
+      const refs = await list([BRANCH_PREFIX])
+      if (refs === null) throw fail('repository_not_found')
+      const heads = refs.flatMap(({ name, sha }) => (sha === null ? [] : [[name.slice(BRANCH_PREFIX.length), sha]]))
+      return Object.fromEntries(heads) as Record<string, string>
+    },
     openPulls: refuse,
     pull: refuse,
     setStatus: refuse,

@@ -11,7 +11,7 @@ export type RepositoryApi = ReturnType<typeof createRepositoryApi>
 
 /** `pageSize`: how many pull requests the host lists on a page. */
 export function createRepositoryApi(
-  { get, write, listPulls, writeComment }: RestClient,
+  { get, write, listPulls, listBranches, writeComment }: RestClient,
   { row, api, pageSize }: { row: Integration; api: string; pageSize: number },
 ) {
   const repositoryApi = (repo_url: string): string => {
@@ -38,6 +38,9 @@ export function createRepositoryApi(
     return status === 200 ? toHostedPull(parseResponse(PullResponse, api, body)) : null
   }
 
+  const branches: Githost['branches'] = (repo_url, etags) =>
+    listBranches(`${repositoryApi(repo_url)}/branches?limit=50&per_page=100`, etags)
+
   const setStatus: Githost['setStatus'] = async (repo_url, sha, { state, url, description, context }) => {
     const text = description.slice(0, MAX_DESCRIPTION_LENGTH)
     const json = { state, description: text, context, ...(url !== null && { target_url: url }) }
@@ -56,5 +59,5 @@ export function createRepositoryApi(
     return writeComment(place, body, comment_id)
   }
 
-  return { repositoryApi, repository, openPulls, pull, setStatus, comment }
+  return { repositoryApi, repository, openPulls, pull, branches, setStatus, comment }
 }

@@ -2,7 +2,7 @@
 import { fail } from '../../kernel/http/errors.ts'
 import type { GuardedClient } from '../../kernel/http/guarded-fetch.ts'
 import type { Commit, Etags, Githost, HostedPull, ListingPage, Repository, Unchanged } from './githost.ts'
-import { CreatedComment, ListedComments } from './host-responses.ts'
+import { BranchResponses, CreatedComment, ListedComments } from './host-responses.ts'
 import {
   countPages,
   type HostResponse,
@@ -15,7 +15,8 @@ import {
 const MAX_ETAG_LENGTH = 200
 /** A repository has at most 10 pages of open pull requests that count. */
 const MAX_PULL_PAGES = 10
-const MAX_PULLS_MS = 25_000
+const MAX_LISTING_MS = 25_000
+const MAX_BRANCH_PAGES = 40
 
 type FetchHead = (repo_url: string, ref: string, etags: Etags) => Promise<Commit | null | Unchanged>
 type RestClientOptions = {
@@ -78,7 +79,7 @@ export function createRestClient({ api, client, headers }: RestClientOptions) {
 
   async function listPulls({ urlOf, pageSize, parse }: PullListing, etags: Etags = {}) {
     const pulls: HostedPull[] = []
-    const deadline = Date.now() + MAX_PULLS_MS
+    const deadline = Date.now() + MAX_LISTING_MS
     for (let page = 1; page <= MAX_PULL_PAGES; page++) {
       if (Date.now() > deadline) throw unusableResponse(api, 'it lists its pull requests too slowly')
       const response = await get(urlOf(page), page === 1 ? etags : {})
@@ -89,6 +90,34 @@ export function createRestClient({ api, client, headers }: RestClientOptions) {
       if (listed.length < pageSize) break
     }
     return pulls
+  }
+
+  /**
+   * Pages are ordered by name, so any of them can change. Each is asked for with its ETag: if one has changed, the
+   * others are asked for again without.
+   */
+  async function listBranches(url: string, etags: Etags = {}): Promise<Record<string, string> | Unchanged> {
+    const deadline = Date.now() + MAX_LISTING_MS
+    const urlOf = (page: number) => `${url}&page=${page}`
+    const isKnown = etags[urlOf(1)] !== undefined
+    const heads: Record<string, string> = {}
+    for (let page = 1; page <= MAX_BRANCH_PAGES; page++) {
+      if (Date.now() > deadline) throw unusableResponse(api, 'it lists its branches too slowly')
+      const response = await get(urlOf(page), etags)
+      if (response.status === 304) {
+        if (etags[urlOf(page + 1)] === undefined) return 'unchanged'
+        continue
+      }
+      if (response.status !== 200) throw fail('repository_not_found')
+      if (isKnown) {
+        for (const known of Object.keys(etags)) if (known.startsWith(`${url}&page=`)) delete etags[known]
+        return listBranches(url, etags)
+      }
+      for (const { name, commit } of parseResponse(BranchResponses, api, response.body)) heads[name] = commit.sha
+      // A host may be set to shorter pages than those asked for.
+      if (!response.headers.get('Link')?.includes('rel="next"')) break
+    }
+    return heads
   }
 
   /** Finds a comment whose id was lost, by the marker in its first line. */
@@ -119,5 +148,5 @@ export function createRestClient({ api, client, headers }: RestClientOptions) {
     head: fetchHead,
   })
 
-  return { get, write, listPages, listPulls, writeComment, readHead }
+  return { get, write, listPages, listPulls, listBranches, writeComment, readHead }
 }

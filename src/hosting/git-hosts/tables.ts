@@ -100,6 +100,8 @@ export const followedRepositories = pgTable(
     /** ETags of the last comparison by URL, valid while `followers` stays the same. */
     etags: json().$type<Record<string, string>>().notNull().default({}),
     followers: text(),
+    /** The heads of all branches at the last comparison, where a policy follows branches. */
+    branch_heads: json().$type<Record<string, string>>(),
     created_at: createdAtColumn(),
   },
   t => [

@@ -11,7 +11,7 @@ export const previewsCodes = {
   preview_not_found: {
     status: 404,
     title: 'Preview not found',
-    problem: 'This deployment has no preview for that pull request.',
+    problem: 'This deployment has no such preview.',
     remedy: 'GET /v2/deployments/{deployment_id}/previews lists the previews.',
   },
   preview_moved: {
@@ -20,10 +20,22 @@ export const previewsCodes = {
     problem: 'This commit is not the one that waits for approval.',
     remedy: 'Read the preview again and approve its current commit.',
   },
+  preview_followed: {
+    status: 409,
+    title: 'Preview follows its branch',
+    problem: 'The preview policy keeps a preview of this branch.',
+    remedy: 'Push to the branch, or choose another name as `branch`.',
+  },
+  preview_source_changed: {
+    status: 409,
+    title: 'Preview has another source',
+    problem: 'The preview of this name was made from another source or ref.',
+    remedy: 'Delete the preview first, or choose another name as `branch`.',
+  },
   previews_full: {
     status: 409,
     title: 'Too many previews',
     problem: 'The preview policy allows no more previews at the same time.',
-    remedy: 'Close a pull request, or raise `max`.',
+    remedy: 'Close a pull request, delete a branch or a preview, or raise `max`.',
   },
 } as const satisfies ErrorCodes

@@ -1,11 +1,35 @@
 // The name and the address of a preview (pure).
+import { sha256Hex } from '../../kernel/crypto/digest.ts'
+
 const MAX_NAME_LENGTH = 63
+const HASH_LENGTH = 8
+/** Between a branch or commit and the name of the deployment. Names of new deployments do not have it. */
+export const LABEL_SEPARATOR = '--'
+/** The least that is left of a long branch beside a long name. */
+const MIN_SLUG_LENGTH = 20
+
+const trimHyphens = (text: string): string => text.replace(/^-+/, '').replace(/-+$/, '')
+const cut = (text: string, length: number): string => trimHyphens(text.slice(0, length))
 
 export function previewName(parent: string, number: number): string {
   const suffix = `-pr-${number}`
-  let prefix = parent.slice(0, MAX_NAME_LENGTH - suffix.length)
-  while (prefix.endsWith('-')) prefix = prefix.slice(0, -1)
-  return `${prefix}${suffix}`
+  return `${cut(parent, MAX_NAME_LENGTH - suffix.length)}${suffix}`
+}
+
+/**
+ * The names of a branch's preview, best first. The second has a hash of the branch: for one that reads like another
+ * one, as `feature/a` and `feature-a` do. A long name has the hash always.
+ */
+export function branchNames(parent: string, branch: string): string[] {
+  const slug = trimHyphens(branch.toLowerCase().replace(/[^a-z0-9]+/g, '-'))
+  const plain = `${slug}${LABEL_SEPARATOR}${parent}`
+  const room = MAX_NAME_LENGTH - LABEL_SEPARATOR.length - HASH_LENGTH - 1
+  const name = cut(parent, room - Math.min(slug.length, MIN_SLUG_LENGTH))
+  // Two parents may begin alike.
+  const hash = sha256Hex(name === parent ? branch : `${branch} ${parent}`).slice(0, HASH_LENGTH)
+  const shortSlug = cut(slug, room - name.length)
+  const hashed = `${shortSlug ? `${shortSlug}-` : ''}${hash}${LABEL_SEPARATOR}${name}`
+  return slug && plain.length <= MAX_NAME_LENGTH ? [plain, hashed] : [hashed]
 }
 
 /**

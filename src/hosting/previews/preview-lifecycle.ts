@@ -1,27 +1,34 @@
 // Creates, updates and ends previews: only of a commit that is allowed to run, and within the policy's limits.
 import { sql } from 'drizzle-orm'
-import { type Row, runAsSystem } from '../../kernel/db/db.ts'
+import { type Row, runAsSystem, textArray } from '../../kernel/db/db.ts'
 import { commit, describeWrite, runWrite, type WriteParts } from '../../kernel/db/journal.ts'
 import { changedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import type { Caller, Ctx } from '../../kernel/http/context.ts'
-import { Failure } from '../../kernel/http/errors.ts'
-import { type HostName, pullRefOf } from '../../protocol/host-kinds.ts'
-import { ResourceSpec } from '../../protocol/resources.schema.ts'
+import { Failure, problemBody } from '../../kernel/http/errors.ts'
+import type { HostName } from '../../protocol/host-kinds.ts'
 import { describeNewDeployment, validateNewDeployment } from '../deployments/create.ts'
 import { deployPush } from '../deployments/deploy-push.ts'
 import type { DeploymentRow } from '../deployments/rows.ts'
-import type { NewDeployment } from '../deployments/schema.ts'
 import { sealSecrets } from '../deployments/secret-versions.ts'
-import { deleteDeployment, lockDeployment } from '../deployments/service.ts'
+import { deleteDeployment, lockDeployment, patchDeployment } from '../deployments/service.ts'
 import type { Preview } from '../deployments/tables.ts'
 import { previews } from '../pushes/tables.ts'
 import type { Commit } from '../pushes/webhook-payloads.ts'
-import { deploymentUrl, previewName } from './preview-address.ts'
+import { branchNames, deploymentUrl, previewName } from './preview-address.ts'
+import {
+  type PreviewRow,
+  previewDeployment,
+  previewRef,
+  previewRevisionConfig,
+  previewSource,
+  type SealedSecret,
+} from './preview-deployment.ts'
 import { insertEndHooks } from './preview-hooks.ts'
-import { overlaySealContext, type PolicyRow } from './preview-policy.ts'
+import type { PolicyRow } from './preview-policy.ts'
+import { findRequestedCommit, storeRequestedCommit } from './requested-commit.ts'
 
-export type PreviewRow = typeof previews.$inferSelect
 export const PREVIEW_RECORD = recordColumns(previews, [
+  'kind',
   'number',
   'state',
   'deployment_id',
@@ -31,13 +38,12 @@ export const PREVIEW_RECORD = recordColumns(previews, [
   'approved_sha',
   'expires_at',
 ])
-/** Identifies a preview by its parent deployment and the number of the pull request. */
-export type PreviewKey = { parent_id: string; number: number }
-type SealedSecret = { name: string; sealed: string }
+export type PreviewKey = { parent_id: string; id: string }
 type PreviewFacts = {
   now: string
   parent: DeploymentRow
-  policy: PolicyRow
+  /** Null for a request to a deployment without one. */
+  policy: PolicyRow | null
   /** The kind of git host. Null where the integration was deleted. */
   host: HostName | null
   preview: PreviewRow
@@ -48,18 +54,22 @@ type PreviewFacts = {
   /** Its listener can put it to sleep. */
   can_sleep: boolean
 }
+/** For a deployment without a policy. */
+export const DEFAULT_POLICY = { ttl_seconds: 7 * 86_400, max: 10 } as const
 
 /** Drops the request's idempotency key: one request or delivery can change several previews. */
-const previewCtx = (caller: Caller): Ctx => ({
+export const previewCtx = (caller: Caller): Ctx => ({
   ...caller,
   permission: 'deployments:update',
   idempotency: null,
   ifMatch: null,
   withoutIfMatch: false,
 })
-const pullRef = ({ host, preview }: PreviewFacts): string => pullRefOf(host ?? 'github', preview.number)
+/** Identifies the preview in an event. */
+export const aboutPreview = ({ number, branch }: Pick<PreviewRow, 'number' | 'branch'>) =>
+  number === null ? { branch } : { number }
 
-const selectPreviewFacts = ({ parent_id, number }: PreviewKey) => sql<Row>`
+const selectPreviewFacts = ({ parent_id, id }: PreviewKey) => sql<Row>`
   with parent_secrets as (
     select s.name, s.sealed
     from deployments d
@@ -70,7 +80,7 @@ const selectPreviewFacts = ({ parent_id, number }: PreviewKey) => sql<Row>`
     'now', clock_timestamp(),
     'host', (select i.host from integrations i where i.id::text = d.source_config ->> 'integration_id'),
     'parent', to_json(d),
-    'policy', to_json(p),
+    'policy', case when p.id is not null then to_json(p) end,
     'preview', to_json(v),
     'secrets', (select coalesce(json_agg(parent_secrets), '[]') from parent_secrets),
     'child_id', (select c.id from deployments c where c.id = v.deployment_id and c.deleting_at is null),
@@ -78,133 +88,163 @@ const selectPreviewFacts = ({ parent_id, number }: PreviewKey) => sql<Row>`
   from previews v
   join deployments d on d.id = v.parent_id
   left join listeners l on l.id = d.listener_id
-  join preview_policies p on p.id = d.id
-  where v.parent_id = ${parent_id}::uuid and v.number = ${number} and d.deleting_at is null`
+  left join preview_policies p on p.id = d.id
+  where v.id = ${id}::uuid and v.parent_id = ${parent_id}::uuid and d.deleting_at is null
+    and (p.id is not null or v.kind = 'request')`
 
 export async function reconcilePreview(caller: Caller, key: PreviewKey, head?: Commit): Promise<void> {
   const [[row]] = (await runAsSystem(caller.database, selectPreviewFacts(key))) as [Row[]]
   if (!row) return
   const facts = JSON.parse(row[0] as string) as PreviewFacts
   const { preview, policy, child_id } = facts
-  const isApproved = policy.forks === 'approve' && preview.approved_sha === preview.head_sha
-  if (preview.state === 'ended' || preview.state === 'denied' || (preview.fork && !isApproved)) return
+  const isApproved = policy?.forks === 'approve' && preview.approved_sha === preview.head_sha
+  if (['ended', 'denied', 'failed'].includes(preview.state) || (preview.fork && !isApproved)) return
+  if (preview.kind === 'request' && !(await resolveRequest(caller, preview))) return
   const stored = head ?? preview.commit
-  const commit = stored?.sha === preview.head_sha ? stored : { sha: preview.head_sha, message: null, author: null }
+  const { head_sha } = preview
+  const commit =
+    head_sha === null ? null : stored?.sha === head_sha ? stored : { sha: head_sha, message: null, author: null }
   if (child_id) await updatePreview(caller, facts, child_id, commit)
   else await createPreview(caller, facts, commit)
 }
 
-const expiryOf = ({ now, policy }: PreviewFacts): string =>
-  new Date(Date.parse(now) + policy.ttl_seconds * 1000).toISOString()
+/** False where the ref has no commit, or another request came since. */
+async function resolveRequest(caller: Caller, preview: PreviewRow): Promise<boolean> {
+  if (previewSource(preview) !== 'githost' || preview.head_sha !== null) return true
+  const ctx = previewCtx(caller)
+  try {
+    const found = await findRequestedCommit(caller, preview)
+    if (!found) {
+      await failPreview(
+        ctx,
+        preview,
+        `The repository has no ${preview.request?.repo_ref ?? preview.branch}, or its integration is gone.`,
+      )
+      return false
+    }
+    Object.assign(preview, { head_sha: found.sha, commit: found })
+    return await storeRequestedCommit(caller, preview, found)
+  } catch (error) {
+    await failRequest(ctx, preview, error)
+    return false
+  }
+}
+
+const expiryOf = ({ now, policy, preview }: PreviewFacts): string => {
+  const { ttl_seconds } = policy ?? DEFAULT_POLICY
+  return new Date(Date.parse(now) + (preview.request?.ttl_seconds ?? ttl_seconds) * 1000).toISOString()
+}
 const previewColumn = (facts: PreviewFacts): Preview => {
-  const { number, branch, head_sha } = facts.preview
-  return { number, branch, head_sha, expires_at: expiryOf(facts) }
+  const { kind, number, branch, head_sha } = facts.preview
+  return { kind, number, branch, head_sha, expires_at: expiryOf(facts) }
 }
 
 // ---- created
 
-async function createPreview(caller: Caller, facts: PreviewFacts, commit: Commit): Promise<void> {
+async function createPreview(caller: Caller, facts: PreviewFacts, commit: Commit | null): Promise<void> {
   const { policy, preview } = facts
   const ctx = previewCtx(caller)
-  const url = deploymentUrl(caller.config.appsDomain, previewName(facts.parent.name, preview.number))
+  const name = await chooseName(caller, facts)
+  const url = deploymentUrl(caller.config.appsDomain, name)
   const [id, revision] = [crypto.randomUUID(), crypto.randomUUID()]
-  const deployment = await previewDeployment(caller, facts, url)
-  validateNewDeployment(ctx, deployment)
-  const statement = sql<Row>`
-    select answer, has_webhooks
-    from create_preview(
-      ${id}::uuid,
-      ${revision}::uuid,
-      ${describeNewDeployment(deployment, await sealSecrets(ctx, id, deployment.secrets))}::json,
-      jsonb_populate_record(null::previews, ${JSON.stringify(preview)}::jsonb),
-      ${policy.max},
-      ${JSON.stringify(previewColumn(facts))}::json,
-      ${JSON.stringify(commit)}::json,
-      ${url},
-      ${describeWrite(ctx)}::jsonb
-    )`
   try {
+    const deployment = await previewDeployment(caller, { ...facts, name, url })
+    validateNewDeployment(ctx, deployment)
+    const sealed = await sealSecrets(ctx, id, deployment.secrets)
+    const statement = sql<Row>`
+      select answer, has_webhooks
+      from create_preview(
+        ${id}::uuid,
+        ${revision}::uuid,
+        ${describeNewDeployment(deployment, sealed, branchLabels(facts))}::json,
+        jsonb_populate_record(null::previews, ${JSON.stringify(preview)}::jsonb),
+        ${(policy ?? DEFAULT_POLICY).max},
+        ${JSON.stringify(previewColumn(facts))}::json,
+        ${commit && JSON.stringify(commit)}::json,
+        ${url},
+        ${describeWrite(ctx)}::jsonb
+      )`
     await runWrite(ctx, statement)
   } catch (error) {
     const code = error instanceof Failure ? error.code : null
     // A newer delivery moved the preview to another commit, and creates it. Or another sweep has created it.
     if (code === 'preview_moved') return
-    if (code !== 'previews_full') throw error
-    await markFull(ctx, preview)
+    if (code === 'previews_full') await markFull(ctx, preview)
+    else if (preview.kind === 'request') await failRequest(ctx, preview, error)
+    else throw error
   }
 }
 
+/** The address of a branch stays the same while a pull request of it has the preview. */
+function branchLabels({ parent, policy, preview }: PreviewFacts): string[] | undefined {
+  const { kind, fork, branch } = preview
+  if (kind !== 'pull_request' || fork || !policy?.kinds.includes('branches')) return undefined
+  return branchNames(parent.name, branch)
+}
+
+/** A pull request has one name. A branch may read like another one. */
+async function chooseName({ database }: Caller, { parent, preview }: PreviewFacts): Promise<string> {
+  if (preview.number !== null) return previewName(parent.name, preview.number)
+  const names = branchNames(parent.name, preview.branch)
+  const query = sql<Row>`
+    select n.name
+    from unnest(${textArray(names)}) with ordinality n(name, place)
+    where not exists (
+        select from deployments d
+        where d.tenant_id = ${parent.tenant_id}::uuid and d.name = n.name and d.deleting_at is null)
+      and not exists (select from projects p where p.tenant_id = ${parent.tenant_id}::uuid and p.name = n.name)
+    order by n.place
+    limit 1`
+  const [[row]] = (await runAsSystem(database, query)) as [Row[]]
+  return (row?.[0] as string | undefined) ?? names.at(-1)!
+}
+
 /** Existing previews keep their place. The sweep creates this one when another one ends. */
-async function markFull(ctx: Ctx, { id, parent_id, number }: PreviewRow): Promise<void> {
+async function markFull(ctx: Ctx, preview: PreviewRow): Promise<void> {
+  const { id, parent_id } = preview
   const change = sql<PreviewRow>`
     update previews v
     set state = 'full', updated_at = clock()
     where v.id = ${id}::uuid and v.tenant_id = current_tenant() and v.state not in ('full', 'ended')
     returning v.*`
   const parts = { lock: lockDeployment(parent_id), changes: changedMembers(previews, PREVIEW_RECORD) }
-  await commit(ctx, 'preview.refused', change, { number, reason: 'previews_full' }, parts)
+  await commit(ctx, 'preview.refused', change, { ...aboutPreview(preview), reason: 'previews_full' }, parts)
 }
 
-async function previewDeployment(caller: Caller, facts: PreviewFacts, url: string | null): Promise<NewDeployment> {
-  const { parent, policy, preview, can_sleep } = facts
-  const { platform_config_path } = parent.source_revision_config as { platform_config_path: string }
-  // One deployment serves a URL: the parent keeps its own.
-  const { custom_url: _, ...config } = parent.source_config as NewDeployment['source_config']
-  return {
-    name: previewName(parent.name, preview.number),
-    source: 'githost',
-    source_config: { ...config, build_on_push: false, ...mergeResources(config, policy, can_sleep) },
-    source_revision_config: {
-      repo_ref: pullRef(facts),
-      platform_config_path,
-      ...({ repo_commit_sha: preview.head_sha } as object),
-    },
-    secrets: await previewSecrets(caller, facts, url),
-    protection: policy.protection,
-  }
+/** Nobody waits for the answer of what a request started: the preview has it. */
+async function failRequest(ctx: Ctx, preview: PreviewRow, error: unknown): Promise<void> {
+  if (!(error instanceof Failure)) throw error
+  const { status, detail } = await problemBody(error, ctx.requestId, '')
+  if (status >= 500 || status === 429) throw error
+  await failPreview(ctx, preview, detail)
 }
 
-/** A preview that nobody asks for a quarter of an hour sleeps, unless the policy says another `min_scale`. */
-const SLEEPING: ResourceSpec = { min_scale: 0, idle_seconds: 900 }
-
-/** The policy's members override the parent's. Where the combination is invalid, the policy's alone apply. */
-function mergeResources(config: NewDeployment['source_config'], { resource_spec }: PolicyRow, canSleep: boolean) {
-  const own: ResourceSpec = canSleep ? { ...SLEEPING, ...resource_spec } : (resource_spec ?? {})
-  if (Object.keys(own).length === 0) return {}
-  const merged = ResourceSpec.safeParse({ ...config.resource_spec, ...own })
-  return { resource_spec: merged.success ? merged.data : (resource_spec as ResourceSpec) }
-}
-
-/** A preview of a fork runs code of strangers, so it gets none of the parent's secrets. */
-async function previewSecrets(
-  { sealer }: Caller,
-  { parent, policy, preview, secrets }: PreviewFacts,
-  url: string | null,
-) {
-  const openSecrets = (sealedSecrets: SealedSecret[], sealContext: (name: string) => string) =>
-    Promise.all(
-      sealedSecrets.map(
-        async ({ name, sealed }) => [name, await sealer.open(sealed, parent.id, sealContext(name))] as const,
-      ),
-    )
-  const inherited = preview.fork ? [] : await openSecrets(secrets, name => name)
-  const overlay = await openSecrets(policy.secrets, overlaySealContext)
-  const variables: [string, string][] = [
-    ['PREVIEW_ID', String(preview.number)],
-    ['PREVIEW_BRANCH', preview.branch],
-    ...(url ? [['PREVIEW_URL', url] as [string, string]] : []),
-  ]
-  const values = new Map([...inherited, ...overlay, ...variables])
-  return [...values].map(([name, value]) => ({ name, value }))
+export async function failPreview(ctx: Ctx, preview: PreviewRow, problem: string): Promise<void> {
+  const { id, parent_id, changed_at } = preview
+  const change = sql<PreviewRow>`
+    update previews v
+    set state = 'failed', problem = ${problem.slice(0, 2000)}, updated_at = clock()
+    where v.id = ${id}::uuid
+      and v.tenant_id = current_tenant()
+      and v.changed_at = ${changed_at}::timestamptz
+      and v.state in ('pending', 'full', 'live')
+    returning v.*`
+  const parts = { lock: lockDeployment(parent_id), changes: changedMembers(previews, PREVIEW_RECORD) }
+  await commit(ctx, 'preview.refused', change, { ...aboutPreview(preview), reason: 'failed' }, parts)
 }
 
 // ---- updated
 
-async function updatePreview(caller: Caller, facts: PreviewFacts, child_id: string, commitInfo: Commit): Promise<void> {
-  const { preview, now } = facts
-  const { number, head_sha } = preview
-  const ref = pullRef(facts)
+async function updatePreview(
+  caller: Caller,
+  facts: PreviewFacts,
+  child_id: string,
+  commitInfo: Commit | null,
+): Promise<void> {
+  const { preview } = facts
   const ctx = previewCtx(caller)
+  // A requested one is `live` once its revision is made.
+  if (preview.kind === 'request' && !(await deployUpdate(ctx, facts, child_id, commitInfo))) return
   const statement = sql<Row>`
     select answer, has_webhooks
     from move_preview(
@@ -214,23 +254,59 @@ async function updatePreview(caller: Caller, facts: PreviewFacts, child_id: stri
       ${describeWrite(ctx)}::jsonb
     )`
   await runWrite(ctx, statement)
+  if (preview.kind !== 'request') await deployUpdate(ctx, facts, child_id, commitInfo)
+}
+
+/** False where a request is refused. */
+async function deployUpdate(
+  ctx: Ctx,
+  { preview, host, now }: PreviewFacts,
+  deployment_id: string,
+  commitInfo: Commit | null,
+): Promise<boolean> {
+  if (commitInfo === null) return deployArtifact(ctx, preview, deployment_id)
+  const ref = previewRef(preview, host)
   await deployPush(ctx, {
-    deployment_id: child_id,
+    deployment_id,
     refs: [ref],
     queried_at: now,
     ignoresBuildOnPush: true,
-    journalData: { ref, after: head_sha, preview: number },
+    journalData: { ref, after: preview.head_sha, ...(preview.number !== null && { preview: preview.number }) },
     commit: commitInfo,
   })
+  return true
+}
+
+async function deployArtifact(ctx: Ctx, preview: PreviewRow, deployment_id: string): Promise<boolean> {
+  try {
+    await patchDeployment(ctx, {
+      deployment_id,
+      source_revision_config: previewRevisionConfig(preview, null),
+      dry_run: false,
+      clear: [],
+    })
+    return true
+  } catch (error) {
+    await failRequest(ctx, preview, error)
+    return false
+  }
 }
 
 // ---- ended
 
 /**
- * `closed`: its pull request was, in pull-requests.ts. `removed`: by a request, in previews.ts. sweep.ts finds the
- * others; `deleted`: its own deployment was. Removing a policy ends its previews without one, in preview-policy.ts.
+ * `closed`: its pull request was, in pull-requests.ts. `branch_deleted`, `pull_request` (its branch has one now): in
+ * branch-previews.ts. `removed`: by a request, in previews.ts. sweep.ts finds the others; `deleted`: its own deployment
+ * was. Removing a policy ends its previews without one, in preview-policy.ts.
  */
-export type EndReason = 'closed' | 'expired' | 'parent_deleted' | 'deleted' | 'removed'
+export type EndReason =
+  | 'closed'
+  | 'branch_deleted'
+  | 'pull_request'
+  | 'expired'
+  | 'parent_deleted'
+  | 'deleted'
+  | 'removed'
 
 /** Ends the preview and queues its hook, then deletes its deployment. The sweep deletes what a crash leaves behind. */
 export async function endPreview(caller: Caller, key: PreviewKey, reason: EndReason): Promise<void> {
@@ -238,12 +314,14 @@ export async function endPreview(caller: Caller, key: PreviewKey, reason: EndRea
   if (row?.deployment_id) await deletePreviewDeployment(caller, row.deployment_id)
 }
 
-export function commitEnd(ctx: Ctx, { parent_id, number }: PreviewKey, reason: EndReason): Promise<PreviewRow[]> {
+/** A pull request's preview may be named by its number. */
+export type EndedPreview = { parent_id: string } & ({ id: string } | { number: number })
+export function commitEnd(ctx: Ctx, { parent_id, ...one }: EndedPreview, reason: EndReason): Promise<PreviewRow[]> {
   const change = sql<PreviewRow>`
     update previews v
     set state = 'ended', end_reason = ${reason}, updated_at = clock()
     where v.parent_id = ${parent_id}::uuid
-      and v.number = ${number}
+      and ${'id' in one ? sql`v.id = ${one.id}::uuid` : sql`v.number = ${one.number}`}
       and v.tenant_id = current_tenant()
       and v.state <> 'ended'
     returning v.*`
@@ -252,7 +330,11 @@ export function commitEnd(ctx: Ctx, { parent_id, number }: PreviewKey, reason: E
     lock: lockDeployment(parent_id),
     changes: changedMembers(previews, PREVIEW_RECORD),
   }
-  return commit(ctx, 'preview.ended', change, { number, reason }, parts)
+  const data = sql`case
+    when number is null then json_build_object('branch', branch, 'reason', ${reason}::text)
+    else json_build_object('number', number, 'reason', ${reason}::text)
+  end`
+  return commit(ctx, 'preview.ended', change, data, parts)
 }
 
 export async function deletePreviewDeployment(caller: Caller, deployment_id: string): Promise<void> {

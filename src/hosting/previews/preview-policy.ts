@@ -20,6 +20,7 @@ import { deployments } from '../deployments/tables.ts'
 import { DEFAULT_PROTECTION, isPublic } from '../protection/default-protection.ts'
 import { matchesBranch } from '../pushes/branch-globs.ts'
 import { previewPolicies } from '../pushes/tables.ts'
+import type { PreviewRow } from './preview-deployment.ts'
 import { HOOK_SEAL_CONTEXT, insertEndHooks } from './preview-hooks.ts'
 import type { NewPreviewPolicy, PreviewPolicy, PreviewPolicyPlan } from './previews.schema.ts'
 
@@ -27,7 +28,9 @@ export type PolicyRow = typeof previewPolicies.$inferSelect
 type Ref = z.output<typeof DeploymentRef>
 
 const POLICY_RECORD = {
-  ...recordColumns(previewPolicies, ['branches', 'max', 'forks', 'resource_spec', 'protection']),
+  ...recordColumns(previewPolicies, [
+    ...(['branches', 'kinds', 'max', 'forks', 'inherited_secrets', 'resource_spec', 'protection', 'database'] as const),
+  ]),
   ttl: (row: SQL) => sql`${row}.ttl_seconds`,
   secrets: (row: SQL) => sql`(select jsonb_agg(s ->> 'name') from json_array_elements(${row}.secrets) s)`,
   hooks: (row: SQL) => sql`jsonb_build_object('on_create', ${row}.on_create, 'on_delete', ${row}.on_delete)`,
@@ -39,12 +42,15 @@ export const overlaySealContext = (name: string): string => `preview ${name}`
 const toWire = (row: PolicyRow): PreviewPolicy & { [etagVersion]: number } => ({
   deployment_id: row.id,
   branches: row.branches,
+  kinds: row.kinds,
   ttl: row.ttl_seconds,
   max: row.max,
   forks: row.forks,
   secrets: row.secrets.map(({ name }) => ({ name, value: MASK })),
+  inherited_secrets: row.inherited_secrets,
   resource_spec: row.resource_spec as PreviewPolicy['resource_spec'],
   protection: row.protection ?? OPEN_TO_EVERYONE,
+  database: row.database as PreviewPolicy['database'],
   hooks: row.hook_secret === null ? null : { on_create: row.on_create, on_delete: row.on_delete, secret: MASK },
   secret_fingerprints: Object.fromEntries(row.secrets.map(({ name, sealed }) => [name, sealedFingerprint(sealed)])),
   hook_secret_fingerprint: row.hook_secret && sealedFingerprint(row.hook_secret),
@@ -79,9 +85,10 @@ const HAS_PULL_REQUESTS = sql`not exists (
           where i.id::text = d.source_config ->> 'integration_id'
             and i.tenant_id = current_tenant()
             and i.host = 'git')`
-const UNSUPPORTED_PARENT = 'previews need a deployment of source githost that is not a preview itself'
+const UNSUPPORTED_PARENT =
+  'previews need a deployment that is not a preview itself, of source githost unless `kinds` is empty'
 /** The parent `d` with its stored policy `o`, if it can have this one. */
-const selectParent = ({ deployment_id, resource_spec, protection }: PolicyInput): SQL => {
+const selectParent = ({ deployment_id, resource_spec, protection, kinds }: PolicyInput): SQL => {
   const needs = listProtectionNeeds('protection', protection)
   return sql`deployments d
       left join preview_policies o on o.id = d.id and o.tenant_id = current_tenant()
@@ -92,9 +99,9 @@ const selectParent = ({ deployment_id, resource_spec, protection }: PolicyInput)
         and require_allowed_commands(
           jsonb_build_object('resource_spec', o.resource_spec),
           jsonb_build_object('resource_spec', ${specJson(resource_spec)}::jsonb))
-        and case when ${HAS_PULL_REQUESTS} then true else refuse('source_rule', ${NO_PULL_REQUESTS}) end
+        and case when ${!kinds.includes('pull_requests')} or ${HAS_PULL_REQUESTS} then true else refuse('source_rule', ${NO_PULL_REQUESTS}) end
         and case
-          when d.source = 'githost' and d.parent_deployment_id is null then true
+          when (d.source = 'githost' or ${kinds.length === 0}) and d.parent_deployment_id is null then true
           else refuse('source_rule', ${UNSUPPORTED_PARENT})
         end`
 }
@@ -127,7 +134,10 @@ export const planPolicy = verb('deployments:update', async (ctx, input: PolicyIn
     select
       case when o.id is not null then to_json(o)::text end,
       (
-        select coalesce(json_agg(json_build_object('number', v.number, 'branch', v.branch) order by v.number), '[]')
+        select coalesce(
+          json_agg(
+            json_build_object('kind', v.kind, 'number', v.number, 'branch', v.branch) order by v.number, v.branch),
+          '[]')
         from (
           select *
           from previews p
@@ -139,9 +149,10 @@ export const planPolicy = verb('deployments:update', async (ctx, input: PolicyIn
     from ${selectParent(input)}`
   const [stored, found, , protection] = requireRow(await run(ctx, query), 'deployment_not_found')
   const row = stored === null ? null : (JSON.parse(stored as string) as PolicyRow)
-  const previews = (JSON.parse(found as string) as { number: number; branch: string }[]).map(preview => ({
-    ...preview,
-    matches: matchesBranch(input.branches, preview.branch),
+  const previews = (JSON.parse(found as string) as FoundPreview[]).map(({ kind, number, branch }) => ({
+    number,
+    branch,
+    matches: kind === 'request' || (input.kinds.includes(KIND_OF[kind]) && matchesBranch(input.branches, branch)),
   }))
   const left = previews.filter(({ matches }) => !matches).length
   return {
@@ -153,7 +164,7 @@ export const planPolicy = verb('deployments:update', async (ctx, input: PolicyIn
     previews,
     warnings: [
       ...(left > 0
-        ? ['Previews whose branch no longer matches stay until they expire or their pull request closes.']
+        ? ['Previews that are no longer covered stay until they expire, or their pull request or branch ends.']
         : []),
       ...ctx.warnings,
     ],
@@ -161,15 +172,21 @@ export const planPolicy = verb('deployments:update', async (ctx, input: PolicyIn
   }
 })
 
+type FoundPreview = Pick<PreviewRow, 'kind' | 'number' | 'branch'>
+const KIND_OF = { pull_request: 'pull_requests', branch: 'branches' } as const
+
 function listPolicyChanges(stored: PreviewPolicy | null, wanted: NewPreviewPolicy): PreviewPolicyPlan['changes'] {
   const describe = (policy: PreviewPolicy | NewPreviewPolicy) => ({
     branches: policy.branches,
+    kinds: policy.kinds,
     ttl: policy.ttl,
     max: policy.max,
     forks: policy.forks,
     secrets: policy.secrets.length > 0 ? policy.secrets.map(({ name }) => name) : null,
+    inherited_secrets: policy.inherited_secrets.length > 0 ? policy.inherited_secrets : null,
     resource_spec: policy.resource_spec ?? null,
     protection: policy.protection ?? null,
+    database: policy.database?.mode ?? null,
     'hooks.on_create': policy.hooks?.on_create ?? null,
     'hooks.on_delete': policy.hooks?.on_delete ?? null,
   })
@@ -181,7 +198,7 @@ function listPolicyChanges(stored: PreviewPolicy | null, wanted: NewPreviewPolic
 }
 
 export const setPolicy = verb('deployments:update', async (ctx, input: PolicyInput) => {
-  const { deployment_id, branches, ttl, max, forks, hooks } = input
+  const { deployment_id, branches, kinds, ttl, max, forks, inherited_secrets, database, hooks } = input
   const version = await readPlannedVersion(ctx, plannedRequest(input))
   const isFresh = version === null ? sql`true` : refuseUnless('plan_stale', sql`coalesce(o.version, 0) = ${version}`)
   const isVersion = versionMatches(ctx, { version: sql`coalesce(o.version, 0)` }) ?? sql`true`
@@ -190,10 +207,11 @@ export const setPolicy = verb('deployments:update', async (ctx, input: PolicyInp
   const change = sql<PolicyRow>`
       insert into preview_policies as p
         (id, organization_id, tenant_id, branches, ttl_seconds, max, forks, secrets, resource_spec, protection,
-          on_create, on_delete, hook_secret)
+          on_create, on_delete, hook_secret, kinds, inherited_secrets, database)
       select d.id, d.organization_id, d.tenant_id, ${sql.param(branches)}::text[], ${ttl}, ${max}, ${forks},
-        ${secrets}, ${specJson(input.resource_spec)}::json, ${protectionOf(ctx, input)}, ${hooks?.on_create ?? null}, ${hooks?.on_delete ?? null},
-        ${hookSecret}
+        ${secrets}, ${specJson(input.resource_spec)}::json, ${protectionOf(ctx, input)}, ${hooks?.on_create ?? null},
+        ${hooks?.on_delete ?? null}, ${hookSecret}, ${sql.param(kinds)}::text[],
+        ${sql.param(inherited_secrets)}::text[], ${database ? JSON.stringify(database) : null}::json
       from ${selectParent(input)}
         and ${isFresh}
         and ${isVersion}
@@ -208,6 +226,9 @@ export const setPolicy = verb('deployments:update', async (ctx, input: PolicyInp
           on_create = excluded.on_create,
           on_delete = excluded.on_delete,
           hook_secret = excluded.hook_secret,
+          kinds = excluded.kinds,
+          inherited_secrets = excluded.inherited_secrets,
+          database = excluded.database,
           version = p.version + 1,
           updated_at = clock()
       returning p.*`
@@ -259,7 +280,7 @@ async function sealHookSecret({ sealer }: Ctx, id: string, { hooks }: NewPreview
     end`
 }
 
-/** Ends the previews too. The next sweep deletes their deployments. */
+/** Ends the previews too, but those of requests. The next sweep deletes their deployments. */
 export const removePolicy = verb('deployments:update', async (ctx, { deployment_id }: Ref) => {
   const change = sql<PolicyRow>`
     delete from preview_policies p
@@ -274,7 +295,10 @@ export const removePolicy = verb('deployments:update', async (ctx, { deployment_
     update previews v
     set state = 'ended', updated_at = clock()
     from changed
-    where v.parent_id = changed.id and v.tenant_id = current_tenant() and v.state <> 'ended'
+    where v.parent_id = changed.id
+      and v.tenant_id = current_tenant()
+      and v.kind <> 'request'
+      and v.state <> 'ended'
     returning v.id)`
   const ctesAfter = [ended, insertEndHooks('ended', ctx.config.appsDomain)]
   const parts: WriteParts = { ctesAfter, lock: lockDeployment(deployment_id), changes: deletedMembers(POLICY_RECORD) }

@@ -3,10 +3,14 @@
 import { slice } from '../../kernel/http/routes.ts'
 import { DeploymentRef, DryRun } from '../deployments/schema.ts'
 import { planPolicy, readPolicy, removePolicy, setPolicy } from './preview-policy.ts'
+import { requestPreview } from './preview-requests.ts'
 import * as s from './previews.schema.ts'
-import { approvePreview, listPreviews, listWorkspacePreviews, removePreview } from './previews.ts'
+import { approvePreview, listPreviews, listWorkspacePreviews, readPreview, removePreview } from './previews.ts'
 
-export const previewRoutes = slice('Previews', 'A separate deployment for each pull request, deleted when it closes.')
+export const previewRoutes = slice(
+  'Previews',
+  'Separate deployments of pull requests, branches and requests, deleted with them.',
+)
   .get('/v2/deployments/{deployment_id}/preview-policy', {
     id: 'readPreviewPolicy',
     versioned: true,
@@ -65,6 +69,36 @@ export const previewRoutes = slice('Previews', 'A separate deployment for each p
     errors: ['deployment_not_found'],
     verb: listPreviews,
   })
+  .post('/v2/deployments/{deployment_id}/previews', {
+    id: 'requestPreview',
+    summary: 'Make or update a preview of a ref, a commit, an archive or an image',
+    description:
+      'It is created or updated after the answer: read it until its `state` is `live` or `failed`. It gets the secrets ' +
+      'of the preview policy, and those of the parent that the policy names.',
+    params: DeploymentRef,
+    body: s.NewPreview,
+    status: 202,
+    reply: s.PullPreview,
+    errors: [
+      'deployment_not_found',
+      'deployment_deleting',
+      'source_rule',
+      'archive_unknown',
+      'preview_followed',
+      'preview_source_changed',
+    ],
+    location: ({ parent_deployment_id, id }) => `/v2/deployments/${parent_deployment_id}/previews/${id}`,
+    verb: requestPreview,
+  })
+  .get('/v2/deployments/{deployment_id}/previews/{number}', {
+    id: 'readPreview',
+    summary: 'Read a preview',
+    description: 'Also one that ended, for 30 days.',
+    params: s.PreviewRef,
+    reply: s.PullPreview,
+    errors: ['preview_not_found'],
+    verb: readPreview,
+  })
   .get('/v2/previews', {
     id: 'listWorkspacePreviews',
     summary: 'List the previews of a workspace, newest first',
@@ -79,7 +113,8 @@ export const previewRoutes = slice('Previews', 'A separate deployment for each p
     id: 'removePreview',
     summary: 'Remove a preview',
     description:
-      'Deletes its deployment, and declines a commit that waits for approval. A later push creates it again.',
+      'Deletes its deployment, and declines a commit that waits for approval. A later push creates it again, unless a ' +
+      'request made it.',
     params: s.PreviewRef,
     errors: ['preview_not_found'],
     verb: removePreview,
@@ -88,7 +123,7 @@ export const previewRoutes = slice('Previews', 'A separate deployment for each p
     id: 'approvePreview',
     summary: 'Approve one commit of a fork',
     description: 'Approves this commit only. The next commit needs an approval of its own.',
-    params: s.PreviewRef,
+    params: s.PullRef,
     body: s.Approval,
     reply: s.PullPreview,
     errors: ['preview_not_found', 'preview_moved'],

@@ -1,7 +1,7 @@
 // Request and response schemas of preview policies and previews.
 import * as z from 'zod'
 import { checkUniqueNames } from '../../protocol/kubernetes.schema.ts'
-import { MASK, RevisionStatus, Secret } from '../../protocol/parts.schema.ts'
+import { MASK, RevisionStatus, Secret, SourceRevisionConfigInput } from '../../protocol/parts.schema.ts'
 import { NewProtection, Protection } from '../../protocol/protection.schema.ts'
 import { ResourceSpec } from '../../protocol/resources.schema.ts'
 import {
@@ -17,6 +17,7 @@ import {
   Uuid,
 } from '../../protocol/wire.ts'
 import { DeploymentRef } from '../deployments/schema.ts'
+import { followedKinds, previewKinds, previewStates } from '../pushes/tables.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 const DAY = 86_400
@@ -77,6 +78,20 @@ const policyMembers = {
     description: 'Added to the parent’s secrets, and override them. A preview of a fork gets only these.',
   }),
   resource_spec: ResourceSpec.nullable().meta({ description: 'Overrides the parent’s, member by member.' }),
+  kinds: arrayOf(z.enum(followedKinds), followedKinds.length).meta({
+    description:
+      'What gets previews: `pull_requests`, `branches`, both or none. A branch with a pull request has that preview ' +
+      'only. An existing branch gets its preview with the next push.',
+  }),
+  inherited_secrets: arrayOf(boundedText(255).min(1), 100).meta({
+    description: 'Secrets of the parent that previews of branches and of requests get. Others get none of these.',
+  }),
+  database: z
+    .object({ mode: z.enum(['none', 'empty']) })
+    .nullable()
+    .meta({
+      description: 'The database of each preview: `none`, or an `empty` one. Null: as the resources say.',
+    }),
 }
 
 export const NewPreviewPolicy = z
@@ -92,14 +107,18 @@ export const NewPreviewPolicy = z
         'Who may see the previews that are created from now on. Left out, it stays; a new policy then has `members` ' +
         'if this installation is public and the agent of the deployment can, otherwise everyone.',
     }),
+    kinds: policyMembers.kinds.default(['pull_requests']),
+    inherited_secrets: policyMembers.inherited_secrets.default([]),
+    database: policyMembers.database.nullish(),
     hooks: Hooks.nullish(),
   })
   .superRefine((body, check) => checkUniqueNames(check, 'secrets', body.secrets))
   .meta({
     id: 'NewPreviewPolicy',
-    description: 'Which pull requests get a preview, and how it differs from its parent.',
+    description: 'Which pull requests and branches get a preview, and how it differs from its parent.',
     example: {
       branches: ['feature/*', '!feature/wip-*'],
+      kinds: ['pull_requests', 'branches'],
       ttl: 3 * DAY,
       max: 5,
       forks: 'approve',
@@ -129,7 +148,7 @@ export const PreviewPolicy = z
   })
   .meta({
     id: 'PreviewPolicy',
-    description: 'Which pull requests of a deployment’s repository get a preview, and how it differs from its parent.',
+    description: 'What of a deployment’s repository gets a preview, and how it differs from its parent.',
   })
 export type PreviewPolicy = z.output<typeof PreviewPolicy>
 
@@ -138,7 +157,11 @@ export const PreviewQuery = Page
 const PullNumber = boundedText(200)
   .transform(number => (/^[1-9]\d{0,8}$/.test(number) ? Number(number) : 0))
   .meta({ type: 'integer', description: 'The number of the pull request.' })
-export const PreviewRef = z.object({ ...DeploymentRef.shape, number: PullNumber })
+export const PullRef = z.object({ ...DeploymentRef.shape, number: PullNumber })
+const PreviewName = boundedText(200)
+  .transform(name => (Uuid.safeParse(name).success ? { id: name } : { number: PullNumber.parse(name) }))
+  .meta({ type: 'string', description: 'The id of the preview, or the number of its pull request.' })
+export const PreviewRef = z.object({ ...DeploymentRef.shape, number: PreviewName })
 
 export const Approval = z
   .object({
@@ -154,30 +177,73 @@ export const Approval = z
     example: { head_sha: '6113728f27ae82c7b1a177c8d03f9e96e0adf246' },
   })
 
-const PreviewState = z.enum(['pending', 'awaiting_approval', 'denied', 'full', 'live', 'ended'])
+const { repo_ref, source_tarball_path, image_uri } = SourceRevisionConfigInput.shape
+const SOURCES = ['repo_ref', 'repo_commit_sha', 'source_tarball_path', 'image_uri'] as const
+export const NewPreview = z
+  .object({
+    branch: boundedText(200)
+      .regex(/^[^\s\0]{1,200}$/, { error: 'must be 1 to 200 characters without spaces' })
+      .nullish()
+      .meta({
+        description:
+          'Names the preview, for example the branch that CI builds. A request with the same name updates it. ' +
+          'By default the `repo_ref` or the commit.',
+      }),
+    repo_ref: repo_ref.meta({ description: 'A branch or tag of the deployment’s repository.' }),
+    repo_commit_sha: z
+      .string()
+      .max(64, { error: 'must be a full commit id', abort: true })
+      .regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'must be a full commit id' })
+      .nullish()
+      .meta({ description: 'A commit of the deployment’s repository.' }),
+    source_tarball_path: source_tarball_path.meta({ description: 'The `object_path` of an upload.' }),
+    image_uri: image_uri.meta({ description: 'An image.' }),
+    ttl: policyMembers.ttl.nullish().meta({
+      description: 'Seconds from the last request until it is deleted. By default the policy’s, or 7 days.',
+    }),
+  })
+  .superRefine((body, check) => {
+    const sent = SOURCES.filter(name => body[name] != null)
+    const fault = (path: string, message: string) => check.addIssue({ code: 'custom', path: [path], message })
+    if (sent.length === 0) fault('repo_ref', `is required, or one of ${SOURCES.slice(1).join(', ')}`)
+    for (const extra of sent.slice(1)) fault(extra, `excludes \`${sent[0]}\``)
+    if (body.branch == null && body.repo_ref == null && body.repo_commit_sha == null) fault('branch', 'is required')
+  })
+  .meta({
+    id: 'NewPreview',
+    description: 'A preview of a ref, a commit, an archive or an image. It needs no connected git host.',
+    example: { branch: 'feature/cart', image_uri: 'registry.example.com/shop:pr-7' },
+  })
+export type NewPreview = z.output<typeof NewPreview>
+
+const PreviewState = z.enum(previewStates)
 
 export const PullPreview = z
   .object({
     id: Uuid,
     parent_deployment_id: Uuid,
     parent_name: z.string(),
-    number: z.int(),
+    kind: z.enum(previewKinds).meta({ description: 'What it is of. `request`: of a request of the API.' }),
+    number: z.int().nullable().meta({ description: 'Of the pull request.' }),
     state: PreviewState.meta({
       description: [
         '`pending`: will be created.',
         '`awaiting_approval`: the head is a commit of a fork that is not approved.',
         '`denied`: from a fork, which the policy denies.',
         '`full`: waits because the policy’s `max` is reached.',
+        '`failed`: could not be created, as `problem` says.',
         '`live`: has a deployment.',
-        '`ended`: the pull request is closed, or the preview expired or was deleted.',
+        '`ended`: the pull request is closed, the branch is deleted, or the preview expired or was deleted.',
       ].join(' '),
     }),
     deployment_id: Uuid.nullable().meta({ description: 'The preview’s own deployment. Null before it is created.' }),
     url: z.string().nullable(),
-    branch: z.string(),
-    head_sha: z.string(),
+    problem: z.string().nullable().meta({ description: 'Why it could not be created.' }),
+    branch: z.string().meta({ description: 'Of a request, the name that it gave.' }),
+    head_sha: z.string().nullable().meta({ description: 'Null for a preview of an archive or an image.' }),
     commit: z
       .object({ sha: z.string(), message: z.string().nullable(), author: z.string().nullable() })
+      .nullable()
       .meta({ description: 'The commit at the head, as its git host described it.' }),
     commit_url: z.string().nullable().meta({ description: 'Its page at the git host.' }),
     pull_request_url: z.string().nullable(),
@@ -193,7 +259,7 @@ export const PullPreview = z
     created_at: Time,
     updated_at: Time,
   })
-  .meta({ id: 'PullPreview', description: 'A pull request and the state of its preview.' })
+  .meta({ id: 'PullPreview', description: 'A pull request, a branch or a request, and the state of its preview.' })
 export type PullPreview = z.output<typeof PullPreview>
 export const PullPreviewList = listOf(PullPreview).meta({
   id: 'PullPreviewList',
@@ -218,8 +284,8 @@ export const PreviewPolicyPlan = z
       .meta({ description: 'The members that change. Of secrets, their names.' }),
     new_values: z.array(z.string()).meta({ description: 'The secrets whose value is sent.' }),
     previews: z
-      .array(z.object({ number: z.int(), branch: z.string(), matches: z.boolean() }))
-      .meta({ description: 'The 200 newest previews that exist, and whether the new globs match their branch.' }),
+      .array(z.object({ number: z.int().nullable(), branch: z.string(), matches: z.boolean() }))
+      .meta({ description: 'The 200 newest previews that exist, and whether the new policy covers them.' }),
     warnings: z.array(z.string()),
     plan_digest: z
       .string()

@@ -12,20 +12,17 @@ import type { Page } from '../../protocol/wire.ts'
 import type { DeploymentRef } from '../deployments/schema.ts'
 import { lockDeployment } from '../deployments/service.ts'
 import { previews } from '../pushes/tables.ts'
-import { previewName, shownUrl } from './preview-address.ts'
-import {
-  commitEnd,
-  deletePreviewDeployment,
-  PREVIEW_RECORD,
-  type PreviewRow,
-  reconcilePreview,
-} from './preview-lifecycle.ts'
-import type { Approval, PreviewRef, PullPreview, WorkspacePreviewQuery } from './previews.schema.ts'
+import { shownUrl } from './preview-address.ts'
+import type { PreviewRow } from './preview-deployment.ts'
+import { commitEnd, deletePreviewDeployment, PREVIEW_RECORD, reconcilePreview } from './preview-lifecycle.ts'
+import type { Approval, PreviewRef, PullPreview, PullRef, WorkspacePreviewQuery } from './previews.schema.ts'
 import { notifyPullRequests } from './pull-request-notifications.ts'
 
 /** The members of a preview that other tables have. */
 type About = {
   parent_name: string
+  /** Of its deployment. */
+  name: string | null
   /** The address of its deployment, as its listener reported it. */
   reported_url: string | null
   revision_status: string | null
@@ -34,12 +31,13 @@ type About = {
   /** The kind of git host; null if the integration is gone. */
   host: HostName | null
 }
-type ShownPreview = PreviewRow & { about: About }
+export type ShownPreview = PreviewRow & { about: About }
 
 /** `About` a preview `v`. */
-const ABOUT = sql`(
+export const ABOUT = sql`(
       select json_build_object(
         'parent_name', d.name,
+        'name', c.name,
         'reported_url', c.url,
         'revision_status', r.status,
         'last_request_at', c.last_request_at,
@@ -53,8 +51,8 @@ const ABOUT = sql`(
       where d.id = v.parent_id and d.tenant_id = current_tenant())`
 
 function previewUrl({ config }: Ctx, { about, ...row }: ShownPreview): string | null {
-  if (row.state === 'ended' || !row.deployment_id) return null
-  return shownUrl(config.appsDomain, previewName(about.parent_name, row.number), about.reported_url)
+  if (row.state === 'ended' || !row.deployment_id || about.name === null) return null
+  return shownUrl(config.appsDomain, about.name, about.reported_url)
 }
 
 /** Pages of the repository that the pull request is for: it has the commits of forks, too. */
@@ -63,24 +61,26 @@ function hostPages({ about: { host, repo_url }, number, head_sha }: ShownPreview
   if (pages === null || repo_url === null) return { commit_url: null, pull_request_url: null }
   const repository = repo_url.replace(/\.git$/, '')
   return {
-    commit_url: `${repository}/${pages.commit}/${head_sha}`,
-    pull_request_url: `${repository}/${pages.pull}/${number}`,
+    commit_url: head_sha === null ? null : `${repository}/${pages.commit}/${head_sha}`,
+    pull_request_url: number === null ? null : `${repository}/${pages.pull}/${number}`,
   }
 }
 
-const toWire =
+export const toWire =
   (ctx: Ctx) =>
   (row: ShownPreview): PullPreview => ({
     id: row.id,
     parent_deployment_id: row.parent_id,
     parent_name: row.about.parent_name,
+    kind: row.kind,
     number: row.number,
     state: row.state,
+    problem: row.problem,
     deployment_id: row.deployment_id,
     url: previewUrl(ctx, row),
     branch: row.branch,
     head_sha: row.head_sha,
-    commit: row.commit?.sha === row.head_sha ? row.commit : { sha: row.head_sha, message: null, author: null },
+    commit: commitOf(row),
     ...hostPages(row),
     fork: row.fork,
     approved_sha: row.approved_sha,
@@ -90,6 +90,11 @@ const toWire =
     created_at: toIsoTime(row.created_at),
     updated_at: toIsoTime(row.updated_at),
   })
+
+function commitOf({ commit, head_sha }: PreviewRow): PullPreview['commit'] {
+  if (head_sha === null) return null
+  return commit?.sha === head_sha ? commit : { sha: head_sha, message: null, author: null }
+}
 
 const isAfter = ({ cursor }: Page): SQL =>
   cursor ? sql`(v.created_at, v.id) < (${cursor.at}::timestamptz, ${cursor.id}::uuid)` : sql`true`
@@ -141,7 +146,22 @@ export const listWorkspacePreviews = verb(
   { byPolicy: true },
 )
 
-type ApprovalInput = z.output<typeof PreviewRef> & z.output<typeof Approval>
+type PreviewParams = z.output<typeof PreviewRef>
+const isPreview = ({ deployment_id, number: one }: PreviewParams): SQL => sql`
+  v.parent_id = ${deployment_id}::uuid
+    and v.tenant_id = current_tenant()
+    and ${'id' in one ? sql`v.id = ${one.id}::uuid` : sql`v.number = ${one.number}`}`
+
+export const readPreview = verb('deployments:read', async (ctx, ref: PreviewParams) => {
+  const query = sql<Row>`
+    select (to_jsonb(v) || jsonb_build_object('about', ${ABOUT}))::text
+    from previews v
+    where ${isPreview(ref)}`
+  const [json] = requireRow(await run(ctx, query), 'preview_not_found')
+  return toWire(ctx)(JSON.parse(json as string) as ShownPreview)
+})
+
+type ApprovalInput = z.output<typeof PullRef> & z.output<typeof Approval>
 
 export const approvePreview = verb(
   'deployments:update',
@@ -159,20 +179,17 @@ export const approvePreview = verb(
     const parts = { lock: lockDeployment(deployment_id), changes: changedMembers(previews, PREVIEW_RECORD) }
     const rows = await commit(ctx, 'preview.approved', change, { number }, parts)
     const row = requireRow(rows, 'preview_not_found')
-    if (!ctx.requestInfo.replayed) ctx.waitUntil?.(reconcileApprovedPreview(ctx, deployment_id, number))
+    if (!ctx.requestInfo.replayed) ctx.waitUntil?.(reconcileAndNotify(ctx, deployment_id, row.id))
     return toWire(ctx)(row)
   },
 )
 
 /** Ends the preview of a pull request that stays open. A later push creates it again. */
-export const removePreview = verb(
-  'deployments:delete',
-  async (ctx, { deployment_id, number }: z.output<typeof PreviewRef>) => {
-    const key = { parent_id: deployment_id, number }
-    const row = requireRow(await commitEnd(ctx, key, 'removed'), 'preview_not_found')
-    if (!ctx.requestInfo.replayed) ctx.waitUntil?.(concludeEnd(ctx, row))
-  },
-)
+export const removePreview = verb('deployments:delete', async (ctx, { deployment_id, number: one }: PreviewParams) => {
+  const key = { parent_id: deployment_id, ...one }
+  const row = requireRow(await commitEnd(ctx, key, 'removed'), 'preview_not_found')
+  if (!ctx.requestInfo.replayed) ctx.waitUntil?.(concludeEnd(ctx, row))
+})
 
 /** If one of these fails, the sweep does the rest. */
 async function concludeEnd(ctx: Ctx, { parent_id, deployment_id }: PreviewRow): Promise<void> {
@@ -182,9 +199,9 @@ async function concludeEnd(ctx: Ctx, { parent_id, deployment_id }: PreviewRow): 
   })
 }
 
-const reconcileApprovedPreview = (ctx: Ctx, parent_id: string, number: number): Promise<void> =>
+export const reconcileAndNotify = (ctx: Ctx, parent_id: string, id: string): Promise<void> =>
   logFailure(ctx, async () => {
-    await reconcilePreview(ctx, { parent_id, number })
+    await reconcilePreview(ctx, { parent_id, id })
     await notifyPullRequests(ctx, { within: [parent_id] })
   })
 

@@ -1,4 +1,4 @@
-// Keeps the pull request of each preview up to date: one comment, and a commit status.
+// Keeps the git host up to date about each preview: a commit status, and one comment on its pull request.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, runAsSystem, uuidArray } from '../../kernel/db/db.ts'
 import { drainInTurns, LEASE, listInTurns, type Outbox, type OutboxItem } from '../../kernel/db/outbox.ts'
@@ -8,7 +8,7 @@ import type { Githost, Integration, StatusState } from '../git-hosts/githost.ts'
 import { withHost } from '../git-hosts/with-host.ts'
 import { commitStateOf, dashboardUrl, logPath, shortSha } from '../pushes/host-status.ts'
 import { shownUrl } from './preview-address.ts'
-import type { PreviewRow } from './preview-lifecycle.ts'
+import type { PreviewRow } from './preview-deployment.ts'
 
 const MAX_ATTEMPTS = 20
 const MAX_CONCURRENT = 4
@@ -32,7 +32,7 @@ const PREVIEW_TABLES = sql`
   left join revisions r on r.id = c.latest_revision_id`
 /** Changes whenever the comment or the status would change. */
 const STATE_KEY = sql`
-  v.state || ' ' || v.head_sha || ' '
+  v.state || ' ' || coalesce(v.head_sha, '') || ' '
     || coalesce(case when v.state = 'live' then r.status || ' ' || r.number end, '')`
 const IS_PARENTS_INTEGRATION = sql`
   i.id::text = d.source_config ->> 'integration_id' and i.tenant_id = d.tenant_id`
@@ -40,7 +40,8 @@ const IS_PARENTS_INTEGRATION = sql`
 const IS_DUE = sql`v.next_notify_at <= clock()
       and v.notified_state is distinct from ${STATE_KEY}
       and v.state not in ('denied', 'pending')
-      and (v.state <> 'ended' or v.comment_id is not null)
+      and v.head_sha is not null
+      and (v.state <> 'ended' or v.comment_id is not null or v.number is null and v.notified_state is not null)
       and exists (select from integrations i where ${IS_PARENTS_INTEGRATION})`
 
 const claimNotification = (id: string) => sql<Row>`
@@ -113,10 +114,13 @@ async function notifyPullRequest(services: Services, notification: Notification)
   const { status, body } = describePreview(services, notification)
   const context = `slipway/${parent_name}`
   const work = async (host: Githost) => {
-    const comment_id = await host.comment(repo_url, preview.number, body, preview.comment_id)
-    // Stored before the next request, so that a failure of the status does not lead to a second comment.
-    if (comment_id !== preview.comment_id) await storeColumns(services, preview, sql`comment_id = ${comment_id}`)
-    const { pending_sha, head_sha } = preview
+    const { number, pending_sha, head_sha } = preview
+    if (number !== null) {
+      const comment_id = await host.comment(repo_url, number, body, preview.comment_id)
+      // Stored before the next request, so that a failure of the status does not lead to a second comment.
+      if (comment_id !== preview.comment_id) await storeColumns(services, preview, sql`comment_id = ${comment_id}`)
+    }
+    if (head_sha === null) return
     if (pending_sha !== null && pending_sha !== head_sha)
       await host.setStatus(repo_url, pending_sha, {
         state: 'success',
@@ -135,7 +139,8 @@ const storeColumns = ({ database }: Services, { id }: PreviewRow, assignments: S
 
 function describePreview({ config }: Services, notification: Notification) {
   const { preview, parent_name, deployment_name, deployment_url, revision } = notification
-  const { tenant_id, parent_id, deployment_id, head_sha } = preview
+  const { tenant_id, parent_id, deployment_id } = preview
+  const head_sha = preview.head_sha ?? ''
   const isLive = preview.state === 'live'
   const { state, description, comment } = isLive ? describeRevision(revision) : describeState(preview)
   const url = isLive && deployment_name ? shownUrl(config.appsDomain, deployment_name, deployment_url) : null
@@ -160,7 +165,7 @@ function describePreview({ config }: Services, notification: Notification) {
 type NotificationText = { state: StatusState; description: string; comment: string }
 
 /** None of these is pending: a required check would block the commit for as long as nothing happens. */
-function describeState({ state, head_sha }: PreviewRow): NotificationText {
+function describeState({ state, head_sha, problem }: PreviewRow): NotificationText {
   if (state === 'ended') return { state: 'success', description: 'Preview deleted', comment: 'The preview is deleted.' }
   if (state === 'full')
     return {
@@ -168,7 +173,9 @@ function describeState({ state, head_sha }: PreviewRow): NotificationText {
       description: 'No preview yet: too many previews',
       comment: 'This deployment has as many previews as its policy allows. This one starts when another one ends.',
     }
-  const commit = shortSha(head_sha)
+  if (state === 'failed')
+    return { state: 'failure', description: 'No preview', comment: problem ?? 'The preview could not be created.' }
+  const commit = shortSha(head_sha ?? '')
   return {
     state: 'success',
     description: 'No preview yet: waiting for approval',

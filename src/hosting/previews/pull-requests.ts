@@ -12,7 +12,9 @@ import { matchesBranch } from '../pushes/branch-globs.ts'
 import { type DeliveryContext, UnsettledRefError, usesRepository } from '../pushes/find-integration.ts'
 import { previews } from '../pushes/tables.ts'
 import { type Commit, isSkipped, type PullRequest } from '../pushes/webhook-payloads.ts'
-import { endPreview, PREVIEW_RECORD, type PreviewKey, type PreviewRow, reconcilePreview } from './preview-lifecycle.ts'
+import { endBranchPreview, followBranch, isOnlyPreview } from './branch-previews.ts'
+import type { PreviewRow } from './preview-deployment.ts'
+import { endPreview, PREVIEW_RECORD, reconcilePreview } from './preview-lifecycle.ts'
 import type { PolicyRow } from './preview-policy.ts'
 import { notifyPullRequests } from './pull-request-notifications.ts'
 
@@ -32,7 +34,9 @@ export async function handlePullRequest(
   const { services, requestId, origin, request } = context
   const parents = (await findParents(context, integration, event)).filter(
     ({ id, policy, preview_sha }) =>
-      (preview_sha !== null || matchesBranch(policy.branches, event.branch)) && (only?.includes(id) ?? true),
+      (preview_sha !== null ||
+        (policy.kinds.includes('pull_requests') && matchesBranch(policy.branches, event.branch))) &&
+      (only?.includes(id) ?? true),
   )
   if (parents.length === 0) return
   const { organization_id: organization, tenant_id: tenant } = integration
@@ -41,17 +45,17 @@ export async function handlePullRequest(
   const head = event.action === 'closed' ? null : await fetchHead(context, integration, event, parents)
   if (isSkipped(head?.message ?? null)) return
   for (const { id: parent_id, policy } of parents) {
-    const key = { parent_id, number: event.number }
-    const isCurrent = await upsertPreview(
-      caller,
-      key,
-      policy,
-      { ...event, head_sha: head?.sha ?? event.head_sha },
-      head,
-    )
-    if (!isCurrent) continue
+    const current = { ...event, head_sha: head?.sha ?? event.head_sha }
+    const row = await upsertPreview(caller, parent_id, policy, current, head)
+    if (!row) continue
+    const key = { parent_id, id: row.id }
     if (event.action === 'closed') await endPreview(caller, key, 'closed')
-    else await reconcilePreview(caller, key, head ?? undefined)
+    else {
+      // A branch has one preview, and the pull request's takes its place.
+      if (isOnlyPreview(row)) await endBranchPreview(caller, parent_id, row.branch)
+      await reconcilePreview(caller, key, head ?? undefined)
+    }
+    if (event.action === 'closed' && !row.fork) await followBranch(context, integration, caller, parent_id, row.branch)
   }
   await notifyPullRequests(services, { within: parents.map(({ id }) => id) })
 }
@@ -109,17 +113,17 @@ function nextState({ action, fork }: PullRequest) {
 }
 
 /**
- * Stores the pull request before anything is created for it. False where the delivery is older than the last one that
+ * Stores the pull request before anything is created for it. Undefined where the delivery is older than the last one that
  * was applied. Hosts give times in seconds: within the same second, an ended preview stays ended unless reopened.
  */
 async function upsertPreview(
   caller: Caller,
-  { parent_id, number }: PreviewKey,
+  parent_id: string,
   policy: PolicyRow,
   event: PullRequest,
   head: Commit | null,
-): Promise<boolean> {
-  const { action, branch, head_sha, fork, at } = event
+): Promise<PreviewRow | undefined> {
+  const { action, number, branch, head_sha, fork, at } = event
   const isClosed = action === 'closed'
   const change = sql<PreviewRow>`
     insert into previews as v
@@ -133,7 +137,7 @@ async function upsertPreview(
     where d.id = ${parent_id}::uuid and d.tenant_id = current_tenant() and d.deleting_at is null
     on conflict (parent_id, number) do update
       set state = ${nextState(event)},
-        end_reason = ${isClosed ? sql`v.end_reason` : sql`null`},
+        end_reason = ${isClosed ? sql`case when v.state = 'ended' then 'closed' else v.end_reason end` : sql`null`},
         branch = ${isClosed || branch.startsWith('refs/') ? sql`v.branch` : sql`excluded.branch`},
         head_sha = ${isClosed ? sql`v.head_sha` : sql`excluded.head_sha`},
         commit = ${isClosed ? sql`v.commit` : sql`excluded.commit`},
@@ -151,5 +155,5 @@ async function upsertPreview(
   const ctx = { ...caller, permission: 'deployments:update' as const }
   const parts = { lock: lockDeployment(parent_id), changes: changedMembers(previews, PREVIEW_RECORD) }
   const rows = await commit(ctx, `preview.${action}`, change, { number }, parts)
-  return rows.length > 0
+  return rows[0]
 }

@@ -6,6 +6,7 @@ import { deleteExpired } from '../../kernel/db/sweep.ts'
 import { createKeylessCaller } from '../../kernel/http/context.ts'
 import { configuredOrigin } from '../../kernel/http/origin.ts'
 import type { Services } from '../../kernel/http/routes.ts'
+import { isOpenPull } from './branch-previews.ts'
 import { sweepHooks } from './preview-hooks.ts'
 import {
   deletePreviewDeployment,
@@ -18,6 +19,9 @@ import { notifyPullRequests } from './pull-request-notifications.ts'
 
 const MAX_PER_SWEEP = 50
 const RETENTION = sql`interval '30 days'`
+/** A process that died has left what is pending for longer. */
+const PENDING_TIME = sql`interval '1 minute'`
+const HAS_PULL_REQUEST = sql`exists (select from previews o where ${isOpenPull(sql`v.parent_id`, sql`v.branch`)})`
 
 type Owner = { organization: string; tenant: string }
 type OverduePreview = Owner & PreviewKey & { reason: EndReason }
@@ -29,9 +33,10 @@ const SELECT_OVERDUE = sql<Row>`
     'organization', v.organization_id,
     'tenant', v.tenant_id,
     'parent_id', v.parent_id,
-    'number', v.number,
+    'id', v.id,
     'reason', case
       when d.deleting_at is not null then 'parent_deleted'
+      when v.kind = 'branch' and ${HAS_PULL_REQUEST} then 'pull_request'
       when v.expires_at <= clock() then 'expired'
       else 'deleted'
     end)::text
@@ -41,6 +46,7 @@ const SELECT_OVERDUE = sql<Row>`
   where v.state <> 'ended'
     and (d.deleting_at is not null
       or v.expires_at <= clock()
+      or v.kind = 'branch' and ${HAS_PULL_REQUEST}
       or v.deployment_id is not null and (c.id is null or c.deleting_at is not null))
   order by v.expires_at
   limit ${MAX_PER_SWEEP}`
@@ -50,9 +56,11 @@ const SELECT_WAITING = sql<Row>`
     'organization', v.organization_id,
     'tenant', v.tenant_id,
     'parent_id', v.parent_id,
-    'number', v.number)::text
+    'id', v.id)::text
   from previews v
-  where v.state = 'full' or v.state = 'awaiting_approval' and v.approved_sha = v.head_sha
+  where v.state = 'full'
+    or v.state = 'awaiting_approval' and v.approved_sha = v.head_sha
+    or v.state = 'pending' and v.updated_at < clock() - ${PENDING_TIME}
   order by v.updated_at
   limit ${MAX_PER_SWEEP}`
 

@@ -22,8 +22,11 @@ import {
 import { refusalOf } from '../git-hosts/integration-problems.ts'
 import { mapConcurrently } from '../git-hosts/request.ts'
 import { watchRefusals, withHost } from '../git-hosts/with-host.ts'
+import type { PreviewRow } from '../previews/preview-deployment.ts'
+import type { PolicyRow } from '../previews/preview-policy.ts'
 import { handlePullRequest } from '../previews/pull-requests.ts'
 import { matchesBranch } from './branch-globs.ts'
+import { compareBranches } from './compare-branches.ts'
 import type { DeliveryContext } from './find-integration.ts'
 import { FOLLOWS, type FollowedRepository } from './followed-repositories.ts'
 import { handlePush } from './pushes.ts'
@@ -33,22 +36,27 @@ export type ComparedRepository = OutboxItem & { repository: FollowedRepository; 
 /** The stored outcome of a comparison. `isPartial`: more is left, which the next one does. */
 export type Comparison = Pick<
   FollowedRepository,
-  'host_id' | 'webhook_id' | 'webhook_error' | 'etags' | 'followers'
+  'host_id' | 'webhook_id' | 'webhook_error' | 'etags' | 'followers' | 'branch_heads'
 > & {
   isPartial: boolean
 }
 
 /** Each comparison takes as many by chance from a repository with more refs. */
 const MAX_REFS = 100
-const MAX_REPAIRS = 25
+export const MAX_REPAIRS = 25
 /** Well below the lease: a comparison that another one overtakes is never done. */
 const MAX_MS = 60_000
 /** An answer that looks older than what is known is accepted: it was asked for later. */
 const SETTLED = 99
 
 type Followed = { id: string; repo_ref: string; wanted_sha: string | null; is_gone: boolean }
-type KnownPreview = { number: number; state: string; head_sha: string; changed_at: string; end_reason: string | null }
-type PreviewParent = { id: string; version: number; branches: string[]; ttl_seconds: number; previews: KnownPreview[] }
+type KnownPreview = Pick<
+  PreviewRow,
+  'kind' | 'number' | 'branch' | 'fork' | 'state' | 'head_sha' | 'changed_at' | 'end_reason'
+>
+export type PreviewParent = Pick<PolicyRow, 'id' | 'version' | 'branches' | 'kinds' | 'ttl_seconds'> & {
+  previews: KnownPreview[]
+}
 type Facts = { now: string; is_used: boolean; followed: Followed[]; parents: PreviewParent[] }
 
 const selectFacts = (id: string) => sql<Row>`
@@ -69,15 +77,18 @@ const selectFacts = (id: string) => sql<Row>`
     'parents', (
       select coalesce(json_agg(t order by t.id), '[]')
       from (
-        select d.id, p.version, p.branches, p.ttl_seconds, (
+        select d.id, p.version, p.branches, p.kinds, p.ttl_seconds, (
             select coalesce(json_agg(json_build_object(
+              'kind', v.kind,
               'number', v.number,
+              'branch', v.branch,
+              'fork', v.fork,
               'state', v.state,
               'head_sha', v.head_sha,
               'changed_at', v.changed_at,
-              'end_reason', v.end_reason) order by v.number), '[]')
+              'end_reason', v.end_reason) order by v.number, v.branch), '[]')
             from previews v
-            where v.parent_id = d.id) as previews
+            where v.parent_id = d.id and v.kind <> 'request') as previews
         from deployments d
         join preview_policies p on p.id = d.id
         where ${FOLLOWS}) t))::text
@@ -111,18 +122,20 @@ export async function compareRepository(services: Services, item: ComparedReposi
     const url = hosted === 'unchanged' ? repository.url : await followName(context, item, hosted)
     const webhook = await ensureWebhook(context, host, item, url)
     await compareHeads(context, host, item, url, facts.followed, etags, requireTime)
-    const isPartial = await comparePulls(context, host, item, url, facts, etags, requireTime)
+    const hasPullsLeft = await comparePulls(context, host, item, url, facts, etags, requireTime)
+    const branches = await compareBranches({ context, host, item, url, parents: facts.parents, etags, requireTime })
     return {
       host_id: hosted === 'unchanged' ? repository.host_id : hosted.id,
       ...webhook,
       etags,
       followers,
-      isPartial,
+      branch_heads: branches.heads,
+      isPartial: hasPullsLeft || branches.isPartial,
     }
   })
 }
 
-type RequireTime = () => void
+export type RequireTime = () => void
 function limitTime(): RequireTime {
   const deadline = Date.now() + MAX_MS
   return () => {
@@ -270,10 +283,13 @@ async function comparePulls(
   host: Githost,
   { integration }: ComparedRepository,
   url: string,
-  { now, parents }: Facts,
+  { now, parents: all }: Facts,
   etags: Etags,
   requireTime: RequireTime,
 ): Promise<boolean> {
+  const parents = all.filter(
+    ({ kinds, previews }) => kinds.includes('pull_requests') || previews.some(({ number }) => number !== null),
+  )
   if (parents.length === 0 || !canHost(integration.host, 'pull_requests')) return false
   requireTime()
   const open = await host.openPulls(url, etags)
@@ -281,9 +297,9 @@ async function comparePulls(
   const missed = open.flatMap(pull => parents.flatMap(parent => missedChange(parent, pull, now) ?? []))
   const openNumbers = new Set(open.map(({ number }) => number))
   const unlisted = parents.flatMap(({ id, previews }) =>
-    previews
-      .filter(({ number, state }) => state !== 'ended' && !openNumbers.has(number))
-      .map(({ number }) => ({ id, number })),
+    previews.flatMap(({ number, state }) =>
+      number !== null && state !== 'ended' && !openNumbers.has(number) ? [{ id, number }] : [],
+    ),
   )
   // A long list is cut, so that only the pull request itself says that it is closed.
   for (const { id, number } of unlisted.slice(0, MAX_REPAIRS)) {
@@ -320,7 +336,8 @@ function missedChange(parent: PreviewParent, pull: HostedPull, now: string): Mis
   const change = (action: PullRequest['action']) => ({ parent_id: parent.id, action, pull })
   if (!known) {
     const isRecent = Date.parse(pull.at) > Date.parse(now) - parent.ttl_seconds * 1000
-    return isRecent && matchesBranch(parent.branches, pull.branch) ? change('opened') : undefined
+    const isCovered = parent.kinds.includes('pull_requests') && matchesBranch(parent.branches, pull.branch)
+    return isRecent && isCovered ? change('opened') : undefined
   }
   const isLater = Date.parse(pull.at) > Date.parse(known.changed_at)
   if (known.state === 'ended' && known.end_reason === 'closed') return isLater ? change('reopened') : undefined

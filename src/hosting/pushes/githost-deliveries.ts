@@ -4,6 +4,7 @@ import { type Row, runAsSystem } from '../../kernel/db/db.ts'
 import { setClock } from '../../kernel/db/journal.ts'
 import { attemptItem, LEASE, type Outbox, type OutboxItem } from '../../kernel/db/outbox.ts'
 import type { Services } from '../../kernel/http/routes.ts'
+import { handleBranch } from '../previews/branch-previews.ts'
 import { handlePullRequest } from '../previews/pull-requests.ts'
 import { findIntegration } from './find-integration.ts'
 import { recordHeard } from './followed-repositories.ts'
@@ -66,7 +67,8 @@ async function handleEvent(services: Services, { id, receiver, attempts, stored 
   if (!integration) return
   const { repo_id = null, repo_urls } = event
   const urls = repo_id === null ? repo_urls : await recordHeard(services, integration, { id: repo_id, urls: repo_urls })
-  return event.kind === 'push'
-    ? handlePush(context, integration, { ...event, repo_urls: urls })
-    : handlePullRequest(context, integration, { ...event, repo_urls: urls })
+  if (event.kind === 'pull_request') return handlePullRequest(context, integration, { ...event, repo_urls: urls })
+  const push = { ...event, repo_urls: urls }
+  await handlePush(context, integration, push)
+  await handleBranch(context, integration, push)
 }

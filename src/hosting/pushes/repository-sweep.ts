@@ -58,7 +58,8 @@ const OUTBOX: Outbox<ComparedRepository, Comparison | null> = {
           webhook_id = ${comparison.webhook_id},
           webhook_error = ${comparison.webhook_error},
           etags = ${JSON.stringify(comparison.etags)}::json,
-          followers = ${comparison.followers}
+          followers = ${comparison.followers},
+          branch_heads = ${comparison.branch_heads && JSON.stringify(comparison.branch_heads)}::json
         where ${isOwnAttempt(item)}`,
   markFailed: (item, { message, nextAttemptAt }) => sql`
     update followed_repositories

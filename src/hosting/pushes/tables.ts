@@ -1,7 +1,7 @@
 // Tables of webhook deliveries and preview deployments.
 
 import { sql } from 'drizzle-orm'
-import { boolean, index, integer, json, pgTable, text, unique, uuid } from 'drizzle-orm/pg-core'
+import { boolean, index, integer, json, pgTable, text, unique, uniqueIndex, uuid } from 'drizzle-orm/pg-core'
 import {
   createdAtColumn,
   idColumn,
@@ -76,29 +76,56 @@ export const commitStatuses = pgTable(
   ],
 )
 
-/** A policy selects pull requests that get a preview, and configures it. `secrets` and `hook_secret` are sealed. */
+/** What a policy makes previews of. Requests make further ones. */
+export const followedKinds = ['pull_requests', 'branches'] as const
+/** `from_deployment_id`: of a copy. */
+export type PreviewDatabase = { mode: 'none' | 'empty' | 'copy'; from_deployment_id?: string | undefined }
+
+/**
+ * A policy selects pull requests and branches that get a preview, and configures it. `secrets` and `hook_secret` are
+ * sealed.
+ */
 export const previewPolicies = pgTable('preview_policies', {
   id: uuid()
     .primaryKey()
     .references(() => deployments.id, { onDelete: 'cascade' }),
   ...parentTenantColumns(),
   branches: text().array().notNull(),
+  kinds: text({ enum: followedKinds }).array().notNull().default(['pull_requests']),
   ttl_seconds: integer().notNull(),
   max: integer().notNull(),
   forks: text({ enum: ['deny', 'approve'] }).notNull(),
   secrets: json().$type<{ name: string; sealed: string }[]>().notNull(),
+  /** The parent's secrets that previews of branches and of requests get. */
+  inherited_secrets: text().array().notNull().default([]),
   resource_spec: json().$type<Record<string, unknown>>(),
   /** Of the previews. Null: everyone may see them. */
   protection: json().$type<StoredProtection>(),
+  /** Null: as the resources say. */
+  database: json().$type<PreviewDatabase>(),
   on_create: text(),
   on_delete: text(),
   hook_secret: text(),
   ...versionedColumns(),
 })
 
-export const previewStates = ['pending', 'awaiting_approval', 'denied', 'full', 'live', 'ended'] as const
+export const previewKinds = ['pull_request', 'branch', 'request'] as const
+export const previewStates = ['pending', 'awaiting_approval', 'denied', 'full', 'failed', 'live', 'ended'] as const
 
-/** A pull request of a deployment with a policy. The host last got `notified_state`, in the comment `comment_id`. */
+/** The source of a requested preview. */
+export type PreviewRequest = {
+  source: 'githost' | 'internal_source' | 'internal_container' | 'external_container'
+  repo_ref?: string | undefined
+  repo_commit_sha?: string | undefined
+  source_tarball_path?: string | undefined
+  image_uri?: string | undefined
+  ttl_seconds?: number | undefined
+}
+
+/**
+ * A pull request or branch of a deployment with a policy, or a request. Without a number, its branch identifies it. The
+ * host last got `notified_state`, in the comment `comment_id`.
+ */
 export const previews = pgTable(
   'previews',
   {
@@ -107,11 +134,17 @@ export const previews = pgTable(
     parent_id: uuid()
       .notNull()
       .references(() => deployments.id, { onDelete: 'cascade' }),
-    number: integer().notNull(),
+    kind: text({ enum: previewKinds }).notNull().default('pull_request'),
+    /** Of the pull request. */
+    number: integer(),
     state: text({ enum: previewStates }).notNull(),
     deployment_id: uuid(),
     branch: text().notNull(),
-    head_sha: text().notNull(),
+    /** Null for a request without a commit. */
+    head_sha: text(),
+    request: json().$type<PreviewRequest>(),
+    /** Why it could not be created. */
+    problem: text(),
     /** The commit `head_sha`. Null for a pull request that last changed before it was stored. */
     commit: json().$type<{ sha: string; message: string | null; author: string | null }>(),
     fork: boolean().notNull(),
@@ -119,7 +152,7 @@ export const previews = pgTable(
     approved_by: uuid(),
     /** The reason why it ended. Null while it lives, and for one that ended before it was stored. */
     end_reason: text(),
-    /** The host's time of the last accepted change of the pull request. */
+    /** The host's time of the last accepted change of the pull request; of a branch, when the host was asked. */
     changed_at: instantColumn().notNull(),
     expires_at: instantColumn().notNull(),
     notified_state: text(),
@@ -133,6 +166,7 @@ export const previews = pgTable(
   },
   t => [
     unique('previews_one').on(t.parent_id, t.number),
+    uniqueIndex('previews_of_branch').on(t.parent_id, t.branch).where(sql`number is null`),
     index('previews_child').on(t.deployment_id),
     index('previews_of_workspace').on(t.tenant_id, ...newestFirstColumns(t)),
     index('previews_page').on(t.parent_id, ...newestFirstColumns(t)),

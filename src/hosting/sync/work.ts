@@ -67,6 +67,7 @@ export type StoredWork = {
     dormant_parts?: Part[] | null
     cleared_stores: string[]
     protection: WorkProtection | null
+    host_labels?: { label: string; revision_id: string | null }[] | null
     absent: boolean
   } | null
   revision: StoredRevision | null
@@ -82,6 +83,7 @@ const ABSENT_MEMBERS = {
   needs_database: false,
   cleared_stores: [],
   protection: null,
+  host_labels: [],
   revision: null,
   serving: null,
 }
@@ -119,6 +121,7 @@ export async function toWork(
     dormant_parts,
     cleared_stores,
     protection,
+    host_labels,
   } = deployment
   const workOf = (revision: StoredRevision | null) =>
     revision &&
@@ -147,6 +150,7 @@ export async function toWork(
     needs_database: hasDatabase(source_config.resource_spec),
     cleared_stores,
     protection,
+    host_labels: host_labels ?? [],
     revision: await workOf(stored.revision),
     serving: await workOf(stored.serving),
   }

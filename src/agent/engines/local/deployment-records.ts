@@ -7,12 +7,15 @@ import type { RevisionSpec } from '../../engine.ts'
 import { listFolder, readJson, writeJson } from '../../system/files.ts'
 import { type HostOwners, hostOwnersOf, parseCustomUrl } from './custom-hosts.ts'
 import type { GrantTrust } from './grant-trust.ts'
+import { type LabelOwners, labelOwnersOf, type SavedLabel, savedLabels } from './host-labels.ts'
 import type { Route, Target } from './router.ts'
 
 /** The stored state of a deployment. */
 export type SavedDeployment = {
   /** `<label>.localhost`. It never changes. The same label is served below the domain of the applications. */
   host: string
+  /** When it got that. Absent: from an earlier agent. */
+  host_since?: number | undefined
   routed: string | null
   /** A port of the loopback address that stands for the host. It changes only if another program has taken it. */
   local_port?: number | undefined
@@ -24,11 +27,15 @@ export type SavedDeployment = {
   tenant_id?: string | undefined
   /** When it claimed the host of its custom URL: the oldest claim wins. */
   custom_since?: number | undefined
+  /** Its further labels, and when it got each. */
+  labels?: SavedLabel[] | undefined
   /** The approximate time of its last request. */
   used?: number | undefined
 }
 /** The routed revision of a deployment, as requests see it. `holds`: the next one has to wait until a copy serves. */
 export type Servers = { targets: Target[]; holds: boolean }
+type ServersOf = (deployment: string, revision: string) => Servers
+type Shared = { owners: HostOwners; labels: LabelOwners; serversOf: ServersOf; routerPort: number }
 
 export class DeploymentRecords {
   readonly #home: string
@@ -54,14 +61,16 @@ export class DeploymentRecords {
   }
 
   save(
-    { deployment_id, name, tenant_id, custom_url, protection }: RevisionSpec,
+    { deployment_id, name, tenant_id, custom_url, protection, host_labels = [] }: RevisionSpec,
     routed?: { revision_id: string; isWithoutWeb: boolean },
   ): void {
     const previous = this.read(deployment_id)
     const host = parseCustomUrl(custom_url, this.#domains)?.host
     const isSame = host !== undefined && host === parseCustomUrl(previous?.custom_url, this.#domains)?.host
     this.write(deployment_id, {
-      host: previous?.host ?? this.#chooseHost(name, deployment_id),
+      host: previous?.host ?? this.#chooseHost(name, deployment_id, tenant_id, host_labels[0]?.label),
+      host_since: previous ? previous.host_since : Date.now(),
+      labels: savedLabels(host_labels.slice(1), previous?.labels),
       routed: routed?.revision_id ?? previous?.routed ?? null,
       isWithoutWeb: routed ? routed.isWithoutWeb : previous?.isWithoutWeb,
       local_port: previous?.local_port,
@@ -83,10 +92,17 @@ export class DeploymentRecords {
     return this.#domain ? `https://${labelOf(host)}.${this.#domain}` : `http://${host}:${routerPort}`
   }
 
-  /** Names are unique within a workspace only, so a taken one gets a suffix. */
-  #chooseHost(name: string, deployment: string): string {
-    const others = listFolder(this.#home).filter(other => other !== deployment)
-    const taken = new Set(others.map(other => this.read(other)?.host))
+  /**
+   * The label that the control plane gives, unless another workspace has it on this machine. Without one: names are
+   * unique within a workspace only, so a taken one gets a suffix.
+   */
+  #chooseHost(name: string, deployment: string, tenant_id: string, given?: string): string {
+    const others = listFolder(this.#home)
+      .filter(other => other !== deployment)
+      .flatMap(other => this.read(other) ?? [])
+    const host = given && `${given}.localhost`
+    if (host && !others.some(other => other.host === host && other.tenant_id !== tenant_id)) return host
+    const taken = new Set(others.map(other => other.host))
     const suffixed = [8, 36].map(length => `${name.slice(0, 62 - length)}-${deployment.slice(0, length)}`)
     const label = [name, ...suffixed].find(label => !taken.has(`${label}.localhost`))!
     return `${label}.localhost`
@@ -110,7 +126,7 @@ export class DeploymentRecords {
     return this.read(deployment)!
   }
 
-  routes(serversOf: (deployment: string, revision: string) => Servers): Route[] {
+  routes(serversOf: ServersOf, routerPort: number): Route[] {
     const all = listFolder(this.#home).flatMap(id => {
       const saved = this.read(id)
       return saved ? [{ id, saved }] : []
@@ -119,15 +135,11 @@ export class DeploymentRecords {
       all.map(({ saved }) => saved),
       this.#domains,
     )
-    return all.flatMap(({ id, saved }) => this.#routesOf(id, saved, owners, serversOf))
+    const labels = labelOwnersOf(all)
+    return all.flatMap(({ id, saved }) => this.#routesOf(id, saved, { owners, labels, serversOf, routerPort }))
   }
 
-  #routesOf(
-    deployment: string,
-    saved: SavedDeployment,
-    owners: HostOwners,
-    serversOf: (deployment: string, revision: string) => Servers,
-  ): Route[] {
+  #routesOf(deployment: string, saved: SavedDeployment, { owners, labels, serversOf, routerPort }: Shared): Route[] {
     if (!saved.routed) return []
     const { targets, holds } = serversOf(deployment, saved.routed)
     const access = saved.protection && {
@@ -138,14 +150,22 @@ export class DeploymentRecords {
     }
     const revision = saved.routed
     const shared = { targets, of: deployment, revision, ...(holds && { holds }), ...(access && { access }) }
-    const generated = this.#domains.map(
-      (domain, i): Route => ({
-        host: `${labelOf(saved.host)}.${domain}`,
-        path: '/',
-        ...(i === 0 && this.hasLocalUrl(saved) && { port: saved.local_port! }),
-        ...shared,
+    const own = labelOf(saved.host)
+    const ownRoute = (domain: string, hasPort: boolean): Route => ({
+      host: `${own}.${domain}`,
+      path: '/',
+      ...(hasPort && this.hasLocalUrl(saved) && { port: saved.local_port! }),
+      ...shared,
+    })
+    const further = (saved.labels ?? []).filter(({ label }) => labels.get(label) === deployment)
+    const generated = this.#domains.flatMap((domain, i): Route[] => [
+      ...(labels.get(own) === deployment ? [ownRoute(domain, i === 0)] : []),
+      ...further.map(({ label, revision_id }): Route => {
+        const route = { host: `${label}.${domain}`, path: '/' }
+        if (revision_id === null || revision_id === revision) return { ...route, ...shared }
+        return { ...route, targets: [], moved_to: this.urlOf(saved, routerPort), ...(access && { access }) }
       }),
-    )
+    ])
     const custom = parseCustomUrl(saved.custom_url, this.#domains)
     if (!custom || owners.get(custom.host) !== saved.tenant_id) return generated
     return [...generated, { ...custom, ...shared }]

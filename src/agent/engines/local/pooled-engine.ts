@@ -585,10 +585,12 @@ export abstract class PooledEngine implements Engine {
 
   async #applyRoutes(): Promise<void> {
     if (this.#closed) return
-    let taken = await this.#router.apply(() => this.#records.routes((...of) => this.#serversOf(...of)))
+    let taken = await this.#router.apply(() =>
+      this.#records.routes((...of) => this.#serversOf(...of), this.#router.port),
+    )
     for (let attempt = 0; taken.length > 0 && attempt < PORT_ATTEMPTS; attempt++) {
       for (const id of listFolder(this.#home)) await this.#leaveTakenPort(id, taken)
-      taken = await this.#router.apply(() => this.#records.routes((...of) => this.#serversOf(...of)))
+      taken = await this.#router.apply(() => this.#records.routes((...of) => this.#serversOf(...of), this.#router.port))
     }
   }
 

@@ -48,6 +48,12 @@ export function respondUnrouted(res: http.ServerResponse, cause: Unserved, host:
   }
 }
 
+/** The address of one commit does not lead to another one. */
+export function respondMoved(res: http.ServerResponse, url: string): void {
+  res.setHeader('Link', `<${url}>; rel="latest-version"`)
+  respondProblem(res, 410, `This commit is no longer served. The newest one is at ${url}`)
+}
+
 export function respondAndClose(res: http.ServerResponse, status: number, detail: string): void {
   if (!res.headersSent) res.setHeader('Connection', 'close')
   respondProblem(res, status, detail)

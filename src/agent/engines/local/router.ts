@@ -21,7 +21,7 @@ import {
   requestHeaders,
   responseHeaders,
 } from './router-headers.ts'
-import { forwardResponse, isWritten, respondAndClose, respondUnrouted } from './router-responses.ts'
+import { forwardResponse, isWritten, respondAndClose, respondMoved, respondUnrouted } from './router-responses.ts'
 
 /** A server, or a folder of `copySite()` whose files the router serves itself. */
 export type Target = ServerTarget | SiteTarget
@@ -43,6 +43,8 @@ export type Route = {
   /** It sleeps: requests wait until it has targets. */
   holds?: boolean
   access?: RouteAccess
+  /** The revision of this host serves no more: where the newest one is. */
+  moved_to?: string
 }
 /** The router itself answers requests for this path, for every host. */
 export type OwnPath = { path: string; answer: (query: URLSearchParams) => Promise<boolean> }
@@ -145,6 +147,7 @@ export function createRouter(
       if (!route && routes) return 'unrouted'
       // Before anything else: the protection may have been set while the request waited, and a stranger wakes nothing.
       if (route && !permits(route)) return { refusedBy: route }
+      if (route?.moved_to !== undefined) return { moved_to: route.moved_to }
       if (route?.holds && route.of !== undefined) {
         const outcome = await held.wait(route.of, isClientGone, () => find(host, path)?.holds === true)
         if (outcome !== 'awake') return outcome
@@ -192,6 +195,7 @@ export function createRouter(
     const reached = await reach(host, path, isGone, route => access.permits(req, route, path))
     if (typeof reached === 'string') return void respondUnrouted(res, reached, host)
     if ('refusedBy' in reached) return void (await access.answer(req, res, reached.refusedBy, path))
+    if ('moved_to' in reached) return void respondMoved(res, reached.moved_to)
     const { answerer, release, since } = reached
     const edit = reached.route.access ? privateHeaders : undefined
     let { counted } = reached

@@ -63,7 +63,10 @@ const checks = {
   },
   'routes of the application know the user, and take what is sent': async () => {
     const send = (path, token, body) =>
-      fetch(apiUrl + path, { ...(body && { method: 'POST', body }), headers: { ...(token && { Authorization: token }) } })
+      fetch(apiUrl + path, {
+        ...(body && { method: 'POST', body }),
+        headers: { ...(token && { Authorization: token }) },
+      })
     assert.equal((await send('/hello/you')).status, 401)
     assert.deepEqual(await (await send('/hello/you', 'Bearer ann')).json(), { hello: 'you', user: 'ann' })
     const upload = await send('/upload', 'Bearer ann', new Uint8Array(3_000_000))
