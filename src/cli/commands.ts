@@ -9,6 +9,7 @@ export const SECTIONS: Record<string, Record<string, Load | Group>> = {
   'Deploy:': {
     deploy: () => import('./commands/deploy.ts'),
     plan: () => import('./commands/plan.ts'),
+    preview: () => import('./commands/preview.ts'),
     init: () => import('./commands/init.ts'),
     link: () => import('./commands/link.ts'),
     unlink: () => import('./commands/unlink.ts'),
@@ -85,10 +86,11 @@ export const SECTIONS: Record<string, Record<string, Load | Group>> = {
       },
     },
     previews: {
-      summary: 'the previews of pull requests',
+      summary: 'the previews of a deployment',
       commands: {
         list: () => import('./commands/previews-list.ts'),
         approve: () => import('./commands/previews-approve.ts'),
+        delete: () => import('./commands/previews-delete.ts'),
       },
     },
   },

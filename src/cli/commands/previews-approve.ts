@@ -13,7 +13,7 @@ export const declaration: Declaration = {
 export async function run(session: Session, _: object, [name, number]: [string | undefined, string]): Promise<void> {
   const deployment = await findDeployment(session, name)
   const preview = await findPreview(session, deployment, number)
-  const { head_sha } = preview
+  const head_sha = preview.head_sha!
   const next = `slipway previews approve ${deployment.name} ${number} --yes`
   await confirm(session, `Give the commit ${head_sha} of pull request ${number} the secrets of previews?`, next)
   const params = { deployment_id: deployment.id, number }

@@ -13,8 +13,10 @@ export async function run(session: Session, _: object, [name]: [string?]): Promi
   for await (const preview of readPreviews(session, deployment)) previews.push(preview)
   const columns = {
     pull: (one: Preview) => one.number,
+    branch: (one: Preview) => one.branch,
     state: (one: Preview) => one.state,
-    commit: (one: Preview) => one.head_sha.slice(0, 8),
+    commit: (one: Preview) => one.head_sha?.slice(0, 8),
+    url: (one: Preview) => one.url,
   }
   session.out.table(previews, columns, `${deployment.name} has no previews.`)
 }
