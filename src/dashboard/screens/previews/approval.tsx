@@ -48,7 +48,7 @@ export function ApprovalDialog({ workspace, preview: current, onClose }: Approva
                 setError(undefined)
               }}
             >
-              Look at {shortCommit(current.head_sha)}
+              Look at {shortCommit(current.head_sha ?? '')}
             </Button>
           ) : (
             <Button look="primary" busy={busy} onClick={() => void run()}>
@@ -62,8 +62,8 @@ export function ApprovalDialog({ workspace, preview: current, onClose }: Approva
         <p class={styles.newer} role="alert">
           <Glyph shape="triangle" tone="warn" />
           <span>
-            A newer commit has arrived: <code>{shortCommit(current.head_sha)}</code>. The commit below can no longer be
-            approved.
+            A newer commit has arrived: <code>{shortCommit(current.head_sha ?? '')}</code>. The commit below can no
+            longer be approved.
           </span>
         </p>
       )}
@@ -77,7 +77,7 @@ export function ApprovalDialog({ workspace, preview: current, onClose }: Approva
 
 function CommitView({ preview }: { preview: Preview }) {
   const { commit, commit_url, pull_request_url, branch, number } = preview
-  const [title, ...rest] = (commit.message ?? '').split('\n')
+  const [title, ...rest] = (commit?.message ?? '').split('\n')
   const body = rest.join('\n').trim()
   return (
     <section class={styles.commit} aria-label="The commit">
@@ -86,10 +86,10 @@ function CommitView({ preview }: { preview: Preview }) {
       <dl>
         <dt>Commit</dt>
         <dd>
-          <code>{commit.sha}</code>
+          <code>{preview.head_sha}</code>
         </dd>
         <dt>Author</dt>
-        <dd>{commit.author ?? 'not given'}</dd>
+        <dd>{commit?.author ?? 'not given'}</dd>
         <dt>Branch</dt>
         <dd>
           <code>{branch}</code> of a fork

@@ -6,7 +6,6 @@ import type { Deployment } from '../../format/state.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Card } from '../../parts/card.tsx'
-import { ListCard } from '../../parts/page.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { toAddress } from '../../router/links.tsx'
@@ -15,7 +14,7 @@ import type { ScreenProps } from '../screen-props.ts'
 import { type Policy, PolicyDialog } from './policy.tsx'
 import { PreviewList } from './preview-list.tsx'
 import styles from './previews.module.css'
-import { describeTtl, policyCommand } from './words.ts'
+import { describeKinds, describeTtl, policyCommand } from './words.ts'
 
 export default function DeploymentPreviews({ workspace, params }: ScreenProps<{ deployment: string }>) {
   return (
@@ -30,19 +29,10 @@ export default function DeploymentPreviews({ workspace, params }: ScreenProps<{ 
               </ButtonLink>
             }
           >
-            This deployment belongs to a pull request of another deployment, so it has no previews.
+            This deployment belongs to another deployment, so it has no previews.
           </Empty>
-        ) : deployment.source === 'githost' ? (
-          <OfDeployment workspace={workspace} deployment={deployment} />
         ) : (
-          <ListCard>
-            <Empty
-              title="Previews need a Git repository"
-              action={<ButtonLink href={toAddress('/new?from=repository')}>Deploy a repository</ButtonLink>}
-            >
-              Previews deploy each pull request of a repository. This deployment has another source.
-            </Empty>
-          </ListCard>
+          <OfDeployment workspace={workspace} deployment={deployment} />
         )
       }
     </DeploymentFrame>
@@ -58,6 +48,7 @@ function OfDeployment({ workspace, deployment }: { workspace: string; deployment
     { ...ref, query: { limit: 50 } },
   )
   const [isEditing, setEditing] = useState(false)
+  const isGit = deployment.source === 'githost'
   const hasNone = isMissing(policy.error)
   const stored = hasNone ? undefined : policy.data
   const edit = (
@@ -69,9 +60,15 @@ function OfDeployment({ workspace, deployment }: { workspace: string; deployment
     <>
       {hasNone ? (
         <Card class={styles.block} title="Policy">
-          <Empty title="No previews yet" command={policyCommand(deployment.id)} action={edit}>
-            Each pull request of the repository gets its own deployment. The policy selects the branches, the lifetime
-            of previews and the treatment of forks.
+          <Empty
+            title="No preview policy"
+            command={isGit ? policyCommand(deployment.id) : `slipway preview ${deployment.name}`}
+            action={edit}
+          >
+            {isGit
+              ? 'Pull requests and branches of the repository get deployments of their own. The policy selects them, ' +
+                'their lifetime and the treatment of forks.'
+              : 'A preview of an archive or an image is made by request. The policy sets its lifetime and secrets.'}
           </Empty>
         </Card>
       ) : stored ? (
@@ -86,7 +83,10 @@ function OfDeployment({ workspace, deployment }: { workspace: string; deployment
         <Card class={styles.block} title="Previews">
           {items.length === 0 ? (
             <p class={styles.nothing}>
-              No previews yet. Open a pull request from a branch that the policy matches, or push to one.
+              No previews yet.{' '}
+              {isGit
+                ? 'Open a pull request from a branch that the policy matches, or push to one.'
+                : 'The command slipway preview makes one.'}
             </p>
           ) : (
             <PreviewList
@@ -126,8 +126,9 @@ const removePolicy = (deployment: Deployment): Action => ({
 
 type PolicyCardProps = { deployment: Deployment; policy: Policy; edit: preact.ComponentChildren }
 function PolicyCard({ deployment, policy, edit }: PolicyCardProps) {
-  const { branches, ttl, max, forks, secrets, resource_spec, hooks } = policy
+  const { branches, kinds, ttl, max, forks, secrets, inherited_secrets, resource_spec, database, hooks } = policy
   const facts: [string, preact.ComponentChildren][] = [
+    ['Of', describeKinds(kinds)],
     ['Branches', <Codes key="branches" values={branches} />],
     ['Kept for', `${describeTtl(ttl)} after the last push`],
     ['At most', `${max} at once`],
@@ -136,6 +137,10 @@ function PolicyCard({ deployment, policy, edit }: PolicyCardProps) {
       'Secrets',
       secrets.length > 0 ? <Codes key="secrets" values={secrets.map(({ name }) => name)} /> : 'Same as the deployment',
     ],
+    ...(inherited_secrets.length > 0
+      ? [['Inherited by branches', <Codes key="inherited" values={inherited_secrets} />] as const]
+      : []),
+    ...(database ? [['Database', database.mode] as const] : []),
     ...(resource_spec ? [['Resources', <code key="spec">{JSON.stringify(resource_spec)}</code>] as const] : []),
     ...(hooks
       ? [

@@ -56,16 +56,17 @@ export function PreviewMatrix({ workspace, previews }: { workspace: string; prev
 
 function Cell({ preview, onApprove }: { preview: Preview; onApprove: () => void }) {
   const { number, deployment_id, head_sha, url, created_at, expires_at, last_request_at, state } = preview
+  const label = number === null ? preview.kind : `#${number}`
   return (
     <div class={styles.cell}>
       <StateLabel state={stateOfPreview(preview)} />
       <p class={styles.detail}>
         {deployment_id && state !== 'ended' ? (
-          <Link to={`/deployments/${deployment_id}`}>#{number}</Link>
+          <Link to={`/deployments/${deployment_id}`}>{label}</Link>
         ) : (
-          <span>#{number}</span>
+          <span>{label}</span>
         )}{' '}
-        <code title={head_sha}>{shortCommit(head_sha)}</code>, <Ago time={created_at} suffix=" old" />
+        {head_sha && <code title={head_sha}>{shortCommit(head_sha)}</code>}, <Ago time={created_at} suffix=" old" />
       </p>
       {url && (
         <p class={styles.detail}>
@@ -86,7 +87,7 @@ function Cell({ preview, onApprove }: { preview: Preview; onApprove: () => void 
       )}
       {needsApproval(preview) && (
         <Button small onClick={onApprove}>
-          Approve {shortCommit(head_sha)} …
+          Approve {shortCommit(head_sha ?? '')} …
         </Button>
       )}
     </div>

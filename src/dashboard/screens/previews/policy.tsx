@@ -16,7 +16,7 @@ export type Policy = Reply<'GET /v2/deployments/{deployment_id}/preview-policy'>
 type Plan = {
   changes: { path: string; before: unknown; after: unknown }[]
   new_values: string[]
-  previews: { number: number; branch: string; matches: boolean }[]
+  previews: { number: number | null; branch: string; matches: boolean }[]
   warnings: string[]
   plan_digest: string
 }
@@ -25,12 +25,25 @@ const ROUTE = 'PUT /v2/deployments/{deployment_id}/preview-policy'
 /** Keeps the stored value of a secret. */
 const MASK = '********'
 const DAY = 86_400
-const DEFAULTS = { branches: ['**'], ttl: 7 * DAY, max: 10, forks: 'deny' as const, secrets: [] }
+const defaultsOf = ({ source }: Deployment) => ({
+  branches: ['**'],
+  kinds: source === 'githost' ? (['pull_requests'] as Kind[]) : [],
+  ttl: 7 * DAY,
+  max: 10,
+  forks: 'deny' as const,
+  secrets: [],
+  inherited_secrets: [],
+  database: null,
+})
+type Kind = Policy['kinds'][number]
 
 type PolicyDialogProps = { deployment: Deployment; stored: Policy | undefined; onClose: () => void }
 
 export function PolicyDialog({ deployment, stored, onClose }: PolicyDialogProps) {
-  const start = stored ?? DEFAULTS
+  const start = stored ?? defaultsOf(deployment)
+  const [kinds, setKinds] = useState<Kind[]>(start.kinds)
+  const [inherited, setInherited] = useState(start.inherited_secrets.join('\n'))
+  const [database, setDatabase] = useState(start.database?.mode ?? '')
   const [branches, setBranches] = useState(start.branches.join('\n'))
   const [days, setDays] = useState(String(start.ttl / DAY))
   const [max, setMax] = useState(String(start.max))
@@ -48,6 +61,12 @@ export function PolicyDialog({ deployment, stored, onClose }: PolicyDialogProps)
       .split('\n')
       .map(line => line.trim())
       .filter(Boolean),
+    kinds,
+    inherited_secrets: inherited
+      .split('\n')
+      .map(line => line.trim())
+      .filter(Boolean),
+    database: database === '' ? null : { mode: database },
     ttl: Math.round(Number(days) * DAY),
     max: Number(max),
     forks,
@@ -110,6 +129,22 @@ export function PolicyDialog({ deployment, stored, onClose }: PolicyDialogProps)
         <PlanView plan={plan} />
       ) : (
         <div class={styles.form}>
+          {deployment.source === 'githost' && (
+            <Labelled label="Previews of" hint="A branch with a pull request has that preview only.">
+              {control => (
+                <select
+                  {...control}
+                  value={kinds.join()}
+                  onChange={({ currentTarget }) => setKinds(currentTarget.value.split(',').filter(Boolean) as Kind[])}
+                >
+                  <option value="pull_requests">pull requests</option>
+                  <option value="branches">branches</option>
+                  <option value="pull_requests,branches">pull requests and branches</option>
+                  <option value="">nothing, only on request</option>
+                </select>
+              )}
+            </Labelled>
+          )}
           <Labelled
             label="Branches"
             hint="One pattern per line. * matches within a path segment, ** matches across slashes, ! excludes."
@@ -187,6 +222,32 @@ export function PolicyDialog({ deployment, stored, onClose }: PolicyDialogProps)
               ))}
             </fieldset>
           )}
+          <Labelled
+            label="Inherited secrets"
+            hint="Names, one per line. Previews of branches get these of the deployment, and no others."
+          >
+            {control => (
+              <textarea
+                {...control}
+                rows={2}
+                value={inherited}
+                onInput={({ currentTarget }) => setInherited(currentTarget.value)}
+              />
+            )}
+          </Labelled>
+          <Labelled label="Database" hint="Of each preview, deleted with it.">
+            {control => (
+              <select
+                {...control}
+                value={database}
+                onChange={({ currentTarget }) => setDatabase(currentTarget.value as '')}
+              >
+                <option value="">as the resources say</option>
+                <option value="none">none</option>
+                <option value="empty">an empty one</option>
+              </select>
+            )}
+          </Labelled>
           <Labelled label="New secrets" hint="NAME=value, one per line. They override the secrets of the deployment.">
             {control => (
               <textarea

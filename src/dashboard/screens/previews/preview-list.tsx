@@ -54,7 +54,7 @@ export function PreviewList({ workspace, previews, caption }: ListProps) {
 
 function PreviewRow({ preview, onApprove }: { preview: Preview; onApprove: () => void }) {
   const { deployment_id, url, branch, commit, commit_url, state, fork, last_request_at, expires_at } = preview
-  const title = commit.message?.split('\n', 1)[0]
+  const title = commit?.message?.split('\n', 1)[0]
   return (
     <tr>
       <th scope="row">
@@ -81,18 +81,23 @@ function PreviewRow({ preview, onApprove }: { preview: Preview; onApprove: () =>
         <StateLabel state={stateOfPreview(preview)} />
       </td>
       <td data-label="Commit" class={styles.commitCell}>
-        <p>
-          {commit_url ? (
-            <a href={commit_url} target="_blank" rel="noreferrer" title={commit.sha}>
-              <code>{shortCommit(commit.sha)}</code>
-            </a>
-          ) : (
-            <code title={commit.sha}>{shortCommit(commit.sha)}</code>
-          )}{' '}
-          <span class={styles.detail}>{commit.author}</span>
-        </p>
+        {commit ? (
+          <p>
+            {commit_url ? (
+              <a href={commit_url} target="_blank" rel="noreferrer" title={commit.sha}>
+                <code>{shortCommit(commit.sha)}</code>
+              </a>
+            ) : (
+              <code title={commit.sha}>{shortCommit(commit.sha)}</code>
+            )}{' '}
+            <span class={styles.detail}>{commit.author}</span>
+          </p>
+        ) : (
+          <span class={styles.absent}>none</span>
+        )}
+        {preview.problem && <p class={styles.detail}>{preview.problem}</p>}
         {title && (
-          <p class={styles.detail} title={commit.message ?? undefined}>
+          <p class={styles.detail} title={commit?.message ?? undefined}>
             {title}
           </p>
         )}
@@ -108,7 +113,7 @@ function PreviewRow({ preview, onApprove }: { preview: Preview; onApprove: () =>
       <td class={styles.actions}>
         {needsApproval(preview) && (
           <Button small look="primary" onClick={onApprove}>
-            Approve {shortCommit(commit.sha)} …
+            Approve {shortCommit(preview.head_sha ?? '')} …
           </Button>
         )}
         {state !== 'ended' && <ActionButton small action={remove(preview)} />}

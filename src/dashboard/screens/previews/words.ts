@@ -10,6 +10,7 @@ const STATES: Record<Preview['state'], State> = {
   awaiting_approval: { word: 'Waiting for approval', tone: 'warn', shape: 'held' },
   denied: { word: 'Forks are denied', tone: 'idle', shape: 'struck' },
   full: { word: 'Queued: limit reached', tone: 'warn', shape: 'queued' },
+  failed: { word: 'Failed', tone: 'bad', shape: 'octagon' },
   live: { word: 'Serving', tone: 'ok', shape: 'check' },
   ended: { word: 'Ended', tone: 'idle', shape: 'minus' },
 }
@@ -24,7 +25,8 @@ export function stateOfPreview({ state, revision_status, approved_sha, head_sha 
 export const needsApproval = ({ state, fork, approved_sha, head_sha }: Preview): boolean =>
   fork && approved_sha !== head_sha && ['awaiting_approval', 'full', 'live'].includes(state)
 
-export const nameOf = ({ parent_name, number }: Preview): string => `${parent_name} #${number}`
+export const nameOf = ({ parent_name, number, branch }: Preview): string =>
+  number === null ? `${parent_name} ${branch}` : `${parent_name} #${number}`
 
 export const describeExpiry = ({ state, expires_at }: Preview, now: number): string => {
   if (state === 'ended') return '–'
@@ -58,6 +60,10 @@ export function toMatrix(previews: Preview[]): Matrix {
     at,
   }
 }
+
+const KINDS = { pull_requests: 'pull requests', branches: 'branches' } as const
+export const describeKinds = (kinds: (keyof typeof KINDS)[]): string =>
+  kinds.map(kind => KINDS[kind]).join(' and ') || 'only on request'
 
 /** The simplest policy. */
 export const policyCommand = (deployment: string): string =>

@@ -56,7 +56,7 @@ export const describeAnswer = ({ answer_status, error }: Pick<Delivery, 'answer_
 export const RESOURCES = [
   ['deployment', 'Deployments: created, changed, ready, deleted'],
   ['revision', 'Revisions: queued, building, deployed, failed'],
-  ['preview', 'Previews of pull requests'],
+  ['preview', 'Previews of pull requests and branches'],
   ['deploy_hook', 'Deploy hooks'],
   ['preview_policy', 'Preview policies'],
   ['custom_host', 'Custom domains: verified, lost'],
