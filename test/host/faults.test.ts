@@ -9,7 +9,7 @@ const { seed } = inject('fuzz')
 /** The fraction of the full number of operations. */
 const DEFAULT_SHARE = 0.04
 // Short R8 and R9 are enough: the tests of isolation try for every route what these try at random.
-const SHARES: Record<string, number> = { R5: 0.2, R7: 0.02, R8: 0.02, R9: 0.02, R17: 0.1, schedules: 0.02 }
+const SHARES: Record<string, number> = { R21: 0.05, R5: 0.2, R7: 0.02, R8: 0.02, R9: 0.02, R17: 0.1, schedules: 0.02 }
 const LONG = ['R13', 'R19', 'R20']
 const trials = (await loadExperiments<Trial>('faults')).filter(({ id }) => !LONG.includes(id))
 
