@@ -269,6 +269,19 @@ it('lists previews, and approves the commit of a fork that waits', async () => {
   expect([code, error?.code]).toEqual([1, 'preview_not_found'])
 })
 
+it('requests a preview of an image, and deletes it by its name', async () => {
+  serveRepositories()
+  const { tenant, parent, previews } = await setUpPreviews()
+  const run = makeRunner(tenant)
+  const source = ['--image', 'registry.example.com/shop:1']
+  const { objects } = await run(['preview', parent.id, '--branch', 'try', ...source, '--detach'])
+  expect(objects).toEqual([expect.objectContaining({ type: 'preview', kind: 'request', branch: 'try' })])
+  expect((await run(['preview', parent.id, ...source, '--ref', 'main'])).code).toBe(2)
+  expect((await run(['previews', 'delete', parent.id, 'other', '--yes'])).error?.code).toBe('preview_not_found')
+  expect((await run(['previews', 'delete', parent.id, 'try', '--yes'])).code).toBe(0)
+  expect(await previews()).toMatchObject([{ branch: 'try', state: 'ended' }])
+})
+
 it('sends any request, with a body from standard input', async () => {
   const tenant = await newTenant()
   const { code, objects } = await makeRunner(tenant)(['api', 'POST', '/v2/tag-keys', '--input', '-'], {

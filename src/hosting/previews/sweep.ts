@@ -58,9 +58,15 @@ const SELECT_WAITING = sql<Row>`
     'parent_id', v.parent_id,
     'id', v.id)::text
   from previews v
+  left join deployments c on c.id = v.deployment_id and c.deleting_at is null
   where v.state = 'full'
     or v.state = 'awaiting_approval' and v.approved_sha = v.head_sha
-    or v.state = 'pending' and v.updated_at < clock() - ${PENDING_TIME}
+    or v.updated_at < clock() - ${PENDING_TIME}
+      and (v.state = 'pending'
+        -- A new head was stored, and not deployed. A rollback holds it back.
+        or v.state = 'live'
+          and c.hold is null
+          and c.source_revision_config ->> 'repo_commit_sha' <> v.head_sha)
   order by v.updated_at
   limit ${MAX_PER_SWEEP}`
 

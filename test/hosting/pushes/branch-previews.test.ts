@@ -8,6 +8,7 @@ import { getApp, getServices, newTenant } from '../../support/app.ts'
 import { expectCompleteJournal, listRevisions } from '../../support/deployments.ts'
 import { getPolicyPath, mapSecretValues, OVERLAY_SECRETS, setUpPreviews } from '../../support/previews.ts'
 import { deliverAndSettle, newSha, serveRepositories } from '../../support/pushes.ts'
+import { makeSyncAgent, newListener } from '../../support/sync-agent.ts'
 
 beforeEach(() => serveRepositories())
 
@@ -163,6 +164,36 @@ describe('the name of a branch’s preview', () => {
       secrets: [],
     }
     expect((await tenant.post('/v2/deployments', body)).status).toBe(422)
+  })
+})
+
+describe('labels of hosts', () => {
+  it('are of deployments, branches and commits, each once for a listener, and go to its agent', async () => {
+    const { tenant, parent, pull, push, find, preview } = await setUpBranches(BOTH)
+    const { listener, key } = await newListener(tenant)
+    const listen = sql`update deployments set listener_id = ${listener.id}::uuid where id = ${parent.id}::uuid`
+    await runAsSystem(getApp().database, listen)
+    const sha = (await push('feature'))!
+    const branch = `feature--${parent.name}`
+    const labelsOf = async (id: string) => {
+      const query = sql<[string]>`
+        select kind || ' ' || label from host_labels where deployment_id = ${id}::uuid order by kind, label`
+      const [rows] = (await runAsSystem(getApp().database, query)) as [[string][]]
+      return rows.map(([text]) => text)
+    }
+    const own = (await find('feature')).deployment_id
+    const commit = (await labelsOf(own))[0]!
+    expect(await labelsOf(own)).toEqual([commit, `deployment ${branch}`])
+    expect(commit).toMatch(new RegExp(`^commit ${sha.slice(0, 7)}--feature--`))
+    expect(await labelsOf(parent.id)).toEqual([`deployment ${parent.name}`])
+    await pull('opened', 1, { sha })
+    const { deployment_id } = await preview()
+    expect(await labelsOf(deployment_id)).toEqual(expect.arrayContaining([`branch ${branch}`]))
+    const work = (await makeSyncAgent(tenant, key).pollAll()).find(one => one.deployment_id === deployment_id)!
+    expect(work.host_labels!.map(({ label }) => label)).toEqual(expect.arrayContaining([branch]))
+    expect(work.host_labels![0]!.label).toMatch(/-pr-1$/)
+    await pull('closed', 1, { sha })
+    expect(await labelsOf((await find('feature')).deployment_id)).toContain(`deployment ${branch}`)
   })
 })
 

@@ -155,6 +155,7 @@ const DECISIONS: Record<string, string | (() => Promise<void>)> = {
   'report reports.local_url': VISITED,
   'createDeployment source_revision_config.image_uri': IMAGE,
   'patchDeployment source_revision_config.image_uri': IMAGE,
+  'requestPreview image_uri': IMAGE,
   'report reports.image_uri': IMAGE,
   ...Object.fromEntries(
     ['createDeployment source_config.', 'patchDeployment source_config.', 'setPreviewPolicy '].flatMap(at =>
