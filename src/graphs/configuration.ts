@@ -35,7 +35,13 @@ const file = z.looseObject({
     .looseObject({
       path: z.string().nullish(),
       disable_studio_auth: z.boolean().nullish(),
-      openapi: z.looseObject({ securitySchemes: thing.nullish(), security: z.array(thing).nullish() }).nullish(),
+      openapi: z
+        .looseObject({
+          securitySchemes: thing.nullish(),
+          security: z.array(thing).nullish(),
+          paths: z.record(z.string(), z.record(z.string(), z.array(thing))).nullish(),
+        })
+        .nullish(),
       cache: z
         .looseObject({
           cache_keys: z.array(z.string()).nullish(),
@@ -101,7 +107,13 @@ export type AuthSettings = {
   name: string
   language: Language
   disable_studio_auth: boolean
-  openapi?: { securitySchemes?: unknown; security?: unknown } | undefined
+  openapi?:
+    | {
+        securitySchemes?: unknown
+        security?: unknown
+        paths?: Record<string, Record<string, unknown>> | null | undefined
+      }
+    | undefined
   cache?: { cache_keys: string[]; ttl_seconds: number; max_size: number } | undefined
 }
 export type AppSettings = {

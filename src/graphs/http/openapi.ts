@@ -29,7 +29,7 @@ function jsonOf(schema: object) {
 }
 
 export function makeDocument(routes: Route[], { version, configuration }: Server): object {
-  const { securitySchemes, security } = configuration.auth?.openapi ?? {}
+  const { securitySchemes, security, paths: secured } = configuration.auth?.openapi ?? {}
   const paths: Record<string, Record<string, object>> = {}
   for (const route of routes) {
     const methods = paths[route.path] ?? {}
@@ -37,8 +37,10 @@ export function makeDocument(routes: Route[], { version, configuration }: Server
     // A namespace is optional in the schema that two paths share.
     const isInPath = ({ name, in: where }: { name: string; in: string }) =>
       where !== 'path' || route.path.includes(`{${name}}`)
+    const ownSecurity = secured?.[route.path]?.[route.method]
     methods[route.method] = {
       operationId: operationIdOf(route),
+      ...(ownSecurity !== undefined && { security: ownSecurity }),
       tags: [route.group],
       summary: route.summary,
       parameters: [...parametersOf(route.params, 'path'), ...parametersOf(route.query, 'query')].filter(isInPath),

@@ -29,6 +29,7 @@ const texts = form(value => Array.isArray(value) && value.every(isText), 'a list
 const flag = form(value => typeof value === 'boolean', 'true or false')
 const number = form(value => typeof value === 'number' && value >= 0, 'a number that is not negative')
 const object = form(isObject, 'an object')
+const objects = form(value => Array.isArray(value) && value.every(isObject), 'a list of objects')
 const textsByName = form(
   value => isObject(value) && Object.values(value).every(one => typeof one === 'string'),
   'an object of texts',
@@ -169,7 +170,10 @@ const GRAPH_KEYS: Keys = {
     members: {
       path: { form: text },
       disable_studio_auth: { form: flag },
-      openapi: { form: object },
+      openapi: {
+        form: object,
+        members: { securitySchemes: { form: object }, security: { form: objects }, paths: { form: object } },
+      },
       cache: {
         form: object,
         members: { cache_keys: { form: texts }, ttl_seconds: { form: number }, max_size: { form: number } },
