@@ -41,7 +41,8 @@ async function pushDatabaseImage({ podman, push, registry }: Podman, base: strin
   try {
     fs.writeFileSync(join(context, 'entrypoint'), ENTRYPOINT, { mode: 0o755 })
     const lines = [`FROM ${base}`, 'RUN /usr/sbin/usermod --uid 999 postgres', 'COPY entrypoint /entrypoint']
-    fs.writeFileSync(join(context, 'Dockerfile'), [...lines, 'ENTRYPOINT ["/entrypoint"]', ''].join('\n'))
+    const entry = ['STOPSIGNAL SIGINT', 'ENTRYPOINT ["/entrypoint"]', '']
+    fs.writeFileSync(join(context, 'Dockerfile'), [...lines, ...entry].join('\n'))
     await podman('build', '-t', image, context)
     await push(image)
   } finally {
@@ -115,7 +116,7 @@ async function tryExample({ slipway, api, cluster, runner }: Place, example: str
   await checkBySdks(`${name}, with a worker`, url, key)
   const { status } = await api('DELETE', path)
   const isGone = async () => (await list('Pod')).length + (await list('Secret')).length === 0
-  const gone = await until('nothing is left', isGone, 120_000).catch(() => false)
+  const gone = await until('nothing is left', isGone, 300_000).catch(() => false)
   check(`${name}: deleted, it leaves nothing`, status < 300 && gone !== false)
 }
 
