@@ -293,6 +293,28 @@ test('requests wait until the router has received its routes', async () => {
   expect([(await routed!).body, (await unrouted!).status]).toEqual(['here', 404])
 })
 
+test('requests to a sleeper wake it, wait in bounded number and time, and are answered once a copy serves', async () => {
+  const woken: string[] = []
+  router = createRouter({ held: 2, wake_ms: 300 }, [], undefined, id => woken.push(id))
+  port = await listen(router.server())
+  const asleep = { host: 'app.localhost', path: '/', targets: [], of: 'app', revision: '1', holds: true }
+  router.apply([asleep])
+  const first = [1, 2].map(() => fetchAnswer({ method: 'POST', body: 'x'.repeat(100_000) }))
+  await waitFor(() => router.loads().app?.held)
+  const refused = await fetchAnswer()
+  expect([refused.status, refused.headers['retry-after']]).toEqual([503, '5'])
+  expect(router.waking()).toEqual(['app'])
+  const own = await serve((req, res) => req.resume().once('end', () => res.end('awake')))
+  router.apply([{ ...asleep, holds: false, targets: [target(own)] }])
+  expect((await Promise.all(first)).map(({ body }) => body)).toEqual(['awake', 'awake'])
+  router.apply([asleep])
+  const late = await fetchAnswer()
+  expect([late.status, late.headers['retry-after'], router.waking()]).toEqual([503, '5', []])
+  // Each wait says so once.
+  expect(woken).toEqual(['app', 'app'])
+  expect(router.loads().app).toMatchObject({ requests: 2, in_flight: 0, held: false })
+})
+
 test('an unknown host is answered with 404, and a malformed request does not stop the router', async () => {
   routeTo(await serve((_, res) => res.end()))
   expect((await fetchAnswer({ headers: { host: 'unknown.localhost' } })).status).toBe(404)

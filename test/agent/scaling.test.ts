@@ -83,7 +83,8 @@ test.each([
     await untilState(engine, ref, 'sleeping')
     const asleep = await seen(engine, ref)
     expect(asleep).toMatchObject({ phase: 'healthy', state: 'sleeping', copies: { wanted: 0 } })
-    if (rest === 'frozen') expect(fs.readFileSync(`/proc/${first}/stat`, 'utf8')).toMatch(/\) [TSD] /)
+    // By a signal it stops once it is scheduled.
+  if (rest === 'frozen') await waitFor(() => /\) [TSD] /.test(fs.readFileSync(`/proc/${first}/stat`, 'utf8')))
     else await waitFor(() => pids().length === 0)
 
     // Its health checks wake nothing.
@@ -119,6 +120,23 @@ test.each([0, 3_600])('the next agent leaves it asleep and wakes it, %d s frozen
   // A new router has the routes of what sleeps too.
   process.kill(JSON.parse(fs.readFileSync(join(home, 'router.json'), 'utf8')).identity.pid, 'SIGKILL')
   await waitFor(async () => (await requestRouter(url, '/').catch(() => undefined))?.status === 200)
+})
+
+test('a new revision of what sleeps serves, and the old one ends without waking', async () => {
+  const { engine, ref, unit, url, home } = await serve({ min_scale: 0, idle_seconds: IDLE_SECONDS })
+  await untilState(engine, ref, 'sleeping')
+  const next = { ...unit, revision_id: makeRevisionRef().revision_id, number: 2 }
+  await engine.start(next, writeApplication(home, 'next', makeServerCode('next')))
+  const phaseOf = async (revision: string) =>
+    (await engine.observe(ref.deployment_id)).running.find(({ revision_id }) => revision_id === revision)?.phase
+  await waitFor(async () => (await phaseOf(next.revision_id)) === 'healthy')
+  await engine.route(next)
+  await engine.drain(ref)
+  await waitFor(async () => (await phaseOf(ref.revision_id)) === 'drained')
+  await engine.stop(ref)
+  expect((await requestRouter(url, '/')).body).toBe('next')
+  await untilState(engine, ref, 'sleeping')
+  expect((await requestRouter(url, '/')).body).toBe('next')
 })
 
 test('a request that is in flight, and a WebSocket, keep it awake', async () => {

@@ -50,7 +50,7 @@ export function describeIgnoredMembers({ resource_spec }: Configured, policy: st
 }
 
 /** Members that act only beside others, and copies that stay for lack of one. */
-function describeScaling(spec: ResourceSpec, { features }: Partial<ListenerPolicy>): string[] {
+function describeScaling(spec: ResourceSpec, { features, max_copies }: Partial<ListenerPolicy>): string[] {
   const { min_scale, max_scale, scale_metric, scale_target, idle_seconds, frozen_seconds } = spec
   const [least, canSleep] = [Math.max(1, min_scale ?? 1), features?.includes('sleep')]
   const moves = max_scale != null && max_scale > least
@@ -58,6 +58,8 @@ function describeScaling(spec: ResourceSpec, { features }: Partial<ListenerPolic
   const warnings: string[] = []
   if (moves && scale_metric === 'fixed')
     warnings.push(`Keeps ${least === 1 ? 'one copy' : `${least} copies`}, because \`scale_metric\` is \`fixed\`.`)
+  if (moves && max_copies != null && max_scale > max_copies)
+    warnings.push(`At most ${max_copies} copies run, because the agent of the listener allows no more.`)
   if (features?.includes('autoscaling') && !moves && tuned.length > 0 && scale_metric !== 'fixed')
     warnings.push(`${inCode(tuned as string[])} has no effect while \`max_scale\` is not set above \`min_scale\`.`)
   if (canSleep && min_scale === 0 && idle_seconds == null)

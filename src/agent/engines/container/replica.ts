@@ -195,18 +195,14 @@ export class ContainerReplica implements Replica {
     }
   }
 
-  freeze(): Promise<void> {
-    return this.#pause('pause')
+  async freeze(): Promise<void> {
+    for (const id of this.#cpuMs.keys()) await this.#api.requestIfExists('POST', `/containers/${id}/pause`)
   }
 
-  thaw(): Promise<void> {
-    return this.#pause('unpause')
-  }
-
-  /** One that is so already answers with an error. */
-  async #pause(how: 'pause' | 'unpause'): Promise<void> {
+  /** One that runs answers with an error. */
+  async thaw(): Promise<void> {
     for (const id of this.#cpuMs.keys())
-      await this.#api.requestIfExists('POST', `/containers/${id}/${how}`).catch(() => {})
+      await this.#api.requestIfExists('POST', `/containers/${id}/unpause`).catch(() => {})
   }
 
   /** Once it returns, all containers and volumes of the replica are removed. */

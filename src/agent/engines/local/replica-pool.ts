@@ -139,7 +139,7 @@ export class ReplicaPool {
     if (rest) {
       this.#wasHealthy = true
       this.#rest = rest
-      if (rest === 'frozen') await Promise.all(replicas.map(replica => replica.freeze?.()))
+      if (rest === 'frozen') await Promise.allSettled(replicas.map(replica => replica.freeze?.()))
       else this.#leave(this.#slots.splice(0))
       return
     }
@@ -225,7 +225,13 @@ export class ReplicaPool {
   async freeze(): Promise<boolean> {
     const replicas = this.#slots.map(({ replica }) => replica)
     if (replicas.some(replica => !replica?.freeze)) return false
-    await Promise.all(replicas.map(replica => replica!.freeze!()))
+    try {
+      await Promise.all(replicas.map(replica => replica!.freeze!()))
+    } catch {
+      // Some machines have nothing that stops a container in place.
+      await Promise.allSettled(replicas.map(replica => replica!.thaw!()))
+      return false
+    }
     this.#rest = 'frozen'
     this.#events.changed()
     return true
