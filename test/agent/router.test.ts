@@ -293,9 +293,9 @@ test('requests wait until the router has received its routes', async () => {
   expect([(await routed!).body, (await unrouted!).status]).toEqual(['here', 404])
 })
 
-test('requests to a sleeper wake it, wait in bounded number and time, and are answered once a copy serves', async () => {
+test('requests to a sleeper wake it, wait in bounded number and time, and are answered in the end', async () => {
   const woken: string[] = []
-  router = createRouter({ held: 2, wake_ms: 300 }, [], undefined, id => woken.push(id))
+  router = createRouter({ held: 2, wake_ms: 300 }, [], undefined, undefined, id => woken.push(id))
   port = await listen(router.server())
   const asleep = { host: 'app.localhost', path: '/', targets: [], of: 'app', revision: '1', holds: true }
   router.apply([asleep])

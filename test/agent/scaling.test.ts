@@ -84,7 +84,7 @@ test.each([
     const asleep = await seen(engine, ref)
     expect(asleep).toMatchObject({ phase: 'healthy', state: 'sleeping', copies: { wanted: 0 } })
     // By a signal it stops once it is scheduled.
-  if (rest === 'frozen') await waitFor(() => /\) [TSD] /.test(fs.readFileSync(`/proc/${first}/stat`, 'utf8')))
+    if (rest === 'frozen') await waitFor(() => /\) [TSD] /.test(fs.readFileSync(`/proc/${first}/stat`, 'utf8')))
     else await waitFor(() => pids().length === 0)
 
     // Its health checks wake nothing.

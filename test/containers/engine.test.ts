@@ -74,6 +74,21 @@ describe('a rollout', () => {
     expect(lines).toContain('INFO serving')
   })
 
+  test.each([0, 3_600])('sleeps without requests, %d s paused, and the next request wakes it', async frozen_seconds => {
+    const { engine } = await open({ scale_ms: 50 })
+    const spec = unit(ref, { min_scale: 0, idle_seconds: 0.5, frozen_seconds })
+    await engine.start(spec, running(`echo awake > /www/index.html; ${SERVE_COMMAND}`))
+    await until(engine, ref, 'healthy')
+    await engine.route(spec)
+    const state = async () => (await engine.observe(ref.deployment_id)).running[0]!.condition!.health.state
+    for (const _ of [1, 2]) {
+      await waitFor(async () => (await state()) === 'sleeping')
+      await waitFor(async () => (await listContainers()).every(line => line.includes('Paused')))
+      expect(await listContainers()).toHaveLength(frozen_seconds ? 1 : 0)
+      expect((await requestRouter(await findUrl(engine))).body.trim()).toBe('awake')
+    }
+  })
+
   test('reads its token for models, which is renewed without a restart, and cannot change it', async () => {
     const tokens = new Map([[ref.deployment_id, 'first']])
     const { engine } = await open({}, {}, { modelToken: id => tokens.get(id) })
