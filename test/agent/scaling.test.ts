@@ -139,6 +139,14 @@ test('a new revision of what sleeps serves, and the old one ends without waking'
   expect((await requestRouter(url, '/')).body).toBe('next')
 })
 
+test.each([0, 3_600])('once it may not sleep any more, a copy runs again, %d s frozen', async frozen_seconds => {
+  const { engine, ref, unit, artifact } = await serve({ min_scale: 0, idle_seconds: IDLE_SECONDS, frozen_seconds })
+  await untilState(engine, ref, 'sleeping')
+  await engine.start({ ...unit, resources: withDefaults({ min_scale: 2, max_scale: 2 }, 'dev') }, artifact)
+  await untilState(engine, ref, 'healthy')
+  expect((await seen(engine, ref)).copies).toBeUndefined()
+})
+
 test('a request that is in flight, and a WebSocket, keep it awake', async () => {
   const { engine, ref, url } = await serve({ min_scale: 0, idle_seconds: IDLE_SECONDS }, { code: SLOW_CODE })
   expect((await requestRouter(url, '/')).status).toBe(200)

@@ -40,7 +40,7 @@ import { countsKey, zeroCounts } from './request-counts.ts'
 import { RevisionPools } from './revision-pools.ts'
 import type { Target } from './router.ts'
 import { RouterClient, type RouterSettings } from './router-client.ts'
-import { type Scaled, Scaler, type Scaling } from './scaler.ts'
+import { AS_IT_IS, AWAKE, type Scaled, Scaler, type Scaling } from './scaler.ts'
 import { scalingOf } from './scaling-of.ts'
 import { SiteReplica } from './site-replica.ts'
 import { StoreUse } from './store-use.ts'
@@ -375,7 +375,8 @@ export abstract class PooledEngine implements Engine {
   #findScaled(deployment_id: string): Scaled | undefined {
     const revision_id = this.#records.read(deployment_id)?.routed
     const pool = revision_id ? this.#pools.get(deployment_id)?.get(revision_id)?.web : undefined
-    const scaling = this.#scalings.get(revision_id ?? '')
+    const asleep = pool?.rest && (pool.isStarted ? AWAKE : AS_IT_IS)
+    const scaling = this.#scalings.get(revision_id ?? '') ?? asleep
     return pool && scaling && { ref: { deployment_id, revision_id: revision_id! }, pool, scaling }
   }
 
@@ -505,9 +506,6 @@ export abstract class PooledEngine implements Engine {
     pools.start(web, others)
     // A new revision gets the load of the one before.
     if (present && scaling?.rule) pools.web?.scale(present)
-    if (scaling?.sleep || !pools.web?.rest) return
-    this.#recordRest(spec, null)
-    void pools.web.wake()
   }
 
   /** One copy, because the router serves the files itself. */

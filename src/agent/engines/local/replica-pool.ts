@@ -176,7 +176,8 @@ export class ReplicaPool {
   }
 
   #fit(): void {
-    const { copies: least = 0, most = least } = this.#template ?? {}
+    if (!this.#template) return
+    const { copies: least, most = least } = this.#template
     const wanted = Math.min(most, Math.max(least, this.#wanted ?? least))
     while (this.#slots.length < wanted) this.#slots.push(emptySlot())
     this.#leave(this.#slots.splice(wanted))
@@ -194,6 +195,11 @@ export class ReplicaPool {
       ended.catch(() => {})
       this.#leaving.set(slot, ended)
     }
+  }
+
+  /** False for copies of an earlier agent until `start`. */
+  get isStarted(): boolean {
+    return this.#template !== undefined
   }
 
   get rest(): Rest | null {
@@ -253,6 +259,7 @@ export class ReplicaPool {
     await Promise.all(this.#slots.map(({ replica }) => replica?.thaw?.()))
     // One copy may use a disk at a time.
     await Promise.all(this.#leaving.values())
+    if (this.#stopping) return
     this.#rest = null
     if (this.#healthyCount === 0) this.#wakingSince = Date.now()
     this.#fit()

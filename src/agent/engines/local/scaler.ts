@@ -17,6 +17,12 @@ export type Scaling = {
   sleep: { idle_ms: number; frozen_ms: number } | null
   amounts: { cpu: number; memory_mb: number }
 }
+const NO_AMOUNTS = { cpu: 1, memory_mb: 1 }
+/** Copies that may not sleep any more. */
+export const AWAKE: Scaling = { rule: null, sleep: null, amounts: NO_AMOUNTS }
+/** Copies that an earlier agent put to sleep, until it is known how they move: only a request wakes them. */
+export const AS_IT_IS: Scaling = { rule: null, sleep: { idle_ms: 1e12, frozen_ms: 1e12 }, amounts: NO_AMOUNTS }
+
 export type Scaled = { ref: RevisionRef; pool: ReplicaPool; scaling: Scaling }
 type Host = {
   limits: Limits
@@ -98,7 +104,8 @@ export class Scaler {
     if (pool.rest) {
       // The line of the router that says so may have been lost with a connection.
       if (load?.held) return this.#wake(scaled, 'a request came')
-      const isOver = now - seen.frozenSince >= (scaling.sleep?.frozen_ms ?? 0)
+      if (!scaling.sleep) return this.#wake(scaled, 'it may not sleep any more')
+      const isOver = now - seen.frozenSince >= scaling.sleep.frozen_ms
       if (pool.rest === 'frozen' && isOver) this.#stop(scaled)
       return
     }
