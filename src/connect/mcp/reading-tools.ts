@@ -242,7 +242,7 @@ const listEvents = tool({
 const listPreviews = tool({
   name: 'list_previews',
   title: 'List previews',
-  description: 'Previews of pull requests, with the commits of forks that wait for approval.',
+  description: 'Previews of pull requests and branches, with the commits of forks that wait for approval.',
   routes: ['GET /v2/previews'],
   query: ['state', 'branch_contains', 'limit', 'offset'],
   foreignText: 'A branch or commit message',
@@ -250,8 +250,10 @@ const listPreviews = tool({
     const page = await api('GET /v2/previews', { query })
     const previews = page.resources.map((one: Body) => ({
       deployment: one.parent_name,
+      kind: one.kind,
       number: one.number,
       state: one.state,
+      problem: one.problem,
       branch: one.branch,
       url: one.url,
       head_sha: one.head_sha,
