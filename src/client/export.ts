@@ -258,14 +258,19 @@ function describePolicy(
   deployment: string,
   policy: Reply<'GET /v2/deployments/{deployment_id}/preview-policy'>,
 ): WorkspaceDocument {
-  const { branches, ttl, max, forks, secrets, resource_spec, protection, hooks } = policy
+  const { branches, kinds, ttl, max, forks, secrets, inherited_secrets, resource_spec, protection, database, hooks } =
+    policy
   const { secret: _, ...calls } = hooks ?? { secret: '' }
   return {
     kind: 'PreviewPolicy',
     name: deployment,
     spec: {
-      ...{ branches, ttl, max, forks, protection },
+      branches,
+      ...(kinds.join() !== 'pull_requests' && { kinds }),
+      ...{ ttl, max, forks, protection },
+      ...(inherited_secrets.length > 0 && { inherited_secrets }),
       ...(resource_spec && { resource_spec: withoutNulls(resource_spec) }),
+      ...(database && { database }),
     },
     secrets: listNames(secrets),
     ...(hooks && { hooks: withoutNulls(calls) as WorkspaceDocument['hooks'] }),

@@ -47,7 +47,8 @@ async function setUpWorkspace() {
   serveRepositories()
   const { tenant, parent, pull, live } = await setUpPreviews()
   const hooks = { on_create: 'https://ci.example.com/create', secret: 'hush-of-hooks' }
-  expect((await tenant.put(getPolicyPath(parent.id), { branches: ['a/*'], hooks })).status).toBe(200)
+  const more = { kinds: ['pull_requests', 'branches'], inherited_secrets: ['TOKEN'], database: { mode: 'empty' } }
+  expect((await tenant.put(getPolicyPath(parent.id), { branches: ['a/*'], ...more, hooks })).status).toBe(200)
   const web = await create(tenant, '/v2/deployments', templateBody('web'))
   const listener = await create(tenant, '/v2/listeners', { compute_type: 'local', compute_id: 'machine-1' })
   const team = await create(tenant, '/v2/tag-keys', { key: 'team' })
@@ -88,7 +89,10 @@ it('has a document for each resource that can be created again, with names of se
       source_config: { ...templateBody('web').source_config, deployment_type: 'dev' },
     },
   })
-  expect(find('PreviewPolicy')).toMatchObject({ hooks: { on_create: 'https://ci.example.com/create' } })
+  expect(find('PreviewPolicy')).toMatchObject({
+    spec: { kinds: ['pull_requests', 'branches'], inherited_secrets: ['TOKEN'], database: { mode: 'empty' } },
+    hooks: { on_create: 'https://ci.example.com/create' },
+  })
   expect(find('Webhook')).toMatchObject({ deployments: ['web'], tags: ['team=payments: "eu"'] })
   expect(find('Deployment', parent.name)?.integration).toMatch(/^[^/]+\/[^/]+$/)
   expect(JSON.stringify(documents)).not.toContain(web.id)

@@ -270,7 +270,15 @@ async function setTags(
 
 type Policy = Reply<'GET /v2/deployments/{deployment_id}/preview-policy'>
 /** The defaults of the API for members that a document leaves out. */
-const POLICY_DEFAULTS = { ttl: 604_800, max: 10, forks: 'deny', resource_spec: null }
+const POLICY_DEFAULTS = {
+  kinds: ['pull_requests'],
+  ttl: 604_800,
+  max: 10,
+  forks: 'deny',
+  inherited_secrets: [],
+  resource_spec: null,
+  database: null,
+}
 
 export async function planPolicy(planner: Planner, document: DeclaredDocument): Promise<Planned> {
   const { client, signal } = planner
@@ -288,9 +296,9 @@ export async function planPolicy(planner: Planner, document: DeclaredDocument): 
     hooks: withoutNulls({ ...addresses, secret: null }),
   })
   if (stored && secrets.every(({ value }) => value === MASK) && (!hooks || hooks.secret === MASK)) {
-    const { branches, ttl, max, forks, resource_spec } = stored
+    const { branches, kinds, ttl, max, forks, inherited_secrets, resource_spec, database } = stored
     const before = withoutNulls({
-      ...{ branches, ttl, max, forks, resource_spec },
+      ...{ branches, kinds, ttl, max, forks, inherited_secrets, resource_spec, database },
       // Left out, it stays.
       protection: spec.protection == null ? null : stored.protection,
     })
