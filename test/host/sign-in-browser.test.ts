@@ -6,6 +6,7 @@ import * as http from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { buffer } from 'node:stream/consumers'
 import { sql } from 'drizzle-orm'
 import { calculatePKCECodeChallenge } from 'oauth4webapi'
 import type { Page } from 'playwright-core'
@@ -532,7 +533,7 @@ describe('a protected deployment', () => {
         headerPairs(answer.rawHeaders).map(([name, value]) => [name, value] as [string, string]),
       )
       received.delete('Content-Length')
-      const bytes = Buffer.concat(await Array.fromAsync(answer))
+      const bytes = await buffer(answer)
       return new Response(bytes.length > 0 ? bytes : null, { status: answer.statusCode!, headers: received })
     }
   })

@@ -31,14 +31,22 @@ export const grantIssuer = async ({ config, origin }: Pick<Ctx, 'config' | 'orig
   keys: (await publicJwks(config)).keys.map(({ kid, x }) => ({ kid, x })),
 })
 
-type AddressRow = { id: string; url: string | null; local_url: string | null; custom_url: string | null }
+type AddressRow = {
+  id: string
+  url: string | null
+  local_url: string | null
+  custom_url: string | null
+  /** The first labels of further hosts beside that of `url`. */
+  labels: string[]
+}
 
 /** A read that writes its event in the same statement: no grant leaves without an event. */
 export const createGrant = verb(
   'deployments:read',
   async (ctx, { deployment_id, host, state }: z.output<typeof DeploymentRef> & GrantRequest): Promise<Grant> => {
     const query = sql<AddressRow>`
-      select id, url, local_url, source_config ->> 'custom_url' as custom_url
+      select id, url, local_url, source_config ->> 'custom_url' as custom_url,
+        (select coalesce(json_agg(h.label), '[]') from ${OWN_LABELS}) as labels
       from ${deployments}
       where ${isDeployment(deployment_id)}
         and ${deployments.deleting_at} is null
@@ -62,14 +70,24 @@ export const createGrant = verb(
   },
 )
 
+const OWN_LABELS = sql`host_labels h
+        where h.deployment_id = ${deployments.id} and h.listener_id = ${deployments.listener_id}`
+
 const servesHost = (host: string): SQL => sql`
   lower(${host}) in (
     select lower(split_part(regexp_replace(u.address, '^https?://', ''), '/', 1))
     from unnest(array[url, local_url, source_config ->> 'custom_url']) u(address)
+    union all
+    select h.label || lower(regexp_replace(split_part(regexp_replace(url, '^https?://', ''), '/', 1), '^[^.]+', ''))
+    from ${OWN_LABELS}
   )`
 
 /** The request chooses one of these and adds nothing, so that it leads a browser nowhere else. */
-function listAddresses({ url, local_url, custom_url }: AddressRow): URL[] {
+function listAddresses({ url, local_url, custom_url, labels }: AddressRow): URL[] {
   const custom = custom_url && (/^https?:\/\//.test(custom_url) ? custom_url : `https://${custom_url}`)
-  return [url, local_url, custom].flatMap(text => (text && URL.parse(text)) || [])
+  const own = [url, local_url, custom].flatMap(text => (text && URL.parse(text)) || [])
+  const base = url && URL.parse(url)
+  if (!base) return own
+  const further = labels.map(label => new URL(base.href.replace(/^(https?:\/\/)[^./]+/, `$1${label}`)))
+  return [...own, ...further]
 }
