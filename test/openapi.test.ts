@@ -20,7 +20,7 @@ it('the OpenAPI document describes every route of the app and no other', async (
     .filter(
       route =>
         route.method !== 'ALL' &&
-        !/^\/(docs|ui|sign-in$|sign-in\/page|device$|device\/page|oauth\/authorize|o\/|public\/:1\/|$)/.test(
+        !/^\/(docs|ui|sign-in$|sign-in\/page|sign-in\/deployment|device$|device\/page|oauth\/authorize|o\/|public\/:1\/|$)/.test(
           route.path,
         ),
     )

@@ -115,7 +115,8 @@ language sql stable as $$
     'open_paths', d.protection -> 'open_paths',
     'bypasses', (
       select coalesce(
-        json_agg(json_build_object('kind', b.kind, 'hash', b.token_hash, 'expires_at', b.expires_at) order by b.id), '[]'
+        json_agg(json_build_object('kind', b.kind, 'hash', b.token_hash, 'expires_at', b.expires_at) order by b.id),
+        '[]'
       )
       from protection_bypasses b
       where b.deployment_id = d.id and coalesce(b.expires_at > clock(), true)

@@ -324,7 +324,7 @@ export interface Engine {
   storeUsage?(): StoreUsage[]
   /** Measured within the last minute. Absent: the engine measures none. */
   databaseTotals?(): DatabaseTotals
-  /** Who signs the grants of people who may see protected deployments. Absent: the engine protects none. */
+  /** Takes the signer of grants, by which people see protected deployments. Absent: the engine protects none. */
   trustGrants?(issuer: GrantIssuer): Promise<void>
   /** Runs a command beside a copy. Rejects with a PermanentError for the user. See `policy.tunnels`. */
   openTerminal?(ref: RevisionRef, id: string, request: NewTerminal): Promise<Terminal>

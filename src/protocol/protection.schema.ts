@@ -34,7 +34,7 @@ export const NewProtection = z.object({ mode: ProtectionMode, open_paths: open_p
 })
 export type NewProtection = z.output<typeof NewProtection>
 
-/** What is stored: null for `none` without paths. */
+/** Null for `none` without paths. */
 export type StoredProtection = Protection | null
 
 export const toStored = (protection: Protection | null | undefined): StoredProtection =>
@@ -42,7 +42,7 @@ export const toStored = (protection: Protection | null | undefined): StoredProte
 
 export const OPEN_TO_EVERYONE: Protection = { mode: 'none', open_paths: [] }
 
-// ---- what agents get
+// ---- for agents
 
 const Bypass = z.object({
   kind: z.enum(['link', 'token']),

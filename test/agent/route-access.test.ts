@@ -1,4 +1,4 @@
-// Who gets through the router to a protected deployment: by a grant, a share link, a token, or an open path.
+// The router lets people and machines see a protected deployment: by a grant, a share link, a token, or an open path.
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import * as http from 'node:http'
@@ -33,7 +33,7 @@ async function listen<S extends Server>(server: S): Promise<number> {
   return (server.address() as AddressInfo).port
 }
 
-/** As an agent applies it, here behind a proxy that speaks TLS. */
+/** Applies the route like an agent, behind a proxy that speaks TLS. */
 async function startRouter(access: Partial<RouteAccess> = {}, key = 'key of the router') {
   router = createRouter({}, ['127.0.0.1'], undefined, key)
   port = await listen(router.server())
@@ -170,7 +170,7 @@ describe('a grant', () => {
     expect(JSON.stringify(received)).not.toMatch(/slipway/i)
   })
 
-  test('of another host, deployment, browser, issuer, key or kind opens nothing', async () => {
+  test('for another host, deployment or browser, or of another issuer, key or kind, opens nothing', async () => {
     const { cookie, query } = await visit()
     const state = query.get('state')!
     const now = Math.floor(Date.now() / 1000)
@@ -205,7 +205,7 @@ describe('a grant', () => {
     const [, name = '', until = '', signature = ''] = /^(.*?)=(\d+)\.\.(.*)$/.exec(entered)!
     expect(await status(`${name}=${Number(until) + 9999}..${signature}`)).toBe(401)
     expect(await status(`${name}=${until}..${'A'.repeat(43)}`)).toBe(401)
-    // Of the same deployment, but another host of it.
+    // The deployment is the same, and the host another one.
     router.apply([route, { ...route, host: 'shop.example.com' }])
     expect(await status(entered, 'shop.example.com')).toBe(401)
     // A deployment whose id begins in the same way.

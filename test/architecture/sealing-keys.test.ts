@@ -34,6 +34,7 @@ const SEALS: Record<string, string[][]> = {
   'connect/oauth/flow.ts': [['oauth_flows.verifier']],
   'connect/oauth/rows.ts': [['oauth_providers.client_secret', 'oauth_providers.registration_access_token']],
   'connect/oauth/tokens.ts': [['oauth_tokens.access_token', 'oauth_tokens.refresh_token']],
+  'hosting/protection/bypasses.ts': [['idempotency_keys.result']],
   'hosting/previews/preview-policy.ts': [['preview_policies.secrets'], ['preview_policies.hook_secret']],
   'tracing/rules/rules.ts': [['run_rules.webhooks'], ['run_rules.alerts'], ['run_rules.webhook_secret']],
   'people/sign-in/links.ts': [['idempotency_keys.result']],

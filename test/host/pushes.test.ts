@@ -223,7 +223,9 @@ test('any git server is followed by the URL of a repository, and compared at onc
   expect(await look('hush-plain-secret')).toBe(202)
   await waitUntil(async () => expect((await listRevisions())[0].commit).toEqual({ sha, message: null, author: null }))
   expect((await explain()).repository).toMatchObject({ webhook: 'by_hand', heard_at: expect.any(String) })
-  await git('push', '-q', 'origin', 'HEAD:other', ':main')
+  await git('push', '-q', 'origin', 'HEAD:other')
+  await run('--git-dir', join(workTree, '../git/acme/shop.git'), 'symbolic-ref', 'HEAD', 'refs/heads/other')
+  await git('push', '-q', 'origin', ':main')
   await compare()
   expect(await codes()).toContain('ref_gone')
   const policy = { method: 'PUT', headers, body: JSON.stringify({ branches: ['**'] }) }

@@ -20,6 +20,7 @@ import { runAsSystem } from '../../src/kernel/db/db.ts'
 import { bootstrap } from '../../src/people/access/bootstrap.ts'
 import { VIEWER } from '../../src/people/access/built-in-roles.ts'
 import { expectAccessible, serveHosts, takePicture, useBrowser, type Visitor } from '../support/browser.ts'
+import { makeImageBody } from '../support/deployment-bodies.ts'
 import { completeSignIn } from '../support/headless-user.ts'
 import { createIdentityProvider, listenLocally, oidcSettings, type Person } from '../support/identity-provider.ts'
 import { createMigratedDatabase } from '../support/migrated-postgres.ts'
@@ -489,19 +490,15 @@ describe('a protected deployment', () => {
   let router: ReturnType<typeof createRouter>
   let route: Route
   let shop: string
+  let stranger: (typeof handlers)[string] | undefined
 
   beforeEach(async () => {
     seen = []
+    stranger = handlers[SHOP]
     shop = hosts.originOf(SHOP)
-    const body = {
-      name: `shop-${crypto.randomUUID().slice(0, 8)}`,
-      source: 'external_container',
-      source_config: {},
-      source_revision_config: { image_uri: 'registry.example.com/shop:1' },
-      secrets: [],
-      protection: { mode: 'members' },
-    }
-    const { body: deployment } = await api('POST', '/v2/deployments', body)
+    const body = makeImageBody({ protection: { mode: 'members' } })
+    const { response, body: deployment } = await api('POST', '/v2/deployments', body)
+    expect(response.status, JSON.stringify(deployment)).toBe(201)
     const deployment_id = deployment.id as string
     await runAsSystem(slipway.app.database, sql`update deployments set url = ${shop} where id = ${deployment_id}::uuid`)
     const application = http.createServer((req, res) => {
@@ -522,7 +519,7 @@ describe('a protected deployment', () => {
     router = createRouter({}, ['127.0.0.1'])
     router.apply([route])
     const port = await listen(router.server())
-    // As the reverse proxy of an agent does, which speaks TLS.
+    // The reverse proxy of an agent, which speaks TLS.
     handlers[SHOP] = async request => {
       const { pathname, search, host } = new URL(request.url)
       const headers = { ...Object.fromEntries(request.headers), host, 'X-Forwarded-Proto': 'https' }
@@ -534,10 +531,14 @@ describe('a protected deployment', () => {
       )
       received.delete('Content-Length')
       const bytes = await buffer(answer)
-      return new Response(bytes.length > 0 ? bytes : null, { status: answer.statusCode!, headers: received })
+      return new Response(bytes.length > 0 ? new Uint8Array(bytes) : null, {
+        status: answer.statusCode!,
+        headers: received,
+      })
     }
   })
   afterEach(() => {
+    handlers[SHOP] = stranger!
     for (const server of servers.splice(0)) {
       server.closeAllConnections()
       server.close()
@@ -561,10 +562,11 @@ describe('a protected deployment', () => {
     expect(cookies).toMatchObject([{ domain: SHOP, path: '/', httpOnly: true, secure: true, sameSite: 'Lax' }])
     expect(await page.evaluate('document.cookie')).toBe('')
     // At once, without the control plane.
+    const controlPlane = handlers[SLIPWAY]!
     delete handlers[SLIPWAY]
     await page.goto(`${shop}/again`)
     await page.getByRole('heading', { name: 'Page /again' }).waitFor()
-    handlers[SLIPWAY] = (request, env) => slipway.app.fetch(request, env)
+    handlers[SLIPWAY] = controlPlane
     expect(seen.filter(cookie => cookie !== '')).toEqual([])
     expect(problems.filter(problem => !problem.includes('favicon'))).toEqual([])
   })

@@ -313,6 +313,13 @@ async function prepareCalls() {
       return { params: { snapshot_id: one.id } }
     },
     createDeployHook: async () => ({ params: await previewParent(), body: { name: named() } }),
+    runDeployHook: async () => {
+      const { deployment_id } = await previewParent()
+      const { body } = await tenant.post(`/v2/deployments/${deployment_id}/deploy-hooks`, { name: named() })
+      const token = new URL(body.url).pathname.split('/').at(-1)!
+      handedOut.push(token)
+      return { params: { token } }
+    },
     deleteDeployHook: async () => {
       const { deployment_id } = await previewParent()
       const hook_id = await create(`/v2/deployments/${deployment_id}/deploy-hooks`, { name: named() })

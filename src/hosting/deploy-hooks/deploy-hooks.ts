@@ -79,9 +79,8 @@ export const createDeployHook = verb(
         where h.deployment_id = d.id and h.tenant_id = current_tenant()) < ${MAX_HOOKS}`,
     )
     const change = sql<HookRow & { sealed_token: string }>`
-      insert into deploy_hooks (organization_id, tenant_id, deployment_id, name, token_hash, refs, created_by)
-      select d.organization_id, d.tenant_id, d.id, ${name}, ${sha256Hex(token)}, ${textArray(refs ?? [])},
-        current_actor()
+      insert into deploy_hooks (organization_id, tenant_id, deployment_id, name, token_hash, refs)
+      select d.organization_id, d.tenant_id, d.id, ${name}, ${sha256Hex(token)}, ${textArray(refs ?? [])}
       from deployments d
       where d.id = ${deployment_id}::uuid
         and d.tenant_id = current_tenant()

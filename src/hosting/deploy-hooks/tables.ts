@@ -21,7 +21,6 @@ export const deployHooks = pgTable(
     name: text().notNull(),
     token_hash: text().notNull(),
     refs: text().array().notNull(),
-    created_by: uuid(),
     last_used_at: instantColumn(),
     /** The minute that is counted, and how many requests it has had. */
     window_at: instantColumn(),

@@ -31,7 +31,7 @@ const toWire = ({ id, deployment_id, kind, description, expires_at, created_at }
 })
 
 /** The router's page at an address of a deployment, which may have a path. */
-export const accessPage = (url: string): string => `${url.replace(/\/+$/, '')}${ACCESS_PATH}`
+export const accessPage = (url: string): string => `${url.replace(/\/$/, '')}${ACCESS_PATH}`
 
 export const createBypass = verb(
   'deployments:update',

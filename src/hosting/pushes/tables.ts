@@ -99,7 +99,7 @@ export const previewPolicies = pgTable('preview_policies', {
   /** The parent's secrets that previews of branches and of requests get. */
   inherited_secrets: text().array().notNull().default([]),
   resource_spec: json().$type<Record<string, unknown>>(),
-  /** Of the previews. Null: everyone may see them. */
+  /** The protection of new previews. Null: everyone may see them. */
   protection: json().$type<StoredProtection>(),
   /** Null: as the resources say. */
   database: json().$type<PreviewDatabase>(),

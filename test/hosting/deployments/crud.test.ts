@@ -77,6 +77,7 @@ describe('a new deployment', () => {
       tenant_id: tenant.tenant_id,
       hold: null,
       owner: null,
+      protection: { mode: 'none', open_paths: [] },
       parent_deployment_id: null,
       preview: null,
       url: null,

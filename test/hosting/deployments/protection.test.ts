@@ -1,4 +1,4 @@
-// Who may see a deployment: set, told to the agent, refused where no router of ours stands in front.
+// The protection of a deployment is set, told to its agent, and refused where no router of ours stands in front.
 import { sql } from 'drizzle-orm'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { publicJwks, verifyJwt } from '../../../src/kernel/crypto/signing-keys.ts'
@@ -171,7 +171,7 @@ describe('the protection of previews', () => {
       const { listener, key } = await newListener(tenant)
       await makeSyncAgent(tenant, key).poll({ policy: { ...CLOSED_POLICY, features } })
       const { id } = await newRepositoryDeployment(tenant, repository)
-      // As an agent of the platform takes it over.
+      // An agent of the platform takes it over.
       await runAsSystem(
         getApp().database,
         sql`update deployments set listener_id = ${listener.id}::uuid where id = ${id}::uuid`,

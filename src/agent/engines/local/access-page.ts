@@ -1,4 +1,4 @@
-// The router's page at a protected deployment. It takes the grant or the secret of a share link from the fragment, which
+// The router's page at a protected deployment. It takes the grant or the secret of a share link from the fragment, that
 // no server and no log sees, exchanges it for a cookie, and goes on to the path that was asked for.
 import { createHash } from 'node:crypto'
 
@@ -21,12 +21,14 @@ const given = new URLSearchParams(location.hash.slice(1))
 history.replaceState(null, '', location.pathname)
 const start = location.pathname.replace(/\\.well-known\\/slipway\\/access$/, '')
 const path = given.get('path') || start
-const next = path.startsWith('/') && URL.canParse(path, location.origin) ? new URL(path, location.origin) : null
+const isPath = path.startsWith('/') && URL.canParse(path, location.origin)
+const next = isPath ? new URL(path, location.origin) : null
 const goOn = () => location.replace(next && next.origin === location.origin ? next.href : start)
 find('start').href = start
 async function exchange() {
   const body = JSON.stringify({ grant: given.get('grant') ?? undefined, token: given.get('token') ?? undefined })
-  const reply = await fetch(location.pathname, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body })
+  const headers = { 'Content-Type': 'application/json' }
+  const reply = await fetch(location.pathname, { method: 'POST', headers, body })
   if (reply.ok) return goOn()
   find('title').textContent = 'No access'
   find('text').textContent = (await reply.json()).detail

@@ -159,7 +159,7 @@ export function createRouteAccess(key: string, proxies: ProxyRange[], clock = Da
     return makeCookie(req, access, Math.floor(Math.min(end, clock() / 1000 + 30 * MAX_SESSION_SECONDS)), bypass.hash)
   }
 
-  /** Of this host, this deployment, and the browser that was sent to sign in. */
+  /** The grant is for this host, this deployment, and the browser that was sent to sign in. */
   function cookieForGrant(req: http.IncomingMessage, access: RouteAccess, grant: string): string | undefined {
     const claims = access.grants && verifyGrant(access.grants, grant)
     if (!claims) return undefined

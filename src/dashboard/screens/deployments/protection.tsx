@@ -1,4 +1,4 @@
-// Who may see a deployment, with its share links and bypass tokens. It takes effect at once, without a revision.
+// The protection of a deployment, with its share links and bypass tokens. It takes effect at once, without a revision.
 import { useState } from 'preact/hooks'
 import { type Action, request } from '../../api/actions.ts'
 import type { Me, Reply } from '../../api/client.ts'
