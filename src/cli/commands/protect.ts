@@ -1,4 +1,5 @@
 // `slipway protect`: says who may see what a deployment serves.
+import { awaitAgent } from '../bypasses.ts'
 import type { Declaration } from '../declaration.ts'
 import { usageError } from '../failure.ts'
 import { collect } from '../flags.ts'
@@ -29,6 +30,7 @@ export async function run(session: Session, { off, open = [], close = [] }: Flag
   const params = { deployment_id: deployment.id }
   const headers = { 'If-Match': etag }
   const changed = await client.call('PUT /v2/deployments/{deployment_id}/protection', { params, body, headers, signal })
+  await awaitAgent(session, changed.id)
   const paths =
     changed.protection.open_paths.length > 0 ? ` Open to all: ${changed.protection.open_paths.join(', ')}.` : ''
   out.emit({ name: changed.name, protection: changed.protection }, () =>

@@ -45,7 +45,7 @@ export default function ProtectionCard({ workspace, me, deployment }: Protection
           value={mode}
           options={[
             { value: 'none', label: 'Everyone who knows the address' },
-            { value: 'members', label: 'Members of the workspace, and holders of a link' },
+            { value: 'members', label: 'Members, and holders of a link' },
           ]}
           onChange={value => setMode(value as typeof mode)}
           isChanged={mode !== protection.mode}

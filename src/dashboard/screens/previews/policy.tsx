@@ -201,7 +201,7 @@ export function PolicyDialog({ deployment, stored, onClose }: PolicyDialogProps)
               >
                 {!stored && <option value="">by default</option>}
                 <option value="none">everyone who knows the address</option>
-                <option value="members">members of the workspace, and holders of a link</option>
+                <option value="members">members, and holders of a link</option>
               </select>
             )}
           </Labelled>
