@@ -1,6 +1,6 @@
 // The process engine with real processes: rollouts, restarts, limits, failures, and replicas of an earlier agent.
 import { spawnSync } from 'node:child_process'
-import { randomUUID } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
 import { createServer } from 'node:net'
@@ -167,6 +167,42 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
     expect(await status('other.example.com', '/')).toBe(200)
     await engine.route(makeUnit(ref, { custom_url: 'shop.123' }))
     expect(await status('other.example.com', '/')).toBe(404)
+  })
+
+  test('a protected deployment is closed at once, and stays so for an agent without its control plane', async () => {
+    const hash = createHash('sha256').update('a token').digest('hex')
+    const protection = { open_paths: ['/open'], bypasses: [{ kind: 'token' as const, hash, expires_at: null }] }
+    const issuer = { issuer: 'https://slipway.example.com', url: 'https://slipway.example.com/in', keys: [] }
+    const artifact = writeApplication(home, 'closed', makeServerCode('closed'))
+    const statuses = async (engine: ProcessEngine) => {
+      const { url, local_url } = await engine.observe(ref.deployment_id)
+      const ask = async (path: string, headers = {}, from = local_url!) =>
+        (await fetch(`${from}${path}`, { headers, redirect: 'manual' })).status
+      const sent = await requestRouter(url!, '/')
+      const browser = await ask('/', { Accept: 'text/html' })
+      return [
+        sent.status,
+        await ask('/'),
+        await ask('/open'),
+        await ask('/', { 'X-Slipway-Bypass': 'a token' }),
+        browser,
+      ]
+    }
+    const { engine } = await open()
+    await engine.trustGrants(issuer)
+    await engine.start(makeUnit(ref, { protection }), artifact)
+    await waitForPhase(engine, ref, 'healthy')
+    await engine.route(makeUnit(ref, { protection }))
+    expect(await statuses(engine)).toEqual([401, 401, 200, 200, 302])
+    await engine.close({ stop: false })
+    const { engine: next } = await open()
+    expect(await statuses(next)).toEqual([401, 401, 200, 200, 302])
+    // Another router has to be told again.
+    await next.close({ stop: false })
+    const { engine: third } = await open({}, { trusted_proxies: ['10.0.0.1'] })
+    expect(await statuses(third)).toEqual([401, 401, 200, 200, 302])
+    await third.route(makeUnit(ref, { protection: null }))
+    expect(await statuses(third)).toEqual([200, 200, 200, 200, 200])
   })
 
   test('a custom_url with the host of another deployment gets no requests of that deployment', async () => {
