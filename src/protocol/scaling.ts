@@ -1,8 +1,8 @@
 // Decides the number of copies from a window of samples: fast up, slow down, and no flapping. Pure. Engines apply it.
 
 export const scaleMetrics = ['fixed', 'concurrency', 'requests', 'cpu', 'memory'] as const
-export type ScaleMetric = (typeof scaleMetrics)[number]
-export type Measured = Exclude<ScaleMetric, 'fixed'>
+type ScaleMetric = (typeof scaleMetrics)[number]
+type Measured = Exclude<ScaleMetric, 'fixed'>
 
 /** The load that one copy should carry: requests in flight or a second, percent of `cpu` or of `memory_mb`. */
 export const SCALE_TARGETS: Record<Measured, number> = { concurrency: 10, requests: 100, cpu: 75, memory: 80 }
@@ -12,7 +12,7 @@ export const MAX_SCALE_TARGET = 100_000
 export type ScaleRule = { metric: Measured; target: number; least: number; most: number }
 /** The load of all copies together at a moment, in the unit of the target. */
 export type Sample = { at: number; load: number }
-export type ScaleTimes = typeof SCALE_TIMES
+type ScaleTimes = typeof SCALE_TIMES
 export const SCALE_TIMES = {
   /** More copies start by the mean of so long. */
   up_ms: 3_000,
@@ -24,7 +24,7 @@ export const SCALE_TIMES = {
 /** Within this part of the target nothing changes, so that noise does not start and end copies. */
 const TOLERANCE = 0.1
 
-export type Decision = { copies: number; reason: string | null }
+type Decision = { copies: number; reason: string | null }
 type Present = {
   copies: number
   /** When the number last changed. */

@@ -11,7 +11,7 @@ import { type LabelOwners, labelOwnersOf, type SavedLabel, savedLabels } from '.
 import type { Route, Target } from './router.ts'
 
 /** The stored state of a deployment. */
-export type SavedDeployment = {
+type SavedDeployment = {
   /** `<label>.localhost`. It never changes. The same label is served below the domain of the applications. */
   host: string
   /** When it got that. Absent: from an earlier agent. */

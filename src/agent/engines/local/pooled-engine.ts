@@ -26,7 +26,6 @@ import type {
 import type { PublicProxy } from '../../public-proxy/public-proxy.ts'
 import { signatureOf } from '../../redaction/redaction.ts'
 import { listFolder, readJson, readText, removeRecursively, stampFolder, writeJson } from '../../system/files.ts'
-import { listProcesses, type Process } from '../../system/processes.ts'
 import { MODEL_TOKEN_FILE } from '../model-variables.ts'
 import { processTypesOf, type RunningType, WEB } from '../process-types.ts'
 import { DeploymentRecords, type Servers } from './deployment-records.ts'
@@ -36,8 +35,8 @@ import { DEFAULT_LIMITS, type Limits } from './limits.ts'
 import { Provisioner } from './provisioning.ts'
 import type { Health, Replica } from './replica.ts'
 import { type HealthPolicy, ReplicaPool, type ReplicaTemplate, type Rest } from './replica-pool.ts'
-import { countsKey, zeroCounts } from './request-counts.ts'
 import { RevisionPools } from './revision-pools.ts'
+import { listUsage, type PoolOf } from './revision-usage.ts'
 import type { Target } from './router.ts'
 import { RouterClient, type RouterSettings } from './router-client.ts'
 import { AS_IT_IS, AWAKE, type Scaled, Scaler, type Scaling } from './scaler.ts'
@@ -231,37 +230,9 @@ export abstract class PooledEngine implements Engine {
 
   async readUsage(): Promise<RevisionUsage[]> {
     const counted = await this.#router.requestCounts().catch(() => undefined)
-    const revisions = new Map<string, RevisionUsage>()
-    const pools: [ReplicaPool, RevisionRef, string][] = []
+    const pools: PoolOf[] = []
     this.forEachPool((pool, ref, type) => pools.push([pool, ref, type]))
-    let processes: Process[] | undefined
-    const list = () => (processes ??= listProcesses())
-    for (const [pool, ref, type] of pools) {
-      const key = countsKey(ref.deployment_id, ref.revision_id)
-      const copies = (await pool.usage(list)).map(usage => {
-        if (type !== WEB) return { ...usage, process: type, copy: `${type}.${usage.copy}`, requests: null }
-        // Before its first request the router has no counts of it.
-        const requests = counted ? (counted.copies[countsKey(key, usage.copy)] ?? zeroCounts()) : null
-        return { ...usage, process: WEB, requests }
-      })
-      const others = revisions.get(key)?.copies ?? []
-      revisions.set(key, {
-        ...ref,
-        copies: [...others, ...copies],
-        unreached: counted ? (counted.unreached[key] ?? 0) : null,
-      })
-    }
-    // Copies that have ended still have answers of this minute.
-    for (const [name, requests] of Object.entries(counted?.copies ?? {})) {
-      const [deployment_id = '', revision_id = '', copy = ''] = name.split('/')
-      const key = countsKey(deployment_id, revision_id)
-      const ended = { copy, process: WEB, running: false, restarts: 0, cpu_ms: null, memory_bytes: null, requests }
-      const revision = revisions.get(key)
-      const unreached = counted!.unreached[key] ?? 0
-      if (!revision) revisions.set(key, { deployment_id, revision_id, copies: [ended], unreached })
-      else if (!revision.copies.some(known => known.copy === copy)) revision.copies.push(ended)
-    }
-    return [...revisions.values()]
+    return listUsage(pools, counted)
   }
 
   storeUsage(): StoreUsage[] {
@@ -377,7 +348,7 @@ export abstract class PooledEngine implements Engine {
     const pool = revision_id ? this.#pools.get(deployment_id)?.get(revision_id)?.web : undefined
     const asleep = pool?.rest && (pool.isStarted ? AWAKE : AS_IT_IS)
     const scaling = this.#scalings.get(revision_id ?? '') ?? asleep
-    return pool && scaling && { ref: { deployment_id, revision_id: revision_id! }, pool, scaling }
+    return pool && scaling ? { ref: { deployment_id, revision_id: revision_id! }, pool, scaling } : undefined
   }
 
   #serversOf(deployment_id: string, revision_id: string): Servers {

@@ -33,7 +33,7 @@ export function isWritten(write: () => void): boolean {
   }
 }
 
-export type Unserved = 'unrouted' | keyof typeof UNSERVED
+type Unserved = 'unrouted' | keyof typeof UNSERVED
 const UNSERVED = {
   unavailable: 'No replica of this deployment accepts connections. Check its log.',
   crowded: 'This deployment is waking up, and too many requests wait for it. Retry in some seconds.',
