@@ -135,6 +135,7 @@ create table deployments (
   health_processes json,
   cleared_stores text[],
   local_url text,
+  protection json,
   constraint deployments_pkey PRIMARY KEY (id),
   constraint deployments_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE,
   constraint listener_in_use FOREIGN KEY (listener_id) REFERENCES listeners(id)
@@ -1025,6 +1026,41 @@ create policy own on deleted_projects to slipway_app
 grant insert, select on deleted_projects to slipway_app;
 grant delete, insert, select, update on deleted_projects to slipway_system;
 
+create table deploy_hooks (
+  id uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  deployment_id uuid not null,
+  name text not null,
+  token_hash text not null,
+  refs text[] not null,
+  last_used_at timestamp with time zone,
+  window_at timestamp with time zone,
+  window_uses integer default 0 not null,
+  last_key text,
+  last_revision_id uuid,
+  created_at timestamp with time zone default clock() not null,
+  constraint deploy_hooks_pkey PRIMARY KEY (id),
+  constraint deploy_hook_name_taken UNIQUE (deployment_id, name),
+  constraint deploy_hooks_token UNIQUE (token_hash),
+  constraint deploy_hooks_deployment_id_deployments_id_fk FOREIGN KEY (deployment_id) REFERENCES deployments(id) ON DELETE CASCADE
+);
+CREATE INDEX deploy_hooks_page ON public.deploy_hooks USING btree (deployment_id, created_at DESC, id DESC);
+alter table deploy_hooks enable row level security, force row level security;
+create policy admitted on deploy_hooks as restrictive to slipway_limited
+  using (((NOT ( SELECT hides('deployment'::text) AS hides)) OR (EXISTS ( SELECT
+   FROM deployments p
+  WHERE (p.id = deploy_hooks.deployment_id)))))
+  with check (true);
+create policy everything on deploy_hooks to slipway_system
+  using (true)
+  with check (true);
+create policy own on deploy_hooks to slipway_app
+  using ((tenant_id = current_tenant()))
+  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_deployment(deployment_id)));
+grant delete, insert, select, update (last_used_at, window_at, window_uses, last_key, last_revision_id) on deploy_hooks to slipway_app;
+grant delete, insert, select, update on deploy_hooks to slipway_system;
+
 create table deployment_heads (
   deployment_id uuid not null,
   organization_id uuid not null,
@@ -1157,6 +1193,23 @@ end $function$;
 reset role;
 CREATE TRIGGER claim_custom_host_on_insert BEFORE INSERT ON public.deployments FOR EACH ROW WHEN (((new.source_config ->> 'custom_url'::text) IS NOT NULL)) EXECUTE FUNCTION claim_custom_host();
 CREATE TRIGGER claim_custom_host_on_update BEFORE UPDATE OF source_config, deleting_at ON public.deployments FOR EACH ROW WHEN ((((new.source_config ->> 'custom_url'::text) IS DISTINCT FROM (old.source_config ->> 'custom_url'::text)) OR (new.deleting_at IS DISTINCT FROM old.deleting_at))) EXECUTE FUNCTION claim_custom_host();
+set role slipway_system;
+create or replace function claim_deployment_labels()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  if new.listener_id is null or new.deleting_at is not null then return null; end if;
+  perform claim_host_label(new, deployment_labels(new.name, new.id), 'deployment');
+  perform claim_commit_label(new, r) from revisions r where r.id = new.latest_revision_id;
+  return null;
+end $function$;
+reset role;
+CREATE TRIGGER claim_labels_on_insert AFTER INSERT ON public.deployments FOR EACH ROW EXECUTE FUNCTION claim_deployment_labels();
+CREATE TRIGGER claim_labels_on_update AFTER UPDATE OF listener_id ON public.deployments FOR EACH ROW WHEN ((new.listener_id IS DISTINCT FROM old.listener_id)) EXECUTE FUNCTION claim_deployment_labels();
 CREATE TRIGGER enforce_quota AFTER INSERT ON public.deployments REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION enforce_quota('tenant_id', '10000', 'true', 'deployments');
 create or replace function follow_health()
  RETURNS trigger
@@ -1308,7 +1361,7 @@ create policy own on deployments to slipway_app
 create policy served on deployments to slipway_agent
   using (((listener_id = current_listener()) OR ((listener_id IS NULL) AND (setting('platform'::text) = 'true'::text))));
 grant delete, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes, local_url) on deployments to slipway_agent;
-grant delete, insert, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, trace_key_version, owner, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes, local_url) on deployments to slipway_app;
+grant delete, insert, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, trace_key_version, owner, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes, local_url, protection) on deployments to slipway_app;
 grant delete, insert, select, update on deployments to slipway_system;
 
 create table device_requests (
@@ -1917,6 +1970,7 @@ create table followed_repositories (
   etags json default '{}'::json not null,
   followers text,
   created_at timestamp with time zone default clock() not null,
+  branch_heads json,
   constraint followed_repositories_pkey PRIMARY KEY (id),
   constraint followed_repositories_one UNIQUE (integration_id, repo_key),
   constraint followed_repositories_integration_id_integrations_id_fk FOREIGN KEY (integration_id) REFERENCES integrations(id) ON DELETE CASCADE
@@ -1970,6 +2024,37 @@ create policy everything on githost_deliveries to slipway_system
   using (true)
   with check (true);
 grant delete, insert, select, update on githost_deliveries to slipway_system;
+
+create table host_labels (
+  listener_id uuid not null,
+  label text not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  deployment_id uuid not null,
+  kind text not null,
+  revision_id uuid,
+  created_at timestamp with time zone default clock() not null,
+  constraint host_labels_listener_id_label_pk PRIMARY KEY (listener_id, label),
+  constraint host_labels_deployment_id_deployments_id_fk FOREIGN KEY (deployment_id) REFERENCES deployments(id) ON DELETE CASCADE,
+  constraint host_labels_listener_id_listeners_id_fk FOREIGN KEY (listener_id) REFERENCES listeners(id) ON DELETE CASCADE
+);
+CREATE INDEX host_labels_deployment ON public.host_labels USING btree (deployment_id);
+alter table host_labels enable row level security, force row level security;
+create policy admitted on host_labels as restrictive to slipway_limited
+  using (((NOT ( SELECT hides('deployment'::text) AS hides)) OR (EXISTS ( SELECT
+   FROM deployments d
+  WHERE (d.id = host_labels.deployment_id)))))
+  with check (true);
+create policy everything on host_labels to slipway_system
+  using (true)
+  with check (true);
+create policy own on host_labels for select to slipway_app
+  using ((tenant_id = current_tenant()));
+create policy served on host_labels for select to slipway_agent
+  using ((listener_id = current_listener()));
+grant select on host_labels to slipway_agent;
+grant select on host_labels to slipway_app;
+grant delete, insert, select, update on host_labels to slipway_system;
 
 create table idempotency_keys (
   actor_id uuid not null,
@@ -3254,11 +3339,11 @@ create table previews (
   organization_id uuid not null,
   tenant_id uuid not null,
   parent_id uuid not null,
-  number integer not null,
+  number integer,
   state text not null,
   deployment_id uuid,
   branch text not null,
-  head_sha text not null,
+  head_sha text,
   fork boolean not null,
   approved_sha text,
   approved_by uuid,
@@ -3273,6 +3358,9 @@ create table previews (
   commit json,
   end_reason text,
   pending_sha text,
+  kind text default 'pull_request'::text not null,
+  request json,
+  problem text,
   constraint previews_pkey PRIMARY KEY (id),
   constraint previews_one UNIQUE (parent_id, number),
   constraint previews_parent_id_deployments_id_fk FOREIGN KEY (parent_id) REFERENCES deployments(id) ON DELETE CASCADE
@@ -3341,6 +3429,10 @@ create table preview_policies (
   version integer default 1 not null,
   created_at timestamp with time zone default clock() not null,
   updated_at timestamp with time zone default clock() not null,
+  kinds text[] default '{pull_requests}'::text[] not null,
+  inherited_secrets text[] default '{}'::text[] not null,
+  protection json,
+  database json,
   constraint preview_policies_pkey PRIMARY KEY (id),
   constraint preview_policies_id_deployments_id_fk FOREIGN KEY (id) REFERENCES deployments(id) ON DELETE CASCADE
 );
@@ -3356,11 +3448,12 @@ create policy everything on preview_policies to slipway_system
 create policy own on preview_policies to slipway_app
   using ((tenant_id = current_tenant()))
   with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_deployment(id)));
-grant delete, insert, select, update (branches, ttl_seconds, max, forks, secrets, resource_spec, on_create, on_delete, hook_secret, version, created_at, updated_at) on preview_policies to slipway_app;
+grant delete, insert, select, update (branches, ttl_seconds, max, forks, secrets, resource_spec, on_create, on_delete, hook_secret, version, created_at, updated_at, kinds, inherited_secrets, protection, database) on preview_policies to slipway_app;
 grant delete, insert, select, update on preview_policies to slipway_system;
 CREATE INDEX previews_child ON public.previews USING btree (deployment_id);
 CREATE INDEX previews_ended ON public.previews USING btree (updated_at) WHERE (state = 'ended'::text);
 CREATE INDEX previews_expiry ON public.previews USING btree (expires_at) WHERE (state <> 'ended'::text);
+CREATE UNIQUE INDEX previews_of_branch ON public.previews USING btree (parent_id, branch) WHERE (number IS NULL);
 CREATE INDEX previews_of_workspace ON public.previews USING btree (tenant_id, created_at DESC, id DESC);
 CREATE INDEX previews_page ON public.previews USING btree (parent_id, created_at DESC, id DESC);
 alter table previews enable row level security, force row level security;
@@ -3375,7 +3468,7 @@ create policy everything on previews to slipway_system
 create policy own on previews to slipway_app
   using ((tenant_id = current_tenant()))
   with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_deployment(parent_id) AND is_own_deployment(deployment_id) AND is_own_key(approved_by)));
-grant delete, insert, select, update (number, state, deployment_id, branch, head_sha, fork, approved_sha, approved_by, changed_at, expires_at, notified_state, comment_id, notify_attempts, next_notify_at, created_at, updated_at, commit, end_reason, pending_sha) on previews to slipway_app;
+grant delete, insert, select, update (number, state, deployment_id, branch, head_sha, fork, approved_sha, approved_by, changed_at, expires_at, notified_state, comment_id, notify_attempts, next_notify_at, created_at, updated_at, commit, end_reason, pending_sha, kind, request, problem) on previews to slipway_app;
 grant delete, insert, select, update on previews to slipway_system;
 
 create table process_points (
@@ -3471,6 +3564,41 @@ create policy own on projects to slipway_app
 grant delete, insert, select, update (deployment_id, name, created_at, description, start_time, end_time, extra, default_dataset_id, reference_dataset_id, tag_value_ids, trace_tier, earlier_tiers, longlived_ttl_days, updated_at, num_examples, num_repetitions, evaluator_keys, version) on projects to slipway_app;
 grant delete, insert, select, update on projects to slipway_system;
 
+create table protection_bypasses (
+  id uuid default gen_random_uuid() not null,
+  organization_id uuid not null,
+  tenant_id uuid not null,
+  deployment_id uuid not null,
+  kind text not null,
+  description text not null,
+  token_hash text not null,
+  expires_at timestamp with time zone,
+  created_at timestamp with time zone default clock() not null,
+  constraint protection_bypasses_pkey PRIMARY KEY (id),
+  constraint protection_bypasses_deployment_id_deployments_id_fk FOREIGN KEY (deployment_id) REFERENCES deployments(id) ON DELETE CASCADE
+);
+CREATE INDEX protection_bypasses_expiry ON public.protection_bypasses USING btree (expires_at) WHERE (expires_at IS NOT NULL);
+CREATE INDEX protection_bypasses_page ON public.protection_bypasses USING btree (deployment_id, created_at DESC, id DESC);
+alter table protection_bypasses enable row level security, force row level security;
+create policy admitted on protection_bypasses as restrictive to slipway_limited
+  using (((NOT ( SELECT hides('deployment'::text) AS hides)) OR (EXISTS ( SELECT
+   FROM deployments p
+  WHERE (p.id = protection_bypasses.deployment_id)))))
+  with check (true);
+create policy everything on protection_bypasses to slipway_system
+  using (true)
+  with check (true);
+create policy own on protection_bypasses to slipway_app
+  using ((tenant_id = current_tenant()))
+  with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_deployment(deployment_id)));
+create policy served on protection_bypasses for select to slipway_agent
+  using ((EXISTS ( SELECT
+   FROM deployments d
+  WHERE ((d.id = protection_bypasses.deployment_id) AND (d.listener_id = current_listener())))));
+grant select on protection_bypasses to slipway_agent;
+grant delete, insert, select on protection_bypasses to slipway_app;
+grant delete, insert, select, update on protection_bypasses to slipway_system;
+
 create unlogged table rate_windows (
   key_id uuid not null,
   started_at timestamp with time zone not null,
@@ -3509,6 +3637,22 @@ begin
 end $function$;
 reset role;
 CREATE TRIGGER check_references_on_insert AFTER INSERT ON public.revisions FOR EACH ROW EXECUTE FUNCTION check_revision_references();
+set role slipway_system;
+create or replace function claim_revision_label()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  perform claim_commit_label(d, new)
+  from deployments d
+  where d.id = new.deployment_id and d.parent_deployment_id is not null;
+  return null;
+end $function$;
+reset role;
+CREATE TRIGGER claim_label_on_insert AFTER INSERT ON public.revisions FOR EACH ROW WHEN (((new.commit IS NOT NULL) AND (new.status <> 'SKIPPED'::text))) EXECUTE FUNCTION claim_revision_label();
 create or replace function record_revision_state()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -5193,6 +5337,11 @@ begin
     select c.id
     from deployments c
     where c.listener_id is null
+      -- An agent that protects none would serve it to everyone.
+      and (
+        c.protection ->> 'mode' is distinct from 'members'
+        or p_listener.policy::jsonb -> 'features' @> '"protection"'
+      )
     order by c.id
     limit 100
     for update skip locked
@@ -5720,6 +5869,70 @@ begin
   );
 end $function$;
 set role slipway_system;
+create or replace function claim_commit_label(d deployments, r revisions)
+ RETURNS void
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_sha text := r.commit ->> 'sha';
+  v_label text := (
+    select h.label
+    from host_labels h
+    where h.deployment_id = d.id and h.kind = 'deployment' and h.listener_id = d.listener_id
+  );
+begin
+  if v_sha is null or v_label is null or d.parent_deployment_id is null then return; end if;
+  if length(v_label) > 54 then
+    v_label := rtrim(left(v_label, 45), '-') || '-' || left(md5(v_label), 8);
+  end if;
+  perform claim_host_label(d, array[left(v_sha, 7) || '--' || v_label], 'commit', r.id);
+  -- The newest are kept: all of them go to the agent with each change.
+  delete from host_labels h
+  where h.deployment_id = d.id and h.kind = 'commit'
+    and h.label not in (
+      select n.label
+      from host_labels n
+      where n.deployment_id = d.id and n.kind = 'commit'
+      order by n.created_at desc, n.label
+      limit 20
+    );
+end $function$;
+reset role;
+set role slipway_system;
+create or replace function claim_host_label(d deployments, p_labels text[], p_kind text, p_revision uuid DEFAULT NULL::uuid)
+ RETURNS text
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_label text;
+begin
+  if d.listener_id is null then return null; end if;
+  foreach v_label in array p_labels loop
+    insert into host_labels as h (listener_id, label, organization_id, tenant_id, deployment_id, kind, revision_id)
+    values (d.listener_id, v_label, d.organization_id, d.tenant_id, d.id, p_kind, p_revision)
+    on conflict (listener_id, label) do update
+      set
+        deployment_id = excluded.deployment_id,
+        kind = excluded.kind,
+        revision_id = excluded.revision_id,
+        created_at = excluded.created_at
+      where h.tenant_id = excluded.tenant_id
+        and (
+          h.deployment_id = excluded.deployment_id and h.kind = excluded.kind
+          or exists (select from deployments o where o.id = h.deployment_id and o.deleting_at is not null)
+        );
+    if found then return v_label; end if;
+  end loop;
+  return null;
+end $function$;
+reset role;
+set role slipway_system;
 create or replace function client_of_key(p_key uuid)
  RETURNS json
  LANGUAGE plpgsql
@@ -6110,6 +6323,43 @@ begin
   return query select p_limit - v_window.requests, v_window.reset;
 end $function$;
 reset role;
+create or replace function create_bypass(p_deployment uuid, p_new json, p_sealed text, p_request jsonb)
+ RETURNS TABLE(answer json, has_webhooks boolean)
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  d deployments := lock_deployment(p_deployment);
+  b protection_bypasses;
+begin
+  if d.id is null or d.deleting_at is not null then return; end if;
+  if (select count(*) from protection_bypasses o where o.deployment_id = d.id and o.tenant_id = d.tenant_id) >= 50 then
+    perform refuse('bypasses_full');
+  end if;
+  insert into protection_bypasses (
+    organization_id, tenant_id, deployment_id, kind, description, token_hash, expires_at
+  )
+  values (
+    d.organization_id,
+    d.tenant_id,
+    d.id,
+    p_new ->> 'kind',
+    p_new ->> 'description',
+    p_new ->> 'token_hash',
+    (p_new ->> 'expires_at')::timestamptz
+  )
+  returning * into b;
+  perform tell_bypasses(d.id);
+  answer := to_jsonb(b) || jsonb_build_object('url', d.url, 'sealed', p_sealed);
+  has_webhooks := conclude_write(
+    answer,
+    array[(
+      'bypass.created', b.id, json_build_object('deployment_id', d.id), changed_members(null, recorded_bypass(b))
+    )::new_event],
+    p_request
+  );
+  return next;
+end $function$;
 create or replace function create_deployment(p_deployment uuid, p_revision uuid, p_new json, p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
@@ -6206,14 +6456,17 @@ declare
   v_preview previews;
   v_inserted record;
 begin
-  perform require_active_integration((p_new -> 'source_config' ->> 'integration_id')::uuid);
+  if p_new ->> 'source' = 'githost' then
+    perform require_active_integration((p_new -> 'source_config' ->> 'integration_id')::uuid);
+  end if;
   if not exists (
     select from previews v
     where v.parent_id = v_parent.id and v.tenant_id = current_tenant()
-      and v.number = p_read.number
+      and v.id = p_read.id
       and v.state <> 'ended'
-      and (v.head_sha, v.deployment_id, v.approved_sha)
-        is not distinct from (p_read.head_sha, p_read.deployment_id, p_read.approved_sha)
+      and (v.head_sha, v.deployment_id, v.approved_sha, v.kind, v.request::jsonb)
+        is not distinct from
+        (p_read.head_sha, p_read.deployment_id, p_read.approved_sha, p_read.kind, p_read.request::jsonb)
   ) then
     perform refuse('preview_moved');
   end if;
@@ -6221,7 +6474,7 @@ begin
     select count(*)
     from previews v
     where v.parent_id = v_parent.id and v.tenant_id = current_tenant()
-      and v.number <> p_read.number and v.state <> 'ended' and v.deployment_id is not null
+      and v.id <> p_read.id and v.state <> 'ended' and v.deployment_id is not null
   ) >= p_max then
     perform refuse('previews_full');
   end if;
@@ -6229,15 +6482,26 @@ begin
   select *
   into v_inserted
   from insert_deployment(
-    p_deployment, p_revision, p_new, p_parent => v_parent, p_preview => p_column, p_commit => p_commit
+    p_deployment,
+    p_revision,
+    p_new,
+    p_listener => v_parent.listener_id,
+    p_parent => v_parent,
+    p_preview => p_column,
+    p_commit => p_commit
   );
+  -- A branch with a pull request is at its own label, too.
+  perform claim_host_label(
+    v_inserted.created, array(select json_array_elements_text(p_new -> 'branch_labels')), 'branch'
+  )
+  where p_new ->> 'branch_labels' is not null;
   update previews v
   set
     state = 'live',
     deployment_id = p_deployment,
     expires_at = (p_column ->> 'expires_at')::timestamptz,
     updated_at = clock()
-  where v.parent_id = v_parent.id and v.tenant_id = current_tenant() and v.number = p_read.number
+  where v.parent_id = v_parent.id and v.tenant_id = current_tenant() and v.id = p_read.id
   returning v.* into v_preview;
   insert into preview_hooks (organization_id, tenant_id, preview_id, url, parent_id, secret, body)
   select
@@ -6724,6 +6988,11 @@ create or replace function deployment_health(d deployments)
  LANGUAGE sql
  IMMUTABLE
 RETURN CASE WHEN ((d).status = 'UNKNOWN'::text) THEN NULL::text WHEN ((d).active_revision_id IS NULL) THEN 'nothing_serves'::text ELSE COALESCE((d).reported_health, CASE (d).healthy WHEN true THEN 'healthy'::text WHEN false THEN 'unhealthy'::text ELSE NULL::text END) END;
+create or replace function deployment_labels(p_name text, p_id uuid)
+ RETURNS text[]
+ LANGUAGE sql
+ IMMUTABLE
+RETURN ARRAY[p_name, (("left"(p_name, 54) || '-'::text) || "left"((p_id)::text, 8)), (("left"(p_name, 26) || '-'::text) || (p_id)::text)];
 create or replace function device_permissions(p_request device_requests, p_tenant uuid, p_role uuid)
  RETURNS text[]
  LANGUAGE plpgsql
@@ -7706,8 +7975,8 @@ begin
   with inserted as (
     insert into deployments (
       id, organization_id, tenant_id, name, source, deployment_type, status, source_config, source_revision_config,
-      image_version, secrets, secret_references, tag_value_ids, parent_deployment_id, preview, owner, listener_id,
-      latest_revision_id, in_flight_revision_id, waiting_revision_id
+      image_version, secrets, secret_references, tag_value_ids, parent_deployment_id, preview, owner, protection,
+      listener_id, latest_revision_id, in_flight_revision_id, waiting_revision_id
     )
     values (
       p_id,
@@ -7729,6 +7998,7 @@ begin
       p_parent.id,
       p_preview,
       p_new ->> 'owner',
+      nullif((p_new -> 'protection')::jsonb, 'null')::json,
       p_listener,
       p_revision,
       case when not v_lacks_artifact then p_revision end,
@@ -7763,7 +8033,11 @@ begin
       'deployment.created',
       created.id,
       '{}',
-      changed_members(null, recorded_deployment(created) || jsonb_build_object('owner', created.owner))
+      changed_members(
+        null,
+        recorded_deployment(created)
+          || jsonb_build_object('owner', created.owner, 'protection', created.protection)
+      )
     )::new_event,
     created_event(v_revision)
   ];
@@ -8496,6 +8770,23 @@ begin
   end if;
   return true;
 end $function$;
+create or replace function list_protection(d deployments)
+ RETURNS json
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select json_build_object(
+    'open_paths', d.protection -> 'open_paths',
+    'bypasses', (
+      select coalesce(
+        json_agg(json_build_object('kind', b.kind, 'hash', b.token_hash, 'expires_at', b.expires_at) order by b.id),
+        '[]'
+      )
+      from protection_bypasses b
+      where b.deployment_id = d.id and coalesce(b.expires_at > clock(), true)
+    )
+  )
+$function$;
 create or replace function list_resource_faults(p_resources jsonb, p_pairs jsonb)
  RETURNS text[]
  LANGUAGE sql
@@ -8835,7 +9126,7 @@ begin
   update previews v
   set state = 'live', expires_at = (p_column ->> 'expires_at')::timestamptz, updated_at = clock()
   where v.id = p_preview and v.tenant_id = current_tenant()
-    and v.head_sha = p_column ->> 'head_sha'
+    and v.head_sha is not distinct from p_column ->> 'head_sha'
     and v.state <> 'ended';
   update deployments d
   set
@@ -8851,7 +9142,10 @@ begin
   has_webhooks := conclude_write(
     answer,
     array[deployment_event(
-      'deployment.preview_moved', v_stored, v_changed, json_build_object('number', p_column -> 'number')
+      'deployment.preview_moved',
+      v_stored,
+      v_changed,
+      json_build_object('number', p_column -> 'number', 'branch', p_column -> 'branch')
     )],
     p_request
   );
@@ -9308,6 +9602,7 @@ begin
     'timestamp', clock(),
     'data', json_build_object(
       'preview_id', p_preview.id,
+      'kind', p_preview.kind,
       'number', p_preview.number,
       'branch', p_preview.branch,
       'head_sha', p_preview.head_sha,
@@ -9495,6 +9790,15 @@ begin
             when p_listener.policy ->> 'engine' in ('process', 'container') then d.dormant_parts
           end,
           'cleared_stores', coalesce(d.cleared_stores, '{}'),
+          'protection', case when d.protection ->> 'mode' = 'members' then list_protection(d) end,
+          'host_labels', (
+            select json_agg(
+              json_build_object('label', b.label, 'revision_id', b.revision_id)
+              order by b.kind <> 'deployment', b.created_at desc, b.label
+            )
+            from host_labels b
+            where b.deployment_id = d.id and b.listener_id = d.listener_id
+          ),
           -- The workspace owns the host and has proved it. A listener of its own that is not public needs no proof.
           'custom_url', case
             when h.verified_at is not null
@@ -10277,6 +10581,13 @@ begin
   if jsonb_array_length(v_kept) >= 100 then perform refuse('quota_full', '100 changes of the tier'); end if;
   return v_kept || jsonb_build_object('tier', p_tier, 'until', clock());
 end $function$;
+create or replace function recorded_bypass(b protection_bypasses)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select jsonb_build_object('kind', b.kind, 'description', b.description, 'expires_at', b.expires_at)
+$function$;
 create or replace function recorded_deployment(p_row deployments)
  RETURNS jsonb
  LANGUAGE sql
@@ -11211,6 +11522,7 @@ begin
     case n.needs
       when 'copies' then format('%s (at most %s)', n.path, m.copies)
       when 'feature' then format('%s (%s)', n.path, n.hint)
+      when 'told_feature' then format('%s (%s)', n.path, n.hint)
       else n.path
     end,
     ', '
@@ -11231,6 +11543,7 @@ begin
           when 'service_account' then p.policy -> 'service_accounts' @> n.value
           when 'copies' then coalesce(n.value::integer <= (p.policy ->> 'max_copies')::integer, true)
           when 'feature' then coalesce(nullif(p.policy -> 'features', 'null') @> n.value, true)
+          when 'told_feature' then p.policy -> 'features' @> n.value
         end
     );
   if v_refused is not null then perform refuse('not_allowed_by_listener', v_refused); end if;
@@ -11816,6 +12129,30 @@ begin
     )
   )::tenant_event;
 end $function$;
+create or replace function revoke_bypass(p_deployment uuid, p_bypass uuid, p_request jsonb)
+ RETURNS TABLE(answer json, has_webhooks boolean)
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  d deployments := lock_deployment(p_deployment);
+  b protection_bypasses;
+begin
+  delete from protection_bypasses o
+  where o.id = p_bypass and o.deployment_id = d.id and o.tenant_id = current_tenant()
+  returning * into b;
+  if b.id is null then return; end if;
+  perform tell_bypasses(d.id);
+  answer := to_json(b);
+  has_webhooks := conclude_write(
+    answer,
+    array[(
+      'bypass.revoked', b.id, json_build_object('deployment_id', d.id), changed_members(recorded_bypass(b), null)
+    )::new_event],
+    p_request
+  );
+  return next;
+end $function$;
 create or replace function revoke_client(p_key_hash text, p_token_family text, p_client_id text)
  RETURNS void
  LANGUAGE plpgsql
@@ -12047,6 +12384,41 @@ begin
       '{}',
       changed_members(
         jsonb_build_object('owner', v_stored.owner), jsonb_build_object('owner', v_changed.owner)
+      )
+    )::new_event],
+    p_request
+  );
+  return next;
+end $function$;
+create or replace function set_deployment_protection(p_deployment uuid, p_protection json, p_needs jsonb, p_request jsonb)
+ RETURNS TABLE(answer json, has_webhooks boolean)
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_stored deployments := lock_deployment_version(p_deployment, p_request);
+  v_changed deployments;
+begin
+  if v_stored.id is null then return; end if;
+  if p_needs <> '[]' then perform require_listener_allows(v_stored.listener_id, p_needs); end if;
+  update deployments d
+  set
+    protection = p_protection,
+    generation = d.generation + 1,
+    remote_reconciled = false,
+    version = d.version + 1,
+    updated_at = clock()
+  where d.id = v_stored.id and d.tenant_id = current_tenant()
+  returning d.* into v_changed;
+  answer := to_json(v_changed);
+  has_webhooks := conclude_write(
+    answer,
+    array[(
+      'deployment.protection_changed',
+      v_stored.id,
+      '{}',
+      changed_members(
+        jsonb_build_object('protection', v_stored.protection), jsonb_build_object('protection', v_changed.protection)
       )
     )::new_event],
     p_request
@@ -12458,6 +12830,16 @@ begin
   end loop;
   return true;
 end $function$;
+create or replace function tell_bypasses(p_deployment uuid)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  update deployments d
+  set generation = d.generation + 1, remote_reconciled = false
+  where d.id = p_deployment and d.tenant_id = current_tenant() and d.protection is not null;
+end $function$;
 set role slipway_system;
 create or replace function test_access(p_role uuid, p_permission text, p_reading text, p_table text, p_resource uuid)
  RETURNS json
@@ -12540,6 +12922,60 @@ begin
     return p_deployment.source_revision_config;
   end if;
   return (p_deployment.source_revision_config::jsonb - 'repo_commit_sha')::json;
+end $function$;
+create or replace function use_deploy_hook(p_hook uuid, p_revision uuid, p_ref text, p_key text, p_request jsonb)
+ RETURNS TABLE(answer json, has_webhooks boolean)
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_hook deploy_hooks;
+  v_stored deployments;
+  v_next deployments;
+  v_queued record;
+begin
+  select d.*
+  into v_stored
+  from deploy_hooks h
+  join deployments d on d.id = h.deployment_id
+  where h.id = p_hook and h.tenant_id = current_tenant() and d.tenant_id = current_tenant() and d.deleting_at is null
+  for update of d;
+  if not found then return; end if;
+  -- The lock of the deployment makes requests take turns.
+  select h.* into v_hook from deploy_hooks h where h.id = p_hook and h.tenant_id = current_tenant();
+  if v_hook.last_key = p_key then
+    return query
+      select to_json(r), false
+      from revisions r
+      where r.id = v_hook.last_revision_id and r.tenant_id = current_tenant();
+    return;
+  end if;
+  if v_hook.window_at is null or v_hook.window_at <= clock() - interval '1 minute' then
+    v_hook.window_at := clock();
+    v_hook.window_uses := 0;
+  end if;
+  if v_hook.window_uses >= 10 then perform refuse('deploy_hook_busy'); end if;
+  if v_stored.hold is not null then perform refuse('deploy_hook_held'); end if;
+
+  v_next := v_stored;
+  v_next.source_revision_config := unpinned_config(v_stored);
+  if p_ref is not null then
+    v_next.source_revision_config :=
+      v_next.source_revision_config::jsonb || jsonb_build_object('repo_ref', p_ref);
+    perform require_branch_to_build_on_push(v_next.source_config, v_next.source_revision_config);
+  end if;
+  select * into v_queued from queue_revision(v_stored, v_next, p_revision, '{requested}', v_stored.source);
+  update deploy_hooks h
+  set
+    last_used_at = clock(),
+    window_at = v_hook.window_at,
+    window_uses = v_hook.window_uses + 1,
+    last_key = p_key,
+    last_revision_id = p_revision
+  where h.id = p_hook and h.tenant_id = current_tenant();
+  answer := to_json(v_queued.revision);
+  has_webhooks := conclude_write(answer, v_queued.events, p_request);
+  return next;
 end $function$;
 create or replace function use_sign_in_link(p_link_hash text, p_token_hash text, p_limit bigint)
  RETURNS sessions
@@ -12834,7 +13270,20 @@ set role slipway_system;
 revoke execute on function check_webhook_references() from public;
 reset role;
 set role slipway_system;
+revoke execute on function claim_commit_label(deployments, revisions) from public;
+reset role;
+set role slipway_system;
 revoke execute on function claim_custom_host() from public;
+reset role;
+set role slipway_system;
+revoke execute on function claim_deployment_labels() from public;
+reset role;
+set role slipway_system;
+revoke execute on function claim_host_label(deployments, text[], text, uuid) from public;
+grant execute on function claim_host_label(deployments, text[], text, uuid) to slipway_agent, slipway_app;
+reset role;
+set role slipway_system;
+revoke execute on function claim_revision_label() from public;
 reset role;
 set role slipway_system;
 revoke execute on function client_of_key(uuid) from public;

@@ -1452,7 +1452,9 @@ begin
     p_commit => p_commit
   );
   -- A branch with a pull request is at its own label, too.
-  perform claim_host_label(v_inserted.created, array(select json_array_elements_text(p_new -> 'branch_labels')), 'branch')
+  perform claim_host_label(
+    v_inserted.created, array(select json_array_elements_text(p_new -> 'branch_labels')), 'branch'
+  )
   where p_new ->> 'branch_labels' is not null;
   update previews v
   set

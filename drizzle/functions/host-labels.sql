@@ -42,7 +42,9 @@ language plpgsql security definer set search_path = public, pg_temp set plan_cac
 declare
   v_sha text := r.commit ->> 'sha';
   v_label text := (
-    select h.label from host_labels h where h.deployment_id = d.id and h.kind = 'deployment' and h.listener_id = d.listener_id
+    select h.label
+    from host_labels h
+    where h.deployment_id = d.id and h.kind = 'deployment' and h.listener_id = d.listener_id
   );
 begin
   if v_sha is null or v_label is null or d.parent_deployment_id is null then return; end if;
