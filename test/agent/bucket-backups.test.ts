@@ -7,11 +7,11 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest
 import { FolderStore } from '../../src/agent/archive/archive-store.ts'
 import { BucketStore } from '../../src/agent/archive/bucket-store.ts'
 import { MovingStore } from '../../src/agent/archive/moving-store.ts'
-import { readBucketSettings } from '../../src/agent/archive/settings.ts'
 import type { RevisionRef } from '../../src/agent/engine.ts'
 import type { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { SnapshotFolder } from '../../src/agent/snapshots/snapshot-folder.ts'
 import { readJson } from '../../src/agent/system/files.ts'
+import { connectionUrl, findServer } from '../../src/postgres/data-folder.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
 import { waitFor } from '../support/commands.ts'
 import { query } from '../support/postgres.ts'
@@ -24,7 +24,7 @@ import {
   openEngine,
   writeApplication,
 } from '../support/process-engine.ts'
-import { refuseRequest, type S3, startS3 } from '../support/s3.ts'
+import { backupSettings, refuseRequest, type S3, startS3 } from '../support/s3.ts'
 
 const NEVER = new AbortController().signal
 let s3: S3
@@ -47,15 +47,8 @@ afterAll(async () => {
   fs.rmSync(folder, { recursive: true, force: true, maxRetries: 9 })
 })
 
-const settings = (prefix?: string) =>
-  readBucketSettings({
-    ...Object.fromEntries(
-      Object.entries(s3.settings).map(([name, value]) => [name.replace('UPLOADS', 'BACKUPS'), value]),
-    ),
-    BACKUPS_S3_PREFIX: prefix,
-  })!
 function openStore(listener: string, at = home, prefix?: string): BucketStore {
-  const store = new BucketStore(settings(prefix), at)
+  const store = new BucketStore(backupSettings(s3, prefix), at)
   store.setListener(listener)
   return store
 }
@@ -105,7 +98,20 @@ test('a database whose machine is lost is not made empty, and comes back with it
   const other = await provide(engine)
   await engine.restoreSnapshot(unitOf(other), 'database', { deployment_id: ref.deployment_id, at: between }, NEVER)
   expect(await read(home, other)).toEqual([1])
-  await query(uriOf(home, ref), 'insert into visits values (3)')
+  // Two more segments, of which the store loses the first.
+  const folder = join(home, 'databases', ref.deployment_id)
+  const { generation } = readJson<{ generation: string }>(join(folder, 'current.json'))!
+  const data = join(folder, generation, 'data')
+  const wal = `databases/process/${ref.deployment_id}/${generation}/wal`
+  const listWal = async () => (await store.list(wal)).filter(name => /^[\dA-F]{24}\.gz$/.test(name)).sort()
+  const before = (await listWal()).length
+  for (const n of [3, 4]) {
+    await query(uriOf(home, ref), `insert into visits values (${n})`)
+    await query(connectionUrl(data, findServer(data)!.port), 'select pg_switch_wal()')
+  }
+  await waitFor(async () => (await listWal()).length === before + 2)
+  const lost = (await listWal()).at(-2)!
+  await store.remove(`${wal}/${lost}`)
   await engine.close({ stop: true })
   await closeEngines()
   fs.rmSync(home, { recursive: true })
@@ -122,7 +128,13 @@ test('a database whose machine is lost is not made empty, and comes back with it
   expect(await next.listStores(ref.deployment_id)).toEqual([])
   // Longer than the database may take: the restore does not wait for that.
   await waitFor(async () => (await next.observe(ref.deployment_id)).database?.hopeless)
-  await next.restoreSnapshot(unit, 'database', { deployment_id: ref.deployment_id, at: new Date() }, NEVER)
+  const restore = (at: Date) => next.restoreSnapshot(unit, 'database', { deployment_id: ref.deployment_id, at }, NEVER)
+  const { message } = await restore(new Date()).then(
+    () => new Error(''),
+    (error: Error) => error,
+  )
+  expect(message).toContain(lost.replace('.gz', ''))
+  await restore(new Date(/--at (\S+Z)/.exec(message)![1]!))
   expect(await read(home, ref)).toEqual([1, 2])
   expect(await next.listStores(ref.deployment_id)).toEqual(['database'])
 
@@ -216,6 +228,48 @@ test('backups from before there was a bucket can be read, and move to it', async
   expect(await readBoth()).toBe('d/g/base/1.json')
   expect(await bucket.list('d/g')).toContain('ended.json')
   expect(await old.list('')).toEqual([])
+})
+
+test('a file that changes or goes while it moves is not replaced by the old one', async () => {
+  const old = new FolderStore(join(home, 'old'))
+  for (const name of ['d/changed.json', 'd/gone.json']) await old.put(name, makeFile('old'))
+  const bucket = openStore(randomUUID()).below('databases')
+  const store = new MovingStore(bucket, old)
+  const later: Promise<void>[] = []
+  s3.intercept(({ method, url }) => {
+    if (method === 'PUT' && url!.includes('changed') && later.length === 0)
+      later.push(store.put('d/changed.json', makeFile('new')))
+    if (method === 'PUT' && url!.includes('gone')) later.push(store.remove('d/gone.json'))
+    return false
+  })
+  await store.settle('d', join(home, 'work'))
+  expect(later).toHaveLength(2)
+  await Promise.all(later)
+  expect(await store.list('d')).toEqual(['changed.json'])
+  await store.get('d/changed.json', join(home, 'target'))
+  expect(fs.readFileSync(join(home, 'target'), 'utf8')).toBe('new')
+})
+
+test('a list that never ends is not read to its end', async () => {
+  const page = '<ListBucketResult><NextContinuationToken>again</NextContinuationToken></ListBucketResult>'
+  s3.intercept((_, response) => Boolean(response.end(page)))
+  await expect(openStore(randomUUID()).list('a')).rejects.toThrow('pages')
+})
+
+test('a snapshot is not restored without all its bytes', async () => {
+  const store = openStore(randomUUID()).below('snapshots')
+  const snapshots = new SnapshotFolder(join(home, 'snapshots'), store)
+  await snapshots.open()
+  const id = randomUUID()
+  const times = { taken_at: new Date().toISOString(), expires_at: null }
+  await snapshots.add({ id, deployment_id: randomUUID(), store: 'redis', reason: 'manual', ...times }, async data => {
+    for (const name of ['one', 'two']) fs.writeFileSync(join(data, name), 'content')
+  })
+  await snapshots.moveToStore(() => false)
+  await store.remove(`${id}/data/two`)
+  for (let i = 0; i < 2; i++) await expect(snapshots.fetch(id, NEVER)).rejects.toThrow('7 of its 14 bytes')
+  await store.put(`${id}/data/two`, makeFile('content'))
+  expect(fs.readdirSync(await snapshots.fetch(id, NEVER))).toEqual(['one', 'two'])
 })
 
 test('snapshots move to the store, are known to an agent with an empty home, and go with a removal', async () => {

@@ -7,6 +7,7 @@ import { FolderStore } from '../../src/agent/archive/archive-store.ts'
 import { DatabaseBackups } from '../../src/agent/databases/backups.ts'
 import type { DatabaseHost } from '../../src/agent/databases/database-host.ts'
 import { DatabaseHistory } from '../../src/agent/databases/history.ts'
+import { nextMissing } from '../../src/agent/databases/restore-source.ts'
 import { makeTempFolder } from '../support/process-engine.ts'
 
 const ID = 'd'
@@ -62,6 +63,17 @@ test('each time of seven days can be restored, and nothing older is kept', async
   const base = await history.findBackup(ID, daysAgo(5))
   await history.fetchWal(ID, base, daysAgo(5), folder, new AbortController().signal)
   expect(fs.readdirSync(folder).map(name => Number.parseInt(name.slice(8, 24), 16))).toEqual([20, 25, 30])
+})
+
+test('a segment that is missing in the WAL is found by its number', () => {
+  const [small, large] = [4 * 1024 ** 2, 16 * 1024 ** 2]
+  const name = (file: string, place: string) => `00000001${file.padStart(8, '0')}${place.padStart(8, '0')}`
+  expect(nextMissing([segment(5), segment(6)], segment(5), small)).toBeUndefined()
+  expect(nextMissing([segment(5), segment(7), segment(9)], segment(5), small)).toBe(segment(6))
+  expect(nextMissing([segment(6)], segment(5), small)).toBe(segment(5))
+  expect(nextMissing([name('0', '3FF'), name('1', '0')], name('0', '3FF'), small)).toBeUndefined()
+  expect(nextMissing([name('0', 'FF'), name('1', '0')], name('0', 'FF'), large)).toBeUndefined()
+  expect(nextMissing([name('0', 'FF'), name('1', '0')], name('0', 'FF'), small)).toBe(name('0', '100'))
 })
 
 test('a history over its limit loses its oldest days, but never the newest backup', async () => {

@@ -6,6 +6,8 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import type { RevisionRef } from '../../src/agent/engine.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
+import { giveOwnPassword } from '../../src/agent/engines/process/own-password.ts'
+import { findServerPrograms } from '../../src/agent/engines/process/postgres-server.ts'
 import type { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { readJson } from '../../src/agent/system/files.ts'
 import { connectionUrl, findServer, PASSWORD_FILE } from '../../src/postgres/data-folder.ts'
@@ -134,6 +136,18 @@ test('each database has a superuser password of its own, also one of the release
   const stale = new URL(connectionUrl(data, findServer(data)!.port))
   stale.password = inTemplate
   await expect(query(stale.href, 'select 1')).rejects.toThrow(/password/)
+
+  // Postgres repeats the statement that it refuses.
+  await next.engine.close({ stop: true })
+  fs.rmSync(join(generationFolder(one), 'data.own-password'))
+  const programs = await findServerPrograms(data)
+  const refused = giveOwnPassword(data, ...programs, { default_transaction_read_only: 'on' })
+  const { message } = await refused.then(
+    () => new Error(''),
+    (error: Error) => error,
+  )
+  expect(message).toContain('alter role')
+  expect(message).not.toContain(password(one))
 })
 
 test.runIf(process.platform === 'linux')(

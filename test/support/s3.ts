@@ -5,6 +5,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import S3rver from 's3rver'
+import { readBucketSettings } from '../../src/agent/archive/settings.ts'
 
 const BUCKET = 'archives'
 const ACCESS_KEY = { id: 'S3RVER', secret: 'hunter2/secret+of=the-store' }
@@ -53,6 +54,13 @@ export async function startS3(directory: string) {
     close: () => new Promise(resolve => server.close(resolve).closeAllConnections()),
   }
 }
+
+/** As an agent reads them. */
+export const backupSettings = ({ settings }: S3, prefix?: string) =>
+  readBucketSettings({
+    ...Object.fromEntries(Object.entries(settings).map(([name, value]) => [name.replace('UPLOADS', 'BACKUPS'), value])),
+    BACKUPS_S3_PREFIX: prefix,
+  })!
 
 export function refuseRequest(request: IncomingMessage, response: ServerResponse, status: number, code: string): void {
   request.resume()

@@ -38,9 +38,16 @@ export class FolderStore implements ArchiveStore {
   }
 
   async get(name: string, file: string): Promise<boolean> {
-    if (!fs.statSync(join(this.#root, name), { throwIfNoEntry: false })?.isFile()) return false
-    await fs.promises.copyFile(join(this.#root, name), file)
-    return true
+    const path = join(this.#root, name)
+    if (!fs.statSync(path, { throwIfNoEntry: false })?.isFile()) return false
+    return fs.promises.copyFile(path, file).then(
+      () => true,
+      error => {
+        // It was moved or removed meanwhile.
+        if (!fs.existsSync(path)) return false
+        throw error
+      },
+    )
   }
 
   async list(folder: string): Promise<string[]> {

@@ -3,6 +3,7 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import { setTimeout as delay } from 'node:timers/promises'
 import { openS3, type SendToS3, toBucket } from '../../kernel/db/s3.ts'
 import type { S3Settings } from '../../protocol/s3-settings.ts'
 import { readJson, writeJson } from '../system/files.ts'
@@ -10,13 +11,18 @@ import { type ArchiveStore, countedBytes } from './archive-store.ts'
 
 /** `prefix`: of all names, such as `production`. Empty: none. */
 export type BucketSettings = S3Settings & { prefix: string }
-type Listed = { files: { name: string; size: number }[]; folders: string[] }
+type Page = { files: { name: string; size: number }[]; folders: string[] }
 
 const PART_BYTES = 16 * 1024 * 1024
+/** At a time, of a file. */
+const READ_BYTES = 1024 * 1024
 /** A store takes at most 10,000. */
 const MAX_PARTS = 9_000
 /** A body that sends nothing for so long has ended. */
 const STALL_MS = 60_000
+/** A list of more pages is not read: one that never ends must not fill the memory. */
+const MAX_PAGES = 1_000
+const PAGE_FILES = 1_000
 const UNKNOWN_LISTENER = 'The control plane has not told yet which listener this is.'
 
 export class BucketStore implements ArchiveStore {
@@ -64,66 +70,63 @@ export class BucketStore implements ArchiveStore {
     await fs.promises.rm(file, { force: true })
   }
 
-  /** One part is in memory at a time. The file stays. */
+  /** The file stays. */
   async upload(name: string, file: string): Promise<void> {
+    const { size } = await fs.promises.stat(file)
+    await this.write(name, size, fs.createReadStream(file, { highWaterMark: READ_BYTES }))
+  }
+
+  /** One part is in memory at a time. Rejects, and stores nothing, unless there are as many bytes as `size` says. */
+  async write(name: string, size: number, chunks: AsyncIterable<Uint8Array>): Promise<void> {
     const key = this.#keyOf(name)
     const bucket = toBucket(this.#send)
-    const handle = await fs.promises.open(file)
+    const length = Math.min(size, Math.max(PART_BYTES, Math.ceil(size / MAX_PARTS)))
+    if (size <= length) {
+      let whole: Uint8Array<ArrayBuffer> = Buffer.alloc(0)
+      for await (const part of inParts(chunks, length, size)) whole = part
+      return void (await bucket.put(key, whole))
+    }
+    const upload = await bucket.createMultipartUpload(key)
     try {
-      const { size } = await handle.stat()
-      const part = Buffer.alloc(Math.min(size, Math.max(PART_BYTES, Math.ceil(size / MAX_PARTS))))
-      const readPart = async () => part.subarray(0, (await handle.read(part, 0, part.length)).bytesRead)
-      if (size <= part.length) return void (await bucket.put(key, await readPart()))
-      const upload = await bucket.createMultipartUpload(key)
-      try {
-        const parts = []
-        for (let bytes = await readPart(); bytes.length > 0; bytes = await readPart())
-          parts.push(await upload.uploadPart(parts.length + 1, bytes))
-        await upload.complete(parts)
-      } catch (error) {
-        // If this fails too, the bucket's lifecycle rule removes the unfinished upload.
-        await upload.abort().catch(() => {})
-        throw error
-      }
-    } finally {
-      await handle.close()
+      const parts = []
+      for await (const part of inParts(chunks, length, size))
+        parts.push(await upload.uploadPart(parts.length + 1, part))
+      await upload.complete(parts)
+    } catch (error) {
+      // If this fails too, the bucket's lifecycle rule removes the unfinished upload.
+      await upload.abort().catch(() => {})
+      throw error
     }
   }
 
   async get(name: string, file: string, signal?: AbortSignal): Promise<boolean> {
-    const response = await this.#send('GET', this.#keyOf(name))
-    if (response.status === 404 || !response.body) {
-      await response.body?.cancel()
-      return false
-    }
-    const stalled = new AbortController()
-    const timer = setTimeout(() => stalled.abort(new Error('The S3 store sent nothing for a minute.')), STALL_MS)
-    const watch = async function* (chunks: AsyncIterable<Uint8Array>) {
-      for await (const chunk of chunks) {
-        timer.refresh()
-        yield chunk
-      }
-    }
-    try {
-      const until = AbortSignal.any([stalled.signal, ...(signal ? [signal] : [])])
-      const to = fs.createWriteStream(file, { mode: 0o600 })
-      await pipeline(Readable.fromWeb(response.body as never), watch, to, { signal: until })
-    } catch (error) {
-      throw stalled.signal.aborted ? stalled.signal.reason : error
-    } finally {
-      clearTimeout(timer)
-    }
+    const body = await this.open(name, signal)
+    if (!body) return false
+    await pipeline(body, fs.createWriteStream(file, { mode: 0o600 }))
     return true
   }
 
+  /** Undefined: there is none. The stream fails if the store sends nothing for a minute. */
+  async open(name: string, signal?: AbortSignal): Promise<Readable | undefined> {
+    signal?.throwIfAborted()
+    const { status, body } = await this.#send('GET', this.#keyOf(name))
+    if (status !== 404 && body) return Readable.from(watchBody(Readable.fromWeb(body as never), signal))
+    await body?.cancel()
+    return undefined
+  }
+
   async list(folder: string): Promise<string[]> {
-    const { files, folders } = await this.#list(folder, '/')
-    return [...folders, ...files.map(({ name }) => name)]
+    const names: string[] = []
+    for await (const { files, folders } of this.#pages(folder, '/'))
+      names.push(...folders, ...files.map(({ name }) => name))
+    return names
   }
 
   async sizeOf(folder: string): Promise<number> {
-    const { files } = await this.#list(folder, '/')
-    return files.reduce((sum, { size }) => sum + countedBytes(size), 0)
+    let bytes = 0
+    for await (const { files } of this.#pages(folder, '/'))
+      bytes = files.reduce((sum, { size }) => sum + countedBytes(size), bytes)
+    return bytes
   }
 
   async remove(name: string): Promise<void> {
@@ -131,20 +134,23 @@ export class BucketStore implements ArchiveStore {
   }
 
   async removeFolder(folder: string): Promise<void> {
-    const { files } = await this.#list(folder, '')
-    await toBucket(this.#send).delete(files.map(({ name }) => this.#keyOf(`${folder}/${name}`)))
+    for await (const { files } of this.#pages(folder, ''))
+      await toBucket(this.#send).delete(files.map(({ name }) => this.#keyOf(`${folder}/${name}`)))
   }
 
   /** `delimiter`: empty for all files below, with the path of each. */
-  async #list(folder: string, delimiter: '/' | ''): Promise<Listed> {
+  async *#pages(folder: string, delimiter: '/' | ''): AsyncGenerator<Page> {
     const prefix = this.#keyOf(folder === '' ? '' : `${folder}/`)
-    const found: Listed = { files: [], folders: [] }
-    for (let token: string | undefined = ''; token !== undefined; ) {
-      const query = new URLSearchParams({ 'list-type': '2', prefix, 'max-keys': '1000' })
+    let token: string | undefined = ''
+    for (let count = 0; token !== undefined; count++) {
+      if (count === MAX_PAGES)
+        throw new Error(`The list of the bucket below ${prefix} has more than ${MAX_PAGES} pages, which are not read.`)
+      const query = new URLSearchParams({ 'list-type': '2', prefix, 'max-keys': String(PAGE_FILES) })
       if (delimiter) query.set('delimiter', delimiter)
       if (token) query.set('continuation-token', token)
-      const text = await (await this.#send('GET', '', `?${query}`)).text()
+      const text = await readText(await this.#send('GET', '', `?${query}`))
       if (!text.includes('<ListBucketResult')) throw new Error('The S3 store did not list the bucket.')
+      const found: Page = { files: [], folders: [] }
       for (const part of text.split('<Contents>').slice(1)) {
         const [, key = ''] = /<Key>([^<]*)<\/Key>/.exec(part) ?? []
         const [, size = '0'] = /<Size>(\d+)<\/Size>/.exec(part) ?? []
@@ -154,8 +160,52 @@ export class BucketStore implements ArchiveStore {
         const [, key = ''] = /<Prefix>([^<]*)<\/Prefix>/.exec(part) ?? []
         found.folders.push(key.slice(prefix.length, -1))
       }
+      yield found
       token = /<NextContinuationToken>([^<]+)<\/NextContinuationToken>/.exec(text)?.[1]
     }
-    return found
   }
+}
+
+/** Each is valid until the next one. */
+async function* inParts(chunks: AsyncIterable<Uint8Array>, length: number, size: number) {
+  const part = Buffer.alloc(length)
+  let [filled, sum] = [0, 0]
+  for await (const chunk of chunks) {
+    sum += chunk.length
+    if (sum > size) break
+    for (let at = 0; at < chunk.length; ) {
+      const piece = chunk.subarray(at, at + length - filled)
+      part.set(piece, filled)
+      at += piece.length
+      filled = (filled + piece.length) % length
+      if (filled === 0) yield part
+    }
+  }
+  if (sum !== size) throw new Error(`A file for the bucket has ${sum > size ? 'more than' : sum} of its ${size} bytes.`)
+  if (filled > 0) yield part.subarray(0, filled)
+}
+
+async function* watchBody(body: Readable, signal: AbortSignal | undefined): AsyncGenerator<Uint8Array> {
+  const stall = () => body.destroy(new Error('The S3 store sent nothing for a minute.'))
+  const timer = setTimeout(stall, STALL_MS)
+  const abort = () => body.destroy(signal!.reason)
+  signal?.addEventListener('abort', abort)
+  try {
+    for await (const chunk of body) {
+      yield chunk
+      timer.refresh()
+    }
+  } finally {
+    clearTimeout(timer)
+    signal?.removeEventListener('abort', abort)
+    body.destroy()
+  }
+}
+
+async function readText(response: Response): Promise<string> {
+  const waiting = new AbortController()
+  const stalled = delay(STALL_MS, undefined, { signal: waiting.signal }).then(() => {
+    throw new Error('The S3 store did not send its list within a minute.')
+  })
+  return Promise.race([response.text(), stalled]).finally(() => waiting.abort())
 }

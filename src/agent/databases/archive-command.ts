@@ -21,13 +21,23 @@ export const recoverySettings = (folder: string, at: Date | null) => ({
 /** For a server that reads a backup and then ends. */
 export const RECOVERY_SETTINGS = { archive_mode: 'off', hot_standby: 'off' }
 
-/** The WAL ends before the time. */
+/** The WAL ends before the time. `at`: of its last transaction, or null if it has none. */
 export class RecoveryEnded extends PermanentError {
   override name = 'RecoveryEnded'
+  readonly at: Date | null
+
+  constructor(at: Date | null) {
+    const end = at ? `at ${at.toISOString()}, ` : ''
+    super(`The backups of this database end ${end}before that time. Choose an earlier one.`)
+    this.at = at
+  }
 }
 
 /** From the last lines of its log. */
-export const recoveryError = (lines: string): PermanentError =>
-  lines.includes('recovery ended before configured recovery target was reached')
-    ? new RecoveryEnded('The backups of this database end before that time. Choose an earlier one.')
-    : new PermanentError(`The backup cannot be restored. The log of Postgres ends with:\n${lines}`)
+export function recoveryError(lines: string): PermanentError {
+  if (!lines.includes('recovery ended before configured recovery target was reached'))
+    return new PermanentError(`The backup cannot be restored. The log of Postgres ends with:\n${lines}`)
+  const [, text = ''] = /last completed transaction was at log time ([-\d]+ [:.\d]+\+\d\d)/.exec(lines) ?? []
+  const at = new Date(text)
+  return new RecoveryEnded(Number.isNaN(at.getTime()) ? null : at)
+}

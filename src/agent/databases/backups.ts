@@ -41,6 +41,8 @@ const PATIENCE_MS = 30_000
 const REPORT_MS = 600_000
 /** An archive that breaks again and again asks for no more base backups than this. */
 const GAP_PAUSE_MS = 600_000
+/** A time is given in milliseconds, and those of transactions are finer. */
+const GAP_TOLERANCE_MS = 1_000
 /** The clock of a database, which the application can change in a container, is that of this machine. */
 const MAX_DEVIATION_MS = 3600_000
 /** A database that has written less since its last backup needs no other. */
@@ -261,6 +263,7 @@ export class DatabaseBackups {
       await replace(source).catch(error => {
         // Nothing follows the end of a history whose data are gone.
         if (!(error instanceof RecoveryEnded) || !source.history || !isOfLost) throw error
+        refuseGap(error, source.history)
         return replace({ ...source, history: { ...source.history, at: null } })
       })
     } finally {
@@ -315,6 +318,17 @@ export class DatabaseBackups {
     fs.mkdirSync(work, { recursive: true, mode: 0o700 })
     return fs.mkdtempSync(join(work, 'w-'))
   }
+}
+
+/** The last transaction before a gap is restored only if that time was asked for. */
+function refuseGap(ended: RecoveryEnded, { gap, at }: NonNullable<RestoreSource['history']>): void {
+  if (!gap || !at) return
+  const end = ended.at ?? gap.after
+  if (at.getTime() - end.getTime() < GAP_TOLERANCE_MS) return
+  throw new PermanentError(
+    `The WAL file ${gap.missing} of this database is missing in its backups, so what was written after ` +
+      `${end.toISOString()} cannot be restored. Restore up to there with \`--at ${end.toISOString()}\`.`,
+  )
 }
 
 /** From a text of Postgres. */

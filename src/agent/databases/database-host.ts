@@ -1,8 +1,12 @@
 // The databases of an engine, as backups see them.
 import type { Readable } from 'node:stream'
 
-/** `wal`: a folder of WAL files to read up to `at`, or to their end. Without it, the base backup alone is restored. */
-export type RestoreSource = { base: string; history?: { wal: string; at: Date | null } }
+/**
+ * `wal`: a folder of WAL files to read up to `at`, or to their end. Without it, the base backup alone is restored.
+ * `gap`: the first WAL file that should be there and is not, and the time from which the base backup can be restored.
+ */
+export type RestoreSource = { base: string; history?: { wal: string; at: Date | null; gap?: Gap } }
+type Gap = { missing: string; after: Date }
 
 export interface DatabaseHost {
   /** Names the data folder. Undefined: there is no database that can be backed up. */

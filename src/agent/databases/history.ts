@@ -124,7 +124,8 @@ export class DatabaseHistory {
       const isEarlier = segmentNumber(segment) < segmentNumber(base.first_wal)
       const isLater = next !== undefined && segmentNumber(segment) > segmentNumber(next.last_wal)
       if (SEGMENT.test(segment) && (isEarlier || isLater)) continue
-      await this.#store.get(`${wal}/${name}`, join(folder, name), signal)
+      if (!(await this.#store.get(`${wal}/${name}`, join(folder, name), signal)))
+        throw new PermanentError(`The WAL file ${segment} of this database is gone from its backups. Try again.`)
     }
   }
 

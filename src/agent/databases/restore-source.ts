@@ -6,7 +6,7 @@ import { createGunzip } from 'node:zlib'
 import { PermanentError, type RestorePoint } from '../engine.ts'
 import { readJson, writeJson } from '../system/files.ts'
 import type { DatabaseHost, RestoreSource } from './database-host.ts'
-import type { DatabaseHistory } from './history.ts'
+import { type DatabaseHistory, SEGMENT } from './history.ts'
 import { writeCompressed } from './write-compressed.ts'
 
 export type HistoryPoint = Extract<RestorePoint, { at: Date }>
@@ -62,7 +62,28 @@ export async function fetchHistory(
     await pipeline(fs.createReadStream(compressed), createGunzip(), fs.createWriteStream(plain), { signal })
     fs.rmSync(compressed)
   }
-  return { base: file, history: { wal, at } }
+  const missing = findMissingSegment(wal, base.first_wal)
+  return { base: file, history: { wal, at, ...(missing && { gap: { missing, after: new Date(base.ended_at) } }) } }
+}
+
+/** Postgres reads WAL up to the first segment that is missing, and takes that for its end. */
+function findMissingSegment(folder: string, first_wal: string): string | undefined {
+  const names = fs.readdirSync(folder).filter(name => SEGMENT.test(name))
+  if (names.length === 0) return undefined
+  const { size } = fs.statSync(join(folder, names[0]!))
+  return nextMissing(names, first_wal, size)
+}
+
+/** The names count segments in files of 4 GiB. Timelines do not matter: each follows from the one before. Pure. */
+export function nextMissing(names: string[], first: string, segment_bytes: number): string | undefined {
+  const perFile = BigInt(Math.max(1, Math.floor(2 ** 32 / Math.max(1, segment_bytes))))
+  const numberOf = (name: string) => BigInt(`0x${name.slice(8, 16)}`) * perFile + BigInt(`0x${name.slice(16)}`)
+  const hex = (value: bigint) => value.toString(16).toUpperCase().padStart(8, '0')
+  const numbers = new Set(names.map(numberOf))
+  const last = [...numbers].reduce((most, one) => (one > most ? one : most))
+  for (let at = numberOf(first); at < last; at++)
+    if (!numbers.has(at)) return `${first.slice(0, 8)}${hex(at / perFile)}${hex(at % perFile)}`
+  return undefined
 }
 
 function refuseOtherMajor(major: number, present: number): void {

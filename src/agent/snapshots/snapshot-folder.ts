@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import type { Duplex } from 'node:stream'
 import type { HeldSnapshot } from '../../protocol/snapshots.schema.ts'
 import type { ArchiveStore } from '../archive/archive-store.ts'
-import type { SnapshotHolder } from '../engine.ts'
+import { PermanentError, type SnapshotHolder } from '../engine.ts'
 import { freeBytesOf, listFolder, readJson, removeRecursively, writeJson } from '../system/files.ts'
 import { openTar } from './open-tar.ts'
 
@@ -64,6 +64,7 @@ export class SnapshotFolder implements SnapshotHolder {
     try {
       for (const name of await this.#store.list(`${id}/${DATA}`))
         await this.#store.get(`${id}/${DATA}/${name}`, join(fetched, name), signal)
+      requireWhole(this.read(id), fetched)
       if (!fs.existsSync(data)) fs.renameSync(fetched, data)
     } finally {
       await removeRecursively(fetched)
@@ -155,6 +156,17 @@ export class SnapshotFolder implements SnapshotHolder {
     if (fs.existsSync(join(this.#folder, id))) fs.renameSync(join(this.#folder, id), gone)
     await removeRecursively(gone)
   }
+}
+
+/** A file may be gone from the store, or cut short. */
+function requireWhole(snapshot: HeldSnapshot | undefined, folder: string): void {
+  const bytes = fs.readdirSync(folder).reduce((sum, name) => sum + fs.statSync(join(folder, name)).size, 0)
+  const { id, size_bytes } = snapshot ?? { size_bytes: 0 }
+  if (id === undefined || bytes !== size_bytes)
+    throw new PermanentError(
+      `The store of backups does not have this snapshot whole any more: ${bytes} of its ${size_bytes} bytes are ` +
+        'there. Use another one.',
+    )
 }
 
 /** Writes them to the disk. Returns their bytes. */

@@ -5,6 +5,7 @@ import { once } from 'node:events'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import * as pg from '../../../postgres/data-folder.ts'
+import { MASK } from '../../redaction/secret-masks.ts'
 
 const MAX_OUTPUT = 4_000
 const TIMEOUT_MS = 60_000
@@ -36,7 +37,11 @@ export async function giveOwnPassword(
   child.stdin!.on('error', () => {})
   child.stdin!.end(`alter role slipway password '${password}'\n`)
   const [code] = (await once(child, 'close')) as [number | null]
-  if (code !== 0 || output.includes('ERROR:'))
-    throw new Error(`The Postgres server of this agent did not take a password. Its log ends with:\n${output}`)
+  if (code !== 0 || output.includes('ERROR:')) {
+    // Postgres repeats a statement that fails. Of a line that was cut, a part of the password may be left.
+    const lines = output.length < MAX_OUTPUT ? output : output.slice(output.indexOf('\n') + 1)
+    const log = lines.replaceAll(password, MASK)
+    throw new Error(`The Postgres server of this agent did not take a password. Its log ends with:\n${log}`)
+  }
   fs.writeFileSync(markOf(folder), '', { mode: 0o600 })
 }
