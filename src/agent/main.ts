@@ -54,6 +54,7 @@ AGENT_CGROUP            parent of the cgroup of each process, or off; default: t
 AGENT_CPU_LIMITS        on: cpu_limit is enforced by cgroups, from the next start of a copy on; default: off
 AGENT_USER_NAMESPACES   allow: processes of applications may create user namespaces; default: deny
 AGENT_MAX_COPIES        the most copies of a deployment on this machine that may be required (min_scale); default: 32
+AGENT_MAX_DISK_GI       the largest disk that a deployment may ask for, in GiB; default: the size of the file system
 See docs/operate/processes.md.`
 
 type EngineSettings = Pick<
@@ -176,6 +177,11 @@ function readOptions() {
   const { AGENT_MAX_COPIES: copies = '32' } = process.env
   if (!/^[1-9]\d{0,3}$/.test(copies))
     throw new Error(`AGENT_MAX_COPIES ${copies} is not valid. Set a whole number from 1 to 9999.`)
+  const { AGENT_MAX_DISK_GI: disk_gi = '' } = process.env
+  if (!/^([1-9]\d{0,4})?$/.test(disk_gi))
+    throw new Error(`AGENT_MAX_DISK_GI ${disk_gi} is not valid. Set a whole number from 1 to 99999.`)
+  if (disk_gi && values.engine === 'kubernetes')
+    throw new Error('AGENT_MAX_DISK_GI is for processes and containers. A quota bounds claims: remove it.')
   const bucket = readBucketSettings(process.env)
   if (bucket && values.engine === 'kubernetes')
     throw new Error('BACKUPS_S3_… is for processes and containers. Back up a cluster by its own means: remove it.')
@@ -189,7 +195,7 @@ function readOptions() {
     domain,
     trusted_proxies,
     public_addresses: proxySettings?.public_addresses,
-    limits: { copies: Number(copies) },
+    limits: { copies: Number(copies), ...(disk_gi && { disk_gi: Number(disk_gi) }) },
   }
   return {
     url,

@@ -1,6 +1,7 @@
 // Finds what a deployment asks for that the operator of its listener has to allow. Pure: the control plane refuses the
 // rest when it is planned, and the agent refuses it again.
 import * as z from 'zod'
+import { Claim } from './disks.ts'
 import { enginesWith, type FeatureName, featureNames, listFeatureNeeds } from './engine-features.ts'
 import type { Container, Volume, VolumeMount } from './kubernetes.schema.ts'
 import type { Source } from './parts.schema.ts'
@@ -34,6 +35,9 @@ export const ListenerPolicy = z
           'The most copies of a deployment that may be required (`min_scale` and `process_scale` together). Null for ' +
           'no limit.',
       }),
+    max_disk_gi: z.int().min(1).max(MAX_INT32).nullish().meta({
+      description: 'The largest disk that a deployment may ask for (`storage_gi`). Null for no limit.',
+    }),
     engine: boundedText(64).nullish().meta({ description: 'The engine that runs the applications.' }),
     features: arrayOf(boundedText(64), MAX_FEATURES)
       .nullish()
@@ -62,7 +66,7 @@ export const CLOSED_POLICY: ListenerPolicy = { privileged: false, service_accoun
 export type PolicyNeed =
   | { path: string; needs: 'privileged' }
   | { path: string; needs: 'service_account'; value: string }
-  | { path: string; needs: 'copies'; value: number }
+  | { path: string; needs: 'copies' | 'disk_size'; value: number }
   /** `hint`: the engines that can. */
   | { path: string; needs: 'feature'; value: FeatureName; hint: string }
   /** An agent that does not say that it has it would serve the deployment without it. */
@@ -80,6 +84,11 @@ export function listPolicyNeeds(spec: ResourceSpec): PolicyNeed[] {
   for (const [name, scale] of Object.entries(process_scale ?? {})) {
     value += scale
     needs.push({ path: `${ROOT}.process_scale.${name}`, needs: 'copies', value })
+  }
+  for (const [i, { persistentVolumeClaim }] of (spec.volumes ?? []).entries()) {
+    const size = Claim.shape.storage_gi.safeParse(persistentVolumeClaim?.storage_gi).data
+    if (size != null)
+      needs.push({ path: `${ROOT}.volumes.${i}.persistentVolumeClaim.storage_gi`, needs: 'disk_size', value: size })
   }
   return needs
 }
@@ -110,16 +119,16 @@ export const listProtectionNeeds = (path: string, protection: Protection | null 
 /** require_listener_allows() of the database decides the same. */
 export function isAllowed(
   need: PolicyNeed,
-  { privileged, service_accounts, max_copies, features }: ListenerPolicy,
+  { privileged, service_accounts, max_copies, max_disk_gi, features }: ListenerPolicy,
 ): boolean {
   if (need.needs === 'privileged') return privileged
   if (need.needs === 'service_account') return service_accounts.includes(need.value)
   if (need.needs === 'told_feature') return features?.includes(need.value) === true
   if (need.needs === 'feature') return features?.includes(need.value) ?? true
-  return need.value <= (max_copies ?? Number.POSITIVE_INFINITY)
+  return need.value <= ((need.needs === 'copies' ? max_copies : max_disk_gi) ?? Number.POSITIVE_INFINITY)
 }
 
-type Remedies = Record<Exclude<PolicyNeed['needs'], 'feature' | 'told_feature'>, string>
+type Remedies = Record<Exclude<PolicyNeed['needs'], 'feature' | 'told_feature' | 'disk_size'>, string>
 /** Lists in sentences for the user what the policy does not allow; null if it allows everything. */
 export function describeRefusal(spec: ResourceSpec, policy: ListenerPolicy, remedies: Remedies): string | null {
   const refused = listPolicyNeeds(spec).filter(need => !isAllowed(need, policy))
@@ -127,6 +136,12 @@ export function describeRefusal(spec: ResourceSpec, policy: ListenerPolicy, reme
     const paths = refused.filter(need => need.needs === needs).map(({ path }) => `\`${path}\``)
     return paths.length === 0 ? [] : [`${REFUSALS[needs]}: ${paths.join(', ')}. ${remedies[needs]}`]
   })
+  const disks = refused.filter(need => need.needs === 'disk_size').map(({ path }) => `\`${path}\``)
+  if (disks.length > 0)
+    sentences.push(
+      `The agent has no disk of this size: ${disks.join(', ')}. Ask for at most ${policy.max_disk_gi}, or the ` +
+        'operator to raise AGENT_MAX_DISK_GI.',
+    )
   return sentences.length === 0 ? null : sentences.join(' ')
 }
 const REFUSALS: Remedies = {

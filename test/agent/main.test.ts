@@ -46,6 +46,7 @@ describe('the agent exits at once and creates no files for', () => {
     ['metrics of more than a minute', [], undefined, { AGENT_METRICS_SECONDS: '61' }],
     ['metrics that are served without a token', [], undefined, { AGENT_METRICS_PORT: '0' }],
     ['a public proxy without a domain', [], undefined, { AGENT_PROXY: 'caddy' }],
+    ['a largest disk of nothing', [], undefined, { AGENT_MAX_DISK_GI: '0' }],
     ['a network of trusted proxies that is too wide', [], undefined, { TRUSTED_PROXIES: '10.0.0.0/33' }],
   ])('%s', async (_, args, address, settings = {}) => {
     const { exited, output: said } = startAgent(args, address, settings)

@@ -641,12 +641,12 @@ createServer((req, res) => { console.error('answered'); res.end() }).listen(proc
   })
 
   test('more copies than the operator allows are refused, and never started', async () => {
-    const { engine } = await open({ copies: 2 })
+    const { engine } = await open({ copies: 2, disk_gi: 7 })
     const unitOf = (copies: number) => {
       const unit = makeUnit(ref)
       return { ...unit, resources: { ...unit.resources, min_scale: copies, max_scale: copies } }
     }
-    expect(engine.policy).toMatchObject({ privileged: false, service_accounts: [], max_copies: 2 })
+    expect(engine.policy).toMatchObject({ privileged: false, service_accounts: [], max_copies: 2, max_disk_gi: 7 })
     expect(engine.refusalReason(unitOf(2))).toBeNull()
     expect(engine.refusalReason(unitOf(999))).toMatch(/resource_spec\.min_scale.*AGENT_MAX_COPIES/)
     // An agent with a higher limit has accepted this revision.

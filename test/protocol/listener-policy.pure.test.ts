@@ -140,6 +140,16 @@ it('a refusal names every path, with the remedy of each kind', () => {
   expect(listPolicyNeeds(spec).every(need => isAllowed(need, { ...open, max_copies: null }))).toBe(true)
 })
 
+it('the size of a disk has a limit, and a size that is not said has none', () => {
+  const claim = (name: string, more = {}) => ({ name, persistentVolumeClaim: { claimName: name, ...more } })
+  const spec = ResourceSpec.parse({ volumes: [claim('a'), claim('b', { storage_gi: 9 }), { name: 'c', emptyDir: {} }] })
+  const path = 'resource_spec.volumes.1.persistentVolumeClaim.storage_gi'
+  expect(listPolicyNeeds(spec)).toEqual([{ path, needs: 'disk_size', value: 9 }])
+  const refusal = (max_disk_gi: number | null) => describeRefusal(spec, { ...CLOSED_POLICY, max_disk_gi }, REMEDIES)
+  expect([refusal(9), refusal(null)]).toEqual([null, null])
+  expect(refusal(8)).toContain(path)
+})
+
 it('the copies of all processes count together', () => {
   const spec = ResourceSpec.parse({ min_scale: 2, process_scale: { worker: 2, beat: 1 } })
   const refusedAt = (max_copies: number) =>

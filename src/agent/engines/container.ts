@@ -2,6 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import type { ListenerPolicy } from '../../protocol/listener-policy.ts'
 import type { NewForward, NewTerminal } from '../../protocol/tunnels.schema.ts'
 import {
   type Artifact,
@@ -53,6 +54,7 @@ import { findUnsupported } from './container/unsupported-features.ts'
 import { imageCommand } from './image-command.ts'
 import { connectHere, describeMissingCopy } from './local/connect.ts'
 import { FreeSpace } from './local/free-space.ts'
+import { largestDisk } from './local/largest-disk.ts'
 import { isIntact, PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
 import type { Health, Replica } from './local/replica.ts'
 import { withBackupProblem } from './local/stores.ts'
@@ -89,6 +91,8 @@ export class ContainerEngine extends PooledEngine {
   /** Runs that were ended because they had written too much. */
   readonly #fullRuns = new Set<string>()
   readonly #freeSpace = new FreeSpace()
+  /** Empty: not known. */
+  #volumesFolder = ''
   readonly #buildingRevisions = new Set<string>()
   readonly #networks: Networks
   readonly #closing = new AbortController()
@@ -125,6 +129,10 @@ export class ContainerEngine extends PooledEngine {
     this.#images = new Images(this.#api, this.#owner, this.#secrets, registry, join(options.home, 'images.json'))
   }
 
+  override get policy(): ListenerPolicy {
+    return { ...super.policy, max_disk_gi: largestDisk(this.limits.disk_gi, this.#volumesFolder) }
+  }
+
   override refusalReason(spec: RevisionSpec): string | null {
     return super.refusalReason(spec) ?? findUnsupported(spec)
   }
@@ -154,6 +162,7 @@ export class ContainerEngine extends PooledEngine {
     this.repeatEvery(this.limits.disk_ms, () => void this.#enforceDiskLimit().catch(() => {}))
     const { DockerRootDir } = await this.#api.get<{ DockerRootDir?: string }>('/info')
     const measureNow = () => this.#enforceDiskLimit().catch(() => {})
+    this.#volumesFolder = DockerRootDir ?? ''
     if (DockerRootDir)
       this.repeatEvery(this.limits.space_ms, () => void this.#freeSpace.look(DockerRootDir, measureNow))
     this.repeatEvery(this.limits.probe_ms, () => void this.#stores.restartEnded().catch(() => {}))

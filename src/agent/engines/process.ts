@@ -4,6 +4,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { findFreePort } from '../../postgres/free-port.ts'
 import { listDisks } from '../../protocol/disks.ts'
 import type { FeatureName } from '../../protocol/engine-features.ts'
+import type { ListenerPolicy } from '../../protocol/listener-policy.ts'
 import type { NewForward, NewTerminal } from '../../protocol/tunnels.schema.ts'
 import {
   type Artifact,
@@ -42,6 +43,7 @@ import {
 import { graphVariables } from './graph-variables.ts'
 import { connectHere, describeMissingCopy } from './local/connect.ts'
 import { FreeSpace } from './local/free-space.ts'
+import { largestDisk } from './local/largest-disk.ts'
 import { isIntact, PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
 import type { Health, OutputLine, Replica } from './local/replica.ts'
 import { withBackupProblem } from './local/stores.ts'
@@ -136,6 +138,10 @@ export class ProcessEngine extends PooledEngine {
       sourceOf: ({ revision_id }) => this.#sourceFolders.get(revision_id),
     })
     this.#stores = new ProcessStores(host, { database_url, path: machinePath ?? this.#searchPath })
+  }
+
+  override get policy(): ListenerPolicy {
+    return { ...super.policy, max_disk_gi: largestDisk(this.limits.disk_gi, this.path('')) }
   }
 
   protected override missingFeatures(): FeatureName[] {

@@ -13,6 +13,10 @@ import { makeSourceBody } from '../../support/uploads-suite.ts'
 
 const PRIVILEGED = { sidecars: [{ name: 'x', image: 'x', securityContext: { privileged: true } }] }
 
+const makeDisk = (storage_gi: number) => ({
+  volumes: [{ name: 'media', persistentVolumeClaim: { claimName: 'media', storage_gi } }],
+})
+
 async function newListenerWith(tenant: Tenant, policy: ListenerPolicy | undefined) {
   const { listener, key } = await newListener(tenant)
   const agent = makeSyncAgent(tenant, key)
@@ -37,14 +41,21 @@ const CASES: [what: string, spec: object, path: string, open: Partial<ListenerPo
     { service_accounts: ['other', 'robot'] },
   ],
   ['999 copies', { min_scale: 999, max_scale: 999 }, 'resource_spec.min_scale', { max_copies: 999 }],
+  [
+    'a disk of 64 TiB',
+    makeDisk(65_536),
+    'resource_spec.volumes.0.persistentVolumeClaim.storage_gi (at most 100)',
+    { max_disk_gi: 65_536 },
+  ],
 ]
+const LIMITS = { ...CLOSED_POLICY, max_copies: 32, max_disk_gi: 100 }
 
 describe('a listener', () => {
   it.each(CASES)(
     'refuses %s by its path, at a creation and a patch, planned and applied',
     async (_, spec, path, open) => {
       const tenant = await newTenant()
-      const { listener } = await newListenerWith(tenant, { ...CLOSED_POLICY, max_copies: 32 })
+      const { listener } = await newListenerWith(tenant, LIMITS)
       for (const query of ['?dry_run=true', '']) {
         const { status, body } = await create(tenant, listener.id, spec, query)
         expect([status, body.code]).toEqual([400, 'not_allowed_by_listener'])
@@ -57,7 +68,7 @@ describe('a listener', () => {
         expect([status, body.code]).toEqual([400, 'not_allowed_by_listener'])
         expect(body.detail).toContain(path)
       }
-      const opened = await newListenerWith(tenant, { ...CLOSED_POLICY, max_copies: 32, ...open })
+      const opened = await newListenerWith(tenant, { ...LIMITS, ...open })
       expect((await create(tenant, opened.listener.id, spec)).status).toBe(201)
     },
   )
@@ -117,7 +128,7 @@ describe('a listener', () => {
     const policies: ListenerPolicy[] = [
       CLOSED_POLICY,
       { privileged: true, service_accounts: ['robot'], max_copies: 3 },
-      { privileged: false, service_accounts: ['other'], max_copies: null },
+      { privileged: false, service_accounts: ['other'], max_copies: null, max_disk_gi: 8 },
     ]
     const needs: [PolicyNeed, object][] = [
       [{ path: '', needs: 'privileged' }, PRIVILEGED],
@@ -130,6 +141,8 @@ describe('a listener', () => {
         { path: '', needs: 'copies', value: 4 },
         { min_scale: 4, max_scale: 4 },
       ],
+      [{ path: '', needs: 'disk_size', value: 8 }, makeDisk(8)],
+      [{ path: '', needs: 'disk_size', value: 9 }, makeDisk(9)],
     ]
     for (const policy of policies) {
       const { listener } = await newListenerWith(tenant, policy)

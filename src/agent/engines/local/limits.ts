@@ -34,6 +34,8 @@ export const DEFAULT_LIMITS = {
   memory_ms: 1_000,
   disk_ms: 30_000,
   disk_mb: 2_048,
+  /** The largest disk that a deployment may ask for, in GiB. Null: what its file system has. */
+  disk_gi: null as number | null,
   space_ms: 1_000,
   /** With less free space, disks that take more than their share end their copies. */
   reserve_mb: 512,
