@@ -83,12 +83,13 @@ const ENGINE_FACTORIES: Record<string, (settings: EngineSettings) => Promise<Eng
     })
   },
   // Its settings are K8S_…, see docs/operate/kubernetes.md.
-  kubernetes: async ({ agent_id, logEvent }) => {
+  kubernetes: async ({ agent_id, archive, logEvent }) => {
     const [{ KubernetesEngine }, { readSettings }] = await Promise.all([
       import('./engines/kubernetes.ts'),
       import('./engines/kubernetes/settings.ts'),
     ])
-    return new KubernetesEngine({ settings: readSettings(process.env), agent_id, commandEnv: readBuildEnv(), logEvent })
+    const settings = readSettings(process.env)
+    return new KubernetesEngine({ settings, agent_id, archive, commandEnv: readBuildEnv(), logEvent })
   },
   container: async ({ agent_id, isolation: _, logEvent: __, ...settings }) => {
     const [{ ContainerEngine }, { readSettings }] = await Promise.all([
@@ -183,8 +184,6 @@ function readOptions() {
   if (disk_gi && values.engine === 'kubernetes')
     throw new Error('AGENT_MAX_DISK_GI is for processes and containers. A quota bounds claims: remove it.')
   const bucket = readBucketSettings(process.env)
-  if (bucket && values.engine === 'kubernetes')
-    throw new Error('BACKUPS_S3_… is for processes and containers. Back up a cluster by its own means: remove it.')
   if (proxySettings && values.engine === 'kubernetes')
     throw new Error('AGENT_PROXY is for processes and containers. A cluster has an ingress: remove it.')
   // The proxy connects from this machine.

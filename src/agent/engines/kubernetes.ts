@@ -4,6 +4,7 @@ import { type FeatureName, featuresOf } from '../../protocol/engine-features.ts'
 import { describeRefusal, type ListenerPolicy } from '../../protocol/listener-policy.ts'
 import { diskOfStore } from '../../protocol/snapshots.schema.ts'
 import type { NewForward, NewTerminal } from '../../protocol/tunnels.schema.ts'
+import type { BucketStore } from '../archive/bucket-store.ts'
 import {
   type Artifact,
   type BuildTask,
@@ -23,12 +24,14 @@ import {
   type WriteLog,
 } from '../engine.ts'
 import type { LogEvent } from '../system/log-event.ts'
+import { withBackupProblem } from './backup-problem.ts'
 import { Cluster, deploymentIdOf, loadDefaultConfig } from './kubernetes/cluster.ts'
 import { ClusterSnapshots } from './kubernetes/cluster-snapshots.ts'
 import { DatabaseDumps } from './kubernetes/database-dumps.ts'
 import { DeploymentObjects } from './kubernetes/deployment-objects.ts'
 import { diskOf } from './kubernetes/disk-objects.ts'
 import { DiskSnapshots } from './kubernetes/disk-snapshots.ts'
+import { DumpCopies } from './kubernetes/dump-copies.ts'
 import { isOfStore } from './kubernetes/dump-objects.ts'
 import { Images } from './kubernetes/images.ts'
 import { ModelTokenSecrets } from './kubernetes/model-token-secrets.ts'
@@ -67,6 +70,8 @@ type Options = {
   check_ms?: number
   /** The pause between two readings of the snapshots in the cluster. */
   refresh_ms?: number
+  /** Undefined: dumps of databases are in claims only. */
+  archive?: BucketStore | undefined
   logEvent?: LogEvent
 }
 
@@ -110,6 +115,7 @@ export class KubernetesEngine implements Engine {
     logEvent = () => {},
     agent_id,
     commandEnv = {},
+    archive,
   }: Options) {
     this.#settings = settings
     this.#cluster = new Cluster(config, settings.owner)
@@ -146,11 +152,13 @@ export class KubernetesEngine implements Engine {
     })
     this.#images = images
     const tasks = new TaskJobs({ cluster, pause_ms, now, progress_seconds: settings.progress_seconds })
-    const dumps = new DatabaseDumps({ cluster, settings, objects, tasks, onFailure: this.#warnOfDump })
+    const changed = (id: string) => this.#events.changed(id)
+    const dumps = new DatabaseDumps({ cluster, settings, objects, tasks, onFailure: this.#warnOfDump, changed })
     const disks = new DiskSnapshots({ cluster, settings, objects, pause_ms })
     this.#dumps = dumps
     this.#disks = disks
-    this.snapshotHolder = new ClusterSnapshots({ settings, objects, dumps, disks, refresh_ms })
+    const copies = archive && new DumpCopies({ store: archive, dumps, logEvent })
+    this.snapshotHolder = new ClusterSnapshots({ settings, objects, dumps, disks, copies, refresh_ms })
     this.#preparation = new Preparation({
       settings,
       objects,
@@ -230,8 +238,8 @@ export class KubernetesEngine implements Engine {
     return this.#objects.listDeployments()
   }
 
-  observe(deployment_id: string): Promise<EngineObservation> {
-    return this.#observation.observe(deployment_id)
+  async observe(deployment_id: string): Promise<EngineObservation> {
+    return withBackupProblem(await this.#observation.observe(deployment_id), this.#dumps.problemOf(deployment_id))
   }
 
   async provide(spec: RevisionSpec): Promise<void> {

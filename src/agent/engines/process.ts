@@ -40,13 +40,13 @@ import {
   type User,
   type Users,
 } from '../system/users.ts'
+import { withBackupProblem } from './backup-problem.ts'
 import { graphVariables } from './graph-variables.ts'
 import { connectHere, describeMissingCopy } from './local/connect.ts'
 import { FreeSpace } from './local/free-space.ts'
 import { largestDisk } from './local/largest-disk.ts'
 import { isIntact, PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
 import type { Health, OutputLine, Replica } from './local/replica.ts'
-import { withBackupProblem } from './local/stores.ts'
 import type { TokenReader } from './local/token-file.ts'
 import { MODEL_TOKEN_FILE } from './model-variables.ts'
 import { linksOf } from './process/disks.ts'

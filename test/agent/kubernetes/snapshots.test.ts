@@ -1,12 +1,19 @@
 // Snapshots that the cluster keeps: dumps of databases by Jobs and a CronJob, and VolumeSnapshots of disks.
+import { spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { BucketStore } from '../../../src/agent/archive/bucket-store.ts'
 import { NO_EVENTS, SnapshotUnsupported } from '../../../src/agent/engine.ts'
 import { API_VERSIONS } from '../../../src/agent/engines/kubernetes/cluster.ts'
-import { DUMPS_FOLDER } from '../../../src/agent/engines/kubernetes/dump-scripts.ts'
+import {
+  DUMP_SCRIPT,
+  DUMPS_FOLDER,
+  readDumpWords,
+  TERMINATION_LOG,
+} from '../../../src/agent/engines/kubernetes/dump-scripts.ts'
 import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
 import { Snapshots } from '../../../src/agent/snapshots/snapshots.ts'
 import type { JobAction, SnapshotReason } from '../../../src/protocol/snapshots.schema.ts'
@@ -20,6 +27,7 @@ import {
 import { bringUpAutomatically, endJob, makeRunningStatus, putPod } from '../../support/kubernetes-pods.ts'
 import type { Change } from '../../support/kubernetes-store.ts'
 import { makeTempFolder } from '../../support/process-engine.ts'
+import { backupSettings, startS3 } from '../../support/s3.ts'
 
 const BASE = 'shop-aaaaaaaa00'
 const DUMPS = `${BASE}-db-dumps`
@@ -41,12 +49,13 @@ afterEach(async () => {
   await api.close()
 })
 
-async function startAgent(settings: Record<string, string> = {}) {
+async function startAgent(settings: Record<string, string> = {}, archive?: BucketStore) {
   const engine = new KubernetesEngine({
     settings: makeKubernetesSettings(settings),
     config: api.config,
     pause_ms: 2,
     refresh_ms: 10,
+    archive,
   })
   engines.push(engine)
   const log = (_: object, message: string) => void lines.push(message)
@@ -116,6 +125,15 @@ test('a database is dumped each day, and the agent finds what was dumped while i
   make('cron-3')
   endJob(api, 'cron-3', { exitCode: 1, message: 'no space left' })
   await expect.poll(() => lines.filter(line => line.includes('no space left'))).toHaveLength(1)
+  await next.engine.route(unit())
+  const health = async () => (await next.engine.observe(DEPLOYMENT_ID)).running[0]!.condition!.health
+  await expect.poll(async () => (await health()).state).toBe('degraded')
+  expect((await health()).reason).toContain('no space left')
+  // A later one makes it good, for which the first dump had to go.
+  make('cron-4')
+  endJob(api, 'cron-4', { message: `removed ${uid}\nsize_bytes 12` })
+  await expect.poll(async () => (await health()).state).toBe('healthy')
+  await expect.poll(() => next.engine.snapshotHolder.list()).toMatchObject([{ size_bytes: 12 }])
   expect(api.get('CronJob', `${BASE}-dump`).metadata.resourceVersion).toBe(metadata.resourceVersion)
 })
 
@@ -285,6 +303,86 @@ test('nothing is told while the cluster does not answer, so no snapshot is forgo
       ),
     )
     .toBe(1)
+})
+
+test('the oldest daily dumps make room for the next one, and the newest never goes', () => {
+  const folder = makeTempFolder()
+  const daily = join(folder, 'daily')
+  fs.mkdirSync(daily)
+  const ids = [randomUUID(), randomUUID(), randomUUID()]
+  for (const [i, id] of ids.entries()) {
+    fs.writeFileSync(join(daily, `${id}.dump`), Buffer.alloc(4 * 1024 ** 2))
+    fs.utimesSync(join(daily, `${id}.dump`), 1_000 + i, 1_700_000_000 + i * 60)
+  }
+  const programs = join(folder, 'bin')
+  fs.mkdirSync(programs)
+  const write = (name: string, text: string) =>
+    fs.writeFileSync(join(programs, name), `#!/bin/sh\n${text}`, { mode: 0o755 })
+  write('pg_isready', 'exit 0')
+  write('pg_dump', 'printf dump > "$(echo "$2" | cut -c 8-)"')
+  const log = join(folder, 'log')
+  const script = DUMP_SCRIPT.replaceAll(DUMPS_FOLDER, folder).replaceAll(TERMINATION_LOG, log)
+  const dump = (id: string, max_mb: number) => {
+    const env = {
+      PATH: `${programs}:${process.env.PATH}`,
+      FOLDER: daily,
+      SNAPSHOT_ID: id,
+      MAX_KB: String(max_mb * 1024),
+    }
+    spawnSync('/bin/sh', ['-c', script.replace(/^find .* -mtime .*$/m, '')], { env })
+    return readDumpWords(fs.readFileSync(log, 'utf8'))
+  }
+  // 12 MB are there, and the next one may take 5.
+  expect(dump('one', 15)).toMatchObject({ removed: [ids[0]], size_bytes: 4 })
+  write('pg_dump', 'echo "no space left" >&2; exit 1')
+  fs.rmSync(join(daily, 'one.dump'))
+  expect(dump('two', 1)).toEqual({ removed: [ids[1]], size_bytes: 0, text: 'no space left' })
+  expect(fs.readdirSync(daily)).toEqual([`${ids[2]}.dump`])
+  fs.rmSync(folder, { recursive: true })
+})
+
+test('dumps are carried into a bucket, outlive their claim, and are restored from there', async () => {
+  endJobs()
+  const [folder, home, directory] = [makeTempFolder(), makeTempFolder(), makeTempFolder()]
+  const s3 = await startS3(directory)
+  const archive = new BucketStore(backupSettings(s3), home)
+  archive.setListener(randomUUID())
+  const first = await startAgent({}, archive)
+  await first.engine.provide(unit())
+  await first.engine.provide(otherUnit())
+  api.sockets.folders.set(DUMPS_FOLDER, folder)
+  const [id, cut] = [randomUUID(), randomUUID()] as const
+  const rows = 'x'.repeat(1234)
+  fs.writeFileSync(join(folder, `${id}.dump`), rows)
+  // The pod of this one is killed in the middle.
+  fs.writeFileSync(join(folder, `${cut}.dump`), 'half')
+  for (const one of [id, cut]) await first.perform({ type: 'snapshot', store: 'database' }, unit(), one)
+  await expect.poll(() => archive.list(`dumps/${id}`)).toHaveLength(2)
+  expect(await archive.list('dumps')).toEqual([id])
+  await first.snapshots.remove([cut])
+  await expect.poll(jobs).toEqual([])
+  await first.engine.close()
+  for (const { metadata } of api.all('PersistentVolumeClaim')) api.delete('PersistentVolumeClaim', metadata.name)
+  fs.rmSync(join(folder, `${id}.dump`))
+
+  const next = await startAgent({}, archive)
+  expect(next.engine.snapshotHolder.list()).toMatchObject([{ id, deployment_id: DEPLOYMENT_ID, size_bytes: 1234 }])
+  const tar = await next.snapshots.openDownload(DEPLOYMENT_ID, id).connect()
+  expect((await buffer(tar)).toString()).toContain(rows)
+  await next.engine.provide(otherUnit())
+  const received: string[] = []
+  api.listeners.add(({ type, object }) => {
+    if (type === 'ADDED' && object.metadata.name === `${OTHER_BASE}-restore`)
+      received.push(fs.readFileSync(join(folder, `${id}.dump`), 'utf8'))
+  })
+  await next.perform({ type: 'restore', store: 'database', snapshot_id: id }, otherUnit())
+  expect(received).toEqual([rows])
+  await next.snapshots.remove([id])
+  expect(await archive.list('dumps')).toEqual(expect.not.arrayContaining([id]))
+  expect(JSON.stringify(api.all())).not.toContain(s3.settings.UPLOADS_S3_SECRET_ACCESS_KEY)
+  await next.engine.close()
+  await s3.close()
+  for (const one of [folder, home, directory]) fs.rmSync(one, { recursive: true, force: true })
 })
 
 // ---- disks

@@ -1,5 +1,5 @@
-// The snapshots that the cluster keeps: dumps of databases in claims, and VolumeSnapshots of disks. What is known of
-// them is read from the cluster once a minute, and after each change of this agent.
+// The snapshots that the cluster keeps: dumps of databases in claims, with copies in a bucket, and VolumeSnapshots of
+// disks. What is known of them is read once a minute, and after each change of this agent.
 import type { Duplex } from 'node:stream'
 import type { KubernetesObject } from '@kubernetes/client-node'
 import { diskOfStore, type HeldSnapshot } from '../../../protocol/snapshots.schema.ts'
@@ -15,17 +15,20 @@ import type { DatabaseDumps, HeldDump } from './database-dumps.ts'
 import type { DeploymentObjects } from './deployment-objects.ts'
 import { diskOf } from './disk-objects.ts'
 import type { DiskSnapshots, HeldVolume } from './disk-snapshots.ts'
-import { COMPONENT_LABEL } from './names.ts'
+import type { DumpCopies, HeldCopy } from './dump-copies.ts'
+import { COMPONENT_LABEL, namespaceOf } from './names.ts'
 import { labelOf } from './observed-status.ts'
 import type { KubernetesSettings } from './settings.ts'
 import type { NewSnapshot } from './snapshot-annotations.ts'
 
-type Found = HeldDump | HeldVolume
+type Found = HeldDump | HeldVolume | HeldCopy
 type Options = {
   settings: Pick<KubernetesSettings, 'namespaces' | 'database_backups'>
   objects: DeploymentObjects
   dumps: DatabaseDumps
   disks: DiskSnapshots
+  /** Undefined: dumps are in claims only. */
+  copies: DumpCopies | undefined
   refresh_ms: number
 }
 
@@ -61,19 +64,24 @@ export class ClusterSnapshots implements SnapshotHolder {
   }
 
   async #read(): Promise<void> {
-    const { settings, dumps, disks } = this.#options
-    const found = new Map<string, Found>()
+    const { settings, dumps, disks, copies } = this.#options
+    const inClaims: HeldDump[] = []
+    const volumes: HeldVolume[] = []
     for (const namespace of settings.namespaces) {
-      const all = [...(await dumps.list(namespace, id => this.#taking.has(id))), ...(await disks.list(namespace))]
-      for (const one of all) found.set(one.held.id, one)
+      inClaims.push(...(await dumps.list(namespace, id => this.#taking.has(id))))
+      volumes.push(...(await disks.list(namespace)))
     }
-    this.#found = found
+    const all: Found[] = [...((await copies?.list()) ?? []), ...inClaims, ...volumes]
+    this.#found = new Map(all.map(one => [one.held.id, one]))
+    copies?.carry(inClaims)
   }
 
   /** Throws while nothing is known: an empty list would have the control plane forget all of them. */
   get #known(): Map<string, Found> {
-    if (!this.#found) throw new TransientError('The cluster has not told its snapshots yet.')
-    return this.#found
+    if (this.#found) return this.#found
+    // The bucket can be read once the control plane has answered.
+    if (this.#options.copies) void this.refresh().catch(() => {})
+    throw new TransientError('The cluster has not told its snapshots yet.')
   }
 
   list(): HeldSnapshot[] {
@@ -89,12 +97,12 @@ export class ClusterSnapshots implements SnapshotHolder {
     return id
   }
 
-  async openTar(id: string): Promise<Duplex> {
+  async openTar(id: string, signal: AbortSignal): Promise<Duplex> {
     const found = this.#known.get(id)
     if (!found) throw new PermanentError('The cluster does not have this snapshot any more.')
     if ('volume' in found)
       throw new PermanentError('Snapshots of disks on Kubernetes stay in the cluster. Restore it into a disk instead.')
-    return this.#options.dumps.openTar(found)
+    return 'copy' in found ? this.#options.copies!.openTar(found, signal) : this.#options.dumps.openTar(found)
   }
 
   /** Claims and VolumeSnapshots take no space of the agent. */
@@ -119,8 +127,10 @@ export class ClusterSnapshots implements SnapshotHolder {
   async remove(id: string): Promise<void> {
     const found = this.#known.get(id)
     if (!found) return
-    if ('volume' in found) await this.#options.disks.remove(found)
-    else await this.#options.dumps.remove(found)
+    const { disks, dumps, copies } = this.#options
+    if ('volume' in found) await disks.remove(found)
+    else await copies?.remove(id)
+    if ('claim' in found) await dumps.remove(found)
     this.#known.delete(id)
   }
 
@@ -148,15 +158,28 @@ export class ClusterSnapshots implements SnapshotHolder {
   }
 
   async restore(spec: RevisionSpec, store: string, from: RestorePoint, signal: AbortSignal): Promise<void> {
-    const { dumps, disks } = this.#options
+    const { dumps, disks, copies, settings } = this.#options
     if (!('folder' in from))
       throw new SnapshotUnsupported('On Kubernetes a database has no points in time: restore one of its snapshots.')
     const found = this.#known.get(from.folder)
     if (!found) throw new PermanentError('The cluster does not have this snapshot any more.')
     const disk = diskOfStore(store)
+    const isElsewhere = 'claim' in found && found.claim.metadata!.namespace !== namespaceOf(settings, spec)
+    const copy = 'copy' in found ? found : isElsewhere ? copies?.find(from.folder) : undefined
+    if (disk === null && copy) return this.#restoreCopy(spec, copy, signal)
     if (disk === null && 'claim' in found) return dumps.restore(spec, found, signal)
     if (disk !== null && 'volume' in found) return disks.restore(spec, disk, found, signal)
     throw new PermanentError(`A snapshot of ${found.held.store} cannot be restored into ${store}.`)
+  }
+
+  async #restoreCopy(spec: RevisionSpec, copy: HeldCopy, signal: AbortSignal): Promise<void> {
+    const { dumps, copies } = this.#options
+    const dump = await copies!.bring(spec, copy, signal)
+    try {
+      await dumps.restore(spec, dump, signal)
+    } finally {
+      await dumps.remove(dump).catch(() => {})
+    }
   }
 }
 

@@ -4,6 +4,7 @@ import type { KubernetesObject, V1Job, V1PersistentVolumeClaim } from '@kubernet
 import { HeldSnapshot } from '../../../protocol/snapshots.schema.ts'
 import { PermanentError, type RevisionSpec, SnapshotUnsupported } from '../../engine.ts'
 import { expiryOf } from '../../snapshots/retention.ts'
+import { parseMemory } from '../quantities.ts'
 import type { Cluster } from './cluster.ts'
 import { type DeploymentObjects, noneIfForbidden, withLargerStorage } from './deployment-objects.ts'
 import {
@@ -16,14 +17,16 @@ import {
   type Task,
   taskJobOf,
 } from './dump-objects.ts'
+import { type DumpPod, endOfId, openDumpPod } from './dump-pods.ts'
 import {
   DUMP_SCRIPT,
   DUMPS_FOLDER,
   PRUNE_SCRIPT,
   READ_SCRIPT,
-  READER_SCRIPT,
+  RECEIVE_SCRIPT,
   RESTORE_SCRIPT,
-  sizeOfDump,
+  readDumpWords,
+  SEND_SCRIPT,
 } from './dump-scripts.ts'
 import {
   BACKUP_OF_LABEL,
@@ -38,7 +41,6 @@ import {
   TASK_LABEL,
 } from './names.ts'
 import { labelOf } from './observed-status.ts'
-import { startPodTerminal } from './pod-sockets.ts'
 import type { KubernetesSettings } from './settings.ts'
 import { type NewSnapshot, parseJson, parseSnapshot } from './snapshot-annotations.ts'
 import { endOf, type TaskJobs } from './task-jobs.ts'
@@ -53,20 +55,22 @@ type Options = {
   tasks: TaskJobs
   /** A daily dump of a deployment failed. */
   onFailure: (deployment_id: string, message: string) => void
+  /** Its health has changed. */
+  changed: (deployment_id: string) => void
 }
 type Apply = (
   object: KubernetesObject,
   adjust?: (existing: KubernetesObject) => KubernetesObject | null,
 ) => Promise<void>
 
-const [TASK_SECONDS, READER_SECONDS, PRUNE_SECONDS] = [6 * 3600, 3600, 600]
-const READER_START_MS = 120_000
-const endOfId = (id: string) => id.replaceAll('-', '').slice(-12)
+const [TASK_SECONDS, PRUNE_SECONDS] = [6 * 3600, 600]
 
 export class DatabaseDumps {
   readonly #options: Options
   /** The Jobs whose failure was told. */
   readonly #told = new Set<string>()
+  /** The deployments whose last daily dump failed. */
+  readonly #problems = new Map<string, string>()
 
   constructor(options: Options) {
     this.#options = options
@@ -100,23 +104,37 @@ export class DatabaseDumps {
       env: [
         { name: 'SNAPSHOT_ID', value: id },
         { name: 'FOLDER', value: DUMPS_FOLDER },
+        { name: 'MAX_KB', value: String(Math.floor(sizeOf(claim) / 1024)) },
         ...connectionOf(database.metadata!.name!),
       ],
     }
     const annotations = { [SNAPSHOT_ANNOTATION]: JSON.stringify(snapshot) }
     const job = taskJobOf(settings, place, `${place.base}-dump-${endOfId(id)}`, task, annotations)
-    await this.#reasonOf('The dump of the database failed', () => tasks.run(job, signal), job)
+    await this.#reasonOf('The dump of the database failed', () => tasks.run(job, signal), job, claim)
   }
 
   /** A Job that failed is removed, so that the next attempt makes another. */
-  async #reasonOf(failure: string, run: () => Promise<string>, job: V1Job): Promise<void> {
+  async #reasonOf(
+    failure: string,
+    run: () => Promise<string>,
+    job: V1Job,
+    claim?: V1PersistentVolumeClaim,
+  ): Promise<void> {
     try {
       await run()
     } catch (error) {
       if (!(error instanceof PermanentError)) throw error
+      const { removed, text } = readDumpWords(error.message)
+      if (claim) await this.#forget(claim, removed)
       await this.#options.cluster.remove(job)
-      throw new PermanentError(`${failure}: ${error.message}`)
+      throw new PermanentError(`${failure}: ${text}`)
     }
+  }
+
+  /** Their files are gone. */
+  async #forget(claim: V1PersistentVolumeClaim, ids: string[]): Promise<void> {
+    const known = ids.map(id => HELD_PREFIX + id).filter(name => name in (claim.metadata?.annotations ?? {}))
+    if (known.length > 0) await this.#annotate(claim, Object.fromEntries(known.map(name => [name, null])))
   }
 
   /** The target keeps its present data until the others are complete. */
@@ -154,43 +172,61 @@ export class DatabaseDumps {
 
   /** A tar of the dump, read through a pod that lasts as long as the download. */
   async openTar({ held, claim }: HeldDump): Promise<Duplex> {
-    const { cluster, settings, tasks } = this.#options
-    const place = placeOf(claim)
-    const { [BACKUP_OF_LABEL]: deployment_id, ...labels } = place.labels
-    const name = `${place.base}-read-${endOfId(crypto.randomUUID())}`
-    const job = taskJobOf(settings, { ...place, labels: { ...labels, [DEPLOYMENT_LABEL]: deployment_id! } }, name, {
-      task: 'read',
-      claim: claim.metadata!.name!,
-      script: READER_SCRIPT,
-      seconds: READER_SECONDS,
-      isReadOnly: true,
-      retries: 0,
-    })
-    const end = () => void cluster.remove(job).catch(() => {})
-    try {
-      const pod = await tasks.waitUntilRunning(job, AbortSignal.timeout(READER_START_MS))
-      const container = job.spec!.template.spec!.containers[0]!.name
-      const command = ['/bin/sh', '-c', `SNAPSHOT_ID=${held.id}\n${READ_SCRIPT}`]
-      const request = { command, tty: false, columns: 80, rows: 24 }
-      const { output, errors, exit } = await startPodTerminal(cluster.config, { ...pod, container }, name, request)
-      errors?.resume()
-      void exit.then(({ code }) => code !== 0 && output.destroy(new Error('The dump could not be read.')))
-      const writable = new Writable({ write: (_, __, done) => done() })
-      const both = Duplex.from({ readable: output, writable })
-      return both.once('end', () => both.end()).once('close', end)
-    } catch (error) {
-      end()
-      throw error
-    }
+    const reading = { script: READ_SCRIPT, env: { SNAPSHOT_ID: held.id }, isReadOnly: true }
+    const { output, done, end } = await openDumpPod(this.#options, claim, reading)
+    done.catch((error: Error) => output.destroy(error))
+    const writable = new Writable({ write: (_, __, done) => done() })
+    const both = Duplex.from({ readable: output, writable })
+    return both.once('end', () => both.end()).once('close', end)
+  }
+
+  /** The file of a dump. */
+  openFile({ held, claim }: HeldDump): Promise<DumpPod> {
+    return openDumpPod(this.#options, claim, { script: SEND_SCRIPT, env: { SNAPSHOT_ID: held.id }, isReadOnly: true })
+  }
+
+  /** Takes the file of a dump into the claim of a deployment. */
+  async receiveFile(spec: RevisionSpec, held: HeldSnapshot): Promise<{ dump: HeldDump; pod: DumpPod }> {
+    const [claim] = await this.#listClaims(namespaceOf(this.#options.settings, spec), spec.deployment_id)
+    if (!claim) throw new PermanentError('This deployment has no database, or no claim for its dumps.')
+    const env = { SNAPSHOT_ID: held.id, SIZE: String(held.size_bytes) }
+    const pod = await openDumpPod(this.#options, claim, { script: RECEIVE_SCRIPT, env, isReadOnly: false })
+    return { dump: { held, claim }, pod }
   }
 
   /** Dumps that are known, after those of the CronJob were noted. `isTaking`: this agent notes it. */
   async list(namespace: string, isTaking: (id: string) => boolean): Promise<HeldDump[]> {
     const claims = await this.#listClaims(namespace)
+    const failed = new Map<string, { at: number; text: string }>()
     // One that fails is tried again, and does not hide the others.
-    for (const job of await this.#listJobs(namespace)) await this.#note(job, claims, isTaking).catch(() => {})
+    const jobs = (await this.#listJobs(namespace)).toSorted((a, b) => createdAt(a) - createdAt(b))
+    for (const job of jobs) {
+      const failure = await this.#note(job, claims, isTaking).catch(() => undefined)
+      if (failure && failure.at > (failed.get(failure.deployment_id)?.at ?? 0))
+        failed.set(failure.deployment_id, failure)
+    }
     for (const claim of claims) await this.#prune(claim).catch(() => {})
+    for (const claim of claims) this.#noteProblem(claim, failed.get(labelOf(claim, BACKUP_OF_LABEL)!))
     return claims.flatMap(heldIn)
+  }
+
+  /** A later dump makes a failure good, also one that a user took. */
+  #noteProblem(claim: V1PersistentVolumeClaim, failure: { at: number; text: string } | undefined): void {
+    const deployment_id = labelOf(claim, BACKUP_OF_LABEL)!
+    const newest = Math.max(0, ...heldIn(claim).map(({ held }) => Date.parse(held.taken_at)))
+    const problem =
+      failure && failure.at > newest
+        ? `The daily backup of its database fails since ${new Date(failure.at).toISOString()}: ${failure.text}`
+        : undefined
+    if (problem === this.#problems.get(deployment_id)) return
+    if (problem === undefined) this.#problems.delete(deployment_id)
+    else this.#problems.set(deployment_id, problem)
+    this.#options.changed(deployment_id)
+  }
+
+  /** For the health of the deployment. */
+  problemOf(deployment_id: string): string | null {
+    return this.#problems.get(deployment_id) ?? null
   }
 
   #listClaims(namespace: string, deployment_id?: string): Promise<V1PersistentVolumeClaim[]> {
@@ -210,19 +246,23 @@ export class DatabaseDumps {
   }
 
   /** Writes a finished dump down on its claim. Its Job is removed, so it is noted once, also if it is deleted later. */
-  async #note(job: V1Job, claims: V1PersistentVolumeClaim[], isTaking: (id: string) => boolean): Promise<void> {
+  async #note(job: V1Job, claims: V1PersistentVolumeClaim[], isTaking: (id: string) => boolean) {
     const { cluster, tasks, onFailure } = this.#options
     const made = snapshotOf(job)
     const claim = claims.find(one => labelOf(one, BACKUP_OF_LABEL) === made?.deployment_id)
     if (!made || !claim || isTaking(made.id) || !endOf(job, [])) return
     const end = endOf(job, await tasks.listPods(job))!
+    const { removed, size_bytes, text } = readDumpWords(end.message)
+    await this.#forget(claim, removed)
     if (!end.isComplete) {
-      if (!this.#told.has(job.metadata!.uid!)) onFailure(made.deployment_id, end.message)
+      if (!this.#told.has(job.metadata!.uid!)) onFailure(made.deployment_id, text)
       this.#told.add(job.metadata!.uid!)
-      return
+      return { deployment_id: made.deployment_id, at: Date.parse(made.taken_at), text }
     }
-    const held: HeldSnapshot = { ...made, size_bytes: sizeOfDump(end.message) }
-    await this.#annotate(claim, { [HELD_PREFIX + made.id]: JSON.stringify(held) })
+    const held: HeldSnapshot = { ...made, size_bytes }
+    // The pod may be gone before its Job.
+    if (!(HELD_PREFIX + made.id in (claim.metadata?.annotations ?? {})))
+      await this.#annotate(claim, { [HELD_PREFIX + made.id]: JSON.stringify(held) })
     await cluster.remove(job)
   }
 
@@ -264,6 +304,7 @@ export class DatabaseDumps {
   async removeEmptyClaims(namespace: string, deployment_id: string): Promise<void> {
     for (const claim of await this.#listClaims(namespace, deployment_id))
       if (heldIn(claim).length === 0) await this.#options.cluster.remove(claim)
+    this.#problems.delete(deployment_id)
   }
 
   #annotate(claim: V1PersistentVolumeClaim, annotations: Record<string, string | null>): Promise<void> {
@@ -273,6 +314,9 @@ export class DatabaseDumps {
     return this.#options.cluster.annotate({ ...claim, kind: 'PersistentVolumeClaim' }, annotations)
   }
 }
+
+const createdAt = ({ metadata }: V1Job) => new Date(metadata?.creationTimestamp ?? 0).getTime()
+const sizeOf = ({ spec }: V1PersistentVolumeClaim) => parseMemory(spec!.resources!.requests!.storage!)
 
 const heldIn = (claim: V1PersistentVolumeClaim): HeldDump[] =>
   Object.entries(claim.metadata?.annotations ?? {})

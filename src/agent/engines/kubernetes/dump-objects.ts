@@ -57,6 +57,9 @@ export function placeOf({ metadata }: KubernetesObject): Place {
 export const isOfStore = ({ metadata }: KubernetesObject, store: string): boolean =>
   [store, ...(store === 'database' ? [DUMPS_COMPONENT] : [])].includes(metadata?.labels?.[COMPONENT_LABEL] ?? '')
 
+const claimSizeOf = ({ resources }: RevisionSpec) => 2 * resources.db_storage_gi
+const KIB_PER_GI = 1024 ** 2
+
 /** It has no label of the deployment, so it stays when that is removed, while it has snapshots. */
 export function dumpsClaimOf(settings: KubernetesSettings, spec: RevisionSpec): V1PersistentVolumeClaim {
   const metadata = metadataOf(settings, spec, dumpsName(spec), { component: DUMPS_COMPONENT })
@@ -67,7 +70,7 @@ export function dumpsClaimOf(settings: KubernetesSettings, spec: RevisionSpec): 
     metadata: { ...metadata, labels: { ...labels, [BACKUP_OF_LABEL]: spec.deployment_id } },
     spec: {
       accessModes: ['ReadWriteOnce'],
-      resources: { requests: { storage: `${2 * spec.resources.db_storage_gi}Gi` } },
+      resources: { requests: { storage: `${claimSizeOf(spec)}Gi` } },
       ...(settings.storage_class !== null && { storageClassName: settings.storage_class }),
     },
   }
@@ -86,6 +89,7 @@ export function dumpCronJobOf(settings: KubernetesSettings, spec: RevisionSpec):
     env: [
       { name: 'SNAPSHOT_ID', valueFrom: { fieldRef: { fieldPath: `metadata.labels['${CONTROLLER_UID}']` } } },
       { name: 'FOLDER', value: DAILY_FOLDER },
+      { name: 'MAX_KB', value: String(claimSizeOf(spec) * KIB_PER_GI) },
       ...connectionOf(storeName(spec, 'database')),
     ],
   }

@@ -8,14 +8,7 @@ import { MovingStore } from '../../archive/moving-store.ts'
 import { DatabaseBackups } from '../../databases/backups.ts'
 import type { DatabaseHost } from '../../databases/database-host.ts'
 import { DatabaseHistory } from '../../databases/history.ts'
-import type {
-  EngineEvents,
-  EngineObservation,
-  LogLevel,
-  RestorePoint,
-  RevisionRef,
-  RevisionSpec,
-} from '../../engine.ts'
+import type { EngineEvents, LogLevel, RestorePoint, RevisionRef, RevisionSpec } from '../../engine.ts'
 import { freeBytesOf, writeJson } from '../../system/files.ts'
 import { type DiskRoom, describeOvercommitment } from './disk-room.ts'
 import { type DiskChange, DiskSizes } from './disk-sizes.ts'
@@ -181,18 +174,4 @@ export async function whilePaused(pause: () => Promise<() => Promise<void>>, wor
     clearTimeout(timer)
     await resume()
   }
-}
-
-/** A revision that serves is degraded while nothing saves its data. */
-export function withBackupProblem(observed: EngineObservation, problem: string | null): EngineObservation {
-  if (problem === null) return observed
-  const running = observed.running.map(revision => {
-    const health = revision.condition?.health
-    if (revision.revision_id !== observed.routed || health?.state !== 'healthy') return revision
-    return {
-      ...revision,
-      condition: { ...revision.condition!, health: { ...health, state: 'degraded' as const, reason: problem } },
-    }
-  })
-  return { ...observed, running }
 }
