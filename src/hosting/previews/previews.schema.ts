@@ -238,6 +238,9 @@ export const PullPreview = z
     }),
     deployment_id: Uuid.nullable().meta({ description: 'The preview’s own deployment. Null before it is created.' }),
     url: z.string().nullable(),
+    newest_commit_url: z.string().nullable().meta({
+      description: 'The address of its newest commit alone, which answers 410 once another one serves.',
+    }),
     problem: z.string().nullable().meta({ description: 'Why it could not be created.' }),
     branch: z.string().meta({ description: 'Of a request, the name that it gave.' }),
     head_sha: z.string().nullable().meta({ description: 'Null for a preview of an archive or an image.' }),

@@ -23,6 +23,9 @@ type About = {
   parent_name: string
   /** Of its deployment. */
   name: string | null
+  label: string | null
+  /** That of its newest commit. */
+  commit_label: string | null
   /** The address of its deployment, as its listener reported it. */
   reported_url: string | null
   revision_status: string | null
@@ -38,6 +41,13 @@ export const ABOUT = sql`(
       select json_build_object(
         'parent_name', d.name,
         'name', c.name,
+        'label', (select h.label from host_labels h where h.deployment_id = c.id and h.kind = 'deployment'),
+        'commit_label', (
+          select h.label
+          from host_labels h
+          where h.deployment_id = c.id and h.kind = 'commit'
+          order by h.created_at desc, h.label
+          limit 1),
         'reported_url', c.url,
         'revision_status', r.status,
         'last_request_at', c.last_request_at,
@@ -53,6 +63,13 @@ export const ABOUT = sql`(
 function previewUrl({ config }: Ctx, { about, ...row }: ShownPreview): string | null {
   if (row.state === 'ended' || !row.deployment_id || about.name === null) return null
   return shownUrl(config.appsDomain, about.name, about.reported_url)
+}
+
+/** Null where the agent makes addresses of its own. */
+function newestCommitUrl({ state, about: { label, commit_label, reported_url } }: ShownPreview): string | null {
+  const url = reported_url === null ? null : URL.parse(reported_url)
+  if (state === 'ended' || url === null || commit_label === null || !url.hostname.startsWith(`${label}.`)) return null
+  return `${url.protocol}//${commit_label}${url.host.slice(label!.length)}`
 }
 
 /** Pages of the repository that the pull request is for: it has the commits of forks, too. */
@@ -78,6 +95,7 @@ export const toWire =
     problem: row.problem,
     deployment_id: row.deployment_id,
     url: previewUrl(ctx, row),
+    newest_commit_url: newestCommitUrl(row),
     branch: row.branch,
     head_sha: row.head_sha,
     commit: commitOf(row),

@@ -186,6 +186,10 @@ describe('labels of hosts', () => {
     expect(await labelsOf(own)).toEqual([commit, `deployment ${branch}`])
     expect(commit).toMatch(new RegExp(`^commit ${sha.slice(0, 7)}--feature--`))
     expect(await labelsOf(parent.id)).toEqual([`deployment ${parent.name}`])
+    const setUrl = sql`update deployments set url = ${`http://${branch}.localhost:8788`} where id = ${own}::uuid`
+    await runAsSystem(getApp().database, setUrl)
+    const newest_commit_url = `http://${commit.slice('commit '.length)}.localhost:8788`
+    expect(await find('feature')).toMatchObject({ url: `http://${branch}.localhost:8788`, newest_commit_url })
     await pull('opened', 1, { sha })
     const { deployment_id } = await preview()
     expect(await labelsOf(deployment_id)).toEqual(expect.arrayContaining([`branch ${branch}`]))

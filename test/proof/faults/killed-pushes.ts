@@ -265,11 +265,12 @@ export default {
       await sweep(openApp(whole))
 
     const different = await differences()
-    const [[orphans]] = (await read(sql<Row>`
+    const [[counted]] = (await read(sql<Row>`
       select count(*)::integer
       from deployments c
       where c.tenant_id = ${tenant_id}::uuid and c.parent_deployment_id is not null and c.deleting_at is null
-        and not exists (select from previews v where v.deployment_id = c.id and v.state <> 'ended')`)) as [[number]]
+        and not exists (select from previews v where v.deployment_id = c.id and v.state <> 'ended')`)) as [[string]]
+    const orphans = Number(counted)
     const doubled = [...host.comments.values()].filter(bodies => bodies.length > 1).length
     return {
       measured: `${different.length} of ${wanted().length} differ after ${pushed} branches; ${orphans} orphans; ${doubled} comments twice`,
