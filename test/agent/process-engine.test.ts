@@ -179,7 +179,7 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
       const ask = async (path: string, headers = {}, from = local_url!) =>
         (await fetch(`${from}${path}`, { headers, redirect: 'manual' })).status
       const sent = await requestRouter(url!, '/')
-      const browser = await ask('/', { Accept: 'text/html' })
+      const browser = (await requestRouter(url!, '/', { headers: { Accept: 'text/html' } })).status
       return [
         sent.status,
         await ask('/'),

@@ -28,6 +28,7 @@ import {
 import { makeArchive } from '../support/archives.ts'
 import { ISSUER, newProvider, readState } from '../support/authorization-server.ts'
 import { makeDataCalls } from '../support/data-calls.ts'
+import { makeImageBody } from '../support/deployment-bodies.ts'
 import { newDeployment } from '../support/deployments.ts'
 import { makeGitea, makeRepositories } from '../support/fake-git-hosts.ts'
 import { GITEA_URL } from '../support/integrations.ts'
@@ -339,7 +340,7 @@ async function prepareCalls() {
     },
     createAccessGrant: async () => {
       const host = `${unusedId()}.example.com`
-      const { id } = await newDeployment(tenant, { source_config: { custom_url: `https://${host}` } })
+      const { id } = await newDeployment(tenant, makeImageBody({ source_config: { custom_url: `https://${host}` } }))
       return { params: { deployment_id: id }, body: { ...GrantRequest.meta()!.example!, host } }
     },
     rotateTraceKey: async () => ({ params: { deployment_id: (await newDeployment(tenant)).id } }),

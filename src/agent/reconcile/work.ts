@@ -91,7 +91,7 @@ export function revisionSpecOf(work: Work, revision: RevisionWork, access: Secre
     tenant_id: work.tenant_id!,
     namespace: work.k8s_namespace,
     custom_url: work.custom_url,
-    protection: work.protection ?? null,
+    ...(work.protection !== undefined && { protection: work.protection }),
     host_labels: work.host_labels ?? [],
     needs_database: work.needs_database,
     resources: withDefaults(revision.resource_spec, work.deployment_type ?? 'dev'),

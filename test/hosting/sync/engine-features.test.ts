@@ -175,7 +175,10 @@ it('parts from before the engine ran them start once they are written again, als
 it('every feature has a case', () => {
   expect(Object.keys(ASKING).sort()).toEqual(
     featureNames
-      .filter(name => !['images', 'cpu_limits', 'database_history'].includes(name) && !name.endsWith('_snapshots'))
+      .filter(
+        name =>
+          !['images', 'protection', 'cpu_limits', 'database_history'].includes(name) && !name.endsWith('_snapshots'),
+      )
       .sort(),
   )
 })

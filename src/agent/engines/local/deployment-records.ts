@@ -75,7 +75,8 @@ export class DeploymentRecords {
       isWithoutWeb: routed ? routed.isWithoutWeb : previous?.isWithoutWeb,
       local_port: previous?.local_port,
       custom_url,
-      protection: protection ?? null,
+      // A control plane of an earlier release says nothing of it.
+      protection: protection === undefined ? (previous?.protection ?? null) : protection,
       tenant_id,
       custom_since: host === undefined ? undefined : isSame ? previous!.custom_since : Date.now(),
       // Usage counts from the first route, so that a deployment without any request becomes unused.
