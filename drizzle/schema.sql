@@ -11516,11 +11516,15 @@ begin
       or (p_listener is null and l.tenant_id is null)
   ),
   most as (
-    select max((p.policy ->> 'max_copies')::integer) as copies from possible p
+    select
+      max((p.policy ->> 'max_copies')::integer) as copies,
+      max((p.policy ->> 'max_disk_gi')::integer) as disk_gi
+    from possible p
   )
   select string_agg(
     case n.needs
       when 'copies' then format('%s (at most %s)', n.path, m.copies)
+      when 'disk_size' then format('%s (at most %s)', n.path, m.disk_gi)
       when 'feature' then format('%s (%s)', n.path, n.hint)
       when 'told_feature' then format('%s (%s)', n.path, n.hint)
       else n.path
@@ -11542,6 +11546,7 @@ begin
           when 'privileged' then (p.policy ->> 'privileged')::boolean
           when 'service_account' then p.policy -> 'service_accounts' @> n.value
           when 'copies' then coalesce(n.value::integer <= (p.policy ->> 'max_copies')::integer, true)
+          when 'disk_size' then coalesce(n.value::integer <= (p.policy ->> 'max_disk_gi')::integer, true)
           when 'feature' then coalesce(nullif(p.policy -> 'features', 'null') @> n.value, true)
           when 'told_feature' then p.policy -> 'features' @> n.value
         end
