@@ -20,6 +20,7 @@ import {
   type Services,
   successStatus,
 } from './routes.ts'
+import { maskPath } from './secret-paths.ts'
 import { isCrossSite, readSessionToken } from './session-cookie.ts'
 
 /** A key in a header wins over the cookie of a session. */
@@ -92,7 +93,7 @@ export const describeRequest = (c: Context<AppEnv>, operation: Operation, addres
   JSON.stringify({
     operation: operation.id,
     method: c.req.method,
-    path: c.req.path.slice(0, MAX_PATH),
+    path: maskPath(c.req.path).slice(0, MAX_PATH),
     status: successStatus(operation),
     client_address: address,
     user_agent: c.req.header('User-Agent')?.slice(0, MAX_USER_AGENT),

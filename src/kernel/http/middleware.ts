@@ -10,11 +10,10 @@ import { addSecurityHeaders } from './json-response.ts'
 import { isOurHost, requestOrigin } from './origin.ts'
 import { resolvePath } from './path-aliases.ts'
 import type { AppEnv } from './routes.ts'
+import { maskPath } from './secret-paths.ts'
 
 const REQUEST_ID = /^[\w.:-]{1,128}$/
 const MAX_HEAD_LENGTH = 16 * 1024
-/** These paths carry a secret that replaces a key: mask it in the log. */
-const SECRET_PART = /^((?:\/v2)?\/public\/|\/feedback\/tokens\/|\/v2\/deploy-hooks\/)[^/]+/
 
 const ALLOWED_METHODS = 'GET, HEAD, POST, PUT, PATCH, DELETE'
 const EXPOSED_HEADERS =
@@ -49,7 +48,7 @@ export function wrapRequest(
       level: status >= 500 ? 'error' : 'info',
       request_id: requestId,
       method: c.req.method,
-      path: c.req.path.replace(SECRET_PART, '$1*****'),
+      path: maskPath(c.req.path),
       status,
       ms: Date.now() - started,
       ...(code && { code }),
