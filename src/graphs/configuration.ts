@@ -116,7 +116,7 @@ export type AuthSettings = {
     | undefined
   cache?: { cache_keys: string[]; ttl_seconds: number; max_size: number } | undefined
 }
-export type AppSettings = {
+type AppSettings = {
   path: string
   name: string
   language: Language

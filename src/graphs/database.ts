@@ -92,7 +92,7 @@ export function openDatabase(url: string, limits: pg.PoolConfig = LIMITS): Datab
   return { query: queryWith(pool), transaction, inLock, close: () => pool.end() }
 }
 
-/** The rows of a select, which are refused as a whole if they have too many bytes. `others`: expressions that it reads. */
+/** The rows of a select, refused as a whole if they have too many bytes. `others`: expressions that it reads. */
 export const withinAnswer = (select: string, ...others: string[]) => `
     with ${[...others, `page as materialized (${select})`].join(', ')}
     select page.*

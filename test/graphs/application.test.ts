@@ -10,16 +10,19 @@ export const app = {
   async fetch(request, { user }) {
     const { pathname, search } = new URL(request.url)
     if (pathname === '/hello') {
-      const answer = Response.json({ user: user?.identity ?? null, search, forged: request.headers.get('x-graphs-user') })
+      const forged = request.headers.get('x-graphs-user')
+      const answer = Response.json({ user: user?.identity ?? null, search, forged })
       answer.headers.append('Set-Cookie', 'a=1')
       answer.headers.append('Set-Cookie', 'b=2')
       return answer
     }
-    if (pathname === '/echo') return new Response(request.body, { status: 201, headers: { 'X-Method': request.method } })
+    if (pathname === '/echo')
+      return new Response(request.body, { status: 201, headers: { 'X-Method': request.method } })
     if (pathname === '/wait') {
       seen.left = false
       request.signal.addEventListener('abort', () => { seen.left = true })
-      return new Response(new ReadableStream({ start: controller => controller.enqueue(new TextEncoder().encode('begun')) }))
+      const start = controller => controller.enqueue(new TextEncoder().encode('begun'))
+      return new Response(new ReadableStream({ start }))
     }
     if (pathname === '/seen') return Response.json(seen)
     if (pathname === '/none') return new Response(null, { status: 204 })

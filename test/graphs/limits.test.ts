@@ -82,7 +82,7 @@ it('assistants, crons and metadata count as stored bytes, and a time to live may
   expect((await copy.call('POST', '/runs/crons', cron)).status).toBe(200)
 })
 
-it('what a copy makes of little that is sent counts at once', async () => {
+it('a copy of a thread and a version of an assistant count at once', async () => {
   const thread = await newThread()
   await graphs.sql(`insert into graphs_javascript.checkpoint_blobs (thread_id, blob)
     select '${thread}', string_agg(sha256(i::text::bytea), '') from generate_series(1, 37000) i`)

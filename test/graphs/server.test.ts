@@ -93,7 +93,7 @@ describe('a stream', () => {
     expect(await readEvents(all)).toEqual(whole.slice(0, 6))
   })
 
-  it('of large events comes whole, in parts', async () => {
+  it('with large events comes whole, in parts', async () => {
     const thread = await newThread()
     const { run_id } = await startRun(thread, { say: 'x' })
     await join(thread, run_id)

@@ -42,7 +42,7 @@ export async function admit(asking: Asking, access: Access | null, parts: Parts)
 }
 const STARTS_RUNS = ['threads:create_run', 'crons:create', 'crons:update']
 
-/** Those of the graphs are everyone's. One that a caller made may be that caller's only, also to run it. */
+/** Assistants of the graphs are everyone's. One that a caller made may be that caller's only, also to run it. */
 async function admitAssistant(asking: Asking, { body }: Parts): Promise<void> {
   const { assistant_id: given } = (body ?? {}) as JsonObject
   if (typeof given !== 'string') return

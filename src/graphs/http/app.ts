@@ -122,8 +122,8 @@ function mountApplication(app: Hono<Variables>, { appSocket, configuration, exec
   )
   if (hidden.length > 0)
     throw new StartError(
-      `\`http.app\` has routes that are this server’s: ${hidden.join(', ')}. Give them other paths, or switch ours off ` +
-        'by `http.disable_assistants` and the like.',
+      `\`http.app\` has routes that are this server’s: ${hidden.join(', ')}. Give them other paths, or switch ours ` +
+        'off by `http.disable_assistants` and the like.',
     )
   const prefix = configuration.http?.mount_prefix ?? ''
   app.all('*', context => {

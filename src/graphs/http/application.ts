@@ -1,4 +1,4 @@
-// The routes of the application itself: `http.app`. Its executor serves them on a socket, and callers come through here.
+// The routes of the application itself: `http.app`. Its executor serves them on a socket, and callers come by here.
 import * as http from 'node:http'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'

@@ -56,8 +56,8 @@ const HTTP: Keys = {
   app: {
     form: text,
     instead:
-      'is behind the key or the `auth` of the deployment, unless `http.enable_custom_route_auth` is false. Paths of the ' +
-      'server come first, middleware is for its own routes, and WebSockets are not served',
+      'is behind the key or the `auth` of the deployment, unless `http.enable_custom_route_auth` is false. Paths of ' +
+      'the server come first, middleware is for its own routes, and WebSockets are not served',
   },
   cors: {
     form: object,
