@@ -74,6 +74,7 @@ const WITHOUT_CHANGES: Record<string, string> = {
   approveDevice: 'the key is created when the device asks for it',
   connectAccount: 'starts the flow of a person, or uses a token',
   createForward: 'the event names what it leads to, and never a command',
+  createAccessGrant: 'stores nothing',
   createPushToken: 'stores nothing',
   createImagePushToken: 'stores nothing',
   createTerminal: 'the event names what it leads to, and never a command',
