@@ -4,10 +4,13 @@ import { finishPendingWork } from '../../../src/host/pending-work.ts'
 import { shownUrl } from '../../../src/hosting/previews/preview-address.ts'
 import { NewPreviewPolicy } from '../../../src/hosting/previews/previews.schema.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
+import { featuresOf } from '../../../src/protocol/engine-features.ts'
+import { CLOSED_POLICY } from '../../../src/protocol/listener-policy.ts'
 import { getApp, newTenant, type Tenant, unusedId } from '../../support/app.ts'
 import { advanceRevisionTo, expectCompleteJournal, listRevisions } from '../../support/deployments.ts'
 import { getPolicyPath, mapSecretValues, OVERLAY_SECRETS, setUpPreviews } from '../../support/previews.ts'
 import { deliverAndSettle, newSha, serveRepositories } from '../../support/pushes.ts'
+import { makeSyncAgent, newListener } from '../../support/sync-agent.ts'
 
 beforeEach(() => serveRepositories())
 
@@ -127,6 +130,25 @@ describe('a pull request', () => {
     const [revision] = await listRevisions(tenant, deployment.id)
     expect(revision).toMatchObject({ actor: { kind: 'push', name: 'ada' }, commit: { sha, author: 'Ada' } })
     expect(await preview()).toMatchObject({ number: 1, state: 'live', fork: false, deployment_id: deployment.id })
+  })
+
+  it('sleeps without requests where its listener can, unless the policy sets another `min_scale`', async () => {
+    const { tenant, parent, pull, child } = await setUpPreviews({ resource_spec: { cpu: 0.5 } })
+    const { listener, key } = await newListener(tenant)
+    await makeSyncAgent(tenant, key).poll({
+      policy: { ...CLOSED_POLICY, engine: 'process', features: featuresOf('process') },
+    })
+    await runAsSystem(
+      getApp().database,
+      sql`
+      update deployments set listener_id = ${listener.id}::uuid where id = ${parent.id}::uuid returning id`,
+    )
+    await pull('opened', 1)
+    const asleep = { cpu: 0.5, min_scale: 0, idle_seconds: 900 }
+    expect((await child()).source_config.resource_spec).toEqual(asleep)
+    await tenant.put(getPolicyPath(parent.id), { branches: ['**'], resource_spec: { min_scale: 1 } })
+    await pull('opened', 2)
+    expect((await child(2)).source_config.resource_spec).toMatchObject({ min_scale: 1 })
   })
 
   it('leaves the custom_url to its parent, and can have one of its own until it is closed', async () => {
