@@ -579,8 +579,8 @@ create policy admitted on preview_policies as restrictive to slipway_limited
   )
   with check (true);
 grant select, insert, delete, update (
-    branches, kinds, ttl_seconds, max, forks, secrets, inherited_secrets, resource_spec, protection, database, on_create,
-    on_delete, hook_secret, version, created_at, updated_at
+    branches, kinds, ttl_seconds, max, forks, secrets, inherited_secrets, resource_spec, protection, database,
+    on_create, on_delete, hook_secret, version, created_at, updated_at
   ) on preview_policies to slipway_app;
 
 -- ------------------------------------------------------------ previews
@@ -600,7 +600,8 @@ create policy admitted on previews as restrictive to slipway_limited
   )
   with check (true);
 grant select, insert, delete, update (
-    kind, number, state, deployment_id, branch, head_sha, request, problem, fork, approved_sha, approved_by, changed_at, expires_at,
+    kind, number, state, deployment_id, branch, head_sha, request, problem, fork, approved_sha, approved_by,
+    changed_at, expires_at,
     notified_state, comment_id, notify_attempts, next_notify_at, created_at, updated_at, commit, end_reason, pending_sha
   ) on previews to slipway_app;
 

@@ -40,7 +40,7 @@ const GITEA: HostKind = {
   pages: { commit: 'commit', pull: 'pulls' },
 }
 
-export const HOST_KINDS = {
+const HOST_KINDS = {
   github: {
     credential: 'app',
     cloudUrl: 'https://github.com',

@@ -105,8 +105,8 @@ const sourceConfig = {
   build_on_push: z.boolean().meta({ description: 'Whether a push to `repo_ref` creates a revision.' }),
   watch_paths: arrayOf(WatchPath, MAX_WATCH_PATHS).meta({
     description:
-      'Globs of paths in the repository, such as `apps/web/**`; `!` excludes. A push that changes none of them creates ' +
-      'no revision. None: every push does.',
+      'Globs of paths in the repository, such as `apps/web/**`; `!` excludes. A push that changes none of them ' +
+      'creates no revision. None: every push does.',
   }),
   custom_url: CustomUrl.meta({
     description:

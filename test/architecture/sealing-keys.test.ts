@@ -27,6 +27,7 @@ const SEALS: Record<string, string[][]> = {
   ],
   // The id of a client that registered itself, for as long as the key that sealed it stays.
   'people/authorization-server/clients.ts': [[]],
+  'hosting/deploy-hooks/deploy-hooks.ts': [['idempotency_keys.result']],
   'hosting/deployments/secret-versions.ts': [['deployment_secrets.sealed']],
   'hosting/git-hosts/credentials.ts': [['integrations.credentials'], ['integrations.token']],
   'connect/models/configurations.ts': [['model_configurations.secret']],

@@ -376,7 +376,7 @@ describe('a database from before the squash', () => {
       { name: 'search', note: 'search' },
     ])
 
-    // What was there has a label of its own.
+    // Each deployment that was there has a label of its own.
     const unlabelled = `select d.name from deployments d where d.listener_id is not null
       and (d.url is null or d.url like '%//' || d.name || '.%')
       and not exists (select from host_labels h where h.deployment_id = d.id and h.label like d.name || '%')`

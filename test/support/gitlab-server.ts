@@ -1,5 +1,5 @@
 // A GitLab in memory, after its published REST API (version 4): pages by headers, hidden projects as 404, scopes of
-// tokens, rate limits, statuses that do not go back, and webhooks with a token. No GitLab was at hand to compare it with.
+// tokens, rate limits, statuses that do not go back, and webhooks with a token. No GitLab was at hand to compare.
 import type { Site } from './fake-fetch.ts'
 
 type Token = { user: { id: number; username: string }; scopes: string[]; revoked?: boolean }
@@ -40,7 +40,7 @@ export function makeGitlab(base = 'https://gitlab.com') {
   const tokens = new Map<string, Token>()
   const projects = new Map<number, Project>()
   const state = { isRateLimited: false }
-  /** What GitLab sends, for the test to deliver. */
+  /** Deliveries of GitLab, for the test to send. */
   const sent: SentDelivery[] = []
   const requests: string[] = []
   let lastId = 100

@@ -55,7 +55,7 @@ export async function startS3(directory: string) {
   }
 }
 
-/** As an agent reads them. */
+/** The settings, as an agent reads them. */
 export const backupSettings = ({ settings }: S3, prefix?: string) =>
   readBucketSettings({
     ...Object.fromEntries(Object.entries(settings).map(([name, value]) => [name.replace('UPLOADS', 'BACKUPS'), value])),

@@ -15,8 +15,8 @@ export const declaration: Declaration = {
   arguments: '[deployment]',
   summary: 'make or update a preview of a deployment, and follow it to its URL',
   description:
-    'Deploys this folder, or what an option names, beside the deployment. The branch names the preview: the same branch ' +
-    'again updates it. In CI it is the branch of the job. `slipway previews delete` ends it.',
+    'Deploys this folder, or what an option names, beside the deployment. The branch names the preview: the same ' +
+    'branch again updates it. In CI it is the branch of the job. `slipway previews delete` ends it.',
   options: command =>
     withFollow(command)
       .option('--branch <name>', 'names the preview. Default: the branch of the folder, or of the CI job')

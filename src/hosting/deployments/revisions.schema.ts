@@ -119,8 +119,8 @@ const RepositoryContact = z
     }),
     webhook: z.enum(['made', 'of_app', 'by_hand', 'missing']).meta({
       description:
-        '`made`: Slipway made it. `of_app`: that of the GitHub App. `by_hand`: any git server has it from you, if at all. `missing`: it could not be made; one that you ' +
-        'made yourself works all the same.',
+        '`made`: Slipway made it. `of_app`: that of the GitHub App. `by_hand`: any git server has it from you, if at ' +
+        'all. `missing`: it could not be made; one that you made yourself works all the same.',
     }),
   })
   .meta({ id: 'RepositoryContact', description: 'The repository of a deployment, as its git host was last heard.' })

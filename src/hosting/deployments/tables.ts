@@ -197,7 +197,7 @@ export const hostLabels = pgTable(
       .notNull()
       .references(() => deployments.id, { onDelete: 'cascade' }),
     kind: text({ enum: hostLabelKinds }).notNull(),
-    /** Of a commit: the revision that serves at this label. */
+    /** The revision that serves at the label of a commit. */
     revision_id: uuid(),
     created_at: createdAtColumn(),
   },

@@ -3,7 +3,10 @@ import { sql } from 'drizzle-orm'
 import type { Sealer } from '../../kernel/crypto/crypto.ts'
 import type { HostToken, Integration } from './githost.ts'
 
-/** A GitHub App's private key, or the token of an account (of plain git with a user name), and the secret that signs the host's webhooks. */
+/**
+ * A GitHub App's private key, or the token of an account (of plain git with a user name), and the secret that signs the
+ * host's webhooks.
+ */
 export type Credentials = { private_key?: string; token?: string; username?: string; webhook_secret: string }
 
 /** The seal binds to the account, not to the row's id: a reconnected integration is sealed before its row is known. */

@@ -123,8 +123,8 @@ export const NewIntegration = z
     installation_id: InstallationId.nullish(),
     token: AccessToken.nullish().meta({
       description:
-        'An access token. Of Gitea and Forgejo, with the scopes `read:user`, `write:repository` and `write:issue`. Of ' +
-        'GitLab, with the scope `api`. For `git`, a token or password that may read the repository.',
+        'An access token. Of Gitea and Forgejo, with the scopes `read:user`, `write:repository` and `write:issue`. ' +
+        'Of GitLab, with the scope `api`. For `git`, a token or password that may read the repository.',
     }),
     username: boundedText(255)
       .regex(/^[!-9;-~]+$/, { error: 'must be visible ASCII characters without a colon' })
@@ -136,8 +136,8 @@ export const NewIntegration = z
       .nullish()
       .meta({
         description:
-          'The secret with which the host signs its webhooks; GitLab sends it with each. Needed for webhooks that you make yourself; by default ' +
-          'one is made.',
+          'The secret with which the host signs its webhooks; GitLab sends it with each. Needed for webhooks that ' +
+          'you make yourself; by default one is made.',
       }),
   })
   .superRefine(

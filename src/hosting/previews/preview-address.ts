@@ -4,11 +4,15 @@ import { sha256Hex } from '../../kernel/crypto/digest.ts'
 const MAX_NAME_LENGTH = 63
 const HASH_LENGTH = 8
 /** Between a branch or commit and the name of the deployment. Names of new deployments do not have it. */
-export const LABEL_SEPARATOR = '--'
+const LABEL_SEPARATOR = '--'
 /** The least that is left of a long branch beside a long name. */
 const MIN_SLUG_LENGTH = 20
 
-const trimHyphens = (text: string): string => text.replace(/^-+/, '').replace(/-+$/, '')
+function trimHyphens(text: string): string {
+  let end = text.length
+  while (text[end - 1] === '-') end--
+  return text.slice(0, end).replace(/^-+/, '')
+}
 const cut = (text: string, length: number): string => trimHyphens(text.slice(0, length))
 
 export function previewName(parent: string, number: number): string {

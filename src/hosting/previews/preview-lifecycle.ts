@@ -66,7 +66,7 @@ export const previewCtx = (caller: Caller): Ctx => ({
   withoutIfMatch: false,
 })
 /** Identifies the preview in an event. */
-export const aboutPreview = ({ number, branch }: Pick<PreviewRow, 'number' | 'branch'>) =>
+const aboutPreview = ({ number, branch }: Pick<PreviewRow, 'number' | 'branch'>) =>
   number === null ? { branch } : { number }
 
 const selectPreviewFacts = ({ parent_id, id }: PreviewKey) => sql<Row>`
@@ -211,7 +211,7 @@ async function markFull(ctx: Ctx, preview: PreviewRow): Promise<void> {
   await commit(ctx, 'preview.refused', change, { ...aboutPreview(preview), reason: 'previews_full' }, parts)
 }
 
-/** Nobody waits for the answer of what a request started: the preview has it. */
+/** The preview has the answer, because nobody waits for what a request started. */
 async function failRequest(ctx: Ctx, preview: PreviewRow, error: unknown): Promise<void> {
   if (!(error instanceof Failure)) throw error
   const { status, detail } = await problemBody(error, ctx.requestId, '')
@@ -219,7 +219,7 @@ async function failRequest(ctx: Ctx, preview: PreviewRow, error: unknown): Promi
   await failPreview(ctx, preview, detail)
 }
 
-export async function failPreview(ctx: Ctx, preview: PreviewRow, problem: string): Promise<void> {
+async function failPreview(ctx: Ctx, preview: PreviewRow, problem: string): Promise<void> {
   const { id, parent_id, changed_at } = preview
   const change = sql<PreviewRow>`
     update previews v

@@ -19,8 +19,7 @@ import { isDeployment, lockDeployment } from '../deployments/service.ts'
 import { deployments } from '../deployments/tables.ts'
 import { DEFAULT_PROTECTION, isPublic } from '../protection/default-protection.ts'
 import { matchesBranch } from '../pushes/branch-globs.ts'
-import { previewPolicies } from '../pushes/tables.ts'
-import type { PreviewRow } from './preview-deployment.ts'
+import { previewPolicies, type previews } from '../pushes/tables.ts'
 import { HOOK_SEAL_CONTEXT, insertEndHooks } from './preview-hooks.ts'
 import type { NewPreviewPolicy, PreviewPolicy, PreviewPolicyPlan } from './previews.schema.ts'
 
@@ -99,7 +98,10 @@ const selectParent = ({ deployment_id, resource_spec, protection, kinds }: Polic
         and require_allowed_commands(
           jsonb_build_object('resource_spec', o.resource_spec),
           jsonb_build_object('resource_spec', ${specJson(resource_spec)}::jsonb))
-        and case when ${!kinds.includes('pull_requests')} or ${HAS_PULL_REQUESTS} then true else refuse('source_rule', ${NO_PULL_REQUESTS}) end
+        and case
+          when ${!kinds.includes('pull_requests')} or ${HAS_PULL_REQUESTS} then true
+          else refuse('source_rule', ${NO_PULL_REQUESTS})
+        end
         and case
           when (d.source = 'githost' or ${kinds.length === 0}) and d.parent_deployment_id is null then true
           else refuse('source_rule', ${UNSUPPORTED_PARENT})
@@ -172,7 +174,7 @@ export const planPolicy = verb('deployments:update', async (ctx, input: PolicyIn
   }
 })
 
-type FoundPreview = Pick<PreviewRow, 'kind' | 'number' | 'branch'>
+type FoundPreview = Pick<typeof previews.$inferSelect, 'kind' | 'number' | 'branch'>
 const KIND_OF = { pull_request: 'pull_requests', branch: 'branches' } as const
 
 function listPolicyChanges(stored: PreviewPolicy | null, wanted: NewPreviewPolicy): PreviewPolicyPlan['changes'] {

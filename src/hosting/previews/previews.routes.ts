@@ -73,8 +73,8 @@ export const previewRoutes = slice(
     id: 'requestPreview',
     summary: 'Make or update a preview of a ref, a commit, an archive or an image',
     description:
-      'It is created or updated after the answer: read it until its `state` is `live` or `failed`. It gets the secrets ' +
-      'of the preview policy, and those of the parent that the policy names.',
+      'It is created or updated after the answer: read it until its `state` is `live` or `failed`. It gets the ' +
+      'secrets of the preview policy, and those of the parent that the policy names.',
     params: DeploymentRef,
     body: s.NewPreview,
     status: 202,
@@ -113,8 +113,8 @@ export const previewRoutes = slice(
     id: 'removePreview',
     summary: 'Remove a preview',
     description:
-      'Deletes its deployment, and declines a commit that waits for approval. A later push creates it again, unless a ' +
-      'request made it.',
+      'Deletes its deployment, and declines a commit that waits for approval. A later push creates it again, unless ' +
+      'a request made it.',
     params: s.PreviewRef,
     errors: ['preview_not_found'],
     verb: removePreview,

@@ -2,6 +2,7 @@
 import * as z from 'zod'
 import { checkUniqueNames } from '../../protocol/kubernetes.schema.ts'
 import { MASK, RevisionStatus, Secret, SourceRevisionConfigInput } from '../../protocol/parts.schema.ts'
+import { followedKinds, previewKinds, previewStates } from '../../protocol/preview-kinds.ts'
 import { NewProtection, Protection } from '../../protocol/protection.schema.ts'
 import { ResourceSpec } from '../../protocol/resources.schema.ts'
 import {
@@ -17,7 +18,6 @@ import {
   Uuid,
 } from '../../protocol/wire.ts'
 import { DeploymentRef } from '../deployments/schema.ts'
-import { followedKinds, previewKinds, previewStates } from '../pushes/tables.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 const DAY = 86_400

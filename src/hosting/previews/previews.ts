@@ -21,10 +21,10 @@ import { notifyPullRequests } from './pull-request-notifications.ts'
 /** The members of a preview that other tables have. */
 type About = {
   parent_name: string
-  /** Of its deployment. */
+  /** The name of its deployment. */
   name: string | null
   label: string | null
-  /** That of its newest commit. */
+  /** The label of its newest commit. */
   commit_label: string | null
   /** The address of its deployment, as its listener reported it. */
   reported_url: string | null

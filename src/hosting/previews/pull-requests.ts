@@ -113,8 +113,8 @@ function nextState({ action, fork }: PullRequest) {
 }
 
 /**
- * Stores the pull request before anything is created for it. Undefined where the delivery is older than the last one that
- * was applied. Hosts give times in seconds: within the same second, an ended preview stays ended unless reopened.
+ * Stores the pull request before anything is created for it. Undefined where the delivery is older than the last one
+ * that was applied. Hosts give times in seconds: within the same second, an ended preview stays ended unless reopened.
  */
 async function upsertPreview(
   caller: Caller,

@@ -23,7 +23,7 @@ const CLOCK_TOLERANCE_SECONDS = 120
 /** The time after which a browser has to come back: so long a person who has left the workspace sees it. */
 const SESSION_SECONDS = 1800
 
-export const SIGN_IN_PATH = '/sign-in/deployment'
+const SIGN_IN_PATH = '/sign-in/deployment'
 
 export const grantIssuer = async ({ config, origin }: Pick<Ctx, 'config' | 'origin'>): Promise<GrantIssuer> => ({
   issuer: configuredOrigin(config),

@@ -2,7 +2,7 @@
 import type { Etags, Githost } from '../git-hosts/githost.ts'
 import { handleBranch } from '../previews/branch-previews.ts'
 import { matchesBranch } from './branch-globs.ts'
-import { type ComparedRepository, MAX_REPAIRS, type PreviewParent, type RequireTime } from './compare-repository.ts'
+import { type ComparedRepository, MAX_REPAIRS, type PreviewParent, type RequireTime } from './compared-repository.ts'
 import type { DeliveryContext } from './find-integration.ts'
 
 type BranchComparison = {
@@ -76,7 +76,7 @@ function listMissed(parents: PreviewParent[], known: Heads | null, listed: Heads
   })
 }
 
-/** As `isOpenPull` of branch-previews.ts says. */
+/** The same as `isOpenPull` of branch-previews.ts. */
 const isOpenPull = ({ kind, fork, state, end_reason }: Known) =>
   kind === 'pull_request' && !fork && (state === 'ended' ? REMOVED.includes(end_reason ?? '') : state !== 'denied')
 const isClosed = ({ kind, fork, end_reason }: Known) => kind === 'pull_request' && !fork && end_reason === 'closed'

@@ -2,7 +2,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { sha256Hex } from '../../kernel/crypto/digest.ts'
 import { type Row, runAsSystem } from '../../kernel/db/db.ts'
-import { AttemptError, type OutboxItem } from '../../kernel/db/outbox.ts'
+import { AttemptError } from '../../kernel/db/outbox.ts'
 import { createKeylessCaller } from '../../kernel/http/context.ts'
 import { Failure } from '../../kernel/http/errors.ts'
 import { configuredOrigin } from '../../kernel/http/origin.ts'
@@ -11,28 +11,19 @@ import { canHost } from '../../protocol/host-kinds.ts'
 import { moveRepository } from '../deployments/deploy-push.ts'
 import { repositoryKey } from '../deployments/tables.ts'
 import { openWebhookSecret } from '../git-hosts/credentials.ts'
-import {
-  type Etags,
-  type Githost,
-  type HostedPull,
-  type HostedRepository,
-  type Integration,
-  webhookPath,
-} from '../git-hosts/githost.ts'
+import { type Etags, type Githost, type HostedPull, type HostedRepository, webhookPath } from '../git-hosts/githost.ts'
 import { refusalOf } from '../git-hosts/integration-problems.ts'
 import { mapConcurrently } from '../git-hosts/request.ts'
 import { watchRefusals, withHost } from '../git-hosts/with-host.ts'
-import type { PreviewRow } from '../previews/preview-deployment.ts'
-import type { PolicyRow } from '../previews/preview-policy.ts'
 import { handlePullRequest } from '../previews/pull-requests.ts'
 import { matchesBranch } from './branch-globs.ts'
 import { compareBranches } from './compare-branches.ts'
+import { type ComparedRepository, MAX_REPAIRS, type PreviewParent, type RequireTime } from './compared-repository.ts'
 import type { DeliveryContext } from './find-integration.ts'
 import { FOLLOWS, type FollowedRepository } from './followed-repositories.ts'
 import { handlePush } from './pushes.ts'
 import { fullRef, type PullRequest } from './webhook-payloads.ts'
 
-export type ComparedRepository = OutboxItem & { repository: FollowedRepository; integration: Integration }
 /** The stored outcome of a comparison. `isPartial`: more is left, which the next one does. */
 export type Comparison = Pick<
   FollowedRepository,
@@ -43,20 +34,12 @@ export type Comparison = Pick<
 
 /** Each comparison takes as many by chance from a repository with more refs. */
 const MAX_REFS = 100
-export const MAX_REPAIRS = 25
 /** Well below the lease: a comparison that another one overtakes is never done. */
 const MAX_MS = 60_000
 /** An answer that looks older than what is known is accepted: it was asked for later. */
 const SETTLED = 99
 
 type Followed = { id: string; repo_ref: string; wanted_sha: string | null; is_gone: boolean }
-type KnownPreview = Pick<
-  PreviewRow,
-  'kind' | 'number' | 'branch' | 'fork' | 'state' | 'head_sha' | 'changed_at' | 'end_reason'
->
-export type PreviewParent = Pick<PolicyRow, 'id' | 'version' | 'branches' | 'kinds' | 'ttl_seconds'> & {
-  previews: KnownPreview[]
-}
 type Facts = { now: string; is_used: boolean; followed: Followed[]; parents: PreviewParent[] }
 
 const selectFacts = (id: string) => sql<Row>`
@@ -135,7 +118,6 @@ export async function compareRepository(services: Services, item: ComparedReposi
   })
 }
 
-export type RequireTime = () => void
 function limitTime(): RequireTime {
   const deadline = Date.now() + MAX_MS
   return () => {

@@ -40,8 +40,8 @@ export const deliveryRoutes = slice('Deliveries', 'Webhooks of git hosts: pushes
     params: IntegrationRef,
     description:
       'Signed with the integration’s webhook secret, in `X-Hub-Signature-256` or `X-Gitea-Signature`; or with the ' +
-      'secret itself in `X-Gitlab-Token`. A request with the secret in `X-Slipway-Token`, and no body, says only that ' +
-      'something changed: the repositories of the integration are compared at once.',
+      'secret itself in `X-Gitlab-Token`. A request with the secret in `X-Slipway-Token`, and no body, says only ' +
+      'that something changed: the repositories of the integration are compared at once.',
     ...deliveryOperation,
     errors: [...deliveryOperation.errors, 'integration_revoked', 'address_rate_limited'],
     // An unauthenticated lookup of the integration precedes the check of the signature, so addresses are limited.

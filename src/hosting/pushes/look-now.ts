@@ -5,7 +5,7 @@ import { setClock } from '../../kernel/db/journal.ts'
 import type { Services } from '../../kernel/http/routes.ts'
 import { sweepRepositories } from './repository-sweep.ts'
 
-/** Whoever sends many of these causes no more comparisons. The schedule makes up for what this leaves. */
+/** Many of these cause no more comparisons. The schedule makes up for what this leaves. */
 const PAUSE = sql`interval '5 seconds'`
 
 /** Stored before the answer, so that no crash loses it. Returns the comparison. */

@@ -3,7 +3,8 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { Row } from '../../kernel/db/db.ts'
 import { backoffSeconds, drainInTurns, LEASE, listInTurns, type Outbox } from '../../kernel/db/outbox.ts'
 import type { Services } from '../../kernel/http/routes.ts'
-import { type ComparedRepository, type Comparison, compareRepository } from './compare-repository.ts'
+import { type Comparison, compareRepository } from './compare-repository.ts'
+import type { ComparedRepository } from './compared-repository.ts'
 import { listFollowed } from './followed-repositories.ts'
 
 const MAX_CONCURRENT = 6

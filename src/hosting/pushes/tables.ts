@@ -10,6 +10,7 @@ import {
   parentTenantColumns,
   versionedColumns,
 } from '../../kernel/db/columns.ts'
+import { followedKinds, previewKinds, previewStates } from '../../protocol/preview-kinds.ts'
 import type { StoredProtection } from '../../protocol/protection.schema.ts'
 import { deployments } from '../deployments/tables.ts'
 
@@ -76,8 +77,6 @@ export const commitStatuses = pgTable(
   ],
 )
 
-/** What a policy makes previews of. Requests make further ones. */
-export const followedKinds = ['pull_requests', 'branches'] as const
 /** `from_deployment_id`: of a copy. */
 export type PreviewDatabase = { mode: 'none' | 'empty' | 'copy'; from_deployment_id?: string | undefined }
 
@@ -109,9 +108,6 @@ export const previewPolicies = pgTable('preview_policies', {
   ...versionedColumns(),
 })
 
-export const previewKinds = ['pull_request', 'branch', 'request'] as const
-export const previewStates = ['pending', 'awaiting_approval', 'denied', 'full', 'failed', 'live', 'ended'] as const
-
 /** The source of a requested preview. */
 export type PreviewRequest = {
   source: 'githost' | 'internal_source' | 'internal_container' | 'external_container'
@@ -135,7 +131,7 @@ export const previews = pgTable(
       .notNull()
       .references(() => deployments.id, { onDelete: 'cascade' }),
     kind: text({ enum: previewKinds }).notNull().default('pull_request'),
-    /** Of the pull request. */
+    /** The number of the pull request. */
     number: integer(),
     state: text({ enum: previewStates }).notNull(),
     deployment_id: uuid(),
@@ -143,7 +139,7 @@ export const previews = pgTable(
     /** Null for a request without a commit. */
     head_sha: text(),
     request: json().$type<PreviewRequest>(),
-    /** Why it could not be created. */
+    /** The reason that it could not be created. */
     problem: text(),
     /** The commit `head_sha`. Null for a pull request that last changed before it was stored. */
     commit: json().$type<{ sha: string; message: string | null; author: string | null }>(),

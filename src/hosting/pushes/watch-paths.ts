@@ -1,4 +1,4 @@
-// Which pushes concern a deployment that watches a part of its repository (pure).
+// Decides which pushes concern a deployment that watches a part of its repository (pure).
 import { matchesBranch } from './branch-globs.ts'
 
 /** `files`: what changed between the deployed commit and the pushed one. Null: not known, so it concerns every one. */

@@ -89,7 +89,7 @@ const readCommit = ({ id, message, author }: z.output<typeof HeadCommit>): Commi
   author: author?.name ?? author?.username ?? null,
 })
 
-/** Of a push that is no fast-forward, the commits do not tell what it took away. Only GitHub says whether it is one. */
+/** The commits of a push that is no fast-forward do not tell what it took away. Only GitHub says whether it is one. */
 function listFiles({ before, forced, commits }: z.output<typeof PushPayload>): string[] | null {
   if (before == null || forced !== false || commits == null || commits.length >= MAX_COMMITS) return null
   const files = new Set<string>()

@@ -1,4 +1,5 @@
-// Receives webhook deliveries: the body's signature or a token authenticates them, they are stored, answered, then processed.
+// Receives webhook deliveries: the body's signature or a token authenticates them; they are stored, answered, then
+// processed.
 import { sql } from 'drizzle-orm'
 import { isSameDigest, sha256Hex } from '../../kernel/crypto/digest.ts'
 import { type Row, runAsSystem } from '../../kernel/db/db.ts'

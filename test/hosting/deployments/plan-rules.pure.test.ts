@@ -122,7 +122,7 @@ describe('a rollback', () => {
     expect(plan.warnings).toHaveLength(2)
     const scale = ['', 'queue_', 'orchestrator_'].flatMap(part => [`${part}min_scale`, `${part}max_scale`])
     scale.splice(2, 0, 'scale_metric', 'scale_target', 'idle_seconds', 'frozen_seconds', 'process_scale')
-    const kept = ['build_on_push', 'custom_url', ...scale.map(name => `resource_spec.${name}`)]
+    const kept = ['build_on_push', 'watch_paths', 'custom_url', ...scale.map(name => `resource_spec.${name}`)]
     expect(KEPT_MEMBERS).toEqual(kept)
     expect(IN_PLACE_MEMBERS).toEqual([...kept, 'root_directory', 'install_command', 'build_command', 'tracing'])
   })

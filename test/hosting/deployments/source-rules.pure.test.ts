@@ -23,6 +23,7 @@ const TABLE: [path: string, columns: string, value: unknown][] = [
   ['source_config.integration_id', 'n - - - -', ID],
   ['source_config.repo_url', 'n x x x x', 'https://git.example/a/b'],
   ['source_config.build_on_push', '- x - - -', false],
+  ['source_config.watch_paths', '- x x x x', ['apps/**']],
   ['source_config.custom_url', '- - - - -', 'app.example.com'],
   ['source_config.resource_spec', '- n - - -', {}],
   ['source_config.listener_id', 'x - - - -', ID],

@@ -132,7 +132,7 @@ it('a merge request has a preview and one note; a fork has none', async () => {
   expect(project.notes[0]!.body).toContain('The preview is deleted.')
 })
 
-it('what was lost is made up for: webhooks repaired, pushes and merge requests compared, a new name followed', async () => {
+it('webhooks are repaired, lost pushes and merge requests made up for, and a new name is followed', async () => {
   const { tenant, project, integration, id, newest, previews } = await setUp()
   await tenant.put(`/v2/deployments/${id}/preview-policy`, { branches: ['**'] })
   Object.assign(project.hooks[0]!, { merge_requests_events: false, alert_status: 'disabled' })
@@ -152,7 +152,7 @@ it('what was lost is made up for: webhooks repaired, pushes and merge requests c
   expect(project.hooks).toEqual([])
 })
 
-it('what GitLab refuses is told in its words: scopes, revoked tokens, limits, roles', async () => {
+it('refusals of GitLab are told in its words: scopes, revoked tokens, limits, roles', async () => {
   const { tenant, project, integration, id } = await setUp()
   gitlab.tokens.set('glpat-read', { user: { id: 7, username: 'bot' }, scopes: ['read_api'] })
   expect((await tenant.patch(`${BASE_PATH}/${integration}`, { token: 'glpat-read' })).status).toBe(200)

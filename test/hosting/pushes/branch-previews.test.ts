@@ -67,7 +67,7 @@ describe('a branch', () => {
     await expectCompleteJournal(tenant, (await find('feature/cart')).deployment_id)
   })
 
-  it('has none if the parent deploys it, no glob covers it, its commit is skipped, or branches are not followed', async () => {
+  it('has none if the parent deploys it, no glob covers it, its commit is skipped, or none are followed', async () => {
     const { push, previews } = await setUpBranches({ branches: ['feature/*', 'main'] })
     for (const branch of ['main', 'other']) await push(branch)
     expect(await previews()).toEqual([])
@@ -202,7 +202,7 @@ describe('labels of hosts', () => {
 })
 
 describe('a requested preview', () => {
-  it('of an image is made, updated by the same name, and deleted', async () => {
+  it('can be an image: it is made, updated by the same name, and deleted', async () => {
     const { tenant, parent, request, read, live } = await setUpBranches({ kinds: ['pull_requests'] })
     const reply = await request({ branch: 'try', image_uri: 'registry.example.com/shop:1' })
     expect([reply.status, reply.body.kind, reply.body.state]).toEqual([202, 'request', 'pending'])
@@ -226,7 +226,7 @@ describe('a requested preview', () => {
     expect((await request({ branch: 'try', repo_ref: 'main' })).status).toBe(202)
   })
 
-  it('of a ref has its commit, or the reason why it has none', async () => {
+  it('can be a ref: it has its commit, or the reason why it has none', async () => {
     const { tenant, parent, repository, request } = await setUpBranches()
     const sha = newSha()
     repository.refs.set('topic', sha)
@@ -242,7 +242,7 @@ describe('a requested preview', () => {
     expect((await tenant.get(path(commit.body.id))).body.state).toBe('failed')
   })
 
-  it('of a branch that the policy follows is refused', async () => {
+  it('cannot be a branch that the policy follows', async () => {
     const { push, request } = await setUpBranches()
     await push('feature')
     expect((await request({ branch: 'feature', image_uri: 'a/b:1' })).body.code).toBe('preview_followed')
@@ -267,7 +267,8 @@ describe('a requested preview', () => {
     await finishPendingWork()
     await runAsSystem(
       getApp().database,
-      sql`update previews set state = 'pending', updated_at = updated_at - interval '1 hour' where id = ${preview.id}::uuid`,
+      sql`update previews set state = 'pending', updated_at = updated_at - interval '1 hour'
+        where id = ${preview.id}::uuid`,
     )
     await sweepPreviews(getServices())
     expect((await tenant.get(`/v2/deployments/${id}/previews/${preview.id}`)).body.state).toBe('live')

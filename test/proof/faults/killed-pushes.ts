@@ -49,7 +49,7 @@ function makeLife(lastStep: number, losesAnswer: boolean) {
 
 type Pull = { number: number; branch: string; sha: string; state: 'open' | 'closed'; updated_at: string }
 
-/** As Gitea answers, with its repository in memory. */
+/** Answers as Gitea does, with its repository in memory. */
 function makeHost(now: () => number) {
   let count = 0
   const heads = new Map([['main', shaOf(++count)]])
@@ -273,7 +273,9 @@ export default {
     const orphans = Number(counted)
     const doubled = [...host.comments.values()].filter(bodies => bodies.length > 1).length
     return {
-      measured: `${different.length} of ${wanted().length} differ after ${pushed} branches; ${orphans} orphans; ${doubled} comments twice`,
+      measured:
+        `${different.length} of ${wanted().length} differ after ${pushed} branches; ${orphans} orphans; ` +
+        `${doubled} comments twice`,
       met: set.status === 200 && killed > 0 && different.length === 0 && orphans === 0 && doubled === 0,
       notes: [
         `${killed} killed; at rest after ${lives} lives; ${nextPull - 1} pull requests`,
