@@ -4,9 +4,12 @@ import { dirname, join } from 'node:path'
 import { dump } from 'js-yaml'
 import { beforeAll, beforeEach, expect, it } from 'vitest'
 import { KINDS, type WorkspaceDocument } from '../../src/client/apply/documents.ts'
+import { featuresOf } from '../../src/protocol/engine-features.ts'
+import { CLOSED_POLICY } from '../../src/protocol/listener-policy.ts'
 import { newTenant } from '../support/app.ts'
 import { makeFolder, serveApp } from '../support/cli.ts'
 import { type HereResult, makeHereRunner } from '../support/cli-here.ts'
+import { makeSyncAgent, newListener } from '../support/sync-agent.ts'
 
 let url: string
 /** Refuses writes of these paths. */
@@ -223,8 +226,9 @@ it('has a JSON Schema of each kind, without values of secrets', async () => {
   expect(JSON.stringify(definitions)).not.toContain('client_secret"')
 })
 
-it('keeps what lasts where a document leaves it out, and removes other amounts', async () => {
+it('keeps what lasts where a document leaves it out, also on another engine, and removes other amounts', async () => {
   const { write, run, tenant } = await setUp()
+  const { key } = await newListener(tenant, { compute_id: 'machine-1' })
   const lasting = {
     volumes: [{ name: 'media', persistentVolumeClaim: { claimName: 'media', storage_gi: 2 } }],
     volume_mounts: [{ name: 'media', mountPath: '/app/media' }],
@@ -233,12 +237,20 @@ it('keeps what lasts where a document leaves it out, and removes other amounts',
   }
   const read = async () => (await tenant.get('/v2/deployments?name=web')).body.resources[0].source_config.resource_spec
   const apply = async (source_config: object) => {
-    expect((await run('apply', write('web.yaml', [deployment('web', {}, source_config)]))).error).toBeUndefined()
+    const document = deployment('web', { listener: 'local/machine-1' }, source_config)
+    expect((await run('apply', write('web.yaml', [document]))).error).toBeUndefined()
     return read()
   }
   expect(await apply({ resource_spec: { ...lasting, cpu: 2 } })).toMatchObject({ ...lasting, cpu: 2 })
   expect(await apply({ resource_spec: {} })).toEqual(lasting)
   expect(await apply({})).toEqual(lasting)
+  const { agent_id } = makeSyncAgent(tenant, key)
+  for (const engine of ['process', 'container'] as const) {
+    const policy = { ...CLOSED_POLICY, engine, features: featuresOf(engine) }
+    const { changes } = await makeSyncAgent(tenant, key, agent_id).poll({ policy })
+    expect(changes).toMatchObject([{ cleared_stores: [], revision: { resource_spec: lasting } }])
+    await apply({ resource_spec: {}, build_command: `make ${engine}` })
+  }
 })
 
 it('applies the plan with a digest or nothing', async () => {
