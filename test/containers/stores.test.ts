@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest'
+import { BucketStore } from '../../src/agent/archive/bucket-store.ts'
 import type { RevisionRef } from '../../src/agent/engine.ts'
 import type { ContainerEngine } from '../../src/agent/engines/container.ts'
 import type { ResourceSpec } from '../../src/protocol/resources.schema.ts'
@@ -14,6 +15,7 @@ import { startCommand, stopCommands, waitFor } from '../support/commands.ts'
 import { SERVE_COMMAND, setUpContainerEngines } from '../support/container-engine.ts'
 import { type Podman, startPodman } from '../support/podman.ts'
 import { query } from '../support/postgres.ts'
+import { backupSettings, startS3 } from '../support/s3.ts'
 import { buildStoreImages, queryFromContainer, queryOver, readContainerEnvironment } from '../support/store-images.ts'
 
 type Volume = { Labels: Record<string, string> }
@@ -155,6 +157,59 @@ test('a database is restored between two writes and from a snapshot, in another 
   expect(await read(ref)).toEqual([1, 2])
   await run(ref, 'insert into data values (4)')
   for (const one of [ref, copy]) await engine.remove(one.deployment_id)
+})
+
+test('a database whose machine is lost comes back from the bucket with its last stored commit', async () => {
+  const directory = fs.mkdtempSync(join(tmpdir(), 'slipway-bucket-'))
+  const s3 = await startS3(directory)
+  onTestFinished(async () => {
+    await s3.close()
+    fs.rmSync(directory, { recursive: true, force: true, maxRetries: 9 })
+  })
+  const listener = randomUUID()
+  const openWithBucket = async () => {
+    const archive = new BucketStore(backupSettings(s3), pods.home)
+    archive.setListener(listener)
+    return { archive, ...(await pods.open({ container_backup_ms: 500 }, { stores, archive })) }
+  }
+  const { engine, archive } = await openWithBucket()
+  await engine.provide(unit(ref))
+  await waitUntilReady(engine)
+  const run = (on: ContainerEngine, text: string) => waitFor(() => queryForwarded(on, ref, text).catch(() => undefined))
+  await run(engine, 'create table data as select 1 as x')
+  const folder = `databases/container/${ref.deployment_id}`
+  const list = async (kind: string) => {
+    const generations = await archive.list(folder)
+    return (await Promise.all(generations.map(name => archive.list(`${folder}/${name}/${kind}`)))).flat()
+  }
+  await waitFor(async () => (await list('base')).length === 2)
+  await run(engine, 'insert into data values (2)')
+  const [closed] = await run(engine, 'select pg_walfile_name(pg_switch_wal()) as name')
+  await waitFor(async () => (await list('wal')).includes(`${closed!.name}.gz`))
+
+  await engine.close({ stop: true })
+  const filter = ['--filter', `label=slipway.deployment=${ref.deployment_id}`]
+  for (const [what, ...remove] of [
+    ['ps --all', 'rm', '-f', '-v'],
+    ['volume ls', 'volume', 'rm'],
+    ['network ls', 'network', 'rm'],
+  ]) {
+    const ids = (await podman.podman(...what!.split(' '), '-q', ...filter)).split('\n').filter(Boolean)
+    if (ids.length > 0) await podman.podman(...remove, ...ids)
+  }
+  fs.rmSync(pods.home, { recursive: true })
+
+  const { engine: next } = await openWithBucket()
+  await next.provide(unit(ref))
+  await waitFor(async () =>
+    (await next.observe(ref.deployment_id)).database?.reason?.includes('slipway snapshots restore'),
+  )
+  const at = new Date()
+  const never = new AbortController().signal
+  await next.restoreSnapshot(unit(ref), 'database', { deployment_id: ref.deployment_id, at }, never)
+  expect((await run(next, 'select x from data order by x')).map(({ x }) => x)).toEqual([1, 2])
+  await next.remove(ref.deployment_id)
+  expect(await archive.list(folder)).toEqual([])
 })
 
 test('two databases have passwords of their own, and the removal of one leaves the other', async () => {
