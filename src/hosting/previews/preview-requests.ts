@@ -37,7 +37,7 @@ const NEEDS_REPOSITORY = 'a ref or a commit needs a deployment of source githost
 const NO_PREVIEW_OF_PREVIEW = 'a preview has no previews of its own'
 
 /** Stores the request. The preview is made after the answer, and by the sweep if this process dies. */
-export const requestPreview = verb('deployments:create', async (ctx, { deployment_id, ...body }: Input) => {
+export const requestPreview = verb('deployments:update', async (ctx, { deployment_id, ...body }: Input) => {
   const request = describeRequest(ctx, body)
   const { source, source_tarball_path, ttl_seconds } = request
   const ttl = sql`coalesce(${ttl_seconds ?? null}::integer, p.ttl_seconds, ${DEFAULT_POLICY.ttl_seconds})`

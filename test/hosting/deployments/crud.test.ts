@@ -44,6 +44,7 @@ const CONFIG = {
   deployment_type: 'dev',
   template_id: null,
   tracing: null,
+  watch_paths: null,
 }
 const REVISION_CONFIG = {
   repo_ref: null,

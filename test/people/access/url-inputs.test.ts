@@ -149,6 +149,7 @@ const DECISIONS: Record<string, string | (() => Promise<void>)> = {
     const change = { source_config: { repo_url: 'https://evil.example.com/a/b' } }
     expect((await tenant.patch(`/v2/deployments/${parent.id}`, change)).body.code).toBe('member_immutable')
   },
+  'createAccessGrant host': 'an address of the deployment; any other is refused',
   'createDeployment source_config.custom_url': VISITED,
   'patchDeployment source_config.custom_url': VISITED,
   'report reports.url': VISITED,
