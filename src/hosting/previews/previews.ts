@@ -45,9 +45,7 @@ export const ABOUT = sql`(
         'commit_label', (
           select h.label
           from host_labels h
-          where h.deployment_id = c.id and h.kind = 'commit'
-          order by h.created_at desc, h.label
-          limit 1),
+          where h.deployment_id = c.id and h.kind = 'commit' and h.revision_id = c.latest_revision_id),
         'reported_url', c.url,
         'revision_status', r.status,
         'last_request_at', c.last_request_at,
