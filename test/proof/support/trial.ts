@@ -65,6 +65,7 @@ const MODULES: Record<string, string> = {
   act: 'github.com/nektos/act@v0.2.89',
   caddy: 'github.com/caddyserver/caddy/v2/cmd/caddy@v2.11.9',
   kubeconform: 'github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0',
+  minio: 'github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c',
   pebble: 'github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1',
   'pebble-challtestsrv': 'github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv@v2.10.1',
 }
