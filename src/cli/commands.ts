@@ -85,6 +85,14 @@ export const SECTIONS: Record<string, Record<string, Load | Group>> = {
         download: () => import('./commands/snapshots-download.ts'),
       },
     },
+    hooks: {
+      summary: 'secret URLs that deploy',
+      commands: {
+        list: () => import('./commands/hooks-list.ts'),
+        create: () => import('./commands/hooks-create.ts'),
+        delete: () => import('./commands/hooks-delete.ts'),
+      },
+    },
     previews: {
       summary: 'the previews of a deployment',
       commands: {

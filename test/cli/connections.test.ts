@@ -1,4 +1,4 @@
-// `slipway providers`, `repos`, `listeners` and `keys`.
+// `slipway providers`, `repos`, `listeners`, `keys` and `hooks`.
 import { beforeAll, expect, it } from 'vitest'
 import { foreignServers, newTenant, send, type Tenant } from '../support/app.ts'
 import { makeFolder, serveApp } from '../support/cli.ts'
@@ -13,6 +13,7 @@ import {
   makeValidSites,
   SERVER_METADATA_PATH,
 } from '../support/mcp-sites.ts'
+import { newRepository, newRepositoryDeployment, serveRepositories } from '../support/pushes.ts'
 import { makeSyncAgent } from '../support/sync-agent.ts'
 
 let url: string
@@ -165,4 +166,25 @@ it('creates a key with a role, permissions and an end, shows it once, lists it, 
   ])
   expect(failure(await run('keys', 'create', 'CI', '--permission', 'nope'))).toEqual([1, 'invalid_request', undefined])
   expect(failure(await run('keys', 'create', 'CI', '--expires-in', 'soon'))[0]).toBe(2)
+})
+
+it('creates a deploy hook, shows its URL once, lists it, and ends it by its name', async () => {
+  const { tenant, run } = await setUp()
+  serveRepositories()
+  const { name } = await newRepositoryDeployment(tenant, await newRepository(tenant), 0, { name: 'site' })
+  const [made] = (await run('hooks', 'create', name, 'content', '--ref', 'release/*', '--ref', 'v/**')).objects
+  expect(made).toMatchObject({ name: 'content', refs: ['release/*', 'v/**'], url: expect.any(String) })
+  const path = new URL(made!.url as string).pathname
+  expect((await send('POST', path)).status).toBe(202)
+  const { url: _, ...shown } = made!
+  const listed = await run('hooks', 'list', name)
+  expect(listed.objects).toEqual([{ ...shown, last_used_at: expect.any(String) }])
+
+  const next = `slipway hooks delete ${name} content --yes`
+  expect(failure(await run('hooks', 'delete', name, 'content'))).toEqual([2, 'confirmation_required', next])
+  expect((await send('POST', path)).status).toBe(202)
+  expect((await run('hooks', 'delete', name, 'content', '--yes')).objects).toMatchObject([{ deleted: true }])
+  expect((await send('POST', path)).status).toBe(404)
+  const gone = await run('hooks', 'delete', name, 'content', '--yes')
+  expect(failure(gone)).toEqual([1, 'deploy_hook_not_found', `slipway hooks list ${name}`])
 })
