@@ -69,7 +69,7 @@ async function run(args: string[], env: Settings): Promise<string> {
   return output
 }
 
-/** How each server is started with one user, and its data in a folder. */
+/** Starts each server with one user, and its data in a folder. */
 const SERVERS: Record<string, (port: number, folder: string) => { args: string[]; env: Settings }> = {
   minio: (port, folder) => ({
     args: ['server', '--quiet', '--address', `127.0.0.1:${port}`, folder],
