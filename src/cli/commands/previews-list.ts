@@ -15,6 +15,7 @@ export async function run(session: Session, _: object, [name]: [string?]): Promi
     pull: (one: Preview) => one.number,
     branch: (one: Preview) => one.branch,
     state: (one: Preview) => one.state,
+    revision: (one: Preview) => one.revision_status,
     commit: (one: Preview) => one.head_sha?.slice(0, 8),
     url: (one: Preview) => one.url,
   }
