@@ -79,7 +79,7 @@ export type Install = z.output<typeof Install>
 
 const BaseUrl = boundedText(500)
   .refine(url => /^https?:\/\/[^/?#\s@\\]+(\/[\w.~-]+)*\/?$/i.test(url) && URL.canParse(url), {
-    error: 'must be the https URL of the host, as people open it',
+    error: 'must be an https URL: of the host, as people open it, or for `git` of the repository. SSH is not supported',
     abort: true,
   })
   .overwrite(url => new URL(url).href.replace(/\/$/, ''))
