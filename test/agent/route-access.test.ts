@@ -274,6 +274,20 @@ test('open paths are open in their plain spelling alone', async () => {
     ...['/public/a%2f..%2fadmin', '/public/a;/../admin', '/public/a\\..\\admin', '/public/.../admin', '/x/../public/a'],
   ]
   for (const path of closed) expect((await send({ path, method: 'POST' })).status, path).toBe(401)
+  // Some applications read a path in a fragment.
+  const before = received.length
+  expect((await send({ path: '/public/a#/../../admin' })).status).toBe(400)
+  expect(received).toHaveLength(before)
+})
+
+test('a request whose body never comes does not keep its connection', async () => {
+  for (const path of ['/', '/robots.txt', ACCESS_PATH]) {
+    const socket = connect(port, '127.0.0.1')
+    socket.write(`GET ${path} HTTP/1.1\r\nHost: ${HOST}\r\nAccept: text/html\r\nContent-Length: 9\r\n\r\n`)
+    socket.resume()
+    await once(socket, 'end')
+    socket.destroy()
+  }
 })
 
 test('a custom URL with a path has its own page, and its cookie', async () => {

@@ -89,6 +89,8 @@ export function createRouteAccess(key: string, proxies: ProxyRange[], clock = Da
     res.setHeader('Cache-Control', 'private, no-store')
     res.setHeader('X-Robots-Tag', 'noindex')
     const isRead = req.method === 'GET' || req.method === 'HEAD'
+    // A body that never ends would keep the connection.
+    if (isRead && !req.complete) res.setHeader('Connection', 'close')
     if (path === accessPathOf(route)) {
       if (isRead) return void res.writeHead(200, ACCESS_PAGE_HEADERS).end(req.method === 'GET' ? ACCESS_PAGE : '')
       if (req.method === 'POST') return exchange(req, res, route.access)

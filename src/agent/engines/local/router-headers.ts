@@ -52,7 +52,8 @@ export function refusalStatus({ method, url = '', headers, rawHeaders }: Incomin
   if (rawHeaders.length > 2 * MAX_HEADERS) return 431
   const hosts = headerPairs(rawHeaders).filter(([name]) => name.toLowerCase() === 'host')
   if (hosts.length > 1 || !HOST_HEADER.test(headers.host ?? '')) return 400
-  if (!url.startsWith('/') && !(method === 'OPTIONS' && url === '*')) return 400
+  // Some applications take a fragment for a part of the path, which then is another one than the router judges.
+  if ((!url.startsWith('/') && !(method === 'OPTIONS' && url === '*')) || url.includes('#')) return 400
   if (headers['transfer-encoding'] !== undefined && headers['transfer-encoding'].toLowerCase() !== 'chunked') return 501
   return null
 }

@@ -419,7 +419,7 @@ function isTurnOf(req: http.IncomingMessage, res: http.ServerResponse): boolean 
 /** Any page of the web can have a name of its own lead to the loopback address, and then read what answers there. */
 const isLocalName = (name: string) =>
   !name.includes('.') || isIP(name.replace(/^\[|\]$/g, '')) > 0 || /\.(?:localhost|internal)$/.test(name)
-const pathOf = (req: http.IncomingMessage) => req.url!.replace(/[?#].*$/s, '')
+const pathOf = (req: http.IncomingMessage) => req.url!.replace(/\?.*$/s, '')
 const isBelow = (path: string, prefix: string) =>
   path === prefix || path.startsWith(prefix.endsWith('/') ? prefix : `${prefix}/`)
 
