@@ -326,6 +326,8 @@ export interface Engine {
   databaseTotals?(): DatabaseTotals
   /** Takes the signer of grants, by which people see protected deployments. Absent: the engine protects none. */
   trustGrants?(issuer: GrantIssuer): Promise<void>
+  /** Sets who may see the deployment, if it is stored here: its first start does. Absent: the engine protects none. */
+  protect?(deployment_id: string, protection: WorkProtection | null): Promise<void>
   /** Runs a command beside a copy. Rejects with a PermanentError for the user. See `policy.tunnels`. */
   openTerminal?(ref: RevisionRef, id: string, request: NewTerminal): Promise<Terminal>
   /** Reaches ports of copies and stores of this deployment, and nothing else. */

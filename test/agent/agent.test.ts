@@ -5,9 +5,10 @@ import * as fs from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { Agent } from '../../src/agent/agent.ts'
 import { createControlPlaneClient } from '../../src/agent/control-plane/client.ts'
+import { TransientError } from '../../src/agent/engine.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
@@ -100,6 +101,25 @@ async function deployFailing(id: string, files: Record<string, string>, more = {
     await client.stop()
   }
 }
+describe('the protection', () => {
+  beforeEach(startServers)
+  afterEach(stopServers)
+
+  test('is set although nothing of the deployment can be started', async () => {
+    startAgent()
+    const id = randomUUID()
+    git.push(makeApplication('shown'), 'Shown', id)
+    const { url } = await waitForOutcome(control.want(id, makeSource({}, id)))
+    const status = async () => (await requestRouter(url!, '/')).status
+    expect(await status()).toBe(200)
+    const start = vi.spyOn(ProcessEngine.prototype, 'start').mockRejectedValue(new TransientError('no space'))
+    onTestFinished(() => start.mockRestore())
+    control.updateWork(id, { protection: { open_paths: [], bypasses: [] } })
+    await waitFor(async () => (await status()) === 401)
+    expect(start).toHaveBeenCalled()
+  })
+})
+
 describe('a release command', () => {
   beforeEach(startServers)
   afterEach(stopServers)

@@ -202,8 +202,15 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
     await next.close({ stop: false })
     const { engine: third } = await open({}, { trusted_proxies: ['10.0.0.1'] })
     expect(await statuses(third)).toEqual([401, 401, 200, 200, 302])
-    await third.route(makeUnit(ref, { protection: null }))
+    await third.protect(ref.deployment_id, null)
     expect(await statuses(third)).toEqual([200, 200, 200, 200, 200])
+    // A step or a job that began before knows nothing of it.
+    await third.protect(ref.deployment_id, protection)
+    await third.start(makeUnit(ref, { protection: null }), artifact)
+    await third.route(makeUnit(ref, { protection: null }))
+    const job = { id: 'job', command: 'true', timeout_seconds: 10, wasStarted: false }
+    await third.runOnce(makeUnit(ref, { protection: null }), artifact, job, () => {}, new AbortController().signal)
+    expect(await statuses(third)).toEqual([401, 401, 200, 200, 302])
   })
 
   test('a custom_url with the host of another deployment gets no requests of that deployment', async () => {

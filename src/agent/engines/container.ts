@@ -283,7 +283,7 @@ export class ContainerEngine extends PooledEngine {
     const images = this.#images.readPinned(this.path(deployment_id), revision_id)
     const makeParts = async () => {
       await this.#untilDisksAreWhole(deployment_id)
-      this.saveDeployment(spec)
+      this.saveNewDeployment(spec)
       makeTokenFolder(this.tokenFolder(deployment_id), this.tokenReaderOf())
       await this.renewModelToken(deployment_id)
       await this.#images.restore([artifact.location], spec)

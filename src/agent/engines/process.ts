@@ -329,7 +329,7 @@ export class ProcessEngine extends PooledEngine {
     for (const name of ['home', 'tmp']) makeOwned(join(folder, name), user)
     await this.untilStartable(deployment_id)
     this.#stores.disksOf(deployment_id).ensure(listDisks(resources))
-    this.saveDeployment(spec)
+    this.saveNewDeployment(spec)
     await this.renewModelToken(deployment_id)
     const variables = this.#environmentOf(spec, artifact, { folder, port: null, role: run.role ?? RUN_ROLE })
     const env = { ...variables, [RUN_VARIABLE]: run.id }

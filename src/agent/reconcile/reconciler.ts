@@ -204,6 +204,9 @@ export class Reconciler {
       const observation = await observeDeployment(id, builds, await engine.observe(id), this.#releases)
       if (deployment) {
         deployment.work = withPlanned(deployment.work, id => observation.records.get(id))
+        // Before what may fail: a change of who may see it never waits. An earlier control plane says nothing of it.
+        const { protection } = deployment.work
+        if (protection !== undefined) await engine.protect?.(id, protection)
         await refreshRevisions(context, deployment, observation).finally(() =>
           this.#options.redaction.confirmEngineSecrets(id),
         )

@@ -75,13 +75,21 @@ export class DeploymentRecords {
       isWithoutWeb: routed ? routed.isWithoutWeb : previous?.isWithoutWeb,
       local_port: previous?.local_port,
       custom_url,
-      // A control plane of an earlier release says nothing of it.
-      protection: protection === undefined ? (previous?.protection ?? null) : protection,
+      // Only `protect` changes it: a slow step may know an older one.
+      protection: (previous ? previous.protection : protection) ?? null,
       tenant_id,
       custom_since: host === undefined ? undefined : isSame ? previous!.custom_since : Date.now(),
       // Usage counts from the first route, so that a deployment without any request becomes unused.
       used: previous?.used ?? (routed ? Date.now() : undefined),
     })
+  }
+
+  /** False if nothing changed. */
+  protect(deployment: string, protection: WorkProtection | null): boolean {
+    const saved = this.read(deployment)
+    if (!saved || JSON.stringify(saved.protection ?? null) === JSON.stringify(protection)) return false
+    this.write(deployment, { ...saved, protection })
+    return true
   }
 
   /** The domains below which the agent gives each deployment a name. */

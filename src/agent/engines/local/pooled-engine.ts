@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { describeIgnored, type FeatureName, featuresOf, listIgnored } from '../../../protocol/engine-features.ts'
 import { CLOSED_POLICY, describeRefusal, type ListenerPolicy } from '../../../protocol/listener-policy.ts'
-import type { GrantIssuer } from '../../../protocol/protection.schema.ts'
+import type { GrantIssuer, WorkProtection } from '../../../protocol/protection.schema.ts'
 import type { ResourceSpec } from '../../../protocol/resources.schema.ts'
 import type { BucketStore } from '../../archive/bucket-store.ts'
 import type {
@@ -94,6 +94,8 @@ export abstract class PooledEngine implements Engine {
   readonly #grants: GrantTrust
   #drained = new Set<string>()
   /** True once the next agent owns the router. */
+  /** Their protection has changed, and the router may not know it yet. */
+  readonly #unprotected = new Set<string>()
   #closed = false
   #timers: NodeJS.Timeout[] = []
 
@@ -261,6 +263,13 @@ export abstract class PooledEngine implements Engine {
   async route(spec: RevisionSpec): Promise<void> {
     const { deployment_id, revision_id } = spec
     const pools = this.#pools.get(deployment_id) ?? new Map<string, RevisionPools>()
+  async protect(deployment_id: string, protection: WorkProtection | null): Promise<void> {
+    if (this.#records.protect(deployment_id, protection)) this.#unprotected.add(deployment_id)
+    if (!this.#unprotected.has(deployment_id)) return
+    await this.#applyRoutes()
+    this.#unprotected.delete(deployment_id)
+  }
+
     this.saveDeployment(spec, { revision_id, isWithoutWeb: pools.has(revision_id) && !pools.get(revision_id)!.web })
     await this.#records.chooseLocalPort(deployment_id)
     await this.#applyRoutes()
@@ -398,6 +407,11 @@ export abstract class PooledEngine implements Engine {
   /** Called before anything of the deployment runs. */
   protected saveDeployment(spec: RevisionSpec, routed?: { revision_id: string; isWithoutWeb: boolean }): void {
     this.#records.save(spec, routed)
+  }
+
+  /** For a job, which may have waited: what it knows of hosts may be old. */
+  protected saveNewDeployment(spec: RevisionSpec): void {
+    if (!this.#records.read(spec.deployment_id)) this.#records.save(spec)
   }
 
   #ensurePools({ deployment_id, revision_id }: RevisionRef): RevisionPools {
