@@ -9,6 +9,8 @@ export const HOLD_LIMITS: HoldLimits = {
   /** The time that a request waits for the first copy. */
   wake_ms: 60_000,
 }
+/** Each deployment has so many, also where those of all are taken. */
+const OWN_PLACES = 4
 /** A client that goes away is noticed after so long. */
 const LOOK_MS = 1_000
 
@@ -31,7 +33,9 @@ export class HeldRequests {
     isHeld: () => boolean,
   ): Promise<'awake' | 'crowded' | 'asleep'> {
     const count = this.#counts.get(deployment) ?? 0
-    if (count >= this.#limits.held || this.#all >= this.#limits.held_in_all) return 'crowded'
+    // Deployments that never wake must not take the places of all others.
+    const isFull = this.#all >= this.#limits.held_in_all && count >= OWN_PLACES
+    if (count >= this.#limits.held || isFull) return 'crowded'
     this.#counts.set(deployment, count + 1)
     this.#all++
     if (count === 0) this.#onWake(deployment)
