@@ -5,7 +5,7 @@ import type { Socket } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterEach, expect, test } from 'vitest'
-import type { RevisionRef } from '../../src/agent/engine.ts'
+import type { Artifact, RevisionRef } from '../../src/agent/engine.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import type { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { type ResourceSpec, withDefaults } from '../../src/protocol/resources.schema.ts'
@@ -37,11 +37,15 @@ server.on('upgrade', (_, socket) => socket.write(HEAD))
 server.listen(process.env.PORT)
 `
 
-async function serve(resources: ResourceSpec, { code = makeServerCode('hello'), home = makeTempFolder() } = {}) {
+async function serve(
+  resources: ResourceSpec,
+  { code = makeServerCode('hello'), of = {} }: { code?: string; of?: Partial<Artifact> } = {},
+) {
+  const home = makeTempFolder()
   const ref = makeRevisionRef()
   const unit = makeUnit(ref, { resources: withDefaults(resources, 'dev') })
   const { engine, lines } = await openEngine(home, { limits: SOON })
-  const artifact = writeApplication(home, 'app', code)
+  const artifact = { ...writeApplication(home, 'app', code), ...of }
   await engine.start(unit, artifact)
   await waitFor(async () => (await seen(engine, ref)).phase === 'healthy')
   await engine.route(unit)
@@ -154,6 +158,56 @@ test('a request that is in flight, and a WebSocket, keep it awake', async () => 
   for (const { state } of await observeFor(1_500, engine, ref)) expect(state).toBe('healthy')
   socket.destroy()
   await untilState(engine, ref, 'sleeping')
+})
+
+test('a terminal and a forwarded port keep it awake, and wake it', async () => {
+  const { engine, ref, url } = await serve({ min_scale: 0, idle_seconds: IDLE_SECONDS })
+  await untilState(engine, ref, 'sleeping')
+  const terminal = await engine.openTerminal(ref, 'one', { command: ['cat'], tty: false, columns: 80, rows: 24 })
+  const { connect } = await engine.openForward(ref, {})
+  for (const { state } of await observeFor(1_000, engine, ref)) expect(state).toBe('healthy')
+  await terminal.close()
+  await untilState(engine, ref, 'sleeping')
+  const connection = await connect()
+  for (const { state } of await observeFor(1_000, engine, ref)) expect(state).toBe('healthy')
+  connection.destroy()
+  await untilState(engine, ref, 'sleeping')
+  expect((await requestRouter(url, '/')).status).toBe(200)
+})
+
+test('an application of graphs stays awake for its runs, and its log says so', async () => {
+  const graphs = { build_plan: { kind: 'graphs' } } as Partial<Artifact>
+  const { engine, ref, lines } = await serve({ min_scale: 0, idle_seconds: IDLE_SECONDS }, { of: graphs })
+  for (const { state } of await observeFor(1_000, engine, ref)) expect(state).toBe('healthy')
+  expect(lines).toMatchObject([{ level: 'WARNING', message: expect.stringContaining('does not sleep') }])
+})
+
+test('what is frozen stays so while its disk is copied, and after', async () => {
+  const tick = join(makeTempFolder(), 'tick')
+  const code = `${makeServerCode('hello')}
+const { appendFileSync, writeFileSync } = require('node:fs')
+writeFileSync(process.env.SLIPWAY_DISK_DATA + '/large', require('node:crypto').randomBytes(32 * 1024 ** 2))
+setInterval(() => appendFileSync(${JSON.stringify(tick)}, '.'), 5)`
+  const disk = {
+    volumes: [{ name: 'data', persistentVolumeClaim: { claimName: 'data' } }],
+    volume_mounts: [{ name: 'data', mountPath: '/data' }],
+  }
+  const rest = { min_scale: 0, idle_seconds: IDLE_SECONDS, frozen_seconds: 3_600 }
+  const { engine, ref, url } = await serve({ ...rest, ...disk }, { code })
+  const copy = () => engine.takeSnapshot(ref.deployment_id, 'disk:data', makeTempFolder(), AbortSignal.timeout(30_000))
+  const ticks = () => fs.statSync(tick).size
+  await untilState(engine, ref, 'sleeping')
+  await copy()
+  // What was sent to the process arrives within this time.
+  await delay(200)
+  const before = ticks()
+  await delay(200)
+  expect([ticks(), (await seen(engine, ref)).state]).toEqual([before, 'sleeping'])
+  const order: (string | number)[] = []
+  const ends = [copy().then(() => 'copied'), requestRouter(url, '/').then(({ status }) => status)]
+  await Promise.all(ends.map(async end => order.push(await end)))
+  expect(order).toEqual(['copied', 200])
+  await waitFor(() => ticks() > before)
 })
 
 test.each([0, 3_600])('sleeps and wakes that race with requests lose none, %d s frozen', async frozen_seconds => {

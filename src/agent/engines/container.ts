@@ -172,18 +172,21 @@ export class ContainerEngine extends PooledEngine {
   }
 
   async openTerminal(ref: RevisionRef, id: string, request: NewTerminal): Promise<Terminal> {
-    await this.awaken(ref.deployment_id)
-    return startContainerTerminal(this.#api, this.#copyOf(ref, request.copy).container!, id, request)
+    return this.beside.terminal(ref.deployment_id, async () =>
+      startContainerTerminal(this.#api, this.#copyOf(ref, request.copy).container!, id, request),
+    )
   }
 
   async openForward(ref: RevisionRef, { store, port, copy }: NewForward): Promise<ForwardTarget> {
     if (store) return this.#stores.forwardTo(ref.deployment_id, store)
-    await this.awaken(ref.deployment_id)
-    const { inner, published } = this.#copyOf(ref, copy).ports
-    if (published === undefined) throw new PermanentError('The port of this copy is not known yet. Retry in a moment.')
-    if (port != null && port !== inner)
+    const find = () => {
+      const { inner, published } = this.#copyOf(ref, copy).ports
+      if (published === undefined)
+        throw new PermanentError('The port of this copy is not known yet. Retry in a moment.')
+      if (port == null || port === inner) return published
       throw new PermanentError(`Of a container, only the port in PORT can be reached, which is ${inner}.`)
-    return { connect: () => connectHere(published, '127.0.0.1') }
+    }
+    return this.beside.forward(ref.deployment_id, find, published => connectHere(published, '127.0.0.1'))
   }
 
   #copyOf(ref: RevisionRef, number: number | null | undefined): ContainerReplica {
@@ -343,7 +346,8 @@ export class ContainerEngine extends PooledEngine {
   }
 
   takeSnapshot(deployment_id: string, store: string, folder: string, signal: AbortSignal): Promise<void> {
-    return this.#stores.takeSnapshot(deployment_id, store, folder, signal)
+    const take = () => this.#stores.takeSnapshot(deployment_id, store, folder, signal)
+    return store.startsWith('disk:') ? this.whileStill(deployment_id, take) : take()
   }
 
   restoreSnapshot(spec: RevisionSpec, store: string, from: RestorePoint, signal: AbortSignal): Promise<void> {

@@ -378,22 +378,22 @@ export class ProcessEngine extends PooledEngine {
   }
 
   async openTerminal(ref: RevisionRef, id: string, request: NewTerminal): Promise<Terminal> {
-    await this.awaken(ref.deployment_id)
-    const copy = this.#copyOf(ref, request.copy)
-    const place = this.#places.get(ref.revision_id)?.(WEB, copy.port)
-    if (!place) throw new PermanentError('The agent is taking this revision over. Retry in a moment.')
-    return startTerminal(request, { ...place, id, cgroup: copy.cgroup })
+    return this.beside.terminal(ref.deployment_id, async () => {
+      const copy = this.#copyOf(ref, request.copy)
+      const place = this.#places.get(ref.revision_id)?.(WEB, copy.port)
+      if (!place) throw new PermanentError('The agent is taking this revision over. Retry in a moment.')
+      return startTerminal(request, { ...place, id, cgroup: copy.cgroup })
+    })
   }
 
   async openForward(ref: RevisionRef, { store, port, copy: number }: NewForward): Promise<ForwardTarget> {
     if (store) return this.#stores.forwardTo(ref.deployment_id, store)
-    await this.awaken(ref.deployment_id)
-    const copy = this.#copyOf(ref, number)
-    const target = port ?? copy.port
-    return {
+    const connect = (copy: ProcessReplica) => {
+      const target = port ?? copy.port
       // Another program may take the port later.
-      connect: () => (copy.listensOn(target) ? connectHere(target) : Promise.reject(notListening(copy, target))),
+      return copy.listensOn(target) ? connectHere(target) : Promise.reject(notListening(copy, target))
     }
+    return this.beside.forward(ref.deployment_id, () => this.#copyOf(ref, number), connect)
   }
 
   #copyOf(ref: RevisionRef, number: number | null | undefined): ProcessReplica {
@@ -438,7 +438,8 @@ export class ProcessEngine extends PooledEngine {
   }
 
   takeSnapshot(deployment_id: string, store: string, folder: string, signal: AbortSignal): Promise<void> {
-    return this.#stores.takeSnapshot(deployment_id, store, folder, signal)
+    const take = () => this.#stores.takeSnapshot(deployment_id, store, folder, signal)
+    return store.startsWith('disk:') ? this.whileStill(deployment_id, take) : take()
   }
 
   restoreSnapshot(spec: RevisionSpec, store: string, from: RestorePoint, signal: AbortSignal): Promise<void> {
@@ -460,7 +461,8 @@ export class ProcessEngine extends PooledEngine {
 
   #copiesOf(deployment_id: string): Replica[] {
     const copies: Replica[] = this.#runsOf(deployment_id).map(({ replica }) => replica)
-    this.forEachPoolOf(deployment_id, pool => copies.push(...pool.replicas()))
+    // What is frozen stays so.
+    this.forEachPoolOf(deployment_id, pool => pool.rest !== 'frozen' && copies.push(...pool.replicas()))
     return copies
   }
 }

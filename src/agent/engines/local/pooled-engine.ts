@@ -26,8 +26,10 @@ import type {
 import type { PublicProxy } from '../../public-proxy/public-proxy.ts'
 import { signatureOf } from '../../redaction/redaction.ts'
 import { listFolder, readJson, readText, removeRecursively, stampFolder, writeJson } from '../../system/files.ts'
+import { servesGraphs } from '../graph-variables.ts'
 import { MODEL_TOKEN_FILE } from '../model-variables.ts'
 import { processTypesOf, type RunningType, WEB } from '../process-types.ts'
+import { BesideCopies } from './beside-copies.ts'
 import { DeploymentRecords, type Servers } from './deployment-records.ts'
 import { GrantTrust } from './grant-trust.ts'
 import { describeLeftData } from './left-data.ts'
@@ -66,7 +68,6 @@ type TypeMakers = {
 }
 
 const PORT_ATTEMPTS = 3
-const AWAKEN_MS = 30_000
 const REMOVE = 'Remove it, or use a listener whose agent runs the kubernetes engine and allows it.'
 const REMEDIES = {
   privileged: REMOVE,
@@ -87,15 +88,16 @@ export abstract class PooledEngine implements Engine {
   readonly #router: RouterClient
   readonly #proxy: PublicProxy | undefined
   readonly #scaler: Scaler
+  protected readonly beside: BesideCopies
   /** The ways in which the copies of revisions move, by their ids. */
   readonly #scalings = new Map<string, Scaling>()
   readonly #pools = new Map<string, Map<string, RevisionPools>>()
   readonly #holds = new Map<string, Promise<void>>()
   readonly #grants: GrantTrust
-  #drained = new Set<string>()
-  /** True once the next agent owns the router. */
   /** Their protection has changed, and the router may not know it yet. */
   readonly #unprotected = new Set<string>()
+  #drained = new Set<string>()
+  /** True once the next agent owns the router. */
   #closed = false
   #timers: NodeJS.Timeout[] = []
 
@@ -123,6 +125,7 @@ export abstract class PooledEngine implements Engine {
       recordRest: (ref, rest) => this.#recordRest(ref, rest),
       log: (ref, message) => this.events.log({ ...ref, process: WEB }, message, 'INFO'),
     })
+    this.beside = new BesideCopies(this.#scaler, id => this.#findScaled(id)?.pool.holds === true)
     this.provisioner = new Provisioner({
       provision: (id, signal) => this.provideStores(id, signal),
       changed: id => this.events.changed(id),
@@ -260,9 +263,6 @@ export abstract class PooledEngine implements Engine {
     if (this.#grants.store(issuer)) await this.#applyRoutes().catch(() => {})
   }
 
-  async route(spec: RevisionSpec): Promise<void> {
-    const { deployment_id, revision_id } = spec
-    const pools = this.#pools.get(deployment_id) ?? new Map<string, RevisionPools>()
   async protect(deployment_id: string, protection: WorkProtection | null): Promise<void> {
     if (this.#records.protect(deployment_id, protection)) this.#unprotected.add(deployment_id)
     if (!this.#unprotected.has(deployment_id)) return
@@ -270,6 +270,9 @@ export abstract class PooledEngine implements Engine {
     this.#unprotected.delete(deployment_id)
   }
 
+  async route(spec: RevisionSpec): Promise<void> {
+    const { deployment_id, revision_id } = spec
+    const pools = this.#pools.get(deployment_id) ?? new Map<string, RevisionPools>()
     this.saveDeployment(spec, { revision_id, isWithoutWeb: pools.has(revision_id) && !pools.get(revision_id)!.web })
     await this.#records.chooseLocalPort(deployment_id)
     await this.#applyRoutes()
@@ -365,12 +368,9 @@ export abstract class PooledEngine implements Engine {
     return { targets: pools?.targets() ?? [], holds: pools?.web?.holds ?? false }
   }
 
-  /** For what a person does beside a copy. */
-  protected async awaken(deployment_id: string): Promise<void> {
-    await this.#scaler.wake(deployment_id, 'a terminal or a port was opened')
-    const pool = this.#findScaled(deployment_id)?.pool
-    const deadline = Date.now() + AWAKEN_MS
-    while (pool?.holds && Date.now() < deadline) await delay(20)
+  /** Copies files of it while its copies stand still. */
+  protected whileStill(deployment_id: string, work: () => Promise<void>): Promise<void> {
+    return this.#scaler.whileStill(deployment_id, work)
   }
 
   #isDraining({ deployment_id, revision_id }: RevisionRef): boolean {
@@ -447,9 +447,11 @@ export abstract class PooledEngine implements Engine {
     const ready = seconds != null && { ready_ms: seconds * 1000 }
     // A revision that an agent with a higher limit accepted keeps serving, with fewer.
     const most = this.limits.copies
-    const scaling = artifact.isWithoutWeb || artifact.site ? null : scalingOf(resources, most)
+    const scaling = artifact.isWithoutWeb || artifact.site ? null : scalingOf(resources, most, servesGraphs(artifact))
     if (scaling) this.#scalings.set(revision_id, scaling)
     else this.#scalings.delete(revision_id)
+    if (isNew && servesGraphs(artifact) && resources.min_scale === 0 && resources.idle_seconds != null)
+      this.events.log(spec, 'An application of graphs does not sleep, because its runs and crons need it.', 'WARNING')
     const web: ReplicaTemplate | null = artifact.isWithoutWeb
       ? null
       : {

@@ -54,8 +54,10 @@ export class Scaler {
   readonly #host: Host
   readonly #seen = new Map<string, Seen>()
   /** One change of a deployment at a time. */
-  readonly #turns = new Map<string, Promise<void>>()
-  #isTicking = false
+  readonly #turns = new Map<string, Promise<unknown>>()
+  /** Counts the people who work beside a copy of each. */
+  readonly #used = new Map<string, number>()
+  #isReading = false
 
   constructor(host: Host) {
     this.#host = host
@@ -73,24 +75,44 @@ export class Scaler {
     const all = this.#host.list()
     const ids = new Set(all.map(({ ref }) => ref.deployment_id))
     for (const id of this.#seen.keys()) if (!ids.has(id)) this.#seen.delete(id)
-    if (all.length === 0 || this.#isTicking) return
-    this.#isTicking = true
-    try {
-      const loads = await this.#host.router.loads()
-      let processes: Process[] | undefined
-      const list = () => (processes ??= listProcesses())
-      await Promise.all(
-        all.map(scaled => {
-          const { deployment_id } = scaled.ref
-          return this.#inTurn(deployment_id, () => this.#look(scaled, loads[deployment_id], list, now))
-        }),
-      )
-    } finally {
-      this.#isTicking = false
+    if (all.length === 0 || this.#isReading) return
+    this.#isReading = true
+    const loads = await this.#host.router.loads().finally(() => {
+      this.#isReading = false
+    })
+    let processes: Process[] | undefined
+    const list = () => (processes ??= listProcesses())
+    // One that takes long to end or to wake holds up no other.
+    const free = all.filter(({ ref }) => !this.#turns.has(ref.deployment_id))
+    await Promise.all(
+      free.map(scaled => {
+        const { deployment_id } = scaled.ref
+        return this.#inTurn(deployment_id, () => this.#look(scaled, loads[deployment_id], list, now))
+      }),
+    )
+  }
+
+  /** It does not sleep until the returned function is called. */
+  use(deployment_id: string): () => void {
+    const change = (by: number) => {
+      const count = (this.#used.get(deployment_id) ?? 0) + by
+      if (count > 0) this.#used.set(deployment_id, count)
+      else this.#used.delete(deployment_id)
+    }
+    change(1)
+    let isOver = false
+    return () => {
+      if (!isOver) change(-1)
+      isOver = true
     }
   }
 
-  #inTurn(deployment_id: string, work: () => Promise<void>): Promise<void> {
+  /** Meanwhile it neither sleeps nor wakes: its processes stand still for another reason, such as a copy of a disk. */
+  whileStill<T>(deployment_id: string, work: () => Promise<T>): Promise<T> {
+    return this.#inTurn(deployment_id, work)
+  }
+
+  #inTurn<T>(deployment_id: string, work: () => Promise<T>): Promise<T> {
     const turn = (this.#turns.get(deployment_id) ?? Promise.resolve()).catch(() => {}).then(work)
     this.#turns.set(deployment_id, turn)
     const forget = () => this.#turns.get(deployment_id) === turn && this.#turns.delete(deployment_id)
@@ -111,6 +133,7 @@ export class Scaler {
     }
     if (pool.holds || pool.phase() !== 'healthy')
       return void Object.assign(seen, { before: undefined, used: undefined })
+    if (this.#used.has(scaled.ref.deployment_id)) seen.awakeSince = now
     if (this.#isIdle(scaled, seen, load, now)) return this.#sleep(scaled, seen, now)
     const { rule } = scaling
     if (!rule) return
