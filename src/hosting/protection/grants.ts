@@ -88,6 +88,7 @@ function listAddresses({ url, local_url, custom_url, labels }: AddressRow): URL[
   const own = [url, local_url, custom].flatMap(text => (text && URL.parse(text)) || [])
   const base = url && URL.parse(url)
   if (!base) return own
-  const further = labels.map(label => new URL(base.href.replace(/^(https?:\/\/)[^./]+/, `$1${label}`)))
+  // At an IP address there are none.
+  const further = labels.flatMap(label => URL.parse(base.href.replace(/^(https?:\/\/)[^./]+/, `$1${label}`)) ?? [])
   return [...own, ...further]
 }

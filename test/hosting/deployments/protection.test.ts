@@ -64,6 +64,26 @@ describe('the protection of a deployment', () => {
     expect((await tenant.put(path, OPEN)).status).toBe(200)
   })
 
+  it('ends what an agent would serve that was replaced by one which protects none', async () => {
+    const { agent, create } = await newServed()
+    const [open, closed] = [(await create()).body, (await create({ protection: MEMBERS })).body]
+    const runs = async (features: FeatureName[]) => {
+      const { changes } = await agent.poll({ fence: null, cursor: null, policy: { ...CLOSED_POLICY, features } })
+      return [open, closed].map(({ id }) => {
+        const { wanted, revision } = changes.find(one => one.deployment_id === id)!
+        return [wanted, revision !== null]
+      })
+    }
+    expect(await runs(['images'])).toEqual([
+      ['present', true],
+      ['present', false],
+    ])
+    expect(await runs(['images', 'protection'])).toEqual([
+      ['present', true],
+      ['present', true],
+    ])
+  })
+
   it('takes only paths in plain spelling, and names every other one', async () => {
     const { tenant, create } = await newServed()
     const { body } = await create()
@@ -143,6 +163,34 @@ describe('a grant', () => {
     expect((await ask(host, await newTenant())).body.code).toBe('deployment_not_found')
     const { body: events } = await tenant.get('/v2/events?type=deployment.access_granted')
     expect(events.resources).toHaveLength(1)
+  })
+
+  it('is for the host of each label of the deployment on its listener, and of no other', async () => {
+    const { tenant, agent, listener, create } = await newServed()
+    const [{ id }, other] = [(await create()).body, (await create()).body]
+    const [work] = (await agent.pollAll()).filter(({ deployment_id }) => deployment_id === id)
+    const domain = `${unusedId()}.example.com`
+    const serve = (url: string) => agent.report(work!, { state: 'serving', url })
+    const label = `abc1234--${unusedId().slice(0, 8)}`
+    await runAsSystem(
+      getApp().database,
+      sql`
+        insert into host_labels (listener_id, label, organization_id, tenant_id, deployment_id, kind)
+        select listener_id, ${label}, organization_id, tenant_id, id, 'branch'
+        from deployments where id = ${id}::uuid and listener_id = ${listener.id}::uuid`,
+    )
+    const ask = async (host: string) => {
+      const { status, body } = await tenant.post(`/v2/deployments/${id}/access-grants`, { host, state })
+      return status === 200 ? body.url : body.code
+    }
+    await serve(`https://shop.${domain}`)
+    expect(await ask(`${label}.${domain}`)).toBe(`https://${label}.${domain}/.well-known/slipway/access`)
+    for (const host of [`${other.name}.${domain}`, `x.${label}.${domain}`, label, `${label}.example.com`])
+      expect(await ask(host)).toBe('host_not_served')
+    // At an address without labels there are none.
+    await serve('http://127.0.0.1:8080')
+    expect(await ask('127.0.0.1:8080')).toBe('http://127.0.0.1:8080/.well-known/slipway/access')
+    expect(await ask(`${label}.0.0.1:8080`)).toBe('host_not_served')
   })
 })
 
