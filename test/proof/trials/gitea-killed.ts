@@ -101,7 +101,7 @@ async function trial(): Promise<void> {
     source_revision_config: { repo_ref: 'main', platform_config_path: 'slipway.json' },
     secrets: [],
   })
-  await call('PUT', `/v2/deployments/${id}/preview-policy`, { branches: ['**'], max: 100 })
+  await call('PUT', `/v2/deployments/${id}/preview-policy`, { branches: ['**'], max: 50 })
 
   const newestSha = async () => {
     const [newest] = (await call('GET', `/v2/deployments/${id}/revisions`)).resources
