@@ -34,7 +34,7 @@ const makeHook = ({ id }: Deployment, name: string, refs: string, unavailable: s
 })
 
 const deleteHook = ({ id, name, deployment_id }: Hook, unavailable: string | undefined): Action => ({
-  label: `Delete deploy hook ${name}`,
+  label: 'Delete deploy hook',
   request: request('DELETE /v2/deployments/{deployment_id}/deploy-hooks/{hook_id}', {
     params: { deployment_id, hook_id: id },
   }),
@@ -68,16 +68,20 @@ export default function DeployHooks({ workspace, me, deployment }: DeployHooksPr
       {items && items.length > 0 && (
         <Table
           caption="Deploy hooks, newest first"
-          columns={[
-            { label: 'Name', width: '40%' },
-            { label: 'Last used' },
-            { label: 'Delete', width: '200', isEnd: true },
-          ]}
+          columns={[{ label: 'Name', width: '40%' }, { label: 'Use' }, { label: 'Delete', width: '200', isEnd: true }]}
         >
           {items.map(hook => (
             <Row key={hook.id}>
               <Cell detail={hook.refs.length > 0 ? <code>{hook.refs.join(', ')}</code> : undefined}>{hook.name}</Cell>
-              <Cell>{hook.last_used_at === null ? 'Never' : <Ago time={hook.last_used_at} suffix=" ago" />}</Cell>
+              <Cell>
+                {hook.last_used_at === null ? (
+                  'Never used'
+                ) : (
+                  <>
+                    Used <Ago time={hook.last_used_at} suffix=" ago" />
+                  </>
+                )}
+              </Cell>
               <Cell isEnd>
                 <ActionButton small action={deleteHook(hook, missing)} />
               </Cell>

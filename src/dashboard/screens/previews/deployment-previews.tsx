@@ -127,12 +127,14 @@ const removePolicy = (deployment: Deployment): Action => ({
 type PolicyCardProps = { deployment: Deployment; policy: Policy; edit: preact.ComponentChildren }
 function PolicyCard({ deployment, policy, edit }: PolicyCardProps) {
   const { branches, kinds, ttl, max, forks, secrets, inherited_secrets, resource_spec, database, hooks } = policy
+  const isProtected = policy.protection.mode === 'members'
   const facts: [string, preact.ComponentChildren][] = [
-    ['Of', describeKinds(kinds)],
+    ['Made for', describeKinds(kinds)],
     ['Branches', <Codes key="branches" values={branches} />],
     ['Kept for', `${describeTtl(ttl)} after the last push`],
     ['At most', `${max} at once`],
     ['Forks', forks === 'approve' ? 'after approval of the commit' : 'never'],
+    ['Seen by', isProtected ? 'members, and holders of a link' : 'everyone who knows the address'],
     [
       'Secrets',
       secrets.length > 0 ? <Codes key="secrets" values={secrets.map(({ name }) => name)} /> : 'Same as the deployment',
