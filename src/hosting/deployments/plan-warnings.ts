@@ -60,10 +60,10 @@ function describeScaling(spec: ResourceSpec, { features, max_copies }: Partial<L
     warnings.push(`Keeps ${least === 1 ? 'one copy' : `${least} copies`}, because \`scale_metric\` is \`fixed\`.`)
   if (moves && max_copies != null && max_scale > max_copies)
     warnings.push(`At most ${max_copies} copies run, because the agent of the listener allows no more.`)
-  if (features?.includes('autoscaling') && !moves && tuned.length > 0 && scale_metric !== 'fixed')
-    warnings.push(
-      `${inCode(tuned as string[])} ${tuned.length > 1 ? 'have' : 'has'} no effect while \`max_scale\` is not set above \`min_scale\`.`,
-    )
+  if (features?.includes('autoscaling') && !moves && tuned.length > 0 && scale_metric !== 'fixed') {
+    const have = tuned.length > 1 ? 'have' : 'has'
+    warnings.push(`${inCode(tuned as string[])} ${have} no effect while \`max_scale\` is not set above \`min_scale\`.`)
+  }
   if (canSleep && min_scale === 0 && idle_seconds == null)
     warnings.push('One copy keeps running while `min_scale` is 0 and `idle_seconds` is not set.')
   if (canSleep && min_scale !== 0 && idle_seconds != null)
