@@ -170,6 +170,18 @@ describe('a grant', () => {
     expect(JSON.stringify(received)).not.toMatch(/slipway/i)
   })
 
+  test('counts for requests of its own host, and for a page that another one opens', async () => {
+    const { cookie, query } = await visit()
+    const Cookie = cookieOf(await exchange({ grant: await grantFor(query.get('state')!) }, cookie))
+    const from = async (site: string, headers: http.OutgoingHttpHeaders, method = 'GET') =>
+      (await send({ method, headers: { Cookie, 'Sec-Fetch-Site': site, ...headers } })).status
+    expect(await from('same-origin', { 'Sec-Fetch-Mode': 'cors' }, 'POST')).toBe(200)
+    expect([await from('none', NAVIGATION), await from('same-site', NAVIGATION)]).toEqual([200, 200])
+    for (const headers of [{ 'Sec-Fetch-Mode': 'no-cors' }, { ...NAVIGATION, 'Sec-Fetch-Dest': 'iframe' }])
+      expect(await from('same-site', headers)).toBe(401)
+    expect(await from('same-site', NAVIGATION, 'POST')).toBe(401)
+  })
+
   test('for another host, deployment or browser, or of another issuer, key or kind, opens nothing', async () => {
     const { cookie, query } = await visit()
     const state = query.get('state')!

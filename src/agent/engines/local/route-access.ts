@@ -81,7 +81,10 @@ export function createRouteAccess(key: string, proxies: ProxyRange[], clock = Da
     if (path === accessPathOf(route)) return false
     const { access } = route
     if (!access || isOpenPath(access.open_paths, path) || hasToken(req, access)) return true
-    return readOwnCookies(req, cookieName(req, access, 'access')).some(value => isCookieValid(req, access, value))
+    return (
+      isOfOwnHost(req) &&
+      readOwnCookies(req, cookieName(req, access, 'access')).some(value => isCookieValid(req, access, value))
+    )
   }
 
   /** Answers a request that is not permitted, or is for the router's own page. */
@@ -186,6 +189,13 @@ function isNavigation({ method, headers }: http.IncomingMessage): boolean {
   if (mode !== undefined) return mode === 'navigate' && headers['sec-fetch-dest'] === 'document'
   return (headers.accept ?? '').includes('text/html')
 }
+
+/**
+ * Hosts below one domain are the same site for a browser, which sends the cookie although a page of another workspace
+ * asks: from there only a page is opened, as from any other site.
+ */
+const isOfOwnHost = (req: http.IncomingMessage): boolean =>
+  ['same-origin', 'none', undefined].includes(req.headers['sec-fetch-site'] as string | undefined) || isNavigation(req)
 
 type Claims = Record<string, unknown>
 const COMPACT_JWT = /^([\w-]{1,1000})\.([\w-]{1,4000})\.([\w-]{86})$/
