@@ -160,6 +160,18 @@ test('a request that is in flight, and a WebSocket, keep it awake', async () => 
   await untilState(engine, ref, 'sleeping')
 })
 
+test('a request of a router that was replaced keeps it awake until its answer', async () => {
+  const code = SLOW_CODE.replace('400', '2500')
+  const { engine, url, home, unit, artifact } = await serve({ min_scale: 0, idle_seconds: IDLE_SECONDS }, { code })
+  const answer = requestRouter(url, '/')
+  // It reaches the application within this time.
+  await delay(200)
+  await engine.close({ stop: false })
+  const { engine: next } = await openEngine(home, { limits: SOON, trusted_proxies: ['10.0.0.1'] })
+  await next.start(unit, artifact)
+  expect((await answer).status).toBe(200)
+})
+
 test('a terminal and a forwarded port keep it awake, and wake it', async () => {
   const { engine, ref, url } = await serve({ min_scale: 0, idle_seconds: IDLE_SECONDS })
   await untilState(engine, ref, 'sleeping')

@@ -42,6 +42,7 @@ const ROUTER_CODE = [
   './route-access.ts',
   './access-page.ts',
   '../../../protocol/access-rules.ts',
+  '../../../protocol/client-address.ts',
   '../../system/problem-response.ts',
   '../../system/connection-headers.ts',
   './request-counts.ts',
@@ -71,6 +72,8 @@ export class RouterClient {
   readonly #onExit: () => void
   readonly #onWake: (deployment: string) => void
   #state: RouterState = { token: '' }
+  /** The router before, until it has answered its requests. */
+  #replaced: RouterState | undefined
   #lastApply: Promise<unknown> = Promise.resolve()
   /** A request that the router never answers. It ends with the router, also with one that an earlier agent started. */
   #life: http.ClientRequest | undefined
@@ -109,6 +112,7 @@ export class RouterClient {
       this.#state = previous
       if (JSON.stringify(previous.setup) === JSON.stringify(this.#setup)) return this.#watch()
       // The port is free when it answers.
+      this.#replaced = previous
       await this.#request('DELETE').catch(() => endGroup(previous.identity!.pid, 0))
     }
     await this.#start(previous)
@@ -156,8 +160,15 @@ export class RouterClient {
   }
 
   async inFlight(targets: Target[]): Promise<number> {
-    const counts = (await this.#request('GET')) as Record<string, number>
-    return targets.reduce((sum, target) => sum + (counts[targetKey(target)] ?? 0), 0)
+    const all = [await this.#request('GET'), await this.#requestReplaced()] as Record<string, number>[]
+    const count = (target: Target) => all.reduce((sum, counts) => sum + (counts[targetKey(target)] ?? 0), 0)
+    return targets.reduce((sum, target) => sum + count(target), 0)
+  }
+
+  async #requestReplaced(): Promise<unknown> {
+    if (!this.#replaced?.identity || !isAlive(this.#replaced.identity)) return {}
+    // It ends while it is asked.
+    return this.#request('GET', undefined, '', this.#replaced).catch(() => ({}))
   }
 
   /** When each deployment last had a request, since this router started. */
@@ -213,10 +224,10 @@ export class RouterClient {
     })
   }
 
-  async #request(method: string, body?: string, path = ''): Promise<unknown> {
-    const answer = await fetch(`http://127.0.0.1:${this.#state.control}/${path}`, {
+  async #request(method: string, body?: string, path = '', { control, token } = this.#state): Promise<unknown> {
+    const answer = await fetch(`http://127.0.0.1:${control}/${path}`, {
       method,
-      headers: { Authorization: `Bearer ${this.#state.token}` },
+      headers: { Authorization: `Bearer ${token}` },
       ...(body !== undefined && { body }),
     })
     if (!answer.ok) throw new Error(`The router answers ${answer.status}.`)
