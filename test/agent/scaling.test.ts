@@ -194,7 +194,7 @@ test('an application of graphs stays awake for its runs, and its log says so', a
   expect(lines).toMatchObject([{ level: 'WARNING', message: expect.stringContaining('does not sleep') }])
 })
 
-test('what is frozen stays so while its disk is copied, and after', async () => {
+test('a frozen deployment stays so while its disk is copied, and after', async () => {
   const tick = join(makeTempFolder(), 'tick')
   const code = `${makeServerCode('hello')}
 const { appendFileSync, writeFileSync } = require('node:fs')
@@ -210,7 +210,7 @@ setInterval(() => appendFileSync(${JSON.stringify(tick)}, '.'), 5)`
   const ticks = () => fs.statSync(tick).size
   await untilState(engine, ref, 'sleeping')
   await copy()
-  // What was sent to the process arrives within this time.
+  // A signal arrives within this time.
   await delay(200)
   const before = ticks()
   await delay(200)

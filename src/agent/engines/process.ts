@@ -461,7 +461,7 @@ export class ProcessEngine extends PooledEngine {
 
   #copiesOf(deployment_id: string): Replica[] {
     const copies: Replica[] = this.#runsOf(deployment_id).map(({ replica }) => replica)
-    // What is frozen stays so.
+    // A frozen one stays so.
     this.forEachPoolOf(deployment_id, pool => pool.rest !== 'frozen' && copies.push(...pool.replicas()))
     return copies
   }

@@ -1,4 +1,4 @@
-// What people do beside a copy, terminals and forwarded ports, wakes a deployment and keeps it awake until its end.
+// Terminals and forwarded ports beside a copy: each wakes its deployment, and keeps it awake until its end.
 import type { Duplex } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ForwardTarget, Terminal } from '../../engine.ts'
