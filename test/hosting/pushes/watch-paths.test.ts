@@ -80,3 +80,11 @@ it.each([
 ])('the globs %j concern the files %j: %s', (globs, files, expected) => {
   expect(concernsPaths(globs, files)).toBe(expected)
 })
+
+it('a list of files that would take minutes to match concerns every deployment at once', () => {
+  const globs = Array.from({ length: 20 }, (_, i) => `**${'a'.repeat(190)}${i}`)
+  const files = Array.from({ length: 500 }, () => 'a'.repeat(4000))
+  const startedAt = performance.now()
+  expect(concernsPaths(globs, files)).toBe(true)
+  expect(performance.now() - startedAt).toBeLessThan(5000)
+})
