@@ -233,6 +233,16 @@ test('any git server is followed by the URL of a repository, and compared at onc
     new Request(`http://slipway.test/v2/deployments/${id}/preview-policy`, policy),
   )
   expect([refused.status, (await refused.json()).code]).toEqual([400, 'source_rule'])
+  await call('PUT', `/v2/deployments/${id}/preview-policy`, { branches: ['feature/*'], kinds: ['branches'] })
+  await compare()
+  await git('push', '-q', 'origin', 'HEAD:feature/plain')
+  await compare()
+  expect((await call('GET', `/v2/deployments/${id}/previews`)).resources).toMatchObject([
+    { kind: 'branch', state: 'live', branch: 'feature/plain', head_sha: sha },
+  ])
+  await git('push', '-q', 'origin', ':feature/plain')
+  await compare()
+  expect((await call('GET', `/v2/deployments/${id}/previews`)).resources).toMatchObject([{ state: 'ended' }])
 })
 
 test('events that were lost while Slipway was away are made up for by the next comparison', async () => {

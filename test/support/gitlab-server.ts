@@ -1,5 +1,6 @@
 // A GitLab in memory, after its published REST API (version 4): pages by headers, hidden projects as 404, scopes of
 // tokens, rate limits, statuses that do not go back, and webhooks with a token. No GitLab was at hand to compare.
+import { createHash } from 'node:crypto'
 import type { Site } from './fake-fetch.ts'
 
 type Token = { user: { id: number; username: string }; scopes: string[]; revoked?: boolean }
@@ -117,7 +118,8 @@ export function makeGitlab(base = 'https://gitlab.com') {
     const page = Number(url.searchParams.get('page') ?? 1)
     const last = Math.max(1, Math.ceil(items.length / each))
     const body = JSON.stringify(items.slice((page - 1) * each, page * each))
-    const etag = `W/"${Buffer.from(body).toString('base64url').length}-${body.length}-${items.length}"`
+    // Of the body alone: a page that comes after changes nothing in this one.
+    const etag = `W/"${createHash('sha256').update(body).digest('hex').slice(0, 32)}"`
     const link = (number: number, rel: string) => {
       url.searchParams.set('page', String(number))
       return `<${url.href}>; rel="${rel}"`
@@ -190,6 +192,14 @@ export function makeGitlab(base = 'https://gitlab.com') {
     const [, sha] = /^\/statuses\/([^/]+)$/.exec(rest) ?? []
     if (sha !== undefined) return setStatus(project, sha, body)
     if (rest.startsWith('/hooks')) return respondForHooks(project, request, rest, body)
+    if (rest === '/repository/branches') {
+      const heads = [...project.refs].filter(([name]) => name.startsWith('refs/heads/'))
+      const branches = heads.map(([name, id]) => ({ name: name.slice('refs/heads/'.length), commit: { id } }))
+      return respondWithPage(
+        request,
+        branches.sort((a, b) => (a.name < b.name ? -1 : 1)),
+      )
+    }
     if (rest === '/merge_requests') {
       const open = [...project.requests.values()].filter(one => one.state === 'opened')
       const sorted = open.sort((a, b) => b.updated_at.localeCompare(a.updated_at))

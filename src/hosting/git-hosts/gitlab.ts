@@ -112,8 +112,10 @@ export function createGitlabHost(
       return status === 200 ? mergeRequestToPull(parseResponse(MergeRequest, api, body)) : null
     },
 
-    branches: (repo_url, etags) =>
-      rest.listBranches(`${projectUrl(repo_url)}/repository/branches?per_page=${PAGE_SIZE}`, etags),
+    branches: async (repo_url, etags) => {
+      const url = `${projectUrl(repo_url)}/repository/branches?per_page=${PAGE_SIZE}`
+      return rest.listBranches({ url, pageSize: PAGE_SIZE }, etags)
+    },
 
     /** GitLab cannot mint narrower tokens, so this is the integration's own. It ignores the username. */
     async credential(repo_url) {

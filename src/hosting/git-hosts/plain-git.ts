@@ -9,6 +9,8 @@ import { listRefs } from './smart-http.ts'
 
 const BRANCH_PREFIX = 'refs/heads/'
 const FULL_SHA = /^[0-9a-f]{40}([0-9a-f]{24})?$/
+/** A server can list whatever it likes. Other hosts list no more either. */
+const [MAX_BRANCHES, MAX_BRANCH_LENGTH] = [4000, 255]
 /** A JSON number holds 53 bits. */
 const ID_DIGITS = 12
 /** Servers that know tokens alone ignore the name. */
@@ -88,7 +90,8 @@ export function createPlainGitHost(
       const refs = await list([BRANCH_PREFIX])
       if (refs === null) throw fail('repository_not_found')
       const heads = refs.flatMap(({ name, sha }) => (sha === null ? [] : [[name.slice(BRANCH_PREFIX.length), sha]]))
-      return Object.fromEntries(heads) as Record<string, string>
+      const isUsable = ([name = '']: string[]) => name.length <= MAX_BRANCH_LENGTH && !/[\0-\x20\x7f]/.test(name)
+      return Object.fromEntries(heads.filter(isUsable).slice(0, MAX_BRANCHES)) as Record<string, string>
     },
     openPulls: refuse,
     pull: refuse,

@@ -9,7 +9,7 @@ const MAX_DESCRIPTION_LENGTH = 140
 
 export type RepositoryApi = ReturnType<typeof createRepositoryApi>
 
-/** `pageSize`: how many pull requests the host lists on a page. */
+/** `pageSize`: how many pull requests or branches the host lists on a page. */
 export function createRepositoryApi(
   { get, write, listPulls, listBranches, writeComment }: RestClient,
   { row, api, pageSize }: { row: Integration; api: string; pageSize: number },
@@ -39,7 +39,7 @@ export function createRepositoryApi(
   }
 
   const branches: Githost['branches'] = (repo_url, etags) =>
-    listBranches(`${repositoryApi(repo_url)}/branches?limit=50&per_page=100`, etags)
+    listBranches({ url: `${repositoryApi(repo_url)}/branches?limit=50&per_page=100`, pageSize }, etags)
 
   const setStatus: Githost['setStatus'] = async (repo_url, sha, { state, url, description, context }) => {
     const text = description.slice(0, MAX_DESCRIPTION_LENGTH)

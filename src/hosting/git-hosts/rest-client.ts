@@ -94,13 +94,18 @@ export function createRestClient({ api, client, headers }: RestClientOptions) {
 
   /**
    * Pages are ordered by name, so any of them can change. Each is asked for with its ETag: if one has changed, the
-   * others are asked for again without.
+   * others are asked for again without. Behind a full page another one is asked for, though it is empty: a branch that
+   * comes last changes no page before.
    */
-  async function listBranches(url: string, etags: Etags = {}): Promise<Record<string, string> | Unchanged> {
+  async function listBranches(
+    { url, pageSize }: { url: string; pageSize: number },
+    etags: Etags = {},
+  ): Promise<Record<string, string> | Unchanged> {
     const deadline = Date.now() + MAX_LISTING_MS
     const urlOf = (page: number) => `${url}&page=${page}`
     const isKnown = etags[urlOf(1)] !== undefined
-    const heads: Record<string, string> = {}
+    // A branch can be called `__proto__`.
+    const heads: [branch: string, sha: string][] = []
     for (let page = 1; page <= MAX_BRANCH_PAGES; page++) {
       if (Date.now() > deadline) throw unusableResponse(api, 'it lists its branches too slowly')
       const response = await get(urlOf(page), etags)
@@ -111,13 +116,14 @@ export function createRestClient({ api, client, headers }: RestClientOptions) {
       if (response.status !== 200) throw fail('repository_not_found')
       if (isKnown) {
         for (const known of Object.keys(etags)) if (known.startsWith(`${url}&page=`)) delete etags[known]
-        return listBranches(url, etags)
+        return listBranches({ url, pageSize }, etags)
       }
-      for (const { name, commit } of parseResponse(BranchResponses, api, response.body)) heads[name] = commit.sha
+      const listed = parseResponse(BranchResponses, api, response.body)
+      heads.push(...listed.map(({ name, commit }): [string, string] => [name, commit.sha]))
       // A host may be set to shorter pages than those asked for.
-      if (!response.headers.get('Link')?.includes('rel="next"')) break
+      if (listed.length < pageSize && !response.headers.get('Link')?.includes('rel="next"')) break
     }
-    return heads
+    return Object.fromEntries(heads)
   }
 
   /** Finds a comment whose id was lost, by the marker in its first line. */
