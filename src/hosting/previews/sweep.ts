@@ -6,9 +6,11 @@ import { deleteExpired } from '../../kernel/db/sweep.ts'
 import { createKeylessCaller } from '../../kernel/http/context.ts'
 import { configuredOrigin } from '../../kernel/http/origin.ts'
 import type { Services } from '../../kernel/http/routes.ts'
+import { mapConcurrently } from '../git-hosts/request.ts'
 import { isOpenPull } from './branch-previews.ts'
 import { sweepHooks } from './preview-hooks.ts'
 import {
+  DEFAULT_POLICY,
   deletePreviewDeployment,
   type EndReason,
   endPreview,
@@ -18,6 +20,9 @@ import {
 import { notifyPullRequests } from './pull-request-notifications.ts'
 
 const MAX_PER_SWEEP = 50
+const MAX_PER_WORKSPACE = 25
+/** What is left of a workspace is done by the next sweep. A git host may take half a minute for an answer. */
+const MAX_WORKSPACE_MS = 20_000
 const RETENTION = sql`interval '30 days'`
 /** A process that died has left what is pending for longer. */
 const PENDING_TIME = sql`interval '1 minute'`
@@ -51,24 +56,43 @@ const SELECT_OVERDUE = sql<Row>`
   order by v.expires_at
   limit ${MAX_PER_SWEEP}`
 
-const SELECT_WAITING = sql<Row>`
-  select json_build_object(
+/**
+ * Marks them as tried, so that those which fail again do not keep others from their turn. Workspaces take turns: one
+ * that fills its policy, or whose git host never answers, holds up no other one.
+ */
+const TAKE_WAITING = sql<Row>`
+  with live as (
+    select parent_id, count(*) as count
+    from previews
+    where state <> 'ended' and deployment_id is not null
+    group by parent_id),
+  waiting as (
+    select v.id, row_number() over (partition by v.tenant_id order by v.updated_at, v.id) as turn
+    from previews v
+    left join deployments c on c.id = v.deployment_id and c.deleting_at is null
+    left join preview_policies p on p.id = v.parent_id
+    left join live l on l.parent_id = v.parent_id
+    where v.state = 'full' and coalesce(l.count, 0) < coalesce(p.max, ${DEFAULT_POLICY.max})
+      or v.state = 'awaiting_approval' and v.approved_sha = v.head_sha
+      or v.updated_at < clock() - ${PENDING_TIME}
+        and (v.state = 'pending'
+          -- A new head was stored, and not deployed. A rollback holds it back.
+          or v.state = 'live'
+            and c.hold is null
+            and c.source_revision_config ->> 'repo_commit_sha' <> v.head_sha)),
+  chosen as (
+    select id from waiting where turn <= ${MAX_PER_WORKSPACE} order by turn, id limit ${MAX_PER_SWEEP}),
+  locked as (
+    select v.id from previews v join chosen using (id) for update of v skip locked)
+  update previews v
+  set updated_at = clock()
+  from locked
+  where v.id = locked.id
+  returning json_build_object(
     'organization', v.organization_id,
     'tenant', v.tenant_id,
     'parent_id', v.parent_id,
-    'id', v.id)::text
-  from previews v
-  left join deployments c on c.id = v.deployment_id and c.deleting_at is null
-  where v.state = 'full'
-    or v.state = 'awaiting_approval' and v.approved_sha = v.head_sha
-    or v.updated_at < clock() - ${PENDING_TIME}
-      and (v.state = 'pending'
-        -- A new head was stored, and not deployed. A rollback holds it back.
-        or v.state = 'live'
-          and c.hold is null
-          and c.source_revision_config ->> 'repo_commit_sha' <> v.head_sha)
-  order by v.updated_at
-  limit ${MAX_PER_SWEEP}`
+    'id', v.id)::text`
 
 /** Deployments whose preview is gone: deleting a parent deletes the rows of its previews. */
 const SELECT_ORPHANS = sql<Row>`
@@ -84,7 +108,7 @@ export async function sweepPreviews(services: Services): Promise<void> {
   await deleteExpired(services, 'previews', [
     { table: 'previews', where: sql`state = 'ended' and updated_at < clock() - ${RETENTION}` },
   ])
-  const results = await runAsSystem(database, setClock(platform), SELECT_OVERDUE, SELECT_WAITING, SELECT_ORPHANS)
+  const results = await runAsSystem(database, setClock(platform), SELECT_OVERDUE, TAKE_WAITING, SELECT_ORPHANS)
   const [, overdue, waiting, orphans] = results as Row[][]
   const callerOf = ({ organization, tenant }: Owner) => {
     const actor = { kind: 'cron', id: null, organization, tenant } as const
@@ -99,6 +123,12 @@ export async function sweepPreviews(services: Services): Promise<void> {
   }
   await forEachRow<OverduePreview>(overdue, preview => endPreview(callerOf(preview), preview, preview.reason))
   await forEachRow<OrphanDeployment>(orphans, orphan => deletePreviewDeployment(callerOf(orphan), orphan.id))
-  await forEachRow<WaitingPreview>(waiting, preview => reconcilePreview(callerOf(preview), preview))
+  const byWorkspace = [...Map.groupBy(waiting ?? [], ([json]) => (JSON.parse(json as string) as Owner).tenant).values()]
+  await mapConcurrently([...byWorkspace.keys()], async i => {
+    const deadline = performance.now() + MAX_WORKSPACE_MS
+    await forEachRow<WaitingPreview>(byWorkspace[i], async preview => {
+      if (performance.now() < deadline) await reconcilePreview(callerOf(preview), preview)
+    })
+  })
   await Promise.all([notifyPullRequests(services), sweepHooks(services)])
 }

@@ -138,6 +138,26 @@ describe('a branch', () => {
 })
 
 describe('the name of a branch’s preview', () => {
+  it('gets the place of one that ends, however many previews wait in another workspace', async () => {
+    const other = await setUpBranches({ max: 1 })
+    await other.push('a')
+    const waiting = sql`
+      insert into previews
+        (organization_id, tenant_id, parent_id, kind, state, branch, head_sha, fork, changed_at, expires_at, updated_at)
+      select d.organization_id, d.tenant_id, d.id, 'branch', s.state, s.state || i, ${newSha()}, false, clock(),
+        clock() + interval '1 day', '2000-01-01'
+      from deployments d, generate_series(1, 60) i, unnest(array['full', 'pending']) s(state)
+      where d.id = ${other.parent.id}::uuid`
+    await runAsSystem(getServices().database, waiting)
+    const { tenant, parent, push, find } = await setUpBranches({ max: 1 })
+    await push('a')
+    await push('b')
+    expect(await find('b')).toMatchObject({ state: 'full' })
+    await tenant.delete(`/v2/deployments/${parent.id}/previews/${(await find('a')).id}`)
+    await sweepPreviews(getServices())
+    expect(await find('b')).toMatchObject({ state: 'live' })
+  })
+
   it('has a hash where branches read alike, and where it is long', async () => {
     const { parent, push, find, read } = await setUpBranches()
     for (const branch of ['feature/a', 'feature-a', 'f'.repeat(70), '--']) await push(branch)
