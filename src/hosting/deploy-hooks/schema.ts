@@ -1,6 +1,6 @@
 // Schemas of deploy hooks.
 import * as z from 'zod'
-import { RevisionStatus } from '../../protocol/parts.schema.ts'
+import { RevisionStatus, SourceRevisionConfigInput } from '../../protocol/parts.schema.ts'
 import { arrayOf, boundedText, CREDENTIAL, listOf, Page, Uuid } from '../../protocol/wire.ts'
 import { DeploymentRef } from '../deployments/schema.ts'
 
@@ -49,7 +49,7 @@ export const DeployHookWithUrl = DeployHook.extend({
 
 export const DeployHookUse = z.object({ token: boundedText(100) })
 export const DeployHookUseQuery = z.object({
-  ref: boundedText(255).min(1).nullish().meta({
+  ref: SourceRevisionConfigInput.shape.repo_ref.meta({
     description: 'The ref to deploy, if the hook allows it. The deployment follows it from then on.',
   }),
 })

@@ -63,6 +63,13 @@ describe('a deploy hook', () => {
     expect((await tenant.get(`/v2/deployments/${id}`)).body.source_revision_config.repo_ref).toBe('release/2')
   })
 
+  it('takes no ref that git would not take, whatever its globs allow', async () => {
+    const { tenant, id, use } = await setUp(['**'])
+    for (const ref of ['--upload-pack=touch', 'a..b', 'a b', 'a\u0007'])
+      expect(statusAndCode(await use(`?ref=${encodeURIComponent(ref)}`))).toEqual([422, 'invalid_request'])
+    expect(await listRevisions(tenant, id)).toHaveLength(1)
+  })
+
   it('makes one revision for a repeated request, and takes ten requests a minute', async () => {
     const { tenant, id, use } = await setUp()
     const first = await use('', { 'Idempotency-Key': 'article-1' })
