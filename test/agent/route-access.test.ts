@@ -34,8 +34,11 @@ async function listen<S extends Server>(server: S): Promise<number> {
 }
 
 /** Applies the route like an agent, behind a proxy that speaks TLS. */
+let woken: string[]
+
 async function startRouter(access: Partial<RouteAccess> = {}, key = 'key of the router') {
-  router = createRouter({}, ['127.0.0.1'], undefined, key)
+  woken = []
+  router = createRouter({}, ['127.0.0.1'], undefined, key, id => woken.push(id))
   port = await listen(router.server())
   route.access = {
     deployment_id: DEPLOYMENT,
@@ -300,6 +303,25 @@ test('a request whose body never comes does not keep its connection', async () =
     await once(socket, 'end')
     socket.destroy()
   }
+})
+
+test('a stranger wakes nothing, learns no other address, and does not outwait the protection', async () => {
+  await startRouter({ bypasses: [{ kind: 'token', hash: sha256('the token'), expires_at: null }] })
+  const headers = { 'X-Slipway-Bypass': 'the token' }
+  const asleep = { ...route, targets: [], holds: true }
+  router.apply([asleep])
+  expect((await send()).status).toBe(401)
+  expect(woken).toEqual([])
+  router.apply([{ ...route, targets: [], moved_to: 'https://newest.example.com' }])
+  const [stranger, member] = [await send(), await send({ headers })]
+  expect([stranger.status, member.status]).toEqual([401, 410])
+  expect(JSON.stringify(stranger)).not.toContain('newest')
+  const { access: _, ...open } = asleep
+  router.apply([open])
+  const waiting = send()
+  await expect.poll(() => woken).toEqual([DEPLOYMENT])
+  router.apply([route])
+  expect([(await waiting).status, received]).toEqual([401, []])
 })
 
 test('a custom URL with a path has its own page, and its cookie', async () => {
