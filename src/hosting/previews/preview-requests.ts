@@ -16,6 +16,8 @@ import { ABOUT, reconcileAndNotify, type ShownPreview, toWire } from './previews
 type Input = z.output<typeof DeploymentRef> & NewPreview
 
 const SHORT_COMMIT_LENGTH = 12
+/** Those that wait for a place count, too: nothing else bounds them. */
+const MAX_REQUESTED = 200
 const nameOf = ({ branch, repo_ref, repo_commit_sha }: NewPreview): string =>
   branch ?? repo_ref?.replace(/^(?:refs\/)?heads\//, '') ?? repo_commit_sha!.slice(0, SHORT_COMMIT_LENGTH)
 
@@ -46,6 +48,17 @@ export const requestPreview = verb('deployments:update', async (ctx, { deploymen
       or v.deployment_id is null
       or (v.request ->> 'source', v.request ->> 'repo_ref')
         is not distinct from (excluded.request ->> 'source', excluded.request ->> 'repo_ref')`
+  const hasRoom = sql`(
+    select count(*)
+    from (
+      select
+      from previews o
+      where o.parent_id = d.id
+        and o.tenant_id = current_tenant()
+        and o.kind = 'request'
+        and o.state <> 'ended'
+        and o.branch <> ${nameOf(body)}
+      limit ${MAX_REQUESTED}) others) < ${MAX_REQUESTED}`
   const change = sql<ShownPreview>`
     insert into previews as v
       (organization_id, tenant_id, parent_id, kind, state, branch, request, fork, changed_at, expires_at)
@@ -61,6 +74,7 @@ export const requestPreview = verb('deployments:update', async (ctx, { deploymen
         when d.source = 'githost' or ${source !== 'githost'} then true
         else refuse('source_rule', ${NEEDS_REPOSITORY})
       end
+      and ${refuseUnless('previews_full', hasRoom)}
       and ${source_tarball_path === undefined ? sql`true` : sql`require_stored_archive(${source_tarball_path})`}
     on conflict (parent_id, branch) where number is null do update
       set kind = 'request',

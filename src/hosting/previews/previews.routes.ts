@@ -86,6 +86,7 @@ export const previewRoutes = slice(
       'archive_unknown',
       'preview_followed',
       'preview_source_changed',
+      'previews_full',
     ],
     location: ({ parent_deployment_id, id }) => `/v2/deployments/${parent_deployment_id}/previews/${id}`,
     verb: requestPreview,

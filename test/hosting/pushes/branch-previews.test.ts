@@ -292,5 +292,18 @@ describe('a requested preview', () => {
     )
     await sweepPreviews(getServices())
     expect((await tenant.get(`/v2/deployments/${id}/previews/${preview.id}`)).body.state).toBe('live')
+    await runAsSystem(
+      getApp().database,
+      sql`
+        insert into previews
+          (organization_id, tenant_id, parent_id, kind, state, branch, request, fork, changed_at, expires_at)
+        select v.organization_id, v.tenant_id, v.parent_id, v.kind, 'full', 'x' || i, v.request, false, clock(),
+          v.expires_at
+        from previews v, generate_series(1, 199) i
+        where v.id = ${preview.id}::uuid`,
+    )
+    expect((await request({ branch: 'y', image_uri: 'a/b:1' })).body.code).toBe('previews_full')
+    expect((await request({ branch: 'x', image_uri: 'a/b:2' })).status).toBe(202)
+    await finishPendingWork()
   })
 })
