@@ -1,7 +1,9 @@
 // The routes of an application itself, beside those of the server: `http.app`.
 import { writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { passOn } from '../../src/graphs/http/application.ts'
 import { openGraphs } from './graphs.ts'
 
 const APP = `const seen = {}
@@ -100,3 +102,19 @@ it('an application with a path of the server is not served', async () => {
   const taken = graphs.startCopy({ app: { ...code, name: 'taken' } })
   await expect(taken).rejects.toThrow('POST /threads/:id/runs, ALL /ok')
 })
+
+it.each(['999 Odd', '101 Switching Protocols'])(
+  'an answer that begins with %s ends no more than itself',
+  async status => {
+    const socket = join(graphs.folder, status.slice(0, 3))
+    const head = `HTTP/1.1 ${status}\r\nUpgrade: x\r\nConnection: upgrade\r\nContent-Length: 0\r\n\r\n`
+    const odd = createServer(connection => connection.on('error', () => {}).once('data', () => connection.end(head)))
+    await new Promise<void>(listening => odd.listen(socket, listening))
+    try {
+      const answer = passOn(socket, new Request('http://app.test/'), { path: '/', user: null })
+      await expect(answer).rejects.toMatchObject({ status: 502 })
+    } finally {
+      odd.close()
+    }
+  },
+)

@@ -24,8 +24,20 @@ export function passOn(socketPath: string, request: Request, { path, user }: Opt
   const { promise, resolve, reject } = Promise.withResolvers<Response>()
   // A connection that is kept may end just before it is used again.
   const out = http.request({ socketPath, method, path, headers, signal, agent: false })
-  out.once('response', answer => resolve(toResponse(answer, method)))
   const fail = (error: NodeJS.ErrnoException) => reject(toFailure(error))
+  out.once('response', answer => {
+    try {
+      resolve(toResponse(answer, method))
+    } catch (error) {
+      // Thrown here, it would end the server with all its runs.
+      answer.destroy()
+      fail(error as Error)
+    }
+  })
+  out.once('upgrade', (_, socket) => {
+    socket.destroy()
+    fail(new Error('it switched to another protocol'))
+  })
   out.on('error', fail)
   if (body) pipeline(Readable.fromWeb(body as never), out).catch(fail)
   else out.end()
@@ -34,6 +46,7 @@ export function passOn(socketPath: string, request: Request, { path, user }: Opt
 
 function toResponse(answer: http.IncomingMessage, method: string): Response {
   const { statusCode: status = 502, rawHeaders } = answer
+  if (status > 599) throw new Error(`its status is ${status}`)
   const headers = new Headers()
   for (let i = 0; i < rawHeaders.length; i += 2)
     if (!OF_CONNECTION.includes(rawHeaders[i]!.toLowerCase())) headers.append(rawHeaders[i]!, rawHeaders[i + 1]!)
