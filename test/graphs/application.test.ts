@@ -61,6 +61,7 @@ it('they are beside those of the server, behind its key, and its own come first'
   expect([await statusOf('GET', '/info'), await statusOf('GET', '/none'), await statusOf('GET', '/else')]).toEqual([
     200, 204, 404,
   ])
+  expect(await statusOf('GET', '//other/hello')).toBe(404)
   const broken = await copy.send('GET', '/broken', undefined, KEY)
   expect([broken.status, (await broken.text()).includes('secret.internal')]).toEqual([500, false])
 })

@@ -52,7 +52,8 @@ async function answer(app, incoming, outgoing) {
   const left = new AbortController()
   outgoing.once('close', () => outgoing.writableFinished || left.abort())
   const hasBody = method !== 'GET' && method !== 'HEAD'
-  const request = new Request(new URL(url, `http://${headers.get('host') ?? 'localhost'}`), {
+  // A path that begins with two slashes names no other host.
+  const request = new Request(new URL(`http://${headers.get('host') ?? 'localhost'}${url}`), {
     method,
     headers,
     signal: left.signal,
