@@ -90,7 +90,7 @@ export function createPlainGitHost(
       const refs = await list([BRANCH_PREFIX])
       if (refs === null) throw fail('repository_not_found')
       const heads = refs.flatMap(({ name, sha }) => (sha === null ? [] : [[name.slice(BRANCH_PREFIX.length), sha]]))
-      const isUsable = ([name = '']: string[]) => name.length <= MAX_BRANCH_LENGTH && !/[\0-\x20\x7f]/.test(name)
+      const isUsable = ([name = '']: string[]) => name.length <= MAX_BRANCH_LENGTH && !/[\0-\x20\x7f\ufffd]/.test(name)
       return Object.fromEntries(heads.filter(isUsable).slice(0, MAX_BRANCHES)) as Record<string, string>
     },
     openPulls: refuse,

@@ -61,7 +61,7 @@ export async function requestHost(
   const body = json === undefined ? form && new URLSearchParams(form).toString() : JSON.stringify(json)
   const type = json === undefined ? 'application/x-www-form-urlencoded' : 'application/json'
   const content = body === undefined ? { headers } : { headers: { ...headers, 'Content-Type': type }, body }
-  const { response, text } = await fetchText(client, url, { method, ...content })
+  const { response, content: text } = await fetchContent(client, url, { method, ...content }, answer => answer.text())
   const redirect = isRedirected || json === undefined ? null : redirectTarget(response, url)
   if (redirect !== null) return requestHost(client, redirect, request, true)
   const { status } = response
@@ -74,17 +74,22 @@ export async function requestHost(
 type TextRequest = { method?: string; headers: Record<string, string>; body?: string }
 
 /** For answers that are no JSON. Returns 200 and 404. */
-export async function requestText(
+export async function requestBytes(
   client: GuardedClient,
   url: string,
   request: TextRequest,
-): Promise<{ status: number; text: string }> {
-  const { response, text } = await fetchText(client, url, request)
+): Promise<{ status: number; bytes: Uint8Array }> {
+  const { response, content: bytes } = await fetchContent(
+    client,
+    url,
+    request,
+    async answer => new Uint8Array(await answer.arrayBuffer()),
+  )
   const { status } = response
   if ([301, 302, 303, 307, 308].includes(status))
     throw unusableResponse(url, 'it redirects to another URL, which is not followed. Use the URL that it redirects to')
   if (status !== 200 && status !== 404) throw hostFailure(response, undefined, new URL(url).host, request.headers)
-  return { status, text }
+  return { status, bytes }
 }
 
 /** Hosts redirect writes to a renamed repository. Followed once, and only on the same host. */
@@ -95,14 +100,15 @@ function redirectTarget({ status, headers }: Response, url: string): string | nu
   return target.origin === new URL(url).origin ? target.href : null
 }
 
-async function fetchText(
+async function fetchContent<Content>(
   client: GuardedClient,
   url: string,
   init: RequestInit,
-): Promise<{ response: Response; text: string }> {
+  read: (response: Response) => Promise<Content>,
+): Promise<{ response: Response; content: Content }> {
   try {
     const response = await client.fetch(url, init)
-    return { response, text: await response.text() }
+    return { response, content: await read(response) }
   } catch (error) {
     const isAway = error instanceof Failure && (error.code === 'upstream_error' || error.code === 'upstream_timeout')
     throw isAway ? fail(error.code, { ...error.extra, headers: DEFAULT_RETRY_HEADERS }) : error

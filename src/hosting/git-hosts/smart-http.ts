@@ -2,7 +2,7 @@
 // A control plane on Workers cannot run git.
 import { type Failure, fail } from '../../kernel/http/errors.ts'
 import type { GuardedClient } from '../../kernel/http/guarded-fetch.ts'
-import { requestText, unusableResponse } from './request.ts'
+import { requestBytes, unusableResponse } from './request.ts'
 
 /** `symref`: the ref that HEAD is, also where that has no commit yet. */
 export type ListedRef = { name: string; sha: string | null; peeled: string | null; symref: string | null }
@@ -31,7 +31,7 @@ export async function listRefs(address: Address, prefixes: string[]): Promise<Li
     ...prefixes.map(prefix => encodeLine(`ref-prefix ${prefix.slice(0, MAX_PREFIX_LENGTH)}\n`)),
     FLUSH,
   ].join('')
-  const { status, text } = await requestText(client, `${url}/${SERVICE}`, {
+  const { status, bytes } = await requestBytes(client, `${url}/${SERVICE}`, {
     method: 'POST',
     headers: {
       ...headers,
@@ -43,15 +43,15 @@ export async function listRefs(address: Address, prefixes: string[]): Promise<Li
   })
   if (status !== 200) throw unusableResponse(url, `it answered ${status}`)
   // A server may list more than it was asked for.
-  return decodeLines(text, url).flatMap(readRef).filter(isAsked)
+  return decodeLines(bytes, url).flatMap(readRef).filter(isAsked)
 }
 
 async function fetchAdvertisement({ client, url, headers }: Address): Promise<Advertisement | null> {
-  const { status, text } = await requestText(client, `${url}/info/refs?service=${SERVICE}`, {
+  const { status, bytes } = await requestBytes(client, `${url}/info/refs?service=${SERVICE}`, {
     headers: { ...headers, 'Git-Protocol': 'version=2' },
   })
   if (status === 404) return null
-  const lines = decodeLines(text, url).filter(line => !line.startsWith('# service='))
+  const lines = decodeLines(bytes, url).filter(line => !line.startsWith('# service='))
   if (lines[0] === 'version 2') {
     const format = lines.find(line => line.startsWith('object-format='))
     return { version: 2, objectFormat: format === undefined ? null : format.slice('object-format='.length) }
@@ -93,8 +93,8 @@ const encodeLine = (text: string): string => {
   return length.toString(16).padStart(4, '0') + text
 }
 
-function decodeLines(text: string, url: string): string[] {
-  const bytes = encoder.encode(text)
+/** Lengths are of bytes: the name of a branch need not be UTF-8. */
+function decodeLines(bytes: Uint8Array, url: string): string[] {
   const decoder = new TextDecoder()
   const lines: string[] = []
   for (let at = 0; at < bytes.length; ) {
@@ -110,7 +110,7 @@ function decodeLines(text: string, url: string): string[] {
       at += length
     }
   }
-  if (lines.length === 0 && text !== FLUSH) throw notGit(url)
+  if (lines.length === 0 && decoder.decode(bytes) !== FLUSH) throw notGit(url)
   return lines
 }
 

@@ -5,7 +5,7 @@ import type { GuardedClient } from '../../../src/kernel/http/guarded-fetch.ts'
 
 const [A, B, C] = ['a', 'b', 'c'].map(digit => digit.repeat(40)) as [string, string, string]
 const line = (text: string) => (Buffer.byteLength(text) + 4).toString(16).padStart(4, '0') + text
-function clientOf(...answers: string[]) {
+function clientOf(...answers: (string | Uint8Array<ArrayBuffer>)[]) {
   const requests: { url: string; body: string }[] = []
   const fetch = async (url: string | URL, init?: RequestInit) => {
     requests.push({ url: String(url), body: String(init?.body ?? '') })
@@ -65,3 +65,11 @@ it.each(['<html>Sign in</html>', '', 'ffff', line('ERR access denied\n')])(
     await expect(list(clientOf(text), 'HEAD')).rejects.toMatchObject({ code: 'upstream_error' })
   },
 )
+
+it('a name that is not UTF-8 does not hide the others', async () => {
+  const name = Buffer.concat([Buffer.from(`${A} refs/heads/`), Buffer.from([0xe4, 0xf6])])
+  const length = (name.length + 4).toString(16).padStart(4, '0')
+  const refs = Buffer.concat([Buffer.from(length), name, Buffer.from(`${line(`${B} refs/heads/main\n`)}0000`)])
+  const server = clientOf([line('version 2\n'), '0000'].join(''), new Uint8Array(refs))
+  expect((await list(server, 'refs/heads/'))?.map(({ sha }) => sha)).toEqual([A, B])
+})
