@@ -62,7 +62,11 @@ async function setUp() {
   await compare(integration)
   await deliverAll()
   const newest = async () => (await listRevisions(tenant, created.body.id))[0]!
-  const previews = async () => (await tenant.get(`/v2/deployments/${created.body.id}/previews`)).body.resources
+  /** Deliveries are processed side by side, so their previews are in the order of their numbers. */
+  const previews = async () => {
+    const { resources } = (await tenant.get(`/v2/deployments/${created.body.id}/previews`)).body
+    return resources.sort((a: { number: number }, b: { number: number }) => b.number - a.number)
+  }
   return { tenant, project, integration, id: created.body.id as string, newest, previews }
 }
 
