@@ -194,11 +194,7 @@ begin
     select c.id
     from deployments c
     where c.listener_id is null
-      -- An agent that protects none would serve it to everyone.
-      and (
-        c.protection ->> 'mode' is distinct from 'members'
-        or p_listener.policy::jsonb -> 'features' @> '"protection"'
-      )
+      and may_serve(p_listener, c.protection)
     order by c.id
     limit 100
     for update skip locked
@@ -483,6 +479,13 @@ AS $function$
     )
   )
 $function$;
+create or replace function may_serve(p_listener listeners, p_protection json)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE
+RETURN (((p_protection ->> 'mode'::text) IS DISTINCT
+  FROM 'members'::text) OR COALESCE(((((p_listener).policy)::jsonb -> 'features'::text) @> '"protection"'::jsonb),
+  false));
 create or replace function move_preview(p_deployment uuid, p_preview uuid, p_column json, p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
@@ -603,12 +606,14 @@ begin
           'absent', d.deleting_at is not null
         ) end as deployment,
         -- The revision in flight; or the latest, if it was lost when its listener fell silent: the agent continues it.
-        case when d.deleting_at is null then coalesce(d.in_flight_revision_id, l.id) end as revision_id,
-        case when d.deleting_at is null then d.active_revision_id end as serving_id
+        case when s.is_served then coalesce(d.in_flight_revision_id, l.id) end as revision_id,
+        case when s.is_served then d.active_revision_id end as serving_id
       from (select * from page order by seq limit p_page_size) p
       left join deployments d on d.id = p.deployment_id and d.listener_id = p_listener.id
       left join custom_hosts h on h.host = d.custom_host and h.tenant_id = d.tenant_id
       left join revisions l on l.id = d.latest_revision_id and l.status = 'UNKNOWN'
+      -- An agent that was replaced by one of an earlier release ends what it cannot protect.
+      cross join lateral (select d.deleting_at is null and may_serve(p_listener, d.protection) as is_served) s
     ),
     opened as (
       select
