@@ -118,7 +118,7 @@ export function makeGitlab(base = 'https://gitlab.com') {
     const page = Number(url.searchParams.get('page') ?? 1)
     const last = Math.max(1, Math.ceil(items.length / each))
     const body = JSON.stringify(items.slice((page - 1) * each, page * each))
-    // Of the body alone: a page that comes after changes nothing in this one.
+    // The ETag is of the body alone: a page that comes after changes nothing in this one.
     const etag = `W/"${createHash('sha256').update(body).digest('hex').slice(0, 32)}"`
     const link = (number: number, rel: string) => {
       url.searchParams.set('page', String(number))

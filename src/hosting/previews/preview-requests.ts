@@ -16,7 +16,7 @@ import { ABOUT, reconcileAndNotify, type ShownPreview, toWire } from './previews
 type Input = z.output<typeof DeploymentRef> & NewPreview
 
 const SHORT_COMMIT_LENGTH = 12
-/** Those that wait for a place count, too: nothing else bounds them. */
+/** Previews that wait for a place count, too: nothing else bounds them. */
 const MAX_REQUESTED = 200
 const nameOf = ({ branch, repo_ref, repo_commit_sha }: NewPreview): string =>
   branch ?? repo_ref?.replace(/^(?:refs\/)?heads\//, '') ?? repo_commit_sha!.slice(0, SHORT_COMMIT_LENGTH)

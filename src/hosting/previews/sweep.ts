@@ -21,7 +21,7 @@ import { notifyPullRequests } from './pull-request-notifications.ts'
 
 const MAX_PER_SWEEP = 50
 const MAX_PER_WORKSPACE = 25
-/** What is left of a workspace is done by the next sweep. A git host may take half a minute for an answer. */
+/** The next sweep does the rest of a workspace. A git host may take half a minute for an answer. */
 const MAX_WORKSPACE_MS = 20_000
 const RETENTION = sql`interval '30 days'`
 /** A process that died has left what is pending for longer. */

@@ -60,7 +60,7 @@ type Known = PreviewParent['previews'][number]
 const MAX_GLOB_STEPS = 3_000_000
 const isAlive = ({ kind, state }: Pick<Known, 'kind' | 'state'>) => kind === 'branch' && state !== 'ended'
 
-/** Those that take too long to match are missed ones, too: `handleBranch` matches each by itself. */
+/** Branches that take too long to match are missed ones, too: `handleBranch` matches each by itself. */
 function listMissed(parents: PreviewParent[], known: Heads | null, listed: Heads): Missed[] {
   const budget: GlobBudget = { left: MAX_GLOB_STEPS }
   return parents.flatMap(({ id: parent_id, kinds, branches, previews }) => {

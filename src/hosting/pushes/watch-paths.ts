@@ -1,4 +1,4 @@
-// Which pushes concern a deployment that watches a part of its repository (pure).
+// Decides which pushes concern a deployment that watches a part of its repository (pure).
 import { type GlobBudget, matchesGlobs, parseGlobs } from './branch-globs.ts'
 
 /** About 50 ms. The usual paths of a thousand files take a tenth of it. */
