@@ -55,8 +55,10 @@ const jobToken = () => ({
   ACTIONS_ID_TOKEN_REQUEST_TOKEN: 'request-token',
   ACTIONS_ID_TOKEN_REQUEST_URL: `${issuer.origin}/token?${VERSION}`,
 })
-const listKeys = async (tenant: Tenant) =>
-  (await tenant.owner.get('/workspaces/current/api-keys', { 'X-Tenant-Id': tenant.tenant_id })).body
+const listKeys = async (tenant: Tenant): Promise<string[]> => {
+  const { body } = await tenant.owner.get('/workspaces/current/api-keys', { 'X-Tenant-Id': tenant.tenant_id })
+  return body.resources.map(({ id }: { id: string }) => id)
+}
 
 type JobOptions = Omit<Partial<Parameters<typeof runAction>[1]>, 'inputs'>
 

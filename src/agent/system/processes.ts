@@ -28,7 +28,9 @@ function readStat(pid: number): Process | undefined {
     const text = fs.readFileSync(`/proc/${pid}/stat`, 'utf8')
     // The process name comes first, in parentheses, and may contain anything.
     const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
-    if (fields[0] === 'Z' || fields[0] === 'X') return undefined
+    // Its other threads may still be ending, with its files and ports.
+    const isOver = fields[0] === 'X' || (fields[0] === 'Z' && Number(fields[17]) <= 1)
+    if (isOver) return undefined
     const [parent = 0, group = 0, session = 0] = fields.slice(1, 4).map(Number)
     return { pid, parent, group, session, started: `${bootId} ${fields[19]}` }
   } catch {
