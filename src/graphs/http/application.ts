@@ -20,6 +20,8 @@ export function passOn(socketPath: string, request: Request, { path, user }: Opt
   const headers: http.OutgoingHttpHeaders = {}
   for (const [name, value] of request.headers) if (!KEPT_BACK.includes(name)) headers[name] = value
   if (body && headers['content-length'] === undefined) headers['transfer-encoding'] = 'chunked'
+  // An executor that closes after its answer would cut it off: the end of the request is written, if only as nothing.
+  headers.connection = 'keep-alive'
   if (user) headers[USER_HEADER] = encodeURIComponent(JSON.stringify(user))
   const { promise, resolve, reject } = Promise.withResolvers<Response>()
   // A connection that is kept may end just before it is used again.
