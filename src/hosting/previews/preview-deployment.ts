@@ -70,7 +70,8 @@ export async function previewDeployment(caller: Caller, plan: PreviewPlan): Prom
       ...previewRevisionConfig(preview, host),
     },
     secrets: await previewSecrets(caller, plan),
-    protection: policy?.protection ?? null,
+    // Without a policy, as the parent: a link to a preview must not open what the parent keeps closed.
+    protection: (policy ? policy.protection : parent.protection) ?? null,
   }
 }
 

@@ -1,6 +1,7 @@
 // The protection of a deployment is set, told to its agent, and refused where no router of ours stands in front.
 import { sql } from 'drizzle-orm'
 import { beforeEach, describe, expect, it } from 'vitest'
+import { finishPendingWork } from '../../../src/host/pending-work.ts'
 import { publicJwks, verifyJwt } from '../../../src/kernel/crypto/signing-keys.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { GRANT_TYPE } from '../../../src/protocol/access-rules.ts'
@@ -228,5 +229,17 @@ describe('the protection of previews', () => {
     }
     expect(await policyOf(['protection'])).toEqual({ mode: 'members', open_paths: [] })
     expect(await policyOf(['images'])).toEqual(OPEN)
+  })
+
+  it('is that of the parent for a preview by request, without a policy', async () => {
+    const { tenant, create } = await newServed()
+    const { id } = (await create({ protection: MEMBERS })).body
+    const requested = await tenant.post(`/v2/deployments/${id}/previews`, {
+      branch: 'try',
+      image_uri: 'registry.example.com/shop:1',
+    })
+    await finishPendingWork()
+    const { body } = await tenant.get(`/v2/deployments/${id}/previews/${requested.body.id}`)
+    expect((await tenant.get(`/v2/deployments/${body.deployment_id}`)).body.protection).toEqual(MEMBERS)
   })
 })
