@@ -3,11 +3,11 @@ import { and, eq, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { sha256Hex } from '../../kernel/crypto/digest.ts'
 import { db, inTenant, type Row, refuseUnless, run, runAsSystem, textArray } from '../../kernel/db/db.ts'
-import { commit, describeWrite, openOwnAnswer, runWrite } from '../../kernel/db/journal.ts'
+import { commit, describeWrite, openOwnAnswer, ownerOfAnswer, runWrite } from '../../kernel/db/journal.ts'
 import { createdMembers, deletedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
-import { createKeylessCaller, hasCredential, type OpenRequest, verb } from '../../kernel/http/context.ts'
+import { createKeylessCaller, type OpenRequest, verb } from '../../kernel/http/context.ts'
 import { Failure, fail } from '../../kernel/http/errors.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
 import type { Services } from '../../kernel/http/routes.ts'
@@ -69,9 +69,8 @@ export const createDeployHook = verb(
   'deployments:update',
   async (ctx, { deployment_id, name, refs }: DeploymentParams & z.output<typeof schema.NewDeployHook>) => {
     const token = newToken()
-    const caller = hasCredential(ctx.actor) ? ctx.actor.hash : ctx.requestId
     // A repeated request is answered from the stored row.
-    const sealed = await ctx.sealer.seal(token, caller, TOKEN_PLACE)
+    const sealed = await ctx.sealer.seal(token, ownerOfAnswer(ctx), TOKEN_PLACE)
     const hasRoom = refuseUnless(
       'deploy_hooks_full',
       sql`(

@@ -4,10 +4,10 @@ import type * as z from 'zod'
 import { newBypassToken } from '../../kernel/crypto/crypto.ts'
 import { sha256Hex } from '../../kernel/crypto/digest.ts'
 import { db, inTenant, type Row, run } from '../../kernel/db/db.ts'
-import { describeWrite, openOwnAnswer, runWrite } from '../../kernel/db/journal.ts'
+import { describeWrite, openOwnAnswer, ownerOfAnswer, runWrite } from '../../kernel/db/journal.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
-import { type Ctx, hasCredential, verb } from '../../kernel/http/context.ts'
+import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
 import { ACCESS_PATH } from '../../protocol/access-rules.ts'
@@ -45,8 +45,7 @@ export const createBypass = verb(
       })
     const secret = newBypassToken()
     // Sealed for the caller, it is stored with the answer: a repeat under the idempotency key returns it again.
-    const caller = hasCredential(ctx.actor) ? ctx.actor.hash : ctx.requestId
-    const sealed = await ctx.sealer.seal(secret, caller, 'bypass')
+    const sealed = await ctx.sealer.seal(secret, ownerOfAnswer(ctx), 'bypass')
     const described = JSON.stringify({ kind, description, expires_at, token_hash: sha256Hex(secret) })
     const statement = sql<Row>`
       select answer, has_webhooks

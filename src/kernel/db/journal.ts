@@ -183,9 +183,13 @@ export async function concludeWrite<T>(write: () => Promise<T>): Promise<T> {
   }
 }
 
+/** The key or the request that a secret in a stored answer is sealed for. A repeat under that key may open it. */
+export const ownerOfAnswer = ({ actor, requestId }: Pick<Ctx, 'actor' | 'requestId'>): string =>
+  hasCredential(actor) ? actor.hash : requestId
+
 /** Opens a value that a write sealed for its caller. A client that replaced its key since then gets a refusal. */
-export const openOwnAnswer = ({ actor, requestId, sealer }: Ctx, sealed: string, place: string): Promise<string> =>
-  sealer.open(sealed, hasCredential(actor) ? actor.hash : requestId, place).catch(() => {
+export const openOwnAnswer = (ctx: Ctx, sealed: string, place: string): Promise<string> =>
+  ctx.sealer.open(sealed, ownerOfAnswer(ctx), place).catch(() => {
     throw fail('idempotency_key_reused', { detail: ANSWER_SEALED })
   })
 const ANSWER_SEALED =

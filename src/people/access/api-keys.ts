@@ -4,11 +4,11 @@ import type * as z from 'zod'
 import { makeKeyHint, newApiKey } from '../../kernel/crypto/crypto.ts'
 import { sha256Hex } from '../../kernel/crypto/digest.ts'
 import { db, inOrganization, inTenant, type Row, run, textArray } from '../../kernel/db/db.ts'
-import { commit, openOwnAnswer } from '../../kernel/db/journal.ts'
+import { commit, openOwnAnswer, ownerOfAnswer } from '../../kernel/db/journal.ts'
 import { createdMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
-import { type Ctx, hasCredential, verb } from '../../kernel/http/context.ts'
+import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { afterCursor, hasName, newestFirst, readPage } from '../../kernel/http/paging.ts'
 import { apiKeys } from './api-keys.tables.ts'
 import type * as schema from './schema.ts'
@@ -117,8 +117,7 @@ export async function createKey(ctx: Ctx, input: NewKeyInput, tenant: SQL, scope
     created_by: sql`(maker_key()).id`,
   }
   // Sealed for the caller, the key is stored with the answer: a replay under the idempotency key returns it again.
-  const caller = hasCredential(ctx.actor) ? ctx.actor.hash : ctx.requestId
-  const sealed = await ctx.sealer.seal(key, caller, 'api_key')
+  const sealed = await ctx.sealer.seal(key, ownerOfAnswer(ctx), 'api_key')
   const change = db
     .insert(apiKeys)
     .values(values)

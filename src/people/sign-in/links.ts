@@ -4,10 +4,10 @@ import type * as z from 'zod'
 import { looksLikeLinkToken, newLinkToken, newSessionToken } from '../../kernel/crypto/crypto.ts'
 import { sha256Hex } from '../../kernel/crypto/digest.ts'
 import { type Database, db, type Row, runAsSystem } from '../../kernel/db/db.ts'
-import { commit, openOwnAnswer, setSystemSettings } from '../../kernel/db/journal.ts'
+import { commit, openOwnAnswer, ownerOfAnswer, setSystemSettings } from '../../kernel/db/journal.ts'
 import { createdMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
-import { hasCredential, verb } from '../../kernel/http/context.ts'
+import { verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import type { Services } from '../../kernel/http/routes.ts'
 import type { MemberRef } from '../access/schema.ts'
@@ -24,8 +24,7 @@ export const createLink = verb(
   'organization:manage-members',
   async (ctx, { member_id }: z.output<typeof MemberRef>) => {
     const token = newLinkToken()
-    const caller = hasCredential(ctx.actor) ? ctx.actor.hash : ctx.requestId
-    const sealed = await ctx.sealer.seal(token, caller, 'sign_in_link')
+    const sealed = await ctx.sealer.seal(token, ownerOfAnswer(ctx), 'sign_in_link')
     const { id, expires_at } = signInLinks
     const change = db
       .insert(signInLinks)
