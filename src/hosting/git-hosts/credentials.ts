@@ -1,6 +1,7 @@
 // Seals and opens an integration's credentials and its cached token. Both are bound to the account at the host.
 import { sql } from 'drizzle-orm'
 import type { Sealer } from '../../kernel/crypto/crypto.ts'
+import { fail } from '../../kernel/http/errors.ts'
 import type { HostToken, Integration } from './githost.ts'
 
 /**
@@ -27,6 +28,20 @@ export async function openCredentials(
 ): Promise<Credentials | null> {
   if (!row.credentials) return null
   return JSON.parse(await sealer.open(row.credentials, row.tenant_id, sealContext('credentials', row)))
+}
+
+/** The token of an account, opened once. */
+export function accountToken(sealer: Sealer, row: Integration): () => Promise<string> {
+  let opened: Promise<string> | undefined
+  async function open(): Promise<string> {
+    const { token } = (await openCredentials(sealer, row)) ?? {}
+    if (!token) throw fail('integration_revoked')
+    return token
+  }
+  return () => {
+    opened ??= open()
+    return opened
+  }
 }
 
 export const openWebhookSecret = async (

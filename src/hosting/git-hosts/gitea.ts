@@ -2,7 +2,7 @@
 import type { SealingServices } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { arrayOf } from '../../protocol/wire.ts'
-import { openCredentials } from './credentials.ts'
+import { accountToken } from './credentials.ts'
 import { giteaWebhooks } from './gitea-webhooks.ts'
 import { type Githost, type Integration, parseRepositoryUrl } from './githost.ts'
 import {
@@ -32,16 +32,7 @@ export function createGiteaHost(
 ): Githost {
   const api = apiUrlOf(row.base_url)
   const client = () => createGuardedHostClient({ config, platform }, origin)
-  let openedToken: Promise<string> | undefined
-  async function openToken(): Promise<string> {
-    const { token } = (await openCredentials(sealer, row)) ?? {}
-    if (!token) throw fail('integration_revoked')
-    return token
-  }
-  function token() {
-    openedToken ??= openToken()
-    return openedToken
-  }
+  const token = accountToken(sealer, row)
   const headers = async () => headersFor(await token())
   const rest = createRestClient({ api, client, headers })
   const requests = createRepositoryApi(rest, { row, api, pageSize: PAGE_SIZE })

@@ -1,7 +1,7 @@
 // The client of GitLab, in the cloud and self-managed, which authenticates with an account's access token.
 import type { SealingServices } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
-import { openCredentials } from './credentials.ts'
+import { accountToken } from './credentials.ts'
 import { type Githost, type Integration, parseRepositoryUrl, type StatusState } from './githost.ts'
 import {
   Comparison,
@@ -44,16 +44,7 @@ export function createGitlabHost(
 ): Githost {
   const api = apiUrlOf(row.base_url)
   const client = () => createGuardedHostClient({ config, platform }, origin)
-  let openedToken: Promise<string> | undefined
-  async function openToken(): Promise<string> {
-    const { token } = (await openCredentials(sealer, row)) ?? {}
-    if (!token) throw fail('integration_revoked')
-    return token
-  }
-  function token() {
-    openedToken ??= openToken()
-    return openedToken
-  }
+  const token = accountToken(sealer, row)
   const rest = createRestClient({ api, client, headers: async () => headersFor(await token()) })
   const { get, write } = rest
 
