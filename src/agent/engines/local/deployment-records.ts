@@ -2,12 +2,12 @@
 // routes that follow from them.
 import { join } from 'node:path'
 import { findFreePort } from '../../../postgres/free-port.ts'
-import type { WorkProtection } from '../../../protocol/protection.schema.ts'
+import type { GrantIssuer, WorkProtection } from '../../../protocol/protection.schema.ts'
 import type { RevisionSpec } from '../../engine.ts'
 import { listFolder, readJson, writeJson } from '../../system/files.ts'
 import { type HostOwners, hostOwnersOf, parseCustomUrl } from './custom-hosts.ts'
 import type { GrantTrust } from './grant-trust.ts'
-import { type LabelOwners, labelOwnersOf, type SavedLabel, savedLabels } from './host-labels.ts'
+import { type LabelOwners, labelOf, labelOwnersOf, type SavedLabel, savedLabels } from './host-labels.ts'
 import type { Route, Target } from './router.ts'
 
 /** The stored state of a deployment. */
@@ -35,7 +35,13 @@ type SavedDeployment = {
 /** The routed revision of a deployment, as requests see it. `holds`: the next one has to wait until a copy serves. */
 export type Servers = { targets: Target[]; holds: boolean }
 type ServersOf = (deployment: string, revision: string) => Servers
-type Shared = { owners: HostOwners; labels: LabelOwners; serversOf: ServersOf; routerPort: number }
+type Shared = {
+  owners: HostOwners
+  labels: LabelOwners
+  grants: GrantIssuer | null
+  serversOf: ServersOf
+  routerPort: number
+}
 
 export class DeploymentRecords {
   readonly #home: string
@@ -144,18 +150,19 @@ export class DeploymentRecords {
       all.map(({ saved }) => saved),
       this.#domains,
     )
-    const labels = labelOwnersOf(all)
-    return all.flatMap(({ id, saved }) => this.#routesOf(id, saved, { owners, labels, serversOf, routerPort }))
+    const shared = { owners, labels: labelOwnersOf(all), grants: this.#grants.read(), serversOf, routerPort }
+    return all.flatMap(({ id, saved }) => this.#routesOf(id, saved, shared))
   }
 
-  #routesOf(deployment: string, saved: SavedDeployment, { owners, labels, serversOf, routerPort }: Shared): Route[] {
+  #routesOf(deployment: string, saved: SavedDeployment, all: Shared): Route[] {
+    const { owners, labels, grants, serversOf, routerPort } = all
     if (!saved.routed) return []
     const { targets, holds } = serversOf(deployment, saved.routed)
     const access = saved.protection && {
       deployment_id: deployment,
       workspace_id: saved.tenant_id ?? '',
       ...saved.protection,
-      grants: this.#grants.read(),
+      grants,
     }
     const revision = saved.routed
     const shared = { targets, of: deployment, revision, ...(holds && { holds }), ...(access && { access }) }
@@ -180,5 +187,3 @@ export class DeploymentRecords {
     return [...generated, { ...custom, ...shared }]
   }
 }
-
-const labelOf = (host: string): string => host.replace(/\.localhost$/, '')

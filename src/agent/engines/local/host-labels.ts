@@ -12,6 +12,8 @@ type SavedLabels = {
 }
 type Labelled = { id: string; saved: SavedLabels }
 
+export const labelOf = (host: string): string => host.replace(/\.localhost$/, '')
+
 /** A label that stays keeps its time. */
 export const savedLabels = (labels: HostLabel[], previous: SavedLabel[] = []): SavedLabel[] =>
   labels.map(({ label, revision_id }) => ({
@@ -26,7 +28,7 @@ export const savedLabels = (labels: HostLabel[], previous: SavedLabel[] = []): S
  */
 export function labelOwnersOf(all: Labelled[]): LabelOwners {
   const claims = all.flatMap(({ id, saved: { host, host_since = 0, tenant_id, labels = [] } }) => [
-    { id, tenant_id, label: host.replace(/\.localhost$/, ''), since: host_since },
+    { id, tenant_id, label: labelOf(host), since: host_since },
     ...labels.map(({ label, since }) => ({ id, tenant_id, label, since })),
   ])
   const owners = new Map<string, (typeof claims)[number]>()

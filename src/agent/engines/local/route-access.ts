@@ -12,19 +12,17 @@ import {
 import type * as http from 'node:http'
 import { ACCESS_PATH, GRANT_TYPE, isOpenPath } from '../../../protocol/access-rules.ts'
 import type { ProxyRange } from '../../../protocol/client-address.ts'
+import type { GrantIssuer, WorkProtection } from '../../../protocol/protection.schema.ts'
 import { ACCESS_PAGE, ACCESS_PAGE_HEADERS } from './access-page.ts'
 import { BYPASS_HEADER, isSecure, namedHost, readOwnCookies } from './router-headers.ts'
 import { respondAndClose } from './router-responses.ts'
 
-type Bypass = { kind: 'link' | 'token'; hash: string; expires_at: string | null }
-type Issuer = { issuer: string; url: string; keys: { kid: string; x: string }[] }
+type Bypass = WorkProtection['bypasses'][number]
 /** `grants` is null while the agent has not learned who signs them: then nobody can sign in. */
-export type RouteAccess = {
+export type RouteAccess = WorkProtection & {
   deployment_id: string
   workspace_id: string
-  open_paths: string[]
-  bypasses: Bypass[]
-  grants: Issuer | null
+  grants: GrantIssuer | null
 }
 type AccessRoute = { path: string; access?: RouteAccess | undefined }
 
@@ -113,7 +111,12 @@ export function createRouteAccess(key: string, proxies: ProxyRange[], clock = Da
     )
   }
 
-  function sendToSignIn(req: http.IncomingMessage, res: http.ServerResponse, access: RouteAccess, { url }: Issuer) {
+  function sendToSignIn(
+    req: http.IncomingMessage,
+    res: http.ServerResponse,
+    access: RouteAccess,
+    { url }: GrantIssuer,
+  ) {
     const name = cookieName(req, access, 'state')
     // Tabs that are opened at once share it, so that each of them can come back.
     const known = readOwnCookies(req, name).find(value => /^[\w-]{43}$/.test(value))
@@ -201,7 +204,7 @@ type Claims = Record<string, unknown>
 const COMPACT_JWT = /^([\w-]{1,1000})\.([\w-]{1,4000})\.([\w-]{86})$/
 const publicKeys = new Map<string, KeyObject>()
 
-function verifyGrant({ issuer, keys }: Issuer, grant: string): Claims | undefined {
+function verifyGrant({ issuer, keys }: GrantIssuer, grant: string): Claims | undefined {
   const [, head, body, signature] = COMPACT_JWT.exec(grant) ?? []
   const header = parseObject(decode(head))
   const found = keys.find(({ kid }) => kid === header?.kid)
