@@ -5,10 +5,9 @@ import { fail } from '../../kernel/http/errors.ts'
 import { openCredentials } from './credentials.ts'
 import { type Commit, type Githost, type Integration, parseRepositoryUrl } from './githost.ts'
 import { createGitClient } from './request.ts'
-import { listRefs } from './smart-http.ts'
+import { FULL_SHA, listRefs } from './smart-http.ts'
 
 const BRANCH_PREFIX = 'refs/heads/'
-const FULL_SHA = /^[0-9a-f]{40}([0-9a-f]{24})?$/
 /** A server can list whatever it likes. Other hosts list no more either. */
 const [MAX_BRANCHES, MAX_BRANCH_LENGTH] = [4000, 255]
 /** A JSON number holds 53 bits. */

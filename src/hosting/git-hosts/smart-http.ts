@@ -13,7 +13,7 @@ const SERVICE = 'git-upload-pack'
 const FLUSH = '0000'
 const DELIMITER = '0001'
 const MAX_PREFIX_LENGTH = 300
-const SHA = /^([0-9a-f]{40}|[0-9a-f]{64})$/
+export const FULL_SHA = /^([0-9a-f]{40}|[0-9a-f]{64})$/
 
 /** Null where there is no such repository, or the server hides it. Lists the refs that begin with one of `prefixes`. */
 export async function listRefs(address: Address, prefixes: string[]): Promise<ListedRef[] | null> {
@@ -63,7 +63,7 @@ async function fetchAdvertisement({ client, url, headers }: Address): Promise<Ad
 /** A line of version 2: `<id> <name>`, with `symref-target:` and `peeled:`. */
 function readRef(line: string): ListedRef[] {
   const [sha = '', name = '', ...attributes] = line.split(' ')
-  if (name === '' || (sha !== 'unborn' && !SHA.test(sha))) return []
+  if (name === '' || (sha !== 'unborn' && !FULL_SHA.test(sha))) return []
   const attribute = (key: string) => attributes.find(one => one.startsWith(key))?.slice(key.length) ?? null
   return [
     { name, sha: sha === 'unborn' ? null : sha, peeled: attribute('peeled:'), symref: attribute('symref-target:') },
@@ -77,7 +77,7 @@ function readOldRefs(lines: string[]): ListedRef[] {
   const refs = new Map<string, ListedRef>()
   for (const line of lines) {
     const [sha = '', name = ''] = line.split('\0')[0]!.split(' ')
-    if (!SHA.test(sha) || name === '') continue
+    if (!FULL_SHA.test(sha) || name === '') continue
     const tag = name.endsWith('^{}') ? refs.get(name.slice(0, -3)) : undefined
     if (tag) tag.peeled = sha
     else refs.set(name, { name, sha, peeled: null, symref: name === 'HEAD' ? (head?.slice(12) ?? null) : null })

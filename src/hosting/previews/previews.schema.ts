@@ -163,13 +163,14 @@ const PreviewName = boundedText(200)
   .meta({ type: 'string', description: 'The id of the preview, or the number of its pull request.' })
 export const PreviewRef = z.object({ ...DeploymentRef.shape, number: PreviewName })
 
+const CommitId = z
+  .string()
+  .max(64, { error: 'must be a full commit id', abort: true })
+  .regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'must be a full commit id' })
+
 export const Approval = z
   .object({
-    head_sha: z
-      .string()
-      .max(64, { error: 'must be a full commit id', abort: true })
-      .regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'must be a full commit id' })
-      .meta({ description: 'The commit to approve. It must be the head of the pull request.' }),
+    head_sha: CommitId.meta({ description: 'The commit to approve. It must be the head of the pull request.' }),
   })
   .meta({
     id: 'Approval',
@@ -190,12 +191,7 @@ export const NewPreview = z
           'By default the `repo_ref` or the commit.',
       }),
     repo_ref: repo_ref.meta({ description: 'A branch or tag of the deployment’s repository.' }),
-    repo_commit_sha: z
-      .string()
-      .max(64, { error: 'must be a full commit id', abort: true })
-      .regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'must be a full commit id' })
-      .nullish()
-      .meta({ description: 'A commit of the deployment’s repository.' }),
+    repo_commit_sha: CommitId.nullish().meta({ description: 'A commit of the deployment’s repository.' }),
     source_tarball_path: source_tarball_path.meta({ description: 'The `object_path` of an upload.' }),
     image_uri: image_uri.meta({ description: 'An image.' }),
     ttl: policyMembers.ttl.nullish().meta({
