@@ -1,5 +1,6 @@
 // Does the work of nodes and controllers of a cluster, when a test says so.
 import type { Engine, RevisionSpec } from '../../src/agent/engine.ts'
+import { JOB_NAME_LABEL } from '../../src/agent/engines/kubernetes/names.ts'
 import { type Observed, plan, type Wanted } from '../../src/agent/reconcile/plan.ts'
 import type { KubernetesApi } from './kubernetes-api.ts'
 import { makeArtifact } from './kubernetes-fixtures.ts'
@@ -9,7 +10,7 @@ type Status = Record<string, unknown>
 
 export function putPod(api: KubernetesApi, workload: Stored, status: Status, i = 0): Stored {
   const { labels: own, annotations } = workload.spec.template.metadata
-  const labels = { ...own, ...(workload.kind === 'Job' && { 'batch.kubernetes.io/job-name': workload.metadata.name }) }
+  const labels = { ...own, ...(workload.kind === 'Job' && { [JOB_NAME_LABEL]: workload.metadata.name }) }
   const name = `${workload.metadata.name}-${i}`
   const metadata = { name, namespace: workload.metadata.namespace, labels, ...(annotations && { annotations }) }
   api.put({ apiVersion: 'v1', kind: 'Pod', metadata, spec: workload.spec.template.spec }, 'kubelet')

@@ -3,6 +3,7 @@
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import type { Kind } from '../../src/agent/engines/kubernetes/cluster.ts'
+import { JOB_NAME_LABEL } from '../../src/agent/engines/kubernetes/names.ts'
 import {
   applyObject,
   canonicalizeQuantities,
@@ -113,7 +114,7 @@ export class KubernetesObjects {
     const last = { ...metadata, resourceVersion: String(++this.version) }
     this.#notify({ type: 'DELETED', object: { ...object, metadata: last } as Stored, version: this.version })
     // A controller and the garbage collector of a cluster would remove them.
-    const selector = kind === 'Job' ? object.spec.template.metadata.labels : object.spec?.selector?.matchLabels
+    const selector = kind === 'Job' ? { [JOB_NAME_LABEL]: metadata.name } : object.spec?.selector?.matchLabels
     if (kind === 'Deployment' || kind === 'StatefulSet' || kind === 'Job')
       for (const pod of this.all('Pod')) if (matchesLabels(pod, selector)) this.remove(pod)
   }

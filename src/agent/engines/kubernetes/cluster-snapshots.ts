@@ -38,7 +38,9 @@ export class ClusterSnapshots implements SnapshotHolder {
   #found: Map<string, Found> | null = null
   /** Snapshots that are being taken. */
   readonly #taking = new Map<string, NewSnapshot>()
-  #refreshing: Promise<void> = Promise.resolve()
+  #reading: Promise<void> = Promise.resolve()
+  /** The read after the present one. */
+  #nextRead: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
 
   constructor(options: Options) {
@@ -56,11 +58,16 @@ export class ClusterSnapshots implements SnapshotHolder {
     clearInterval(this.#timer)
   }
 
-  /** One after the other, so that the result of a later one is not replaced by that of an earlier one. */
+  /** One read at a time, and one that waits for all who ask meanwhile: a slow cluster must not gather a queue of them. */
   refresh(): Promise<void> {
-    const next = this.#refreshing.catch(() => {}).then(() => this.#read())
-    this.#refreshing = next
-    return next
+    this.#nextRead ??= this.#reading
+      .catch(() => {})
+      .then(() => {
+        this.#nextRead = undefined
+        this.#reading = this.#read()
+        return this.#reading
+      })
+    return this.#nextRead
   }
 
   async #read(): Promise<void> {

@@ -48,7 +48,7 @@ if ! words=$(pg_dump --format=custom --file="$file.new" 2>&1); then
   { echo "removed$removed"; printf '%s' "$words" | tail -c 600; } > ${TERMINATION_LOG}
   exit 1
 fi
-sync
+sync "$file.new"
 mv "$file.new" "$file"
 find ${DAILY_FOLDER} -name '*.dump' -mtime +${DAILY_DAYS} -delete 2> /dev/null || true
 { echo "removed$removed"; printf 'size_bytes %s' "$(wc -c < "$file")"; } > ${TERMINATION_LOG}
@@ -107,7 +107,7 @@ export const RECEIVE_SCRIPT = `set -eu
 umask 077
 file="${DUMPS_FOLDER}/$SNAPSHOT_ID.dump"
 head -c "$SIZE" > "$file.new"
-sync
+sync "$file.new"
 mv "$file.new" "$file"
 `
 

@@ -26,6 +26,8 @@ export const REMOVED_PREFIX = 'slipway/removed.'
 export const RESTORES_ANNOTATION = 'slipway/restores'
 /** On a Job of the agent's own, what it does. */
 export const TASK_LABEL = 'slipway/task'
+/** The controller of Jobs sets it on their pods. */
+export const JOB_NAME_LABEL = 'batch.kubernetes.io/job-name'
 export const COMPONENT_LABEL = 'app.kubernetes.io/component'
 /** The time when a revision's Deployment stopped receiving new requests. */
 export const DRAINING_SINCE = 'slipway/draining-since'

@@ -3,10 +3,8 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { V1Job, V1Pod } from '@kubernetes/client-node'
 import { PermanentError, TransientError } from '../../engine.ts'
 import type { Cluster } from './cluster.ts'
+import { JOB_NAME_LABEL } from './names.ts'
 import { worstFinding } from './pod-failures.ts'
-
-/** The controller of Jobs sets it on their pods. */
-const JOB_NAME_LABEL = 'batch.kubernetes.io/job-name'
 
 type Options = {
   cluster: Cluster
