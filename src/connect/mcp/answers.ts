@@ -116,7 +116,7 @@ const NEXT_STEPS: Record<string, string> = {
   workspace_forbidden: 'Call `whoami` for the workspaces that this key has access to.',
   deployment_not_found: 'Call `find_deployments` for the names.',
   revision_not_found: 'Call `list_revisions` for the numbers.',
-  preview_not_found: 'Call `list_previews` for the numbers.',
+  preview_not_found: 'Call `list_previews` for the numbers and ids.',
   preview_moved: 'Call `list_previews`, and look at the new commit before you approve it.',
   plan_stale: 'Call `plan_change` again and show the new plan.',
   permission_missing: 'Ask a person with that permission. Do not try another way.',

@@ -173,36 +173,6 @@ function describeApplied({ change }: Change, reply: Body): Answer {
   }
 }
 
-const APPROVE = 'POST /v2/deployments/{deployment_id}/previews/{number}/approval'
-const approvePreview = tool({
-  name: 'approve_preview',
-  title: 'Approve a preview',
-  description:
-    'Lets one commit of a fork run as a preview, with the secrets of the preview policy. A person must have seen it.',
-  routes: [APPROVE],
-  lookUps: ['GET /v2/deployments'],
-  own: z.object({
-    deployment: DeploymentArgument,
-    number: z.coerce.number().int().meta({ description: 'Of the pull request.' }),
-    head_sha: z
-      .string()
-      .regex(/^[0-9a-f]{1,64}$/i, { error: 'must be the id of a commit' })
-      .meta({ description: 'The full id of the commit that was looked at.' }),
-  }),
-  isIdempotent: true,
-  run: async ({ deployment, number, head_sha }, _, context) => {
-    const deployment_id = await findDeploymentId(context, deployment)
-    await context.confirm(
-      { deployment_id, number, head_sha },
-      async () => `Run commit ${head_sha} of pull request #${number} of ${deployment}? It is code from a fork.`,
-    )
-    const path = { deployment_id, number }
-    const preview = await context.api(APPROVE, { path, body: { head_sha } })
-    const { state, branch, url, approved_sha } = preview
-    return { summary: `Approved. The preview is ${state}.`, data: { number, state, branch, url, approved_sha } }
-  },
-})
-
 const INTERRUPT = 'POST /v2/deployments/{deployment_id}/revisions/{revision_id}/interruption'
 const interruptRevision = tool({
   name: 'interrupt_revision',
@@ -220,4 +190,4 @@ const interruptRevision = tool({
   },
 })
 
-export const changeTools: Tool[] = [planChange, applyPlan, approvePreview, interruptRevision]
+export const changeTools: Tool[] = [planChange, applyPlan, interruptRevision]

@@ -242,13 +242,14 @@ const listEvents = tool({
 const listPreviews = tool({
   name: 'list_previews',
   title: 'List previews',
-  description: 'Previews of pull requests and branches, with the commits of forks that wait for approval.',
+  description: 'Previews with their state and URL, and the commits of forks that wait for approval.',
   routes: ['GET /v2/previews'],
   query: ['state', 'branch_contains', 'limit', 'offset'],
   foreignText: 'A branch or commit message',
   run: async (_, query, { api, workspace }) => {
     const page = await api('GET /v2/previews', { query })
     const previews = page.resources.map((one: Body) => ({
+      id: one.id,
       deployment: one.parent_name,
       kind: one.kind,
       number: one.number,

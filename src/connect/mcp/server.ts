@@ -9,12 +9,13 @@ import { cleanText, describeFailure, ToolFailure, toToolResult } from './answers
 import { type ApiCall, ApiFailure, type ApiRequest } from './api-calls.ts'
 import { apiTools } from './api-tools.ts'
 import { changeTools } from './change-tools.ts'
+import { previewTools } from './preview-tools.ts'
 import { PROMPTS } from './prompts.ts'
 import { DEPLOYMENT_TEXT, readDeployment, readingTools } from './reading-tools.ts'
 import type { Operations } from './tool.ts'
 import { describeTool, permissionOf, readArguments, type Tool, type ToolContext } from './tool.ts'
 
-export const TOOLS: Tool[] = [...readingTools, ...changeTools, ...apiTools]
+export const TOOLS: Tool[] = [...readingTools, ...changeTools, ...previewTools, ...apiTools]
 
 export type Session = {
   api: ApiCall

@@ -195,3 +195,24 @@ it('a commit of a fork is found and approved', async () => {
   const approved = await client.call('approve_preview', { deployment: parent.name, number: '7', head_sha: sha })
   expect(approved.data).toMatchObject({ number: 7, approved_sha: sha })
 })
+
+it('a preview of an image is made once a person has accepted it, listed and deleted', async () => {
+  const tenant = await newTenant()
+  await tenant.post('/v2/deployments', CREATE.body)
+  const client = connectMcp(tenant.key, ASKS)
+  const list = async () => (await client.call('list_previews', {})).data.previews
+  const accept = async (name: string, args: object) => {
+    const { result } = await client.call(name, { deployment: 'app', ...args })
+    expect(result.resultType).toBe('input_required')
+    const accepted = { inputResponses: { confirm: { action: 'accept' } }, requestState: result.requestState }
+    return client.call(name, { deployment: 'app', ...args }, accepted)
+  }
+  const source = { branch: 'try', image_uri: 'ghcr.io/acme/app:next' }
+  const made = await accept('make_preview', source)
+  const [preview] = await list()
+  expect(preview).toMatchObject({ id: made.data.id, deployment: 'app', kind: 'request', branch: 'try' })
+  expect((await accept('delete_preview', { preview: preview.id })).isError).toBe(false)
+  expect(await list()).toMatchObject([{ id: preview.id, state: 'ended' }])
+  const nothing = await accept('make_preview', { branch: 'try' })
+  expect(nothing.data.code).toBe('invalid_request')
+})

@@ -23,6 +23,8 @@ const REQUESTS: [request: string, tool: string][] = [
   ['What happened in the last hour?', 'list_events'],
   ['Which pull requests wait for approval?', 'list_previews'],
   ['Where is the preview of pull request 7?', 'list_previews'],
+  ['Make a preview of this branch', 'make_preview'],
+  ['Delete the preview of pull request 7', 'delete_preview'],
   ['Which templates are there to start from?', 'list_templates'],
   ['Which repositories of our git host are connected?', 'list_repositories'],
   ['Deploy this repository', 'plan_change'],

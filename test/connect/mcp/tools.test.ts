@@ -26,7 +26,11 @@ describe('the list of tools', () => {
 
   it.each([
     [['events:read'], ['whoami', 'list_events', 'search_api', 'read_api']],
-    [['deployments:update'], ['whoami', 'plan_change', 'apply_plan', 'approve_preview', 'interrupt_revision']],
+    [
+      ['deployments:update'],
+      ['whoami', 'plan_change', 'apply_plan', 'interrupt_revision', 'make_preview', 'approve_preview'],
+    ],
+    [['deployments:delete'], ['whoami', 'delete_preview']],
     [['deployments:create'], ['whoami', 'plan_change', 'apply_plan']],
   ])('has the tools that a key with %s may call', async (permissions, names) => {
     const tenant = await newTenant()

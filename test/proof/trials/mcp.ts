@@ -34,8 +34,10 @@ const TOOL_NAMES = [
   'list_repositories',
   'plan_change',
   'apply_plan',
-  'approve_preview',
   'interrupt_revision',
+  'make_preview',
+  'approve_preview',
+  'delete_preview',
   'search_api',
   'read_api',
 ]
