@@ -1,5 +1,4 @@
 // Reads the request of a step of a workflow from its inputs and the event (pure).
-import { previewName } from '../../src/hosting/previews/preview-address.ts'
 
 const MODES = ['deploy', 'plan', 'preview', 'remove-preview', 'setup'] as const
 type Mode = (typeof MODES)[number]
@@ -9,19 +8,25 @@ export type Inputs = {
   url: string
   workspace: string
   audience: string
-  /** The name of the preview, in the modes of previews. */
   name: string
-  /** The arguments of `slipway deploy` and `slipway plan` that name the source. */
-  source: string[]
+  /** Names the preview of the deployment, in the modes of previews: `pr-7`, or a branch. */
+  preview: string
+  folder: string
+  image: string
   create: boolean
   timeout: string
 }
 type Repository = { full_name?: string } | null
-/** The event of a pull request, or of a workflow that another one has started (`workflow_run`). */
-export type PullRequestEvent = {
+/**
+ * The event of a pull request, of a workflow that another one has started (`workflow_run`), or of a branch or tag that
+ * was deleted (`ref`).
+ */
+export type TriggerEvent = {
   action?: string
   pull_request?: { number?: number; head?: { repo?: Repository } }
-  workflow_run?: { head_repository?: Repository }
+  workflow_run?: { head_repository?: Repository; head_branch?: string }
+  ref?: string
+  ref_type?: string
 }
 type Read = { inputs: Inputs } | { faults: string[] } | { skip: string }
 
@@ -29,7 +34,7 @@ const NAME = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 /** Reports all faults at once. */
-export function readInputs(env: Record<string, string | undefined>, event: PullRequestEvent): Read {
+export function readInputs(env: Record<string, string | undefined>, event: TriggerEvent): Read {
   const input = (name: string) => env[`INPUT_${name}`]?.trim() ?? ''
   const faults: string[] = []
   const expect = (isValid: unknown, fault: string) => void (isValid || faults.push(fault))
@@ -49,11 +54,13 @@ export function readInputs(env: Record<string, string | undefined>, event: PullR
   expect(['true', 'false'].includes(create), 'create is neither true nor false.')
   const [folder, image] = [input('FOLDER'), input('IMAGE')]
   expect(image === '' || folder === '.', 'image and folder are both given. Leave one of them out.')
-  // A path that begins with a dash would be an option.
-  const source = image === '' ? [folder.startsWith('-') ? `./${folder}` : folder || '.'] : [`--image=${image}`]
   const number = input('PULL_REQUEST') || String(event.pull_request?.number ?? '')
-  if (isPreview)
-    expect(/^[1-9]\d{0,8}$/.test(number), 'pull-request is not a number, and the event is not of a pull request.')
+  const preview = number === '' ? findBranch(env, event) : `pr-${number}`
+  if (isPreview) {
+    expect(number === '' || /^[1-9]\d{0,8}$/.test(number), 'pull-request is not a number.')
+    expect(preview, 'The event is of no pull request and no branch. Set pull-request.')
+    expect(create !== 'true', 'create is for mode deploy: a preview is one of a deployment that exists.')
+  }
   const head = event.pull_request?.head
   const isFork = head !== undefined && head.repo?.full_name !== env.GITHUB_REPOSITORY
   // Such a job has the rights of this repository, and a checkout of code that anybody can propose.
@@ -67,8 +74,31 @@ export function readInputs(env: Record<string, string | undefined>, event: PullR
     return { skip: 'A workflow_run that a fork has started is not deployed.' }
   if (isFork && !env.SLIPWAY_API_KEY && !env.ACTIONS_ID_TOKEN_REQUEST_URL)
     return { skip: 'A workflow of a pull request of a fork gets no token, so it cannot sign in.' }
-  const mode = given === 'preview' && event.action === 'closed' ? 'remove-preview' : given
-  const name = isPreview ? previewName(deployment, Number(number)) : deployment
-  const audience = input('AUDIENCE')
-  return { inputs: { mode, url, workspace, audience, name, source, create: isPreview || create === 'true', timeout } }
+  const isDeleted = env.GITHUB_EVENT_NAME === 'delete'
+  if (isPreview && isDeleted && event.ref_type !== 'branch') return { skip: 'A tag was deleted, which has no preview.' }
+  const mode = given === 'preview' && (event.action === 'closed' || isDeleted) ? 'remove-preview' : given
+  return {
+    inputs: {
+      mode,
+      url,
+      workspace,
+      audience: input('AUDIENCE'),
+      name: deployment,
+      preview,
+      // A path that begins with a dash would be an option.
+      folder: folder.startsWith('-') ? `./${folder}` : folder || '.',
+      image,
+      create: create === 'true',
+      timeout,
+    },
+  }
+}
+
+/** A `workflow_run`, and the event of a deleted branch, run at the default branch. */
+const findBranch = (
+  { GITHUB_EVENT_NAME, GITHUB_REF_NAME = '' }: Record<string, string | undefined>,
+  { workflow_run, ref = '' }: TriggerEvent,
+): string => {
+  if (workflow_run) return workflow_run.head_branch ?? ''
+  return GITHUB_EVENT_NAME === 'delete' ? ref : GITHUB_REF_NAME
 }

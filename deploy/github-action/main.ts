@@ -5,7 +5,7 @@ import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { type Inputs, type PullRequestEvent, readInputs } from './inputs.ts'
+import { type Inputs, readInputs, type TriggerEvent } from './inputs.ts'
 import { describe, type Failure, type Outcome, type Plan } from './summary.ts'
 import { addPath, addSummary, command, mask, setOutputs, setVariables, withoutCommands } from './workflow-commands.ts'
 
@@ -17,7 +17,6 @@ type Line = {
   deployment_id?: string
   id?: string
   name?: string
-  source?: string
   url?: string | null
   revision_id?: string | null
   number?: number
@@ -124,34 +123,38 @@ async function signIn({ run, folder }: Slipway, { url, workspace, audience }: In
   return undefined
 }
 
-async function deploy({ run }: Slipway, { mode, name, source, create, timeout }: Inputs): Promise<Outcome> {
+async function deploy(slipway: Slipway, inputs: Inputs): Promise<Outcome> {
+  const { mode, name, folder, image, create, timeout } = inputs
   const isPlan = mode === 'plan'
   const args = isPlan ? ['plan'] : ['deploy', '--yes', '--timeout', timeout, ...(create ? ['--create'] : [])]
-  const { lines, failure } = await run(...args, '--name', name, ...source)
+  return follow(slipway, inputs, [...args, '--name', name, ...(image === '' ? [folder] : [`--image=${image}`])])
+}
+
+async function preview(slipway: Slipway, inputs: Inputs): Promise<Outcome> {
+  const { name, preview, folder, image, timeout } = inputs
+  const source = image === '' ? `--folder=${folder}` : `--image=${image}`
+  return follow(slipway, inputs, ['preview', '--timeout', timeout, `--branch=${preview}`, source, name])
+}
+
+async function follow({ run }: Slipway, { mode, name }: Inputs, args: string[]): Promise<Outcome> {
+  const { lines, failure } = await run(...args)
   const plan = lines.findLast(({ type }) => type === 'plan') as Plan | undefined
   const revision = lines.findLast(({ type }) => type === 'revision')
   const result = lines.findLast(({ type }) => type === 'result')
   setOutputs({
     'deployment-id': result?.deployment_id ?? revision?.deployment_id ?? '',
     'revision-id': result?.revision_id ?? revision?.revision_id ?? '',
+    'preview-id': lines.findLast(({ type }) => type === 'preview')?.id ?? '',
   })
-  const outcome = failure?.code ?? (isPlan ? 'planned' : (result?.outcome ?? 'unexpected'))
-  return { outcome, name, url: result?.url, revision: revision?.number, plan, failure }
+  const outcome = failure?.code ?? (mode === 'plan' ? 'planned' : (result?.outcome ?? 'unexpected'))
+  return { outcome, name: result?.name ?? name, url: result?.url, revision: revision?.number, plan, failure }
 }
 
-/** Only a deployment that came from a folder or an image: those of a git host are removed by Slipway itself. */
-async function removePreview({ run }: Slipway, { name }: Inputs): Promise<Outcome> {
-  const { lines, failure } = await run('list', '--name', name)
-  if (failure) return { outcome: failure.code, name, failure }
-  const preview = lines.find(one => one.name === name && one.status !== 'AWAITING_DELETE')
-  if (!preview) return { outcome: 'absent', name }
-  if (preview.source === 'githost') {
-    const message = `${name} is a preview of a git host. Slipway removes it when its pull request is closed.`
-    return { outcome: 'usage', name, failure: { code: 'usage', message } }
-  }
-  const removed = await run('delete', '--yes', name)
-  setOutputs({ 'deployment-id': preview.id ?? '' })
-  return { outcome: removed.failure?.code ?? 'removed', name, ...(removed.failure && { failure: removed.failure }) }
+async function removePreview({ run }: Slipway, { name, preview }: Inputs): Promise<Outcome> {
+  const { lines, failure } = await run('previews', 'delete', '--yes', '--', name, preview)
+  if (failure?.code === 'preview_not_found') return { outcome: 'absent', name }
+  setOutputs({ 'preview-id': lines.findLast(({ type }) => type === 'preview')?.id ?? '' })
+  return { outcome: failure?.code ?? 'removed', name, ...(failure && { failure }) }
 }
 
 /** Later steps of the job run `slipway` as this one does. */
@@ -172,7 +175,8 @@ async function act(inputs: Inputs): Promise<Outcome> {
     const failure = await signIn(slipway, inputs)
     if (failure) return { outcome: failure.code, name: inputs.name, failure }
     if (inputs.mode === 'setup') return setUp(slipway)
-    return await (inputs.mode === 'remove-preview' ? removePreview(slipway, inputs) : deploy(slipway, inputs))
+    const acts = { preview, 'remove-preview': removePreview, deploy, plan: deploy }
+    return await acts[inputs.mode](slipway, inputs)
   } finally {
     if (inputs.mode !== 'setup') {
       if (!env.SLIPWAY_API_KEY && fs.existsSync(join(slipway.folder, 'login.json'))) await slipway.run('logout')
@@ -198,8 +202,8 @@ function report(done: Outcome): void {
   process.exitCode = 1
 }
 
-const readEvent = (): PullRequestEvent =>
-  env.GITHUB_EVENT_PATH ? (JSON.parse(fs.readFileSync(env.GITHUB_EVENT_PATH, 'utf8')) as PullRequestEvent) : {}
+const readEvent = (): TriggerEvent =>
+  env.GITHUB_EVENT_PATH ? (JSON.parse(fs.readFileSync(env.GITHUB_EVENT_PATH, 'utf8')) as TriggerEvent) : {}
 
 const read = readInputs(env, readEvent())
 if ('faults' in read)

@@ -10,7 +10,7 @@ import { type JobResult, readAction, runAction } from '../support/action-runner.
 import { type App, newTenant, type Tenant } from '../support/app.ts'
 import { makeFolder, runProgram, serveApp } from '../support/cli.ts'
 import { silenceRejection, waitFor } from '../support/commands.ts'
-import { getPlatformAgent, listRevisions, reportRevision } from '../support/deployments.ts'
+import { getPlatformAgent, listRevisions, newDeployment, reportRevision } from '../support/deployments.ts'
 import { sendJson, startTokenIssuer, type TokenIssuer } from '../support/token-issuer.ts'
 
 const SOURCE = join(import.meta.dirname, '../../deploy/github-action')
@@ -170,23 +170,29 @@ it('fails with the reason and the last lines of a build, which are neither comma
   expect(summary).not.toContain('<img')
 })
 
-it('keeps a preview while the pull request is open, plans a deploy of it, and removes it once', async () => {
+it('keeps a preview while the pull request is open, and removes it once', async () => {
   const tenant = await newTrustingTenant()
-  const opened = start(tenant, { mode: 'preview' }, { ...pullRequest('opened'), env: jobToken() })
-  await reportRevision(await waitForRevision(tenant, 'shop-pr-7'), 'deployed', { url: 'http://shop-pr-7.localhost' })
-  expect((await opened.job).outputs).toMatchObject({ outcome: 'deployed', deployment: 'shop-pr-7' })
-  expect(await listNames(tenant)).toEqual(['shop-pr-7'])
-
-  const planned = await start(tenant, { mode: 'plan', deployment: 'shop-pr-7' }).job
-  expect([planned.code, planned.outputs.outcome]).toEqual([0, 'planned'])
-  expect(JSON.parse(planned.outputs.plan!)).toMatchObject({ creates_revision: true })
-  const { deployment_id } = await waitForRevision(tenant, 'shop-pr-7')
-  expect(await listRevisions(tenant, deployment_id)).toHaveLength(1)
+  const { id } = await newDeployment(tenant, { name: 'shop' })
+  const image = { image: 'ghcr.io/acme/shop:pr-7' }
+  const opened = start(tenant, { mode: 'preview', ...image }, { ...pullRequest('opened'), env: jobToken() })
+  await reportRevision(await waitForRevision(tenant, 'pr-7--shop'), 'deployed', { url: 'http://pr-7--shop.localhost' })
+  const { outputs } = await opened.job
+  expect(outputs).toMatchObject({ outcome: 'deployed', deployment: 'pr-7--shop', url: 'http://pr-7--shop.localhost' })
+  const preview = async () => (await tenant.get(`/v2/deployments/${id}/previews/${outputs['preview-id']}`)).body
+  expect(await preview()).toMatchObject({ kind: 'request', branch: 'pr-7', deployment_id: outputs['deployment-id'] })
 
   const closed = await start(tenant, { mode: 'preview' }, pullRequest('closed')).job
-  expect([closed.code, closed.outputs.outcome]).toEqual([0, 'removed'])
+  expect([closed.code, closed.outputs.outcome, (await preview()).state]).toEqual([0, 'removed', 'ended'])
   const again = await start(tenant, { mode: 'remove-preview', 'pull-request': '7' }).job
   expect([again.code, again.outputs.outcome]).toEqual([0, 'absent'])
+})
+
+it('plans a deploy, and creates nothing', async () => {
+  const tenant = await newTenant()
+  const planned = await start(tenant, { mode: 'plan', image: 'ghcr.io/acme/shop:next' }).job
+  expect([planned.code, planned.outputs.outcome]).toEqual([0, 'planned'])
+  expect(JSON.parse(planned.outputs.plan!)).toMatchObject({ creates_revision: true })
+  expect(await listNames(tenant)).toEqual([])
 })
 
 it('signs later steps in, and describes a token that the workspace does not trust', async () => {
@@ -224,6 +230,17 @@ it('names all faults of its inputs at once, and does nothing for a pull request 
     value,
   ])
   const env = { ...Object.fromEntries(given), GITHUB_REPOSITORY: 'acme/shop', SLIPWAY_API_KEY: 'key' }
+  const previewOf = (eventName: string, event: object, create = 'false') =>
+    readInputs(
+      { ...env, INPUT_MODE: 'preview', INPUT_CREATE: create, GITHUB_EVENT_NAME: eventName, GITHUB_REF_NAME: 'topic' },
+      event,
+    )
+  expect(previewOf('push', {})).toMatchObject({ inputs: { mode: 'preview', preview: 'topic' } })
+  expect(previewOf('push', {}, 'true')).toHaveProperty('faults')
+  expect(previewOf('delete', { ref: 'old', ref_type: 'branch' })).toMatchObject({
+    inputs: { mode: 'remove-preview', preview: 'old' },
+  })
+  expect(previewOf('delete', { ref: 'v1', ref_type: 'tag' })).toHaveProperty('skip')
   const startedBy = (head_repository: { full_name: string } | null) =>
     readInputs(env, { workflow_run: { head_repository } })
   expect([

@@ -142,7 +142,10 @@ async function tryAction(): Promise<void> {
   const opened = await run('pull', 'pull_request', pullRequest('opened'))
   check('a pull request gets a preview', /outcome=deployed/.test(opened.log), opened.log.slice(-2000))
   const names = (await listDeployments()).map(({ name }) => name).sort()
-  check('it is a deployment of its own', names.join() === 'shop,shop-pr-7', names.join())
+  check('it is a deployment of its own', names.join() === 'pr-7--shop,shop', names.join())
+  const [, previewUrl = ''] = /outcome=deployed url=(http:\S+)/.exec(opened.log) ?? []
+  const answer = execFileSync('curl', ['-s', previewUrl || url!], { encoding: 'utf8' })
+  check('its address answers', answer === 'shop', answer.slice(0, 200))
   const closed = await run('pull', 'pull_request', pullRequest('closed'))
   check('a closed pull request has none', /outcome=removed/.test(closed.log), closed.log.slice(-2000))
   check('only that is deleted', (await listDeployments()).map(({ name }) => name).join() === 'shop')
