@@ -1439,6 +1439,8 @@ begin
   ) >= p_max then
     perform refuse('previews_full');
   end if;
+  -- The policy may have been set, and the parent created, when the agent allowed more.
+  perform require_listener_allows(v_parent.listener_id, (p_new -> 'policy_needs')::jsonb);
 
   select *
   into v_inserted

@@ -15,9 +15,11 @@ function trimHyphens(text: string): string {
 }
 const cut = (text: string, length: number): string => trimHyphens(text.slice(0, length))
 
-export function previewName(parent: string, number: number): string {
+/** The names of a pull request's preview, best first. The second is for where a deployment has the first. */
+export function pullNames(parent: string, number: number): string[] {
   const suffix = `-pr-${number}`
-  return `${cut(parent, MAX_NAME_LENGTH - suffix.length)}${suffix}`
+  const nameWith = (end: string) => `${cut(parent, MAX_NAME_LENGTH - end.length)}${end}`
+  return [nameWith(suffix), nameWith(`${suffix}-${sha256Hex(`${parent} ${number}`).slice(0, HASH_LENGTH)}`)]
 }
 
 /**

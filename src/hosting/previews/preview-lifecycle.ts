@@ -14,7 +14,7 @@ import { deleteDeployment, lockDeployment, patchDeployment } from '../deployment
 import type { Preview } from '../deployments/tables.ts'
 import { previews } from '../pushes/tables.ts'
 import type { Commit } from '../pushes/webhook-payloads.ts'
-import { branchNames, deploymentUrl, previewName } from './preview-address.ts'
+import { branchNames, deploymentUrl, pullNames } from './preview-address.ts'
 import {
   type PreviewRow,
   previewDeployment,
@@ -141,6 +141,9 @@ const previewColumn = (facts: PreviewFacts): Preview => {
 
 // ---- created
 
+/** Refusals that only another commit, policy or agent can change. Others are tried again. */
+const LASTING = ['not_allowed_by_listener', 'source_rule']
+
 async function createPreview(caller: Caller, facts: PreviewFacts, commit: Commit | null): Promise<void> {
   const { policy, preview } = facts
   const ctx = previewCtx(caller)
@@ -170,7 +173,7 @@ async function createPreview(caller: Caller, facts: PreviewFacts, commit: Commit
     // A newer delivery moved the preview to another commit, and creates it. Or another sweep has created it.
     if (code === 'preview_moved') return
     if (code === 'previews_full') await markFull(ctx, preview)
-    else if (preview.kind === 'request') await failRequest(ctx, preview, error)
+    else if (preview.kind === 'request' || LASTING.includes(code ?? '')) await failRequest(ctx, preview, error)
     else throw error
   }
 }
@@ -182,10 +185,10 @@ function branchLabels({ parent, policy, preview }: PreviewFacts): string[] | und
   return branchNames(parent.name, branch)
 }
 
-/** A pull request has one name. A branch may read like another one. */
+/** A branch may read like another one, and anybody who may create deployments can give one this name. */
 async function chooseName({ database }: Caller, { parent, preview }: PreviewFacts): Promise<string> {
-  if (preview.number !== null) return previewName(parent.name, preview.number)
-  const names = branchNames(parent.name, preview.branch)
+  const { number, branch } = preview
+  const names = number === null ? branchNames(parent.name, branch) : pullNames(parent.name, number)
   const query = sql<Row>`
     select n.name
     from unnest(${textArray(names)}) with ordinality n(name, place)

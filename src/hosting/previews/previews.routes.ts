@@ -40,6 +40,7 @@ export const previewRoutes = slice(
       'deployment_not_found',
       'deployment_deleting',
       'source_rule',
+      'not_allowed_by_listener',
       'secret_unknown',
       'secret_required',
       'plan_stale',

@@ -103,7 +103,7 @@ function initialState({ action, fork }: PullRequest, policy: PolicyRow): Preview
 
 function nextState({ action, fork }: PullRequest) {
   if (action === 'closed') return sql`v.state`
-  if (!fork) return sql`case when v.state = 'ended' then excluded.state else v.state end`
+  if (!fork) return sql`case when v.state in ('ended', 'failed') then excluded.state else v.state end`
   return sql`
     case
       when excluded.state = 'awaiting_approval' and v.approved_sha = excluded.head_sha and v.state <> 'ended'
@@ -142,6 +142,7 @@ async function upsertPreview(
         head_sha = ${isClosed ? sql`v.head_sha` : sql`excluded.head_sha`},
         commit = ${isClosed ? sql`v.commit` : sql`excluded.commit`},
         fork = v.fork or excluded.fork,
+        problem = ${isClosed ? sql`v.problem` : sql`null`},
         deployment_id = case when v.state = 'ended' and not ${isClosed} then null else v.deployment_id end,
         expires_at = case
           when v.state = 'ended' or v.head_sha <> excluded.head_sha then excluded.expires_at
