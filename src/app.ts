@@ -188,6 +188,7 @@ export function createApp(config: Config, runtime: Platform) {
     deliverEvents: async tenant => (await loadDeliverer())(tenant),
     notifyGitHosts: async ids =>
       (await import('./hosting/previews/git-host-notifier.ts')).notifyGitHosts(services, ids),
+    compareRepository: async id => (await import('./hosting/pushes/look-now.ts')).compareNow(services, id),
     answerInProcess: (request, env, execution) => answerInOwnWords(request, env as object, execution as never),
   }
   const loadDeliverer = loadOnce(async () => {

@@ -580,7 +580,7 @@ create policy admitted on preview_policies as restrictive to slipway_limited
   with check (true);
 grant select, insert, delete, update (
     branches, kinds, ttl_seconds, max, forks, secrets, inherited_secrets, resource_spec, protection, database,
-    on_create, on_delete, hook_secret, version, created_at, updated_at
+    existing_branches, on_create, on_delete, hook_secret, version, created_at, updated_at
   ) on preview_policies to slipway_app;
 
 -- ------------------------------------------------------------ previews

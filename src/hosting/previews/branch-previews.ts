@@ -1,9 +1,10 @@
 // Previews of branches: created, updated and ended with the branch, unless a pull request of it has one.
 import { type SQL, sql } from 'drizzle-orm'
-import { type Row, runAsSystem, textArray } from '../../kernel/db/db.ts'
+import { type Row, refuseUnless, runAsSystem, textArray } from '../../kernel/db/db.ts'
 import { commit } from '../../kernel/db/journal.ts'
 import { changedMembers } from '../../kernel/db/recorded-changes.ts'
 import { type Caller, createKeylessCaller } from '../../kernel/http/context.ts'
+import { Failure } from '../../kernel/http/errors.ts'
 import { lockDeployment } from '../deployments/service.ts'
 import type { Commit, Integration } from '../git-hosts/githost.ts'
 import { withHost } from '../git-hosts/with-host.ts'
@@ -29,6 +30,8 @@ type Moved = Pick<Push, 'repo_urls' | 'ref' | 'before' | 'after' | 'created' | '
 
 /** After this many attempts, the host's answer is accepted even if it looks older than the delivery. */
 const MAX_UNSETTLED_ATTEMPTS = 3
+/** Of a deployment, with those that wait for room. Nothing else bounds how many branches are pushed. */
+const MAX_FOLLOWED = 200
 const BRANCH_PREFIX = 'refs/heads/'
 
 /**
@@ -131,6 +134,13 @@ async function upsertBranch(
   queried_at: string,
   head: Commit,
 ): Promise<PreviewRow | undefined> {
+  const hasRoom = sql`(
+    select count(*)
+    from (
+      select
+      from previews o
+      where o.parent_id = d.id and o.kind = 'branch' and o.state <> 'ended' and o.branch <> ${branch}
+      limit ${MAX_FOLLOWED}) others) < ${MAX_FOLLOWED}`
   const change = sql<PreviewRow>`
     insert into previews as v
       (organization_id, tenant_id, parent_id, kind, state, branch, head_sha, commit, fork, changed_at, expires_at)
@@ -140,11 +150,12 @@ async function upsertBranch(
     from deployments d
     where d.id = ${parent_id}::uuid and d.tenant_id = current_tenant() and d.deleting_at is null
       and not exists (select from previews o where ${isOpenPull(sql`d.id`, sql`${branch}::text`)})
+      and ${refuseUnless('previews_full', hasRoom)}
     on conflict (parent_id, branch) where number is null do update
       set kind = 'branch',
         request = null,
         problem = null,
-        state = case when v.state = 'ended' then 'pending' else v.state end,
+        state = case when v.state in ('ended', 'failed') then 'pending' else v.state end,
         end_reason = null,
         head_sha = excluded.head_sha,
         commit = excluded.commit,
@@ -163,8 +174,21 @@ async function upsertBranch(
           or coalesce(v.end_reason, '') not in ('removed', 'expired', 'deleted'))
     returning v.*`
   const parts = { lock: lockDeployment(parent_id), changes: changedMembers(previews, PREVIEW_RECORD) }
-  const [row] = await commit(previewCtx(caller), 'preview.pushed', change, { branch, head_sha: head.sha }, parts)
-  return row
+  try {
+    const [row] = await commit(previewCtx(caller), 'preview.pushed', change, { branch, head_sha: head.sha }, parts)
+    return row
+  } catch (error) {
+    if (!(error instanceof Failure) || error.code !== 'previews_full') throw error
+    await recordFull(caller, parent_id, branch)
+    return undefined
+  }
+}
+
+/** The branch has its preview with the next push that finds room. */
+async function recordFull(caller: Caller, parent_id: string, branch: string): Promise<void> {
+  const policy = sql<PolicyRow>`
+    select p.* from preview_policies p where p.id = ${parent_id}::uuid and p.tenant_id = current_tenant()`
+  await commit(previewCtx(caller), 'preview_policy.full', policy, { branch, max: MAX_FOLLOWED })
 }
 
 /** Ends the preview of a branch that a pull request has now. */

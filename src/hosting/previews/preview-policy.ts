@@ -9,7 +9,7 @@ import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
-import { listProtectionNeeds } from '../../protocol/listener-policy.ts'
+import { listListenerNeeds, listProtectionNeeds } from '../../protocol/listener-policy.ts'
 import { MASK } from '../../protocol/parts.schema.ts'
 import { OPEN_TO_EVERYONE, type StoredProtection, toStored } from '../../protocol/protection.schema.ts'
 import { isJsonEqual } from '../deployments/plan.ts'
@@ -19,7 +19,7 @@ import { isDeployment, lockDeployment } from '../deployments/service.ts'
 import { deployments } from '../deployments/tables.ts'
 import { DEFAULT_PROTECTION, isPublic } from '../protection/default-protection.ts'
 import { matchesBranch } from '../pushes/branch-globs.ts'
-import { previewPolicies, type previews } from '../pushes/tables.ts'
+import { type ExistingBranches, previewPolicies, type previews } from '../pushes/tables.ts'
 import { HOOK_SEAL_CONTEXT, insertEndHooks } from './preview-hooks.ts'
 import type { NewPreviewPolicy, PreviewPolicy, PreviewPolicyPlan } from './previews.schema.ts'
 
@@ -50,6 +50,11 @@ const toWire = (row: PolicyRow): PreviewPolicy & { [etagVersion]: number } => ({
   resource_spec: row.resource_spec as PreviewPolicy['resource_spec'],
   protection: row.protection ?? OPEN_TO_EVERYONE,
   database: row.database as PreviewPolicy['database'],
+  existing_branches: row.existing_branches && {
+    compared_at: row.existing_branches.compared_at,
+    previews: row.existing_branches.previews,
+    left: row.existing_branches.left,
+  },
   hooks: row.hook_secret === null ? null : { on_create: row.on_create, on_delete: row.on_delete, secret: MASK },
   secret_fingerprints: Object.fromEntries(row.secrets.map(({ name, sealed }) => [name, sealedFingerprint(sealed)])),
   hook_secret_fingerprint: row.hook_secret && sealedFingerprint(row.hook_secret),
@@ -88,7 +93,7 @@ const UNSUPPORTED_PARENT =
   'previews need a deployment that is not a preview itself, of source githost unless `kinds` is empty'
 /** The parent `d` with its stored policy `o`, if it can have this one. */
 const selectParent = ({ deployment_id, resource_spec, protection, kinds }: PolicyInput): SQL => {
-  const needs = listProtectionNeeds('protection', protection)
+  const needs = [...listListenerNeeds(resource_spec ?? {}), ...listProtectionNeeds('protection', protection)]
   return sql`deployments d
       left join preview_policies o on o.id = d.id and o.tenant_id = current_tenant()
       where d.id = ${deployment_id}::uuid
@@ -168,11 +173,16 @@ export const planPolicy = verb('deployments:update', async (ctx, input: PolicyIn
       ...(left > 0
         ? ['Previews that are no longer covered stay until they expire, or their pull request or branch ends.']
         : []),
+      ...(input.kinds.includes('branches') ? [describeExisting(input)] : []),
       ...ctx.warnings,
     ],
     plan_digest: await makePlanDigest(ctx, row?.version ?? 0, plannedRequest(input)),
   }
 })
+
+const describeExisting = ({ max }: PolicyInput) =>
+  `Branches that match and exist get a preview at once, as long as there are fewer than ${max}. The others get one ` +
+  'with their next push.'
 
 type FoundPreview = Pick<typeof previews.$inferSelect, 'kind' | 'number' | 'branch'>
 const KIND_OF = { pull_request: 'pull_requests', branch: 'branches' } as const
@@ -199,6 +209,9 @@ function listPolicyChanges(stored: PreviewPolicy | null, wanted: NewPreviewPolic
   })
 }
 
+const NOT_COMPARED: ExistingBranches = { compared_at: null, previews: 0, left: 0, after: null }
+
+/** Its branches and pull requests get their previews after the answer, and by the next comparison after a crash. */
 export const setPolicy = verb('deployments:update', async (ctx, input: PolicyInput) => {
   const { deployment_id, branches, kinds, ttl, max, forks, inherited_secrets, database, hooks } = input
   const version = await readPlannedVersion(ctx, plannedRequest(input))
@@ -206,14 +219,15 @@ export const setPolicy = verb('deployments:update', async (ctx, input: PolicyInp
   const isVersion = versionMatches(ctx, { version: sql`coalesce(o.version, 0)` }) ?? sql`true`
   const secrets = await sealOverlays(ctx, deployment_id, input)
   const hookSecret = await sealHookSecret(ctx, deployment_id, input)
+  const existing = kinds.includes('branches') ? JSON.stringify(NOT_COMPARED) : null
   const change = sql<PolicyRow>`
       insert into preview_policies as p
         (id, organization_id, tenant_id, branches, ttl_seconds, max, forks, secrets, resource_spec, protection,
-          on_create, on_delete, hook_secret, kinds, inherited_secrets, database)
+          on_create, on_delete, hook_secret, kinds, inherited_secrets, database, existing_branches)
       select d.id, d.organization_id, d.tenant_id, ${sql.param(branches)}::text[], ${ttl}, ${max}, ${forks},
         ${secrets}, ${specJson(input.resource_spec)}::json, ${protectionOf(ctx, input)}, ${hooks?.on_create ?? null},
         ${hooks?.on_delete ?? null}, ${hookSecret}, ${sql.param(kinds)}::text[],
-        ${sql.param(inherited_secrets)}::text[], ${database ? JSON.stringify(database) : null}::json
+        ${sql.param(inherited_secrets)}::text[], ${database ? JSON.stringify(database) : null}::json, ${existing}::json
       from ${selectParent(input)}
         and ${isFresh}
         and ${isVersion}
@@ -231,12 +245,19 @@ export const setPolicy = verb('deployments:update', async (ctx, input: PolicyInp
           kinds = excluded.kinds,
           inherited_secrets = excluded.inherited_secrets,
           database = excluded.database,
+          existing_branches = case
+            when (p.branches, p.kinds, p.max) is distinct from (excluded.branches, excluded.kinds, excluded.max)
+              then excluded.existing_branches
+            else p.existing_branches
+          end,
           version = p.version + 1,
           updated_at = clock()
       returning p.*`
   const data = { new_values: listNewValues(input) }
   const parts = { lock: lockDeployment(deployment_id), changes: changedMembers(previewPolicies, POLICY_RECORD) }
   const rows = await commit(ctx, 'preview_policy.set', change, data, parts)
+  if (!ctx.requestInfo.replayed && kinds.length > 0 && ctx.compareRepository)
+    ctx.waitUntil?.(ctx.compareRepository(deployment_id))
   return toWire(requireRow(rows, 'deployment_not_found'))
 })
 

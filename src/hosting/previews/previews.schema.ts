@@ -81,7 +81,8 @@ const policyMembers = {
   kinds: arrayOf(z.enum(followedKinds), followedKinds.length).meta({
     description:
       'What gets previews: `pull_requests`, `branches`, both or none. A branch with a pull request has that preview ' +
-      'only. An existing branch gets its preview with the next push.',
+      'only. Branches that exist when `branches`, `kinds` or `max` is set get a preview at once, up to `max`; the ' +
+      'others with their next push.',
   }),
   inherited_secrets: arrayOf(boundedText(255).min(1), 100).meta({
     description: 'Secrets of the parent that previews of branches and of requests get. Others get none of these.',
@@ -134,6 +135,14 @@ export const PreviewPolicy = z
     deployment_id: Uuid,
     ...policyMembers,
     protection: Protection.meta({ description: 'Who may see the previews that are created from now on.' }),
+    existing_branches: z
+      .object({
+        compared_at: Time.nullable().meta({ description: 'Null until all of them were looked at.' }),
+        previews: z.int().meta({ description: 'How many of them got a preview.' }),
+        left: z.int().meta({ description: 'How many get one with their next push: the policy had no room.' }),
+      })
+      .nullable()
+      .meta({ description: 'The branches that existed when the policy was set. Null if it follows none.' }),
     hooks: z
       .object({
         on_create: z.string().nullable(),

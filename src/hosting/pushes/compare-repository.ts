@@ -21,6 +21,7 @@ import { compareBranches } from './compare-branches.ts'
 import { type ComparedRepository, MAX_REPAIRS, type PreviewParent, type RequireTime } from './compared-repository.ts'
 import type { DeliveryContext } from './find-integration.ts'
 import { FOLLOWS, type FollowedRepository } from './followed-repositories.ts'
+import { findPulls, findUnlistedPulls, type KnownPreview } from './known-previews.ts'
 import { handlePush } from './pushes.ts'
 import { fullRef, type PullRequest } from './webhook-payloads.ts'
 
@@ -60,20 +61,21 @@ const selectFacts = (id: string) => sql<Row>`
     'parents', (
       select coalesce(json_agg(t order by t.id), '[]')
       from (
-        select d.id, p.version, p.branches, p.kinds, p.ttl_seconds, (
-            select coalesce(json_agg(json_build_object(
-              'kind', v.kind,
-              'number', v.number,
-              'branch', v.branch,
-              'fork', v.fork,
-              'state', v.state,
-              'head_sha', v.head_sha,
-              'changed_at', v.changed_at,
-              'end_reason', v.end_reason) order by v.number, v.branch), '[]')
-            from previews v
-            where v.parent_id = d.id and v.kind <> 'request') as previews
+        select
+          d.id, p.version, p.branches, p.kinds, p.ttl_seconds, p.existing_branches,
+          d.source_revision_config ->> 'repo_ref' as repo_ref,
+          v.*
         from deployments d
         join preview_policies p on p.id = d.id
+        cross join lateral (
+          select
+            greatest(p.max - count(*) filter (where v.state <> 'ended'), 0) as room,
+            coalesce(bool_or(v.number is not null), false) as has_pulls,
+            coalesce(bool_or(v.kind = 'branch' and v.state <> 'ended'), false) as has_branch_previews,
+            coalesce(sum(hashtextextended(concat_ws(' ', v.id, v.state, v.head_sha, v.changed_at, v.end_reason), 0)), 0)::text
+              as digest
+          from previews v
+          where v.parent_id = d.id) v
         where ${FOLLOWS}) t))::text
   from followed_repositories f
   where f.id = ${id}::uuid`
@@ -269,20 +271,22 @@ async function comparePulls(
   etags: Etags,
   requireTime: RequireTime,
 ): Promise<boolean> {
-  const parents = all.filter(
-    ({ kinds, previews }) => kinds.includes('pull_requests') || previews.some(({ number }) => number !== null),
-  )
+  const parents = all.filter(({ kinds, has_pulls }) => kinds.includes('pull_requests') || has_pulls)
   if (parents.length === 0 || !canHost(integration.host, 'pull_requests')) return false
   requireTime()
   const open = await host.openPulls(url, etags)
   if (open === 'unchanged') return false
-  const missed = open.flatMap(pull => parents.flatMap(parent => missedChange(parent, pull, now) ?? []))
-  const openNumbers = new Set(open.map(({ number }) => number))
-  const unlisted = parents.flatMap(({ id, previews }) =>
-    previews.flatMap(({ number, state }) =>
-      number !== null && state !== 'ended' && !openNumbers.has(number) ? [{ id, number }] : [],
-    ),
-  )
+  const numbers = open.map(({ number }) => number)
+  const missed: MissedChange[] = []
+  const unlisted: { id: string; number: number }[] = []
+  for (const parent of parents) {
+    requireTime()
+    const { services } = context
+    const known = new Map((await findPulls(services, parent.id, numbers)).map(one => [one.number, one]))
+    missed.push(...open.flatMap(pull => missedChange(parent, known.get(pull.number), pull, now) ?? []))
+    const others = await findUnlistedPulls(services, parent.id, numbers, MAX_REPAIRS + 1)
+    unlisted.push(...others.map(({ number }) => ({ id: parent.id, number: number! })))
+  }
   // A long list is cut, so that only the pull request itself says that it is closed.
   for (const { id, number } of unlisted.slice(0, MAX_REPAIRS)) {
     requireTime()
@@ -313,8 +317,12 @@ async function comparePulls(
 type MissedChange = { parent_id: string; action: PullRequest['action']; pull: HostedPull }
 
 /** A preview that was removed, or has expired, comes back only with another commit. */
-function missedChange(parent: PreviewParent, pull: HostedPull, now: string): MissedChange | undefined {
-  const known = parent.previews.find(({ number }) => number === pull.number)
+function missedChange(
+  parent: PreviewParent,
+  known: KnownPreview | undefined,
+  pull: HostedPull,
+  now: string,
+): MissedChange | undefined {
   const change = (action: PullRequest['action']) => ({ parent_id: parent.id, action, pull })
   if (!known) {
     const isRecent = Date.parse(pull.at) > Date.parse(now) - parent.ttl_seconds * 1000

@@ -1,7 +1,6 @@
 // The facts that comparisons of a repository share.
 import type { OutboxItem } from '../../kernel/db/outbox.ts'
 import type { Integration } from '../git-hosts/githost.ts'
-import type { PreviewRow } from '../previews/preview-deployment.ts'
 import type { PolicyRow } from '../previews/preview-policy.ts'
 import type { FollowedRepository } from './followed-repositories.ts'
 
@@ -10,10 +9,14 @@ export type ComparedRepository = OutboxItem & { repository: FollowedRepository; 
 export type RequireTime = () => void
 export const MAX_REPAIRS = 25
 
-type KnownPreview = Pick<
-  PreviewRow,
-  'kind' | 'number' | 'branch' | 'fork' | 'state' | 'head_sha' | 'changed_at' | 'end_reason'
->
-export type PreviewParent = Pick<PolicyRow, 'id' | 'version' | 'branches' | 'kinds' | 'ttl_seconds'> & {
-  previews: KnownPreview[]
+/** `room`: how many more previews the policy allows. `digest`: of all stored previews. */
+export type PreviewParent = Pick<
+  PolicyRow,
+  'id' | 'version' | 'branches' | 'kinds' | 'ttl_seconds' | 'existing_branches'
+> & {
+  repo_ref: string
+  room: number
+  has_pulls: boolean
+  has_branch_previews: boolean
+  digest: string
 }

@@ -81,6 +81,12 @@ export const commitStatuses = pgTable(
 export type PreviewDatabase = { mode: 'none' | 'empty' | 'copy'; from_deployment_id?: string | undefined }
 
 /**
+ * The branches that existed when the policy was set: how many got a preview, and how many are left to their next push.
+ * `after` is the last one that was looked at, until all of them are `compared_at`.
+ */
+export type ExistingBranches = { compared_at: string | null; previews: number; left: number; after: string | null }
+
+/**
  * A policy selects pull requests and branches that get a preview, and configures it. `secrets` and `hook_secret` are
  * sealed.
  */
@@ -102,6 +108,8 @@ export const previewPolicies = pgTable('preview_policies', {
   protection: json().$type<StoredProtection>(),
   /** Null: as the resources say. */
   database: json().$type<PreviewDatabase>(),
+  /** Null for a policy that follows no branches, or was set before this was stored. */
+  existing_branches: json().$type<ExistingBranches>(),
   on_create: text(),
   on_delete: text(),
   hook_secret: text(),

@@ -18,6 +18,8 @@ export interface Ports {
   deliverEvents?: (tenant: string) => Promise<void>
   /** Tells git hosts how the latest commits of these deployments get on. */
   notifyGitHosts?: (deployment_ids: string[]) => Promise<void>
+  /** Compares the repository of a deployment with what is deployed from it. */
+  compareRepository?: (deployment_id: string) => Promise<void>
 }
 
 /**

@@ -143,6 +143,8 @@ export const EVENT_OPERATIONS: Record<string, string> = {
   'preview.reopened': 'open_preview',
   'preview.requested': 'create_preview',
   'preview.synchronize': 'update_preview',
+  'preview_policy.applied': 'apply_preview_policy',
+  'preview_policy.full': 'refuse_preview',
   'preview_policy.removed': 'delete_preview_policy',
   'preview_policy.set': 'update_preview_policy',
   'project.created': 'create_tracer_session',

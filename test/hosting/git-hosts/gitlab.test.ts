@@ -156,27 +156,45 @@ it('webhooks are repaired, lost pushes and merge requests made up for, and a new
   expect(project.hooks).toEqual([])
 })
 
-it('a branch that comes behind a full page of unchanged ones has a preview, and one that is deleted none', async () => {
-  const { tenant, project, integration, id, previews } = await setUp()
-  await tenant.put(`/v2/deployments/${id}/preview-policy`, { branches: ['**'], kinds: ['branches'] })
+it('branches that exist get previews as far as there is room, and a later one behind a full page has one', async () => {
+  const { tenant, project, integration, id } = await setUp()
   for (let i = 101; i < 200; i++) gitlab.push(project, `refs/heads/b${i}`, newSha())
   project.refs.delete('refs/heads/main')
   gitlab.push(project, 'refs/heads/constructor', newSha())
   gitlab.takeSent()
+  const path = `/v2/deployments/${id}/preview-policy`
+  const policy = { branches: ['**', '!b102'], kinds: ['branches'], max: 30 }
+  expect((await tenant.put(path, policy)).body.existing_branches).toEqual({ compared_at: null, previews: 0, left: 0 })
+  await finishPendingWork()
+  // More than one comparison does. The first, right after the policy, is one of two.
   for (let i = 0; i < 2; i++) await compare(integration)
-  expect(await previews()).toEqual([])
+  const branchesOf = (all: { branch: string; state: string }[], state: string) =>
+    all.filter(one => one.state === state).map(({ branch }) => branch)
+  const find = async (branch: string) =>
+    (await tenant.get(`/v2/previews?branch_contains=${branch}`)).body.resources[0] as { state: string }
+  const made = (await tenant.get(`/v2/deployments/${id}/previews?limit=100`)).body.resources
+  expect(branchesOf(made, 'live').sort()).toEqual(
+    Array.from({ length: 31 }, (_, i) => `b${101 + i}`).filter(branch => branch !== 'b102'),
+  )
+  expect(made).toHaveLength(30)
+  const compared_at = expect.any(String)
+  expect((await tenant.get(path)).body.existing_branches).toEqual({ compared_at, previews: 30, left: 69 })
+  const events = (await tenant.get(`/v2/events?type=preview_policy.applied`)).body.resources
+  expect(events).toMatchObject([{ data: { previews: 30, left: 69 } }])
+
   const sha = newSha()
   gitlab.push(project, 'refs/heads/zz', sha)
   gitlab.takeSent()
   await compare(integration)
-  expect(await previews()).toMatchObject([{ kind: 'branch', state: 'live', branch: 'zz', head_sha: sha }])
+  expect(await find('zz')).toMatchObject({ kind: 'branch', state: 'full', head_sha: sha })
   gitlab.push(project, 'refs/heads/zz', null)
   gitlab.push(project, 'refs/heads/constructor', newSha())
   await deliverAll()
+  expect((await find('constructor')).state).toBe('full')
   gitlab.push(project, 'refs/heads/constructor', null)
   gitlab.takeSent()
   await compare(integration)
-  expect((await previews()).map(({ state }: { state: string }) => state)).toEqual(['ended', 'ended'])
+  expect([(await find('zz')).state, (await find('constructor')).state]).toEqual(['ended', 'ended'])
 })
 
 it('refusals of GitLab are told in its words: scopes, revoked tokens, limits, roles', async () => {

@@ -137,6 +137,64 @@ describe('a branch', () => {
   })
 })
 
+describe('the preview of a branch', () => {
+  it('is not stored while 200 have or await one, and an event says so', async () => {
+    const { tenant, parent, push } = await setUpBranches({ max: 1 })
+    const find = async (branch: string) =>
+      (await tenant.get(`/v2/previews?branch_contains=${branch}`)).body.resources[0]
+    await push('a')
+    const waiting = sql`
+      insert into previews
+        (organization_id, tenant_id, parent_id, kind, state, branch, head_sha, fork, changed_at, expires_at)
+      select organization_id, tenant_id, parent_id, kind, 'full', 'x' || i, head_sha, false, clock(), expires_at
+      from previews v, generate_series(1, 199) i
+      where v.parent_id = ${parent.id}::uuid`
+    await runAsSystem(getServices().database, waiting)
+    await push('b')
+    expect(await find('b')).toBeUndefined()
+    const { resources } = (await tenant.get('/v2/events?type=preview_policy.full')).body
+    expect(resources).toMatchObject([{ subject: { id: parent.id }, data: { branch: 'b', max: 200 } }])
+    const sha = await push('a')
+    expect(await find('a')).toMatchObject({ state: 'live', head_sha: sha })
+    await push('x1', null)
+    await push('b')
+    expect(await find('b')).toMatchObject({ state: 'full' })
+  })
+
+  it('is refused by name where the agent does not allow it any more, and made once it does', async () => {
+    const { tenant, parent, pull, preview, push, find } = await setUpBranches(BOTH)
+    const { listener } = await newListener(tenant)
+    const allow = (policy: object | null) =>
+      runAsSystem(
+        getApp().database,
+        sql`update listeners set policy = ${policy && JSON.stringify(policy)}::json where id = ${listener.id}::uuid`,
+        sql`update deployments set listener_id = ${listener.id}::uuid where id = ${parent.id}::uuid`,
+      )
+    await allow(null)
+    const policy = { branches: ['**'], ...BOTH, resource_spec: { labels: { 'istio.io/rev': 'x' } } }
+    expect((await tenant.put(getPolicyPath(parent.id), policy)).status).toBe(200)
+    await allow({ privileged: false, service_accounts: [] })
+    expect((await tenant.put(getPolicyPath(parent.id), policy)).body.code).toBe('not_allowed_by_listener')
+    await push('other')
+    await pull('opened', 1)
+    const problem = expect.stringContaining('resource_spec.labels.istio.io/rev')
+    for (const one of [await find('other'), await preview()]) expect(one).toMatchObject({ state: 'failed', problem })
+    await allow(null)
+    await push('other')
+    await pull('synchronize', 1)
+    for (const one of [await find('other'), await preview()])
+      expect(one).toMatchObject({ state: 'live', problem: null })
+  })
+
+  it('of a pull request has another name where a deployment has its name', async () => {
+    const { tenant, parent, pull, child } = await setUpBranches(BOTH)
+    const taken = { name: `${parent.name}-pr-1`, source: 'internal_container', source_config: {}, secrets: [] }
+    expect((await tenant.post('/v2/deployments', { ...taken, source_revision_config: {} })).status).toBe(201)
+    await pull('opened', 1)
+    expect((await child()).name).toMatch(new RegExp(`^${parent.name}-pr-1-[0-9a-f]{8}$`))
+  })
+})
+
 describe('the name of a branch’s preview', () => {
   it('gets the place of one that ends, however many previews wait in another workspace', async () => {
     const other = await setUpBranches({ max: 1 })

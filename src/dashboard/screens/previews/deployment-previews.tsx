@@ -14,7 +14,7 @@ import type { ScreenProps } from '../screen-props.ts'
 import { type Policy, PolicyDialog } from './policy.tsx'
 import { PreviewList } from './preview-list.tsx'
 import styles from './previews.module.css'
-import { describeKinds, describeTtl, policyCommand } from './words.ts'
+import { describeExisting, describeKinds, describeTtl, policyCommand } from './words.ts'
 
 export default function DeploymentPreviews({ workspace, params }: ScreenProps<{ deployment: string }>) {
   return (
@@ -128,11 +128,13 @@ type PolicyCardProps = { deployment: Deployment; policy: Policy; edit: preact.Co
 function PolicyCard({ deployment, policy, edit }: PolicyCardProps) {
   const { branches, kinds, ttl, max, forks, secrets, inherited_secrets, resource_spec, database, hooks } = policy
   const isProtected = policy.protection.mode === 'members'
+  const existing = policy.existing_branches
   const facts: [string, preact.ComponentChildren][] = [
     ['Made for', describeKinds(kinds)],
     ['Branches', <Codes key="branches" values={branches} />],
     ['Kept for', `${describeTtl(ttl)} after the last push`],
     ['At most', `${max} at once`],
+    ...(existing ? [['Existing branches', describeExisting(existing)] as const] : []),
     ['Forks', forks === 'approve' ? 'after approval of the commit' : 'never'],
     ['Seen by', isProtected ? 'members, and holders of a link' : 'everyone who knows the address'],
     [

@@ -65,6 +65,14 @@ const KINDS = { pull_requests: 'pull requests', branches: 'branches' } as const
 export const describeKinds = (kinds: (keyof typeof KINDS)[]): string =>
   kinds.map(kind => KINDS[kind]).join(' and ') || 'only on request'
 
+type Existing = { compared_at: string | null; previews: number; left: number }
+/** Of the branches that existed when the policy was set. */
+export const describeExisting = ({ compared_at, previews, left }: Existing): string => {
+  if (compared_at === null) return 'not compared yet'
+  const made = `${previews} got a preview`
+  return left > 0 ? `${made}; ${left} get one with their next push: there was no room` : made
+}
+
 /** The simplest policy. */
 export const policyCommand = (deployment: string): string =>
   `echo '{"branches": ["**"]}' | slipway api PUT /v2/deployments/${deployment}/preview-policy --input -`
