@@ -570,10 +570,12 @@ begin
   loop
     update revisions r
     set
-      status = case v_before.status when 'DEPLOYING' then 'INTERRUPTED' else 'SKIPPED' end,
-      status_message = case v_before.status
-        when 'CREATING' then 'It had no files or image yet. It was superseded by revision ' || p_number
-        when 'DEPLOYING' then 'Superseded by revision ' || p_number || ' before it was healthy.'
+      status = case when v_before.status in ('CREATING', 'QUEUED') then 'SKIPPED' else 'INTERRUPTED' end,
+      status_message = case
+        when v_before.status = 'CREATING'
+          then 'It had no files or image yet. It was superseded by revision ' || p_number
+        when v_before.status = 'DEPLOYING' and v_before.status_message is not null
+          then 'Superseded by revision ' || p_number || ' before it was healthy.'
         else 'Superseded by revision ' || p_number
       end,
       status_since = clock(),
@@ -620,11 +622,16 @@ begin
   events := '{}';
   if not v_creates and not p_changes_in_place then return; end if;
 
-  -- A revision in flight whose agent has reported why it is not healthy is replaced by the new one at once.
+  -- A revision in flight that would not end by itself is replaced by the new one at once: its agent has reported why it
+  -- is not healthy, or it has a share of the traffic. A rollback waits for none that was to get one.
   if v_creates and not v_lacks_artifact and exists (
     select from revisions r
     where r.id = v_in_flight and r.tenant_id = current_tenant()
-      and r.status = 'DEPLOYING' and r.status_message is not null
+      and (
+        r.status = 'DEPLOYING'
+          and (r.status_message is not null or p_stored.applied_traffic ->> 'revision_id' = r.id::text)
+        or 'rolled_back' = any(p_reasons) and p_stored.traffic #>> '{beside, revision_id}' = r.id::text
+      )
   ) then
     v_replaced := v_in_flight;
     v_in_flight := null;
@@ -644,6 +651,11 @@ begin
     secrets = p_next.secrets,
     secret_references = p_next.secret_references,
     hold = p_next.hold,
+    traffic = case
+      when v_creates and not v_lacks_artifact and v_in_flight is null
+        then place_canary(p_next, p_revision, 'rolled_back' = any(p_reasons))
+      else p_next.traffic
+    end,
     status = case p_stored.status when 'UNUSED' then 'READY' else p_stored.status end,
     revisions = p_stored.revisions + v_creates::integer,
     latest_revision_id = case when v_creates then p_revision else p_stored.latest_revision_id end,
@@ -1562,6 +1574,9 @@ begin
   if not is_in_queue(p_after.status) then
     d.in_flight_revision_id := nullif(d.in_flight_revision_id, p_after.id);
     d.waiting_revision_id := nullif(d.waiting_revision_id, p_after.id);
+    if d.traffic #>> '{beside, revision_id}' = p_after.id::text then
+      d.traffic := leave_canary(d.traffic, p_after.status = 'DEPLOYED');
+    end if;
   end if;
   -- A revision that still waits for its artifact (CREATING) keeps its place.
   if d.in_flight_revision_id is null and d.waiting_revision_id is not null then
@@ -1584,6 +1599,13 @@ begin
   if p_after.status = 'DEPLOYED' and p_after.number > coalesce(v_serving, 0) then
     d.active_revision_id := p_after.id;
     d.updated_at := greatest(clock(), d.updated_at);
+  end if;
+  if d.in_flight_revision_id is distinct from v_in_flight and d.in_flight_revision_id is not null then
+    d.traffic := place_canary(
+      d,
+      d.in_flight_revision_id,
+      (select 'rolled_back' = any(r.reasons) from revisions r where r.id = d.in_flight_revision_id)
+    );
   end if;
   -- The commit that the ref of the latest revision resolved to.
   if p_after.id = d.latest_revision_id
@@ -1750,6 +1772,8 @@ begin
     in_flight_revision_id = n.in_flight_revision_id,
     waiting_revision_id = n.waiting_revision_id,
     active_revision_id = n.active_revision_id,
+    traffic = n.traffic,
+    applied_traffic = n.applied_traffic,
     source_revision_config = n.source_revision_config,
     image_version = n.image_version,
     generation = n.generation,
@@ -1766,10 +1790,13 @@ begin
     incidents_due = n.incidents_due,
     last_request_at = n.last_request_at,
     version = d.version + (
-      (n.active_revision_id, n.status, n.url, n.local_url, n.source_revision_config::text, n.image_version)
-        is distinct from (
-          d.active_revision_id, d.status, d.url, d.local_url, d.source_revision_config::text, d.image_version
-        )
+      (
+        n.active_revision_id, n.status, n.url, n.local_url, n.source_revision_config::text, n.image_version,
+        n.traffic::text, n.applied_traffic::text
+      ) is distinct from (
+        d.active_revision_id, d.status, d.url, d.local_url, d.source_revision_config::text, d.image_version,
+        d.traffic::text, d.applied_traffic::text
+      )
     )::integer,
     updated_at = n.updated_at
   from unnest(p_deployments) n
@@ -1945,6 +1972,8 @@ begin
   v_next.secrets := v_restored.secrets;
   v_next.secret_references := v_restored.secret_references;
   if p_hold_until is not null then
+    -- It takes all traffic at once.
+    v_next.traffic := (v_stored.traffic::jsonb || '{"beside": null}')::json;
     v_next.hold := json_build_object(
       'since', clock(),
       'revision_id', p_revision,
@@ -2256,6 +2285,10 @@ declare
       -- The condition of the index `revisions_pending`.
       where r.status in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')
         and r.status_since <= clock() - l.after * interval '1 millisecond'
+        and not exists (
+          select from deployments h
+          where h.id = r.deployment_id and h.applied_traffic ->> 'revision_id' = r.id::text
+        )
     )
     order by c.id
     limit p_limit
@@ -2285,6 +2318,7 @@ begin
       left join listeners s on s.id = d.listener_id
       where n.deployment_id = d.id
         and n.status_since <= clock() - (l.outcome ->> 'after')::bigint * interval '1 millisecond'
+        and d.applied_traffic ->> 'revision_id' is distinct from n.id::text
       order by n.number
     loop
       r := v.revision;

@@ -35,6 +35,47 @@ create function deployment_labels(p_name text, p_id uuid) returns text[]
 language sql immutable
 return array[p_name, left(p_name, 54) || '-' || left(p_id::text, 8), left(p_name, 26) || '-' || p_id::text];
 
+-- `<prefix>--<label>`, cut to the length of a label.
+create function prefixed_label(p_prefix text, p_label text) returns text
+language sql immutable
+return p_prefix || '--' || case
+  when length(p_prefix) + 2 + length(p_label) <= 63 then p_label
+  else rtrim(left(p_label, 52 - length(p_prefix)), '-') || '-' || left(md5(p_label), 8)
+end;
+
+-- The label at which a revision with a name is served alone.
+create function traffic_label(d deployments, p_name text) returns text
+language plpgsql stable as $$
+begin
+  if p_name is null then return null; end if;
+  return prefixed_label(p_name, coalesce(
+    (
+      select h.label
+      from host_labels h
+      where h.deployment_id = d.id and h.kind = 'deployment' and h.listener_id = d.listener_id
+    ),
+    d.name
+  ));
+end $$;
+
+-- Claims the labels of revisions with a name, and gives up the other ones. False: another deployment has one of them.
+create function claim_traffic_labels(d deployments, p_active jsonb, p_beside jsonb) returns boolean
+language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
+declare
+  v_active text := p_active ->> 'label';
+  v_beside text := p_beside ->> 'label';
+begin
+  delete from host_labels h
+  where h.deployment_id = d.id and h.kind = 'revision'
+    and h.label is distinct from v_active and h.label is distinct from v_beside;
+  return (v_active is null or claim_host_label(d, array[v_active], 'revision', d.active_revision_id) is not null)
+    and (
+      v_beside is null
+      or claim_host_label(d, array[v_beside], 'revision', (p_beside ->> 'revision_id')::uuid) is not null
+    );
+end $$;
+grant execute on function claim_traffic_labels(deployments, jsonb, jsonb) to slipway_app;
+
 -- The label of a commit names the preview, too: two previews of one commit have a label each. The newest revision of a
 -- commit has it.
 create function claim_commit_label(d deployments, r revisions) returns void
@@ -48,10 +89,7 @@ declare
   );
 begin
   if v_sha is null or v_label is null or d.parent_deployment_id is null then return; end if;
-  if length(v_label) > 54 then
-    v_label := rtrim(left(v_label, 45), '-') || '-' || left(md5(v_label), 8);
-  end if;
-  perform claim_host_label(d, array[left(v_sha, 7) || '--' || v_label], 'commit', r.id);
+  perform claim_host_label(d, array[prefixed_label(left(v_sha, 7), v_label)], 'commit', r.id);
   -- The newest are kept: all of them go to the agent with each change.
   delete from host_labels h
   where h.deployment_id = d.id and h.kind = 'commit'

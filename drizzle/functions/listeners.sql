@@ -330,6 +330,7 @@ declare
   v_path text[];
   v_reached integer;
   v_event_count integer;
+  v_successor integer;
   v_events tenant_event[] := '{}';
   v_revisions revisions[] := '{}';
   v_deployments deployments[] := '{}';
@@ -348,11 +349,11 @@ begin
       jsonb_to_recordset(p_reports) as (
         deployment_id uuid, revision_id uuid, generation integer, state text, message text, commit jsonb,
         image_uri text, url text, healthy boolean, last_request_at timestamptz, application_version text,
-        build_plan json, health jsonb, incidents jsonb, local_url text, awaits_database boolean
+        build_plan json, health jsonb, incidents jsonb, local_url text, awaits_database boolean, traffic json
       )
     ) with ordinality g(
       deployment_id, revision_id, generation, state, message, commit, image_uri, url, healthy, last_request_at,
-      application_version, build_plan, health, incidents, local_url, awaits_database, place
+      application_version, build_plan, health, incidents, local_url, awaits_database, traffic, place
     )
     left join deployments c on c.id = g.deployment_id and c.listener_id = v_listener.id
     left join revisions n on n.id = g.revision_id and n.deployment_id = c.id
@@ -396,10 +397,19 @@ begin
       v_path := case
         when v.state in ('building', 'built', 'deploying', 'deployed', 'failed') then report_path(r.status, v.state)
       end;
+      -- One that has a share of the traffic never ends by itself, so the next one would wait for ever.
+      v_successor := case
+        when v.state = 'deploying' and d.in_flight_revision_id = r.id and v.traffic ->> 'revision_id' = r.id::text
+          then (select w.number from revisions w where w.id = d.waiting_revision_id and w.status = 'QUEUED')
+      end;
+      if v_successor is not null then v_path := '{INTERRUPTED}'; end if;
       if cardinality(v_path) > 0
         or v.state = 'deploying' and r.status = 'DEPLOYING' and v.message is distinct from r.status_message then
         v_next := r;
-        v_next.status_message := case when v.state in ('deploying', 'failed') then v.message end;
+        v_next.status_message := case
+          when v_successor is not null then 'Superseded by revision ' || v_successor
+          when v.state in ('deploying', 'failed') then v.message
+        end;
         v_next.source_revision_config :=
           r.source_revision_config::jsonb || resolved_config(r, v.commit, v.image_uri);
         v_next.commit := coalesce('{"message": null, "author": null}' || v.commit, r.commit::jsonb);
@@ -427,6 +437,7 @@ begin
         d.health_processes := v.health -> 'processes';
         d.health_reason := coalesce(v.health ->> 'reason', case v.state when 'serving' then v.message end);
       end if;
+      if v.state in ('deploying', 'deployed', 'serving') then d.applied_traffic := v.traffic; end if;
       d := add_incidents(d, v.incidents);
       -- `least` ignores nulls: without a time, it would be now.
       if v.last_request_at is not null then
@@ -601,17 +612,32 @@ begin
               or h.tenant_id = p_listener.tenant_id and not p_listener.verified_hosts_only
               then d.source_config ->> 'custom_url'
           end,
+          'traffic', case when s.can_split then list_traffic(d) end,
           'absent', d.deleting_at is not null
         ) end as deployment,
         -- The revision in flight; or the latest, if it was lost when its listener fell silent: the agent continues it.
-        case when s.is_served then coalesce(d.in_flight_revision_id, l.id) end as revision_id,
-        case when s.is_served then d.active_revision_id end as serving_id
+        case
+          when s.is_served and (s.can_split or t.id is distinct from d.in_flight_revision_id)
+            then coalesce(d.in_flight_revision_id, l.id)
+        end as revision_id,
+        case when s.is_served then d.active_revision_id end as serving_id,
+        case
+          when s.is_served and s.can_split
+            and t.id is distinct from d.in_flight_revision_id and t.id is distinct from d.active_revision_id
+            then t.id
+        end as beside_id
       from (select * from page order by seq limit p_page_size) p
       left join deployments d on d.id = p.deployment_id and d.listener_id = p_listener.id
       left join custom_hosts h on h.host = d.custom_host and h.tenant_id = d.tenant_id
       left join revisions l on l.id = d.latest_revision_id and l.status = 'UNKNOWN'
       -- An agent that was replaced by one of an earlier release ends what it cannot protect.
-      cross join lateral (select d.deleting_at is null and may_serve(p_listener, d.protection) as is_served) s
+      cross join lateral (
+        select
+          d.deleting_at is null and may_serve(p_listener, d.protection) as is_served,
+          -- Any other one would give all traffic to a revision that is to get a part of it.
+          coalesce(p_listener.policy::jsonb -> 'features' @> '"traffic"', false) as can_split
+      ) s
+      cross join lateral (select (d.traffic #>> '{beside, revision_id}')::uuid as id) t
     ),
     opened as (
       select
@@ -630,7 +656,11 @@ begin
             and u.state = 'stored'
         ) as archive
       from revisions r
-      where r.id in (select w.revision_id from wanted w union select w.serving_id from wanted w)
+      where r.id in (
+        select w.revision_id from wanted w
+        union select w.serving_id from wanted w
+        union select w.beside_id from wanted w
+      )
     ),
     described as (
       select
@@ -658,7 +688,8 @@ begin
           'seq', w.seq,
           'deployment', w.deployment,
           'revision', f.json,
-          'serving', a.json
+          'serving', a.json,
+          'beside', b.json
         )
         order by w.seq
       ), '[]'),
@@ -677,7 +708,8 @@ begin
     into more, changes, v_events
     from wanted w
     left join described f on f.id = w.revision_id
-    left join described a on a.id = w.serving_id;
+    left join described a on a.id = w.serving_id
+    left join described b on b.id = w.beside_id;
     perform journal_tenant_events(v_events, case when p_listener.tenant_id is not null then p_daily_limit end);
   end if;
   -- This comes last, because it locks cursors. An adopted deployment is a change for the next poll.

@@ -12,6 +12,7 @@ import type { GrantIssuer, WorkProtection } from '../protocol/protection.schema.
 import type { Incident, ReportedHealth } from '../protocol/report.schema.ts'
 import type { CompleteResourceSpec, Part } from '../protocol/resources.schema.ts'
 import type { HeldSnapshot } from '../protocol/snapshots.schema.ts'
+import type { WorkTraffic } from '../protocol/traffic.schema.ts'
 import type { Exit, Ready } from '../protocol/tunnel-frames.ts'
 import type { NewForward, NewTerminal, Size } from '../protocol/tunnels.schema.ts'
 import type { Tracing } from '../protocol/work.schema.ts'
@@ -161,6 +162,8 @@ export type EngineObservation = {
   running: RevisionHealth[]
   /** The revision that receives the requests. */
   routed: string | null
+  /** The one beside it, and its share of the requests. Absent: there is none. */
+  split?: { revision_id: string; share: number } | undefined
   url: string | null
   /** The same by an address of this machine, without a name. */
   local_url?: string
@@ -328,6 +331,11 @@ export interface Engine {
   trustGrants?(issuer: GrantIssuer): Promise<void>
   /** Sets who may see the deployment, if it is stored here: its first start does. Absent: the engine protects none. */
   protect?(deployment_id: string, protection: WorkProtection | null): Promise<void>
+  /**
+   * Gives a revision a share of the requests, once it is healthy. The rest is of the routed one. Absent: the engine
+   * splits none.
+   */
+  split?(deployment_id: string, split: WorkTraffic | null): Promise<void>
   /** Runs a command beside a copy. Rejects with a PermanentError for the user. See `policy.tunnels`. */
   openTerminal?(ref: RevisionRef, id: string, request: NewTerminal): Promise<Terminal>
   /** Reaches ports of copies and stores of this deployment, and nothing else. */

@@ -18,6 +18,12 @@ export const ENGINE_FEATURES = {
     container: 'done',
     kubernetes: 'refused',
   },
+  traffic: {
+    about: 'The traffic split between two revisions, and a share for each new one',
+    process: 'done',
+    container: 'done',
+    kubernetes: 'refused',
+  },
   images: {
     about: 'Images: the sources `external_container` and `internal_container`',
     process: 'refused',

@@ -8,6 +8,7 @@ import type { Source } from './parts.schema.ts'
 import type { Protection } from './protection.schema.ts'
 import type { ResourceSpec } from './resources.schema.ts'
 import { MAX_INT32 } from './sync-fields.schema.ts'
+import type { NewTraffic } from './traffic.schema.ts'
 import { arrayOf, boundedText } from './wire.ts'
 
 const MAX_ACCOUNTS = 100
@@ -114,6 +115,12 @@ export const listProtectionNeeds = (path: string, protection: Protection | null 
           hint: `needs the ${enginesWith('protection')}`,
         },
       ]
+    : []
+
+/** Only an agent that splits traffic gets work to split. */
+export const listTrafficNeeds = ({ shares, starts_at }: Pick<NewTraffic, 'shares' | 'starts_at'>): PolicyNeed[] =>
+  shares.length > 0 || starts_at < 100
+    ? [{ path: 'shares', needs: 'told_feature', value: 'traffic', hint: `needs the ${enginesWith('traffic')}` }]
     : []
 
 /** require_listener_allows() of the database decides the same. */

@@ -6,6 +6,7 @@ import { ImageReference } from './kubernetes.schema.ts'
 import { HealthState } from './parts.schema.ts'
 import { ProcessType } from './resources.schema.ts'
 import { AgentId, Fence, Generation } from './sync-fields.schema.ts'
+import { ReportedTraffic } from './traffic.schema.ts'
 import { arrayOf, boundedText, Instant, Uuid } from './wire.ts'
 
 /** States of a revision, which require `revision_id`; in the order of a rollout. */
@@ -124,6 +125,9 @@ export const Report = z
           'Restarts, out-of-memory kills, full disks and changes of the number of copies of the revision that ' +
           'serves, one for each kind. The control plane journals what is new, at most once in ten minutes.',
       }),
+    traffic: ReportedTraffic.nullish().meta({
+      description: 'With `deploying`, `deployed` and `serving`. Null: all traffic goes to the revision that serves.',
+    }),
     last_request_at: Instant.nullish().meta({
       description:
         'The time of the last request; before the first request, when the agent began to count. ' +

@@ -4,6 +4,7 @@ import { RevisionStatus, SecretReference, Source } from './parts.schema.ts'
 import { WorkProtection } from './protection.schema.ts'
 import { DeploymentType, parts, ResourceSpec } from './resources.schema.ts'
 import { Generation, Sealed } from './sync-fields.schema.ts'
+import { WorkTraffic } from './traffic.schema.ts'
 import { parseWholeNumber, Uuid } from './wire.ts'
 
 const Archive = z
@@ -118,6 +119,10 @@ export const Work = z
     serving: RevisionWork.nullable().meta({
       description: 'The revision that serves until another one is healthy. Null before the first one.',
     }),
+    beside: RevisionWork.nullish().meta({
+      description: 'An earlier revision that runs beside the serving one for a share of the traffic.',
+    }),
+    traffic: WorkTraffic.nullish().meta({ description: 'Null: nothing is split.' }),
   })
   .meta({ id: 'Work', description: 'The wanted state of one deployment.' })
 export type Work = z.output<typeof Work>

@@ -24,6 +24,8 @@ const observed = (revisions: Record<string, Phase>, routed: string | null = null
 })
 /** The target has a disk of one writer. */
 const replacing: Wanted = { ...wanted('new', 'old'), replaces: true }
+/** The target gets a share of the requests. */
+const splitting: Wanted = { ...wanted('new', 'old'), isSplit: true }
 const formatActions = (actions: Action[]) =>
   actions.map(action => ('revision' in action ? `${action.do} ${action.revision}` : action.do))
 
@@ -53,6 +55,28 @@ test.each<[string, Wanted, Observed, string[]]>([
   ['it starts once nothing else runs', replacing, observed({ old: 'built', new: 'built' }), ['start new']],
   ['the old one is not started beside it', replacing, observed({ old: 'built', new: 'starting' }), []],
   ['the old one comes back if it fails', replacing, observed({ old: 'built', new: 'failed' }), ['start old']],
+  [
+    'a revision with a share is started like any',
+    splitting,
+    observed({ old: 'healthy', new: 'built' }, 'old'),
+    ['start new'],
+  ],
+  ['it does not take all requests', splitting, observed({ old: 'healthy', new: 'healthy' }, 'old'), []],
+  ['not even from one that is not healthy', splitting, observed({ old: 'unhealthy', new: 'healthy' }, 'old'), []],
+  ['it gives them back', splitting, observed({ old: 'healthy', new: 'healthy' }, 'new'), ['switch old']],
+  ['it fails like any', splitting, observed({ old: 'healthy', new: 'failing' }, 'old'), ['give_up new']],
+  [
+    'an earlier revision beside the serving one is kept',
+    { ...wanted(null, 'new'), beside: 'old' },
+    observed({ old: 'healthy', new: 'healthy', other: 'healthy' }, 'new'),
+    ['drain other'],
+  ],
+  [
+    'it is built again, and given up if it fails',
+    { ...wanted(null, 'new'), beside: 'old' },
+    observed({ new: 'healthy' }, 'new'),
+    ['build old'],
+  ],
   [
     'a new revision is built beside the old one',
     wanted('new', 'old'),

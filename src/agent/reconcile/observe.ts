@@ -11,6 +11,7 @@ export type Observation = {
   records: Map<string, BuildRecord>
   url: string | null
   local_url?: string | undefined
+  split?: EngineObservation['split']
   last_request_at?: string | undefined
   /** The reason why the database is not ready; null when it is, or when none is wanted. */
   databaseFailure: string | null
@@ -49,6 +50,7 @@ export async function observeDeployment(
     records,
     url: engine.url,
     local_url: engine.local_url,
+    split: engine.split,
     last_request_at: engine.last_request_at,
     databaseFailure: describeDatabaseFailure(engine.database),
   }

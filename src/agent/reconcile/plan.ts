@@ -28,6 +28,10 @@ export type Wanted = {
   /** The serving revision as the control plane knows it. It is kept until the control plane names another. */
   serving: string | null
   database: boolean
+  /** An earlier revision that runs beside the serving one for a share of the requests. */
+  beside?: string | null
+  /** The target gets a share of the requests, and not all of them yet. */
+  isSplit?: boolean
   /** The target starts only once no other revision runs: both would use a disk of one writer. */
   replaces?: boolean
 }
@@ -51,7 +55,7 @@ export function plan(wanted: Wanted, observed: Observed): Action[] {
     return observed.hasRemains ? [{ do: 'remove' }] : []
   }
 
-  const { target, serving } = wanted
+  const { target, serving, beside = null, isSplit = false } = wanted
   const isRevisionWanted = target !== null || serving !== null
   const actions: Action[] = []
   const isReplacing = wanted.replaces === true && target !== serving && REPLACING.has(phase(target))
@@ -61,21 +65,21 @@ export function plan(wanted: Wanted, observed: Observed): Action[] {
   const isReleasing = Object.values(observed.revisions).includes('releasing')
   const isWaitingForDatabase = wanted.database && observed.database !== 'ready'
   if (wanted.database && isRevisionWanted && observed.database === 'none') actions.push({ do: 'provide' })
-  const best = [target, serving].find(id => phase(id) === 'healthy') ?? null
+  const best = [isSplit ? null : target, serving].find(id => phase(id) === 'healthy') ?? null
   // Its other processes start after the switch to it.
-  const isCompleting = observed.routed === target && phase(target) === 'starting'
+  const isCompleting = !isSplit && observed.routed === target && phase(target) === 'starting'
   const isSwitching = best !== null && best !== observed.routed && !isCompleting
   // Its workers have failed after the switch: the requests go back before it is stopped.
   const goesBack = isSwitching && phase(observed.routed) === 'failing'
   if (goesBack) actions.push({ do: 'switch', revision: best })
-  for (const id of new Set([serving, target])) {
+  for (const id of new Set([serving, target, beside])) {
     if (id === null) continue
     if (isReplacing && id === serving && phase(id) !== undefined) {
       if (HAS_REPLICAS.has(phase(id))) actions.push(...stepsToRemove(id, phase(id)!))
       continue
     }
     if (isReplacing && !isAlone && BEFORE_REPLICAS.has(phase(id))) continue
-    const steps = stepsToServe(id, phase(id), id === target && id !== serving)
+    const steps = stepsToServe(id, phase(id), id !== serving)
     if (phase(id) === 'unreleased' && isReleasing) continue
     const isReady = phase(id) === 'built' || phase(id) === 'unreleased'
     const hasNoDatabase = observed.database === 'failing' && id !== serving && isReady
@@ -86,7 +90,7 @@ export function plan(wanted: Wanted, observed: Observed): Action[] {
   if (isSwitching && !goesBack) actions.push({ do: 'switch', revision: best })
 
   for (const id of Object.keys(observed.revisions)) {
-    if (id === target || id === serving) continue
+    if (id === target || id === serving || id === beside) continue
     // The routed revision stays until another one can take its requests.
     if (id === observed.routed && isRevisionWanted && isRunning(phase(id)) && !isReplacing) continue
     actions.push(...stepsToRemove(id, phase(id)!))

@@ -207,6 +207,7 @@ export class Reconciler {
         // Before what may fail: a change of who may see it never waits. An earlier control plane says nothing of it.
         const { protection } = deployment.work
         if (protection !== undefined) await engine.protect?.(id, protection)
+        await engine.split?.(id, deployment.work.traffic ?? null)
         await refreshRevisions(context, deployment, observation).finally(() =>
           this.#options.redaction.confirmEngineSecrets(id),
         )

@@ -33,7 +33,23 @@ export function composeReport(
   const report = isRolledOut
     ? composeServingReport(work, subject, observation)
     : composeRolloutReport(work, subject, observation)
-  return report && { ...report, ...describeServing(work, report, observation) }
+  return (
+    report && { ...report, ...describeServing(work, report, observation), ...describeSplit(work, report, observation) }
+  )
+}
+
+const SPLIT_STATES: Report['state'][] = ['deploying', 'serving']
+const FAILED_PHASES: Phase[] = ['broken', 'failed']
+
+/** Nothing is said of a revision that has not been healthy yet. */
+function describeSplit({ traffic }: Work, { state }: Report, { observed, reasons, split }: Observation) {
+  const id = traffic?.revision_id
+  const phase = id === undefined ? undefined : observed.revisions[id]
+  if (id === undefined || phase === undefined || !SPLIT_STATES.includes(state)) return {}
+  const share = split?.revision_id === id ? split.share : 0
+  if (phase === 'healthy') return split?.revision_id === id ? { traffic: { revision_id: id, share } } : {}
+  if (phase !== 'unhealthy' && !FAILED_PHASES.includes(phase)) return {}
+  return { traffic: { revision_id: id, share, problem: reasons.get(id) ?? UNEXPLAINED_FAULT } }
 }
 
 /** The serving revision keeps its health while another one is in progress. */

@@ -1,9 +1,16 @@
 // Takes the steps of the plan. Each step calls one verb of the builds or of the engine and can be repeated.
-import { isDiskName } from '../../protocol/disks.ts'
+import { findExclusiveDisk, isDiskName } from '../../protocol/disks.ts'
 import { diskOfStore } from '../../protocol/snapshots.schema.ts'
 import type { Work } from '../../protocol/work.schema.ts'
 import type { Builds } from '../builds/builds.ts'
-import { type Engine, type LogLevel, PermanentError, type RevisionRef, TransientError } from '../engine.ts'
+import {
+  type Artifact,
+  type Engine,
+  type LogLevel,
+  PermanentError,
+  type RevisionRef,
+  TransientError,
+} from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
 import type { Snapshots } from '../snapshots/snapshots.ts'
 import type { LogEvent } from '../system/log-event.ts'
@@ -84,7 +91,8 @@ export async function takeStep(
       const record = observation.records.get(action.revision)
       if (!awaitsRelease(record)) return
       // A revision that has served was released before this agent built it again.
-      if (action.revision === work!.serving?.id) return builds.recordRelease(ref, { isReleased: true })
+      if (action.revision === work!.serving?.id || action.revision === work!.beside?.id)
+        return builds.recordRelease(ref, { isReleased: true })
       // Only then a failure is one of the deploy, and the revision is certainly still wanted.
       if (deployment!.deploying !== action.revision) return
       return orRecordFailure(context, action.revision, () => releases.start(spec(), record))
@@ -93,6 +101,7 @@ export async function takeStep(
       const record = observation.records.get(action.revision)
       if (record?.state !== 'built') return
       return orRecordFailure(context, action.revision, async () => {
+        requireSplittable(work!, action.revision, record.artifact, engine.name)
         builds.undoGiveUp(ref)
         await engine.start(spec(), record.artifact)
         // After a restart nothing switches to it again, which would start its other processes.
@@ -118,6 +127,18 @@ export async function takeStep(
       await engine.forgetRun(id, action.revision)
       return builds.forget(ref)
   }
+}
+
+/** The control plane knows neither the disks of a new source nor that nothing of it listens. */
+function requireSplittable(work: Work, id: string, artifact: Artifact, engine: string): void {
+  if (work.traffic?.revision_id !== id || work.traffic.share === 100) return
+  if (artifact.isWithoutWeb)
+    throw new PermanentError('Nothing of this revision listens, so it gets no share of the traffic. Give it all.')
+  const disk = findExclusiveDisk(revisionOf(work, id)!.resource_spec, engine)
+  if (disk)
+    throw new PermanentError(
+      `The disk \`${disk.name}\` has one writer, so two revisions cannot run at once. Give the new one all traffic.`,
+    )
 }
 
 /** The control plane takes any name of a claim, also one that no engine accepts, such as a path. */
@@ -165,12 +186,12 @@ export async function refreshRevisions(
 ): Promise<void> {
   const { id, log, enqueueAfter } = context
   const { work, generation, startedGenerations } = deployment
-  for (const revision of [work.revision, work.serving]) {
+  for (const revision of [work.revision, work.serving, work.beside]) {
     const phase = revision && observation.observed.revisions[revision.id]
     if (!phase || startedGenerations.get(revision.id) === generation) continue
     const ref = { deployment_id: id, revision_id: revision.id }
     try {
-      if (phase === 'broken' && revision.id !== work.revision?.id) await retryBrokenServing(context, deployment, ref)
+      if (phase === 'broken' && revision.id === work.serving?.id) await retryBrokenServing(context, deployment, ref)
       const isRunning = ['starting', 'healthy', 'unhealthy', 'failing'].includes(phase)
       const record = observation.records.get(revision.id)
       if (!isRunning || record?.state !== 'built') continue
@@ -178,7 +199,8 @@ export async function refreshRevisions(
       await context.engine.start(spec, record.artifact)
       if (observation.observed.routed === revision.id) await context.engine.route(spec)
     } catch (error) {
-      if (!work.revision || revision.id === work.revision.id) throw error
+      const isAlone = !work.revision && revision.id === work.serving?.id
+      if (isAlone || revision.id === work.revision?.id) throw error
       // A failure of the serving revision must not fail the rollout that replaces it.
       if (!(error instanceof PermanentError)) {
         enqueueAfter(RETRY_MS)

@@ -24,15 +24,22 @@ const ABSENT: Wanted = { present: false, target: null, serving: null, database: 
 
 export function wantedOf(work: Work | undefined, engine = ''): Wanted {
   if (work?.wanted !== 'present') return ABSENT
-  const { revision, serving, needs_database } = work
+  const { revision, serving, needs_database, beside } = work
+  const isSplit = isHeldBack(work)
   return {
     present: true,
     target: revision?.id ?? null,
     serving: serving?.id ?? null,
     database: needs_database,
-    replaces: revision !== null && findExclusiveDisk(revision.resource_spec, engine) !== undefined,
+    beside: beside?.id ?? null,
+    isSplit,
+    replaces: !isSplit && revision !== null && findExclusiveDisk(revision.resource_spec, engine) !== undefined,
   }
 }
+
+/** The revision in flight runs beside the serving one, and does not take its place yet. */
+export const isHeldBack = ({ revision, traffic }: Work): boolean =>
+  traffic != null && traffic.revision_id === revision?.id && traffic.share < 100
 
 /** With what the plans of its sources ask for: disks, and the database of a graph application. */
 export function withPlanned(work: Work, readRecord: (id: string) => BuildRecord | undefined): Work {
@@ -54,11 +61,12 @@ export function withPlanned(work: Work, readRecord: (id: string) => BuildRecord 
     needs_database: work.needs_database || servesAnyGraphs,
     revision: withDisks(work.revision),
     serving: withDisks(work.serving),
+    ...(work.beside && { beside: withDisks(work.beside) }),
   }
 }
 
 export const revisionOf = (work: Work | undefined, id: string): RevisionWork | undefined =>
-  [work?.revision, work?.serving].find(revision => revision?.id === id) ?? undefined
+  [work?.revision, work?.serving, work?.beside].find(revision => revision?.id === id) ?? undefined
 
 export const openSecrets = (
   { deployment_id }: Work,
@@ -127,8 +135,8 @@ export function buildSourceOf(work: Work, revision: RevisionWork, { credential }
 export function workAfterReport({ revision_id, state }: Report, work: Work): Work {
   const { revision } = work
   if (!revision || revision_id !== revision.id) return work
-  if (state === 'deployed') return { ...work, serving: revision, revision: null }
-  return state === 'failed' ? { ...work, revision: null } : work
+  if (state === 'deployed') return { ...work, serving: revision, revision: null, traffic: null }
+  return state === 'failed' ? { ...work, revision: null, traffic: null } : work
 }
 
 /** Does not depend on the order of the deployments. */

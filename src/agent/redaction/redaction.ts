@@ -38,7 +38,7 @@ export class Redaction {
     },
   ): void {
     const { deployment_id } = work
-    for (const revision of [work.revision, work.serving]) {
+    for (const revision of [work.revision, work.serving, work.beside]) {
       if (!revision) continue
       try {
         const { secrets, tracing, application_key } = open(revision)
@@ -86,13 +86,16 @@ export class Redaction {
 
   /** The message is cut after masking: half of a secret would not be recognized. */
   redactReport<R extends Report>(report: R): R {
-    const { deployment_id, revision_id, message, health, incidents } = report
-    const isKnown = !revision_id || this.#masks.hasRevision({ deployment_id, revision_id })
-    const redact = (text: string) => (isKnown ? cutMessage(this.text(deployment_id, text)) : UNKNOWN_SECRETS_MESSAGE)
+    const { deployment_id, revision_id, message, health, incidents, traffic } = report
+    const redact = (text: string, of = revision_id) =>
+      !of || this.#masks.hasRevision({ deployment_id, revision_id: of })
+        ? cutMessage(this.text(deployment_id, text))
+        : UNKNOWN_SECRETS_MESSAGE
     return {
       ...report,
       ...(message && { message: redact(message) }),
       ...(health?.reason && { health: { ...health, reason: redact(health.reason) } }),
+      ...(traffic?.problem && { traffic: { ...traffic, problem: redact(traffic.problem, traffic.revision_id) } }),
       ...(incidents && {
         incidents: incidents.map(one => ({ ...one, ...(one.message && { message: redact(one.message) }) })),
       }),

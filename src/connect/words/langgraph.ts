@@ -166,6 +166,7 @@ const ROUTES: Record<string, Route> = {
   '/v2/deployments/*': { body: deploymentInput, answer: deploymentAnswer },
   '/v2/deployments/*/owner': { answer: deploymentAnswer },
   '/v2/deployments/*/protection': { answer: deploymentAnswer },
+  '/v2/deployments/*/traffic': { answer: deploymentAnswer },
   '/v2/deployments/*/rollback': { answer: deploymentAnswer },
   '/v2/deployments/*/state': { answer: deploymentAnswer },
   '/v2/deployments/*/revisions': { answer: deploymentAnswer },

@@ -8,6 +8,7 @@ import type { Deployment, DeploymentHealth, Revision } from './schema.ts'
 import type { DeploymentSummary } from './summary.schema.ts'
 import { summaryToWire } from './summary.ts'
 import { deployments, type revisions, type SecretVersion } from './tables.ts'
+import { settingsOf, sharesOf } from './traffic-shares.ts'
 
 export const wireColumns = pickColumns(deployments, [
   'id',
@@ -33,6 +34,8 @@ export const wireColumns = pickColumns(deployments, [
   'local_url',
   'owner',
   'protection',
+  'traffic',
+  'applied_traffic',
   'created_at',
   'updated_at',
   'version',
@@ -108,6 +111,8 @@ export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersio
     local_url: row.local_url ?? null,
     owner: row.owner,
     protection: row.protection ?? OPEN_TO_EVERYONE,
+    traffic: sharesOf(row),
+    traffic_settings: settingsOf(row),
     created_at: toIsoTime(row.created_at),
     updated_at: toIsoTime(row.updated_at),
     ...(row.summary && { summary: summaryToWire(row.summary) }),

@@ -20,6 +20,7 @@ import {
 } from '../../protocol/parts.schema.ts'
 import { NewProtection, Protection } from '../../protocol/protection.schema.ts'
 import { DeploymentType } from '../../protocol/resources.schema.ts'
+import { TrafficSettings, TrafficShare } from '../../protocol/traffic.schema.ts'
 import {
   arrayOf,
   boundedText,
@@ -207,6 +208,10 @@ export const Deployment = z
       }),
     owner: Owner.nullable(),
     protection: Protection,
+    traffic: z.array(TrafficShare).meta({
+      description: 'The shares of the revision that serves and of the one beside it. Empty while none serves.',
+    }),
+    traffic_settings: TrafficSettings,
     ...TimeMembers,
     summary: DeploymentSummary.optional(),
   })

@@ -27,6 +27,7 @@ import { tenantColumns } from '../../people/access/tables.ts'
 import type { StoredProtection } from '../../protocol/protection.schema.ts'
 import type { ProcessHealth } from '../../protocol/report.schema.ts'
 import type { Part } from '../../protocol/resources.schema.ts'
+import type { ReportedTraffic, StoredTraffic } from '../../protocol/traffic.schema.ts'
 import { listeners } from '../listeners/tables.ts'
 
 /** Names the sealed version of a secret. */
@@ -107,6 +108,10 @@ export const deployments = pgTable(
     owner: text(),
     /** Null: everyone may see it, and no path is an exception. */
     protection: json().$type<StoredProtection>(),
+    /** Null: nothing is split. Written by drizzle/functions/traffic.sql. */
+    traffic: json().$type<StoredTraffic>(),
+    /** The share that its agent gives the revision beside the one that serves. */
+    applied_traffic: json().$type<ReportedTraffic>(),
     /** Its trace keys of other versions are refused. */
     trace_key_version: integer().notNull().default(1),
     /** Null until a listener of the platform takes the deployment. */
@@ -179,7 +184,7 @@ export const customHosts = pgTable(
   t => [index('custom_hosts_page').on(t.tenant_id, ...newestFirstColumns(t))],
 )
 
-export const hostLabelKinds = ['deployment', 'branch', 'commit'] as const
+export const hostLabelKinds = ['deployment', 'branch', 'commit', 'revision'] as const
 
 /**
  * The first labels of hosts below the domain of a listener's agent. Only `claim_host_label()` writes it, in
@@ -197,7 +202,7 @@ export const hostLabels = pgTable(
       .notNull()
       .references(() => deployments.id, { onDelete: 'cascade' }),
     kind: text({ enum: hostLabelKinds }).notNull(),
-    /** The revision that serves at the label of a commit. */
+    /** The revision that serves at the label of a commit, or of a name of its own. */
     revision_id: uuid(),
     created_at: createdAtColumn(),
   },

@@ -16,6 +16,7 @@ import {
   withScale,
   withScaleMetric,
 } from '../../protocol/resources.schema.ts'
+import type { WorkTraffic } from '../../protocol/traffic.schema.ts'
 import { compareVersions, parseAgentVersion, parseVersion } from '../../protocol/versions.ts'
 import type { RevisionWork, Work } from '../../protocol/work.schema.ts'
 import { DEADLINES } from '../deployments/lifecycle.ts'
@@ -68,10 +69,12 @@ export type StoredWork = {
     cleared_stores: string[]
     protection: WorkProtection | null
     host_labels?: { label: string; revision_id: string | null }[] | null
+    traffic?: WorkTraffic | null
     absent: boolean
   } | null
   revision: StoredRevision | null
   serving: StoredRevision | null
+  beside?: StoredRevision | null
 }
 
 const ABSENT_MEMBERS = {
@@ -86,6 +89,8 @@ const ABSENT_MEMBERS = {
   host_labels: [],
   revision: null,
   serving: null,
+  beside: null,
+  traffic: null,
 }
 
 /** `tracesUrl` is this API as applications reach it, or null if they cannot or must not send traces. */
@@ -122,6 +127,7 @@ export async function toWork(
     cleared_stores,
     protection,
     host_labels,
+    traffic,
   } = deployment
   const workOf = (revision: StoredRevision | null) =>
     revision &&
@@ -153,6 +159,9 @@ export async function toWork(
     host_labels: host_labels ?? [],
     revision: await workOf(stored.revision),
     serving: await workOf(stored.serving),
+    beside: await workOf(stored.beside ?? null),
+    // Without its revision there is nothing to split.
+    traffic: traffic && [stored.revision?.id, stored.beside?.id].includes(traffic.revision_id) ? traffic : null,
   }
 }
 

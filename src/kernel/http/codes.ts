@@ -16,6 +16,7 @@ import { registryCodes } from '../../hosting/registry/codes.ts'
 import { relayCodes } from '../../hosting/relay/codes.ts'
 import { snapshotsCodes } from '../../hosting/snapshots/codes.ts'
 import { tagsCodes } from '../../hosting/tags/codes.ts'
+import { trafficCodes } from '../../hosting/traffic/codes.ts'
 import { uploadsCodes } from '../../hosting/uploads/codes.ts'
 import { accessCodes } from '../../people/access/codes.ts'
 import { auditCodes } from '../../people/audit/codes.ts'
@@ -48,6 +49,7 @@ const CODES = {
   ...relayCodes,
   ...customHostsCodes,
   ...protectionCodes,
+  ...trafficCodes,
   ...snapshotsCodes,
   ...tagsCodes,
   ...runsCodes,

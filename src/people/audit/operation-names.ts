@@ -62,6 +62,7 @@ export const EVENT_OPERATIONS: Record<string, string> = {
   'deployment.preview_moved': 'update_preview',
   'deployment.push_offered': 'create_push_token',
   'deployment.protection_changed': 'update_deployment_protection',
+  'deployment.traffic_changed': 'update_deployment_traffic',
   'deployment.access_granted': 'create_access_grant',
   'deployment.pushed': 'push_deployment',
   'deployment.redeployed': 'redeploy_deployment',

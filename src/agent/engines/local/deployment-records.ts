@@ -3,6 +3,7 @@
 import { join } from 'node:path'
 import { findFreePort } from '../../../postgres/free-port.ts'
 import type { GrantIssuer, WorkProtection } from '../../../protocol/protection.schema.ts'
+import type { WorkTraffic } from '../../../protocol/traffic.schema.ts'
 import type { RevisionSpec } from '../../engine.ts'
 import { listFolder, readJson, writeJson } from '../../system/files.ts'
 import { type HostOwners, hostOwnersOf, parseCustomUrl } from './custom-hosts.ts'
@@ -24,6 +25,8 @@ type SavedDeployment = {
   custom_url: string | null
   /** Null: everyone may see it. Kept here, so that an agent without its control plane keeps it closed. */
   protection?: WorkProtection | null
+  /** The share of another revision than the routed one. */
+  split?: WorkTraffic | null
   tenant_id?: string | undefined
   /** When it claimed the host of its custom URL: the oldest claim wins. */
   custom_since?: number | undefined
@@ -42,6 +45,10 @@ type Shared = {
   serversOf: ServersOf
   routerPort: number
 }
+
+/** A revision with a share that is routed has all of them. */
+export const splitOf = ({ split, routed }: SavedDeployment): WorkTraffic | null =>
+  split && split.revision_id !== routed ? split : null
 
 export class DeploymentRecords {
   readonly #home: string
@@ -83,6 +90,7 @@ export class DeploymentRecords {
       custom_url,
       // Only `protect` changes it: a slow step may know an older one.
       protection: (previous ? previous.protection : protection) ?? null,
+      ...(previous?.split && { split: previous.split }),
       tenant_id,
       custom_since: host === undefined ? undefined : isSame ? previous!.custom_since : Date.now(),
       // Usage counts from the first route, so that a deployment without any request becomes unused.
@@ -95,6 +103,14 @@ export class DeploymentRecords {
     const saved = this.read(deployment)
     if (!saved || JSON.stringify(saved.protection ?? null) === JSON.stringify(protection)) return false
     this.write(deployment, { ...saved, protection })
+    return true
+  }
+
+  /** False if nothing changed. */
+  split(deployment: string, split: WorkTraffic | null): boolean {
+    const saved = this.read(deployment)
+    if (!saved || JSON.stringify(saved.split ?? null) === JSON.stringify(split)) return false
+    this.write(deployment, { ...saved, split })
     return true
   }
 
@@ -165,7 +181,15 @@ export class DeploymentRecords {
       grants,
     }
     const revision = saved.routed
-    const shared = { targets, of: deployment, revision, ...(holds && { holds }), ...(access && { access }) }
+    const beside = splitOf(saved)
+    const other = beside && { revision: beside.revision_id, ...serversOf(deployment, beside.revision_id) }
+    const split = beside && other!.targets.length > 0 && { ...other!, share: beside.share, sticky: beside.sticky }
+    const shared = {
+      ...{ targets, of: deployment, revision },
+      ...(split && { split }),
+      ...(holds && { holds }),
+      ...(access && { access }),
+    }
     const own = labelOf(saved.host)
     const ownRoute = (domain: string, hasPort: boolean): Route => ({
       host: `${own}.${domain}`,
@@ -178,7 +202,11 @@ export class DeploymentRecords {
       ...(labels.get(own) === deployment ? [ownRoute(domain, i === 0)] : []),
       ...further.map(({ label, revision_id }): Route => {
         const route = { host: `${label}.${domain}`, path: '/' }
-        if (revision_id === null || revision_id === revision) return { ...route, ...shared }
+        if (revision_id === null) return { ...route, ...shared }
+        const { split: _, ...alone } = shared
+        if (revision_id === revision) return { ...route, ...alone }
+        if (revision_id === other?.revision)
+          return { ...route, ...alone, revision: revision_id, targets: other.targets, holds: false }
         return { ...route, targets: [], moved_to: this.urlOf(saved, routerPort), ...(access && { access }) }
       }),
     ])

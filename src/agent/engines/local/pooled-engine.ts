@@ -6,6 +6,7 @@ import { describeIgnored, type FeatureName, featuresOf, listIgnored } from '../.
 import { CLOSED_POLICY, describeRefusal, type ListenerPolicy } from '../../../protocol/listener-policy.ts'
 import type { GrantIssuer, WorkProtection } from '../../../protocol/protection.schema.ts'
 import type { ResourceSpec } from '../../../protocol/resources.schema.ts'
+import type { WorkTraffic } from '../../../protocol/traffic.schema.ts'
 import type { BucketStore } from '../../archive/bucket-store.ts'
 import type {
   Artifact,
@@ -30,7 +31,7 @@ import { servesGraphs } from '../graph-variables.ts'
 import { MODEL_TOKEN_FILE } from '../model-variables.ts'
 import { processTypesOf, type RunningType, WEB } from '../process-types.ts'
 import { BesideCopies } from './beside-copies.ts'
-import { DeploymentRecords, type Servers } from './deployment-records.ts'
+import { DeploymentRecords, type Servers, splitOf } from './deployment-records.ts'
 import { GrantTrust } from './grant-trust.ts'
 import { describeLeftData } from './left-data.ts'
 import { DEFAULT_LIMITS, type Limits } from './limits.ts'
@@ -44,6 +45,7 @@ import { RouterClient, type RouterSettings } from './router-client.ts'
 import { AS_IT_IS, AWAKE, type Scaled, Scaler, type Scaling } from './scaler.ts'
 import { scalingOf } from './scaling-of.ts'
 import { SiteReplica } from './site-replica.ts'
+import { copiesOfShare } from './split.ts'
 import { StoreUse } from './store-use.ts'
 import { makeTokenFolder, type TokenReader, writeTokenFile } from './token-file.ts'
 
@@ -94,8 +96,11 @@ export abstract class PooledEngine implements Engine {
   readonly #pools = new Map<string, Map<string, RevisionPools>>()
   readonly #holds = new Map<string, Promise<void>>()
   readonly #grants: GrantTrust
-  /** Their protection has changed, and the router may not know it yet. */
-  readonly #unprotected = new Set<string>()
+  /** Their protection or their split has changed, and the router may not know it yet. */
+  readonly #unapplied = new Set<string>()
+  readonly #splits = new Set<string>()
+  /** The copies that revisions with a share were last told to have. */
+  readonly #besideCopies = new WeakMap<ReplicaPool, number>()
   #drained = new Set<string>()
   /** True once the next agent owns the router. */
   #closed = false
@@ -201,7 +206,10 @@ export abstract class PooledEngine implements Engine {
     }
     await this.#applyRoutes()
     this.repeatEvery(this.limits.tick_ms, () => this.forEachPool(pool => pool.tick()))
-    this.repeatEvery(this.limits.scale_ms, () => void this.#scaler.tick().catch(() => {}))
+    this.repeatEvery(this.limits.scale_ms, () => {
+      for (const id of this.#splits) this.#scaleBeside(id)
+      void this.#scaler.tick().catch(() => {})
+    })
     // If starting another router failed, applying the routes tries again.
     this.repeatEvery(
       this.limits.usage_poll_ms,
@@ -222,9 +230,12 @@ export abstract class PooledEngine implements Engine {
       const phase = drained ?? (draining ? ('draining' as const) : pools.phase(isRouted))
       return { revision_id, phase, reason: pools.reason(isRouted), condition: pools.condition(isRouted) }
     })
+    const split = saved && splitOf(saved)
+    const isSplit = split && this.#serversOf(deployment_id, split.revision_id).targets.length > 0
     return {
       running,
       routed: saved?.routed ?? null,
+      ...(isSplit && !this.#unapplied.has(deployment_id) && { split }),
       url: saved && !saved.isWithoutWeb ? this.#records.urlOf(saved, this.#router.port) : null,
       ...(saved && this.#records.hasLocalUrl(saved) && { local_url: `http://127.0.0.1:${saved.local_port}` }),
       hasRemains: fs.existsSync(this.path(deployment_id)),
@@ -264,10 +275,34 @@ export abstract class PooledEngine implements Engine {
   }
 
   async protect(deployment_id: string, protection: WorkProtection | null): Promise<void> {
-    if (this.#records.protect(deployment_id, protection)) this.#unprotected.add(deployment_id)
-    if (!this.#unprotected.has(deployment_id)) return
+    await this.#applyChange(deployment_id, this.#records.protect(deployment_id, protection))
+  }
+
+  async split(deployment_id: string, split: WorkTraffic | null): Promise<void> {
+    await this.#applyChange(deployment_id, this.#records.split(deployment_id, split))
+    if (split) this.#splits.add(deployment_id)
+    else this.#splits.delete(deployment_id)
+    this.#scaleBeside(deployment_id)
+  }
+
+  async #applyChange(deployment_id: string, isChanged: boolean): Promise<void> {
+    if (isChanged) this.#unapplied.add(deployment_id)
+    if (!this.#unapplied.has(deployment_id)) return
     await this.#applyRoutes()
-    this.#unprotected.delete(deployment_id)
+    this.#unapplied.delete(deployment_id)
+  }
+
+  /** The revision beside the routed one has its share of the copies. */
+  #scaleBeside(deployment_id: string): void {
+    const saved = this.#records.read(deployment_id)
+    const split = saved && splitOf(saved)
+    const pools = this.#pools.get(deployment_id)
+    const [routed, beside] = [saved?.routed, split?.revision_id].map(id => (id ? pools?.get(id)?.web : undefined))
+    if (!routed || !beside?.isElastic) return
+    const copies = copiesOfShare(routed.copies.wanted, split!.share)
+    if (this.#besideCopies.get(beside) === copies) return
+    this.#besideCopies.set(beside, copies)
+    beside.scale(copies)
   }
 
   async route(spec: RevisionSpec): Promise<void> {
@@ -356,16 +391,20 @@ export abstract class PooledEngine implements Engine {
 
   /** Undefined while a revision that is not routed is all that runs, or if its copies do not move. */
   #findScaled(deployment_id: string): Scaled | undefined {
-    const revision_id = this.#records.read(deployment_id)?.routed
+    const saved = this.#records.read(deployment_id)
+    const revision_id = saved?.routed
     const pool = revision_id ? this.#pools.get(deployment_id)?.get(revision_id)?.web : undefined
     const asleep = pool?.rest && (pool.isStarted ? AWAKE : AS_IT_IS)
-    const scaling = this.#scalings.get(revision_id ?? '') ?? asleep
+    const own = this.#scalings.get(revision_id ?? '') ?? asleep
+    // Half of a split would sleep while the other one answers.
+    const scaling = own && saved && splitOf(saved) ? { ...own, sleep: null } : own
     return pool && scaling ? { ref: { deployment_id, revision_id: revision_id! }, pool, scaling } : undefined
   }
 
   #serversOf(deployment_id: string, revision_id: string): Servers {
     const pools = this.#pools.get(deployment_id)?.get(revision_id)
-    return { targets: pools?.targets() ?? [], holds: pools?.web?.holds ?? false }
+    const targets = this.#isDraining({ deployment_id, revision_id }) ? [] : (pools?.targets() ?? [])
+    return { targets, holds: pools?.web?.holds ?? false }
   }
 
   /** Copies files of it while its copies stand still. */
@@ -491,8 +530,10 @@ export abstract class PooledEngine implements Engine {
     const present = isNew ? this.#findScaled(deployment_id)?.pool.copies.wanted : undefined
     const pools = this.#ensurePools(spec)
     pools.start(web, others)
-    // A new revision gets the load of the one before.
-    if (present && scaling?.rule) pools.web?.scale(present)
+    // A new revision gets the load of the one before, or its share of it.
+    const saved = this.#records.read(deployment_id)
+    const share = saved?.split?.revision_id === revision_id ? saved.split.share : 100
+    if (present && scaling?.rule) pools.web?.scale(copiesOfShare(present, share))
   }
 
   /** One copy, because the router serves the files itself. */

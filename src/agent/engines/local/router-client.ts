@@ -40,6 +40,8 @@ const ROUTER_CODE = [
   './router-headers.ts',
   './router-responses.ts',
   './route-access.ts',
+  './split.ts',
+  './sticky.ts',
   './access-page.ts',
   '../../../protocol/access-rules.ts',
   '../../../protocol/client-address.ts',

@@ -88,7 +88,7 @@ export function requestHeaders(req: IncomingMessage, proxies: ProxyRange[]): str
 
 /** The application sees neither a token of a machine nor the cookies of the router. */
 export const BYPASS_HEADER = 'x-slipway-bypass'
-const OWN_COOKIE = /^(?:__host-)?slipway-(?:access|state)-/i
+const OWN_COOKIE = /^(?:__host-)?slipway-(?:(?:access|state)-|split=)/i
 
 const cookiePairs = (header: string) => header.split(';').map(pair => pair.replace(/^[ \t]+/, ''))
 

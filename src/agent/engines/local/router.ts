@@ -22,6 +22,8 @@ import {
   responseHeaders,
 } from './router-headers.ts'
 import { forwardResponse, isWritten, respondAndClose, respondMoved, respondUnrouted } from './router-responses.ts'
+import { type Split, sidesOf } from './split.ts'
+import { createChooser } from './sticky.ts'
 
 /** A server, or a folder of `copySite()` whose files the router serves itself. */
 export type Target = ServerTarget | SiteTarget
@@ -39,6 +41,8 @@ export type Route = {
   targets: Target[]
   of?: string
   revision?: string
+  /** The revision beside it that gets a share of the requests. */
+  split?: Split<Target>
   port?: number
   /** It sleeps: requests wait until it has targets. */
   holds?: boolean
@@ -139,12 +143,19 @@ export function createRouter(
   }
 
   /** Connects to any server that accepts, or opens a site. Retries are safe, because nothing was sent yet. */
-  async function reach(host: string, path: string, isClientGone: () => boolean, permits: (route: Route) => boolean) {
+  async function reach(
+    host: string,
+    path: string,
+    isClientGone: () => boolean,
+    permits: (route: Route) => boolean,
+    choose: (route: Route) => Route,
+  ) {
     let deadline = Date.now() + CONNECT_WAIT_MS
     const since = performance.now()
     for (;;) {
-      const route = find(host, path)
-      if (!route && routes) return 'unrouted'
+      const found = find(host, path)
+      if (!found && routes) return 'unrouted'
+      const route = found && choose(found)
       // Before anything else: the protection may have been set while the request waited, and a stranger wakes nothing.
       if (route && !permits(route)) return { refusedBy: route }
       if (route?.moved_to !== undefined) return { moved_to: route.moved_to }
@@ -192,12 +203,14 @@ export function createRouter(
     const host = hostOf(req)
     const path = pathOf(req)
     const isGone = () => res.destroyed || res.socket!.destroyed
-    const reached = await reach(host, path, isGone, route => access.permits(req, route, path))
+    const { choose, withCookie } = createChooser(req, proxies)
+    const reached = await reach(host, path, isGone, route => access.permits(req, route, path), choose)
     if (typeof reached === 'string') return void respondUnrouted(res, reached, host)
     if ('refusedBy' in reached) return void (await access.answer(req, res, reached.refusedBy, path))
     if ('moved_to' in reached) return void respondMoved(res, reached.moved_to)
     const { answerer, release, since } = reached
-    const edit = reached.route.access ? privateHeaders : undefined
+    const isPrivate = reached.route.access !== undefined
+    const edit = (headers: string[]) => withCookie(isPrivate ? privateHeaders(headers) : headers)
     let { counted } = reached
     const recordAnswer = (status: number) => {
       if (counted) countAnswer(counted, status, performance.now() - since)
@@ -372,17 +385,18 @@ export function createRouter(
       routes = wanted.toSorted((a, b) => b.path.length - a.path.length)
       held.look()
       hostsByPort = new Map(wanted.flatMap(({ host, port }) => (port === undefined ? [] : [[port, host]])))
-      const targets = routes.flatMap(route => route.targets)
+      const sides = routes.flatMap(sidesOf)
+      const targets = sides.flatMap(route => route.targets)
       sites.keepOnly(new Set(targets.flatMap(target => ('site' in target ? target.site : []))))
       const served = new Set(routes.map(({ of }) => of))
       for (const of of lastRequests.keys()) if (!served.has(of)) lastRequests.delete(of)
       loads.keepOnly(served)
-      for (const route of routes) {
+      for (const route of sides) {
         const key = revisionKey(route)
         if (key) routedAt.set(key, Number.POSITIVE_INFINITY)
       }
       const now = Date.now()
-      const routed = new Set(routes.map(revisionKey))
+      const routed = new Set(sides.map(revisionKey))
       for (const [key, at] of routedAt) if (at === Number.POSITIVE_INFINITY && !routed.has(key)) routedAt.set(key, now)
     },
     requestCounts(): CountedRequests {
