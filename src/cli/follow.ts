@@ -57,6 +57,14 @@ export async function followRevision(
         waiting.status = status
       }
       if (status === 'DEPLOYED') return await readDeployment(session, deployment.id)
+      if (status === 'DEPLOYING' && mayGetShare(deployment)) {
+        const now = await readDeployment(session, deployment.id)
+        const part = now.traffic.find(one => one.revision_id === revision_id)
+        if (part?.applied && part.share < 100) {
+          out.note(`Revision ${number} gets ${part.share} % of the requests. More: slipway traffic ${deployment.name}`)
+          return now
+        }
+      }
       if (hasEnded) throw await ended(session, deployment, revision, logs)
       if (Date.now() >= deadline) throw timedOut(deployment, revision, timeoutMs)
     }
@@ -66,6 +74,10 @@ export async function followRevision(
     await logs.ended
   }
 }
+
+/** It does not end by itself then. */
+const mayGetShare = ({ traffic, traffic_settings }: Deployment) =>
+  traffic_settings.starts_at < 100 || traffic.length > 1
 
 const FRAMES = '⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏'
 const FRAME_MS = 200

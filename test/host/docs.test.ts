@@ -26,6 +26,7 @@ const RUNNING = [
   'docs/deploy/runtime',
   'docs/deploy/processes',
   'docs/deploy/scale',
+  'docs/deploy/split-traffic',
   'docs/deploy/databases',
   'docs/deploy/disks',
   'docs/deploy/protect-previews',
