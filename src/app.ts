@@ -190,6 +190,8 @@ export function createApp(config: Config, runtime: Platform) {
     notifyGitHosts: async ids =>
       (await import('./hosting/previews/git-host-notifier.ts')).notifyGitHosts(services, ids),
     compareRepository: async id => (await import('./hosting/pushes/look-now.ts')).compareNow(services, id),
+    compareRepositories: async integration_id =>
+      (await import('./hosting/pushes/repository-sweep.ts')).sweepRepositories(services, { integration_id }),
     answerInProcess: (request, env, execution) => answerInOwnWords(request, env as object, execution as never),
   }
   const loadDeliverer = loadOnce(async () => {

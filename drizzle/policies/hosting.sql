@@ -144,7 +144,7 @@ create policy served on integrations for select to slipway_agent
 grant select on integrations to slipway_agent;
 grant select, insert, delete, update (
     host, base_url, app_id, installation_id, account_id, name, state, credentials, token, token_expires_at, version,
-    created_at, updated_at, problem
+    created_at, updated_at, problem, ssh
   ) on integrations to slipway_app;
 
 -- ------------------------------------------------------------ integration_listings

@@ -7,7 +7,9 @@ import type { ListenerPolicy } from '../protocol/listener-policy.ts'
 import { MAX_POLL_SECONDS } from '../protocol/poll.schema.ts'
 import type { BucketStore } from './archive/bucket-store.ts'
 import { Builds } from './builds/builds.ts'
+import { RepositoryLooks } from './builds/repository-looks.ts'
 import { describeTemplates, listTemplates } from './builds/source-tree.ts'
+import { hasSsh } from './builds/ssh-session.ts'
 import {
   backoffSeconds,
   type ControlPlaneClient,
@@ -32,6 +34,7 @@ import { Redaction } from './redaction/redaction.ts'
 import { SnapshotFolder } from './snapshots/snapshot-folder.ts'
 import { Snapshots } from './snapshots/snapshots.ts'
 import { type FormatEvent, formatEvent, type LogEvent } from './system/log-event.ts'
+import { DEFAULT_PATH } from './system/search-path.ts'
 import type { Users } from './system/users.ts'
 import { Tunnels } from './tunnels.ts'
 
@@ -97,6 +100,7 @@ export class Agent {
   readonly #snapshots: Snapshots
   readonly #jobs: JobRunner
   readonly #tunnels: Tunnels
+  readonly #looks: RepositoryLooks
   #opened: Promise<void> = Promise.resolve()
   #listener = ''
   #cursor: number | null = null
@@ -142,6 +146,14 @@ export class Agent {
       signal,
       retry_ms: retry,
       hide: this.#redaction.hide,
+    })
+    this.#looks = new RepositoryLooks({
+      control,
+      keys: this.#keys,
+      currentLease: listenerLease,
+      networks: options.networks ?? [],
+      signal,
+      logEvent: this.#logEvent,
     })
     this.#modelTokens = new ModelTokens({
       control,
@@ -290,7 +302,7 @@ export class Agent {
         ...(this.#lease.fence === null && {
           templates: listTemplates(templates),
           template_descriptions: describeTemplates(templates),
-          policy: this.#knowsFeatures ? withJobs(engine) : withoutFeatures(engine.policy),
+          policy: this.#knowsFeatures ? await withOwnFeatures(engine) : withoutFeatures(engine.policy),
         }),
         public_key: this.#keys.public_key,
         fence: this.#lease.fence,
@@ -312,6 +324,7 @@ export class Agent {
     this.#modelTokens.setUrl(answer.models_url)
     if (answer.grants) await this.#options.engine.trustGrants?.(answer.grants)
     this.#tunnels.open(answer.tunnels ?? [])
+    this.#looks.take(answer.looks)
     await this.#applyChanges(answer)
   }
 
@@ -480,8 +493,11 @@ export class Agent {
   }
 }
 
-const withJobs = ({ policy, takeSnapshot }: Engine): ListenerPolicy => ({
+/** Jobs and sources are the same with every engine. */
+const withOwnFeatures = async ({ policy, takeSnapshot }: Engine): Promise<ListenerPolicy> => ({
   ...policy,
+  ...(policy.features &&
+    !(await hasSsh(DEFAULT_PATH)) && { features: policy.features.filter(one => one !== 'git_ssh') }),
   jobs: true,
   job_processes: true,
   ...(takeSnapshot && { tunnels: [...(policy.tunnels ?? []), 'snapshots'] }),

@@ -36,6 +36,8 @@ export const GivenCredential = z
       description:
         'For a repository: sealed JSON `{"username": …, "password": …}` for git over HTTP, ' +
         'bound to `<listener>/<deployment>/<revision>/git`. The credential of a GitHub App is valid for an hour. ' +
+        'Of a repository by SSH: `{"ssh": {"keys": …, "host_keys": …}}`, as `access` of a look; without `host_keys`, ' +
+        'try again later. ' +
         'For the registry: sealed JSON with `registry`, `repository`, `username`, `password` and `expires_at`, ' +
         'bound to `<listener>/<deployment>/<revision>/registry`. Null if this installation has no registry.',
     }),

@@ -30,6 +30,12 @@ export const ENGINE_FEATURES = {
     container: 'done',
     kubernetes: 'done',
   },
+  git_ssh: {
+    about: '`repo_url` by SSH: the agent’s machine has the program `ssh`',
+    process: 'machine',
+    container: 'machine',
+    kubernetes: 'machine',
+  },
   autoscaling: {
     about: '`max_scale` above `min_scale`',
     process: 'done',

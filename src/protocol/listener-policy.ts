@@ -7,6 +7,7 @@ import type { Container, Volume, VolumeMount } from './kubernetes.schema.ts'
 import type { Source } from './parts.schema.ts'
 import type { Protection } from './protection.schema.ts'
 import type { ResourceSpec } from './resources.schema.ts'
+import { isSshUrl } from './ssh-url.ts'
 import { MAX_INT32 } from './sync-fields.schema.ts'
 import type { NewTraffic } from './traffic.schema.ts'
 import { arrayOf, boundedText } from './wire.ts'
@@ -121,6 +122,18 @@ export const listProtectionNeeds = (path: string, protection: Protection | null 
 export const listTrafficNeeds = ({ shares, starts_at }: Pick<NewTraffic, 'shares' | 'starts_at'>): PolicyNeed[] =>
   shares.length > 0 || starts_at < 100
     ? [{ path: 'shares', needs: 'told_feature', value: 'traffic', hint: `needs the ${enginesWith('traffic')}` }]
+    : []
+
+export const listRepositoryNeeds = (repo_url: string | null | undefined): PolicyNeed[] =>
+  repo_url != null && isSshUrl(repo_url)
+    ? [
+        {
+          path: 'source_config.repo_url',
+          needs: 'told_feature',
+          value: 'git_ssh',
+          hint: 'a URL by SSH needs an agent whose machine has the program ssh',
+        },
+      ]
     : []
 
 /** require_listener_allows() of the database decides the same. */

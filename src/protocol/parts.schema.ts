@@ -13,6 +13,7 @@ import {
 } from './kubernetes.schema.ts'
 import { isReservedVariable } from './reserved-variables.ts'
 import { DeploymentType, RESOURCE_MEMBERS, type ResourceMember, ResourceSpec } from './resources.schema.ts'
+import { SSH_URL_PATTERN } from './ssh-url.ts'
 import { arrayOf, Uuid } from './wire.ts'
 
 export const sources = [
@@ -53,8 +54,8 @@ export type RevisionStatus = z.output<typeof RevisionStatus>
 /** HOST_PATTERN does not match credentials. */
 const RepoUrl = textMatching(
   2048,
-  `https?://${HOST_PATTERN}/[!"$->@-~]+`,
-  'must be the http(s) URL of a repository, without credentials, query or fragment',
+  `(https?://${HOST_PATTERN}/[!"$->@-~]+|${SSH_URL_PATTERN})`,
+  'must be the http(s) URL of a repository, without credentials, query or fragment, or its URL by SSH',
 )
 /** Approximates git's own check. A ref must never look like a command line option. */
 const GitRef = textMatching(

@@ -3,6 +3,7 @@ import * as z from 'zod'
 import { JobWork } from './jobs.schema.ts'
 import { ListenerPolicy } from './listener-policy.ts'
 import { GrantIssuer } from './protection.schema.ts'
+import { LOOKS_PER_POLL, RepositoryLook } from './repository-looks.schema.ts'
 import { AgentId, Cursor, Digest, Fence, PublicKey } from './sync-fields.schema.ts'
 import { WaitingTunnel } from './tunnels.schema.ts'
 import { arrayOf, boundedText, recordOf, Uuid } from './wire.ts'
@@ -117,6 +118,14 @@ export const Changes = z
         description:
           'Terminals and forwarded ports whose clients wait for the agent, if its policy offers them. Each may come ' +
           'again until the agent has joined.',
+      }),
+    looks: z
+      .array(RepositoryLook)
+      .optional()
+      .meta({
+        description:
+          'Repositories to look at now, of deployments that the agent runs, if its policy has the feature `git_ssh`: at ' +
+          `most ${LOOKS_PER_POLL}. Each may come again after two minutes without a report.`,
       }),
     more: z.boolean().meta({ description: 'There are more changes. Poll again at once with this `cursor`.' }),
     changes: z

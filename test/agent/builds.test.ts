@@ -14,7 +14,7 @@ import { parseNetworks, resolveAllowedAddress } from '../../src/agent/builds/all
 import { ARCHIVE_LIMITS, unpackArchive } from '../../src/agent/builds/archive.ts'
 import { Builds } from '../../src/agent/builds/builds.ts'
 import { runCommand } from '../../src/agent/builds/command.ts'
-import { gitSettings } from '../../src/agent/builds/git-checkout.ts'
+import { gitSettings } from '../../src/agent/builds/git-environment.ts'
 import { readRuntimeConfiguration } from '../../src/agent/builds/runtime-configuration.ts'
 import { planSource } from '../../src/agent/builds/source-plan.ts'
 import { type BuildSource, loadSourceTree } from '../../src/agent/builds/source-tree.ts'

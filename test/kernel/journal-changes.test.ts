@@ -128,6 +128,7 @@ const WITHOUT_EVENTS: Record<string, string> = {
   releaseLease: 'the lease of an agent is no resource',
   sendLogs: 'logs are kept beside the journal',
   sendMetrics: 'metrics are kept beside the journal',
+  sendRepository: 'what an agent sees is kept beside the journal; a change of the integration has an event',
   sendSnapshots: 'the jobs that take snapshots have events',
 }
 /** Operations that write more than once. */

@@ -9,6 +9,7 @@ import {
   parseNetwork,
 } from '../../protocol/address-kind.ts'
 import { judgeUrl } from '../../protocol/guarded-address.ts'
+import { parseSshUrl, toSshRemote, toSshUrl } from '../../protocol/ssh-url.ts'
 import { PermanentError, TransientError } from '../engine.ts'
 
 type ResolveHost = (name: string) => Promise<{ address: string }[]>
@@ -16,6 +17,7 @@ type ResolveHost = (name: string) => Promise<{ address: string }[]>
 export type AllowedAddress = { url: URL; addresses: string[] }
 
 const resolveWithDns: ResolveHost = name => lookup(name, { all: true, verbatim: true })
+const SSH_PORT = '22'
 const CORRECTION_HINT =
   'Correct the URL, or ask the operator of the agent to add its network to AGENT_ALLOWED_NETWORKS.'
 
@@ -37,9 +39,10 @@ export async function resolveAllowedAddress(
 ): Promise<AllowedAddress> {
   const refused = (reason: string) =>
     new PermanentError(`The repository ${withoutPassword(text)} cannot be read: ${reason}`)
-  const url = URL.parse(text)
-  if (!url || !/^https?:$/.test(url.protocol)) throw refused('its URL is not `https`. Correct it.')
-  if (url.username || url.password) throw refused('its URL contains a user name or password. Remove them.')
+  const ssh = parseSshUrl(text)
+  const url = ssh ? toSshUrl(ssh) : URL.parse(text)
+  if (!url || !(ssh || /^https?:$/.test(url.protocol))) throw refused('its URL is not `https`. Correct it.')
+  if (!ssh && (url.username || url.password)) throw refused('its URL contains a user name or password. Remove them.')
   url.hash = ''
   url.hostname = url.hostname.replace(/\.$/, '')
   const name = url.hostname.replace(/^\[|\]$/g, '')
@@ -47,13 +50,17 @@ export async function resolveAllowedAddress(
   if (addresses.some(isNeverAllowed))
     throw refused('its host is a link-local address, or one of a cloud’s own services. Correct the URL.')
   if (!addresses.every(address => isInNetworks(address, networks))) {
-    const { refusal } = judgeUrl({ publicUrl: undefined, allowLoopback: false }, '', url.href)
+    const { refusal } = judgeUrl({ publicUrl: undefined, allowLoopback: false }, '', judgedUrl(url))
     if (refusal !== undefined) throw refused(`${refusal}. ${CORRECTION_HINT}`)
     if (!addresses.every(address => classifyAddress(address) === 'unicast' || isInNetworks(address, networks)))
       throw refused(`its host name resolves to an address that is not public. ${CORRECTION_HINT}`)
   }
   return { url, addresses: isIP(name) ? [] : addresses }
 }
+
+/** The rules for hosts are those of https. Its own port is an ordinary one. */
+const judgedUrl = ({ protocol, hostname, port, href }: URL): string =>
+  protocol === 'ssh:' ? `https://${hostname}${port === '' || port === SSH_PORT ? '' : `:${port}`}/` : href
 
 async function lookUpAddresses(name: string, resolve: ResolveHost): Promise<string[]> {
   const found = await resolve(name).catch(error => {
@@ -66,9 +73,12 @@ async function lookUpAddresses(name: string, resolve: ResolveHost): Promise<stri
   return found.map(({ address }) => address)
 }
 
+/** The URL as git takes it. */
+export const remoteOf = (url: URL): string => (url.protocol === 'ssh:' ? toSshRemote(url) : url.href)
+
 function withoutPassword(text: string): string {
   const url = URL.parse(text)
-  if (!url) return text.slice(0, 200)
+  if (!url || parseSshUrl(text)) return text.slice(0, 200)
   url.username = ''
   url.password = ''
   return url.href

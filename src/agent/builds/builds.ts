@@ -27,6 +27,7 @@ import {
   retainOutput,
 } from './retained-outputs.ts'
 import { type BuildSource, loadSourceTree } from './source-tree.ts'
+import { removeStaleSessions } from './ssh-session.ts'
 
 /**
  * `of`: the fingerprint of its inputs, if they are known. `hasSnapshots`: those before its release command were taken.
@@ -84,6 +85,7 @@ export class Builds {
   }
 
   async open(): Promise<void> {
+    removeStaleSessions()
     for (const deployment_id of this.deployments()) {
       for (const revision_id of this.revisions(deployment_id)) {
         const ref = { deployment_id, revision_id }

@@ -4,14 +4,16 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import type { Network } from '../../protocol/address-kind.ts'
-import type { GitCredential } from '../control-plane/credentials.ts'
+import type { GitCredential, HttpCredential } from '../control-plane/credentials.ts'
 import { type BuildTask, type Commit, PermanentError, SourceUnavailable } from '../engine.ts'
 import { measureMegabytes, removeRecursively } from '../system/files.ts'
 import { truncateText } from '../system/last-lines.ts'
-import { type AllowedAddress, resolveAllowedAddress } from './allowed-address.ts'
+import { type AllowedAddress, remoteOf, resolveAllowedAddress } from './allowed-address.ts'
 import { runCommand } from './command.ts'
+import { basicAuth, gitEnvironment } from './git-environment.ts'
 import { describeGitFailure } from './git-failures.ts'
 import { fetchLfsFiles, findPointers } from './lfs-files.ts'
+import { openSshSession, type SshSession } from './ssh-session.ts'
 import { fetchSubmodules } from './submodules.ts'
 
 export type GitSource = {
@@ -65,9 +67,11 @@ async function checkOutOnce(
   const { ref } = source
   await assertGitVersion(path)
   const address = await resolveAllowedAddress(source.url, networks)
-  const url = address.url.href
-  const credential = await source.credential(task.signal)
-  const runner = { revision, task, disk_mb, path, mirror }
+  const url = remoteOf(address.url)
+  const login = await source.credential(task.signal)
+  const credential = login && !('ssh' in login) ? login : null
+  using ssh = await openSession(address, login)
+  const runner = { revision, task, disk_mb, path, mirror, ssh }
   const git = createGit({ ...runner, address, credential })
 
   fs.mkdirSync(join(task.cache, 'home'), { recursive: true, mode: 0o700 })
@@ -100,7 +104,7 @@ async function checkOutOnce(
         // The same host and port, so the addresses that were checked are its own.
         const submodule = { address: { ...address, url }, credential: null }
         const anonymous = createGit({ ...runner, ...submodule, isSubmodule: true })
-        await fetchCommit(anonymous, { ref: sha, commit_sha: sha }, url.href, `${localRef}-${sha}`, task.signal)
+        await fetchCommit(anonymous, { ref: sha, commit_sha: sha }, remoteOf(url), `${localRef}-${sha}`, task.signal)
         await writeFiles(anonymous, sha, target, indexFile)
         const fault = await replacePointers({ ...submodule, folder: target, disk_mb, redactLine: line => line, task })
         if (fault !== null) throw new PermanentError(fault)
@@ -116,6 +120,17 @@ async function checkOutOnce(
   return { commit: described, faults: [...(lfsFault === null ? [] : [lfsFault]), ...submoduleFaults] }
 }
 
+/** A repository by SSH needs keys, and no other has any. */
+async function openSession(address: AllowedAddress, login: GitCredential | null): Promise<SshSession | null> {
+  if (address.url.protocol !== 'ssh:') return null
+  const url = remoteOf(address.url)
+  if (!login || !('ssh' in login))
+    throw new PermanentError(`The repository ${url} needs a deploy key. Connect it as an integration of its own.`)
+  if (login.ssh.host_keys.length === 0)
+    throw new SourceUnavailable(`The key of the host of ${url} is not known yet: an agent looks at it first.`)
+  return openSshSession(address, login.ssh)
+}
+
 /** The index is beside the tree: within it, a link of the repository could lead it elsewhere. */
 async function writeFiles(git: Git, commit: string, folder: string, indexFile: string): Promise<void> {
   fs.mkdirSync(folder, { recursive: true })
@@ -128,6 +143,8 @@ async function writeFiles(git: Git, commit: string, folder: string, indexFile: s
 async function replacePointers(options: Parameters<typeof fetchLfsFiles>[1]): Promise<string | null> {
   const pointers = await findPointers(options.folder)
   if (pointers.length === 0) return null
+  if (options.address.url.protocol === 'ssh:')
+    return 'The repository has files in Git LFS, which are not fetched by SSH. Connect it by HTTPS, or add the files.'
   try {
     await fetchLfsFiles(pointers, options)
     return null
@@ -142,15 +159,16 @@ type Git = (args: string[], label: string, index?: Index) => Promise<string[]>
 type Runner = Pick<Options, 'revision' | 'task' | 'disk_mb' | 'path'> & {
   mirror: string
   address: AllowedAddress
-  credential: GitCredential | null
+  credential: HttpCredential | null
+  ssh: SshSession | null
   isSubmodule?: boolean
 }
 
 /** Runs git in the mirror, for the repository at this address. */
-function createGit({ revision, task, disk_mb, path, mirror, address, credential, isSubmodule }: Runner): Git {
-  const url = address.url.href
+function createGit({ revision, task, disk_mb, path, mirror, address, credential, ssh, isSubmodule }: Runner): Git {
+  const url = remoteOf(address.url)
   const redactLine = redactCredential(credential)
-  const env = gitEnvironment(task, address, credential, path)
+  const env = gitEnvironment(join(task.cache, 'home'), address, { credential, ssh }, path)
   return async (args, label, index) => {
     const lines: string[] = []
     const command = ['git', '--git-dir', mirror, ...args]
@@ -244,65 +262,8 @@ function resolveRef(ref: string, url: string, lines: string[]): { sha: string; a
 }
 
 /** A server may echo it. */
-function redactCredential(credential: GitCredential | null): (line: string) => string {
+function redactCredential(credential: HttpCredential | null): (line: string) => string {
   if (!credential) return line => line
   const secrets = [credential.password, basicAuth(credential), encodeURIComponent(credential.password)]
   return line => secrets.reduce((text, secret) => text.replaceAll(secret, '***'), line)
-}
-
-const basicAuth = ({ username, password }: { username: string; password: string }) =>
-  Buffer.from(`${username}:${password}`).toString('base64')
-
-const bracketIpv6 = (address: string) => (address.includes(':') ? `[${address}]` : address)
-
-/** The credential goes to the repository's own origin only. Redirects and URLs named by the server are not followed. */
-export function gitSettings({ url, addresses }: AllowedAddress, credential: GitCredential | null) {
-  const scheme = url.protocol.slice(0, -1)
-  const port = url.port || (scheme === 'https' ? '443' : '80')
-  const settings: [name: string, value: string][] = [
-    ['core.hooksPath', '/dev/null'],
-    ['core.fsmonitor', 'false'],
-    ['credential.helper', ''],
-    ['gc.auto', '0'],
-    ['protocol.version', '2'],
-    ['protocol.allow', 'never'],
-    [`protocol.${scheme}.allow`, 'always'],
-    ['http.followRedirects', 'false'],
-    ['transfer.bundleURI', 'false'],
-    ['fetch.uriProtocols', ''],
-    ['http.proxy', ''],
-    ['http.sslVerify', 'true'],
-    ['http.lowSpeedLimit', '1000'],
-    ['http.lowSpeedTime', '60'],
-  ]
-  if (addresses.length > 0)
-    settings.push(['http.curloptResolve', `${url.hostname}:${port}:${addresses.map(bracketIpv6).join(',')}`])
-  if (credential) settings.push([`http.${url.origin}/.extraHeader`, `Authorization: Basic ${basicAuth(credential)}`])
-  return { scheme, settings }
-}
-
-/** Leaves out the configuration of this machine. The credential is in the environment, which `ps` does not show. */
-function gitEnvironment(
-  task: BuildTask,
-  address: AllowedAddress,
-  credential: GitCredential | null,
-  PATH: string,
-): Record<string, string> {
-  const { scheme, settings } = gitSettings(address, credential)
-  return {
-    PATH,
-    HOME: join(task.cache, 'home'),
-    LANG: 'C.UTF-8',
-    GIT_TERMINAL_PROMPT: '0',
-    GIT_CONFIG_NOSYSTEM: '1',
-    GIT_CONFIG_GLOBAL: '/dev/null',
-    GIT_ALLOW_PROTOCOL: scheme,
-    GIT_CONFIG_COUNT: String(settings.length),
-    ...Object.fromEntries(
-      settings.flatMap(([key, value], i) => [
-        [`GIT_CONFIG_KEY_${i}`, key],
-        [`GIT_CONFIG_VALUE_${i}`, value],
-      ]),
-    ),
-  }
 }

@@ -1,5 +1,7 @@
 // Tells a git host that is away for a moment from one that refuses, by what git printed (pure).
+import { isSshUrl } from '../../protocol/ssh-url.ts'
 import { PermanentError, SourceUnavailable } from '../engine.ts'
+import { classifySshFailure, describeSshProblem } from './ssh-failures.ts'
 
 const HTTP_STATUS = /returned error: (\d{3})/
 const REFUSED = /Authentication failed for|could not read (?:Username|Password) for/i
@@ -17,11 +19,16 @@ const REFUSALS: Record<number, string> = {
   404: 'its host has no such repository, or hides it from the integration (404). Correct `repo_url`, or give access.',
 }
 
+const REFUSED_BY_SSH = { host_key_changed: true, key_refused: true, repository_missing: true }
+type RefusedBySsh = keyof typeof REFUSED_BY_SSH
 const HIDDEN = 'its host hides it from the public, or has no such repository'
 
 /** `output` is the end of what git printed, with what the host said in lines that begin with `remote:`. */
 export function describeGitFailure(url: string, error: PermanentError, isAnonymous = false): Error {
   const output = error.message
+  const ssh = isSshUrl(url) ? classifySshFailure(output) : null
+  if (ssh === 'host_away') return new SourceUnavailable(describeSshProblem(ssh, url))
+  if (ssh && ssh in REFUSED_BY_SSH) return new PermanentError(describeSshProblem(ssh as RefusedBySsh, url))
   const status = Number(HTTP_STATUS.exec(output)?.[1] ?? (REFUSED.test(output) ? 401 : Number.NaN))
   if (status >= 500 || PASSING_STATUSES.includes(status))
     return new SourceUnavailable(`The host of ${url} answers ${status}.`)

@@ -7,7 +7,7 @@ import { isIP } from 'node:net'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import * as z from 'zod'
-import type { GitCredential } from '../control-plane/credentials.ts'
+import type { HttpCredential } from '../control-plane/credentials.ts'
 import { type BuildTask, PermanentError, SourceUnavailable } from '../engine.ts'
 import { cutLine } from '../redaction/redact-paths.ts'
 import type { AllowedAddress } from './allowed-address.ts'
@@ -15,7 +15,7 @@ import type { AllowedAddress } from './allowed-address.ts'
 type Pointer = { path: string; oid: string; size: number }
 type Options = {
   address: AllowedAddress
-  credential: GitCredential | null
+  credential: HttpCredential | null
   folder: string
   disk_mb: number
   /** A host may echo the credential. */
@@ -218,7 +218,7 @@ function parseJson(text: string): unknown {
   }
 }
 
-const authorization = (credential: GitCredential | null): Record<string, string> =>
+const authorization = (credential: HttpCredential | null): Record<string, string> =>
   credential
     ? { Authorization: `Basic ${Buffer.from(`${credential.username}:${credential.password}`).toString('base64')}` }
     : {}

@@ -1,8 +1,10 @@
 // Fetches public submodules at the host of the repository. Git's own code for submodules is not used: what a repository
 // names in `.gitmodules` has made it run programs and write elsewhere. Each is fetched as a repository of its own,
-// without a credential, because a credential may reach more than the people who may push.
+// without a credential, because a credential may reach more than the people who may push. By SSH with the deploy key,
+// which somebody has added to each repository that it reads.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import { parseSshUrl, toSshUrl } from '../../protocol/ssh-url.ts'
 import { type BuildTask, PermanentError } from '../engine.ts'
 import { measureMegabytes } from '../system/files.ts'
 
@@ -99,11 +101,21 @@ async function findCommit(git: Git, commit: string, path: string): Promise<strin
 /** Git takes the URL of the repository for a folder, also where it has no slash at its end. */
 function resolveUrl(text: string, parent: URL): URL {
   const base = `${parent.href.replace(/\/$/, '')}/`
+  if (parent.protocol === 'ssh:') return resolveSshUrl(text, parent, base)
   const url = text.startsWith('./') || text.startsWith('../') ? URL.parse(text, base) : URL.parse(text)
   if (url?.origin !== parent.origin || !/^https?:$/.test(url.protocol))
     throw new PermanentError(`Only repositories at ${parent.origin} are, by that address or a relative one.`)
   if (url.username || url.password || url.search || url.hash)
     throw new PermanentError('Its URL has a user name, a password, a query or a fragment.')
+  return url
+}
+
+function resolveSshUrl(text: string, parent: URL, base: string): URL {
+  const isRelative = text.startsWith('./') || text.startsWith('../')
+  const parsed = parseSshUrl(isRelative ? (URL.parse(text, base)?.href ?? '') : text)
+  const url = parsed && toSshUrl(parsed)
+  if (url?.host !== parent.host || url.username !== parent.username)
+    throw new PermanentError(`Only repositories at ${parent.host} are, by SSH or a relative address.`)
   return url
 }
 

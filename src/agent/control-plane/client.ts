@@ -7,6 +7,7 @@ import { MetricReceipt, type Metrics } from '../../protocol/metrics.schema.ts'
 import { GivenModelTokens, type ModelTokenWish } from '../../protocol/model-tokens.schema.ts'
 import type { Poll, Release } from '../../protocol/poll.schema.ts'
 import { ReportResults, type Reports } from '../../protocol/report.schema.ts'
+import type { SeenRepository } from '../../protocol/repository-looks.schema.ts'
 import { type HeldSnapshots, SnapshotReceipt } from '../../protocol/snapshots.schema.ts'
 import { ReceivedChanges } from './received-changes.ts'
 
@@ -84,6 +85,7 @@ export function createControlPlaneClient({ url, key }: { url: string; key: strin
       post('metrics', metrics, MetricReceipt, signal),
     jobs: (reports: JobReports, signal?: AbortSignal) => post('jobs', reports, JobReportResults, signal),
     snapshots: (held: HeldSnapshots, signal?: AbortSignal) => post('snapshots', held, SnapshotReceipt, signal),
+    repository: (seen: SeenRepository, signal?: AbortSignal) => post('repositories', seen, z.void(), signal),
     logs: (batch: LogBatch, signal?: AbortSignal) => post('logs', batch, LogReceipt, signal),
   }
 }

@@ -1,11 +1,13 @@
 // Fetches the credentials of repositories and of the registry from the control plane, and keeps them in memory only.
 import { setTimeout as delay } from 'node:timers/promises'
 import type { RegistryCredential } from '../../protocol/credentials.schema.ts'
+import type { SshKeys } from '../../protocol/repository-looks.schema.ts'
 import { PermanentError, type RevisionRef, SourceUnavailable, TransientError } from '../engine.ts'
 import { type ControlPlaneClient, RequestRefused } from './client.ts'
 import type { AgentKeys } from './envelope.ts'
 
-export type GitCredential = { username: string; password: string }
+export type HttpCredential = { username: string; password: string }
+export type GitCredential = HttpCredential | { ssh: SshKeys }
 type ListenerLease = { agent_id: string; fence: number; listener: string }
 type Options = {
   control: Pick<ControlPlaneClient, 'credentials'>
@@ -98,7 +100,7 @@ export class Credentials {
         this.#isUnavailable = false
         if (sealed === null) return null
         const credential = keys.open<T>(sealed, `${listener}/${deployment_id}/${revision_id}/${envelope}`)
-        hide(deployment_id, [credential.password])
+        hide(deployment_id, secretsIn(credential))
         return credential
       } catch (error) {
         lastError = error as Error
@@ -112,6 +114,14 @@ export class Credentials {
     throw new TransientError(`The agent cannot get a credential from the control plane: ${lastError.message}`)
   }
 }
+
+/** Of a key in lines, each line. */
+const secretsIn = (credential: GitCredential): string[] =>
+  'ssh' in credential
+    ? credential.ssh.keys.flatMap(({ private_key }) =>
+        private_key.split('\n').filter(line => /^[A-Za-z0-9+/=]+$/.test(line)),
+      )
+    : [credential.password]
 
 const isRetryable = (error: unknown) =>
   !(error instanceof RequestRefused) || error.status >= 429 || error.code === 'fence_stale'

@@ -3,6 +3,7 @@ import * as z from 'zod'
 import { describeIssue } from '../../protocol/fault-messages.ts'
 import { JobWork } from '../../protocol/jobs.schema.ts'
 import { Changes } from '../../protocol/poll.schema.ts'
+import { RepositoryLook } from '../../protocol/repository-looks.schema.ts'
 import { Generation } from '../../protocol/sync-fields.schema.ts'
 import { Uuid } from '../../protocol/wire.ts'
 import { Work } from '../../protocol/work.schema.ts'
@@ -33,7 +34,8 @@ export type UnreadableWork = {
 export const ReceivedChanges = Changes.extend({
   changes: z.array(z.unknown()),
   jobs: z.array(z.unknown()).optional(),
-}).transform(({ changes: received, jobs: receivedJobs, ...answer }) => {
+  looks: z.array(z.unknown()).optional(),
+}).transform(({ changes: received, jobs: receivedJobs, looks: receivedLooks, ...answer }) => {
   const changes: Work[] = []
   const unreadable: UnreadableWork[] = []
   for (const value of received) {
@@ -43,7 +45,8 @@ export const ReceivedChanges = Changes.extend({
   }
   // A job that this agent cannot read is not started, and the control plane gives it up.
   const jobs = (receivedJobs ?? []).flatMap(value => JobWork.safeParse(value).data ?? [])
-  return { ...answer, changes, jobs, areAllJobsRead: jobs.length === receivedJobs?.length, unreadable }
+  const looks = (receivedLooks ?? []).flatMap(value => RepositoryLook.safeParse(value).data ?? [])
+  return { ...answer, changes, jobs, looks, areAllJobsRead: jobs.length === receivedJobs?.length, unreadable }
 })
 export type ReceivedChanges = z.output<typeof ReceivedChanges>
 

@@ -8,7 +8,7 @@ import { prepareStatement, type Row } from '../../kernel/db/statement.ts'
 import type { Ctx } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { hostOf } from '../../protocol/custom-url.schema.ts'
-import { listListenerNeeds, listProtectionNeeds } from '../../protocol/listener-policy.ts'
+import { listListenerNeeds, listProtectionNeeds, listRepositoryNeeds } from '../../protocol/listener-policy.ts'
 import { toStored } from '../../protocol/protection.schema.ts'
 import { hasDatabase } from '../../protocol/resources.schema.ts'
 import { awaitsHostVerification, describeHostVerification, refuseReservedUrl } from '../custom-hosts/custom-hosts.ts'
@@ -126,6 +126,7 @@ export const describeNewDeployment = (
     policy_needs: [
       ...listListenerNeeds(source_config.resource_spec ?? {}, source),
       ...listProtectionNeeds('protection', protection),
+      ...listRepositoryNeeds(source_config.repo_url),
     ],
     secrets,
     branch_labels,

@@ -7,6 +7,7 @@ import { type Placeholders, prepareStatement } from '../../kernel/db/statement.t
 import { verb } from '../../kernel/http/context.ts'
 import { grantsOf, type HostName } from '../../protocol/host-kinds.ts'
 import { levels } from '../../protocol/logs.schema.ts'
+import { sshProblemCodes } from '../../protocol/repository-looks.schema.ts'
 import { describeHostVerification, isHostOfDeployment } from '../custom-hosts/custom-hosts.ts'
 import { followedRepositories, type IntegrationProblem, integrations } from '../git-hosts/tables.ts'
 import { listeners } from '../listeners/tables.ts'
@@ -224,7 +225,10 @@ const REFUSED_WORK = {
 }
 function contactObstacles({ problem, gitHost, repository }: DeploymentFacts): (Reason | false)[] {
   const grants = gitHost ? ` ${grantsOf(gitHost)}` : ''
-  const refused = problem && `The git host refuses ${REFUSED_WORK[problem.work]}: ${problem.message}.${grants}`
+  const isOfSsh = problem != null && sshProblemCodes.some(code => code === problem.code)
+  const refused =
+    problem &&
+    (isOfSsh ? problem.message : `The git host refuses ${REFUSED_WORK[problem.work]}: ${problem.message}.${grants}`)
   const webhookError = repository?.heard_at === null && problem?.work !== 'webhook' ? repository.webhook_error : null
   return [
     refused != null && { code: 'integration_limited', detail: refused },

@@ -75,6 +75,12 @@ export const gitHostsCodes = {
     problem: 'The installation of this integration no longer exists at the git host.',
     remedy: 'Connect it again.',
   },
+  host_key_unknown: {
+    status: 409,
+    title: 'Not the refused host key',
+    problem: 'The host does not show a key with this fingerprint instead of a pinned one.',
+    remedy: 'Read `ssh.refused_host_key` of the integration, and compare it with what the operator of the host says.',
+  },
   githost_refused: {
     status: 422,
     title: 'Git host refused access',

@@ -6,9 +6,15 @@ import type { HostToken, Integration } from './githost.ts'
 
 /**
  * A GitHub App's private key, or the token of an account (of plain git with a user name), and the secret that signs the
- * host's webhooks.
+ * host's webhooks. `deploy_keys`: the private halves of the keys of `integrations.ssh`, in the same order.
  */
-export type Credentials = { private_key?: string; token?: string; username?: string; webhook_secret: string }
+export type Credentials = {
+  private_key?: string
+  token?: string
+  username?: string
+  deploy_keys?: string[]
+  webhook_secret: string
+}
 
 /** The seal binds to the account, not to the row's id: a reconnected integration is sealed before its row is known. */
 export type IntegrationAccount = Pick<Integration, 'tenant_id' | 'host' | 'base_url' | 'account_id'>

@@ -1,5 +1,5 @@
 // Chooses the client for an integration's kind of git host.
-import type { SealingServices } from '../../kernel/http/context.ts'
+import type { DatabaseServices, SealingServices } from '../../kernel/http/context.ts'
 import type { HostName } from '../../protocol/host-kinds.ts'
 import { createGiteaHost } from './gitea.ts'
 import type { Githost, Integration } from './githost.ts'
@@ -7,7 +7,7 @@ import { createGithubHost } from './github.ts'
 import { createGitlabHost } from './gitlab.ts'
 import { createPlainGitHost } from './plain-git.ts'
 
-type CreateHost = (services: SealingServices, origin: string, integration: Integration) => Githost
+type CreateHost = (services: SealingServices & DatabaseServices, origin: string, integration: Integration) => Githost
 const CLIENTS: Record<HostName, CreateHost> = {
   github: createGithubHost,
   gitlab: createGitlabHost,

@@ -1,4 +1,6 @@
 // The interface that every kind of git host implements.
+import type { SshKeys } from '../../protocol/repository-looks.schema.ts'
+import { parseSshUrl } from '../../protocol/ssh-url.ts'
 import type { integrations } from './tables.ts'
 
 export type Repository = {
@@ -46,7 +48,7 @@ export type HostedRevision = {
   url: string | null
 }
 type CommitStatus = { state: StatusState; url: string | null; description: string; context: string }
-type GitCredential = { username: string; password: string; expires_at: string | null }
+type GitCredential = { username: string; password: string; expires_at: string | null } | { ssh: SshKeys }
 export type HostToken = { token: string; expires_at: string }
 
 export type Integration = typeof integrations.$inferSelect
@@ -113,6 +115,7 @@ const withoutSuffix = (url: string): string => {
 /** The URL of the integration is that of its only repository. */
 function parseOwnUrl(base_url: string, repo_url: string): { owner: string; name: string } | null {
   if (withoutSuffix(base_url) !== withoutSuffix(repo_url)) return null
-  const [name = '', ...owner] = withoutSuffix(new URL(base_url).pathname).split('/').filter(Boolean).reverse()
-  return { owner: owner.reverse().join('/') || new URL(base_url).host, name }
+  const { host, path } = parseSshUrl(base_url) ?? { host: new URL(base_url).host, path: new URL(base_url).pathname }
+  const [name = '', ...owner] = withoutSuffix(path).split('/').filter(Boolean).reverse()
+  return { owner: owner.reverse().join('/') || host, name }
 }

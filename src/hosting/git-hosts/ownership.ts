@@ -84,14 +84,16 @@ export async function fetchAccount(
   return { host, base_url, app_id: null, installation_id: account_id, account_id, name, state: 'active' }
 }
 
-/** The repository stands for the account: its URL is all that is known of it. */
 async function fetchRepository(client: GuardedClient, base_url: string, login: GitLogin) {
   const refs = await listRefs({ client, url: base_url, headers: basicHeaders(login) }, ['HEAD'])
-  const names = parseRepositoryUrl({ host: 'git', base_url }, base_url)
-  if (refs === null || names === null) return null
-  const name = `${names.owner}/${names.name}`
-  const account = { app_id: null, installation_id: base_url, account_id: base_url, name }
-  return { host: 'git', base_url, ...account, state: 'active' } as const
+  return refs && describeRepository(base_url)
+}
+
+/** The repository stands for the account: its URL is all that is known of it. */
+export function describeRepository(base_url: string): ProvenAccount {
+  const { owner, name } = parseRepositoryUrl({ host: 'git', base_url }, base_url)!
+  const account = { app_id: null, installation_id: base_url, account_id: base_url, name: `${owner}/${name}` }
+  return { host: 'git', base_url, ...account, state: 'active' }
 }
 
 function readAccount(url: string, answer: unknown) {

@@ -1,11 +1,14 @@
-// The client of any git server by the URL of one repository: it reads refs. There is no API for more.
+// The client of any git server by the URL of one repository: it reads refs, by SSH those that an agent has seen. There
+// is no API for more.
 import { sha256Hex } from '../../kernel/crypto/digest.ts'
-import type { SealingServices } from '../../kernel/http/context.ts'
+import type { DatabaseServices, SealingServices } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
-import { openCredentials } from './credentials.ts'
+import { type Credentials, openCredentials } from './credentials.ts'
 import { type Commit, type Githost, type Integration, parseRepositoryUrl } from './githost.ts'
 import { createGitClient } from './request.ts'
+import { awaitLook, readSeenRefs } from './seen-refs.ts'
 import { FULL_SHA, listRefs } from './smart-http.ts'
+import { sshKeysOf } from './ssh-access.ts'
 
 const BRANCH_PREFIX = 'refs/heads/'
 /** A server can list whatever it likes. Other hosts list no more either. */
@@ -22,11 +25,13 @@ export const basicHeaders = ({ username, token }: GitLogin): Record<string, stri
 const btoaUtf8 = (text: string) => Buffer.from(text).toString('base64')
 
 export function createPlainGitHost(
-  { config, platform, sealer }: SealingServices,
+  services: SealingServices & DatabaseServices,
   origin: string,
   row: Integration,
 ): Githost {
-  let opened: Promise<GitLogin> | undefined
+  const { config, platform, sealer } = services
+  const { ssh } = row
+  let opened: Promise<GitLogin & Pick<Credentials, 'deploy_keys'>> | undefined
   const login = () => {
     opened ??= openCredentials(sealer, row).then(credentials => credentials ?? {})
     return opened
@@ -35,6 +40,7 @@ export function createPlainGitHost(
     if (!parseRepositoryUrl(row, repo_url)) throw fail('repository_not_found')
   }
   async function list(prefixes: string[]) {
+    if (ssh) return (await readSeenRefs(services, row)).refs ?? Promise.reject(await awaitLook(services, row))
     const client = createGitClient({ config, platform }, origin)
     return listRefs({ client, url: row.base_url, headers: basicHeaders(await login()) }, prefixes)
   }
@@ -52,12 +58,15 @@ export function createPlainGitHost(
       const found = refs.find(one => one.name === name && name !== 'HEAD')
       if (found?.sha) return known(found.peeled ?? found.sha)
     }
-    return FULL_SHA.test(ref) ? known(ref) : null
+    if (FULL_SHA.test(ref)) return known(ref)
+    // It may have been pushed since.
+    if (ssh && !(await readSeenRefs(services, row)).isFresh) throw await awaitLook(services, row)
+    return null
   }
 
   return {
     async repositories() {
-      const refs = await list(['HEAD'])
+      const refs = ssh ? ((await readSeenRefs(services, row)).refs ?? []) : await list(['HEAD'])
       if (refs === null) throw fail('repository_not_found')
       const head = refs.find(({ name }) => name === 'HEAD')
       const { owner, name } = parseRepositoryUrl(row, row.base_url)!
@@ -68,7 +77,8 @@ export function createPlainGitHost(
         url: row.base_url,
         default_branch: head?.symref?.replace(/^refs\/heads\//, '') ?? '',
         archived: false,
-        empty: head?.sha == null,
+        // One that no agent has read yet is not known to be empty.
+        empty: head !== undefined && head.sha === null,
       }
       return [{ etag: null, repositories: [repository] }]
     },
@@ -80,7 +90,8 @@ export function createPlainGitHost(
     },
     async credential(repo_url) {
       requireOwn(repo_url)
-      const { username, token } = await login()
+      const { username, token, ...keys } = await login()
+      if (ssh) return { ssh: sshKeysOf(ssh, keys) }
       return token ? { username: username || DEFAULT_USERNAME, password: token, expires_at: null } : null
     },
     changedFiles: async () => null,
@@ -88,7 +99,9 @@ export function createPlainGitHost(
       requireOwn(repo_url)
       const refs = await list([BRANCH_PREFIX])
       if (refs === null) throw fail('repository_not_found')
-      const heads = refs.flatMap(({ name, sha }) => (sha === null ? [] : [[name.slice(BRANCH_PREFIX.length), sha]]))
+      const heads = refs.flatMap(({ name, sha }) =>
+        sha === null || !name.startsWith(BRANCH_PREFIX) ? [] : [[name.slice(BRANCH_PREFIX.length), sha]],
+      )
       const isUsable = ([name = '']: string[]) => name.length <= MAX_BRANCH_LENGTH && !/[\0-\x20\x7f\ufffd]/.test(name)
       return Object.fromEntries(heads.filter(isUsable).slice(0, MAX_BRANCHES)) as Record<string, string>
     },

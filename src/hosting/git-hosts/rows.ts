@@ -10,7 +10,8 @@ import { capabilitiesOf } from '../../protocol/host-kinds.ts'
 import { type Integration, webhookPath } from './githost.ts'
 import type { ProvenAccount } from './ownership.ts'
 import type * as schema from './schema.ts'
-import { integrations } from './tables.ts'
+import { sshToWire } from './ssh-access.ts'
+import { integrations, type SshAccess } from './tables.ts'
 
 const { credentials: _1, token: _2, token_expires_at: _3, ...wireColumns } = getTableColumns(integrations)
 
@@ -29,6 +30,7 @@ export const INTEGRATION_RECORD = recordColumns(integrations, [
   'name',
   'state',
   'problem',
+  'ssh',
 ])
 
 export const isIntegration = (id: string | Placeholder): SQL => and(eq(integrations.id, id), inTenant(integrations))!
@@ -44,6 +46,7 @@ export const toWire = (origin: string, row: PublicIntegration): schema.Integrati
   base_url: row.base_url,
   state: row.state,
   problem: row.problem,
+  ssh: row.ssh && sshToWire(row.ssh),
   capabilities: capabilitiesOf(row.host),
   webhook_url: origin + webhookPath(isOperatorsApp(row) ? undefined : row.id),
   created_at: toIsoTime(row.created_at),
@@ -59,6 +62,7 @@ export async function storeIntegration(
   ctx: Ctx,
   proven: ProvenAccount,
   sealed: string | null,
+  ssh: SshAccess | null = null,
 ): Promise<PublicIntegration> {
   const { host, base_url, app_id, installation_id, account_id, name, state } = proven
   const isRevoked = sql`o.tenant_id = current_tenant()
@@ -73,6 +77,7 @@ export async function storeIntegration(
       name = ${name},
       state = ${state},
       credentials = ${sealed},
+      ssh = ${ssh && JSON.stringify(ssh)}::json,
       token = null,
       token_expires_at = null,
       problem = null,
@@ -89,9 +94,10 @@ export async function storeIntegration(
   const inserted = sql`inserted as (
     insert into integrations as i
       (organization_id, tenant_id, host, base_url, app_id, installation_id, account_id, name, state, credentials,
-        created_by)
+        ssh, created_by)
     select current_organization(), current_tenant(), ${host}, ${base_url}, ${app_id}, ${installation_id},
-      ${account_id}, ${name}, ${state}, ${sealed}, current_actor()
+      ${account_id}, ${name}, ${state}, ${sealed},
+      ${ssh && JSON.stringify(ssh)}::json, current_actor()
     where not exists (select from reactivated)
     returning i.*)`
   const change = sql<PublicIntegration>`

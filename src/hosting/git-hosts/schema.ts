@@ -2,7 +2,9 @@
 import * as z from 'zod'
 import { all, hasAll, hasNone, implies, isAnyOf } from '../../protocol/conditions.ts'
 import { cloudUrlOf, type HostName, hostCapabilities, hostNames, usesToken } from '../../protocol/host-kinds.ts'
-import { boundedText, CREDENTIAL, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
+import { Fingerprint, HostKey, sshProblemCodes } from '../../protocol/repository-looks.schema.ts'
+import { isSshUrl, SSH_URL_PATTERN } from '../../protocol/ssh-url.ts'
+import { arrayOf, boundedText, CREDENTIAL, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 const states = ['active', 'suspended', 'revoked'] as const
@@ -11,12 +13,14 @@ const states = ['active', 'suspended', 'revoked'] as const
 
 export const IntegrationRef = z.object({ integration_id: Uuid })
 
-const problemCodes = ['token_refused', 'access_refused'] as const
+const problemCodes = ['token_refused', 'access_refused', ...sshProblemCodes] as const
 const works = ['repository', 'webhook', 'notification', 'deployment'] as const
 const IntegrationProblem = z
   .object({
     code: z.enum(problemCodes).meta({
-      description: '`token_refused`: the token is not valid any more. `access_refused`: it lacks a scope or a right.',
+      description:
+        '`token_refused`: the token is not valid any more. `access_refused`: it lacks a scope or a right. By SSH: ' +
+        '`host_key_changed`, `key_refused`, `repository_missing`, `address_refused`, `unreadable`.',
     }),
     work: z.enum(works).meta({
       description:
@@ -27,6 +31,26 @@ const IntegrationProblem = z
     since: Time,
   })
   .meta({ id: 'IntegrationProblem', description: 'A refusal of the git host. It ends when the same work succeeds.' })
+
+const HostKeyShown = z.object({ type: z.string(), fingerprint: Fingerprint })
+export type HostKeyShown = z.output<typeof HostKeyShown>
+
+export const IntegrationSsh = z
+  .object({
+    state: z.enum(['unverified', 'verified']).meta({
+      description: '`unverified`: no agent has read the repository yet. The first deployment makes one do so.',
+    }),
+    public_key: z.string().meta({ description: 'Add this line to the repository at its host, as a deploy key.' }),
+    next_public_key: z.string().nullable().meta({
+      description: 'Takes the place of `public_key` once the host has accepted it. Then remove the old one there.',
+    }),
+    host_keys: z.array(HostKeyShown).meta({ description: 'The pinned keys of the host. Others are refused.' }),
+    refused_host_key: HostKeyShown.nullable().meta({
+      description: 'The key that the host shows instead. If it is right, accept it by its fingerprint.',
+    }),
+  })
+  .meta({ id: 'IntegrationSsh', description: 'The keys of a repository by SSH.' })
+export type IntegrationSsh = z.output<typeof IntegrationSsh>
 
 export const Integration = z
   .object({
@@ -39,6 +63,7 @@ export const Integration = z
       description: '`suspended`: suspended at the host. `revoked`: no longer exists at the host; connect it again.',
     }),
     problem: IntegrationProblem.nullable().meta({ description: 'What the host refused last, until it works again.' }),
+    ssh: IntegrationSsh.nullable().meta({ description: 'Null where the repositories are read by HTTPS.' }),
     capabilities: z.array(z.enum(hostCapabilities)).meta({ description: 'What Slipway can do at this kind of host.' }),
     webhook_url: z.string().meta({ description: 'The URL to which the host must send its webhooks.' }),
     created_at: Time,
@@ -77,18 +102,20 @@ export const Install = z
   .meta({ id: 'IntegrationInstall', description: 'The URL at which a person installs the operator’s GitHub App.' })
 export type Install = z.output<typeof Install>
 
+const isHttpUrl = (url: string) => /^https?:\/\/[^/?#\s@\\]+(\/[\w.~-]+)*\/?$/i.test(url) && URL.canParse(url)
 const BaseUrl = boundedText(500)
-  .refine(url => /^https?:\/\/[^/?#\s@\\]+(\/[\w.~-]+)*\/?$/i.test(url) && URL.canParse(url), {
-    error: 'must be an https URL: of the host, as people open it, or for `git` of the repository. SSH is not supported',
+  .refine(url => isHttpUrl(url) || isSshUrl(url), {
+    error:
+      'must be an https URL: of the host, as people open it; or for `git` the URL of the repository, also ' +
+      '`ssh://git@host/path` or `git@host:path`',
     abort: true,
   })
-  .overwrite(url => new URL(url).href.replace(/\/$/, ''))
+  .overwrite(url => (isSshUrl(url) ? url : new URL(url).href).replace(/\/$/, ''))
   .meta({
-    format: 'uri',
-    pattern: '^https?://[^/?#\\s@\\\\]+(?:/[\\w.~-]+)*/?$',
+    pattern: `^(?:https?://[^/?#\\s@\\\\]+(?:/[\\w.~-]+)*/?|${SSH_URL_PATTERN})$`,
     description:
       'The URL of the host, as people open it. For `github` and `gitlab` the default is the host in the cloud. For ' +
-      '`git`, the URL of the one repository, from which git clones it.',
+      '`git`, the URL of the one repository, from which git clones it, by HTTPS or SSH.',
   })
 
 const PEM_PATTERN = /^-----BEGIN (RSA )?PRIVATE KEY-----\s[A-Za-z0-9+/=\s]+-----END (RSA )?PRIVATE KEY-----$/
@@ -100,19 +127,24 @@ const PrivateKey = boundedText(20_000)
 const AccessToken = boundedText(500).regex(/^[\x21-\x7e]+$/, { error: 'must be an access token' })
 
 const APP_MEMBERS = ['app_id', 'private_key', 'installation_id'] as const
-type Member = (typeof APP_MEMBERS)[number] | 'webhook_secret' | 'base_url' | 'token' | 'username'
+type Member = (typeof APP_MEMBERS)[number] | 'webhook_secret' | 'base_url' | 'token' | 'username' | 'host_keys'
 type MemberRules = { required: readonly Member[]; forbidden: readonly Member[] }
 
 /** By the kind of credential. A host in the cloud has an address. */
 function membersOf(host: HostName): MemberRules {
-  if (!usesToken(host)) return { required: [...APP_MEMBERS, 'webhook_secret'], forbidden: ['token', 'username'] }
+  if (!usesToken(host))
+    return { required: [...APP_MEMBERS, 'webhook_secret'], forbidden: ['token', 'username', 'host_keys'] }
   // A public repository needs no login.
   if (host === 'git') return { required: ['base_url'], forbidden: APP_MEMBERS }
   return {
     required: cloudUrlOf(host) === null ? ['base_url', 'token'] : ['token'],
-    forbidden: [...APP_MEMBERS, 'username'],
+    forbidden: [...APP_MEMBERS, 'username', 'host_keys'],
   }
 }
+
+const MAX_HOST_KEYS = 10
+/** A repository by SSH gets a deploy key. */
+const FOR_HTTPS = ['token', 'username'] as const
 
 export const NewIntegration = z
   .object({
@@ -130,6 +162,10 @@ export const NewIntegration = z
       .regex(/^[!-9;-~]+$/, { error: 'must be visible ASCII characters without a colon' })
       .nullish()
       .meta({ description: 'For `git`: the user name that goes with the token or password. Default: `git`.' }),
+    host_keys: arrayOf(HostKey, MAX_HOST_KEYS, 1).nullish().meta({
+      description:
+        'For a repository by SSH: the keys that its host may show. By default, the first one that an agent sees.',
+    }),
     webhook_secret: boundedText(255)
       .min(16)
       .regex(/^[\x21-\x7e]+$/, { error: 'must be 16 to 255 visible ASCII characters' })
@@ -148,6 +184,12 @@ export const NewIntegration = z
       const { required, forbidden } = membersOf(host)
       for (const name of required) if (body[name] == null) addFault(name, `is required for \`${host}\``)
       for (const name of forbidden) if (body[name] != null) addFault(name, `is not allowed for \`${host}\``)
+      const { base_url } = body
+      const isSsh = typeof base_url === 'string' && isSshUrl(base_url)
+      if (isSsh && host !== 'git') addFault('base_url', `must be an https URL for \`${host}\``)
+      else if (isSsh) {
+        for (const name of FOR_HTTPS) if (body[name] != null) addFault(name, 'is not allowed with a URL by SSH')
+      } else if (host === 'git' && body.host_keys != null) addFault('host_keys', 'needs a URL by SSH')
     },
     { when: ({ value }) => typeof value === 'object' && value !== null && !Array.isArray(value) },
   )
@@ -170,15 +212,29 @@ export const NewIntegration = z
   })
 export type NewIntegration = z.output<typeof NewIntegration>
 
+const PATCH_MEMBERS = ['token', 'private_key', 'new_deploy_key', 'accept_host_key'] as const
 export const IntegrationPatch = z
-  .object({ token: AccessToken.nullish(), private_key: PrivateKey.nullish() })
-  .refine(({ token, private_key }) => (token == null) !== (private_key == null), {
-    error: 'must have either `token`, or `private_key` for an App of GitHub',
+  .object({
+    token: AccessToken.nullish(),
+    private_key: PrivateKey.nullish(),
+    new_deploy_key: z
+      .literal(true)
+      .nullish()
+      .meta({ description: 'By SSH: make a second key. It is used alone once the host has accepted it.' }),
+    accept_host_key: Fingerprint.nullish().meta({
+      description: 'By SSH: the fingerprint of `refused_host_key`, which is pinned instead of those before.',
+    }),
+  })
+  .refine(body => PATCH_MEMBERS.filter(name => body[name] != null).length === 1, {
+    error:
+      'must have one of `token`, `private_key` for an App of GitHub, `new_deploy_key` and `accept_host_key` for SSH',
   })
   .meta({
     id: 'IntegrationPatch',
-    description: 'The new credential: `token` of the same account, or `private_key` of the same App.',
-    oneOf: [{ required: ['token'] }, { required: ['private_key'] }],
+    description:
+      'The new credential: `token` of the same account, `private_key` of the same App, a new deploy key, or the host ' +
+      'key to accept.',
+    oneOf: PATCH_MEMBERS.map(name => ({ required: [name] })),
     example: { token: '3f1e7c0b9d5a4826' },
   })
 export type IntegrationPatch = z.output<typeof IntegrationPatch>

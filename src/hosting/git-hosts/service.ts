@@ -10,11 +10,12 @@ import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { Failure, fail } from '../../kernel/http/errors.ts'
 import { newestFirst } from '../../kernel/http/paging.ts'
 import { cloudUrlOf, usesToken } from '../../protocol/host-kinds.ts'
+import { isSshUrl } from '../../protocol/ssh-url.ts'
 import { type Credentials, openCredentials, sealCredentials } from './credentials.ts'
 import type { Integration } from './githost.ts'
 import { createGithost } from './githost-factory.ts'
 import { setState } from './installation-events.ts'
-import { fetchAccount, fetchInstallation, type ProvenAccount } from './ownership.ts'
+import { describeRepository, fetchAccount, fetchInstallation, type ProvenAccount } from './ownership.ts'
 import { createGitClient, createGuardedHostClient, mapConcurrently } from './request.ts'
 import {
   INTEGRATION_RECORD,
@@ -26,7 +27,9 @@ import {
   wireColumns,
 } from './rows.ts'
 import type * as schema from './schema.ts'
-import { integrations } from './tables.ts'
+import { lookSoon } from './seen-refs.ts'
+import { acceptHostKey, addDeployKey, createSshAccess } from './ssh-access.ts'
+import { integrations, type SshAccess } from './tables.ts'
 
 type Ref = z.output<typeof schema.IntegrationRef>
 
@@ -57,16 +60,22 @@ export const readIntegration = verb('deployments:read', async (ctx, { integratio
 export const connectIntegration = verb('integrations:manage', async (ctx, input: schema.NewIntegration) => {
   const { replayed } = await prepareWrite<unknown, PublicIntegration>(ctx, sql`select`)
   if (replayed) return toWire(ctx.origin, requireRow(replayed, 'workspace_not_found'))
-  const { host, private_key, token, username, webhook_secret } = input
-  const proven = host === 'github' ? await proveApp(ctx, input) : await proveToken(ctx, input)
+  const { host, private_key, token, username, host_keys, webhook_secret } = input
+  const bySsh = isSshUrl(input.base_url ?? '') ? await createSshAccess(host_keys ?? []) : null
+  const proven = bySsh
+    ? describeRepository(input.base_url!)
+    : host === 'github'
+      ? await proveApp(ctx, input)
+      : await proveToken(ctx, input)
   const credentials: Credentials = {
+    ...(bySsh && { deploy_keys: bySsh.deploy_keys }),
     ...(private_key != null && { private_key }),
     ...(token != null && { token }),
     ...(username != null && { username }),
     webhook_secret: webhook_secret ?? crypto.randomUUID().replaceAll('-', ''),
   }
   const sealed = await sealCredentials(ctx.sealer, { ...proven, tenant_id: ctx.requestInfo.tenant! }, credentials)
-  const stored = await storeIntegration(ctx, proven, sealed)
+  const stored = await storeIntegration(ctx, proven, sealed, bySsh?.ssh)
   // One that is connected again has another secret: the next comparison gives it to the webhooks.
   const compare = sql`
     update followed_repositories
@@ -111,6 +120,8 @@ export const recheckIntegration = verb('integrations:manage', async (ctx, { inte
   const { current, replayed } = await prepareWrite<Integration, PublicIntegration>(ctx, statement)
   if (replayed) return toWire(ctx.origin, requireRow(replayed, 'integration_not_found'))
   const row = requireRow(current, 'integration_not_found')
+  // An agent finds out, with its next poll.
+  if (row.ssh) return lookAgain(ctx, row)
   const account = await fetchCurrentAccount(ctx, row)
   const state = account?.state ?? 'revoked'
   const change = sql<PublicIntegration>`
@@ -127,6 +138,14 @@ export const recheckIntegration = verb('integrations:manage', async (ctx, { inte
   const rows = await commit(ctx, 'integration.rechecked', change, { state }, parts)
   return toWire(ctx.origin, requireRow(rows, 'integration_not_found'))
 })
+
+async function lookAgain(ctx: Ctx, row: Integration) {
+  const change = sql<PublicIntegration>`
+    select ${WIRE_COLUMNS_SQL} from integrations i where i.id = ${row.id}::uuid and i.tenant_id = current_tenant()`
+  const rows = await commit(ctx, 'integration.rechecked', change, { state: row.state }, {})
+  await runAsSystem(ctx.database, setClock(ctx.platform), lookSoon(row.id))
+  return toWire(ctx.origin, requireRow(rows, 'integration_not_found'))
+}
 
 /** Null means revoked. A host that rejects the operator's App does not revoke: the operator must fix the settings. */
 async function fetchCurrentAccount(ctx: Ctx, row: Integration): Promise<Pick<ProvenAccount, 'state' | 'name'> | null> {
@@ -157,13 +176,20 @@ type PatchInput = Ref & schema.IntegrationPatch
 /** The new credential is proved before the old one is replaced, in one statement: nothing is without one meanwhile. */
 export const updateIntegration = verb(
   'integrations:manage',
-  async (ctx, { integration_id, token, private_key }: PatchInput) => {
+  async (ctx, { integration_id, token, private_key, new_deploy_key, accept_host_key }: PatchInput) => {
     const statement = sealedStatement({ integration_id })
     const { current, replayed } = await prepareWrite<Integration, PublicIntegration>(ctx, statement)
     if (replayed) return toWire(ctx.origin, requireRow(replayed, 'integration_not_found'))
     const row = requireRow(current, 'integration_not_found')
     const stored = await openCredentials(ctx.sealer, row)
-    if (!stored || (token != null) !== usesToken(row.host)) throw fail('integration_other_account')
+    if (new_deploy_key || accept_host_key != null) {
+      if (!row.ssh || !stored) throw fail('integration_other_account')
+      const changed = new_deploy_key
+        ? await addDeployKey(row.ssh, stored)
+        : { ssh: acceptHostKey(row.ssh, accept_host_key!) }
+      return changeSsh(ctx, row, { ...stored, ...changed }, changed.ssh)
+    }
+    if (row.ssh || !stored || (token != null) !== usesToken(row.host)) throw fail('integration_other_account')
     const client = clientFor(ctx, row.host)
     const account =
       token != null
@@ -194,6 +220,23 @@ export const updateIntegration = verb(
     return toWire(ctx.origin, requireRow(rows, 'integration_not_found'))
   },
 )
+
+async function changeSsh(ctx: Ctx, row: Integration, { ssh: _, ...credentials }: ChangedSsh, ssh: SshAccess) {
+  const sealed = await sealCredentials(ctx.sealer, row, credentials)
+  const change = sql<PublicIntegration>`
+    update integrations i
+    set ${setState(row.state)}, credentials = ${sealed}, ssh = ${JSON.stringify(ssh)}::json
+    where i.id = ${row.id}::uuid and i.tenant_id = current_tenant() and i.version = ${row.version}
+    returning ${WIRE_COLUMNS_SQL}`
+  const parts = {
+    lock: lockRows(integrations, isIntegration(row.id)),
+    changes: changedMembers(integrations, INTEGRATION_RECORD),
+  }
+  const rows = await commit(ctx, 'integration.updated', change, {}, parts)
+  await runAsSystem(ctx.database, setClock(ctx.platform), lookSoon(row.id))
+  return toWire(ctx.origin, requireRow(rows, 'integration_not_found'))
+}
+type ChangedSsh = Credentials & { ssh: SshAccess }
 
 // ---- deleting
 

@@ -1,7 +1,7 @@
 // Tables of git host integrations.
 
 import { sql } from 'drizzle-orm'
-import { index, integer, json, pgTable, text, unique, uniqueIndex, uuid } from 'drizzle-orm/pg-core'
+import { bigint, index, integer, json, pgTable, text, unique, uniqueIndex, uuid } from 'drizzle-orm/pg-core'
 import {
   createdAtColumn,
   idColumn,
@@ -12,15 +12,35 @@ import {
 } from '../../kernel/db/columns.ts'
 import { tenantColumns } from '../../people/access/tables.ts'
 import { hostNames } from '../../protocol/host-kinds.ts'
+import type { SshProblemCode } from '../../protocol/repository-looks.schema.ts'
 
 export const integrationStates = ['active', 'suspended', 'revoked'] as const
 
 /** `message` is the host's own sentence, about what of the work it has refused. */
 export type IntegrationProblem = {
-  code: 'token_refused' | 'access_refused'
+  code: 'token_refused' | 'access_refused' | SshProblemCode
   work: 'repository' | 'webhook' | 'notification' | 'deployment'
   message: string
   since: string
+}
+
+/** Of a repository by SSH. `keys`: the one in use, then one that takes its place once the host has accepted it. */
+export type SshAccess = {
+  keys: { public_key: string; fingerprint: string }[]
+  /** The pinned keys of the host. Empty until an agent has seen one. */
+  host_keys: string[]
+  /** The key that the host showed instead of a pinned one. */
+  refused_host_key: string | null
+  /** Null until an agent has read the repository. */
+  verified_at: string | null
+}
+
+/** The refs as an agent saw them, each `<commit> <name>`, or the reason why it could not. */
+export type SeenRefs = {
+  default_branch: string | null
+  refs: string[]
+  digest: string
+  problem: { code: SshProblemCode; message: string } | null
 }
 
 /**
@@ -42,6 +62,7 @@ export const integrations = pgTable(
     name: text().notNull(),
     state: text({ enum: integrationStates }).notNull().default('active'),
     credentials: text(),
+    ssh: json().$type<SshAccess>(),
     token: text(),
     token_expires_at: instantColumn(),
     /** The last refusal of the host, until the same work succeeds. */
@@ -102,12 +123,24 @@ export const followedRepositories = pgTable(
     followers: text(),
     /** The heads of all branches at the last comparison, where a policy follows branches. */
     branch_heads: json().$type<Record<string, string>>(),
+    /** The listener whose agent looks at a repository by SSH. Null: the control plane reads it itself. */
+    listener_id: uuid(),
+    /** The time of the agent's next look, or the end of the time that it has for one. */
+    look_at: instantColumn(),
+    look_started_at: instantColumn(),
+    look_failures: integer().notNull().default(0),
+    /** The lease under which an agent got the deploy key last. */
+    look_fence: bigint({ mode: 'number' }),
+    seen: json().$type<SeenRefs>(),
+    /** The beginning of the look that saw these refs last. */
+    seen_at: instantColumn(),
     created_at: createdAtColumn(),
   },
   t => [
     unique('followed_repositories_one').on(t.integration_id, t.repo_key),
     index('followed_repositories_id').on(t.integration_id, t.host_id),
     index('followed_repositories_due').on(t.next_compare_at),
+    index('followed_repositories_looks').on(t.listener_id, t.look_at).where(sql`listener_id is not null`),
   ],
 )
 

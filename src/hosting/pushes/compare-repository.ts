@@ -9,7 +9,7 @@ import { configuredOrigin } from '../../kernel/http/origin.ts'
 import type { Services } from '../../kernel/http/routes.ts'
 import { canHost } from '../../protocol/host-kinds.ts'
 import { moveRepository } from '../deployments/deploy-push.ts'
-import { repositoryKey } from '../deployments/tables.ts'
+import { isPendingStatus, repositoryKey } from '../deployments/tables.ts'
 import { openWebhookSecret } from '../git-hosts/credentials.ts'
 import { type Etags, type Githost, type HostedPull, type HostedRepository, webhookPath } from '../git-hosts/githost.ts'
 import { refusalOf } from '../git-hosts/integration-problems.ts'
@@ -31,6 +31,8 @@ export type Comparison = Pick<
   'host_id' | 'webhook_id' | 'webhook_error' | 'etags' | 'followers' | 'branch_heads'
 > & {
   isPartial: boolean
+  /** A build that is newer than what an agent has seen may have another commit. */
+  isSeenTooEarly: boolean
 }
 
 /** Each comparison takes as many by chance from a repository with more refs. */
@@ -40,7 +42,14 @@ const MAX_MS = 60_000
 /** An answer that looks older than what is known is accepted: it was asked for later. */
 const SETTLED = 99
 
-type Followed = { id: string; repo_ref: string; wanted_sha: string | null; is_gone: boolean }
+type Followed = {
+  id: string
+  repo_ref: string
+  wanted_sha: string | null
+  is_gone: boolean
+  /** Its build may have resolved the ref after an agent saw the refs, or is about to. */
+  is_unsettled: boolean
+}
 type Facts = { now: string; is_used: boolean; followed: Followed[]; parents: PreviewParent[] }
 
 const selectFacts = (id: string) => sql<Row>`
@@ -54,8 +63,14 @@ const selectFacts = (id: string) => sql<Row>`
           d.id,
           d.source_revision_config ->> 'repo_ref' as repo_ref,
           d.source_revision_config ->> 'repo_commit_sha' as wanted_sha,
-          coalesce(h.gone_ref = d.source_revision_config ->> 'repo_ref', false) as is_gone
+          coalesce(h.gone_ref = d.source_revision_config ->> 'repo_ref', false) as is_gone,
+          coalesce(
+            r.status_since >= f.seen_at
+              or d.source_revision_config ->> 'repo_commit_sha' is null and ${isPendingStatus(sql`r.status`)},
+            false
+          ) and f.seen_at is not null as is_unsettled
         from deployments d
+        left join revisions r on r.id = d.latest_revision_id
         left join deployment_heads h on h.deployment_id = d.id
         where ${FOLLOWS} and d.source_config ->> 'build_on_push' = 'true') t),
     'parents', (
@@ -106,7 +121,9 @@ export async function compareRepository(services: Services, item: ComparedReposi
       throw new AttemptError('repository_not_found', 'The host shows this integration no such repository.')
     const url = hosted === 'unchanged' ? repository.url : await followName(context, item, hosted)
     const webhook = await ensureWebhook(context, host, item, url)
-    await compareHeads(context, host, item, url, facts.followed, etags, requireTime)
+    const unsettled = facts.followed.filter(({ is_unsettled }) => is_unsettled).map(({ repo_ref }) => fullRef(repo_ref))
+    const settled = facts.followed.filter(({ repo_ref }) => !unsettled.includes(fullRef(repo_ref)))
+    await compareHeads(context, host, item, url, settled, etags, requireTime)
     const hasPullsLeft = await comparePulls(context, host, item, url, facts, etags, requireTime)
     const branches = await compareBranches({ context, host, item, url, parents: facts.parents, etags, requireTime })
     return {
@@ -116,6 +133,7 @@ export async function compareRepository(services: Services, item: ComparedReposi
       followers,
       branch_heads: branches.heads,
       isPartial: hasPullsLeft || branches.isPartial,
+      isSeenTooEarly: unsettled.length > 0,
     }
   })
 }

@@ -38,6 +38,37 @@ const ADD_FOLLOWED = sql`
   limit ${MAX_ADDED}
   on conflict do nothing`
 
+/** The agent of the listener `l` has polled lately, and has the program `ssh`. */
+const LOOKS = sql`l.last_seen_at > clock() - interval '90 seconds' and l.policy::jsonb -> 'features' @> '"git_ssh"'`
+const MAX_ASSIGNED = 1000
+
+/** Gives each repository by SSH a listener that runs a deployment of it, and whose agent polls. */
+const ASSIGN_LOOKS = sql`
+  update followed_repositories f
+  set listener_id = s.listener_id, look_at = coalesce(f.look_at, clock())
+  from (
+    select f.id, (
+        select d.listener_id
+        from deployments d
+        join listeners l on l.id = d.listener_id
+        where ${FOLLOWS} and ${LOOKS}
+        order by d.id
+        limit 1) as listener_id
+    from followed_repositories f
+    join integrations i on i.id = f.integration_id
+    where ${HAS_SWEEP_LEASE}
+      and i.ssh is not null
+      and i.state = 'active'
+      and not exists (
+        select
+        from deployments d
+        join listeners l on l.id = d.listener_id
+        where ${FOLLOWS} and d.listener_id = f.listener_id and ${LOOKS}
+      )
+    order by random()
+    limit ${MAX_ASSIGNED}) s
+  where f.id = s.id and s.listener_id is not null`
+
 /** All that were compared before this process began: webhooks may have been lost until then. */
 const COMPARE_ALL = sql`
   update followed_repositories
@@ -50,7 +81,7 @@ const started = new WeakSet<object>()
 export async function listFollowed({ platform, database }: Services): Promise<void> {
   const isStart = platform.processMetrics !== undefined && !started.has(platform)
   started.add(platform)
-  const statements = isStart ? [ADD_FOLLOWED, COMPARE_ALL] : [ADD_FOLLOWED]
+  const statements = [ADD_FOLLOWED, ASSIGN_LOOKS, ...(isStart ? [COMPARE_ALL] : [])]
   await runAsSystem(database, setClock(platform), takeSweepLease('repositories'), ...statements)
 }
 

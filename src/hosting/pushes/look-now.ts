@@ -3,6 +3,7 @@ import { sql } from 'drizzle-orm'
 import { type Row, runAsSystem } from '../../kernel/db/db.ts'
 import { setClock } from '../../kernel/db/journal.ts'
 import type { Services } from '../../kernel/http/routes.ts'
+import { LOOK_SOON } from '../git-hosts/seen-refs.ts'
 import { FOLLOWS } from './followed-repositories.ts'
 import { sweepRepositories } from './repository-sweep.ts'
 
@@ -15,6 +16,7 @@ export async function lookNow(services: Services, integration_id: string): Promi
     update followed_repositories
     set
       heard_at = clock(),
+      ${LOOK_SOON},
       next_compare_at = least(next_compare_at, greatest(clock(), coalesce(compared_at + ${PAUSE}, clock())))
     where integration_id = ${integration_id}::uuid`
   await runAsSystem(services.database, setClock(services.platform), statement)
@@ -26,7 +28,7 @@ export async function compareNow(services: Services, deployment_id: string): Pro
   const statement = sql<Row>`
     with due as (
       update followed_repositories f
-      set next_compare_at = least(f.next_compare_at, clock())
+      set ${LOOK_SOON}, next_compare_at = least(f.next_compare_at, clock())
       from deployments d
       where d.id = ${deployment_id}::uuid and ${FOLLOWS})
     select d.source_config ->> 'integration_id'

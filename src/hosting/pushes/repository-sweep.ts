@@ -2,6 +2,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { Row } from '../../kernel/db/db.ts'
 import { backoffSeconds, drainInTurns, LEASE, listInTurns, type Outbox } from '../../kernel/db/outbox.ts'
+import { Failure } from '../../kernel/http/errors.ts'
 import type { Services } from '../../kernel/http/routes.ts'
 import { type Comparison, compareRepository } from './compare-repository.ts'
 import type { ComparedRepository } from './compared-repository.ts'
@@ -11,6 +12,8 @@ const MAX_CONCURRENT = 6
 const INTERVAL = sql`interval '5 minutes' * (0.9 + 0.2 * random())`
 /** A host that is back is compared soon, however long it was away. */
 const MAX_BACKOFF_S = 300
+/** For builds that were newer than what an agent had seen. */
+const SECOND_LOOK = sql`interval '20 seconds'`
 const MAX_ERROR_LENGTH = 500
 
 /** While the host refuses the token of an integration, one of its repositories is asked for. */
@@ -41,6 +44,10 @@ const claimRepository = (id: string) => sql<Row>`
 
 const isOwnAttempt = ({ id, attempts }: ComparedRepository): SQL => sql`id = ${id}::uuid and attempts = ${attempts}`
 
+/** A sentence about a host that does not answer as it should. */
+const awayReason = (error: unknown): string | undefined =>
+  error instanceof Failure && error.code.startsWith('upstream_') ? error.extra.about : undefined
+
 const OUTBOX: Outbox<ComparedRepository, Comparison | null> = {
   maxAttempts: Number.MAX_SAFE_INTEGER,
   work: compareRepository,
@@ -55,6 +62,7 @@ const OUTBOX: Outbox<ComparedRepository, Comparison | null> = {
           compared_at = clock(),
           next_compare_at = clock() + ${comparison.isPartial ? sql`interval '0'` : INTERVAL},
           error = null,
+          look_at = case when ${comparison.isSeenTooEarly} then least(look_at, clock() + ${SECOND_LOOK}) else look_at end,
           host_id = ${comparison.host_id},
           webhook_id = ${comparison.webhook_id},
           webhook_error = ${comparison.webhook_error},
@@ -62,9 +70,9 @@ const OUTBOX: Outbox<ComparedRepository, Comparison | null> = {
           followers = ${comparison.followers},
           branch_heads = ${comparison.branch_heads && JSON.stringify(comparison.branch_heads)}::json
         where ${isOwnAttempt(item)}`,
-  markFailed: (item, { message, nextAttemptAt }) => sql`
+  markFailed: (item, { message, error, nextAttemptAt }) => sql`
     update followed_repositories
-    set error = ${message.slice(0, MAX_ERROR_LENGTH)}, next_compare_at = ${nextAttemptAt}
+    set error = ${(awayReason(error) ?? message).slice(0, MAX_ERROR_LENGTH)}, next_compare_at = ${nextAttemptAt}
     where ${isOwnAttempt(item)}`,
   logMembers: ({ repository }) => ({ repository: repository.id }),
   backoff: (attempts, error) => Math.min(MAX_BACKOFF_S, backoffSeconds(attempts, error)),

@@ -76,7 +76,11 @@ async function getGitCredential(ctx: Ctx, [, , , , , repo_url, row]: CredentialS
   if (integration.state !== 'active') throw fail(`integration_${integration.state}`)
   const services = { services: ctx, origin: ctx.origin }
   const login = await withHost(services, integration, host => host.credential(repo_url))
-  return login && { username: login.username, password: login.password }
+  if (!login || !('ssh' in login)) return login && { username: login.username, password: login.password }
+  // No build trusts a host before an agent has looked at the repository, which pins its key.
+  const looks = login.ssh.host_keys.length === 0 && ctx.compareRepositories?.(integration.id)
+  if (looks) ctx.waitUntil?.(looks)
+  return login
 }
 
 async function getRegistryCredential(

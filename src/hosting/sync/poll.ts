@@ -7,9 +7,11 @@ import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Ctx, pauseWhileConnected, verb } from '../../kernel/http/context.ts'
 import type { JobWork } from '../../protocol/jobs.schema.ts'
 import { type Changes, POLL_PAGE_SIZE, type Poll } from '../../protocol/poll.schema.ts'
+import { LOOKS_PER_POLL } from '../../protocol/repository-looks.schema.ts'
 import { grantIssuer } from '../protection/grants.ts'
 import { createSeal, type Seal } from './envelope.ts'
 import { acquireLease, type LeaseHolder, requireLease } from './lease.ts'
+import { type StoredLook, toLook } from './repository-looks.ts'
 import { type StoredWork, toWork } from './work.ts'
 
 /** An agent that joins all of them polls again. */
@@ -34,15 +36,15 @@ export const poll = verb('listeners:sync', async (ctx, input: Poll): Promise<Cha
   return changes
 })
 
-const isIdle = ({ changes, jobs, resync, tunnels }: Changes) =>
-  changes.length === 0 && !jobs?.length && !resync && !tunnels?.length
+const isIdle = ({ changes, jobs, resync, tunnels, looks }: Changes) =>
+  changes.length === 0 && !jobs?.length && !resync && !tunnels?.length && !looks?.length
 
 const selectLatestChange = ({ agent_id, fence }: LeaseHolder) =>
   sql<[string, boolean]>`
     select latest_change(${agent_id}, ${fence}), exists (
       select from tunnels w
       where w.listener_id = current_listener() and w.ended_at is null and is_tunnel_waiting(w)
-    )`
+    ) or has_due_look()`
 
 type ChangesRow = [
   listener_id: string,
@@ -57,6 +59,7 @@ type ChangesRow = [
   jobs: string,
   jobsReached: string,
   tunnels: string,
+  looks: string,
 ]
 
 /** `lease` returns the listener's row, locked. */
@@ -66,15 +69,20 @@ async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Prom
     ctx,
     sql<Row>`
       select l.id, l.fence, l.lease_expires_at, l.holds_removals_since is not null, c.*, j.*,
-        offer_tunnels(${TUNNELS_PER_POLL})
+        offer_tunnels(${TUNNELS_PER_POLL}), o.looks
       from ${lease} l
-      cross join read_changes(l, ${cursor}, ${digest}, ${POLL_PAGE_SIZE}, ${agentDailyLimit(ctx)}) c
+      cross join lateral (
+        select offer_looks(l, ${LOOKS_PER_POLL}, ${agentDailyLimit(ctx)}) as looks offset 0
+      ) o
+      -- After the looks, because it locks cursors, and events come before those.
+      cross join read_changes(l, case when o.looks is not null then ${cursor}::bigint end, ${digest}, ${POLL_PAGE_SIZE}, ${agentDailyLimit(ctx)}) c
       cross join read_jobs(l, ${cursor}, c.resync, c.latest, ${POLL_PAGE_SIZE}) j`,
   )
   const row = requireRow(rows, 'listener_not_found') as ChangesRow
   const [listener_id, fence, expires, keep_unknown, latest, digestNow, resync, hasMoreWork, changes] = row
-  const [jobs, jobsReached, waiting] = row.slice(9) as [string, string, string]
+  const [jobs, jobsReached, waiting, dueLooks] = row.slice(9) as [string, string, string, string]
   const tunnels = JSON.parse(waiting) as Changes['tunnels'] & object
+  const looks = JSON.parse(dueLooks) as StoredLook[]
   const stored = JSON.parse(changes) as StoredWork[]
   // Work or jobs beyond the cursor come again.
   const reached = Math.min(hasMoreWork ? stored.at(-1)!.seq : Number(latest), Number(jobsReached))
@@ -92,6 +100,7 @@ async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Prom
     grants: await grantIssuer(ctx),
     jobs: JSON.parse(jobs) as JobWork[],
     ...(tunnels.length > 0 && { tunnels }),
+    ...(looks.length > 0 && { looks: await Promise.all(looks.map(look => toLook(context, look))) }),
     changes: await Promise.all(stored.map(work => toWork(context, work))),
   }
 }

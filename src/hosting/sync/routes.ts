@@ -9,6 +9,7 @@ import { MetricReceipt, Metrics } from '../../protocol/metrics.schema.ts'
 import { GivenModelTokens, ModelTokenWish } from '../../protocol/model-tokens.schema.ts'
 import { Changes, Poll, Release } from '../../protocol/poll.schema.ts'
 import { ReportResults, Reports } from '../../protocol/report.schema.ts'
+import { SeenRepository } from '../../protocol/repository-looks.schema.ts'
 import { HeldSnapshots, SnapshotReceipt } from '../../protocol/snapshots.schema.ts'
 import { ArchiveRef, ArchiveSignature } from '../../protocol/work.schema.ts'
 import { HOST_ERRORS } from '../git-hosts/request.ts'
@@ -21,6 +22,7 @@ import { receiveMetrics } from './metrics.ts'
 import { issueModelTokens } from './model-tokens.ts'
 import { poll } from './poll.ts'
 import { report } from './report.ts'
+import { receiveLook } from './repository-looks.ts'
 import { receiveSnapshots } from './snapshots.ts'
 
 const archiveLinkInput = { params: ArchiveRef, query: ArchiveSignature }
@@ -85,6 +87,16 @@ export const syncRoutes = slice(
     idempotent: true,
     errors: ['listener_not_found', 'fence_stale'],
     verb: receiveSnapshots,
+  })
+  .post('/v1/sync/repositories', {
+    id: 'sendRepository',
+    toleratesUnknown: true,
+    summary: 'Send the refs of a repository by SSH',
+    description: 'After each look that a poll asked for. The control plane compares them with what is deployed.',
+    body: SeenRepository,
+    idempotent: true,
+    errors: ['listener_not_found', 'fence_stale'],
+    verb: receiveLook,
   })
   .post('/v1/sync/logs', {
     id: 'sendLogs',

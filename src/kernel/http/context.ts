@@ -20,6 +20,8 @@ export interface Ports {
   notifyGitHosts?: (deployment_ids: string[]) => Promise<void>
   /** Compares the repository of a deployment with what is deployed from it. */
   compareRepository?: (deployment_id: string) => Promise<void>
+  /** Compares the repositories of an integration with what is deployed, those that are due. */
+  compareRepositories?: (integration_id: string) => Promise<void>
 }
 
 /**

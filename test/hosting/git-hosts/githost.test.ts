@@ -55,6 +55,7 @@ const baseRow = {
   name: 'acme',
   state: 'active' as const,
   credentials: null,
+  ssh: null,
   token: null,
   token_expires_at: null,
   created_by: null,
@@ -140,7 +141,11 @@ describe.each([
   })
 
   it('clones with a read-only token of the repository from GitHub, and with the account’s from Gitea', async () => {
-    const { username, password, expires_at } = (await host.credential(repo))!
+    const { username, password, expires_at } = (await host.credential(repo)) as {
+      username: string
+      password: string
+      expires_at: string
+    }
     if (kind === 'forge') expect([username, password, expires_at]).toEqual(['oauth2', 'hush-token', null])
     else {
       expect([username, password.startsWith(TOKEN_PREFIX)]).toEqual(['x-access-token', true])

@@ -18,7 +18,14 @@ import { makeImageBody } from '../../support/deployment-bodies.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from '../../support/sync-agent.ts'
 
 /** Features that no member of `resource_spec` asks for by itself. */
-type Unasked = 'images' | 'cpu_limits' | 'database_history' | 'protection' | 'traffic' | `${string}_snapshots`
+type Unasked =
+  | 'images'
+  | 'git_ssh'
+  | 'cpu_limits'
+  | 'database_history'
+  | 'protection'
+  | 'traffic'
+  | `${string}_snapshots`
 /** Resources that need a feature, and the path that a refusal names. */
 const ASKING: Record<Exclude<FeatureName, Unasked>, [spec: object, path: string]> = {
   autoscaling: [{ min_scale: 1, max_scale: 2 }, 'resource_spec.max_scale'],

@@ -1,0 +1,132 @@
+// The files that one run of git needs for SSH: deploy keys, known hosts and a configuration, in a folder that goes away.
+// Nothing else of this machine configures ssh, and it connects to the address that was checked.
+import { execFile } from 'node:child_process'
+import * as fs from 'node:fs'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import type { SshKeys } from '../../protocol/repository-looks.schema.ts'
+import { SourceUnavailable } from '../engine.ts'
+import type { AllowedAddress } from './allowed-address.ts'
+
+/** The name of the host in `known_hosts`, whatever its address. */
+const HOST_ALIAS = 'repository'
+const FOLDER_PREFIX = 'slipway-ssh-'
+const CONNECT_SECONDS = 15
+const [ALIVE_SECONDS, ALIVE_COUNT] = [15, 4]
+const DEFAULT_PORT = 22
+const MAX_KEYS = 20
+
+export type SshSession = Disposable & {
+  /** `GIT_SSH_COMMAND`. */
+  command: string
+  config: string
+  /** The first key that the host showed. Null where it showed none. */
+  seenHostKey: () => string | null
+}
+type Options = { keys: SshKeys['keys']; host_keys: string[] }
+
+/** Without host keys, the host is trusted as it is: only to learn its key. */
+export async function openSshSession(address: AllowedAddress, { keys, host_keys }: Options): Promise<SshSession> {
+  const host = await chooseAddress(address)
+  // The mode of the folder is 0700.
+  const folder = fs.mkdtempSync(join(tmpdir(), `${FOLDER_PREFIX}${process.pid}-`))
+  const [config, knownHosts] = [join(folder, 'config'), join(folder, 'known_hosts')]
+  const write = (file: string, text: string) => fs.writeFileSync(file, text, { mode: 0o600 })
+  const files = keys.map((_, i) => join(folder, `key-${i}`))
+  for (const [i, { private_key }] of keys.entries()) write(files[i]!, private_key)
+  write(knownHosts, host_keys.map(key => `${HOST_ALIAS} ${key}\n`).join(''))
+  write(config, renderConfig({ host, files, knownHosts, isPinned: host_keys.length > 0 }))
+  return {
+    command: `ssh -F '${config.replaceAll("'", String.raw`'\''`)}'`,
+    config,
+    seenHostKey: () => {
+      const lines = fs.readFileSync(knownHosts, 'utf8').split('\n')
+      const seen = lines.find(line => line.startsWith(`${HOST_ALIAS} `))
+      return seen?.split(' ').slice(1, 3).join(' ') ?? null
+    },
+    [Symbol.dispose]: () => fs.rmSync(folder, { recursive: true, force: true }),
+  }
+}
+
+type ConfigParts = { host: string; files: string[]; knownHosts: string; isPinned: boolean }
+function renderConfig({ host, files, knownHosts, isPinned }: ConfigParts): string {
+  const quote = (path: string) => `"${path.replaceAll('%', '%%')}"`
+  const settings: [string, string][] = [
+    ['HostName', host],
+    ['HostKeyAlias', HOST_ALIAS],
+    ['StrictHostKeyChecking', isPinned ? 'yes' : 'accept-new'],
+    ['UserKnownHostsFile', quote(knownHosts)],
+    ['GlobalKnownHostsFile', '/dev/null'],
+    ['HashKnownHosts', 'no'],
+    ['UpdateHostKeys', 'no'],
+    ['VerifyHostKeyDNS', 'no'],
+    ['CanonicalizeHostname', 'no'],
+    ['BatchMode', 'yes'],
+    ['IdentitiesOnly', 'yes'],
+    ['IdentityAgent', 'none'],
+    ['PreferredAuthentications', 'publickey'],
+    ['PubkeyAuthentication', files.length > 0 ? 'yes' : 'no'],
+    ...files.map((file): [string, string] => ['IdentityFile', quote(file)]),
+    ['ForwardAgent', 'no'],
+    ['ForwardX11', 'no'],
+    ['ClearAllForwardings', 'yes'],
+    ['PermitLocalCommand', 'no'],
+    ['ProxyCommand', 'none'],
+    ['ControlPath', 'none'],
+    ['ConnectTimeout', String(CONNECT_SECONDS)],
+    ['ServerAliveInterval', String(ALIVE_SECONDS)],
+    ['ServerAliveCountMax', String(ALIVE_COUNT)],
+    ['LogLevel', 'ERROR'],
+  ]
+  return `Host *\n${settings.map(([name, value]) => `  ${name} ${value}\n`).join('')}`
+}
+
+/** Of several addresses the first that answers: ssh tries only the one that it is given. */
+async function chooseAddress({ url, addresses }: AllowedAddress): Promise<string> {
+  if (addresses.length <= 1) return addresses[0] ?? url.hostname.replace(/^\[|\]$/g, '')
+  for (const address of addresses) if (await answers(address, Number(url.port || DEFAULT_PORT))) return address
+  throw new SourceUnavailable(`The host of ${url.href} does not answer.`)
+}
+
+const answers = (host: string, port: number): Promise<boolean> =>
+  new Promise(resolve => {
+    const socket = connect({ host, port, timeout: CONNECT_SECONDS * 1000 })
+    const end = (hasAnswered: boolean) => {
+      socket.destroy()
+      resolve(hasAnswered)
+    }
+    socket
+      .once('connect', () => end(true))
+      .once('timeout', () => end(false))
+      .once('error', () => end(false))
+  })
+
+/** Removes what an agent left that was killed: its folders have its process id in their names. */
+export function removeStaleSessions(): void {
+  for (const name of fs
+    .readdirSync(tmpdir())
+    .filter(one => one.startsWith(FOLDER_PREFIX))
+    .slice(0, MAX_KEYS)) {
+    const pid = Number(name.slice(FOLDER_PREFIX.length).split('-')[0])
+    if (pid === process.pid || !isGone(pid)) continue
+    fs.rmSync(join(tmpdir(), name), { recursive: true, force: true })
+  }
+}
+
+function isGone(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return false
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'ESRCH'
+  }
+}
+
+/** Whether this machine has the program. */
+export const hasSsh = (PATH: string): Promise<boolean> =>
+  promisify(execFile)('ssh', ['-V'], { env: { PATH } }).then(
+    () => true,
+    () => false,
+  )
