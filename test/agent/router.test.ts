@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import * as http from 'node:http'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
-import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { createRouter } from '../../src/agent/engines/local/router.ts'
 import { silenceRejection, waitFor } from '../support/commands.ts'
 
@@ -244,6 +244,61 @@ test('a request that was sent to a replica is not sent again', async () => {
   routeTo(await listen(app))
   const { status, headers } = await fetchAnswer({ method: 'GET' })
   expect([status, headers['content-type'], connectionCount]).toEqual([502, 'application/problem+json', 1])
+})
+
+describe('connections to a copy', () => {
+  const readPort = async (options: Parameters<typeof send>[0] = {}) => (await fetchAnswer(options)).body
+
+  test('are used again, one for each request in flight, and closed once the copy has no route', async () => {
+    const open = new Set<Socket>()
+    const release = Promise.withResolvers<void>()
+    const app = http.createServer(async (req, res) => {
+      if (req.url === '/slow') await release.promise
+      req.resume().once('end', () => res.end(String(req.socket.remotePort)))
+    })
+    app.on('connection', socket => open.add(socket.once('close', () => open.delete(socket))))
+    routeTo(await listen(app))
+    const first = await readPort()
+    for (const options of [{}, { method: 'POST', body: 'short' }, { path: '/other' }])
+      expect(await readPort(options)).toBe(first)
+    const slow = readPort({ path: '/slow' })
+    await waitFor(() => Object.keys(router.inFlight()).length === 1)
+    const second = await readPort()
+    release.resolve()
+    expect(new Set([first, second, await slow]).size).toBe(2)
+    router.apply([])
+    await waitFor(() => open.size === 0)
+  })
+
+  test('that end before an answer: only what is safe and has no body is sent again, on a new one', async () => {
+    const received: string[] = []
+    const app = http.createServer((req, res) => {
+      received.push(`${req.method} ${req.url}`)
+      const isLater = received.filter(line => line === received.at(-1)).length > 1
+      if (req.url === '/cut' && !isLater) return void req.socket.destroy()
+      res.end('answered')
+    })
+    routeTo(await listen(app))
+    await fetchAnswer()
+    expect((await fetchAnswer({ path: '/cut' })).body).toBe('answered')
+    await fetchAnswer()
+    expect((await fetchAnswer({ path: '/cut', method: 'POST', body: 'x' })).status).toBe(502)
+    expect(received.filter(line => line.endsWith('/cut'))).toEqual(['GET /cut', 'GET /cut', 'POST /cut'])
+    // From now on, such a request gets a connection of its own.
+    await fetchAnswer()
+    const connections = once(app, 'connection')
+    expect((await fetchAnswer({ method: 'POST', body: 'x' })).body).toBe('answered')
+    await connections
+  })
+
+  test('that the copy closes while they are idle are not used', async () => {
+    const app = http.createServer((_, res) => res.end('answered'))
+    routeTo(await listen(app))
+    for (let i = 0; i < 20; i++) {
+      expect((await fetchAnswer({ method: 'POST', body: 'x' })).status).toBe(200)
+      app.closeIdleConnections()
+    }
+  })
 })
 
 test('a broken answer closes the client’s connection, and a disconnected client ends its request', async () => {

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { check, findMissing, note, optionOf, runTrial, skipped } from '../support/trial.ts'
 import { type Load, loadWith } from './router/load.ts'
-import { Proxies, type Proxy } from './router/proxies.ts'
+import { type Contender, Proxies } from './router/proxies.ts'
 import { holdWebSockets } from './router/web-sockets.ts'
 
 const SECONDS = Number(optionOf('seconds') ?? 5)
@@ -32,7 +32,7 @@ const formatRow = ({ rate, p99, cpu, failures }: Load) => [
   failures ? `${failures} failed` : '',
 ]
 
-async function compare(all: Proxy[]): Promise<Map<string, number>> {
+async function compare(all: Contender[]): Promise<Map<string, number>> {
   const rates = new Map<string, number>()
   for (const [name, path, connections] of LOADS) {
     note(name)

@@ -27,16 +27,34 @@ const FORWARDING_HEADERS = new Set([
 ])
 const FORWARDED_PREFIX = /^x-(forwarded|original)(-|$)/
 
+/** Remembers what it has computed for as many keys: requests have the same names and addresses again and again. */
+function remember<T>(most: number, compute: (key: string) => T): (key: string) => T {
+  const known = new Map<string, T>()
+  return key => {
+    const value = known.get(key)
+    if (value !== undefined) return value
+    const fresh = compute(key)
+    // Clients choose the keys: long ones are not kept, and many replace all.
+    if (known.size >= most) known.clear()
+    if (key.length <= MAX_REMEMBERED) known.set(key, fresh)
+    return fresh
+  }
+}
+const MAX_REMEMBERED = 100
+
 /** `X-Real-IP`, `X_Real_IP` and `X.Real.IP` become the same environment variable in CGI programs. */
-const canonicalName = (name: string): string => name.toLowerCase().replace(/[^a-z0-9]/g, '-')
+const canonicalName = remember(1_000, name => name.toLowerCase().replace(/[^a-z0-9]/g, '-'))
+const lowerName = remember(1_000, name => name.toLowerCase())
 
 const isForwarded = (name: string): boolean => FORWARDING_HEADERS.has(name) || FORWARDED_PREFIX.test(name)
 
 export const headerPairs = (raw: string[]): (readonly [name: string, value: string])[] =>
   raw.flatMap((name, i) => (i % 2 ? [] : [[name, raw[i + 1]!] as const]))
 
-const connectionHeaders = (connection: string | undefined): Set<string> =>
-  new Set((connection ?? '').split(',').map(name => canonicalName(name.trim())))
+const connectionHeaders = remember(
+  100,
+  connection => new Set(connection.split(',').map(name => canonicalName(name.trim()))),
+)
 
 /** Without its port. */
 export const namedHost = (req: IncomingMessage): string =>
@@ -50,8 +68,9 @@ export const MAX_HEADERS = 200
 /** Null if the request can be forwarded unambiguously. */
 export function refusalStatus({ method, url = '', headers, rawHeaders }: IncomingMessage): 400 | 431 | 501 | null {
   if (rawHeaders.length > 2 * MAX_HEADERS) return 431
-  const hosts = headerPairs(rawHeaders).filter(([name]) => name.toLowerCase() === 'host')
-  if (hosts.length > 1 || !HOST_HEADER.test(headers.host ?? '')) return 400
+  let hosts = 0
+  for (let i = 0; i < rawHeaders.length; i += 2) if (lowerName(rawHeaders[i]!) === 'host') hosts++
+  if (hosts > 1 || !HOST_HEADER.test(headers.host ?? '')) return 400
   // Some applications take a fragment for a part of the path, which then is another one than the router judges.
   if ((!url.startsWith('/') && !(method === 'OPTIONS' && url === '*')) || url.includes('#')) return 400
   if (headers['transfer-encoding'] !== undefined && headers['transfer-encoding'].toLowerCase() !== 'chunked') return 501
@@ -65,23 +84,29 @@ export const isWebSocket = ({ method, headers }: IncomingMessage): boolean =>
   headers['transfer-encoding'] === undefined &&
   (headers['content-length'] ?? '0') === '0'
 
+/** What the router sets itself, or what is for this connection alone. */
+const isReplaced = remember(
+  1_000,
+  known => HOP_BY_HOP.has(known) || FRAMING_HEADERS.has(known) || isForwarded(known) || known === BYPASS_HEADER,
+)
+
 /** The headers that the application receives, except for `Connection`. */
 export function requestHeaders(req: IncomingMessage, proxies: ProxyRange[]): string[] {
   const { headers, rawHeaders } = req
-  const named = connectionHeaders(headers.connection)
-  const kept = headerPairs(rawHeaders).filter(([name]) => {
+  const named = connectionHeaders(headers.connection ?? '')
+  const sent: string[] = []
+  if (headers['transfer-encoding'] !== undefined) sent.push('Transfer-Encoding', 'chunked')
+  else if (headers['content-length'] !== undefined) sent.push('Content-Length', headers['content-length'])
+  sent.push(...forwardingHeaders(req, proxies))
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const [name, value] = [rawHeaders[i]!, rawHeaders[i + 1]!]
     const known = canonicalName(name)
-    if (known === 'host') return name.toLowerCase() === known
-    if (known === BYPASS_HEADER) return false
-    return !(HOP_BY_HOP.has(known) || FRAMING_HEADERS.has(known) || named.has(known) || isForwarded(known))
-  })
-  const framing =
-    headers['transfer-encoding'] !== undefined
-      ? ['Transfer-Encoding', 'chunked']
-      : headers['content-length'] !== undefined
-        ? ['Content-Length', headers['content-length']]
-        : []
-  return [...framing, ...forwardingHeaders(req, proxies), ...kept.flatMap(withoutOwnCookies)]
+    if (known === 'host') {
+      if (lowerName(name) === known) sent.push(name, value)
+    } else if (known === 'cookie') sent.push(...withoutOwnCookies(name, value))
+    else if (!isReplaced(known) && !named.has(known)) sent.push(name, value)
+  }
+  return sent
 }
 
 // ---- protected deployments
@@ -92,8 +117,7 @@ const OWN_COOKIE = /^(?:__host-)?slipway-(?:(?:access|state)-|split=)/i
 
 const cookiePairs = (header: string) => header.split(';').map(pair => pair.replace(/^[ \t]+/, ''))
 
-function withoutOwnCookies([name, value]: readonly [name: string, value: string]): string[] {
-  if (name.toLowerCase() !== 'cookie') return [name, value]
+function withoutOwnCookies(name: string, value: string): string[] {
   const kept = cookiePairs(value).filter(pair => !OWN_COOKIE.test(pair))
   return kept.length === 0 ? [] : [name, kept.join('; ')]
 }
@@ -122,10 +146,22 @@ export function privateHeaders(pairs: string[]): string[] {
 
 const PROTOCOL = /^(http|ws)s?$/
 
+type Hops = { hops: string[]; isProxied: boolean }
+const hopsByProxies = new WeakMap<ProxyRange[], (key: string) => Hops>()
+function makeHops(proxies: ProxyRange[]): (key: string) => Hops {
+  const find = remember(1_000, key => {
+    const [peer, forwardedFor] = key.split('|', 2)
+    const hops = findHops(peer || undefined, forwardedFor, proxies)
+    const last = hops.at(-1)
+    return { hops, isProxied: last !== undefined && isTrustedProxy(last, proxies) }
+  })
+  hopsByProxies.set(proxies, find)
+  return find
+}
+
 function readProxy({ headers, socket }: IncomingMessage, proxies: ProxyRange[]) {
-  const hops = findHops(socket.remoteAddress, headers['x-forwarded-for']?.toString(), proxies)
-  const peer = hops.at(-1)
-  const isProxied = peer !== undefined && isTrustedProxy(peer, proxies)
+  const find = hopsByProxies.get(proxies) ?? makeHops(proxies)
+  const { hops, isProxied } = find(`${socket.remoteAddress ?? ''}|${headers['x-forwarded-for'] ?? ''}`)
   const fromProxy = (name: string, pattern: RegExp) =>
     isProxied ? pattern.exec(headers[name]?.toString() ?? '')?.[0] : undefined
   return { hops, fromProxy }
@@ -165,13 +201,15 @@ function forwardingHeaders(req: IncomingMessage, proxies: ProxyRange[]): string[
 }
 
 /** The headers that the client receives. The router sets Transfer-Encoding, as an application's may be invalid. */
-export function responseHeaders({ headers, rawHeaders }: IncomingMessage): string[] {
-  const named = connectionHeaders(headers.connection)
-  return headerPairs(rawHeaders)
-    .filter(([name]) => {
-      const lower = name.toLowerCase()
-      if (lower === 'transfer-encoding') return false
-      return FRAMING_HEADERS.has(lower) || !(HOP_BY_HOP.has(lower) || named.has(lower))
-    })
-    .flat()
+export function responseHeaders(raw: string[]): string[] {
+  let connection = ''
+  for (let i = 0; i < raw.length; i += 2) if (lowerName(raw[i]!) === 'connection') connection += `,${raw[i + 1]}`
+  const named = connectionHeaders(connection)
+  const sent: string[] = []
+  for (let i = 0; i < raw.length; i += 2) {
+    const lower = lowerName(raw[i]!)
+    if (lower === 'transfer-encoding') continue
+    if (FRAMING_HEADERS.has(lower) || !(HOP_BY_HOP.has(lower) || named.has(lower))) sent.push(raw[i]!, raw[i + 1]!)
+  }
+  return sent
 }

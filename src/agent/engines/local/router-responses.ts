@@ -2,7 +2,7 @@
 import type * as http from 'node:http'
 import type { EditHeaders } from '../../site/serve-site.ts'
 import { respondProblem } from '../../system/problem-response.ts'
-import { responseHeaders } from './router-headers.ts'
+import { headerPairs, responseHeaders } from './router-headers.ts'
 
 export function forwardResponse(
   res: http.ServerResponse,
@@ -13,7 +13,7 @@ export function forwardResponse(
   const { statusCode, statusMessage } = from
   // The router has already answered, for example with a timeout.
   if (res.headersSent) return void from.destroy()
-  if (!isWritten(() => res.writeHead(statusCode!, statusMessage, edit(responseHeaders(from))))) {
+  if (!isWritten(() => res.writeHead(statusCode!, statusMessage, edit(responseHeaders(from.rawHeaders))))) {
     respondProblem(res, 502, 'The application answered with an invalid status or header.')
     return void out.destroy()
   }
@@ -21,6 +21,15 @@ export function forwardResponse(
   from.once('error', () => res.destroy())
   from.once('aborted', () => res.destroy())
   from.pipe(res)
+}
+
+/** Of each answer. Bounded, because hints to a client that does not read stay in memory. */
+const MAX_EARLY_HINTS = 16
+
+export function writeEarlyHints(res: http.ServerResponse, status: number, rawHeaders: string[], count: number): void {
+  if (status !== 103 || count > MAX_EARLY_HINTS || res.headersSent) return
+  const link = headerPairs(rawHeaders).flatMap(([name, value]) => (name.toLowerCase() === 'link' ? [value] : []))
+  isWritten(() => res.writeEarlyHints({ link }))
 }
 
 /** False if Node rejects what an application sent, such as an invalid status. */

@@ -1,29 +1,24 @@
 // The local router: routes requests, streams and WebSockets by host and path to the replicas of a revision.
 import { randomBytes } from 'node:crypto'
 import * as http from 'node:http'
-import { connect, isIP, Socket } from 'node:net'
+import { isIP, Socket } from 'node:net'
 import { parseRange } from '../../../protocol/client-address.ts'
 import type { RequestCounts } from '../../engine.ts'
 import { type EditHeaders, serveSite } from '../../site/serve-site.ts'
 import { type OpenSite, OpenSites } from '../../site/site-manifest.ts'
 import { respondProblem } from '../../system/problem-response.ts'
+import { AnswerTimes } from './answer-times.ts'
+import { CopyConnection, CopyConnections, dial } from './copy-connections.ts'
 import { HeldRequests, HOLD_LIMITS, type HoldLimits } from './held-requests.ts'
+import { readShortBody, SHORT_BODY_BYTES, sendKept } from './kept-request.ts'
 import { CLIENT_GONE, type CountedRequests, countAnswer, countsKey, zeroCounts } from './request-counts.ts'
 import { RequestLoads } from './request-loads.ts'
 import { createRouteAccess, type RouteAccess } from './route-access.ts'
-import {
-  headerPairs,
-  isWebSocket,
-  MAX_HEADERS,
-  namedHost,
-  privateHeaders,
-  refusalStatus,
-  requestHeaders,
-  responseHeaders,
-} from './router-headers.ts'
-import { forwardResponse, isWritten, respondAndClose, respondMoved, respondUnrouted } from './router-responses.ts'
+import { isWebSocket, MAX_HEADERS, namedHost, privateHeaders, refusalStatus, requestHeaders } from './router-headers.ts'
+import { isWritten, respondAndClose, respondMoved, respondUnrouted } from './router-responses.ts'
 import { type Split, sidesOf } from './split.ts'
 import { createChooser } from './sticky.ts'
+import { joinTunnel, sendStreamed } from './streamed-request.ts'
 
 /** A server, or a folder of `copySite()` whose files the router serves itself. */
 export type Target = ServerTarget | SiteTarget
@@ -53,6 +48,20 @@ export type Route = {
 /** The router itself answers requests for this path, for every host. */
 export type OwnPath = { path: string; answer: (query: URLSearchParams) => Promise<boolean> }
 
+type Answerer = Socket | CopyConnection | OpenSite
+/** `connect` returns undefined if the target accepts no connection. */
+type Way = {
+  host: string
+  path: string
+  connect: (target: ServerTarget) => CopyConnection | Promise<Socket | CopyConnection | undefined>
+  /** Done once, before a copy is chosen. */
+  prepare?: (() => Promise<void>) | undefined
+  isClientGone: () => boolean
+  permits: (route: Route) => boolean
+  /** Which revision gets it, where the traffic is split. */
+  choose: (route: Route) => Route
+}
+
 /** The time that a request waits for a replica that is being restarted. */
 const CONNECT_WAIT_MS = 10_000
 const CONNECT_RETRY_MS = 25
@@ -65,12 +74,11 @@ const DEFAULT_ROUTER_LIMITS: RouterLimits = {
   check_ms: 5_000,
   ...HOLD_LIMITS,
 }
-/** Per answer. Further ones are dropped. */
-const MAX_EARLY_HINTS = 16
 /** The time that input is discarded before the connection closes. Closing at once may lose the answer. */
 const LINGER_MS = 2_000
 /** The time that the counts of a revision without a route are kept, for the agent and for requests in flight. */
 const COUNTS_KEPT_MS = 300_000
+const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
 
 export const targetKey = (target: Target) =>
   'site' in target ? `site ${target.revision}` : `${target.host}:${target.port}`
@@ -97,6 +105,8 @@ export function createRouter(
   const inFlight = new Map<string, number>()
   const held = new HeldRequests(limits, onWake)
   const loads = new RequestLoads()
+  const connections = new CopyConnections()
+  const answerTimes = new AnswerTimes(limits)
   /** When each deployment last began or ended a request. */
   const lastRequests = new Map<string, number>()
   let turn = 0
@@ -143,13 +153,7 @@ export function createRouter(
   }
 
   /** Connects to any server that accepts, or opens a site. Retries are safe, because nothing was sent yet. */
-  async function reach(
-    host: string,
-    path: string,
-    isClientGone: () => boolean,
-    permits: (route: Route) => boolean,
-    choose: (route: Route) => Route,
-  ) {
+  async function reach({ host, path, connect, prepare, isClientGone, permits, choose }: Way) {
     let deadline = Date.now() + CONNECT_WAIT_MS
     const since = performance.now()
     for (;;) {
@@ -165,11 +169,16 @@ export function createRouter(
         deadline = Date.now() + CONNECT_WAIT_MS
         continue
       }
+      if (route && prepare) {
+        await prepare()
+        prepare = undefined
+        continue
+      }
       const taken = route && take(route)
       if (route) recordRequest(route)
       if (route && taken) {
         const { target } = taken
-        const answerer = 'site' in target ? await sites.open(target.site) : await dial(target)
+        const answerer = 'site' in target ? await sites.open(target.site) : await connect(target)
         const release = () => {
           recordRequest(route)
           taken.release()
@@ -177,7 +186,7 @@ export function createRouter(
         if (answerer && route.of !== undefined) loads.count(route.of)
         if (answerer && !isClientGone()) return { route, answerer, release, since, counted: countsOf(route, target) }
         taken.release()
-        if (answerer instanceof Socket) answerer.destroy()
+        leave(answerer)
       }
       if (isClientGone()) return 'unavailable'
       if (Date.now() > deadline) {
@@ -188,23 +197,27 @@ export function createRouter(
     }
   }
 
+  function leave(answerer: Answerer | undefined): void {
+    if (answerer instanceof Socket) answerer.destroy()
+    else if (answerer instanceof CopyConnection) answerer.close()
+  }
+
   /**
-   * Sends the request to the application on a new connection, or answers it by a site. Undefined if the client has
-   * already been answered.
+   * Finds who answers the request. Undefined if the client has already been answered, by the router or by a site.
+   * `counted` is told when the answer begins.
    */
-  async function pass(req: http.IncomingMessage, res: http.ServerResponse, connection: string[]) {
-    const refusal = refusalStatus(req)
-    if (refusal)
-      return void respondAndClose(
-        res,
-        refusal,
-        'The router cannot forward this request. Check its host, path, headers and length.',
-      )
+  async function pass(
+    req: http.IncomingMessage,
+    res: http.ServerResponse,
+    connect: Way['connect'],
+    prepare?: () => Promise<void>,
+  ) {
     const host = hostOf(req)
     const path = pathOf(req)
-    const isGone = () => res.destroyed || res.socket!.destroyed
+    const isClientGone = () => res.destroyed || res.socket!.destroyed
+    const permits = (route: Route) => access.permits(req, route, path)
     const { choose, withCookie } = createChooser(req, proxies)
-    const reached = await reach(host, path, isGone, route => access.permits(req, route, path), choose)
+    const reached = await reach({ host, path, connect, prepare, isClientGone, permits, choose })
     if (typeof reached === 'string') return void respondUnrouted(res, reached, host)
     if ('refusedBy' in reached) return void (await access.answer(req, res, reached.refusedBy, path))
     if ('moved_to' in reached) return void respondMoved(res, reached.moved_to)
@@ -216,42 +229,83 @@ export function createRouter(
       if (counted) countAnswer(counted, status, performance.now() - since)
       counted = undefined
     }
-    if (!(answerer instanceof Socket)) {
-      res.once('close', () => {
-        release()
-        recordAnswer(res.headersSent ? res.statusCode : CLIENT_GONE)
-      })
+    const onClose = () => {
+      release()
+      recordAnswer(res.headersSent ? res.statusCode : CLIENT_GONE)
+    }
+    res.once('close', onClose)
+    if (!(answerer instanceof Socket) && !(answerer instanceof CopyConnection)) {
       await answerBySite(req, res, answerer, edit)
       if (res.headersSent) recordAnswer(res.statusCode)
       return undefined
     }
-    const socket = answerer
-    const out = http.request({
-      method: req.method!,
-      path: req.url!,
-      headers: [...requestHeaders(req, proxies), ...connection],
-      setHost: false,
-      createConnection: () => socket,
-    })
-    const late = watch(req, res, out)
-    res.once('close', () => {
-      clearInterval(late)
+    /** The request is to be sent again: this attempt does not count. */
+    const withdraw = () => {
+      res.off('close', onClose)
       release()
-      recordAnswer(res.headersSent ? res.statusCode : CLIENT_GONE)
-      // Close only after the whole answer: closing earlier may cut off an answer sent before the request was read.
+    }
+    return { answerer, release, edit, recordAnswer, withdraw }
+  }
+
+  function refuse(req: http.IncomingMessage, res: http.ServerResponse): boolean {
+    const status = refusalStatus(req)
+    if (status === null) return false
+    const detail = 'The router cannot forward this request. Check its host, path, headers and length.'
+    respondAndClose(res, status, detail)
+    return true
+  }
+
+  /** Over a connection that is kept. One that ended before the answer began may be tried again, on a new one. */
+  async function forwardKept(req: http.IncomingMessage, res: http.ServerResponse): Promise<void> {
+    let abort = () => {}
+    const isSafe = SAFE_METHODS.has(req.method!)
+    const endWatch = answerTimes.watch(req, res, () => abort())
+    res.once('close', () => {
+      endWatch()
+      abort()
+    })
+    let body: Buffer | null | undefined = hasBody(req) ? undefined : null
+    const readBody = async () => {
+      body = await readShortBody(req)
+    }
+    for (let isFresh = false; ; isFresh = true) {
+      const connect = (target: ServerTarget) =>
+        (isFresh ? undefined : connections.take(target, isSafe && body === null)) ?? connections.open(target)
+      const passed = await pass(req, res, connect, body === undefined ? readBody : undefined)
+      if (!passed) return
+      const { edit, recordAnswer, withdraw } = passed
+      const connection = passed.answerer as CopyConnection
+      const onAnswer = () => recordAnswer(res.statusCode)
+      const headers = requestHeaders(req, proxies)
+      const sent = { headers, body: body ?? null, edit, onAnswer }
+      const outcome = await sendKept(connection, req, res, sent, onAbort => (abort = onAbort))
+      if (outcome === 'answered') return connections.giveBack(connection)
+      connection.close()
+      if (outcome === 'last') return
+      const mayRepeat = connection.isReused && (outcome === 'unsent' || (isSafe && sent.body === null))
+      if (connection.isReused && outcome === 'unanswered') connections.distrust(connection)
+      if (!mayRepeat || res.headersSent || res.destroyed)
+        return respondProblem(res, 502, 'The application closed the connection without an answer. Check its log.')
+      withdraw()
+    }
+  }
+
+  /** Over a connection of its own: closed only after the whole answer, which may come before the body was read. */
+  async function forwardStreamed(req: http.IncomingMessage, res: http.ServerResponse, connection: string[]) {
+    const passed = await pass(req, res, dial)
+    if (!passed) return undefined
+    const socket = passed.answerer as Socket
+    const { edit, recordAnswer } = passed
+    const onAnswer = () => recordAnswer(res.statusCode)
+    const headers = [...requestHeaders(req, proxies), ...connection]
+    const out = sendStreamed(req, res, socket, { headers, edit, onAnswer })
+    const isReading = () => !out.writableNeedDrain
+    const endWatch = answerTimes.watch(req, res, () => out.destroy(), isReading)
+    res.once('close', () => {
+      endWatch()
       socket.destroy()
     })
-    out.on('error', () => {})
-    // The application may answer and close before it has read the request.
-    out.once('close', () => {
-      if (!res.headersSent)
-        respondProblem(res, 502, 'The application closed the connection without an answer. Check its log.')
-    })
-    out.once('response', from => {
-      forwardResponse(res, out, from, edit)
-      if (res.headersSent) recordAnswer(res.statusCode)
-    })
-    return { out, socket, release, late, recordAnswer }
+    return { ...passed, out, socket, endWatch }
   }
 
   async function answerBySite(
@@ -273,44 +327,16 @@ export function createRouter(
     respondUnrouted(res, 'unavailable', hostOf(req))
   }
 
-  /** Ends a request whose body stalls, or whose answer does not begin in time. */
-  function watch(req: http.IncomingMessage, res: http.ServerResponse, out: http.ClientRequest) {
-    const since = Date.now()
-    let lastDataAt = since
-    req.on('data', () => {
-      lastDataAt = Date.now()
-    })
-    const abort = (status: number, detail: string) => {
-      respondAndClose(res, status, detail)
-      out.destroy()
-    }
-    return setInterval(() => {
-      if (res.headersSent) return
-      const now = Date.now()
-      // While the application does not read, the client cannot send.
-      const isReading = !out.writableNeedDrain
-      if (!req.complete && isReading && now - lastDataAt > limits.body_ms)
-        abort(408, 'The body of the request did not arrive in time.')
-      else if (now - since > limits.answer_ms) abort(504, 'The application did not answer in time. Check its log.')
-    }, limits.check_ms)
-  }
-
   async function onRequest(req: http.IncomingMessage, res: http.ServerResponse) {
     if (!(await isTurnOf(req, res))) return
     if (ownPath && pathOf(req) === ownPath.path) {
       const isAllowed = await ownPath.answer(new URLSearchParams(req.url!.split('?')[1]))
       return void res.writeHead(isAllowed ? 200 : 403, { Connection: 'close' }).end()
     }
-    const passed = await pass(req, res, ['Connection', 'keep-alive'])
-    if (!passed) return
-    let hints = 0
-    passed.out.on('information', ({ statusCode, headers, rawHeaders }) => {
-      const link = headerPairs(rawHeaders).flatMap(([name, value]) => (name.toLowerCase() === 'link' ? [value] : []))
-      // Bounded, because hints to a client that does not read stay in memory.
-      if (statusCode === 103 && ++hints <= MAX_EARLY_HINTS)
-        isWritten(() => res.writeEarlyHints({ ...(headers as Record<string, string>), link }))
-    })
-    req.pipe(passed.out)
+    if (refuse(req, res)) return
+    if (isShort(req)) return forwardKept(req, res)
+    const passed = await forwardStreamed(req, res, ['Connection', 'keep-alive'])
+    if (passed) req.pipe(passed.out)
   }
 
   /** Forwards only the headers until the application answers 101. Any other answer ends the connection. */
@@ -326,29 +352,17 @@ export function createRouter(
       client.resume()
       setTimeout(() => client.destroy(), LINGER_MS).unref()
     })
-    const passed = await pass(req, res, ['Connection', 'Upgrade', 'Upgrade', 'websocket'])
+    if (refuse(req, res)) return
+    const passed = await forwardStreamed(req, res, ['Connection', 'Upgrade', 'Upgrade', 'websocket'])
     if (!passed) return
-    const { out, socket, late, recordAnswer } = passed
-    out.once('upgrade', (from, upstream, early) => {
-      if (from.headers.upgrade?.toLowerCase() !== 'websocket')
-        return void respondProblem(res, 502, 'The application switched to a protocol other than WebSocket.')
-      clearInterval(late)
+    const { out, socket, endWatch, recordAnswer, release } = passed
+    const onOpen = () => {
+      endWatch()
       recordAnswer(101)
-      res.detachSocket(client)
-      const headerLines = headerPairs(responseHeaders(from)).map(([name, value]) => `${name}: ${value}\r\n`)
-      const status = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n'
-      client.write(`${status}${headerLines.join('')}\r\n`, 'latin1')
-      if (early.length) client.write(early)
-      if (head.length) upstream.write(head)
-      upstream.on('error', () => client.destroy())
-      // Either side's end closes both directions.
-      upstream.once('close', () => client.end(() => client.destroy()))
-      client.once('end', () => client.end(() => client.destroy()))
-      client.once('close', () => {
-        passed.release()
-        socket.destroy()
-      })
-      upstream.pipe(client).pipe(upstream)
+    }
+    joinTunnel(res, client, head, out, onOpen, () => {
+      release()
+      socket.destroy()
     })
     out.end()
   }
@@ -387,6 +401,7 @@ export function createRouter(
       hostsByPort = new Map(wanted.flatMap(({ host, port }) => (port === undefined ? [] : [[port, host]])))
       const sides = routes.flatMap(sidesOf)
       const targets = sides.flatMap(route => route.targets)
+      connections.keepOnly(targets.flatMap(target => ('site' in target ? [] : target)))
       sites.keepOnly(new Set(targets.flatMap(target => ('site' in target ? target.site : []))))
       const served = new Set(routes.map(({ of }) => of))
       for (const of of lastRequests.keys()) if (!served.has(of)) lastRequests.delete(of)
@@ -433,18 +448,12 @@ function isTurnOf(req: http.IncomingMessage, res: http.ServerResponse): boolean 
 /** Any page of the web can have a name of its own lead to the loopback address, and then read what answers there. */
 const isLocalName = (name: string) =>
   !name.includes('.') || isIP(name.replace(/^\[|\]$/g, '')) > 0 || /\.(?:localhost|internal)$/.test(name)
+const hasBody = ({ headers }: http.IncomingMessage) => Number(headers['content-length'] ?? 0) > 0
+/** Its body is short, or it has none. */
+const isShort = ({ url, headers }: http.IncomingMessage) =>
+  url !== '*' &&
+  headers['transfer-encoding'] === undefined &&
+  Number(headers['content-length'] ?? 0) <= SHORT_BODY_BYTES
 const pathOf = (req: http.IncomingMessage) => req.url!.replace(/\?.*$/s, '')
 const isBelow = (path: string, prefix: string) =>
   path === prefix || path.startsWith(prefix.endsWith('/') ? prefix : `${prefix}/`)
-
-function dial({ host, port }: ServerTarget): Promise<Socket | undefined> {
-  return new Promise(resolve => {
-    const socket = connect({ host, port, noDelay: true })
-    socket.once('connect', () => {
-      socket.off('error', failed)
-      resolve(socket)
-    })
-    const failed = () => resolve(undefined)
-    socket.once('error', failed)
-  })
-}

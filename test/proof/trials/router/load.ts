@@ -1,14 +1,14 @@
 // Sends load by wrk, and reads the CPU time that a proxy takes for each request.
 import { execFileSync } from 'node:child_process'
 import { readChildCpuMs, readCpuMs } from '../../support/cpu.ts'
-import type { Proxy } from './proxies.ts'
+import type { Contender } from './proxies.ts'
 
 /** `cpu`: microseconds of a request, of all processes of the proxy. */
 export type Load = { rate: number; p99: string; cpu: number; failures: number }
 
 const readNumber = (text: string, pattern: RegExp) => Number(pattern.exec(text)?.[1] ?? 0)
 
-export function loadWith({ url, pids }: Proxy, path: string, connections: number, seconds: number): Load {
+export function loadWith({ url, pids }: Contender, path: string, connections: number, seconds: number): Load {
   const cpuMs = () => pids().reduce((sum, pid) => sum + readCpuMs(pid) + readChildCpuMs(pid), 0)
   const before = cpuMs()
   const args = ['-t1', `-c${connections}`, `-d${seconds}s`, '--timeout', '30s', '--latency', `${url}${path}`]

@@ -14,7 +14,7 @@ import { readJson } from '../../../../src/agent/system/files.ts'
 import { findFreePort } from '../../../../src/postgres/free-port.ts'
 
 /** `pids`: its processes. `webSocketPath` is absent if it accepts none. */
-export type Proxy = { name: string; url: string; port: number; pids: () => number[]; webSocketPath?: string }
+export type Contender = { name: string; url: string; port: number; pids: () => number[]; webSocketPath?: string }
 
 const HOST = 'localhost'
 const MIB = 1024 ** 2
@@ -24,7 +24,7 @@ export class Proxies {
   readonly #children: ChildProcess[] = []
   #webSockets: WebSocketServer | undefined
   #router: RouterClient | undefined
-  application!: Proxy
+  application!: Contender
   #webSocketPort = 0
 
   constructor(root: string) {
@@ -43,7 +43,7 @@ export class Proxies {
     ])
   }
 
-  startNginx(): Promise<Proxy> {
+  startNginx(): Promise<Contender> {
     const forward = 'proxy_http_version 1.1;'
     return this.#nginx('nginx', 2, port => [
       `listen 127.0.0.1:${port};`,
@@ -53,7 +53,7 @@ export class Proxies {
     ])
   }
 
-  async #nginx(name: string, workers: number, server: (port: number) => string[]): Promise<Proxy> {
+  async #nginx(name: string, workers: number, server: (port: number) => string[]): Promise<Contender> {
     const port = await findFreePort()
     const folder = join(this.#root, `nginx-${port}`)
     mkdirSync(folder)
@@ -83,7 +83,7 @@ export class Proxies {
   }
 
   /** As its own documentation would set it up: no code of ours. */
-  async startCaddy(name: string): Promise<Proxy> {
+  async startCaddy(name: string): Promise<Contender> {
     const port = await findFreePort()
     return this.#caddy(name, port, 'http', { apps: { http: { servers: { own: this.#caddyServer(port) } } } })
   }
@@ -101,7 +101,7 @@ export class Proxies {
   }
 
   /** With the configuration of the agent and a certificate of its own. Plain Caddy forwards to the application. */
-  async startPublicCaddy(name: string, to: Proxy): Promise<Proxy> {
+  async startPublicCaddy(name: string, to: Contender): Promise<Contender> {
     const port = await findFreePort()
     const [file, key] = ['certificate.pem', 'key.pem'].map(part => join(this.#root, part))
     const subject = ['-subj', `/CN=${HOST}`, '-addext', `subjectAltName=DNS:${HOST}`, '-days', '2']
@@ -128,7 +128,7 @@ export class Proxies {
     return { ...proxy, pids: () => [...proxy.pids(), ...(to === this.application ? [] : to.pids())] }
   }
 
-  async #caddy(name: string, port: number, scheme: string, config: object): Promise<Proxy> {
+  async #caddy(name: string, port: number, scheme: string, config: object): Promise<Contender> {
     const file = join(this.#root, `caddy-${port}.json`)
     writeFileSync(
       file,
@@ -139,7 +139,7 @@ export class Proxies {
     return { name, port, url: `${scheme}://${HOST}:${port}`, pids: () => [child.pid!], webSocketPath: '/ws' }
   }
 
-  async startRouter(): Promise<Proxy> {
+  async startRouter(): Promise<Contender> {
     const file = join(this.#root, 'router.json')
     const router = new RouterClient(file, 0, { trusted_proxies: ['127.0.0.1'] })
     this.#router = router

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import WebSocket from 'ws'
 import { readProcesses } from '../../support/machine.ts'
-import type { Proxy } from './proxies.ts'
+import type { Contender } from './proxies.ts'
 
 const AT_ONCE = 50
 function memoryMbOf(pids: number[]): number {
@@ -14,7 +14,7 @@ function memoryMbOf(pids: number[]): number {
   }, 0)
 }
 
-export async function holdWebSockets({ url, pids, webSocketPath }: Proxy, count: number) {
+export async function holdWebSockets({ url, pids, webSocketPath }: Contender, count: number) {
   const before = memoryMbOf(pids())
   const started = performance.now()
   const sockets: WebSocket[] = []
