@@ -10,6 +10,7 @@ import { Builds } from './builds/builds.ts'
 import { RepositoryLooks } from './builds/repository-looks.ts'
 import { describeTemplates, listTemplates } from './builds/source-tree.ts'
 import { hasSsh } from './builds/ssh-session.ts'
+import { AccessRenewer } from './control-plane/access-renewer.ts'
 import {
   backoffSeconds,
   type ControlPlaneClient,
@@ -93,6 +94,7 @@ export class Agent {
   readonly #logShipper: LogShipper
   readonly #credentials: Credentials
   readonly #modelTokens: ModelTokens
+  readonly #accessRenewer: AccessRenewer
   readonly #builds: Builds
   readonly #reports: ReportSender
   readonly #metrics: MetricsReporter
@@ -155,6 +157,7 @@ export class Agent {
       signal,
       logEvent: this.#logEvent,
     })
+    this.#accessRenewer = new AccessRenewer({ control, currentLease: actingLease, signal })
     this.#modelTokens = new ModelTokens({
       control,
       engine,
@@ -274,6 +277,7 @@ export class Agent {
           : 0,
       hide: this.#redaction.hide,
       registryCredential: (ref, image) => this.#credentials.registry(ref, image),
+      renewAccess: renewal => this.#accessRenewer.renew(renewal),
       modelToken: id => this.#modelTokens.of(id),
     })
     await this.#builds.open()

@@ -2,6 +2,7 @@
 
 import type { Duplex, Readable, Writable } from 'node:stream'
 import type { BuildPlan, PlannedSchedule, ProcessType, Site } from '../build-plan/build-plan.ts'
+import type { AccessRenewal } from '../protocol/access-renewals.schema.ts'
 import type { BuildPlan as StoredPlan } from '../protocol/build-plan.schema.ts'
 import type { RegistryCredential } from '../protocol/credentials.schema.ts'
 import type { SourceDisk } from '../protocol/disks.ts'
@@ -198,6 +199,8 @@ export type EngineEvents = {
   registryCredential(of: RevisionRef, image?: string): Promise<RegistryCredential | null>
   /** The present token by which an application calls models. Undefined: not known yet, or there is none. */
   modelToken(deployment_id: string): string | undefined
+  /** Whether the person with this grant may still see the deployment. Null: not known now. */
+  renewAccess(renewal: AccessRenewal): Promise<boolean | null>
 }
 /** Totals since the router started: answers by status and by the time until they began. */
 export type RequestCounts = { statuses: number[]; latencies: number[] }
@@ -236,6 +239,7 @@ export const NO_EVENTS: EngineEvents = {
   hide: () => {},
   registryCredential: async () => null,
   modelToken: () => undefined,
+  renewAccess: async () => null,
 }
 
 /** A command that runs beside a copy. */

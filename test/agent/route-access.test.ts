@@ -7,6 +7,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { RouteAccess } from '../../src/agent/engines/local/route-access.ts'
 import { createRouter, type Route } from '../../src/agent/engines/local/router.ts'
 import { publicJwks, type SigningSettings, signJwt } from '../../src/kernel/crypto/signing-keys.ts'
+import type { AccessRenewal } from '../../src/protocol/access-renewals.schema.ts'
 import { ACCESS_PATH, GRANT_TYPE } from '../../src/protocol/access-rules.ts'
 
 const KEYS: SigningSettings = {
@@ -35,10 +36,19 @@ async function listen<S extends Server>(server: S): Promise<number> {
 
 /** Applies the route like an agent, behind a proxy that speaks TLS. */
 let woken: string[]
+let asked: AccessRenewal[]
 
 async function startRouter(access: Partial<RouteAccess> = {}, key = 'key of the router') {
   woken = []
-  router = createRouter({}, ['127.0.0.1'], undefined, key, id => woken.push(id))
+  asked = []
+  router = createRouter(
+    {},
+    ['127.0.0.1'],
+    undefined,
+    key,
+    id => woken.push(id),
+    one => asked.push(one),
+  )
   port = await listen(router.server())
   route.access = {
     deployment_id: DEPLOYMENT,
@@ -208,6 +218,32 @@ describe('a grant', () => {
     const fromElsewhere = { headers: { Cookie: cookie, 'Sec-Fetch-Site': 'cross-site' } }
     expect((await exchange({ grant: await grantFor(state) }, cookie, fromElsewhere)).status).toBe(403)
     expect((await exchange({ grant: await grantFor(state) }, cookie)).status).toBe(204)
+  })
+
+  test('of a page that stays open is renewed while it is used, and ends once its person may not see it', async () => {
+    const { cookie, query } = await visit()
+    const enter = async (claims: object) =>
+      cookieOf(await exchange({ grant: await grantFor(query.get('state')!, claims) }, cookie))
+    const use = async (Cookie: string) => {
+      const { status, headers } = await send({ headers: { Cookie, 'Sec-Fetch-Mode': 'cors' } })
+      return { status, cookies: headers['set-cookie'] }
+    }
+    // One that was just made, and one without a session, are not asked about.
+    for (const claims of [{ renewal: 'kid.iv.sealed' }, { session_seconds: 900 }])
+      expect(await use(await enter(claims))).toEqual({ status: 200, cookies: undefined })
+    expect(asked).toEqual([])
+    const old = await enter({ session_seconds: 900, renewal: 'kid.iv.sealed' })
+    for (let i = 0; i < 2; i++) expect(await use(old)).toEqual({ status: 200, cookies: undefined })
+    expect(asked).toEqual([{ deployment_id: DEPLOYMENT, host: HOST, renewal: 'kid.iv.sealed' }])
+    router.answerRenewal({ renewal: 'kid.iv.sealed' }, true)
+    const { cookies } = await use(old)
+    expect(cookies).toEqual([expect.stringMatching(/^__Host-slipway-access-6512bd43=.*; Max-Age=(1800|1799|1798);/)])
+    const renewed = cookies![0]!.split(';')[0]!
+    expect(await use(renewed)).toEqual({ status: 200, cookies: undefined })
+    expect((await use(renewed.replace('.sealed', '.other'))).status).toBe(401)
+    router.answerRenewal({ renewal: 'kid.iv.sealed' }, false)
+    expect([(await use(renewed)).status, (await use(old)).status]).toEqual([401, 401])
+    expect(asked).toHaveLength(1)
   })
 
   test('becomes a cookie of one host, one deployment and one router, and ends', async () => {

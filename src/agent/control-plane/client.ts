@@ -1,5 +1,6 @@
 // The agent's client of the control plane: one method per request, with answers checked against their schemas.
 import * as z from 'zod'
+import { type AccessRenewals, RenewedAccess } from '../../protocol/access-renewals.schema.ts'
 import { type CredentialWish, GivenCredential } from '../../protocol/credentials.schema.ts'
 import { JobReportResults, type JobReports } from '../../protocol/jobs.schema.ts'
 import { type LogBatch, LogReceipt } from '../../protocol/logs.schema.ts'
@@ -81,6 +82,8 @@ export function createControlPlaneClient({ url, key }: { url: string; key: strin
       post('credentials', wish, GivenCredential, signal),
     modelTokens: (wish: z.input<typeof ModelTokenWish>, signal?: AbortSignal) =>
       post('model-tokens', wish, GivenModelTokens, signal),
+    renewAccess: (renewals: AccessRenewals, signal?: AbortSignal) =>
+      post('access-renewals', renewals, RenewedAccess, signal),
     metrics: (metrics: z.input<typeof Metrics>, signal?: AbortSignal) =>
       post('metrics', metrics, MetricReceipt, signal),
     jobs: (reports: JobReports, signal?: AbortSignal) => post('jobs', reports, JobReportResults, signal),

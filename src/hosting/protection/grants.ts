@@ -1,6 +1,6 @@
 // Grants: a person who may read a deployment sees it in one browser, at one host. The router verifies the signature by
 // the keys that its agent gets with each poll, so it asks nobody.
-import { type SQL, sql } from 'drizzle-orm'
+import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { publicJwks, signJwt } from '../../kernel/crypto/signing-keys.ts'
 import { refuseUnless } from '../../kernel/db/db.ts'
@@ -15,12 +15,14 @@ import type { DeploymentRef } from '../deployments/schema.ts'
 import { isDeployment } from '../deployments/service.ts'
 import { deployments } from '../deployments/tables.ts'
 import { accessPage } from './bypasses.ts'
+import { sealRenewal } from './renewals.ts'
 import type { Grant, GrantRequest } from './schema.ts'
+import { OWN_LABELS, servesHost } from './served-hosts.ts'
 
 /** Long enough for one redirect. The clocks of the control plane and of agents may differ. */
 const GRANT_SECONDS = 120
 const CLOCK_TOLERANCE_SECONDS = 120
-/** The time after which a browser has to come back: so long a person who has left the workspace sees it. */
+/** The time after which a browser has to come back, unless its agent has asked again: see renewals.ts. */
 const SESSION_SECONDS = 1800
 
 const SIGN_IN_PATH = '/sign-in/deployment'
@@ -65,22 +67,11 @@ export const createGrant = verb(
       nbf: iat - CLOCK_TOLERANCE_SECONDS,
       exp: iat + GRANT_SECONDS + CLOCK_TOLERANCE_SECONDS,
       session_seconds: SESSION_SECONDS,
+      renewal: await sealRenewal(ctx, row.id),
     }
     return { grant: await signJwt(ctx.config, claims, GRANT_TYPE), url: accessPage(address.href) }
   },
 )
-
-const OWN_LABELS = sql`host_labels h
-        where h.deployment_id = ${deployments.id} and h.listener_id = ${deployments.listener_id}`
-
-const servesHost = (host: string): SQL => sql`
-  lower(${host}) in (
-    select lower(split_part(regexp_replace(u.address, '^https?://', ''), '/', 1))
-    from unnest(array[url, local_url, source_config ->> 'custom_url']) u(address)
-    union all
-    select h.label || lower(regexp_replace(split_part(regexp_replace(url, '^https?://', ''), '/', 1), '^[^.]+', ''))
-    from ${OWN_LABELS}
-  )`
 
 /** The request chooses one of these and adds nothing, so that it leads a browser nowhere else. */
 function listAddresses({ url, local_url, custom_url, labels }: AddressRow): URL[] {

@@ -2,6 +2,7 @@
 
 import { validateInput } from '../../kernel/http/input.ts'
 import { slice } from '../../kernel/http/routes.ts'
+import { AccessRenewals, RenewedAccess } from '../../protocol/access-renewals.schema.ts'
 import { CredentialWish, GivenCredential } from '../../protocol/credentials.schema.ts'
 import { JobReportResults, JobReports } from '../../protocol/jobs.schema.ts'
 import { LogBatch, LogReceipt } from '../../protocol/logs.schema.ts'
@@ -13,6 +14,7 @@ import { SeenRepository } from '../../protocol/repository-looks.schema.ts'
 import { HeldSnapshots, SnapshotReceipt } from '../../protocol/snapshots.schema.ts'
 import { ArchiveRef, ArchiveSignature } from '../../protocol/work.schema.ts'
 import { HOST_ERRORS } from '../git-hosts/request.ts'
+import { renewAccess } from './access-renewals.ts'
 import { openArchive } from './archive-download.ts'
 import { issueCredential } from './credentials.ts'
 import { reportJobs } from './jobs.ts'
@@ -132,6 +134,19 @@ export const syncRoutes = slice(
     isReadOnly: true,
     errors: ['listener_not_found', 'fence_stale'],
     verb: issueModelTokens,
+  })
+  .post('/v1/sync/access-renewals', {
+    id: 'renewAccess',
+    toleratesUnknown: true,
+    summary: 'Ask whether people may still see protected deployments',
+    description:
+      'For pages that stay open: their sessions are asked again, with all that decides what they may read. Optional ' +
+      'for agents.',
+    body: AccessRenewals,
+    reply: RenewedAccess,
+    isReadOnly: true,
+    errors: ['listener_not_found', 'fence_stale'],
+    verb: renewAccess,
   })
   .post('/v1/sync/credentials', {
     id: 'createCredential',

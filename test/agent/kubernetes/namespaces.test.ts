@@ -39,6 +39,7 @@ const quiet = {
   hide: () => {},
   registryCredential: async () => null,
   modelToken: () => undefined,
+  renewAccess: async () => null,
 }
 const checks = () => api.requests.filter(({ kind, verb }) => kind === 'Pod' && verb === 'create')
 const start = (engine: KubernetesEngine, more = {}) => engine.start(makeKubernetesUnit(more), makeArtifact())

@@ -1,9 +1,11 @@
 // The protection of a deployment is set, told to its agent, and refused where no router of ours stands in front.
 import { sql } from 'drizzle-orm'
+import * as jose from 'jose'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { finishPendingWork } from '../../../src/host/pending-work.ts'
 import { publicJwks, verifyJwt } from '../../../src/kernel/crypto/signing-keys.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
+import { VIEWER } from '../../../src/people/access/built-in-roles.ts'
 import { GRANT_TYPE } from '../../../src/protocol/access-rules.ts'
 import type { FeatureName } from '../../../src/protocol/engine-features.ts'
 import { CLOSED_POLICY, type ListenerPolicy } from '../../../src/protocol/listener-policy.ts'
@@ -11,6 +13,7 @@ import type { Work } from '../../../src/protocol/work.schema.ts'
 import { getApp, newTenant, type Tenant, unusedId, withClockAhead } from '../../support/app.ts'
 import { getPolicyPath, setUpPreviews } from '../../support/previews.ts'
 import { newRepositoryDeployment, serveRepositories } from '../../support/pushes.ts'
+import { newSession } from '../../support/sessions.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from '../../support/sync-agent.ts'
 
 const OPEN = { mode: 'none', open_paths: [] }
@@ -192,6 +195,51 @@ describe('a grant', () => {
     await serve('http://127.0.0.1:8080')
     expect(await ask('127.0.0.1:8080')).toBe('http://127.0.0.1:8080/.well-known/slipway/access')
     expect(await ask(`${label}.0.0.1:8080`)).toBe('host_not_served')
+  })
+})
+
+describe('the grant of a page that stays open', () => {
+  it('is renewed while the session, the role and the host hold, and by nothing else', async () => {
+    const { tenant, agent, create } = await newServed()
+    const host = `${unusedId()}.example.com`
+    const deployment = async () =>
+      (await create({ source_config: { custom_url: `https://${unusedId()}.com` } })).body.id
+    const { id } = (await create({ source_config: { custom_url: `https://${host}` } })).body
+    const other = await deployment()
+    const person = await newSession(tenant, { workspaceRole: VIEWER })
+    const state = 'u8f4VZ0Tn0ZcHFbSxhK1rY9o3k5mGq2WbXcJtLpQeDs'
+    const grantTo = async (as: Pick<Tenant, 'post'>) => {
+      const path = `/v2/deployments/${id}/access-grants`
+      const { body } = await as.post(path, { host, state }, { 'X-Tenant-Id': tenant.tenant_id })
+      return jose.decodeJwt(body.grant).renewal as string | undefined
+    }
+    const renewal = (await grantTo(person))!
+    expect(renewal).toMatch(/^[\w.-]{1,1000}$/)
+    expect(await grantTo(tenant)).toBeUndefined()
+    await agent.pollAll()
+    const ask = async (...over: object[]) => {
+      const renewals = over.map(one => ({ deployment_id: id, host, renewal, ...one }))
+      const { status, body } = await agent.post('/v1/sync/access-renewals', {
+        agent_id: agent.agent_id,
+        fence: agent.fence,
+        renewals,
+      })
+      expect(status, JSON.stringify(body)).toBe(200)
+      return body.renewed
+    }
+    const wrong = [{ host: 'x.example.com' }, { deployment_id: other }, { renewal: 'a.b.c' }]
+    expect(await ask({}, ...wrong)).toEqual([true, false, false, false])
+    expect(await withClockAhead(13 * 3_600_000, () => ask({}))).toEqual([false])
+    await runAsSystem(getApp().database, sql`delete from workspace_members where member_id = ${person.member_id}::uuid`)
+    expect(await ask({})).toEqual([false])
+    const next = await newSession(tenant, { workspaceRole: VIEWER })
+    const second = { renewal: await grantTo(next) }
+    expect(await ask(second)).toEqual([true])
+    await runAsSystem(
+      getApp().database,
+      sql`update sessions set revoked_at = now() where member_id = ${next.member_id}::uuid`,
+    )
+    expect(await ask(second)).toEqual([false])
   })
 })
 

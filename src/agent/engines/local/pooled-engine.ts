@@ -120,6 +120,7 @@ export abstract class PooledEngine implements Engine {
       router,
       () => void this.#applyRoutes().catch(() => {}),
       id => void this.#scaler.wake(id).catch(() => {}),
+      renewal => this.events.renewAccess(renewal),
     )
     this.#scaler = new Scaler({
       limits: this.limits,

@@ -10,10 +10,12 @@ import {
   verify,
 } from 'node:crypto'
 import type * as http from 'node:http'
-import { ACCESS_PATH, GRANT_TYPE, isOpenPath } from '../../../protocol/access-rules.ts'
+import type { AccessRenewal } from '../../../protocol/access-renewals.schema.ts'
+import { ACCESS_PATH, GRANT_TYPE, isOpenPath, MAX_RENEWAL_LENGTH } from '../../../protocol/access-rules.ts'
 import type { ProxyRange } from '../../../protocol/client-address.ts'
 import type { GrantIssuer, WorkProtection } from '../../../protocol/protection.schema.ts'
 import { ACCESS_PAGE, ACCESS_PAGE_HEADERS } from './access-page.ts'
+import { AccessRenewals } from './access-renewals.ts'
 import { BYPASS_HEADER, isSecure, namedHost, readOwnCookies } from './router-headers.ts'
 import { respondAndClose } from './router-responses.ts'
 
@@ -43,7 +45,14 @@ const accessPathOf = ({ path }: AccessRoute) => `${path.replace(/\/$/, '')}${ACC
 const portOf = (req: http.IncomingMessage) => /:(\d+)$/.exec(req.headers.host ?? '')?.[1] ?? '80'
 
 /** `key` signs the cookies. It lasts as long as the port of the router. */
-export function createRouteAccess(key: string, proxies: ProxyRange[], clock = Date.now) {
+export function createRouteAccess(
+  key: string,
+  proxies: ProxyRange[],
+  clock = Date.now,
+  askRenewal: (renewal: AccessRenewal) => void = () => {},
+) {
+  const renewals = new AccessRenewals(askRenewal, clock)
+  const renewedCookies = new WeakMap<http.IncomingMessage, string>()
   const cookieKey = createHash('sha256').update(`cookies ${key}`).digest()
   const signatureOf = (req: http.IncomingMessage, { deployment_id }: RouteAccess, text: string) =>
     createHmac('sha256', cookieKey)
@@ -68,11 +77,21 @@ export function createRouteAccess(key: string, proxies: ProxyRange[], clock = Da
     return typeof token === 'string' && findBypass(access, 'token', hashOf(token, 'hex')) !== undefined
   }
 
-  /** `<until>.<hash of a link, or nothing>.<signature>` */
+  /** `<until>.<hash of a link, or nothing>.<signature>`, and of a grant that can be renewed `.<renewal>` */
   function isCookieValid(req: http.IncomingMessage, access: RouteAccess, value: string): boolean {
-    const [, until = '', hash = '', signature = ''] = /^(\d{1,12})\.([0-9a-f]{64})?\.([\w-]{43})$/.exec(value) ?? []
-    if (!until || !isSame(signature, signatureOf(req, access, `${until}.${hash}`))) return false
-    return Number(until) > clock() / 1000 && (hash === '' || findBypass(access, 'link', hash) !== undefined)
+    const [, until = '', hash = '', signature = '', renewal = ''] = ACCESS_COOKIE.exec(value) ?? []
+    if (!until || !isSame(signature, signatureOf(req, access, signedText(Number(until), hash, renewal)))) return false
+    if (Number(until) <= clock() / 1000 || renewals.isRefused(renewal)) return false
+    if (hash !== '') return findBypass(access, 'link', hash) !== undefined
+    if (renewal !== '') renew(req, access, Number(until), renewal)
+    return true
+  }
+
+  /** The cookie that takes the place of this one goes with the answer to the request. */
+  function renew(req: http.IncomingMessage, access: RouteAccess, until: number, renewal: string): void {
+    const { deployment_id } = access
+    const end = renewals.use({ deployment_id, host: req.headers.host ?? '', renewal }, until)
+    if (end !== undefined) renewedCookies.set(req, makeCookie(req, access, end, '', renewal))
   }
 
   function permits(req: http.IncomingMessage, route: AccessRoute, path: string): boolean {
@@ -153,9 +172,9 @@ export function createRouteAccess(key: string, proxies: ProxyRange[], clock = Da
     res.writeHead(204).end()
   }
 
-  const makeCookie = (req: http.IncomingMessage, access: RouteAccess, until: number, hash = '') => {
-    const text = `${until}.${hash}`
-    const value = `${text}.${signatureOf(req, access, text)}`
+  const makeCookie = (req: http.IncomingMessage, access: RouteAccess, until: number, hash = '', renewal = '') => {
+    const signature = signatureOf(req, access, signedText(until, hash, renewal))
+    const value = `${until}.${hash}.${signature}${renewal && `.${renewal}`}`
     const seconds = Math.max(1, Math.floor(until - clock() / 1000))
     return formatCookie(req, cookieName(req, access, 'access'), value, seconds)
   }
@@ -171,17 +190,32 @@ export function createRouteAccess(key: string, proxies: ProxyRange[], clock = Da
   function cookieForGrant(req: http.IncomingMessage, access: RouteAccess, grant: string): string | undefined {
     const claims = access.grants && verifyGrant(access.grants, grant)
     if (!claims) return undefined
-    const { aud, deployment_id, state, nbf, exp, session_seconds } = claims
+    const { aud, deployment_id, state, nbf, exp, session_seconds, renewal } = claims
     const now = clock() / 1000
     if (aud !== namedHost(req) || deployment_id !== access.deployment_id || typeof state !== 'string') return undefined
     if (!isTime(nbf) || !isTime(exp) || !isTime(session_seconds) || nbf > now || exp <= now) return undefined
     const nonces = readOwnCookies(req, cookieName(req, access, 'state'))
     if (!nonces.some(nonce => isSame(hashOf(nonce, 'base64url'), state))) return undefined
-    return makeCookie(req, access, Math.floor(now + Math.min(session_seconds, MAX_SESSION_SECONDS)))
+    const until = Math.floor(now + Math.min(session_seconds, MAX_SESSION_SECONDS))
+    return makeCookie(req, access, until, '', isRenewal(renewal) ? renewal : '')
   }
 
-  return { permits, answer }
+  /** The header for the answer to a request that was permitted. */
+  const renewedCookie = (req: http.IncomingMessage): string[] => {
+    const cookie = renewedCookies.get(req)
+    return cookie === undefined ? [] : ['Set-Cookie', cookie]
+  }
+  const answerRenewal = (renewal: Pick<AccessRenewal, 'renewal'>, isRenewed: boolean) =>
+    renewals.answer(renewal, isRenewed)
+
+  return { permits, answer, renewedCookie, answerRenewal }
 }
+
+const ACCESS_COOKIE = /^(\d{1,12})\.([0-9a-f]{64})?\.([\w-]{43})(?:\.([\w.-]{1,1000}))?$/
+const signedText = (until: number, hash: string, renewal: string): string =>
+  `${until}.${hash}${renewal && `.${renewal}`}`
+const isRenewal = (value: unknown): value is string =>
+  typeof value === 'string' && value.length <= MAX_RENEWAL_LENGTH && /^[\w.-]+$/.test(value)
 
 const isTime = (value: unknown): value is number => typeof value === 'number' && Number.isFinite(value) && value > 0
 

@@ -8,6 +8,7 @@ import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import type { AccessRenewal } from '../../../protocol/access-renewals.schema.ts'
 import type { PublicAddresses } from '../../public-proxy/host-probes.ts'
 import type { RouterEndpoint } from '../../public-proxy/public-proxy.ts'
 import { readJson, writeJson } from '../../system/files.ts'
@@ -47,6 +48,7 @@ const ROUTER_CODE = [
   './split.ts',
   './sticky.ts',
   './access-page.ts',
+  './access-renewals.ts',
   '../../../protocol/access-rules.ts',
   '../../../protocol/client-address.ts',
   '../../system/problem-response.ts',
@@ -77,6 +79,7 @@ export class RouterClient {
   readonly #setup: RouterSetup
   readonly #onExit: () => void
   readonly #onWake: (deployment: string) => void
+  readonly #renewAccess: (renewal: AccessRenewal) => Promise<boolean | null>
   #state: RouterState = { token: '' }
   /** The router before, until it has answered its requests. */
   #replaced: RouterState | undefined
@@ -86,7 +89,7 @@ export class RouterClient {
 
   /**
    * `first` is the port to try first if the router never ran. After `onExit`, `apply` starts another router. `onWake`
-   * gets the deployments that a request has to wake.
+   * gets the deployments that a request has to wake, `renewAccess` the grants of pages that stay open.
    */
   constructor(
     file: string,
@@ -94,6 +97,7 @@ export class RouterClient {
     settings: RouterSettings = {},
     onExit = () => {},
     onWake = (_: string) => {},
+    renewAccess: (renewal: AccessRenewal) => Promise<boolean | null> = async () => null,
   ) {
     this.#file = file
     this.#firstPort = first
@@ -101,6 +105,7 @@ export class RouterClient {
     this.#setup = { host, trusted_proxies, public_addresses, code: hashRouterCode() }
     this.#onExit = onExit
     this.#onWake = onWake
+    this.#renewAccess = renewAccess
   }
 
   get port(): number {
@@ -216,7 +221,10 @@ export class RouterClient {
     const headers = { Authorization: `Bearer ${token}` }
     const life = http.get({ host: '127.0.0.1', port: control, path: '/life', headers, agent: false }, answer => {
       const lines = createInterface({ input: answer })
-      lines.on('line', this.#onWake)
+      lines.on('line', line => {
+        if (line.startsWith('{')) void this.#renew(JSON.parse(line) as AccessRenewal).catch(() => {})
+        else this.#onWake(line)
+      })
       // It ends with the router.
       lines.on('error', () => {})
     })
@@ -228,6 +236,12 @@ export class RouterClient {
       if (isAlive(identity!)) await endGroup(identity!.pid, 0)
       this.#onExit()
     })
+  }
+
+  /** Without an answer the router asks again. */
+  async #renew(renewal: AccessRenewal): Promise<void> {
+    const isRenewed = await this.#renewAccess(renewal)
+    if (isRenewed !== null) await this.#request('POST', JSON.stringify({ renewal: renewal.renewal, isRenewed }))
   }
 
   async #request(method: string, body?: string, path = '', { control, token } = this.#state): Promise<unknown> {

@@ -36,12 +36,13 @@ const router = createRouter(
   },
   token,
   deployment => announce([deployment]),
+  renewal => announce([JSON.stringify(renewal)]),
 )
 /** Connections of agents, which never end while this process lives. */
 const lives = new Set<http.ServerResponse>()
-/** One line for each deployment that a request has to wake. */
-function announce(deployments: string[]): void {
-  for (const life of lives) for (const deployment of deployments) life.write(`${deployment}\n`)
+/** One line for each deployment that a request has to wake, and a JSON line for each grant to renew. */
+function announce(lines: string[]): void {
+  for (const life of lives) for (const line of lines) life.write(`${line}\n`)
 }
 /** The time for requests in flight after another router has taken over. */
 const HANDOVER_MS = 30_000
@@ -122,6 +123,10 @@ const control = http.createServer(async (req, res) => {
     gate?.forgetUnserved()
     const taken = await listenOn(routes.flatMap(({ port }) => port ?? []))
     return void res.setHeader('Connection', 'close').end(JSON.stringify(taken))
+  }
+  if (req.method === 'POST') {
+    const { isRenewed, ...renewal } = JSON.parse(await text(req)) as { renewal: string; isRenewed: boolean }
+    router.answerRenewal(renewal, isRenewed)
   }
   if (req.method === 'DELETE') handOver()
   const answers: Record<string, () => object> = {

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import * as http from 'node:http'
 import { isIP, Socket } from 'node:net'
+import type { AccessRenewal } from '../../../protocol/access-renewals.schema.ts'
 import { parseRange } from '../../../protocol/client-address.ts'
 import type { RequestCounts } from '../../engine.ts'
 import { type EditHeaders, serveSite } from '../../site/serve-site.ts'
@@ -90,10 +91,11 @@ export function createRouter(
   ownPath?: OwnPath,
   accessKey = randomBytes(32).toString('hex'),
   onWake: (deployment: string) => void = () => {},
+  askRenewal: (renewal: AccessRenewal) => void = () => {},
 ) {
   const limits = { ...DEFAULT_ROUTER_LIMITS, ...limitOverrides }
   const proxies = trustedProxies.map(parseRange)
-  const access = createRouteAccess(accessKey, proxies)
+  const access = createRouteAccess(accessKey, proxies, Date.now, askRenewal)
   /** Undefined before the first `apply`: until then, requests wait. */
   let routes: Route[] | undefined
   /** Names below localhost have no address in the resolvers of many programs. */
@@ -222,8 +224,9 @@ export function createRouter(
     if ('refusedBy' in reached) return void (await access.answer(req, res, reached.refusedBy, path))
     if ('moved_to' in reached) return void respondMoved(res, reached.moved_to)
     const { answerer, release, since } = reached
+    const renewed = access.renewedCookie(req)
     const isPrivate = reached.route.access !== undefined
-    const edit = (headers: string[]) => withCookie(isPrivate ? privateHeaders(headers) : headers)
+    const edit = (headers: string[]) => withCookie(isPrivate ? [...privateHeaders(headers), ...renewed] : headers)
     let { counted } = reached
     const recordAnswer = (status: number) => {
       if (counted) countAnswer(counted, status, performance.now() - since)
@@ -393,6 +396,7 @@ export function createRouter(
 
   return {
     server,
+    answerRenewal: access.answerRenewal,
     isServed: (host: string) => routes?.some(route => route.host === host) === true,
     /** Once it returns, new requests follow these routes. */
     apply(wanted: Route[]) {
