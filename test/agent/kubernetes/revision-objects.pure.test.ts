@@ -2,7 +2,7 @@
 import type { KubernetesObject, V1Deployment, V1PodSpec } from '@kubernetes/client-node'
 import { describe, expect, test } from 'vitest'
 import { otherObjects, revisionObjects } from '../../../src/agent/engines/kubernetes/revision-objects.ts'
-import { routesOf, serviceOf, urlOf } from '../../../src/agent/engines/kubernetes/routing.ts'
+import { hostsOf, routesOf, serviceOf, urlOf } from '../../../src/agent/engines/kubernetes/routing.ts'
 import type { KubernetesSettings } from '../../../src/agent/engines/kubernetes/settings.ts'
 import { storesFor } from '../../../src/agent/engines/kubernetes/store-objects.ts'
 import { Container, Volume, VolumeMount } from '../../../src/protocol/kubernetes.schema.ts'
@@ -492,9 +492,43 @@ describe('routes', () => {
   test('a custom_url cannot have the host of another deployment', () => {
     const routesFor = (host: string) =>
       routesOf(makeSettings({ K8S_ROUTES: 'ingress' }), makeKubernetesUnit({ custom_url: `https://${host}/pay` }))
-    expect(() => routesFor('shop-0123456789.apps.example.com')).toThrow(/Change custom_url/)
+    for (const host of ['shop-0123456789.apps.example.com', 'topic--shop.apps.example.com'])
+      expect(() => routesFor(host)).toThrow(/Change custom_url/)
     for (const host of [`${BASE}.apps.example.com`, 'shop.apps.example.com', 'shop-0123456789.example.com'])
       expect(routesFor(host)).toHaveLength(2)
+  })
+
+  test('a preview has its own name and that of the serving commit, beside the host with its id', () => {
+    const labels = (own: string) => [
+      ...[...new Set([own, 'topic--shop'])].map(label => ({ label, revision_id: null })),
+      { label: `1111111--${own}`, revision_id: makeRevisionId(1) },
+      { label: `2222222--${own}`, revision_id: makeRevisionId(2) },
+    ]
+    const below = (label: string) => `${label}.apps.example.com`
+    const hostsFor = (own: string, more: Record<string, string>) => {
+      const unit = makeKubernetesUnit({ number: 2, host_labels: labels(own) })
+      const settings = makeSettings({ K8S_TLS: 'secret:wild', ...more })
+      const routes = routesOf(settings, unit)
+      expect(routes.map(serializeObject).flatMap(listSchemaFaults)).toEqual([])
+      return {
+        url: urlOf(settings, unit),
+        names: routes.map(({ metadata }) => metadata!.name),
+        hosts: routes.map(hostsOf),
+      }
+    }
+    for (const more of [{ K8S_ROUTES: 'ingress' }, { K8S_ROUTES: 'gateway', K8S_GATEWAY: 'infra/main' }]) {
+      const branch = hostsFor('topic--shop', more)
+      expect(branch.url).toBe(`https://${below('topic--shop')}`)
+      expect(branch.names).toEqual([BASE, `${BASE}-preview`])
+      expect(branch.hosts).toEqual([[below(BASE)], [below('topic--shop'), below('2222222--topic--shop')]])
+      // A name without the two hyphens could be that of a deployment of another agent.
+      const pull = hostsFor('shop-pr-7', more)
+      expect(pull.url).toBe(`https://${below(BASE)}`)
+      expect(pull.hosts[1]).toEqual([below('topic--shop'), below('2222222--shop-pr-7')])
+    }
+    expect(routesOf(makeSettings({ K8S_ROUTES: 'none' }), makeKubernetesUnit({ host_labels: labels('a--b') }))).toEqual(
+      [],
+    )
   })
 
   test('an Ingress and an HTTPRoute name the same Service', () => {

@@ -8,6 +8,7 @@ import { parseMemory } from '../quantities.ts'
 import { type Cluster, deploymentIdOf, type Kind } from './cluster.ts'
 import { isNameOfAnother, listNamedObjects } from './named-objects.ts'
 import {
+  baseName,
   COMPONENT_LABEL,
   DECIDED_BY_REVISION,
   MANAGED_BY_LABEL,
@@ -113,9 +114,10 @@ export class DeploymentObjects {
   }
 
   /** The control plane checks hosts too. The error is transient: a host that moves between workspaces is free soon. */
-  async checkHosts({ tenant_id, custom_url }: RevisionSpec, routes: KubernetesObject[]): Promise<void> {
-    if (custom_url === null || routes.length === 0) return
-    const wanted = new Set(routes.flatMap(hostsOf))
+  async checkHosts({ tenant_id, ...spec }: RevisionSpec, routes: KubernetesObject[]): Promise<void> {
+    // The name of the first has a part of the deployment's id.
+    const wanted = new Set(routes.filter(({ metadata }) => metadata!.name !== baseName(spec)).flatMap(hostsOf))
+    if (wanted.size === 0) return
     for (const namespace of this.#settings.namespaces)
       for (const other of await this.#listOwned(namespace, this.#routeKinds)) {
         const host = hostsOf(other).find(otherHost => wanted.has(otherHost))

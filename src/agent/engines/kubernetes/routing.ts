@@ -1,4 +1,5 @@
-// Builds the Service of a deployment and its routes from outside: an Ingress or an HTTPRoute per host. Pure.
+// Builds the Service of a deployment and its routes from outside: an Ingress or an HTTPRoute for its host, one for those
+// of a preview and its commit, and one for its custom URL. Pure.
 import type { KubernetesObject, V1Ingress, V1Service } from '@kubernetes/client-node'
 import { PermanentError, type RevisionSpec } from '../../engine.ts'
 import { baseName, metadataOf, namespaceOf, selectorLabels, URL_ANNOTATION } from './names.ts'
@@ -22,21 +23,30 @@ export function serviceOf(settings: KubernetesSettings, spec: RevisionSpec): V1S
   }
 }
 
-type RouteEntry = { name: string; host: string; path: string; tls: string | true | null }
+type RouteEntry = { name: string; hosts: string[]; path: string; tls: string | true | null }
+
+/** Only labels of previews and commits have this, and no custom URL may. Without it, workspaces would share names. */
+const LABEL_SEPARATOR = '--'
+const labelsOf = ({ host_labels = [], revision_id }: RevisionSpec): string[] =>
+  host_labels
+    .filter(one => one.label.includes(LABEL_SEPARATOR) && (one.revision_id ?? revision_id) === revision_id)
+    .map(({ label }) => label)
 
 function routeEntriesOf(settings: KubernetesSettings, spec: RevisionSpec): RouteEntry[] {
   const entries: RouteEntry[] = []
   const base = baseName(spec)
   if (settings.domain !== null) {
     const tls = settings.tls === 'on' ? true : settings.tls === 'off' ? null : settings.tls.slice('secret:'.length)
-    entries.push({ name: base, host: `${base}.${settings.domain}`, path: '/', tls })
+    entries.push({ name: base, hosts: [`${base}.${settings.domain}`], path: '/', tls })
+    const hosts = labelsOf(spec).map(label => `${label}.${settings.domain}`)
+    if (hosts.length > 0) entries.push({ name: `${base}-preview`, hosts, path: '/', tls })
   }
   const custom = customUrlOf(spec)
   if (custom) {
     if (isGeneratedHost(custom.hostname, settings) && custom.hostname !== `${base}.${settings.domain}`)
       throw new PermanentError(`The host ${custom.hostname} is reserved for another deployment. Change custom_url.`)
     const tls = custom.protocol === 'https:' ? `${base}-custom-tls` : null
-    entries.push({ name: `${base}-custom`, host: custom.hostname, path: custom.pathname, tls })
+    entries.push({ name: `${base}-custom`, hosts: [custom.hostname], path: custom.pathname, tls })
   }
   return entries
 }
@@ -46,9 +56,11 @@ export function hostsOf(route: KubernetesObject): string[] {
   return [...hostnames, ...(rules ?? []).flatMap(({ host }) => host ?? [])]
 }
 
-/** Such a host is generated for another deployment now, or may be later. */
-const isGeneratedHost = (host: string, { domain }: KubernetesSettings) =>
-  host.endsWith(`.${domain}`) && /-[0-9a-f]{10}$/.test(host.slice(0, -`.${domain}`.length))
+/** Such a host is generated for another deployment or preview now, or may be later. */
+function isGeneratedHost(host: string, { domain }: KubernetesSettings): boolean {
+  const label = host.endsWith(`.${domain}`) ? host.slice(0, -`.${domain}`.length) : ''
+  return /-[0-9a-f]{10}$/.test(label) || (label.includes(LABEL_SEPARATOR) && !label.includes('.'))
+}
 
 /** Without a scheme, https is assumed. */
 function customUrlOf({ custom_url }: Pick<RevisionSpec, 'custom_url'>): URL | null {
@@ -64,7 +76,11 @@ export function routesOf(settings: KubernetesSettings, spec: RevisionSpec): Kube
   )
 }
 
-function ingressOf(settings: KubernetesSettings, spec: RevisionSpec, { name, host, path, tls }: RouteEntry): V1Ingress {
+function ingressOf(
+  settings: KubernetesSettings,
+  spec: RevisionSpec,
+  { name, hosts, path, tls }: RouteEntry,
+): V1Ingress {
   return {
     apiVersion: 'networking.k8s.io/v1',
     kind: 'Ingress',
@@ -72,21 +88,19 @@ function ingressOf(settings: KubernetesSettings, spec: RevisionSpec, { name, hos
     spec: {
       ...(settings.ingress_class !== null && { ingressClassName: settings.ingress_class }),
       // Without a secret, the controller uses its own certificate.
-      ...(tls !== null && { tls: [{ hosts: [host], ...(tls !== true && { secretName: tls }) }] }),
-      rules: [
-        {
-          host,
-          http: {
-            paths: [
-              {
-                path,
-                pathType: 'Prefix',
-                backend: { service: { name: baseName(spec), port: { name: 'http' } } },
-              },
-            ],
-          },
+      ...(tls !== null && { tls: [{ hosts, ...(tls !== true && { secretName: tls }) }] }),
+      rules: hosts.map(host => ({
+        host,
+        http: {
+          paths: [
+            {
+              path,
+              pathType: 'Prefix',
+              backend: { service: { name: baseName(spec), port: { name: 'http' } } },
+            },
+          ],
         },
-      ],
+      })),
     },
   }
 }
@@ -95,12 +109,12 @@ function ingressOf(settings: KubernetesSettings, spec: RevisionSpec, { name, hos
 function httpRouteOf(
   settings: KubernetesSettings,
   spec: RevisionSpec,
-  { name, host, path }: RouteEntry,
+  { name, hosts, path }: RouteEntry,
 ): KubernetesObject {
   const [namespace, gateway, sectionName] = settings.gateway!
   const routeSpec = {
     parentRefs: [{ namespace, name: gateway, ...(sectionName !== undefined && { sectionName }) }],
-    hostnames: [host],
+    hostnames: hosts,
     rules: [
       {
         matches: [{ path: { type: 'PathPrefix', value: path } }],
@@ -117,13 +131,15 @@ function httpRouteOf(
   } as KubernetesObject
 }
 
-/** The custom URL, else the host below the operator's domain, else the address inside the cluster. */
+/** The custom URL, else the host below the operator's domain, a preview's own, else the address inside the cluster. */
 export function urlOf(settings: KubernetesSettings, spec: RevisionSpec): string {
   const base = baseName(spec)
   if (settings.routes !== 'none') {
     const custom = customUrlOf(spec)
     if (custom) return custom.href.replace(/\/$/, '')
-    if (settings.domain !== null) return `${settings.tls === 'off' ? 'http' : 'https'}://${base}.${settings.domain}`
+    const own = spec.host_labels?.[0]?.label
+    const label = own?.includes(LABEL_SEPARATOR) ? own : base
+    if (settings.domain !== null) return `${settings.tls === 'off' ? 'http' : 'https'}://${label}.${settings.domain}`
   }
   return `http://${base}.${namespaceOf(settings, spec)}.svc`
 }
