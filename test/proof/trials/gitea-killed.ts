@@ -1,6 +1,7 @@
 // The control plane killed with SIGKILL in the middle of each thing that happens at a real Gitea, and Gitea away for a
 // while: afterwards, what is deployed is what is there, no preview is left over and no comment is made twice.
-// GITEA_BIN names the program. `-- --away=300` keeps Gitea away for five minutes instead of 20 seconds.
+// GITEA_BIN names the program. `-- --away=300` keeps Gitea away for five minutes instead of 20 seconds, `--pushes=50`
+// pushes 50 times in a row instead of 5, `--repositories=300` deploys from 300 instead of 3.
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -16,11 +17,14 @@ import { type Answer, findGitea, PERSON, SCOPES, startGitea, waitFor } from './g
 
 const ROOT = join(import.meta.dirname, '../../..')
 const AWAY_SECONDS = Number(optionOf('away') ?? 20)
+const PUSHES = Number(optionOf('pushes') ?? 5)
+const REPOSITORIES = Number(optionOf('repositories') ?? 3)
 /** A comparison begins with the next minute of the schedule, and one that failed waits longer. */
 const SETTLE_SECONDS = 240
+const KILL_EVERY_MS = 10_000
 /** Kills come this long after the event, at most. */
 const MAX_DELAY_MS = 400
-const BRANCHES = Number(process.env.BRANCHES ?? 12)
+const BRANCHES = Number(optionOf('branches') ?? 12)
 const BOB = 'bob:hush-hush-2'
 const run = promisify(execFile)
 
@@ -94,17 +98,19 @@ async function trial(): Promise<void> {
   const token = await gitea.createToken('slipway', SCOPES)
   const connection = { host: 'gitea', base_url: gitea.origin, token }
   const { id: integration_id } = await call('POST', '/v1/integrations/forge/githost', connection)
-  const { id } = await call('POST', '/v2/deployments', {
-    name: 'shop',
-    source: 'githost',
-    source_config: { integration_id, repo_url: `${gitea.origin}/acme/shop`, build_on_push: true },
-    source_revision_config: { repo_ref: 'main', platform_config_path: 'slipway.json' },
-    secrets: [],
-  })
+  const newDeployment = (name: string) =>
+    call('POST', '/v2/deployments', {
+      name,
+      source: 'githost',
+      source_config: { integration_id, repo_url: `${gitea.origin}/acme/${name}`, build_on_push: true },
+      source_revision_config: { repo_ref: 'main', platform_config_path: 'slipway.json' },
+      secrets: [],
+    })
+  const { id } = await newDeployment('shop')
   await call('PUT', `/v2/deployments/${id}/preview-policy`, { branches: ['**'], max: 50 })
 
-  const newestSha = async () => {
-    const [newest] = (await call('GET', `/v2/deployments/${id}/revisions`)).resources
+  const newestSha = async (of: string = id) => {
+    const [newest] = (await call('GET', `/v2/deployments/${of}/revisions?limit=1`)).resources
     return newest.commit?.sha ?? newest.source_revision_config.repo_commit_sha
   }
   const previewOf = async (number: number) =>
@@ -187,9 +193,56 @@ async function trial(): Promise<void> {
   await gitea.api('PATCH', '/repos/acme/store', { name: 'shop' })
   await settles('and back', async () => (await repoUrl()).endsWith('/acme/shop'))
 
+  /** Kills and starts again, as long as the work takes. */
+  async function killedOften(work: () => Promise<void>): Promise<void> {
+    let isOver = false
+    const killing = (async () => {
+      while (!isOver) {
+        await delay(Math.random() * KILL_EVERY_MS)
+        await kill()
+        await start()
+      }
+    })()
+    await work().finally(() => {
+      isOver = true
+    })
+    await killing
+  }
+
+  let last = ''
+  await killedOften(async () => {
+    for (let i = 0; i < PUSHES; i++) {
+      last = await commit(`Push ${i}`)
+      await git('push', '-q', 'origin', 'HEAD:main')
+    }
+  })
+  await settles(`${PUSHES} pushes while it is killed: the last one deploys`, async () => (await newestSha()) === last)
+
+  const many: { name: string; id: string; sha: string }[] = []
+  for (let i = 0; i < REPOSITORIES; i++) {
+    const name = `many-${i}`
+    await gitea.api('POST', '/orgs/acme/repos', { name, default_branch: 'main', auto_init: true })
+    many.push({ name, id: (await newDeployment(name)).id, sha: '' })
+  }
+  const hookCount = async ({ name }: { name: string }) =>
+    (await gitea.api('GET', `/repos/acme/${name}/hooks`)).length as number
+  await settles(`${REPOSITORIES} repositories: each has one webhook`, async () => {
+    for (const one of many) if ((await hookCount(one)) !== 1) return false
+    return true
+  })
+  await killedOften(async () => {
+    for (const one of many) {
+      const file = { content: Buffer.from('hello').toString('base64'), message: 'Pushed', branch: 'main' }
+      one.sha = (await gitea.api('POST', `/repos/acme/${one.name}/contents/app.txt`, file)).commit.sha
+    }
+  })
+  await settles(`${REPOSITORIES} repositories pushed to while it is killed: all deploy`, async () => {
+    for (const one of many) if ((await newestSha(one.id)) !== one.sha) return false
+    return true
+  })
+
   const pulls: number[] = []
-  const kills = setInterval(() => void kill().then(start), 7000)
-  try {
+  await killedOften(async () => {
     for (let i = 0; i < BRANCHES; i++) {
       await git('checkout', '-q', '-B', `many/${i}`, 'main')
       await commit(`Many ${i}`)
@@ -197,10 +250,7 @@ async function trial(): Promise<void> {
       pulls.push(await openPull(`many/${i}`))
       if (i % 3 === 0) await gitea.api('PATCH', `/repos/acme/shop/pulls/${pulls.at(-1)}`, { state: 'closed' })
     }
-  } finally {
-    clearInterval(kills)
-  }
-  await waitFor(async () => (await fetch(`${origin}/readyz`)).ok)
+  })
   await settles(`${BRANCHES} pull requests while it is killed: previews equal those that are open`, async () => {
     const all = (await call('GET', `/v2/deployments/${id}/previews?limit=100`)).resources as Answer[]
     const live = all.filter(({ state }) => state === 'live').map(one => one.number)

@@ -1,5 +1,6 @@
 // A real Gitea (or Forgejo): webhooks made, lost events made up for, renames, scopes and revoked tokens, statuses.
 // GITEA_BIN names the program, GITEA_STATIC its source if templates are not built in. Without the first it is skipped.
+// `-- --repositories=300 --pushes=50` are the numbers by default.
 import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
@@ -18,11 +19,11 @@ import { createSealer } from '../../../src/kernel/crypto/crypto.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { bootstrap } from '../../../src/people/access/bootstrap.ts'
 import { findFreePort } from '../../../src/postgres/free-port.ts'
-import { check, note, runTrial } from '../support/trial.ts'
+import { check, note, optionOf, runTrial } from '../support/trial.ts'
 import { type Answer, findGitea, PERSON, SCOPES, startGitea, waitFor } from './gitea/server.ts'
 
-const REPOSITORIES = Number(process.env.REPOSITORIES ?? 300)
-const PUSHES = 50
+const REPOSITORIES = Number(optionOf('repositories') ?? 300)
+const PUSHES = Number(optionOf('pushes') ?? 50)
 const run = promisify(execFile)
 
 async function startSlipway(work: string, databaseUrl: string, port: number) {
