@@ -1,14 +1,19 @@
 // The router lets people and machines see a protected deployment: by a grant, a share link, a token, or an open path.
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
+import * as fs from 'node:fs'
 import * as http from 'node:http'
 import { type AddressInfo, connect, type Server } from 'node:net'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import type { RouteAccess } from '../../src/agent/engines/local/route-access.ts'
 import { createRouter, type Route } from '../../src/agent/engines/local/router.ts'
+import { RouterClient } from '../../src/agent/engines/local/router-client.ts'
 import { publicJwks, type SigningSettings, signJwt } from '../../src/kernel/crypto/signing-keys.ts'
 import type { AccessRenewal } from '../../src/protocol/access-renewals.schema.ts'
 import { ACCESS_PATH, GRANT_TYPE } from '../../src/protocol/access-rules.ts'
+import { waitFor } from '../support/commands.ts'
+import { makeTempFolder } from '../support/process-engine.ts'
 
 const KEYS: SigningSettings = {
   signingSeeds: undefined,
@@ -244,6 +249,26 @@ describe('a grant', () => {
     router.answerRenewal({ renewal: 'kid.iv.sealed' }, false)
     expect([(await use(renewed)).status, (await use(old)).status]).toEqual([401, 401])
     expect(asked).toHaveLength(1)
+  })
+
+  test('is renewed by the agent of the router’s own process', async () => {
+    const home = makeTempFolder()
+    const ask = async (one: AccessRenewal) => asked.push(one) > 0
+    const settings = { trusted_proxies: ['127.0.0.1'] }
+    const client = new RouterClient(join(home, 'router.json'), 0, settings, undefined, undefined, ask)
+    onTestFinished(async () => {
+      await client.close()
+      fs.rmSync(home, { recursive: true, force: true })
+    })
+    await client.open()
+    await client.apply(() => [route])
+    port = client.port
+    const { cookie, query } = await visit()
+    const grant = await grantFor(query.get('state')!, { session_seconds: 900, renewal: 'kid.iv.sealed' })
+    const Cookie = cookieOf(await exchange({ grant }, cookie))
+    const [renewed] = await waitFor(async () => (await send({ headers: { Cookie } })).headers['set-cookie'])
+    expect(renewed).toMatch(/\.kid\.iv\.sealed; Path=\/; Max-Age=(1800|17\d\d);/)
+    expect(asked).toEqual([{ deployment_id: DEPLOYMENT, host: HOST, renewal: 'kid.iv.sealed' }])
   })
 
   test('becomes a cookie of one host, one deployment and one router, and ends', async () => {
