@@ -1014,6 +1014,13 @@ begin
         (v_next.source_config -> 'resource_spec')::jsonb,
         v_sent -> 'source_config.resource_spec.volumes'
       )
+    end
+    || case when v_sent ? 'source_config.resource_spec.volumes' and is_traffic_split(p_stored.traffic) then
+      array(
+        select format('source_config.resource_spec.volumes: %s has one writer, and the traffic is split', disks)
+        from exclusive_disks(p_stored, (v_next.source_config -> 'resource_spec')::jsonb) disks
+        where disks is not null
+      )
     end,
     '; '
   );

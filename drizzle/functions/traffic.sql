@@ -38,12 +38,15 @@ return (p_traffic::jsonb || case
   else jsonb_build_object('beside', (p_traffic -> 'beside')::jsonb || '{"revision_id": null}')
 end)::json;
 
--- Refuses to split the traffic of a deployment with a disk that one copy at a time may use, as findExclusiveDisk() of
--- src/protocol/disks.ts decides: two revisions would write to it.
-create function require_splittable(p_resources jsonb, p_build_plan jsonb, p_engine text) returns boolean
-language plpgsql immutable cost 10000 as $$
+-- The disks of a deployment that one copy at a time may use, as findExclusiveDisk() of src/protocol/disks.ts decides.
+-- Two revisions would write to them. Null: there is none.
+create function exclusive_disks(d deployments, p_resources jsonb) returns text
+language plpgsql stable as $$
 declare
-  v_disk text := (
+  v_engine text := (select l.policy ->> 'engine' from listeners l where l.id = d.listener_id);
+  v_plan jsonb := (select r.build_plan from revisions r where r.id = d.active_revision_id);
+begin
+  return (
     select string_agg(distinct disk ->> 'name', ', ')
     from (
       select
@@ -52,18 +55,18 @@ declare
       where nullif(v -> 'persistentVolumeClaim', 'null') is not null
       union all
       select s
-      from jsonb_array_elements(coalesce(nullif(p_build_plan -> 'disks', 'null'), '[]')) s
+      from jsonb_array_elements(coalesce(nullif(v_plan -> 'disks', 'null'), '[]')) s
     ) disks
     where disk ->> 'access_mode' = 'ReadWriteOncePod'
-      or p_engine = 'kubernetes' and disk ->> 'storage_gi' is not null
+      or v_engine = 'kubernetes' and disk ->> 'storage_gi' is not null
         and disk ->> 'access_mode' is distinct from 'ReadWriteMany'
   );
-begin
-  if v_disk is not null then
-    perform refuse('traffic_refused', format('the disk %s has one writer, so two revisions cannot run at once', v_disk));
-  end if;
-  return true;
 end $$;
+
+-- True if requests go to two revisions, or will with the next one.
+create function is_traffic_split(p_traffic json) returns boolean
+language sql immutable
+return coalesce((p_traffic ->> 'starts_at')::integer < 100 or p_traffic #>> '{beside, first}' is not null, false);
 
 -- Refuses a revision that cannot run beside the one that serves.
 create function require_runnable(d deployments, r revisions, p_share integer) returns boolean
@@ -103,6 +106,7 @@ declare
   v_stored deployments := lock_deployment_version(p_deployment, p_request);
   v_changed deployments;
   v_before jsonb := v_stored.traffic::jsonb -> 'beside';
+  v_disks text;
   v_share record;
   v_named jsonb;
   v_active jsonb;
@@ -111,11 +115,10 @@ begin
   if v_stored.id is null then return; end if;
   if p_needs <> '[]' then
     perform require_listener_allows(v_stored.listener_id, p_needs);
-    perform require_splittable(
-      (v_stored.source_config -> 'resource_spec')::jsonb,
-      (select r.build_plan::jsonb from revisions r where r.id = v_stored.active_revision_id),
-      (select l.policy ->> 'engine' from listeners l where l.id = v_stored.listener_id)
-    );
+    v_disks := exclusive_disks(v_stored, (v_stored.source_config -> 'resource_spec')::jsonb);
+    if v_disks is not null then
+      perform refuse('traffic_refused', format('%s has one writer, so two revisions cannot run at once', v_disks));
+    end if;
   end if;
   if p_new -> 'shares' <> '[]' and v_stored.active_revision_id is null then
     perform refuse('traffic_refused', 'no revision serves yet');

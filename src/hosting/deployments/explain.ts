@@ -18,11 +18,12 @@ import { servingOf } from './rows.ts'
 import type { DeploymentRef } from './schema.ts'
 import { isDeployment } from './service.ts'
 import { customHosts, deployments, type Hold, revisions } from './tables.ts'
+import { describeShare, type TrafficRow } from './traffic-shares.ts'
 
 /** A reason, before `addRemedies` adds its subject and the requests that resolve it. */
 type Reason = Pick<Obstacle, 'code' | 'detail'>
 type RevisionFacts = { id: string; number: number; status: string; status_message: string | null }
-type DeploymentFacts = {
+type DeploymentFacts = Partial<Pick<TrafficRow, 'traffic' | 'applied_traffic'>> & {
   status: string
   hold: Hold | null
   latest_revision_id: string | null
@@ -196,7 +197,7 @@ function listReasons(facts: DeploymentFacts, revisions: RevisionFacts[], { silen
     byStatus,
     byStatus !== silent && silent,
     healthObstacle(facts),
-    latest && revisionObstacle(latest, inFlight, silentMinutes !== null),
+    latest && revisionObstacle(latest, inFlight, silentMinutes !== null, describeShare(facts, latest.id)),
     facts.health === 'sleeping' && {
       code: 'sleeping' as const,
       detail: 'No copy runs, because no request came for its `idle_seconds`. The next request starts one.',
@@ -279,6 +280,7 @@ function revisionObstacle(
   latest: RevisionFacts,
   inFlight: RevisionFacts | undefined,
   hasListener: boolean,
+  share: string,
 ): Reason | undefined {
   const { number, status, status_message } = latest
   const name = `Revision ${number}`
@@ -291,7 +293,7 @@ function revisionObstacle(
   }
   const endCode = END_CODES[status]
   const note = hasListener ? '' : ', and no listener serves the deployment yet'
-  const inProgress = `${name} is ${status}${note}.`
+  const inProgress = `${name} is ${status}${note}.${share}`
   if (!endCode) return { code: 'in_progress', detail: status_message ? `${inProgress} ${status_message}` : inProgress }
   return { code: endCode, detail: `${name} ${END_WORDS[status]}${status_message ? `: ${status_message}` : '.'}` }
 }

@@ -9,7 +9,7 @@ import type { Ctx } from '../../kernel/http/context.ts'
 import { hostOf } from '../../protocol/custom-url.schema.ts'
 import { listListenerNeeds } from '../../protocol/listener-policy.ts'
 import { type Source, sources } from '../../protocol/parts.schema.ts'
-import { REQUEST_LIMIT_PAIRS } from '../../protocol/resources.schema.ts'
+import { hasDatabase, REQUEST_LIMIT_PAIRS, type ResourceSpec } from '../../protocol/resources.schema.ts'
 import { awaitsHostVerification, describeHostVerification, refuseReservedUrl } from '../custom-hosts/custom-hosts.ts'
 import { listenerPolicy, runsImages, runsImagesOf } from './listener-facts.ts'
 import {
@@ -37,6 +37,7 @@ import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { type FingerprintedSecret, fingerprintSecrets, sealSecret } from './secret-versions.ts'
 import { findModeFaults, SOURCE_RULES, sourceRuleError } from './source-rules.ts'
+import { describeFirstShare, type TrafficRow } from './traffic-shares.ts'
 
 export type PatchInput = z.output<typeof schema.DeploymentRef> &
   schema.DeploymentPatch &
@@ -82,7 +83,7 @@ export async function planPatch(ctx: Ctx, input: PatchInput): Promise<schema.Pla
       and require_listener_allows_patch(c.id, ${patch})`
   const row = requireRow(await run(ctx, query), 'deployment_not_found')
   const [, , , runs_images, policy, ...build] = row
-  const wanted: Wanted & { tenant_id: string; source: Source } = JSON.parse(row[0])
+  const wanted: Wanted & TrafficRow & { tenant_id: string; source: Source } = JSON.parse(row[0])
   const decision = JSON.parse(row[1]) as PatchDecision
   const planned = withBuild(describePatchPlan(wanted, input, input.clear, decision), build)
   if (row[2] && planned.changes.some(({ path }) => path === 'source_config.custom_url'))
@@ -92,6 +93,9 @@ export async function planPatch(ctx: Ctx, input: PatchInput): Promise<schema.Pla
     ...describeIgnoredProcesses(planned.build_plan, policy),
     ...describeDormantParts(wanted.dormant_parts, decision.next.dormant_parts, policy),
     ...(planned.creates_revision ? describeReplacement(decision.next.source_config, policy) : []),
+    ...(planned.creates_revision
+      ? describeFirstShare(wanted, hasDatabase(decision.next.source_config.resource_spec as ResourceSpec | undefined))
+      : []),
     ...ctx.warnings,
   )
   return {

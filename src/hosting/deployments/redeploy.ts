@@ -15,6 +15,7 @@ import { type DeploymentRow, deploymentToWire, type RevisionRow, revisionToWire 
 import type * as schema from './schema.ts'
 import { isDeployment } from './service.ts'
 import { deployments, revisions } from './tables.ts'
+import { describeFirstShare } from './traffic-shares.ts'
 
 type DeploymentParams = z.output<typeof schema.DeploymentRef>
 type RevisionParams = z.output<typeof schema.RevisionRef>
@@ -43,6 +44,7 @@ export const planRevision = verb('deployments:update', async (ctx, ref: Deployme
     ...describeIgnoredMembers(wanted.source_config, row.policy),
     ...describeDormantParts(wanted.dormant_parts, wanted.dormant_parts, row.policy),
     ...describeReplacement(wanted.source_config, row.policy),
+    ...describeFirstShare(row.deployments, false),
     ...ctx.warnings,
   )
   return { ...plan, plan_digest: await makePlanDigest(ctx, wanted.version, plannedRevision(ref)) }
@@ -100,6 +102,7 @@ async function planRestore(ctx: Ctx, ref: RevisionParams, mode: RestoreMode): Pr
     ...describeIgnoredMembers(restored.source_config, row.policy),
     ...describeDormantParts(row.deployments.dormant_parts, row.deployments.dormant_parts, row.policy),
     ...describeReplacement(restored.source_config, row.policy),
+    ...(mode.until ? [] : describeFirstShare(row.deployments, false)),
   )
   if (mode.until) plan.warnings.push('The rollback holds automatic deploys until the hold is released.')
   plan.warnings.push(...ctx.warnings)

@@ -35,6 +35,26 @@ export function sharesOf({ active_revision_id, url, traffic, applied_traffic }: 
   ]
 }
 
+/** As place_canary() of the database decides. Null: it takes all requests at once. */
+function firstShareOf({ active_revision_id, traffic }: Pick<TrafficRow, 'active_revision_id' | 'traffic'>) {
+  if (active_revision_id === null || !traffic) return null
+  return traffic.starts_at < 100 ? traffic.starts_at : (traffic.beside?.first ?? null)
+}
+
+/** For the plan of a new revision. */
+export function describeFirstShare(row: Pick<TrafficRow, 'active_revision_id' | 'traffic'>, usesDatabase: boolean) {
+  const share = firstShareOf(row)
+  if (share === null) return []
+  const release = usesDatabase ? ' A release command of it runs before, on the database that both use.' : ''
+  return [`The new revision gets ${share} % of the requests, and all only when the traffic is set.${release}`]
+}
+
+/** For the explanation of a revision that is still DEPLOYING. */
+export const describeShare = ({ traffic, applied_traffic }: Partial<TrafficRow>, revision_id: string): string =>
+  applied_traffic?.revision_id === revision_id && traffic?.beside?.revision_id === revision_id
+    ? ` It has ${applied_traffic.share} % of the requests, until the traffic is set or it is interrupted.`
+    : ''
+
 export const settingsOf = ({ traffic }: TrafficRow): TrafficSettings => ({
   starts_at: traffic?.starts_at ?? 100,
   sticky: traffic?.sticky ?? null,

@@ -90,6 +90,10 @@ describe('a new revision', () => {
     ])
     expect(await read()).toMatchObject({ active_revision_id: first, serving: 'previous' })
     expect((await revisionOf(canary)).status).toBe('DEPLOYING')
+    const { resources } = (await tenant.get(`/v2/deployments/${id}/explain`)).body
+    expect(resources).toMatchObject([{ code: 'in_progress', detail: expect.stringContaining('10 %') }])
+    const { body: plan } = await tenant.post(`/v2/deployments/${id}/revisions?dry_run=true`)
+    expect(plan.warnings).toEqual([expect.stringContaining('10 %')])
 
     const half = [
       { revision_id: first, share: 50 },
@@ -263,6 +267,19 @@ describe('a split is refused by name', () => {
     await setUp(SPLITS, { source_config: { resource_spec } })
     const first = (await read()).active_revision_id
     expect(await refusal([{ revision_id: first, share: 100 }], { starts_at: 10 })).toEqual([400, 'traffic_refused'])
+    await setUp()
+    await setTraffic([{ revision_id: (await read()).active_revision_id, share: 100 }], { starts_at: 10 })
+    const patch = (volumes: object[]) =>
+      tenant.patch(`/v2/deployments/${id}`, { source_config: { resource_spec: { volumes } } })
+    const exclusive = await patch(resource_spec.volumes)
+    expect([exclusive.status, exclusive.body.code, exclusive.body.detail]).toEqual([
+      400,
+      'source_rule',
+      expect.stringContaining('data has one writer'),
+    ])
+    expect((await patch([{ name: 'data', persistentVolumeClaim: { claimName: 'data', storage_gi: 1 } }])).status).toBe(
+      200,
+    )
   })
 
   it('for a name that another deployment has', async () => {
