@@ -9,6 +9,7 @@ import { ActionButton } from '../../parts/action.tsx'
 import { ButtonLink } from '../../parts/button.tsx'
 import { Card } from '../../parts/card.tsx'
 import { Glyph } from '../../parts/icon.tsx'
+import { lazily } from '../../parts/lazily.tsx'
 import { CommandLine, Skeleton } from '../../parts/panel.tsx'
 import { Prose } from '../../parts/prose.tsx'
 import { Badge, StateLabel } from '../../parts/state.tsx'
@@ -23,6 +24,9 @@ import { DeploymentFrame } from './frame.tsx'
 import { isSlow, listStages, type Stage } from './pipeline.ts'
 import { Remedies } from './remedies.tsx'
 import { SHOWN_REVISIONS } from './shown-revisions.ts'
+import type { TrafficProps } from './traffic.tsx'
+
+const Traffic = lazily<TrafficProps>(() => import('./traffic.tsx'))
 
 const SILENT_MS = 10_000
 
@@ -46,6 +50,7 @@ function Content({ workspace, deployment, revisions }: CardProps & { workspace: 
         <ServingCard workspace={workspace} deployment={deployment} revisions={revisions} />
         <FlightCard workspace={workspace} deployment={deployment} revisions={revisions} />
       </div>
+      {deployment.traffic.length > 1 && <Traffic deployment={deployment} revisions={revisions} />}
       {explanation.data && (
         <Reasons reasons={listReasons(explanation.data, deployment, revisions)} deployment={deployment} />
       )}

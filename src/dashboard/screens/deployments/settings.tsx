@@ -7,7 +7,7 @@ import { type Faults, faultAt, listFaults } from '../../api/faults.ts'
 import { explainMissing } from '../../api/permissions.ts'
 import { usePages, useRead } from '../../api/queries.ts'
 import { hostOf } from '../../format/source.ts'
-import type { Deployment } from '../../format/state.ts'
+import type { Deployment, Revision } from '../../format/state.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { Card } from '../../parts/card.tsx'
 import { CopyButton } from '../../parts/copy.tsx'
@@ -26,22 +26,26 @@ import type { ProtectionProps } from './protection.tsx'
 import { addTag, createTagKey, createTagValue, removeTag, verifyHost } from './setting-actions.ts'
 import { ARCHIVE, listGroups, readValue, type SettingField, type SettingGroup } from './setting-fields.ts'
 import styles from './settings.module.css'
+import type { TrafficProps } from './traffic.tsx'
 
 const DeployHooks = lazily<DeployHooksProps>(() => import('./deploy-hooks.tsx'))
 const ChangedFolder = lazily<ChangedFolderProps>(() => import('../new/changed-folder.tsx'))
 const Protection = lazily<ProtectionProps>(() => import('./protection.tsx'))
+const Traffic = lazily<TrafficProps>(() => import('./traffic.tsx'))
 
 export default function SettingsPage({ workspace, params, me }: ScreenProps<{ deployment: string }>) {
   return (
     <DeploymentFrame workspace={workspace} id={params.deployment} tab="/settings">
-      {deployment => <Settings workspace={workspace} me={me} deployment={deployment} />}
+      {(deployment, revisions) => (
+        <Settings workspace={workspace} me={me} deployment={deployment} revisions={revisions} />
+      )}
     </DeploymentFrame>
   )
 }
 
 type SettingsProps = { workspace: string; me: Me; deployment: Deployment }
 
-function Settings({ workspace, me, deployment }: SettingsProps) {
+function Settings({ workspace, me, deployment, revisions }: SettingsProps & { revisions: Revision[] }) {
   const draft = draftOf(deployment)
   const preview = previewOf(deployment)
   const faults = addHostFault(listFaults(preview.error), preview.error)
@@ -72,6 +76,7 @@ function Settings({ workspace, me, deployment }: SettingsProps) {
         <DeployHooks workspace={workspace} me={me} deployment={deployment} />
       )}
       <Protection workspace={workspace} me={me} deployment={deployment} />
+      <Traffic deployment={deployment} revisions={revisions} hasSettings />
       <Tags workspace={workspace} me={me} deployment={deployment} />
       <Fixed deployment={deployment} />
       <Danger workspace={workspace} me={me} deployment={deployment} />
