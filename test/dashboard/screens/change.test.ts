@@ -3,9 +3,11 @@ import { sql } from 'drizzle-orm'
 import type { Page } from 'playwright-core'
 import { expect, it } from 'vitest'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
+import { CLOSED_POLICY } from '../../../src/protocol/listener-policy.ts'
 import { getApp, newTenant, type Tenant } from '../../support/app.ts'
 import { check, useDashboard } from '../../support/dashboard.ts'
 import { advanceRevisionTo, listRevisions } from '../../support/deployments.ts'
+import { makeListenerDeployment, makeSyncAgent, newListener } from '../../support/sync-agent.ts'
 
 const dashboard = useDashboard()
 
@@ -78,6 +80,38 @@ it('rolls back after its difference was shown, and says what holds then', async 
   await page.getByRole('row', { name: 'source_config.resource_spec.memory_mb' }).waitFor()
   expect(new URL(page.url()).search).toBe('?from=1&to=2')
   await check(page, 'compare')
+  expect(problems).toEqual([])
+})
+
+it('starts a revision with a share, shows what is applied, and gives it all', async () => {
+  const tenant = await newTenant()
+  const { listener, key } = await newListener(tenant)
+  const agent = makeSyncAgent(tenant, key)
+  await agent.poll({ policy: { ...CLOSED_POLICY, features: ['images', 'traffic'] } })
+  const { body } = await tenant.post('/v2/deployments', makeListenerDeployment(listener, { name: 'shop' }))
+  const path = `/v2/deployments/${body.id}`
+  const report = async (fields: Parameters<typeof agent.report>[1]) => {
+    const [work] = (await agent.poll({ cursor: null })).changes
+    await agent.report(work!, fields)
+  }
+  await report({ state: 'deployed', url: 'https://shop.apps.example.com' })
+  const { page, problems } = await dashboard.open(tenant, `/deployments/${body.id}/settings`)
+  await page.getByLabel('New revisions start with').selectOption('10')
+  await button(page, 'Apply traffic').click()
+  await page.getByText('shop: later revisions start so.').waitFor()
+  await tenant.patch(path, { source_revision_config: { image_uri: 'registry.example.com/shop:2' } })
+  const revision_id = (await tenant.get(path)).body.latest_revision_id
+  await report({ state: 'deploying', traffic: { revision_id, share: 10 } })
+  await page.goto(`${dashboard.origin}/ui/deployments/${body.id}`)
+  await page.getByText('r2: 10 %').waitFor()
+  await check(page, 'traffic')
+  await page.getByLabel('Share of r2').fill('25')
+  await button(page, 'Apply share').click()
+  await page.getByText('Not applied yet').first().waitFor()
+  await button(page, 'Give it all').click()
+  await page.getByText('shop: it gets all requests.').waitFor()
+  await report({ state: 'deployed' })
+  expect((await tenant.get(path)).body).toMatchObject({ active_revision_id: revision_id, traffic: [{ share: 100 }] })
   expect(problems).toEqual([])
 })
 
