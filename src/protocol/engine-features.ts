@@ -22,6 +22,12 @@ export const ENGINE_FEATURES = {
     about: 'The traffic split between two revisions, and a share for each new one',
     process: 'done',
     container: 'done',
+    kubernetes: 'machine',
+  },
+  traffic_router: {
+    about: '`sticky` and `name` of the traffic split',
+    process: 'done',
+    container: 'done',
     kubernetes: 'refused',
   },
   images: {

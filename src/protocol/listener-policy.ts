@@ -119,10 +119,17 @@ export const listProtectionNeeds = (path: string, protection: Protection | null 
     : []
 
 /** Only an agent that splits traffic gets work to split. */
-export const listTrafficNeeds = ({ shares, starts_at }: Pick<NewTraffic, 'shares' | 'starts_at'>): PolicyNeed[] =>
-  shares.length > 0 || starts_at < 100
-    ? [{ path: 'shares', needs: 'told_feature', value: 'traffic', hint: `needs the ${enginesWith('traffic')}` }]
-    : []
+export function listTrafficNeeds({ shares, starts_at, sticky }: NewTraffic): PolicyNeed[] {
+  const needOf = (path: string, value: 'traffic' | 'traffic_router'): PolicyNeed => {
+    const where = value === 'traffic' ? ', Kubernetes with K8S_ROUTES=gateway' : ''
+    return { path, needs: 'told_feature', value, hint: `needs the ${enginesWith(value)}${where}` }
+  }
+  return [
+    ...(shares.length > 0 || starts_at < 100 ? [needOf('shares', 'traffic')] : []),
+    ...(sticky ? [needOf('sticky', 'traffic_router')] : []),
+    ...shares.flatMap(({ name }, i) => (name == null ? [] : [needOf(`shares.${i}.name`, 'traffic_router')])),
+  ]
+}
 
 export const listRepositoryNeeds = (repo_url: string | null | undefined): PolicyNeed[] =>
   repo_url != null && isSshUrl(repo_url)

@@ -3,6 +3,7 @@ import type { KubeConfig, KubernetesObject, V1Pod, V1Secret } from '@kubernetes/
 import { type FeatureName, featuresOf } from '../../protocol/engine-features.ts'
 import { describeRefusal, type ListenerPolicy } from '../../protocol/listener-policy.ts'
 import { diskOfStore } from '../../protocol/snapshots.schema.ts'
+import type { WorkTraffic } from '../../protocol/traffic.schema.ts'
 import type { NewForward, NewTerminal } from '../../protocol/tunnels.schema.ts'
 import type { BucketStore } from '../archive/bucket-store.ts'
 import {
@@ -35,7 +36,7 @@ import { DumpCopies } from './kubernetes/dump-copies.ts'
 import { isOfStore } from './kubernetes/dump-objects.ts'
 import { Images } from './kubernetes/images.ts'
 import { ModelTokenSecrets } from './kubernetes/model-token-secrets.ts'
-import { DRAINING_SINCE, namespaceOf, REVISION_LABEL, URL_ANNOTATION } from './kubernetes/names.ts'
+import { DRAINING_SINCE, namespaceOf, REVISION_LABEL } from './kubernetes/names.ts'
 import { NamespaceGuard } from './kubernetes/namespace-guard.ts'
 import { Observation } from './kubernetes/observation.ts'
 import { labelOf, routedRevisionOf, webServiceOf } from './kubernetes/observed-status.ts'
@@ -46,7 +47,7 @@ import { readPodUsage } from './kubernetes/pod-usage.ts'
 import { Preparation, REMEDIES } from './kubernetes/preparation.ts'
 import { PullSecrets } from './kubernetes/pull-secrets.ts'
 import { environmentObjects, otherObjects, revisionObjects } from './kubernetes/revision-objects.ts'
-import { routesOf, serviceOf } from './kubernetes/routing.ts'
+import { Routes } from './kubernetes/routes.ts'
 import { jobOf, Runs } from './kubernetes/runs.ts'
 import type { KubernetesSettings } from './kubernetes/settings.ts'
 import { storesFor } from './kubernetes/store-objects.ts'
@@ -98,6 +99,7 @@ export class KubernetesEngine implements Engine {
   readonly #now: () => Date
   readonly #modelTokens: ModelTokenSecrets
   readonly #preparation: Preparation
+  readonly #routes: Routes
   readonly #dumps: DatabaseDumps
   readonly #disks: DiskSnapshots
   #stopWatches: (() => void)[] = []
@@ -170,6 +172,7 @@ export class KubernetesEngine implements Engine {
       policy: () => this.policy,
       events: () => this.#events,
     })
+    this.#routes = new Routes({ settings, objects, preparation: this.#preparation, now })
   }
 
   /** A line needs a revision: the one that this agent has started last. */
@@ -223,6 +226,8 @@ export class KubernetesEngine implements Engine {
   #features(missing: FeatureName[]): FeatureName[] {
     return featuresOf(this.name, [
       ...missing,
+      // An Ingress has no weights.
+      ...(this.#settings.routes === 'gateway' ? [] : (['traffic'] as const)),
       ...(this.#settings.database_backups ? [] : (['database_snapshots'] as const)),
     ])
   }
@@ -239,7 +244,8 @@ export class KubernetesEngine implements Engine {
   }
 
   async observe(deployment_id: string): Promise<EngineObservation> {
-    return withBackupProblem(await this.#observation.observe(deployment_id), this.#dumps.problemOf(deployment_id))
+    const observed = { ...(await this.#observation.observe(deployment_id)), split: this.#routes.splitOf(deployment_id) }
+    return withBackupProblem(observed, this.#dumps.problemOf(deployment_id))
   }
 
   async provide(spec: RevisionSpec): Promise<void> {
@@ -291,17 +297,12 @@ export class KubernetesEngine implements Engine {
 
   async route(spec: RevisionSpec): Promise<void> {
     const artifact = this.#artifacts.get(spec.revision_id)
-    const routes = artifact?.isWithoutWeb ? [] : routesOf(this.#settings, spec)
-    await this.#objects.checkHosts(spec, routes)
-    // The Service is last: its selector switches the requests to this revision.
-    const service = serviceOf(this.#settings, spec)
-    // Without a process that listens, it only says which revision is in effect.
-    if (artifact?.isWithoutWeb) delete service.metadata!.annotations![URL_ANNOTATION]
-    for (const object of [...routes, service]) await this.#preparation.apply(spec, object)
-    const wanted = new Set(routes.map(({ kind, metadata }) => `${kind} ${metadata!.name}`))
-    const existing = await this.#objects.listRoutes(namespaceOf(this.#settings, spec), spec.deployment_id)
-    await this.#objects.remove(existing.filter(({ kind, metadata }) => !wanted.has(`${kind} ${metadata!.name}`)))
+    await this.#routes.apply(spec, artifact?.isWithoutWeb === true)
     if (artifact) await this.#switchOthers(spec, artifact)
+  }
+
+  split(deployment_id: string, split: WorkTraffic | null): Promise<void> {
+    return this.#routes.split(deployment_id, split)
   }
 
   /** The other processes of the revision before end first: two schedulers would do the same work. */
@@ -371,6 +372,7 @@ export class KubernetesEngine implements Engine {
   async remove(deployment_id: string): Promise<void> {
     await this.#images.forget(deployment_id)
     this.#modelTokens.forget(deployment_id)
+    this.#routes.forget(deployment_id)
     this.#started.delete(deployment_id)
     const namespace = await this.#objects.findNamespace(deployment_id)
     if (namespace === null) return

@@ -173,6 +173,39 @@ describe('a rollout', () => {
   })
 })
 
+test('a revision beside the routed one gets its weight of a gateway while it is ready', async () => {
+  const engine = createEngine({ K8S_ROUTES: 'gateway', K8S_GATEWAY: 'edge/main', K8S_DOMAIN: 'apps.example.com' })
+  expect(engine.policy.features).toContain('traffic')
+  expect(createEngine({ K8S_ROUTES: 'ingress' }).policy.features).not.toContain('traffic')
+  const weights = () =>
+    api.get('HTTPRoute', BASE).spec.rules[0].backendRefs.map((one: { weight?: number }) => one.weight)
+  const beside = makeRevisionId(2)
+  const split = (share: number) => engine.split(DEPLOYMENT_ID, { revision_id: beside, share, sticky: null })
+  await engine.start(firstUnit(), makeArtifact())
+  bringUp(api, api.get('Deployment', `${BASE}-r1`))
+  await engine.route(firstUnit())
+  expect(weights()).toEqual([undefined])
+  await engine.start(secondUnit(), makeArtifact())
+  await split(10)
+  expect([weights(), (await engine.observe(DEPLOYMENT_ID)).split]).toEqual([[100, 0], undefined])
+  bringUp(api, api.get('Deployment', `${BASE}-r2`))
+  await split(10)
+  expect([weights(), servingRevision()]).toEqual([[90, 10], makeRevisionId(1)])
+  expect(api.get('Service', `${BASE}-beside`).spec.selector['slipway/revision-id']).toBe(beside)
+  expect(await engine.observe(DEPLOYMENT_ID)).toMatchObject({
+    routed: makeRevisionId(1),
+    split: { revision_id: beside, share: 10 },
+  })
+  setUnavailable(api, `${BASE}-r2`, null)
+  await split(10)
+  expect(weights()).toEqual([100, 0])
+  // The next agent knows of no split until it is told.
+  const next = createEngine({ K8S_ROUTES: 'gateway', K8S_GATEWAY: 'edge/main', K8S_DOMAIN: 'apps.example.com' })
+  await next.split(DEPLOYMENT_ID, null)
+  await next.route(firstUnit())
+  expect([weights(), api.has('Service', `${BASE}-beside`)]).toEqual([[undefined], false])
+})
+
 describe('ownership', () => {
   test.each([{ K8S_ROUTES: 'ingress' }, { K8S_ROUTES: 'gateway', K8S_GATEWAY: 'edge/main' }])(
     'leaves a custom host to the first workspace that uses it ($K8S_ROUTES)',

@@ -519,12 +519,12 @@ describe('routes', () => {
     for (const more of [{ K8S_ROUTES: 'ingress' }, { K8S_ROUTES: 'gateway', K8S_GATEWAY: 'infra/main' }]) {
       const branch = hostsFor('topic--shop', more)
       expect(branch.url).toBe(`https://${below('topic--shop')}`)
-      expect(branch.names).toEqual([BASE, `${BASE}-preview`])
-      expect(branch.hosts).toEqual([[below(BASE)], [below('topic--shop'), below('2222222--topic--shop')]])
+      expect(branch.names).toEqual([BASE, `${BASE}-preview`, `${BASE}-commit`])
+      expect(branch.hosts).toEqual([[below(BASE)], [below('topic--shop')], [below('2222222--topic--shop')]])
       // A name without the two hyphens could be that of a deployment of another agent.
       const pull = hostsFor('shop-pr-7', more)
       expect(pull.url).toBe(`https://${below(BASE)}`)
-      expect(pull.hosts[1]).toEqual([below('topic--shop'), below('2222222--shop-pr-7')])
+      expect(pull.hosts.slice(1)).toEqual([[below('topic--shop')], [below('2222222--shop-pr-7')]])
     }
     expect(routesOf(makeSettings({ K8S_ROUTES: 'none' }), makeKubernetesUnit({ host_labels: labels('a--b') }))).toEqual(
       [],

@@ -87,7 +87,7 @@ it('starts a revision with a share, shows what is applied, and gives it all', as
   const tenant = await newTenant()
   const { listener, key } = await newListener(tenant)
   const agent = makeSyncAgent(tenant, key)
-  await agent.poll({ policy: { ...CLOSED_POLICY, features: ['images', 'traffic'] } })
+  await agent.poll({ policy: { ...CLOSED_POLICY, features: ['images', 'traffic', 'traffic_router'] } })
   const { body } = await tenant.post('/v2/deployments', makeListenerDeployment(listener, { name: 'shop' }))
   const path = `/v2/deployments/${body.id}`
   const report = async (fields: Parameters<typeof agent.report>[1]) => {

@@ -9,7 +9,8 @@ import type { Work } from '../../../src/protocol/work.schema.ts'
 import { getApp, newTenant, type Tenant, unusedId, withClockAhead } from '../../support/app.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener, type SyncAgent } from '../../support/sync-agent.ts'
 
-const SPLITS: ListenerPolicy = { ...CLOSED_POLICY, engine: 'container', features: ['images', 'disks', 'traffic'] }
+const FEATURES = ['images', 'disks', 'traffic', 'traffic_router']
+const SPLITS: ListenerPolicy = { ...CLOSED_POLICY, engine: 'container', features: FEATURES }
 const ALL_AT_ONCE = { starts_at: 100, sticky: null }
 
 let tenant: Tenant
@@ -259,6 +260,10 @@ describe('a split is refused by name', () => {
     expect(await refusal([{ revision_id: first, share: 100 }])).toEqual([400, 'not_allowed_by_listener'])
     expect((await setTraffic([])).status).toBe(200)
     expect((await work()).revision).not.toBeNull()
+    // By weights of a gateway.
+    await agent.poll({ fence: null, policy: { ...SPLITS, features: ['images', 'traffic'] } })
+    const named = await setTraffic([{ revision_id: first, share: 100, name: 'blue' }], { sticky: { by: 'cookie' } })
+    expect([named.status, named.body.detail]).toEqual([400, expect.stringMatching(/sticky.*shares\.0\.name/)])
   })
 
   it('for a disk of one writer', async () => {

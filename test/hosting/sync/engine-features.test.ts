@@ -25,6 +25,7 @@ type Unasked =
   | 'database_history'
   | 'protection'
   | 'traffic'
+  | 'traffic_router'
   | `${string}_snapshots`
 /** Resources that need a feature, and the path that a refusal names. */
 const ASKING: Record<Exclude<FeatureName, Unasked>, [spec: object, path: string]> = {
@@ -184,7 +185,7 @@ it('every feature has a case', () => {
     featureNames
       .filter(
         name =>
-          !['images', 'protection', 'traffic', 'cpu_limits', 'database_history'].includes(name) &&
+          !['images', 'protection', 'traffic', 'traffic_router', 'cpu_limits', 'database_history'].includes(name) &&
           !name.endsWith('_snapshots'),
       )
       .sort(),

@@ -1,5 +1,5 @@
-// Builds the Service of a deployment and its routes from outside: an Ingress or an HTTPRoute for its host, one for those
-// of a preview and its commit, and one for its custom URL. Pure.
+// Builds the Service of a deployment and its routes from outside: an Ingress or an HTTPRoute for its host, for the name
+// of a preview, for that of its commit, and for its custom URL. Pure.
 import type { KubernetesObject, V1Ingress, V1Service } from '@kubernetes/client-node'
 import { PermanentError, type RevisionSpec } from '../../engine.ts'
 import { baseName, metadataOf, namespaceOf, selectorLabels, URL_ANNOTATION } from './names.ts'
@@ -23,13 +23,29 @@ export function serviceOf(settings: KubernetesSettings, spec: RevisionSpec): V1S
   }
 }
 
-type RouteEntry = { name: string; hosts: string[]; path: string; tls: string | true | null }
+/** A revision beside the routed one, with the weight of its Service of 100. */
+export type Beside = { revision_id: string; share: number; isReady: boolean }
+export const BESIDE = 'beside'
+const besideName = (spec: RevisionSpec) => `${baseName(spec)}-${BESIDE}`
+
+/** `spec` is the routed revision. */
+export function besideServiceOf(settings: KubernetesSettings, spec: RevisionSpec, { revision_id }: Beside): V1Service {
+  const service = serviceOf(settings, spec)
+  return {
+    ...service,
+    metadata: metadataOf(settings, spec, besideName(spec), { component: BESIDE }),
+    spec: { ...service.spec, selector: selectorLabels(settings, { ...spec, revision_id }, 'web') },
+  }
+}
+
+/** `isOfRevision`: a split of the traffic does not change who answers. */
+type RouteEntry = { name: string; hosts: string[]; path: string; tls: string | true | null; isOfRevision?: boolean }
 
 /** Only labels of previews and commits have this, and no custom URL may. Without it, workspaces would share names. */
 const LABEL_SEPARATOR = '--'
-const labelsOf = ({ host_labels = [], revision_id }: RevisionSpec): string[] =>
+const labelsOf = ({ host_labels = [] }: RevisionSpec, of: string | null): string[] =>
   host_labels
-    .filter(one => one.label.includes(LABEL_SEPARATOR) && (one.revision_id ?? revision_id) === revision_id)
+    .filter(({ label, revision_id }) => label.includes(LABEL_SEPARATOR) && revision_id === of)
     .map(({ label }) => label)
 
 function routeEntriesOf(settings: KubernetesSettings, spec: RevisionSpec): RouteEntry[] {
@@ -38,8 +54,10 @@ function routeEntriesOf(settings: KubernetesSettings, spec: RevisionSpec): Route
   if (settings.domain !== null) {
     const tls = settings.tls === 'on' ? true : settings.tls === 'off' ? null : settings.tls.slice('secret:'.length)
     entries.push({ name: base, hosts: [`${base}.${settings.domain}`], path: '/', tls })
-    const hosts = labelsOf(spec).map(label => `${label}.${settings.domain}`)
-    if (hosts.length > 0) entries.push({ name: `${base}-preview`, hosts, path: '/', tls })
+    for (const [name, of] of [['preview', null] as const, ['commit', spec.revision_id] as const]) {
+      const hosts = labelsOf(spec, of).map(label => `${label}.${settings.domain}`)
+      if (hosts.length > 0) entries.push({ name: `${base}-${name}`, hosts, path: '/', tls, isOfRevision: of !== null })
+    }
   }
   const custom = customUrlOf(spec)
   if (custom) {
@@ -69,10 +87,16 @@ function customUrlOf({ custom_url }: Pick<RevisionSpec, 'custom_url'>): URL | nu
   return url?.hostname ? url : null
 }
 
-export function routesOf(settings: KubernetesSettings, spec: RevisionSpec): KubernetesObject[] {
+export function routesOf(
+  settings: KubernetesSettings,
+  spec: RevisionSpec,
+  beside: Beside | null = null,
+): KubernetesObject[] {
   if (settings.routes === 'none') return []
   return routeEntriesOf(settings, spec).map(entry =>
-    settings.routes === 'ingress' ? ingressOf(settings, spec, entry) : httpRouteOf(settings, spec, entry),
+    settings.routes === 'ingress'
+      ? ingressOf(settings, spec, entry)
+      : httpRouteOf(settings, spec, entry, entry.isOfRevision ? null : beside),
   )
 }
 
@@ -110,6 +134,7 @@ function httpRouteOf(
   settings: KubernetesSettings,
   spec: RevisionSpec,
   { name, hosts, path }: RouteEntry,
+  beside: Beside | null,
 ): KubernetesObject {
   const [namespace, gateway, sectionName] = settings.gateway!
   const routeSpec = {
@@ -118,7 +143,12 @@ function httpRouteOf(
     rules: [
       {
         matches: [{ path: { type: 'PathPrefix', value: path } }],
-        backendRefs: [{ name: baseName(spec), port: SERVICE_PORT }],
+        backendRefs: beside
+          ? [
+              { name: baseName(spec), port: SERVICE_PORT, weight: 100 - beside.share },
+              { name: besideName(spec), port: SERVICE_PORT, weight: beside.share },
+            ]
+          : [{ name: baseName(spec), port: SERVICE_PORT }],
       },
     ],
   }

@@ -50,7 +50,11 @@ function Content({ workspace, deployment, revisions }: CardProps & { workspace: 
         <ServingCard workspace={workspace} deployment={deployment} revisions={revisions} />
         <FlightCard workspace={workspace} deployment={deployment} revisions={revisions} />
       </div>
-      {deployment.traffic.length > 1 && <Traffic deployment={deployment} revisions={revisions} />}
+      {deployment.traffic.length > 1 && (
+        <div class={styles.reasonsCard}>
+          <Traffic deployment={deployment} revisions={revisions} />
+        </div>
+      )}
       {explanation.data && (
         <Reasons reasons={listReasons(explanation.data, deployment, revisions)} deployment={deployment} />
       )}
