@@ -29,7 +29,7 @@ describe('a request', () => {
     )
   })
 
-  test('of a client that a share has taken stays there while the share grows', () => {
+  test('stays where a share has taken its client, while the share grows', () => {
     fc.assert(
       fc.property(shares, shares, points, (a, b, point) => {
         const at = (share: number) => pickRevision(makeRoute(makeSplit(share)), point).revision

@@ -30,6 +30,7 @@ import { Cluster, deploymentIdOf, loadDefaultConfig } from './kubernetes/cluster
 import { ClusterSnapshots } from './kubernetes/cluster-snapshots.ts'
 import { DatabaseDumps } from './kubernetes/database-dumps.ts'
 import { DeploymentObjects } from './kubernetes/deployment-objects.ts'
+import { DeploymentRoutes } from './kubernetes/deployment-routes.ts'
 import { diskOf } from './kubernetes/disk-objects.ts'
 import { DiskSnapshots } from './kubernetes/disk-snapshots.ts'
 import { DumpCopies } from './kubernetes/dump-copies.ts'
@@ -47,7 +48,6 @@ import { readPodUsage } from './kubernetes/pod-usage.ts'
 import { Preparation, REMEDIES } from './kubernetes/preparation.ts'
 import { PullSecrets } from './kubernetes/pull-secrets.ts'
 import { environmentObjects, otherObjects, revisionObjects } from './kubernetes/revision-objects.ts'
-import { Routes } from './kubernetes/routes.ts'
 import { jobOf, Runs } from './kubernetes/runs.ts'
 import type { KubernetesSettings } from './kubernetes/settings.ts'
 import { storesFor } from './kubernetes/store-objects.ts'
@@ -99,7 +99,7 @@ export class KubernetesEngine implements Engine {
   readonly #now: () => Date
   readonly #modelTokens: ModelTokenSecrets
   readonly #preparation: Preparation
-  readonly #routes: Routes
+  readonly #routes: DeploymentRoutes
   readonly #dumps: DatabaseDumps
   readonly #disks: DiskSnapshots
   #stopWatches: (() => void)[] = []
@@ -172,7 +172,7 @@ export class KubernetesEngine implements Engine {
       policy: () => this.policy,
       events: () => this.#events,
     })
-    this.#routes = new Routes({ settings, objects, preparation: this.#preparation, now })
+    this.#routes = new DeploymentRoutes({ settings, objects, preparation: this.#preparation, now })
   }
 
   /** A line needs a revision: the one that this agent has started last. */

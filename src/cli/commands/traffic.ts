@@ -45,7 +45,7 @@ export async function run(session: Session, flags: Flags, [first, ...more]: (str
   await show(session, await untilApplied(session, changed))
 }
 
-/** What the words leave goes to the revision that serves. Without words the shares stay. */
+/** The rest of the shares goes to the revision that serves. Without words the shares stay. */
 async function sharesOf(session: Session, deployment: Deployment, words: string[], names: string[]) {
   const shares = new Map<string, Share>()
   const isSplit = deployment.traffic.length > 1 || deployment.traffic.some(({ name }) => name !== null)

@@ -35,7 +35,7 @@ export function sharesOf({ active_revision_id, url, traffic, applied_traffic }: 
   ]
 }
 
-/** As place_canary() of the database decides. Null: it takes all requests at once. */
+/** The same as in place_canary() of the database. Null: it takes all requests at once. */
 function firstShareOf({ active_revision_id, traffic }: Pick<TrafficRow, 'active_revision_id' | 'traffic'>) {
   if (active_revision_id === null || !traffic) return null
   return traffic.starts_at < 100 ? traffic.starts_at : (traffic.beside?.first ?? null)

@@ -13,7 +13,7 @@ type SplitRoute = { revision?: string; targets: unknown[]; split?: Split }
 const TRIES = 3
 
 /**
- * `point`: where the client is between 0 and 1. It stays there, so a share that grows takes clients and gives none back.
+ * `point`: the place of the client between 0 and 1. It stays, so a share that grows takes clients and gives none back.
  * The routed revision gets all while no copy of the other one is ready.
  */
 export function pickRevision<Route extends SplitRoute>(route: Route, point: number, tries = 0): Route {

@@ -29,8 +29,8 @@ export function createChooser(req: IncomingMessage, proxies: ProxyRange[]) {
     const name = `${secure ? '__Host-' : ''}slipway-split`
     const known = readOwnCookies(req, name).find(value => KEY.test(value))
     const key = known ?? keyOf(cookie) ?? randomBytes(12).toString('base64url')
-    if (known === undefined)
-      cookie = `${name}=${key}; Path=/; Max-Age=${COOKIE_DAYS * 86_400}; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`
+    const attributes = `Path=/; Max-Age=${COOKIE_DAYS * 86_400}; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`
+    if (known === undefined) cookie = `${name}=${key}; ${attributes}`
     return pointOf(key, revision)
   }
   return {

@@ -1,4 +1,4 @@
-// How the requests of a deployment are split between two revisions. It takes effect at once, without a revision.
+// The shares of two revisions of a deployment, and of later ones. They take effect at once, without a revision.
 import { useState } from 'preact/hooks'
 import { type Action, request } from '../../api/actions.ts'
 import { explainMissingHere } from '../../api/permissions.ts'

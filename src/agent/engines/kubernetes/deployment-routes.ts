@@ -17,7 +17,7 @@ type Options = {
 }
 type Applied = { spec: RevisionSpec; isWithoutWeb: boolean; beside: Beside | null }
 
-export class Routes {
+export class DeploymentRoutes {
   readonly #options: Options
   readonly #splits = new Map<string, WorkTraffic>()
   readonly #applied = new Map<string, Applied>()
