@@ -42,6 +42,8 @@ export async function openRepository(
     host_integration_id: integration_id,
     default_branch,
   } = await findRepository(session, wanted)
+  if (branch === undefined && default_branch === '')
+    throw usageError(`The default branch of ${repo_url} is not known yet. Name a branch with --branch.`)
   return {
     label: `the repository ${repo_url}`,
     argument: ` --repo ${shellWord(wanted)}${option('branch', branch)}${option('root', root)}`,

@@ -1,5 +1,5 @@
-// The files that one run of git needs for SSH: deploy keys, known hosts and a configuration, in a folder that goes away.
-// Nothing else of this machine configures ssh, and it connects to the address that was checked.
+// The files that git needs for SSH: deploy keys, known hosts and a configuration, in a folder that goes away. Nothing
+// else of this machine configures ssh, and it connects to the address that was checked.
 import { execFile } from 'node:child_process'
 import * as fs from 'node:fs'
 import { connect } from 'node:net'

@@ -6,6 +6,7 @@ import { type Placeholders, prepareStatement } from '../../kernel/db/statement.t
 import { verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { levels } from '../../protocol/logs.schema.ts'
+import { isSshUrl } from '../../protocol/ssh-url.ts'
 import { logLines } from '../logs/tables.ts'
 import { compareRevisions, type RevisionContent } from './plan.ts'
 import type { ComparedRevisions, RevisionComparison } from './revisions.schema.ts'
@@ -76,5 +77,6 @@ function commitRange(before: RevisionRow, after: RevisionRow): RevisionCompariso
   const { repo_url, integration_id } = after.source_config as { repo_url?: string; integration_id?: string }
   if (from === null || to === null || repo_url == null) return null
   const page = `${repo_url.replace(/(\.git)?\/?$/, '')}/compare/${from}...${to}`
-  return { from, to, repo_url, compare_url: integration_id == null || from === to ? null : page }
+  const hasPage = integration_id != null && from !== to && !isSshUrl(repo_url)
+  return { from, to, repo_url, compare_url: hasPage ? page : null }
 }

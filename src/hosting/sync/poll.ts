@@ -75,7 +75,9 @@ async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Prom
         select offer_looks(l, ${LOOKS_PER_POLL}, ${agentDailyLimit(ctx)}) as looks offset 0
       ) o
       -- After the looks, because it locks cursors, and events come before those.
-      cross join read_changes(l, case when o.looks is not null then ${cursor}::bigint end, ${digest}, ${POLL_PAGE_SIZE}, ${agentDailyLimit(ctx)}) c
+      cross join lateral read_changes(
+        l, case when o.looks is not null then ${cursor}::bigint end, ${digest}, ${POLL_PAGE_SIZE}, ${agentDailyLimit(ctx)}
+      ) c
       cross join read_jobs(l, ${cursor}, c.resync, c.latest, ${POLL_PAGE_SIZE}) j`,
   )
   const row = requireRow(rows, 'listener_not_found') as ChangesRow

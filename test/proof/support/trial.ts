@@ -57,6 +57,7 @@ const PACKAGES: Record<string, string> = {
   psql: 'postgresql',
   'qemu-aarch64-static': 'qemu-user-static',
   readelf: 'binutils',
+  sshd: 'openssh-server',
   'systemd-analyze': 'systemd',
   unshare: 'util-linux',
 }

@@ -47,6 +47,27 @@ export const replaceCredential = (integration: Integration, credential: string, 
   }
 }
 
+const CHANGE = 'PATCH /v1/integrations/forge/githost/{integration_id}'
+
+export const newDeployKey = (integration: Integration, unavailable: Unavailable): Action => ({
+  label: 'Make a new deploy key',
+  request: request(CHANGE, { ...refOf(integration), body: { new_deploy_key: true } }),
+  unavailable,
+  done: 'Add the new key at the host. The old one stays in use until then.',
+})
+
+export const acceptHostKey = (integration: Integration, fingerprint: string, unavailable: Unavailable): Action => ({
+  label: 'Accept host key',
+  request: request(CHANGE, { ...refOf(integration), body: { accept_host_key: fingerprint } }),
+  unavailable,
+  confirm: {
+    title: 'Accept this host key?',
+    body: `Compare ${fingerprint} with what the operator of the host says. Somebody else could answer in its place.`,
+    isDestructive: true,
+  },
+  done: 'The host key is accepted. An agent looks at the repository again.',
+})
+
 export const recheck = (integration: Integration, unavailable: Unavailable): Action => ({
   label: 'Check again',
   request: request('POST /v1/integrations/forge/githost/{integration_id}/recheck', refOf(integration)),

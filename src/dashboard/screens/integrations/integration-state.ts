@@ -10,8 +10,11 @@ const STATES: Record<Integration['state'], State> = {
   revoked: { word: 'Revoked', tone: 'bad', shape: 'octagon' },
 }
 const LIMITED: State = { word: 'Limited', tone: 'warn', shape: 'triangle' }
-export const stateOfIntegration = ({ state, problem }: Pick<Integration, 'state' | 'problem'>): State =>
-  state === 'active' && problem ? LIMITED : STATES[state]
+const UNVERIFIED: State = { word: 'Unverified', tone: 'warn', shape: 'held' }
+export function stateOfIntegration({ state, problem, ssh }: Pick<Integration, 'state' | 'problem' | 'ssh'>): State {
+  if (state === 'active' && problem) return LIMITED
+  return state === 'active' && ssh?.state === 'unverified' ? UNVERIFIED : STATES[state]
+}
 
 export const HOST_NAMES: Record<Integration['host'], string> = {
   github: 'GitHub',
@@ -41,7 +44,9 @@ export function explainState({
   state,
   host,
   problem,
-}: Pick<Integration, 'state' | 'host' | 'problem'>): string | undefined {
+  ssh,
+}: Pick<Integration, 'state' | 'host' | 'problem' | 'ssh'>): string | undefined {
+  if (state === 'active' && problem && ssh) return problem.message
   if (state === 'active' && problem) {
     const grants =
       host === 'github'
@@ -67,7 +72,9 @@ export const hasOwnCredentials = ({ id, webhook_url }: Pick<Integration, 'id' | 
 
 /** No key helps an App that was uninstalled or suspended. */
 export const isReplaceable = (integration: Integration): boolean =>
-  hasOwnCredentials(integration) && (integration.host !== 'github' || integration.state === 'active')
+  hasOwnCredentials(integration) &&
+  integration.ssh === null &&
+  (integration.host !== 'github' || integration.state === 'active')
 
 export const accountUrl = ({ host, base_url, name }: Pick<Integration, 'host' | 'base_url' | 'name'>): string =>
   host === 'git' ? base_url : `${base_url}/${encodeURIComponent(name)}`

@@ -31,6 +31,7 @@ import {
   stateOfIntegration,
 } from './integration-state.ts'
 import { ReplaceCredential } from './replace-credential.tsx'
+import { SshCard } from './ssh-keys.tsx'
 import { WebhookSetup } from './webhook-setup.tsx'
 
 const SHOWN_REPOSITORIES = 50
@@ -58,7 +59,7 @@ export default function IntegrationPage({ workspace, params, me }: ScreenProps<{
     )
   if (error && !integration) return <Problem error={error} onRetry={() => void refetch()} />
   if (!integration) return <Skeleton lines={8} />
-  const { name, host, base_url, installation_id, created_at } = integration
+  const { name, host, base_url, installation_id, created_at, ssh } = integration
   const state = stateOfIntegration(integration)
   const missing = explainMissing(me, workspace, 'integrations:manage')
   const remedy = explainState(integration)
@@ -72,9 +73,11 @@ export default function IntegrationPage({ workspace, params, me }: ScreenProps<{
         actions={
           <>
             <ActionButton action={check} icon="again" />
-            <ButtonLink href={accountUrl(integration)} icon="out" target="_blank" rel="noreferrer">
-              Open at the host
-            </ButtonLink>
+            {!ssh && (
+              <ButtonLink href={accountUrl(integration)} icon="out" target="_blank" rel="noreferrer">
+                Open at the host
+              </ButtonLink>
+            )}
           </>
         }
         meta={[
@@ -93,7 +96,7 @@ export default function IntegrationPage({ workspace, params, me }: ScreenProps<{
           >
             <Body>
               <Note>{remedy}</Note>
-              {!replaceable && (
+              {!replaceable && !ssh && (
                 <p>
                   <ButtonLink href={toAddress(`/integrations/new?by=${host}`)}>Reconnect</ButtonLink>
                 </p>
@@ -124,6 +127,7 @@ export default function IntegrationPage({ workspace, params, me }: ScreenProps<{
               />
             </Body>
           </Card>
+          {ssh && <SshCard integration={integration} ssh={ssh} missing={missing} />}
           <Card title="Pushes">
             <Body>
               <WebhookSetup integration={integration} />

@@ -22,6 +22,7 @@ import type { ScreenProps } from '../screen-props.ts'
 import { type ConnectBody, connect, startInstall } from './actions.ts'
 import styles from './integration.module.css'
 import { type Integration, TOKEN_NEEDS } from './integration-state.ts'
+import { DeployKeyLine } from './ssh-keys.tsx'
 import { WebhookSetup } from './webhook-setup.tsx'
 
 type Way = 'app' | Integration['host']
@@ -49,7 +50,8 @@ const WAYS: { value: Way; label: string; detail: string }[] = [
   {
     value: 'git',
     label: 'Any git server, by the URL of a repository',
-    detail: 'By HTTPS, public or with a token. There are no previews of pull requests, and no commit statuses.',
+    detail:
+      'By HTTPS, public or with a token, or by SSH with a deploy key. There are no previews of pull requests, and no commit statuses.',
   },
   {
     value: 'github',
@@ -172,9 +174,10 @@ const ADDRESS_HINTS: Record<Integration['host'], string> = {
   gitlab: 'Leave it empty for gitlab.com.',
   gitea: 'The public URL of the host.',
   forgejo: 'The public URL of the host.',
-  git: 'The URL from which git clones it.',
+  git: 'The URL from which git clones it, also ssh://git@host/path or git@host:path.',
 }
 
+const SSH = /^(ssh:\/\/|[\w.-]+@)/
 const newSecret = (): string => crypto.randomUUID().replaceAll('-', '')
 
 type CredentialsProps = { host: Integration['host']; missing: string | undefined }
@@ -196,14 +199,15 @@ function CredentialsCard({ host, missing }: CredentialsProps) {
     showsError: true,
   })
   const base = draft.baseUrl.trim()
+  const isSsh = SSH.test(base)
   const body: ConnectBody =
     host !== 'github'
       ? {
           host,
           webhook_secret: secret,
           ...(base && { base_url: base }),
-          ...(draft.token.trim() && { token: draft.token.trim() }),
-          ...(draft.username.trim() && { username: draft.username.trim() }),
+          ...(!isSsh && draft.token.trim() && { token: draft.token.trim() }),
+          ...(!isSsh && draft.username.trim() && { username: draft.username.trim() }),
         }
       : {
           host,
@@ -219,6 +223,7 @@ function CredentialsCard({ host, missing }: CredentialsProps) {
     return (
       <Card title={`${connected.name} is connected`}>
         <Body>
+          {connected.ssh && <DeployKeyLine ssh={connected.ssh} />}
           <WebhookSetup integration={connected} />
           <ShownOnce title="Copy the webhook secret now. It is not shown again" secret={secret}>
             Enter it as the secret of the webhook at the host. Deliveries without it are refused.
@@ -257,7 +262,7 @@ function CredentialsCard({ host, missing }: CredentialsProps) {
           hint={ADDRESS_HINTS[host]}
           fault={faultAt(faults, 'base_url')}
         />
-        {host === 'git' && (
+        {host === 'git' && !isSsh && (
           <TextField
             label="User name"
             value={draft.username}
@@ -266,7 +271,9 @@ function CredentialsCard({ host, missing }: CredentialsProps) {
             fault={faultAt(faults, 'username')}
           />
         )}
-        {host !== 'github' ? (
+        {isSsh ? (
+          <Note>Slipway makes a deploy key. Its public key is shown after the repository is connected.</Note>
+        ) : host !== 'github' ? (
           <SecretField
             label={host === 'git' ? 'Token or password' : 'Access token'}
             value={draft.token}

@@ -151,9 +151,13 @@ function ChosenRepository({ choice, faults, configuration, deploysPushes, onChoo
   return (
     <>
       <p class={styles.chosen}>
-        <a href={repository} target="_blank" rel="noreferrer">
-          {repository.replace(/^https?:\/\//, '')}
-        </a>
+        {/^http/.test(repository) ? (
+          <a href={repository} target="_blank" rel="noreferrer">
+            {repository.replace(/^https?:\/\//, '')}
+          </a>
+        ) : (
+          repository
+        )}
       </p>
       <Fields>
         <TextField
