@@ -75,7 +75,8 @@ begin
 end $$;
 grant execute on function offer_looks(listeners, integer, bigint) to slipway_agent;
 
--- What a look of the listener is about. Null where another listener has it, or nothing follows the repository any more.
+-- Returns the repository of a look and its integration. Null where another listener has it, or nothing follows the
+-- repository any more.
 create function read_look(p_agent text, p_fence bigint, p_id uuid) returns json
 language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare

@@ -124,8 +124,8 @@ export const Changes = z
       .optional()
       .meta({
         description:
-          'Repositories to look at now, of deployments that the agent runs, if its policy has the feature `git_ssh`: at ' +
-          `most ${LOOKS_PER_POLL}. Each may come again after two minutes without a report.`,
+          'Repositories to look at now, of deployments that the agent runs, if its policy has the feature `git_ssh`: ' +
+          `at most ${LOOKS_PER_POLL}. Each may come again after two minutes without a report.`,
       }),
     more: z.boolean().meta({ description: 'There are more changes. Poll again at once with this `cursor`.' }),
     changes: z

@@ -39,8 +39,8 @@ export const RepositoryLook = z
     url: z.string().meta({ description: 'The URL of the repository, by SSH.' }),
     access: Sealed.meta({
       description:
-        'Sealed JSON: `keys`, each with `private_key` in the format of OpenSSH and its `fingerprint`, in the order in ' +
-        'which to try them, and `host_keys`, the keys that the host may show. Bound to `<listener>/looks/<id>`.',
+        'Sealed JSON: `keys`, each with `private_key` in the format of OpenSSH and its `fingerprint`, in the order ' +
+        'in which to try them, and `host_keys`, the keys that the host may show. Bound to `<listener>/looks/<id>`.',
     }),
     digest: z.string().nullable().meta({ description: 'Of the refs that the control plane knows.' }),
   })

@@ -3,7 +3,7 @@ export type SshRepository = {
   user: string
   host: string
   port: number
-  /** As git sends it. Without a slash at its beginning: within the home folder of the user. */
+  /** The path, in the form that git sends. Without a slash at its beginning: within the home folder of the user. */
   path: string
 }
 

@@ -201,7 +201,9 @@ describe('a repository', () => {
     ['https://git.internal/acme/shop.git', /not a public name|does not exist/],
     ['http://github.com/acme/shop.git', /is not `https`|cannot be looked up|does not exist/],
     ['https://ada:hush@example.com/acme/shop.git', /user name or password/],
-    ['ssh://git@example.com/acme/shop.git', /not `https`/],
+    ['git://example.com/acme/shop.git', /not `https`/],
+    ['ssh://git@127.0.0.1/acme/shop.git', /an IP address/],
+    ['git@169.254.169.254:acme/shop.git', /cloud/],
   ])('is refused at %s', async (url, expected) => {
     server = await startGitServer()
     const reason = await tree(git('main', { url }), []).catch(error => error.message)

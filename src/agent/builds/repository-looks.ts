@@ -14,6 +14,7 @@ import {
 import { type ControlPlaneClient, RequestRefused } from '../control-plane/client.ts'
 import type { AgentKeys } from '../control-plane/envelope.ts'
 import { PermanentError, TransientError } from '../engine.ts'
+import { describeError } from '../redaction/error-messages.ts'
 import type { LogEvent } from '../system/log-event.ts'
 import { DEFAULT_PATH } from '../system/search-path.ts'
 import { type AllowedAddress, remoteOf, resolveAllowedAddress } from './allowed-address.ts'
@@ -31,7 +32,7 @@ type Options = {
   logEvent: LogEvent
   path?: string
 }
-export type SeenRefs = Pick<
+type SeenRefs = Pick<
   SeenRepository,
   'digest' | 'default_branch' | 'refs' | 'problem' | 'host_key' | 'key_fingerprint'
 >
@@ -73,7 +74,7 @@ export class RepositoryLooks {
     } catch (error) {
       const { signal, logEvent } = this.#options
       const isExpected = signal.aborted || (error instanceof RequestRefused && error.status < 500)
-      if (!isExpected) logEvent('repository not reported', { repository: look.url, error: String(error) })
+      if (!isExpected) logEvent('repository not reported', { repository: look.url, error: describeError(error) })
     } finally {
       this.#running--
       this.#ids.delete(look.id)
@@ -103,7 +104,7 @@ export async function seeRepository(url: string, login: SshKeys, surroundings: S
   } catch (error) {
     if (error instanceof PermanentError) return { problem: problem('address_refused', error.message) }
     if (error instanceof TransientError) return { problem: problem('host_away', error.message) }
-    return { problem: problem('unreadable', `The repository ${url} cannot be read: ${(error as Error).message}`) }
+    return { problem: problem('unreadable', `The repository ${url} cannot be read: ${describeError(error)}.`) }
   }
 }
 

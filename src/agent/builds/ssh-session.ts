@@ -83,7 +83,7 @@ function renderConfig({ host, files, knownHosts, isPinned }: ConfigParts): strin
   return `Host *\n${settings.map(([name, value]) => `  ${name} ${value}\n`).join('')}`
 }
 
-/** Of several addresses the first that answers: ssh tries only the one that it is given. */
+/** Returns the first of several addresses that answers: ssh tries only the one that it is given. */
 async function chooseAddress({ url, addresses }: AllowedAddress): Promise<string> {
   if (addresses.length <= 1) return addresses[0] ?? url.hostname.replace(/^\[|\]$/g, '')
   for (const address of addresses) if (await answers(address, Number(url.port || DEFAULT_PORT))) return address
@@ -124,7 +124,7 @@ function isGone(pid: number): boolean {
   }
 }
 
-/** Whether this machine has the program. */
+/** True where this machine has the program. */
 export const hasSsh = (PATH: string): Promise<boolean> =>
   promisify(execFile)('ssh', ['-V'], { env: { PATH } }).then(
     () => true,

@@ -115,7 +115,7 @@ export class Credentials {
   }
 }
 
-/** Of a key in lines, each line. */
+/** The lines of a key are masked one by one. */
 const secretsIn = (credential: GitCredential): string[] =>
   'ssh' in credential
     ? credential.ssh.keys.flatMap(({ private_key }) =>

@@ -10,7 +10,7 @@ import type { SeenRefs } from './tables.ts'
 
 const HEADS = 'refs/heads/'
 const RETRY = { 'Retry-After': '30' }
-/** What was seen within this time answers for now. */
+/** Refs that were seen within this time count as those of now. */
 const FRESH = sql`interval '30 seconds'`
 /** A look that has begun is not asked for again at once. */
 const PAUSE = sql`interval '5 seconds'`

@@ -32,7 +32,7 @@ export function acceptHostKey(ssh: SshAccess, fingerprint: string): SshAccess {
   return { ...ssh, host_keys: [ssh.refused_host_key], refused_host_key: null }
 }
 
-/** What an agent gets: the newest key first, so that it is noticed once the host accepts it. */
+/** The keys for an agent: the newest first, so that it is noticed once the host accepts it. */
 export const sshKeysOf = (ssh: SshAccess, { deploy_keys = [] }: Keys): SshKeys => ({
   keys: ssh.keys.map(({ fingerprint }, i) => ({ private_key: deploy_keys[i]!, fingerprint })).reverse(),
   host_keys: ssh.host_keys,

@@ -24,7 +24,7 @@ export type IntegrationProblem = {
   since: string
 }
 
-/** Of a repository by SSH. `keys`: the one in use, then one that takes its place once the host has accepted it. */
+/** Keys of a repository by SSH. `keys`: the one in use, then one that takes its place once the host has accepted it. */
 export type SshAccess = {
   keys: { public_key: string; fingerprint: string }[]
   /** The pinned keys of the host. Empty until an agent has seen one. */

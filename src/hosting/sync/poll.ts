@@ -76,7 +76,11 @@ async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Prom
       ) o
       -- After the looks, because it locks cursors, and events come before those.
       cross join lateral read_changes(
-        l, case when o.looks is not null then ${cursor}::bigint end, ${digest}, ${POLL_PAGE_SIZE}, ${agentDailyLimit(ctx)}
+        l,
+        case when o.looks is not null then ${cursor}::bigint end,
+        ${digest},
+        ${POLL_PAGE_SIZE},
+        ${agentDailyLimit(ctx)}
       ) c
       cross join read_jobs(l, ${cursor}, c.resync, c.latest, ${POLL_PAGE_SIZE}) j`,
   )

@@ -77,6 +77,7 @@ describe('a person who installs the GitHub App', () => {
         base_url: 'https://github.com',
         state: 'active',
         problem: null,
+        ssh: null,
         webhook_url: `http://slipway.test${BASE_PATH}/webhook`,
         created_at: expect.any(String),
         updated_at: expect.any(String),

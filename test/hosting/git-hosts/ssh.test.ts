@@ -48,6 +48,7 @@ async function setUp(over: object = {}) {
   const patch = (body: object) => tenant.patch(`${BASE_PATH}/${integration.id}`, body)
   /** Makes the look due, and takes it. */
   async function takeLook() {
+    await finishPendingWork()
     await sweepRepositories(getServices(), { integration_id: integration.id })
     await runAsSystem(
       getApp().database,
