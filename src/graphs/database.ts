@@ -138,7 +138,7 @@ async function applyMigrations(database: Database): Promise<void> {
   }
 }
 
-const CHANNELS = ['graphs_runs', 'graphs_events', 'graphs_control'] as const
+const CHANNELS = ['graphs_runs', 'graphs_events', 'graphs_control', 'graphs_quiet'] as const
 export type Channel = (typeof CHANNELS)[number]
 
 /** Listens until it is closed, with a new connection whenever the last one is lost. */

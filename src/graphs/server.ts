@@ -1,6 +1,7 @@
 // The parts that a request may need.
 import type { KnownAssistants } from './assistants.ts'
 import type { Auth } from './auth.ts'
+import type { Background } from './background.ts'
 import type { Configuration } from './configuration.ts'
 import type { Database } from './database.ts'
 import type { Embeddings } from './embeddings.ts'
@@ -25,6 +26,7 @@ export type Server = {
   appSocket: string | null
   executors: Executor[]
   worker: Worker
+  background: Background
   /** The key that callers send; without one, every caller may do everything. */
   apiKey?: string | undefined
   version: string

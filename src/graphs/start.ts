@@ -7,6 +7,7 @@ import { join, resolve } from 'node:path'
 import { serve } from '@hono/node-server'
 import { createAssistant, KnownAssistants } from './assistants.ts'
 import { Auth } from './auth.ts'
+import { Background } from './background.ts'
 import type { Configuration, GraphSpec, Language } from './configuration.ts'
 import { startDueCrons } from './crons.ts'
 import { type Database, listen, migrate, openDatabase } from './database.ts'
@@ -16,6 +17,7 @@ import { Executor, type ExecutorOptions } from './executor.ts'
 import { createApp } from './http/app.ts'
 import { DEFAULT_LIMITS, type Limits, Usage } from './limits.ts'
 import type { Server } from './server.ts'
+import { QUIET_MS } from './sleep.ts'
 import { runStoreOperation } from './store.ts'
 import { endOf, Waiters } from './streams.ts'
 import { sweep } from './sweeps.ts'
@@ -182,8 +184,10 @@ async function open(options: StartOptions, opened: Closer[]): Promise<Running> {
     },
   })
   working = worker
+  const background = new Background()
   const listener = listen(databaseUrl, (channel, payload) => {
     if (channel === 'graphs_runs') worker.wake()
+    else if (channel === 'graphs_quiet') background.pause(QUIET_MS)
     else if (channel === 'graphs_events') {
       const [run, thread, isEvent] = payload.split(' ')
       waiters.wake(run!)
@@ -195,37 +199,23 @@ async function open(options: StartOptions, opened: Closer[]): Promise<Running> {
   await listener.ready
 
   const assistants = new KnownAssistants()
-  const parts = { db, waiters, executors, worker, assistants, usage, auth, appSocket, embeddings }
+  const parts = { db, waiters, executors, worker, background, assistants, usage, auth, appSocket, embeddings }
   const server: Server = { configuration, ...parts, apiKey, version, environment }
   await usage.measure(db)
   const http = options.isWorkerOnly ? undefined : await openHttp(server, options)
   if (http) url = `http://127.0.0.1:${http.port}`
   worker.start()
-  const repeated = [repeat(() => sweep(server), SWEEP_MS), repeat(() => lookEachSecond(server), SECOND_MS)]
+  background.repeat(() => sweep(server), SWEEP_MS)
+  background.repeat(() => lookEachSecond(server), SECOND_MS)
   async function stop(graceMs = 3000): Promise<void> {
-    const done = repeated.map(one => one.stop())
+    const done = background.stop()
     http?.stopListening()
     await worker.stop(graceMs)
     http?.closeConnections()
-    await Promise.all(done)
+    await done
     await closeAll(opened)
   }
   return { server, url, stop }
-}
-
-/** Not again while it still works: the database may be slow, or away. */
-function repeat(work: () => Promise<void>, everyMs: number) {
-  let working: Promise<void> | undefined
-  const timer = setInterval(() => {
-    working ??= work().finally(() => {
-      working = undefined
-    })
-  }, everyMs)
-  async function stop(): Promise<void> {
-    clearInterval(timer)
-    await working
-  }
-  return { stop }
 }
 
 async function lookEachSecond(server: Server): Promise<void> {

@@ -122,7 +122,7 @@ const lookupWith =
 /** Returns the status. No redirect is followed. */
 function post(url: URL, body: string, options: http.RequestOptions): Promise<number> {
   const { promise, resolve, reject } = Promise.withResolvers<number>()
-  const whole = { method: 'POST', signal: AbortSignal.timeout(10_000), ...options }
+  const whole = { method: 'POST', signal: AbortSignal.timeout(POST_MS), ...options }
   const onAnswer = (answer: http.IncomingMessage) => {
     resolve(answer.statusCode!)
     answer.destroy()
@@ -133,11 +133,15 @@ function post(url: URL, body: string, options: http.RequestOptions): Promise<num
   return promise
 }
 
+const POST_MS = 10_000
 const ATTEMPTS = 3
+/** With all attempts and the pauses between them, a webhook takes no longer. */
+export const SENDING_SECONDS = 40
 /** Receivers that do not answer must fill neither the memory nor the sockets of this copy. */
 const MOST_UNDER_WAY = 1000
 const MOST_BYTES_UNDER_WAY = 64 * 2 ** 20
 const underWay = { count: 0, bytes: 0 }
+export const webhooksUnderWay = (): number => underWay.count
 
 type WebhookOptions = { policy: Policy; environment: Environment; ownUrl: string; hasAuth: boolean }
 

@@ -12,7 +12,7 @@ import { findHidden, passOn } from './application.ts'
 import { assistantRoutes } from './assistants.ts'
 import { cronRoutes } from './crons.ts'
 import { mcpRoutes } from './mcp.ts'
-import { createMetaRoutes } from './meta.ts'
+import { createMetaRoutes, SLEEP_PATH } from './meta.ts'
 import { protocolRoutes } from './protocol.ts'
 import { type Group, mount, type Route, type Variables } from './route.ts'
 import { runRoutes } from './runs.ts'
@@ -71,6 +71,9 @@ function answerError(error: unknown, context: Context): Response {
   return problem(500, 'The server failed. Its log has the reason.')
 }
 
+/** It came by a router, so that its caller may be anyone. */
+const isForwarded = ({ headers }: Request) => headers.has('X-Forwarded-For') || headers.has('Forwarded')
+
 export function createApp(server: Server): Hono<Variables> {
   const { configuration } = server
   const root = new Hono<Variables>()
@@ -95,7 +98,9 @@ export function createApp(server: Server): Hono<Variables> {
   app.use(async (context, next) => {
     // A route of ours has a method.
     const isOurs = () => matchedRoutes(context).some(({ method }) => method !== 'ALL')
-    const isOpen = context.req.path === `${prefix}/ok` || (configuration.app?.isOpen && !isOurs())
+    const { path } = context.req
+    const isHealth = path === `${prefix}/ok` || (path === prefix + SLEEP_PATH && !isForwarded(context.req.raw))
+    const isOpen = isHealth || (configuration.app?.isOpen && !isOurs())
     context.set('user', isOpen ? null : await identify(server, context.req.raw))
     await next()
   })

@@ -1,10 +1,13 @@
 // Routes about the server itself.
 import { HttpError } from '../errors.ts'
 import type { Server } from '../server.ts'
+import { askSleep } from '../sleep.ts'
 import { makeDocument, renderDocument } from './openapi.ts'
 import { type Route, route } from './route.ts'
 
 const group = 'meta'
+/** Needs no key for those who reach the copy itself. */
+export const SLEEP_PATH = '/internal/sleep'
 
 /** Figures in the text format of Prometheus. */
 async function renderMetrics({ db, worker, waiters }: Server): Promise<string> {
@@ -50,6 +53,14 @@ export const createMetaRoutes = (all: () => Route[]): Route[] => [
       })
       return { ok: true }
     },
+  }),
+  route({
+    method: 'get',
+    path: SLEEP_PATH,
+    access: null,
+    group,
+    summary: 'Whether all copies may sleep, and when one has to be awake again',
+    handle: ({ server }) => askSleep(server),
   }),
   route({
     method: 'get',
