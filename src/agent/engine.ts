@@ -69,6 +69,7 @@ export type SourceTree = {
   configuration_path: string | null
   start_command: string | null
   health_path: string | null
+  sleep_path?: string | null
   env: Record<string, string>
   /** The revision's command if it has one, else the configuration's. Null: the default. Empty: none. */
   install_command: string | null
@@ -101,6 +102,8 @@ export type Artifact = {
   programs?: string[]
   /** Commands that come before each other one in an image that a plan has built. */
   enter?: string
+  /** The path at which it is asked whether it may sleep. */
+  sleep_path?: string
   /** Runs once, before the first start. */
   release?: { command: string; timeout_seconds: number }
   /** The variable with the address of a database, which is tried before that. */

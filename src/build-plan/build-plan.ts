@@ -74,6 +74,8 @@ export type BuildPlan = {
   start: string | null
   /** Null: that of the configuration, or none. */
   health_path: string | null
+  /** The path at which it is asked whether it may sleep. Null: it may whenever no request comes. */
+  sleep_path: string | null
   /** Runs once per revision, before it gets requests. */
   release: string | null
   processes: ProcessType[]

@@ -8,6 +8,7 @@ export type ExplicitStart = {
   path: string | null
   /** Empty: nothing listens, and the processes run alone. */
   start_command: string | null
+  sleep_path?: string | null
   /** Null: the one that is found. Empty: none. */
   release_command?: string | null
   processes?: ProcessType[]
@@ -27,6 +28,7 @@ export function readExplicitStart(path: string, text: string | null): ExplicitSt
   return {
     path,
     start_command: toText(start_command),
+    sleep_path: toText(commands.sleep_path),
     release_command: toText(release_command),
     processes: toProcesses(processes),
     schedules: toSchedules(schedules),

@@ -184,6 +184,7 @@ function complete(
     build: (build_command ?? proposal.build) || null,
     start: site || isAlone ? null : (start ?? proposal.start ?? null),
     health_path: proposal.health_path ?? null,
+    sleep_path: configuration?.sleep_path ?? proposal.sleep_path ?? null,
     release: site ? null : (configuration?.release_command ?? proposal.release) || null,
     processes,
     schedules,

@@ -10,6 +10,9 @@ import { boundedText as bounded, recordOf } from '../protocol/wire.ts'
 const MAX_VARIABLES = 500
 const text = z.string({ error: 'must be a string' })
 const commandLine = text.trim().max(4096)
+const urlPath = bounded(1024, 'must be a path of at most 1024 characters').regex(/^\/[!-~]*$/, {
+  error: 'must be a path that begins with /',
+})
 
 /** `start_command` and `release_command` name these two. */
 const NAMED_OTHERWISE = ['web', 'release']
@@ -111,14 +114,16 @@ export const RuntimeConfiguration = z
           'Folders that stay through revisions, by name. A volume of the deployment with that claim wins. A disk ' +
           'that is left out later is detached, and keeps its files.',
       }),
-    health_path: bounded(1024, 'must be a path of at most 1024 characters')
-      .regex(/^\/[!-~]*$/, { error: 'must be a path that begins with /' })
-      .nullish()
-      .meta({
-        description:
-          'The application is healthy if it answers this path with a status from 200 to 399. ' +
-          'Default: if its port accepts connections.',
-      }),
+    health_path: urlPath.nullish().meta({
+      description:
+        'The application is healthy if it answers this path with a status from 200 to 399. ' +
+        'Default: if its port accepts connections.',
+    }),
+    sleep_path: urlPath.nullish().meta({
+      description:
+        'Asked before the application sleeps, for one that works without requests. It answers `{"may_sleep": true}`, ' +
+        'with a time `wake_at` if it has to be awake then. Default: it may sleep whenever no request comes.',
+    }),
     env: recordOf(
       bounded(253).regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must have names of letters, digits and underscores' }),
       text,

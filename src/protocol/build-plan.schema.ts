@@ -59,6 +59,7 @@ export const BuildPlan = z
       description: 'Null for a static site, for workers alone, and if a Dockerfile says it.',
     }),
     health_path: path.nullish().meta({ description: 'The path that tells whether it is healthy.' }),
+    sleep_path: path.nullish().meta({ description: 'The path that tells whether it may sleep, and until when.' }),
     release: command.nullish().meta({ description: 'Runs once per revision, before it gets requests.' }),
     processes: arrayOf(PlannedProcess, 20)
       .nullish()

@@ -562,6 +562,7 @@ describe('the runtime configuration', () => {
     ['{"release_timeout_seconds": 841}', /`release_timeout_seconds`/],
     ['{"env": {"PORT": "1"}}', /PORT/],
     ['{"health_path": "ok"}', /health_path/],
+    ['{"sleep_path": "ok"}', /sleep_path/],
     ['{"strat_command": "x"}', /`strat_command`.*`start_command`/],
   ])('is refused if it is %s', (text, reason) => expect(written(text)).toThrow(reason))
 

@@ -28,6 +28,10 @@ const IDLE_SECONDS = 0.2
 const SOON: Partial<Limits> = {
   scale_ms: 20,
   scale: { up_ms: 200, down_ms: 600, step_ms: 100 },
+  sleep_ask_ms: 20,
+  wake_ahead_ms: 500,
+  least_sleep_ms: 1_000,
+  settle_ms: 100,
 }
 const SLOW_CODE = `
 const { createServer } = require('node:http')
@@ -189,16 +193,89 @@ test('a terminal and a forwarded port keep it awake, and wake it', async () => {
   expect((await requestRouter(url, '/')).status).toBe(200)
 })
 
-test('an application of graphs stays awake for its runs, and its log says so', async () => {
-  const graphs = { build_plan: { kind: 'graphs' } } as Partial<Artifact>
-  const { engine, ref, lines } = await serve({ min_scale: 0, idle_seconds: IDLE_SECONDS }, { of: graphs })
-  for (const { state } of await observeFor(1_000, engine, ref)) expect(state).toBe('healthy')
-  expect(lines).toMatchObject([{ level: 'WARNING', message: expect.stringContaining('does not sleep') }])
+/** It answers what the file says. `wake_in`: milliseconds from each question; `once`: it may at the first one only. */
+const askedCode = (file: string) => `
+const { createServer } = require('node:http')
+const { readFileSync } = require('node:fs')
+let questions = 0
+createServer((req, res) => {
+  if (req.url !== '/sleep') return res.end('hello')
+  const { wake_in, once, ...answer } = JSON.parse(readFileSync(${JSON.stringify(file)}, 'utf8'))
+  if (once) answer.may_sleep = questions++ === 0
+  if (wake_in) answer.wake_at = new Date(Date.now() + wake_in)
+  res.end(JSON.stringify(answer))
+}).listen(process.env.PORT)
+`
+function makeAsked() {
+  const file = join(makeTempFolder(), 'answer')
+  const answer = (value: object) => {
+    fs.writeFileSync(`${file}.new`, JSON.stringify(value))
+    fs.renameSync(`${file}.new`, file)
+  }
+  answer({ may_sleep: false })
+  const worker = { name: 'queue', command: 'exec sleep 1000' }
+  const of: Partial<Artifact> = { sleep_path: '/sleep', processes: [worker] }
+  return { answer, code: askedCode(file), of }
+}
+const untilQueue = async (home: string, ref: RevisionRef) => {
+  const [folder] = await waitFor(async () => {
+    const started = copiesOf(home, ref, 'queue').filter(hasIdentity)
+    return started.length > 0 ? started : undefined
+  })
+  return identityOf(folder!)
+}
+const rest = (seconds: number) => ({ min_scale: 0, idle_seconds: IDLE_SECONDS, frozen_seconds: seconds })
+
+test.each([
+  ['stopped', 0],
+  ['frozen', 3_600],
+])('one that says when it may sleep does then, %s, with its other processes', async (state, frozen_seconds) => {
+  const { answer, ...asked } = makeAsked()
+  const { engine, ref, url, home, lines } = await serve(rest(frozen_seconds), asked)
+  const worker = await untilQueue(home, ref)
+  for (const seenNow of await observeFor(700, engine, ref)) expect(seenNow.state).toBe('healthy')
+  answer({ may_sleep: 'perhaps' })
+  await waitFor(() => lines.some(({ level }) => level === 'WARNING'))
+  answer({ may_sleep: true, wake_in: 900 })
+  for (const seenNow of await observeFor(400, engine, ref)) expect(seenNow.state).toBe('healthy')
+  // Work that comes between its answer and the sleep.
+  answer({ once: true })
+  for (const seenNow of await observeFor(400, engine, ref)) expect(seenNow.state).toBe('healthy')
+  answer({ may_sleep: true, wake_at: null })
+  await untilState(engine, ref, 'sleeping')
+  if (state === 'frozen') await waitFor(() => /\) [TSD] /.test(fs.readFileSync(`/proc/${worker}/stat`, 'utf8')))
+  else await waitFor(() => copiesOf(home, ref, 'queue').length === 0)
+  answer({ may_sleep: false })
+  expect((await requestRouter(url, '/')).body).toBe('hello')
+  await untilState(engine, ref, 'healthy')
+  const again = await untilQueue(home, ref)
+  expect(again === worker).toBe(state === 'frozen')
+  expect(lines.filter(({ level }) => level === 'WARNING')).toHaveLength(1)
+})
+
+test.each([0, 3_600])('it wakes by itself when it has to be awake, by the next agent, %d s frozen', async seconds => {
+  const { answer, ...asked } = makeAsked()
+  const { engine, ref, home, unit, artifact } = await serve(rest(seconds), asked)
+  await untilQueue(home, ref)
+  const before = Date.now()
+  answer({ may_sleep: true, wake_in: 4_000 })
+  await untilState(engine, ref, 'sleeping')
+  answer({ may_sleep: false })
+  await engine.close({ stop: false })
+  const { engine: next } = await openEngine(home, { limits: SOON })
+  await next.start(unit, artifact)
+  await next.route(unit)
+  const { state } = await seen(next, ref)
+  // A slow machine is later than that.
+  if (Date.now() < before + 3_000) expect(state).toBe('sleeping')
+  await untilState(next, ref, 'healthy')
+  await untilQueue(home, ref)
 })
 
 test('a frozen deployment stays so while its disk is copied, and after', async () => {
   const tick = join(makeTempFolder(), 'tick')
-  const code = `${makeServerCode('hello')}
+  const code = `require('node:fs').writeFileSync(${JSON.stringify(tick)}, '.')
+${makeServerCode('hello')}
 const { appendFileSync, writeFileSync } = require('node:fs')
 writeFileSync(process.env.SLIPWAY_DISK_DATA + '/large', require('node:crypto').randomBytes(32 * 1024 ** 2))
 setInterval(() => appendFileSync(${JSON.stringify(tick)}, '.'), 5)`
@@ -259,8 +336,10 @@ test('copies follow the requests in flight up to the most and back, and no reque
   expect(lines.some(({ message }) => message.includes('instead of 1'))).toBe(true)
 })
 
-const copiesOf = (home: string, { deployment_id, revision_id }: RevisionRef): string[] => {
-  const folder = join(home, 'process', deployment_id, 'revisions', revision_id, 'copies')
+const copiesOf = (home: string, { deployment_id, revision_id }: RevisionRef, type = 'web'): string[] => {
+  const own = type === 'web' ? [] : ['processes', type]
+  const folder = join(home, 'process', deployment_id, 'revisions', revision_id, ...own, 'copies')
   return fs.existsSync(folder) ? fs.readdirSync(folder).map(name => join(folder, name)) : []
 }
+const hasIdentity = (folder: string) => fs.existsSync(join(folder, 'identity.json'))
 const identityOf = (folder: string): number => JSON.parse(fs.readFileSync(join(folder, 'identity.json'), 'utf8')).pid

@@ -45,6 +45,7 @@ describe('a graph application', () => {
       install: 'npm ci --include=dev',
       start: 'slipway-graphs langgraph.json',
       health_path: '/ok',
+      sleep_path: '/internal/sleep',
       tools: [{ name: 'node', version: '>=22' }, { name: 'graphs-javascript' }],
     })
   })
@@ -203,8 +204,8 @@ describe('a langgraph.json', () => {
       store: { ttl: { default_ttl: 60 } },
       http: { disable_mcp: true, mount_prefix: '/graphs' },
     }
-    const { warnings, health_path } = plan({ 'langgraph.json': file, 'agent.py': '' })
-    expect(health_path).toBe('/graphs/ok')
+    const { warnings, health_path, sleep_path } = plan({ 'langgraph.json': file, 'agent.py': '' })
+    expect([health_path, sleep_path]).toEqual(['/graphs/ok', '/graphs/internal/sleep'])
     const named = warnings.map(warning => /`(.*?)`/.exec(warning)?.[1])
     expect(named).toEqual(['base_image', 'api_version', 'dockerfile_lines', 'keep_pkg_tools', 'dependancies'])
   })

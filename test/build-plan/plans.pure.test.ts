@@ -456,7 +456,8 @@ describe('the order of what decides', () => {
   it('the configuration file wins over a Procfile, and that over what is found', () => {
     const files = { ...python, Procfile: 'web: from-procfile' }
     expect(plan(files).start).toBe('from-procfile')
-    expect(plan(files, { configuration: { path: 'slipway.json', start_command: 'mine' } }).start).toBe('mine')
+    const configuration = { path: 'slipway.json', start_command: 'mine', sleep_path: '/sleep' }
+    expect(plan(files, { configuration })).toMatchObject({ start: 'mine', sleep_path: '/sleep' })
   })
 
   it('a start command makes any folder an application, and a site one with a server', () => {

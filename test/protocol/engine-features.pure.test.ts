@@ -79,7 +79,7 @@ const MADE = {
       replicaParts(unit, artifact, placement),
       // One number for each type of the parts, whatever their most is.
       processTypesOf(unit, artifact).map(({ scale, ...type }) => ({ ...type, copies: scale[0] })),
-      scalingOf(unit.resources, 32),
+      scalingOf(unit.resources, 32, null),
       storeRequestsOf(unit),
     ])
   },

@@ -403,6 +403,7 @@ function partsOfPlan(plan: BuildPlan, tree: SourceTree | null): Partial<Artifact
     ...(build_plan && { build_plan }),
     ...(release && { release }),
     ...(plan.health_path && !tree?.health_path && { health_path: plan.health_path }),
+    ...(plan.sleep_path && { sleep_path: plan.sleep_path }),
     processes: plan.processes,
     ...(plan.kind === 'worker' && { isWithoutWeb: true }),
   }

@@ -19,12 +19,12 @@ export function planSource(
   { log, onPlan }: Pick<BuildTask, 'log' | 'onPlan'>,
 ): BuildPlan {
   const { root = '', configuration_path: path, start_command, install_command, build_command, site = null } = tree
-  const { release_command = null, processes = [], schedules = [], disks = [] } = tree
+  const { release_command = null, sleep_path = null, processes = [], schedules = [], disks = [] } = tree
   const files = listFiles(tree.folder)
   const plan = refusedAsPermanent(() =>
     planBuild(files, {
       root,
-      configuration: { path, start_command, site, release_command, processes, schedules, disks },
+      configuration: { path, start_command, sleep_path, site, release_command, processes, schedules, disks },
       install_command,
       build_command,
       buildsImages,

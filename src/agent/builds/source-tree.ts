@@ -49,6 +49,7 @@ export async function loadSourceTree(source: BuildSource, options: Options): Pro
     configuration_path: configuration ? path : null,
     start_command: start_command ?? null,
     health_path: health_path ?? null,
+    sleep_path: configuration?.sleep_path ?? null,
     env: env ?? {},
     install_command: installs,
     build_command: source.build_command ?? build_command ?? null,

@@ -39,6 +39,7 @@ export function proposeGraphs(app: Folder, name: string): Proposal {
     install,
     start: `slipway-graphs ${quote(name)}`,
     health_path: `${file.prefix}/ok`,
+    sleep_path: `${file.prefix}/internal/sleep`,
     env: python ? { UV_PYTHON_PREFERENCE: 'system', PYTHONUNBUFFERED: '1' } : {},
     programs: [...(python ? [`${VENV}/bin`] : []), ...(node ? ['node_modules/.bin'] : [])],
     certain: [

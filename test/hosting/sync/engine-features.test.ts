@@ -185,8 +185,9 @@ it('every feature has a case', () => {
     featureNames
       .filter(
         name =>
-          !['images', 'protection', 'traffic', 'traffic_router', 'cpu_limits', 'database_history'].includes(name) &&
-          !name.endsWith('_snapshots'),
+          !['images', 'git_ssh', 'protection', 'traffic', 'traffic_router', 'cpu_limits', 'database_history'].includes(
+            name,
+          ) && !name.endsWith('_snapshots'),
       )
       .sort(),
   )

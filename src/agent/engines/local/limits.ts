@@ -50,6 +50,12 @@ export const DEFAULT_LIMITS = {
   /** The interval at which copies are scaled, and put to sleep. */
   scale_ms: 1_000,
   scale: SCALE_TIMES,
+  /** After an answer that it may not sleep, an application is asked again. */
+  sleep_ask_ms: 5_000,
+  /** An application that asked to be awake at a time is woken so long before: its first copy has to start. */
+  wake_ahead_ms: 10_000,
+  /** It does not sleep for less time than this. */
+  least_sleep_ms: 30_000,
   /** The interval at which the agent reads the last requests from the router and reports them. */
   usage_poll_ms: 10_000,
   usage_report_ms: 3_600_000,

@@ -27,7 +27,7 @@ import type {
 import type { PublicProxy } from '../../public-proxy/public-proxy.ts'
 import { signatureOf } from '../../redaction/redaction.ts'
 import { listFolder, readJson, readText, removeRecursively, stampFolder, writeJson } from '../../system/files.ts'
-import { servesGraphs } from '../graph-variables.ts'
+import { sleepPathOf } from '../graph-variables.ts'
 import { MODEL_TOKEN_FILE } from '../model-variables.ts'
 import { processTypesOf, type RunningType, WEB } from '../process-types.ts'
 import { BesideCopies } from './beside-copies.ts'
@@ -37,7 +37,8 @@ import { describeLeftData } from './left-data.ts'
 import { DEFAULT_LIMITS, type Limits } from './limits.ts'
 import { Provisioner } from './provisioning.ts'
 import type { Health, Replica } from './replica.ts'
-import { type HealthPolicy, ReplicaPool, type ReplicaTemplate, type Rest } from './replica-pool.ts'
+import { type HealthPolicy, ReplicaPool, type ReplicaTemplate } from './replica-pool.ts'
+import { RestRecords } from './rest-records.ts'
 import { RevisionPools } from './revision-pools.ts'
 import { listUsage, type PoolOf } from './revision-usage.ts'
 import type { Target } from './router.ts'
@@ -90,6 +91,9 @@ export abstract class PooledEngine implements Engine {
   readonly #router: RouterClient
   readonly #proxy: PublicProxy | undefined
   readonly #scaler: Scaler
+  readonly #rests = new RestRecords(({ deployment_id: id, revision_id }) =>
+    this.path(id, 'revisions', revision_id, 'rest.json'),
+  )
   protected readonly beside: BesideCopies
   /** The ways in which the copies of revisions move, by their ids. */
   readonly #scalings = new Map<string, Scaling>()
@@ -128,8 +132,9 @@ export abstract class PooledEngine implements Engine {
       list: () => [...this.#pools.keys()].flatMap(id => this.#findScaled(id) ?? []),
       find: id => this.#findScaled(id),
       applyRoutes: () => this.#applyRoutes(),
-      recordRest: (ref, rest) => this.#recordRest(ref, rest),
-      log: (ref, message) => this.events.log({ ...ref, process: WEB }, message, 'INFO'),
+      readRest: ref => this.#rests.read(ref),
+      recordRest: (ref, rest) => this.#rests.write(ref, rest),
+      log: (ref, message, level = 'INFO') => this.events.log({ ...ref, process: WEB }, message, level),
     })
     this.beside = new BesideCopies(this.#scaler, id => this.#findScaled(id)?.pool.holds === true)
     this.provisioner = new Provisioner({
@@ -191,17 +196,19 @@ export abstract class PooledEngine implements Engine {
       for (const revision_id of listFolder(this.path(deployment_id, 'revisions'))) {
         const ref = { deployment_id, revision_id }
         const replicas = await this.adopt(ref)
-        const rest = readJson<{ rest: Rest }>(this.#restFile(ref))?.rest ?? null
-        if (rest === null && [...replicas.values()].every(({ length }) => length === 0)) {
+        const stored = this.#rests.read(ref)
+        if (stored === null && [...replicas.values()].every(({ length }) => length === 0)) {
           // Best effort: `stop` removes it too.
           await removeRecursively(this.path(deployment_id, 'revisions', revision_id)).catch(() => {})
           continue
         }
         const pools = this.#ensurePools(ref)
         const listens = fs.existsSync(this.#policyFile(ref, WEB))
-        for (const [type, ofType] of replicas)
-          if (ofType.length > 0 || (type === WEB && listens))
+        for (const [type, ofType] of replicas) {
+          const rest = type === WEB || stored?.types?.includes(type) ? (stored?.rest ?? null) : null
+          if (ofType.length > 0 || (type === WEB ? listens : rest !== null))
             await pools.adopt(type, ofType, this.#readHealthPolicy(ref, type), rest)
+        }
         if (this.#isDraining(ref)) void this.#awaitDrained(ref, pools.targets())
       }
     }
@@ -381,25 +388,19 @@ export abstract class PooledEngine implements Engine {
     return join(this.#home, deployment, ...rest)
   }
 
-  #restFile({ deployment_id, revision_id }: RevisionRef): string {
-    return this.path(deployment_id, 'revisions', revision_id, 'rest.json')
-  }
-
-  #recordRest(ref: RevisionRef, rest: Rest | null): void {
-    if (rest) writeJson(this.#restFile(ref), { rest })
-    else fs.rmSync(this.#restFile(ref), { force: true })
-  }
-
   /** Undefined while a revision that is not routed is all that runs, or if its copies do not move. */
   #findScaled(deployment_id: string): Scaled | undefined {
     const saved = this.#records.read(deployment_id)
     const revision_id = saved?.routed
-    const pool = revision_id ? this.#pools.get(deployment_id)?.get(revision_id)?.web : undefined
+    const pools = revision_id ? this.#pools.get(deployment_id)?.get(revision_id) : undefined
+    const pool = pools?.web
     const asleep = pool?.rest && (pool.isStarted ? AWAKE : AS_IT_IS)
     const own = this.#scalings.get(revision_id ?? '') ?? asleep
+    if (!pool || !own) return undefined
     // Half of a split would sleep while the other one answers.
-    const scaling = own && saved && splitOf(saved) ? { ...own, sleep: null } : own
-    return pool && scaling ? { ref: { deployment_id, revision_id: revision_id! }, pool, scaling } : undefined
+    const scaling = saved && splitOf(saved) ? { ...own, sleep: null } : own
+    const others = pools.othersThatSleep(scaling.sleep?.path != null)
+    return { ref: { deployment_id, revision_id: revision_id! }, pool, others, scaling }
   }
 
   #serversOf(deployment_id: string, revision_id: string): Servers {
@@ -487,11 +488,9 @@ export abstract class PooledEngine implements Engine {
     const ready = seconds != null && { ready_ms: seconds * 1000 }
     // A revision that an agent with a higher limit accepted keeps serving, with fewer.
     const most = this.limits.copies
-    const scaling = artifact.isWithoutWeb || artifact.site ? null : scalingOf(resources, most, servesGraphs(artifact))
+    const scaling = artifact.isWithoutWeb || artifact.site ? null : scalingOf(resources, most, sleepPathOf(artifact))
     if (scaling) this.#scalings.set(revision_id, scaling)
     else this.#scalings.delete(revision_id)
-    if (isNew && servesGraphs(artifact) && resources.min_scale === 0 && resources.idle_seconds != null)
-      this.events.log(spec, 'An application of graphs does not sleep, because its runs and crons need it.', 'WARNING')
     const web: ReplicaTemplate | null = artifact.isWithoutWeb
       ? null
       : {

@@ -13,7 +13,7 @@ const WORST: Condition['health']['state'][] = ['crash_looping', 'unhealthy', 'de
 export class RevisionPools {
   readonly #makePool: (type: string) => ReplicaPool
   readonly #pools = new Map<string, ReplicaPool>()
-  /** The other types, by name. */
+  /** The templates of the other types, by name. */
   #others = new Map<string, ReplicaTemplate>()
 
   constructor(makePool: (type: string) => ReplicaPool) {
@@ -28,8 +28,17 @@ export class RevisionPools {
     return this.#pools.get(WEB)
   }
 
+  get #besideWeb(): [type: string, pool: ReplicaPool][] {
+    return this.entries.filter(([type]) => type !== WEB)
+  }
+
+  /** The other types that sleep with `web`, by name. `areTogether`: all of them do. It may have changed meanwhile. */
+  othersThatSleep(areTogether: boolean): Map<string, ReplicaPool> {
+    return new Map(this.#besideWeb.filter(([, pool]) => (this.web?.rest ? pool.rest !== null : areTogether)))
+  }
+
   adopt(type: string, replicas: Replica[], policy: HealthPolicy | undefined, rest: Rest | null): Promise<void> {
-    return this.#ensure(type).adopt(replicas, policy, type === WEB ? rest : null)
+    return this.#ensure(type).adopt(replicas, policy, rest)
   }
 
   /** `web`: null if nothing listens. */
@@ -43,7 +52,7 @@ export class RevisionPools {
   }
 
   async stopOthers(): Promise<void> {
-    const others = this.entries.filter(([type]) => type !== WEB)
+    const others = this.#besideWeb
     await Promise.all(others.map(([, pool]) => pool.stop()))
     for (const [type] of others) this.#pools.delete(type)
   }
@@ -70,7 +79,7 @@ export class RevisionPools {
       return { type, ...pool.condition(), ...(pool.isElastic && { copies: pool.copies }) }
     })
     const states = conditions.map(({ type, health }) => ({
-      state: type !== WEB && this.web && health.state !== 'healthy' ? ('degraded' as const) : health.state,
+      state: type === WEB || !this.web ? health.state : healthBesideWeb(health.state),
       reason: type === WEB || health.reason === null ? health.reason : `Process \`${type}\`: ${health.reason}`,
     }))
     const worst = WORST.map(state => states.find(health => health.state === state)).find(Boolean)
@@ -108,6 +117,10 @@ export class RevisionPools {
     return pool
   }
 }
+
+/** One that sleeps, or begins to wake, does so with `web`. */
+const healthBesideWeb = (state: Condition['health']['state']): 'healthy' | 'degraded' =>
+  state === 'healthy' || state === 'sleeping' ? 'healthy' : 'degraded'
 
 /** One of each kind: counted together, with the message of the last one. */
 function mergeIncidents(all: Condition['incidents']): Condition['incidents'] {

@@ -1,29 +1,37 @@
 // Keeps the copies of the revisions that serve at the number that their load asks for, and puts to sleep those that
 // nobody asks. `decideCopies` decides; this samples, and applies it.
 import { decideCopies, keepSamples, type Sample, type ScaleRule } from '../../../protocol/scaling.ts'
-import type { RevisionRef } from '../../engine.ts'
+import type { LogLevel, RevisionRef } from '../../engine.ts'
 import type { Process } from '../../system/processes.ts'
 import { listProcesses } from '../../system/processes.ts'
 import type { Limits } from './limits.ts'
 import type { Replica } from './replica.ts'
-import type { ReplicaPool, Rest } from './replica-pool.ts'
+import type { ReplicaPool } from './replica-pool.ts'
 import type { RequestLoad } from './request-loads.ts'
+import type { StoredRest } from './rest-records.ts'
+import type { Target } from './router.ts'
 import type { RouterClient } from './router-client.ts'
+import { askToSleep } from './sleep-check.ts'
 
 /** The way in which the copies of a revision move. `amounts`: of one copy. */
 export type Scaling = {
   rule: ScaleRule | null
-  /** Null: it does not sleep. */
-  sleep: { idle_ms: number; frozen_ms: number } | null
+  /** Null: it does not sleep. `path`: it is asked there whether it may. Null: it is not asked. */
+  sleep: { idle_ms: number; frozen_ms: number; path: string | null } | null
   amounts: { cpu: number; memory_mb: number }
 }
 const NO_AMOUNTS = { cpu: 1, memory_mb: 1 }
 /** Copies that may not sleep any more. */
 export const AWAKE: Scaling = { rule: null, sleep: null, amounts: NO_AMOUNTS }
-/** Copies that an earlier agent put to sleep, until it is known how they move: only a request wakes them. */
-export const AS_IT_IS: Scaling = { rule: null, sleep: { idle_ms: 1e12, frozen_ms: 1e12 }, amounts: NO_AMOUNTS }
+/** Copies that an earlier agent put to sleep, until it is known how they move: only what it has stored wakes them. */
+export const AS_IT_IS: Scaling = {
+  rule: null,
+  sleep: { idle_ms: 1e12, frozen_ms: 1e12, path: null },
+  amounts: NO_AMOUNTS,
+}
 
-export type Scaled = { ref: RevisionRef; pool: ReplicaPool; scaling: Scaling }
+/** `others`: the processes that sleep and wake with `pool`, by their types. */
+export type Scaled = { ref: RevisionRef; pool: ReplicaPool; others: Map<string, ReplicaPool>; scaling: Scaling }
 type Host = {
   limits: Limits
   router: Pick<RouterClient, 'loads' | 'inFlight'>
@@ -33,8 +41,9 @@ type Host = {
   /** Returns once the router follows the present state of the pools. */
   applyRoutes(): Promise<void>
   /** Kept for the next agent. */
-  recordRest(ref: RevisionRef, rest: Rest | null): void
-  log(ref: RevisionRef, message: string): void
+  readRest(ref: RevisionRef): StoredRest | null
+  recordRest(ref: RevisionRef, rest: StoredRest | null): void
+  log(ref: RevisionRef, message: string, level?: LogLevel): void
 }
 
 type Seen = {
@@ -44,6 +53,12 @@ type Seen = {
   /** It is not idle before. */
   awakeSince: number
   frozenSince: number
+  /** The time at which it has to be awake again. Null: only a request wakes it. */
+  wakeAt: number | null
+  /** It is not asked again before whether it may sleep. */
+  askAt: number
+  /** The reason why it could not be asked the last time. */
+  problem: string | null
   before: { at: number; busy_ms: number; requests: number } | undefined
   used: { at: number; cpu_ms: number; copies: Replica[] } | undefined
 }
@@ -127,14 +142,16 @@ export class Scaler {
       // The line of the router that says so may have been lost with a connection.
       if (load?.held) return this.#wake(scaled, 'a request came')
       if (!scaling.sleep) return this.#wake(scaled, 'it may not sleep any more')
+      if (seen.wakeAt !== null && now >= seen.wakeAt - this.#host.limits.wake_ahead_ms)
+        return this.#wake(scaled, `it asked to be awake at ${new Date(seen.wakeAt).toISOString()}`)
       const isOver = now - seen.frozenSince >= scaling.sleep.frozen_ms
-      if (pool.rest === 'frozen' && isOver) this.#stop(scaled)
+      if (pool.rest === 'frozen' && isOver) this.#stop(scaled, seen)
       return
     }
     if (pool.holds || pool.phase() !== 'healthy')
       return void Object.assign(seen, { before: undefined, used: undefined })
     if (this.#used.has(scaled.ref.deployment_id)) seen.awakeSince = now
-    if (this.#isIdle(scaled, seen, load, now)) return this.#sleep(scaled, seen, now)
+    if (this.#isIdle(scaled, seen, load, now) && (await this.#sleep(scaled, seen, now))) return
     const { rule } = scaling
     if (!rule) return
     const measured = await this.#measure(scaled, rule, seen, load, list, now)
@@ -148,17 +165,22 @@ export class Scaler {
     pool.scale(decided.copies)
   }
 
-  #seenOf({ ref: { deployment_id, revision_id } }: Scaled, now: number): Seen {
+  #seenOf({ ref }: Scaled, now: number): Seen {
+    const { deployment_id, revision_id } = ref
     const known = this.#seen.get(deployment_id)
     if (known?.revision_id === revision_id) return known
     // The load of the revision before is that of this one.
     const samples = known?.samples ?? []
+    const wakeAt = this.#host.readRest(ref)?.wake_at ?? null
     const fresh: Seen = {
       revision_id,
       samples,
       changedAt: now,
       awakeSince: now,
       frozenSince: now,
+      wakeAt,
+      askAt: 0,
+      problem: null,
       before: undefined,
       used: undefined,
     }
@@ -199,44 +221,76 @@ export class Scaler {
     return (100 * Math.max(0, used.cpu_ms - before.cpu_ms)) / (now - before.at) / amounts.cpu
   }
 
-  /** Requests are held first. Only then it is certain that none is sent to what stops. */
-  async #sleep(scaled: Scaled, seen: Seen, now: number): Promise<void> {
-    const { ref, pool, scaling } = scaled
-    const { idle_ms, frozen_ms } = scaling.sleep!
+  /**
+   * Requests are held first: only then it is certain that none is sent to what stops, and that an answer that it may
+   * sleep stays true. Before, it is asked without that, so that one that works on holds no requests. False: it stays
+   * awake.
+   */
+  async #sleep(scaled: Scaled, seen: Seen, now: number): Promise<boolean> {
+    const { pool, others, scaling } = scaled
+    const { frozen_ms } = scaling.sleep!
+    if (!(await this.#maySleep(scaled, seen, pool.targets()))) return false
     const targets = pool.hold()
     try {
       await this.#host.applyRoutes()
-      if ((await this.#host.router.inFlight(targets)) > 0) return await this.#resume(scaled)
+      const isFree = (await this.#host.router.inFlight(targets)) === 0
+      if (!isFree || !(await this.#maySleep(scaled, seen, targets))) {
+        await this.#resume(scaled)
+        return false
+      }
     } catch {
-      return this.#resume(scaled)
+      await this.#resume(scaled)
+      return false
     }
     seen.frozenSince = now
-    const reason = `no request came for ${Math.round(idle_ms / 1000)} s`
-    if (frozen_ms > 0 && (await pool.freeze())) {
-      this.#host.recordRest(ref, 'frozen')
-      this.#record(scaled, `Sleeps, frozen: ${reason}.`)
-    } else {
-      this.#record(scaled, `Sleeps: ${reason}.`)
-      this.#stop(scaled)
+    for (const other of others.values()) other.hold()
+    const isFrozen = frozen_ms > 0 && (await freezeAll([...others.values(), pool]))
+    this.#record(scaled, `Sleeps${isFrozen ? ', frozen' : ''}: ${describeSleep(scaling, seen)}.`)
+    if (isFrozen) this.#recordRest(scaled, seen, 'frozen')
+    else this.#stop(scaled, seen)
+    return true
+  }
+
+  /** An application that works also without requests says whether it has something to do, and when it will have. */
+  async #maySleep({ ref, scaling }: Scaled, seen: Seen, targets: Target[]): Promise<boolean> {
+    const path = scaling.sleep?.path ?? null
+    seen.wakeAt = null
+    if (path === null) return true
+    if (Date.now() < seen.askAt) return false
+    const { limits, log } = this.#host
+    const answer = await askToSleep(targets, path, limits.probe_timeout_ms)
+    const problem = answer.may_sleep ? null : answer.problem
+    if (problem !== null && problem !== seen.problem) log(ref, `Does not sleep: ${problem}.`, 'WARNING')
+    seen.problem = problem
+    if (answer.may_sleep && (answer.wake_at === null || answer.wake_at - Date.now() >= limits.least_sleep_ms)) {
+      seen.wakeAt = answer.wake_at
+      return true
     }
+    seen.askAt = Date.now() + limits.sleep_ask_ms
+    return false
   }
 
-  #stop({ ref, pool }: Scaled): void {
-    this.#host.recordRest(ref, 'stopped')
-    pool.stopCopies()
+  #recordRest({ ref, others }: Scaled, { wakeAt }: Seen, rest: 'frozen' | 'stopped'): void {
+    this.#host.recordRest(ref, { rest, wake_at: wakeAt, types: [...others.keys()] })
   }
 
-  /** A request was faster. */
+  #stop(scaled: Scaled, seen: Seen): void {
+    this.#recordRest(scaled, seen, 'stopped')
+    for (const pool of [scaled.pool, ...scaled.others.values()]) pool.stopCopies()
+  }
+
+  /** A request was faster, or work. */
   async #resume({ pool }: Scaled): Promise<void> {
     await pool.wake()
     await this.#host.applyRoutes()
   }
 
   async #wake(scaled: Scaled, reason: string): Promise<void> {
-    const { ref, pool } = scaled
-    await pool.wake()
+    const { ref, pool, others } = scaled
+    await Promise.all([pool, ...others.values()].map(one => one.wake()))
     this.#host.recordRest(ref, null)
-    Object.assign(this.#seenOf(scaled, Date.now()), { awakeSince: Date.now(), before: undefined, used: undefined })
+    const fresh = { awakeSince: Date.now(), wakeAt: null, before: undefined, used: undefined }
+    Object.assign(this.#seenOf(scaled, Date.now()), fresh)
     this.#record(scaled, `Wakes: ${reason}.`)
     await this.#host.applyRoutes()
   }
@@ -248,3 +302,14 @@ export class Scaler {
 }
 
 const countCopies = (count: number): string => `${count} ${count === 1 ? 'copy' : 'copies'}`
+
+function describeSleep({ sleep }: Scaling, { wakeAt }: Seen): string {
+  const until = wakeAt === null ? '' : `, and it asked to be awake at ${new Date(wakeAt).toISOString()}`
+  return `no request came for ${Math.round(sleep!.idle_ms / 1000)} s${until}`
+}
+
+/** False: one of them cannot be frozen. */
+async function freezeAll(pools: ReplicaPool[]): Promise<boolean> {
+  for (const pool of pools) if (!(await pool.freeze())) return false
+  return true
+}
