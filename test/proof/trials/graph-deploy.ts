@@ -1,6 +1,6 @@
 // Graph applications by the newest command lines, unchanged, to `npm run dev`, and the SDKs at the address that they
 // print, and the same examples in containers and on Kubernetes, by our own. They need Python and npm: --install.
-// `--engine=process`, `--engine=container` or `--engine=kubernetes` runs one of them.
+// `--part=process`, `sleep`, `container` or `kubernetes` runs one of them; `sleep` takes 15 minutes.
 import { execFile } from 'node:child_process'
 import { cpSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,6 +12,8 @@ import { tryContainers } from './graph-deploy/containers.ts'
 import { deployCommands, makeWorkFolder, read, startDev } from './graph-deploy/dev.ts'
 import { tryKubernetes } from './graph-deploy/kubernetes.ts'
 import { checkRoutes } from './graph-deploy/routes.ts'
+import { trySleep } from './graph-deploy/sleep.ts'
+import { makeSlipway } from './graph-deploy/slipway.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 const run = promisify(execFile)
@@ -54,12 +56,7 @@ async function tryProcesses(): Promise<void> {
     await checkBySdks(example, url, key)
   }
   // Our own command line needs nothing but the folder, and the address stays.
-  const own = { ...process.env, SLIPWAY_URL: installation.url, SLIPWAY_API_KEY: installation.api_key }
-  const slipway = (...args: string[]) =>
-    run(process.execPath, [join(ROOT, 'src/cli/main.ts'), ...args], { cwd: work, env: own }).then(
-      ({ stdout }) => stdout,
-      ({ stdout, stderr }) => `${stdout}${stderr}`,
-    )
+  const slipway = makeSlipway(installation, work)
   const addressIn = (output: string) => /"local_url": ?"([^"]+)"/.exec(output)?.[1]
   const first = await slipway('deploy', 'graph-python', '--create', '--name', 'own', '--yes')
   check('slipway deploy needs no option', addressIn(first) !== undefined, first)
@@ -106,10 +103,9 @@ async function tryProcesses(): Promise<void> {
   check('it prints that it was interrupted', /interrupted/i.test(said), said)
 }
 
-const TRIALS = { process: tryProcesses, container: tryContainers, kubernetes: tryKubernetes }
+const PARTS = { process: tryProcesses, sleep: trySleep, container: tryContainers, kubernetes: tryKubernetes }
 
 await runTrial(async () => {
   if (!(await installClients())) return skipped('the command lines need Python, npm and their packages: --install')
-  for (const [engine, trial] of Object.entries(TRIALS))
-    if ([undefined, engine].includes(optionOf('engine'))) await trial()
+  for (const [part, trial] of Object.entries(PARTS)) if ([undefined, part].includes(optionOf('part'))) await trial()
 })
