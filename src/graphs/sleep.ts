@@ -19,8 +19,8 @@ export async function askSleep(server: Server): Promise<Sleep> {
 }
 
 /**
- * A frozen copy must have neither a lease nor an open transaction, of the graphs either. A copy that ended a run may still
- * send its webhook. Runs of graphs that are gone are nobody's.
+ * A frozen copy must have neither a lease nor an open transaction, of the graphs either. A copy that ended a run may
+ * still send its webhook. Runs of graphs that are gone are nobody's.
  */
 async function lookAhead({ db, worker, configuration }: Server): Promise<Sleep> {
   if (worker.activeCount > 0 || webhooksUnderWay() > 0) return STAYS

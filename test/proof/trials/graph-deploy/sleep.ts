@@ -50,6 +50,7 @@ async function sleepAndWake(installation: Installation, { example, url, frozen_s
   const values = await ask('POST', '/runs/wait', RUN)
   note(`${name}: woken by a run, which ended after ${Math.round(performance.now() - since)} ms`)
   check(`${name}: a request wakes it`, JSON.stringify(values).includes('You said: hi'), JSON.stringify(values))
+  await untilState('healthy')
 
   const at = Date.now() + 60_000
   const { thread_id, run_id } = await ask('POST', '/runs', { ...RUN, after_seconds: 60 })
@@ -57,6 +58,7 @@ async function sleepAndWake(installation: Installation, { example, url, frozen_s
   check(`${name}: it wakes for the run`, await untilState('healthy'), await stateOf())
   check(`${name}: it sleeps again`, await untilState('sleeping'), await stateOf())
   const run: Run = await ask('GET', `/threads/${thread_id}/runs/${run_id}`)
+  await untilState('healthy')
   const late = Date.parse(run.updated_at) - at
   note(`${name}: a delayed run ended ${late} ms after its time`)
   check(`${name}: the run was in time`, run.status === 'success' && late > -1000 && late < 10_000, JSON.stringify(run))
@@ -73,4 +75,5 @@ async function sleepAndWake(installation: Installation, { example, url, frozen_s
   const isInTime = runs.every(({ status }) => status === 'success') && delays.some(ms => ms >= 0 && ms < 10_000)
   check(`${name}: the run of the cron was in time`, isInTime, JSON.stringify(runs))
   await ask('DELETE', `/runs/crons/${cron.cron_id}`)
+  await untilState('healthy')
 }
