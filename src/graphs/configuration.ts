@@ -3,9 +3,17 @@ import { existsSync, readFileSync } from 'node:fs'
 import { dirname, extname, resolve } from 'node:path'
 import * as z from 'zod'
 import { StartError } from './errors.ts'
+import { readOriginPattern } from './origins.ts'
 import { faultOfPath } from './text-paths.ts'
 
 const thing = z.looseObject({})
+/** Names of classes by their modules, all, or none. */
+const modules = z.union([z.boolean(), z.array(z.array(z.string()))]).nullish()
+const serde = z.strictObject({
+  allowed_json_modules: modules,
+  allowed_msgpack_modules: modules,
+  pickle_fallback: z.boolean().nullish(),
+})
 const ttl = z.looseObject({
   default_ttl: z.number().positive().nullish(),
   refresh_on_read: z.boolean().nullish(),
@@ -30,7 +38,7 @@ const file = z.looseObject({
       ttl: ttl.nullish(),
     })
     .nullish(),
-  checkpointer: z.looseObject({ path: z.string().nullish(), serde: thing.nullish(), ttl: ttl.nullish() }).nullish(),
+  checkpointer: z.looseObject({ path: z.string().nullish(), serde: serde.nullish(), ttl: ttl.nullish() }).nullish(),
   auth: z
     .looseObject({
       path: z.string().nullish(),
@@ -160,9 +168,10 @@ export function readConfiguration(path: string): Configuration {
   refuse('priority', priority, 'remove it; runs start in the order in which they came.')
   refuse('ui', ui, 'remove it; components of a user interface are not served.')
   refuse('ui_config', ui_config, 'remove it; components of a user interface are not served.')
-  refuse('http.cors.allow_origin_regex', http?.cors?.allow_origin_regex, 'name the origins in `allow_origins`.')
+  const pattern = http?.cors?.allow_origin_regex
+  if (pattern && !readOriginPattern(pattern))
+    faults.push('`http.cors.allow_origin_regex` is not a regular expression of JavaScript.')
   refuse('checkpointer.path', checkpointer?.path, 'remove it; checkpoints are kept in DATABASE_URI.')
-  refuse('checkpointer.serde', checkpointer?.serde, 'remove it; the saver of each language decides what it reads.')
   if (webhooks?.headers && Object.keys(webhooks.headers).length > 0 && !webhooks.url?.allowed_domains?.length)
     faults.push(
       '`webhooks.headers` would go to any URL that a caller names: list their receivers in ' +

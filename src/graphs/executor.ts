@@ -20,6 +20,8 @@ export type ExecutorOptions = {
   embed?: { path: string; name: string } | undefined
   /** The routes of the application, which it serves on a socket. */
   app?: { path: string; name: string; socket: string; prefix: string } | undefined
+  /** Settings of the saver: the classes that checkpoints may bring back. */
+  serde?: object | undefined
   environment: Record<string, string | undefined>
   databaseUrl: string
   /** The longest wait for an answer, in place of a minute. */
@@ -95,8 +97,8 @@ export class Executor {
       pipe.once('close', end)
       setTimeout(end, LONGEST_REST_MS)
     })
-    const { graphs, auth = null, embed = null, app = null, databaseUrl } = this.options
-    this.#send({ type: 'start', folder, graphs, auth, embed, app, database: databaseUrl })
+    const { graphs, auth = null, embed = null, app = null, serde = null, databaseUrl } = this.options
+    this.#send({ type: 'start', folder, graphs, auth, embed, app, serde, database: databaseUrl })
     return this.#ready.promise
   }
 

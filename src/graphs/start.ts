@@ -90,6 +90,7 @@ async function startExecutors(options: StartOptions, { db, socket }: Connections
         auth: auth?.language === language ? auth : undefined,
         embed: embed?.language === language ? embed : undefined,
         app: app?.language === language && socket !== null ? toServedApp(configuration, socket) : undefined,
+        ...(language === 'python' && { serde: configuration.checkpointer?.serde ?? undefined }),
         command: commands[language](),
         folder: configuration.folder,
         environment,

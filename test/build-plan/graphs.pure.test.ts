@@ -188,6 +188,8 @@ describe('a langgraph.json', () => {
       'dims',
     ],
     ['an index without fields', { ...PYTHON, store: { index: { dims: 2, embed: 'openai:x', fields: [] } } }, 'fields'],
+    ['a pattern that is none', { ...PYTHON, http: { cors: { allow_origin_regex: '(' } } }, 'allow_origin_regex'],
+    ['a setting of the saver that is not known', { ...PYTHON, checkpointer: { serde: { pickle: true } } }, 'pickle'],
     ['an index without a size', { ...PYTHON, store: { index: { embed: 'openai:small' } } }, '`dims`'],
   ])('is refused with %s', (_, file, named) => {
     expect(refusal({ 'langgraph.json': file, 'agent.py': '', 'lib/x.py': '' })).toContain(named)
@@ -202,7 +204,8 @@ describe('a langgraph.json', () => {
       keep_pkg_tools: true,
       dependancies: [],
       store: { ttl: { default_ttl: 60 } },
-      http: { disable_mcp: true, mount_prefix: '/graphs' },
+      checkpointer: { serde: { allowed_msgpack_modules: [['mine', 'State']], pickle_fallback: false } },
+      http: { disable_mcp: true, mount_prefix: '/graphs', cors: { allow_origin_regex: 'https://.*' } },
     }
     const { warnings, health_path, sleep_path } = plan({ 'langgraph.json': file, 'agent.py': '' })
     expect([health_path, sleep_path]).toEqual(['/graphs/ok', '/graphs/internal/sleep'])

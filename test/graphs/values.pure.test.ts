@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { readConfiguration } from '../../src/graphs/configuration.ts'
 import { nextDate, parseCron } from '../../src/graphs/cron-schedule.ts'
 import { HttpError } from '../../src/graphs/errors.ts'
+import { allowedOrigins } from '../../src/graphs/origins.ts'
 import { assistantIdOf, toStorable } from '../../src/graphs/values.ts'
 import { checkWebhook } from '../../src/graphs/webhooks.ts'
 
@@ -106,14 +107,22 @@ describe('the configuration file', () => {
       auth: { disable_studio_auth: true },
       priority: { path: './a.py:first' },
       ui: { agent: './ui.tsx' },
-      // Without its pattern, every origin would be allowed.
-      http: { cors: { allow_origin_regex: '^https://mine$' } },
+      http: { cors: { allow_origin_regex: '(' } },
       store: { index: { dims: 3, embed: 'openai:small', fields: ['a..b'] } },
-      checkpointer: { serde: { allowed_json_modules: true } },
+      checkpointer: { path: './a.py:saver' },
     }
-    const named = ['auth', 'priority', 'ui', 'http.cors.allow_origin_regex', 'store.index.fields', 'checkpointer.serde']
+    const named = ['auth', 'priority', 'ui', 'http.cors.allow_origin_regex', 'store.index.fields', 'checkpointer.path']
     for (const name of [...named, 'one', 'two']) expect(() => read(content), name).toThrow(`\`${name}\``)
     const graphs = { a: './a.py:make' }
     expect(() => read({ graphs, webhooks: { url: { allowed_hosts: ['mine.example'] } } })).toThrow('allowed_hosts')
   })
+})
+
+it('answers are readable for the origins of the file, which fit its pattern as a whole', () => {
+  expect([allowedOrigins(undefined), allowedOrigins({ allow_origins: ['https://a'] })]).toEqual(['*', ['https://a']])
+  expect(allowedOrigins({ allow_origins: ['*'], allow_origin_regex: 'x' })).toBe('*')
+  const allowed = allowedOrigins({ allow_origins: ['https://a'], allow_origin_regex: 'https://\\w+\\.mine|http://own' })
+  if (typeof allowed !== 'function') return expect.fail('it reads no pattern')
+  const origins = ['https://a', 'https://b.mine', 'http://own', 'https://b.mine.evil', 'http://own.evil', 'https://c']
+  expect(origins.filter(origin => allowed(origin) === origin)).toEqual(['https://a', 'https://b.mine', 'http://own'])
 })

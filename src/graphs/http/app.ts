@@ -6,6 +6,7 @@ import { matchedRoutes } from 'hono/route'
 import { isDataError, isTimeout, isTooLong } from '../database.ts'
 import { HttpError, StartError } from '../errors.ts'
 import { ExecutorEnded } from '../executor.ts'
+import { allowedOrigins } from '../origins.ts'
 import type { Server } from '../server.ts'
 import { identify } from './access.ts'
 import { findHidden, passOn } from './application.ts'
@@ -82,7 +83,7 @@ export function createApp(server: Server): Hono<Variables> {
   const rules = configuration.http?.cors
   app.use(
     cors({
-      origin: rules?.allow_origins ?? '*',
+      origin: allowedOrigins(rules),
       ...(rules?.allow_methods && { allowMethods: rules.allow_methods }),
       ...(rules?.allow_headers && { allowHeaders: rules.allow_headers }),
       exposeHeaders: rules?.expose_headers ?? [

@@ -75,6 +75,9 @@ export function readGraphFile(app: Folder, name: string): GraphFile {
     throw new PlanRefused(`\`${path}\`: ${shown.join('; ')}${more}. Correct the file.`)
   }
   const { python_version, node_version, pip_installer } = value
+  const hasJavaScript = graphs.some(({ language }) => language === 'javascript')
+  if (hasJavaScript && Object.keys(Object(Object(value.checkpointer).serde)).length > 0)
+    warnings.push('`checkpointer.serde` has no effect on graphs in JavaScript, whose saver has no such settings.')
   const pip_config_file = toText(value.pip_config_file)
   return {
     graphs,

@@ -27,6 +27,10 @@ const isText = (value: unknown) => typeof value === 'string' && value.trim() !==
 const text = form(isText, 'a text')
 const texts = form(value => Array.isArray(value) && value.every(isText), 'a list of texts')
 const flag = form(value => typeof value === 'boolean', 'true or false')
+const modules = form(
+  value => typeof value === 'boolean' || (Array.isArray(value) && value.every(one => texts(one) === null)),
+  'true, false or a list of lists of texts',
+)
 const number = form(value => typeof value === 'number' && value >= 0, 'a number that is not negative')
 const object = form(isObject, 'an object')
 const objects = form(value => Array.isArray(value) && value.every(isObject), 'a list of objects')
@@ -39,6 +43,15 @@ const areVariables = (value: unknown) =>
   Object.entries(value as Record<string, string>).every(
     ([name, one]) => /^[A-Za-z_][A-Za-z0-9_]{0,252}$/.test(name) && !one.includes('\0'),
   )
+/** Only the server matches it, in the process of the application. */
+function isPattern(value: unknown): boolean {
+  if (!isText(value) || (value as string).length > 1000) return false
+  try {
+    return new RegExp(value as string) instanceof RegExp
+  } catch {
+    return false
+  }
+}
 const oneOf = (...words: string[]) => form(value => words.includes(value as string), words.join(' or '))
 
 const IMAGE = 'is of the image of the reference’s server, which is not used'
@@ -66,7 +79,7 @@ const HTTP: Keys = {
       allow_methods: { form: texts },
       allow_headers: { form: texts },
       allow_credentials: { form: flag },
-      allow_origin_regex: { form: text, refusal: 'is not supported: name the origins in `allow_origins`' },
+      allow_origin_regex: { form: form(isPattern, 'a regular expression of JavaScript with at most 1,000 characters') },
       expose_headers: { form: texts },
       max_age: { form: number },
     },
@@ -162,7 +175,15 @@ const GRAPH_KEYS: Keys = {
           sweep_limit: { form: number, instead: SWEEPS },
         },
       },
-      serde: { form: object, refusal: 'is not supported: the saver of the language decides what it reads. Remove it' },
+      serde: {
+        form: object,
+        isClosed: true,
+        members: {
+          allowed_json_modules: { form: modules },
+          allowed_msgpack_modules: { form: modules },
+          pickle_fallback: { form: flag },
+        },
+      },
     },
   },
   auth: {

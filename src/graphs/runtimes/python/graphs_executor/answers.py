@@ -12,7 +12,7 @@ from langgraph.types import Command, Send, StateUpdate
 from .auth import authenticate, authorize, load_auth
 from .loading import load_embed, load_graphs
 from .pipe import Pipe
-from .saver import open_saver, prepare_tables
+from .saver import make_serde, open_saver, prepare_tables
 from .schemas import describe_schemas
 from .store import ServerStore
 from .protocol import stream_protocol
@@ -38,7 +38,8 @@ async def prepare(message: dict, pipe: Pipe) -> "Answers":
     graphs = load_graphs(message["graphs"], message["folder"])
     embed = load_embed(message["embed"], message["folder"]) if message.get("embed") else None
     auth = load_auth(message["auth"], message["folder"]) if message.get("auth") else None
-    return Answers(graphs, await open_saver(message["database"], pipe), pipe, message["database"], auth, embed)
+    saver = await open_saver(message["database"], pipe, make_serde(message.get("serde")))
+    return Answers(graphs, saver, pipe, message["database"], auth, embed)
 
 
 class Answers:

@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
@@ -12,13 +13,14 @@ from .pipe import Pipe
 
 SCHEMA = "graphs_python"
 CONNECTIONS = 10
+ALLOWLISTS = ("allowed_json_modules", "allowed_msgpack_modules")
 
 
 class RunSaver(AsyncPostgresSaver):
     """Writes a checkpoint after the events of its run."""
 
-    def __init__(self, pool: AsyncConnectionPool, pipe: Pipe) -> None:
-        super().__init__(pool)
+    def __init__(self, pool: AsyncConnectionPool, pipe: Pipe, serde: JsonPlusSerializer | None) -> None:
+        super().__init__(pool, serde=serde)
         self._pipe = pipe
         # Runs whose checkpoints could not be read or written.
         self._failed: set[str | None] = set()
@@ -84,7 +86,20 @@ def _settings(options: str = "") -> dict[str, Any]:
     }
 
 
-async def open_saver(database: str, pipe: Pipe) -> RunSaver:
+def make_serde(given: dict | None) -> JsonPlusSerializer | None:
+    """By `checkpointer.serde` of the configuration file. Without it, the library decides."""
+    if given is None:
+        return None
+    allowed = {name: _to_modules(given[name]) for name in ALLOWLISTS if name in given}
+    has_pickle = given.get("pickle_fallback")
+    return JsonPlusSerializer(pickle_fallback=True if has_pickle is None else has_pickle, **allowed)
+
+
+def _to_modules(value: list | bool | None) -> Any:
+    return [tuple(one) for one in value] if isinstance(value, list) else value or None
+
+
+async def open_saver(database: str, pipe: Pipe, serde: JsonPlusSerializer | None) -> RunSaver:
     pool = AsyncConnectionPool(
         database,
         min_size=1,
@@ -94,4 +109,4 @@ async def open_saver(database: str, pipe: Pipe) -> RunSaver:
         kwargs=_settings("-c statement_timeout=30s -c idle_in_transaction_session_timeout=30s"),
     )
     await pool.open()
-    return RunSaver(pool, pipe)
+    return RunSaver(pool, pipe, serde)
