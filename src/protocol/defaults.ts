@@ -1,6 +1,9 @@
 // Defaults of members that may be left out, for schemas, and for pages, which load no zod.
 export const DEFAULT_DISK_GI = 10
 
+/** Resources of a deployment that nobody asks for long: it sleeps after a quarter of an hour. */
+export const SLEEPING = { min_scale: 0, idle_seconds: 900 } as const
+
 /** Members of a schedule. */
 export const TIMING_DEFAULTS = {
   time_zone: 'UTC',

@@ -6,6 +6,7 @@ import { findInvalidValues, invalidRequest, MAX_VALUES } from '../../kernel/http
 import { beginsWith } from '../../kernel/http/mount-on-demand.ts'
 import { resolvePath } from '../../kernel/http/path-aliases.ts'
 import { changeItems, changeMembers, sliceObject } from '../../kernel/json/json-slices.ts'
+import { SLEEPING } from '../../protocol/defaults.ts'
 
 type Words = Record<string, string>
 
@@ -103,13 +104,16 @@ const deployment = (sources: Words, source_config: Change, members: Words): Reco
 
 const isScaledToZero = (config: string) =>
   SCALES_TO_ZERO.some(type => sliceObject(config).get('deployment_type') === JSON.stringify(type))
-/** The smallest scale of a deployment that may sleep, unless the client says another one. */
-function scaleToZero(config: string): string {
-  if (!isScaledToZero(config)) return config
+const isSet = (json: string, name: string): boolean => (sliceObject(json).get(name) ?? 'null') !== 'null'
+/** The smallest scale of a deployment that may sleep, unless the client says another one. `sleeps`: also when. */
+function scaleToZero(config: string, sleeps: boolean): string {
   const spec = sliceObject(config).get('resource_spec')
-  if (!spec?.startsWith('{')) return withMember(config, 'resource_spec', '{"min_scale":0}')
-  const scale = sliceObject(spec).get('min_scale') ?? 'null'
-  return scale === 'null' ? withMember(config, 'resource_spec', withMember(spec, 'min_scale', '0')) : config
+  const own = spec?.startsWith('{') ? spec : '{}'
+  if (!isScaledToZero(config) || isSet(own, 'min_scale')) return config
+  const { min_scale, idle_seconds } = SLEEPING
+  const scaled = withMember(own, 'min_scale', `${min_scale}`)
+  const isTimed = !sleeps || isSet(own, 'idle_seconds')
+  return withMember(config, 'resource_spec', isTimed ? scaled : withMember(scaled, 'idle_seconds', `${idle_seconds}`))
 }
 /** The text of an object with this member, in place of one of its name. */
 const withMember = (json: string, name: string, value: string): string =>
@@ -118,7 +122,14 @@ const withMember = (json: string, name: string, value: string): string =>
     : `{${JSON.stringify(name)}:${value}${sliceObject(json).size > 0 ? ',' : ''}${json.slice(json.indexOf('{') + 1)}`
 
 const typed = object({ deployment_type: word(DEPLOYMENT_TYPES) })
-const newDeployment = object(deployment(SOURCES, config => typed(scaleToZero(config)), MEMBERS))
+/** Graphs from a folder say when they may sleep. An image may be of a server that nobody asks. */
+const FOLDERS = ['internal_source', 'github', 'githost'].map(source => JSON.stringify(source))
+const newDeployment =
+  (canSleep: boolean): Change =>
+  json => {
+    const sleeps = canSleep && FOLDERS.includes(sliceObject(json).get('source') ?? '')
+    return object(deployment(SOURCES, config => typed(scaleToZero(config, sleeps)), MEMBERS))(json)
+  }
 const deploymentInput = object(deployment(SOURCES, typed, MEMBERS))
 const answered = deployment(OUR_SOURCES, keep, OUR_MEMBERS)
 /** Clients show `custom_url` as the URL of the application. */
@@ -161,7 +172,7 @@ const problem = object({ detail: prose, errors: list(object({ loc: location, msg
 type Route = { body?: Change; answer?: Change; hasFilters?: boolean; hasReason?: boolean }
 /** By path, where `*` is any segment. Errors of all are translated. */
 const ROUTES: Record<string, Route> = {
-  '/v2/deployments': { body: newDeployment, answer: deploymentAnswer, hasFilters: true },
+  '/v2/deployments': { body: newDeployment(true), answer: deploymentAnswer, hasFilters: true },
   '/v2/deployment-counts': { hasFilters: true },
   '/v2/deployments/*': { body: deploymentInput, answer: deploymentAnswer },
   '/v2/deployments/*/owner': { answer: deploymentAnswer },
@@ -191,7 +202,11 @@ function resolveWords(path: string): string {
 }
 
 type LogQuery = { order?: unknown; offset?: unknown }
-type Events = { onScaleToZero: () => void; onRefusal: () => void; onLogQuery: (query: LogQuery) => void }
+type Events = {
+  onScaleToZero: (sent: string, read: string) => void
+  onRefusal: () => void
+  onLogQuery: (query: LogQuery) => void
+}
 
 function createReading(path: string, route: Route, events: Events): Reading {
   const { body = keep, hasFilters = false, hasReason = false } = route
@@ -219,8 +234,9 @@ function createReading(path: string, route: Route, events: Events): Reading {
       if (!sent || findInvalidValues(sent, 'body').length > 0) return json
       refuse([...findRefusedWords('body', sent), ...findDoubledMembers(sent)])
       const { deployment_type } = Object(sent.source_config)
-      if (SCALES_TO_ZERO.includes(deployment_type)) events.onScaleToZero()
-      return body(json)
+      const read = body(json)
+      if (SCALES_TO_ZERO.includes(deployment_type)) events.onScaleToZero(json, read)
+      return read
     },
   }
 }
@@ -259,8 +275,12 @@ export const translate: Translate = async (request, answer) => {
   const route = findRoute(path)
   let warning = ''
   let isRefusedHere = false
-  const onScaleToZero = () => {
-    warning = '"`min_scale` is 0. One copy keeps running until `idle_seconds` is set."'
+  let sent: string | undefined
+  const onScaleToZero = (json: string, read: string) => {
+    sent = json
+    const { min_scale, idle_seconds } = Object(parseObject(read)?.source_config).resource_spec ?? {}
+    const isAwake = min_scale === 0 && idle_seconds == null
+    warning = isAwake ? '"`min_scale` is 0. One copy keeps running until `idle_seconds` is set."' : ''
   }
   const onRefusal = () => {
     isRefusedHere = true
@@ -269,8 +289,13 @@ export const translate: Translate = async (request, answer) => {
   const onLogQuery = (query: LogQuery) => {
     logQuery = query
   }
-  setReading(request, createReading(path, route, { onScaleToZero, onRefusal, onLogQuery }))
-  const response = await answer(request)
+  const read = (one: Request, by: Route) => {
+    setReading(one, createReading(path, by, { onScaleToZero, onRefusal, onLogQuery }))
+    return answer(one)
+  }
+  let response = await read(request, route)
+  if (sent !== undefined && path === CREATION && (await cannotSleep(response)))
+    response = await read(repeatRequest(request, sent), { ...route, body: newDeployment(false) })
   const [isJson, isProblem] = JSON_TYPE.exec(response.headers.get('Content-Type') ?? '') ?? []
   if (route.hasReason && response.ok) return addReason(request, path, logQuery, response, answer)
   // A refusal of this file is in their words already.
@@ -285,6 +310,21 @@ export const translate: Translate = async (request, answer) => {
   const translated = new Response(translateAnswer(await response.text()), response)
   translated.headers.delete('Content-Length')
   return translated
+}
+
+const CREATION = '/v2/deployments'
+/** Its listener cannot put it to sleep, or has refused that before, under this key of idempotency. */
+async function cannotSleep(response: Response): Promise<boolean> {
+  if (response.ok) return false
+  const { code, detail } = Object(parseObject(await response.clone().text()))
+  const isRefused = code === 'not_allowed_by_listener' && `${detail}`.includes('resource_spec.idle_seconds')
+  return isRefused || code === 'idempotency_key_reused'
+}
+
+function repeatRequest(request: Request, body: string): Request {
+  const headers = new Headers(request.headers)
+  for (const name of ['Content-Length', 'Content-Encoding']) headers.delete(name)
+  return new Request(request.url, { method: request.method, headers, body })
 }
 
 type Log = { logs?: { id: string; timestamp: string; level: string; message: string }[]; next_offset?: string }

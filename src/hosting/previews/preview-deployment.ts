@@ -1,5 +1,6 @@
 // The deployment that a preview is: the parent's configuration, with the policy's changes.
 import type { Caller } from '../../kernel/http/context.ts'
+import { SLEEPING } from '../../protocol/defaults.ts'
 import { type HostName, pullRefOf } from '../../protocol/host-kinds.ts'
 import type { Source } from '../../protocol/parts.schema.ts'
 import { hasDatabase, ResourceSpec } from '../../protocol/resources.schema.ts'
@@ -75,10 +76,10 @@ export async function previewDeployment(caller: Caller, plan: PreviewPlan): Prom
   }
 }
 
-/** A preview that nobody asks for a quarter of an hour sleeps, unless the policy says another `min_scale`. */
-const SLEEPING: ResourceSpec = { min_scale: 0, idle_seconds: 900 }
-
-/** The policy's members override the parent's. Where the combination is invalid, the policy's alone apply. */
+/**
+ * A preview sleeps, unless the policy says another `min_scale`. The policy's members override the parent's. Where the
+ * combination is invalid, the policy's alone apply.
+ */
 function mergeResources(
   spec: ResourceSpec | null | undefined,
   policy: PolicyRow | null,

@@ -1,6 +1,8 @@
 // Requests and answers in the words of LangGraph's clients.
 import { describe, expect, it } from 'vitest'
 import { translate } from '../../../src/connect/words/langgraph.ts'
+import { featuresOf } from '../../../src/protocol/engine-features.ts'
+import { CLOSED_POLICY } from '../../../src/protocol/listener-policy.ts'
 import type { Work } from '../../../src/protocol/work.schema.ts'
 import { getApp, newTenant, startApp, type Tenant, unusedId } from '../../support/app.ts'
 import { gzip, makeTar } from '../../support/archives.ts'
@@ -128,6 +130,32 @@ describe('the words of LangGraph', () => {
     expect(await scaleOf({ resource_spec: { min_scale: 1 }, deployment_type: 'dev_zero' })).toEqual({ min_scale: 1 })
     expect(await scaleOf({ resource_spec: { min_scale: null }, deployment_type: 'dev_zero' })).toEqual({ min_scale: 0 })
     expect(await scaleOf({ deployment_type: 'dev' })).toBeNull()
+  })
+
+  it('let one from a folder sleep, whose graphs say when, unless its listener cannot', async () => {
+    const tenant = await newTenant()
+    const made = async (engine: 'process' | 'kubernetes', over: object = {}, headers: object = {}) => {
+      const { listener, key } = await newListener(tenant)
+      await makeSyncAgent(tenant, key).poll({ policy: { ...CLOSED_POLICY, engine, features: featuresOf(engine) } })
+      const source_config = { deployment_type: 'dev_zero', listener_id: listener.id, ...over }
+      const body = { ...theirImageBody(), source: 'internal_source', source_revision_config: {}, source_config }
+      const send = () =>
+        call(tenant, '/v2/deployments', { method: 'POST', body, headers: { ...THEIR_WORDS, ...headers } })
+      return { sent: await send(), send }
+    }
+    const scaleOf = ({ sent }: Awaited<ReturnType<typeof made>>) => [
+      sent.body.source_config.resource_spec,
+      sent.headers.get('Slipway-Warnings')?.includes('idle_seconds') ?? false,
+    ]
+    expect(scaleOf(await made('process'))).toEqual([{ min_scale: 0, idle_seconds: 900 }, false])
+    const own = { resource_spec: { idle_seconds: 60, cpu: 1 } }
+    expect(scaleOf(await made('process', own))).toEqual([{ min_scale: 0, idle_seconds: 60, cpu: 1 }, false])
+    const awake = await made('kubernetes', {}, { 'Idempotency-Key': crypto.randomUUID() })
+    expect([awake.sent.status, ...scaleOf(awake)]).toEqual([201, { min_scale: 0 }, true])
+    const again = await awake.send()
+    expect([again.status, again.body.id]).toEqual([201, awake.sent.body.id])
+    // It asks for that itself.
+    expect((await made('kubernetes', own)).sent.body.code).toBe('not_allowed_by_listener')
   })
 
   it('end the wait of a client for a revision that is not served, with the reason in its build log', async () => {
