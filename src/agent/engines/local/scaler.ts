@@ -222,9 +222,8 @@ export class Scaler {
   }
 
   /**
-   * Requests are held first: only then it is certain that none is sent to what stops, and that an answer that it may
-   * sleep stays true. Before, it is asked without that, so that one that works on holds no requests. False: it stays
-   * awake.
+   * While requests are held, it is certain that none is sent to what stops, and an answer that it may sleep stays true.
+   * It is asked before that too, so that one with work to do holds up no requests. False: it stays awake.
    */
   async #sleep(scaled: Scaled, seen: Seen, now: number): Promise<boolean> {
     const { pool, others, scaling } = scaled
