@@ -115,9 +115,15 @@ async function tryExample({ slipway, api, cluster, runner }: Place, example: str
   check(`${name}: queue_* starts a worker that listens on nothing`, works !== false, seen())
   await checkBySdks(`${name}, with a worker`, url, key)
   const { status } = await api('DELETE', path)
-  const isGone = async () => (await list('Pod')).length + (await list('Secret')).length === 0
+  const deletedAt = performance.now()
+  const left = async () => [...(await list('Pod')), ...(await list('Secret'))]
+  const isGone = async () => (await left()).length === 0
   const gone = await until('nothing is left', isGone, 300_000).catch(() => false)
-  check(`${name}: deleted, it leaves nothing`, status < 300 && gone !== false)
+  note(`${name}: gone after ${((performance.now() - deletedAt) / 1000).toFixed(1)} s`)
+  const described = (await left()).map(({ metadata: { name, deletionTimestamp, finalizers } = {} }) =>
+    [name, deletionTimestamp ?? 'not deleted', ...(finalizers ?? [])].join(' '),
+  )
+  check(`${name}: deleted, it leaves nothing`, status < 300 && gone !== false, `${status} ${described.join(', ')}`)
 }
 
 const isReady = ({ status }: AnyObject): boolean =>
