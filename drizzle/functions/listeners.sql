@@ -449,6 +449,7 @@ begin
         when d.status = 'UNUSED' and v.last_request_at > clock() - p_unused_after then 'READY'
         else d.status
       end;
+      if v.state = 'database_ready' then d := with_database_copied(d); end if;
       v_reached := reached_generation(v.state, v.generation, v.revision_id, v_before);
       -- The end of a revision without a successor: the agent has reached the next generation with it.
       if v_reached = v_before.generation
@@ -597,6 +598,7 @@ begin
             when p_listener.policy ->> 'engine' in ('process', 'container') then d.dormant_parts
           end,
           'cleared_stores', coalesce(d.cleared_stores, '{}'),
+          'database_copy', d.preview -> 'database_copy',
           'protection', case when d.protection ->> 'mode' = 'members' then list_protection(d) end,
           'host_labels', (
             select json_agg(

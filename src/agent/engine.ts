@@ -42,6 +42,8 @@ export type RevisionSpec = RevisionRef & {
   host_labels?: HostLabel[]
   /** The revision starts once `observe` reports its database as ready. The engine sets `DATABASE_URI` for it. */
   needs_database: boolean
+  /** Its database began as a copy of another one: nothing but a user has snapshots of it taken. */
+  has_copied_database?: boolean
   resources: CompleteResourceSpec
   /** The parts to run besides the application. `resources` has all amounts of each. */
   parts: Part[]

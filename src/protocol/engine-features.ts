@@ -116,6 +116,12 @@ export const ENGINE_FEATURES = {
     container: 'done',
     kubernetes: 'refused',
   },
+  database_copies: {
+    about: '`database` of the mode `copy` in a preview policy: previews with a copy of a database',
+    process: 'machine',
+    container: 'done',
+    kubernetes: 'machine',
+  },
   redis_snapshots: { about: 'Snapshots of Redis', process: 'machine', container: 'refused', kubernetes: 'refused' },
   init_containers: { about: '`init_containers`', process: 'refused', container: 'done', kubernetes: 'done' },
   sidecars: { about: '`sidecars`', process: 'refused', container: 'done', kubernetes: 'done' },
@@ -152,12 +158,12 @@ const CPU_LIMITS: readonly ResourceMember[] = [
   'executor_cpu_limit',
 ]
 
-/** The features of an engine, without those that its machine lacks. A history begins with snapshots. */
+/** The features of an engine, without those that its machine lacks. Histories and copies begin with snapshots. */
 export function featuresOf(engine: EngineName, missing: readonly FeatureName[] = []): FeatureName[] {
-  const hasHistory = !missing.includes('database_snapshots')
+  const hasSnapshots = !missing.includes('database_snapshots')
   return featureNames
     .filter(name => ENGINE_FEATURES[name][engine] !== 'refused' && !missing.includes(name))
-    .filter(name => name !== 'database_history' || hasHistory)
+    .filter(name => hasSnapshots || (name !== 'database_history' && name !== 'database_copies'))
 }
 
 /** The engines that can, in a sentence. */

@@ -143,6 +143,11 @@ export const listRepositoryNeeds = (repo_url: string | null | undefined): Policy
       ]
     : []
 
+/** For previews whose database is a copy. `path`: of its mode. */
+export const listCopyNeeds = (path: string): PolicyNeed[] => [
+  { path, needs: 'told_feature', value: 'database_copies', hint: `needs the ${enginesWith('database_copies')}` },
+]
+
 /** require_listener_allows() of the database decides the same. */
 export function isAllowed(
   need: PolicyNeed,

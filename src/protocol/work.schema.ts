@@ -100,6 +100,18 @@ export const Work = z
     cleared_stores: z.array(z.string()).nullish().meta({
       description: 'Take a last snapshot of these, and remove them once no revision runs that used them.',
     }),
+    database_copy: z
+      .object({
+        from_deployment_id: Uuid,
+        from_name: z.string(),
+        copied: z.boolean().meta({ description: 'The control plane knows that it is complete.' }),
+      })
+      .nullish()
+      .meta({
+        description:
+          'Fill its database once with the data of this one, before you report `database_ready`, and start nothing of ' +
+          'it until that is accepted. Also with `absent`. Null: its database begins empty.',
+      }),
     protection: WorkProtection.nullish().meta({
       description: 'Let only these see what is served, and fail closed. Null: everyone may.',
     }),

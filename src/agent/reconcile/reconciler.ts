@@ -8,8 +8,10 @@ import type { ReportSender } from '../control-plane/report-sender.ts'
 import { type Engine, type LogLevel, type RevisionRef, type RevisionSpec, TransientError } from '../engine.ts'
 import type { Runnable } from '../jobs/job-runner.ts'
 import { cutMessage, type Redaction } from '../redaction/redaction.ts'
+import type { CopiedSnapshots } from '../snapshots/copy-database.ts'
 import type { Snapshots } from '../snapshots/snapshots.ts'
 import type { LogEvent } from '../system/log-event.ts'
+import { DatabaseCopies } from './database-copies.ts'
 import { FailurePolicy } from './failure-policy.ts'
 import { type Observation, observeDeployment } from './observe.ts'
 import { plan } from './plan.ts'
@@ -58,7 +60,7 @@ type Options = {
   logEvent: LogEvent
   isInUse: (ref: RevisionRef) => boolean
   cancelJobs: (deployment_id: string) => void
-  snapshots: Pick<Snapshots, 'keepLast' | 'takeAll'>
+  snapshots: Pick<Snapshots, 'keepLast' | 'takeAll'> & CopiedSnapshots
   give_up_ms?: number
 }
 
@@ -72,6 +74,7 @@ export class Reconciler {
   readonly #unreadable = new Map<string, UnreadableDeployment>()
   readonly #failurePolicy: FailurePolicy
   readonly #releases: Releases
+  readonly #copies: DatabaseCopies
   /** Deployments that served when this agent began, and have not served or failed since. Undefined until known. */
   #restoring: Set<string> | undefined
   #restored = 0
@@ -86,7 +89,9 @@ export class Reconciler {
   constructor(options: Options) {
     this.#options = options
     this.#failurePolicy = new FailurePolicy(options)
-    this.#releases = new Releases({ ...options, onChange: id => this.enqueue(id), retry_ms: RETRY_MS })
+    const onChange = (id: string) => this.enqueue(id)
+    this.#releases = new Releases({ ...options, onChange, retry_ms: RETRY_MS })
+    this.#copies = new DatabaseCopies({ ...options, onChange, retry_ms: RETRY_MS })
   }
 
   applyWork(work: Work): void {
@@ -186,6 +191,7 @@ export class Reconciler {
 
   close(): Promise<void> {
     this.#releases.leave()
+    this.#copies.leave()
     return this.#queue.close()
   }
 
@@ -201,9 +207,11 @@ export class Reconciler {
       const deployment = this.#deployments.get(id)
       if (!deployment && this.#keepReason !== null) return this.#keep(id, this.#keepReason)
       const context = this.#stepContext(id)
-      const observation = await observeDeployment(id, builds, await engine.observe(id), this.#releases)
+      const seen = await observeDeployment(id, builds, await engine.observe(id), this.#releases)
+      if (deployment) deployment.work = withPlanned(deployment.work, id => seen.records.get(id))
+      if (deployment?.work.wanted !== 'present') await this.#copies.stop(id)
+      const observation = deployment ? this.#judgeCopy(deployment.work, seen) : seen
       if (deployment) {
-        deployment.work = withPlanned(deployment.work, id => observation.records.get(id))
         // Before what may fail: a change of who may see it never waits. An earlier control plane says nothing of it.
         const { protection } = deployment.work
         if (protection !== undefined) await engine.protect?.(id, protection)
@@ -214,7 +222,12 @@ export class Reconciler {
         this.#queueReport(deployment, observation)
         this.#checkRestored(id, deployment.work.serving?.id, observation)
       }
-      const actions = plan(wantedOf(deployment?.work, engine.name), observation.observed)
+      const isUnconfirmed = this.#copies.isUnconfirmed(deployment?.work, deployment?.isDatabaseReported ?? false)
+      const { observed } = observation
+      const actions = plan(
+        wantedOf(deployment?.work, engine.name),
+        isUnconfirmed && observed.database === 'ready' ? { ...observed, database: 'coming' } : observed,
+      )
       for (const action of actions) {
         if (!canAct()) return this.#queue.enqueueAfter(id, RETRY_MS)
         await takeStep(context, action, deployment, observation)
@@ -227,6 +240,10 @@ export class Reconciler {
       if (JSON.stringify(actions) === previousActions) return this.#queue.enqueueAfter(id, RETRY_MS)
       previousActions = JSON.stringify(actions)
     }
+  }
+
+  #judgeCopy(work: Work, seen: Observation): Observation {
+    return this.#copies.judge(work, seen, () => revisionSpecOf(work, work.revision!, this.#options.secretAccess()))
   }
 
   #keep(id: string, reason: string): void {
@@ -278,6 +295,7 @@ export class Reconciler {
   /** Another agent may act. What runs goes on. */
   leave(): void {
     this.#releases.leave()
+    this.#copies.leave()
     this.markAllUnreported()
   }
 

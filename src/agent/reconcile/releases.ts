@@ -69,7 +69,7 @@ export class Releases {
       if (artifact.attached_database && !isReleasing) await this.#checkDatabase(spec, artifact, signal)
       if (!artifact.release) return builds.recordRelease(ref, { isReleased: true })
       const { command, timeout_seconds } = artifact.release
-      await this.#takeSnapshots(ref, log, signal)
+      await this.#takeSnapshots(spec, log, signal)
       log(ref, `Release command: ${command}`, 'INFO')
       const wasStarted = isReleasing && !this.#begun.has(revision_id)
       this.#begun.add(revision_id)
@@ -105,13 +105,16 @@ export class Releases {
   }
 
   /** Once for each revision: a command that is followed again may have changed the data. */
-  async #takeSnapshots(ref: RevisionRef, log: Options['log'], signal: AbortSignal): Promise<void> {
+  async #takeSnapshots(spec: RevisionSpec, log: Options['log'], signal: AbortSignal): Promise<void> {
     const { builds, snapshots } = this.#options
+    const { deployment_id, revision_id, has_copied_database } = spec
+    const ref = { deployment_id, revision_id }
+    const except = has_copied_database ? 'database' : undefined
     if (builds.hasSnapshots(ref)) return
     const write = (message: string, level: LogLevel = 'INFO') => log(ref, message, level)
     const { retry_ms } = this.#options
     for (let attempt = 1; ; attempt++) {
-      const error = await snapshots.takeAll(ref.deployment_id, 'before_release', signal, write).then(
+      const error = await snapshots.takeAll(deployment_id, 'before_release', signal, write, except).then(
         () => null,
         (error: Error) => error,
       )

@@ -67,7 +67,8 @@ export async function takeStep(
   const work = deployment?.work
   if (action.do === 'remove') {
     logEvent('reconcile', { step: 'remove' })
-    await context.snapshots.keepLast(id)
+    // A copy of another database has no successor to wait for.
+    await context.snapshots.keepLast(id, work?.database_copy ? { except: 'database' } : {})
     await engine.remove(id)
     return builds.remove(id)
   }
@@ -158,7 +159,7 @@ export async function removeClearedStores(
   const { running } = await engine.observe(id)
   if (running.some(({ revision_id }) => revision_id !== work.serving?.id)) return
   for (const store of cleared) {
-    await snapshots.keepLast(id, store)
+    await snapshots.keepLast(id, { only: store })
     await engine.removeStore(id, store)
     removedStores.add(store)
     logEvent('store removed', { store })

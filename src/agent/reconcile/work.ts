@@ -102,6 +102,7 @@ export function revisionSpecOf(work: Work, revision: RevisionWork, access: Secre
     ...(work.protection !== undefined && { protection: work.protection }),
     host_labels: work.host_labels ?? [],
     needs_database: work.needs_database,
+    has_copied_database: work.database_copy != null,
     resources: withDefaults(revision.resource_spec, work.deployment_type ?? 'dev'),
     parts: revision.parts,
     secrets: openSecrets(work, revision, access),

@@ -152,9 +152,16 @@ export class Snapshots {
   }
 
   /** Takes one of each store that has data and can be copied. */
-  async takeAll(deployment_id: string, reason: SnapshotReason, signal: AbortSignal, log: WriteLog): Promise<void> {
-    for (const store of await this.#storesOf(deployment_id))
+  async takeAll(
+    deployment_id: string,
+    reason: SnapshotReason,
+    signal: AbortSignal,
+    log: WriteLog,
+    except?: string,
+  ): Promise<void> {
+    for (const store of await this.storesOf(deployment_id))
       try {
+        if (store === except) continue
         const { size_bytes } = await this.take({ deployment_id, store, reason }, signal)
         log(`Snapshot of ${store}: ${Math.ceil(size_bytes / 1024)} KiB`)
       } catch (error) {
@@ -181,30 +188,59 @@ export class Snapshots {
       await this.tell().catch(() => {})
       return log(`Snapshot ${id} of ${store}: ${size_bytes} bytes.`)
     }
-    const { engine } = this.#options
-    if (!engine.restoreSnapshot) throw new SnapshotUnsupported(UNSUPPORTED)
     const spec = findSpec(deployment_id)
     if (!spec) throw new PermanentError('The deployment has no revision on this agent.')
-    if ('snapshot_id' in action) this.#requireSnapshot(action.snapshot_id, store)
-    const release = 'snapshot_id' in action ? this.#use(action.snapshot_id) : () => {}
+    const from =
+      'snapshot_id' in action
+        ? { snapshot_id: action.snapshot_id }
+        : { deployment_id: action.from_deployment_id, at: new Date(action.at) }
+    await this.restore(spec, store, from, signal, async () => {
+      if (!(await this.storesOf(deployment_id)).includes(store)) return
+      const before = idAfter(id)
+      await this.take({ id: before, deployment_id, store, reason: 'before_restore' }, signal)
+      log(`The data before are kept as snapshot ${before}.`)
+    })
+    log(`Restored ${store}.`)
+  }
+
+  /** Replaces the data of a store, after `prepare`. */
+  async restore(
+    spec: RevisionSpec,
+    store: string,
+    from: { snapshot_id: string } | Extract<RestorePoint, { at: Date }>,
+    signal: AbortSignal,
+    prepare: () => Promise<void> = async () => {},
+  ): Promise<void> {
+    const { engine, folder } = this.#options
+    if (!engine.restoreSnapshot) throw new SnapshotUnsupported(UNSUPPORTED)
+    if ('snapshot_id' in from) this.#requireSnapshot(from.snapshot_id, store)
+    const release = 'snapshot_id' in from ? this.#use(from.snapshot_id) : () => {}
+    const replace = async (until: AbortSignal) => {
+      const point = 'snapshot_id' in from ? { folder: await folder.fetch(from.snapshot_id, until) } : from
+      await engine.restoreSnapshot!(spec, store, point, until)
+    }
     try {
-      if ((await this.#storesOf(deployment_id)).includes(store)) {
-        const before = idAfter(id)
-        await this.take({ id: before, deployment_id, store, reason: 'before_restore' }, signal)
-        log(`The data before are kept as snapshot ${before}.`)
-      }
-      const restore = async (until: AbortSignal) => {
-        const from: RestorePoint =
-          'snapshot_id' in action
-            ? { folder: await this.#options.folder.fetch(action.snapshot_id, until) }
-            : { deployment_id: action.from_deployment_id, at: new Date(action.at) }
-        await engine.restoreSnapshot!(spec, store, from, until)
-      }
-      await this.#inTurn(deployment_id, () => this.#whileThereIsSpace(signal, restore))
+      await prepare()
+      await this.#inTurn(spec.deployment_id, () => this.#whileThereIsSpace(signal, replace))
     } finally {
       release()
     }
-    log(`Restored ${store}.`)
+  }
+
+  /** Of a deployment. Those that an engine can say now. */
+  listHeld(deployment_id: string, store: string): HeldSnapshot[] {
+    return this.#options.folder.list().filter(one => one.deployment_id === deployment_id && one.store === store)
+  }
+
+  /** Rejects unless the machine has room for so many bytes, and some more. */
+  requireSpace(bytes: number, what: string): void {
+    const free = this.#options.folder.freeBytes()
+    if (free - bytes >= MIN_FREE_BYTES) return
+    const mib = (amount: number) => Math.ceil(amount / 1024 / 1024)
+    throw new PermanentError(
+      `${what} takes up to ${mib(bytes)} MiB, and the machine of the agent has ${mib(free)} MiB left, of which 512 ` +
+        'stay free. Free some space.',
+    )
   }
 
   #requireSnapshot(snapshot_id: string, store: string): void {
@@ -215,9 +251,10 @@ export class Snapshots {
   }
 
   /** Before the data of a store, or of the whole deployment, are removed. Throws to have it repeated. */
-  async keepLast(deployment_id: string, only?: string): Promise<void> {
+  async keepLast(deployment_id: string, { only, except }: { only?: string; except?: string } = {}): Promise<void> {
     const { logEvent, folder } = this.#options
-    const stores = (await this.#storesOf(deployment_id)).filter(store => only === undefined || store === only)
+    const all = await this.storesOf(deployment_id)
+    const stores = all.filter(store => (only === undefined || store === only) && store !== except)
     if (stores.length === 0) return
     const key = `${deployment_id} ${only ?? ''}`
     const since = this.#removingSince.get(key) ?? Date.now()
@@ -242,7 +279,7 @@ export class Snapshots {
     this.#removingSince.delete(key)
   }
 
-  async #storesOf(deployment_id: string): Promise<string[]> {
+  async storesOf(deployment_id: string): Promise<string[]> {
     return (await this.#options.engine.listStores?.(deployment_id)) ?? []
   }
 

@@ -67,6 +67,7 @@ export type StoredWork = {
     trace_key_version: number
     dormant_parts?: Part[] | null
     cleared_stores: string[]
+    database_copy?: { from_deployment_id: string; from_name: string; copied_at: string | null } | null
     protection: WorkProtection | null
     host_labels?: { label: string; revision_id: string | null }[] | null
     traffic?: WorkTraffic | null
@@ -85,6 +86,7 @@ const ABSENT_MEMBERS = {
   k8s_namespace: null,
   needs_database: false,
   cleared_stores: [],
+  database_copy: null,
   protection: null,
   host_labels: [],
   revision: null,
@@ -114,8 +116,13 @@ export async function toWork(
   context: WorkContext,
   { deployment_id, generation, deployment, ...stored }: StoredWork,
 ): Promise<Work> {
+  const copy = deployment?.database_copy
+  const database_copy = copy
+    ? { from_deployment_id: copy.from_deployment_id, from_name: copy.from_name, copied: copy.copied_at !== null }
+    : null
   // It was deleted with its workspace, or is being deleted.
-  if (!deployment || deployment.absent) return { deployment_id, generation, wanted: 'absent', ...ABSENT_MEMBERS }
+  if (!deployment || deployment.absent)
+    return { deployment_id, generation, wanted: 'absent', ...ABSENT_MEMBERS, database_copy }
   const {
     tenant_id,
     name,
@@ -155,6 +162,7 @@ export async function toWork(
     k8s_namespace: source_config.listener_config?.k8s_namespace ?? null,
     needs_database: hasDatabase(source_config.resource_spec),
     cleared_stores,
+    database_copy,
     protection,
     host_labels: host_labels ?? [],
     revision: await workOf(stored.revision),

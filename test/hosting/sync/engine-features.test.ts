@@ -18,15 +18,17 @@ import { makeImageBody } from '../../support/deployment-bodies.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from '../../support/sync-agent.ts'
 
 /** Features that no member of `resource_spec` asks for by itself. */
-type Unasked =
-  | 'images'
-  | 'git_ssh'
-  | 'cpu_limits'
-  | 'database_history'
-  | 'protection'
-  | 'traffic'
-  | 'traffic_router'
-  | `${string}_snapshots`
+const UNASKED = [
+  'images',
+  'git_ssh',
+  'cpu_limits',
+  'database_history',
+  'database_copies',
+  'protection',
+  'traffic',
+  'traffic_router',
+] as const
+type Unasked = (typeof UNASKED)[number] | `${string}_snapshots`
 /** Resources that need a feature, and the path that a refusal names. */
 const ASKING: Record<Exclude<FeatureName, Unasked>, [spec: object, path: string]> = {
   autoscaling: [{ min_scale: 1, max_scale: 2 }, 'resource_spec.max_scale'],
@@ -182,13 +184,6 @@ it('parts from before the engine ran them start once they are written again, als
 
 it('every feature has a case', () => {
   expect(Object.keys(ASKING).sort()).toEqual(
-    featureNames
-      .filter(
-        name =>
-          !['images', 'git_ssh', 'protection', 'traffic', 'traffic_router', 'cpu_limits', 'database_history'].includes(
-            name,
-          ) && !name.endsWith('_snapshots'),
-      )
-      .sort(),
+    featureNames.filter(name => !(UNASKED as readonly string[]).includes(name) && !name.endsWith('_snapshots')).sort(),
   )
 })
