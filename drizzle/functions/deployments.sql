@@ -1450,6 +1450,7 @@ begin
   ) then
     perform refuse('preview_moved');
   end if;
+  perform require_preview_database(v_parent, (p_new -> 'database')::jsonb, (p_new -> 'database_needs')::jsonb);
   if (
     select count(*)
     from previews v
@@ -1498,6 +1499,7 @@ begin
 end $$;
 
 -- Extends a preview, and records on its deployment that the pull request has moved. deploy_push() deploys the commit.
+-- The database of the deployment stays.
 create function move_preview(p_deployment uuid, p_preview uuid, p_column json, p_request jsonb)
 returns table (answer json, has_webhooks boolean)
 language plpgsql set plan_cache_mode = force_generic_plan as $$
@@ -1512,7 +1514,12 @@ begin
     and v.state <> 'ended';
   update deployments d
   set
-    preview = p_column,
+    preview = (
+      p_column::jsonb || case
+        when d.preview::jsonb ? 'database_copy' then jsonb_build_object('database_copy', d.preview -> 'database_copy')
+        else '{}'
+      end
+    )::json,
     version = d.version + 1,
     updated_at = greatest(clock(), d.updated_at)
   where d.id = v_stored.id and d.tenant_id = current_tenant()
@@ -1750,7 +1757,7 @@ begin
       changed_members(jsonb_build_object('url', p_before.url), jsonb_build_object('url', p_after.url))
     )::tenant_event;
   end if;
-  return v_events;
+  return v_events || database_copy_events(p_before, p_after);
 end $$;
 
 create function write_moved_revisions(p_revisions revisions[]) returns void
@@ -1796,13 +1803,14 @@ begin
     incidents = n.incidents,
     incidents_due = n.incidents_due,
     last_request_at = n.last_request_at,
+    preview = n.preview,
     version = d.version + (
       (
         n.active_revision_id, n.status, n.url, n.local_url, n.source_revision_config::text, n.image_version,
-        n.traffic::text, n.applied_traffic::text
+        n.traffic::text, n.applied_traffic::text, n.preview::text
       ) is distinct from (
         d.active_revision_id, d.status, d.url, d.local_url, d.source_revision_config::text, d.image_version,
-        d.traffic::text, d.applied_traffic::text
+        d.traffic::text, d.applied_traffic::text, d.preview::text
       )
     )::integer,
     updated_at = n.updated_at

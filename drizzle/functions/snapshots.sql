@@ -60,6 +60,78 @@ create function snapshot_feature(p_store text) returns text
 language sql immutable
 return split_part(p_store, ':', 1) || '_snapshots';
 
+create function has_database(d deployments) returns boolean
+language sql stable
+return 'database' = any(
+  stores_of((d.source_config -> 'resource_spec')::jsonb) || planned_stores(d.id, d.active_revision_id)
+);
+
+-- Refuses callers that may not copy the database of this deployment into another one. Pushes and schedules repeat the
+-- decision of one that may. A deployment that is gone has no tags.
+create function require_copy_permission(p_source uuid) returns boolean
+language plpgsql stable cost 10000 as $$
+begin
+  if setting('actor_kind') in ('key', 'session') then
+    return require_permission_for('deployments:copy-database', coalesce(
+      (select d.tag_value_ids from deployments d where d.id = p_source and d.tenant_id = current_tenant()), '{}'
+    ));
+  end if;
+  return true;
+end $$;
+
+-- Refuses a database that previews of a deployment cannot have: `PreviewDatabase` of src/hosting/pushes/tables.ts, or
+-- null. `p_needs` are `PolicyNeed` of src/protocol/listener-policy.ts.
+create function require_preview_database(d deployments, p_database jsonb, p_needs jsonb) returns boolean
+language plpgsql stable cost 10000 as $$
+declare
+  o deployments;
+begin
+  if p_database ->> 'mode' is distinct from 'copy' then return true; end if;
+  select c.*
+  into o
+  from deployments c
+  where c.id = coalesce((p_database ->> 'from_deployment_id')::uuid, d.id) and c.tenant_id = current_tenant();
+  if not found or o.deleting_at is not null then
+    perform refuse('database_not_copied', 'there is no deployment ' || (p_database ->> 'from_deployment_id'));
+  end if;
+  perform require_copy_permission(o.id);
+  if not has_database(o) then perform refuse('database_not_copied', o.name || ' has no database'); end if;
+  if o.listener_id is distinct from d.listener_id then
+    perform refuse('database_not_copied', 'that of ' || o.name || ' is on the machine of another listener');
+  end if;
+  return require_listener_allows(d.listener_id, p_needs);
+end $$;
+
+-- The copy of a database is complete. Its agent starts what waits for it once this is stored.
+create function with_database_copied(d deployments) returns deployments
+language plpgsql stable as $$
+begin
+  if d.preview #>> '{database_copy, from_deployment_id}' is not null
+    and d.preview #>> '{database_copy, copied_at}' is null then
+    d.preview := jsonb_set(d.preview::jsonb, '{database_copy, copied_at}', to_jsonb(clock()))::json;
+  end if;
+  return d;
+end $$;
+
+create function database_copy_events(p_before deployments, p_after deployments) returns tenant_event[]
+language plpgsql stable as $$
+begin
+  if p_after.preview #>> '{database_copy, copied_at}' is not distinct from
+    p_before.preview #>> '{database_copy, copied_at}' then
+    return '{}';
+  end if;
+  return array[(
+    p_after.tenant_id,
+    p_after.organization_id,
+    'deployment.database_copied',
+    p_after.id,
+    json_build_object('from_deployment_id', p_after.preview #> '{database_copy, from_deployment_id}'),
+    changed_members(
+      jsonb_build_object('preview', p_before.preview), jsonb_build_object('preview', p_after.preview)
+    )
+  )::tenant_event];
+end $$;
+
 -- Refuses an action that cannot be done. The caller's policies decide which snapshots it sees.
 create function require_allowed_action(d deployments, p_action jsonb) returns void
 language plpgsql stable as $$
@@ -67,6 +139,7 @@ declare
   v_store text := p_action ->> 'store';
   v_listener uuid;
   v_kind text;
+  v_source uuid;
 begin
   if not v_store = any(
     stores_of((d.source_config -> 'resource_spec')::jsonb) || planned_stores(d.id, d.active_revision_id)
@@ -74,8 +147,8 @@ begin
     perform refuse('store_not_found', v_store);
   end if;
   if p_action ->> 'snapshot_id' is not null then
-    select s.listener_id, split_part(s.store, ':', 1)
-    into v_listener, v_kind
+    select s.listener_id, split_part(s.store, ':', 1), s.deployment_id
+    into v_listener, v_kind, v_source
     from snapshots s
     where s.id = (p_action ->> 'snapshot_id')::uuid and s.tenant_id = current_tenant() and s.deleting_at is null;
     if not found then perform refuse('snapshot_not_found'); end if;
@@ -83,14 +156,15 @@ begin
       perform refuse('store_not_found', format('a snapshot of a %s cannot become a %s', v_kind, v_store));
     end if;
   elsif p_action ->> 'from_deployment_id' is not null then
-    select o.listener_id
-    into v_listener
+    select o.listener_id, o.id
+    into v_listener, v_source
     from deployments o
     where o.id = (p_action ->> 'from_deployment_id')::uuid and o.tenant_id = current_tenant();
     if not found then perform refuse('deployment_not_found'); end if;
   else
     return;
   end if;
+  if v_store = 'database' and v_source <> d.id then perform require_copy_permission(v_source); end if;
   if v_listener is distinct from d.listener_id then perform refuse('snapshot_elsewhere'); end if;
 end $$;
 

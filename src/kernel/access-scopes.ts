@@ -40,6 +40,7 @@ const scopes: Record<Permission, Scope> = {
   'deployments:change-commands': 'nothing',
   'deployments:delete': [deployments],
   'deployments:exec': [deployments],
+  'deployments:copy-database': [deployments],
   'listeners:read': 'nothing',
   'listeners:create': 'nothing',
   'listeners:update': 'nothing',

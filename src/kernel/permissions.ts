@@ -35,6 +35,8 @@ export const permissions = {
   'deployments:delete': 'workspace',
   // Terminals and forwarded ports, which show the secrets and the data of a deployment.
   'deployments:exec': 'workspace',
+  // Required in addition, for the deployment whose database is copied into another one, as into previews.
+  'deployments:copy-database': 'workspace',
   'listeners:read': 'workspace',
   'listeners:create': 'workspace',
   'listeners:update': 'workspace',
@@ -121,6 +123,12 @@ export const policyPermissions: Record<ResourceType, readonly Permission[]> = {
     'datasets:download',
     'datasets:clone',
   ],
-  deployment: ['deployments:read', 'deployments:update', 'deployments:delete', 'deployments:exec'],
+  deployment: [
+    'deployments:read',
+    'deployments:update',
+    'deployments:delete',
+    'deployments:exec',
+    'deployments:copy-database',
+  ],
   queue: ['annotation-queues:create', 'annotation-queues:read', 'annotation-queues:update', 'annotation-queues:delete'],
 }

@@ -347,6 +347,7 @@ describe('a database from before the squash', () => {
       'feedback-configs:update',
       'feedback-configs:delete',
       'deployments:exec',
+      'deployments:copy-database',
     ]
     expect(after.Admin).toEqual([...before.Admin.filter((name: string) => name !== 'fleet-admin:read'), ...added])
     expect(after['Organization Admin']).toEqual([...before['Organization Admin'], ...added])

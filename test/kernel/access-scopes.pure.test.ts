@@ -37,6 +37,7 @@ const SHOWN: Partial<Record<Permission, (keyof typeof SHOWN_TYPES)[]>> = {
   'deployments:update': ['deployments'],
   'deployments:delete': ['deployments'],
   'deployments:exec': ['deployments'],
+  'deployments:copy-database': ['deployments'],
   'secrets:read': ['deployments'],
   'models:read': ['deployments'],
   'workspaces:manage-model-configs': ['deployments'],

@@ -25,6 +25,11 @@ export const declaration: Declaration = {
       .option('--ref <ref>', 'deploy this branch or tag of the repository of the deployment')
       .option('--commit <sha>', 'deploy this commit of the repository of the deployment')
       .option(
+        '--database <how>',
+        'its database: none, empty, copy (of that of the deployment) or copy:NAME (of another one). Default: that of ' +
+          'the preview policy',
+      )
+      .option(
         '--ttl <seconds>',
         'after which it is deleted, unless it is updated. Default: that of the preview policy',
       ),
@@ -36,6 +41,7 @@ type Flags = FollowFlags & {
   image?: string
   ref?: string
   commit?: string
+  database?: string
   ttl?: string
 }
 type Preview = Reply<'GET /v2/deployments/{deployment_id}/previews/{number}'>
@@ -57,6 +63,7 @@ export async function run(session: Session, flags: Flags, [name]: [string?]): Pr
   const body: NewPreview = {
     ...(branch !== undefined && { branch }),
     ...(ttl !== undefined && { ttl }),
+    ...(flags.database !== undefined && { database: await describeDatabase(session, flags.database) }),
     ...(await describeSource(session, flags)),
   }
   const params = { deployment_id: deployment.id }
@@ -83,6 +90,13 @@ async function describeSource(session: Session, { folder, image, ref, commit }: 
   if (source.image !== undefined) return { image_uri: source.image }
   source.files!.showPlan()
   return { source_tarball_path: await source.files!.upload() }
+}
+
+async function describeDatabase(session: Session, how: string): Promise<NonNullable<NewPreview>['database']> {
+  if (how === 'none' || how === 'empty' || how === 'copy') return { mode: how }
+  if (!how.startsWith('copy:')) throw usageError('--database is none, empty, copy or copy:NAME.')
+  const { id } = await findDeployment(session, how.slice('copy:'.length))
+  return { mode: 'copy', from_deployment_id: id }
 }
 
 async function waitUntilMade(

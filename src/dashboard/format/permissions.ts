@@ -14,6 +14,7 @@ const SENTENCES: Record<Permission, [group: Group, sentence: string]> = {
   'deployments:change-commands': ['Deployments', 'Change what runs on a listener: commands, sidecars, init containers'],
   'deployments:delete': ['Deployments', 'Delete deployments'],
   'deployments:exec': ['Deployments', 'Open terminals, and connect to ports and databases of deployments'],
+  'deployments:copy-database': ['Deployments', 'Copy the database of a deployment into others, such as its previews'],
   'secrets:read': ['Deployments', 'Show the values of secrets. Each time is recorded'],
   'events:read': ['Deployments', 'Read and follow the events of a workspace'],
   'projects:read': ['Tracing', 'See tracing projects'],

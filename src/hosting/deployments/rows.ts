@@ -105,6 +105,9 @@ export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersio
       kind: 'pull_request',
       ...row.preview,
       expires_at: toIsoTime(row.preview.expires_at),
+      database_copy: row.preview.database_copy
+        ? { ...row.preview.database_copy, copied_at: toIsoTime(row.preview.database_copy.copied_at) }
+        : null,
     },
     url: row.url,
     // A stored answer of an earlier release has none.

@@ -168,6 +168,14 @@ export const Preview = z
     branch: z.string(),
     head_sha: z.string().nullable(),
     expires_at: Time.meta({ description: 'When the preview is deleted, unless it is pushed to before.' }),
+    database_copy: z
+      .object({
+        from_deployment_id: Uuid,
+        from_name: z.string().meta({ description: 'The name of that deployment when the preview was made.' }),
+        copied_at: Time.nullable().meta({ description: 'Null until the copy is complete. Nothing starts before.' }),
+      })
+      .nullable()
+      .meta({ description: 'The database of which its own is a copy. Null if it is none.' }),
   })
   .meta({ id: 'Preview', description: 'The pull request, branch or request of a preview.' })
 

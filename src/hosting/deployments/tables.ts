@@ -51,6 +51,8 @@ export type Preview = {
   branch: string
   head_sha: string | null
   expires_at: string
+  /** Its database begins as a copy. `copied_at`: null until that is complete. */
+  database_copy?: { from_deployment_id: string; from_name: string; copied_at: string | null }
 }
 
 /** `pending`: how many the journal lacks. */

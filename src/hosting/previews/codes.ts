@@ -32,6 +32,12 @@ export const previewsCodes = {
     problem: 'The preview of this name was made from another source or ref.',
     remedy: 'Delete the preview first, or choose another name as `branch`.',
   },
+  database_not_copied: {
+    status: 409,
+    title: 'Database cannot be copied',
+    problem: 'Previews of this deployment cannot have a copy of this database.',
+    remedy: 'Name a deployment of the same listener that has a database, or use the mode `empty`.',
+  },
   previews_full: {
     status: 409,
     title: 'Too many previews',

@@ -3,11 +3,12 @@ import type { Caller } from '../../kernel/http/context.ts'
 import { SLEEPING } from '../../protocol/defaults.ts'
 import { type HostName, pullRefOf } from '../../protocol/host-kinds.ts'
 import type { Source } from '../../protocol/parts.schema.ts'
-import { hasDatabase, ResourceSpec } from '../../protocol/resources.schema.ts'
+import { ResourceSpec } from '../../protocol/resources.schema.ts'
 import type { DeploymentRow } from '../deployments/rows.ts'
 import type { NewDeployment } from '../deployments/schema.ts'
 import { SOURCE_RULES } from '../deployments/source-rules.ts'
-import type { PreviewDatabase, previews } from '../pushes/tables.ts'
+import type { previews } from '../pushes/tables.ts'
+import { applyDatabase, type CopySource, databaseOf } from './preview-database.ts'
 import { overlaySealContext, type PolicyRow } from './preview-policy.ts'
 
 export type PreviewRow = typeof previews.$inferSelect
@@ -23,6 +24,8 @@ export type PreviewPlan = {
   secrets: SealedSecret[]
   host: HostName | null
   can_sleep: boolean
+  /** Null: its database is no copy, or the deployment is gone. */
+  copy_source: CopySource | null
 }
 
 export const branchRef = (branch: string): string => `refs/heads/${branch}`
@@ -47,7 +50,7 @@ export function previewRevisionConfig(
 }
 
 export async function previewDeployment(caller: Caller, plan: PreviewPlan): Promise<NewDeployment> {
-  const { parent, policy, preview, name, host, can_sleep } = plan
+  const { parent, policy, preview, name, host, can_sleep, copy_source } = plan
   const source = previewSource(preview)
   const refused = SOURCE_RULES[source].refuses
   const allowed = <T extends object>(members: T, whole: string): T =>
@@ -57,7 +60,8 @@ export async function previewDeployment(caller: Caller, plan: PreviewPlan): Prom
   // One deployment serves a URL: the parent keeps its own.
   const { custom_url: _, ...config } = parent.source_config as NewDeployment['source_config']
   const { platform_config_path } = parent.source_revision_config as NewDeployment['source_revision_config']
-  const spec = applyDatabase(mergeResources(config.resource_spec, policy, can_sleep), policy?.database ?? null)
+  const merged = mergeResources(config.resource_spec, policy, can_sleep)
+  const spec = applyDatabase(merged, databaseOf(preview, policy), copy_source)
   return {
     name,
     source,
@@ -89,13 +93,6 @@ function mergeResources(
   if (Object.keys(own).length === 0) return spec ?? undefined
   const merged = ResourceSpec.safeParse({ ...spec, ...own })
   return merged.success ? merged.data : (policy?.resource_spec as ResourceSpec | undefined)
-}
-
-const SMALL_DATABASE = { db_storage_gi: 1 } as const
-function applyDatabase(spec: ResourceSpec | undefined, database: PreviewDatabase | null): ResourceSpec | undefined {
-  if (database === null) return spec
-  if (database.mode !== 'none') return hasDatabase(spec) ? spec : { ...spec, ...SMALL_DATABASE }
-  return Object.fromEntries(Object.entries(spec ?? {}).filter(([name]) => !name.startsWith('db_'))) as ResourceSpec
 }
 
 /**

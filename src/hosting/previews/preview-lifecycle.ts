@@ -6,6 +6,7 @@ import { changedMembers, recordColumns } from '../../kernel/db/recorded-changes.
 import type { Caller, Ctx } from '../../kernel/http/context.ts'
 import { Failure, problemBody } from '../../kernel/http/errors.ts'
 import type { HostName } from '../../protocol/host-kinds.ts'
+import { listCopyNeeds } from '../../protocol/listener-policy.ts'
 import { describeNewDeployment, validateNewDeployment } from '../deployments/create.ts'
 import { deployPush } from '../deployments/deploy-push.ts'
 import type { DeploymentRow } from '../deployments/rows.ts'
@@ -15,6 +16,7 @@ import type { Preview } from '../deployments/tables.ts'
 import { previews } from '../pushes/tables.ts'
 import type { Commit } from '../pushes/webhook-payloads.ts'
 import { branchNames, deploymentUrl, pullNames } from './preview-address.ts'
+import { type CopySource, databaseOf, describeCopy } from './preview-database.ts'
 import {
   type PreviewRow,
   previewDeployment,
@@ -53,6 +55,8 @@ type PreviewFacts = {
   child_id: string | null
   /** Its listener can put it to sleep. */
   can_sleep: boolean
+  /** The deployment whose database it gets a copy of, if it gets one. */
+  copy_source: CopySource | null
 }
 /** For a deployment without a policy. */
 export const DEFAULT_POLICY = { ttl_seconds: 7 * 86_400, max: 10 } as const
@@ -84,7 +88,15 @@ const selectPreviewFacts = ({ parent_id, id }: PreviewKey) => sql<Row>`
     'preview', to_json(v),
     'secrets', (select coalesce(json_agg(parent_secrets), '[]') from parent_secrets),
     'child_id', (select c.id from deployments c where c.id = v.deployment_id and c.deleting_at is null),
-    'can_sleep', coalesce((l.policy -> 'features')::jsonb ? 'sleep', false))::text
+    'can_sleep', coalesce((l.policy -> 'features')::jsonb ? 'sleep', false),
+    'copy_source', (
+      select json_build_object(
+        'id', o.id, 'name', o.name, 'deployment_type', o.deployment_type,
+        'resource_spec', o.source_config -> 'resource_spec')
+      from deployments o
+      where o.id = coalesce(
+          (coalesce(v.request -> 'database', p.database) ->> 'from_deployment_id')::uuid, d.id)
+        and o.tenant_id = d.tenant_id))::text
   from previews v
   join deployments d on d.id = v.parent_id
   left join listeners l on l.id = d.listener_id
@@ -142,11 +154,13 @@ const previewColumn = (facts: PreviewFacts): Preview => {
 // ---- created
 
 /** Refusals that only another commit, policy or agent can change. Others are tried again. */
-const LASTING = ['not_allowed_by_listener', 'source_rule']
+const LASTING = ['not_allowed_by_listener', 'source_rule', 'database_not_copied']
 
 async function createPreview(caller: Caller, facts: PreviewFacts, commit: Commit | null): Promise<void> {
-  const { policy, preview } = facts
+  const { policy, preview, copy_source } = facts
   const ctx = previewCtx(caller)
+  const database = databaseOf(preview, policy)
+  const copy = { database, database_needs: listCopyNeeds('database.mode') }
   const name = await chooseName(caller, facts)
   const url = deploymentUrl(caller.config.appsDomain, name)
   const [id, revision] = [crypto.randomUUID(), crypto.randomUUID()]
@@ -159,10 +173,10 @@ async function createPreview(caller: Caller, facts: PreviewFacts, commit: Commit
       from create_preview(
         ${id}::uuid,
         ${revision}::uuid,
-        ${describeNewDeployment(deployment, sealed, branchLabels(facts))}::json,
+        (${describeNewDeployment(deployment, sealed, branchLabels(facts))}::jsonb || ${JSON.stringify(copy)}::jsonb)::json,
         jsonb_populate_record(null::previews, ${JSON.stringify(preview)}::jsonb),
         ${(policy ?? DEFAULT_POLICY).max},
-        ${JSON.stringify(previewColumn(facts))}::json,
+        ${JSON.stringify({ ...previewColumn(facts), ...describeCopy(database, copy_source) })}::json,
         ${commit && JSON.stringify(commit)}::json,
         ${url},
         ${describeWrite(ctx)}::jsonb

@@ -9,7 +9,7 @@ import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/db/statement.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { etagVersion } from '../../kernel/http/routes.ts'
-import { listListenerNeeds, listProtectionNeeds } from '../../protocol/listener-policy.ts'
+import { listCopyNeeds, listListenerNeeds, listProtectionNeeds } from '../../protocol/listener-policy.ts'
 import { MASK } from '../../protocol/parts.schema.ts'
 import { OPEN_TO_EVERYONE, type StoredProtection, toStored } from '../../protocol/protection.schema.ts'
 import { isJsonEqual } from '../deployments/plan.ts'
@@ -92,7 +92,7 @@ const HAS_PULL_REQUESTS = sql`not exists (
 const UNSUPPORTED_PARENT =
   'previews need a deployment that is not a preview itself, of source githost unless `kinds` is empty'
 /** The parent `d` with its stored policy `o`, if it can have this one. */
-const selectParent = ({ deployment_id, resource_spec, protection, kinds }: PolicyInput): SQL => {
+const selectParent = ({ deployment_id, resource_spec, protection, kinds, database }: PolicyInput): SQL => {
   const needs = [...listListenerNeeds(resource_spec ?? {}), ...listProtectionNeeds('protection', protection)]
   return sql`deployments d
       left join preview_policies o on o.id = d.id and o.tenant_id = current_tenant()
@@ -102,7 +102,7 @@ const selectParent = ({ deployment_id, resource_spec, protection, kinds }: Polic
         and require_listener_allows(d.listener_id, ${JSON.stringify(needs)}::jsonb)
         and require_allowed_commands(
           jsonb_build_object('resource_spec', o.resource_spec),
-          jsonb_build_object('resource_spec', ${specJson(resource_spec)}::jsonb))
+          jsonb_build_object('resource_spec', ${jsonOrNull(resource_spec)}::jsonb))
         and case
           when ${!kinds.includes('pull_requests')} or ${HAS_PULL_REQUESTS} then true
           else refuse('source_rule', ${NO_PULL_REQUESTS})
@@ -110,7 +110,8 @@ const selectParent = ({ deployment_id, resource_spec, protection, kinds }: Polic
         and case
           when (d.source = 'githost' or ${kinds.length === 0}) and d.parent_deployment_id is null then true
           else refuse('source_rule', ${UNSUPPORTED_PARENT})
-        end`
+        end
+        and ${requirePreviewDatabase(sql`${jsonOrNull(database)}::jsonb`)}`
 }
 
 /** Over the parent `d` and its stored policy `o`. A new policy whose request names none protects where it can. */
@@ -127,7 +128,11 @@ function protectionOf({ config }: Ctx, { protection }: NewPreviewPolicy): SQL<st
     ) then ${JSON.stringify(DEFAULT_PROTECTION)}::json
   end`
 }
-const specJson = (spec: NewPreviewPolicy['resource_spec']) => (spec ? JSON.stringify(spec) : null)
+const jsonOrNull = (value: object | null | undefined): string | null => (value ? JSON.stringify(value) : null)
+
+/** For a where clause over the parent `d`. `database`: a jsonb, or null. */
+export const requirePreviewDatabase = (database: SQL): SQL =>
+  sql`require_preview_database(d, ${database}, ${JSON.stringify(listCopyNeeds('database.mode'))}::jsonb)`
 
 /** Anyone can open pull requests of a public repository, and each open one has a preview. */
 const MAX_PLANNED_PREVIEWS = 200
@@ -199,6 +204,7 @@ function listPolicyChanges(stored: PreviewPolicy | null, wanted: NewPreviewPolic
     resource_spec: policy.resource_spec ?? null,
     protection: policy.protection ?? null,
     database: policy.database?.mode ?? null,
+    'database.from_deployment_id': (policy.database?.mode === 'copy' && policy.database.from_deployment_id) || null,
     'hooks.on_create': policy.hooks?.on_create ?? null,
     'hooks.on_delete': policy.hooks?.on_delete ?? null,
   })
@@ -225,9 +231,9 @@ export const setPolicy = verb('deployments:update', async (ctx, input: PolicyInp
         (id, organization_id, tenant_id, branches, ttl_seconds, max, forks, secrets, resource_spec, protection,
           on_create, on_delete, hook_secret, kinds, inherited_secrets, database, existing_branches)
       select d.id, d.organization_id, d.tenant_id, ${sql.param(branches)}::text[], ${ttl}, ${max}, ${forks},
-        ${secrets}, ${specJson(input.resource_spec)}::json, ${protectionOf(ctx, input)}, ${hooks?.on_create ?? null},
+        ${secrets}, ${jsonOrNull(input.resource_spec)}::json, ${protectionOf(ctx, input)}, ${hooks?.on_create ?? null},
         ${hooks?.on_delete ?? null}, ${hookSecret}, ${sql.param(kinds)}::text[],
-        ${sql.param(inherited_secrets)}::text[], ${database ? JSON.stringify(database) : null}::json, ${existing}::json
+        ${sql.param(inherited_secrets)}::text[], ${jsonOrNull(database)}::json, ${existing}::json
       from ${selectParent(input)}
         and ${isFresh}
         and ${isVersion}

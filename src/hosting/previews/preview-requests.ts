@@ -10,6 +10,7 @@ import type { DeploymentRef } from '../deployments/schema.ts'
 import { lockDeployment } from '../deployments/service.ts'
 import { type PreviewRequest, previews } from '../pushes/tables.ts'
 import { DEFAULT_POLICY, PREVIEW_RECORD } from './preview-lifecycle.ts'
+import { requirePreviewDatabase } from './preview-policy.ts'
 import type { NewPreview } from './previews.schema.ts'
 import { ABOUT, reconcileAndNotify, type ShownPreview, toWire } from './previews.ts'
 
@@ -42,12 +43,21 @@ const NO_PREVIEW_OF_PREVIEW = 'a preview has no previews of its own'
 export const requestPreview = verb('deployments:update', async (ctx, { deployment_id, ...body }: Input) => {
   const request = describeRequest(ctx, body)
   const { source, source_tarball_path, ttl_seconds } = request
+  const isDatabaseSent = body.database !== undefined
+  // Stored with the request: a policy that changes later must not give it a copy.
+  const database = isDatabaseSent
+    ? sql`${JSON.stringify(body.database)}::jsonb`
+    : sql`coalesce(to_jsonb(p.database), 'null')`
+  const isDeployed = sql`v.state <> 'ended' and v.deployment_id is not null`
   const ttl = sql`coalesce(${ttl_seconds ?? null}::integer, p.ttl_seconds, ${DEFAULT_POLICY.ttl_seconds})`
   const isSame = sql`
     v.state = 'ended'
       or v.deployment_id is null
       or (v.request ->> 'source', v.request ->> 'repo_ref')
-        is not distinct from (excluded.request ->> 'source', excluded.request ->> 'repo_ref')`
+        is not distinct from (excluded.request ->> 'source', excluded.request ->> 'repo_ref')
+      and (
+        not ${isDatabaseSent}
+        or coalesce(v.request::jsonb -> 'database', 'null') = coalesce(excluded.request::jsonb -> 'database', 'null'))`
   const hasRoom = sql`(
     select count(*)
     from (
@@ -63,7 +73,8 @@ export const requestPreview = verb('deployments:update', async (ctx, { deploymen
     insert into previews as v
       (organization_id, tenant_id, parent_id, kind, state, branch, request, fork, changed_at, expires_at)
     select current_organization(), current_tenant(), d.id, 'request', 'pending', ${nameOf(body)},
-      ${JSON.stringify(request)}::json, false, clock(), clock() + ${ttl} * interval '1 second'
+      (${JSON.stringify(request)}::jsonb || jsonb_build_object('database', ${database}))::json, false, clock(),
+      clock() + ${ttl} * interval '1 second'
     from deployments d
     left join preview_policies p on p.id = d.id and p.tenant_id = current_tenant()
     where d.id = ${deployment_id}::uuid
@@ -74,11 +85,16 @@ export const requestPreview = verb('deployments:update', async (ctx, { deploymen
         when d.source = 'githost' or ${source !== 'githost'} then true
         else refuse('source_rule', ${NEEDS_REPOSITORY})
       end
+      and ${requirePreviewDatabase(database)}
       and ${refuseUnless('previews_full', hasRoom)}
       and ${source_tarball_path === undefined ? sql`true` : sql`require_stored_archive(${source_tarball_path})`}
     on conflict (parent_id, branch) where number is null do update
       set kind = 'request',
-        request = excluded.request,
+        request = case
+          when ${isDeployed} and not ${isDatabaseSent} then (
+            excluded.request::jsonb || jsonb_build_object('database', v.request::jsonb -> 'database'))::json
+          else excluded.request
+        end,
         problem = null,
         state = 'pending',
         end_reason = null,

@@ -88,10 +88,22 @@ const policyMembers = {
     description: 'Secrets of the parent that previews of branches and of requests get. Others get none of these.',
   }),
   database: z
-    .object({ mode: z.enum(['none', 'empty']) })
+    .discriminatedUnion('mode', [
+      z.object({ mode: z.enum(['none', 'empty']) }),
+      z.object({
+        mode: z.literal('copy'),
+        from_deployment_id: Uuid.optional().meta({
+          description: 'The deployment whose database is copied, of the same listener. By default the parent.',
+        }),
+      }),
+    ])
     .nullable()
     .meta({
-      description: 'The database of each preview: `none`, or an `empty` one. Null: as the resources say.',
+      description: [
+        'The database of each preview: `none`, an `empty` one, or a `copy` of that of a deployment, made once from its',
+        'newest backup. A copy requires the permission `deployments:copy-database` for that deployment; previews of',
+        'forks get an empty one instead. Null: as the resources say.',
+      ].join(' '),
     }),
 }
 
@@ -203,6 +215,11 @@ export const NewPreview = z
     repo_commit_sha: CommitId.nullish().meta({ description: 'A commit of the deployment’s repository.' }),
     source_tarball_path: source_tarball_path.meta({ description: 'The `object_path` of an upload.' }),
     image_uri: image_uri.meta({ description: 'An image.' }),
+    database: policyMembers.database.nullish().meta({
+      description:
+        'Its database, decided when it is made. By default that of the policy. A copy, also by the policy, requires ' +
+        'the permission `deployments:copy-database` for the deployment that is copied.',
+    }),
     ttl: policyMembers.ttl.nullish().meta({
       description: 'Seconds from the last request until it is deleted. By default the policy’s, or 7 days.',
     }),

@@ -77,7 +77,7 @@ export const commitStatuses = pgTable(
   ],
 )
 
-/** `from_deployment_id`: of a copy. */
+/** `from_deployment_id`: of a copy. Absent: the parent. */
 export type PreviewDatabase = { mode: 'none' | 'empty' | 'copy'; from_deployment_id?: string | undefined }
 
 /**
@@ -124,6 +124,8 @@ export type PreviewRequest = {
   source_tarball_path?: string | undefined
   image_uri?: string | undefined
   ttl_seconds?: number | undefined
+  /** Absent in requests of an earlier release: that of the policy. */
+  database?: PreviewDatabase | null | undefined
 }
 
 /**

@@ -45,6 +45,7 @@ export const EVENT_OPERATIONS: Record<string, string> = {
   'deployment.activated': 'activate_deployment',
   'deployment.created': 'create_deployment',
   'deployment.crash_looping': 'update_deployment_health',
+  'deployment.database_copied': 'copy_database',
   'deployment.degraded': 'update_deployment_health',
   'deployment.deleted': 'delete_deployment',
   'deployment.disk_full': 'update_deployment_health',

@@ -45,6 +45,7 @@ describe('roles', () => {
     expect(listRolesWith('deployments:update')).toEqual(['Admin', 'Editor', 'Organization Admin'])
     expect(listRolesWith('deployments:delete')).toEqual(['Admin', 'Organization Admin'])
     expect(listRolesWith('deployments:exec')).toEqual(['Admin', 'Organization Admin'])
+    expect(listRolesWith('deployments:copy-database')).toEqual(['Admin', 'Organization Admin'])
     expect(listRolesWith('projects:increase-trace-tier')).toEqual(['Admin', 'Organization Admin'])
     expect(listRolesWith('projects:decrease-trace-tier')).toEqual(['Admin', 'Organization Admin'])
     expect(listRolesWith('fleet-admin:read')).toEqual(['Organization Admin'])

@@ -33,6 +33,7 @@ const EVENTS: Record<string, Omit<State, 'word'> & { title: string }> = {
   'deployment.scaled': { title: 'Copies changed', ...QUIET },
   'deployment.disk_full': { title: 'Disk full', tone: 'bad', shape: 'octagon' },
   'deployment.unused': { title: 'Became unused', ...QUIET },
+  'deployment.database_copied': { title: 'Database copied', ...QUIET },
   'deployment.located': { title: 'URL changed', ...QUIET },
   'deployment.ref_gone': { title: 'Branch deleted', tone: 'warn', shape: 'triangle' },
   'deployment.ref_found': { title: 'Branch restored', ...QUIET },

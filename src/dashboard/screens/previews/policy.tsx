@@ -44,6 +44,7 @@ export function PolicyDialog({ deployment, stored, onClose }: PolicyDialogProps)
   const [kinds, setKinds] = useState<Kind[]>(start.kinds)
   const [inherited, setInherited] = useState(start.inherited_secrets.join('\n'))
   const [database, setDatabase] = useState(start.database?.mode ?? '')
+  const [source, setSource] = useState((start.database?.mode === 'copy' && start.database.from_deployment_id) || '')
   const [branches, setBranches] = useState(start.branches.join('\n'))
   const [days, setDays] = useState(String(start.ttl / DAY))
   const [max, setMax] = useState(String(start.max))
@@ -66,7 +67,10 @@ export function PolicyDialog({ deployment, stored, onClose }: PolicyDialogProps)
       .split('\n')
       .map(line => line.trim())
       .filter(Boolean),
-    database: database === '' ? null : { mode: database },
+    database:
+      database === ''
+        ? null
+        : { mode: database, ...(database === 'copy' && source.trim() && { from_deployment_id: source.trim() }) },
     ttl: Math.round(Number(days) * DAY),
     max: Number(max),
     forks,
@@ -245,9 +249,20 @@ export function PolicyDialog({ deployment, stored, onClose }: PolicyDialogProps)
                 <option value="">as the resources say</option>
                 <option value="none">none</option>
                 <option value="empty">an empty one</option>
+                <option value="copy">a copy of that of a deployment</option>
               </select>
             )}
           </Labelled>
+          {database === 'copy' && (
+            <Labelled
+              label="Copied from"
+              hint="The id of a deployment of the same listener. Left empty: this one. Previews of forks get an empty one."
+            >
+              {control => (
+                <input {...control} value={source} onInput={({ currentTarget }) => setSource(currentTarget.value)} />
+              )}
+            </Labelled>
+          )}
           <Labelled label="New secrets" hint="NAME=value, one per line. They override the secrets of the deployment.">
             {control => (
               <textarea
