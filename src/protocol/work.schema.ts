@@ -109,8 +109,8 @@ export const Work = z
       .nullish()
       .meta({
         description:
-          'Fill its database once with the data of this one, before you report `database_ready`, and start nothing of ' +
-          'it until that is accepted. Also with `absent`. Null: its database begins empty.',
+          'Fill its database once with the data of this one, before you report `database_ready`, and start nothing ' +
+          'until that is accepted. Also with `absent`. Null: its database begins empty.',
       }),
     protection: WorkProtection.nullish().meta({
       description: 'Let only these see what is served, and fail closed. Null: everyone may.',

@@ -84,7 +84,7 @@ const READINGS: Permission[] = [
 const typeOf = (permission: Permission) => {
   if (/^(projects:(?!create)|runs:)/.test(permission)) return 'project'
   if (/^datasets:(?!create)/.test(permission)) return 'dataset'
-  if (/^deployments:(read|update|delete|exec)$/.test(permission)) return 'deployment'
+  if (/^deployments:(read|update|delete|exec|copy-database)$/.test(permission)) return 'deployment'
   return permission.startsWith('annotation-queues:') ? 'queue' : null
 }
 const describeFor = (permission: Permission, path: PathParameters = {}, byPolicy?: boolean) =>

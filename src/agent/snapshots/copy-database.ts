@@ -49,8 +49,8 @@ export async function copyDatabase(
 function requireRoom(snapshots: CopiedSnapshots, { resources }: RevisionSpec, bytes: number): void {
   if (bytes > resources.db_storage_gi * BYTES_PER_GI)
     throw new PermanentError(
-      `it has ${(bytes / BYTES_PER_GI).toFixed(1)} GiB, more than db_storage_gi of the copy, ${resources.db_storage_gi}. ` +
-        'Raise that in the resource_spec of the preview policy.',
+      `it has ${(bytes / BYTES_PER_GI).toFixed(1)} GiB, more than the db_storage_gi of the copy, ` +
+        `${resources.db_storage_gi}. Raise that in the resource_spec of the preview policy.`,
     )
   snapshots.requireSpace(bytes * NEEDED_SHARE, 'a copy of it')
 }

@@ -227,7 +227,7 @@ export class Snapshots {
     }
   }
 
-  /** Of a deployment. Those that an engine can say now. */
+  /** Throws while it is not known which there are. */
   listHeld(deployment_id: string, store: string): HeldSnapshot[] {
     return this.#options.folder.list().filter(one => one.deployment_id === deployment_id && one.store === store)
   }

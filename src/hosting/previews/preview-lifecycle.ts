@@ -168,12 +168,13 @@ async function createPreview(caller: Caller, facts: PreviewFacts, commit: Commit
     const deployment = await previewDeployment(caller, { ...facts, name, url })
     validateNewDeployment(ctx, deployment)
     const sealed = await sealSecrets(ctx, id, deployment.secrets)
+    const described = describeNewDeployment(deployment, sealed, branchLabels(facts))
     const statement = sql<Row>`
       select answer, has_webhooks
       from create_preview(
         ${id}::uuid,
         ${revision}::uuid,
-        (${describeNewDeployment(deployment, sealed, branchLabels(facts))}::jsonb || ${JSON.stringify(copy)}::jsonb)::json,
+        (${described}::jsonb || ${JSON.stringify(copy)}::jsonb)::json,
         jsonb_populate_record(null::previews, ${JSON.stringify(preview)}::jsonb),
         ${(policy ?? DEFAULT_POLICY).max},
         ${JSON.stringify({ ...previewColumn(facts), ...describeCopy(database, copy_source) })}::json,

@@ -103,7 +103,7 @@ it('a fork gets an empty database, also once its commit is approved', async () =
   expect(made).toMatchObject({ status: 'AWAITING_DATABASE', preview: { database_copy: null } })
 })
 
-it('whoever sets such a policy, or makes a preview by it, needs the permission; a push does not', async () => {
+it('a policy with a copy, and a preview by it, take the permission; a push does not', async () => {
   const { tenant, parent, path, create, put, push, find, request, read } = await setUp()
   const other = await create({ db_max_connections: 5 })
   await tenant.post(`/v2/deployments/${other.id}/tags`, { tag_value_ids: [await tagValue(tenant, 'env=prod')] })
@@ -147,7 +147,7 @@ it('whoever sets such a policy, or makes a preview by it, needs the permission; 
   expect((await restore(parent.id, key)).status).toBe(202)
 })
 
-it('what cannot be copied is refused when it is planned, and fails the preview by name if it went since', async () => {
+it('a database that cannot be copied is refused by name when it is planned, or fails the preview later', async () => {
   const { tenant, create, put, push, pull, find, request, read } = await setUp()
   const [without, source, stranger] = [await create({}), await create({ db_max_connections: 5 }), await newTenant()]
   const elsewhere = await newListener(tenant)

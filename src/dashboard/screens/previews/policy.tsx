@@ -256,7 +256,7 @@ export function PolicyDialog({ deployment, stored, onClose }: PolicyDialogProps)
           {database === 'copy' && (
             <Labelled
               label="Copied from"
-              hint="The id of a deployment of the same listener. Left empty: this one. Previews of forks get an empty one."
+              hint="The id of a deployment of the same listener. By default this one. Forks get an empty database."
             >
               {control => (
                 <input {...control} value={source} onInput={({ currentTarget }) => setSource(currentTarget.value)} />
