@@ -204,7 +204,7 @@ export type EngineEvents = {
   registryCredential(of: RevisionRef, image?: string): Promise<RegistryCredential | null>
   /** The present token by which an application calls models. Undefined: not known yet, or there is none. */
   modelToken(deployment_id: string): string | undefined
-  /** Whether the person with this grant may still see the deployment. Null: not known now. */
+  /** True while the person with this grant may see the deployment. Null: not known now. */
   renewAccess(renewal: AccessRenewal): Promise<boolean | null>
 }
 /** Totals since the router started: answers by status and by the time until they began. */

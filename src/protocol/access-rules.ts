@@ -4,7 +4,7 @@
 export const ACCESS_PATH = '/.well-known/slipway/access'
 /** The type of a grant, so that it is taken for no other token of this installation. */
 export const GRANT_TYPE = 'access-grant+jwt'
-/** Of what a grant is renewed by. It becomes a part of a cookie. */
+/** A grant is renewed by a text of at most so many characters. It becomes a part of a cookie. */
 export const MAX_RENEWAL_LENGTH = 1000
 
 // ---- paths that are open to everyone

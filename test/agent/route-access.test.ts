@@ -225,7 +225,7 @@ describe('a grant', () => {
     expect((await exchange({ grant: await grantFor(state) }, cookie)).status).toBe(204)
   })
 
-  test('of a page that stays open is renewed while it is used, and ends once its person may not see it', async () => {
+  test('is renewed while its page is open and used, and ends once its person may not see the page', async () => {
     const { cookie, query } = await visit()
     const enter = async (claims: object) =>
       cookieOf(await exchange({ grant: await grantFor(query.get('state')!, claims) }, cookie))

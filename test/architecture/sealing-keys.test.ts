@@ -36,6 +36,8 @@ const SEALS: Record<string, string[][]> = {
   'connect/oauth/rows.ts': [['oauth_providers.client_secret', 'oauth_providers.registration_access_token']],
   'connect/oauth/tokens.ts': [['oauth_tokens.access_token', 'oauth_tokens.refresh_token']],
   'hosting/protection/bypasses.ts': [['idempotency_keys.result']],
+  // The sealed value is in a cookie of a grant, for up to twelve hours.
+  'hosting/protection/renewals.ts': [[]],
   'hosting/previews/preview-policy.ts': [['preview_policies.secrets'], ['preview_policies.hook_secret']],
   'tracing/rules/rules.ts': [['run_rules.webhooks'], ['run_rules.alerts'], ['run_rules.webhook_secret']],
   'people/sign-in/links.ts': [['idempotency_keys.result']],

@@ -32,10 +32,7 @@ type Options = {
   logEvent: LogEvent
   path?: string
 }
-type SeenRefs = Pick<
-  SeenRepository,
-  'digest' | 'default_branch' | 'refs' | 'problem' | 'host_key' | 'key_fingerprint'
->
+type SeenRefs = Pick<SeenRepository, 'digest' | 'default_branch' | 'refs' | 'problem' | 'host_key' | 'key_fingerprint'>
 
 const MAX_CONCURRENT = 4
 const TIMEOUT_MS = 60_000

@@ -30,7 +30,7 @@ type Moved = Pick<Push, 'repo_urls' | 'ref' | 'before' | 'after' | 'created' | '
 
 /** After this many attempts, the host's answer is accepted even if it looks older than the delivery. */
 const MAX_UNSETTLED_ATTEMPTS = 3
-/** Of a deployment, with those that wait for room. Nothing else bounds how many branches are pushed. */
+/** The previews of a deployment, with those that wait for room. Nothing else bounds how many branches are pushed. */
 const MAX_FOLLOWED = 200
 const BRANCH_PREFIX = 'refs/heads/'
 

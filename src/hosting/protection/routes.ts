@@ -56,8 +56,8 @@ export const protectionRoutes = slice('Protection', 'Who may see what a deployme
     summary: 'Get a grant by which a browser sees a protected deployment',
     description: [
       'For the page that the router sends people to. The grant is for one host and the browser with that `state`.',
-      'It opens the host for 30 minutes, and for up to 12 hours while it is used and the session holds. Then the browser',
-      'comes back by itself.',
+      'It opens the host for 30 minutes, and for up to 12 hours while it is used and the session holds. Then the',
+      'browser comes back by itself.',
     ].join(' '),
     params: DeploymentRef,
     body: s.GrantRequest,

@@ -87,8 +87,9 @@ const selectFacts = (id: string) => sql<Row>`
             greatest(p.max - count(*) filter (where v.state <> 'ended'), 0) as room,
             coalesce(bool_or(v.number is not null), false) as has_pulls,
             coalesce(bool_or(v.kind = 'branch' and v.state <> 'ended'), false) as has_branch_previews,
-            coalesce(sum(hashtextextended(concat_ws(' ', v.id, v.state, v.head_sha, v.changed_at, v.end_reason), 0)), 0)::text
-              as digest
+            coalesce(
+              sum(hashtextextended(concat_ws(' ', v.id, v.state, v.head_sha, v.changed_at, v.end_reason), 0)), 0
+            )::text as digest
           from previews v
           where v.parent_id = d.id) v
         where ${FOLLOWS}) t))::text

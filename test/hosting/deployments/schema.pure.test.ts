@@ -31,7 +31,7 @@ describe('the schema', () => {
       for (const io of ['input', 'output'] as const) {
         const document = z.toJSONSchema(schema as z.ZodType, { io, unrepresentable: 'any' })
         for (const [name, definition] of Object.entries(document.$defs ?? {}))
-          expect(definition.type, name).toBeDefined()
+          expect(definition.type ?? definition.oneOf, name).toBeDefined()
       }
     },
   )
@@ -82,12 +82,17 @@ const PATHS = {
 const MEMBERS: Record<string, { good: unknown[]; bad: unknown[] }> = {
   'source_config.integration_id': { good: [ID], bad: ['', 'x', `${ID}0`, 1] },
   'source_config.repo_url': {
-    good: ['https://github.com/acme/shop', 'http://git.local:3000/a/b.git', 'https://a/b%20c', 'https://a/~b/@c'],
+    good: [
+      'https://github.com/acme/shop',
+      'http://git.local:3000/a/b.git',
+      'https://a/b%20c',
+      'https://a/~b/@c',
+      'git@github.com:a/b.git',
+      'ssh://git@a/b',
+    ],
     bad: [
       '',
       'github.com/a/b',
-      'git@github.com:a/b.git',
-      'ssh://git@a/b',
       'ftp://a/b',
       'https://',
       'https://a',

@@ -186,7 +186,7 @@ describe('the preview of a branch', () => {
       expect(one).toMatchObject({ state: 'live', problem: null })
   })
 
-  it('of a pull request has another name where a deployment has its name', async () => {
+  it('has another name, for a pull request too, where a deployment has its name', async () => {
     const { tenant, parent, pull, child } = await setUpBranches(BOTH)
     const taken = { name: `${parent.name}-pr-1`, source: 'internal_container', source_config: {}, secrets: [] }
     expect((await tenant.post('/v2/deployments', { ...taken, source_revision_config: {} })).status).toBe(201)

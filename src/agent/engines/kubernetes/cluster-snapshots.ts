@@ -58,7 +58,7 @@ export class ClusterSnapshots implements SnapshotHolder {
     clearInterval(this.#timer)
   }
 
-  /** One read at a time, and one that waits for all who ask meanwhile: a slow cluster must not gather a queue of them. */
+  /** One read at a time, and one that waits for all who ask meanwhile: a slow cluster must not gather a queue. */
   refresh(): Promise<void> {
     this.#nextRead ??= this.#reading
       .catch(() => {})

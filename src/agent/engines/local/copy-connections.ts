@@ -1,5 +1,5 @@
-// Connections of the router to copies, kept open between requests. Each carries one request at a time. Undici reads what
-// has arrived on an idle connection before it sends the next request, so that one that was closed is not used.
+// Connections of the router to copies, kept open between requests. Each carries one request at a time. Undici reads
+// what has arrived on an idle connection before it sends the next request, so that one that was closed is not used.
 import { createRequire } from 'node:module'
 import { connect, type Socket } from 'node:net'
 import type { Client as UndiciClient } from 'undici'

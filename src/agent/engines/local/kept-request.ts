@@ -10,11 +10,11 @@ import { isWritten, writeEarlyHints } from './router-responses.ts'
 export const SHORT_BODY_BYTES = 65_536
 
 /**
- * `unsent`: no byte was sent. `unanswered`: the connection ended before the answer began. `last`: the answer is over, or
- * was cut off, and the connection ends.
+ * `unsent`: no byte was sent. `unanswered`: the connection ended before the answer began. `last`: the answer is over,
+ * or was cut off, and the connection ends.
  */
 export type Outcome = 'answered' | 'last' | 'unsent' | 'unanswered'
-/** As many bytes are cheaper to copy than to write apart. */
+/** A body of so few bytes is cheaper to copy than to write apart. */
 const SMALL_BYTES = 4_096
 type Sent = { headers: string[]; body: Buffer | null; edit: EditHeaders | undefined; onAnswer: () => void }
 

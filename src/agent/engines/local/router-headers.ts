@@ -84,7 +84,7 @@ export const isWebSocket = ({ method, headers }: IncomingMessage): boolean =>
   headers['transfer-encoding'] === undefined &&
   (headers['content-length'] ?? '0') === '0'
 
-/** What the router sets itself, or what is for this connection alone. */
+/** True for headers that the router sets itself, or that are for this connection alone. */
 const isReplaced = remember(
   1_000,
   known => HOP_BY_HOP.has(known) || FRAMING_HEADERS.has(known) || isForwarded(known) || known === BYPASS_HEADER,

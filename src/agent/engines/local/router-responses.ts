@@ -23,7 +23,7 @@ export function forwardResponse(
   from.pipe(res)
 }
 
-/** Of each answer. Bounded, because hints to a client that does not read stay in memory. */
+/** Hints to a client that does not read stay in memory until its answer is over. */
 const MAX_EARLY_HINTS = 16
 
 export function writeEarlyHints(res: http.ServerResponse, status: number, rawHeaders: string[], count: number): void {

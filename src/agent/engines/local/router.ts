@@ -59,7 +59,7 @@ type Way = {
   prepare?: (() => Promise<void>) | undefined
   isClientGone: () => boolean
   permits: (route: Route) => boolean
-  /** Which revision gets it, where the traffic is split. */
+  /** The revision that gets it, where the traffic is split. */
   choose: (route: Route) => Route
 }
 

@@ -66,7 +66,7 @@ export const describeKinds = (kinds: (keyof typeof KINDS)[]): string =>
   kinds.map(kind => KINDS[kind]).join(' and ') || 'only on request'
 
 type Existing = { compared_at: string | null; previews: number; left: number }
-/** Of the branches that existed when the policy was set. */
+/** The previews of branches that existed when the policy was set. */
 export const describeExisting = ({ compared_at, previews, left }: Existing): string => {
   if (compared_at === null) return 'not compared yet'
   const made = `${previews} got a preview`

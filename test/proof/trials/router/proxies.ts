@@ -62,7 +62,7 @@ export class Proxies {
     )
     const upstream =
       this.application && `upstream application { server 127.0.0.1:${this.application.port}; keepalive 128; }`
-    // As root, its workers would be users that cannot read the folder.
+    // Its workers would be users that cannot read the folder, if root starts it.
     const user = process.getuid?.() === 0 ? 'user root;' : ''
     const config = `
       ${user} worker_processes ${workers}; daemon off; pid ${folder}/pid; error_log ${folder}/error.log;
@@ -82,7 +82,7 @@ export class Proxies {
     }
   }
 
-  /** As its own documentation would set it up: no code of ours. */
+  /** The set-up of its own documentation, without code of ours. */
   async startCaddy(name: string): Promise<Contender> {
     const port = await findFreePort()
     return this.#caddy(name, port, 'http', { apps: { http: { servers: { own: this.#caddyServer(port) } } } })
