@@ -61,6 +61,9 @@ export const ENGINE_FEATURES = {
     kubernetes: 'done',
   },
   sleep: { about: '`idle_seconds` and `frozen_seconds`', process: 'done', container: 'done', kubernetes: 'refused' },
+  request_limit: { about: '`request_limit`', process: 'done', container: 'done', kubernetes: 'refused' },
+  h2c: { about: '`protocol` `h2c`', process: 'done', container: 'done', kubernetes: 'refused' },
+  drain: { about: '`drain_seconds`', process: 'done', container: 'done', kubernetes: 'done' },
   processes: {
     about: 'Processes of the source beside `web`, `process_scale` and `process_resources`',
     process: 'done',
@@ -187,6 +190,9 @@ export function listFeatureNeeds(spec: ResourceSpec, source?: Source | null): Fe
   const { scale_metric } = spec
   add(scale_metric === 'concurrency' || scale_metric === 'requests', at('scale_metric'), 'request_scaling')
   for (const name of ['idle_seconds', 'frozen_seconds'] as const) add(spec[name] != null, at(name), 'sleep')
+  add(spec.request_limit != null, at('request_limit'), 'request_limit')
+  add(spec.protocol === 'h2c', at('protocol'), 'h2c')
+  add(spec.drain_seconds != null, at('drain_seconds'), 'drain')
   for (const name of Object.keys(spec) as ResourceMember[]) {
     const part = PREFIXES.find(prefix => name.startsWith(`${prefix}_`))
     add(part !== undefined && spec[name] != null, at(name), part === 'db' ? 'database' : (part ?? 'queue'))

@@ -66,6 +66,33 @@ const ProcessResources = z
     }
   })
   .overwrite(omitNulls)
+const appProtocols = ['http', 'h2c'] as const
+/** In which way the router of an agent, or the cluster, sends requests to the copies of `web`. */
+const servingMembers = {
+  request_limit: z
+    .int()
+    .min(1)
+    .max(100_000)
+    .meta({
+      description:
+        'The most requests that a copy of `web` has at once, WebSockets and streams included. Up to 100 more wait 10 ' +
+        'seconds for a place, and others are answered with 503 and `Retry-After`. Default: no limit.',
+    }),
+  drain_seconds: z
+    .int()
+    .min(1)
+    .max(3_600)
+    .meta({
+      description:
+        'The seconds that requests, streams and WebSockets have to end once their copy is to stop: after a new ' +
+        'revision, or with fewer copies. Default: 30, on Kubernetes 5.',
+    }),
+  protocol: z.enum(appProtocols).meta({
+    description:
+      'What `web` speaks at its port: `http` (HTTP/1.1), or `h2c`, HTTP/2 without TLS, as servers of gRPC do. ' +
+      'Default: `http`.',
+  }),
+}
 /** The copies of `web` move by these between `min_scale` and `max_scale`. */
 const scaleMembers = {
   scale_metric: z.enum(scaleMetrics).meta({
@@ -148,6 +175,7 @@ export const ResourceSpec = z
       memory_limit_mb: Memory,
       health_timeout_seconds: HealthTimeout,
       ...scaleMembers,
+      ...servingMembers,
       process_scale: byProcess(Scale).meta({
         description:
           'The copies of each process type of the source beside `web`, by name. Acts at once. Default: what the ' +

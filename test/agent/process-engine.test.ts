@@ -121,6 +121,35 @@ createServer(answer).listen(process.env.PORT)
     expect((await engine.observe(ref.deployment_id)).running.map(one => one.revision_id)).toEqual([second.revision_id])
   })
 
+  test('a request has as long to end as the deployment says, also with the next agent', async () => {
+    const limits = { drain_ms: 0 }
+    const { engine } = await open(limits)
+    const unit = makeUnit(ref, { resources: withDefaults({ drain_seconds: 600 }, 'dev') })
+    const signal = join(home, 'end')
+    const code = `
+const { existsSync } = require('node:fs')
+const endLater = res => existsSync(${JSON.stringify(signal)}) ? res.end('whole') : setTimeout(endLater, 20, res)
+const { createServer } = require('node:http')
+let open = 0
+createServer((req, res) => req.url === '/long' ? (open++, endLater(res)) : res.end(String(open))).listen(process.env.PORT)
+`
+    await engine.start(unit, writeApplication(home, 'app', code))
+    await waitForPhase(engine, ref, 'healthy')
+    await engine.route(unit)
+    const at = await urlOf(engine)
+    const long = requestRouter(at, '/long')
+    await waitFor(async () => (await requestRouter(at, '/')).body === '1')
+    await engine.drain(ref)
+    expect((await findRunning(engine, ref))?.phase).toBe('draining')
+    await engine.close({ stop: false })
+    const { engine: next } = await open(limits)
+    // It would have been drained at once, with the limit of the agent.
+    expect((await findRunning(next, ref))?.phase).toBe('draining')
+    fs.writeFileSync(signal, '')
+    expect((await long).body).toBe('whole')
+    await waitForPhase(next, ref, 'drained')
+  })
+
   test('an application gets its own variables and none of the agent’s', async () => {
     const { engine } = await open()
     const code = `

@@ -162,9 +162,9 @@ describe('a connection becomes a tunnel only after the application has answered 
     expect(receivedRequests[1]!.headers['x-forwarded-for']).toBe('127.0.0.1')
   })
 
-  test('the connection preface of HTTP/2 is refused', async () => {
+  test('after the connection preface of HTTP/2, bytes of HTTP/1.1 are no request', async () => {
     await startApplication()
-    expect(await exchange('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')).toMatch(/^HTTP\/1\.1 400 /)
+    await exchange(`PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n${SMUGGLED}`)
     expect(receivedRequests).toEqual([])
   })
 })

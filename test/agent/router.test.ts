@@ -246,6 +246,90 @@ test('a request that was sent to a replica is not sent again', async () => {
   expect([status, headers['content-type'], connectionCount]).toEqual([502, 'application/problem+json', 1])
 })
 
+describe('a copy with a limit of requests', () => {
+  async function startLimited(limit: number, limits: Parameters<typeof createRouter>[0] = {}) {
+    router = createRouter(limits)
+    port = await listen(router.server())
+    const answers: http.ServerResponse[] = []
+    let most = 0
+    const copies = await Promise.all(
+      [1, 2].map(() => {
+        let open = 0
+        return serve((_, res) => {
+          most = Math.max(most, ++open)
+          res.once('finish', () => open--)
+          answers.push(res)
+        })
+      }),
+    )
+    const targets = copies.map(port => ({ ...target(port), limit }))
+    router.apply([{ host: 'app.localhost', path: '/', targets, of: 'app', revision: '1' }])
+    return { answers, readMost: () => most }
+  }
+
+  test('has no more at once, and the others wait in turn', async () => {
+    const { answers, readMost } = await startLimited(2)
+    const done: number[] = []
+    const all = Array.from({ length: 12 }, async (_, i) => {
+      const { status } = await fetchAnswer()
+      done.push(i)
+      return status
+    })
+    for (let i = 0; i < 12; i++) {
+      await waitFor(() => answers.length > 0)
+      answers.shift()!.end()
+    }
+    expect(new Set(await Promise.all(all))).toEqual(new Set([200]))
+    expect(readMost()).toBe(2)
+    expect(Object.keys(router.inFlight())).toEqual([])
+  })
+
+  test('refuses with 503 what would wait too long, or beside too many', async () => {
+    const { answers } = await startLimited(1, { waiting: 1, wait_ms: 200 })
+    const served = [fetchAnswer(), fetchAnswer()]
+    await waitFor(() => answers.length === 2)
+    const [late, crowded] = await Promise.all([fetchAnswer(), fetchAnswer()])
+    for (const { status, headers } of [late, crowded]) expect([status, headers['retry-after']]).toEqual([503, '5'])
+    expect(router.requestCounts().unreached).toEqual({ 'app/1': 2 })
+    for (const res of answers) res.end()
+    expect((await Promise.all(served)).map(({ status }) => status)).toEqual([200, 200])
+    const next = fetchAnswer()
+    await waitFor(() => answers.length === 3)
+    answers.at(-1)!.end()
+    expect((await next).status).toBe(200)
+  })
+
+  test('gives the place of a client that goes away while it waits to the next one', async () => {
+    const { answers } = await startLimited(1)
+    const served = [fetchAnswer(), fetchAnswer()]
+    await waitFor(() => answers.length === 2)
+    const gone = send()
+    silenceRejection(once(gone, 'response'))
+    await waitFor(() => router.loads().app!.in_flight === 3)
+    const last = fetchAnswer()
+    await waitFor(() => router.loads().app!.in_flight === 4)
+    gone.destroy()
+    let isOver = false
+    const all = Promise.all([...served, last]).finally(() => (isOver = true))
+    await waitFor(() => {
+      for (const res of answers.splice(0)) res.end()
+      return isOver
+    })
+    expect((await all).map(({ status }) => status)).toEqual([200, 200, 200])
+  })
+})
+
+test('a copy that answers with 5xx again and again gets no more requests while another one answers', async () => {
+  let bad = 0
+  const failing = await serve((_, res) => {
+    bad++
+    res.writeHead(500).end()
+  })
+  routeTo(failing, await serve((_, res) => res.end('good')))
+  for (let i = 0; i < 40; i++) await fetchAnswer()
+  expect(bad).toBe(5)
+})
+
 describe('connections to a copy', () => {
   const readPort = async (options: Parameters<typeof send>[0] = {}) => (await fetchAnswer(options)).body
 

@@ -62,6 +62,7 @@ const RUNNING = [
 const LANGUAGE_TOOLS = 'the tools of its language; test/proof/trials/languages.ts runs its commands'
 const NEEDS: Record<string, string> = {
   'docs/deploy/shell': 'a deployment of the reader; hosting/relay/tunnels.test.ts and agent/terminals.test.ts',
+  'docs/deploy/requests': 'a deployment of the reader; agent/router.test.ts, agent/router-http2.test.ts',
   'docs/README': 'has no commands',
   'docs/deploy/languages/deno': LANGUAGE_TOOLS,
   'docs/deploy/languages/go': LANGUAGE_TOOLS,

@@ -13,6 +13,7 @@ export const put = (path: string, value: unknown): Record<string, unknown> =>
 const RESOURCES: Record<string, [stored: unknown, changed: unknown]> = {
   scale_metric: ['cpu', 'memory'],
   idle_seconds: [10, 20],
+  protocol: ['http', 'h2c'],
   labels: [{ team: 'a' }, { team: 'b' }],
   annotations: [{ team: 'a' }, { team: 'b' }],
   service_account_name: ['a', 'b'],

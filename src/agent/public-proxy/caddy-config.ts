@@ -71,6 +71,12 @@ function ownServers({ settings, router }: ConfigInput): { [name: string]: Part }
     handle: [setHsts, ...limitBody(MAX_API_BODY_MIB), forwardTo(api.port, '3s')],
     terminal: true,
   }
+  // Trailers and streams of gRPC need HTTP/2 on the whole way. The router refuses it where the application has none.
+  const grpcRoute = {
+    match: [{ header: { 'Content-Type': ['application/grpc', 'application/grpc+*'] }, protocol: 'http/2+' }],
+    handle: [setHsts, ...limitBody(max_body_mib), forwardByHttp2(router.port)],
+    terminal: true,
+  }
   const appsRoute = { handle: [setHsts, ...limitBody(max_body_mib), forwardTo(router.port, '30s')] }
   return {
     [`${PREFIX}https`]: {
@@ -81,7 +87,7 @@ function ownServers({ settings, router }: ConfigInput): { [name: string]: Part }
       max_header_bytes: 65_536,
       automatic_https: { disable_redirects: true },
       tls_connection_policies: [{}],
-      routes: [...(apiRoute ? [apiRoute] : []), appsRoute],
+      routes: [...(apiRoute ? [apiRoute] : []), grpcRoute, appsRoute],
       errors: {
         routes: [{ match: [{ expression: '{http.error.status_code} == 413' }], handle: [tooLarge] }, unreachable],
       },
@@ -144,6 +150,12 @@ const forwardTo = (port: number, idle_timeout: string) => ({
   flush_interval: '10ms',
   load_balancing: CONNECT_RETRY,
   transport: { protocol: 'http', dial_timeout: '3s', keep_alive: { idle_timeout } },
+})
+
+const forwardByHttp2 = (port: number) => ({
+  ...forwardTo(port, '30s'),
+  flush_interval: -1,
+  transport: { protocol: 'http', versions: ['h2c', '2'], dial_timeout: '3s' },
 })
 
 // ---- certificates

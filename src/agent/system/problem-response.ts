@@ -3,6 +3,8 @@ import { type ServerResponse, STATUS_CODES } from 'node:http'
 
 export function respondProblem(res: ServerResponse, status: number, detail: string): void {
   if (res.destroyed || res.headersSent) return
-  res.writeHead(status, STATUS_CODES[status], { 'Content-Type': 'application/problem+json' })
+  // An application may have set another one. HTTP/2 has none.
+  if (!('stream' in res)) res.statusMessage = STATUS_CODES[status]!
+  res.writeHead(status, { 'Content-Type': 'application/problem+json' })
   res.end(JSON.stringify({ type: 'about:blank', status, title: STATUS_CODES[status], detail }))
 }

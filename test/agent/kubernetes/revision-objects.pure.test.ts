@@ -106,6 +106,7 @@ const MEMBERS: Record<string, [Record<string, unknown>, ReturnType<typeof member
     { health_timeout_seconds: 33 },
     memberCase('Deployment', `${BASE}-r1`, 'spec.progressDeadlineSeconds', 33),
   ],
+  drain_seconds: [{ drain_seconds: 90 }, POD('terminationGracePeriodSeconds', 120)],
   volume_mounts: [
     { volume_mounts: [{ name: 'v', mountPath: '/v' }] },
     POD('containers.0.volumeMounts.0', { name: 'v', mountPath: '/v' }),
@@ -127,7 +128,15 @@ const MEMBERS: Record<string, [Record<string, unknown>, ReturnType<typeof member
 }
 
 /** The agent checks it before there are objects, or they are of the HorizontalPodAutoscaler, or only of one machine. */
-const WITHOUT_OBJECTS = ['attached_database', 'scale_metric', 'scale_target', 'idle_seconds', 'frozen_seconds']
+const WITHOUT_OBJECTS = [
+  'attached_database',
+  'scale_metric',
+  'scale_target',
+  'idle_seconds',
+  'frozen_seconds',
+  'request_limit',
+  'protocol',
+]
 
 describe('every member of resource_spec', () => {
   test('is covered by this test', () =>

@@ -37,8 +37,10 @@ export const TOKEN_FOLDER = '/var/run/secrets/slipway'
 const TOKEN_VOLUME = 'slipway-models'
 /** The time for requests in flight to end. */
 export const GRACE_SECONDS = 30
-/** A terminating pod keeps listening this long, until proxies stop sending it requests. */
+/** A terminating pod keeps listening at least this long, until proxies stop sending it requests. */
 const PRE_STOP_SECONDS = 5
+/** Nothing counts the requests of a pod here, so it always takes the whole time. */
+const preStopSecondsOf = ({ resources }: RevisionSpec) => Math.max(PRE_STOP_SECONDS, resources.drain_seconds ?? 0)
 
 export const resourcesOf = (
   cpu: readonly [number, number],
@@ -189,7 +191,7 @@ function appContainerOf(
       commandProbesOf(workload.health_command, progressSecondsOf(spec, settings))),
     ...(workload.component === WEB && {
       ports: [{ name: 'http', containerPort: APP_PORT, protocol: 'TCP' }],
-      lifecycle: { preStop: { sleep: { seconds: PRE_STOP_SECONDS } } },
+      lifecycle: { preStop: { sleep: { seconds: preStopSecondsOf(spec) } } },
       ...probesOf(artifact, progressSecondsOf(spec, settings)),
     }),
   }
@@ -239,7 +241,7 @@ export function podTemplateOf(
       serviceAccountName: accountName ?? revisionName(spec),
       ...(accountName == null && { automountServiceAccountToken: false }),
       enableServiceLinks: false,
-      terminationGracePeriodSeconds: GRACE_SECONDS + PRE_STOP_SECONDS,
+      terminationGracePeriodSeconds: GRACE_SECONDS + preStopSecondsOf(spec),
       securityContext: {
         runAsNonRoot: true,
         seccompProfile: { type: 'RuntimeDefault' },

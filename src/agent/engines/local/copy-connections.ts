@@ -7,7 +7,7 @@ import type { Client as UndiciClient } from 'undici'
 /** The whole of undici takes the router twice the time to load, and 15 MB more. */
 const Client = createRequire(import.meta.url)('undici/lib/dispatcher/client.js') as typeof UndiciClient
 
-type Address = { host: string; port: number }
+export type CopyAddress = { host: string; port: number }
 
 /** Shorter than the time after which any common server closes an idle connection, gunicorn's 2 s included. */
 const IDLE_MS = 1_000
@@ -15,10 +15,10 @@ const MOST_IDLE = 64
 /** A copy that closes without notice gets requests that cannot be sent again on new connections, for so long. */
 const CARE_MS = 60_000
 
-const originOf = ({ host, port }: Address) => `http://${host.includes(':') ? `[${host}]` : host}:${port}`
+export const originOf = ({ host, port }: CopyAddress) => `http://${host.includes(':') ? `[${host}]` : host}:${port}`
 
 /** Undefined if nothing accepts. */
-export function dial({ host, port }: Address): Promise<Socket | undefined> {
+export function dial({ host, port }: CopyAddress): Promise<Socket | undefined> {
   return new Promise(resolve => {
     const socket = connect({ host, port, noDelay: true })
     socket.once('connect', () => {
@@ -39,7 +39,7 @@ export class CopyConnection {
   /** Until it is used. */
   #first: Socket | undefined
 
-  constructor(address: Address, socket: Socket, onClosed: (connection: CopyConnection) => void) {
+  constructor(address: CopyAddress, socket: Socket, onClosed: (connection: CopyConnection) => void) {
     this.origin = originOf(address)
     this.#first = socket
     this.client = new Client(this.origin, {
@@ -79,7 +79,7 @@ export class CopyConnections {
   #origins = new Set<string>()
 
   /** An idle connection. `isRepeatable`: the request may be sent again. */
-  take(address: Address, isRepeatable: boolean): CopyConnection | undefined {
+  take(address: CopyAddress, isRepeatable: boolean): CopyConnection | undefined {
     const origin = originOf(address)
     if (!isRepeatable && (this.#care.get(origin) ?? 0) > Date.now()) return undefined
     const connection = this.#idle.get(origin)?.pop()
@@ -87,7 +87,7 @@ export class CopyConnections {
     return connection
   }
 
-  async open(address: Address): Promise<CopyConnection | undefined> {
+  async open(address: CopyAddress): Promise<CopyConnection | undefined> {
     const socket = await dial(address)
     return socket && new CopyConnection(address, socket, closed => this.#forget(closed))
   }
@@ -108,7 +108,7 @@ export class CopyConnections {
     this.#care.set(origin, Date.now() + CARE_MS)
   }
 
-  keepOnly(addresses: Address[]): void {
+  keepOnly(addresses: CopyAddress[]): void {
     this.#origins = new Set(addresses.map(originOf))
     for (const origin of this.#care.keys()) if (!this.#origins.has(origin)) this.#care.delete(origin)
     for (const [origin, idle] of this.#idle) {

@@ -16,7 +16,12 @@ export const SHORT_BODY_BYTES = 65_536
 export type Outcome = 'answered' | 'last' | 'unsent' | 'unanswered'
 /** A body of so few bytes is cheaper to copy than to write apart. */
 const SMALL_BYTES = 4_096
-type Sent = { headers: string[]; body: Buffer | null; edit: EditHeaders | undefined; onAnswer: () => void }
+type Sent = {
+  headers: string[]
+  body: Buffer | null
+  edit: EditHeaders | undefined
+  onAnswer: (status: number) => void
+}
 
 const latin1 = (parts: unknown) => (parts as Buffer[]).map(part => part.toString('latin1'))
 
@@ -59,7 +64,7 @@ export function sendKept(
             respondProblem(res, 502, 'The application answered with an invalid status or header.')
             return controller.abort(new Error('invalid'))
           }
-          onAnswer()
+          onAnswer(status)
           queueMicrotask(flush)
         },
         onResponseData(controller, chunk) {

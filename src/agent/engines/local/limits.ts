@@ -59,7 +59,7 @@ export const DEFAULT_LIMITS = {
   /** The interval at which the agent reads the last requests from the router and reports them. */
   usage_poll_ms: 10_000,
   usage_report_ms: 3_600_000,
-  /** The time for requests in flight to end, and then for the replicas to end. */
+  /** The time for requests in flight to end, if the deployment has none of its own; then for the replicas to end. */
   drain_ms: 30_000,
   stop_ms: 10_000,
 }

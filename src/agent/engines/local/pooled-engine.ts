@@ -32,6 +32,7 @@ import { MODEL_TOKEN_FILE } from '../model-variables.ts'
 import { processTypesOf, type RunningType, WEB } from '../process-types.ts'
 import { BesideCopies } from './beside-copies.ts'
 import { DeploymentRecords, type Servers, splitOf } from './deployment-records.ts'
+import { Draining } from './draining.ts'
 import { GrantTrust } from './grant-trust.ts'
 import { describeLeftData } from './left-data.ts'
 import { DEFAULT_LIMITS, type Limits } from './limits.ts'
@@ -45,6 +46,7 @@ import type { Target } from './router.ts'
 import { RouterClient, type RouterSettings } from './router-client.ts'
 import { AS_IT_IS, AWAKE, type Scaled, Scaler, type Scaling } from './scaler.ts'
 import { scalingOf } from './scaling-of.ts'
+import { servingOf } from './serving.ts'
 import { SiteReplica } from './site-replica.ts'
 import { copiesOfShare } from './split.ts'
 import { StoreUse } from './store-use.ts'
@@ -105,7 +107,7 @@ export abstract class PooledEngine implements Engine {
   readonly #splits = new Set<string>()
   /** The copies that revisions with a share were last told to have. */
   readonly #besideCopies = new WeakMap<ReplicaPool, number>()
-  #drained = new Set<string>()
+  readonly #draining: Draining
   /** True once the next agent owns the router. */
   #closed = false
   #timers: NodeJS.Timeout[] = []
@@ -126,6 +128,12 @@ export abstract class PooledEngine implements Engine {
       id => void this.#scaler.wake(id).catch(() => {}),
       renewal => this.events.renewAccess(renewal),
     )
+    this.#draining = new Draining({
+      router: this.#router,
+      drain_ms: this.limits.drain_ms,
+      fileOf: ({ deployment_id, revision_id }) => this.path(deployment_id, 'revisions', revision_id, 'draining'),
+      changed: id => this.events.changed(id),
+    })
     this.#scaler = new Scaler({
       limits: this.limits,
       router: this.#router,
@@ -209,7 +217,7 @@ export abstract class PooledEngine implements Engine {
           if (ofType.length > 0 || (type === WEB ? listens : rest !== null))
             await pools.adopt(type, ofType, this.#readHealthPolicy(ref, type), rest)
         }
-        if (this.#isDraining(ref)) void this.#awaitDrained(ref, pools.targets())
+        if (this.#draining.isRecorded(ref)) void this.#draining.await(ref, pools.targets())
       }
     }
     await this.#applyRoutes()
@@ -233,9 +241,7 @@ export abstract class PooledEngine implements Engine {
     const saved = this.#records.read(deployment_id)
     const running = [...(this.#pools.get(deployment_id) ?? [])].map(([revision_id, pools]) => {
       const isRouted = saved?.routed === revision_id
-      const drained = this.#drained.has(revision_id) ? ('drained' as const) : undefined
-      const draining = this.#isDraining({ deployment_id, revision_id })
-      const phase = drained ?? (draining ? ('draining' as const) : pools.phase(isRouted))
+      const phase = this.#draining.phaseOf({ deployment_id, revision_id }) ?? pools.phase(isRouted)
       return { revision_id, phase, reason: pools.reason(isRouted), condition: pools.condition(isRouted) }
     })
     const split = saved && splitOf(saved)
@@ -326,23 +332,12 @@ export abstract class PooledEngine implements Engine {
   async drain({ deployment_id, revision_id }: RevisionRef): Promise<void> {
     const pools = this.#pools.get(deployment_id)?.get(revision_id)
     if (!pools) return
-    writeJson(this.path(deployment_id, 'revisions', revision_id, 'draining'), {})
+    this.#draining.record({ deployment_id, revision_id })
     const saved = this.#records.read(deployment_id)
     if (saved?.routed === revision_id) this.#records.write(deployment_id, { ...saved, routed: null })
     const targets = pools.targets()
     await this.#applyRoutes()
-    void this.#awaitDrained({ deployment_id, revision_id }, targets)
-  }
-
-  async #awaitDrained({ deployment_id, revision_id }: RevisionRef, targets: Target[]): Promise<void> {
-    await this.#untilAnswered(targets)
-    this.#drained.add(revision_id)
-    this.events.changed(deployment_id)
-  }
-
-  async #untilAnswered(targets: Target[]): Promise<void> {
-    const deadline = Date.now() + this.limits.drain_ms
-    while (Date.now() < deadline && (await this.#router.inFlight(targets).catch(() => 0)) > 0) await delay(50)
+    void this.#draining.await({ deployment_id, revision_id }, targets)
   }
 
   async stop({ deployment_id, revision_id }: RevisionRef): Promise<void> {
@@ -351,7 +346,7 @@ export abstract class PooledEngine implements Engine {
     if (!pool) return
     await pool.stop()
     pools!.delete(revision_id)
-    this.#drained.delete(revision_id)
+    this.#draining.forget(revision_id)
     this.#scalings.delete(revision_id)
     await removeRecursively(this.path(deployment_id, 'revisions', revision_id))
   }
@@ -405,7 +400,7 @@ export abstract class PooledEngine implements Engine {
 
   #serversOf(deployment_id: string, revision_id: string): Servers {
     const pools = this.#pools.get(deployment_id)?.get(revision_id)
-    const targets = this.#isDraining({ deployment_id, revision_id }) ? [] : (pools?.targets() ?? [])
+    const targets = this.#draining.isRecorded({ deployment_id, revision_id }) ? [] : (pools?.targets() ?? [])
     return { targets, holds: pools?.web?.holds ?? false }
   }
 
@@ -414,18 +409,14 @@ export abstract class PooledEngine implements Engine {
     return this.#scaler.whileStill(deployment_id, work)
   }
 
-  #isDraining({ deployment_id, revision_id }: RevisionRef): boolean {
-    return fs.existsSync(this.path(deployment_id, 'revisions', revision_id, 'draining'))
-  }
-
   /** A revision that has served was healthy, so one replica is enough. */
   #readHealthPolicy(ref: RevisionRef, type: string): HealthPolicy | undefined {
     const { deployment_id, revision_id } = ref
     const policy = readJson<HealthPolicy>(this.#policyFile(ref, type))
-    const hasServed =
-      this.#records.read(deployment_id)?.routed === revision_id || this.#isDraining({ deployment_id, revision_id })
-    const { health_path = null, settle_ms } = policy ?? {}
-    return hasServed ? { health_path, copies: 1, ...(settle_ms !== undefined && { settle_ms }) } : policy
+    const hasServed = this.#records.read(deployment_id)?.routed === revision_id || this.#draining.isRecorded(ref)
+    const { health_path = null, settle_ms, serving } = policy ?? {}
+    if (!hasServed) return policy
+    return { health_path, copies: 1, ...(settle_ms !== undefined && { settle_ms }), ...(serving && { serving }) }
   }
 
   #policyFile(ref: RevisionRef, type: string): string {
@@ -474,7 +465,7 @@ export abstract class PooledEngine implements Engine {
     const settledLength = (text: string) => this.events.settledLength(ref, text)
     const drained = async (targets: Target[]) => {
       await this.#applyRoutes()
-      await this.#untilAnswered(targets)
+      await this.#draining.untilAnswered(targets)
     }
     return new ReplicaPool(this.limits, { changed, log, settledLength, drained })
   }
@@ -500,6 +491,7 @@ export abstract class PooledEngine implements Engine {
           sleeps: scaling?.sleep != null,
           ...ready,
           launch: makers.launchWeb,
+          serving: servingOf(resources),
           memory_mb: resources.memory_limit_mb,
         }
     const others = new Map<string, ReplicaTemplate>()

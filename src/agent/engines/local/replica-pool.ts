@@ -9,7 +9,9 @@ import type { Limits } from './limits.ts'
 import { describeMissingStore } from './missing-store.ts'
 import { type OutputEvents, OutputLog } from './output-log.ts'
 import type { Health, Replica } from './replica.ts'
+import { emptySlot, type ReplicaSlot } from './replica-slot.ts'
 import type { Target } from './router.ts'
+import type { Serving } from './serving.ts'
 
 export type ReplicaTemplate = {
   launch: () => Replica | Promise<Replica>
@@ -23,6 +25,8 @@ export type ReplicaTemplate = {
   /** It may sleep. */
   sleeps?: boolean | undefined
   memory_mb: number
+  /** In which way the router sends it requests. */
+  serving?: Serving | undefined
   /** It does not listen: it is healthy once it has run this long. */
   settle_ms?: number | undefined
   /** Checks one that does not listen. Absent: it is healthy while it runs. */
@@ -31,28 +35,7 @@ export type ReplicaTemplate = {
 /** `held`: it takes no requests; `frozen`: it also stands still, with its memory; `stopped`: there are no copies. */
 export type Rest = 'held' | 'frozen' | 'stopped'
 /** Stored as JSON for the next agent. */
-export type HealthPolicy = Pick<ReplicaTemplate, 'health_path' | 'ready_ms' | 'copies' | 'settle_ms'>
-type ReplicaSlot = {
-  replica: Replica | undefined
-  /** When it was added; null for a copy of an earlier agent. */
-  addedAt: number | null
-  launching: Promise<void> | undefined
-  launchedAt: number
-  isHealthy: boolean
-  /** Undefined unless the replica is healthy and listens. */
-  target: Target | undefined
-  failures: number
-  crashes: number
-  restartAt: number
-  healthySince: number
-  probedAt: number
-  launches: number
-  /** The CPU time of its former replicas. */
-  pastCpuMs: number
-  memory: { now: number; most: number } | undefined
-  probing: boolean
-  output: OutputLog
-}
+export type HealthPolicy = Pick<ReplicaTemplate, 'health_path' | 'ready_ms' | 'copies' | 'settle_ms' | 'serving'>
 type PoolEvents = OutputEvents & {
   changed: () => void
   /** Resolves when no request that was sent to these is in flight. Absent: none is. */
@@ -72,25 +55,6 @@ function explainByLog(sentence: string, lines: string[]): string {
 
 /** Its place, which stays when it is started again. */
 const copyName = (place: number): string => String(place + 1)
-
-const emptySlot = (replica?: Replica): ReplicaSlot => ({
-  replica,
-  addedAt: replica ? null : Date.now(),
-  launching: undefined,
-  launchedAt: 0,
-  isHealthy: false,
-  target: undefined,
-  failures: 0,
-  crashes: 0,
-  restartAt: 0,
-  healthySince: 0,
-  probedAt: 0,
-  launches: replica ? 1 : 0,
-  pastCpuMs: 0,
-  memory: undefined,
-  probing: false,
-  output: new OutputLog(),
-})
 
 export class ReplicaPool {
   readonly #limits: Limits
@@ -185,7 +149,7 @@ export class ReplicaPool {
 
   /** They end once the requests that they have are answered. */
   #leave(slots: ReplicaSlot[]): void {
-    const targets = slots.flatMap(({ target }) => target ?? [])
+    const targets = slots.flatMap(({ target }) => (target ? { ...target, ...this.#healthPolicy?.serving } : []))
     const drained = targets.length > 0 ? this.#events.drained?.(targets) : undefined
     for (const slot of slots) {
       const ended = Promise.resolve(drained)
@@ -418,7 +382,8 @@ export class ReplicaPool {
 
   targets(): Target[] {
     if (this.#rest !== null) return []
-    return this.#slots.flatMap(({ target }, i) => (target ? { ...target, copy: copyName(i) } : []))
+    const serving = this.#healthPolicy?.serving
+    return this.#slots.flatMap(({ target }, i) => (target ? { ...target, copy: copyName(i), ...serving } : []))
   }
 
   /** The usage of each copy, with that of its former replicas. */

@@ -100,6 +100,8 @@ export function requestHeaders(req: IncomingMessage, proxies: ProxyRange[]): str
   sent.push(...forwardingHeaders(req, proxies))
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const [name, value] = [rawHeaders[i]!, rawHeaders[i + 1]!]
+    // Those of HTTP/2 are set anew.
+    if (name.startsWith(':')) continue
     const known = canonicalName(name)
     if (known === 'host') {
       if (lowerName(name) === known) sent.push(name, value)

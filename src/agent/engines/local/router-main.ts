@@ -44,7 +44,7 @@ const lives = new Set<http.ServerResponse>()
 function announce(lines: string[]): void {
   for (const life of lives) for (const line of lines) life.write(`${line}\n`)
 }
-/** The time for requests in flight after another router has taken over. */
+/** The least time for requests in flight after another router has taken over. */
 const HANDOVER_MS = 30_000
 
 /** Loopback always. Browsers try ::1 first for names below localhost, so no other program may listen there. */
@@ -147,7 +147,7 @@ function handOver(): void {
     for (const server of closing) server.closeIdleConnections()
     if (Object.keys(router.inFlight()).length === 0) process.exit(0)
   }, 100)
-  setTimeout(() => process.exit(0), HANDOVER_MS)
+  setTimeout(() => process.exit(0), Math.max(HANDOVER_MS, router.drainMs()))
 }
 
 const port = await listen()

@@ -46,6 +46,7 @@ type Unserved = 'unrouted' | keyof typeof UNSERVED
 const UNSERVED = {
   unavailable: 'No replica of this deployment accepts connections. Check its log.',
   crowded: 'This deployment is waking up, and too many requests wait for it. Retry in some seconds.',
+  busy: 'All copies of this deployment have as many requests as they take. Retry in some seconds.',
   asleep: 'This deployment did not wake up in time. Check its log.',
 }
 

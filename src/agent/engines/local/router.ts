@@ -8,22 +8,24 @@ import type { RequestCounts } from '../../engine.ts'
 import { type EditHeaders, serveSite } from '../../site/serve-site.ts'
 import { type OpenSite, OpenSites } from '../../site/site-manifest.ts'
 import { respondProblem } from '../../system/problem-response.ts'
-import { AnswerTimes } from './answer-times.ts'
-import { CopyConnection, CopyConnections, dial } from './copy-connections.ts'
+import { CopyConnection, CopyConnections } from './copy-connections.ts'
+import { CopySession } from './copy-sessions.ts'
+import { type Channel, type Connect, Forwarding, type Passed } from './forwarding.ts'
 import { HeldRequests, HOLD_LIMITS, type HoldLimits } from './held-requests.ts'
-import { readShortBody, SHORT_BODY_BYTES, sendKept } from './kept-request.ts'
+import { Outliers } from './outliers.ts'
+import { acceptHttp2 } from './prior-knowledge.ts'
 import { CLIENT_GONE, type CountedRequests, countAnswer, countsKey, zeroCounts } from './request-counts.ts'
 import { RequestLoads } from './request-loads.ts'
 import { createRouteAccess, type RouteAccess } from './route-access.ts'
 import { isWebSocket, MAX_HEADERS, namedHost, privateHeaders, refusalStatus, requestHeaders } from './router-headers.ts'
 import { isWritten, respondAndClose, respondMoved, respondUnrouted } from './router-responses.ts'
+import type { ServerTarget } from './serving.ts'
 import { type Split, sidesOf } from './split.ts'
 import { createChooser } from './sticky.ts'
-import { joinTunnel, sendStreamed } from './streamed-request.ts'
+import { WAIT_LIMITS, WaitingRequests, type WaitLimits } from './waiting-requests.ts'
 
 /** A server, or a folder of `copySite()` whose files the router serves itself. */
 export type Target = ServerTarget | SiteTarget
-type ServerTarget = { host: string; port: number; copy?: string }
 /** Revisions may share a folder, and are drained one by one. */
 type SiteTarget = { site: string; revision: string; copy?: string }
 /**
@@ -49,12 +51,11 @@ export type Route = {
 /** The router itself answers requests for this path, for every host. */
 export type OwnPath = { path: string; answer: (query: URLSearchParams) => Promise<boolean> }
 
-type Answerer = Socket | CopyConnection | OpenSite
-/** `connect` returns undefined if the target accepts no connection. */
+type Answerer = Channel | OpenSite
 type Way = {
   host: string
   path: string
-  connect: (target: ServerTarget) => CopyConnection | Promise<Socket | CopyConnection | undefined>
+  connect: Connect
   /** Done once, before a copy is chosen. */
   prepare?: (() => Promise<void>) | undefined
   isClientGone: () => boolean
@@ -63,24 +64,29 @@ type Way = {
   choose: (route: Route) => Route
 }
 
+/** It has waited for a place at a copy, and may take it. */
+type Turn = { isOwn: boolean }
+
 /** The time that a request waits for a replica that is being restarted. */
 const CONNECT_WAIT_MS = 10_000
 const CONNECT_RETRY_MS = 25
 /** The limits for the headers, for a pause within the body, and until the answer begins. */
-export type RouterLimits = { headers_ms: number; body_ms: number; answer_ms: number; check_ms: number } & HoldLimits
+export type RouterLimits = { headers_ms: number; body_ms: number; answer_ms: number; check_ms: number } & HoldLimits &
+  WaitLimits
 const DEFAULT_ROUTER_LIMITS: RouterLimits = {
   headers_ms: 30_000,
   body_ms: 60_000,
   answer_ms: 15 * 60_000,
   check_ms: 5_000,
   ...HOLD_LIMITS,
+  ...WAIT_LIMITS,
 }
 /** The time that input is discarded before the connection closes. Closing at once may lose the answer. */
 const LINGER_MS = 2_000
 /** The time that the counts of a revision without a route are kept, for the agent and for requests in flight. */
 const COUNTS_KEPT_MS = 300_000
-const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
 
+const drainMsOf = (target: Target) => ('site' in target ? 0 : (target.drain_ms ?? 0))
 export const targetKey = (target: Target) =>
   'site' in target ? `site ${target.revision}` : `${target.host}:${target.port}`
 
@@ -106,12 +112,15 @@ export function createRouter(
   }
   const inFlight = new Map<string, number>()
   const held = new HeldRequests(limits, onWake)
+  const waiting = new WaitingRequests(limits)
+  const outliers = new Outliers()
   const loads = new RequestLoads()
   const connections = new CopyConnections()
-  const answerTimes = new AnswerTimes(limits)
+  const forwarding = new Forwarding({ limits, connections, pass, headersOf: req => requestHeaders(req, proxies) })
   /** When each deployment last began or ended a request. */
   const lastRequests = new Map<string, number>()
-  let turn = 0
+  let rotation = 0
+  let longestDrainMs = 0
   const counts = new Map<string, RequestCounts>()
   const unreached = new Map<string, number>()
   const sites = new OpenSites()
@@ -135,10 +144,19 @@ export function createRouter(
   }
   const find = (host: string, path: string) => routes?.find(route => route.host === host && isBelow(path, route.path))
 
-  /** Counts the request from the choice of its target, so that the target is not drained before it arrives. */
-  function take({ targets, of }: Route): { target: Target; release: () => void } | undefined {
-    const target = targets[turn++ % targets.length]
-    if (!target) return undefined
+  const hasRoom = (target: Target) =>
+    'site' in target || target.limit === undefined || (inFlight.get(targetKey(target)) ?? 0) < target.limit
+
+  /**
+   * Counts the request from the choice of its target, so that the target is not drained before it arrives. `full`: all
+   * have as many as they may.
+   */
+  function take({ targets, of }: Route): { target: Target; release: () => void } | 'full' | undefined {
+    if (targets.length === 0) return undefined
+    const admitted = outliers.admit(targets, targetKey)
+    const free = admitted.every(hasRoom) ? admitted : targets.filter(hasRoom)
+    const target = free[rotation++ % free.length]
+    if (!target) return 'full'
     const name = targetKey(target)
     inFlight.set(name, (inFlight.get(name) ?? 0) + 1)
     if (of !== undefined) loads.begin(of)
@@ -150,13 +168,15 @@ export function createRouter(
       const left = inFlight.get(name)! - 1
       if (left) inFlight.set(name, left)
       else inFlight.delete(name)
+      waiting.next(of ?? '')
     }
     return { target, release }
   }
 
   /** Connects to any server that accepts, or opens a site. Retries are safe, because nothing was sent yet. */
-  async function reach({ host, path, connect, prepare, isClientGone, permits, choose }: Way) {
+  async function reach({ host, path, connect, prepare, isClientGone, permits, choose }: Way, turn: Turn) {
     let deadline = Date.now() + CONNECT_WAIT_MS
+    const waitsUntil = Date.now() + limits.wait_ms
     const since = performance.now()
     for (;;) {
       const found = find(host, path)
@@ -176,8 +196,17 @@ export function createRouter(
         prepare = undefined
         continue
       }
-      const taken = route && take(route)
+      const isBehind = route !== undefined && !turn.isOwn && waiting.has(route.of ?? '')
+      const taken = route && (isBehind ? 'full' : take(route))
       if (route) recordRequest(route)
+      if (taken === 'full') {
+        turn.isOwn = await waitForRoom(route!, waitsUntil)
+        if (isClientGone()) return 'unavailable'
+        if (turn.isOwn) continue
+        recordUnreached(route!)
+        return 'busy'
+      }
+      turn.isOwn = false
       if (route && taken) {
         const { target } = taken
         const answerer = 'site' in target ? await sites.open(target.site) : await connect(target)
@@ -186,7 +215,8 @@ export function createRouter(
           taken.release()
         }
         if (answerer && route.of !== undefined) loads.count(route.of)
-        if (answerer && !isClientGone()) return { route, answerer, release, since, counted: countsOf(route, target) }
+        if (answerer && !isClientGone()) return { route, target, answerer, release, since }
+        if (!answerer) outliers.record(targetKey(target), true)
         taken.release()
         leave(answerer)
       }
@@ -199,45 +229,58 @@ export function createRouter(
     }
   }
 
+  /** Those that wait are load: copies may start for them. */
+  async function waitForRoom({ of = '' }: Route, until: number): Promise<boolean> {
+    loads.begin(of)
+    try {
+      return await waiting.wait(of, until)
+    } finally {
+      loads.end(of)
+    }
+  }
+
   function leave(answerer: Answerer | undefined): void {
     if (answerer instanceof Socket) answerer.destroy()
     else if (answerer instanceof CopyConnection) answerer.close()
   }
 
-  /**
-   * Finds who answers the request. Undefined if the client has already been answered, by the router or by a site.
-   * `counted` is told when the answer begins.
-   */
+  /** Finds who answers the request. Undefined if the client has already been answered, by the router or by a site. */
   async function pass(
     req: http.IncomingMessage,
     res: http.ServerResponse,
-    connect: Way['connect'],
+    connect: Connect,
     prepare?: () => Promise<void>,
-  ) {
+  ): Promise<Passed | undefined> {
     const host = hostOf(req)
     const path = pathOf(req)
     const isClientGone = () => res.destroyed || res.socket!.destroyed
     const permits = (route: Route) => access.permits(req, route, path)
+    const turn = { isOwn: false }
     const { choose, withCookie } = createChooser(req, proxies)
-    const reached = await reach({ host, path, connect, prepare, isClientGone, permits, choose })
+    const reached = await reach({ host, path, connect, prepare, isClientGone, permits, choose }, turn)
+    // It was let in and takes no place: the next one may.
+    if (turn.isOwn) waiting.next(find(host, path)?.of ?? '')
     if (typeof reached === 'string') return void respondUnrouted(res, reached, host)
     if ('refusedBy' in reached) return void (await access.answer(req, res, reached.refusedBy, path))
     if ('moved_to' in reached) return void respondMoved(res, reached.moved_to)
-    const { answerer, release, since } = reached
+    const { answerer, release, since, target } = reached
     const renewed = access.renewedCookie(req)
     const isPrivate = reached.route.access !== undefined
     const edit = (headers: string[]) => withCookie(isPrivate ? [...privateHeaders(headers), ...renewed] : headers)
-    let { counted } = reached
+    const counted = countsOf(reached.route, target)
+    let isRecorded = false
     const recordAnswer = (status: number) => {
+      if (isRecorded) return
+      isRecorded = true
       if (counted) countAnswer(counted, status, performance.now() - since)
-      counted = undefined
+      if (status !== CLIENT_GONE) outliers.record(targetKey(target), status >= 500)
     }
     const onClose = () => {
       release()
       recordAnswer(res.headersSent ? res.statusCode : CLIENT_GONE)
     }
     res.once('close', onClose)
-    if (!(answerer instanceof Socket) && !(answerer instanceof CopyConnection)) {
+    if (!isChannel(answerer)) {
       await answerBySite(req, res, answerer, edit)
       if (res.headersSent) recordAnswer(res.statusCode)
       return undefined
@@ -256,59 +299,6 @@ export function createRouter(
     const detail = 'The router cannot forward this request. Check its host, path, headers and length.'
     respondAndClose(res, status, detail)
     return true
-  }
-
-  /** Over a connection that is kept. One that ended before the answer began may be tried again, on a new one. */
-  async function forwardKept(req: http.IncomingMessage, res: http.ServerResponse): Promise<void> {
-    let abort = () => {}
-    const isSafe = SAFE_METHODS.has(req.method!)
-    const endWatch = answerTimes.watch(req, res, () => abort())
-    res.once('close', () => {
-      endWatch()
-      abort()
-    })
-    let body: Buffer | null | undefined = hasBody(req) ? undefined : null
-    const readBody = async () => {
-      body = await readShortBody(req)
-    }
-    for (let isFresh = false; ; isFresh = true) {
-      const connect = (target: ServerTarget) =>
-        (isFresh ? undefined : connections.take(target, isSafe && body === null)) ?? connections.open(target)
-      const passed = await pass(req, res, connect, body === undefined ? readBody : undefined)
-      if (!passed) return
-      const { edit, recordAnswer, withdraw } = passed
-      const connection = passed.answerer as CopyConnection
-      const onAnswer = () => recordAnswer(res.statusCode)
-      const headers = requestHeaders(req, proxies)
-      const sent = { headers, body: body ?? null, edit, onAnswer }
-      const outcome = await sendKept(connection, req, res, sent, onAbort => (abort = onAbort))
-      if (outcome === 'answered') return connections.giveBack(connection)
-      connection.close()
-      if (outcome === 'last') return
-      const mayRepeat = connection.isReused && (outcome === 'unsent' || (isSafe && sent.body === null))
-      if (connection.isReused && outcome === 'unanswered') connections.distrust(connection)
-      if (!mayRepeat || res.headersSent || res.destroyed)
-        return respondProblem(res, 502, 'The application closed the connection without an answer. Check its log.')
-      withdraw()
-    }
-  }
-
-  /** Over a connection of its own: closed only after the whole answer, which may come before the body was read. */
-  async function forwardStreamed(req: http.IncomingMessage, res: http.ServerResponse, connection: string[]) {
-    const passed = await pass(req, res, dial)
-    if (!passed) return undefined
-    const socket = passed.answerer as Socket
-    const { edit, recordAnswer } = passed
-    const onAnswer = () => recordAnswer(res.statusCode)
-    const headers = [...requestHeaders(req, proxies), ...connection]
-    const out = sendStreamed(req, res, socket, { headers, edit, onAnswer })
-    const isReading = () => !out.writableNeedDrain
-    const endWatch = answerTimes.watch(req, res, () => out.destroy(), isReading)
-    res.once('close', () => {
-      endWatch()
-      socket.destroy()
-    })
-    return { ...passed, out, socket, endWatch }
   }
 
   async function answerBySite(
@@ -337,9 +327,12 @@ export function createRouter(
       return void res.writeHead(isAllowed ? 200 : 403, { Connection: 'close' }).end()
     }
     if (refuse(req, res)) return
-    if (isShort(req)) return forwardKept(req, res)
-    const passed = await forwardStreamed(req, res, ['Connection', 'keep-alive'])
-    if (passed) req.pipe(passed.out)
+    await forwarding.forward(req, res)
+  }
+
+  /** The answers of the router itself are those of HTTP/1.1, which clients of gRPC translate. */
+  async function onHttp2Request(req: http.IncomingMessage, res: http.ServerResponse) {
+    if (!refuse(req, res)) await forwarding.forwardHttp2(req, res)
   }
 
   /** Forwards only the headers until the application answers 101. Any other answer ends the connection. */
@@ -356,18 +349,7 @@ export function createRouter(
       setTimeout(() => client.destroy(), LINGER_MS).unref()
     })
     if (refuse(req, res)) return
-    const passed = await forwardStreamed(req, res, ['Connection', 'Upgrade', 'Upgrade', 'websocket'])
-    if (!passed) return
-    const { out, socket, endWatch, recordAnswer, release } = passed
-    const onOpen = () => {
-      endWatch()
-      recordAnswer(101)
-    }
-    joinTunnel(res, client, head, out, onOpen, () => {
-      release()
-      socket.destroy()
-    })
-    out.end()
+    await forwarding.openTunnel(req, res, client, head)
   }
 
   const server = () => {
@@ -391,6 +373,10 @@ export function createRouter(
       'upgrade',
       (req, socket, head) => void onUpgrade(req, socket as Socket, head).catch(() => socket.destroy()),
     )
+    acceptHttp2(httpServer, {
+      headers_ms: limits.headers_ms,
+      onRequest: (req, res) => void onHttp2Request(req, res).catch(() => res.destroy()),
+    })
     return httpServer
   }
 
@@ -402,10 +388,13 @@ export function createRouter(
     apply(wanted: Route[]) {
       routes = wanted.toSorted((a, b) => b.path.length - a.path.length)
       held.look()
+      waiting.look()
       hostsByPort = new Map(wanted.flatMap(({ host, port }) => (port === undefined ? [] : [[port, host]])))
       const sides = routes.flatMap(sidesOf)
       const targets = sides.flatMap(route => route.targets)
-      connections.keepOnly(targets.flatMap(target => ('site' in target ? [] : target)))
+      forwarding.keepOnly(targets.flatMap(target => ('site' in target ? [] : target)))
+      longestDrainMs = Math.max(longestDrainMs, ...targets.map(drainMsOf))
+      outliers.keepOnly(new Set(targets.map(targetKey)))
       sites.keepOnly(new Set(targets.flatMap(target => ('site' in target ? target.site : []))))
       const served = new Set(routes.map(({ of }) => of))
       for (const of of lastRequests.keys()) if (!served.has(of)) lastRequests.delete(of)
@@ -430,6 +419,8 @@ export function createRouter(
     waking: () => held.deployments(),
     loads: () => loads.read(lastRequests, held.deployments()),
     inFlight: () => Object.fromEntries(inFlight),
+    /** The longest time that requests in flight may need. */
+    drainMs: () => longestDrainMs,
   }
 }
 
@@ -452,12 +443,8 @@ function isTurnOf(req: http.IncomingMessage, res: http.ServerResponse): boolean 
 /** Any page of the web can have a name of its own lead to the loopback address, and then read what answers there. */
 const isLocalName = (name: string) =>
   !name.includes('.') || isIP(name.replace(/^\[|\]$/g, '')) > 0 || /\.(?:localhost|internal)$/.test(name)
-const hasBody = ({ headers }: http.IncomingMessage) => Number(headers['content-length'] ?? 0) > 0
-/** Its body is short, or it has none. */
-const isShort = ({ url, headers }: http.IncomingMessage) =>
-  url !== '*' &&
-  headers['transfer-encoding'] === undefined &&
-  Number(headers['content-length'] ?? 0) <= SHORT_BODY_BYTES
+const isChannel = (answerer: Answerer): answerer is Channel =>
+  answerer instanceof Socket || answerer instanceof CopyConnection || answerer instanceof CopySession
 const pathOf = (req: http.IncomingMessage) => req.url!.replace(/\?.*$/s, '')
 const isBelow = (path: string, prefix: string) =>
   path === prefix || path.startsWith(prefix.endsWith('/') ? prefix : `${prefix}/`)

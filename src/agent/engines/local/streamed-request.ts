@@ -7,7 +7,7 @@ import { respondProblem } from '../../system/problem-response.ts'
 import { headerPairs, isWebSocket, responseHeaders } from './router-headers.ts'
 import { forwardResponse, writeEarlyHints } from './router-responses.ts'
 
-type Sent = { headers: string[]; edit: EditHeaders | undefined; onAnswer: () => void }
+type Sent = { headers: string[]; edit: EditHeaders | undefined; onAnswer: (status: number) => void }
 
 export function sendStreamed(
   req: http.IncomingMessage,
@@ -30,7 +30,7 @@ export function sendStreamed(
   })
   out.once('response', from => {
     forwardResponse(res, out, from, edit)
-    if (res.headersSent) onAnswer()
+    if (res.headersSent) onAnswer(res.statusCode)
   })
   let hints = 0
   if (!isWebSocket(req))
