@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { WebSocketServer } from 'ws'
 import { RouterClient, type RouterState } from '../../../../src/agent/engines/local/router-client.ts'
+import type { ServerTarget } from '../../../../src/agent/engines/local/serving.ts'
 import { withOwnParts } from '../../../../src/agent/public-proxy/caddy-config.ts'
 import { readProxySettings } from '../../../../src/agent/public-proxy/settings.ts'
 import { readJson } from '../../../../src/agent/system/files.ts'
@@ -139,17 +140,13 @@ export class Proxies {
     return { name, port, url: `${scheme}://${HOST}:${port}`, pids: () => [child.pid!], webSocketPath: '/ws' }
   }
 
-  async startRouter(): Promise<Contender> {
+  async startRouter(parts: { path: string; target: ServerTarget }[] = this.#parts()): Promise<Contender> {
     const file = join(this.#root, 'router.json')
     const router = new RouterClient(file, 0, { trusted_proxies: ['127.0.0.1'] })
     this.#router = router
     await router.open()
-    const target = (port: number) => [{ host: '127.0.0.1', port, copy: '1' }]
     const of = { host: HOST, of: 'deployment', revision: 'revision' }
-    await router.apply(() => [
-      { ...of, path: '/', targets: target(this.application.port) },
-      { ...of, path: '/ws', targets: target(this.#webSocketPort) },
-    ])
+    await router.apply(() => parts.map(({ path, target }) => ({ ...of, path, targets: [{ ...target, copy: '1' }] })))
     const { pid } = readJson<RouterState>(file)!.identity!
     return {
       name: 'the router',
@@ -158,6 +155,11 @@ export class Proxies {
       pids: () => [pid],
       webSocketPath: '/ws',
     }
+  }
+
+  #parts() {
+    const at = (path: string, port: number) => ({ path, target: { host: '127.0.0.1', port } })
+    return [at('/', this.application.port), at('/ws', this.#webSocketPort)]
   }
 
   #spawn(program: string, args: string[]): ChildProcess {
