@@ -58,7 +58,13 @@ export const listenerName = ({ compute_type, compute_id }: { compute_type: strin
 
 /** Such as `github.com/acme`. */
 export const integrationName = ({ base_url, name }: { base_url: string; name: string }): string =>
-  `${new URL(base_url).host}/${name}`
+  `${hostOf(base_url)}/${name}`
+/** With the user of SSH: the same repository may be connected by HTTPS, too. Git also takes `git@host:path`. */
+function hostOf(text: string): string {
+  if (!URL.canParse(text)) return text.split(':')[0]!
+  const { username, host } = new URL(text)
+  return username === '' ? host : `${username}@${host}`
+}
 
 export const webhookKey = (name: string, description: unknown): string => `${name} ${String(description ?? '')}`
 
