@@ -84,7 +84,7 @@ const selectFacts = (id: string) => sql<Row>`
         join preview_policies p on p.id = d.id
         cross join lateral (
           select
-            greatest(p.max - count(*) filter (where v.state <> 'ended'), 0) as room,
+            greatest(p.max - count(*) filter (where v.state in ('pending', 'full', 'live')), 0) as room,
             coalesce(bool_or(v.number is not null), false) as has_pulls,
             coalesce(bool_or(v.kind = 'branch' and v.state <> 'ended'), false) as has_branch_previews,
             coalesce(

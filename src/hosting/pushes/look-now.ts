@@ -9,15 +9,13 @@ import { sweepRepositories } from './repository-sweep.ts'
 
 /** Many of these cause no more comparisons. The schedule makes up for what this leaves. */
 const PAUSE = sql`interval '5 seconds'`
+const SOON = sql`least(f.next_compare_at, greatest(clock(), coalesce(f.compared_at + ${PAUSE}, clock())))`
 
 /** Stored before the answer, so that no crash loses it. Returns the comparison. */
 export async function lookNow(services: Services, integration_id: string): Promise<() => Promise<void>> {
   const statement = sql`
-    update followed_repositories
-    set
-      heard_at = clock(),
-      ${LOOK_SOON},
-      next_compare_at = least(next_compare_at, greatest(clock(), coalesce(compared_at + ${PAUSE}, clock())))
+    update followed_repositories f
+    set heard_at = clock(), ${LOOK_SOON}, next_compare_at = ${SOON}
     where integration_id = ${integration_id}::uuid`
   await runAsSystem(services.database, setClock(services.platform), statement)
   return () => sweepRepositories(services, { integration_id })
@@ -28,7 +26,7 @@ export async function compareNow(services: Services, deployment_id: string): Pro
   const statement = sql<Row>`
     with due as (
       update followed_repositories f
-      set ${LOOK_SOON}, next_compare_at = least(f.next_compare_at, clock())
+      set ${LOOK_SOON}, next_compare_at = ${SOON}
       from deployments d
       where d.id = ${deployment_id}::uuid and ${FOLLOWS})
     select d.source_config ->> 'integration_id'

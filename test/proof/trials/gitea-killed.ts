@@ -19,8 +19,8 @@ const ROOT = join(import.meta.dirname, '../../..')
 const AWAY_SECONDS = Number(optionOf('away') ?? 20)
 const PUSHES = Number(optionOf('pushes') ?? 5)
 const REPOSITORIES = Number(optionOf('repositories') ?? 3)
-/** A comparison begins with the next minute of the schedule, and one that failed waits longer. */
-const SETTLE_SECONDS = 240
+/** A rename is noticed by the next comparison, after five minutes and a half at most. */
+const SETTLE_SECONDS = 360
 const KILL_EVERY_MS = 10_000
 /** Kills come this long after the event, at most. */
 const MAX_DELAY_MS = 400
