@@ -178,13 +178,16 @@ export const planPolicy = verb('deployments:update', async (ctx, input: PolicyIn
       ...(left > 0
         ? ['Previews that are no longer covered stay until they expire, or their pull request or branch ends.']
         : []),
-      ...(input.kinds.includes('branches') ? [describeExisting(input)] : []),
+      ...(input.kinds.includes('branches') && !followsSame(row, input) ? [describeExisting(input)] : []),
       ...ctx.warnings,
     ],
     plan_digest: await makePlanDigest(ctx, row?.version ?? 0, plannedRequest(input)),
   }
 })
 
+/** setPolicy() looks at the branches again where this is false. */
+const followsSame = (row: PolicyRow | null, { branches, kinds, max }: PolicyInput): boolean =>
+  row !== null && isJsonEqual([row.branches, row.kinds, row.max], [branches, kinds, max])
 const describeExisting = ({ max }: PolicyInput) =>
   `Branches that match and exist get a preview at once, as long as there are fewer than ${max}. The others get one ` +
   'with their next push.'

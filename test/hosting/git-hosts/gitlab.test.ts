@@ -164,6 +164,8 @@ it('branches that exist get previews as far as there is room, and a later one be
   gitlab.takeSent()
   const path = `/v2/deployments/${id}/preview-policy`
   const policy = { branches: ['**', '!b102'], kinds: ['branches'], max: 30 }
+  const warnings = async () => (await tenant.put(`${path}?dry_run=true`, policy)).body.warnings
+  expect(await warnings()).toHaveLength(1)
   expect((await tenant.put(path, policy)).body.existing_branches).toEqual({ compared_at: null, previews: 0, left: 0 })
   await finishPendingWork()
   // More than one comparison does. The first, right after the policy, is one of two.
@@ -182,6 +184,7 @@ it('branches that exist get previews as far as there is room, and a later one be
   const events = (await tenant.get(`/v2/events?type=preview_policy.applied`)).body.resources
   expect(events).toMatchObject([{ data: { previews: 30, left: 69 } }])
 
+  expect(await warnings()).toEqual([])
   const sha = newSha()
   gitlab.push(project, 'refs/heads/zz', sha)
   gitlab.takeSent()

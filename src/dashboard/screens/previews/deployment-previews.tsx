@@ -14,7 +14,7 @@ import type { ScreenProps } from '../screen-props.ts'
 import { type Policy, PolicyDialog } from './policy.tsx'
 import { PreviewList } from './preview-list.tsx'
 import styles from './previews.module.css'
-import { describeExisting, describeKinds, describeTtl, policyCommand } from './words.ts'
+import { describeExisting, describeInherited, describeKinds, describeTtl, policyCommand } from './words.ts'
 
 export default function DeploymentPreviews({ workspace, params }: ScreenProps<{ deployment: string }>) {
   return (
@@ -139,11 +139,9 @@ function PolicyCard({ deployment, policy, edit }: PolicyCardProps) {
     ['Seen by', isProtected ? 'members, and holders of a link' : 'everyone who knows the address'],
     [
       'Secrets',
-      secrets.length > 0 ? <Codes key="secrets" values={secrets.map(({ name }) => name)} /> : 'Same as the deployment',
+      secrets.length > 0 ? <Codes key="secrets" values={secrets.map(({ name }) => name)} /> : 'none of their own',
     ],
-    ...(inherited_secrets.length > 0
-      ? [['Inherited by branches', <Codes key="inherited" values={inherited_secrets} />] as const]
-      : []),
+    ['Inherited', describeInherited(kinds, inherited_secrets)],
     ...(database ? [['Database', database.mode] as const] : []),
     ...(resource_spec ? [['Resources', <code key="spec">{JSON.stringify(resource_spec)}</code>] as const] : []),
     ...(hooks

@@ -65,6 +65,13 @@ const KINDS = { pull_requests: 'pull requests', branches: 'branches' } as const
 export const describeKinds = (kinds: (keyof typeof KINDS)[]): string =>
   kinds.map(kind => KINDS[kind]).join(' and ') || 'only on request'
 
+/** Secrets of the deployment. */
+export const describeInherited = (kinds: (keyof typeof KINDS)[], names: string[]): string =>
+  [
+    ...(kinds.includes('pull_requests') ? ['all by pull requests of the repository'] : []),
+    `${names.join(', ') || 'none'} by branches and requests`,
+  ].join('; ')
+
 type Existing = { compared_at: string | null; previews: number; left: number }
 /** The previews of branches that existed when the policy was set. */
 export const describeExisting = ({ compared_at, previews, left }: Existing): string => {
