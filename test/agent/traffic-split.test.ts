@@ -1,6 +1,7 @@
 // Two revisions of a deployment serve at once on processes, each with its share of the requests.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
+import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import type { RevisionSpec } from '../../src/agent/engine.ts'
 import type { ProcessEngine } from '../../src/agent/engines/process.ts'
@@ -23,6 +24,7 @@ let url: string
 let old: RevisionSpec
 let canary: RevisionSpec
 
+const mayListen = () => join(home, 'may-listen')
 const phaseOf = async ({ deployment_id, revision_id }: RevisionSpec) => {
   const { running } = await engine.observe(deployment_id)
   return running.find(one => one.revision_id === revision_id)?.phase
@@ -41,13 +43,16 @@ const countNew = async (requests: number, headers?: Record<string, string>) => {
   return answers.filter(({ body }) => body === 'new').length
 }
 
-/** It echoes its cookies, and ends when it is told to. */
-const CANARY_CODE = `
+/** It echoes its cookies, ends when it is told to, and listens while the file is there. */
+const makeCanaryCode = (file: string) => `
+const { existsSync } = require('node:fs')
 const { createServer } = require('node:http')
-createServer((req, res) => {
+const server = createServer((req, res) => {
   if (req.url === '/end') return process.exit(1)
   res.end(req.url === '/cookies' ? String(req.headers.cookie) : 'new')
-}).listen(process.env.PORT)
+})
+const listen = () => (existsSync(${JSON.stringify(file)}) ? server.listen(process.env.PORT) : setTimeout(listen, 20))
+listen()
 `
 
 beforeEach(async () => {
@@ -66,7 +71,8 @@ beforeEach(async () => {
   await start(old, makeServerCode('old'))
   await engine.route(old)
   url = (await engine.observe(ref.deployment_id)).url!
-  await start(canary, CANARY_CODE)
+  fs.writeFileSync(mayListen(), '')
+  await start(canary, makeCanaryCode(mayListen()))
 })
 afterEach(async () => {
   await closeEngines()
@@ -122,14 +128,14 @@ test('a client stays with its revision by a cookie, which the application does n
 test('a revision whose copies are gone leaves its share to the routed one, and takes it again', async () => {
   await split(100)
   expect(await countNew(5)).toBe(5)
+  fs.rmSync(mayListen())
   await requestRouter(url, '/end').catch(() => {})
-  let isBack = false
-  await waitFor(async () => {
-    const { status, body } = await ask()
-    expect(status).toBe(200)
-    isBack = body === 'new'
-    return isBack
-  })
+  // A request may still reach the copy that ends.
+  await waitFor(async () => (await ask()).body === 'old')
+  expect(await countNew(20)).toBe(0)
+  fs.writeFileSync(mayListen(), '')
+  await waitFor(async () => (await ask()).body === 'new')
+  expect(await countNew(20)).toBe(20)
   // Sent back at once, while it still runs.
   await engine.split(old.deployment_id, null)
   expect(await countNew(20)).toBe(0)

@@ -29,7 +29,7 @@ import { signatureOf } from '../../redaction/redaction.ts'
 import { listFolder, readJson, readText, removeRecursively, stampFolder, writeJson } from '../../system/files.ts'
 import { sleepPathOf } from '../graph-variables.ts'
 import { MODEL_TOKEN_FILE } from '../model-variables.ts'
-import { processTypesOf, type RunningType, WEB } from '../process-types.ts'
+import { type RunningType, WEB } from '../process-types.ts'
 import { BesideCopies } from './beside-copies.ts'
 import { DeploymentRecords, type Servers, splitOf } from './deployment-records.ts'
 import { Draining } from './draining.ts'
@@ -37,8 +37,9 @@ import { GrantTrust } from './grant-trust.ts'
 import { describeLeftData } from './left-data.ts'
 import { DEFAULT_LIMITS, type Limits } from './limits.ts'
 import { Provisioner } from './provisioning.ts'
-import type { Health, Replica } from './replica.ts'
-import { type HealthPolicy, ReplicaPool, type ReplicaTemplate } from './replica-pool.ts'
+import type { Replica } from './replica.ts'
+import { type HealthPolicy, ReplicaPool } from './replica-pool.ts'
+import { makeTemplates, type TypeMakers } from './replica-templates.ts'
 import { RestRecords } from './rest-records.ts'
 import { RevisionPools } from './revision-pools.ts'
 import { listUsage, type PoolOf } from './revision-usage.ts'
@@ -46,7 +47,6 @@ import type { Target } from './router.ts'
 import { RouterClient, type RouterSettings } from './router-client.ts'
 import { AS_IT_IS, AWAKE, type Scaled, Scaler, type Scaling } from './scaler.ts'
 import { scalingOf } from './scaling-of.ts'
-import { servingOf } from './serving.ts'
 import { SiteReplica } from './site-replica.ts'
 import { copiesOfShare } from './split.ts'
 import { StoreUse } from './store-use.ts'
@@ -62,14 +62,6 @@ export type PooledOptions = RouterSettings & {
   limits?: Partial<Limits>
   /** Keeps backups, if they are not to be in `home`. */
   archive?: BucketStore | undefined
-}
-
-type Launched = ReturnType<ReplicaTemplate['launch']>
-/** They start a copy of each type, and run the health command of one. */
-type TypeMakers = {
-  launchWeb(): Launched
-  launchOther(type: RunningType): Launched
-  check(type: RunningType, replica: Replica): Promise<Health>
 }
 
 const PORT_ATTEMPTS = 3
@@ -475,46 +467,15 @@ export abstract class PooledEngine implements Engine {
     const { deployment_id, revision_id, resources } = spec
     const isNew = !this.#pools.get(deployment_id)?.has(revision_id)
     if (isNew) this.#logIgnored(spec)
-    const seconds = resources.health_timeout_seconds
-    const ready = seconds != null && { ready_ms: seconds * 1000 }
-    // A revision that an agent with a higher limit accepted keeps serving, with fewer.
     const most = this.limits.copies
     const scaling = artifact.isWithoutWeb || artifact.site ? null : scalingOf(resources, most, sleepPathOf(artifact))
     if (scaling) this.#scalings.set(revision_id, scaling)
     else this.#scalings.delete(revision_id)
-    const web: ReplicaTemplate | null = artifact.isWithoutWeb
-      ? null
-      : {
-          health_path: artifact.health_path,
-          copies: Math.min(most, Math.max(1, resources.min_scale)),
-          ...(scaling?.rule && { most: scaling.rule.most }),
-          sleeps: scaling?.sleep != null,
-          ...ready,
-          launch: makers.launchWeb,
-          serving: servingOf(resources),
-          memory_mb: resources.memory_limit_mb,
-        }
-    const others = new Map<string, ReplicaTemplate>()
-    let left = most - (web?.copies ?? 0)
-    // Artifacts of earlier agents, which started no others, do not name them.
-    for (const type of artifact.processes && !artifact.site ? processTypesOf(spec, artifact) : []) {
-      // The control plane does not know what the source asks for.
-      const copies = Math.min(type.scale[0], Math.max(1, left))
-      left -= copies
-      if (isNew && type.scale[0] > copies) {
-        const message = `\`${type.name}\` has ${copies} copies instead of ${type.scale[0]}. ${REMEDIES.copies}`
-        this.events.log({ ...spec, process: type.name }, message, 'WARNING')
-      }
-      others.set(type.name, {
-        health_path: null,
-        copies,
-        ...ready,
-        settle_ms: this.limits.settle_ms,
-        launch: () => makers.launchOther(type),
-        ...(type.health_command !== null && { check: replica => makers.check(type, replica) }),
-        memory_mb: type.memory_mb[1],
-      })
+    const onFewer = ({ name, scale }: RunningType, copies: number) => {
+      const message = `\`${name}\` has ${copies} copies instead of ${scale[0]}. ${REMEDIES.copies}`
+      if (isNew) this.events.log({ ...spec, process: name }, message, 'WARNING')
     }
+    const { web, others } = makeTemplates(spec, artifact, { makers, limits: this.limits, scaling, onFewer })
     for (const [type, template] of [...(web ? [[WEB, web] as const] : []), ...others]) {
       const { launch: _, check: __, memory_mb: ___, most: ____, sleeps: _____, ...policy } = template
       writeJson(this.#policyFile(spec, type), policy satisfies HealthPolicy)
