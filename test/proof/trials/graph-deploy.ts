@@ -43,10 +43,14 @@ async function tryProcesses(): Promise<void> {
     const deployment = await read(installation, `/v2/deployments/${resources[0]?.id}?reveal=true`)
     check(`${example}: it has a key, and its variables`, /^slg_/.test(deployment.application_key ?? ''), output)
     check(`${example}: its variables are secrets`, deployment.secrets?.[0]?.name === 'GREETING')
-    const scale = deployment.source_config?.resource_spec?.min_scale
+    const { min_scale: scale, idle_seconds: idle } = deployment.source_config?.resource_spec ?? {}
     // The command line of JavaScript sends the type `dev`.
     if (program !== process.execPath)
-      check(`${example}: it may sleep, as its type says`, scale === 0, JSON.stringify(deployment.source_config))
+      check(
+        `${example}: it sleeps, as its type says`,
+        scale === 0 && idle > 0,
+        JSON.stringify(deployment.source_config),
+      )
     const links = output.match(/http:\S+\/o\/\S+\/host\/deployments\/[\w-]+/g) ?? []
     const pages = await Promise.all(links.map((link: string) => fetch(link)))
     const isThere = pages.every(page => page.ok && new URL(page.url).pathname.startsWith('/ui/'))

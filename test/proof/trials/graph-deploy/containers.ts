@@ -69,6 +69,17 @@ async function tryExample({ slipway, api }: Installation, example: string): Prom
   })
   const count = Number(await found.text())
   check(`${name}: its threads outlive a revision`, count >= 2, `${count}`)
+  for (const frozen_seconds of [3600, 0]) {
+    await api('PATCH', path, { source_config: { resource_spec: { min_scale: 0, idle_seconds: 10, frozen_seconds } } })
+    const stateOf = async () => ((await api('GET', path)).body.health as { state?: string } | null)?.state
+    const isAsleep = async () => (await stateOf()) === 'sleeping'
+    const sleeps = await until('it sleeps', isAsleep, 120_000).catch(() => false)
+    check(`${name}: it sleeps, ${frozen_seconds} s frozen`, sleeps !== false, await stateOf())
+    const since = performance.now()
+    await checkBySdks(`${name}, woken`, local_url, key)
+    note(`${name}: woken, both SDKs ended after ${((performance.now() - since) / 1000).toFixed(1)} s`)
+    await until('it is awake', async () => !(await isAsleep()), 60_000)
+  }
 }
 
 export async function tryContainers(): Promise<void> {
