@@ -159,7 +159,7 @@ const FEEDBACK_LINK_PATH = '/feedback/tokens/'
 
 /** A host serves `fetch`, and calls `housekeep` every minute. */
 export function createApp(config: Config, runtime: Platform) {
-  const storage = config.s3 ? createBucketStorage(openS3Bucket(config.s3)) : runtime.storage
+  const storage = config.s3 ? createBucketStorage(openS3Bucket(config.s3, runtime.storageFetch)) : runtime.storage
   const platform: Platform = { ...runtime, storage }
   const counters = createProcessCounters()
   const connect = loadOnce(async () =>

@@ -44,7 +44,7 @@ const PROGRAMS = ['agent', 'cli']
 const APART = 'graphs'
 /** Paths that each program may import of the rest. */
 const SHARED: Record<string, RegExp> = {
-  agent: /^(protocol|postgres|build-plan)\/|^kernel\/(version|db\/s3)\.ts$/,
+  agent: /^(protocol|postgres|build-plan)\/|^kernel\/(version|db\/s3|db\/streamed-fetch)\.ts$/,
   cli: /^(client|build-plan)\/|^protocol\/(webhook-|tunnel-|(defaults|env-file|glob|versions|reserved-variables)\.ts)/,
 }
 

@@ -1,6 +1,7 @@
 // The app in a process of Node, Deno or Bun, with connections of its own to databases that are not Neon's.
 import { createApp } from '../app.ts'
 import { type Config, readConfig, readRelayUrl, readTrustedProxies, readUploadsFolder } from '../env.ts'
+import { streamedFetch } from '../kernel/db/streamed-fetch.ts'
 import {
   type BodyLimits,
   createClock,
@@ -40,6 +41,7 @@ export function createServerPlatform(
 ): Platform {
   return {
     storage: createFolderStorage(readUploadsFolder(env)),
+    storageFetch: streamedFetch,
     assets: createFolderFiles(DASHBOARD_FOLDER),
     waitUntil: addPendingWork,
     clock: createClock(),

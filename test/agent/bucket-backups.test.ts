@@ -1,7 +1,10 @@
 // Backups and snapshots in a bucket: a machine that is lost, a store that fails, and what moves there later.
-import { randomUUID } from 'node:crypto'
+import { randomBytes, randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import * as fs from 'node:fs'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
+import { buffer } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { FolderStore } from '../../src/agent/archive/archive-store.ts'
@@ -228,6 +231,28 @@ test('backups from before there was a bucket can be read, and move to it', async
   expect(await readBoth()).toBe('d/g/base/1.json')
   expect(await bucket.list('d/g')).toContain('ended.json')
   expect(await old.list('')).toEqual([])
+})
+
+/** With so many bytes, the parser of fetch() waits for its reader when the connection ends. */
+test('a body whose reader is slow is read to its end although the store has closed the connection', async () => {
+  const content = randomBytes(64 * 1024)
+  const server = createServer(socket =>
+    socket.once('data', () => {
+      socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${content.length}\r\nConnection: close\r\n\r\n`)
+      socket.end(content)
+    }),
+  ).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const store = new BucketStore({ ...backupSettings(s3), endpoint }, home)
+  store.setListener(randomUUID())
+  const closed = once(server, 'connection').then(([socket]) => once(socket as Socket, 'finish'))
+  const body = await store.open('large')
+  await closed
+  // The end of the connection arrives with the next turns of the event loop.
+  await delay(50)
+  expect((await buffer(body!)).equals(content)).toBe(true)
+  server.close()
 })
 
 test('a file that changes or goes while it moves is not replaced by the old one', async () => {

@@ -5,6 +5,7 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import { openS3, type SendToS3, toBucket } from '../../kernel/db/s3.ts'
+import { streamedFetch } from '../../kernel/db/streamed-fetch.ts'
 import type { S3Settings } from '../../protocol/s3-settings.ts'
 import { readJson, writeJson } from '../system/files.ts'
 import { type ArchiveStore, countedBytes } from './archive-store.ts'
@@ -32,7 +33,7 @@ export class BucketStore implements ArchiveStore {
   readonly #record: string
 
   constructor({ prefix, ...settings }: BucketSettings, home: string) {
-    this.#send = openS3(settings)
+    this.#send = openS3(settings, streamedFetch)
     this.#prefix = prefix === '' ? '' : `${prefix}/`
     this.#record = join(home, 'listener.json')
   }

@@ -6,6 +6,7 @@ import { dirname, join } from 'node:path'
 import { addAbortSignal, type Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
+import { streamedFetch } from '../../kernel/db/streamed-fetch.ts'
 import { ARCHIVE_BOUNDS, createTarReader, type TarEntry } from '../../protocol/tar-reader.ts'
 import { type BuildTask, PermanentError, TransientError } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
@@ -39,7 +40,7 @@ export async function downloadArchive(
     const reason = limit.aborted ? `it took more than ${DOWNLOAD_TIMEOUT_MS / 60_000} minutes` : describeError(error)
     return signal.aborted ? signal.reason : new TransientError(`The archive cannot be downloaded: ${reason}.`)
   }
-  const response = await fetch(url, { signal: limit, redirect: 'error' }).catch(error => {
+  const response = await streamedFetch(url, { signal: limit }).catch(error => {
     throw asTransient(error)
   })
   if (response.status >= 429)

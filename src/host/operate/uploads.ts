@@ -7,6 +7,7 @@ import { pipeline } from 'node:stream/promises'
 import { readS3Settings, readUploadsFolder } from '../../env.ts'
 import { openS3Bucket } from '../../kernel/db/s3.ts'
 import { createBucketStorage } from '../../kernel/db/storage.ts'
+import { streamedFetch } from '../../kernel/db/streamed-fetch.ts'
 import type { Storage } from '../../platform.ts'
 import { createFolderStorage } from '../folder-storage.ts'
 import type { Table } from './backup-tables.ts'
@@ -32,7 +33,7 @@ export const selectObjectPaths = (tables: Table[]): string =>
 
 export function openStorage(env: Record<string, unknown>): Storage {
   const s3 = readS3Settings(env)
-  return s3 ? createBucketStorage(openS3Bucket(s3)) : createFolderStorage(readUploadsFolder(env))
+  return s3 ? createBucketStorage(openS3Bucket(s3, streamedFetch)) : createFolderStorage(readUploadsFolder(env))
 }
 
 const objectFile = (folder: string, path: string): string => {

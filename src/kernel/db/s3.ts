@@ -24,7 +24,8 @@ const noResponseError = (method: string, cause: Error): Error =>
 /** Sends a signed request for a path of the bucket. Its answer is good, or a 404 to a GET. */
 export type SendToS3 = (method: string, path: string, query?: string, body?: Body) => Promise<Response>
 
-export function openS3({ endpoint, bucket, ...credentials }: S3Settings): SendToS3 {
+/** `request`: a fetch() that streams. By default that of the runtime. */
+export function openS3({ endpoint, bucket, ...credentials }: S3Settings, request = fetch): SendToS3 {
   const loadClient = loadOnce(async () => {
     const { AwsClient } = await import('aws4fetch')
     return new AwsClient({ ...credentials, service: 's3' })
@@ -40,7 +41,7 @@ export function openS3({ endpoint, bucket, ...credentials }: S3Settings): SendTo
     try {
       // The signature is valid for this address only, so redirects are not followed.
       const init: RequestInit = { method, redirect: 'manual', ...(body !== undefined && { body }) }
-      return await fetch(await client.sign(url, init), { signal: limit.signal })
+      return await request(await client.sign(url, init), { signal: limit.signal })
     } finally {
       clearTimeout(timer)
     }
@@ -63,8 +64,8 @@ export function openS3({ endpoint, bucket, ...credentials }: S3Settings): SendTo
   }
 }
 
-export function openS3Bucket(settings: S3Settings): Bucket {
-  return toBucket(openS3(settings))
+export function openS3Bucket(settings: S3Settings, request?: typeof fetch): Bucket {
+  return toBucket(openS3(settings, request))
 }
 
 export const toBucket = (send: SendToS3): Bucket => ({
