@@ -37,7 +37,7 @@ async function askOne(copy: Copy, path: string, timeout: number): Promise<SleepA
 const EXPECTED = 'does not answer {"may_sleep": true or false, "wake_at": a time or null}'
 
 /** Undefined for another text. */
-export function readAnswer(text: string): SleepAnswer | undefined {
+function readAnswer(text: string): SleepAnswer | undefined {
   try {
     const { may_sleep, wake_at } = Object(JSON.parse(text))
     if (may_sleep === false) return { may_sleep, problem: null }
