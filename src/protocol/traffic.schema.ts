@@ -8,7 +8,7 @@ const MAX_SPLIT_REVISIONS = 2
 const Share = z.int().min(0).max(100).meta({ description: 'Percent.' })
 
 const HEADER_ERROR = 'must be the name of a header: letters, digits and hyphens'
-export const Sticky = z
+const Sticky = z
   .discriminatedUnion('by', [
     z.object({ by: z.literal('cookie') }),
     z.object({
@@ -19,8 +19,12 @@ export const Sticky = z
         .meta({ description: 'Requests with the same value go to the same revision. Those without it are drawn.' }),
     }),
   ])
-  .meta({ id: 'Sticky', description: 'By what a client stays with its revision: a cookie of the router, or a header.' })
-export type Sticky = z.output<typeof Sticky>
+  .meta({
+    id: 'Sticky',
+    type: 'object',
+    description: 'By what a client stays with its revision: a cookie of the router, or a header.',
+  })
+type Sticky = z.output<typeof Sticky>
 
 const NAME_ERROR = 'must be lower-case letters, digits and single hyphens, without a hyphen at either end'
 const RevisionName = boundedText(20, NAME_ERROR).regex(/^[a-z0-9]+(-[a-z0-9]+)*$/, { error: NAME_ERROR })

@@ -38,7 +38,7 @@ export function wantedOf(work: Work | undefined, engine = ''): Wanted {
 }
 
 /** The revision in flight runs beside the serving one, and does not take its place yet. */
-export const isHeldBack = ({ revision, traffic }: Work): boolean =>
+const isHeldBack = ({ revision, traffic }: Work): boolean =>
   traffic != null && traffic.revision_id === revision?.id && traffic.share < 100
 
 /** With what the plans of its sources ask for: disks, and the database of a graph application. */

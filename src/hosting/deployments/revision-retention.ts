@@ -18,7 +18,7 @@ const days = (count: number): SQL => sql`make_interval(days => ${count})`
 /** Revision `r` of deployment `d`. Ids of the deployment may be null, which `in` would pass on. */
 const IS_IN_USE = sql`(
         (r.id in (d.latest_revision_id, d.active_revision_id, d.in_flight_revision_id, d.waiting_revision_id)) is true
-        or d.traffic #>> '{beside, revision_id}' = r.id::text
+        or (d.traffic #>> '{beside, revision_id}' = r.id::text) is true
       )`
 /** The counter of log lines would go with its revision. */
 const HAS_COUNTER = sql`exists (select from log_counters c where c.revision_id = r.id and c.deployment_id = d.id)`

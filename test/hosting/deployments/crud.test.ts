@@ -79,6 +79,8 @@ describe('a new deployment', () => {
       hold: null,
       owner: null,
       protection: { mode: 'none', open_paths: [] },
+      traffic: [],
+      traffic_settings: { starts_at: 100, sticky: null },
       parent_deployment_id: null,
       preview: null,
       url: null,
