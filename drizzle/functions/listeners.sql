@@ -619,7 +619,7 @@ begin
         ) end as deployment,
         -- The revision in flight; or the latest, if it was lost when its listener fell silent: the agent continues it.
         case
-          when s.is_served and (s.can_split or t.id is distinct from d.in_flight_revision_id)
+          when s.is_served and (s.can_split or t.id is null or t.id is distinct from d.in_flight_revision_id)
             then coalesce(d.in_flight_revision_id, l.id)
         end as revision_id,
         case when s.is_served then d.active_revision_id end as serving_id,

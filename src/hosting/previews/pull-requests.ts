@@ -139,7 +139,6 @@ async function upsertPreview(
       set state = ${nextState(event)},
         end_reason = ${isClosed ? sql`case when v.state = 'ended' then 'closed' else v.end_reason end` : sql`null`},
         branch = ${isClosed || branch.startsWith('refs/') ? sql`v.branch` : sql`excluded.branch`},
-        problem = null,
         head_sha = ${isClosed ? sql`v.head_sha` : sql`excluded.head_sha`},
         commit = ${isClosed ? sql`v.commit` : sql`excluded.commit`},
         fork = v.fork or excluded.fork,
