@@ -19,7 +19,7 @@ export const ON_EDGE = [
   'test/tracing/datasets/clients.test.ts',
   'test/hosting/deployments/{crud,secrets,uploads}.test.ts',
   'test/people/events/stream.test.ts',
-  'test/hosting/git-hosts/githost.test.ts',
+  'test/hosting/git-hosts/{githost,ssh}.test.ts',
   'test/kernel/{broken-response,built-ins,caller-limits,crypto,guarded-fetch,health,input}.test.ts',
   'test/kernel/{rate-limit,raw-body,signing-keys}.test.ts',
   'test/kernel/zstd-frames.pure.test.ts',
