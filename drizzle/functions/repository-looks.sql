@@ -24,12 +24,11 @@ begin
   -- Most listeners have none.
   if not has_due_look() then return '[]'; end if;
   with due as (
-    select f.id, f.look_fence
-    from followed_repositories f
-    where f.listener_id = p_listener.id
-      and f.look_at <= clock()
+    select
+      f.id,
+      f.look_fence,
       -- The key of a repository goes only to an agent that builds it.
-      and exists (
+      i.state = 'active' and i.ssh is not null and exists (
         select
         from deployments d
         where d.repo_key = f.repo_key
@@ -37,37 +36,44 @@ begin
           and d.listener_id = p_listener.id
           and d.source_config ->> 'integration_id' = f.integration_id::text
           and d.deleting_at is null
-      )
+      ) as is_offered
+    from followed_repositories f
+    join integrations i on i.id = f.integration_id
+    where f.listener_id = p_listener.id and f.look_at <= clock()
     order by f.look_at
     limit p_limit
-    for update skip locked
+    for update of f skip locked
   ),
   claimed as (
     update followed_repositories f
     set
+      -- One that is not offered is no more due either: polls would not wait for anything else.
       look_at = clock() + interval '2 minutes',
-      look_started_at = clock(),
-      look_fence = p_listener.fence
-    from due, integrations i
-    where f.id = due.id and i.id = f.integration_id and i.state = 'active' and i.ssh is not null
-    returning f.id, f.seen, i as integration, due.look_fence is distinct from p_listener.fence as is_new
+      look_started_at = case when due.is_offered then clock() else f.look_started_at end,
+      look_fence = case when due.is_offered then p_listener.fence else f.look_fence end
+    from due
+    where f.id = due.id
+    returning
+      f.id, f.seen, f.integration_id, due.is_offered, due.look_fence is distinct from p_listener.fence as is_new
   )
   select
     coalesce(json_agg(json_build_object(
       'id', c.id,
       'digest', c.seen ->> 'digest',
-      'integration', to_json(c.integration)
+      'integration', to_json(i)
     )), '[]'),
     array_agg((
-      (c.integration).tenant_id,
-      (c.integration).organization_id,
+      i.tenant_id,
+      i.organization_id,
       'integration.key_revealed',
-      (c.integration).id,
+      i.id,
       json_build_object('fence', p_listener.fence),
       null
     )::tenant_event) filter (where c.is_new)
   into v_looks, v_events
-  from claimed c;
+  from claimed c
+  join integrations i on i.id = c.integration_id
+  where c.is_offered;
   if v_events is not null then
     perform journal_tenant_events(v_events, case when p_listener.tenant_id is not null then p_daily_limit end);
   end if;

@@ -37,7 +37,8 @@ export async function watchRefusals<T>(
 ): Promise<T> {
   try {
     const result = await work()
-    if (row.problem?.work === kind) await clearProblem(services, row, kind)
+    // By SSH, only an agent finds out.
+    if (row.problem?.work === kind && !row.ssh) await clearProblem(services, row, kind)
     return result
   } catch (error) {
     const refusal = refusalOf(error)

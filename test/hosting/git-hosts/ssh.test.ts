@@ -73,6 +73,10 @@ async function setUp(over: object = {}) {
     expect((await report(look, seen)).status).toBe(204)
     return look
   }
+  const askCredential = () => {
+    const lease = { agent_id: agent.agent_id, fence: agent.fence, public_key: opener.public_key }
+    return tenant.as(key).post('/v1/sync/credentials', { ...lease, deployment_id: id, revision_id: latest_revision_id })
+  }
   const endBuild = () =>
     runAsSystem(
       getApp().database,
@@ -82,7 +86,7 @@ async function setUp(over: object = {}) {
     )
   return {
     ...{ tenant, integration, listener, agent, key, opener, id, revision_id: latest_revision_id as string },
-    ...{ poll, read, patch, takeLook, report, see, endBuild },
+    ...{ poll, read, patch, takeLook, report, see, endBuild, askCredential },
   }
 }
 
@@ -117,13 +121,23 @@ it.each([
 })
 
 it('is looked at by an agent, which pins the host key, and a push then deploys', async () => {
-  const { id, integration, read, see, endBuild, tenant, takeLook, report, agent, revision_id, key, opener } =
-    await setUp()
-  const ask = { agent_id: agent.agent_id, fence: agent.fence, public_key: opener.public_key }
+  const {
+    id,
+    integration,
+    read,
+    see,
+    endBuild,
+    tenant,
+    takeLook,
+    report,
+    revision_id,
+    opener,
+    listener,
+    askCredential,
+  } = await setUp()
   const credential = async () => {
-    const answer = await tenant.as(key).post('/v1/sync/credentials', { ...ask, deployment_id: id, revision_id })
-    const place = `${(await tenant.get('/v2/listeners')).body.resources[0].id}/${id}/${revision_id}/git`
-    return (opener.open(answer.body.credential, place) as { ssh: SshKeys }).ssh
+    const { credential: sealed } = (await askCredential()).body
+    return (opener.open(sealed, `${listener.id}/${id}/${revision_id}/git`) as { ssh: SshKeys }).ssh
   }
   expect((await credential()).host_keys).toEqual([])
   const first = newSha()
@@ -152,11 +166,13 @@ it('is looked at by an agent, which pins the host key, and a push then deploys',
 })
 
 it('refuses a changed host key until a person accepts it', async () => {
-  const { read, see, takeLook, report, patch, tenant, id } = await setUp({ host_keys: [HOST_KEY] })
+  const { read, see, takeLook, report, patch, tenant, id, askCredential } = await setUp({ host_keys: [HOST_KEY] })
   await see({ main: newSha() })
   const problem = { code: 'host_key_changed', message: 'It shows another key.' }
   await report(await takeLook(), { problem, host_key: OTHER_KEY })
   const fingerprint = fingerprintOf(OTHER_KEY)
+  // A build gets the keys, and does not end the problem.
+  expect((await askCredential()).status).toBe(200)
   const refused = await read()
   expect(refused).toMatchObject({
     state: 'active',

@@ -96,7 +96,9 @@ export const disconnect = (
       'are deleted and cannot be restored. ' +
       (integration.host === 'github'
         ? 'The App stays installed at GitHub until you remove it there.'
-        : 'The token stays valid at the host until you revoke it there.'),
+        : integration.ssh
+          ? 'The deploy key stays at the host until you remove it there.'
+          : 'The token stays valid at the host until you revoke it there.'),
     isDestructive: true,
   },
   done: `${integration.name} is disconnected.`,
