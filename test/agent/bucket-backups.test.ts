@@ -10,12 +10,14 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest
 import { FolderStore } from '../../src/agent/archive/archive-store.ts'
 import { BucketStore } from '../../src/agent/archive/bucket-store.ts'
 import { MovingStore } from '../../src/agent/archive/moving-store.ts'
-import type { RevisionRef } from '../../src/agent/engine.ts'
+import type { Engine, RevisionRef } from '../../src/agent/engine.ts'
 import type { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { SnapshotFolder } from '../../src/agent/snapshots/snapshot-folder.ts'
+import { Snapshots } from '../../src/agent/snapshots/snapshots.ts'
 import { readJson } from '../../src/agent/system/files.ts'
 import { connectionUrl, findServer } from '../../src/postgres/data-folder.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
+import type { HeldSnapshot } from '../../src/protocol/snapshots.schema.ts'
 import { waitFor } from '../support/commands.ts'
 import { query } from '../support/postgres.ts'
 import {
@@ -281,6 +283,46 @@ test('a list that never ends is not read to its end', async () => {
   await expect(openStore(randomUUID()).list('a')).rejects.toThrow('pages')
 })
 
+/** Those of an engine whose one store is a file. It never ends while the machine has no space. */
+function openSnapshots(folder: SnapshotFolder) {
+  const told: HeldSnapshot[][] = []
+  const engine = {
+    deployments: async () => [],
+    listStores: async () => ['disk:media'],
+    takeSnapshot: async (_: string, __: string, data: string, signal: AbortSignal) => {
+      if (folder.freeBytes() > 0) fs.writeFileSync(join(data, 'disk.tar'), 'content')
+      else await once(signal, 'abort').then(() => signal.throwIfAborted())
+    },
+  } as unknown as Engine
+  const snapshots = new Snapshots({
+    engine,
+    folder,
+    control: {
+      snapshots: async ({ held }) => {
+        told.push(held)
+        return { forget: [] }
+      },
+    },
+    currentLease: () => ({ agent_id: 'one', fence: 1 }),
+    logEvent: () => {},
+  })
+  return { snapshots, told }
+}
+
+test('a last snapshot is told of before the data go, and one that would fill the machine ends', async () => {
+  const folder = new SnapshotFolder(join(home, 'snapshots'))
+  const { snapshots, told } = openSnapshots(folder)
+  await snapshots.open()
+  const deployment_id = randomUUID()
+  await snapshots.keepLast(deployment_id)
+  expect(told).toMatchObject([[{ deployment_id, reason: 'last' }]])
+  const free = [Number.POSITIVE_INFINITY]
+  folder.freeBytes = () => free.shift() ?? 0
+  const taking = snapshots.take({ deployment_id, store: 'disk:media', reason: 'manual' }, NEVER)
+  await expect(taking).rejects.toThrow('512 MiB')
+  expect(folder.list()).toHaveLength(1)
+})
+
 test('a snapshot is not restored without all its bytes', async () => {
   const store = openStore(randomUUID()).below('snapshots')
   const snapshots = new SnapshotFolder(join(home, 'snapshots'), store)
@@ -314,11 +356,12 @@ test('snapshots move to the store, are known to an agent with an empty home, and
 
   const next = makeTempFolder()
   const there = new SnapshotFolder(join(next, 'snapshots'), openStore(listener, next).below('snapshots'))
-  await there.open()
-  await there.learn()
+  const { snapshots, told } = openSnapshots(there)
+  await snapshots.open()
+  await snapshots.tell()
   expect(
-    there
-      .list()
+    told
+      .at(-1)!
       .map(({ id }) => id)
       .sort(),
   ).toEqual([used, moved].sort())

@@ -151,6 +151,15 @@ test('a database that sends an endless file, or names that no WAL has, fails alo
   expect(listWal()).toEqual([3])
   expect(fs.existsSync(join(home, 'store', 'bad'))).toBe(false)
   expect(fs.readdirSync(join(home, 'backups'))).toEqual([])
+  // Another one is deleted while a backup of it is on its way.
+  const deleting = openBackups({
+    openBackup: async id => {
+      await deleting.backups.remove(id)
+      return Readable.from([Buffer.from('tar')])
+    },
+  })
+  await deleting.backups.sweepOne('gone')
+  expect(fs.existsSync(join(home, 'store', 'gone'))).toBe(false)
 })
 
 test('a base backup that fails is tried again after longer and longer pauses, and holds up no other', async () => {
