@@ -277,7 +277,7 @@ describe('the boundaries between files', () => {
     // The operator chooses the database and the S3 store. A page's script fetches from the app that served it, and
     // the client and the command line run on the machine of their user. The server of graphs is an application's own.
     const owners = [
-      /^kernel\/(http\/guarded-fetch|db\/(gateway|neon|s3))\.ts$/,
+      /^kernel\/(http\/guarded-fetch|db\/(gateway|neon|s3|streamed-fetch))\.ts$/,
       /^(host|agent|client|cli|graphs)\/|^api-docs\/client|page-script\.ts$/,
     ]
     // Calls, not declarations. `env.ts` binds the platform's fetch for the guard.

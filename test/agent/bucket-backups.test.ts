@@ -283,7 +283,7 @@ test('a list that never ends is not read to its end', async () => {
   await expect(openStore(randomUUID()).list('a')).rejects.toThrow('pages')
 })
 
-/** Those of an engine whose one store is a file. It never ends while the machine has no space. */
+/** The engine has one store, a file. Its snapshot never ends while the machine has no space. */
 function openSnapshots(folder: SnapshotFolder) {
   const told: HeldSnapshot[][] = []
   const engine = {
