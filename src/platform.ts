@@ -156,7 +156,7 @@ export type Platform = {
   databaseConnections?: DatabaseConnections | undefined
   /** A store in the settings is used in its place. Without either, uploads are refused. */
   storage?: Storage | undefined
-  /** A fetch() for that store whose bodies may be read slowly. By default that of the runtime. */
+  /** Sends requests to that store, whose bodies may be read slowly. By default the fetch of the runtime. */
   storageFetch?: typeof fetch | undefined
   /** The files of the dashboard. Without them, /ui says how to build them. */
   assets?: BuiltFiles | undefined
