@@ -77,7 +77,7 @@ function ownServers({ settings, router }: ConfigInput): { [name: string]: Part }
     handle: [setHsts, ...limitBody(max_body_mib), forwardByHttp2(router.port)],
     terminal: true,
   }
-  const appsRoute = { handle: [setHsts, ...limitBody(max_body_mib), forwardTo(router.port, '30s')] }
+  const appsRoute = { handle: [setHsts, ...limitBody(max_body_mib), compress, forwardTo(router.port, '30s')] }
   return {
     [`${PREFIX}https`]: {
       '@id': `${PREFIX}https`,
@@ -108,6 +108,39 @@ function ownServers({ settings, router }: ConfigInput): { [name: string]: Part }
 const setHsts = {
   handler: 'headers',
   response: { set: HSTS, deferred: true, require: { headers: { 'Strict-Transport-Security': null } } },
+}
+/**
+ * Answers of a known length alone: an older Caddy would hold back parts of a stream. An application keeps its answer as
+ * it is by `Cache-Control: no-transform` or a `Content-Encoding` of its own.
+ */
+const compress = {
+  handler: 'encode',
+  encodings: { zstd: {}, gzip: {} },
+  prefer: ['zstd', 'gzip'],
+  minimum_length: 1_024,
+  match: {
+    // Not 206, which is a part of an answer.
+    status_code: [200, 4, 5],
+    headers: {
+      'Content-Length': ['*'],
+      'Content-Type': [
+        'text/html*',
+        'text/css*',
+        'text/plain*',
+        'text/javascript*',
+        'text/xml*',
+        'text/csv*',
+        'text/markdown*',
+        'application/json*',
+        'application/javascript*',
+        'application/problem+json*',
+        'application/manifest+json*',
+        'application/xml*',
+        'application/wasm*',
+        'image/svg+xml*',
+      ],
+    },
+  },
 }
 /** Refuses a large body by its declared size, or while it arrives. */
 function limitBody(mib: number) {

@@ -2,6 +2,7 @@
 // wrk sends the load, nginx is the application. `--seconds=5` is the time of each row, `--only=public` or `local`.
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
+import * as https from 'node:https'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { check, findMissing, note, optionOf, runTrial, skipped } from '../support/trial.ts'
@@ -57,6 +58,12 @@ async function compare(all: Contender[]): Promise<Map<string, number>> {
   return rates
 }
 
+const readEncoding = (url: string): Promise<string | undefined> =>
+  new Promise((resolve, reject) => {
+    const options = { rejectUnauthorized: false, headers: { 'Accept-Encoding': 'gzip, zstd' } }
+    https.get(url, options, res => resolve(res.resume().headers['content-encoding'])).once('error', reject)
+  })
+
 await runTrial(async () => {
   try {
     const missing = findMissing('wrk', 'nginx', 'openssl')
@@ -82,6 +89,14 @@ await runTrial(async () => {
       const plain = await proxies.startPublicCaddy('Caddy', proxies.application)
       const whole = await proxies.startPublicCaddy('Caddy and the router', router)
       const rates = await compare([plain, whole])
+      for (const [path, encoding] of [
+        ['/list.json', 'zstd'],
+        ['/kept/list.json', undefined],
+        ['/1m', undefined],
+      ] as const) {
+        const sent = await readEncoding(`${whole.url}${path}`)
+        check(`Caddy sends ${path} ${encoding ? `by ${encoding}` : 'as it is'}`, sent === encoding, sent)
+      }
       for (const [name] of LOADS) {
         const share = rates.get(`${whole.name} ${name}`)! / rates.get(`${plain.name} ${name}`)!
         note(`${name}: Caddy and the router serve ${share.toFixed(2)} of Caddy alone`)

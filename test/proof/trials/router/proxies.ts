@@ -35,12 +35,18 @@ export class Proxies {
   async startApplication(): Promise<void> {
     mkdirSync(join(this.#root, 'www'))
     writeFileSync(join(this.#root, 'www', '1m'), randomBytes(MIB))
+    writeFileSync(
+      join(this.#root, 'www', 'list.json'),
+      JSON.stringify(Array.from({ length: 2_000 }, (_, id) => ({ id }))),
+    )
     this.#webSocketPort = await findFreePort()
     this.#webSockets = new WebSocketServer({ port: this.#webSocketPort, host: '127.0.0.1' })
     this.application = await this.#nginx('the application alone', 1, port => [
       `listen 127.0.0.1:${port};`,
       `root ${this.#root}/www;`,
       "location = / { default_type text/plain; return 200 'hello, hello'; }",
+      `location /kept/ { alias ${this.#root}/www/; types {} default_type text/plain; add_header Cache-Control no-transform; }`,
+      'types { application/json json; } default_type application/octet-stream;',
     ])
   }
 
