@@ -127,3 +127,15 @@ test('a copy that speaks HTTP/1.1 gets no HTTP/2, and what is not served is answ
   expect(answer[':status']).toBe(404)
   await waitFor(() => Object.keys(router.inFlight()).length === 0)
 })
+
+test('a server that closes takes no further requests, and ends those that it has', async () => {
+  await routeToH2c(echo)
+  const call = openSession().request(GRPC)
+  const trailers = once(call, 'trailers')
+  call.resume().write('one')
+  await once(call, 'response')
+  servers[0]!.close()
+  await waitFor(() => call.session!.closed)
+  call.end('two')
+  expect((await trailers)[0]['grpc-status']).toBe('0')
+})

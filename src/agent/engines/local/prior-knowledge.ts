@@ -6,6 +6,9 @@ import type { Socket } from 'node:net'
 
 const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')
 
+/** As for connections of HTTP/1.1. */
+const IDLE_MS = 75_000
+
 type Options = {
   /** Until the first bytes arrive. */
   headers_ms: number
@@ -20,6 +23,18 @@ export function acceptHttp2(server: http.Server, { headers_ms, onRequest }: Opti
     onRequest(req as unknown as http.IncomingMessage, res as unknown as http.ServerResponse)
   })
   http2Server.on('sessionError', () => {})
+  const sessions = new Set<http2.ServerHttp2Session>()
+  http2Server.on('session', session => {
+    sessions.add(session)
+    session.once('close', () => sessions.delete(session))
+    // Streams that are open end first.
+    session.setTimeout(IDLE_MS, () => session.close())
+  })
+  const close = server.close.bind(server)
+  server.close = onClosed => {
+    for (const session of sessions) session.close()
+    return close(onClosed)
+  }
   // The first one is that of the server itself.
   const [accept] = server.listeners('connection') as ((socket: Socket) => void)[]
   server.removeListener('connection', accept!)
