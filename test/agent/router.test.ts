@@ -364,15 +364,14 @@ describe('connections to a copy', () => {
     })
     routeTo(await listen(app))
     await fetchAnswer()
-    expect((await fetchAnswer({ path: '/cut' })).body).toBe('answered')
-    await fetchAnswer()
     expect((await fetchAnswer({ path: '/cut', method: 'POST', body: 'x' })).status).toBe(502)
-    expect(received.filter(line => line.endsWith('/cut'))).toEqual(['GET /cut', 'GET /cut', 'POST /cut'])
     // From now on, such a request gets a connection of its own.
     await fetchAnswer()
-    const connections = once(app, 'connection')
+    const connection = once(app, 'connection')
     expect((await fetchAnswer({ method: 'POST', body: 'x' })).body).toBe('answered')
-    await connections
+    await connection
+    expect((await fetchAnswer({ path: '/cut' })).body).toBe('answered')
+    expect(received.filter(line => line.endsWith('/cut'))).toEqual(['POST /cut', 'GET /cut', 'GET /cut'])
   })
 
   test('that the copy closes while they are idle are not used', async () => {
