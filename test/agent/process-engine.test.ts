@@ -131,7 +131,8 @@ const { existsSync } = require('node:fs')
 const endLater = res => existsSync(${JSON.stringify(signal)}) ? res.end('whole') : setTimeout(endLater, 20, res)
 const { createServer } = require('node:http')
 let open = 0
-createServer((req, res) => req.url === '/long' ? (open++, endLater(res)) : res.end(String(open))).listen(process.env.PORT)
+const answer = (req, res) => req.url === '/long' ? (open++, endLater(res)) : res.end(String(open))
+createServer(answer).listen(process.env.PORT)
 `
     await engine.start(unit, writeApplication(home, 'app', code))
     await waitForPhase(engine, ref, 'healthy')

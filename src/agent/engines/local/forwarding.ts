@@ -1,4 +1,5 @@
-// Forwards requests to copies: short ones over kept connections, long ones and WebSockets over connections of their own.
+// Forwards requests to copies: short ones over kept connections, long ones and WebSockets over connections of
+// their own.
 import type * as http from 'node:http'
 import { constants, type Http2ServerResponse } from 'node:http2'
 import { Socket } from 'node:net'

@@ -1,5 +1,5 @@
-// Leaves out a copy that fails several times in a row, for a while, as long as at least half of the copies are left. Pure
-// but for its memory.
+// Leaves out a copy that fails several times in a row, for a while, as long as at least half of the copies are left.
+// Pure but for its memory.
 const FAILURES = 5
 const OUT_MS = 10_000
 const LONGEST_OUT_MS = 60_000

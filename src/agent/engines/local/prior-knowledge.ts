@@ -6,7 +6,7 @@ import type { Socket } from 'node:net'
 
 const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')
 
-/** As for connections of HTTP/1.1. */
+/** The same as for connections of HTTP/1.1. */
 const IDLE_MS = 75_000
 
 type Options = {

@@ -229,7 +229,7 @@ export function createRouter(
     }
   }
 
-  /** Those that wait are load: copies may start for them. */
+  /** Waiting requests are load: copies may start for them. */
   async function waitForRoom({ of = '' }: Route, until: number): Promise<boolean> {
     loads.begin(of)
     try {

@@ -59,7 +59,7 @@ export function sendInSession(
     const isOver = (flags & http2.constants.NGHTTP2_FLAG_END_STREAM) !== 0
     incoming.respond({ ...toObject(pairs), ':status': status }, { endStream: isOver, waitForTrailers: !isOver })
     if (isOver) return void endIncoming()
-    // That of the response, which knows nothing of them.
+    // The response has a listener of its own, which knows nothing of them.
     incoming.removeAllListeners('wantTrailers')
     incoming.once('wantTrailers', () => {
       incoming.sendTrailers(toObject(toPairs(trailers)))

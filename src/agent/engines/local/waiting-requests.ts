@@ -1,4 +1,5 @@
-// Requests to a deployment whose copies all have as many as they may: they wait in turn, within bounds of number and time.
+// Requests to a deployment whose copies all have as many as they may: they wait in turn, within bounds of number and
+// time.
 
 export type WaitLimits = { waiting: number; waiting_in_all: number; wait_ms: number }
 export const WAIT_LIMITS: WaitLimits = {
