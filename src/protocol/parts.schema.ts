@@ -13,7 +13,7 @@ import {
 } from './kubernetes.schema.ts'
 import { isReservedVariable } from './reserved-variables.ts'
 import { DeploymentType, RESOURCE_MEMBERS, type ResourceMember, ResourceSpec } from './resources.schema.ts'
-import { SSH_URL_PATTERN } from './ssh-url.ts'
+import { isSshUrl, SSH_URL_PATTERN } from './ssh-url.ts'
 import { arrayOf, Uuid } from './wire.ts'
 
 export const sources = [
@@ -52,10 +52,11 @@ export type RevisionStatus = z.output<typeof RevisionStatus>
 // ---- formats of members
 
 /** HOST_PATTERN does not match credentials. */
-const RepoUrl = textMatching(
-  2048,
-  `(https?://${HOST_PATTERN}/[!"$->@-~]+|${SSH_URL_PATTERN})`,
-  'must be the http(s) URL of a repository, without credentials, query or fragment, or its URL by SSH',
+const REPO_URL_ERROR =
+  'must be the http(s) URL of a repository, without credentials, query or fragment, or its URL by SSH'
+const RepoUrl = textMatching(2048, `(https?://${HOST_PATTERN}/[!"$->@-~]+|${SSH_URL_PATTERN})`, REPO_URL_ERROR).refine(
+  url => /^https?:/.test(url) || isSshUrl(url),
+  { error: REPO_URL_ERROR },
 )
 /** Approximates git's own check. A ref must never look like a command line option. */
 const GitRef = textMatching(

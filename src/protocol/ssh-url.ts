@@ -7,11 +7,9 @@ export type SshRepository = {
   path: string
 }
 
-const USER = '[A-Za-z0-9_][A-Za-z0-9._-]{0,63}'
-const HOST = '[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?'
-const PATH = '[\\w.~+-]+(?:/[\\w.~+-]+)*/?'
-/** A path that begins with a hyphen looks like an option. */
-export const SSH_URL_PATTERN = `ssh://${USER}@${HOST}(?::\\d{1,5})?/${PATH}|${USER}@${HOST}:/?(?!-)${PATH}`
+/** For readers of schemas. `parseSshUrl` decides. */
+export const SSH_URL_PATTERN =
+  '(ssh://)?[A-Za-z0-9_][\\w.-]{0,63}@[A-Za-z0-9][A-Za-z0-9.-]{0,252}(:\\d{1,5})?[/:][\\w.~+/-]+'
 const SSH_URL =
   /^ssh:\/\/([A-Za-z0-9_][\w.-]{0,63})@([A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?)(?::(\d{1,5}))?(\/[\w.~+/-]+)$/
 const SCP_URL = /^([A-Za-z0-9_][\w.-]{0,63})@([A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?):(\/?(?!-)[\w.~+/-]+)$/

@@ -7,8 +7,8 @@ import { parseAst } from 'vite'
 import { expect, it } from 'vitest'
 import { SRC, sourceFiles } from '../support/source-files.ts'
 
-/** Programs for Node, the hosts of the app, and what runs in browsers. */
-const NOT_THE_APP = /^(host|agent|cli|postgres|graphs|api-docs\/client)\//
+/** Programs for Node, the hosts of the app, code that only these import, and pages of browsers. */
+const NOT_THE_APP = /^(host|agent|cli|postgres|graphs|api-docs\/client)\/|^kernel\/db\/streamed-fetch\.ts$/
 
 /** The file, the module and, of a static import, its members. */
 const BUILT_INS = [

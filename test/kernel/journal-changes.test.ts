@@ -294,6 +294,7 @@ async function prepareCalls() {
       const { deployment_id, revision_id } = await newRestorable()
       return { params: { deployment_id }, body: { revision_id } }
     },
+    setDeploymentTraffic: () => ({ body: { shares: [], starts_at: 10 } }),
     createJob: async () => ({ params: { deployment_id: (await startServing(POLICY, tenant)).id } }),
     cancelJob: async () => {
       const { id, run } = await startServing(POLICY, tenant)

@@ -104,6 +104,7 @@ const DECISIONS: Record<string, string | (() => Promise<void>)> = {
   'setPreviewPolicy hooks.on_delete': () => expectSecretRequired('on_delete'),
   'createTrustedIssuer issuer': NEW,
   'changeTrustedIssuer issuer': 'nothing secret is sent to it, and its tokens get no more than the caller has',
+  'renewAccess renewals.host': 'it is compared with the hosts of the deployment, and nothing is sent to it',
   'createWebhook url': NEW,
   'changeWebhook url': SIGNED,
   'createRunRule webhooks.url': NEW,

@@ -100,7 +100,7 @@ export function requestHeaders(req: IncomingMessage, proxies: ProxyRange[]): str
   sent.push(...forwardingHeaders(req, proxies))
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const [name, value] = [rawHeaders[i]!, rawHeaders[i + 1]!]
-    // Those of HTTP/2 are set anew.
+    // Pseudo-headers of HTTP/2 are set anew.
     if (name.startsWith(':')) continue
     const known = canonicalName(name)
     if (known === 'host') {

@@ -45,7 +45,8 @@ export class Proxies {
       `listen 127.0.0.1:${port};`,
       `root ${this.#root}/www;`,
       "location = / { default_type text/plain; return 200 'hello, hello'; }",
-      `location /kept/ { alias ${this.#root}/www/; types {} default_type text/plain; add_header Cache-Control no-transform; }`,
+      `location /kept/ { alias ${this.#root}/www/; types {} default_type text/plain;`,
+      'add_header Cache-Control no-transform; }',
       'types { application/json json; } default_type application/octet-stream;',
     ])
   }
