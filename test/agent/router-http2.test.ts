@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import * as http from 'node:http'
 import * as http2 from 'node:http2'
-import type { AddressInfo, Server, Socket } from 'node:net'
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest'
 import { createRouter } from '../../src/agent/engines/local/router.ts'
@@ -95,6 +95,37 @@ test('an answer of trailers alone passes, and what either side cancels ends at t
   gone.close(http2.constants.NGHTTP2_CANCEL)
   await waitFor(() => ended.includes(http2.constants.NGHTTP2_CANCEL))
   await waitFor(() => Object.keys(router.inFlight()).length === 0)
+})
+
+/** A frame of HTTP/2 as an application of its own making may send it. */
+function frame(type: number, flags: number, stream: number, body: Buffer): Buffer {
+  const head = Buffer.alloc(9)
+  head.writeUIntBE(body.length, 0, 3)
+  head.set([type, flags], 3)
+  head.writeUInt32BE(stream, 5)
+  return Buffer.concat([head, body])
+}
+
+test('a status that no answer may have neither ends the router nor looks like an answer', async () => {
+  const settings = frame(4, 0, 0, Buffer.alloc(0))
+  const status = Buffer.from('\x08\x03999', 'latin1')
+  const app = createServer(socket => {
+    let received = 0
+    socket.on('error', () => {}).write(settings)
+    socket.on('data', chunk => {
+      const before = received
+      received += chunk.length
+      // After the preface and the settings of the router, the frames of a request are long.
+      if (before < 100 && received >= 100) socket.write(frame(1, 5, 1, status))
+    })
+  })
+  const target = { host: '127.0.0.1', port: await listen(app), h2c: true as const }
+  router.apply([{ host: 'app.localhost', path: '/', targets: [target], of: 'app', revision: '1' }])
+  const call = openSession().request({ ':path': '/' }).resume()
+  const closed = untilClosed(call)
+  const [answer] = await once(call, 'response')
+  await closed
+  expect([answer[':status'], call.rstCode]).toEqual([502, http2.constants.NGHTTP2_NO_ERROR])
 })
 
 test('clients of HTTP/1.1 reach it, with short and with long bodies', async () => {

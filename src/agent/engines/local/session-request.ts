@@ -40,6 +40,7 @@ export function sendInSession(
     { endStream: isEmpty },
   )
   let trailers: http2.IncomingHttpHeaders = {}
+  let hasBegun = false
   out.on('error', () => {})
   out.once('trailers', received => {
     trailers = received
@@ -50,19 +51,27 @@ export function sendInSession(
     const pairs = edit ? edit(sent) : sent
     // The router has already answered, for example with a timeout.
     if (res.headersSent || res.destroyed) return out.close(NGHTTP2_CANCEL)
+    const isOver = (flags & http2.constants.NGHTTP2_FLAG_END_STREAM) !== 0
+    const begin = () => {
+      if (!incoming) res.writeHead(status, pairs)
+      else incoming.respond({ ...toObject(pairs), ':status': status }, { endStream: isOver, waitForTrailers: !isOver })
+    }
+    // Whatever is thrown here would end the router.
+    if (!isWritten(begin)) {
+      respondProblem(res, 502, 'The application answered with an invalid status or header.')
+      return out.close(NGHTTP2_CANCEL)
+    }
+    hasBegun = true
     onAnswer(status)
     if (!incoming) {
-      if (!isWritten(() => res.writeHead(status, pairs))) return out.close(NGHTTP2_CANCEL)
       res.flushHeaders()
       return void pipeline(out, res, () => {})
     }
-    const isOver = (flags & http2.constants.NGHTTP2_FLAG_END_STREAM) !== 0
-    incoming.respond({ ...toObject(pairs), ':status': status }, { endStream: isOver, waitForTrailers: !isOver })
     if (isOver) return void endIncoming()
     // The response has a listener of its own, which knows nothing of them.
     incoming.removeAllListeners('wantTrailers')
     incoming.once('wantTrailers', () => {
-      incoming.sendTrailers(toObject(toPairs(trailers)))
+      isWritten(() => incoming.sendTrailers(toObject(toPairs(trailers))))
       endIncoming()
     })
     out.pipe(incoming)
@@ -70,8 +79,9 @@ export function sendInSession(
   out.once('close', () => {
     if (!res.headersSent && !res.destroyed)
       respondProblem(res, 502, 'The application ended the request without an answer. Check its log.')
-    // An answer that ends early must not look whole.
-    else if (out.rstCode !== NGHTTP2_NO_ERROR) return incoming ? incoming.close(out.rstCode) : void res.destroy()
+    // An answer that ends early must not look whole. One of the router itself is.
+    else if (hasBegun && out.rstCode !== NGHTTP2_NO_ERROR)
+      return incoming ? incoming.close(out.rstCode) : void res.destroy()
   })
   /** After its end, the client may still be sending. */
   const endIncoming = () => setImmediate(() => incoming!.closed || incoming!.close(NGHTTP2_NO_ERROR))
