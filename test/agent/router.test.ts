@@ -4,6 +4,7 @@ import * as http from 'node:http'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { createRouter } from '../../src/agent/engines/local/router.ts'
+import { pointOf } from '../../src/agent/engines/local/sticky.ts'
 import { silenceRejection, waitFor } from '../support/commands.ts'
 
 const servers: Server[] = []
@@ -317,6 +318,36 @@ describe('a copy with a limit of requests', () => {
     })
     expect((await all).map(({ status }) => status)).toEqual([200, 200, 200])
   })
+})
+
+test('a revision that is stuck holds up no other one, and deployments with long queues leave places to others', async () => {
+  router = createRouter({ waiting: 4, waiting_in_all: 4 })
+  port = await listen(router.server())
+  const answers: http.ServerResponse[] = []
+  const make = async () => [{ ...target(await serve((_, res) => answers.push(res))), limit: 1 }]
+  const stuck = [{ ...target(await serve(() => {})), limit: 1 }]
+  const split = { revision: '2', targets: stuck, share: 50, sticky: { by: 'header' as const, header: 'x-key' } }
+  router.apply([
+    { host: 'app.localhost', path: '/', of: 'app', revision: '1', targets: await make(), split },
+    { host: 'other.localhost', path: '/', of: 'other', targets: await make() },
+  ])
+  const keyOf = (isBeside: boolean) =>
+    Array.from({ length: 99 }, (_, i) => String(i)).find(key => pointOf(key, '2') < 0.5 === isBeside)!
+  const inFlight = (name: string, count: number) => waitFor(() => router.loads()[name]?.in_flight === count)
+  const held = Array.from({ length: 5 }, () => send({ headers: { 'x-key': keyOf(true) } }))
+  for (const request of held) silenceRejection(once(request, 'response'))
+  await inFlight('app', 5)
+  const hosts = ['app', 'app', 'other', 'other']
+  const served = hosts.map(name => fetchAnswer({ headers: { host: `${name}.localhost`, 'x-key': keyOf(false) } }))
+  await Promise.all([inFlight('app', 7), inFlight('other', 2)])
+  for (const _ of hosts) {
+    await waitFor(() => answers.length > 0)
+    answers.shift()!.end()
+  }
+  expect((await Promise.all(served)).map(({ status }) => status)).toEqual([200, 200, 200, 200])
+  for (const request of held) request.destroy()
+  // Clients that are gone take no place in the queue.
+  await inFlight('app', 0)
 })
 
 test('a copy that answers with 5xx again and again gets no more requests while another one answers', async () => {

@@ -68,3 +68,19 @@ export function respondAndClose(res: http.ServerResponse, status: number, detail
   if (!res.headersSent) res.setHeader('Connection', 'close')
   respondProblem(res, status, detail)
 }
+
+/**
+ * A request that was sent before the answer to the one before it has no connection to answer on yet. It waits, so that
+ * its own answer is not kept in memory. False: the client is gone.
+ */
+export function isTurnOf(req: http.IncomingMessage, res: http.ServerResponse): boolean | Promise<boolean> {
+  if (res.socket) return true
+  return new Promise(resolve => {
+    const giveUp = () => resolve(false)
+    req.socket.once('close', giveUp)
+    res.once('socket', () => {
+      req.socket.off('close', giveUp)
+      resolve(true)
+    })
+  })
+}

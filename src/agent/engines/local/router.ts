@@ -18,11 +18,11 @@ import { CLIENT_GONE, type CountedRequests, countAnswer, countsKey, zeroCounts }
 import { RequestLoads } from './request-loads.ts'
 import { createRouteAccess, type RouteAccess } from './route-access.ts'
 import { isWebSocket, MAX_HEADERS, namedHost, privateHeaders, refusalStatus, requestHeaders } from './router-headers.ts'
-import { isWritten, respondAndClose, respondMoved, respondUnrouted } from './router-responses.ts'
+import { isTurnOf, isWritten, respondAndClose, respondMoved, respondUnrouted } from './router-responses.ts'
 import type { ServerTarget } from './serving.ts'
 import { type Split, sidesOf } from './split.ts'
 import { createChooser } from './sticky.ts'
-import { WAIT_LIMITS, WaitingRequests, type WaitLimits } from './waiting-requests.ts'
+import { Turn, WAIT_LIMITS, WaitingRequests, type WaitLimits } from './waiting-requests.ts'
 
 /** A server, or a folder of `copySite()` whose files the router serves itself. */
 export type Target = ServerTarget | SiteTarget
@@ -63,9 +63,6 @@ type Way = {
   /** The revision that gets it, where the traffic is split. */
   choose: (route: Route) => Route
 }
-
-/** It has waited for a place at a copy, and may take it. */
-type Turn = { isOwn: boolean }
 
 /** The time that a request waits for a replica that is being restarted. */
 const CONNECT_WAIT_MS = 10_000
@@ -129,6 +126,7 @@ export function createRouter(
 
   const recordRequest = ({ of }: Route) => of !== undefined && lastRequests.set(of, Date.now())
   const revisionKey = ({ of, revision }: Route) => of && revision && countsKey(of, revision)
+  const queueOf = (route: Route) => revisionKey(route) || (route.of ?? '')
   /** Undefined for a route without a revision. */
   function countsOf(route: Route, { copy }: Target): RequestCounts | undefined {
     const key = copy && revisionKey(route)
@@ -151,10 +149,11 @@ export function createRouter(
    * Counts the request from the choice of its target, so that the target is not drained before it arrives. `full`: all
    * have as many as they may.
    */
-  function take({ targets, of }: Route): { target: Target; release: () => void } | 'full' | undefined {
+  function take(route: Route): { target: Target; release: () => void } | 'full' | undefined {
+    const { targets, of } = route
     if (targets.length === 0) return undefined
     const admitted = outliers.admit(targets, targetKey)
-    const free = admitted.every(hasRoom) ? admitted : targets.filter(hasRoom)
+    const free = admitted.every(hasRoom) ? admitted : admitted.filter(hasRoom)
     const target = free[rotation++ % free.length]
     if (!target) return 'full'
     const name = targetKey(target)
@@ -168,7 +167,7 @@ export function createRouter(
       const left = inFlight.get(name)! - 1
       if (left) inFlight.set(name, left)
       else inFlight.delete(name)
-      waiting.next(of ?? '')
+      waiting.next(queueOf(route))
     }
     return { target, release }
   }
@@ -196,17 +195,18 @@ export function createRouter(
         prepare = undefined
         continue
       }
-      const isBehind = route !== undefined && !turn.isOwn && waiting.has(route.of ?? '')
+      const isBehind = route !== undefined && waiting.isBehind(turn, queueOf(route))
       const taken = route && (isBehind ? 'full' : take(route))
       if (route) recordRequest(route)
       if (taken === 'full') {
-        turn.isOwn = await waitForRoom(route!, waitsUntil)
+        waiting.endTurn(turn, queueOf(route!))
+        if (await waitForRoom(route!, waitsUntil, turn)) continue
         if (isClientGone()) return 'unavailable'
-        if (turn.isOwn) continue
         recordUnreached(route!)
         return 'busy'
       }
-      turn.isOwn = false
+      if (!route || !taken) waiting.endTurn(turn)
+      else waiting.endTurn(turn, queueOf(route), outliers.admit(route.targets, targetKey).some(hasRoom))
       if (route && taken) {
         const { target } = taken
         const answerer = 'site' in target ? await sites.open(target.site) : await connect(target)
@@ -230,10 +230,11 @@ export function createRouter(
   }
 
   /** Waiting requests are load: copies may start for them. */
-  async function waitForRoom({ of = '' }: Route, until: number): Promise<boolean> {
+  async function waitForRoom(route: Route, until: number, turn: Turn): Promise<boolean> {
+    const { of = '' } = route
     loads.begin(of)
     try {
-      return await waiting.wait(of, until)
+      return await waiting.wait(queueOf(route), until, turn)
     } finally {
       loads.end(of)
     }
@@ -255,11 +256,10 @@ export function createRouter(
     const path = pathOf(req)
     const isClientGone = () => res.destroyed || res.socket!.destroyed
     const permits = (route: Route) => access.permits(req, route, path)
-    const turn = { isOwn: false }
+    const turn = new Turn(res)
     const { choose, withCookie } = createChooser(req, proxies)
     const reached = await reach({ host, path, connect, prepare, isClientGone, permits, choose }, turn)
-    // It was let in and takes no place: the next one may.
-    if (turn.isOwn) waiting.next(find(host, path)?.of ?? '')
+    waiting.endTurn(turn)
     if (typeof reached === 'string') return void respondUnrouted(res, reached, host)
     if ('refusedBy' in reached) return void (await access.answer(req, res, reached.refusedBy, path))
     if ('moved_to' in reached) return void respondMoved(res, reached.moved_to)
@@ -422,22 +422,6 @@ export function createRouter(
     /** The longest time that requests in flight may need. */
     drainMs: () => longestDrainMs,
   }
-}
-
-/**
- * A request that was sent before the answer to the one before it has no connection to answer on yet. It waits, so that
- * its own answer is not kept in memory. False: the client is gone.
- */
-function isTurnOf(req: http.IncomingMessage, res: http.ServerResponse): boolean | Promise<boolean> {
-  if (res.socket) return true
-  return new Promise(resolve => {
-    const giveUp = () => resolve(false)
-    req.socket.once('close', giveUp)
-    res.once('socket', () => {
-      req.socket.off('close', giveUp)
-      resolve(true)
-    })
-  })
 }
 
 /** Any page of the web can have a name of its own lead to the loopback address, and then read what answers there. */
