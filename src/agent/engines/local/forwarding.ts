@@ -149,6 +149,7 @@ export class Forwarding {
     })
     return { ...passed, out, socket, endWatch }
   }
+
   /** A request of HTTP/2. Copies that speak HTTP/1.1 get none. */
   async forwardHttp2(req: http.IncomingMessage, res: http.ServerResponse): Promise<void> {
     const connect = (target: ServerTarget) => (target.h2c ? this.#sessions.open(target) : dial(target))
@@ -169,14 +170,12 @@ export class Forwarding {
     res: http.ServerResponse,
     sent: Omit<Parameters<typeof sendInSession>[3], 'body'>,
   ): void {
-    const { abort } = sendInSession(session, req, res, { ...sent, body: undefined })
-    const late = setTimeout(() => {
-      if (res.headersSent) return
-      respondProblem(res, 504, 'The application did not answer in time. Check its log.')
-      abort()
-    }, this.#host.limits.answer_ms)
+    const { abort, isReading } = sendInSession(session, req, res, { ...sent, body: undefined })
+    // A stream of gRPC may be silent for long.
+    const isStream = req.httpVersionMajor === 2
+    const endWatch = this.#times.watch(req, res, abort, () => !isStream && isReading())
     res.once('close', () => {
-      clearTimeout(late)
+      endWatch()
       abort()
     })
   }

@@ -25,7 +25,7 @@ export function sendInSession(
   req: http.IncomingMessage,
   res: http.ServerResponse,
   { headers, body, edit, onAnswer }: Sent,
-): { abort: () => void } {
+): { abort: () => void; isReading: () => boolean } {
   const incoming = streamOf(res)
   const isEmpty = body === null || (body === undefined && req.complete)
   const out = session.request(
@@ -90,7 +90,7 @@ export function sendInSession(
     if (body) out.end(body)
     else (incoming ?? req).pipe(out)
   }
-  return { abort: () => out.close(NGHTTP2_CANCEL) }
+  return { abort: () => out.close(NGHTTP2_CANCEL), isReading: () => !out.writableNeedDrain }
 }
 
 /** Headers that repeat become a list. HTTP/2 has lower-case names only. */
