@@ -159,14 +159,27 @@ test('a copy that speaks HTTP/1.1 gets no HTTP/2, and what is not served is answ
   await waitFor(() => Object.keys(router.inFlight()).length === 0)
 })
 
-test('a server that closes takes no further requests, and ends those that it has', async () => {
-  await routeToH2c(echo)
-  const call = openSession().request(GRPC)
-  const trailers = once(call, 'trailers')
-  call.resume().write('one')
-  await once(call, 'response')
-  servers[0]!.close()
-  await waitFor(() => call.session!.closed)
-  call.end('two')
-  expect((await trailers)[0]['grpc-status']).toBe('0')
+test('a session without requests ends after a while, and all are told when the server closes', async () => {
+  router = createRouter({ idle_ms: 300 })
+  const server = router.server()
+  port = await listen(server)
+  const finish = Promise.withResolvers<void>()
+  await routeToH2c(async stream => {
+    stream.respond({ ':status': 200 })
+    stream.write('begun ')
+    await finish.promise
+    stream.end('over')
+  })
+  const [idle, busy] = [openSession(), openSession()]
+  const call = busy.request({ ':path': '/' })
+  let received = ''
+  call.setEncoding('utf8').on('data', chunk => (received += chunk))
+  await Promise.all([once(idle, 'close'), waitFor(() => received !== '')])
+  expect(busy.closed).toBe(false)
+  const told = once(busy, 'goaway')
+  server.close()
+  await told
+  finish.resolve()
+  await untilClosed(call)
+  expect([received, call.rstCode]).toEqual(['begun over', http2.constants.NGHTTP2_NO_ERROR])
 })

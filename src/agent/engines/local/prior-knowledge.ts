@@ -4,18 +4,18 @@ import type * as http from 'node:http'
 import * as http2 from 'node:http2'
 import type { Socket } from 'node:net'
 
+/** The time that a session without requests stays, as an idle connection of HTTP/1.1 does. */
+export const IDLE_MS = 75_000
 const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')
-
-/** The same as for connections of HTTP/1.1. */
-const IDLE_MS = 75_000
 
 type Options = {
   /** Until the first bytes arrive. */
   headers_ms: number
+  idle_ms: number
   onRequest: (req: http.IncomingMessage, res: http.ServerResponse) => void
 }
 
-export function acceptHttp2(server: http.Server, { headers_ms, onRequest }: Options): void {
+export function acceptHttp2(server: http.Server, { headers_ms, idle_ms, onRequest }: Options): void {
   const http2Server = http2.createServer({ settings: { enableConnectProtocol: false, maxConcurrentStreams: 250 } })
   http2Server.on('request', (req, res) => {
     req.headers.host = req.authority
@@ -25,22 +25,27 @@ export function acceptHttp2(server: http.Server, { headers_ms, onRequest }: Opti
   http2Server.on('sessionError', () => {})
   const sessions = new Set<http2.ServerHttp2Session>()
   http2Server.on('session', session => {
+    let open = 0
     sessions.add(session)
     session.once('close', () => sessions.delete(session))
-    // Streams that are open end first.
-    session.setTimeout(IDLE_MS, () => session.close())
+    session.on('stream', stream => {
+      open++
+      stream.once('close', () => open--)
+    })
+    session.setTimeout(idle_ms, () => open === 0 && session.close())
   })
-  const close = server.close.bind(server)
-  server.close = onClosed => {
+  // A server that closes does this, too: then clients send their next requests elsewhere.
+  const closeIdle = server.closeIdleConnections
+  server.closeIdleConnections = () => {
+    closeIdle.call(server)
     for (const session of sessions) session.close()
-    return close(onClosed)
   }
   // The first one is that of the server itself.
   const [accept] = server.listeners('connection') as ((socket: Socket) => void)[]
   server.removeListener('connection', accept!)
   server.on('connection', (socket: Socket) => {
-    const onError = () => socket.destroy()
-    const late = setTimeout(() => socket.destroy(), headers_ms)
+    const giveUp = () => socket.destroy()
+    const late = setTimeout(giveUp, headers_ms)
     const look = () => {
       const chunk = socket.read() as Buffer | null
       if (chunk === null) return
@@ -48,11 +53,11 @@ export function acceptHttp2(server: http.Server, { headers_ms, onRequest }: Opti
       socket.unshift(chunk)
       if (isPreface && chunk.length < PREFACE.length) return
       clearTimeout(late)
-      socket.off('readable', look).off('error', onError).off('close', onClose)
+      socket.off('readable', look).off('error', giveUp).off('end', giveUp).off('close', onClose)
       if (isPreface) http2Server.emit('connection', socket)
       else accept!.call(server, socket)
     }
     const onClose = () => clearTimeout(late)
-    socket.on('error', onError).on('close', onClose).on('readable', look)
+    socket.on('error', giveUp).on('end', giveUp).on('close', onClose).on('readable', look)
   })
 }

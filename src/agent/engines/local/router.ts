@@ -13,7 +13,7 @@ import { CopySession } from './copy-sessions.ts'
 import { type Channel, type Connect, Forwarding, type Passed } from './forwarding.ts'
 import { HeldRequests, HOLD_LIMITS, type HoldLimits } from './held-requests.ts'
 import { Outliers } from './outliers.ts'
-import { acceptHttp2 } from './prior-knowledge.ts'
+import { acceptHttp2, IDLE_MS } from './prior-knowledge.ts'
 import { CLIENT_GONE, type CountedRequests, countAnswer, countsKey, zeroCounts } from './request-counts.ts'
 import { RequestLoads } from './request-loads.ts'
 import { createRouteAccess, type RouteAccess } from './route-access.ts'
@@ -67,10 +67,17 @@ type Way = {
 /** The time that a request waits for a replica that is being restarted. */
 const CONNECT_WAIT_MS = 10_000
 const CONNECT_RETRY_MS = 25
-/** The limits for the headers, for a pause within the body, and until the answer begins. */
-export type RouterLimits = { headers_ms: number; body_ms: number; answer_ms: number; check_ms: number } & HoldLimits &
+/** The limits of a connection without requests, for the headers, a pause within the body, and until the answer begins. */
+export type RouterLimits = {
+  idle_ms: number
+  headers_ms: number
+  body_ms: number
+  answer_ms: number
+  check_ms: number
+} & HoldLimits &
   WaitLimits
 const DEFAULT_ROUTER_LIMITS: RouterLimits = {
+  idle_ms: IDLE_MS,
   headers_ms: 30_000,
   body_ms: 60_000,
   answer_ms: 15 * 60_000,
@@ -359,7 +366,7 @@ export function createRouter(
         requestTimeout: 0,
         headersTimeout: limits.headers_ms,
         connectionsCheckingInterval: limits.check_ms,
-        keepAliveTimeout: 75_000,
+        keepAliveTimeout: limits.idle_ms,
         // An offer to upgrade to HTTP/2 is ignored.
         shouldUpgradeCallback: isWebSocket,
       },
@@ -375,6 +382,7 @@ export function createRouter(
     )
     acceptHttp2(httpServer, {
       headers_ms: limits.headers_ms,
+      idle_ms: limits.idle_ms,
       onRequest: (req, res) => void onHttp2Request(req, res).catch(() => res.destroy()),
     })
     return httpServer
