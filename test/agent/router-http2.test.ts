@@ -145,6 +145,26 @@ test('clients of HTTP/1.1 reach it, with short and with long bodies', async () =
   }
 })
 
+test('a copy gets no more streams in a session than it takes, and another session for the others', async () => {
+  let [most, sessions] = [0, 0]
+  const app = http2.createServer({ settings: { maxConcurrentStreams: 2 } })
+  app.on('session', session => {
+    sessions++
+    let open = 0
+    session.on('stream', stream => {
+      most = Math.max(most, ++open)
+      stream.on('error', () => {})
+      stream.respond({ ':status': 200 })
+      stream.write('held')
+    })
+  })
+  const target = { host: '127.0.0.1', port: await listen(app), h2c: true as const }
+  router.apply([{ host: 'app.localhost', path: '/', targets: [target], of: 'app', revision: '1' }])
+  const session = openSession()
+  await Promise.all(Array.from({ length: 5 }, () => once(session.request({ ':path': '/' }), 'data')))
+  expect([most, sessions]).toEqual([2, 3])
+})
+
 test('a copy that speaks HTTP/1.1 gets no HTTP/2, and what is not served is answered', async () => {
   let requests = 0
   const app = await listen(http.createServer(() => requests++))

@@ -250,6 +250,7 @@ export function createRouter(
   function leave(answerer: Answerer | undefined): void {
     if (answerer instanceof Socket) answerer.destroy()
     else if (answerer instanceof CopyConnection) answerer.close()
+    else if (answerer instanceof CopySession) answerer.leave()
   }
 
   /** Finds who answers the request. Undefined if the client has already been answered, by the router or by a site. */

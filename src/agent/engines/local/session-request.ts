@@ -21,7 +21,7 @@ const streamOf = (res: http.ServerResponse): http2.ServerHttp2Stream | undefined
 
 /** `body`: undefined if it is to be read from the request. */
 export function sendInSession(
-  { session }: CopySession,
+  session: CopySession,
   req: http.IncomingMessage,
   res: http.ServerResponse,
   { headers, body, edit, onAnswer }: Sent,
