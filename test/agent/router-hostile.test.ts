@@ -4,6 +4,7 @@ import * as fs from 'node:fs'
 import * as http from 'node:http'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { createRouter } from '../../src/agent/engines/local/router.ts'
 import { RouterClient } from '../../src/agent/engines/local/router-client.ts'
@@ -451,6 +452,36 @@ test.each(['identity', 'chunked, identity', 'xchunked', 'gzip, chunked'])(
     expect(readAnswer().match(/^transfer-encoding: .*$/gim)).toEqual(['Transfer-Encoding: chunked'])
   },
 )
+
+test('a request in the body of another one, which the application refuses unread, is answered to nobody', async () => {
+  let arrived = () => {}
+  const mine = new Promise<void>(resolve => (arrived = resolve))
+  const app = createServer(socket => {
+    let [received, before] = ['', Promise.resolve()]
+    const answer = (path: string, status: string) =>
+      socket.write(`HTTP/1.1 ${status}\r\nContent-Length: ${path.length}\r\n\r\n${path}`)
+    socket.on('data', chunk => {
+      received += chunk
+      for (let end = received.indexOf('\r\n\r\n'); end >= 0; end = received.indexOf('\r\n\r\n')) {
+        const path = received.split(' ')[1]!
+        received = received.slice(end + 4)
+        if (path === '/mine') arrived()
+        before = before.then(async () => {
+          if (path === '/hidden') await mine
+          answer(path, path === '/refused' ? '401 Unauthorized' : '200 OK')
+        })
+      }
+    })
+  })
+  routeTo(await listen(app))
+  const ask = async (path: string, body = '') => {
+    const headers = { host: 'app.localhost', 'content-length': String(body.length) }
+    const request = http.request({ port, method: 'POST', path, headers, agent: false }).end(body)
+    return text(((await once(request, 'response')) as [http.IncomingMessage])[0])
+  }
+  expect(await ask('/refused', 'GET /hidden HTTP/1.1\r\nHost: app.localhost\r\n\r\n')).toBe('/refused')
+  expect(await ask('/mine')).toBe('/mine')
+})
 
 test('a limited number of early hints is passed on', async () => {
   await startRawApplication(`${'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n'.repeat(1000)}${OK}`)

@@ -56,7 +56,9 @@ export function sendKept(
         onResponseStart(controller, status, _, message) {
           const raw = latin1(controller.rawHeaders)
           if (status >= 100 && status < 200) return writeEarlyHints(res, status, raw, ++hints)
-          outcome = req.method === 'HEAD' || endsConnection(raw) ? 'last' : 'answered'
+          // An application that refuses a request may leave its body unread, and take that for the next request.
+          const mayBeUnread = body !== null && status >= 300
+          outcome = req.method === 'HEAD' || mayBeUnread || endsConnection(raw) ? 'last' : 'answered'
           // The router has already answered, for example with a timeout.
           if (res.headersSent) return controller.abort(new Error('over'))
           const pairs = responseHeaders(raw)
