@@ -206,6 +206,7 @@ test.each([
   ['an answer with several early hints', hints('</a.css>; rel=preload', '</b.js>; rel=preload') + OK, 200],
   ['an answer with an invalid early hint', hints('nonsense') + OK, 200],
   ['an answer with a control character in its reason', OK.replace('OK', 'O\x01K'), 502],
+  ['an answer with a reason in Latin-1', OK.replace('OK', 'Caf\xe9'), 200],
   ['an answer with an invalid status', OK.replace('200', '099'), 502],
   ['an upgrade that the client did not request', 'HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n', 502],
 ])('%s does not stop the router', async (_, answer, status) => {

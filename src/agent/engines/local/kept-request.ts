@@ -62,7 +62,7 @@ export function sendKept(
           // The router has already answered, for example with a timeout.
           if (res.headersSent) return controller.abort(new Error('over'))
           const pairs = responseHeaders(raw)
-          if (!isWritten(() => res.writeHead(status, message, edit ? edit(pairs) : pairs))) {
+          if (!isWritten(() => res.writeHead(status, reasonOf(message), edit ? edit(pairs) : pairs))) {
             respondProblem(res, 502, 'The application answered with an invalid status or header.')
             return controller.abort(new Error('invalid'))
           }
@@ -98,6 +98,9 @@ export function sendKept(
     )
   })
 }
+
+/** Undici reads it as UTF-8, and Node writes Latin-1 alone: another one is replaced by the usual one. */
+const reasonOf = (message = '') => (/[\u0100-\uffff]/.test(message) ? undefined : message)
 
 const endsConnection = (raw: string[]) =>
   raw.some((name, i) => i % 2 === 0 && name.length === 10 && /^connection$/i.test(name) && /close/i.test(raw[i + 1]!))
