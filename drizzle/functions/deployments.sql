@@ -1613,6 +1613,10 @@ begin
   if p_after.status = 'DEPLOYED' and p_after.number > coalesce(v_serving, 0) then
     d.active_revision_id := p_after.id;
     d.updated_at := greatest(clock(), d.updated_at);
+    -- The name of the one before it goes over to it, and that of one that was beside it ends.
+    if d.traffic is not null then
+      perform claim_traffic_labels(d, d.traffic::jsonb -> 'active', d.traffic::jsonb -> 'beside');
+    end if;
   end if;
   if d.in_flight_revision_id is distinct from v_in_flight and d.in_flight_revision_id is not null then
     d.traffic := place_canary(

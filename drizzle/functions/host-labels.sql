@@ -58,7 +58,8 @@ begin
   ));
 end $$;
 
--- Claims the labels of revisions with a name, and gives up the other ones. False: another deployment has one of them.
+-- Claims the labels of revisions with a name, and gives up the other ones. A name whose revision has ended keeps its
+-- label for the next one. False: another deployment has one of them.
 create function claim_traffic_labels(d deployments, p_active jsonb, p_beside jsonb) returns boolean
 language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
@@ -70,11 +71,11 @@ begin
     and h.label is distinct from v_active and h.label is distinct from v_beside;
   return (v_active is null or claim_host_label(d, array[v_active], 'revision', d.active_revision_id) is not null)
     and (
-      v_beside is null
+      v_beside is null or p_beside ->> 'revision_id' is null
       or claim_host_label(d, array[v_beside], 'revision', (p_beside ->> 'revision_id')::uuid) is not null
     );
 end $$;
-grant execute on function claim_traffic_labels(deployments, jsonb, jsonb) to slipway_app;
+grant execute on function claim_traffic_labels(deployments, jsonb, jsonb) to slipway_app, slipway_agent;
 
 -- The label of a commit names the preview, too: two previews of one commit have a label each. The newest revision of a
 -- commit has it.

@@ -167,6 +167,27 @@ describe('a new revision', () => {
     expect([now.revision!.number, now.traffic]).toEqual([3, null])
   })
 
+  it('takes over the name of the one that serves where it replaces that, and a name without a revision ends', async () => {
+    const { name, active_revision_id: first } = await read()
+    const labels = async () => (await work()).host_labels!.slice(1).map(one => [one.label, one.revision_id])
+    await setTraffic([{ revision_id: first, share: 100, name: 'blue' }])
+    const second = await push()
+    await deploy()
+    expect((await read()).traffic).toMatchObject([{ revision_id: second, name: 'blue' }])
+    expect(await labels()).toEqual([[`blue--${name}`, second]])
+    const canary = await push()
+    const named = [
+      { revision_id: second, share: 90, name: 'blue' },
+      { revision_id: canary, share: 10, name: 'green' },
+    ]
+    expect((await setTraffic(named)).status).toBe(200)
+    await runBeside(10)
+    await tenant.post(`/v2/deployments/${id}/rollback`, { revision_id: first })
+    await deploy()
+    const { active_revision_id: restored } = await read()
+    expect(await labels()).toEqual([[`blue--${name}`, restored]])
+  })
+
   it('has no deadline while its agent gives it a share', async () => {
     const first = (await read()).active_revision_id
     await setTraffic([{ revision_id: first, share: 100 }], { starts_at: 10 })
