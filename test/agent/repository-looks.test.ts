@@ -26,6 +26,11 @@ folder=$(dirname "$2")
 cp "$2" ${root}/config
 stat -c '%a %n' "$folder" "$folder"/* | sed "s#$folder#.#" > ${root}/modes
 grep -q 'Checking accept-new' "$2" && echo 'repository ${HOST_KEY}' > "$folder/known_hosts"
+if [ -e ${root}/stalls ]; then echo $$ > ${root}/pid; exec sleep 1000; fi
+if [ -e ${root}/is-endless ]; then
+  line='00530123456789012345678901234567890123456789 refs/heads/bbbbbbbbbbbbbbbbbbbbbbbbbb'
+  exec yes "$line"
+fi
 if [ -e ${root}/is-changed ]; then echo 'Host key verification failed.' >&2; exit 255; fi
 if ! grep -q 'key old' "$folder/key-0"; then echo 'git@host: Permission denied (publickey).' >&2; exit 255; fi
 for command in "$@"; do :; done
@@ -83,3 +88,25 @@ it('tells a refused key, and an address that is not allowed, before it connects'
   const elsewhere = await seeRepository(url, { keys: KEYS, host_keys: [HOST_KEY] }, { ...around, networks: [] })
   expect(elsewhere.problem?.code).toBe('address_refused')
 })
+
+const isLinux = process.platform === 'linux'
+const isAlive = (pid: number) => fs.existsSync(`/proc/${pid}`)
+
+it.skipIf(!isLinux)('leaves no program behind of a host that stalls', async () => {
+  fs.writeFileSync(join(root, 'stalls'), '')
+  const stop = new AbortController()
+  const seen = seeRepository(url, { keys: KEYS, host_keys: [HOST_KEY] }, { ...around, signal: stop.signal })
+  const readPid = () => Number(fs.existsSync(join(root, 'pid')) && fs.readFileSync(join(root, 'pid'), 'utf8'))
+  await expect.poll(readPid, { timeout: 20_000 }).toBeGreaterThan(0)
+  stop.abort()
+  await seen
+  fs.rmSync(join(root, 'stalls'))
+  await expect.poll(() => isAlive(readPid()), { timeout: 20_000 }).toBe(false)
+})
+
+it.skipIf(!isLinux)('stops at a host that lists branches without an end', async () => {
+  fs.writeFileSync(join(root, 'is-endless'), '')
+  const seen = await seeRepository(url, { keys: KEYS, host_keys: [HOST_KEY] }, around)
+  fs.rmSync(join(root, 'is-endless'))
+  expect(seen.problem).toMatchObject({ code: 'unreadable', message: expect.stringContaining('too many') })
+}, 60_000)

@@ -1,8 +1,8 @@
 // Looks at repositories by SSH for the control plane, which speaks none: lists their refs and learns the keys of hosts.
-import { execFile } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { tmpdir } from 'node:os'
-import { promisify } from 'node:util'
+import type { Readable } from 'node:stream'
 import type { Network } from '../../protocol/address-kind.ts'
 import {
   MAX_REF_NAME,
@@ -16,6 +16,7 @@ import type { AgentKeys } from '../control-plane/envelope.ts'
 import { PermanentError, TransientError } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
 import type { LogEvent } from '../system/log-event.ts'
+import { signalGroup } from '../system/processes.ts'
 import { DEFAULT_PATH } from '../system/search-path.ts'
 import { type AllowedAddress, remoteOf, resolveAllowedAddress } from './allowed-address.ts'
 import { gitEnvironment } from './git-environment.ts'
@@ -37,6 +38,9 @@ type SeenRefs = Pick<SeenRepository, 'digest' | 'default_branch' | 'refs' | 'pro
 const MAX_CONCURRENT = 4
 const TIMEOUT_MS = 60_000
 const MAX_OUTPUT_BYTES = 16 * 1024 * 1024
+/** Runs a program with at most 256 MB of addresses, where the system can limit them. */
+const LIMITED = 'ulimit -v 262144 2>/dev/null; exec "$0" "$@"'
+const TOO_MANY = 'it has too many branches and tags.'
 /** A request to the control plane has at most 1 MB. */
 const MAX_REFS_LENGTH = 700_000
 const MAX_MESSAGE = 300
@@ -156,20 +160,48 @@ async function showKey(address: AllowedAddress, { path, signal }: Surroundings):
   return host_key === null ? {} : { host_key }
 }
 
+/** A host that keeps a connection open leaves no `ssh` behind, and one that never stops listing fills no memory. */
 async function runBounded(program: string, args: string[], env: Record<string, string>, signal: AbortSignal) {
-  const options = { env, cwd: tmpdir(), signal, timeout: TIMEOUT_MS, maxBuffer: MAX_OUTPUT_BYTES } as const
-  return promisify(execFile)(program, args, options).then(
-    ({ stdout }) => ({ output: stdout, failure: null }),
-    error => ({ output: '', failure: describeFailure(error) }),
-  )
+  if (signal.aborted) return { output: '', failure: 'It was interrupted.' }
+  const child = spawn('sh', ['-c', LIMITED, program, ...args], {
+    env,
+    cwd: tmpdir(),
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true,
+  })
+  let reason: string | undefined
+  const end = (why?: string) => {
+    reason ??= why
+    if (child.pid !== undefined) signalGroup(child.pid, 'SIGKILL')
+  }
+  const interrupt = () => end('It was interrupted.')
+  const collect = (stream: Readable, chunks: Buffer[] = []) => {
+    let bytes = 0
+    stream.on('data', (chunk: Buffer) => {
+      bytes += chunk.length
+      if (bytes > MAX_OUTPUT_BYTES) end(TOO_MANY)
+      else chunks.push(chunk)
+    })
+    return () => Buffer.concat(chunks).toString()
+  }
+  const [stdout, stderr] = [collect(child.stdout), collect(child.stderr)]
+  const late = setTimeout(() => end('Connection timed out.'), TIMEOUT_MS)
+  signal.addEventListener('abort', interrupt)
+  // What has outlived the program would keep its output open.
+  child.once('exit', () => end())
+  const failure = await new Promise<string | null>(resolve => {
+    child.once('error', error => resolve(describeError(error)))
+    child.once('close', code => resolve(reason ?? (code === 0 ? null : describeFailure(stderr(), code))))
+  })
+  clearTimeout(late)
+  signal.removeEventListener('abort', interrupt)
+  return { output: failure === null ? stdout() : '', failure }
 }
 
-type ProgramError = Error & { stderr?: string; killed?: boolean; code?: string | number }
-function describeFailure({ stderr = '', killed, code, message }: ProgramError): string {
-  if (code === 'ERR_CHILD_PROCESS_STDIO_MAXBUFFER') return 'it has too many branches and tags.'
-  if (killed) return 'Connection timed out.'
+function describeFailure(stderr: string, code: number | null): string {
+  if (/out of memory/i.test(stderr)) return TOO_MANY
   const lines = stderr.split('\n').filter(line => line.trim() !== '')
-  return lines.slice(-6).join(' ') || message
+  return lines.slice(-6).join(' ') || `git ended with code ${code}`
 }
 
 /** Branches come before tags. A list that is too long is cut. */
