@@ -24,8 +24,35 @@ export const HostKey = boundedText(2000)
     error: 'must be a public key, as `ssh-ed25519 AAAA…`',
     abort: true,
   })
-  .refine(text => HOST_KEY_TYPES.includes(text.split(' ')[0]!), { error: `must be ${HOST_KEY_TYPES.join(', ')}` })
+  .refine(text => HOST_KEY_TYPES.includes(text.split(' ')[0]!), {
+    error: `must be ${HOST_KEY_TYPES.join(', ')}`,
+    abort: true,
+  })
+  .refine(text => isKeyOfType(text), { error: 'must be a whole key of the type that it names' })
   .meta({ description: 'A public key of the host: its type and its base64, as in `known_hosts`.' })
+
+/** Its fields, each after its length, fill it, and the first one is the type: OpenSSH ignores other lines. */
+function isKeyOfType(text: string): boolean {
+  const [type = '', base64 = ''] = text.split(' ')
+  const bytes = decodeBase64(base64)
+  const fields: string[] = []
+  let at = 0
+  while (at + 4 <= bytes.length) {
+    const length = [0, 1, 2, 3].reduce((sum, i) => sum * 256 + bytes.charCodeAt(at + i), 0)
+    if (at + 4 + length > bytes.length) return false
+    fields.push(bytes.slice(at + 4, at + 4 + length))
+    at += 4 + length
+  }
+  return at === bytes.length && fields.length > 1 && fields[0] === type
+}
+
+function decodeBase64(text: string): string {
+  try {
+    return atob(text)
+  } catch {
+    return ''
+  }
+}
 
 export const Fingerprint = boundedText(60)
   .regex(/^SHA256:[A-Za-z0-9+/]{43}$/, { error: 'must be a fingerprint, as `SHA256:…`' })

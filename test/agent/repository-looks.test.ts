@@ -104,9 +104,13 @@ it.skipIf(!isLinux)('leaves no program behind of a host that stalls', async () =
   await expect.poll(() => isAlive(readPid()), { timeout: 20_000 }).toBe(false)
 })
 
-it.skipIf(!isLinux)('stops at a host that lists branches without an end', async () => {
-  fs.writeFileSync(join(root, 'is-endless'), '')
-  const seen = await seeRepository(url, { keys: KEYS, host_keys: [HOST_KEY] }, around)
-  fs.rmSync(join(root, 'is-endless'))
-  expect(seen.problem).toMatchObject({ code: 'unreadable', message: expect.stringContaining('too many') })
-}, 60_000)
+it.skipIf(!isLinux)(
+  'stops at a host that lists branches without an end',
+  async () => {
+    fs.writeFileSync(join(root, 'is-endless'), '')
+    const seen = await seeRepository(url, { keys: KEYS, host_keys: [HOST_KEY] }, around)
+    fs.rmSync(join(root, 'is-endless'))
+    expect(seen.problem).toMatchObject({ code: 'unreadable', message: expect.stringContaining('too many') })
+  },
+  60_000,
+)

@@ -113,6 +113,8 @@ it.each([
   [{ host: 'gitea', token: 'hush' }, 'base_url'],
   [{ host_keys: ['ssh-dss AAAA'] }, 'host_keys'],
   [{ host_keys: [] }, 'host_keys'],
+  [{ host_keys: [`ssh-ed25519 ${'A'.repeat(68)}`] }, 'host_keys'],
+  [{ host_keys: [HOST_KEY.replace('ssh-ed25519', 'ssh-rsa')] }, 'host_keys'],
   [{ base_url: 'git@host:-oProxyCommand=x' }, 'base_url'],
   [{ base_url: 'https://git.example.com/a.git', host_keys: [HOST_KEY] }, 'host_keys'],
 ])('is refused with %j', async (over, member) => {
