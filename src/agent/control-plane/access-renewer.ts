@@ -10,7 +10,8 @@ type Options = {
 }
 type Waiting = { renewal: AccessRenewal; resolve: (isRenewed: boolean | null) => void }
 
-const MAX_WAITING = 1000
+/** One deployment must not take the places of the others. */
+const [MAX_WAITING, MAX_OF_DEPLOYMENT] = [1000, 100]
 
 export class AccessRenewer {
   readonly #options: Options
@@ -23,7 +24,9 @@ export class AccessRenewer {
 
   /** Null where there is no answer: the router asks again, as long as the page is used. */
   renew(renewal: AccessRenewal): Promise<boolean | null> {
-    if (this.#waiting.length >= MAX_WAITING) return Promise.resolve(null)
+    const { deployment_id } = renewal
+    const count = this.#waiting.filter(other => other.renewal.deployment_id === deployment_id).length
+    if (this.#waiting.length >= MAX_WAITING || count >= MAX_OF_DEPLOYMENT) return Promise.resolve(null)
     const { promise, resolve } = Promise.withResolvers<boolean | null>()
     this.#waiting.push({ renewal, resolve })
     if (!this.#isRunning) void this.#run()

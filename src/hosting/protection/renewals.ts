@@ -24,8 +24,12 @@ export async function sealRenewal(ctx: Ctx, deployment_id: string): Promise<stri
   return sealer.seal(JSON.stringify(session), deployment_id, SEAL_CONTEXT)
 }
 
-/** Null where that cannot be told now. */
-export async function mayRenew(agent: Ctx, { deployment_id, host, renewal }: AccessRenewal): Promise<boolean | null> {
+/** For the listener that serves the deployment: no other agent learns whether a session holds. Null: not known now. */
+export async function mayRenew(
+  agent: Ctx,
+  listener_id: string,
+  { deployment_id, host, renewal }: AccessRenewal,
+): Promise<boolean | null> {
   const session = await openSession(agent, deployment_id, renewal)
   if (session === null || session.until <= agent.platform.clock.now()) return false
   const { onKeyAccepted: _, countAgain: __, ...services } = agent
@@ -43,7 +47,9 @@ export async function mayRenew(agent: Ctx, { deployment_id, host, renewal }: Acc
     const query = sql<[boolean]>`
       select ${servesHost(host)}
       from ${deployments}
-      where ${isDeployment(deployment_id)} and ${deployments.deleting_at} is null`
+      where ${isDeployment(deployment_id)}
+        and ${deployments.listener_id} = ${listener_id}::uuid
+        and ${deployments.deleting_at} is null`
     const [row] = await run(ctx, query)
     return row?.[0] === true
   } catch (error) {

@@ -12,12 +12,12 @@ import { hasLease } from './lease.ts'
 export const renewAccess = verb(
   'listeners:sync',
   async (ctx, { renewals, ...lease }: AccessRenewals): Promise<RenewedAccess> => {
-    requireRow(
+    const [listener_id] = requireRow(
       await run(ctx, sql<[string]>`select ${listeners.id} from ${listeners} where ${hasLease(lease)}`),
       'listener_not_found',
     )
     const renewed: (boolean | null)[] = []
-    for (const renewal of renewals) renewed.push(await mayRenew(ctx, renewal))
+    for (const renewal of renewals) renewed.push(await mayRenew(ctx, listener_id, renewal))
     return { renewed }
   },
 )

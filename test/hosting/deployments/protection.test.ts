@@ -217,18 +217,19 @@ describe('the grant of a page that stays open', () => {
     expect(renewal).toMatch(/^[\w.-]{1,1000}$/)
     expect(await grantTo(tenant)).toBeUndefined()
     await agent.pollAll()
-    const ask = async (...over: object[]) => {
+    const askAs = async ({ agent_id, fence, post }: typeof agent, over: object[]) => {
       const renewals = over.map(one => ({ deployment_id: id, host, renewal, ...one }))
-      const { status, body } = await agent.post('/v1/sync/access-renewals', {
-        agent_id: agent.agent_id,
-        fence: agent.fence,
-        renewals,
-      })
+      const { status, body } = await post('/v1/sync/access-renewals', { agent_id, fence, renewals })
       expect(status, JSON.stringify(body)).toBe(200)
       return body.renewed
     }
+    const ask = (...over: object[]) => askAs(agent, over)
     const wrong = [{ host: 'x.example.com' }, { deployment_id: other }, { renewal: 'a.b.c' }]
     expect(await ask({}, ...wrong)).toEqual([true, false, false, false])
+    const stranger = makeSyncAgent(tenant, (await newListener(tenant)).key)
+    await stranger.poll()
+    // It served the deployment once, or has read a cookie.
+    expect(await askAs(stranger, [{}])).toEqual([false])
     expect(await withClockAhead(13 * 3_600_000, () => ask({}))).toEqual([false])
     await runAsSystem(getApp().database, sql`delete from workspace_members where member_id = ${person.member_id}::uuid`)
     expect(await ask({})).toEqual([false])
