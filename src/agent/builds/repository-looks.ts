@@ -35,8 +35,10 @@ type Options = {
 }
 type SeenRefs = Pick<SeenRepository, 'digest' | 'default_branch' | 'refs' | 'problem' | 'host_key' | 'key_fingerprint'>
 
-const MAX_CONCURRENT = 4
-const TIMEOUT_MS = 60_000
+/** More than the control plane gives of one workspace: see due_looks(). */
+const MAX_CONCURRENT = 8
+/** Two keys and the key of the host are tried within the two minutes of a look. */
+const TIMEOUT_MS = 30_000
 const MAX_OUTPUT_BYTES = 16 * 1024 * 1024
 /** Runs a program with at most 256 MB of addresses, where the system can limit them. */
 const LIMITED = 'ulimit -v 262144 2>/dev/null; exec "$0" "$@"'

@@ -253,6 +253,52 @@ it('looks now when the webhook says so, and after a recheck', async () => {
   expect((await poll()).looks).toHaveLength(1)
 })
 
+it('is looked at again where that was asked for during a look, which may have read older refs', async () => {
+  const { takeLook, report, poll, integration } = await setUp({ host_keys: [HOST_KEY] })
+  const look = await takeLook()
+  const makeDue = sql`
+    update followed_repositories set look_at = '2000-01-01' where integration_id = ${integration.id}::uuid`
+  await runAsSystem(getApp().database, makeDue)
+  expect((await poll()).looks).toBeUndefined()
+  await report(look, { refs: [], digest: '0'.repeat(64) })
+  expect((await poll()).looks).toMatchObject([{ id: look.id }])
+})
+
+it('takes no more than two places of an agent that workspaces share', async () => {
+  const agent = await getPlatformAgent()
+  await agent.poll({ fence: null, policy: { ...CLOSED_POLICY, features: featuresOf('process') } })
+  const [first, second] = [await newTenant(), await newTenant()]
+  const connected: string[] = []
+  for (const tenant of [first, first, first, second]) {
+    const { body: integration } = await connect(tenant, { host_keys: [HOST_KEY] })
+    connected.push(integration.base_url)
+    const created = await tenant.post('/v2/deployments', {
+      name: `shop-${unusedId()}`,
+      source: 'githost',
+      source_config: { integration_id: integration.id, repo_url: integration.base_url },
+      source_revision_config: { repo_ref: 'main' },
+      secrets: [],
+    })
+    expect(created.status, JSON.stringify(created.body)).toBe(201)
+  }
+  // It takes the deployments over.
+  await agent.pollAll()
+  await finishPendingWork()
+  await sweepRepositories(getServices(), { integration_id: unusedId() })
+  const take = async () => {
+    const { looks = [] } = await agent.poll()
+    return looks.filter(({ url }) => connected.includes(url))
+  }
+  const looks = await take()
+  const ofFirst = looks.filter(({ url }) => url !== connected[3])
+  expect([looks.length, ofFirst.length]).toEqual([3, 2])
+  expect(await take()).toEqual([])
+  const { agent_id, fence } = agent
+  const problem = { code: 'host_away', message: 'The host does not answer.' }
+  await agent.post('/v1/sync/repositories', { agent_id, fence, id: ofFirst[0]!.id, problem })
+  expect(await take()).toHaveLength(1)
+})
+
 it('is refused when it is planned where no agent has the program ssh', async () => {
   const tenant = await newTenant()
   const { body: integration } = await connect(tenant)

@@ -67,7 +67,7 @@ type Way = {
 /** The time that a request waits for a replica that is being restarted. */
 const CONNECT_WAIT_MS = 10_000
 const CONNECT_RETRY_MS = 25
-/** The limits of a connection without requests, for the headers, a pause within the body, and until the answer begins. */
+/** The limits: without requests, for the headers, for a pause within the body, and until the answer begins. */
 export type RouterLimits = {
   idle_ms: number
   headers_ms: number
