@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
 import { parseNetworks } from '../../src/agent/builds/allowed-address.ts'
 import { seeRepository } from '../../src/agent/builds/repository-looks.ts'
+import { removeStaleSessions } from '../../src/agent/builds/ssh-session.ts'
 import { DEFAULT_PATH } from '../../src/agent/system/search-path.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-looks-'))
@@ -114,3 +115,19 @@ it.skipIf(!isLinux)(
   },
   60_000,
 )
+
+it('removes the keys that a killed agent with the same process id has left, and survives those of others', () => {
+  const stale = fs.mkdtempSync(join(tmpdir(), `slipway-ssh-${process.pid}-`))
+  fs.writeFileSync(join(stale, 'key-0'), 'secret')
+  // No process has this number.
+  const locked = fs.mkdtempSync(join(tmpdir(), 'slipway-ssh-999999999-'))
+  fs.mkdirSync(join(locked, 'in'))
+  fs.chmodSync(locked, 0)
+  try {
+    removeStaleSessions()
+    expect(fs.existsSync(stale)).toBe(false)
+  } finally {
+    if (fs.existsSync(locked)) fs.chmodSync(locked, 0o700)
+    fs.rmSync(locked, { recursive: true, force: true })
+  }
+})

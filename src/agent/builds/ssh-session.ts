@@ -1,6 +1,7 @@
 // The files that git needs for SSH: deploy keys, known hosts and a configuration, in a folder that goes away. Nothing
 // else of this machine configures ssh, and it connects to the address that was checked.
 import { execFile } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -13,10 +14,14 @@ import type { AllowedAddress } from './allowed-address.ts'
 /** The name of the host in `known_hosts`, whatever its address. */
 const HOST_ALIAS = 'repository'
 const FOLDER_PREFIX = 'slipway-ssh-'
+/** Of this process. */
+const OWN_PREFIX = `${FOLDER_PREFIX}${process.pid}-${randomBytes(6).toString('hex')}-`
 const CONNECT_SECONDS = 15
+const PROBE_MS = 5000
 const [ALIVE_SECONDS, ALIVE_COUNT] = [15, 4]
 const DEFAULT_PORT = 22
-const MAX_KEYS = 20
+/** The owner of a name chooses how many there are. */
+const MAX_ADDRESSES = 4
 
 export type SshSession = Disposable & {
   /** `GIT_SSH_COMMAND`. */
@@ -31,7 +36,7 @@ type Options = { keys: SshKeys['keys']; host_keys: string[] }
 export async function openSshSession(address: AllowedAddress, { keys, host_keys }: Options): Promise<SshSession> {
   const host = await chooseAddress(address)
   // The mode of the folder is 0700.
-  const folder = fs.mkdtempSync(join(tmpdir(), `${FOLDER_PREFIX}${process.pid}-`))
+  const folder = fs.mkdtempSync(join(tmpdir(), OWN_PREFIX))
   const [config, knownHosts] = [join(folder, 'config'), join(folder, 'known_hosts')]
   const write = (file: string, text: string) => fs.writeFileSync(file, text, { mode: 0o600 })
   const files = keys.map((_, i) => join(folder, `key-${i}`))
@@ -86,13 +91,14 @@ function renderConfig({ host, files, knownHosts, isPinned }: ConfigParts): strin
 /** Returns the first of several addresses that answers: ssh tries only the one that it is given. */
 async function chooseAddress({ url, addresses }: AllowedAddress): Promise<string> {
   if (addresses.length <= 1) return addresses[0] ?? url.hostname.replace(/^\[|\]$/g, '')
-  for (const address of addresses) if (await answers(address, Number(url.port || DEFAULT_PORT))) return address
+  for (const address of addresses.slice(0, MAX_ADDRESSES))
+    if (await answers(address, Number(url.port || DEFAULT_PORT))) return address
   throw new SourceUnavailable(`The host of ${url.href} does not answer.`)
 }
 
 const answers = (host: string, port: number): Promise<boolean> =>
   new Promise(resolve => {
-    const socket = connect({ host, port, timeout: CONNECT_SECONDS * 1000 })
+    const socket = connect({ host, port, timeout: PROBE_MS })
     const end = (hasAnswered: boolean) => {
       socket.destroy()
       resolve(hasAnswered)
@@ -103,16 +109,24 @@ const answers = (host: string, port: number): Promise<boolean> =>
       .once('error', () => end(false))
   })
 
-/** Removes what an agent left that was killed: its folders have its process id in their names. */
+/**
+ * Removes what agents left that were killed: the folders have their process id in their names. In a container the next
+ * agent often has the same one. Other programs can make such folders, too, and keep nothing from starting.
+ */
 export function removeStaleSessions(): void {
-  for (const name of fs
-    .readdirSync(tmpdir())
-    .filter(one => one.startsWith(FOLDER_PREFIX))
-    .slice(0, MAX_KEYS)) {
-    const pid = Number(name.slice(FOLDER_PREFIX.length).split('-')[0])
-    if (pid === process.pid || !isGone(pid)) continue
-    fs.rmSync(join(tmpdir(), name), { recursive: true, force: true })
+  for (const name of fs.readdirSync(tmpdir()).filter(one => one.startsWith(FOLDER_PREFIX))) {
+    if (name.startsWith(OWN_PREFIX) || !isStale(name)) continue
+    try {
+      fs.rmSync(join(tmpdir(), name), { recursive: true, force: true })
+    } catch {
+      // It belongs to somebody else.
+    }
   }
+}
+
+function isStale(name: string): boolean {
+  const pid = Number(name.slice(FOLDER_PREFIX.length).split('-')[0])
+  return pid === process.pid || isGone(pid)
 }
 
 function isGone(pid: number): boolean {
