@@ -117,8 +117,8 @@ begin
 end $$;
 grant execute on function offer_looks(listeners, integer, bigint) to slipway_agent;
 
--- Returns the repository of a look and its integration. Null where another listener has it, or nothing follows the
--- repository any more.
+-- Returns the repository of a look and its integration. Null where another listener has it, nothing follows the
+-- repository any more, or the look was reported before: an agent causes as many events as it got looks.
 create function read_look(p_agent text, p_fence bigint, p_id uuid) returns json
 language plpgsql security definer set search_path = public, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
@@ -128,7 +128,11 @@ begin
     select json_build_object('listener_id', v_listener.id, 'repository', to_json(f), 'integration', to_json(i))
     from followed_repositories f
     join integrations i on i.id = f.integration_id
-    where f.id = p_id and f.listener_id = v_listener.id and i.ssh is not null
+    where f.id = p_id
+      and f.listener_id = v_listener.id
+      and f.look_fence = p_fence
+      and (f.seen_at is null or f.seen_at < f.look_started_at)
+      and i.ssh is not null
   );
 end $$;
 grant execute on function read_look(text, bigint, uuid) to slipway_agent;

@@ -207,6 +207,16 @@ it('keeps the old deploy key until the host has accepted the new one', async () 
   expect((await read()).problem.code).toBe('key_refused')
 })
 
+it('takes one report of each look, so that an agent cannot fill the journal', async () => {
+  const { read, see, takeLook, report } = await setUp({ host_keys: [HOST_KEY] })
+  await see({ main: newSha() })
+  const look = await takeLook()
+  const problem = { code: 'key_refused', message: 'It refuses the deploy key.' }
+  await report(look, { problem })
+  expect((await report(look, { problem: { ...problem, message: 'It refuses it again.' } })).status).toBe(204)
+  expect(await read()).toMatchObject({ problem })
+})
+
 it('says nothing of the integration while the host is away, and looks again sooner', async () => {
   const { read, see, takeLook, report, tenant, id, integration } = await setUp({ host_keys: [HOST_KEY] })
   await see({ main: newSha() })
