@@ -129,6 +129,11 @@ function post(url: URL, body: string, options: http.RequestOptions): Promise<num
   }
   const out = url.protocol === 'https:' ? https.request(url, whole, onAnswer) : http.request(url, whole, onAnswer)
   out.on('error', reject)
+  // Without a listener, it would be under way for ever, and the deployment would never sleep.
+  out.on('upgrade', (_, socket) => {
+    socket.destroy()
+    resolve(101)
+  })
   out.end(body)
   return promise
 }

@@ -47,7 +47,10 @@ export function createPinnedFetch(options: PinnedFetchOptions): typeof fetch {
   }
 
   return async (input, init) => {
-    const { url: href, method, headers, body, signal } = new Request(input, init)
+    const request = new Request(input, init)
+    const { url: href, method, headers, body } = request
+    // That of the Request aborts nothing any more once the Request is collected as garbage.
+    const signal = init?.signal ?? request.signal
     const url = new URL(href)
     const name = url.hostname.replace(/^\[|\]$/g, '')
     const isSecure = url.protocol === 'https:'

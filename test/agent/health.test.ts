@@ -4,6 +4,7 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { afterEach, describe, expect, test } from 'vitest'
 import { findAnnouncedPort, probe } from '../../src/agent/engines/local/health.ts'
 import { describeMissingStore } from '../../src/agent/engines/local/missing-store.ts'
+import { askToSleep } from '../../src/agent/engines/local/sleep-check.ts'
 import { waitFor } from '../support/commands.ts'
 
 const OK = 'HTTP/1.1 200 OK\r\n'
@@ -36,6 +37,14 @@ test('an answer whose body never ends is healthy, and its connection is closed',
 test('an answer whose headers never end is unhealthy, and its connection is closed', async () => {
   const port = await startApplication(`${OK}X: `, 'x')
   expect(await probe(port, '/', 300)).toMatchObject({ ok: false })
+  await waitFor(() => sockets.size === 0)
+})
+
+const SWITCHED = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n'
+test('an application that changes the protocol is unhealthy, does not sleep, and holds up nothing', async () => {
+  const port = await startApplication(SWITCHED, '')
+  expect(await probe(port, '/', 10_000)).toMatchObject({ ok: false })
+  expect(await askToSleep([{ host: '127.0.0.1', port }], '/', 10_000)).toMatchObject({ may_sleep: false })
   await waitFor(() => sockets.size === 0)
 })
 

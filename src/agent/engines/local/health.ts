@@ -77,5 +77,10 @@ function findPathProblem(host: string, port: number, path: string, timeout: numb
       if (signal.aborted) resolve(`does not answer within ${timeout / 1000} s`)
       else resolve('code' in error ? `broke the connection (${error.code})` : error.message)
     })
+    // Without a listener, such an answer would settle nothing.
+    request.on('upgrade', (_, socket) => {
+      socket.destroy()
+      resolve('changes the protocol')
+    })
   })
 }

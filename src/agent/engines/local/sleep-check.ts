@@ -68,5 +68,10 @@ function get({ host, port }: Copy, path: string, signal: AbortSignal): Promise<{
     }
   })
   request.on('error', reject)
+  // Without a listener, such an answer would settle nothing, and what waits for it would wait for ever.
+  request.on('upgrade', (_, socket) => {
+    socket.destroy()
+    reject(new Error('changes the protocol'))
+  })
   return promise
 }
