@@ -449,7 +449,7 @@ begin
         when d.status = 'UNUSED' and v.last_request_at > clock() - p_unused_after then 'READY'
         else d.status
       end;
-      if v.state = 'database_ready' then d := with_database_copied(d); end if;
+      if v.state = 'database_ready' then d := with_database_copied(d, v_listener); end if;
       v_reached := reached_generation(v.state, v.generation, v.revision_id, v_before);
       -- The end of a revision without a successor: the agent has reached the next generation with it.
       if v_reached = v_before.generation
@@ -632,10 +632,13 @@ begin
       left join deployments d on d.id = p.deployment_id and d.listener_id = p_listener.id
       left join custom_hosts h on h.host = d.custom_host and h.tenant_id = d.tenant_id
       left join revisions l on l.id = d.latest_revision_id and l.status = 'UNKNOWN'
-      -- An agent that was replaced by one of an earlier release ends what it cannot protect.
+      -- An agent that was replaced by one of an earlier release ends what it cannot protect, and starts nothing with an
+      -- empty database that is to be a copy: a later one would replace what was written to it.
       cross join lateral (
         select
-          d.deleting_at is null and may_serve(p_listener, d.protection) as is_served,
+          d.deleting_at is null
+            and may_serve(p_listener, d.protection)
+            and (not awaits_database_copy(d) or copies_databases(p_listener)) as is_served,
           -- Any other one would give all traffic to a revision that is to get a part of it.
           coalesce(p_listener.policy::jsonb -> 'features' @> '"traffic"', false) as can_split
       ) s

@@ -79,6 +79,16 @@ begin
   return true;
 end $$;
 
+create function awaits_database_copy(d deployments) returns boolean
+language sql immutable
+return d.preview #>> '{database_copy, from_deployment_id}' is not null
+  and d.preview #>> '{database_copy, copied_at}' is null;
+
+-- An agent of an earlier release says that a database is ready that is empty.
+create function copies_databases(p_listener listeners) returns boolean
+language sql immutable
+return coalesce(p_listener.policy::jsonb -> 'features' @> '"database_copies"', false);
+
 -- Refuses a database that previews of a deployment cannot have: `PreviewDatabase` of src/hosting/pushes/tables.ts, or
 -- null. `p_needs` are `PolicyNeed` of src/protocol/listener-policy.ts.
 create function require_preview_database(d deployments, p_database jsonb, p_needs jsonb) returns boolean
@@ -96,6 +106,9 @@ begin
   end if;
   perform require_copy_permission(o.id);
   if not has_database(o) then perform refuse('database_not_copied', o.name || ' has no database'); end if;
+  if awaits_database_copy(o) then
+    perform refuse('database_not_copied', 'that of ' || o.name || ' is being copied itself. Try again later');
+  end if;
   if o.listener_id is distinct from d.listener_id then
     perform refuse('database_not_copied', 'that of ' || o.name || ' is on the machine of another listener');
   end if;
@@ -103,11 +116,10 @@ begin
 end $$;
 
 -- The copy of a database is complete. Its agent starts what waits for it once this is stored.
-create function with_database_copied(d deployments) returns deployments
+create function with_database_copied(d deployments, p_listener listeners) returns deployments
 language plpgsql stable as $$
 begin
-  if d.preview #>> '{database_copy, from_deployment_id}' is not null
-    and d.preview #>> '{database_copy, copied_at}' is null then
+  if awaits_database_copy(d) and copies_databases(p_listener) then
     d.preview := jsonb_set(d.preview::jsonb, '{database_copy, copied_at}', to_jsonb(clock()))::json;
   end if;
   return d;

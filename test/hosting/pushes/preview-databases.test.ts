@@ -195,3 +195,21 @@ it('an agent that does not say that it copies databases gets none to copy', asyn
   expect(outcome(await put(policyWith(COPY)))).toEqual(refused)
   expect(outcome(await request({ branch: 'one', database: COPY }))).toEqual(refused)
 })
+
+it('an agent of an earlier release starts no preview whose copy is missing, and makes none complete', async () => {
+  const { agent, put, push, request, find, read } = await setUp()
+  await put(policyWith(COPY))
+  await push('try')
+  const { deployment_id } = await find('try')
+  // There is nothing of it to copy yet, either.
+  const ofCopy = { ...COPY, from_deployment_id: deployment_id }
+  expect(outcome(await request({ branch: 'two', database: ofCopy }))).toEqual([409, 'database_not_copied'])
+  const features = FEATURES.filter(name => name !== 'database_copies')
+  const earlier = { ...CLOSED_POLICY, jobs: true, engine: 'container', features } as const
+  Object.assign(agent, { fence: null, cursor: null })
+  const { changes } = await agent.poll({ policy: earlier })
+  const work = workOf(changes, deployment_id)!
+  expect(work).toMatchObject({ wanted: 'present', revision: null, serving: null })
+  await agent.report(work, { state: 'database_ready' })
+  expect((await read(deployment_id)).preview.database_copy.copied_at).toBeNull()
+})
