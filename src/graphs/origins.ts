@@ -1,9 +1,12 @@
 // The origins of pages whose browsers may read answers.
+import { createContext, Script } from 'node:vm'
 
 type Rules = { allow_origins?: string[] | null | undefined; allow_origin_regex?: string | null | undefined }
 
 /** A scheme, a name of at most 253 characters, and a port. */
 const LONGEST_ORIGIN = 300
+/** Any caller chooses the origin, and some patterns take for ever on some of them. */
+const LONGEST_MATCH_MS = 20
 
 /** Undefined if the text is no pattern. The file of the application has it, and the application's process runs it. */
 export function readOriginPattern(text: string): RegExp | undefined {
@@ -23,7 +26,20 @@ export function allowedOrigins(rules: Rules | null | undefined): Allowed {
   if (!allow_origin_regex) return allow_origins ?? '*'
   const named = allow_origins ?? []
   if (named.includes('*')) return '*'
-  const pattern = readOriginPattern(allow_origin_regex)!
-  const matches = (origin: string) => origin.length <= LONGEST_ORIGIN && pattern.test(origin)
-  return origin => (named.includes(origin) || matches(origin) ? origin : null)
+  const matches = createMatcher(readOriginPattern(allow_origin_regex)!)
+  return origin => (named.includes(origin) || (origin.length <= LONGEST_ORIGIN && matches(origin)) ? origin : null)
+}
+
+/** False where it takes too long: only a script of its own can be stopped. */
+function createMatcher(pattern: RegExp): (origin: string) => boolean {
+  const context = createContext({ pattern, origin: '' })
+  const script = new Script('pattern.test(origin)')
+  return origin => {
+    context.origin = origin
+    try {
+      return script.runInContext(context, { timeout: LONGEST_MATCH_MS })
+    } catch {
+      return false
+    }
+  }
 }
