@@ -2,6 +2,7 @@
 // done: an agent that is killed before begins again, and nothing has used the data until then.
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Work } from '../../protocol/work.schema.ts'
+import { BuildSlots } from '../builds/build-slots.ts'
 import { type Engine, type LogLevel, PermanentError, type RevisionRef, type RevisionSpec } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
 import { type CopiedSnapshots, copyDatabase } from '../snapshots/copy-database.ts'
@@ -23,6 +24,8 @@ type Waiting = { revision_id: string; since: number }
 
 const WAITING_PHASES: (Phase | undefined)[] = ['built', 'unreleased']
 const ATTEMPTS = 4
+/** Each reads and writes all data, and runs a server. Of one source, one: its previews leave room for those of others. */
+const MAX_CONCURRENT_COPIES = 2
 const TIMEOUT_MS = 4 * 3600_000
 /** Shorter than the control plane's deadline, which would not know the reason. */
 const PATIENCE_MS = 12 * 60_000
@@ -34,6 +37,7 @@ export class DatabaseCopies {
   readonly #copied = new Set<string>()
   readonly #failed = new Map<string, Failure>()
   readonly #waiting = new Map<string, Waiting>()
+  readonly #slots = new BuildSlots(MAX_CONCURRENT_COPIES)
   #leaving = new AbortController()
 
   constructor(options: Options) {
@@ -103,12 +107,23 @@ export class DatabaseCopies {
     const until = AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)])
     for (let attempt = 1; ; attempt++)
       try {
-        return await copyDatabase(this.#options, spec, from, write, until)
+        return await this.#inSlot(from_deployment_id, until, () =>
+          copyDatabase(this.#options, spec, from, write, until),
+        )
       } catch (error) {
         if (until.aborted || error instanceof PermanentError || attempt === ATTEMPTS) throw error
         write(`The copy of the database failed: ${describeError(error as Error)}. It is tried again.`, 'WARNING')
         await delay(retry_ms * attempt, undefined, { signal: until })
       }
+  }
+
+  async #inSlot(from_deployment_id: string, signal: AbortSignal, copy: () => Promise<void>): Promise<void> {
+    if (!(await this.#slots.acquire(from_deployment_id, signal))) return signal.throwIfAborted()
+    try {
+      await copy()
+    } finally {
+      this.#slots.release(from_deployment_id)
+    }
   }
 
   #fail({ from_name }: Copy, ref: RevisionRef, error: Error, signal: AbortSignal): void {
