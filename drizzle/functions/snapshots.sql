@@ -70,13 +70,18 @@ return 'database' = any(
 -- decision of one that may. A deployment that is gone has no tags.
 create function require_copy_permission(p_source uuid) returns boolean
 language plpgsql stable cost 10000 as $$
+declare
+  v_tags uuid[];
+  v_origin uuid;
 begin
-  if setting('actor_kind') in ('key', 'session') then
-    return require_permission_for('deployments:copy-database', coalesce(
-      (select d.tag_value_ids from deployments d where d.id = p_source and d.tenant_id = current_tenant()), '{}'
-    ));
-  end if;
-  return true;
+  if setting('actor_kind') not in ('key', 'session') then return true; end if;
+  select d.tag_value_ids, (d.preview #>> '{database_copy, from_deployment_id}')::uuid
+  into v_tags, v_origin
+  from deployments d
+  where d.id = p_source and d.tenant_id = current_tenant();
+  -- A copy has the data of its own source.
+  if v_origin is not null then perform require_copy_permission(v_origin); end if;
+  return require_permission_for('deployments:copy-database', coalesce(v_tags, '{}'));
 end $$;
 
 create function awaits_database_copy(d deployments) returns boolean

@@ -104,7 +104,7 @@ it('a fork gets an empty database, also once its commit is approved', async () =
 })
 
 it('a policy with a copy, and a preview by it, take the permission; a push does not', async () => {
-  const { tenant, parent, path, create, put, push, find, request, read } = await setUp()
+  const { tenant, agent, parent, path, create, put, push, find, request, read } = await setUp()
   const other = await create({ db_max_connections: 5 })
   await tenant.post(`/v2/deployments/${other.id}/tags`, { tag_value_ids: [await tagValue(tenant, 'env=prod')] })
   const permissions = ['deployments:read', 'deployments:update', 'deployments:delete']
@@ -137,6 +137,15 @@ it('a policy with a copy, and a preview by it, take the permission; a push does 
   expect((await read((await find('two')).deployment_id)).preview.database_copy).toMatchObject(copy)
   await push('three')
   expect((await read((await find('three')).deployment_id)).preview.database_copy).toMatchObject(copy)
+
+  // A copy is not a way around the policy on its source.
+  expect((await request({ branch: 'of-prod', database: ofOther })).status).toBe(202)
+  const { deployment_id: made } = await find('of-prod')
+  const work = workOf(await agent.pollAll(), made)!
+  await agent.report({ ...work, revision: null }, { state: 'database_ready' })
+  const ofMade = { ...COPY, from_deployment_id: made }
+  expect(outcome(await request({ branch: 'of-copy', database: ofMade }, limited))).toEqual([403, 'denied_by_policy'])
+  expect((await request({ branch: 'of-copy', database: ofMade })).status).toBe(202)
 
   // A restore from another deployment is a copy, too. From its own it is none.
   const restore = (from_deployment_id: string, as: Pick<Tenant, 'post'>) =>
