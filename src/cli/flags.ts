@@ -1,8 +1,21 @@
 // Options that several commands share.
 import type { Command } from 'commander'
+import { shellWord } from './failure.ts'
 
 /** For an option that can be repeated. */
 export const collect = (value: string, before: string[] = []): string[] => [...before, value]
+
+/** Options as they were given, for a next command. A value in `--env NAME=VALUE` may be secret, so its name stays. */
+export function repeatOptions(flags: object, names: string[]): string {
+  const words = names.flatMap(name => {
+    const member = name.replace(/-[a-z]/g, ([, letter]) => letter!.toUpperCase())
+    const given: unknown = (flags as Record<string, unknown>)[member] ?? []
+    if (given === true) return [`--${name}`]
+    const values = (Array.isArray(given) ? given : [given]).map(String)
+    return values.map(value => `--${name} ${shellWord(name === 'env' ? value.split('=')[0]! : value)}`)
+  })
+  return words.map(word => ` ${word}`).join('')
+}
 
 export type FollowFlags = { detach?: boolean; timeout: string }
 

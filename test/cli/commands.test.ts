@@ -222,10 +222,13 @@ it('scales processes at once, without a revision, and status names them', async 
   ]
   expect(status!.processes).toEqual(expect.arrayContaining(copies.map(([name, copies]) => ({ name, copies }))))
   const moving = ['web=0-4', '--by', 'requests', '--target', '50', '--idle', '300', '--frozen', '60']
+  expect((await run(['scale', 'shop', ...moving])).error?.next).toBe(`slipway scale shop ${moving.join(' ')} --yes`)
   expect(outcome(await run(['scale', 'shop', ...moving, '--yes']))).toEqual([0, 'changed'])
   const { source_config: moved } = (await tenant.get(`/v2/deployments/${id}`)).body
   const settings = { scale_metric: 'requests', scale_target: 50, idle_seconds: 300, frozen_seconds: 60 }
   expect(moved.resource_spec).toMatchObject({ min_scale: 0, max_scale: 4, ...settings, process_scale: { worker: 3 } })
+  const served = await run(['traffic', 'shop', '1=50'])
+  expect([served.error?.code, served.error?.next]).toEqual(['usage', 'slipway revisions shop'])
   for (const word of ['worker', 'worker=1-2']) {
     const refused = await run(['scale', 'shop', word])
     expect([refused.code, refused.error?.code]).toEqual([2, 'usage'])

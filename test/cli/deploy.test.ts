@@ -132,8 +132,10 @@ it('exits with 5 when the deployment changes after its plan was made, and applie
 
 it('creates nothing without a terminal unless --create says so, and names the command that does', async () => {
   const tenant = await newTenant()
-  const { code, error } = await startDeploy(tenant, []).exited
-  expect([code, error?.code, error?.next]).toEqual([2, 'usage', 'slipway deploy --name web-shop --create --yes'])
+  const given = ['--database', '--disk', 'media=/app/media:5', '--env', 'TOKEN=hush']
+  const { code, error } = await startDeploy(tenant, given).exited
+  const next = 'slipway deploy --database --disk media=/app/media:5 --env TOKEN --name web-shop --create --yes'
+  expect([code, error?.code, error?.next]).toEqual([2, 'usage', next])
   expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
 })
 

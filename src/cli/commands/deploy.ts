@@ -16,7 +16,7 @@ import {
 import { type DeploySource, type NewDeployment, planNew, type Variable } from '../deploy-source.ts'
 import { type EnvironmentFlags, readVariables } from '../environment-flags.ts'
 import { shellWord, usageError } from '../failure.ts'
-import { collect, type FollowFlags, withFollow } from '../flags.ts'
+import { collect, type FollowFlags, repeatOptions, withFollow } from '../flags.ts'
 import { parseTimeout } from '../follow.ts'
 import { confirm, type Session } from '../session.ts'
 
@@ -34,6 +34,9 @@ export const declaration: Declaration = {
 
 type Flags = SourceFlags & FollowFlags & EnvironmentFlags & { create?: boolean }
 
+/** A next command has these as they were given. */
+const REPEATED = ['database', 'attach-database', 'redis', 'disk', 'env', 'secrets-file', 'env-file']
+
 export async function run(session: Session, options: Flags, [folder]: [string?]): Promise<void> {
   const follow = { detach: options.detach === true, timeoutMs: parseTimeout(options.timeout) }
   const compose = findComposeFile(folder ?? '.', options)
@@ -43,8 +46,9 @@ export async function run(session: Session, options: Flags, [folder]: [string?])
     const { deployCompose } = await import('../compose/deploy-compose.ts')
     return deployCompose(session, compose, { ...options, ...follow })
   }
-  const source = await openSource(session, folder, options)
-  if (options.dryRun) return void source.files?.showPlan()
+  const opened = await openSource(session, folder, options)
+  if (options.dryRun) return void opened.files?.showPlan()
+  const source = { ...opened, argument: opened.argument + repeatOptions(options, REPEATED) }
   const target = await findTarget(session, source, options.name, options.create)
   const plan = await showBuildPlan(session, source, target)
   const given = await readVariables(session, options)

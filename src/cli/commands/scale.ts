@@ -3,7 +3,7 @@
 import { planAndApply } from '../change.ts'
 import type { Declaration } from '../declaration.ts'
 import { usageError } from '../failure.ts'
-import { type FollowFlags, withFollow } from '../flags.ts'
+import { type FollowFlags, repeatOptions, withFollow } from '../flags.ts'
 import { parseTimeout } from '../follow.ts'
 import type { Session } from '../session.ts'
 import { readDeployment } from '../variables.ts'
@@ -51,7 +51,7 @@ export async function run(
       ...patch,
       headers: { 'Plan-Digest': digest, 'If-Match': etag },
     })
-  const next = `slipway scale ${deployment.name} ${words.join(' ')} --yes`
+  const next = `slipway scale ${deployment.name} ${words.join(' ')}${repeatOptions(flags, Object.keys(SETTINGS))} --yes`
   const options = { ...flags, timeoutMs: parseTimeout(flags.timeout), next, isExpected: true }
   await planAndApply(session, deployment, { plan, apply }, options)
 }

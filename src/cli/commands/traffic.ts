@@ -62,6 +62,11 @@ async function sharesOf(session: Session, deployment: Deployment, words: string[
     }
     const rest = 100 - [...shares.values()].reduce((sum, { share }) => sum + share, 0)
     const active = deployment.active_revision_id
+    if (rest > 0 && shares.size === 1 && active !== null && shares.has(active))
+      throw usageError(
+        `Revision ${split(words[0]!)[0]} serves, and gets what another one leaves. Name the other one and its share.`,
+        `slipway revisions ${deployment.name}`,
+      )
     if (active !== null && rest > 0 && !shares.has(active))
       shares.set(active, { revision_id: active, share: rest, name: known.get(active) ?? null })
   }
