@@ -45,11 +45,11 @@ export function classifySshFailure(output: string): SshProblemCode | null {
 
 const SENTENCES: Record<Exclude<SshProblemCode, 'unreadable' | 'address_refused'>, (url: string) => string> = {
   host_key_changed: url =>
-    `The host of ${url} shows another host key than the pinned one. If the host has a new key, accept it at the ` +
-    'integration: somebody else could answer in its place.',
+    `The host of ${url} shows another host key than the pinned one. Somebody else may answer in its place. If its ` +
+    'operator confirms the key, accept it at the integration.',
   key_refused: url =>
-    `The host of ${url} refuses the deploy key. Add the public key of the integration to the repository, with the ` +
-    'right to read.',
+    `The host of ${url} refuses the deploy key. Add the \`public_key\` of the integration to the repository at its ` +
+    'host, with the right to read, and deploy again.',
   repository_missing: url => `The host of ${url} has no such repository, or the deploy key may not read it.`,
   host_away: url => `The host of ${url} does not answer.`,
 }

@@ -96,7 +96,10 @@ export async function copySite(
     redirects: redirects.rules,
     headers: headers.rules,
   } satisfies SiteManifest)
-  task.log(`The site has ${files.length} files, together ${Math.ceil((limits.megabytes * MIB - left) / 1024)} KB`)
+  const size = Math.ceil((limits.megabytes * MIB - left) / 1024)
+  task.log(
+    files.length === 1 ? `The site has one file of ${size} KB` : `The site has ${files.length} files of ${size} KB`,
+  )
 }
 
 /** Undefined: the build made no such folder. A link within the tree may lead there. */
