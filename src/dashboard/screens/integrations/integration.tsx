@@ -238,6 +238,9 @@ const HAPPENED: Record<string, string> = {
   limited: 'Refused a part of the work',
   restored: 'Accepted again',
   rechecked: 'Checked',
+  verified: 'Read by an agent for the first time',
+  host_key_pinned: 'Host key pinned',
+  key_revealed: 'Deploy key read',
   repositories_changed: 'Repositories changed',
 }
 

@@ -4,6 +4,7 @@ import { Card } from '../../parts/card.tsx'
 import { CommandLine } from '../../parts/panel.tsx'
 import { Body, Facts, Note } from '../../parts/sections.tsx'
 import { acceptHostKey, newDeployKey } from './actions.ts'
+import styles from './integration.module.css'
 import type { Integration } from './integration-state.ts'
 
 type Ssh = NonNullable<Integration['ssh']>
@@ -30,7 +31,9 @@ export const SshCard = ({ integration, ssh, missing }: Props) => {
         <DeployKeyLine ssh={ssh} />
         {next_public_key !== null && (
           <>
-            <Note>This one takes its place once the host has accepted it. Then remove the old one at the host:</Note>
+            <Note>
+              Add this one, too. It takes the place of the old one once the host has accepted it; then remove that:
+            </Note>
             <CommandLine command={next_public_key} />
           </>
         )}
@@ -41,7 +44,7 @@ export const SshCard = ({ integration, ssh, missing }: Props) => {
             ['Refused host key', refused_host_key && showKey(refused_host_key)],
           ]}
         />
-        <p>
+        <p class={styles.keys}>
           {refused_host_key !== null && (
             <ActionButton action={acceptHostKey(integration, refused_host_key.fingerprint, missing)} />
           )}
