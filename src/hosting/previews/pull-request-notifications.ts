@@ -4,6 +4,7 @@ import { type Row, runAsSystem, uuidArray } from '../../kernel/db/db.ts'
 import { drainInTurns, LEASE, listInTurns, type Outbox, type OutboxItem } from '../../kernel/db/outbox.ts'
 import { configuredOrigin } from '../../kernel/http/origin.ts'
 import type { Services } from '../../kernel/http/routes.ts'
+import { canHost } from '../../protocol/host-kinds.ts'
 import type { Githost, Integration, StatusState } from '../git-hosts/githost.ts'
 import { withHost } from '../git-hosts/with-host.ts'
 import { commitStateOf, dashboardUrl, logPath, shortSha } from '../pushes/host-status.ts'
@@ -111,6 +112,7 @@ export async function notifyPullRequests(services: Services, { within, previewsO
 
 async function notifyPullRequest(services: Services, notification: Notification): Promise<void> {
   const { preview, integration, repo_url, parent_name } = notification
+  if (!canHost(integration.host, 'commit_statuses')) return
   const { status, body } = describePreview(services, notification)
   const context = `slipway/${parent_name}`
   const work = async (host: Githost) => {

@@ -2,6 +2,7 @@
 import { sql } from 'drizzle-orm'
 import { expect, it } from 'vitest'
 import { finishPendingWork } from '../../../src/host/pending-work.ts'
+import { notifyPullRequests } from '../../../src/hosting/previews/pull-request-notifications.ts'
 import { sweepRepositories } from '../../../src/hosting/pushes/repository-sweep.ts'
 import { fingerprintOf } from '../../../src/kernel/crypto/openssh-key.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
@@ -165,6 +166,19 @@ it('is looked at by an agent, which pins the host key, and a push then deploys',
   expect(again.digest).not.toBe(last.digest)
   expect((await report(again, { digest: again.digest })).status).toBe(204)
   expect((await tenant.get(`/v2/deployments/${id}/explain`)).body.repository).toMatchObject({ webhook: 'by_hand' })
+})
+
+it('sends no status of a preview to a host that takes none', async () => {
+  const { id, see, endBuild, tenant } = await setUp()
+  const refs = { main: newSha(), 'feature/cart': newSha() }
+  await see(refs, { host_key: HOST_KEY })
+  await endBuild()
+  const policy = { branches: ['feature/*'], kinds: ['branches'] }
+  expect((await tenant.put(`/v2/deployments/${id}/preview-policy`, policy)).status).toBe(200)
+  await see(refs)
+  await notifyPullRequests(getServices(), { within: [id] })
+  const query = sql`select notify_attempts, notified_state is null from previews where parent_id = ${id}::uuid`
+  expect((await runAsSystem(getApp().database, query)).at(-1)).toEqual([['0', false]])
 })
 
 it('refuses a changed host key until a person accepts it', async () => {
