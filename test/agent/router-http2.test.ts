@@ -203,3 +203,16 @@ test('a session without requests ends after a while, and all are told when the s
   await untilClosed(call)
   expect([received, call.rstCode]).toEqual(['begun over', http2.constants.NGHTTP2_NO_ERROR])
 })
+
+test('an upload that the copy does not read waits at its client', async () => {
+  await routeToH2c((stream, { ':path': path }) => {
+    if (path === '/unread') return void stream.pause()
+    stream.respond({ ':status': 200 })
+    stream.end()
+  })
+  const session = openSession()
+  const upload = session.request({ ':method': 'POST', ':path': '/unread' }).on('error', () => {})
+  for (let i = 0; i < 200; i++) upload.write(Buffer.alloc(64_000))
+  for (let i = 0; i < 400; i++) await untilClosed(session.request({ ':path': '/' }).resume())
+  expect(upload.writableLength).toBeGreaterThan(6_000_000)
+})

@@ -13,6 +13,9 @@ type Watched = {
   abort: () => void
 }
 
+/** A stream of gRPC may be silent for long. A listener for its data would read it faster than the copy does. */
+const hasLimitedBody = (req: http.IncomingMessage) => !req.complete && req.httpVersionMajor === 1
+
 export class AnswerTimes {
   readonly #limits: AnswerLimits
   readonly #watched = new Set<Watched>()
@@ -26,7 +29,7 @@ export class AnswerTimes {
   watch(req: http.IncomingMessage, res: http.ServerResponse, abort: () => void, isReading = () => true): () => void {
     const since = Date.now()
     const watched: Watched = { req, res, since, lastDataAt: since, isReading, abort }
-    if (!req.complete)
+    if (hasLimitedBody(req))
       req.on('data', () => {
         watched.lastDataAt = Date.now()
       })
@@ -44,7 +47,7 @@ export class AnswerTimes {
     const now = Date.now()
     for (const { req, res, since, lastDataAt, isReading, abort } of [...this.#watched]) {
       if (res.headersSent) continue
-      const isStalled = !req.complete && isReading() && now - lastDataAt > this.#limits.body_ms
+      const isStalled = hasLimitedBody(req) && isReading() && now - lastDataAt > this.#limits.body_ms
       if (!isStalled && now - since <= this.#limits.answer_ms) continue
       if (isStalled) respondAndClose(res, 408, 'The body of the request did not arrive in time.')
       else respondAndClose(res, 504, 'The application did not answer in time. Check its log.')

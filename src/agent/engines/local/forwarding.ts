@@ -171,9 +171,7 @@ export class Forwarding {
     sent: Omit<Parameters<typeof sendInSession>[3], 'body'>,
   ): void {
     const { abort, isReading } = sendInSession(session, req, res, { ...sent, body: undefined })
-    // A stream of gRPC may be silent for long.
-    const isStream = req.httpVersionMajor === 2
-    const endWatch = this.#times.watch(req, res, abort, () => !isStream && isReading())
+    const endWatch = this.#times.watch(req, res, abort, isReading)
     res.once('close', () => {
       endWatch()
       abort()
