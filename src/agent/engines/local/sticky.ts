@@ -22,7 +22,8 @@ export function createChooser(req: IncomingMessage, proxies: ProxyRange[]) {
   function pointIn({ sticky, revision }: Split): number {
     if (!sticky) return drawn
     if (sticky.by === 'header') {
-      const value = req.headers[sticky.header]?.toString()
+      // Not `constructor` and the like, which every object has.
+      const value = Object.hasOwn(req.headers, sticky.header) ? req.headers[sticky.header]?.toString() : undefined
       return value === undefined ? drawn : pointOf(value, revision)
     }
     const secure = isSecure(req, proxies)
