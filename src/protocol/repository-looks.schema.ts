@@ -96,9 +96,13 @@ export const SeenRepository = z
       .nullish()
       .meta({
         description:
-          'All branches and tags: `<commit> <full name of the ref>`. A long list is cut. Leave it out where `digest` ' +
+          'All branches and tags: `<commit> <full name of the ref>`. A long list is cut, see `is_cut`. Leave it out where `digest` ' +
           'is that of the look.',
       }),
+    is_cut: z
+      .boolean()
+      .nullish()
+      .meta({ description: 'The list of refs was too long: one that is not in it may exist.' }),
     problem: z
       .object({ code: z.enum(sshProblemCodes), message: boundedText(500) })
       .nullish()

@@ -9,6 +9,7 @@ import { parseNetworks } from '../../src/agent/builds/allowed-address.ts'
 import { seeRepository } from '../../src/agent/builds/repository-looks.ts'
 import { removeStaleSessions } from '../../src/agent/builds/ssh-session.ts'
 import { DEFAULT_PATH } from '../../src/agent/system/search-path.ts'
+import { MAX_SEEN_REFS } from '../../src/protocol/repository-looks.schema.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-looks-'))
 afterAll(() => fs.rmSync(root, { recursive: true, force: true }))
@@ -88,6 +89,15 @@ it('tells a refused key, and an address that is not allowed, before it connects'
   expect(refused.problem?.code).toBe('key_refused')
   const elsewhere = await seeRepository(url, { keys: KEYS, host_keys: [HOST_KEY] }, { ...around, networks: [] })
   expect(elsewhere.problem?.code).toBe('address_refused')
+})
+
+it('says when it leaves out refs of a long list', async () => {
+  const long = join(root, 'long.git')
+  git('clone', '-q', '--bare', repository, long)
+  const lines = Array.from({ length: MAX_SEEN_REFS + 1 }, (_, i) => `${sha} refs/heads/a-${i}\n`)
+  fs.writeFileSync(join(long, 'packed-refs'), `# pack-refs with: peeled fully-peeled\n${lines.join('')}`)
+  const seen = await seeRepository(url.replace(repository, long), { keys: KEYS, host_keys: [HOST_KEY] }, around)
+  expect([seen.refs?.length, seen.is_cut]).toEqual([MAX_SEEN_REFS, true])
 })
 
 const isLinux = process.platform === 'linux'

@@ -33,7 +33,7 @@ type Options = {
   logEvent: LogEvent
   path?: string
 }
-type SeenRefs = Pick<SeenRepository, 'digest' | 'default_branch' | 'refs' | 'problem' | 'host_key' | 'key_fingerprint'>
+type SeenRefs = Omit<SeenRepository, 'agent_id' | 'fence' | 'id'>
 
 /** More than the control plane gives of one workspace: see due_looks(). */
 const MAX_CONCURRENT = 8
@@ -207,7 +207,7 @@ function describeFailure(stderr: string, code: number | null): string {
 }
 
 /** Branches come before tags. A list that is too long is cut. */
-function describeRefs(output: string): Pick<SeenRefs, 'digest' | 'default_branch' | 'refs'> {
+function describeRefs(output: string): Pick<SeenRefs, 'digest' | 'default_branch' | 'refs' | 'is_cut'> {
   const found = new Map<string, string>()
   let default_branch: string | null = null
   for (const line of output.split('\n')) {
@@ -218,16 +218,17 @@ function describeRefs(output: string): Pick<SeenRefs, 'digest' | 'default_branch
     found.set(name.endsWith(PEELED) ? name.slice(0, -PEELED.length) : name, sha)
   }
   const refs: string[] = []
-  let length = 0
+  let [length, isCut] = [0, false]
   for (const [name, sha] of found) {
     if (name.length > MAX_REF_NAME) continue
     length += name.length + sha.length + 4
-    if (refs.length >= MAX_SEEN_REFS || length > MAX_REFS_LENGTH) break
+    isCut = refs.length >= MAX_SEEN_REFS || length > MAX_REFS_LENGTH
+    if (isCut) break
     refs.push(`${sha} ${name}`)
   }
   if (default_branch !== null && default_branch.length > MAX_REF_NAME) default_branch = null
   const digest = createHash('sha256')
     .update([default_branch ?? '', ...refs].join('\n'))
     .digest('hex')
-  return { digest, default_branch, refs }
+  return { digest, default_branch, refs, ...(isCut && { is_cut: true }) }
 }

@@ -2,7 +2,8 @@
 // is no API for more.
 import { sha256Hex } from '../../kernel/crypto/digest.ts'
 import type { DatabaseServices, SealingServices } from '../../kernel/http/context.ts'
-import { fail } from '../../kernel/http/errors.ts'
+import { Failure, fail } from '../../kernel/http/errors.ts'
+import { MAX_SEEN_REFS } from '../../protocol/repository-looks.schema.ts'
 import { type Credentials, openCredentials } from './credentials.ts'
 import { type Commit, type Githost, type Integration, parseRepositoryUrl } from './githost.ts'
 import { createGitClient } from './request.ts'
@@ -15,6 +16,9 @@ const BRANCH_PREFIX = 'refs/heads/'
 const [MAX_BRANCHES, MAX_BRANCH_LENGTH] = [4000, 255]
 /** A JSON number holds 53 bits. */
 const ID_DIGITS = 12
+const TOO_MANY_REFS =
+  `by SSH at most ${MAX_SEEN_REFS} branches and tags are read, and this one is not among them. Delete old ones, or ` +
+  'connect the repository by HTTPS'
 /** Servers that know tokens alone ignore the name. */
 const DEFAULT_USERNAME = 'git'
 
@@ -59,9 +63,20 @@ export function createPlainGitHost(
       if (found?.sha) return known(found.peeled ?? found.sha)
     }
     if (FULL_SHA.test(ref)) return known(ref)
+    if (!ssh) return null
+    const { isFresh, isCut } = await readSeenRefs(services, row)
+    if (isCut) throw fail('upstream_error', { about: TOO_MANY_REFS })
     // It may have been pushed since.
-    if (ssh && !(await readSeenRefs(services, row)).isFresh) throw await awaitLook(services, row)
+    if (!isFresh) throw await awaitLook(services, row)
     return null
+  }
+
+  /** One that is not told says nothing: it must not be taken for deleted. */
+  async function head(repo_url: string, ref: string): Promise<Commit | null | 'unchanged'> {
+    return commit(repo_url, ref).catch(error => {
+      if (error instanceof Failure && error.extra.about === TOO_MANY_REFS) return 'unchanged'
+      throw error
+    })
   }
 
   return {
@@ -83,7 +98,7 @@ export function createPlainGitHost(
       return [{ etag: null, repositories: [repository] }]
     },
     commit,
-    head: commit,
+    head,
     async repository(repo_url) {
       requireOwn(repo_url)
       return (await list(['HEAD'])) === null ? null : { id: row.base_url, url: row.base_url }

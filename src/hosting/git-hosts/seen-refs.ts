@@ -22,7 +22,8 @@ export const LOOK_SOON = sql`look_at = least(look_at, greatest(clock(), look_sta
 export const lookSoon = (integration_id: string) =>
   sql`update followed_repositories set ${LOOK_SOON} where integration_id = ${integration_id}::uuid`
 
-type Seen = { refs: ListedRef[] | null; isFresh: boolean }
+/** `isCut`: a ref that is not among them may exist. */
+type Seen = { refs: ListedRef[] | null; isFresh: boolean; isCut: boolean }
 
 /** `refs` is null before the first look. Throws where the last look failed. */
 export async function readSeenRefs({ database, platform }: DatabaseServices, { id }: Integration): Promise<Seen> {
@@ -31,10 +32,10 @@ export async function readSeenRefs({ database, platform }: DatabaseServices, { i
     from followed_repositories f
     where f.integration_id = ${id}::uuid and f.seen is not null`
   const [, [row]] = (await runAsSystem(database, setClock(platform), query)) as [unknown, Row[]]
-  if (!row) return { refs: null, isFresh: false }
+  if (!row) return { refs: null, isFresh: false, isCut: false }
   const seen = JSON.parse(row[0] as string) as SeenRefs
   if (seen.problem) throw fail('upstream_error', { about: seen.problem.message, headers: RETRY })
-  return { refs: toListed(seen), isFresh: row[1] === true }
+  return { refs: toListed(seen), isFresh: row[1] === true, isCut: seen.is_cut === true }
 }
 
 /** Asks for a look. The failure says to try again. */

@@ -40,6 +40,8 @@ export type SeenRefs = {
   default_branch: string | null
   refs: string[]
   digest: string
+  /** There were too many: one that is not among them may exist. */
+  is_cut?: boolean
   problem: { code: SshProblemCode; message: string } | null
 }
 

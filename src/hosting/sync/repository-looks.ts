@@ -50,12 +50,13 @@ export const receiveLook = verb('listeners:sync', async (ctx, { agent_id, fence,
 })
 
 function describeSeen(
-  { refs, default_branch = null, digest, problem = null }: Omit<SeenRepository, 'agent_id' | 'fence'>,
+  { refs, default_branch = null, digest, is_cut, problem = null }: Omit<SeenRepository, 'agent_id' | 'fence'>,
   known: SeenRefs | null,
 ): SeenRefs | null {
   if (problem) return { ...(known ?? { refs: [], default_branch: null, digest: '' }), problem }
   if (!refs) return known && known.digest === digest ? { ...known, problem: null } : null
-  return { refs, default_branch, digest: sha256Hex([default_branch ?? '', ...refs].join('\n')), problem: null }
+  const ownDigest = sha256Hex([default_branch ?? '', ...refs].join('\n'))
+  return { refs, default_branch, digest: ownDigest, ...(is_cut && { is_cut }), problem: null }
 }
 
 /** A look that was asked for meanwhile stays due. Every look is compared with what is deployed. */

@@ -23,6 +23,16 @@ const newUrl = () => `git@git.example.com:acme/shop-${unusedId()}.git`
 const connect = (tenant: Tenant, over: object = {}) =>
   tenant.post(BASE_PATH, { host: 'git', base_url: newUrl(), webhook_secret: 'hush-webhook-secret', ...over })
 
+async function readGone(id: string): Promise<unknown[]> {
+  const query = sql`
+    select h.gone_ref
+    from deployments d
+    left join deployment_heads h on h.deployment_id = d.id
+    where d.id = ${id}::uuid`
+  const [[row]] = (await runAsSystem(getApp().database, query)) as unknown as [[unknown[]]]
+  return row
+}
+
 /** A listener of the workspace takes the role of one of the platform. */
 async function setUp(over: object = {}) {
   const tenant = await newTenant()
@@ -219,6 +229,16 @@ it('keeps the old deploy key until the host has accepted the new one', async () 
   expect(look.opened.keys).toEqual([opened.keys[0]])
   await report(look, { problem: { code: 'key_refused', message: 'It refuses the deploy key.' } })
   expect((await read()).problem.code).toBe('key_refused')
+})
+
+it('takes no branch for deleted that a list which was cut does not have', async () => {
+  const { see, endBuild, id } = await setUp({ host_keys: [HOST_KEY] })
+  await see({ main: newSha() })
+  await endBuild()
+  await see({ another: newSha() }, { is_cut: true })
+  const [cut] = await readGone(id)
+  await see({ another: newSha() })
+  expect([cut, ...(await readGone(id))]).toEqual([null, 'main'])
 })
 
 it('takes one report of each look, so that an agent cannot fill the journal', async () => {
