@@ -96,8 +96,8 @@ export const SeenRepository = z
       .nullish()
       .meta({
         description:
-          'All branches and tags: `<commit> <full name of the ref>`. A long list is cut, see `is_cut`. Leave it out where `digest` ' +
-          'is that of the look.',
+          'All branches and tags: `<commit> <full name of the ref>`. A long list is cut, see `is_cut`. Leave it ' +
+          'out where `digest` is that of the look.',
       }),
     is_cut: z
       .boolean()

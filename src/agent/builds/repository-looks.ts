@@ -189,7 +189,7 @@ async function runBounded(program: string, args: string[], env: Record<string, s
   const [stdout, stderr] = [collect(child.stdout), collect(child.stderr)]
   const late = setTimeout(() => end('Connection timed out.'), TIMEOUT_MS)
   signal.addEventListener('abort', interrupt)
-  // What has outlived the program would keep its output open.
+  // A program that has outlived it would keep its output open.
   child.once('exit', () => end())
   const failure = await new Promise<string | null>(resolve => {
     child.once('error', error => resolve(describeError(error)))

@@ -14,7 +14,7 @@ import type { AllowedAddress } from './allowed-address.ts'
 /** The name of the host in `known_hosts`, whatever its address. */
 const HOST_ALIAS = 'repository'
 const FOLDER_PREFIX = 'slipway-ssh-'
-/** Of this process. */
+/** The folders of this process begin with it. */
 const OWN_PREFIX = `${FOLDER_PREFIX}${process.pid}-${randomBytes(6).toString('hex')}-`
 const CONNECT_SECONDS = 15
 const PROBE_MS = 5000
