@@ -1,4 +1,5 @@
 // The answer of a deployment of graphs to the question whether it may sleep.
+import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, expect, it } from 'vitest'
@@ -85,6 +86,20 @@ it('it may not while another copy may still send a webhook, or has a transaction
     expect(await asks()).toEqual(STAYS)
   })
   await maySleep()
+})
+
+it('a receiver of a webhook that changes the protocol does not keep it awake', async () => {
+  const receiver = createServer(({ socket }) => {
+    socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n')
+  })
+  await new Promise<void>(listening => receiver.listen(0, '127.0.0.1', listening))
+  const { port } = receiver.address() as AddressInfo
+  const asked = once(receiver, 'request')
+  const run = await startRun({ webhook: `http://127.0.0.1:${port}` })
+  await asked
+  await graphs.sql(`update graphs.runs set updated_at = now() - interval '2 minutes' where run_id = '${run.run_id}'`)
+  await maySleep()
+  receiver.close()
 })
 
 it('once it said that it may, it begins nothing by itself, and has swept', async () => {
