@@ -14,7 +14,14 @@ import type { ScreenProps } from '../screen-props.ts'
 import { type Policy, PolicyDialog } from './policy.tsx'
 import { PreviewList } from './preview-list.tsx'
 import styles from './previews.module.css'
-import { describeExisting, describeInherited, describeKinds, describeTtl, policyCommand } from './words.ts'
+import {
+  describeDatabase,
+  describeExisting,
+  describeInherited,
+  describeKinds,
+  describeTtl,
+  policyCommand,
+} from './words.ts'
 
 export default function DeploymentPreviews({ workspace, params }: ScreenProps<{ deployment: string }>) {
   return (
@@ -142,7 +149,7 @@ function PolicyCard({ deployment, policy, edit }: PolicyCardProps) {
       secrets.length > 0 ? <Codes key="secrets" values={secrets.map(({ name }) => name)} /> : 'none of their own',
     ],
     ['Inherited', describeInherited(kinds, inherited_secrets)],
-    ...(database ? [['Database', database.mode] as const] : []),
+    ...(database ? [['Database', describeDatabase(database)] as const] : []),
     ...(resource_spec ? [['Resources', <code key="spec">{JSON.stringify(resource_spec)}</code>] as const] : []),
     ...(hooks
       ? [

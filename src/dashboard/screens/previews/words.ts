@@ -1,5 +1,5 @@
 // Previews in words (pure).
-import type { Item } from '../../../client/client.ts'
+import type { Item, Reply } from '../../../client/client.ts'
 import { type State, stateOfRevision } from '../../format/state.ts'
 import { formatAge, formatSeconds } from '../../format/time.ts'
 
@@ -32,6 +32,14 @@ export const describeExpiry = ({ state, expires_at }: Preview, now: number): str
   if (state === 'ended') return '–'
   const seconds = (Date.parse(expires_at) - now) / 1000
   return seconds <= 0 ? 'now' : `in ${formatAge(Math.max(seconds, 60))}`
+}
+
+type Database = NonNullable<Reply<'GET /v2/deployments/{deployment_id}/preview-policy'>['database']>
+export const describeDatabase = (database: Database): string => {
+  if (database.mode !== 'copy') return database.mode
+  return database.from_deployment_id
+    ? `copy of that of ${database.from_deployment_id}`
+    : 'copy of that of this deployment'
 }
 
 /** Days, hours or minutes of a policy. */
