@@ -321,7 +321,7 @@ describe('a copy with a limit of requests', () => {
   })
 })
 
-test('a revision that is stuck holds up no other one, and deployments with long queues leave places to others', async () => {
+test('a revision that is stuck holds up no other one, and long queues leave places to others', async () => {
   router = createRouter({ waiting: 4, waiting_in_all: 4 })
   port = await listen(router.server())
   const answers: http.ServerResponse[] = []
