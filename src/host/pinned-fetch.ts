@@ -49,7 +49,7 @@ export function createPinnedFetch(options: PinnedFetchOptions): typeof fetch {
   return async (input, init) => {
     const request = new Request(input, init)
     const { url: href, method, headers, body } = request
-    // That of the Request aborts nothing any more once the Request is collected as garbage.
+    // The signal of the Request aborts nothing any more once the Request is collected as garbage.
     const signal = init?.signal ?? request.signal
     const url = new URL(href)
     const name = url.hostname.replace(/^\[|\]$/g, '')

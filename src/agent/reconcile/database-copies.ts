@@ -24,7 +24,7 @@ type Waiting = { revision_id: string; since: number }
 
 const WAITING_PHASES: (Phase | undefined)[] = ['built', 'unreleased']
 const ATTEMPTS = 4
-/** Each reads and writes all data, and runs a server. Of one source, one: its previews leave room for those of others. */
+/** Each reads and writes all data, and runs a server. One of each source: its previews leave room for others. */
 const MAX_CONCURRENT_COPIES = 2
 const TIMEOUT_MS = 4 * 3600_000
 /** Shorter than the control plane's deadline, which would not know the reason. */

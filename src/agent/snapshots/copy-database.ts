@@ -60,7 +60,7 @@ function findNewest(snapshots: CopiedSnapshots, deployment_id: string): HeldSnap
     .listHeld(deployment_id, 'database')
     .toSorted((a, b) => Date.parse(a.taken_at) - Date.parse(b.taken_at))
     .at(-1)
-  // Somebody has replaced the data of this one.
+  // Its data were replaced on purpose.
   if (newest?.reason === 'before_restore') return undefined
   return newest && Date.now() - Date.parse(newest.taken_at) <= MAX_SNAPSHOT_AGE_MS ? newest : undefined
 }

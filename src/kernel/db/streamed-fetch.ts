@@ -19,7 +19,7 @@ export async function fetchStreamed(
   const request = new Request(input, init)
   const { url, method, headers } = request
   if (method !== 'GET') return fetch(request, { redirect: 'manual' })
-  // That of the Request aborts nothing any more once the Request is collected as garbage.
+  // The signal of the Request aborts nothing any more once the Request is collected as garbage.
   const signal = init?.signal ?? request.signal
   const send = url.startsWith('https:') ? secure : plain
   const outgoing = send(url, { headers: { 'accept-encoding': 'identity', ...Object.fromEntries(headers) }, signal })

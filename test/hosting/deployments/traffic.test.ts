@@ -167,7 +167,7 @@ describe('a new revision', () => {
     expect([now.revision!.number, now.traffic]).toEqual([3, null])
   })
 
-  it('takes over the name of the one that serves where it replaces that, and a name without a revision ends', async () => {
+  it('takes over the name of the one that serves as it replaces it, and a name without a revision ends', async () => {
     const { name, active_revision_id: first } = await read()
     const labels = async () => (await work()).host_labels!.slice(1).map(one => [one.label, one.revision_id])
     await setTraffic([{ revision_id: first, share: 100, name: 'blue' }])

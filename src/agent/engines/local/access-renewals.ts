@@ -7,7 +7,7 @@ type Known = { askedAt: number; until: number; isRefused: boolean }
 /** A person who may not see it any more is refused after this long, while their page is used. */
 const ASK_AFTER_S = 300
 const ASK_AGAIN_S = 60
-export const RENEWED_S = 1800
+const RENEWED_S = 1800
 const MAX_KNOWN = 10_000
 
 export class AccessRenewals {

@@ -56,7 +56,7 @@ export function sendInSession(
       if (!incoming) res.writeHead(status, pairs)
       else incoming.respond({ ...toObject(pairs), ':status': status }, { endStream: isOver, waitForTrailers: !isOver })
     }
-    // Whatever is thrown here would end the router.
+    // An error that is thrown here would end the router.
     if (!isWritten(begin)) {
       respondProblem(res, 502, 'The application answered with an invalid status or header.')
       return out.close(NGHTTP2_CANCEL)

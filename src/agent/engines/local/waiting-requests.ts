@@ -12,7 +12,7 @@ export const WAIT_LIMITS: WaitLimits = {
 /** Each revision has so many, also where those of all are taken. */
 const OWN_PLACES = 4
 
-/** Of one request: it has waited in `queue`, and may take a place at a copy. */
+/** A request has waited in `queue`, and may take a place at a copy. */
 export class Turn {
   queue: string | undefined
   readonly #res: http.ServerResponse
