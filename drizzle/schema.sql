@@ -136,6 +136,8 @@ create table deployments (
   cleared_stores text[],
   local_url text,
   protection json,
+  traffic json,
+  applied_traffic json,
   constraint deployments_pkey PRIMARY KEY (id),
   constraint deployments_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE,
   constraint listener_in_use FOREIGN KEY (listener_id) REFERENCES listeners(id)
@@ -1360,8 +1362,8 @@ create policy own on deployments to slipway_app
   with check (((tenant_id = current_tenant()) AND (organization_id = current_organization())));
 create policy served on deployments to slipway_agent
   using (((listener_id = current_listener()) OR ((listener_id IS NULL) AND (setting('platform'::text) = 'true'::text))));
-grant delete, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes, local_url) on deployments to slipway_agent;
-grant delete, insert, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, trace_key_version, owner, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes, local_url, protection) on deployments to slipway_app;
+grant delete, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes, local_url, traffic, applied_traffic) on deployments to slipway_agent;
+grant delete, insert, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, trace_key_version, owner, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes, local_url, protection, traffic, applied_traffic) on deployments to slipway_app;
 grant delete, insert, select, update on deployments to slipway_system;
 
 create table device_requests (
@@ -1948,6 +1950,7 @@ create table integrations (
   created_at timestamp with time zone default clock() not null,
   updated_at timestamp with time zone default clock() not null,
   problem json,
+  ssh json,
   constraint integrations_pkey PRIMARY KEY (id),
   constraint integrations_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE
 );
@@ -1971,12 +1974,20 @@ create table followed_repositories (
   followers text,
   created_at timestamp with time zone default clock() not null,
   branch_heads json,
+  listener_id uuid,
+  look_at timestamp with time zone,
+  look_started_at timestamp with time zone,
+  look_failures integer default 0 not null,
+  look_fence bigint,
+  seen json,
+  seen_at timestamp with time zone,
   constraint followed_repositories_pkey PRIMARY KEY (id),
   constraint followed_repositories_one UNIQUE (integration_id, repo_key),
   constraint followed_repositories_integration_id_integrations_id_fk FOREIGN KEY (integration_id) REFERENCES integrations(id) ON DELETE CASCADE
 );
 CREATE INDEX followed_repositories_due ON public.followed_repositories USING btree (next_compare_at);
 CREATE INDEX followed_repositories_id ON public.followed_repositories USING btree (integration_id, host_id);
+CREATE INDEX followed_repositories_looks ON public.followed_repositories USING btree (listener_id, look_at) WHERE (listener_id IS NOT NULL);
 alter table followed_repositories enable row level security, force row level security;
 create policy admitted on followed_repositories as restrictive to slipway_limited
   using ((( SELECT setting('by_policy'::text) AS setting) IS DISTINCT FROM 'true'::text));
@@ -2373,7 +2384,7 @@ create policy served on integrations for select to slipway_agent
    FROM deployments d
   WHERE ((d.listener_id = current_listener()) AND (d.tenant_id = integrations.tenant_id) AND ((d.source_config ->> 'integration_id'::text) = (integrations.id)::text)))));
 grant select on integrations to slipway_agent;
-grant delete, insert, select, update (host, base_url, app_id, installation_id, account_id, name, state, credentials, token, token_expires_at, version, created_at, updated_at, problem) on integrations to slipway_app;
+grant delete, insert, select, update (host, base_url, app_id, installation_id, account_id, name, state, credentials, token, token_expires_at, version, created_at, updated_at, problem, ssh) on integrations to slipway_app;
 grant delete, insert, select, update on integrations to slipway_system;
 
 create table jobs (
@@ -3433,6 +3444,7 @@ create table preview_policies (
   inherited_secrets text[] default '{}'::text[] not null,
   protection json,
   database json,
+  existing_branches json,
   constraint preview_policies_pkey PRIMARY KEY (id),
   constraint preview_policies_id_deployments_id_fk FOREIGN KEY (id) REFERENCES deployments(id) ON DELETE CASCADE
 );
@@ -3448,7 +3460,7 @@ create policy everything on preview_policies to slipway_system
 create policy own on preview_policies to slipway_app
   using ((tenant_id = current_tenant()))
   with check (((tenant_id = current_tenant()) AND (organization_id = current_organization()) AND is_own_deployment(id)));
-grant delete, insert, select, update (branches, ttl_seconds, max, forks, secrets, resource_spec, on_create, on_delete, hook_secret, version, created_at, updated_at, kinds, inherited_secrets, protection, database) on preview_policies to slipway_app;
+grant delete, insert, select, update (branches, ttl_seconds, max, forks, secrets, resource_spec, on_create, on_delete, hook_secret, version, created_at, updated_at, kinds, inherited_secrets, protection, database, existing_branches) on preview_policies to slipway_app;
 grant delete, insert, select, update on preview_policies to slipway_system;
 CREATE INDEX previews_child ON public.previews USING btree (deployment_id);
 CREATE INDEX previews_ended ON public.previews USING btree (updated_at) WHERE (state = 'ended'::text);
@@ -5502,6 +5514,7 @@ declare
   v_path text[];
   v_reached integer;
   v_event_count integer;
+  v_successor integer;
   v_events tenant_event[] := '{}';
   v_revisions revisions[] := '{}';
   v_deployments deployments[] := '{}';
@@ -5520,11 +5533,11 @@ begin
       jsonb_to_recordset(p_reports) as (
         deployment_id uuid, revision_id uuid, generation integer, state text, message text, commit jsonb,
         image_uri text, url text, healthy boolean, last_request_at timestamptz, application_version text,
-        build_plan json, health jsonb, incidents jsonb, local_url text, awaits_database boolean
+        build_plan json, health jsonb, incidents jsonb, local_url text, awaits_database boolean, traffic json
       )
     ) with ordinality g(
       deployment_id, revision_id, generation, state, message, commit, image_uri, url, healthy, last_request_at,
-      application_version, build_plan, health, incidents, local_url, awaits_database, place
+      application_version, build_plan, health, incidents, local_url, awaits_database, traffic, place
     )
     left join deployments c on c.id = g.deployment_id and c.listener_id = v_listener.id
     left join revisions n on n.id = g.revision_id and n.deployment_id = c.id
@@ -5568,10 +5581,19 @@ begin
       v_path := case
         when v.state in ('building', 'built', 'deploying', 'deployed', 'failed') then report_path(r.status, v.state)
       end;
+      -- One that has a share of the traffic never ends by itself, so the next one would wait for ever.
+      v_successor := case
+        when v.state = 'deploying' and d.in_flight_revision_id = r.id and v.traffic ->> 'revision_id' = r.id::text
+          then (select w.number from revisions w where w.id = d.waiting_revision_id and w.status = 'QUEUED')
+      end;
+      if v_successor is not null then v_path := '{INTERRUPTED}'; end if;
       if cardinality(v_path) > 0
         or v.state = 'deploying' and r.status = 'DEPLOYING' and v.message is distinct from r.status_message then
         v_next := r;
-        v_next.status_message := case when v.state in ('deploying', 'failed') then v.message end;
+        v_next.status_message := case
+          when v_successor is not null then 'Superseded by revision ' || v_successor
+          when v.state in ('deploying', 'failed') then v.message
+        end;
         v_next.source_revision_config :=
           r.source_revision_config::jsonb || resolved_config(r, v.commit, v.image_uri);
         v_next.commit := coalesce('{"message": null, "author": null}' || v.commit, r.commit::jsonb);
@@ -5599,6 +5621,7 @@ begin
         d.health_processes := v.health -> 'processes';
         d.health_reason := coalesce(v.health ->> 'reason', case v.state when 'serving' then v.message end);
       end if;
+      if v.state in ('deploying', 'deployed', 'serving') then d.applied_traffic := v.traffic; end if;
       d := add_incidents(d, v.incidents);
       -- `least` ignores nulls: without a time, it would be now.
       if v.last_request_at is not null then
@@ -5610,6 +5633,7 @@ begin
         when d.status = 'UNUSED' and v.last_request_at > clock() - p_unused_after then 'READY'
         else d.status
       end;
+      if v.state = 'database_ready' then d := with_database_copied(d, v_listener); end if;
       v_reached := reached_generation(v.state, v.generation, v.revision_id, v_before);
       -- The end of a revision without a successor: the agent has reached the next generation with it.
       if v_reached = v_before.generation
@@ -5678,6 +5702,11 @@ begin
     'runs_' || p_tier, partition_name(p_tier, p_from), p_from, partition_end(p_tier, p_from)
   );
 end $function$;
+create or replace function awaits_database_copy(d deployments)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE
+RETURN ((((d).preview #>> '{database_copy,from_deployment_id}'::text[]) IS NOT NULL) AND (((d).preview #>> '{database_copy,copied_at}'::text[]) IS NULL));
 set role slipway_system;
 create or replace function become_listener(p_key uuid)
  RETURNS uuid
@@ -5881,10 +5910,7 @@ declare
   );
 begin
   if v_sha is null or v_label is null or d.parent_deployment_id is null then return; end if;
-  if length(v_label) > 54 then
-    v_label := rtrim(left(v_label, 45), '-') || '-' || left(md5(v_label), 8);
-  end if;
-  perform claim_host_label(d, array[left(v_sha, 7) || '--' || v_label], 'commit', r.id);
+  perform claim_host_label(d, array[prefixed_label(left(v_sha, 7), v_label)], 'commit', r.id);
   -- The newest are kept: all of them go to the agent with each change.
   delete from host_labels h
   where h.deployment_id = d.id and h.kind = 'commit'
@@ -5926,6 +5952,28 @@ begin
     if found then return v_label; end if;
   end loop;
   return null;
+end $function$;
+reset role;
+set role slipway_system;
+create or replace function claim_traffic_labels(d deployments, p_active jsonb, p_beside jsonb)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_active text := p_active ->> 'label';
+  v_beside text := p_beside ->> 'label';
+begin
+  delete from host_labels h
+  where h.deployment_id = d.id and h.kind = 'revision'
+    and h.label is distinct from v_active and h.label is distinct from v_beside;
+  return (v_active is null or claim_host_label(d, array[v_active], 'revision', d.active_revision_id) is not null)
+    and (
+      v_beside is null or p_beside ->> 'revision_id' is null
+      or claim_host_label(d, array[v_beside], 'revision', (p_beside ->> 'revision_id')::uuid) is not null
+    );
 end $function$;
 reset role;
 set role slipway_system;
@@ -6021,6 +6069,11 @@ begin
   end if;
   return has_webhooks(current_tenant());
 end $function$;
+create or replace function copies_databases(p_listener listeners)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE
+RETURN COALESCE(((((p_listener).policy)::jsonb -> 'features'::text) @> '"database_copies"'::jsonb), false);
 set role slipway_system;
 create or replace function count_address_failures(p_addresses text[], p_failures integer[], p_clock_offset text, p_limit integer)
  RETURNS TABLE(address text, reset integer)
@@ -6466,6 +6519,7 @@ begin
   ) then
     perform refuse('preview_moved');
   end if;
+  perform require_preview_database(v_parent, (p_new -> 'database')::jsonb, (p_new -> 'database_needs')::jsonb);
   if (
     select count(*)
     from previews v
@@ -6474,6 +6528,8 @@ begin
   ) >= p_max then
     perform refuse('previews_full');
   end if;
+  -- The policy may have been set, and the parent created, when the agent allowed more.
+  perform require_listener_allows(v_parent.listener_id, (p_new -> 'policy_needs')::jsonb);
 
   select *
   into v_inserted
@@ -6564,6 +6620,27 @@ create or replace function custom_path(p_url text)
  LANGUAGE sql
  IMMUTABLE
 RETURN COALESCE(NULLIF(rtrim("substring"(regexp_replace(p_url, '^https?://'::text, ''::text), '/.*$'::text), '/'::text), ''::text), '/'::text);
+create or replace function database_copy_events(p_before deployments, p_after deployments)
+ RETURNS tenant_event[]
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+begin
+  if p_after.preview #>> '{database_copy, copied_at}' is not distinct from
+    p_before.preview #>> '{database_copy, copied_at}' then
+    return '{}';
+  end if;
+  return array[(
+    p_after.tenant_id,
+    p_after.organization_id,
+    'deployment.database_copied',
+    p_after.id,
+    json_build_object('from_deployment_id', p_after.preview #> '{database_copy, from_deployment_id}'),
+    changed_members(
+      jsonb_build_object('preview', p_before.preview), jsonb_build_object('preview', p_after.preview)
+    )
+  )::tenant_event];
+end $function$;
 set role slipway_system;
 create or replace function decide_device_request(p_user_code text, p_tenant uuid, p_role uuid)
  RETURNS SETOF device_requests
@@ -6977,7 +7054,7 @@ begin
       changed_members(jsonb_build_object('url', p_before.url), jsonb_build_object('url', p_after.url))
     )::tenant_event;
   end if;
-  return v_events;
+  return v_events || database_copy_events(p_before, p_after);
 end $function$;
 create or replace function deployment_health(d deployments)
  RETURNS text
@@ -7122,6 +7199,58 @@ create or replace function drop_runs_partition(p_tier text, p_from timestamp wit
 AS $function$
 begin
   execute format('drop table %I', partition_name(p_tier, p_from));
+end $function$;
+create or replace function due_looks(p_listener uuid, p_limit integer)
+ RETURNS SETOF uuid
+ LANGUAGE plpgsql
+ STABLE
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+begin
+  -- Most listeners have none.
+  if not exists (
+    select from followed_repositories f where f.listener_id = p_listener and f.look_at <= clock()
+  ) then
+    return;
+  end if;
+  return query
+  with known as (
+    select f.id, f.tenant_id, f.look_at, is_looking(f, l.fence) as is_looking, l.tenant_id is null as is_shared
+    from listeners l
+    join followed_repositories f on f.listener_id = l.id
+    join integrations i on i.id = f.integration_id
+    where l.id = p_listener
+      and f.look_at <= clock() + interval '2 minutes'
+      and i.state = 'active'
+      and i.ssh is not null
+      -- The key of a repository goes only to an agent that builds it.
+      and exists (
+        select
+        from deployments d
+        where d.repo_key = f.repo_key
+          and d.tenant_id = f.tenant_id
+          and d.listener_id = p_listener
+          and d.source_config ->> 'integration_id' = f.integration_id::text
+          and d.deleting_at is null
+      )
+  ),
+  due as (
+    select
+      k.id,
+      k.look_at,
+      k.is_shared,
+      k.looking + row_number() over (partition by k.tenant_id order by k.look_at, k.id) as place
+    from (
+      select k.*, count(*) filter (where k.is_looking) over (partition by k.tenant_id) as looking
+      from known k
+    ) k
+    where k.look_at <= clock() and not k.is_looking
+  )
+  select d.id
+  from due d
+  where not d.is_shared or d.place <= 2
+  order by d.look_at
+  limit p_limit;
 end $function$;
 create or replace function end_access_token(p_key uuid)
  RETURNS void
@@ -7549,6 +7678,31 @@ begin
     'expires_in', floor(extract(epoch from v_key.expires_at - clock()))::integer
   );
 end $function$;
+create or replace function exclusive_disks(d deployments, p_resources jsonb)
+ RETURNS text
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+declare
+  v_engine text := (select l.policy ->> 'engine' from listeners l where l.id = d.listener_id);
+  v_plan jsonb := (select r.build_plan from revisions r where r.id = d.active_revision_id);
+begin
+  return (
+    select string_agg(distinct disk ->> 'name', ', ')
+    from (
+      select
+        (v -> 'persistentVolumeClaim') || jsonb_build_object('name', v #> '{persistentVolumeClaim, claimName}') as disk
+      from jsonb_array_elements(coalesce(nullif(p_resources -> 'volumes', 'null'), '[]')) v
+      where nullif(v -> 'persistentVolumeClaim', 'null') is not null
+      union all
+      select s
+      from jsonb_array_elements(coalesce(nullif(v_plan -> 'disks', 'null'), '[]')) s
+    ) disks
+    where disk ->> 'access_mode' = 'ReadWriteOncePod'
+      or v_engine = 'kubernetes' and disk ->> 'storage_gi' is not null
+        and disk ->> 'access_mode' is distinct from 'ReadWriteMany'
+  );
+end $function$;
 create or replace function fail_overdue_revisions(p_deadlines jsonb, p_lost jsonb, p_silent_after interval, p_limit integer)
  RETURNS uuid[]
  LANGUAGE plpgsql
@@ -7566,6 +7720,10 @@ declare
       -- The condition of the index `revisions_pending`.
       where r.status in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')
         and r.status_since <= clock() - l.after * interval '1 millisecond'
+        and not exists (
+          select from deployments h
+          where h.id = r.deployment_id and h.applied_traffic ->> 'revision_id' = r.id::text
+        )
     )
     order by c.id
     limit p_limit
@@ -7595,6 +7753,7 @@ begin
       left join listeners s on s.id = d.listener_id
       where n.deployment_id = d.id
         and n.status_since <= clock() - (l.outcome ->> 'after')::bigint * interval '1 millisecond'
+        and d.applied_traffic ->> 'revision_id' is distinct from n.id::text
       order by n.number
     loop
       r := v.revision;
@@ -7810,6 +7969,9 @@ begin
   if not is_in_queue(p_after.status) then
     d.in_flight_revision_id := nullif(d.in_flight_revision_id, p_after.id);
     d.waiting_revision_id := nullif(d.waiting_revision_id, p_after.id);
+    if d.traffic #>> '{beside, revision_id}' = p_after.id::text then
+      d.traffic := leave_canary(d.traffic, p_after.status = 'DEPLOYED');
+    end if;
   end if;
   -- A revision that still waits for its artifact (CREATING) keeps its place.
   if d.in_flight_revision_id is null and d.waiting_revision_id is not null then
@@ -7832,6 +7994,17 @@ begin
   if p_after.status = 'DEPLOYED' and p_after.number > coalesce(v_serving, 0) then
     d.active_revision_id := p_after.id;
     d.updated_at := greatest(clock(), d.updated_at);
+    -- The name of the one before it goes over to it, and that of one that was beside it ends.
+    if d.traffic is not null then
+      perform claim_traffic_labels(d, d.traffic::jsonb -> 'active', d.traffic::jsonb -> 'beside');
+    end if;
+  end if;
+  if d.in_flight_revision_id is distinct from v_in_flight and d.in_flight_revision_id is not null then
+    d.traffic := place_canary(
+      d,
+      d.in_flight_revision_id,
+      (select 'rolled_back' = any(r.reasons) from revisions r where r.id = d.in_flight_revision_id)
+    );
   end if;
   -- The commit that the ref of the latest revision resolved to.
   if p_after.id = d.latest_revision_id
@@ -7889,6 +8062,56 @@ begin
   if is_temporary_key(v_key) then perform refuse('temporary_key'); end if;
   return v_key;
 end $function$;
+reset role;
+create or replace function planned_stores(p_deployment uuid, p_revision uuid)
+ RETURNS text[]
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+declare
+  v_plan jsonb := (
+    select r.build_plan from revisions r where r.id = p_revision and r.deployment_id = p_deployment
+  );
+begin
+  return array(
+    select 'disk:' || (g.disk ->> 'name')
+    from jsonb_array_elements(nullif(v_plan -> 'disks', 'null')) g(disk)
+    union
+    select 'database' where v_plan ->> 'kind' = 'graphs'
+  );
+end $function$;
+create or replace function stores_of(p_resources jsonb)
+ RETURNS text[]
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+begin
+  return array(
+    select 'disk:' || (v.volume #>> '{persistentVolumeClaim, claimName}')
+    from jsonb_array_elements(nullif(p_resources -> 'volumes', 'null')) v(volume)
+    where v.volume #>> '{persistentVolumeClaim, claimName}' ~ '^[a-z0-9][-a-z0-9.]{0,252}$'
+    union
+    select 'database' where has_part(p_resources, 'db')
+    union
+    select 'redis' where has_part(p_resources, 'redis')
+  );
+end $function$;
+create or replace function has_database(d deployments)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+RETURN ('database'::text = ANY ((stores_of((((d).source_config -> 'resource_spec'::text))::jsonb) || planned_stores((d).id, (d).active_revision_id))));
+set role slipway_system;
+create or replace function has_due_look()
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+BEGIN ATOMIC
+ SELECT (EXISTS ( SELECT
+            FROM due_looks(current_listener(), 1) due_looks(due_looks))) AS "exists";
+END;
 reset role;
 create or replace function has_open_job(s schedules)
  RETURNS boolean
@@ -8215,6 +8438,11 @@ create or replace function is_lease_held(p_listener uuid, p_fence bigint)
  SET search_path TO 'public', 'pg_temp'
 RETURN (EXISTS (SELECT FROM listeners l WHERE ((l.id = is_lease_held.p_listener) AND (l.fence = is_lease_held.p_fence) AND (l.lease_expires_at > clock()))));
 reset role;
+create or replace function is_looking(f followed_repositories, p_fence bigint)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+RETURN COALESCE((((f).look_fence = p_fence) AND ((f).look_started_at > (clock() - '00:02:00'::interval)) AND (((f).seen_at IS NULL) OR ((f).seen_at < (f).look_started_at))), false);
 create or replace function is_maker_ended(p_key uuid)
  RETURNS boolean
  LANGUAGE sql
@@ -8295,6 +8523,11 @@ begin
   );
 end $function$;
 reset role;
+create or replace function is_traffic_split(p_traffic json)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE
+RETURN COALESCE(((((p_traffic ->> 'starts_at'::text))::integer < 100) OR ((p_traffic #>> '{beside,first}'::text[]) IS NOT NULL)), false);
 create or replace function is_tunnel_waiting(p_tunnel tunnels)
  RETURNS boolean
  LANGUAGE sql
@@ -8711,6 +8944,11 @@ begin
   perform adopt_deployments(v_listener);
   return coalesce((select c.seq from sync_cursors c where c.listener_id = v_listener.id), 0);
 end $function$;
+create or replace function leave_canary(p_traffic json, p_is_deployed boolean)
+ RETURNS json
+ LANGUAGE sql
+ IMMUTABLE
+RETURN (((p_traffic)::jsonb || CASE WHEN p_is_deployed THEN jsonb_build_object('active', jsonb_build_object('name', (p_traffic #> '{beside,name}'::text[]), 'label', (p_traffic #> '{beside,label}'::text[])), 'beside', NULL::unknown) ELSE jsonb_build_object('beside', (((p_traffic -> 'beside'::text))::jsonb || '{"revision_id": null}'::jsonb)) END))::json;
 create or replace function limit_access(p_access jsonb, p_roles uuid[], p_organization uuid, p_tenant uuid, p_permission text, p_may boolean)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -8823,6 +9061,18 @@ AS $function$
     case when jsonb_typeof(v.volume #> '{projected, sources}') = 'array' then v.volume #> '{projected, sources}' end
   ) with ordinality s(source, place)
   where nullif(s.source -> 'serviceAccountToken', 'null') is not null
+$function$;
+create or replace function list_traffic(d deployments)
+ RETURNS json
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select json_build_object(
+    'revision_id', d.traffic #> '{beside, revision_id}',
+    'share', d.traffic #> '{beside, share}',
+    'sticky', d.traffic -> 'sticky'
+  )
+  where d.traffic #>> '{beside, revision_id}' is not null
 $function$;
 create or replace function list_volume_faults(p_stored jsonb, p_next jsonb, p_sent jsonb)
  RETURNS text[]
@@ -9131,7 +9381,12 @@ begin
     and v.state <> 'ended';
   update deployments d
   set
-    preview = p_column,
+    preview = (
+      p_column::jsonb || case
+        when d.preview::jsonb ? 'database_copy' then jsonb_build_object('database_copy', d.preview -> 'database_copy')
+        else '{}'
+      end
+    )::json,
     version = d.version + 1,
     updated_at = greatest(clock(), d.updated_at)
   where d.id = v_stored.id and d.tenant_id = current_tenant()
@@ -9226,6 +9481,56 @@ create or replace function object_bytes(p_objects json)
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
 RETURN (SELECT COALESCE(sum(((size.size)::text)::bigint), (0)::numeric) AS "coalesce" FROM jsonb_path_query((object_bytes.p_objects)::jsonb, '$.**."bytes"?(@.type() == "number")'::jsonpath) size(size));
+set role slipway_system;
+create or replace function offer_looks(p_listener listeners, p_limit integer, p_daily_limit bigint)
+ RETURNS json
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_looks json;
+  v_events tenant_event[];
+begin
+  with due as (
+    select f.id, f.look_fence
+    from followed_repositories f
+    where f.id in (select d from due_looks(p_listener.id, p_limit) d)
+    for update skip locked
+  ),
+  claimed as (
+    update followed_repositories f
+    set
+      look_at = clock() + interval '2 minutes',
+      look_started_at = clock(),
+      look_fence = p_listener.fence
+    from due, integrations i
+    where f.id = due.id and i.id = f.integration_id and i.state = 'active' and i.ssh is not null
+    returning f.id, f.seen, i as integration, due.look_fence is distinct from p_listener.fence as is_new
+  )
+  select
+    coalesce(json_agg(json_build_object(
+      'id', c.id,
+      'digest', c.seen ->> 'digest',
+      'integration', to_json(c.integration)
+    )), '[]'),
+    array_agg((
+      (c.integration).tenant_id,
+      (c.integration).organization_id,
+      'integration.key_revealed',
+      (c.integration).id,
+      json_build_object('fence', p_listener.fence),
+      null
+    )::tenant_event) filter (where c.is_new)
+  into v_looks, v_events
+  from claimed c;
+  if v_events is not null then
+    perform journal_tenant_events(v_events, case when p_listener.tenant_id is not null then p_daily_limit end);
+  end if;
+  return v_looks;
+end $function$;
+reset role;
 create or replace function offer_tunnels(p_limit integer)
  RETURNS json
  LANGUAGE sql
@@ -9389,6 +9694,31 @@ create or replace function percentile_of(p_counts bigint[], p_part double precis
  LANGUAGE sql
  IMMUTABLE
 RETURN (SELECT (power((2)::numeric, (((counts.place)::numeric - 0.5) / (8)::numeric)) / (1000)::numeric) FROM (SELECT c.place, sum(c.n) OVER (ORDER BY c.place) AS upto, sum(c.n) OVER () AS total FROM unnest(percentile_of.p_counts) WITH ORDINALITY c(n, place)) counts WHERE ((counts.upto)::double precision >= GREATEST((1)::double precision, ceil(((counts.total)::double precision * percentile_of.p_part)))) ORDER BY counts.place LIMIT 1);
+create or replace function place_canary(d deployments, p_revision uuid, p_is_rollback boolean)
+ RETURNS json
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_traffic jsonb := d.traffic;
+  v_beside jsonb := nullif(v_traffic -> 'beside', 'null');
+  v_first integer := coalesce(nullif((v_traffic ->> 'starts_at')::integer, 100), (v_beside ->> 'first')::integer);
+begin
+  if v_traffic is null then return null; end if;
+  if d.active_revision_id is null or v_first is null or p_is_rollback then
+    return v_traffic || jsonb_build_object('beside', null);
+  end if;
+  if v_beside ->> 'label' is not null then
+    perform claim_host_label(d, array[v_beside ->> 'label'], 'revision', p_revision);
+  end if;
+  return v_traffic || jsonb_build_object('beside', jsonb_build_object(
+    'revision_id', p_revision,
+    'share', v_first,
+    'first', v_first,
+    'name', v_beside -> 'name',
+    'label', v_beside -> 'label'
+  ));
+end $function$;
 create or replace function plan_job(p_deployment uuid, p_process text)
  RETURNS TABLE(revision_id uuid, revision_number integer, open_jobs bigint, free_places bigint)
  LANGUAGE plpgsql
@@ -9557,23 +9887,6 @@ begin
       and u.settings ->> 'root_directory' is not distinct from p_config ->> 'root_directory'
       and u.settings ->> 'platform_config_path' is not distinct from p_revision_config ->> 'platform_config_path';
 end $function$;
-create or replace function planned_stores(p_deployment uuid, p_revision uuid)
- RETURNS text[]
- LANGUAGE plpgsql
- STABLE
-AS $function$
-declare
-  v_plan jsonb := (
-    select r.build_plan from revisions r where r.id = p_revision and r.deployment_id = p_deployment
-  );
-begin
-  return array(
-    select 'disk:' || (g.disk ->> 'name')
-    from jsonb_array_elements(nullif(v_plan -> 'disks', 'null')) g(disk)
-    union
-    select 'database' where v_plan ->> 'kind' = 'graphs'
-  );
-end $function$;
 create or replace function policy_roles(p_key uuid, p_member uuid, p_tenant uuid)
  RETURNS uuid[]
  LANGUAGE plpgsql
@@ -9592,6 +9905,11 @@ begin
     where w.member_id = v_member and w.tenant_id = coalesce(p_tenant, w.tenant_id)
   );
 end $function$;
+create or replace function prefixed_label(p_prefix text, p_label text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+RETURN ((p_prefix || '--'::text) || CASE WHEN (((length(p_prefix) + 2) + length(p_label)) <= 63) THEN p_label ELSE ((rtrim("left"(p_label, (52 - length(p_prefix))), '-'::text) || '-'::text) || "left"(md5(p_label), 8)) END);
 create or replace function preview_hook_body(p_preview previews, p_type text, p_url text)
  RETURNS json
  LANGUAGE plpgsql
@@ -9630,11 +9948,16 @@ begin
   events := '{}';
   if not v_creates and not p_changes_in_place then return; end if;
 
-  -- A revision in flight whose agent has reported why it is not healthy is replaced by the new one at once.
+  -- A revision in flight that would not end by itself is replaced by the new one at once: its agent has reported why it
+  -- is not healthy, or it has a share of the traffic. A rollback waits for none that was to get one.
   if v_creates and not v_lacks_artifact and exists (
     select from revisions r
     where r.id = v_in_flight and r.tenant_id = current_tenant()
-      and r.status = 'DEPLOYING' and r.status_message is not null
+      and (
+        r.status = 'DEPLOYING'
+          and (r.status_message is not null or p_stored.applied_traffic ->> 'revision_id' = r.id::text)
+        or 'rolled_back' = any(p_reasons) and p_stored.traffic #>> '{beside, revision_id}' = r.id::text
+      )
   ) then
     v_replaced := v_in_flight;
     v_in_flight := null;
@@ -9654,6 +9977,11 @@ begin
     secrets = p_next.secrets,
     secret_references = p_next.secret_references,
     hold = p_next.hold,
+    traffic = case
+      when v_creates and not v_lacks_artifact and v_in_flight is null
+        then place_canary(p_next, p_revision, 'rolled_back' = any(p_reasons))
+      else p_next.traffic
+    end,
     status = case p_stored.status when 'UNUSED' then 'READY' else p_stored.status end,
     revisions = p_stored.revisions + v_creates::integer,
     latest_revision_id = case when v_creates then p_revision else p_stored.latest_revision_id end,
@@ -9791,6 +10119,7 @@ begin
             when p_listener.policy ->> 'engine' in ('process', 'container') then d.dormant_parts
           end,
           'cleared_stores', coalesce(d.cleared_stores, '{}'),
+          'database_copy', d.preview -> 'database_copy',
           'protection', case when d.protection ->> 'mode' = 'members' then list_protection(d) end,
           'host_labels', (
             select json_agg(
@@ -9806,17 +10135,35 @@ begin
               or h.tenant_id = p_listener.tenant_id and not p_listener.verified_hosts_only
               then d.source_config ->> 'custom_url'
           end,
+          'traffic', case when s.can_split then list_traffic(d) end,
           'absent', d.deleting_at is not null
         ) end as deployment,
         -- The revision in flight; or the latest, if it was lost when its listener fell silent: the agent continues it.
-        case when s.is_served then coalesce(d.in_flight_revision_id, l.id) end as revision_id,
-        case when s.is_served then d.active_revision_id end as serving_id
+        case
+          when s.is_served and (s.can_split or t.id is null or t.id is distinct from d.in_flight_revision_id)
+            then coalesce(d.in_flight_revision_id, l.id)
+        end as revision_id,
+        case when s.is_served then d.active_revision_id end as serving_id,
+        case
+          when s.is_served and s.can_split
+            and t.id is distinct from d.in_flight_revision_id and t.id is distinct from d.active_revision_id
+            then t.id
+        end as beside_id
       from (select * from page order by seq limit p_page_size) p
       left join deployments d on d.id = p.deployment_id and d.listener_id = p_listener.id
       left join custom_hosts h on h.host = d.custom_host and h.tenant_id = d.tenant_id
       left join revisions l on l.id = d.latest_revision_id and l.status = 'UNKNOWN'
-      -- An agent that was replaced by one of an earlier release ends what it cannot protect.
-      cross join lateral (select d.deleting_at is null and may_serve(p_listener, d.protection) as is_served) s
+      -- An agent that was replaced by one of an earlier release ends what it cannot protect, and starts nothing with an
+      -- empty database that is to be a copy: a later one would replace what was written to it.
+      cross join lateral (
+        select
+          d.deleting_at is null
+            and may_serve(p_listener, d.protection)
+            and (not awaits_database_copy(d) or copies_databases(p_listener)) as is_served,
+          -- Any other one would give all traffic to a revision that is to get a part of it.
+          coalesce(p_listener.policy::jsonb -> 'features' @> '"traffic"', false) as can_split
+      ) s
+      cross join lateral (select (d.traffic #>> '{beside, revision_id}')::uuid as id) t
     ),
     opened as (
       select
@@ -9835,7 +10182,11 @@ begin
             and u.state = 'stored'
         ) as archive
       from revisions r
-      where r.id in (select w.revision_id from wanted w union select w.serving_id from wanted w)
+      where r.id in (
+        select w.revision_id from wanted w
+        union select w.serving_id from wanted w
+        union select w.beside_id from wanted w
+      )
     ),
     described as (
       select
@@ -9863,7 +10214,8 @@ begin
           'seq', w.seq,
           'deployment', w.deployment,
           'revision', f.json,
-          'serving', a.json
+          'serving', a.json,
+          'beside', b.json
         )
         order by w.seq
       ), '[]'),
@@ -9882,7 +10234,8 @@ begin
     into more, changes, v_events
     from wanted w
     left join described f on f.id = w.revision_id
-    left join described a on a.id = w.serving_id;
+    left join described a on a.id = w.serving_id
+    left join described b on b.id = w.beside_id;
     perform journal_tenant_events(v_events, case when p_listener.tenant_id is not null then p_daily_limit end);
   end if;
   -- This comes last, because it locks cursors. An adopted deployment is a change for the next poll.
@@ -10192,6 +10545,29 @@ begin
   end if;
   return next;
 end $function$;
+set role slipway_system;
+create or replace function read_look(p_agent text, p_fence bigint, p_id uuid)
+ RETURNS json
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_listener listeners := require_lease(p_agent, p_fence);
+begin
+  return (
+    select json_build_object('listener_id', v_listener.id, 'repository', to_json(f), 'integration', to_json(i))
+    from followed_repositories f
+    join integrations i on i.id = f.integration_id
+    where f.id = p_id
+      and f.listener_id = v_listener.id
+      and f.look_fence = p_fence
+      and (f.seen_at is null or f.seen_at < f.look_started_at)
+      and i.ssh is not null
+  );
+end $function$;
+reset role;
 create or replace function read_member(p_member uuid)
  RETURNS members
  LANGUAGE sql
@@ -11117,6 +11493,7 @@ declare
   v_store text := p_action ->> 'store';
   v_listener uuid;
   v_kind text;
+  v_source uuid;
 begin
   if not v_store = any(
     stores_of((d.source_config -> 'resource_spec')::jsonb) || planned_stores(d.id, d.active_revision_id)
@@ -11124,8 +11501,8 @@ begin
     perform refuse('store_not_found', v_store);
   end if;
   if p_action ->> 'snapshot_id' is not null then
-    select s.listener_id, split_part(s.store, ':', 1)
-    into v_listener, v_kind
+    select s.listener_id, split_part(s.store, ':', 1), s.deployment_id
+    into v_listener, v_kind, v_source
     from snapshots s
     where s.id = (p_action ->> 'snapshot_id')::uuid and s.tenant_id = current_tenant() and s.deleting_at is null;
     if not found then perform refuse('snapshot_not_found'); end if;
@@ -11133,14 +11510,15 @@ begin
       perform refuse('store_not_found', format('a snapshot of a %s cannot become a %s', v_kind, v_store));
     end if;
   elsif p_action ->> 'from_deployment_id' is not null then
-    select o.listener_id
-    into v_listener
+    select o.listener_id, o.id
+    into v_listener, v_source
     from deployments o
     where o.id = (p_action ->> 'from_deployment_id')::uuid and o.tenant_id = current_tenant();
     if not found then perform refuse('deployment_not_found'); end if;
   else
     return;
   end if;
+  if v_store = 'database' and v_source <> d.id then perform require_copy_permission(v_source); end if;
   if v_listener is distinct from d.listener_id then perform refuse('snapshot_elsewhere'); end if;
 end $function$;
 create or replace function require_allowed_commands(p_before jsonb, p_after jsonb)
@@ -11220,6 +11598,13 @@ begin
         (v_next.source_config -> 'resource_spec')::jsonb,
         v_sent -> 'source_config.resource_spec.volumes'
       )
+    end
+    || case when v_sent ? 'source_config.resource_spec.volumes' and is_traffic_split(p_stored.traffic) then
+      array(
+        select format('source_config.resource_spec.volumes: %s has one writer, and the traffic is split', disks)
+        from exclusive_disks(p_stored, (v_next.source_config -> 'resource_spec')::jsonb) disks
+        where disks is not null
+      )
     end,
     '; '
   );
@@ -11296,6 +11681,24 @@ begin
     perform refuse('permission_missing', 'deployments:change-commands');
   end if;
   return true;
+end $function$;
+create or replace function require_copy_permission(p_source uuid)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ STABLE COST 10000
+AS $function$
+declare
+  v_tags uuid[];
+  v_origin uuid;
+begin
+  if setting('actor_kind') not in ('key', 'session') then return true; end if;
+  select d.tag_value_ids, (d.preview #>> '{database_copy, from_deployment_id}')::uuid
+  into v_tags, v_origin
+  from deployments d
+  where d.id = p_source and d.tenant_id = current_tenant();
+  -- A copy has the data of its own source.
+  if v_origin is not null then perform require_copy_permission(v_origin); end if;
+  return require_permission_for('deployments:copy-database', coalesce(v_tags, '{}'));
 end $function$;
 create or replace function require_creatable_deployment(p_new json)
  RETURNS uuid
@@ -11717,6 +12120,63 @@ begin
   return refuse('permission_missing', p_permission);
 end $function$;
 reset role;
+create or replace function require_preview_database(d deployments, p_database jsonb, p_needs jsonb)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ STABLE COST 10000
+AS $function$
+declare
+  o deployments;
+begin
+  if p_database ->> 'mode' is distinct from 'copy' then return true; end if;
+  select c.*
+  into o
+  from deployments c
+  where c.id = coalesce((p_database ->> 'from_deployment_id')::uuid, d.id) and c.tenant_id = current_tenant();
+  if not found or o.deleting_at is not null then
+    perform refuse('database_not_copied', 'there is no deployment ' || (p_database ->> 'from_deployment_id'));
+  end if;
+  perform require_copy_permission(o.id);
+  if not has_database(o) then perform refuse('database_not_copied', o.name || ' has no database'); end if;
+  if awaits_database_copy(o) then
+    perform refuse('database_not_copied', 'that of ' || o.name || ' is being copied itself. Try again later');
+  end if;
+  if o.listener_id is distinct from d.listener_id then
+    perform refuse('database_not_copied', 'that of ' || o.name || ' is on the machine of another listener');
+  end if;
+  return require_listener_allows(d.listener_id, p_needs);
+end $function$;
+create or replace function require_runnable(d deployments, r revisions, p_share integer)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ STABLE COST 10000
+AS $function$
+begin
+  if r.id = d.in_flight_revision_id then return true; end if;
+  if d.in_flight_revision_id is not null then
+    perform refuse('traffic_refused', format(
+      'revision %s is not the one that is deployed now. Interrupt that one first', r.number
+    ));
+  end if;
+  if r.status <> 'DEPLOYED' then
+    perform refuse('traffic_refused', format('revision %s was never deployed: it is %s', r.number, r.status));
+  end if;
+  if p_share = 100 then
+    perform refuse('traffic_refused', format('revision %s has served before. Roll back to it instead', r.number));
+  end if;
+  if r.source = 'internal_source' and not exists (
+    select from uploads u
+    where u.object_path = r.source_revision_config ->> 'source_tarball_path'
+      and u.tenant_id = r.tenant_id
+      and u.state = 'stored'
+  ) then
+    perform refuse('traffic_refused', format('the archive of revision %s is not kept any more', r.number));
+  end if;
+  if r.source = 'githost' and r.source_revision_config ->> 'repo_commit_sha' is null then
+    perform refuse('traffic_refused', format('the commit of revision %s is not known', r.number));
+  end if;
+  return true;
+end $function$;
 create or replace function require_signable_member(p_member uuid)
  RETURNS uuid
  LANGUAGE plpgsql
@@ -12038,6 +12498,8 @@ begin
   v_next.secrets := v_restored.secrets;
   v_next.secret_references := v_restored.secret_references;
   if p_hold_until is not null then
+    -- It takes all traffic at once.
+    v_next.traffic := (v_stored.traffic::jsonb || '{"beside": null}')::json;
     v_next.hold := json_build_object(
       'since', clock(),
       'revision_id', p_revision,
@@ -12433,6 +12895,92 @@ begin
   );
   return next;
 end $function$;
+create or replace function set_deployment_traffic(p_deployment uuid, p_new jsonb, p_needs jsonb, p_request jsonb)
+ RETURNS TABLE(answer json, has_webhooks boolean)
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_stored deployments := lock_deployment_version(p_deployment, p_request);
+  v_changed deployments;
+  v_before jsonb := v_stored.traffic::jsonb -> 'beside';
+  v_disks text;
+  v_share record;
+  v_named jsonb;
+  v_active jsonb;
+  v_beside jsonb;
+begin
+  if v_stored.id is null then return; end if;
+  if p_needs <> '[]' then
+    perform require_listener_allows(v_stored.listener_id, p_needs);
+    v_disks := exclusive_disks(v_stored, (v_stored.source_config -> 'resource_spec')::jsonb);
+    if v_disks is not null then
+      perform refuse('traffic_refused', format('%s has one writer, so two revisions cannot run at once', v_disks));
+    end if;
+  end if;
+  if p_new -> 'shares' <> '[]' and v_stored.active_revision_id is null then
+    perform refuse('traffic_refused', 'no revision serves yet');
+  end if;
+  for v_share in
+    select s.share, s.name, r as revision
+    from jsonb_to_recordset(p_new -> 'shares') s(revision_id uuid, share integer, name text)
+    left join revisions r
+      on r.id = s.revision_id and r.deployment_id = v_stored.id and r.tenant_id = current_tenant()
+  loop
+    if (v_share.revision).id is null then perform refuse('revision_not_found'); end if;
+    v_named := jsonb_build_object('name', v_share.name, 'label', traffic_label(v_stored, v_share.name));
+    if (v_share.revision).id = v_stored.active_revision_id then
+      v_active := v_named;
+    elsif v_beside is not null then
+      perform refuse('traffic_refused', 'one of the two has to be the revision that serves');
+    else
+      perform require_runnable(v_stored, v_share.revision, v_share.share);
+      v_beside := v_named || jsonb_build_object(
+        'revision_id', (v_share.revision).id,
+        'share', v_share.share,
+        'first', case
+          when v_before ->> 'revision_id' = (v_share.revision).id::text
+            then least(v_share.share, (v_before ->> 'first')::integer)
+          else v_share.share
+        end
+      );
+    end if;
+  end loop;
+  -- The shares say all: the one in flight gets what they say, which is nothing.
+  if v_beside is null and p_new -> 'shares' <> '[]' and v_stored.in_flight_revision_id is not null then
+    v_beside := jsonb_build_object(
+      'revision_id', v_stored.in_flight_revision_id, 'share', 0, 'first', 0, 'name', null, 'label', null
+    );
+  end if;
+  if not claim_traffic_labels(v_stored, v_active, v_beside) then perform refuse('traffic_name_taken'); end if;
+  update deployments d
+  set
+    traffic = case
+      when v_beside is null and v_active ->> 'name' is null
+        and p_new - 'shares' = '{"starts_at": 100, "sticky": null}' then null
+      else (p_new - 'shares') || jsonb_build_object('active', v_active, 'beside', v_beside)
+    end,
+    generation = d.generation + 1,
+    remote_reconciled = false,
+    version = d.version + 1,
+    updated_at = clock()
+  where d.id = v_stored.id and d.tenant_id = current_tenant()
+  returning d.* into v_changed;
+  answer := to_json(v_changed);
+  has_webhooks := conclude_write(
+    answer,
+    array[(
+      'deployment.traffic_changed',
+      v_stored.id,
+      json_build_object('shares', p_new -> 'shares'),
+      changed_members(
+        jsonb_build_object('traffic', v_stored.traffic), jsonb_build_object('traffic', v_changed.traffic)
+      )
+    )::new_event],
+    p_request
+  );
+  return next;
+end $function$;
 create or replace function sign_in_by_identity(p_issuer text, p_subject text, p_email text, p_is_verified boolean, p_name text, p_join uuid, p_roles uuid[], p_token_hash text, p_limit bigint)
  RETURNS json
  LANGUAGE plpgsql
@@ -12686,22 +13234,6 @@ begin
   end loop;
   return v_events;
 end $function$;
-create or replace function stores_of(p_resources jsonb)
- RETURNS text[]
- LANGUAGE plpgsql
- IMMUTABLE
-AS $function$
-begin
-  return array(
-    select 'disk:' || (v.volume #>> '{persistentVolumeClaim, claimName}')
-    from jsonb_array_elements(nullif(p_resources -> 'volumes', 'null')) v(volume)
-    where v.volume #>> '{persistentVolumeClaim, claimName}' ~ '^[a-z0-9][-a-z0-9.]{0,252}$'
-    union
-    select 'database' where has_part(p_resources, 'db')
-    union
-    select 'redis' where has_part(p_resources, 'redis')
-  );
-end $function$;
 create or replace function supersede_revisions(p_ids uuid[], p_number integer)
  RETURNS new_event[]
  LANGUAGE plpgsql
@@ -12720,10 +13252,12 @@ begin
   loop
     update revisions r
     set
-      status = case v_before.status when 'DEPLOYING' then 'INTERRUPTED' else 'SKIPPED' end,
-      status_message = case v_before.status
-        when 'CREATING' then 'It had no files or image yet. It was superseded by revision ' || p_number
-        when 'DEPLOYING' then 'Superseded by revision ' || p_number || ' before it was healthy.'
+      status = case when v_before.status in ('CREATING', 'QUEUED') then 'SKIPPED' else 'INTERRUPTED' end,
+      status_message = case
+        when v_before.status = 'CREATING'
+          then 'It had no files or image yet. It was superseded by revision ' || p_number
+        when v_before.status = 'DEPLOYING' and v_before.status_message is not null
+          then 'Superseded by revision ' || p_number || ' before it was healthy.'
         else 'Superseded by revision ' || p_number
       end,
       status_since = clock(),
@@ -12920,6 +13454,22 @@ create or replace function trace_key_deployment(p_key text)
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN (p_key ~~ '%.%'::text) THEN (split_part(p_key, '.'::text, 1))::uuid ELSE NULL::uuid END;
+create or replace function traffic_label(d deployments, p_name text)
+ RETURNS text
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+begin
+  if p_name is null then return null; end if;
+  return prefixed_label(p_name, coalesce(
+    (
+      select h.label
+      from host_labels h
+      where h.deployment_id = d.id and h.kind = 'deployment' and h.listener_id = d.listener_id
+    ),
+    d.name
+  ));
+end $function$;
 create or replace function unpinned_config(p_deployment deployments)
  RETURNS json
  LANGUAGE plpgsql
@@ -13122,6 +13672,17 @@ begin
       and 'rolled_back' = any(x.reasons) and before.sha = p_sha
   );
 end $function$;
+create or replace function with_database_copied(d deployments, p_listener listeners)
+ RETURNS deployments
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+begin
+  if awaits_database_copy(d) and copies_databases(p_listener) then
+    d.preview := jsonb_set(d.preview::jsonb, '{database_copy, copied_at}', to_jsonb(clock()))::json;
+  end if;
+  return d;
+end $function$;
 set role slipway_system;
 create or replace function write_jobs(p_jobs jobs[])
  RETURNS void
@@ -13157,6 +13718,8 @@ begin
     in_flight_revision_id = n.in_flight_revision_id,
     waiting_revision_id = n.waiting_revision_id,
     active_revision_id = n.active_revision_id,
+    traffic = n.traffic,
+    applied_traffic = n.applied_traffic,
     source_revision_config = n.source_revision_config,
     image_version = n.image_version,
     generation = n.generation,
@@ -13172,11 +13735,15 @@ begin
     incidents = n.incidents,
     incidents_due = n.incidents_due,
     last_request_at = n.last_request_at,
+    preview = n.preview,
     version = d.version + (
-      (n.active_revision_id, n.status, n.url, n.local_url, n.source_revision_config::text, n.image_version)
-        is distinct from (
-          d.active_revision_id, d.status, d.url, d.local_url, d.source_revision_config::text, d.image_version
-        )
+      (
+        n.active_revision_id, n.status, n.url, n.local_url, n.source_revision_config::text, n.image_version,
+        n.traffic::text, n.applied_traffic::text, n.preview::text
+      ) is distinct from (
+        d.active_revision_id, d.status, d.url, d.local_url, d.source_revision_config::text, d.image_version,
+        d.traffic::text, d.applied_traffic::text, d.preview::text
+      )
     )::integer,
     updated_at = n.updated_at
   from unnest(p_deployments) n
@@ -13294,6 +13861,10 @@ set role slipway_system;
 revoke execute on function claim_revision_label() from public;
 reset role;
 set role slipway_system;
+revoke execute on function claim_traffic_labels(deployments, jsonb, jsonb) from public;
+grant execute on function claim_traffic_labels(deployments, jsonb, jsonb) to slipway_agent, slipway_app;
+reset role;
+set role slipway_system;
 revoke execute on function client_of_key(uuid) from public;
 grant execute on function client_of_key(uuid) to slipway_app;
 reset role;
@@ -13403,6 +13974,10 @@ reset role;
 set role slipway_system;
 revoke execute on function granting_key() from public;
 grant execute on function granting_key() to slipway_app;
+reset role;
+set role slipway_system;
+revoke execute on function has_due_look() from public;
+grant execute on function has_due_look() to slipway_agent;
 reset role;
 set role slipway_system;
 revoke execute on function inherit_budget() from public;
@@ -13569,6 +14144,10 @@ revoke execute on function number_of_open_jobs(uuid) from public;
 grant execute on function number_of_open_jobs(uuid) to slipway_app;
 reset role;
 set role slipway_system;
+revoke execute on function offer_looks(listeners, integer, bigint) from public;
+grant execute on function offer_looks(listeners, integer, bigint) to slipway_agent;
+reset role;
+set role slipway_system;
 revoke execute on function offered_templates() from public;
 grant execute on function offered_templates() to slipway_app;
 reset role;
@@ -13620,6 +14199,10 @@ reset role;
 set role slipway_system;
 revoke execute on function read_grantable_workspaces(text[]) from public;
 grant execute on function read_grantable_workspaces(text[]) to slipway_app;
+reset role;
+set role slipway_system;
+revoke execute on function read_look(text, bigint, uuid) from public;
+grant execute on function read_look(text, bigint, uuid) to slipway_agent;
 reset role;
 set role slipway_system;
 revoke execute on function read_usage(text[], boolean, date, date, boolean, uuid, integer) from public;
