@@ -46,6 +46,8 @@ function endOnUpgrade(outgoing: ClientRequest): void {
 
 function toResponse(incoming: IncomingMessage, stall_ms: number): Response {
   const { rawHeaders, statusCode: status = 0 } = incoming
+  // Not every Response refuses it.
+  if (status < 200 || status > 599) throw new RangeError(`the server answered with the status ${status}`)
   const headers = new Headers()
   for (let i = 0; i < rawHeaders.length; i += 2) headers.append(rawHeaders[i]!, rawHeaders[i + 1]!)
   if (BODILESS_STATUSES.includes(status)) {
