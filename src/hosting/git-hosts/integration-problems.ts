@@ -60,13 +60,10 @@ export async function clearProblem(
   })
 }
 
-type ProblemChange = { set: SQL; condition: SQL; type: string; data: Record<string, string> }
+type IntegrationChange = { set: SQL; condition: SQL; type: string; data: Record<string, string> }
 
-async function changeProblem(
-  { database, platform }: DatabaseServices,
-  { id }: Integration,
-  { set, condition, type, data }: ProblemChange,
-): Promise<void> {
+/** The lock, and the change with its event, for a transaction without a person. */
+export function prepareChange(id: string, { set, condition, type, data }: IntegrationChange): [lock: SQL, change: SQL] {
   const events = sql`
     select
       tenant_id,
@@ -76,14 +73,23 @@ async function changeProblem(
       ${JSON.stringify(data)}::json as data,
       ${changedMembers(integrations, INTEGRATION_RECORD)} as changes
     from changed`
-  const lock = sql`select from integrations i where i.id = ${id}::uuid for update`
-  const statement = sql`
-    with changed as (
-      update integrations i
-      set ${set}, version = i.version + 1, updated_at = clock()
-      where i.id = ${id}::uuid and ${condition}
-      returning i.*)
-    select ${journalTenantEvents(events)}
-    from changed`
-  await runAsSystem(database, setSystemSettings(platform, `githost-${id}`), lock, statement)
+  return [
+    sql`select from integrations i where i.id = ${id}::uuid for update`,
+    sql`
+      with changed as (
+        update integrations i
+        set ${set}, version = i.version + 1, updated_at = clock()
+        where i.id = ${id}::uuid and ${condition}
+        returning i.*)
+      select ${journalTenantEvents(events)}
+      from changed`,
+  ]
+}
+
+async function changeProblem(
+  { database, platform }: DatabaseServices,
+  { id }: Integration,
+  change: IntegrationChange,
+): Promise<void> {
+  await runAsSystem(database, setSystemSettings(platform, `githost-${id}`), ...prepareChange(id, change))
 }

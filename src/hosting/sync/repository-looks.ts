@@ -3,15 +3,14 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { sha256Hex } from '../../kernel/crypto/digest.ts'
 import { type Row, run, runAsSystem } from '../../kernel/db/db.ts'
-import { journalTenantEvents, setSystemSettings } from '../../kernel/db/journal.ts'
-import { changedMembers } from '../../kernel/db/recorded-changes.ts'
+import { setSystemSettings } from '../../kernel/db/journal.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import type { RepositoryLook, SeenRepository } from '../../protocol/repository-looks.schema.ts'
 import { openCredentials, sealCredentials } from '../git-hosts/credentials.ts'
 import type { Integration } from '../git-hosts/githost.ts'
-import { INTEGRATION_RECORD } from '../git-hosts/rows.ts'
+import { prepareChange } from '../git-hosts/integration-problems.ts'
 import { applyLook, sshKeysOf } from '../git-hosts/ssh-access.ts'
-import { type IntegrationProblem, integrations, type SeenRefs, type SshAccess } from '../git-hosts/tables.ts'
+import type { IntegrationProblem, SeenRefs, SshAccess } from '../git-hosts/tables.ts'
 import type { Seal } from './envelope.ts'
 
 /** By offer_looks(). */
@@ -87,31 +86,15 @@ async function changeIntegration(
   const kept = drops ? { ...credentials, deploy_keys: credentials.deploy_keys!.slice(1) } : credentials
   const sealed = drops ? await sealCredentials(ctx.sealer, row, kept) : row.credentials
   const { type, data } = describeEvent(row, { ssh, problem })
-  const events = sql`
-    select
-      tenant_id,
-      organization_id,
-      ${type}::text as type,
-      id as subject_id,
-      ${JSON.stringify(data)}::json as data,
-      ${changedMembers(integrations, INTEGRATION_RECORD)} as changes
-    from changed`
-  return [
-    sql`select from integrations i where i.id = ${row.id}::uuid for update`,
-    sql`
-      with changed as (
-        update integrations i
-        set
-          ssh = ${JSON.stringify(ssh)}::json,
-          problem = ${problem && JSON.stringify(problem)}::json,
-          credentials = ${sealed},
-          version = i.version + 1,
-          updated_at = clock()
-        where i.id = ${row.id}::uuid and i.version = ${row.version}
-        returning i.*)
-      select ${journalTenantEvents(events)}
-      from changed`,
-  ]
+  return prepareChange(row.id, {
+    set: sql`
+      ssh = ${JSON.stringify(ssh)}::json,
+      problem = ${problem && JSON.stringify(problem)}::json,
+      credentials = ${sealed}`,
+    condition: sql`i.version = ${row.version}`,
+    type,
+    data,
+  })
 }
 
 type State = { ssh: SshAccess; problem: IntegrationProblem | null }
