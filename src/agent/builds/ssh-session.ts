@@ -3,12 +3,12 @@
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
-import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import type { SshKeys } from '../../protocol/repository-looks.schema.ts'
 import { SourceUnavailable } from '../engine.ts'
+import { acceptsConnection } from '../system/ports.ts'
 import type { AllowedAddress } from './allowed-address.ts'
 
 /** The name of the host in `known_hosts`, whatever its address. */
@@ -92,22 +92,9 @@ function renderConfig({ host, files, knownHosts, isPinned }: ConfigParts): strin
 async function chooseAddress({ url, addresses }: AllowedAddress): Promise<string> {
   if (addresses.length <= 1) return addresses[0] ?? url.hostname.replace(/^\[|\]$/g, '')
   for (const address of addresses.slice(0, MAX_ADDRESSES))
-    if (await answers(address, Number(url.port || DEFAULT_PORT))) return address
+    if (await acceptsConnection(address, Number(url.port || DEFAULT_PORT), PROBE_MS)) return address
   throw new SourceUnavailable(`The host of ${url.href} does not answer.`)
 }
-
-const answers = (host: string, port: number): Promise<boolean> =>
-  new Promise(resolve => {
-    const socket = connect({ host, port, timeout: PROBE_MS })
-    const end = (hasAnswered: boolean) => {
-      socket.destroy()
-      resolve(hasAnswered)
-    }
-    socket
-      .once('connect', () => end(true))
-      .once('timeout', () => end(false))
-      .once('error', () => end(false))
-  })
 
 /**
  * Removes what agents left that were killed: the folders have their process id in their names. In a container the next
@@ -119,7 +106,7 @@ export function removeStaleSessions(): void {
     try {
       fs.rmSync(join(tmpdir(), name), { recursive: true, force: true })
     } catch {
-      // It belongs to somebody else.
+      // Another user owns it.
     }
   }
 }

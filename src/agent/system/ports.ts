@@ -1,5 +1,6 @@
-// Finds the users whose processes listen on a port, and the ports on which processes listen.
+// Finds the users whose processes listen on a port, the ports on which processes listen, and whether one answers.
 import * as fs from 'node:fs'
+import { connect } from 'node:net'
 
 const TABLES = ['/proc/net/tcp', '/proc/net/tcp6']
 const MAX_AGE_MS = 1_000
@@ -33,6 +34,18 @@ export function listListeningPorts(pids: number[]): number[] | undefined {
     sockets.has(socket) ? Number.parseInt(local.slice(1), 16) : [],
   )
   return pids.length === 0 ? undefined : [...new Set(ports)].sort((a, b) => a - b)
+}
+
+/** Without `timeout` it waits as long as the system does. */
+export function acceptsConnection(host: string, port: number, timeout?: number): Promise<boolean> {
+  return new Promise(resolve => {
+    const socket = connect({ host, port, ...(timeout !== undefined && { timeout }) })
+    const settle = (accepted: boolean) => () => {
+      socket.destroy()
+      resolve(accepted)
+    }
+    socket.once('connect', settle(true)).once('error', settle(false)).once('timeout', settle(false))
+  })
 }
 
 function readTables(): void {

@@ -1,7 +1,7 @@
 // Probes a replica: its port accepts connections and its health path, if any, answers with a status below 400.
 import * as http from 'node:http'
-import { connect } from 'node:net'
 import { stripControlCharacters } from '../../system/last-lines.ts'
+import { acceptsConnection } from '../../system/ports.ts'
 import type { Health, Unhealthy } from './replica.ts'
 
 /** An application that listens on "localhost" may use only one of these. */
@@ -47,17 +47,6 @@ function portOf(word: string, i: number, words: string[]): number | [] {
   const isAddress = word.includes(':') && (/^(localhost|port|\*|)$/i.test(host) || /[.\]]/.test(host))
   const isNamed = port === word && /^port:?$/i.test(words[i - 1] ?? '')
   return IS_PORT.test(port) && (isAddress || isNamed) ? Number(port) : []
-}
-
-function acceptsConnection(host: string, port: number, timeout: number): Promise<boolean> {
-  return new Promise(resolve => {
-    const socket = connect({ host, port, timeout })
-    const settle = (accepted: boolean) => () => {
-      socket.destroy()
-      resolve(accepted)
-    }
-    socket.once('connect', settle(true)).once('error', settle(false)).once('timeout', settle(false))
-  })
 }
 
 /** Undefined if the answer is healthy. */

@@ -9,6 +9,7 @@ import { findFreePort } from '../../../postgres/free-port.ts'
 import { PermanentError } from '../../engine.ts'
 import { readJson, removeRecursively, writeJson } from '../../system/files.ts'
 import { selectLastLines } from '../../system/last-lines.ts'
+import { acceptsConnection } from '../../system/ports.ts'
 import { isAlive, sendSignal } from '../../system/processes.ts'
 import { endTracked, findTracked, spawnTracked, type TrackedProcess } from '../../system/tracked-process.ts'
 import { makeOwned, type User } from '../../system/users.ts'
@@ -94,7 +95,8 @@ export class RedisServers {
     if (adopted) this.#running.set(deployment_id, adopted)
     if (adopted && redis.port !== null && (await answers(redis)) && isApplied(folder, redis)) return redis
     await this.stop(place)
-    const port = redis.port !== null && (await isFree(redis.port)) ? redis.port : await findFreePort()
+    const isTaken = redis.port === null || (await acceptsConnection('127.0.0.1', redis.port))
+    const port = isTaken ? await findFreePort() : redis.port!
     const started = { ...redis, port }
     this.#start(place, started)
     for (const end = Date.now() + READY_MS; Date.now() < end; await delay(50)) {
@@ -238,13 +240,3 @@ function answers({ password, port }: Redis): Promise<boolean> {
     socket.write(`AUTH ${password}\r\nPING\r\n`)
   })
 }
-
-const isFree = (port: number): Promise<boolean> =>
-  new Promise(resolve => {
-    const socket = connect({ host: '127.0.0.1', port })
-    const settle = (free: boolean) => {
-      socket.destroy()
-      resolve(free)
-    }
-    socket.once('connect', () => settle(false)).once('error', () => settle(true))
-  })
