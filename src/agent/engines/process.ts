@@ -202,8 +202,10 @@ export class ProcessEngine extends PooledEngine {
 
   override async close(how: { stop: boolean }): Promise<void> {
     await super.close(how)
-    if (!how.stop) for (const run of this.#runs.values()) run.release()
-    if (!how.stop) return
+    if (!how.stop) {
+      for (const run of this.#runs.values()) run.release()
+      return this.#stores.releaseDatabases()
+    }
     for (const run of this.#runs.values()) run.stop('was ended, because its agent was stopped')
     await Promise.allSettled([...this.#runs.values()].map(run => run.end))
     await this.#stores.stopRedis()

@@ -122,6 +122,11 @@ export class Databases {
     })
   }
 
+  /** The servers run on, for the next agent. */
+  release(): Promise<void> {
+    return this.#own.release()
+  }
+
   async stop(): Promise<void> {
     await Promise.all([this.#own.stop(), this.#shared.stop()])
   }

@@ -40,6 +40,8 @@ const INITDB_OPTIONS = ['--wal-segsize=4']
 /** Postgres archives a file within seconds. */
 const ARCHIVE_MS = 120_000
 const RECOVERY_PAUSE_MS = 50
+/** What takes longer ends with the process. */
+const RELEASE_TIMEOUT_MS = 3_000
 /** Otherwise Postgres syncs a thousand files one by one, which takes seconds, and much longer on a busy disk. */
 const RECOVERY_SYNC = process.platform === 'linux' ? { recovery_init_sync_method: 'syncfs' } : {}
 
@@ -151,9 +153,15 @@ export class DeploymentServers implements DatabaseHost {
     }
   }
 
-  /** Ends it. Its data stay. */
-  async stop(): Promise<void> {
+  /** Starts and changes nothing any more. The servers run on, for the next agent. */
+  async release(): Promise<void> {
     this.#stopped = true
+    await Promise.race([Promise.allSettled(this.#locks.values()), delay(RELEASE_TIMEOUT_MS)])
+  }
+
+  /** Ends them. Their data stay. */
+  async stop(): Promise<void> {
+    await this.release()
     const ids = listFolder(this.#home).filter(id => fs.existsSync(this.#pointerFile(id)))
     await Promise.all(ids.map(id => this.#endServers(id)))
   }

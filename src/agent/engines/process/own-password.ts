@@ -13,7 +13,10 @@ const TIMEOUT_MS = 60_000
 const markOf = (folder: string) => `${folder}.own-password`
 export const hasOwnPassword = (folder: string): boolean => fs.existsSync(markOf(folder))
 
-/** Call it while no server runs there, and again after a crash. `settings`: the WAL of the change is archived, too. */
+/**
+ * Call it while no server runs there, and again after a crash. The file of the password changes once Postgres has taken
+ * it: another agent may try at the same time, and Postgres lets one. `settings`: the WAL of the change is archived, too.
+ */
 export async function giveOwnPassword(
   folder: string,
   { postgres }: pg.Binaries,
@@ -22,8 +25,6 @@ export async function giveOwnPassword(
 ): Promise<void> {
   if (hasOwnPassword(folder)) return
   const password = randomBytes(24).toString('base64url')
-  fs.writeFileSync(pg.passwordBeside(folder), password, { mode: 0o600 })
-  fs.rmSync(join(folder, pg.PASSWORD_FILE), { force: true })
   pg.replaceStalePid(folder)
   const flags = Object.entries(settings).map(([name, value]) => `--${name}=${value}`)
   const [command = '', ...args] = [...identity.prefix, postgres, '--single', '-D', folder, ...flags, 'postgres']
@@ -43,5 +44,7 @@ export async function giveOwnPassword(
     const log = lines.replaceAll(password, MASK)
     throw new Error(`The Postgres server of this agent did not take a password. Its log ends with:\n${log}`)
   }
+  fs.rmSync(join(folder, pg.PASSWORD_FILE), { force: true })
+  fs.writeFileSync(pg.passwordBeside(folder), password, { mode: 0o600 })
   fs.writeFileSync(markOf(folder), '', { mode: 0o600 })
 }

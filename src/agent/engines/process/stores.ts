@@ -301,6 +301,11 @@ export class ProcessStores {
       if (this.#readRedis(id)) await this.#redis.stop(this.#placeOfRedis(id))
   }
 
+  /** The next agent takes them over as they are. */
+  releaseDatabases(): Promise<void> {
+    return this.#databases.release()
+  }
+
   stopDatabases(): Promise<void> {
     return this.#databases.stop()
   }
