@@ -7,14 +7,18 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest'
+import { Agent } from '../../src/agent/agent.ts'
 import { BucketStore } from '../../src/agent/archive/bucket-store.ts'
+import { createControlPlaneClient } from '../../src/agent/control-plane/client.ts'
 import type { RevisionRef } from '../../src/agent/engine.ts'
-import type { ContainerEngine } from '../../src/agent/engines/container.ts'
-import type { ResourceSpec } from '../../src/protocol/resources.schema.ts'
+import { ContainerEngine } from '../../src/agent/engines/container.ts'
+import { type ResourceSpec, withDefaults } from '../../src/protocol/resources.schema.ts'
 import { startCommand, stopCommands, waitFor } from '../support/commands.ts'
 import { SERVE_COMMAND, setUpContainerEngines } from '../support/container-engine.ts'
+import { startControlPlane } from '../support/fake-control-plane.ts'
 import { type Podman, startPodman } from '../support/podman.ts'
-import { query } from '../support/postgres.ts'
+import { connect, query } from '../support/postgres.ts'
+import { closeAgents, LOOPBACK_NETWORKS, runAgent } from '../support/process-engine.ts'
 import { backupSettings, startS3 } from '../support/s3.ts'
 import { buildStoreImages, queryFromContainer, queryOver, readContainerEnvironment } from '../support/store-images.ts'
 
@@ -58,14 +62,14 @@ async function serve(engine: ContainerEngine, spec = unit(ref)): Promise<string>
   return (await listContainerNames({ revision: spec.revision_id }))[0]!
 }
 /** The running containers of a revision, or of the store `database` or `redis`. */
-async function listContainerNames(label: { revision: string } | { part: string }): Promise<string[]> {
-  const labels = Object.entries({ deployment: ref.deployment_id, ...label })
+async function listContainerNames(label: { revision: string } | { part: string }, { deployment_id } = ref) {
+  const labels = Object.entries({ deployment: deployment_id, ...label })
   const filters = labels.flatMap(([name, value]) => ['--filter', `label=slipway.${name}=${value}`])
   return (await podman.podman('ps', '--format', '{{.Names}}', ...filters)).split('\n').filter(Boolean)
 }
 const inspect = async (name: string) => JSON.parse(await podman.podman('inspect', name))[0]
-const listRemains = async () => {
-  const filter = ['--filter', `label=slipway.deployment=${ref.deployment_id}`]
+const listRemains = async ({ deployment_id } = ref) => {
+  const filter = ['--filter', `label=slipway.deployment=${deployment_id}`]
   return Promise.all(
     ['ps --all', 'volume ls', 'network ls'].map(command => podman.podman(...command.split(' '), '-q', ...filter)),
   )
@@ -111,17 +115,21 @@ test('a database is ready before its application starts, and keeps its data when
   expect(await listRemains()).toEqual(['', '', ''])
 })
 
-/** Runs a statement through the forwarded port of a database. */
-async function queryForwarded(engine: ContainerEngine, of: RevisionRef, text: string) {
-  const { store, connect } = await engine.openForward(of, { store: 'postgres' })
+/** Forwards a port of this machine to a database. */
+async function forwardDatabase(engine: ContainerEngine, of: RevisionRef) {
+  const forward = await engine.openForward(of, { store: 'postgres' })
   const server = createServer(socket => {
-    void connect().then(inside => socket.pipe(inside).pipe(socket))
+    void forward.connect().then(inside => socket.pipe(inside).pipe(socket))
     socket.on('error', () => {})
   }).listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
-  const { user, password, database } = store!
-  return query(`postgres://${user}:${password}@127.0.0.1:${port}/${database}`, text).finally(() => server.close())
+  const { user, password, database } = forward.store!
+  return { url: `postgres://${user}:${password}@127.0.0.1:${port}/${database}`, close: () => void server.close() }
+}
+async function queryForwarded(engine: ContainerEngine, of: RevisionRef, text: string) {
+  const { url, close } = await forwardDatabase(engine, of)
+  return query(url, text).finally(close)
 }
 
 test('a database is restored between two writes and from a snapshot, in another deployment too', async () => {
@@ -157,6 +165,60 @@ test('a database is restored between two writes and from a snapshot, in another 
   expect(await read(ref)).toEqual([1, 2])
   await run(ref, 'insert into data values (4)')
   for (const one of [ref, copy]) await engine.remove(one.deployment_id)
+})
+
+test('a preview begins with the data of its parent, whose sessions go on, and goes without a trace', async () => {
+  const control = await startControlPlane()
+  const { options } = pods
+  const engine = new ContainerEngine({ ...options, stores, limits: { ...options.limits, container_backup_ms: 500 } })
+  const client = createControlPlaneClient({ url: control.url, key: 'key' })
+  const names = { agent_id: 'agent-1', version: 'test', home: pods.home }
+  runAgent(
+    new Agent({ ...names, engine, networks: LOOPBACK_NETWORKS, wait: 5, control: client, logToOperator: () => {} }),
+  )
+  onTestFinished(async () => {
+    await closeAgents()
+    await control.stop()
+  })
+  const [parent, preview] = [randomUUID(), randomUUID()]
+  const deploy = async (deployment_id: string, more: object = {}): Promise<RevisionRef> => {
+    const resource_spec = withDefaults({ memory_mb: 64, ...DB }, 'dev')
+    const source = { source: 'internal_container', image_uri: podman.image, resource_spec } as const
+    const revision_id = control.want(deployment_id, source, { needs_database: true, ...more })
+    await waitFor(() => control.reportedStates(revision_id).includes('deployed'))
+    return { deployment_id, revision_id }
+  }
+  const first = await deploy(parent)
+  const { url, close } = await forwardDatabase(engine, first)
+  const session = await connect(url)
+  await session.query('create table visits as select 1 as n')
+
+  const from = { from_deployment_id: parent, from_name: 'shop' }
+  const second = await deploy(preview, { database_copy: { ...from, copied: false } })
+  const containerOf = async (of: RevisionRef) => (await listContainerNames({ revision: of.revision_id }, of))[0]!
+  const read = async (of: RevisionRef) =>
+    queryFromContainer(podman, await containerOf(of), 'select n from visits order by n')
+  expect(await read(second)).toEqual([{ n: 1 }])
+  await session.query('insert into visits values (2)')
+  await queryFromContainer(podman, await containerOf(second), 'insert into visits values (7)')
+  expect(await Promise.all([first, second].map(read))).toEqual([
+    [{ n: 1 }, { n: 2 }],
+    [{ n: 1 }, { n: 7 }],
+  ])
+  const uris = [first, second].map(async of => readContainerEnvironment(podman, await containerOf(of)))
+  const passwords = (await Promise.all(uris)).map(({ DATABASE_URI }) => new URL(DATABASE_URI!).password)
+  expect(new Set(passwords).size).toBe(2)
+  await session.end()
+  close()
+  for (const one of [second, first]) {
+    const { deployment_id } = one
+    control.updateWork(deployment_id, { wanted: 'absent', revision: null, serving: null })
+    await waitFor(() =>
+      control.reports.some(({ deployment_id: id, state }) => id === deployment_id && state === 'removed'),
+    )
+    expect(await listRemains(one)).toEqual(['', '', ''])
+  }
+  expect([...control.snapshots.held.values()].filter(({ deployment_id }) => deployment_id === preview)).toEqual([])
 })
 
 test('a database whose machine is lost comes back from the bucket with its last stored commit', async () => {
