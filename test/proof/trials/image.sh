@@ -248,6 +248,8 @@ in_agent() { podman exec "$TRIAL-$$-agent" "$@"; }
 check 'git of the agent finds its libraries' in_agent git --version
 expect 'git of the agent speaks https' \
   "$(in_agent git ls-remote https://127.0.0.1:1/x.git 2>&1 | grep -c 'Failed to connect' || true)" 1
+expect 'git of the agent speaks ssh' \
+  "$(in_agent git ls-remote ssh://git@127.0.0.1:1/x.git 2>&1 | grep -c 'port 1: Connection refused' || true)" 1
 expect 'npm of the agent runs' "$(in_agent npm --version)" "$(json deploy/images/lock.json it.npm.version)"
 expect 'the first process of the agent reaps' "$(in_agent cat /proc/1/comm)" tini
 
@@ -285,6 +287,7 @@ if need qemu-aarch64-static; then
     qemu-aarch64-static -L "$folder" "$folder/usr/local/bin/node" "$folder/app/src/host/main.ts" --help
   folder=${rootfs[slipway-agent-arm64]}
   check 'git of arm64 runs (emulated)' qemu-aarch64-static -L "$folder" "$folder/usr/bin/git" --version
+  check 'ssh of arm64 runs (emulated)' qemu-aarch64-static -L "$folder" "$folder/usr/bin/ssh" -V
 else skipped 'arm64: qemu-user-static is not installed'; fi
 
 # ---- the Dockerfile
