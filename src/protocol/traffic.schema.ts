@@ -1,5 +1,6 @@
 // Schemas of the split of traffic between the revision that serves and one beside it.
 import * as z from 'zod'
+import { ReportedRollout, type StoredProgress, WorkRollout } from './rollout.schema.ts'
 import { arrayOf, boundedText, Uuid } from './wire.ts'
 
 /** At once: the one that serves, and one beside it. */
@@ -94,6 +95,8 @@ export type TrafficSettings = z.output<typeof TrafficSettings>
 
 // ---- stored
 
+/** `rollout`: its share moves by the steps of a policy. */
+type BesideShare = { revision_id: string | null; share: number; first: number; rollout?: StoredProgress | null }
 type Named = { name: string | null; label: string | null }
 /** Null: nothing is split. Only drizzle/functions/traffic.sql writes it. */
 export type StoredTraffic = {
@@ -101,17 +104,24 @@ export type StoredTraffic = {
   sticky: Sticky | null
   active: Named | null
   /** `first`: the share with which its successor starts. `revision_id` is null until there is one. */
-  beside: (Named & { revision_id: string | null; share: number; first: number }) | null
+  beside: (Named & BesideShare) | null
 }
 
 // ---- for agents
 
-export const WorkTraffic = z.object({ revision_id: Uuid, share: z.int(), sticky: Sticky.nullable() }).meta({
-  id: 'WorkTraffic',
-  description:
-    'The share of one revision, the one in flight or `beside`, in percent. The rest is of the serving one, also ' +
-    'while no copy of that revision is ready. With less than 100 it does not become the serving one.',
-})
+export const WorkTraffic = z
+  .object({
+    revision_id: Uuid,
+    share: z.int(),
+    sticky: Sticky.nullable(),
+    rollout: WorkRollout.nullish().meta({ description: 'Null: its share moves by hand.' }),
+  })
+  .meta({
+    id: 'WorkTraffic',
+    description:
+      'The share of one revision, the one in flight or `beside`, in percent. The rest is of the serving one, also ' +
+      'while no copy of that revision is ready. With less than 100 it does not become the serving one.',
+  })
 export type WorkTraffic = z.output<typeof WorkTraffic>
 
 export const ReportedTraffic = z
@@ -119,6 +129,7 @@ export const ReportedTraffic = z
     revision_id: Uuid,
     share: z.int().min(0).max(100),
     problem: boundedText(2000).nullish().meta({ description: 'Why it does not get its share.' }),
+    rollout: ReportedRollout.nullish(),
   })
   .meta({
     id: 'ReportedTraffic',
