@@ -4,3 +4,6 @@
 export const LATENCY_BOUNDS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 60_000] as const
 export const LATENCY_BUCKETS = LATENCY_BOUNDS_MS.length + 1
 export const statusClasses = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const
+
+/** A 1.25th apart, so that two revisions can be compared: a time 50 % longer is two buckets further. */
+export const ROLLOUT_BOUNDS_MS: readonly number[] = Array.from({ length: 50 }, (_, i) => 1.25 ** i)
