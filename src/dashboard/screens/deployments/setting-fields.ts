@@ -151,6 +151,7 @@ export function listGroups(source: Deployment['source']): SettingGroup[] {
         amount('db_max_connections', 'Maximum connections'),
         text('source_config.resource_spec.attached_database', 'Variable with the address of an attached database', {
           placeholder: 'DATABASE_URL',
+          hint: 'It has no metrics, backups or snapshots here.',
         }),
       ],
       isRare: true,
