@@ -127,13 +127,13 @@ async function deploy(slipway: Slipway, inputs: Inputs): Promise<Outcome> {
   const { mode, name, folder, image, create, timeout } = inputs
   const isPlan = mode === 'plan'
   const args = isPlan ? ['plan'] : ['deploy', '--yes', '--timeout', timeout, ...(create ? ['--create'] : [])]
-  return follow(slipway, inputs, [...args, '--name', name, ...(image === '' ? [folder] : [`--image=${image}`])])
+  return follow(slipway, inputs, [...args, '--name', name, image === '' ? folder : `--image=${image}`])
 }
 
 async function preview(slipway: Slipway, inputs: Inputs): Promise<Outcome> {
   const { name, preview, folder, image, timeout } = inputs
-  const source = image === '' ? `--folder=${folder}` : `--image=${image}`
-  return follow(slipway, inputs, ['preview', '--timeout', timeout, `--branch=${preview}`, source, name])
+  const source = image === '' ? folder : `--image=${image}`
+  return follow(slipway, inputs, ['preview', '--timeout', timeout, `--branch=${preview}`, '--name', name, source])
 }
 
 async function follow({ run }: Slipway, { mode, name }: Inputs, args: string[]): Promise<Outcome> {

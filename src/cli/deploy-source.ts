@@ -8,6 +8,7 @@ export type NewDeployment = CallOptions<'POST /v2/deployments'>['body']
 type DeploymentPatch = NonNullable<CallOptions<'PATCH /v2/deployments/{deployment_id}'>['body']>
 
 export type Variable = NewDeployment['secrets'][number]
+export type UploadTarget = Parameters<Session['client']['upload']>[0]
 type PlannedCreation = { body: NewDeployment; plan: Plan<'POST /v2/deployments'> }
 
 export type DeploySource = {
@@ -16,14 +17,17 @@ export type DeploySource = {
   /** The argument or option that names it on the command line, after a space. */
   argument: string
   suggestedName: string
-  /** The files of a folder. `showPlan` refuses those that cannot be started. `upload` is for a new deployment. */
+  /**
+   * The files of a folder. `showPlan` refuses those that cannot be started. `upload` is for a new deployment, unless
+   * another target is given.
+   */
   files?: {
     folder: string
     sha256: string
     showPlan: (deployment?: Deployment) => FolderPlan
     /** Variables that the folder itself names. Those of the command win. */
     variables: Variable[]
-    upload: () => Promise<string>
+    upload: (target?: UploadTarget) => Promise<string>
   }
   image?: string
   /** True for a deployment that has the same source. */

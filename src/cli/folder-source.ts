@@ -3,7 +3,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs'
 import { basename, join, relative, resolve } from 'node:path'
 import { mayHoldSecrets, readPackageFile, toName } from '../client/archive-rules.ts'
 import { type AddedFiles, type Archive, findFiles, packFolder } from './archive.ts'
-import { type DeploySource, planNew } from './deploy-source.ts'
+import { type DeploySource, planNew, type UploadTarget } from './deploy-source.ts'
 import { shellWord, usageError } from './failure.ts'
 import { planFolder, showBuildPlan } from './folder-plan.ts'
 import { findGraphFolder, readGraphVariables } from './graph-folder.ts'
@@ -52,7 +52,7 @@ export async function openFolder(
         return plan
       },
       variables: root === undefined ? readGraphVariables(folder, session.out) : [],
-      upload: () => uploadArchive(session, { ...source_config, ...source_revision_config }, archive),
+      upload: (target = { ...source_config, ...source_revision_config }) => uploadArchive(session, target, archive),
     },
     label: 'this folder',
     argument: argument + (root === undefined ? '' : ` --root ${shellWord(root)}`),
@@ -116,7 +116,7 @@ const listSome = (names: string[]): string =>
 /** `target`: the id of the deployment, or the settings of a new one. */
 export async function uploadArchive(
   { client, out, signal, ...session }: Session,
-  target: Parameters<Session['client']['upload']>[0],
+  target: UploadTarget,
   { content }: Archive,
 ): Promise<string> {
   const uploaded = await client.upload(target, () => streamWithProgress({ ...session, client, out, signal }, content), {

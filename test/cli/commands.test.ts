@@ -277,12 +277,34 @@ it('requests a preview of an image, and deletes it by its name', async () => {
   const { tenant, parent, previews } = await setUpPreviews()
   const run = makeRunner(tenant)
   const source = ['--image', 'registry.example.com/shop:1']
-  const { objects } = await run(['preview', parent.id, '--branch', 'try', ...source, '--detach'])
+  const named = ['preview', '--name', parent.id]
+  const { objects } = await run([...named, '--branch', 'try', ...source, '--detach'])
   expect(objects).toEqual([expect.objectContaining({ type: 'preview', kind: 'request', branch: 'try' })])
-  expect((await run(['preview', parent.id, ...source, '--ref', 'main'])).code).toBe(2)
+  expect((await run([...named, ...source, '--ref', 'main'])).code).toBe(2)
   expect((await run(['previews', 'delete', parent.id, 'other', '--yes'])).error?.code).toBe('preview_not_found')
   expect((await run(['previews', 'delete', parent.id, 'try', '--yes'])).code).toBe(0)
   expect(await previews()).toMatchObject([{ branch: 'try', state: 'ended' }])
+})
+
+it('requests a preview of a folder, of the deployment that the folder is linked to', async () => {
+  serveRepositories()
+  const { tenant, parent, previews } = await setUpPreviews({}, { source_config: { root_directory: 'web' } })
+  const run = makeRunner(tenant)
+  const folder = makeFolder({ 'web/package.json': '{"name": "web"}', 'web/server.js': 'serve()' })
+  const unlinked = await run(['preview', folder, '--branch', 'try', '--detach'])
+  expect([unlinked.code, unlinked.error?.next]).toEqual([2, 'slipway link NAME'])
+  expect((await run(['link', parent.id], { cwd: folder })).code).toBe(0)
+  expect((await run(['preview', folder, '--branch', 'try', '--detach'])).code).toBe(0)
+  expect(await previews()).toMatchObject([{ branch: 'try', kind: 'request' }])
+})
+
+it.each([
+  ['a name in place of a folder', 'shop', 'slipway preview --name shop'],
+  ['a compose file', 'group', 'slipway preview FOLDER --name NAME'],
+])('refuses a preview of %s, and says how to name the deployment', async (_, given, next) => {
+  const cwd = makeFolder({ 'group/compose.yaml': 'services: {web: {image: nginx}}' })
+  const { code, error } = await makeRunner(await newTenant())(['preview', given, '--branch', 'try'], { cwd })
+  expect([code, error?.next]).toEqual([2, next])
 })
 
 it('sends any request, with a body from standard input', async () => {

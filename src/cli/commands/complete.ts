@@ -33,7 +33,7 @@ async function findCandidates(session: Session, place: Place, typed: string): Pr
   const { kind, given, command } = place
   const of = given[0]
   if (command.startsWith('env ') && (kind === 'name' || kind === 'names')) return listVariables(session, of)
-  if (kind === 'deployment' || (kind === 'name' && ['deploy', 'plan'].includes(command)))
+  if (kind === 'deployment' || (kind === 'name' && ['deploy', 'plan', 'preview'].includes(command)))
     return listDeployments(session, typed)
   if (['revision', 'before', 'after'].includes(kind)) return listRevisions(session, of)
   if (command === 'list' && kind === 'status') return STATUSES

@@ -69,7 +69,7 @@ function OfDeployment({ workspace, deployment }: { workspace: string; deployment
         <Card class={styles.block} title="Policy">
           <Empty
             title="No preview policy"
-            command={isGit ? policyCommand(deployment.id) : `slipway preview ${deployment.name}`}
+            command={isGit ? policyCommand(deployment.id) : `slipway preview --name ${deployment.name}`}
             action={edit}
           >
             {isGit
