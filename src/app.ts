@@ -46,6 +46,7 @@ export const slices = {
   '/v2/deployments/*/protection /v2/deployments/*/bypasses /v2/deployments/*/access-grants': () =>
     import('./hosting/protection/routes.ts'),
   '/v2/deployments/*/traffic': () => import('./hosting/traffic/routes.ts'),
+  '/v2/deployments/*/rollout': () => import('./hosting/rollouts/routes.ts'),
   '/v2/deployments/*/metrics': () => import('./hosting/metrics/metrics.routes.ts'),
   '/v1/integrations/forge/githost': () => import('./hosting/git-hosts/routes.ts'),
   '/v2/listeners': () => import('./hosting/listeners/routes.ts'),

@@ -595,7 +595,7 @@ begin
 end $$;
 
 -- Changes a deployment whose row the caller has locked as `p_stored`: its configuration, secrets and hold become those
--- of `p_next`. With reasons, a revision is created: one is in flight, at most one waits. Without reasons and changes in
+-- of `p_next`. The hold of a failed rollout ends with the next revision: nothing automatic makes one. With reasons, a revision is created: one is in flight, at most one waits. Without reasons and changes in
 -- place, nothing is written.
 create function queue_revision(
   p_stored deployments,
@@ -650,7 +650,7 @@ begin
     end,
     secrets = p_next.secrets,
     secret_references = p_next.secret_references,
-    hold = p_next.hold,
+    hold = case when v_creates and p_next.hold ->> 'reason' = 'rollout_failed' then null else p_next.hold end,
     traffic = case
       when v_creates and not v_lacks_artifact and v_in_flight is null
         then place_canary(p_next, p_revision, 'rolled_back' = any(p_reasons))
@@ -693,6 +693,14 @@ begin
     );
     events := created_event(revision)
       || supersede_revisions(array[p_stored.waiting_revision_id, v_replaced], changed.revisions);
+  end if;
+  if p_next.hold is not null and changed.hold is null then
+    events := events || (
+      'deployment.hold_released',
+      changed.id,
+      '{}',
+      changed_members(jsonb_build_object('hold', p_next.hold), '{"hold": null}')
+    )::new_event;
   end if;
   if changed.status <> p_stored.status then
     events := events || (
@@ -1015,7 +1023,7 @@ begin
         v_sent -> 'source_config.resource_spec.volumes'
       )
     end
-    || case when v_sent ? 'source_config.resource_spec.volumes' and is_traffic_split(p_stored.traffic) then
+    || case when v_sent ? 'source_config.resource_spec.volumes' and is_traffic_split(p_stored) then
       array(
         select format('source_config.resource_spec.volumes: %s has one writer, and the traffic is split', disks)
         from exclusive_disks(p_stored, (v_next.source_config -> 'resource_spec')::jsonb) disks
@@ -1590,6 +1598,7 @@ begin
     d.waiting_revision_id := nullif(d.waiting_revision_id, p_after.id);
     if d.traffic #>> '{beside, revision_id}' = p_after.id::text then
       d.traffic := leave_canary(d.traffic, p_after.status = 'DEPLOYED');
+      d.rollout_due_at := null;
     end if;
   end if;
   -- A revision that still waits for its artifact (CREATING) keeps its place.
@@ -1761,7 +1770,7 @@ begin
       changed_members(jsonb_build_object('url', p_before.url), jsonb_build_object('url', p_after.url))
     )::tenant_event;
   end if;
-  return v_events || database_copy_events(p_before, p_after);
+  return v_events || rollout_events(p_before, p_after) || database_copy_events(p_before, p_after);
 end $$;
 
 create function write_moved_revisions(p_revisions revisions[]) returns void
@@ -1790,8 +1799,10 @@ begin
     in_flight_revision_id = n.in_flight_revision_id,
     waiting_revision_id = n.waiting_revision_id,
     active_revision_id = n.active_revision_id,
+    hold = n.hold,
     traffic = n.traffic,
     applied_traffic = n.applied_traffic,
+    rollout_due_at = n.rollout_due_at,
     source_revision_config = n.source_revision_config,
     image_version = n.image_version,
     generation = n.generation,
@@ -1811,10 +1822,10 @@ begin
     version = d.version + (
       (
         n.active_revision_id, n.status, n.url, n.local_url, n.source_revision_config::text, n.image_version,
-        n.traffic::text, n.applied_traffic::text, n.preview::text
+        n.traffic::jsonb #- '{beside, rollout, asked}', n.applied_traffic::jsonb - 'rollout', n.preview::text
       ) is distinct from (
         d.active_revision_id, d.status, d.url, d.local_url, d.source_revision_config::text, d.image_version,
-        d.traffic::text, d.applied_traffic::text, d.preview::text
+        d.traffic::jsonb #- '{beside, rollout, asked}', d.applied_traffic::jsonb - 'rollout', d.preview::text
       )
     )::integer,
     updated_at = n.updated_at
@@ -1826,7 +1837,8 @@ end $$;
 create function unpinned_config(p_deployment deployments) returns json
 language plpgsql stable as $$
 begin
-  if p_deployment.hold is not null or p_deployment.preview is not null then
+  if p_deployment.hold is not null and p_deployment.hold ->> 'reason' is distinct from 'rollout_failed'
+    or p_deployment.preview is not null then
     return p_deployment.source_revision_config;
   end if;
   return (p_deployment.source_revision_config::jsonb - 'repo_commit_sha')::json;
@@ -2068,7 +2080,10 @@ begin
     return 'Commit ' || left(p_sha, 7) || ' was rolled back and is not deployed again automatically.';
   end if;
   if p_deployment.hold ->> 'until' = 'released' then
-    return 'A rollback holds automatic deploys: commit ' || left(p_sha, 7) || ' was not deployed.';
+    return case p_deployment.hold ->> 'reason'
+      when 'rollout_failed' then 'A failed rollout holds automatic deploys: commit '
+      else 'A rollback holds automatic deploys: commit '
+    end || left(p_sha, 7) || ' was not deployed.';
   end if;
   return null;
 end $$;

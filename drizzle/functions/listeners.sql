@@ -331,6 +331,8 @@ declare
   v_reached integer;
   v_event_count integer;
   v_successor integer;
+  v_is_sent_back boolean;
+  v_generation integer;
   v_events tenant_event[] := '{}';
   v_revisions revisions[] := '{}';
   v_deployments deployments[] := '{}';
@@ -403,6 +405,16 @@ begin
           then (select w.number from revisions w where w.id = d.waiting_revision_id and w.status = 'QUEUED')
       end;
       if v_successor is not null then v_path := '{INTERRUPTED}'; end if;
+      -- Only a revision that had its share was judged. One that never started ends without a hold.
+      v_is_sent_back := v.state = 'failed' and v_path = '{DEPLOY_FAILED}' and d.in_flight_revision_id = r.id
+        and rollout_of(d) is not null
+        and (v.traffic #> '{rollout, gates}' is not null or d.applied_traffic ->> 'revision_id' = r.id::text);
+      if v_is_sent_back then
+        d := fail_rollout(d, r, v.message, coalesce((v.traffic -> 'rollout')::jsonb, judged_health(v.message)));
+        v_events := v_events || rollout_event(
+          'deployment.rollout_failed', v_before, d, jsonb_build_object('message', v.message)
+        );
+      end if;
       if cardinality(v_path) > 0
         or v.state = 'deploying' and r.status = 'DEPLOYING' and v.message is distinct from r.status_message then
         v_next := r;
@@ -438,6 +450,8 @@ begin
         d.health_reason := coalesce(v.health ->> 'reason', case v.state when 'serving' then v.message end);
       end if;
       if v.state in ('deploying', 'deployed', 'serving') then d.applied_traffic := v.traffic; end if;
+      v_generation := d.generation;
+      if v.state = 'deploying' then d := apply_judged_rollout(d, r.id, (v.traffic -> 'rollout')::jsonb); end if;
       d := add_incidents(d, v.incidents);
       -- `least` ignores nulls: without a time, it would be now.
       if v.last_request_at is not null then
@@ -453,6 +467,8 @@ begin
       v_reached := reached_generation(v.state, v.generation, v.revision_id, v_before);
       -- The end of a revision without a successor: the agent has reached the next generation with it.
       if v_reached = v_before.generation
+        -- The next step of a rollout is still to come.
+        and d.generation = v_generation
         and nullif(d.in_flight_revision_id, v_before.in_flight_revision_id) is null then
         d.acknowledged := d.generation;
       else

@@ -2,14 +2,20 @@
 -- `StoredTraffic` of src/protocol/traffic.schema.ts.
 
 -- The traffic of a deployment when a revision gets in flight. It takes the place beside the one that serves, with the
--- name of the one before it and the share of the first step. A rollback, and a revision without a first step, gets all
--- traffic once it is healthy.
+-- name of the one before it and the share of the first step: that of the rollout policy if there is one. A rollback,
+-- and a revision without a first step, gets all traffic once it is healthy.
 create function place_canary(d deployments, p_revision uuid, p_is_rollback boolean) returns json
 language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
-  v_traffic jsonb := d.traffic;
+  v_traffic jsonb := coalesce(
+    d.traffic::jsonb,
+    case when d.rollout is not null then '{"starts_at": 100, "sticky": null, "active": null, "beside": null}' end
+  );
   v_beside jsonb := nullif(v_traffic -> 'beside', 'null');
-  v_first integer := coalesce(nullif((v_traffic ->> 'starts_at')::integer, 100), (v_beside ->> 'first')::integer);
+  v_first integer := case
+    when d.rollout is not null then rollout_share(d.rollout::jsonb, 0)
+    else coalesce(nullif((v_traffic ->> 'starts_at')::integer, 100), (v_beside ->> 'first')::integer)
+  end;
 begin
   if v_traffic is null then return null; end if;
   if d.active_revision_id is null or v_first is null or p_is_rollback then
@@ -21,9 +27,10 @@ begin
   return v_traffic || jsonb_build_object('beside', jsonb_build_object(
     'revision_id', p_revision,
     'share', v_first,
-    'first', v_first,
+    'first', case when d.rollout is null then v_first end,
     'name', v_beside -> 'name',
-    'label', v_beside -> 'label'
+    'label', v_beside -> 'label',
+    'rollout', begin_rollout(d.rollout)
   ));
 end $$;
 
@@ -35,7 +42,7 @@ return (p_traffic::jsonb || case
     'active', jsonb_build_object('name', p_traffic #> '{beside, name}', 'label', p_traffic #> '{beside, label}'),
     'beside', null
   )
-  else jsonb_build_object('beside', (p_traffic -> 'beside')::jsonb || '{"revision_id": null}')
+  else jsonb_build_object('beside', (p_traffic -> 'beside')::jsonb || '{"revision_id": null, "rollout": null}')
 end)::json;
 
 -- The disks of a deployment that one copy at a time may use, as findExclusiveDisk() of src/protocol/disks.ts decides.
@@ -64,9 +71,10 @@ begin
 end $$;
 
 -- True if requests go to two revisions, or will with the next one.
-create function is_traffic_split(p_traffic json) returns boolean
+create function is_traffic_split(d deployments) returns boolean
 language sql immutable
-return coalesce((p_traffic ->> 'starts_at')::integer < 100 or p_traffic #>> '{beside, first}' is not null, false);
+return d.rollout is not null
+  or coalesce((d.traffic ->> 'starts_at')::integer < 100 or d.traffic #>> '{beside, first}' is not null, false);
 
 -- Refuses a revision that cannot run beside the one that serves.
 create function require_runnable(d deployments, r revisions, p_share integer) returns boolean
@@ -111,8 +119,12 @@ declare
   v_named jsonb;
   v_active jsonb;
   v_beside jsonb;
+  v_is_same boolean;
 begin
   if v_stored.id is null then return; end if;
+  if v_stored.rollout is not null and (p_new ->> 'starts_at')::integer < 100 then
+    perform refuse('traffic_refused', 'a rollout says with which share a revision begins: leave out `starts_at`');
+  end if;
   if p_needs <> '[]' then
     perform require_listener_allows(v_stored.listener_id, p_needs);
     v_disks := exclusive_disks(v_stored, (v_stored.source_config -> 'resource_spec')::jsonb);
@@ -137,13 +149,18 @@ begin
       perform refuse('traffic_refused', 'one of the two has to be the revision that serves');
     else
       perform require_runnable(v_stored, v_share.revision, v_share.share);
+      v_is_same := coalesce(v_before ->> 'revision_id' = (v_share.revision).id::text, false);
       v_beside := v_named || jsonb_build_object(
         'revision_id', (v_share.revision).id,
         'share', v_share.share,
         'first', case
-          when v_before ->> 'revision_id' = (v_share.revision).id::text
-            then least(v_share.share, (v_before ->> 'first')::integer)
+          when v_stored.rollout is not null then null
+          when v_is_same then least(v_share.share, (v_before ->> 'first')::integer)
           else v_share.share
+        end,
+        -- A share that is set by hand ends the steps.
+        'rollout', case
+          when v_is_same and (v_before ->> 'share')::integer = v_share.share then v_before -> 'rollout'
         end
       );
     end if;
@@ -151,7 +168,11 @@ begin
   -- The shares say all: the one in flight gets what they say, which is nothing.
   if v_beside is null and p_new -> 'shares' <> '[]' and v_stored.in_flight_revision_id is not null then
     v_beside := jsonb_build_object(
-      'revision_id', v_stored.in_flight_revision_id, 'share', 0, 'first', 0, 'name', null, 'label', null
+      'revision_id', v_stored.in_flight_revision_id,
+      'share', 0,
+      'first', case when v_stored.rollout is null then 0 end,
+      'name', null,
+      'label', null
     );
   end if;
   if not claim_traffic_labels(v_stored, v_active, v_beside) then perform refuse('traffic_name_taken'); end if;
@@ -176,7 +197,8 @@ begin
       v_stored.id,
       json_build_object('shares', p_new -> 'shares'),
       changed_members(
-        jsonb_build_object('traffic', v_stored.traffic), jsonb_build_object('traffic', v_changed.traffic)
+        jsonb_build_object('traffic', recorded_traffic(v_stored.traffic)),
+        jsonb_build_object('traffic', recorded_traffic(v_changed.traffic))
       )
     )::new_event],
     p_request
@@ -190,7 +212,8 @@ language sql immutable as $$
   select json_build_object(
     'revision_id', d.traffic #> '{beside, revision_id}',
     'share', d.traffic #> '{beside, share}',
-    'sticky', d.traffic -> 'sticky'
+    'sticky', d.traffic -> 'sticky',
+    'rollout', rollout_work(rollout_of(d))
   )
   where d.traffic #>> '{beside, revision_id}' is not null
 $$;

@@ -23,7 +23,7 @@ grant select, delete, update (
     latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key,
     deleting_at, listener_id, url, local_url, healthy, last_request_at, custom_host, custom_path, version, created_at,
     updated_at, reported_health, health_reason, health_processes, dormant_parts, incidents, incidents_due, traffic,
-    applied_traffic
+    applied_traffic, rollout, rollout_due_at
   ) on deployments to slipway_agent;
 grant select, insert, delete, update (
     name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config,
@@ -31,7 +31,7 @@ grant select, insert, delete, update (
     latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key,
     deleting_at, listener_id, url, local_url, healthy, last_request_at, custom_host, custom_path, version, created_at,
     updated_at, trace_key_version, owner, protection, reported_health, health_reason, health_processes, dormant_parts,
-    incidents, incidents_due, traffic, applied_traffic
+    incidents, incidents_due, traffic, applied_traffic, rollout, rollout_secret, rollout_due_at
   ) on deployments to slipway_app;
 
 -- ------------------------------------------------------------ custom_hosts
@@ -91,11 +91,11 @@ create policy admitted on revisions as restrictive to slipway_limited
   with check (true);
 grant select, update (
     number, source, source_config, source_revision_config, secrets, secret_references, status, status_message,
-    status_since, reasons, commit, build_plan, actor_kind, actor_name, created_at, updated_at
+    status_since, reasons, commit, build_plan, actor_kind, actor_name, created_at, updated_at, rollout
   ) on revisions to slipway_agent;
 grant select, insert, delete, update (
     number, source, source_config, source_revision_config, secrets, secret_references, status, status_message,
-    status_since, reasons, commit, build_plan, actor_kind, actor_name, created_at, updated_at
+    status_since, reasons, commit, build_plan, actor_kind, actor_name, created_at, updated_at, rollout
   ) on revisions to slipway_app;
 
 -- ------------------------------------------------------------ deployment_secrets

@@ -30,6 +30,18 @@ export const ENGINE_FEATURES = {
     container: 'done',
     kubernetes: 'refused',
   },
+  rollout: {
+    about: '`rollout`: the traffic of each later revision by steps',
+    process: 'done',
+    container: 'done',
+    kubernetes: 'machine',
+  },
+  rollout_gates: {
+    about: '`gates.errors`, `gates.latency` and `gates.restarts` of a rollout, and `requests` of a step',
+    process: 'done',
+    container: 'done',
+    kubernetes: 'refused',
+  },
   images: {
     about: 'Images: the sources `external_container` and `internal_container`',
     process: 'refused',

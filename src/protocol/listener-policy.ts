@@ -7,6 +7,7 @@ import type { Container, Volume, VolumeMount } from './kubernetes.schema.ts'
 import type { Source } from './parts.schema.ts'
 import type { Protection } from './protection.schema.ts'
 import type { ResourceSpec } from './resources.schema.ts'
+import type { NewRollout } from './rollout.schema.ts'
 import { isSshUrl } from './ssh-url.ts'
 import { MAX_INT32 } from './sync-fields.schema.ts'
 import type { NewTraffic } from './traffic.schema.ts'
@@ -119,17 +120,25 @@ export const listProtectionNeeds = (path: string, protection: Protection | null 
     : []
 
 /** Only an agent that splits traffic gets work to split. */
-export function listTrafficNeeds({ shares, starts_at, sticky }: NewTraffic): PolicyNeed[] {
-  const needOf = (path: string, value: 'traffic' | 'traffic_router'): PolicyNeed => {
-    const where = value === 'traffic' ? ', Kubernetes with K8S_ROUTES=gateway' : ''
-    return { path, needs: 'told_feature', value, hint: `needs the ${enginesWith(value)}${where}` }
-  }
-  return [
-    ...(shares.length > 0 || starts_at < 100 ? [needOf('shares', 'traffic')] : []),
-    ...(sticky ? [needOf('sticky', 'traffic_router')] : []),
-    ...shares.flatMap(({ name }, i) => (name == null ? [] : [needOf(`shares.${i}.name`, 'traffic_router')])),
-  ]
+function splitNeed(path: string, value: 'traffic' | 'traffic_router' | 'rollout' | 'rollout_gates'): PolicyNeed {
+  const where = value === 'traffic' || value === 'rollout' ? ', Kubernetes with K8S_ROUTES=gateway' : ''
+  return { path, needs: 'told_feature', value, hint: `needs the ${enginesWith(value)}${where}` }
 }
+
+export const listTrafficNeeds = ({ shares, starts_at, sticky }: NewTraffic): PolicyNeed[] => [
+  ...(shares.length > 0 || starts_at < 100 ? [splitNeed('shares', 'traffic')] : []),
+  ...(sticky ? [splitNeed('sticky', 'traffic_router')] : []),
+  ...shares.flatMap(({ name }, i) => (name == null ? [] : [splitNeed(`shares.${i}.name`, 'traffic_router')])),
+]
+
+/** A gateway of a cluster tells no requests, so nothing of it can be judged by them. */
+export const listRolloutNeeds = ({ steps, gates }: NewRollout): PolicyNeed[] => [
+  splitNeed('steps', 'rollout'),
+  ...steps.flatMap(({ requests }, i) => (requests > 0 ? [splitNeed(`steps.${i}.requests`, 'rollout_gates')] : [])),
+  ...(['errors', 'latency', 'restarts'] as const).flatMap(name =>
+    gates[name] === null ? [] : [splitNeed(`gates.${name}`, 'rollout_gates')],
+  ),
+]
 
 export const listRepositoryNeeds = (repo_url: string | null | undefined): PolicyNeed[] =>
   repo_url != null && isSshUrl(repo_url)

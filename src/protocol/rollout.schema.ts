@@ -274,8 +274,18 @@ export type StoredRollout = {
   steps: RolloutStep[]
   gates: Omit<Rollout['gates'], 'webhook'> & { webhook: { url: string } | null }
 }
-/** In `deployments.traffic`, with the policy as it was when the revision began. Only functions of SQL write it. */
-export type StoredProgress = { step: number; since: string; paused: boolean; passed: boolean; policy: StoredRollout }
+/**
+ * In `deployments.traffic`, with the policy as it was when the revision began. Only functions of SQL write it. `asked`:
+ * what the control plane has judged last.
+ */
+export type StoredProgress = {
+  step: number
+  since: string
+  paused: boolean
+  passed: boolean
+  policy: StoredRollout
+  asked?: GateJudgement[]
+}
 
 // ---- for agents
 

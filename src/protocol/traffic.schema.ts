@@ -96,14 +96,14 @@ export type TrafficSettings = z.output<typeof TrafficSettings>
 // ---- stored
 
 /** `rollout`: its share moves by the steps of a policy. */
-type BesideShare = { revision_id: string | null; share: number; first: number; rollout?: StoredProgress | null }
+type BesideShare = { revision_id: string | null; share: number; first: number | null; rollout?: StoredProgress | null }
 type Named = { name: string | null; label: string | null }
 /** Null: nothing is split. Only drizzle/functions/traffic.sql writes it. */
 export type StoredTraffic = {
   starts_at: number
   sticky: Sticky | null
   active: Named | null
-  /** `first`: the share with which its successor starts. `revision_id` is null until there is one. */
+  /** `first`: the share with which its successor starts, if no rollout says it. `revision_id` is null until there is one. */
   beside: (Named & BesideShare) | null
 }
 

@@ -520,7 +520,7 @@ export const NOT_DECLARED: Record<string, string> = {
   deleteWorkspaceSecret: 'the key of a model configuration, which is declared',
   disconnectAccount: 'people connect their accounts',
   endSession: 'a session of the caller',
-  releaseHold: 'set by a rollback',
+  releaseHold: 'set by a rollback or a failed rollout',
   removePreview: 'created by a pull request, a branch or a request',
   revokeBypass: 'its secret is shown once',
   revokeOwnKey: 'the key of the caller',

@@ -143,6 +143,13 @@ const ADVICE: Record<Reason['code'], Advice> = {
   sleeping: { remedies: [] },
   unused: { remedies: [['redeploy', null]] },
   held_by_rollback: { remedies: [['release_hold', null]] },
+  held_by_rollout: {
+    about: 'latest',
+    remedies: [
+      ['view_logs', 'latest'],
+      ['release_hold', null],
+    ],
+  },
   ref_gone: { remedies: [['set_ref', null]] },
   integration_gone: { about: 'integration', remedies: [] },
   integration_suspended: { about: 'integration', remedies: [['open_integration', null]] },
@@ -263,7 +270,12 @@ const HEALTH_WORDS = {
   unhealthy: 'is unhealthy',
 }
 
-function holdObstacle({ until }: Hold): Reason {
+function holdObstacle({ until, reason }: Hold): Reason {
+  if (reason === 'rollout_failed')
+    return {
+      code: 'held_by_rollout',
+      detail: 'A failed rollout holds automatic deploys until the hold is released, or someone deploys.',
+    }
   const end = until === 'newer_commit' ? 'a newer commit is pushed or the hold is released' : 'the hold is released'
   return { code: 'held_by_rollback', detail: `A rollback holds automatic deploys until ${end}.` }
 }

@@ -12,7 +12,7 @@ import { type ResourceSpec, SCALE_MEMBERS, withScale } from '../../protocol/reso
 import type * as s from './history.schema.ts'
 import { inFlightStates, terminalStates, waitingStates } from './lifecycle.ts'
 import { compareRevisions, IN_PLACE_MEMBERS, type RevisionContent } from './plan.ts'
-import { configToWire, type RevisionRow, revisionConfigToWire } from './rows.ts'
+import { configToWire, holdToWire, type RevisionRow, revisionConfigToWire } from './rows.ts'
 import type { DeploymentRef } from './schema.ts'
 import type { Hold } from './tables.ts'
 
@@ -250,8 +250,8 @@ function readHold({ current, changed_since }: Facts): s.MomentSummary['hold'] {
   const members = new Map<string, unknown>(Object.entries(current.hold ?? {}))
   for (const [path, value] of Object.entries(changed_since?.before ?? {}))
     if (path.startsWith('hold.')) members.set(path.slice('hold.'.length), value)
-  const { since, revision_id, from_commit = null, until } = Object.fromEntries(members) as Hold
-  return since ? { since: toIsoTime(since), revision_id, from_commit, until } : null
+  const { from_commit = null, ...hold } = Object.fromEntries(members) as Hold
+  return hold.since ? holdToWire({ ...hold, from_commit }) : null
 }
 
 function describeState(facts: Facts): s.MomentState {

@@ -11,14 +11,15 @@ export type Serving = z.output<typeof Serving>
 export const Hold = z
   .object({
     since: z.string().meta({ format: 'date-time' }),
-    revision_id: Uuid.meta({ description: 'The revision that the rollback created.' }),
+    reason: z.enum(['rolled_back', 'rollout_failed']),
+    revision_id: Uuid.meta({ description: 'The revision that the rollback created, or whose rollout failed.' }),
     from_commit: z
       .string()
       .nullable()
-      .meta({ description: 'The commit that was rolled back. It is never deployed automatically.' }),
+      .meta({ description: 'The commit that was rolled back, which is never deployed automatically, or that failed.' }),
     until: z.enum(['released', 'newer_commit']).meta({ description: 'What ends the hold.' }),
   })
-  .meta({ id: 'Hold', description: 'A rollback holds automatic deploys.' })
+  .meta({ id: 'Hold', description: 'A rollback or a failed rollout holds automatic deploys.' })
 
 export const Rollback = z
   .object({
@@ -63,6 +64,7 @@ export const obstacleCodes = [
   'sleeping',
   'unused',
   'held_by_rollback',
+  'held_by_rollout',
   'ref_gone',
   'integration_gone',
   'integration_suspended',

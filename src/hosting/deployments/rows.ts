@@ -4,10 +4,11 @@ import { etagState, etagVersion } from '../../kernel/http/routes.ts'
 import { MASK, SourceConfig, SourceRevisionConfig } from '../../protocol/parts.schema.ts'
 import { OPEN_TO_EVERYONE } from '../../protocol/protection.schema.ts'
 import type { Serving } from './revisions.schema.ts'
+import { progressOf, revisionRolloutToWire, rolloutToWire } from './rollout-progress.ts'
 import type { Deployment, DeploymentHealth, Revision } from './schema.ts'
 import type { DeploymentSummary } from './summary.schema.ts'
 import { summaryToWire } from './summary.ts'
-import { deployments, type revisions, type SecretVersion } from './tables.ts'
+import { deployments, type Hold, type revisions, type SecretVersion } from './tables.ts'
 import { settingsOf, sharesOf } from './traffic-shares.ts'
 
 export const wireColumns = pickColumns(deployments, [
@@ -36,6 +37,8 @@ export const wireColumns = pickColumns(deployments, [
   'protection',
   'traffic',
   'applied_traffic',
+  'rollout',
+  'rollout_secret',
   'created_at',
   'updated_at',
   'version',
@@ -79,8 +82,16 @@ export const revisionConfigToWire = (stored: unknown) =>
 const describeProcesses = ({ health_processes }: DeploymentRow) =>
   health_processes ? JSON.stringify(health_processes) : ''
 
+export const holdToWire = ({ since, revision_id, from_commit, until, reason = 'rolled_back' }: Hold) => {
+  return { since: toIsoTime(since), reason, revision_id, from_commit, until }
+}
+
+/** Its numbers move without a new version. */
+const describeProgress = (progress: Deployment['rollout_progress']) => (progress ? JSON.stringify(progress) : '')
+
 export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersion]: number; [etagState]: string } {
   const health = healthOf(row)
+  const progress = progressOf(row)
   return {
     id: row.id,
     tenant_id: row.tenant_id,
@@ -97,7 +108,7 @@ export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersio
     serving: servingOf(row),
     health,
     image_version: row.image_version,
-    hold: row.hold && { ...row.hold, since: toIsoTime(row.hold.since) },
+    hold: row.hold && holdToWire(row.hold),
     latest_revision_id: row.latest_revision_id,
     active_revision_id: row.active_revision_id,
     parent_deployment_id: row.parent_deployment_id,
@@ -116,11 +127,13 @@ export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersio
     protection: row.protection ?? OPEN_TO_EVERYONE,
     traffic: sharesOf(row),
     traffic_settings: settingsOf(row),
+    rollout: rolloutToWire(row),
+    rollout_progress: progress,
     created_at: toIsoTime(row.created_at),
     updated_at: toIsoTime(row.updated_at),
     ...(row.summary && { summary: summaryToWire(row.summary) }),
     [etagVersion]: row.version,
-    [etagState]: `${health?.since} ${health?.reason}${describeProcesses(row)}`,
+    [etagState]: `${health?.since} ${health?.reason}${describeProcesses(row)}${describeProgress(progress)}`,
   }
 }
 
@@ -152,6 +165,7 @@ export const revisionToWire = (row: RevisionRow): Revision => ({
   build_plan: row.build_plan as Revision['build_plan'],
   from_revision_id: row.from_revision_id,
   states: statesToWire(row),
+  rollout: revisionRolloutToWire(row.rollout),
   created_at: toIsoTime(row.created_at),
   updated_at: toIsoTime(row.updated_at),
 })

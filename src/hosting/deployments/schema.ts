@@ -20,6 +20,7 @@ import {
 } from '../../protocol/parts.schema.ts'
 import { NewProtection, Protection } from '../../protocol/protection.schema.ts'
 import { DeploymentType } from '../../protocol/resources.schema.ts'
+import { RevisionRollout, Rollout, RolloutProgress } from '../../protocol/rollout.schema.ts'
 import { TrafficSettings, TrafficShare } from '../../protocol/traffic.schema.ts'
 import {
   arrayOf,
@@ -220,6 +221,10 @@ export const Deployment = z
       description: 'The shares of the revision that serves and of the one beside it. Empty while none serves.',
     }),
     traffic_settings: TrafficSettings,
+    rollout: Rollout.nullable().meta({ description: 'Null: later revisions take all traffic once they are healthy.' }),
+    rollout_progress: RolloutProgress.nullable().meta({
+      description: 'Null: no revision gets its traffic by steps now.',
+    }),
     ...TimeMembers,
     summary: DeploymentSummary.optional(),
   })
@@ -421,6 +426,9 @@ export const Revision = z
     states: z
       .array(RevisionState)
       .meta({ description: 'The states it has been in, oldest first. Of an old revision, only the current one.' }),
+    rollout: RevisionRollout.nullable().meta({
+      description: 'The steps that it has passed, and why it was sent back. Null: none yet.',
+    }),
     ...TimeMembers,
   })
   .meta({ id: 'Revision', description: 'One version of a deployment.' })

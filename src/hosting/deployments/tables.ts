@@ -27,6 +27,7 @@ import { tenantColumns } from '../../people/access/tables.ts'
 import type { StoredProtection } from '../../protocol/protection.schema.ts'
 import type { ProcessHealth } from '../../protocol/report.schema.ts'
 import type { Part } from '../../protocol/resources.schema.ts'
+import type { RevisionRollout, StoredRollout } from '../../protocol/rollout.schema.ts'
 import type { ReportedTraffic, StoredTraffic } from '../../protocol/traffic.schema.ts'
 import { listeners } from '../listeners/tables.ts'
 
@@ -36,12 +37,17 @@ export type SecretVersion = { name: string; version: number }
 /** A state that a revision has been in. */
 export type RevisionState = { status: string; since: string }
 
-/** A rollback's hold on automatic deploys: when and by which revision it began, from which commit, and what ends it. */
+/**
+ * The hold of a rollback or of a failed rollout on automatic deploys: when and by which revision it began, from which
+ * commit, and what ends it.
+ */
 export type Hold = {
   since: string
   revision_id: string
   from_commit: string | null
   until: 'released' | 'newer_commit'
+  /** Absent: a rollback. */
+  reason?: 'rollout_failed'
 }
 
 /** `kind` is absent in previews of an earlier release, which are of pull requests. */
@@ -96,7 +102,7 @@ export const deployments = pgTable(
     active_revision_id: uuid(),
     in_flight_revision_id: uuid(),
     waiting_revision_id: uuid(),
-    /** Set by a rollback. Pushes create no revision while it is set. */
+    /** Set by a rollback or a failed rollout. Pushes create no revision while it is set. */
     hold: json().$type<Hold>(),
     /** Set for previews. No foreign key: the sweep deletes the previews of a deleted parent. */
     parent_deployment_id: uuid(),
@@ -114,6 +120,12 @@ export const deployments = pgTable(
     traffic: json().$type<StoredTraffic>(),
     /** The share that its agent gives the revision beside the one that serves. */
     applied_traffic: json().$type<ReportedTraffic>(),
+    /** The steps of later revisions. Null: none. Written by drizzle/functions/rollouts.sql, also what belongs to it. */
+    rollout: json().$type<StoredRollout>(),
+    /** Sealed: it signs the questions to the webhook of the rollout. */
+    rollout_secret: text(),
+    /** When the control plane looks at the rollout of the revision in flight. Null: its agent alone judges it. */
+    rollout_due_at: instantColumn(),
     /** Its trace keys of other versions are refused. */
     trace_key_version: integer().notNull().default(1),
     /** Null until a listener of the platform takes the deployment. */
@@ -159,6 +171,7 @@ export const deployments = pgTable(
     // The sweep reads it when a silent listener is back.
     index('deployments_unknown').on(t.listener_id).where(isUnknownStatus(sql`status`)),
     index('deployments_health_unjournaled').on(t.id).where(isHealthUnrecorded(sql`health`, sql`recorded_health`)),
+    index('deployments_rollout_due').on(t.rollout_due_at).where(sql`rollout_due_at is not null`),
     index('deployments_incidents_due').on(t.incidents_due).where(sql`incidents_due is not null`),
     // The sweep reads it. A BRIN index leaves updates heap-only.
     index('deployments_idle').using('brin', t.updated_at),
@@ -247,6 +260,8 @@ export const revisions = pgTable(
     from_revision_id: uuid(),
     commit: json(),
     build_plan: json(),
+    /** Null: it got its traffic without steps, or not yet. */
+    rollout: json().$type<RevisionRollout>(),
     actor_kind: text().notNull(),
     actor_id: uuid(),
     actor_name: actorNameColumn(),

@@ -1,7 +1,9 @@
 // The shares of the revisions of a deployment, as its answers tell them. Pure.
+import type { StoredRollout } from '../../protocol/rollout.schema.ts'
 import type { ReportedTraffic, StoredTraffic, TrafficSettings, TrafficShare } from '../../protocol/traffic.schema.ts'
 
 export type TrafficRow = {
+  rollout?: StoredRollout | null
   active_revision_id: string | null
   url: string | null
   /** A stored answer of an earlier release has none. */
@@ -36,24 +38,33 @@ export function sharesOf({ active_revision_id, url, traffic, applied_traffic }: 
 }
 
 /** The same as in place_canary() of the database. Null: it takes all requests at once. */
-function firstShareOf({ active_revision_id, traffic }: Pick<TrafficRow, 'active_revision_id' | 'traffic'>) {
-  if (active_revision_id === null || !traffic) return null
+type Splitting = Pick<TrafficRow, 'active_revision_id' | 'traffic' | 'rollout'>
+function firstShareOf({ active_revision_id, traffic, rollout }: Splitting) {
+  if (active_revision_id === null) return null
+  if (rollout) return rollout.steps[0]!.share
+  if (!traffic) return null
   return traffic.starts_at < 100 ? traffic.starts_at : (traffic.beside?.first ?? null)
 }
 
 /** For the plan of a new revision. */
-export function describeFirstShare(row: Pick<TrafficRow, 'active_revision_id' | 'traffic'>, usesDatabase: boolean) {
+export function describeFirstShare(row: Splitting, usesDatabase: boolean) {
   const share = firstShareOf(row)
   if (share === null) return []
   const release = usesDatabase ? ' A release command of it runs before, on the database that both use.' : ''
-  return [`The new revision gets ${share} % of the requests, and all only when the traffic is set.${release}`]
+  const rest = row.rollout ? 'the rest by the steps of its rollout' : 'all only when the traffic is set'
+  return [`The new revision gets ${share} % of the requests, and ${rest}.${release}`]
 }
 
 /** For the explanation of a revision that is still DEPLOYING. */
-export const describeShare = ({ traffic, applied_traffic }: Partial<TrafficRow>, revision_id: string): string =>
-  applied_traffic?.revision_id === revision_id && traffic?.beside?.revision_id === revision_id
-    ? ` It has ${applied_traffic.share} % of the requests, until the traffic is set or it is interrupted.`
-    : ''
+export function describeShare({ traffic, applied_traffic }: Partial<TrafficRow>, revision_id: string): string {
+  if (applied_traffic?.revision_id !== revision_id || traffic?.beside?.revision_id !== revision_id) return ''
+  const { rollout } = traffic.beside
+  const steps = rollout?.policy.steps.length
+  const until = rollout
+    ? `in step ${rollout.step + 1} of ${steps} of its rollout${rollout.paused ? ', which is paused' : ''}`
+    : 'until the traffic is set or it is interrupted'
+  return ` It has ${applied_traffic.share} % of the requests, ${until}.`
+}
 
 export const settingsOf = ({ traffic }: TrafficRow): TrafficSettings => ({
   starts_at: traffic?.starts_at ?? 100,

@@ -14,6 +14,7 @@ import { protectionCodes } from '../../hosting/protection/codes.ts'
 import { pushesCodes } from '../../hosting/pushes/codes.ts'
 import { registryCodes } from '../../hosting/registry/codes.ts'
 import { relayCodes } from '../../hosting/relay/codes.ts'
+import { rolloutsCodes } from '../../hosting/rollouts/codes.ts'
 import { snapshotsCodes } from '../../hosting/snapshots/codes.ts'
 import { tagsCodes } from '../../hosting/tags/codes.ts'
 import { trafficCodes } from '../../hosting/traffic/codes.ts'
@@ -50,6 +51,7 @@ const CODES = {
   ...customHostsCodes,
   ...protectionCodes,
   ...trafficCodes,
+  ...rolloutsCodes,
   ...snapshotsCodes,
   ...tagsCodes,
   ...runsCodes,

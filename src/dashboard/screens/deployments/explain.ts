@@ -34,6 +34,7 @@ const TITLES: Record<Obstacle['code'], [title: string, tone: Tone]> = {
   sleeping: ['The deployment sleeps', 'idle'],
   unused: ['The deployment is unused', 'idle'],
   held_by_rollback: ['A rollback holds automatic deploys', 'warn'],
+  held_by_rollout: ['A failed rollout holds automatic deploys', 'warn'],
   ref_gone: ['The branch was deleted', 'warn'],
   integration_gone: ['The git host was disconnected', 'warn'],
   integration_suspended: ['The git host connection is suspended', 'warn'],

@@ -1,0 +1,23 @@
+// Error codes of rollouts.
+import type { ErrorCodes } from '../../protocol/error-codes.ts'
+
+export const rolloutsCodes = {
+  rollout_refused: {
+    status: 400,
+    title: 'No rollout by steps',
+    problem: 'Revisions of this deployment cannot get their traffic by steps.',
+    remedy: 'Correct what the detail names, then send it again.',
+  },
+  rollout_not_found: {
+    status: 404,
+    title: 'No rollout policy',
+    problem: 'The deployment has no rollout policy: its revisions get their traffic without steps.',
+    remedy: 'Set one with `PUT` first.',
+  },
+  rollout_not_running: {
+    status: 409,
+    title: 'No rollout in progress',
+    problem: 'No revision of the deployment gets its traffic by steps now.',
+    remedy: 'Read `rollout_progress` of the deployment. A revision in flight that has no policy moves by its traffic.',
+  },
+} as const satisfies ErrorCodes
