@@ -25,7 +25,7 @@ export type Tally = { count: number; bad: number }
 
 /** Bad are answers of 500 and above, and requests that no copy accepted. The values are their shares. */
 export function judgeErrors(canary: Tally, serving: Tally, rule: Rule): Judged {
-  const isGood = (shareOf(canary) ?? 0) <= (shareOf(serving) ?? 0) + rule.margin
+  const isGood = excessOf(canary, serving) <= rule.margin
   return {
     ...verdictOf(logEvidence(canary, serving, rule.margin), isGood && canary.count >= rule.least, rule),
     canary: { count: canary.count, value: shareOf(canary) },
@@ -58,10 +58,7 @@ export function judgeLatency(
     if (still < bounds[0]!) return []
     const slow = { count: own[0]!, bad: own[i + 1]! }
     const beside = { count: other[0]!, bad: Math.min(other[0]!, countAbove(still, serving, other, bounds)) }
-    const excess = (shareOf(slow) ?? 0) - (shareOf(beside) ?? 0)
-    // With less excess there is no evidence, and a good canary costs no time.
-    const evidence = excess > rule.margin ? logEvidence(slow, beside, rule.margin) : -Infinity
-    return [{ bound, slow, beside, excess, evidence }]
+    return [{ bound, slow, beside, excess: excessOf(slow, beside), evidence: logEvidence(slow, beside, rule.margin) }]
   })
   const worst = compared.reduce((most, each) =>
     each.evidence > most.evidence || (each.evidence === most.evidence && each.excess > most.excess) ? each : most,
@@ -138,6 +135,8 @@ const ALTERNATIVES = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64]
  * no larger than that and the margin, and half the same times evidence against the other's being so large.
  */
 function logEvidence(canary: Tally, serving: Tally, margin: number): number {
+  // There is none, and a good canary costs no time.
+  if (excessOf(canary, serving) <= margin) return -Infinity
   const servingGood = { count: serving.count, bad: serving.count - serving.bad }
   const evidence = (share: number) =>
     logBet(canary, share + margin) + log1pExp(logBet(servingGood, 1 - share)) - Math.LN2
@@ -155,6 +154,7 @@ function logBet({ count, bad }: Tally, share: number): number {
 // ---- numbers
 
 const shareOf = ({ count, bad }: Tally): number | null => (count > 0 ? bad / count : null)
+const excessOf = (canary: Tally, serving: Tally): number => (shareOf(canary) ?? 0) - (shareOf(serving) ?? 0)
 
 function verdictOf(evidence: number, isGood: boolean, { alpha }: Rule): Pick<Judged, 'verdict' | 'p'> {
   const p = Math.min(1, Math.exp(-evidence))

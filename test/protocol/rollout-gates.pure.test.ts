@@ -2,15 +2,8 @@
 import { expect, it } from 'vitest'
 import { ROLLOUT_BOUNDS_MS } from '../../src/protocol/latency-histogram.ts'
 import { judgeErrors, judgeLatency, judgeScores, type Scores, type Tally } from '../../src/protocol/rollout-gates.ts'
+import { makeRandom } from '../proof/support/random.ts'
 
-/** A generator of its own, so that a failure can be repeated. */
-function randoms(seed: number): () => number {
-  let state = seed
-  return () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0
-    return state / 2 ** 32
-  }
-}
 const normalFrom = (random: () => number) => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random())
 
 type Split = { share: number; rate: number; seconds: number }
@@ -65,7 +58,7 @@ const repeat = <T>(times: number, run: (seed: number) => T): T[] => Array.from({
 
 it('good revisions are failed more rarely than stated, also with the largest difference that does not matter', () => {
   const alarms = repeat(150, seed => {
-    const random = randoms(seed)
+    const random = makeRandom(seed)
     const serving = [0, 0.001, 0.02, 0.3][seed % 4]!
     const split = { share: [0.01, 0.1, 0.5][seed % 3]!, rate: 1 + Math.floor(random() * 50), seconds: 100 }
     return untilErrorsSeen(random, split, { serving, canary: serving + ERRORS.margin }, 0.1)
@@ -76,10 +69,12 @@ it('good revisions are failed more rarely than stated, also with the largest dif
 it('a revision with 5 % errors hurts some hundred requests, and one where all fail at most ten', () => {
   for (const share of [0.01, 0.1]) {
     const split = { share, rate: 50, seconds: 3_000 }
-    const some = repeat(8, seed => untilErrorsSeen(randoms(seed), split, { serving: 0.001, canary: 0.05 }))
+    const some = repeat(8, seed => untilErrorsSeen(makeRandom(seed), split, { serving: 0.001, canary: 0.05 }))
     expect(some).not.toContain(null)
     expect(median(some.map(Number))).toBeLessThan(400)
-    const all = repeat(8, seed => untilErrorsSeen(randoms(seed), { ...split, rate: 5 }, { serving: 0.001, canary: 1 }))
+    const all = repeat(8, seed =>
+      untilErrorsSeen(makeRandom(seed), { ...split, rate: 5 }, { serving: 0.001, canary: 1 }),
+    )
     expect(Math.max(...all.map(Number))).toBeLessThanOrEqual(10)
   }
 })
@@ -88,16 +83,16 @@ it('a revision that takes half as long again is seen under noise, and none is th
   const split = { share: 0.1, rate: 50, seconds: 200 }
   for (const median of [15, 100, 180, 2_000]) {
     for (const seed of [1, 2, 3]) {
-      expect(untilSlownessSeen(randoms(seed), split, { median, noise: 0.5, factor: 1.5 })).toBeLessThan(900)
-      expect(untilSlownessSeen(randoms(seed), split, { median, noise: 0.5, factor: 1 })).toBeNull()
-      expect(untilSlownessSeen(randoms(seed), split, { median, noise: 0.05, factor: 1.5 })).toBeLessThan(200)
+      expect(untilSlownessSeen(makeRandom(seed), split, { median, noise: 0.5, factor: 1.5 })).toBeLessThan(900)
+      expect(untilSlownessSeen(makeRandom(seed), split, { median, noise: 0.5, factor: 1 })).toBeNull()
+      expect(untilSlownessSeen(makeRandom(seed), split, { median, noise: 0.05, factor: 1.5 })).toBeLessThan(200)
     }
   }
 })
 
 it('milliseconds that a fast revision takes longer, and a slow part smaller than the margin, do not matter', () => {
   const split = { share: 0.1, rate: 50, seconds: 100 }
-  expect(untilSlownessSeen(randoms(1), split, { median: 1.5, noise: 0.3, factor: 2 })).toBeNull()
+  expect(untilSlownessSeen(makeRandom(1), split, { median: 1.5, noise: 0.3, factor: 2 })).toBeNull()
   const [canary, serving] = [emptyHistogram(), emptyHistogram()]
   for (let i = 0; i < 10_000; i++) countTime(canary, i % 100 === 0 ? 900 : 20)
   for (let i = 0; i < 100_000; i++) countTime(serving, 20)
@@ -123,7 +118,7 @@ it('a revision passes with enough requests and no difference above the margin, a
 })
 
 it('counts of any size have a probability, which falls with each bad answer more', () => {
-  const random = randoms(5)
+  const random = makeRandom(5)
   const sizes = [0, 1, 7, 1e3, 1e6, 1e9]
   for (const count of sizes)
     for (const beside of sizes)
@@ -160,7 +155,7 @@ it('worse scores are seen within some dozens, of any scale, and equal ones are n
   let alarms = 0
   for (const draw of [grade, isRight])
     for (const seed of repeat(12, seed => seed)) {
-      const random = randoms(seed)
+      const random = makeRandom(seed)
       const serving = Array.from({ length: 500 }, () => draw(random, 0.9))
       const good: number[] = []
       const bad: number[] = []
