@@ -61,6 +61,7 @@ export const parts: Part[] = [
     name: 'kit',
     about: 'The agent of this repository against PROTOCOL.md.',
     command: node('test/proof/kit/run.ts', process.execPath, 'src/agent/main.ts', '--stop'),
+    env: { AGENT_ALLOWED_NETWORKS: '127.0.0.0/8' },
     minutes: 20,
   },
   {

@@ -2,9 +2,13 @@
 import { createDecipheriv, createECDH, createHash, hkdfSync, randomUUID } from 'node:crypto'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
+import { parseNetworks } from '../../../src/agent/builds/allowed-address.ts'
+import { seeRepository } from '../../../src/agent/builds/repository-looks.ts'
+import { hasSsh } from '../../../src/agent/builds/ssh-session.ts'
 import { sources } from '../../../src/protocol/parts.schema.ts'
 import type { Changes } from '../../../src/protocol/poll.schema.ts'
 import type { Report, ReportResult } from '../../../src/protocol/report.schema.ts'
+import type { RepositoryLook, SshKeys } from '../../../src/protocol/repository-looks.schema.ts'
 import type { Tracing, Work } from '../../../src/protocol/work.schema.ts'
 
 const { SLIPWAY_URL, SLIPWAY_LISTENER_KEY } = process.env
@@ -34,8 +38,9 @@ async function call(path: string, body: object): Promise<{ status: number; body:
         body: JSON.stringify({ ...agent, ...body }),
       })
       const { status } = answer
+      const reply = status === 204 ? null : await answer.json()
       if (status < 500 && status !== 429)
-        return { status, body: await answer.json(), wait: Number(answer.headers.get('Retry-After') ?? 0) }
+        return { status, body: reply, wait: Number(answer.headers.get('Retry-After') ?? 0) }
     } catch {}
     await delay(pause)
   }
@@ -169,11 +174,21 @@ async function applyWork(heldLease: Lease, work: Work) {
   rollOut(heldLease, work, stop.signal).catch(() => {})
 }
 
+async function lookAt({ fence, stop }: Lease, { id, url, access, digest }: RepositoryLook) {
+  const keys = openEnvelope<SshKeys>(access, `${listener}/looks/${id}`)
+  const around = { networks: parseNetworks('127.0.0.0/8'), path: PATH, signal: stop.signal }
+  const { refs, ...seen } = await seeRepository(url, keys, around)
+  await call('/v1/sync/repositories', { fence, id, ...seen, ...(seen.digest !== digest && { refs }) })
+}
+
+const { PATH = '' } = process.env
+const features = (await hasSsh(PATH)) ? ['git_ssh'] : []
 for (;;) {
   const isSettled = [...knownDeployments.values()].every(one => !one.rollout)
   const { status, body, wait } = await call('/v1/sync/poll', {
     public_key: public_key.toString('base64url'),
     version: 'fake',
+    policy: { privileged: false, service_accounts: [], max_copies: null, features },
     cursor,
     digest: cursor === null ? null : computeDigest(),
     wait: isSettled ? 3 : 1,
@@ -187,6 +202,7 @@ for (;;) {
       const ids = new Set(answer.changes.map(one => one.deployment_id))
       if (!answer.more) for (const id of knownDeployments.keys()) if (!ids.has(id)) knownDeployments.delete(id)
     }
+    for (const look of answer.looks ?? []) void lookAt(lease, look)
     for (const work of answer.changes) await applyWork(lease, work)
     // Only now: an agent that ends before this line gets the same changes again.
     if (lease) cursor = answer.cursor

@@ -11,8 +11,9 @@ Starts a control plane, starts the agent with the command, and runs every scenar
 those whose name contains the word.
 
 The environment of the command has SLIPWAY_URL, SLIPWAY_LISTENER_KEY and SLIPWAY_AGENT_HOME. The last is its working
-folder, which it finds again after a restart. What the command starts has to end with it. --parallel runs that many
-scenarios at the same time, each with an agent and a control plane that no other uses at that time.`
+folder, which it finds again after a restart. What the command starts has to end with it. An agent with the feature
+git_ssh has to be allowed to read repositories from 127.0.0.1. --parallel runs that many scenarios at the same time,
+each with an agent and a control plane that no other uses at that time.`
 
 type KitOptions = {
   only?: string

@@ -171,6 +171,7 @@ export async function createScenarioContext(plane: ControlPlane, command: string
   return {
     plane,
     call,
+    listener_id,
     listener_key,
     waitFor,
     start,

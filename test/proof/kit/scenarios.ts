@@ -7,6 +7,7 @@ import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { Poll } from '../../../src/protocol/poll.schema.ts'
 import type { Report } from '../../../src/protocol/report.schema.ts'
 import type { Exchange } from './control-plane.ts'
+import { lookAtRepository } from './repository-looks.ts'
 import { RIVAL_AGENT_ID, type ScenarioContext, sha256 } from './scenario-context.ts'
 
 export type Scenario = { name: string; run: (context: ScenarioContext) => Promise<void> }
@@ -136,6 +137,7 @@ export const scenarios: Scenario[] = [
       assert(states[0] === 'running', 'The job was started before `running` was accepted.')
     },
   },
+  { name: 'lists the refs of repositories by SSH, and pins their hosts, if it can', run: lookAtRepository },
   {
     name: 'starts a new revision while the old one serves',
     async run(context) {
