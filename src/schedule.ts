@@ -9,6 +9,7 @@ export const createSweeps = (services: Services) => ({
   audit_log: async () => (await import('./people/audit/sweep.ts')).sweepAuditLog(services),
   overdue_revisions: async () => (await import('./hosting/deployments/sweep.ts')).sweepRevisions(services),
   old_revisions: async () => (await import('./hosting/deployments/revision-retention.ts')).sweepOldRevisions(services),
+  rollouts: async () => (await import('./hosting/rollouts/sweep.ts')).sweepRollouts(services),
   jobs: async () => (await import('./hosting/jobs/sweep.ts')).sweepJobs(services),
   snapshots: async () => (await import('./hosting/snapshots/sweep.ts')).sweepSnapshots(services),
   bypasses: async () => (await import('./hosting/protection/sweep.ts')).sweepBypasses(services),

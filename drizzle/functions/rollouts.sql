@@ -229,12 +229,13 @@ begin
         'rollout_refused', '`starts_at` of the traffic says with which share a revision begins: set it to 100'
       );
     end if;
+    if p_keeps_secret and v_stored.rollout_secret is null then
+      perform refuse('secret_unknown', 'gates.webhook.secret');
+    end if;
     -- A kept secret must not sign for another address, whose owner could then ask in its name.
-    if p_keeps_secret and (
-      v_stored.rollout_secret is null
-      or p_rollout #>> '{gates, webhook, url}' is distinct from v_stored.rollout #>> '{gates, webhook, url}'
-    ) then
-      perform refuse('rollout_refused', '`gates.webhook.secret` is the mask, and none is stored for this URL: send it');
+    if p_keeps_secret
+      and p_rollout #>> '{gates, webhook, url}' is distinct from v_stored.rollout #>> '{gates, webhook, url}' then
+      perform refuse('secret_required', 'gates.webhook.secret');
     end if;
   end if;
   update deployments d
@@ -349,6 +350,14 @@ begin
     'organization_id', d.organization_id,
     'tenant_id', d.tenant_id,
     'name', d.name,
+    'project_id', (select p.id from projects p where p.tenant_id = d.tenant_id and p.name = d.name),
+    'lower_keys', (
+      select coalesce(json_agg(f.key), '[]')
+      from feedback_configs f
+      where f.tenant_id = d.tenant_id
+        and f.is_lower_score_better
+        and (rollout_of(d) #> '{policy, gates, scores}') @> jsonb_build_array(jsonb_build_object('key', f.key))
+    ),
     'revision_id', d.in_flight_revision_id,
     'serving_id', d.active_revision_id,
     'number', (select r.number from revisions r where r.id = d.in_flight_revision_id),

@@ -9,7 +9,9 @@ language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_traffic jsonb := coalesce(
     d.traffic::jsonb,
-    case when d.rollout is not null then '{"starts_at": 100, "sticky": null, "active": null, "beside": null}' end
+    case
+      when d.rollout is not null then '{"starts_at": 100, "sticky": null, "active": null, "beside": null}'::jsonb
+    end
   );
   v_beside jsonb := nullif(v_traffic -> 'beside', 'null');
   v_first integer := case

@@ -75,6 +75,8 @@ type Options = {
 
 const RESYNC_INTERVAL_MS = 6 * 3600_000
 const FLUSH_INTERVAL_MS = 250
+/** A rollout that fails is sent back within a second. */
+const JUDGE_INTERVAL_MS = 500
 const FATAL_STATUSES = new Set([401, 403, 404])
 const STANDBY_REASON =
   'Another agent serves this listener. This one takes over when that agent stops or its lease expires.'
@@ -255,6 +257,7 @@ export class Agent {
       void this.#jobs.flush()
       void this.#snapshots.flush()
     }, FLUSH_INTERVAL_MS)
+    const judging = setInterval(() => void this.#reconciler.judgeRollouts(), JUDGE_INTERVAL_MS)
     this.#metrics.start()
     try {
       for (let failures = 0; !this.#shutdown.signal.aborted; )
@@ -264,6 +267,7 @@ export class Agent {
         )
     } finally {
       clearInterval(flushing)
+      clearInterval(judging)
     }
   }
 

@@ -12,6 +12,7 @@ import type { Source } from '../protocol/parts.schema.ts'
 import type { GrantIssuer, WorkProtection } from '../protocol/protection.schema.ts'
 import type { Incident, ReportedHealth } from '../protocol/report.schema.ts'
 import type { CompleteResourceSpec, Part } from '../protocol/resources.schema.ts'
+import type { FailingRequest } from '../protocol/rollout.schema.ts'
 import type { HeldSnapshot } from '../protocol/snapshots.schema.ts'
 import type { WorkTraffic } from '../protocol/traffic.schema.ts'
 import type { Exit, Ready } from '../protocol/tunnel-frames.ts'
@@ -230,6 +231,14 @@ export type RevisionUsage = RevisionRef & {
   unreached: number | null
 }
 
+/** Totals by revision: answers, those that failed and their times by `ROLLOUT_BOUNDS_MS`, and restarts of copies. */
+export type SplitTotals = {
+  revisions: Record<string, { requests: number; failed: number; latencies: number[] }>
+  failing: FailingRequest[]
+  slow: FailingRequest[]
+  restarts: Record<string, number>
+}
+
 /** All databases of the agent that it can measure, and those whose backup fails. */
 export type DatabaseTotals = { count: number; bytes: number; connections: number; failing: number }
 
@@ -345,6 +354,8 @@ export interface Engine {
    * splits none.
    */
   split?(deployment_id: string, split: WorkTraffic | null): Promise<void>
+  /** What a rollout is judged by, as totals. Absent: the engine sees no requests, and steps go by time alone. */
+  readSplit?(deployment_id: string): Promise<SplitTotals>
   /** Runs a command beside a copy. Rejects with a PermanentError for the user. See `policy.tunnels`. */
   openTerminal?(ref: RevisionRef, id: string, request: NewTerminal): Promise<Terminal>
   /** Reaches ports of copies and stores of this deployment, and nothing else. */

@@ -72,12 +72,14 @@ const LatencyGate = z
 const RestartsGate = z
   .object({ most: z.int().min(0).max(1000).default(0) })
   .meta({ id: 'RestartsGate', description: 'Fails if its copies restart more often than this in one step.' })
-export const MAX_WEBHOOK_SECRET = 1000
 const NewWebhookGate = z
   .object({
-    url: boundedText(2048).min(1),
-    secret: boundedText(MAX_WEBHOOK_SECRET)
-      .min(1)
+    url: boundedText(2048)
+      .regex(/^https?:\/\/[^\s\0]+$/, { error: 'must be an http or https URL', abort: true })
+      .refine(url => URL.canParse(url), { error: 'must be an http or https URL' })
+      .meta({ format: 'uri' }),
+    secret: boundedText(255)
+      .min(8)
       .nullish()
       .meta({
         description:

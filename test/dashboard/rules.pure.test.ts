@@ -45,7 +45,7 @@ it.each([
 })
 
 describe('the state of a deployment', () => {
-  const hold = { since: '', revision_id: '', from_commit: null, until: 'released' } as const
+  const hold = { since: '', reason: 'rolled_back', revision_id: '', from_commit: null, until: 'released' } as const
   it.each([
     [{ status: 'READY', serving: 'current', hold: null }, undefined, 'Serving'],
     [{ status: 'READY', serving: 'current', hold }, undefined, 'Serving, rolled back'],

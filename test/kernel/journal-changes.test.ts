@@ -295,6 +295,12 @@ async function prepareCalls() {
       return { params: { deployment_id }, body: { revision_id } }
     },
     setDeploymentTraffic: () => ({ body: { shares: [], starts_at: 10 } }),
+    removeRollout: async () => {
+      const { id } = await newDeployment(tenant)
+      const set = await tenant.put(`/v2/deployments/${id}/rollout`, { steps: [{ share: 10 }] })
+      expect(set.status, JSON.stringify(set.body)).toBe(200)
+      return { params: { deployment_id: id } }
+    },
     createJob: async () => ({ params: { deployment_id: (await startServing(POLICY, tenant)).id } }),
     cancelJob: async () => {
       const { id, run } = await startServing(POLICY, tenant)

@@ -227,7 +227,7 @@ export class KubernetesEngine implements Engine {
     return featuresOf(this.name, [
       ...missing,
       // An Ingress has no weights.
-      ...(this.#settings.routes === 'gateway' ? [] : (['traffic'] as const)),
+      ...(this.#settings.routes === 'gateway' ? [] : (['traffic', 'rollout'] as const)),
       ...(this.#settings.database_backups ? [] : (['database_snapshots'] as const)),
     ])
   }

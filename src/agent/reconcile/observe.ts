@@ -1,4 +1,6 @@
 // Observes a deployment: what its builds and the engine have, as the plan takes it, with the reasons of failures.
+import type { Report } from '../../protocol/report.schema.ts'
+import type { ReportedRollout } from '../../protocol/rollout.schema.ts'
 import type { BuildRecord, Builds } from '../builds/builds.ts'
 import type { Condition, EngineObservation } from '../engine.ts'
 import type { Observed, Phase } from './plan.ts'
@@ -12,6 +14,8 @@ export type Observation = {
   url: string | null
   local_url?: string | undefined
   split?: EngineObservation['split']
+  /** Of the revision in flight: what ends it, or what the last look at its step found. */
+  rollout?: { failed: Pick<Report, 'message' | 'traffic'> | null; told: ReportedRollout | undefined }
   last_request_at?: string | undefined
   /** The reason why the database is not ready; null when it is, or when none is wanted. */
   databaseFailure: string | null

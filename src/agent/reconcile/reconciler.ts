@@ -17,6 +17,7 @@ import { type Observation, observeDeployment } from './observe.ts'
 import { plan } from './plan.ts'
 import { Releases } from './releases.ts'
 import { composeReport, describeOutcome, serializeReportFacts } from './report.ts'
+import { Rollouts } from './rollouts.ts'
 import { SerialQueue } from './serial-queue.ts'
 import {
   type DeploymentState,
@@ -50,6 +51,7 @@ type UnreadableDeployment = {
 }
 type Options = {
   engine: Engine
+  home: string
   builds: Builds
   reports: Pick<ReportSender, 'add' | 'drop'>
   redaction: Redaction
@@ -75,6 +77,7 @@ export class Reconciler {
   readonly #failurePolicy: FailurePolicy
   readonly #releases: Releases
   readonly #copies: DatabaseCopies
+  readonly #rollouts: Rollouts
   /** Deployments that served when this agent began, and have not served or failed since. Undefined until known. */
   #restoring: Set<string> | undefined
   #restored = 0
@@ -92,6 +95,7 @@ export class Reconciler {
     const onChange = (id: string) => this.enqueue(id)
     this.#releases = new Releases({ ...options, onChange, retry_ms: RETRY_MS })
     this.#copies = new DatabaseCopies({ ...options, onChange, retry_ms: RETRY_MS })
+    this.#rollouts = new Rollouts({ ...options, changed: onChange })
   }
 
   applyWork(work: Work): void {
@@ -173,6 +177,11 @@ export class Reconciler {
     this.#queue.enqueue(id)
   }
 
+  /** Also while it may not act: sending requests back to the revision that serves waits for nothing. */
+  judgeRollouts(): Promise<void> {
+    return this.#rollouts.judge()
+  }
+
   forgetAllBut(wantedIds: Set<string>): void {
     for (const id of [...this.#deployments.keys(), ...this.#unreadable.keys()]) if (!wantedIds.has(id)) this.#forget(id)
   }
@@ -215,7 +224,8 @@ export class Reconciler {
         // Before what may fail: a change of who may see it never waits. An earlier control plane says nothing of it.
         const { protection } = deployment.work
         if (protection !== undefined) await engine.protect?.(id, protection)
-        await engine.split?.(id, deployment.work.traffic ?? null)
+        await engine.split?.(id, this.#rollouts.splitOf(deployment.work))
+        this.#rollouts.see(deployment.work, observation)
         await refreshRevisions(context, deployment, observation).finally(() =>
           this.#options.redaction.confirmEngineSecrets(id),
         )
@@ -281,7 +291,11 @@ export class Reconciler {
 
   #queueReport({ work, generation, isDatabaseReported, lastReported }: TrackedDeployment, seen: Observation): void {
     const { reports, redaction } = this.#options
-    const composed = composeReport(work, generation, seen, isDatabaseReported)
+    const rollout = {
+      failed: this.#rollouts.failed(work),
+      told: this.#rollouts.told(work.deployment_id, work.traffic?.revision_id),
+    }
+    const composed = composeReport(work, generation, { ...seen, rollout }, isDatabaseReported)
     const report = composed && redaction.redactReport(composed)
     if (!report || serializeReportFacts(report) === lastReported) reports.drop(work.deployment_id)
     else reports.add(report)
@@ -296,6 +310,7 @@ export class Reconciler {
   leave(): void {
     this.#releases.leave()
     this.#copies.leave()
+    this.#rollouts.leave()
     this.markAllUnreported()
   }
 

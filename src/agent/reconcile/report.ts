@@ -29,6 +29,9 @@ export function composeReport(
   // No later report implies it, so it goes first.
   if (work.needs_database && observed.database === 'ready' && !isDatabaseReported)
     return { ...subject, state: 'database_ready' }
+  const failed = observation.rollout?.failed
+  if (failed && observed.revisions[work.revision!.id] !== 'failed')
+    return { ...subject, revision_id: work.revision!.id, state: 'failed', ...failed }
   const isRolledOut = !work.revision || work.revision.id === work.serving?.id
   const report = isRolledOut
     ? composeServingReport(work, subject, observation)
@@ -42,14 +45,15 @@ const SPLIT_STATES: Report['state'][] = ['deploying', 'serving']
 const FAILED_PHASES: Phase[] = ['broken', 'failed']
 
 /** Nothing is said of a revision that has not been healthy yet. */
-function describeSplit({ traffic }: Work, { state }: Report, { observed, reasons, split }: Observation) {
+function describeSplit({ traffic }: Work, { state }: Report, { observed, reasons, split, rollout }: Observation) {
   const id = traffic?.revision_id
   const phase = id === undefined ? undefined : observed.revisions[id]
   if (id === undefined || phase === undefined || !SPLIT_STATES.includes(state)) return {}
   const share = split?.revision_id === id ? split.share : 0
-  if (phase === 'healthy') return split?.revision_id === id ? { traffic: { revision_id: id, share } } : {}
+  const told = rollout?.told && { rollout: rollout.told }
+  if (phase === 'healthy') return split?.revision_id === id ? { traffic: { revision_id: id, share, ...told } } : {}
   if (phase !== 'unhealthy' && !FAILED_PHASES.includes(phase)) return {}
-  return { traffic: { revision_id: id, share, problem: reasons.get(id) ?? UNEXPLAINED_FAULT } }
+  return { traffic: { revision_id: id, share, problem: reasons.get(id) ?? UNEXPLAINED_FAULT, ...told } }
 }
 
 /** The serving revision keeps its health while another one is in progress. */

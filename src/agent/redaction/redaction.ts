@@ -1,6 +1,7 @@
 // Redacts everything that leaves this machine: masks secrets and renames the agent's folders.
 import { resolve } from 'node:path'
 import type { Report } from '../../protocol/report.schema.ts'
+import type { ReportedTraffic } from '../../protocol/traffic.schema.ts'
 import type { RevisionWork, Tracing, Work } from '../../protocol/work.schema.ts'
 import type { RevisionRef } from '../engine.ts'
 import { stripControlCharacters } from '../system/last-lines.ts'
@@ -8,6 +9,7 @@ import { createPathRedactor, type PathRedactor } from './redact-paths.ts'
 import { SecretMasks } from './secret-masks.ts'
 
 const MAX_MESSAGE_LENGTH = 2000
+const MAX_PATH_LENGTH = 500
 const UNKNOWN_SECRETS_MESSAGE =
   'The reason is withheld: it may contain secrets of this revision, which this agent cannot decrypt. Redeploy it.'
 
@@ -95,10 +97,28 @@ export class Redaction {
       ...report,
       ...(message && { message: redact(message) }),
       ...(health?.reason && { health: { ...health, reason: redact(health.reason) } }),
-      ...(traffic?.problem && { traffic: { ...traffic, problem: redact(traffic.problem, traffic.revision_id) } }),
+      ...(traffic && { traffic: this.#redactTraffic(deployment_id, traffic, redact) }),
       ...(incidents && {
         incidents: incidents.map(one => ({ ...one, ...(one.message && { message: redact(one.message) }) })),
       }),
+    }
+  }
+
+  /** Secrets may be in the paths of requests, too. */
+  #redactTraffic(
+    deployment_id: string,
+    traffic: ReportedTraffic,
+    redact: (text: string, of: string) => string,
+  ): ReportedTraffic {
+    const { problem, rollout, revision_id } = traffic
+    const failing_requests = rollout?.failing_requests?.map(request => ({
+      ...request,
+      path: this.text(deployment_id, request.path).slice(0, MAX_PATH_LENGTH),
+    }))
+    return {
+      ...traffic,
+      ...(problem && { problem: redact(problem, revision_id) }),
+      ...(failing_requests && { rollout: { ...rollout!, failing_requests } }),
     }
   }
 }

@@ -82,8 +82,8 @@ export const revisionConfigToWire = (stored: unknown) =>
 const describeProcesses = ({ health_processes }: DeploymentRow) =>
   health_processes ? JSON.stringify(health_processes) : ''
 
-export const holdToWire = ({ since, revision_id, from_commit, until, reason = 'rolled_back' }: Hold) => {
-  return { since: toIsoTime(since), reason, revision_id, from_commit, until }
+export const holdToWire = ({ reason, since, ...hold }: Hold) => {
+  return { ...hold, since: toIsoTime(since), reason: reason ?? ('rolled_back' as const) }
 }
 
 /** Its numbers move without a new version. */

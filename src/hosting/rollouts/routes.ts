@@ -22,7 +22,14 @@ export const rolloutRoutes = slice('Rollouts', 'The steps by which each later re
     params: DeploymentRef,
     body: NewRollout,
     reply: Deployment,
-    errors: ['deployment_not_found', 'not_allowed_by_listener', 'rollout_refused', 'blocked_url'],
+    errors: [
+      'deployment_not_found',
+      'not_allowed_by_listener',
+      'rollout_refused',
+      'blocked_url',
+      'secret_unknown',
+      'secret_required',
+    ],
     versioned: true,
     verb: setRollout,
   })

@@ -38,6 +38,10 @@ export const report = verb('listeners:sync', async (ctx, { agent_id, fence, repo
   for (const tenant of new Set(results.map(([, , , , tenant]) => tenant))) announceEvents(ctx, tenant)
   const moved = results.flatMap(([deployment_id, revision_id, code]) => (revision_id && !code ? [deployment_id] : []))
   if (moved.length > 0 && ctx.notifyGitHosts) ctx.waitUntil?.(ctx.notifyGitHosts([...new Set(moved)]))
+  const passed = reports.flatMap(({ deployment_id, traffic }) =>
+    traffic?.rollout?.outcome === 'passed' ? [deployment_id] : [],
+  )
+  if (passed.length > 0) ctx.waitUntil?.(import('../rollouts/sweep.ts').then(sweep => sweep.lookAtRollouts(ctx, passed)))
   return { results: results.map(toResult) } satisfies ReportResults
 })
 

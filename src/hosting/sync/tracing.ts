@@ -5,11 +5,12 @@ import type { Tracing } from '../../protocol/work.schema.ts'
 
 export type TracedDeployment = { deployment_id: string; name: string; trace_key_version: number }
 
-/** `url` is this API as the application reaches it. */
+/** `url` is this API as the application reaches it. The revision is in the metadata of traces: scores are judged by it. */
 export async function makeTracing(
   config: Pick<Config, 'sealingKeys'>,
   { deployment_id, name, trace_key_version }: TracedDeployment,
   url: string,
+  revision_id: string,
 ): Promise<Tracing> {
   const key = await createTraceKey(config, { deployment_id, version: trace_key_version })
   return {
@@ -20,6 +21,7 @@ export async function makeTracing(
       LANGSMITH_ENDPOINT: `${url}/api/v1`,
       LANGSMITH_PROJECT: name,
       LANGSMITH_API_KEY: key,
+      LANGCHAIN_REVISION_ID: revision_id,
       OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `${url}/otel/v1/traces`,
       OTEL_EXPORTER_OTLP_TRACES_HEADERS: `x-api-key=${key}`,
       OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: 'http/protobuf',

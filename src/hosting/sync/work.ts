@@ -214,7 +214,7 @@ async function toRevisionWork(
     secret_references: stored.secret_references ?? [],
     tracing:
       tracesUrl !== null && config.tracing !== false
-        ? await seal(await makeTracing(ctx.config, deployment, tracesUrl), placeOf('tracing'))
+        ? await seal(await makeTracing(ctx.config, deployment, tracesUrl, id), placeOf('tracing'))
         : null,
     application_key: IMAGE_SOURCES.includes(source)
       ? null

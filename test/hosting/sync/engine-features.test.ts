@@ -27,6 +27,8 @@ const UNASKED = [
   'protection',
   'traffic',
   'traffic_router',
+  'rollout',
+  'rollout_gates',
 ] as const
 type Unasked = (typeof UNASKED)[number] | `${string}_snapshots`
 /** Resources that need a feature, and the path that a refusal names. */

@@ -28,6 +28,7 @@ it('is the address, the project and the key, for tracing clients and for OpenTel
       LANGSMITH_PROJECT: deployment.name,
       LANGSMITH_API_KEY: key,
       LANGSMITH_ENDPOINT: 'http://slipway.test/api/v1',
+      LANGCHAIN_REVISION_ID: deployment.latest_revision_id,
       OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://slipway.test/otel/v1/traces',
       OTEL_EXPORTER_OTLP_TRACES_HEADERS: `x-api-key=${key}`,
       OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: 'http/protobuf',

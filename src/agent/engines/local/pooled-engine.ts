@@ -49,6 +49,7 @@ import { AS_IT_IS, AWAKE, type Scaled, Scaler, type Scaling } from './scaler.ts'
 import { scalingOf } from './scaling-of.ts'
 import { SiteReplica } from './site-replica.ts'
 import { copiesOfShare } from './split.ts'
+import type { SplitCounts } from './split-counts.ts'
 import { StoreUse } from './store-use.ts'
 import { makeTokenFolder, type TokenReader, writeTokenFile } from './token-file.ts'
 
@@ -289,6 +290,15 @@ export abstract class PooledEngine implements Engine {
     if (split) this.#splits.add(deployment_id)
     else this.#splits.delete(deployment_id)
     this.#scaleBeside(deployment_id)
+  }
+
+  async readSplit(deployment_id: string): Promise<SplitCounts & { restarts: Record<string, number> }> {
+    const counts = await this.#router.splitCounts(deployment_id)
+    const restarts = [...(this.#pools.get(deployment_id) ?? [])].map(([revision, pools]) => {
+      const incident = pools.condition(false).incidents.find(({ kind }) => kind === 'restarted')
+      return [revision, incident?.count ?? 0] as const
+    })
+    return { ...counts, restarts: Object.fromEntries(restarts) }
   }
 
   async #applyChange(deployment_id: string, isChanged: boolean): Promise<void> {

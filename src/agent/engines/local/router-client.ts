@@ -16,6 +16,7 @@ import { endGroup, isAlive, type ProcessIdentity } from '../../system/processes.
 import type { CountedRequests } from './request-counts.ts'
 import type { RequestLoad } from './request-loads.ts'
 import { type Route, type Target, targetKey } from './router.ts'
+import type { SplitCounts } from './split-counts.ts'
 
 /** `host`: where the router listens besides loopback. `public_addresses`: of a machine with a public proxy. */
 export type RouterSettings = {
@@ -50,6 +51,7 @@ const ROUTER_CODE = [
   './streamed-request.ts',
   './route-access.ts',
   './split.ts',
+  './split-counts.ts',
   './sticky.ts',
   './access-page.ts',
   './access-renewals.ts',
@@ -201,6 +203,11 @@ export class RouterClient {
   /** Totals since this router started. */
   async requestCounts(): Promise<CountedRequests> {
     return (await this.#request('GET', undefined, 'counts')) as CountedRequests
+  }
+
+  /** Totals since this router started, of a deployment whose traffic is split. */
+  async splitCounts(deployment: string): Promise<SplitCounts> {
+    return (await this.#request('GET', undefined, `?split=${deployment}`)) as SplitCounts
   }
 
   /** Leaves the router to the next agent. */

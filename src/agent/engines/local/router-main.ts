@@ -134,7 +134,8 @@ const control = http.createServer(async (req, res) => {
     '/counts': router.requestCounts,
     '/loads': router.loads,
   }
-  const answer = (answers[req.url!] ?? router.inFlight)()
+  const [path, split] = req.url!.split('?split=')
+  const answer = split ? router.splitCounts(split) : (answers[path!] ?? router.inFlight)()
   res.setHeader('Connection', 'close').end(JSON.stringify(answer))
 })
 

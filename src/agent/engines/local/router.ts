@@ -21,6 +21,7 @@ import { isWebSocket, MAX_HEADERS, namedHost, privateHeaders, refusalStatus, req
 import { isTurnOf, isWritten, respondAndClose, respondMoved, respondUnrouted } from './router-responses.ts'
 import type { ServerTarget } from './serving.ts'
 import { type Split, sidesOf } from './split.ts'
+import { SplitCounter } from './split-counts.ts'
 import { createChooser } from './sticky.ts'
 import { Turn, WAIT_LIMITS, WaitingRequests, type WaitLimits } from './waiting-requests.ts'
 
@@ -53,6 +54,7 @@ export type OwnPath = { path: string; answer: (query: URLSearchParams) => Promis
 
 type Answerer = Channel | OpenSite
 type Way = {
+  req: http.IncomingMessage
   host: string
   path: string
   connect: Connect
@@ -127,6 +129,7 @@ export function createRouter(
   let longestDrainMs = 0
   const counts = new Map<string, RequestCounts>()
   const unreached = new Map<string, number>()
+  const splitCounts = new SplitCounter()
   const sites = new OpenSites()
   /** When each revision with counts last had a route. */
   const routedAt = new Map<string, number>()
@@ -143,9 +146,13 @@ export function createRouter(
     counts.set(name, known)
     return known
   }
-  function recordUnreached(route: Route): void {
+  function recordUnreached(route: Route, req: http.IncomingMessage, since: number): void {
+    countSplit(route, req, 503, performance.now() - since)
     const key = revisionKey(route)
     if (key) unreached.set(key, (unreached.get(key) ?? 0) + 1)
+  }
+  function countSplit({ of, revision, split }: Route, req: http.IncomingMessage, status: number, ms: number): void {
+    if (of && revision && split) splitCounts.record({ of, revision, beside: split.revision }, req, status, ms)
   }
   const find = (host: string, path: string) => routes?.find(route => route.host === host && isBelow(path, route.path))
 
@@ -180,7 +187,7 @@ export function createRouter(
   }
 
   /** Connects to any server that accepts, or opens a site. Retries are safe, because nothing was sent yet. */
-  async function reach({ host, path, connect, prepare, isClientGone, permits, choose }: Way, turn: Turn) {
+  async function reach({ req, host, path, connect, prepare, isClientGone, permits, choose }: Way, turn: Turn) {
     let deadline = Date.now() + CONNECT_WAIT_MS
     const waitsUntil = Date.now() + limits.wait_ms
     const since = performance.now()
@@ -209,7 +216,7 @@ export function createRouter(
         waiting.endTurn(turn, queueOf(route!))
         if (await waitForRoom(route!, waitsUntil, turn)) continue
         if (isClientGone()) return 'unavailable'
-        recordUnreached(route!)
+        recordUnreached(route!, req, since)
         return 'busy'
       }
       if (!route || !taken) waiting.endTurn(turn)
@@ -229,7 +236,7 @@ export function createRouter(
       }
       if (isClientGone()) return 'unavailable'
       if (Date.now() > deadline) {
-        if (route) recordUnreached(route)
+        if (route) recordUnreached(route, req, since)
         return 'unavailable'
       }
       await new Promise(resolve => setTimeout(resolve, CONNECT_RETRY_MS))
@@ -266,7 +273,7 @@ export function createRouter(
     const permits = (route: Route) => access.permits(req, route, path)
     const turn = new Turn(res)
     const { choose, withCookie } = createChooser(req, proxies)
-    const reached = await reach({ host, path, connect, prepare, isClientGone, permits, choose }, turn)
+    const reached = await reach({ req, host, path, connect, prepare, isClientGone, permits, choose }, turn)
     waiting.endTurn(turn)
     if (typeof reached === 'string') return void respondUnrouted(res, reached, host)
     if ('refusedBy' in reached) return void (await access.answer(req, res, reached.refusedBy, path))
@@ -280,7 +287,9 @@ export function createRouter(
     const recordAnswer = (status: number) => {
       if (isRecorded) return
       isRecorded = true
-      if (counted) countAnswer(counted, status, performance.now() - since)
+      const ms = performance.now() - since
+      if (counted) countAnswer(counted, status, ms)
+      countSplit(reached.route, req, status, ms)
       if (status !== CLIENT_GONE) outliers.record(targetKey(target), status >= 500)
     }
     const onClose = () => {
@@ -401,6 +410,7 @@ export function createRouter(
       hostsByPort = new Map(wanted.flatMap(({ host, port }) => (port === undefined ? [] : [[port, host]])))
       const sides = routes.flatMap(sidesOf)
       const targets = sides.flatMap(route => route.targets)
+      splitCounts.keepOnly(new Set(routes.flatMap(({ of, split }) => (split ? of : []))))
       forwarding.keepOnly(targets.flatMap(target => ('site' in target ? [] : target)))
       longestDrainMs = Math.max(longestDrainMs, ...targets.map(drainMsOf))
       outliers.keepOnly(new Set(targets.map(targetKey)))
@@ -426,6 +436,7 @@ export function createRouter(
     lastRequests: () => Object.fromEntries(lastRequests),
     /** The deployments for whose next copy a request waits. */
     waking: () => held.deployments(),
+    splitCounts: (deployment: string) => splitCounts.read(deployment),
     loads: () => loads.read(lastRequests, held.deployments()),
     inFlight: () => Object.fromEntries(inFlight),
     /** The longest time that requests in flight may need. */

@@ -1,0 +1,94 @@
+// Counts the answers of the two revisions of a split, finely enough to compare them, with the requests that failed.
+import type { IncomingMessage } from 'node:http'
+import { ROLLOUT_BOUNDS_MS } from '../../../protocol/latency-histogram.ts'
+import type { FailingRequest } from '../../../protocol/rollout.schema.ts'
+
+/** Totals since the router started. `latencies`: by `ROLLOUT_BOUNDS_MS`, and one more above the last. */
+export type SplitAnswers = { requests: number; failed: number; latencies: number[] }
+export type SplitCounts = {
+  revisions: Record<string, SplitAnswers>
+  /** The latest that failed, and the slowest, of the revision beside the routed one. */
+  failing: FailingRequest[]
+  slow: FailingRequest[]
+}
+
+const MOST = 20
+const MAX_PATH = 500
+/** The slowest of a step are no older than this. */
+const SLOW_MS = 10 * 60_000
+const TRACE_PARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/
+
+const noCounts = (): SplitCounts => ({ revisions: {}, failing: [], slow: [] })
+
+/** The memory is fixed for each deployment whose traffic is split. */
+export class SplitCounter {
+  readonly #deployments = new Map<string, SplitCounts>()
+
+  /** `beside`: the revision that gets a share beside the routed one. */
+  record(
+    { of, revision, beside }: { of: string; revision: string; beside: string },
+    req: IncomingMessage,
+    status: number,
+    ms: number,
+  ): void {
+    const counts = this.#deployments.get(of) ?? noCounts()
+    this.#deployments.set(of, counts)
+    if (!counts.revisions[revision]) this.#begin(counts, revision, beside)
+    const answers = counts.revisions[revision]!
+    answers.requests++
+    answers.latencies[bucketOf(ms)]!++
+    const isFailed = status >= 500
+    if (isFailed) answers.failed++
+    if (revision !== beside) return
+    if (isFailed) {
+      counts.failing.push(describe(req, status, ms))
+      if (counts.failing.length > MOST) counts.failing.shift()
+    } else if (counts.slow.length < MOST || ms > counts.slow.at(-1)!.ms) keepSlow(counts, describe(req, status, ms))
+  }
+
+  /** Another revision beside it, or another routed one, begins anew. */
+  #begin(counts: SplitCounts, revision: string, beside: string): void {
+    for (const known of Object.keys(counts.revisions))
+      if (known !== beside && revision !== beside) delete counts.revisions[known]
+    if (revision === beside) {
+      counts.revisions = {}
+      counts.failing = []
+      counts.slow = []
+    }
+    counts.revisions[revision] = { requests: 0, failed: 0, latencies: Array(ROLLOUT_BOUNDS_MS.length + 1).fill(0) }
+  }
+
+  keepOnly(split: Set<string | undefined>): void {
+    for (const of of this.#deployments.keys()) if (!split.has(of)) this.#deployments.delete(of)
+  }
+
+  read(of: string): SplitCounts {
+    return this.#deployments.get(of) ?? noCounts()
+  }
+}
+
+/** The times of most answers are small. */
+function bucketOf(ms: number): number {
+  let bucket = 0
+  while (bucket < ROLLOUT_BOUNDS_MS.length && ms > ROLLOUT_BOUNDS_MS[bucket]!) bucket++
+  return bucket
+}
+
+function keepSlow(counts: SplitCounts, request: FailingRequest): void {
+  const since = Date.now() - SLOW_MS
+  counts.slow = [...counts.slow.filter(({ at }) => Date.parse(at) >= since), request]
+    .sort((a, b) => b.ms - a.ms)
+    .slice(0, MOST)
+}
+
+function describe(req: IncomingMessage, status: number, ms: number): FailingRequest {
+  const [, trace_id = null] = TRACE_PARENT.exec(req.headers.traceparent?.toString() ?? '') ?? []
+  return {
+    at: new Date().toISOString(),
+    method: req.method!.slice(0, 20),
+    path: req.url!.split('?')[0]!.slice(0, MAX_PATH),
+    status,
+    ms: Math.round(ms * 10) / 10,
+    trace_id,
+  }
+}

@@ -1,0 +1,175 @@
+// Judges the rollouts of the deployments here, each half second, and sends the traffic back if a gate fails. It needs no
+// control plane for that: what failed is stored, and reported once it answers.
+import { rmSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Report } from '../../protocol/report.schema.ts'
+import type { ReportedRollout, WorkRollout } from '../../protocol/rollout.schema.ts'
+import { describeFailure, judgeStep, NO_ANSWERS, type SideCounts } from '../../protocol/rollout-step.ts'
+import type { WorkTraffic } from '../../protocol/traffic.schema.ts'
+import type { Work } from '../../protocol/work.schema.ts'
+import type { Engine, SplitTotals } from '../engine.ts'
+import { readJson, writeJson } from '../system/files.ts'
+import type { LogEvent } from '../system/log-event.ts'
+import type { Observation } from './observe.ts'
+
+type Options = {
+  engine: Pick<Engine, 'split' | 'readSplit'>
+  /** Keeps what failed. */
+  home: string
+  changed: (deployment_id: string) => void
+  logEvent: LogEvent
+}
+type Step = {
+  traffic: WorkTraffic & { rollout: WorkRollout }
+  serving: string
+  since: number
+  base?: SplitTotals
+  /** What was told last. */
+  told?: ReportedRollout
+  toldAt: number
+}
+/** `message`: for the revision. */
+type Failure = { revision_id: string; share: number; message: string; rollout: ReportedRollout }
+
+/** Numbers that only move are told so often. */
+const TELL_MS = 10_000
+const NO_TOTALS: SplitTotals = { revisions: {}, failing: [], slow: [], restarts: {} }
+
+export class Rollouts {
+  readonly #options: Options
+  readonly #steps = new Map<string, Step>()
+  readonly #failures = new Map<string, Failure | null>()
+  readonly #judging = new Set<string>()
+
+  constructor(options: Options) {
+    this.#options = options
+  }
+
+  /** The split to apply. What failed gets nothing, whatever the control plane still wants. */
+  splitOf({ deployment_id, traffic }: Work): WorkTraffic | null {
+    if (!traffic) return null
+    const { rollout: _, ...split } = traffic
+    return this.#failureOf(deployment_id, traffic) ? { ...split, share: 0 } : split
+  }
+
+  /** A step begins once its share is applied. A restart of the agent, or of the router, begins it anew. */
+  see({ deployment_id: id, traffic }: Work, { observed, split }: Observation): void {
+    const known = this.#steps.get(id)
+    const isFailed = traffic != null && this.#failureOf(id, traffic) !== null
+    if (!traffic?.rollout || isFailed || !observed.routed) {
+      this.#steps.delete(id)
+      if (!isFailed) this.#forget(id)
+      return
+    }
+    const { revision_id, share, rollout } = traffic
+    if (split?.revision_id !== revision_id || split.share !== share) return
+    const isSame = known?.traffic.revision_id === revision_id && known.traffic.rollout.step === rollout.step
+    if (isSame && known.serving === observed.routed) {
+      known.traffic = { ...traffic, rollout }
+      return
+    }
+    this.#steps.set(id, { traffic: { ...traffic, rollout }, serving: observed.routed, since: Date.now(), toldAt: 0 })
+  }
+
+  /** What the report of the deployment says of its rollout. */
+  told(id: string, revision_id: string | undefined): ReportedRollout | undefined {
+    const step = this.#steps.get(id)
+    return step && step.traffic.revision_id === revision_id ? step.told : undefined
+  }
+
+  /** The members of the report that ends the revision in flight. */
+  failed({ deployment_id, traffic, revision }: Work): Pick<Report, 'message' | 'traffic'> | null {
+    const failure = traffic && traffic.revision_id === revision?.id ? this.#failureOf(deployment_id, traffic) : null
+    if (!failure) return null
+    const { revision_id, message, rollout } = failure
+    return { message, traffic: { revision_id, share: 0, rollout } }
+  }
+
+  async judge(): Promise<void> {
+    await Promise.all(
+      [...this.#steps].map(async ([id, step]) => {
+        // The router may answer more slowly than it is asked.
+        if (this.#judging.has(id)) return
+        this.#judging.add(id)
+        await this.#judge(id, step)
+          .catch(error => this.#options.logEvent('rollout not judged', { deployment: id, error: String(error) }))
+          .finally(() => this.#judging.delete(id))
+      }),
+    )
+  }
+
+  /** Another agent may act. */
+  leave(): void {
+    this.#steps.clear()
+  }
+
+  async #judge(id: string, step: Step): Promise<void> {
+    const { engine, changed, logEvent } = this.#options
+    const totals = engine.readSplit ? await engine.readSplit(id) : NO_TOTALS
+    if (this.#steps.get(id) !== step) return
+    const { traffic, serving } = step
+    const { revision_id, share, rollout } = traffic
+    if (!step.base || isReset(step.base, totals)) Object.assign(step, { base: totals, since: Date.now() })
+    const base = step.base!
+    const since = new Date(step.since).toISOString()
+    const judged = judgeStep(rollout, {
+      canary: countedSince(base, totals, revision_id),
+      serving: countedSince(base, totals, serving),
+      restarts: (totals.restarts[revision_id] ?? 0) - (base.restarts[revision_id] ?? 0),
+      seconds: (Date.now() - step.since) / 1000,
+    })
+    const report: ReportedRollout = { step: rollout.step, since, ...judged }
+    if (judged.outcome === 'failed') {
+      const isSince = ({ at }: { at: string }) => at >= since
+      const failing = totals.failing.filter(isSince)
+      report.failing_requests = failing.length > 0 ? failing : totals.slow.filter(isSince)
+      const message = describeFailure(judged.gates, share)
+      this.#keep(id, { revision_id, share, message, rollout: report })
+      this.#steps.delete(id)
+      const { rollout: _, ...split } = traffic
+      await engine.split?.(id, { ...split, share: 0 })
+      logEvent('rollout failed', { deployment: id, revision: revision_id, reason: message })
+      return changed(id)
+    }
+    const isNews = judged.outcome !== step.told?.outcome || Date.now() - step.toldAt >= TELL_MS
+    if (!isNews) return
+    step.told = report
+    step.toldAt = Date.now()
+    changed(id)
+  }
+
+  #failureOf(id: string, { revision_id, rollout }: WorkTraffic): Failure | null {
+    if (!rollout) return null
+    if (!this.#failures.has(id)) this.#failures.set(id, readJson<Failure>(this.#file(id)) ?? null)
+    const failure = this.#failures.get(id)!
+    return failure?.revision_id === revision_id ? failure : null
+  }
+
+  #keep(id: string, failure: Failure): void {
+    this.#failures.set(id, failure)
+    writeJson(this.#file(id), failure)
+  }
+
+  #forget(id: string): void {
+    if (this.#failures.get(id)) rmSync(this.#file(id), { force: true })
+    this.#failures.delete(id)
+  }
+
+  #file(id: string): string {
+    return join(this.#options.home, 'rollouts', `${id}.json`)
+  }
+}
+
+/** Another router counts from 0. */
+const isReset = (base: SplitTotals, totals: SplitTotals): boolean =>
+  Object.entries(base.revisions).some(([id, { requests }]) => (totals.revisions[id]?.requests ?? 0) < requests)
+
+function countedSince(base: SplitTotals, totals: SplitTotals, revision: string): SideCounts {
+  const now = totals.revisions[revision] ?? NO_ANSWERS
+  const before = base.revisions[revision] ?? NO_ANSWERS
+  return {
+    requests: now.requests - before.requests,
+    failed: now.failed - before.failed,
+    latencies: now.latencies.map((count, i) => count - before.latencies[i]!),
+  }
+}
