@@ -35,8 +35,10 @@ export function judgeErrors(canary: Tally, serving: Tally, rule: Rule): Judged {
 
 // ---- latency
 
-/** A longer time matters from this factor on, and from so many milliseconds: a copy is slower when it has started. */
+/** A longer time matters from this factor on, and from so many milliseconds. */
 const SLOWER = { factor: 1.25, ms: 5 }
+/** So many slow answers of the canary do not count: its copies have just started, with cold caches. */
+const COLD_ANSWERS = 20
 
 /** Counts of answers by time: for each bound those up to it, and then those above the last. */
 type Histogram = readonly number[]
@@ -56,9 +58,10 @@ export function judgeLatency(
   const compared = bounds.flatMap((bound, i) => {
     const still = Math.min(bound / SLOWER.factor, bound - SLOWER.ms)
     if (still < bounds[0]!) return []
-    const slow = { count: own[0]!, bad: own[i + 1]! }
+    const slow = { count: own[0]!, bad: Math.max(0, own[i + 1]! - COLD_ANSWERS) }
     const beside = { count: other[0]!, bad: Math.min(other[0]!, countAbove(still, serving, other, bounds)) }
-    return [{ bound, slow, beside, excess: excessOf(slow, beside), evidence: logEvidence(slow, beside, rule.margin) }]
+    const evidence = logEvidence(slow, beside, rule.margin)
+    return [{ bound, slowAll: own[i + 1]!, beside, excess: excessOf(slow, beside), evidence }]
   })
   const worst = compared.reduce((most, each) =>
     each.evidence > most.evidence || (each.evidence === most.evidence && each.excess > most.excess) ? each : most,
@@ -66,7 +69,7 @@ export function judgeLatency(
   const isGood = compared.every(({ excess }) => excess <= rule.margin)
   return {
     ...verdictOf(logMean(compared.map(({ evidence }) => evidence)), isGood && own[0]! >= rule.least, rule),
-    canary: { count: own[0]!, value: shareOf(worst.slow) },
+    canary: { count: own[0]!, value: shareOf({ count: own[0]!, bad: worst.slowAll }) },
     serving: { count: other[0]!, value: shareOf(worst.beside) },
     slower_than_ms: worst.bound,
   }

@@ -101,6 +101,17 @@ it('milliseconds that a fast revision takes longer, and a slow part smaller than
   expect(judgeLatency(canary, serving, LATENCY)).toMatchObject({ verdict: 'failed', serving: { value: 0 } })
 })
 
+it('the first answers of copies that have just started may be slow', () => {
+  const [canary, serving] = [emptyHistogram(), emptyHistogram()]
+  for (let i = 0; i < 1_000; i++) countTime(serving, 20)
+  for (let i = 0; i < 20; i++) countTime(canary, 2_000)
+  expect(judgeLatency(canary, serving, LATENCY)).toMatchObject({ verdict: 'undecided', canary: { value: 1 } })
+  for (let i = 0; i < 80; i++) countTime(canary, 20)
+  expect(judgeLatency(canary, serving, LATENCY).verdict).toBe('passed')
+  for (let i = 0; i < 20; i++) countTime(canary, 2_000)
+  expect(judgeLatency(canary, serving, LATENCY).verdict).toBe('failed')
+})
+
 it('a revision passes with enough requests and no difference above the margin, and stays undecided in between', () => {
   const serving = { count: 10_000, bad: 100 }
   expect(judgeErrors({ count: 99, bad: 0 }, serving, ERRORS).verdict).toBe('undecided')
