@@ -453,7 +453,10 @@ test.each(['identity', 'chunked, identity', 'xchunked', 'gzip, chunked'])(
   },
 )
 
-test('a request in the body of another one, which the application refuses unread, is answered to nobody', async () => {
+test.each([
+  ['refuses', '/refused'],
+  ['accepts', '/accepted'],
+])('a request in the body of another one, which the application %s unread, is answered to nobody', async (_, path) => {
   let arrived = () => {}
   const mine = new Promise<void>(resolve => (arrived = resolve))
   const app = createServer(socket => {
@@ -479,8 +482,27 @@ test('a request in the body of another one, which the application refuses unread
     const request = http.request({ port, method: 'POST', path, headers, agent: false }).end(body)
     return text(((await once(request, 'response')) as [http.IncomingMessage])[0])
   }
-  expect(await ask('/refused', 'GET /hidden HTTP/1.1\r\nHost: app.localhost\r\n\r\n')).toBe('/refused')
-  expect(await ask('/mine')).toBe('/mine')
+  const get = async (path: string) => {
+    const request = http.get({ port, path, headers: { host: 'app.localhost' }, agent: false })
+    return text(((await once(request, 'response')) as [http.IncomingMessage])[0])
+  }
+  await get('/first')
+  expect(await ask(path, 'GET /hidden HTTP/1.1\r\nHost: app.localhost\r\n\r\n')).toBe(path)
+  expect(await get('/mine')).toBe('/mine')
+})
+
+test.each([
+  ['GET', ''],
+  ['POST', 'Content-Length: 4\r\n\r\nbody'],
+  ['POST', 'Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n'],
+])('answers to %s that are not the last one, and nobody has asked for, are no fault', async (method, body) => {
+  const early = ['100 Continue', '102 Processing', '103 Early Hints\r\nLink: </a.css>; rel=preload']
+  await startRawApplication(`${early.map(one => `HTTP/1.1 ${one}\r\n\r\n`).join('')}${OK}`)
+  const { client, closed } = openConnection()
+  client.write(`${method} / HTTP/1.1\r\nHost: app.localhost\r\nConnection: close\r\n${body || '\r\n'}`)
+  const answer = await closed
+  expect(answer).toMatch(/HTTP\/1\.1 200 OK\r\n[\s\S]*ok$/)
+  expect(answer).not.toContain('502')
 })
 
 test('a limited number of early hints is passed on', async () => {

@@ -12,8 +12,6 @@ export type CopyAddress = { host: string; port: number }
 /** Shorter than the time after which any common server closes an idle connection, gunicorn's 2 s included. */
 const IDLE_MS = 1_000
 const MOST_IDLE = 64
-/** A copy that closes without notice gets requests that cannot be sent again on new connections, for so long. */
-const CARE_MS = 60_000
 
 export const originOf = ({ host, port }: CopyAddress) => `http://${host.includes(':') ? `[${host}]` : host}:${port}`
 
@@ -74,15 +72,11 @@ export class CopyConnection {
 
 export class CopyConnections {
   readonly #idle = new Map<string, CopyConnection[]>()
-  /** Until when copies are not trusted to keep connections open. */
-  readonly #care = new Map<string, number>()
   #origins = new Set<string>()
 
-  /** An idle connection. `isRepeatable`: the request may be sent again. */
-  take(address: CopyAddress, isRepeatable: boolean): CopyConnection | undefined {
-    const origin = originOf(address)
-    if (!isRepeatable && (this.#care.get(origin) ?? 0) > Date.now()) return undefined
-    const connection = this.#idle.get(origin)?.pop()
+  /** An idle connection, for a request that may be sent again. */
+  take(address: CopyAddress): CopyConnection | undefined {
+    const connection = this.#idle.get(originOf(address))?.pop()
     if (connection) connection.isReused = true
     return connection
   }
@@ -103,14 +97,8 @@ export class CopyConnections {
     } else connection.close()
   }
 
-  /** It closed before it answered. */
-  distrust({ origin }: CopyConnection): void {
-    this.#care.set(origin, Date.now() + CARE_MS)
-  }
-
   keepOnly(addresses: CopyAddress[]): void {
     this.#origins = new Set(addresses.map(originOf))
-    for (const origin of this.#care.keys()) if (!this.#origins.has(origin)) this.#care.delete(origin)
     for (const [origin, idle] of this.#idle) {
       if (this.#origins.has(origin)) continue
       this.#idle.delete(origin)

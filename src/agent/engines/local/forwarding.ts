@@ -1,5 +1,5 @@
-// Forwards requests to copies: short ones over kept connections, long ones and WebSockets over connections of
-// their own.
+// Forwards requests to copies: those that may be sent again over kept connections, others and WebSockets over
+// connections of their own.
 import type * as http from 'node:http'
 import { constants, type Http2ServerResponse } from 'node:http2'
 import { Socket } from 'node:net'
@@ -8,7 +8,7 @@ import { respondProblem } from '../../system/problem-response.ts'
 import { type AnswerLimits, AnswerTimes } from './answer-times.ts'
 import { type CopyConnection, type CopyConnections, dial } from './copy-connections.ts'
 import { CopySession, CopySessions } from './copy-sessions.ts'
-import { readShortBody, SHORT_BODY_BYTES, sendKept } from './kept-request.ts'
+import { sendKept } from './kept-request.ts'
 import type { ServerTarget } from './serving.ts'
 import { sendInSession } from './session-request.ts'
 import { joinTunnel, sendStreamed } from './streamed-request.ts'
@@ -39,10 +39,15 @@ type Host = {
   headersOf: (req: http.IncomingMessage) => string[]
 }
 
+const KEEP_ALIVE = ['Connection', 'keep-alive']
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
+/** A longer body, or one of unknown length, is forwarded as it comes. */
+const SHORT_BODY_BYTES = 65_536
 const bodyLengthOf = ({ headers }: http.IncomingMessage) => Number(headers['content-length'] ?? 0)
 const isShort = (req: http.IncomingMessage) =>
-  req.url !== '*' && req.headers['transfer-encoding'] === undefined && bodyLengthOf(req) <= SHORT_BODY_BYTES
+  req.headers['transfer-encoding'] === undefined && bodyLengthOf(req) <= SHORT_BODY_BYTES
+const isRepeatable = (req: http.IncomingMessage) =>
+  SAFE_METHODS.has(req.method!) && req.url !== '*' && isShort(req) && bodyLengthOf(req) === 0
 
 export class Forwarding {
   readonly #host: Host
@@ -61,8 +66,9 @@ export class Forwarding {
   }
 
   async forward(req: http.IncomingMessage, res: http.ServerResponse): Promise<void> {
-    if (isShort(req)) return this.#forwardKept(req, res)
-    const passed = await this.#forwardStreamed(req, res, ['Connection', 'keep-alive'])
+    if (isRepeatable(req)) return this.#forwardKept(req, res)
+    if (isShort(req)) return this.#forwardShort(req, res)
+    const passed = await this.#forwardStreamed(req, res, KEEP_ALIVE)
     if (passed) req.pipe(passed.out)
   }
 
@@ -86,31 +92,24 @@ export class Forwarding {
   async #forwardKept(req: http.IncomingMessage, res: http.ServerResponse): Promise<void> {
     const { connections, pass, headersOf } = this.#host
     let abort = () => {}
-    let endWatch: (() => void) | undefined
-    const watch = () => (endWatch ??= this.#times.watch(req, res, () => abort()))
+    let endWatch = () => {}
     res.once('close', () => {
-      endWatch?.()
+      endWatch()
       abort()
     })
-    const isSafe = SAFE_METHODS.has(req.method!)
-    let body: Buffer | null | undefined = bodyLengthOf(req) > 0 ? undefined : null
-    // Before a copy is chosen, so that a slow client takes no place at one.
-    const readBody = async () => {
-      watch()
-      body = await readShortBody(req)
-    }
     for (let isFresh = false; ; isFresh = true) {
       const connect = (target: ServerTarget) => {
         if (target.h2c) return this.#sessions.open(target)
-        return (isFresh ? undefined : connections.take(target, isSafe && body === null)) ?? connections.open(target)
+        return (isFresh ? undefined : connections.take(target)) ?? connections.open(target)
       }
-      const passed = await pass(req, res, connect, body === undefined ? readBody : undefined)
+      const passed = await pass(req, res, connect)
       if (!passed) return
-      watch()
+      endWatch()
+      endWatch = this.#times.watch(req, res, () => abort())
       const { answerer, edit, recordAnswer, withdraw } = passed
-      const sent = { headers: headersOf(req), body: body ?? null, edit, onAnswer: recordAnswer }
+      const sent = { headers: headersOf(req), edit, onAnswer: recordAnswer }
       if (answerer instanceof CopySession) {
-        abort = sendInSession(answerer, req, res, sent).abort
+        abort = sendInSession(answerer, req, res, { ...sent, body: null }).abort
         return
       }
       const connection = answerer as CopyConnection
@@ -118,24 +117,42 @@ export class Forwarding {
       if (outcome === 'answered') return connections.giveBack(connection)
       connection.close()
       if (outcome === 'last') return
-      const mayRepeat = connection.isReused && (outcome === 'unsent' || (isSafe && sent.body === null))
-      if (connection.isReused && outcome === 'unanswered') connections.distrust(connection)
+      const mayRepeat = connection.isReused || outcome === 'unread'
       if (!mayRepeat || res.headersSent || res.destroyed)
         return respondProblem(res, 502, 'The application closed the connection without an answer. Check its log.')
       withdraw()
+      if (outcome === 'unread') return void (await this.#forwardStreamed(req, res, KEEP_ALIVE))?.out.end()
     }
   }
 
+  /** The body is read before a copy is chosen, so that a slow client takes no place at one. */
+  async #forwardShort(req: http.IncomingMessage, res: http.ServerResponse): Promise<void> {
+    let body: Buffer | null = null
+    const read = async () => {
+      const endWatch = this.#times.watch(req, res, () => {})
+      body = await readShortBody(req)
+      endWatch()
+    }
+    const prepare = bodyLengthOf(req) > 0 ? read : undefined
+    const passed = await this.#forwardStreamed(req, res, KEEP_ALIVE, { prepare, body: () => body })
+    passed?.out.end(body)
+  }
+
   /** The connection is closed only after the whole answer, which may come before the body was read. */
-  async #forwardStreamed(req: http.IncomingMessage, res: http.ServerResponse, connection: string[]) {
+  async #forwardStreamed(
+    req: http.IncomingMessage,
+    res: http.ServerResponse,
+    connection: string[],
+    short?: { prepare: (() => Promise<void>) | undefined; body: () => Buffer | null },
+  ) {
     const isTunnel = connection.includes('Upgrade')
     const connect = (target: ServerTarget) => (target.h2c && !isTunnel ? this.#sessions.open(target) : dial(target))
-    const passed = await this.#host.pass(req, res, connect)
+    const passed = await this.#host.pass(req, res, connect, short?.prepare)
     if (!passed) return undefined
     const { answerer, edit, recordAnswer } = passed
     const headers = this.#host.headersOf(req)
     if (answerer instanceof CopySession) {
-      this.#sendStreamInSession(answerer, req, res, { headers, edit, onAnswer: recordAnswer })
+      this.#sendStreamInSession(answerer, req, res, { headers, edit, onAnswer: recordAnswer, body: short?.body() })
       return undefined
     }
     const socket = answerer as Socket
@@ -157,7 +174,7 @@ export class Forwarding {
     if (!passed) return
     const { answerer, edit, recordAnswer } = passed
     if (answerer instanceof CopySession) {
-      const sent = { headers: this.#host.headersOf(req), edit, onAnswer: recordAnswer }
+      const sent = { headers: this.#host.headersOf(req), edit, onAnswer: recordAnswer, body: undefined }
       return this.#sendStreamInSession(answerer, req, res, sent)
     }
     if (answerer instanceof Socket) answerer.destroy()
@@ -168,13 +185,24 @@ export class Forwarding {
     session: CopySession,
     req: http.IncomingMessage,
     res: http.ServerResponse,
-    sent: Omit<Parameters<typeof sendInSession>[3], 'body'>,
+    sent: Parameters<typeof sendInSession>[3],
   ): void {
-    const { abort, isReading } = sendInSession(session, req, res, { ...sent, body: undefined })
+    const { abort, isReading } = sendInSession(session, req, res, sent)
     const endWatch = this.#times.watch(req, res, abort, isReading)
     res.once('close', () => {
       endWatch()
       abort()
     })
   }
+}
+
+/** Null if the client goes away first. */
+async function readShortBody(req: http.IncomingMessage): Promise<Buffer | null> {
+  const chunks: Buffer[] = []
+  try {
+    for await (const chunk of req) chunks.push(chunk)
+  } catch {
+    return null
+  }
+  return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
 }

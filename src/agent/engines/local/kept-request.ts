@@ -1,4 +1,5 @@
-// Sends a request without a body, or with a short one, over a connection that is kept for the next request.
+// Sends a request that has no body and may be sent again over a connection that is kept for the next one. A body that
+// an application leaves unread would be the next request of another client, and nothing tells whether it was read.
 import type * as http from 'node:http'
 import type { EditHeaders } from '../../site/serve-site.ts'
 import { respondProblem } from '../../system/problem-response.ts'
@@ -6,19 +7,15 @@ import type { CopyConnection } from './copy-connections.ts'
 import { responseHeaders } from './router-headers.ts'
 import { isWritten, writeEarlyHints } from './router-responses.ts'
 
-/** A longer body, or one of unknown length, streams over a connection of its own. */
-export const SHORT_BODY_BYTES = 65_536
-
 /**
  * `unsent`: no byte was sent. `unanswered`: the connection ended before the answer began. `last`: the answer is over,
- * or was cut off, and the connection ends.
+ * or was cut off, and the connection ends. `unread`: undici cannot read `100 Continue`, which nobody has asked for.
  */
-export type Outcome = 'answered' | 'last' | 'unsent' | 'unanswered'
+export type Outcome = 'answered' | 'last' | 'unsent' | 'unanswered' | 'unread'
 /** A body of so few bytes is cheaper to copy than to write apart. */
 const SMALL_BYTES = 4_096
 type Sent = {
   headers: string[]
-  body: Buffer | null
   edit: EditHeaders | undefined
   onAnswer: (status: number) => void
 }
@@ -30,7 +27,7 @@ export function sendKept(
   connection: CopyConnection,
   req: http.IncomingMessage,
   res: http.ServerResponse,
-  { headers, body, edit, onAnswer }: Sent,
+  { headers, edit, onAnswer }: Sent,
   onAbort: (abort: () => void) => void,
 ): Promise<Outcome> {
   return new Promise(resolve => {
@@ -47,7 +44,7 @@ export function sendKept(
       else res.flushHeaders()
     }
     connection.client.dispatch(
-      { method: req.method as 'GET', path: req.url!, headers, body },
+      { method: req.method as 'GET', path: req.url!, headers },
       {
         onRequestStart(controller) {
           outcome = 'unanswered'
@@ -56,9 +53,7 @@ export function sendKept(
         onResponseStart(controller, status, _, message) {
           const raw = latin1(controller.rawHeaders)
           if (status >= 100 && status < 200) return writeEarlyHints(res, status, raw, ++hints)
-          // An application that refuses a request may leave its body unread, and take that for the next request.
-          const mayBeUnread = body !== null && status >= 300
-          outcome = req.method === 'HEAD' || mayBeUnread || endsConnection(raw) ? 'last' : 'answered'
+          outcome = req.method === 'HEAD' || endsConnection(raw) ? 'last' : 'answered'
           // The router has already answered, for example with a timeout.
           if (res.headersSent) return controller.abort(new Error('over'))
           const pairs = responseHeaders(raw)
@@ -88,7 +83,8 @@ export function sendKept(
           isHeld = false
           resolve(outcome)
         },
-        onResponseError() {
+        onResponseError(_, error) {
+          if (outcome === 'unanswered' && error.message === 'bad response') outcome = 'unread'
           // An answer that ends early must not look whole.
           const hasBegun = outcome === 'answered' || outcome === 'last'
           if (hasBegun && !res.writableEnded) res.destroy()
@@ -104,14 +100,3 @@ const reasonOf = (message = '') => (/[\u0100-\uffff]/.test(message) ? undefined 
 
 const endsConnection = (raw: string[]) =>
   raw.some((name, i) => i % 2 === 0 && name.length === 10 && /^connection$/i.test(name) && /close/i.test(raw[i + 1]!))
-
-/** Null if the client goes away first. */
-export async function readShortBody(req: http.IncomingMessage): Promise<Buffer | null> {
-  const chunks: Buffer[] = []
-  try {
-    for await (const chunk of req) chunks.push(chunk)
-  } catch {
-    return null
-  }
-  return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
-}
