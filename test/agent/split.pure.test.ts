@@ -1,7 +1,8 @@
 // The split of requests between two revisions: exact, sticky, and never to a revision without a ready copy.
+import type { IncomingMessage } from 'node:http'
 import { describe, expect, test } from 'vitest'
 import { copiesOfShare, pickRevision, type Split, sidesOf } from '../../src/agent/engines/local/split.ts'
-import { pointOf } from '../../src/agent/engines/local/sticky.ts'
+import { createChooser, pointOf } from '../../src/agent/engines/local/sticky.ts'
 import * as fc from '../support/seeded-fast-check.ts'
 
 const target = (port: number) => ({ host: '127.0.0.1', port })
@@ -47,6 +48,26 @@ test.each([1, 10, 50, 99])('%d percent of many clients are so many, within what 
   const deviation = Math.sqrt(clients * (share / 100) * (1 - share / 100))
   // The keys are always the same, so this never fails by chance.
   expect(Math.abs(count - (clients * share) / 100)).toBeLessThan(4 * deviation)
+})
+
+test.each<[isMeantForAll: boolean, headers: string[]]>([
+  [true, ['Cache-Control', 'public']],
+  [true, ['cache-control', 'must-revalidate, S-MaxAge=60']],
+  [true, ['Cache-Control', 'max-age = "060"']],
+  [true, ['Expires', 'Tue, 01 Dec 2026 00:00:00 GMT']],
+  [true, ['CDN-Cache-Control', 'max-age=60']],
+  [false, []],
+  [false, ['Cache-Control', 'no-cache']],
+  [false, ['Cache-Control', 'max-age=0', 'Expires', '0']],
+  [false, ['Cache-Control', 'max-age=60', 'Cache-Control', 'private']],
+  [false, ['Cache-Control', 'no-store, public']],
+])('the cookie that keeps a client is on no answer for all of them: %s, %j', (isMeantForAll, headers) => {
+  const req = { headers: {}, socket: {} } as IncomingMessage
+  const { choose, withCookie } = createChooser(req, [])
+  choose(makeRoute({ ...makeSplit(50), sticky: { by: 'cookie' } }))
+  const added = withCookie(headers).slice(headers.length)
+  if (isMeantForAll) expect(added).toEqual([])
+  else expect(added).toEqual(['Set-Cookie', expect.any(String), 'Cache-Control', 'private'])
 })
 
 test('another revision draws other clients', () => {

@@ -132,6 +132,26 @@ export const readOwnCookies = ({ headers }: IncomingMessage, name: string): stri
 const SHARED_CACHE_HEADERS = new Set(['surrogate-control', 'cdn-cache-control', 'cloudflare-cdn-cache-control'])
 const SHARED_DIRECTIVE = /^(?:public|private|s-maxage|proxy-revalidate)\b/i
 
+const directivesOf = (pairs: ReturnType<typeof headerPairs>) =>
+  pairs
+    .filter(([name]) => name.toLowerCase() === 'cache-control')
+    .flatMap(([, value]) => value.split(',').map(text => text.trim()))
+    .filter(text => text !== '')
+const IS_SHARED = /^(?:public$|(?:s-maxage|max-age)\s*=\s*"?0*[1-9])/i
+const IS_UNSHARED = /^(?:private|no-store)\b/i
+
+/** Its headers say that a cache may keep it, and not only that of one browser. */
+export function maySharedCacheKeep(pairs: string[]): boolean {
+  const all = headerPairs(pairs)
+  const directives = directivesOf(all)
+  if (directives.some(text => IS_UNSHARED.test(text))) return false
+  const names = all.map(([name]) => name.toLowerCase())
+  const hasExpiry = directives.length === 0 && names.includes('expires')
+  return (
+    hasExpiry || directives.some(text => IS_SHARED.test(text)) || names.some(name => SHARED_CACHE_HEADERS.has(name))
+  )
+}
+
 /** The answer of a protected deployment is for one browser alone, and for no search engine. */
 export function privateHeaders(pairs: string[]): string[] {
   const all = headerPairs(pairs)
@@ -139,10 +159,7 @@ export function privateHeaders(pairs: string[]): string[] {
     const lower = name.toLowerCase()
     return lower !== 'cache-control' && !SHARED_CACHE_HEADERS.has(lower)
   })
-  const directives = all
-    .filter(([name]) => name.toLowerCase() === 'cache-control')
-    .flatMap(([, value]) => value.split(',').map(text => text.trim()))
-    .filter(text => text !== '' && !SHARED_DIRECTIVE.test(text))
+  const directives = directivesOf(all).filter(text => !SHARED_DIRECTIVE.test(text))
   return [...kept.flat(), 'Cache-Control', ['private', ...directives].join(', '), 'X-Robots-Tag', 'noindex']
 }
 

@@ -2,7 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import type { ProxyRange } from '../../../protocol/client-address.ts'
-import { isSecure, readOwnCookies } from './router-headers.ts'
+import { isSecure, maySharedCacheKeep, readOwnCookies } from './router-headers.ts'
 import { pickRevision, type Split } from './split.ts'
 
 const COOKIE_DAYS = 30
@@ -37,8 +37,14 @@ export function createChooser(req: IncomingMessage, proxies: ProxyRange[]) {
   return {
     choose: <Route extends Parameters<typeof pickRevision>[0]>(route: Route): Route =>
       route.split ? pickRevision(route, pointIn(route.split), tries++) : route,
-    /** The headers of the answer, with the cookie. */
-    withCookie: (headers: string[]): string[] => (cookie === undefined ? headers : [...headers, 'Set-Cookie', cookie]),
+    /**
+     * The headers of the answer, with the cookie. A cache that keeps an answer for many clients would give all of them
+     * the same one: an answer that is meant for such a cache has none, and any other one is private.
+     */
+    withCookie: (headers: string[]): string[] =>
+      cookie === undefined || maySharedCacheKeep(headers)
+        ? headers
+        : [...headers, 'Set-Cookie', cookie, 'Cache-Control', 'private'],
   }
 }
 
