@@ -10,7 +10,7 @@ import { measureMegabytes, removeRecursively } from '../system/files.ts'
 import { truncateText } from '../system/last-lines.ts'
 import { type AllowedAddress, remoteOf, resolveAllowedAddress } from './allowed-address.ts'
 import { runCommand } from './command.ts'
-import { basicAuth, gitEnvironment } from './git-environment.ts'
+import { basicAuth, gitEnvironment, withLimitedMemory } from './git-environment.ts'
 import { describeGitFailure } from './git-failures.ts'
 import { fetchLfsFiles, findPointers } from './lfs-files.ts'
 import { openSshSession, type SshSession } from './ssh-session.ts'
@@ -171,7 +171,9 @@ function createGit({ revision, task, disk_mb, path, mirror, address, credential,
   const env = gitEnvironment(join(task.cache, 'home'), address, { credential, ssh }, path)
   return async (args, label, index) => {
     const lines: string[] = []
-    const command = ['git', '--git-dir', mirror, ...args]
+    const git = ['git', '--git-dir', mirror, ...args]
+    // A host that never stops listing fills no memory.
+    const command = args[0] === 'ls-remote' ? withLimitedMemory(git) : git
     let remaining = MAX_OUTPUT_CHARACTERS
     const output = (line: string) => {
       remaining -= line.length + 1

@@ -62,3 +62,11 @@ export function gitEnvironment(
     ),
   }
 }
+
+/** Runs a program with at most 256 MB of addresses, where the system can limit them. */
+export const withLimitedMemory = (command: string[]): [string, ...string[]] => [
+  'sh',
+  '-c',
+  'ulimit -v 262144 2>/dev/null; exec "$0" "$@"',
+  ...command,
+]

@@ -19,7 +19,7 @@ import type { LogEvent } from '../system/log-event.ts'
 import { signalGroup } from '../system/processes.ts'
 import { DEFAULT_PATH } from '../system/search-path.ts'
 import { type AllowedAddress, remoteOf, resolveAllowedAddress } from './allowed-address.ts'
-import { gitEnvironment } from './git-environment.ts'
+import { gitEnvironment, withLimitedMemory } from './git-environment.ts'
 import { classifySshFailure, describeSshProblem } from './ssh-failures.ts'
 import { openSshSession } from './ssh-session.ts'
 
@@ -40,8 +40,6 @@ const MAX_CONCURRENT = 8
 /** Two keys and the key of the host are tried within the two minutes of a look. */
 const TIMEOUT_MS = 30_000
 const MAX_OUTPUT_BYTES = 16 * 1024 * 1024
-/** Runs a program with at most 256 MB of addresses, where the system can limit them. */
-const LIMITED = 'ulimit -v 262144 2>/dev/null; exec "$0" "$@"'
 const TOO_MANY = 'it has too many branches and tags.'
 /** A request to the control plane has at most 1 MB. */
 const MAX_REFS_LENGTH = 700_000
@@ -165,7 +163,8 @@ async function showKey(address: AllowedAddress, { path, signal }: Surroundings):
 /** A host that keeps a connection open leaves no `ssh` behind, and one that never stops listing fills no memory. */
 async function runBounded(program: string, args: string[], env: Record<string, string>, signal: AbortSignal) {
   if (signal.aborted) return { output: '', failure: 'It was interrupted.' }
-  const child = spawn('sh', ['-c', LIMITED, program, ...args], {
+  const [shell, ...words] = withLimitedMemory([program, ...args])
+  const child = spawn(shell, words, {
     env,
     cwd: tmpdir(),
     stdio: ['ignore', 'pipe', 'pipe'],
