@@ -595,8 +595,8 @@ begin
 end $$;
 
 -- Changes a deployment whose row the caller has locked as `p_stored`: its configuration, secrets and hold become those
--- of `p_next`. The hold of a failed rollout ends with the next revision: nothing automatic makes one. With reasons, a revision is created: one is in flight, at most one waits. Without reasons and changes in
--- place, nothing is written.
+-- of `p_next`. The hold of a failed rollout ends with the next revision: nothing automatic makes one. With reasons, a
+-- revision is created: one is in flight, at most one waits. Without reasons and changes in place, nothing is written.
 create function queue_revision(
   p_stored deployments,
   p_next deployments,

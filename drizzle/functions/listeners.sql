@@ -410,7 +410,9 @@ begin
         and rollout_of(d) is not null
         and (v.traffic #> '{rollout, gates}' is not null or d.applied_traffic ->> 'revision_id' = r.id::text);
       if v_is_sent_back then
-        d := fail_rollout(d, r, v.message, coalesce(nullif((v.traffic -> 'rollout')::jsonb, 'null'), judged_health(v.message)));
+        d := fail_rollout(
+          d, r, v.message, coalesce(nullif((v.traffic -> 'rollout')::jsonb, 'null'), judged_health(v.message))
+        );
         v_events := v_events || rollout_event(
           'deployment.rollout_failed', v_before, d, jsonb_build_object('message', v.message)
         );

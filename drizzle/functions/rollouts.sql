@@ -300,11 +300,12 @@ begin
         );
         d.generation := d.generation + 1;
       end if;
+      v_events := array[rollout_event('deployment.rollout_promoted', v_before, d)];
     when 'pause' then
       if v_progress -> 'paused' = 'false' and rollout_work(v_progress) is not null then
         d := with_rollout(d, v_progress || '{"paused": true}', (d.traffic #>> '{beside, share}')::integer);
-        v_events := array[rollout_event('deployment.rollout_paused', v_before, d)];
       end if;
+      v_events := array[rollout_event('deployment.rollout_paused', v_before, d)];
     when 'resume' then
       if v_progress -> 'paused' = 'true' then
         d := with_rollout(d, v_progress || '{"paused": false}', (d.traffic #>> '{beside, share}')::integer);
@@ -313,11 +314,11 @@ begin
             d, (d.applied_traffic #>> '{rollout, requests}')::integer, (d.applied_traffic #> '{rollout, gates}')::jsonb
           );
         end if;
-        v_events := array[rollout_event('deployment.rollout_resumed', v_before, d)];
       end if;
+      v_events := array[rollout_event('deployment.rollout_resumed', v_before, d)];
   end case;
   v_events := v_events || deployment_events(v_before, d);
-  if cardinality(v_events) > 0 then
+  if d.traffic::text <> v_before.traffic::text then
     d.updated_at := greatest(clock(), d.updated_at);
     d.version := v_before.version + 1;
   end if;
@@ -325,7 +326,7 @@ begin
   has_webhooks := conclude_write(
     answer, array(select (e.type, e.subject_id, e.data, e.changes)::new_event from unnest(v_events) e), p_request
   );
-  if cardinality(v_events) > 0 then perform write_moved_deployments(array[d]); end if;
+  if d.version > v_before.version then perform write_moved_deployments(array[d]); end if;
   return next;
 end $$;
 

@@ -8,6 +8,8 @@ import { NewListener } from '../hosting/listeners/schema.ts'
 import { NewPreviewPolicy } from '../hosting/previews/previews.schema.ts'
 import { NewTagKey, NewTagValue } from '../hosting/tags/tags.schema.ts'
 import { NewRole, WorkspacePatch } from '../people/access/schema.ts'
+import { NewRollout } from '../protocol/rollout.schema.ts'
+import { TrafficSettings } from '../protocol/traffic.schema.ts'
 import { Owner } from '../protocol/wire.ts'
 
 type JsonSchema = { [member: string]: unknown }
@@ -32,6 +34,16 @@ const KINDS = {
     integration: z.string().optional().meta({ description: 'The git host and account, such as `github.com/acme`.' }),
     tags: TAGS,
     owner,
+    traffic: TrafficSettings.partial()
+      .optional()
+      .meta({ description: 'What the traffic of later revisions begins with.' }),
+    rollout: NewRollout.nullable()
+      .optional()
+      .meta({
+        description:
+          'The steps of later revisions. Null: none. Left out, they stay. The value of the secret of its webhook has the ' +
+          'name `rollout.secret` in the file of `--secrets-file`.',
+      }),
   },
   PreviewPolicy: {
     spec: NewPreviewPolicy,

@@ -245,8 +245,20 @@ async function describeDeployment(
     integration,
     owner: deployment.owner ?? undefined,
     tags: orNone(tagged.resources.map(({ key, value }) => `${key}=${value}`).toSorted()),
+    ...describeTraffic(deployment),
   }
   return policy ? [document, describePolicy(name, policy)] : [document]
+}
+
+function describeTraffic({ traffic_settings, rollout }: Deployment): Pick<WorkspaceDocument, 'traffic' | 'rollout'> {
+  const { starts_at, sticky } = traffic_settings
+  if (!rollout) return starts_at < 100 || sticky ? { traffic: withoutNulls({ starts_at, sticky }) } : {}
+  const { webhook, scores, ...judged } = rollout.gates
+  const gates = withoutNulls({ ...judged, ...(webhook && { webhook: { url: webhook.url } }) })
+  return {
+    ...(sticky && { traffic: { sticky } }),
+    rollout: { steps: rollout.steps, gates: { ...gates, ...(scores.length > 0 && { scores }) } },
+  }
 }
 
 const isProtected = ({ mode, open_paths }: Deployment['protection']) => mode !== 'none' || open_paths.length > 0

@@ -522,6 +522,7 @@ export const NOT_DECLARED: Record<string, string> = {
   endSession: 'a session of the caller',
   releaseHold: 'set by a rollback or a failed rollout',
   removePreview: 'created by a pull request, a branch or a request',
+  removeRollout: 'a policy of its deployment, which is declared',
   revokeBypass: 'its secret is shown once',
   revokeOwnKey: 'the key of the caller',
   signOut: 'a session of the caller',

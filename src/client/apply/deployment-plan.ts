@@ -19,6 +19,7 @@ import {
   requireId,
   type SecretChange,
 } from './planner.ts'
+import { planTraffic } from './traffic-plan.ts'
 
 /** Stands for a stored value. */
 const MASK = '********'
@@ -85,9 +86,11 @@ async function planNewDeployment(planner: Planner, document: DeclaredDocument): 
     done.deployment = deployment
     state.deployments.set(document.name, deployment.id)
     ids.set(`Deployment ${document.name}`, deployment.id)
+    await traffic.run(client, deployment.id, null)
     await setTags(planner, document, deployment.id)
   }
-  const tags = tagChange(document, [])
+  const traffic = planTraffic(planner, document)
+  const tags = [...traffic.changes, ...tagChange(document, [])]
   const added: SecretChange[] = secrets.map(({ name }) => ({ name, change: 'added' }))
   // Missing values are faults already, and what is not created yet has no id to plan with.
   if (config && secrets.every(({ value }) => value !== MASK)) {
@@ -98,7 +101,7 @@ async function planNewDeployment(planner: Planner, document: DeclaredDocument): 
         secrets: plan.secrets,
         warnings: plan.warnings,
         changes: [...plan.changes.filter(({ path }) => path !== 'secrets'), ...ownerChange(null, owner), ...tags],
-        basis: [plan.plan_digest, document.tags],
+        basis: [plan.plan_digest, document.traffic, document.rollout, document.tags],
         run: done => run(done, plan.plan_digest),
       }
     } catch (error) {
@@ -111,7 +114,7 @@ async function planNewDeployment(planner: Planner, document: DeclaredDocument): 
     action: 'create',
     changes,
     secrets: added,
-    basis: [spec, document.listener, document.tags],
+    basis: [spec, document.listener, document.traffic, document.rollout, document.tags],
     run: done => run(done),
   }
 }
@@ -136,9 +139,15 @@ async function planChangedDeployment(planner: Planner, document: DeclaredDocumen
     : []
   const patch = describePatch(planner, document, stored)
   const protection = findProtection(spec, stored)
+  const traffic = planTraffic(planner, document, stored)
   const base = {
-    changes: [...ownerChange(stored.owner, owner), ...protectionChange(stored, protection), ...tags],
-    basis: [etag, owner, protection, document.tags] as unknown[],
+    changes: [
+      ...ownerChange(stored.owner, owner),
+      ...protectionChange(stored, protection),
+      ...traffic.changes,
+      ...tags,
+    ],
+    basis: [etag, owner, protection, document.traffic, document.rollout, document.tags] as unknown[],
   }
   let plan: Awaited<ReturnType<typeof client.plan<'PATCH /v2/deployments/{deployment_id}'>>> | undefined
   const call = { params, query: { clear: patch?.clear ?? [] }, body: (patch?.body ?? {}) as never, signal }
@@ -167,8 +176,10 @@ async function planChangedDeployment(planner: Planner, document: DeclaredDocumen
     }
     if (protection !== undefined) {
       const headers = { 'If-Match': version }
-      await client.call('PUT /v2/deployments/{deployment_id}/protection', { params, body: protection, headers })
+      const path = 'PUT /v2/deployments/{deployment_id}/protection'
+      version = (await client.answer(path, { params, body: protection, headers })).etag
     }
+    await traffic.run(client, id, version)
     if (tags.length > 0) await setTags(planner, document, id, tagged)
   }
   const shown = plan?.changes.filter(({ path }) => path !== 'secrets') ?? []

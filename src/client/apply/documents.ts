@@ -29,6 +29,9 @@ export type WorkspaceDocument = {
   integration?: string | undefined
   deployments?: string[] | undefined
   tags?: string[] | undefined
+  /** `starts_at` and `sticky` of the traffic, and the policy by which later revisions get it. Null: none. */
+  traffic?: object | undefined
+  rollout?: object | null | undefined
   /** Calls of a preview policy, which need a secret before they can be in a body. */
   hooks?: { on_create?: string; on_delete?: string } | undefined
 }

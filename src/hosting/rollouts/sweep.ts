@@ -172,9 +172,7 @@ async function askWebhook(
   const id = derivedUuid(`rollout ${revision_id} ${progress.step} ${progress.since}`)
   const message = { id, timestamp: Math.floor(Date.now() / 1000), body }
   const signatures =
-    secret === null
-      ? []
-      : [await signBySecret(await sealer.open(secret, deployment_id, ROLLOUT_SEAL_CONTEXT), message)]
+    secret === null ? [] : [await signBySecret(await sealer.open(secret, deployment_id, ROLLOUT_SEAL_CONTEXT), message)]
   const client = createGuardedClient({ config, platform }, configuredOrigin(config), ASK_LIMITS)
   client.stage('rollout webhook')
   const gate = (verdict: GateJudgement['verdict'], text: string): GateJudgement => ({

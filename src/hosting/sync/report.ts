@@ -41,7 +41,8 @@ export const report = verb('listeners:sync', async (ctx, { agent_id, fence, repo
   const passed = reports.flatMap(({ deployment_id, traffic }) =>
     traffic?.rollout?.outcome === 'passed' ? [deployment_id] : [],
   )
-  if (passed.length > 0) ctx.waitUntil?.(import('../rollouts/sweep.ts').then(sweep => sweep.lookAtRollouts(ctx, passed)))
+  if (passed.length > 0)
+    ctx.waitUntil?.(import('../rollouts/sweep.ts').then(sweep => sweep.lookAtRollouts(ctx, passed)))
   return { results: results.map(toResult) } satisfies ReportResults
 })
 

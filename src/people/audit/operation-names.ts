@@ -69,6 +69,7 @@ export const EVENT_OPERATIONS: Record<string, string> = {
   'deployment.rollout_failed': 'update_deployment_traffic',
   'deployment.rollout_paused': 'update_deployment_traffic',
   'deployment.rollout_resumed': 'update_deployment_traffic',
+  'deployment.rollout_promoted': 'update_deployment_traffic',
   'deployment.rollout_aborted': 'update_deployment_traffic',
   'deployment.held': 'hold_deployment',
   'deployment.access_granted': 'create_access_grant',

@@ -1,0 +1,84 @@
+// Plans the traffic settings and the rollout that a document of a deployment declares. Left out, both stay.
+import { MASK } from '../../protocol/parts.schema.ts'
+import type { Change } from '../changes.ts'
+import type { Reply } from '../client.ts'
+import type { DeclaredDocument } from './documents.ts'
+import { findSecret, isSame, type Planner } from './planner.ts'
+
+type Deployment = Pick<Reply<'GET /v2/deployments/{deployment_id}'>, 'traffic' | 'traffic_settings' | 'rollout'>
+type Settings = Deployment['traffic_settings']
+type Rollout = NonNullable<Deployment['rollout']>
+export type TrafficPlan = {
+  changes: Change[]
+  /** Returns the version after it. */
+  run: (client: Planner['client'], deployment_id: string, version: string | null) => Promise<string | null>
+}
+
+const DEFAULTS: Settings = { starts_at: 100, sticky: null }
+const FRESH: Deployment = { traffic: [], traffic_settings: DEFAULTS, rollout: null }
+
+/** `stored`: as it is, or undefined for a deployment that is still to be created. */
+export function planTraffic(planner: Planner, document: DeclaredDocument, stored: Deployment = FRESH): TrafficPlan {
+  const settings = document.traffic && ({ ...DEFAULTS, ...document.traffic } as Settings)
+  const hasNewSettings = settings !== undefined && !isSame(settings, stored.traffic_settings)
+  const rollout = document.rollout && withSecret(planner, document, stored.rollout)
+  const hasNewRollout = document.rollout !== undefined && !isSame(rollout ?? null, stored.rollout)
+  const changes: Change[] = [
+    ...(hasNewSettings ? [{ path: 'traffic', before: stored.traffic_settings, after: settings }] : []),
+    ...(hasNewRollout ? [{ path: 'rollout', before: stored.rollout, after: shown(rollout) }] : []),
+  ]
+  return {
+    changes,
+    async run(client, deployment_id, version) {
+      const params = { deployment_id }
+      const headers = (etag: string | null) => (etag === null ? {} : { 'If-Match': etag })
+      const setTraffic = async () => {
+        if (!hasNewSettings) return
+        const body = { ...settings, shares: sharesOf(stored) }
+        const call = { params, body, headers: headers(version) }
+        version = (await client.answer('PUT /v2/deployments/{deployment_id}/traffic', call)).etag
+      }
+      const setRollout = async () => {
+        if (!hasNewRollout) return
+        const call = { params, headers: headers(version) }
+        const path = '/v2/deployments/{deployment_id}/rollout' as const
+        version = rollout
+          ? (await client.answer(`PUT ${path}`, { ...call, body: rollout as never })).etag
+          : (await client.answer(`DELETE ${path}`, call)).etag
+      }
+      // A policy and a first share exclude each other.
+      for (const step of rollout ? [setTraffic, setRollout] : [setRollout, setTraffic]) await step()
+      return version
+    },
+  }
+}
+
+/** Without them, a revision beside the one that serves would get all traffic. */
+const sharesOf = ({ traffic }: Deployment) =>
+  traffic.length > 1 || traffic.some(({ name }) => name !== null)
+    ? traffic.map(({ revision_id, share, name }) => ({ revision_id, share, name }))
+    : []
+
+/** The defaults of the API for what a document leaves out, and the secret of its webhook: that of the file, or stored. */
+function withSecret(planner: Planner, document: DeclaredDocument, stored: Rollout | null) {
+  const { steps, gates } = document.rollout as { steps: object[]; gates?: Partial<Rollout['gates']> }
+  const { errors = null, latency = null, restarts = null, webhook = null, scores = [] } = gates ?? {}
+  const isKept = stored?.gates.webhook?.url === webhook?.url && stored?.gates.webhook?.secret != null
+  const secret = webhook && (isKept ? MASK : (findSecret(planner, document, 'rollout.secret') ?? null))
+  const judged = { margin: 0.01, alpha: 0.001 }
+  return {
+    steps: steps.map(step => ({ minutes: 5, requests: 0, ...step })),
+    gates: {
+      errors: errors && { ...judged, ...errors },
+      latency: latency && { ...judged, margin: 0.05, ...latency },
+      restarts: restarts && { ...{ most: 0 }, ...restarts },
+      webhook: webhook && { url: webhook.url, secret },
+      scores: scores.map(gate => ({ ...judged, margin: 0.05, least: 20, ...gate })),
+    },
+  }
+}
+
+const shown = (rollout: ReturnType<typeof withSecret> | null | undefined) =>
+  rollout?.gates.webhook
+    ? { ...rollout, gates: { ...rollout.gates, webhook: { url: rollout.gates.webhook.url } } }
+    : (rollout ?? null)
