@@ -296,6 +296,13 @@ describe('the objects of a revision', () => {
       valueAt(findObject(objects, 'StatefulSet', `${BASE}-db`), 'spec.template.spec.securityContext.runAsUser'),
     ).toBe(999)
   })
+
+  test('may write to a disk that the agent makes, and change no owner of a claim that exists', () => {
+    const contextWith = (claim: object) =>
+      podOf(createObjects({ spec: { volumes: [{ name: 'm', persistentVolumeClaim: claim }] } })).securityContext
+    expect(contextWith({ claimName: 'media', storage_gi: 1 })).toMatchObject({ fsGroup: 1000 })
+    expect(contextWith({ claimName: 'media' })).not.toHaveProperty('fsGroup')
+  })
 })
 
 describe('the container of an application', () => {

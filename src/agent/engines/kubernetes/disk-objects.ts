@@ -7,7 +7,8 @@ import type { KubernetesSettings } from './settings.ts'
 
 const DISK_COMPONENT = 'disk'
 
-const ownDisksOf = ({ resources }: Pick<RevisionSpec, 'resources'>): Disk[] =>
+/** Those that the agent makes. */
+export const ownDisksOf = ({ resources }: Pick<RevisionSpec, 'resources'>): Disk[] =>
   listDisks(resources).filter(({ storage_gi }) => storage_gi !== null)
 
 export const diskClaimsOf = (settings: KubernetesSettings, spec: RevisionSpec): V1PersistentVolumeClaim[] =>

@@ -17,7 +17,7 @@ import type { Artifact, RevisionSpec } from '../../engine.ts'
 import { imageCommand } from '../image-command.ts'
 import { processTypesOf, RUN_ROLE, WEB } from '../process-types.ts'
 import { URL_ALIASES } from '../store-variables.ts'
-import { volumesOf } from './disk-objects.ts'
+import { ownDisksOf, volumesOf } from './disk-objects.ts'
 import {
   metadataOf,
   modelTokenName,
@@ -208,6 +208,15 @@ const containerOf = (settings: KubernetesSettings, container: z.output<typeof Co
 /** Kubernetes starts such a sidecar before the application and ends it afterwards. */
 const isNativeSidecar = ({ restartPolicy }: z.output<typeof Container>) => restartPolicy === 'Always'
 
+/** That of images which the agent builds. Any will do: each process of a pod has it, too. */
+const DISK_GROUP = 1000
+
+/** A new volume belongs to root, so no application could write to it. Claims that exist are their owner's. */
+function groupOf({ run_as_user }: KubernetesSettings, spec: RevisionSpec) {
+  if (run_as_user !== null) return { fsGroup: run_as_user }
+  return ownDisksOf(spec).length > 0 && { fsGroup: DISK_GROUP, fsGroupChangePolicy: 'OnRootMismatch' }
+}
+
 /** The volume is always there, too. The cluster updates its file without a restart. */
 const tokenVolumeOf = (spec: RevisionSpec): V1Volume => ({
   name: TOKEN_VOLUME,
@@ -245,7 +254,8 @@ export function podTemplateOf(
       securityContext: {
         runAsNonRoot: true,
         seccompProfile: { type: 'RuntimeDefault' },
-        ...(settings.run_as_user !== null && { runAsUser: settings.run_as_user, fsGroup: settings.run_as_user }),
+        ...(settings.run_as_user !== null && { runAsUser: settings.run_as_user }),
+        ...groupOf(settings, spec),
       },
       topologySpreadConstraints: [
         {
