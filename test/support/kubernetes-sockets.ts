@@ -1,4 +1,5 @@
-// The sockets of pods of the Kubernetes API that tests use. Commands run on this machine, and ports are those of it.
+// The sockets of pods of the Kubernetes API that tests use. Unless a test says otherwise, commands run on this machine,
+// and ports are those of it.
 import { spawn } from 'node:child_process'
 import type * as http from 'node:http'
 import { connect } from 'node:net'
@@ -8,7 +9,14 @@ import { loadPty } from '../../src/agent/engines/process/terminal.ts'
 
 const [INPUT, OUTPUT, ERRORS, STATUS, RESIZE, CLOSE] = [0, 1, 2, 3, 4, 255]
 
+/** Where the pods really are. */
+type Place = {
+  commandOf: (pod: string, words: string[], tty: boolean) => string[]
+  targetOf: (pod: string, port: number) => { host: string; port: number } | undefined
+}
+
 export class PodSockets {
+  readonly #place: Place
   /** The ports of this machine, by `pod:port`. */
   readonly ports = new Map<string, number>()
   /** The protocols that the server has. An old one has no v5. */
@@ -20,6 +28,14 @@ export class PodSockets {
     handleProtocols: asked => this.protocols.find(one => asked.has(one)) ?? false,
   })
 
+  constructor(place: Partial<Place> = {}) {
+    this.#place = {
+      commandOf: (_, words) => words.map(word => this.#toLocal(word)),
+      targetOf: (pod, port) => ({ host: '127.0.0.1', port: this.ports.get(`${pod}:${port}`) ?? 1 }),
+      ...place,
+    }
+  }
+
   close(): void {
     for (const client of this.#server.clients) client.terminate()
     this.#server.close()
@@ -27,25 +43,23 @@ export class PodSockets {
 
   accept(req: http.IncomingMessage, raw: Duplex, head: Buffer, pod: string, subresource: string): void {
     const query = new URL(req.url!, 'http://cluster').searchParams
+    // The names and values of the API server, and those with which it asks a node.
+    const tty = ['true', '1'].includes(query.get('tty')!)
     this.#server.handleUpgrade(req, raw, head, socket => {
-      if (subresource === 'exec') void execute(socket, this.#toLocal(query))
-      else this.#forward(socket, pod, Number(query.get('ports')))
+      if (subresource === 'exec') void execute(socket, this.#place.commandOf(pod, query.getAll('command'), tty), tty)
+      else this.#forward(socket, pod, Number(query.get('ports') ?? query.get('port')))
     })
   }
 
-  #toLocal(query: URLSearchParams): URLSearchParams {
-    let text = query.toString()
-    for (const [folder, local] of this.folders)
-      text = text.replaceAll(encodeURIComponent(folder), encodeURIComponent(local))
-    return new URLSearchParams(text)
+  #toLocal(word: string): string {
+    return [...this.folders].reduce((text, [folder, local]) => text.replaceAll(folder, local), word)
   }
 
   #forward(socket: WebSocket, pod: string, port: number): void {
     const number = Buffer.alloc(2)
     number.writeUInt16LE(port)
     for (const channel of [0, 1]) socket.send(Buffer.concat([Buffer.of(channel), number]))
-    const local = this.ports.get(`${pod}:${port}`)
-    const target = connect({ host: '127.0.0.1', port: local ?? 1 })
+    const target = connect(this.#place.targetOf(pod, port) ?? { host: '127.0.0.1', port: 1 })
     target.on('data', bytes => socket.send(Buffer.concat([Buffer.of(0), bytes])))
     target.on('error', error => socket.send(Buffer.concat([Buffer.of(1), Buffer.from(error.message)])))
     target.on('close', () => socket.close())
@@ -54,8 +68,7 @@ export class PodSockets {
   }
 }
 
-async function execute(socket: WebSocket, query: URLSearchParams): Promise<void> {
-  const [program, ...args] = query.getAll('command')
+async function execute(socket: WebSocket, [program, ...args]: string[], tty: boolean): Promise<void> {
   const send = (channel: number, bytes: Uint8Array | string) =>
     socket.send(Buffer.concat([Buffer.of(channel), Buffer.from(bytes)]))
   const end = (code: number) => {
@@ -63,7 +76,7 @@ async function execute(socket: WebSocket, query: URLSearchParams): Promise<void>
     send(STATUS, JSON.stringify(code === 0 ? { status: 'Success' } : { status: 'Failure', details: { causes } }))
     socket.close()
   }
-  if (query.get('tty') === 'true') {
+  if (tty) {
     const { spawn: spawnPty } = (await loadPty())!
     const pty = spawnPty(program!, args, { encoding: null, env: process.env as Record<string, string> })
     pty.onData(data => send(OUTPUT, data))
@@ -86,4 +99,5 @@ async function execute(socket: WebSocket, query: URLSearchParams): Promise<void>
     if (message[0] === INPUT) child.stdin.write(message.subarray(1))
     if (message[0] === CLOSE && message[1] === INPUT) child.stdin.end()
   })
+  socket.on('close', () => child.stdin.end())
 }

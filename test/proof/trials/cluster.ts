@@ -1,8 +1,8 @@
 // The agent's engine and the chart, with Helm 3 and 4, on a real Kubernetes API server on this machine.
 //
-// Nodes are played: by kwok for the pods of the engine, and for those of the chart by this trial, which runs them with
-// Podman from the images of this commit. `--install` builds the programs of Kubernetes from their Go modules (ten
-// minutes, once). `--only=scripts`, `--only=engine` and `--only=chart` run one part.
+// Nodes are played: by kwok for most pods of the engine, and by this trial for databases and for the chart, whose pods it
+// runs with Podman, those of the chart from the images of this commit. `--install` builds the programs of Kubernetes from their Go modules (ten
+// minutes, once). `--only=scripts`, `--only=engine`, `--only=databases` and `--only=chart` run one part.
 import { execFileSync } from 'node:child_process'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -10,6 +10,7 @@ import { join } from 'node:path'
 import { CACHE, findMissing, isInstalling, note, runTrial, skipped } from '../support/trial.ts'
 import { findHelm, HELM_NAMES } from './chart/helm.ts'
 import { IMAGE_TAG, tryChart } from './cluster/chart-trial.ts'
+import { tryDatabases } from './cluster/databases-trial.ts'
 import { tryDumpScripts } from './cluster/dump-scripts-trial.ts'
 import { tryEngine } from './cluster/engine-trial.ts'
 import { type Kubernetes, KWOK_NODES, startKubernetes } from './cluster/kubernetes.ts'
@@ -58,10 +59,16 @@ async function tryAll(kubernetes: Kubernetes): Promise<void> {
         await cluster.applyYaml(fs.readFileSync(join(definitions, name), 'utf8'))
     await waitUntil('the nodes are ready', async () => (await cluster.list('v1', 'Node')).every(isNodeReady))
   })
-  if (only !== 'chart') await tryEngine(kubernetes, cluster, results)
-  if (only === 'engine') return
-  // The network of its pods needs root.
+  const isIn = (part: string) => only === undefined || only === part
+  // The network of pods needs root.
   const missing = process.getuid?.() === 0 ? findMissing('podman', 'runc', 'skopeo', 'ip') : 'it needs root'
+  if (isIn('databases')) {
+    const alsoMissing = missing ?? findMissing('docker-registry', 'busybox', 'debootstrap', 'psql')
+    if (alsoMissing) skipped(`databases that run: ${alsoMissing}`)
+    else await tryDatabases(kubernetes, cluster, results)
+  }
+  if (isIn('engine')) await tryEngine(kubernetes, cluster, results)
+  if (!isIn('chart')) return
   if (missing) return skipped(`the chart: ${missing}`)
   loadImages()
   for (const name of HELM_NAMES) {

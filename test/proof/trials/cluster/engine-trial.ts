@@ -1,11 +1,10 @@
 // The agent's Kubernetes engine on a real API server: the agent and the control plane are whole, pods are played.
-import * as fs from 'node:fs'
 import { join } from 'node:path'
-import { loadAllYaml } from '@kubernetes/client-node'
 import { API_VERSIONS, type Kind } from '../../../../src/agent/engines/kubernetes/cluster.ts'
 import { COMPONENT_LABEL, DEPLOYMENT_LABEL, REVISION_LABEL } from '../../../../src/agent/engines/kubernetes/names.ts'
 import { startControlPlane, startDatabase } from '../../kit/control-plane.ts'
 import { createScenarioContext, type ScenarioContext } from '../../kit/scenario-context.ts'
+import { createAgentAccount } from './agent-account.ts'
 import { tryJobs } from './jobs-trial.ts'
 import type { Kubernetes } from './kubernetes.ts'
 import { createRestrictedNamespace, STORAGE_CLASS } from './nodes.ts'
@@ -21,17 +20,11 @@ const IMAGE = `registry.example.com/shop@sha256:${'1'.repeat(64)}`
 const NEXT_IMAGE = `registry.example.com/shop@sha256:${'2'.repeat(64)}`
 const ROOT = join(import.meta.dirname, '../../../..')
 
-const readRole = (): AnyObject => {
-  const page = fs.readFileSync(join(ROOT, 'docs/operate/kubernetes.md'), 'utf8')
-  const blocks = [...page.matchAll(/```yaml\n([\s\S]*?)```/g)].map(([, yaml]) => yaml!)
-  return loadAllYaml(blocks.find(yaml => yaml.includes('kind: Role'))!)[0]
-}
-
 export async function tryEngine(kubernetes: Kubernetes, cluster: Objects, results: Results): Promise<void> {
   for (const name of [NAMESPACE, SMALL_NAMESPACE]) await createRestrictedNamespace(cluster, name, 'kwok')
   const metadata = { name: 'trial', namespace: SMALL_NAMESPACE }
   await cluster.apply({ apiVersion: 'v1', kind: 'ResourceQuota', metadata, spec: { hard: { 'requests.cpu': '500m' } } })
-  const { role, config } = await createAgentAccount(kubernetes, cluster)
+  const { role, config } = await createAgentAccount(kubernetes, cluster, [NAMESPACE, SMALL_NAMESPACE])
   const database = await startDatabase()
   const plane = await startControlPlane(database.url, { SLIPWAY_MODE: 'self_hosted' })
   const sweeping = setInterval(() => void plane.housekeep(), 10_000)
@@ -84,29 +77,6 @@ export async function tryEngine(kubernetes: Kubernetes, cluster: Objects, result
     await plane.stop()
     await database.stop()
   }
-}
-
-/** An account with exactly the Role of the page in each namespace. */
-async function createAgentAccount(kubernetes: Kubernetes, cluster: Objects) {
-  const account = { name: 'slipway-agent', namespace: NAMESPACE }
-  const role = readRole()
-  await cluster.apply({ apiVersion: 'v1', kind: 'ServiceAccount', metadata: account })
-  for (const namespace of [SMALL_NAMESPACE, NAMESPACE]) {
-    const metadata = { name: account.name, namespace }
-    role.metadata = metadata
-    await cluster.apply(role)
-    await cluster.apply({
-      apiVersion: 'rbac.authorization.k8s.io/v1',
-      kind: 'RoleBinding',
-      metadata,
-      ...({
-        roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'Role', name: metadata.name },
-        subjects: [{ kind: 'ServiceAccount', ...account }],
-      } as object),
-    })
-  }
-  const token = await cluster.createToken(NAMESPACE, account.name)
-  return { role, config: kubernetes.writeConfig('agent', token) }
 }
 
 export class EngineTrial {

@@ -2,6 +2,8 @@
 import type { Objects } from './objects.ts'
 
 export const STORAGE_CLASS = 'trial'
+/** The one whose volumes are made for their claims. */
+export const DYNAMIC_CLASS = 'trial-dynamic'
 
 export async function createKwokNode(cluster: Objects, name: string): Promise<void> {
   await cluster.apply({
@@ -18,18 +20,24 @@ export async function createKwokNode(cluster: Objects, name: string): Promise<vo
 
 /** Volumes that claims are bound to. Nothing is mounted on nodes that kwok plays. */
 export async function createVolumes(cluster: Objects, count: number): Promise<void> {
-  await cluster.apply({
-    apiVersion: 'storage.k8s.io/v1',
-    kind: 'StorageClass',
-    metadata: { name: STORAGE_CLASS },
-    ...({ provisioner: 'kubernetes.io/no-provisioner', volumeBindingMode: 'Immediate' } as object),
-  })
+  for (const name of [STORAGE_CLASS, DYNAMIC_CLASS])
+    await cluster.apply({
+      apiVersion: 'storage.k8s.io/v1',
+      kind: 'StorageClass',
+      metadata: { name },
+      ...({ provisioner: 'kubernetes.io/no-provisioner', volumeBindingMode: 'Immediate' } as object),
+    })
   for (let i = 1; i <= count; i++) await createVolume(cluster, `trial-${i}`)
 }
 
 type ClaimRef = { name?: string | undefined; namespace?: string | undefined; uid?: string | undefined }
 /** With `claim` it is for that claim alone. */
-export async function createVolume(cluster: Objects, name: string, claim?: ClaimRef): Promise<void> {
+export async function createVolume(
+  cluster: Objects,
+  name: string,
+  claim?: ClaimRef,
+  storageClassName = STORAGE_CLASS,
+): Promise<void> {
   await cluster.apply({
     apiVersion: 'v1',
     kind: 'PersistentVolume',
@@ -37,7 +45,7 @@ export async function createVolume(cluster: Objects, name: string, claim?: Claim
     spec: {
       capacity: { storage: '100Gi' },
       accessModes: ['ReadWriteOnce'],
-      storageClassName: STORAGE_CLASS,
+      storageClassName,
       persistentVolumeReclaimPolicy: 'Retain',
       hostPath: { path: `/var/lib/trial/${name}` },
       ...(claim && { claimRef: { apiVersion: 'v1', kind: 'PersistentVolumeClaim', ...claim } }),

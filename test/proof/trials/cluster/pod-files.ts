@@ -28,6 +28,8 @@ async function readKey(facts: PodFacts, kind: 'Secret' | 'ConfigMap', name: stri
 
 function readField({ pod, address }: PodFacts, { fieldPath }: V1ObjectFieldSelector): string {
   if (fieldPath === 'status.podIP') return address
+  const label = /^metadata\.labels\['(.+)'\]$/.exec(fieldPath)?.[1]
+  if (label !== undefined) return pod.metadata!.labels?.[label] ?? ''
   const found = fieldPath.split('.').reduce((at: unknown, key) => (at as Record<string, unknown>)?.[key], pod)
   return String(found ?? '')
 }

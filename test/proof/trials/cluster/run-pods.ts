@@ -1,18 +1,22 @@
 // A node whose pods really run: each container by Podman from the images of this commit, in the pod's own network, with
 // its environment, volumes and security, and with its probes. What is left out: liveness, limits, image pulls and logs
-// through the API.
+// through the API. Commands and ports of its pods are reached through the API.
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import type { V1Container, V1ContainerStatus, V1Pod, V1Probe } from '@kubernetes/client-node'
-import type { AnyObject, Objects } from './objects.ts'
+import { Kubelet } from './kubelet.ts'
+import type { Objects } from './objects.ts'
 import { MissingReference, type PodFacts, prepareVolume, resolveEnvironment } from './pod-files.ts'
-import { HOST_ADDRESS, type PodNetwork, type Target } from './pod-network.ts'
+import { HOST_ADDRESS, type PodNetwork } from './pod-network.ts'
+import { PodServices } from './pod-services.ts'
 
 export const RUNNER_NODE = 'runner-1'
 const execute = promisify(execFile)
 const TICK_MS = 300
+/** Longer than a kubelet waits: Podman itself takes seconds on a busy machine. */
+const PROBE_MS = 15_000
 /** For machines without systemd, and where limits cannot be raised. */
 const PODMAN_SETTINGS = `[containers]
 default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
@@ -50,8 +54,8 @@ export class PodRunner {
   readonly #options: Options
   readonly #environment: NodeJS.ProcessEnv
   readonly #pods = new Map<string, Running>()
-  #services: AnyObject[] = []
-  #slices: AnyObject[] = []
+  readonly #services: PodServices
+  readonly #kubelet: Kubelet
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
   #tick: Promise<void> = Promise.resolve()
@@ -61,6 +65,21 @@ export class PodRunner {
     const file = join(options.folder, 'containers.conf')
     fs.writeFileSync(file, PODMAN_SETTINGS)
     this.#environment = { ...process.env, CONTAINERS_CONF: file }
+    this.#services = new PodServices(options.network)
+    const find = (namespace: string, name: string) =>
+      [...this.#pods.values()].find(
+        ({ pod: { metadata } }) => metadata!.name === name && metadata!.namespace === namespace,
+      )
+    this.#kubelet = new Kubelet({
+      commandOf: (namespace, pod, container, words, tty) => {
+        const name = containerNameOf(find(namespace, pod)!.pod, container)
+        return ['env', `CONTAINERS_CONF=${file}`, 'podman', 'exec', tty ? '-it' : '-i', name, ...words]
+      },
+      targetOf: (namespace, pod, port) => {
+        const running = find(namespace, pod)
+        return running && { host: running.facts.address, port }
+      },
+    })
   }
 
   /** Its node is ready, and kept so by a lease like the kubelet's. */
@@ -79,6 +98,8 @@ export class PodRunner {
       capacity: amounts,
       allocatable: amounts,
       addresses: [{ type: 'InternalIP', address: HOST_ADDRESS }],
+      daemonEndpoints: { kubeletEndpoint: { Port: await this.#kubelet.open(HOST_ADDRESS) } },
+      declaredFeatures: Kubelet.FEATURES,
       conditions: [{ ...ready, lastHeartbeatTime: now, lastTransitionTime: now }],
     })
     await this.#renewLease()
@@ -100,6 +121,7 @@ export class PodRunner {
     await this.#tick
     clearTimeout(this.#timer)
     await Promise.all([...this.#pods.values()].map(running => this.#stop(running, 1)))
+    this.#kubelet.close()
   }
 
   /** Runs a command in a container of the pod with that name. */
@@ -136,11 +158,7 @@ export class PodRunner {
   async #reconcile(): Promise<void> {
     const { cluster, network } = this.#options
     const pods = (await cluster.list('v1', 'Pod', undefined, undefined, `spec.nodeName=${RUNNER_NODE}`)) as V1Pod[]
-    ;[this.#services, this.#slices] = await Promise.all([
-      cluster.list('v1', 'Service'),
-      cluster.list('discovery.k8s.io/v1', 'EndpointSlice'),
-    ])
-    for (const service of this.#services) await this.#forward(service)
+    await this.#services.read(cluster)
     const known = new Set(pods.map(({ metadata }) => metadata!.uid!))
     for (const pod of pods) {
       const uid = pod.metadata!.uid!
@@ -164,16 +182,19 @@ export class PodRunner {
       if (pod.metadata!.deletionTimestamp && !running)
         await cluster.removePod(pod.metadata!.namespace!, pod.metadata!.name!)
     }
+    const advance = async (running: Running) => {
+      await this.#advance(running)
+      await this.#writeStatus(running)
+    }
+    const advancing: Promise<void>[] = []
     for (const [uid, running] of this.#pods) {
       if (!known.has(uid)) {
         this.#pods.delete(uid)
         void this.#stop(running, 1)
       } else if (running.pod.metadata!.deletionTimestamp) void this.#end(running)
-      else {
-        await this.#advance(running)
-        await this.#writeStatus(running)
-      }
+      else advancing.push(advance(running))
     }
+    await Promise.all(advancing)
   }
 
   // ---- the life of a pod
@@ -223,6 +244,7 @@ export class PodRunner {
     const startedAt = new Date()
     state.status = { ...state.status, state: { running: { startedAt } } }
     const log = join(facts.folder, `${container.name}.log`)
+    const lastWords = () => fs.readFileSync(wordsFile(facts, container), 'utf8')
     const collect = (data: Buffer) => {
       fs.appendFileSync(log, data)
       state.output = (state.output + data).slice(-20_000)
@@ -236,7 +258,7 @@ export class PodRunner {
       const terminated = {
         ...end,
         reason: exitCode === 0 ? 'Completed' : 'Error',
-        message: exitCode === 0 ? '' : state.output.trim().split('\n').slice(-5).join('\n'),
+        message: lastWords() || (exitCode === 0 ? '' : state.output.trim().split('\n').slice(-5).join('\n')),
       }
       const restarts =
         pod.spec!.restartPolicy === 'Always' || (pod.spec!.restartPolicy === 'OnFailure' && exitCode !== 0)
@@ -261,6 +283,9 @@ export class PodRunner {
     const environment = await resolveEnvironment(facts, container)
     const volumes = new Map<string, string>()
     for (const volume of pod.spec!.volumes ?? []) volumes.set(volume.name, await prepareVolume(facts, volume))
+    const words = wordsFile(facts, container)
+    fs.writeFileSync(words, '')
+    fs.chmodSync(words, 0o666)
     const image = this.#options.findImage(container.image!)
     const own = container.securityContext ?? {}
     const user = own.runAsUser ?? pod.spec!.securityContext?.runAsUser
@@ -284,16 +309,18 @@ export class PodRunner {
       ...(own.capabilities?.drop?.includes('ALL') ? ['--cap-drop', 'all'] : []),
       ...(user !== undefined ? ['--user', group === undefined ? `${user}` : `${user}:${group}`] : []),
       ...(fsGroup !== undefined ? ['--group-add', String(fsGroup)] : []),
-      ...this.#hostsOf(pod.metadata!.namespace!).flatMap(host => ['--add-host', host]),
+      ...this.#services.hostsOf(pod.metadata!.namespace!).flatMap(host => ['--add-host', host]),
       ...Object.entries(environment).flatMap(([name, value]) => ['--env', `${name}=${value}`]),
       '--env',
-      `KUBERNETES_SERVICE_HOST=${this.#apiAddress()}`,
+      `KUBERNETES_SERVICE_HOST=${this.#services.apiAddress()}`,
       '--env',
       'KUBERNETES_SERVICE_PORT=443',
       ...(container.volumeMounts ?? []).flatMap(({ name, mountPath, readOnly }) => [
         '--mount',
         `type=bind,source=${volumes.get(name)},target=${mountPath}${readOnly ? ',readonly' : ''}`,
       ]),
+      '--mount',
+      `type=bind,source=${words},target=${container.terminationMessagePath}`,
       ...(container.command ? ['--entrypoint', JSON.stringify(container.command)] : []),
       image,
       ...(container.args ?? []),
@@ -305,7 +332,8 @@ export class PodRunner {
       if (!probe) return true
       if (probe.exec) {
         const name = containerNameOf(pod, container.name)
-        const done = execute('podman', ['exec', name, ...probe.exec.command!], { env: this.#environment })
+        const options = { env: this.#environment, timeout: PROBE_MS }
+        const done = execute('podman', ['exec', name, ...probe.exec.command!], options)
         return done.then(() => true).catch(() => false)
       }
       const portName = probe.httpGet?.port ?? probe.tcpSocket!.port
@@ -388,44 +416,12 @@ export class PodRunner {
     await Promise.all([...containers].map(stopContainer))
     this.#options.network.removePod(namespace)
   }
-
-  // ---- Services
-
-  /** Names as the cluster's DNS has them. */
-  #hostsOf(namespace: string): string[] {
-    return this.#services.flatMap(({ metadata, spec }) => {
-      if (!spec.clusterIP || spec.clusterIP === 'None') return []
-      const full = `${metadata!.name}.${metadata!.namespace}`
-      const names = [full, `${full}.svc`, `${full}.svc.cluster.local`]
-      if (metadata!.namespace === namespace) names.push(metadata!.name!)
-      return names.map(name => `${name}:${spec.clusterIP}`)
-    })
-  }
-  #apiAddress(): string {
-    return this.#services.find(({ metadata }) => metadata!.name === 'kubernetes')?.spec.clusterIP
-  }
-  async #forward({ metadata, spec }: AnyObject): Promise<void> {
-    const { name, namespace } = metadata!
-    if (!spec.clusterIP || spec.clusterIP === 'None' || name === 'kubernetes') return
-    for (const { port, name: portName } of spec.ports)
-      await this.#options.network.forward(spec.clusterIP, port, () => this.#endpointsOf(namespace!, name!, portName))
-  }
-  #endpointsOf(namespace: string, service: string, portName: string | undefined): Target[] {
-    const slices = this.#slices.filter(
-      ({ metadata }) =>
-        metadata!.namespace === namespace && metadata!.labels?.['kubernetes.io/service-name'] === service,
-    ) as unknown as { endpoints?: Endpoint[]; ports?: { name?: string; port: number }[] }[]
-    return slices.flatMap(({ endpoints, ports }) => {
-      const port = ports?.find(({ name }) => (name || undefined) === portName)?.port
-      const ready = (endpoints ?? []).filter(({ conditions }) => conditions?.ready)
-      return port === undefined ? [] : ready.map(({ addresses }) => ({ host: addresses[0]!, port }))
-    })
-  }
 }
-type Endpoint = { addresses: string[]; conditions?: { ready?: boolean } }
 
 const containerNameOf = ({ metadata }: V1Pod, container: string) =>
   `slw-trial-${metadata!.uid!.slice(0, 8)}-${container}`
+
+const wordsFile = ({ folder }: PodFacts, { name }: V1Container) => join(folder, `${name}.termination`)
 
 function phaseOf({ pod, containers }: Running): string {
   const ends = (list: V1Container[]) => list.map(({ name }) => containers.get(name)?.status.state?.terminated?.exitCode)

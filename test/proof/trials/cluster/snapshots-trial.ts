@@ -2,11 +2,8 @@
 // of the storage, and the stages of kwok play the pods.
 import { BACKUP_OF_LABEL, COMPONENT_LABEL } from '../../../../src/agent/engines/kubernetes/names.ts'
 import type { EngineTrial } from './engine-trial.ts'
-import { createVolume } from './nodes.ts'
-import type { AnyObject, Ref } from './objects.ts'
 import { expect, expectEqual, type Results, waitUntil } from './results.ts'
-
-const VOLUME_SNAPSHOTS = ['snapshot.storage.k8s.io/v1', 'VolumeSnapshot'] as const
+import { playSnapshotDriver, VOLUME_SNAPSHOTS } from './snapshot-driver.ts'
 
 export async function trySnapshots(trial: EngineTrial, results: Results, restart: () => Promise<void>): Promise<void> {
   const { cluster, context } = trial
@@ -104,7 +101,7 @@ export async function trySnapshots(trial: EngineTrial, results: Results, restart
     await waitUntil('no Job is left', isIdle)
   })
 
-  const playing = playDriver(trial, id)
+  const playing = playSnapshotDriver(cluster, `${BACKUP_OF_LABEL}=${id}`)
   await results.check('a disk is copied by a VolumeSnapshot, and made anew of it', async () => {
     const copy = await act('snapshots', { store: 'disk:media' })
     const find = async () =>
@@ -159,22 +156,4 @@ export async function trySnapshots(trial: EngineTrial, results: Results, restart
     expectEqual(left.length, 0, 'VolumeSnapshots')
   })
   playing.stop()
-}
-
-/** Snapshots become ready, and claims of snapshots get a volume. */
-function playDriver({ cluster }: EngineTrial, id: string): { stop(): void } {
-  const provided = new Set<string>()
-  const play = async () => {
-    for (const one of await cluster.list(...VOLUME_SNAPSHOTS, undefined, `${BACKUP_OF_LABEL}=${id}`))
-      if (!one.status?.readyToUse)
-        await cluster.setStatus(one as AnyObject & Ref, { readyToUse: true, restoreSize: '3Gi' })
-    for (const { metadata, spec, status } of await cluster.list('v1', 'PersistentVolumeClaim')) {
-      if (!spec.dataSource || status?.phase === 'Bound' || provided.has(metadata!.uid!)) continue
-      provided.add(metadata!.uid!)
-      const { name, namespace, uid } = metadata!
-      await createVolume(cluster, `restored-${uid!.slice(0, 8)}`, { name, namespace, uid })
-    }
-  }
-  const timer = setInterval(() => void play().catch(() => {}), 500)
-  return { stop: () => clearInterval(timer) }
 }

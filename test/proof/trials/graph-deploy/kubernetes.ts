@@ -1,16 +1,16 @@
 // The examples of graphs on Kubernetes: a real API server, images by Podman, and pods that really run, with a database,
 // workers and the SDKs. The agent reaches the API only.
-import { execFileSync } from 'node:child_process'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { COMPONENT_LABEL, DEPLOYMENT_LABEL, REVISION_LABEL } from '../../../../src/agent/engines/kubernetes/names.ts'
-import { type Podman, startPodman } from '../../../support/podman.ts'
+import { startPodman } from '../../../support/podman.ts'
 import { CACHE, check, findMissing, note, skipped } from '../../support/trial.ts'
 import { until } from '../../support/two-hosts.ts'
 import { startKubernetes } from '../cluster/kubernetes.ts'
 import { createRestrictedNamespace, createVolumes, STORAGE_CLASS } from '../cluster/nodes.ts'
 import { type AnyObject, Objects, type Ref } from '../cluster/objects.ts'
+import { createImageFinder, pushDatabaseImage } from '../cluster/pod-images.ts'
 import { HOST_ADDRESS, PodNetwork } from '../cluster/pod-network.ts'
 import { writeStages } from '../cluster/pod-stages.ts'
 import { PodRunner } from '../cluster/run-pods.ts'
@@ -23,50 +23,6 @@ const EXAMPLES = join(import.meta.dirname, '../../../../examples')
 const PROGRAMS = join(CACHE, 'kubernetes')
 const NAMESPACE = 'graphs'
 const VOLUMES = 12
-/** Pods of a database run as the user of the official image, and without root. */
-const ENTRYPOINT = `#!/bin/sh
-set -e
-if [ ! -f "$PGDATA/PG_VERSION" ]; then
-  echo "$POSTGRES_PASSWORD" > /tmp/password
-  initdb -D "$PGDATA" -U "$POSTGRES_USER" -A scram-sha-256 -E UTF8 --locale=C.UTF-8 --pwfile=/tmp/password
-  echo "create database $POSTGRES_DB" | postgres --single -D "$PGDATA" postgres
-  echo 'host all all all scram-sha-256' >> "$PGDATA/pg_hba.conf"
-fi
-exec postgres -D "$PGDATA" -c listen_addresses='*' -c unix_socket_directories=/tmp "$@"
-`
-
-async function pushDatabaseImage({ podman, push, registry }: Podman, base: string): Promise<string> {
-  const context = fs.mkdtempSync(join(tmpdir(), 'slipway-postgres-image-'))
-  const image = `${registry}/postgres-alone:1`
-  try {
-    fs.writeFileSync(join(context, 'entrypoint'), ENTRYPOINT, { mode: 0o755 })
-    const lines = [`FROM ${base}`, 'RUN /usr/sbin/usermod --uid 999 postgres', 'COPY entrypoint /entrypoint']
-    const entry = ['STOPSIGNAL SIGINT', 'ENTRYPOINT ["/entrypoint"]', '']
-    fs.writeFileSync(join(context, 'Dockerfile'), [...lines, ...entry].join('\n'))
-    await podman('build', '-t', image, context)
-    await push(image)
-  } finally {
-    fs.rmSync(context, { recursive: true, force: true })
-  }
-  return image
-}
-
-/** The image of a pod in the store of this machine's Podman, which runs the pods. */
-function createImageFinder(cleanup: AsyncDisposableStack): (image: string) => string {
-  const known = new Map<string, string>()
-  cleanup.defer(() => {
-    for (const name of known.values()) execFileSync('podman', ['rmi', '--force', name], { stdio: 'ignore' })
-  })
-  return image => {
-    const name = known.get(image) ?? `localhost/slipway-graph-trial:${process.pid}-${known.size}`
-    if (known.has(image)) return name
-    const from = `docker://${image.replace(/:[^/:@]+@/, '@')}`
-    execFileSync('skopeo', ['copy', '--quiet', '--src-tls-verify=false', from, `containers-storage:${name}`])
-    known.set(image, name)
-    return name
-  }
-}
-
 type Place = Installation & { cluster: Objects; runner: PodRunner }
 
 async function tryExample({ slipway, api, cluster, runner }: Place, example: string): Promise<void> {
