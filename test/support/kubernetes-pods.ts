@@ -73,14 +73,18 @@ export function bringUpAutomatically(api: KubernetesApi): () => void {
 }
 
 /** A pod of a Job has ended, and the Job with it. */
-export function endJob(api: KubernetesApi, name: string, { message = '', exitCode = 0 } = {}): void {
-  const job = api.get('Job', name)
+export function endJob(
+  api: KubernetesApi,
+  name: string,
+  { message = '', exitCode = 0, namespace = 'apps' } = {},
+): void {
+  const job = api.get('Job', name, namespace)
   const [{ name: container }] = job.spec.template.spec.containers
   const terminated = { exitCode, message, reason: exitCode ? 'Error' : 'Completed', finishedAt: new Date() }
   const containerStatuses = [{ name: container, image: 'i', imageID: 'i', ready: false, state: { terminated } }]
   putPod(api, job, { phase: exitCode ? 'Failed' : 'Succeeded', containerStatuses })
   const condition = { type: exitCode ? 'Failed' : 'Complete', status: 'True', message: 'It ended.' }
-  api.status('Job', name, { startTime: new Date().toISOString(), conditions: [condition] })
+  api.status('Job', name, { startTime: new Date().toISOString(), conditions: [condition] }, namespace)
 }
 
 /** Follows the plan, as an agent would, until nothing is left to do. Calls `afterAction` after every action. */

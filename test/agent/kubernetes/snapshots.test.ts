@@ -85,10 +85,10 @@ const otherUnit = () => unit({ deployment_id: OTHER_ID, name: 'copy' })
 /** Each Job of the agent ends at once, but for those that wait for it. */
 function endJobs(how: (name: string) => Parameters<typeof endJob>[2] = () => ({ message: 'size_bytes 1234' })) {
   const onChange = ({ type, object }: Change) => {
-    const { name } = object.metadata
+    const { name, namespace } = object.metadata
     if (type !== 'ADDED' || object.kind !== 'Job') return
     queueMicrotask(() => {
-      if (!name.includes('-read-')) endJob(api, name, how(name))
+      if (!name.includes('-read-')) endJob(api, name, { ...how(name), namespace: namespace! })
       else putPod(api, object, makeRunningStatus('dumps'))
     })
   }
@@ -383,6 +383,38 @@ test('dumps are carried into a bucket, outlive their claim, and are restored fro
   await next.engine.close()
   await s3.close()
   for (const one of [folder, home, directory]) fs.rmSync(one, { recursive: true, force: true })
+})
+
+test('a dump of another namespace is carried by the agent, without a bucket', async () => {
+  endJobs()
+  const folder = makeTempFolder()
+  api.sockets.folders.set(DUMPS_FOLDER, folder)
+  const { engine, perform } = await startAgent()
+  const elsewhere = unit({ deployment_id: OTHER_ID, name: 'copy', namespace: 'other' })
+  for (const one of [unit(), elsewhere]) await engine.provide(one)
+  const id = randomUUID()
+  const rows = 'x'.repeat(1234)
+  fs.mkdirSync(join(folder, 'daily'))
+  fs.writeFileSync(join(folder, 'daily', `${id}.dump`), rows)
+  await perform({ type: 'snapshot', store: 'database' }, unit(), id)
+  const restored: unknown[] = []
+  api.listeners.add(({ type, object: { metadata, spec } }) => {
+    if (type === 'ADDED' && metadata.name === `${OTHER_BASE}-restore`)
+      restored.push([
+        metadata.namespace,
+        spec.template.spec.volumes[0].persistentVolumeClaim.claimName,
+        fs.readFileSync(join(folder, `${id}.dump`), 'utf8'),
+      ])
+  })
+  await perform({ type: 'restore', store: 'database', snapshot_id: id }, elsewhere)
+  expect(restored).toEqual([['other', `${OTHER_BASE}-db-dumps`, rows]])
+  await expect.poll(jobs).toEqual([])
+  // Both pods have this folder.
+  fs.writeFileSync(join(folder, 'daily', `${id}.dump`), 'cut')
+  fs.rmSync(join(folder, `${id}.dump`))
+  await expect(perform({ type: 'restore', store: 'database', snapshot_id: id }, elsewhere)).rejects.toThrow()
+  expect(restored).toHaveLength(1)
+  fs.rmSync(folder, { recursive: true })
 })
 
 // ---- disks

@@ -171,17 +171,19 @@ export class ClusterSnapshots implements SnapshotHolder {
     const found = this.#known.get(from.folder)
     if (!found) throw new PermanentError('The cluster does not have this snapshot any more.')
     const disk = diskOfStore(store)
-    const isElsewhere = 'claim' in found && found.claim.metadata!.namespace !== namespaceOf(settings, spec)
-    const copy = 'copy' in found ? found : isElsewhere ? copies?.find(from.folder) : undefined
-    if (disk === null && copy) return this.#restoreCopy(spec, copy, signal)
-    if (disk === null && 'claim' in found) return dumps.restore(spec, found, signal)
+    if (disk === null && 'copy' in found)
+      return this.#restoreCarried(spec, await copies!.bring(spec, found, signal), signal)
+    if (disk === null && 'claim' in found) {
+      if (found.claim.metadata!.namespace === namespaceOf(settings, spec)) return dumps.restore(spec, found, signal)
+      return this.#restoreCarried(spec, await dumps.carryFile(spec, found, signal), signal)
+    }
     if (disk !== null && 'volume' in found) return disks.restore(spec, disk, found, signal)
     throw new PermanentError(`A snapshot of ${found.held.store} cannot be restored into ${store}.`)
   }
 
-  async #restoreCopy(spec: RevisionSpec, copy: HeldCopy, signal: AbortSignal): Promise<void> {
-    const { dumps, copies } = this.#options
-    const dump = await copies!.bring(spec, copy, signal)
+  /** The file was carried into the claim for this alone. */
+  async #restoreCarried(spec: RevisionSpec, dump: HeldDump, signal: AbortSignal): Promise<void> {
+    const { dumps } = this.#options
     try {
       await dumps.restore(spec, dump, signal)
     } finally {

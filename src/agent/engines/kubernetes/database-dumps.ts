@@ -1,5 +1,6 @@
 // Snapshots of databases: dumps in a claim of the deployment, made and restored by Jobs, and by a CronJob each day.
-import { Duplex, Writable } from 'node:stream'
+import { Duplex, type Readable, Writable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
 import type { KubernetesObject, V1Job, V1PersistentVolumeClaim } from '@kubernetes/client-node'
 import { HeldSnapshot } from '../../../protocol/snapshots.schema.ts'
 import { PermanentError, type RevisionSpec, SnapshotUnsupported } from '../../engine.ts'
@@ -137,12 +138,10 @@ export class DatabaseDumps {
     if (known.length > 0) await this.#annotate(claim, Object.fromEntries(known.map(name => [name, null])))
   }
 
-  /** The target keeps its present data until the others are complete. */
+  /** From a claim of its namespace. The target keeps its present data until the others are complete. */
   async restore(spec: RevisionSpec, { held, claim }: HeldDump, signal: AbortSignal): Promise<void> {
     const { cluster, settings, tasks } = this.#options
-    const { namespace, name } = claim.metadata!
-    if (namespace !== namespaceOf(settings, spec))
-      throw new PermanentError(`This snapshot is in the namespace ${namespace}, and the deployment is in another.`)
+    const namespace = namespaceOf(settings, spec)
     const database = storeName(spec, 'database')
     const secret = await cluster.read('Secret', namespace, database)
     if (!secret) throw new PermanentError('This deployment has no database.')
@@ -153,7 +152,7 @@ export class DatabaseDumps {
       `${place.base}-restore`,
       {
         task: 'restore',
-        claim: name!,
+        claim: claim.metadata!.name!,
         script: RESTORE_SCRIPT,
         seconds: TASK_SECONDS,
         isReadOnly: true,
@@ -185,13 +184,33 @@ export class DatabaseDumps {
     return openDumpPod(this.#options, claim, { script: SEND_SCRIPT, env: { SNAPSHOT_ID: held.id }, isReadOnly: true })
   }
 
-  /** Takes the file of a dump into the claim of a deployment. */
-  async receiveFile(spec: RevisionSpec, held: HeldSnapshot): Promise<{ dump: HeldDump; pod: DumpPod }> {
+  /** Writes the file of a dump into the claim of a deployment. The file goes again with `remove`. */
+  async receiveFile(spec: RevisionSpec, held: HeldSnapshot, body: Readable, signal: AbortSignal): Promise<HeldDump> {
     const [claim] = await this.#listClaims(namespaceOf(this.#options.settings, spec), spec.deployment_id)
     if (!claim) throw new PermanentError('This deployment has no database, or no claim for its dumps.')
     const env = { SNAPSHOT_ID: held.id, SIZE: String(held.size_bytes) }
     const pod = await openDumpPod(this.#options, claim, { script: RECEIVE_SCRIPT, env, isReadOnly: false })
-    return { dump: { held, claim }, pod }
+    try {
+      // The pod has better words for its failure than the pipe that it breaks.
+      const sent = pipeline(body, requireBytes(held.size_bytes), pod.input, { signal, end: false })
+      await Promise.all([pod.done, sent])
+    } finally {
+      pod.end()
+    }
+    return { held, claim }
+  }
+
+  /** Copies the file of a dump into the claim of a deployment of another namespace. */
+  async carryFile(spec: RevisionSpec, dump: HeldDump, signal: AbortSignal): Promise<HeldDump> {
+    const { output, done, end } = await this.openFile(dump)
+    try {
+      const carried = await this.receiveFile(spec, dump.held, output, signal)
+      await done
+      return carried
+    } finally {
+      output.destroy()
+      end()
+    }
   }
 
   /** Dumps that are known, after those of the CronJob were noted. `isTaking`: this agent notes it. */
@@ -314,6 +333,19 @@ export class DatabaseDumps {
     return this.#options.cluster.annotate({ ...claim, kind: 'PersistentVolumeClaim' }, annotations)
   }
 }
+
+/** Rejects unless so many pass. */
+export const requireBytes = (size: number) =>
+  async function* (chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+    let bytes = 0
+    for await (const chunk of chunks) {
+      bytes += chunk.length
+      if (bytes > size) break
+      yield chunk
+    }
+    if (bytes !== size)
+      throw new PermanentError(`There are ${bytes} bytes of a snapshot of ${size} bytes. Use another one.`)
+  }
 
 const createdAt = ({ metadata }: V1Job) => new Date(metadata?.creationTimestamp ?? 0).getTime()
 const sizeOf = ({ spec }: V1PersistentVolumeClaim) => parseMemory(spec!.resources!.requests!.storage!)

@@ -9,7 +9,7 @@ import type { BucketStore } from '../../archive/bucket-store.ts'
 import { PermanentError, type RevisionSpec } from '../../engine.ts'
 import { describeError } from '../../redaction/error-messages.ts'
 import type { LogEvent } from '../../system/log-event.ts'
-import type { DatabaseDumps, HeldDump } from './database-dumps.ts'
+import { type DatabaseDumps, type HeldDump, requireBytes } from './database-dumps.ts'
 
 export type HeldCopy = { held: HeldSnapshot; copy: true }
 type Options = { store: BucketStore; dumps: DatabaseDumps; logEvent: LogEvent }
@@ -57,10 +57,6 @@ export class DumpCopies {
     const body = await this.#options.store.open(recordOf(id))
     const { data: held } = HeldSnapshot.safeParse(body && (await json(body).catch(() => undefined)))
     return held?.id === id ? { held, copy: true } : undefined
-  }
-
-  find(id: string): HeldCopy | undefined {
-    return this.#known?.get(id)
   }
 
   /** Does not wait. One that fails is tried again with the next call, and holds up nothing. */
@@ -119,15 +115,7 @@ export class DumpCopies {
   /** Into the claim of the deployment that it is restored into. The file goes again with `DatabaseDumps.remove`. */
   async bring(spec: RevisionSpec, { held }: HeldCopy, signal: AbortSignal): Promise<HeldDump> {
     const body = await this.#open(held, signal)
-    const { dump, pod } = await this.#options.dumps.receiveFile(spec, held)
-    try {
-      // The pod has better words for its failure than the pipe that it breaks.
-      const sent = pipeline(body, requireBytes(held.size_bytes), pod.input, { signal, end: false })
-      await Promise.all([pod.done, sent])
-    } finally {
-      pod.end()
-    }
-    return dump
+    return this.#options.dumps.receiveFile(spec, held, body, signal)
   }
 
   async openTar({ held }: HeldCopy, signal: AbortSignal): Promise<Duplex> {
@@ -149,15 +137,3 @@ export class DumpCopies {
     throw new PermanentError('The bucket does not have the file of this snapshot any more. Use another one.')
   }
 }
-
-const requireBytes = (size: number) =>
-  async function* (chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-    let bytes = 0
-    for await (const chunk of chunks) {
-      bytes += chunk.length
-      if (bytes > size) break
-      yield chunk
-    }
-    if (bytes !== size)
-      throw new PermanentError(`The bucket has ${bytes} bytes of a snapshot of ${size} bytes. Use another one.`)
-  }
