@@ -108,10 +108,11 @@ async function trial(): Promise<void> {
   const { id } = await newDeployment('shop')
   await call('PUT', `/v2/deployments/${id}/preview-policy`, { branches: ['**'], max: 50 })
 
-  const newestSha = async (of: string = id) => {
-    const [newest] = (await call('GET', `/v2/deployments/${of}/revisions?limit=1`)).resources
-    return newest.commit?.sha ?? newest.source_revision_config.repo_commit_sha
-  }
+  const listShas = async (of: string, limit = 100): Promise<(string | null)[]> =>
+    (await call('GET', `/v2/deployments/${of}/revisions?limit=${limit}`)).resources.map(
+      ({ commit, source_revision_config }: Answer) => commit?.sha ?? source_revision_config.repo_commit_sha ?? null,
+    )
+  const newestSha = async (of: string = id) => (await listShas(of, 1))[0]
   const previewOf = async (number: number) =>
     (await call('GET', `/v2/deployments/${id}/previews?limit=100`)).resources.find(
       (one: Answer) => one.number === number,
@@ -263,6 +264,15 @@ async function trial(): Promise<void> {
     counts.every(count => count <= 1),
     counts.join(' '),
   )
+  let repeated = 0
+  for (const of of [id, ...many.map(one => one.id)]) {
+    const shas = (await listShas(of)).filter(sha => sha !== null)
+    repeated += shas.length - new Set(shas).size
+  }
+  check('no commit is deployed twice', repeated === 0, `${repeated} are`)
+  await gitea.api('POST', '/orgs', { username: 'market' })
+  await killedDuring(() => gitea.api('POST', '/repos/acme/shop/transfer', { new_owner: 'market' }))
+  await settles('killed during a transfer: repo_url follows', async () => (await repoUrl()).endsWith('/market/shop'))
 }
 
 await runTrial(trial)

@@ -14,6 +14,7 @@ import { startPostgres } from '../../../src/host/embedded-postgres.ts'
 import { createHost } from '../../../src/host/host.ts'
 import { migrate } from '../../../src/host/migrate.ts'
 import { finishPendingWork } from '../../../src/host/pending-work.ts'
+import { sweepPreviews } from '../../../src/hosting/previews/sweep.ts'
 import { sweepRepositories } from '../../../src/hosting/pushes/repository-sweep.ts'
 import { createSealer } from '../../../src/kernel/crypto/crypto.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
@@ -42,9 +43,11 @@ async function startSlipway(work: string, databaseUrl: string, port: number) {
   const services = { config, platform, database, sealer: createSealer(config.sealingKeys), traces, shareGroups }
   return {
     database,
+    /** What the control plane does every minute, with a comparison that is due. */
     async compare(): Promise<void> {
       await runAsSystem(database, sql`update followed_repositories set next_compare_at = '2000-01-01'`)
       await sweepRepositories(services)
+      await sweepPreviews(services)
       await finishPendingWork()
     },
     async stop(): Promise<void> {
@@ -113,8 +116,13 @@ async function trial(): Promise<void> {
       source_revision_config: { repo_ref: 'main', platform_config_path: 'slipway.json' },
       secrets: [],
     })
-  const missing = await newDeployment('missing', `${gitea.origin}/acme/missing`).catch(String)
-  check('a repository that does not exist is refused', `${missing}`.includes('422'), `${missing}`)
+  for (const [what, url] of [
+    ['a repository that does not exist', `${gitea.origin}/acme/missing`],
+    ['a repository of another host', 'https://github.com/acme/shop'],
+  ] as const) {
+    const refused = await newDeployment('missing', url).catch(String)
+    check(`${what} is refused`, `${refused}`.includes('422'), `${refused}`)
+  }
   const { id } = await newDeployment('shop', `${gitea.origin}/acme/shop`)
   const explain = () => call('GET', `/v2/deployments/${id}/explain`)
   const newest = async () => (await call('GET', `/v2/deployments/${id}/revisions`)).resources[0]
@@ -135,7 +143,8 @@ async function trial(): Promise<void> {
     boxes.every(box => hook?.events.includes(box)),
     `${hook?.events}`,
   )
-  check('its test delivery arrives', await waitFor(async () => (await explain()).repository.heard_at !== null))
+  const heardAt = async () => (await explain()).repository.heard_at
+  check('its test delivery arrives', await waitFor(async () => (await heardAt()) !== null))
   await gitea.api('PATCH', `/repos/acme/shop/hooks/${hook.id}`, { events: ['push'] })
   await slipway.compare()
   check('a webhook that lost its events is repaired', (await hooks())[0]?.events.includes('pull_request_sync'))
@@ -145,6 +154,12 @@ async function trial(): Promise<void> {
   check('a push deploys', await waitFor(async () => (await newestSha()) === pushed))
   const statusesOf = (sha: string) => gitea.api('GET', `/repos/acme/shop/commits/${sha}/statuses`) as Promise<Answer[]>
   check('its commit has a status', await waitFor(async () => (await statusesOf(pushed)).length > 0))
+  const before = await heardAt()
+  await commit('Words [skip ci]')
+  await git('push', '-q', 'origin', 'HEAD:main')
+  await waitFor(async () => (await heardAt()) !== before)
+  await slipway.compare()
+  check('a commit with [skip ci] is not deployed, by the comparison neither', (await newestSha()) === pushed)
 
   await call('PUT', `/v2/deployments/${id}/preview-policy`, { branches: ['**'] })
   await git('checkout', '-q', '-b', 'feature/cart')
@@ -182,7 +197,69 @@ async function trial(): Promise<void> {
     await waitFor(async () => (await statusesOf(next)).at(0)?.status === 'success'),
   )
 
-  await git('checkout', '-q', 'main')
+  // The platform of this trial has no agent: the deployment itself stays pending.
+  const settledAs = (sha: string, state: string) =>
+    waitFor(async () => {
+      const statuses = (await statusesOf(sha)).filter(({ context }) => context !== 'slipway/shop/deploy')
+      return statuses.at(0)?.status === state
+    })
+  const setPolicy = (over: object = {}) =>
+    call('PUT', `/v2/deployments/${id}/preview-policy`, {
+      branches: ['**'],
+      kinds: ['pull_requests', 'branches'],
+      forks: 'approve',
+      ...over,
+    })
+  await setPolicy()
+  const ofBranch = async (branch: string) =>
+    (await previewsOf()).find(preview => preview.kind === 'branch' && preview.branch === branch)
+  await git('checkout', '-q', '-b', 'solo', 'main')
+  const solo = await commit('Solo')
+  await git('push', '-q', 'origin', 'solo')
+  const isSoloLive = async () => {
+    const { state, head_sha } = (await ofBranch('solo')) ?? {}
+    return state === 'live' && head_sha === solo
+  }
+  check('a branch without a pull request gets a preview', await waitFor(isSoloLive))
+  const pullOfSolo = await openPull('solo')
+  const isOnlyOne = async () => (await stateOf(pullOfSolo)) === 'live' && (await ofBranch('solo'))?.state === 'ended'
+  check('its pull request takes the preview over', await waitFor(isOnlyOne))
+  await gitea.api('POST', `/repos/acme/shop/pulls/${pullOfSolo}/merge`, { Do: 'fast-forward-only' })
+  check('a fast-forward merge deploys its head', await waitFor(async () => (await newestSha()) === solo))
+  await git('push', '-q', 'origin', ':solo')
+  const soloEnded = async () =>
+    [await stateOf(pullOfSolo), (await ofBranch('solo'))?.state].every(one => one === 'ended')
+  check('a deleted branch has no preview', await waitFor(soloEnded))
+  check('its preview leaves nothing pending at the merged head', await settledAs(solo, 'success'))
+
+  await setPolicy({ max: 1 })
+  await git('checkout', '-q', '-b', 'crowded', 'main')
+  const crowded = await commit('Crowded')
+  await git('push', '-q', 'origin', 'crowded')
+  const tooMany = await openPull('crowded')
+  check('a pull request beyond the limit waits', await waitFor(async () => (await stateOf(tooMany)) === 'full'))
+  check('its commit is not pending', await settledAs(crowded, 'success'))
+  await setPolicy({ max: 50 })
+  await slipway.compare()
+  check('it gets its preview once there is room', (await stateOf(tooMany)) === 'live')
+
+  const bob = 'bob:hush-hush-2'
+  const [username, password] = bob.split(':')
+  const person = { username, password, email: 'bob@example.com', must_change_password: false }
+  await gitea.api('POST', '/admin/users', person)
+  await gitea.api('POST', '/repos/acme/shop/forks', {}, bob)
+  await git('checkout', '-q', '-b', 'from-bob', 'main')
+  const foreign = await commit('From a fork')
+  await git('push', '-q', `${gitea.origin.replace('//', `//${bob}@`)}/bob/shop.git`, 'from-bob')
+  const toMain = { title: 'from-bob', head: 'bob:from-bob', base: 'main' }
+  const { number: fork } = await gitea.api('POST', '/repos/acme/shop/pulls', toMain, bob)
+  const isWaiting = async () => (await stateOf(fork)) === 'awaiting_approval'
+  check('a pull request of a fork waits for its approval', await waitFor(isWaiting))
+  check('its commit is not pending either', await settledAs(foreign, 'success'))
+  await call('POST', `/v2/deployments/${id}/previews/${fork}/approval`, { head_sha: foreign })
+  check('it has a preview once it is approved', await waitFor(async () => (await stateOf(fork)) === 'live'))
+
+  await git('checkout', '-q', '-B', 'main', solo)
   let last = ''
   for (let i = 0; i < PUSHES; i++) {
     last = await commit(`Push ${i}`)
@@ -225,10 +302,12 @@ async function trial(): Promise<void> {
   )
 
   for (let i = 0; i < REPOSITORIES; i++) await gitea.api('POST', '/orgs/acme/repos', { name: `many-${i}` })
+  await gitea.api('PATCH', '/repos/acme/many-0', { archived: true })
   const began = performance.now()
   const listed = await call('GET', `${integrationPath}/repos`)
   note(`${listed.length} repositories listed in ${Math.round(performance.now() - began)} ms`)
   check('all repositories are listed', listed.length === REPOSITORIES + 1)
+  check('an archived one is marked', listed.filter((one: Answer) => one.archived).length === 1)
   check('empty ones are marked', listed.filter((one: Answer) => one.empty).length === REPOSITORIES)
 
   await call('DELETE', `/v2/deployments/${id}`)
