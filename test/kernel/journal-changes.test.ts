@@ -13,6 +13,7 @@ import { type Operation, successStatus } from '../../src/kernel/http/routes.ts'
 import { ADMIN } from '../../src/people/access/built-in-roles.ts'
 import { NewAccessPolicy } from '../../src/people/access/policies.schema.ts'
 import { GRANT_TYPE } from '../../src/people/sign-in/device.ts'
+import { CLOSED_POLICY } from '../../src/protocol/listener-policy.ts'
 import { POLICIES } from '../support/access-policies.ts'
 import {
   getExampleBody,
@@ -235,6 +236,22 @@ async function prepareCalls() {
     const { agent_id, public_key } = agent
     return { agent, deployment_id: body.id, revision_id: body.latest_revision_id, agent_id, public_key, key }
   }
+  const rollout = {
+    steps: [{ share: 10 }],
+    gates: { webhook: { url: 'https://gate.example.com/', secret: makeSecret('gate') } },
+  }
+  const newRollingOut = async () => {
+    const { agent, deployment_id } = await newAgent()
+    const features = ['images', 'traffic', 'rollout']
+    const { changes } = await agent.poll({ policy: { ...CLOSED_POLICY, features } })
+    await agent.report(changes.find(one => one.deployment_id === deployment_id)!, { state: 'deployed' })
+    const set = await tenant.put(`/v2/deployments/${deployment_id}/rollout`, rollout)
+    expect(set.status, set.text).toBe(200)
+    await tenant.patch(`/v2/deployments/${deployment_id}`, {
+      source_revision_config: { image_uri: `registry.example.com/shop:${unusedId()}` },
+    })
+    return { deployment_id }
+  }
   const policy = {
     branches: ['**'],
     secrets,
@@ -295,12 +312,9 @@ async function prepareCalls() {
       return { params: { deployment_id }, body: { revision_id } }
     },
     setDeploymentTraffic: () => ({ body: { shares: [], starts_at: 10 } }),
-    removeRollout: async () => {
-      const { id } = await newDeployment(tenant)
-      const set = await tenant.put(`/v2/deployments/${id}/rollout`, { steps: [{ share: 10 }] })
-      expect(set.status, JSON.stringify(set.body)).toBe(200)
-      return { params: { deployment_id: id } }
-    },
+    setRollout: () => ({ body: rollout }),
+    removeRollout: async () => ({ params: await newRollingOut() }),
+    moveRollout: async () => ({ params: { ...(await newRollingOut()), action: 'pause' } }),
     createJob: async () => ({ params: { deployment_id: (await startServing(POLICY, tenant)).id } }),
     cancelJob: async () => {
       const { id, run } = await startServing(POLICY, tenant)

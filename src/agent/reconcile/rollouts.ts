@@ -24,6 +24,8 @@ type Step = {
   serving: string
   since: number
   base?: SplitTotals
+  /** The last minutes of a long step, in which a new fault is not hidden by the many requests before it. */
+  recent?: { base: SplitTotals; since: number; number: number }
   /** What was told last. */
   told?: ReportedRollout
   toldAt: number
@@ -31,6 +33,7 @@ type Step = {
 /** `message`: for the revision. */
 type Failure = { revision_id: string; share: number; message: string; rollout: ReportedRollout }
 
+const RECENT_MS = 60_000
 /** Numbers that only move are told so often. */
 const TELL_MS = 10_000
 const NO_TOTALS: SplitTotals = { revisions: {}, failing: [], slow: [], restarts: {} }
@@ -109,15 +112,23 @@ export class Rollouts {
     if (this.#steps.get(id) !== step) return
     const { traffic, serving } = step
     const { revision_id, share, rollout } = traffic
-    if (!step.base || isReset(step.base, totals)) Object.assign(step, { base: totals, since: Date.now() })
-    const base = step.base!
-    const since = new Date(step.since).toISOString()
-    const judged = judgeStep(rollout, {
-      canary: countedSince(base, totals, revision_id),
-      serving: countedSince(base, totals, serving),
-      restarts: (totals.restarts[revision_id] ?? 0) - (base.restarts[revision_id] ?? 0),
-      seconds: (Date.now() - step.since) / 1000,
-    })
+    if (!step.base || isReset(step.base, totals))
+      Object.assign(step, { base: totals, since: Date.now(), recent: undefined })
+    const judgeSince = (base: SplitTotals, from: number, isWhole: boolean, part: number) =>
+      judgeStep(withPart(rollout, isWhole, part), {
+        canary: countedSince(base, totals, revision_id),
+        serving: countedSince(base, totals, serving),
+        restarts: (totals.restarts[revision_id] ?? 0) - (base.restarts[revision_id] ?? 0),
+        seconds: (Date.now() - from) / 1000,
+      })
+    const whole = judgeSince(step.base!, step.since, true, 1 / 2)
+    step.recent = nextRecent(step.recent, totals)
+    const { recent } = step
+    // Half of `alpha` is for the whole step, and the other half for all its minutes together, however many they are.
+    const late = judgeSince(recent.base, recent.since, false, 1 / (2 * recent.number * (recent.number + 1)))
+    const isLate = whole.outcome !== 'failed' && late.outcome === 'failed'
+    const judged = isLate ? late : whole
+    const since = new Date(isLate ? recent.since : step.since).toISOString()
     const report: ReportedRollout = { step: rollout.step, since, ...judged }
     if (judged.outcome === 'failed') {
       const isSince = ({ at }: { at: string }) => at >= since
@@ -157,6 +168,22 @@ export class Rollouts {
 
   #file(id: string): string {
     return join(this.#options.home, 'rollouts', `${id}.json`)
+  }
+}
+
+function nextRecent(recent: Step['recent'], totals: SplitTotals): NonNullable<Step['recent']> {
+  if (recent && Date.now() - recent.since < RECENT_MS) return recent
+  return { base: totals, since: Date.now(), number: (recent?.number ?? 0) + 1 }
+}
+
+/** With a part of the probability of a false alarm. Restarts are counted over the whole step alone. */
+function withPart(rollout: WorkRollout, isWhole: boolean, part: number): WorkRollout {
+  const { errors, latency, restarts } = rollout
+  return {
+    ...rollout,
+    errors: errors && { ...errors, alpha: errors.alpha * part },
+    latency: latency && { ...latency, alpha: latency.alpha * part },
+    restarts: isWhole ? restarts : null,
   }
 }
 

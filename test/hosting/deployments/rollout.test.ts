@@ -1,9 +1,14 @@
 // The traffic of later revisions moves by steps, until a gate fails.
 import { beforeEach, describe, expect, it } from 'vitest'
+import { finishPendingWork } from '../../../src/host/pending-work.ts'
+import { lookAtRollouts } from '../../../src/hosting/rollouts/sweep.ts'
 import { CLOSED_POLICY, type ListenerPolicy } from '../../../src/protocol/listener-policy.ts'
 import type { ReportedRollout } from '../../../src/protocol/rollout.schema.ts'
+import { signBySecret } from '../../../src/protocol/webhook-signing.ts'
 import type { Work } from '../../../src/protocol/work.schema.ts'
-import { newTenant, type Tenant, unusedId } from '../../support/app.ts'
+import { foreignServers, getServices, newTenant, type Tenant, unusedId, withClockAhead } from '../../support/app.ts'
+import { type FakeFetch, makeFakeFetch } from '../../support/fake-fetch.ts'
+import { storeRuns } from '../../support/runs.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener, type SyncAgent } from '../../support/sync-agent.ts'
 
 const FEATURES = ['images', 'disks', 'traffic', 'traffic_router', 'rollout']
@@ -211,6 +216,88 @@ describe('by hand', () => {
     expect((await move('abort')).body.code).toBe('rollout_not_running')
     expect(await read()).toMatchObject({ active_revision_id: canary, traffic: [{ share: 100 }] })
     expect(first).not.toBe(canary)
+  })
+})
+
+describe('the control plane', () => {
+  const URL_OF_GATE = 'https://ci.example.com/gate'
+  /** Reports start it, too. */
+  const look = async () => {
+    await finishPendingWork()
+    await lookAtRollouts(getServices(), [id])
+  }
+  const lookLater = () => withClockAhead(2 * 60_000, look)
+  /** The webhook answers with these statuses, one after the other. */
+  function serveGate(...statuses: number[]) {
+    foreignServers.fetch = makeFakeFetch({
+      'https://ci.example.com': () => new Response(null, { status: statuses.shift()! }),
+    })
+    return (foreignServers.fetch as FakeFetch).requests
+  }
+
+  it('asks the webhook once the rest is passed, and goes on, waits or fails by its answer', async () => {
+    await setRollout({ errors: {}, webhook: { url: URL_OF_GATE, secret: 'hush-hush' } })
+    const canary = await push()
+    const asked = serveGate(503, 204, 403)
+    await judge({ outcome: 'holds' })
+    await look()
+    expect(asked).toHaveLength(0)
+    await judge({ outcome: 'passed' })
+    await look()
+    expect(asked).toHaveLength(1)
+    expect((await read()).rollout_progress).toMatchObject({
+      step: 0,
+      is_passed: true,
+      gates: [{ gate: 'errors' }, { gate: 'webhook', verdict: 'undecided' }],
+    })
+    const signature = await signBySecret('hush-hush', {
+      id: asked[0]!.headers.get('webhook-id')!,
+      timestamp: Number(asked[0]!.headers.get('webhook-timestamp')),
+      body: asked[0]!.body,
+    })
+    expect(asked[0]!.headers.get('webhook-signature')).toBe(signature)
+    expect(JSON.parse(asked[0]!.body)).toMatchObject({ type: 'rollout.step_ended', revision_id: canary, share: 5 })
+    // It waits a minute until it asks again.
+    await look()
+    expect(asked).toHaveLength(1)
+    await lookLater()
+    expect((await read()).rollout_progress).toMatchObject({ step: 1, share: 50 })
+    expect(asked[1]!.headers.get('webhook-id')).toBe(asked[0]!.headers.get('webhook-id'))
+    await judge({ outcome: 'passed' })
+    await look()
+    const { status, rollout } = await revisionOf(canary)
+    expect([status, rollout.failure.step]).toEqual(['DEPLOY_FAILED', 1])
+    expect(rollout.failure.gates).toMatchObject([{ gate: 'errors' }, { gate: 'webhook', verdict: 'failed' }])
+    expect((await read()).hold).toMatchObject({ reason: 'rollout_failed' })
+    expect((await work()).revision).toBeNull()
+  })
+
+  it('judges the scores of traces by their revision', async () => {
+    await setRollout({ scores: [{ key: 'helpful', least: 5 }] }, [{ share: 5, minutes: 0 }])
+    const { name, active_revision_id: first } = await read()
+    const canary = await push()
+    const score = async (revision_id: string, scores: number[]) => {
+      const extra = JSON.stringify({ metadata: { revision_id } })
+      const runs = await storeRuns(
+        tenant,
+        scores.map(() => ({ session_name: name, extra })),
+      )
+      for (const [i, run_id] of runs.entries())
+        expect((await tenant.post('/feedback', { run_id, key: 'helpful', score: scores[i] })).status).toBeLessThan(300)
+    }
+    await judge({ outcome: 'passed' })
+    await score(first, [1, 0.9, 1, 0.9, 1, 0.9])
+    await score(canary, [1, 0.9])
+    await look()
+    expect((await read()).rollout_progress.gates).toMatchObject([
+      { gate: 'errors' },
+      { gate: 'scores', key: 'helpful', verdict: 'undecided', canary: { count: 2 }, serving: { count: 6 } },
+    ])
+    await score(canary, [0.1, 0, 0.1, 0, 0.1, 0, 0.1, 0, 0.1, 0, 0.1, 0])
+    await lookLater()
+    expect((await revisionOf(canary)).rollout.failure).toMatchObject({
+      gates: [{ gate: 'errors' }, { gate: 'scores', verdict: 'failed', canary: { count: 14 } }],
+    })
   })
 })
 

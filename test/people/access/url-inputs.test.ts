@@ -4,12 +4,14 @@
 import { expect, it } from 'vitest'
 import type * as z from 'zod'
 import { loadOperations } from '../../../src/app.ts'
+import { CLOSED_POLICY } from '../../../src/protocol/listener-policy.ts'
 import { newTenant } from '../../support/app.ts'
 import * as as from '../../support/authorization-server.ts'
 import { getPolicyPath, setUpPreviews } from '../../support/previews.ts'
 import { getProviderPath } from '../../support/providers.ts'
 import { serveRepositories } from '../../support/pushes.ts'
 import { newTracedTenant } from '../../support/rules.ts'
+import { makeListenerDeployment, makeSyncAgent, newListener } from '../../support/sync-agent.ts'
 
 const operations = await loadOperations()
 
@@ -102,6 +104,16 @@ const DECISIONS: Record<string, string | (() => Promise<void>)> = {
   },
   'setPreviewPolicy hooks.on_create': () => expectSecretRequired('on_create'),
   'setPreviewPolicy hooks.on_delete': () => expectSecretRequired('on_delete'),
+  'setRollout gates.webhook.url': async () => {
+    const tenant = await newTenant()
+    const { listener, key } = await newListener(tenant)
+    await makeSyncAgent(tenant, key).poll({ policy: { ...CLOSED_POLICY, features: ['images', 'traffic', 'rollout'] } })
+    const { body } = await tenant.post('/v2/deployments', makeListenerDeployment(listener, { name: 'shop' }))
+    const set = (url: string, secret: string) =>
+      tenant.put(`/v2/deployments/${body.id}/rollout`, { steps: [{ share: 10 }], gates: { webhook: { url, secret } } })
+    expect((await set('https://ci.example.com/x', 'hush-hush')).status).toBe(200)
+    expect((await set(EVIL, '********')).body.code).toBe('secret_required')
+  },
   'createTrustedIssuer issuer': NEW,
   'changeTrustedIssuer issuer': 'nothing secret is sent to it, and its tokens get no more than the caller has',
   'renewAccess renewals.host': 'it is compared with the hosts of the deployment, and nothing is sent to it',
