@@ -189,12 +189,15 @@ declare
   v_progress jsonb := rollout_of(d);
 begin
   if d.in_flight_revision_id is distinct from p_revision
-    or v_progress is null
-    or p_judged ->> 'outcome' is distinct from 'passed'
-    or p_judged -> 'step' <> v_progress -> 'step'
+    or p_judged -> 'step' is distinct from v_progress -> 'step'
     or rollout_work(v_progress) is null
     or v_progress -> 'passed' = 'true'
   then
+    return d;
+  end if;
+  if p_judged ->> 'outcome' <> 'passed' then
+    -- The first look at the scores of the first step.
+    d.rollout_due_at := coalesce(d.rollout_due_at, rollout_due(v_progress));
     return d;
   end if;
   if v_progress -> 'paused' = 'true' or asks_control_plane(v_progress) then
@@ -409,7 +412,7 @@ begin
     d := advance_rollout(d, (v_judged ->> 'requests')::integer, v_judged -> 'gates');
   else
     d.traffic := jsonb_set(d.traffic::jsonb, '{beside, rollout, asked}', p_gates);
-    d.rollout_due_at := clock() + interval '1 minute';
+    d.rollout_due_at := case when rollout_due(v_progress) is not null then clock() + interval '1 minute' end;
   end if;
   v_events := v_events || deployment_events(v_before, d);
   perform journal_tenant_events(v_events, null);

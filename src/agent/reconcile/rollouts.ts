@@ -162,8 +162,9 @@ export class Rollouts {
   }
 
   #forget(id: string): void {
-    if (this.#failures.get(id)) rmSync(this.#file(id), { force: true })
-    this.#failures.delete(id)
+    if (this.#failures.get(id) === null) return
+    rmSync(this.#file(id), { force: true })
+    this.#failures.set(id, null)
   }
 
   #file(id: string): string {
