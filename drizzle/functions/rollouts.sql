@@ -287,8 +287,10 @@ begin
       v_next.status_message := p_message;
       d := follow_revision(v_before, r, v_next);
       perform write_moved_revisions(array[v_next]);
-      v_events := rollout_event('deployment.rollout_aborted', v_before, d)
-        || revision_moved(r, v_next, json_build_object('deployment_id', d.id, 'message', p_message));
+      v_events := array[
+        rollout_event('deployment.rollout_aborted', v_before, d),
+        revision_moved(r, v_next, json_build_object('deployment_id', d.id, 'message', p_message))
+      ];
     when 'promote' then
       if rollout_work(v_progress) is not null then
         d := with_rollout(
@@ -406,8 +408,10 @@ begin
     v_next.status_message := p_message;
     d := follow_revision(fail_rollout(d, r, p_message, v_judged), r, v_next);
     perform write_moved_revisions(array[v_next]);
-    v_events := rollout_event('deployment.rollout_failed', v_before, d, jsonb_build_object('message', p_message))
-      || revision_moved(r, v_next, json_build_object('deployment_id', d.id, 'message', p_message));
+    v_events := array[
+      rollout_event('deployment.rollout_failed', v_before, d, jsonb_build_object('message', p_message)),
+      revision_moved(r, v_next, json_build_object('deployment_id', d.id, 'message', p_message))
+    ];
   elsif p_outcome = 'passed' and v_progress -> 'passed' = 'true' and v_progress -> 'paused' = 'false' then
     d := advance_rollout(d, (v_judged ->> 'requests')::integer, v_judged -> 'gates');
   else
