@@ -226,7 +226,7 @@ describe('the control plane', () => {
     await finishPendingWork()
     await lookAtRollouts(getServices(), [id])
   }
-  const lookLater = () => withClockAhead(2 * 60_000, look)
+  const lookLater = (minutes = 2) => withClockAhead(minutes * 60_000, look)
   /** The webhook answers with these statuses, one after the other. */
   function serveGate(...statuses: number[]) {
     foreignServers.fetch = makeFakeFetch({
@@ -288,13 +288,13 @@ describe('the control plane', () => {
     await judge({ outcome: 'passed' })
     await score(first, [1, 0.9, 1, 0.9, 1, 0.9])
     await score(canary, [1, 0.9])
-    await look()
+    await lookLater()
     expect((await read()).rollout_progress.gates).toMatchObject([
       { gate: 'errors' },
       { gate: 'scores', key: 'helpful', verdict: 'undecided', canary: { count: 2 }, serving: { count: 6 } },
     ])
     await score(canary, [0.1, 0, 0.1, 0, 0.1, 0, 0.1, 0, 0.1, 0, 0.1, 0])
-    await lookLater()
+    await lookLater(5)
     expect((await revisionOf(canary)).rollout.failure).toMatchObject({
       gates: [{ gate: 'errors' }, { gate: 'scores', verdict: 'failed', canary: { count: 14 } }],
     })
