@@ -9,9 +9,11 @@ import { createClient } from '../../src/client/client.ts'
 import { type ExportFormat, exportWorkspace, findWorkspace, writeExport } from '../../src/client/export.ts'
 import { toYaml } from '../../src/client/yaml.ts'
 import { runAsSystem } from '../../src/kernel/db/db.ts'
+import { CLOSED_POLICY } from '../../src/protocol/listener-policy.ts'
 import { getApp, newTenant, type Tenant } from '../support/app.ts'
 import { getPolicyPath, setUpPreviews } from '../support/previews.ts'
 import { serveRepositories } from '../support/pushes.ts'
+import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/sync-agent.ts'
 
 const requestApp: typeof fetch = async (input, init) => getApp().fetch(new Request(input, init))
 
@@ -187,4 +189,41 @@ it('writes YAML that a parser reads as the same data', () => {
     none: [],
   }
   expect(loadAll(toYaml(data))).toEqual([data])
+})
+
+it('declares the rollout and the first share of a deployment, leaves them where left out, and removes them', async () => {
+  const tenant = await newTenant()
+  const { listener, key } = await newListener(tenant)
+  const features = ['images', 'traffic', 'traffic_router', 'rollout', 'rollout_gates']
+  await makeSyncAgent(tenant, key).poll({ policy: { ...CLOSED_POLICY, features } })
+  await create(tenant, '/v2/deployments', makeListenerDeployment(listener, { name: 'shop' }))
+  const client = createClient({ url: 'http://slipway.test', key: tenant.key, fetch: requestApp })
+  const secrets = new Map([['shop/rollout.secret', 'hush-hush']])
+  async function apply(over: Partial<WorkspaceDocument>) {
+    const documents = await exportDocuments(tenant)
+    const i = documents.findIndex(({ kind }) => kind === 'Deployment')
+    const { traffic: _, rollout: __, ...rest } = documents[i]!
+    const plan = await planApply(client, documents.with(i, { ...rest, ...over }), { secrets })
+    expect(plan.faults).toEqual([])
+    const writes = listWrites(plan).flatMap(({ changes }) => changes.map(({ path }) => path))
+    for await (const { name } of applyPlan(plan)) expect(name).toBe('shop')
+    const { rollout, traffic } = (await exportDocuments(tenant))[i]!
+    return { writes, rollout, traffic }
+  }
+  const webhook = { url: 'https://ci.example.com/gate' }
+  const declared = { steps: [{ share: 10, requests: 5 }], gates: { errors: {}, webhook } }
+  const stored = {
+    steps: [{ share: 10, minutes: 5, requests: 5 }],
+    gates: { errors: { margin: 0.01, alpha: 0.001 }, webhook },
+  }
+  const sticky = { by: 'cookie' }
+  expect(await apply({ traffic: { starts_at: 20 } })).toMatchObject({ writes: ['traffic'], traffic: { starts_at: 20 } })
+  const both = await apply({ traffic: { sticky }, rollout: declared })
+  expect(both).toEqual({ writes: ['traffic', 'rollout'], traffic: { sticky }, rollout: stored })
+  expect((await apply({ traffic: { sticky }, rollout: declared })).writes).toEqual([])
+  expect(await apply({})).toEqual({ writes: [], traffic: { sticky }, rollout: stored })
+  const [{ rollout }] = (await tenant.get('/v2/deployments')).body.resources
+  expect(rollout.gates.webhook.secret).toBe('********')
+  const removed = await apply({ rollout: null, traffic: { starts_at: 30 } })
+  expect(removed).toEqual({ writes: ['traffic', 'rollout'], traffic: { starts_at: 30 }, rollout: undefined })
 })
