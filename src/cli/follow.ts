@@ -61,7 +61,8 @@ export async function followRevision(
         const now = await readDeployment(session, deployment.id)
         const part = now.traffic.find(one => one.revision_id === revision_id)
         if (part?.applied && part.share < 100) {
-          out.note(`Revision ${number} gets ${part.share} % of the requests. More: slipway traffic ${deployment.name}`)
+          const command = now.rollout_progress ? 'rollout' : 'traffic'
+          out.note(`Revision ${number} gets ${part.share} % of the requests. More: slipway ${command} ${now.name}`)
           return now
         }
       }
@@ -76,8 +77,8 @@ export async function followRevision(
 }
 
 /** It does not end by itself then. */
-const mayGetShare = ({ traffic, traffic_settings }: Deployment) =>
-  traffic_settings.starts_at < 100 || traffic.length > 1
+const mayGetShare = ({ traffic, traffic_settings, rollout }: Deployment) =>
+  rollout !== null || traffic_settings.starts_at < 100 || traffic.length > 1
 
 const FRAMES = '⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏'
 const FRAME_MS = 200

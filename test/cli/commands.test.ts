@@ -235,6 +235,42 @@ it('scales processes at once, without a revision, and status names them', async 
   }
 })
 
+it('sets the steps of later revisions from words, options and files, and keeps what none of them names', async () => {
+  const { run, id, tenant } = await newShop()
+  const policy = async () => (await tenant.get(`/v2/deployments/${id}`)).body.rollout
+  expect((await run(['rollout', 'shop'])).objects).toMatchObject([{ rollout: null, rollout_progress: null }])
+  expect((await run(['rollout', 'shop', '1=90s', '10=10m:500'])).objects).toEqual([
+    expect.objectContaining({ name: 'shop', rollout: await policy() }),
+  ])
+  expect(await policy()).toMatchObject({
+    steps: [
+      { share: 1, minutes: 1.5, requests: 0 },
+      { share: 10, minutes: 10, requests: 500 },
+    ],
+    gates: { errors: { margin: 0.01 }, latency: { margin: 0.02 }, restarts: { most: 0 }, webhook: null, scores: [] },
+  })
+  const { steps } = await policy()
+  await run(['rollout', 'shop', '--latency', 'off', '--score', 'helpful=0.1', '--score', 'polite'])
+  expect(await policy()).toMatchObject({
+    steps,
+    gates: { errors: { margin: 0.01 }, latency: null, scores: [{ key: 'helpful', margin: 0.1 }, { key: 'polite' }] },
+  })
+  const file = join(makeFolder({}), 'policy.yaml')
+  writeFileSync(file, 'steps:\n  - share: 25\n    minutes: 0\ngates:\n  restarts: {most: 3}\n')
+  await run(['rollout', 'shop', '--file', file])
+  expect(await policy()).toMatchObject({ steps: [{ share: 25 }], gates: { errors: null, restarts: { most: 3 } } })
+  const refused = [
+    [['rollout', 'shop', '--pause'], 'rollout_not_running'],
+    [['rollout', 'shop', '--promote'], 'confirmation_required'],
+    [['rollout', 'shop', '--pause', '--off'], 'usage'],
+    [['rollout', 'shop', '10=soon'], 'usage'],
+    [['rollout', 'shop', '50=1m', '10=1m'], 'invalid_request'],
+  ] as const
+  for (const [args, code] of refused) expect((await run([...args])).error?.code, args.join(' ')).toBe(code)
+  expect((await run(['rollout', 'shop', '--off'])).code).toBe(0)
+  expect(await policy()).toBeNull()
+})
+
 it.each([
   ['events', ['events', '-f', '--type', 'tag_key.*'], (tenant: Tenant) => tenant.post('/v2/tag-keys', { key: 'team' })],
   [

@@ -3,6 +3,7 @@ import type { Reply } from '../../client/client.ts'
 import { describeProcessHealth, listProcesses } from '../../client/process-copies.ts'
 import type { Declaration } from '../declaration.ts'
 import { age } from '../output.ts'
+import { describeStep } from '../rollout-lines.ts'
 import { type Deployment, findDeployment, findRevision, type Session } from '../session.ts'
 import { parseTime } from '../times.ts'
 
@@ -22,7 +23,7 @@ async function showStatus(session: Session, name: string | undefined): Promise<v
     findRevision(session, deployment),
     client.call('GET /v2/deployments/{deployment_id}/explain', { params: { deployment_id: deployment.id }, signal }),
   ])
-  const { id, status, serving, health, url, local_url, hold } = deployment
+  const { id, status, serving, health, url, local_url, hold, rollout_progress } = deployment
   const processes = listProcesses(revision.build_plan, deployment.source_config.resource_spec, health)
   const latest = { id: revision.id, number: revision.number, status: revision.status, created_at: revision.created_at }
   out.emit(
@@ -35,6 +36,7 @@ async function showStatus(session: Session, name: string | undefined): Promise<v
       url,
       local_url,
       hold,
+      rollout_progress,
       latest_revision: latest,
       processes,
       obstacles,
@@ -46,6 +48,7 @@ async function showStatus(session: Session, name: string | undefined): Promise<v
         `URL       ${url ?? '–'}${local_url ? `, or ${local_url}` : ''}`,
         `Revision  ${revision.number} ${revision.status}, ${age(revision.created_at)}`,
         `Processes ${describeProcesses(processes, health)}`,
+        ...(rollout_progress ? [`Rollout   ${describeStep(rollout_progress)}`] : []),
         ...(hold ? [`Hold      since ${hold.since}. Release it with: slipway release ${deployment.name}`] : []),
         ...obstacles.map(({ code, detail }) => `Why not   ${code}: ${detail}`),
       ].join('\n'),

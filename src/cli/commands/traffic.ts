@@ -3,6 +3,7 @@ import { pause } from '../../client/retry.ts'
 import type { Declaration } from '../declaration.ts'
 import { usageError } from '../failure.ts'
 import { collect } from '../flags.ts'
+import { describeStep } from '../rollout-lines.ts'
 import { type Deployment, findRevision, type Session } from '../session.ts'
 import { readDeployment } from '../variables.ts'
 
@@ -110,7 +111,7 @@ async function untilApplied({ client, out, signal }: Session, changed: Deploymen
 }
 
 async function show({ client, out, signal }: Session, deployment: Deployment): Promise<void> {
-  const { traffic, traffic_settings, name, id: deployment_id } = deployment
+  const { traffic, traffic_settings, rollout_progress, name, id: deployment_id } = deployment
   const shares = await Promise.all(
     traffic.map(async share => {
       const params = { deployment_id, revision_id: share.revision_id }
@@ -119,13 +120,14 @@ async function show({ client, out, signal }: Session, deployment: Deployment): P
       return { revision: number, ...share }
     }),
   )
-  out.emit({ name, traffic: shares, ...traffic_settings }, () =>
+  out.emit({ name, traffic: shares, ...traffic_settings, rollout_progress }, () =>
     [
       ...shares.map(({ revision, share, applied, problem, url }) => {
         const state = problem ?? (applied ? '' : 'not applied yet')
         return `revision ${revision}  ${share} %${url ? `  ${url}` : ''}${state ? `  ${state}` : ''}`
       }),
       ...(shares.length === 0 ? [`No revision of ${name} serves yet.`] : []),
+      ...(rollout_progress ? [`Rollout: ${describeStep(rollout_progress)}. More: slipway rollout ${name}`] : []),
       ...(traffic_settings.starts_at < 100 ? [`A new revision starts with ${traffic_settings.starts_at} %.`] : []),
     ].join('\n'),
   )

@@ -1,0 +1,83 @@
+// The words and options of `slipway rollout`, as a policy.
+import { usageError } from './failure.ts'
+import type { Deployment } from './session.ts'
+import { parseDuration } from './times.ts'
+
+type Policy = NonNullable<Deployment['rollout']>
+type Gates = Policy['gates']
+
+export type GateFlags = {
+  errors?: string
+  latency?: string
+  restarts?: string
+  score?: string[]
+  webhook?: string
+}
+export const GATE_FLAGS = ['errors', 'latency', 'restarts', 'score', 'webhook'] as const
+export const EXAMPLE = 'slipway rollout shop 1=10m 10=10m:500 50=1h'
+
+/** Such as `10=10m:500`: 10 percent, for 10 minutes and 500 requests at least. The API checks the values. */
+export function parseStep(word: string) {
+  const [, share, time, requests] = /^(\d{1,3})=(0|\d{1,6}[smhdw])(?::(\d{1,9}))?$/.exec(word) ?? []
+  if (share === undefined || time === undefined)
+    throw usageError(`\`${word}\` is not a step: a share, how long, and the least number of requests.`, EXAMPLE)
+  const minutes = time === '0' ? 0 : parseDuration(time, share) / 60_000
+  return { share: Number(share), minutes, requests: Number(requests ?? 0) }
+}
+
+/** A gate that no option names stays. The first policy has those that need no address and no key. */
+export function parseGates(flags: GateFlags, kept: Gates | undefined, secret: string | undefined): Gates {
+  const { errors, latency, restarts, score, webhook } = flags
+  const gates: Gates = kept ?? {
+    errors: toShare('errors', '1', undefined),
+    latency: toShare('latency', '2', undefined),
+    restarts: { most: 0 },
+    webhook: null,
+    scores: [],
+  }
+  return {
+    errors: errors === undefined ? gates.errors : toShare('errors', errors, gates.errors),
+    latency: latency === undefined ? gates.latency : toShare('latency', latency, gates.latency),
+    restarts: restarts === undefined ? gates.restarts : toRestarts(restarts),
+    webhook: toWebhook(webhook, gates.webhook, secret),
+    scores: score === undefined ? gates.scores : toScores(score, gates.scores),
+  }
+}
+
+/** The API fills in what is missing. */
+const ALPHA = 0.001
+
+function toShare(option: string, text: string, kept: Gates['errors'] | undefined): Gates['errors'] {
+  if (text === 'off') return null
+  if (!/^\d{1,3}(\.\d{1,4})?$/.test(text))
+    throw usageError(`--${option} ${text} is not a number of requests in a hundred, or off.`, EXAMPLE)
+  return { alpha: ALPHA, ...kept, margin: Number(text) / 100 }
+}
+
+function toRestarts(text: string): Gates['restarts'] {
+  if (text === 'off') return null
+  if (/^\d{1,4}$/.test(text)) return { most: Number(text) }
+  throw usageError(`--restarts ${text} is not a number, or off.`, EXAMPLE)
+}
+
+function toWebhook(url: string | undefined, kept: Gates['webhook'], secret: string | undefined): Gates['webhook'] {
+  if (url === 'off') return null
+  const to = url ?? kept?.url
+  if (to === undefined) {
+    if (secret === undefined) return null
+    throw usageError('--webhook-secret-file needs --webhook URL.', EXAMPLE)
+  }
+  return { url: to, secret: secret ?? (kept?.url === to ? kept.secret : null) }
+}
+
+function toScores(words: string[], kept: Gates['scores']): Gates['scores'] {
+  if (words.includes('off')) {
+    if (words.length === 1) return []
+    throw usageError('--score off goes with no other score.', EXAMPLE)
+  }
+  return words.map(word => {
+    const [, key = word, margin] = /^(.+)=(\d{1,7}(?:\.\d{1,6})?)$/.exec(word) ?? []
+    const before = kept.find(one => one.key === key) ?? { margin: 0.05, least: 20, alpha: ALPHA }
+    return { ...before, key, ...(margin !== undefined && { margin: Number(margin) }) }
+  })
+}
