@@ -37,7 +37,7 @@ export function judgeErrors(canary: Tally, serving: Tally, rule: Rule): Judged {
 
 /** A longer time matters from this factor on, and from so many milliseconds. */
 const SLOWER = { factor: 1.25, ms: 5 }
-/** So many slow answers of the canary do not count: its copies have just started, with cold caches. */
+/** So many answers of the canary do not count, its slowest: its copies have just started, with cold caches. */
 const COLD_ANSWERS = 20
 
 /** Counts of answers by time: for each bound those up to it, and then those above the last. */
@@ -55,10 +55,11 @@ export function judgeLatency(
 ): JudgedLatency {
   const own = countsAbove(canary)
   const other = countsAbove(serving)
+  const warm = (count: number) => Math.max(0, count - COLD_ANSWERS)
   const compared = bounds.flatMap((bound, i) => {
     const still = Math.min(bound / SLOWER.factor, bound - SLOWER.ms)
     if (still < bounds[0]!) return []
-    const slow = { count: own[0]!, bad: Math.max(0, own[i + 1]! - COLD_ANSWERS) }
+    const slow = { count: warm(own[0]!), bad: warm(own[i + 1]!) }
     const beside = { count: other[0]!, bad: Math.min(other[0]!, countAbove(still, serving, other, bounds)) }
     const evidence = logEvidence(slow, beside, rule.margin)
     return [{ bound, slowAll: own[i + 1]!, beside, excess: excessOf(slow, beside), evidence }]
