@@ -107,6 +107,14 @@ const planChange = tool({
   },
 })
 
+/** Their descriptions cost tokens, and are those of `plan_change`. */
+const plannedArguments = {
+  change: changeArguments.change.meta({ description: undefined }),
+  deployment: changeArguments.deployment.meta({ description: undefined }),
+  revision: changeArguments.revision.meta({ description: undefined }),
+  body: changeArguments.body.meta({ type: 'object', description: undefined }),
+}
+
 /** It becomes the value of two headers. */
 const PlanDigest = z
   .string()
@@ -119,7 +127,7 @@ const applyPlan = tool({
   description: 'Applies the plan with this digest and no other. If something has changed since, nothing happens.',
   routes: CHANGES,
   lookUps: REVISION_LOOK_UPS,
-  own: z.object({ ...changeArguments, plan_digest: PlanDigest }),
+  own: z.object({ ...plannedArguments, plan_digest: PlanDigest }),
   isDestructive: true,
   isIdempotent: true,
   run: async ({ plan_digest, ...change }, _, context) => {

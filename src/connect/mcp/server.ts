@@ -12,10 +12,11 @@ import { changeTools } from './change-tools.ts'
 import { previewTools } from './preview-tools.ts'
 import { PROMPTS } from './prompts.ts'
 import { DEPLOYMENT_TEXT, readDeployment, readingTools } from './reading-tools.ts'
+import { rolloutTools } from './rollout-tools.ts'
 import type { Operations } from './tool.ts'
 import { describeTool, permissionOf, readArguments, type Tool, type ToolContext } from './tool.ts'
 
-export const TOOLS: Tool[] = [...readingTools, ...changeTools, ...previewTools, ...apiTools]
+export const TOOLS: Tool[] = [...readingTools, ...changeTools, ...previewTools, ...rolloutTools, ...apiTools]
 
 export type Session = {
   api: ApiCall

@@ -68,11 +68,7 @@ export const tool = <Own extends z.ZodObject = z.ZodObject<Record<never, never>>
   ...declared,
 })
 
-const Workspace = z
-  .string()
-  .max(255)
-  .optional()
-  .meta({ description: 'Name or id. Needed if the key has several workspaces.' })
+const Workspace = z.string().max(255).optional().meta({ description: 'Name or id, if the key has several.' })
 
 type Json = string | number | boolean | null | Json[] | { [name: string]: Json }
 type JsonSchema = { [name: string]: Json }
@@ -87,6 +83,13 @@ function toJsonSchema(schema: z.ZodType): JsonSchema {
       ([keyword, value]) => KEPT_KEYWORDS.includes(keyword) && Math.abs(Number(value)) !== Number.MAX_SAFE_INTEGER,
     ),
   )
+}
+
+/** The name and the bounds of `limit` say all. */
+function describeParameter(name: string, schema: z.ZodType): JsonSchema {
+  const json = toJsonSchema(schema)
+  if (name === 'limit') delete json.description
+  return json
 }
 
 type Description = Awaited<ReturnType<typeof describe>>
@@ -108,7 +111,7 @@ async function describe(one: Tool, { load }: Operations) {
   const own = Object.entries(one.own.shape) as [string, z.ZodType][]
   const properties = {
     ...Object.fromEntries(own.map(([name, schema]) => [name, toJsonSchema(schema)])),
-    ...Object.fromEntries(one.query.map(name => [name, toJsonSchema(shape[name] as z.ZodType)])),
+    ...Object.fromEntries(one.query.map(name => [name, describeParameter(name, shape[name] as z.ZodType)])),
     workspace: toJsonSchema(Workspace),
   }
   const required = own.filter(([, schema]) => !schema.safeParse(undefined).success).map(([name]) => name)

@@ -216,3 +216,21 @@ it('a preview of an image is made once a person has accepted it, listed and dele
   const nothing = await accept('make_preview', { branch: 'try' })
   expect(nothing.data.code).toBe('invalid_request')
 })
+
+it('steps of a rollout are set once a person has accepted them, and nothing moves that is not in progress', async () => {
+  const { tenant, id } = await newApp()
+  const client = connectMcp(tenant.key, ASKS)
+  const policy = { steps: [{ share: 10, minutes: 5 }], gates: { errors: {} } }
+  const accept = async (args: object) => {
+    const { result } = await client.call('change_rollout', { deployment: 'app', ...args })
+    expect(result.resultType).toBe('input_required')
+    const accepted = { inputResponses: { confirm: { action: 'accept' } }, requestState: result.requestState }
+    return client.call('change_rollout', { deployment: 'app', ...args }, accepted)
+  }
+  expect((await accept({ action: 'set', policy })).data.rollout).toMatchObject({ steps: [{ share: 10, requests: 0 }] })
+  expect((await tenant.get(`/v2/deployments/${id}`)).body.rollout.gates.errors).toMatchObject({ margin: 0.01 })
+  expect((await accept({ action: 'promote' })).data.code).toBe('rollout_not_running')
+  expect((await client.call('change_rollout', { deployment: 'app', action: 'set' })).data.code).toBe(
+    'invalid_arguments',
+  )
+})

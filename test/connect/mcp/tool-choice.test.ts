@@ -34,6 +34,8 @@ const REQUESTS: [request: string, tool: string][] = [
   ['Yes, apply that plan', 'apply_plan'],
   ['Approve the commit of this fork', 'approve_preview'],
   ['Stop the revision that is being built', 'interrupt_revision'],
+  ['Promote the canary of shop', 'change_rollout'],
+  ['Pause the rollout', 'change_rollout'],
   ['Can the API do something about webhooks?', 'search_api'],
   ['Read the answer of the GET operation listWebhooks', 'read_api'],
 ]

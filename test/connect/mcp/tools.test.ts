@@ -28,7 +28,10 @@ describe('the list of tools', () => {
     [['events:read'], ['whoami', 'list_events', 'search_api', 'read_api']],
     [
       ['deployments:update'],
-      ['whoami', 'plan_change', 'apply_plan', 'interrupt_revision', 'make_preview', 'approve_preview'],
+      [
+        ...['whoami', 'plan_change', 'apply_plan', 'interrupt_revision', 'make_preview', 'approve_preview'],
+        'change_rollout',
+      ],
     ],
     [['deployments:delete'], ['whoami', 'delete_preview']],
     [['deployments:create'], ['whoami', 'plan_change', 'apply_plan']],

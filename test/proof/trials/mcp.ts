@@ -36,6 +36,7 @@ const TOOL_NAMES = [
   'apply_plan',
   'interrupt_revision',
   'make_preview',
+  'change_rollout',
   'approve_preview',
   'delete_preview',
   'search_api',
