@@ -115,6 +115,70 @@ it('starts a revision with a share, shows what is applied, and gives it all', as
   expect(problems).toEqual([])
 })
 
+it('shows the step of a rollout with its gates, moves it, and keeps why a revision was sent back', async () => {
+  const tenant = await newTenant()
+  const { listener, key } = await newListener(tenant)
+  const agent = makeSyncAgent(tenant, key)
+  const features = ['images', 'traffic', 'traffic_router', 'rollout', 'rollout_gates']
+  await agent.poll({ policy: { ...CLOSED_POLICY, features } })
+  const { body } = await tenant.post('/v2/deployments', makeListenerDeployment(listener, { name: 'shop' }))
+  const path = `/v2/deployments/${body.id}`
+  const report = async (fields: Parameters<typeof agent.report>[1]) => {
+    const [work] = (await agent.poll({ cursor: null })).changes
+    await agent.report(work!, fields)
+  }
+  await report({ state: 'deployed', url: 'https://shop.apps.example.com' })
+  const steps = [
+    { share: 10, minutes: 10, requests: 500 },
+    { share: 50, minutes: 60 },
+  ]
+  await tenant.put(`${path}/rollout`, { steps, gates: { errors: {}, latency: {}, restarts: {} } })
+  await tenant.patch(path, { source_revision_config: { image_uri: 'registry.example.com/shop:2' } })
+  const revision_id = (await tenant.get(path)).body.latest_revision_id
+  const since = new Date().toISOString()
+  const side = (count: number, value: number) => ({ count, value })
+  const latency = {
+    gate: 'latency',
+    verdict: 'undecided',
+    slower_than_ms: 227,
+    p: 0.2,
+    message: 'A few more.',
+  } as const
+  const judge = (verdict: 'passed' | 'failed') => {
+    const errors = { gate: 'errors', verdict, canary: side(212, 0.05), serving: side(1_900, 0.001), p: 0.01 } as const
+    const gates = [
+      { ...errors, message: 'Its requests: 5 % of 212 failed.' },
+      { ...latency, canary: side(212, 0.04), serving: side(1_900, 0.03) },
+    ]
+    return { revision_id, share: 10, rollout: { step: 0, since, requests: 212, gates } }
+  }
+  const held = judge('passed')
+  await report({ state: 'deploying', traffic: { ...held, rollout: { ...held.rollout, outcome: 'holds' } } })
+  const { page, problems } = await dashboard.open(tenant, `/deployments/${body.id}`)
+  await page.getByText('Step 1 of 2, 10 %').waitFor()
+  await page.getByRole('row', { name: /^Errors/ }).waitFor()
+  await check(page, 'rollout')
+  await button(page, 'Pause').click()
+  await page.getByText('Paused', { exact: true }).waitFor()
+  await button(page, 'Resume').click()
+  await button(page, 'Pause').waitFor()
+
+  const failed = judge('failed')
+  const failing_requests = [{ at: since, method: 'GET', path: '/cart', status: 500, ms: 3, trace_id: null }]
+  const rollout = { ...failed.rollout, outcome: 'failed' as const, failing_requests }
+  await report({ state: 'failed', message: 'Sent back.', traffic: { ...failed, share: 0, rollout } })
+  await page.goto(`${dashboard.origin}/ui/deployments/${body.id}/revisions/2`)
+  await page.getByText('/cart').waitFor()
+  await check(page, 'rollout-failed')
+  await page.goto(`${dashboard.origin}/ui/deployments/${body.id}/settings`)
+  await page.getByRole('heading', { name: 'Steps of later revisions' }).waitFor()
+  await check(page, 'rollout-policy')
+  await button(page, 'Remove the steps').click()
+  await dialogOf(page, 'Remove the steps of shop?').getByRole('button', { name: 'Remove the steps' }).click()
+  await page.getByText('slipway rollout shop').waitFor()
+  expect(problems).toEqual([])
+})
+
 it('keeps the draft when another person was faster, and shows what they have changed', async () => {
   const shop = await newShop()
   const { page, problems } = await dashboard.open(shop.tenant, `/deployments/${shop.id}`)

@@ -9,6 +9,7 @@ import { ButtonLink } from '../../parts/button.tsx'
 import { Card } from '../../parts/card.tsx'
 import { formatValue } from '../../parts/diff.tsx'
 import { Glyph } from '../../parts/icon.tsx'
+import { lazily } from '../../parts/lazily.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Prose } from '../../parts/prose.tsx'
 import { Badge, StateLabel } from '../../parts/state.tsx'
@@ -20,6 +21,8 @@ import { RevisionButtons } from './change-buttons.tsx'
 import { DeploymentFrame } from './frame.tsx'
 import styles from './revision.module.css'
 import { useRevision } from './revision-number.ts'
+
+const RolloutRecord = lazily<{ rollout: NonNullable<Revision['rollout']> }>(() => import('./rollout.tsx'))
 
 export default function RevisionPage({ workspace, params }: ScreenProps<{ deployment: string; number: string }>) {
   return (
@@ -113,6 +116,7 @@ function Content({ workspace, deployment, revisions, number }: ContentProps) {
           ))}
         </ol>
       </Card>
+      {revision.rollout && <RolloutRecord rollout={revision.rollout} />}
       {revision.build_plan && <Plan plan={revision.build_plan} />}
       <Configuration revision={revision} />
       <nav class={styles.neighbors} aria-label="Revisions">

@@ -8,6 +8,7 @@ import { Card } from '../../parts/card.tsx'
 import { Fields, SelectField, TextField, unlessChanged } from '../../parts/form.tsx'
 import { Prose } from '../../parts/prose.tsx'
 import { interrupt } from './actions.ts'
+import { RolloutPolicy, RolloutProgress } from './rollout.tsx'
 import styles from './settings.module.css'
 
 export type TrafficProps = { deployment: Deployment; revisions: Revision[]; hasSettings?: boolean }
@@ -17,7 +18,7 @@ const STARTS = [100, 0, 1, 5, 10, 25, 50]
 const isShare = (text: string) => /^\d{1,3}$/.test(text) && Number(text) <= 100
 
 export default function TrafficCard({ deployment, revisions, hasSettings = false }: TrafficProps) {
-  const { traffic, traffic_settings, name } = deployment
+  const { traffic, traffic_settings, rollout, rollout_progress, name } = deployment
   const [active, beside] = traffic
   const [share, setShare] = useState(beside ? String(beside.share) : '')
   const [startsAt, setStartsAt] = useState(traffic_settings.starts_at)
@@ -57,6 +58,11 @@ export default function TrafficCard({ deployment, revisions, hasSettings = false
               </li>
             ))}
           </ul>
+          {rollout_progress && <RolloutProgress deployment={deployment} progress={rollout_progress} />}
+        </>
+      )}
+      {beside && !rollout_progress && (
+        <>
           <Fields>
             <TextField
               label={`Share of ${nameOf(beside.revision_id)}`}
@@ -90,17 +96,19 @@ export default function TrafficCard({ deployment, revisions, hasSettings = false
       {hasSettings && (
         <>
           <Fields>
-            <SelectField
-              label="New revisions start with"
-              value={String(startsAt)}
-              options={[...new Set([...STARTS, traffic_settings.starts_at])].map(one => ({
-                value: String(one),
-                label: one === 100 ? 'All requests' : `${one} %`,
-              }))}
-              onChange={value => setStartsAt(Number(value))}
-              isChanged={startsAt !== traffic_settings.starts_at}
-              unavailable={unavailable}
-            />
+            {!rollout && (
+              <SelectField
+                label="New revisions start with"
+                value={String(startsAt)}
+                options={[...new Set([...STARTS, traffic_settings.starts_at])].map(one => ({
+                  value: String(one),
+                  label: one === 100 ? 'All requests' : `${one} %`,
+                }))}
+                onChange={value => setStartsAt(Number(value))}
+                isChanged={startsAt !== traffic_settings.starts_at}
+                unavailable={unavailable}
+              />
+            )}
             <SelectField
               label="The same client"
               value={sticky?.by ?? 'none'}
@@ -129,6 +137,7 @@ export default function TrafficCard({ deployment, revisions, hasSettings = false
               }}
             />
           </p>
+          <RolloutPolicy deployment={deployment} />
         </>
       )}
     </Card>
