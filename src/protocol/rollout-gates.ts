@@ -64,15 +64,16 @@ export function judgeLatency(
     const evidence = logEvidence(slow, beside, rule.margin)
     return [{ bound, slowAll: own[i + 1]!, beside, excess: excessOf(slow, beside), evidence }]
   })
-  const worst = compared.reduce((most, each) =>
-    each.evidence > most.evidence || (each.evidence === most.evidence && each.excess > most.excess) ? each : most,
-  )
+  const worst = compared.reduce((most, each) => (each.evidence > most.evidence ? each : most))
+  // Without evidence people see about the slowest twentieth.
+  const slowest = compared.find(({ beside }) => (shareOf(beside) ?? 0) <= 0.05) ?? compared.at(-1)!
+  const shown = worst.evidence > -Infinity ? worst : slowest
   const isGood = compared.every(({ excess }) => excess <= rule.margin)
   return {
     ...verdictOf(logMean(compared.map(({ evidence }) => evidence)), isGood && own[0]! >= rule.least, rule),
-    canary: { count: own[0]!, value: shareOf({ count: own[0]!, bad: worst.slowAll }) },
-    serving: { count: other[0]!, value: shareOf(worst.beside) },
-    slower_than_ms: worst.bound,
+    canary: { count: own[0]!, value: shareOf({ count: own[0]!, bad: shown.slowAll }) },
+    serving: { count: other[0]!, value: shareOf(shown.beside) },
+    slower_than_ms: shown.bound,
   }
 }
 
