@@ -27,6 +27,7 @@ const RUNNING = [
   'docs/deploy/processes',
   'docs/deploy/scale',
   'docs/deploy/split-traffic',
+  'docs/deploy/roll-out-by-steps',
   'docs/deploy/databases',
   'docs/deploy/disks',
   'docs/deploy/protect-previews',
