@@ -11,7 +11,7 @@ import type { levels } from '../protocol/logs.schema.ts'
 import type { Source } from '../protocol/parts.schema.ts'
 import type { GrantIssuer, WorkProtection } from '../protocol/protection.schema.ts'
 import type { Incident, ReportedHealth } from '../protocol/report.schema.ts'
-import type { CompleteResourceSpec, Part } from '../protocol/resources.schema.ts'
+import type { AppProtocol, CompleteResourceSpec, Part } from '../protocol/resources.schema.ts'
 import type { FailingRequest } from '../protocol/rollout.schema.ts'
 import type { HeldSnapshot } from '../protocol/snapshots.schema.ts'
 import type { WorkTraffic } from '../protocol/traffic.schema.ts'
@@ -73,6 +73,7 @@ export type SourceTree = {
   start_command: string | null
   health_path: string | null
   sleep_path?: string | null
+  protocol?: AppProtocol | null
   env: Record<string, string>
   /** The revision's command if it has one, else the configuration's. Null: the default. Empty: none. */
   install_command: string | null
@@ -107,6 +108,8 @@ export type Artifact = {
   enter?: string
   /** The path at which it is asked whether it may sleep. */
   sleep_path?: string
+  /** What it speaks at its port. Absent: `http`. */
+  protocol?: AppProtocol
   /** Runs once, before the first start. */
   release?: { command: string; timeout_seconds: number }
   /** The variable with the address of a database, which is tried before that. */

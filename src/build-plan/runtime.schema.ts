@@ -3,6 +3,7 @@ import * as z from 'zod'
 import { DEFAULT_DISK_GI } from '../protocol/defaults.ts'
 import { Claim } from '../protocol/disks.ts'
 import { isReservedVariable } from '../protocol/reserved-variables.ts'
+import { AppProtocol } from '../protocol/resources.schema.ts'
 import { ProcessName, ScheduleName } from '../protocol/schedule-members.schema.ts'
 import { Cron, timingMembers } from '../protocol/schedules.schema.ts'
 import { boundedText as bounded, recordOf } from '../protocol/wire.ts'
@@ -123,6 +124,11 @@ export const RuntimeConfiguration = z
       description:
         'Asked before the application sleeps, for one that works without requests. It answers `{"may_sleep": true}`, ' +
         'with a time `wake_at` if it has to be awake then. Default: it may sleep whenever no request comes.',
+    }),
+    protocol: AppProtocol.nullish().meta({
+      description:
+        'What the application speaks at its port: `http`, or `h2c`, HTTP/2 without TLS, as servers of gRPC do. ' +
+        '`protocol` of the deployment takes precedence. Default: `http`.',
     }),
     env: recordOf(
       bounded(253).regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must have names of letters, digits and underscores' }),

@@ -66,7 +66,8 @@ const ProcessResources = z
     }
   })
   .overwrite(omitNulls)
-const appProtocols = ['http', 'h2c'] as const
+export const AppProtocol = z.enum(['http', 'h2c'])
+export type AppProtocol = z.output<typeof AppProtocol>
 /** In which way the router of an agent, or the cluster, sends requests to the copies of `web`. */
 const servingMembers = {
   request_limit: z
@@ -87,10 +88,10 @@ const servingMembers = {
         'The seconds that requests, streams and WebSockets have to end once their copy is to stop: after a new ' +
         'revision, or with fewer copies. Default: 30, on Kubernetes 5.',
     }),
-  protocol: z.enum(appProtocols).meta({
+  protocol: AppProtocol.meta({
     description:
       'What `web` speaks at its port: `http` (HTTP/1.1), or `h2c`, HTTP/2 without TLS, as servers of gRPC do. ' +
-      'Default: `http`.',
+      'Default: what slipway.json says, or `http`.',
   }),
 }
 /** The copies of `web` move by these between `min_scale` and `max_scale`. */

@@ -563,6 +563,7 @@ describe('the runtime configuration', () => {
     ['{"env": {"PORT": "1"}}', /PORT/],
     ['{"health_path": "ok"}', /health_path/],
     ['{"sleep_path": "ok"}', /sleep_path/],
+    ['{"protocol": "h2"}', /protocol/],
     ['{"strat_command": "x"}', /`strat_command`.*`start_command`/],
   ])('is refused if it is %s', (text, reason) => expect(written(text)).toThrow(reason))
 

@@ -38,7 +38,10 @@ const templateBody = (name: string) => ({
     { name: 'ZETA', value: 'hush-1' },
     { name: 'ALPHA', value: 'hush-2' },
   ],
-  source_config: { template_id: 'web-service', resource_spec: { min_scale: 1, max_scale: 3, cpu: 0.5 } },
+  source_config: {
+    template_id: 'web-service',
+    resource_spec: { min_scale: 1, max_scale: 3, cpu: 0.5, protocol: 'h2c' },
+  },
   source_revision_config: {},
 })
 

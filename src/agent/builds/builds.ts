@@ -404,6 +404,7 @@ function partsOfPlan(plan: BuildPlan, tree: SourceTree | null): Partial<Artifact
     ...(release && { release }),
     ...(plan.health_path && !tree?.health_path && { health_path: plan.health_path }),
     ...(plan.sleep_path && { sleep_path: plan.sleep_path }),
+    ...(tree?.protocol && { protocol: tree.protocol }),
     processes: plan.processes,
     ...(plan.kind === 'worker' && { isWithoutWeb: true }),
   }

@@ -50,6 +50,7 @@ export async function loadSourceTree(source: BuildSource, options: Options): Pro
     start_command: start_command ?? null,
     health_path: health_path ?? null,
     sleep_path: configuration?.sleep_path ?? null,
+    protocol: configuration?.protocol ?? null,
     env: env ?? {},
     install_command: installs,
     build_command: source.build_command ?? build_command ?? null,

@@ -22,6 +22,11 @@ export const REMEDIES = {
 }
 
 type Options = {
+/** The control plane refuses that of the deployment, and cannot know that of the source. */
+const NO_H2C =
+  '`protocol` `h2c` needs the process or container engine: no router of an agent is before the pods. Leave it out of ' +
+  'slipway.json.'
+
   settings: KubernetesSettings
   objects: DeploymentObjects
   images: Images
@@ -49,6 +54,7 @@ export class Preparation {
     const refusal = describeRefusal(spec.resources, policy(), REMEDIES)
     if (refusal !== null) throw new PermanentError(refusal)
     await namespaces.require(spec)
+    if ((spec.resources.protocol ?? artifact.protocol) === 'h2c') throw new PermanentError(NO_H2C)
     await objects.checkNamedObjects(spec)
     // Comes first, because pods of an earlier agent may already log these passwords.
     for (const store of storesFor(settings, spec)) await this.#hideStoreSecrets(spec, store)

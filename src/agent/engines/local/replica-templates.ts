@@ -41,7 +41,7 @@ export function makeTemplates(
         sleeps: scaling?.sleep != null,
         ...ready,
         launch: makers.launchWeb,
-        serving: servingOf(resources),
+        serving: servingOf(resources, artifact),
         memory_mb: resources.memory_limit_mb,
       }
   const others = new Map<string, ReplicaTemplate>()
