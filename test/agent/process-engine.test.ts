@@ -156,6 +156,7 @@ createServer(answer).listen(process.env.PORT)
     const code = `
 const { createServer } = require('node:http')
 createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: process.cwd() }))).listen(process.env.PORT)
+process.once('SIGTERM', () => process.exit())
 `
     const secrets = { TOKEN: 'hush', LANG: 'C' }
     const artifact = writeApplication(home, 'env', code, { env: { MODE: 'x', TOKEN: 'no' } })
@@ -163,7 +164,7 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
     await waitForPhase(engine, ref, 'healthy')
     await engine.route(makeUnit(ref))
     const { env, cwd } = JSON.parse((await requestRouter(await urlOf(engine))).body)
-    const { PORT, PATH, HOME, TMPDIR, PWD: _, ...rest } = env
+    const { PORT, PATH, HOME, TMPDIR, NODE_COMPILE_CACHE, PWD: _, ...rest } = env
     expect(rest).toEqual({
       TOKEN: 'hush',
       MODE: 'x',
@@ -179,6 +180,9 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
     // The path of a socket has at most 103 bytes, and a folder of `tsx` in it has 26.
     for (const own of [HOME, TMPDIR]) expect(own.length - home.length).toBeLessThan(26)
     expect(cwd).toBe(artifact.location)
+    // The next copy takes what this one has compiled.
+    await engine.close({ stop: true })
+    expect(fs.readdirSync(NODE_COMPILE_CACHE)).toHaveLength(1)
   })
 
   test('an application also answers at its custom_url, which may change while it serves', async () => {

@@ -31,6 +31,8 @@ export const environmentOf = (
   },
 ): Record<string, string> => ({
   LANG: 'C.UTF-8',
+  // Compiled code of Node for the next copies of the revision. It counts to the limit of its folders, and goes with it.
+  ...(port !== null && { NODE_COMPILE_CACHE: join(folder, 'home', '.cache', 'node-compile') }),
   ...(database !== null && urlAliases({ DATABASE_URI: database })),
   ...(redis !== null && urlAliases({ REDIS_URI: redis })),
   ...tracingVariables(spec, configured),
