@@ -21,12 +21,12 @@ export const REMEDIES = {
   copies: 'Lower it.',
 }
 
-type Options = {
 /** The control plane refuses that of the deployment, and cannot know that of the source. */
 const NO_H2C =
   '`protocol` `h2c` needs the process or container engine: no router of an agent is before the pods. Leave it out of ' +
   'slipway.json.'
 
+type Options = {
   settings: KubernetesSettings
   objects: DeploymentObjects
   images: Images
@@ -53,8 +53,8 @@ export class Preparation {
     // An earlier agent may have accepted the revision without this rule. Its running objects stay as they are.
     const refusal = describeRefusal(spec.resources, policy(), REMEDIES)
     if (refusal !== null) throw new PermanentError(refusal)
-    await namespaces.require(spec)
     if ((spec.resources.protocol ?? artifact.protocol) === 'h2c') throw new PermanentError(NO_H2C)
+    await namespaces.require(spec)
     await objects.checkNamedObjects(spec)
     // Comes first, because pods of an earlier agent may already log these passwords.
     for (const store of storesFor(settings, spec)) await this.#hideStoreSecrets(spec, store)
