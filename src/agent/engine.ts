@@ -108,7 +108,7 @@ export type Artifact = {
   enter?: string
   /** The path at which it is asked whether it may sleep. */
   sleep_path?: string
-  /** What it speaks at its port. Absent: `http`. */
+  /** The protocol at its port. Absent: `http`. */
   protocol?: AppProtocol
   /** Runs once, before the first start. */
   release?: { command: string; timeout_seconds: number }

@@ -68,9 +68,16 @@ export const ENGINE_FEATURES = {
   },
   part_autoscaling: {
     about: '`queue_max_scale` above `queue_min_scale`, also of `orchestrator_*`',
-    process: 'refused',
-    container: 'refused',
+    process: 'done',
+    container: 'done',
     kubernetes: 'done',
+  },
+  process_scaling: { about: '`process_scaling`', process: 'done', container: 'done', kubernetes: 'done' },
+  queue_scaling: {
+    about: '`scale_metric` `queue`, also in `process_scaling`; Kubernetes needs KEDA',
+    process: 'done',
+    container: 'done',
+    kubernetes: 'machine',
   },
   sleep: { about: '`idle_seconds` and `frozen_seconds`', process: 'done', container: 'done', kubernetes: 'refused' },
   request_limit: { about: '`request_limit`', process: 'done', container: 'done', kubernetes: 'refused' },
@@ -201,6 +208,10 @@ export function listFeatureNeeds(spec: ResourceSpec, source?: Source | null): Fe
   }
   const { scale_metric } = spec
   add(scale_metric === 'concurrency' || scale_metric === 'requests', at('scale_metric'), 'request_scaling')
+  add(scale_metric === 'queue', at('scale_metric'), 'queue_scaling')
+  add(spec.process_scaling != null, at('process_scaling'), 'process_scaling')
+  for (const [name, scaling] of Object.entries(spec.process_scaling ?? {}))
+    add(scaling.scale_metric === 'queue', at(`process_scaling.${name}.scale_metric`), 'queue_scaling')
   for (const name of ['idle_seconds', 'frozen_seconds'] as const) add(spec[name] != null, at(name), 'sleep')
   add(spec.request_limit != null, at('request_limit'), 'request_limit')
   add(spec.protocol === 'h2c', at('protocol'), 'h2c')

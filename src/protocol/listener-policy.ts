@@ -35,8 +35,8 @@ export const ListenerPolicy = z
       .nullish()
       .meta({
         description:
-          'The most copies of a deployment that may be required (`min_scale` and `process_scale` together). Null for ' +
-          'no limit.',
+          'The most copies of a deployment that may be required (`min_scale`, `process_scale` and `process_scaling` ' +
+          'together). Null for no limit.',
       }),
     max_disk_gi: z.int().min(1).max(MAX_INT32).nullish().meta({
       description: 'The largest disk that a deployment may ask for (`storage_gi`). Null for no limit.',
@@ -78,7 +78,7 @@ export type PolicyNeed =
 const ROOT = 'resource_spec'
 
 export function listPolicyNeeds(spec: ResourceSpec): PolicyNeed[] {
-  const { service_account_name: account, min_scale: copies, process_scale } = spec
+  const { service_account_name: account, min_scale: copies, process_scale, process_scaling } = spec
   const needs: PolicyNeed[] = listPrivileges(spec).map(path => ({ path, needs: 'privileged' }))
   if (account != null) needs.push({ path: `${ROOT}.service_account_name`, needs: 'service_account', value: account })
   if (copies != null) needs.push({ path: `${ROOT}.min_scale`, needs: 'copies', value: copies })
@@ -87,6 +87,10 @@ export function listPolicyNeeds(spec: ResourceSpec): PolicyNeed[] {
   for (const [name, scale] of Object.entries(process_scale ?? {})) {
     value += scale
     needs.push({ path: `${ROOT}.process_scale.${name}`, needs: 'copies', value })
+  }
+  for (const [name, { min_scale }] of Object.entries(process_scaling ?? {})) {
+    value += min_scale
+    needs.push({ path: `${ROOT}.process_scaling.${name}`, needs: 'copies', value })
   }
   for (const [i, { persistentVolumeClaim }] of (spec.volumes ?? []).entries()) {
     const size = Claim.shape.storage_gi.safeParse(persistentVolumeClaim?.storage_gi).data

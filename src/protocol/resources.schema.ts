@@ -16,7 +16,7 @@ import {
   Volume,
   VolumeMount,
 } from './kubernetes.schema.ts'
-import { MAX_SCALE_TARGET, SCALE_TARGETS, scaleMetrics } from './scaling.ts'
+import { ProcessScaling, Scale, scaleMembers } from './scale-members.schema.ts'
 import { arrayOf, recordOf } from './wire.ts'
 
 export const deploymentTypes = ['dev_free', 'dev', 'prod'] as const
@@ -38,8 +38,6 @@ const cpuUpTo = (most: number) =>
 const Cpu = cpuUpTo(8)
 const CpuLimit = cpuUpTo(16)
 const Memory = z.int().min(64)
-/** A typing error must not make an agent start a hundred thousand processes. */
-const Scale = z.int().min(0).max(1000)
 const MAX_CONTAINERS = 20
 
 /** The control plane gives a revision up after 15 minutes. */
@@ -94,45 +92,6 @@ const servingMembers = {
       'Default: what slipway.json says, or `http`.',
   }),
 }
-/** The copies of `web` move by these between `min_scale` and `max_scale`. */
-const scaleMembers = {
-  scale_metric: z.enum(scaleMetrics).meta({
-    description:
-      'By what the copies of `web` move from `min_scale` to `max_scale`: `concurrency` (requests in flight per ' +
-      'copy), `requests` (a second), `cpu` or `memory` (percent of `cpu` or `memory_mb`). `fixed`: they do not move. ' +
-      'Default: `concurrency`, on Kubernetes `cpu`.',
-  }),
-  scale_target: z
-    .int()
-    .min(1)
-    .max(MAX_SCALE_TARGET)
-    .meta({
-      description: `What one copy should carry. Default: ${listTargets()}.`,
-    }),
-  idle_seconds: z
-    .int()
-    .min(10)
-    .max(86_400)
-    .meta({
-      description:
-        'With a `min_scale` of 0: the copies of `web` stop after so many seconds without a request, and the next ' +
-        'request starts one and waits for it. Absent: one copy keeps running.',
-    }),
-  frozen_seconds: z
-    .int()
-    .min(0)
-    .max(86_400)
-    .meta({
-      description:
-        'So many seconds of a sleep its copies stand still with their memory, from which they wake in ' +
-        'milliseconds, before they are stopped. Default: 0.',
-    }),
-}
-function listTargets(): string {
-  const all = Object.entries(SCALE_TARGETS).map(([metric, target]) => `${target} of \`${metric}\``)
-  return `${all.slice(0, -1).join(', ')} and ${all.at(-1)}`
-}
-
 const MAX_PROCESS_TYPES = 20
 /** The name of a process type, `web` too. */
 export const ProcessType = textMatching(
@@ -181,6 +140,11 @@ export const ResourceSpec = z
         description:
           'The copies of each process type of the source beside `web`, by name. Acts at once. Default: what the ' +
           'source says, or 1.',
+      }),
+      process_scaling: byProcess(ProcessScaling).meta({
+        description:
+          'In which way the copies of a process type beside `web` move by themselves, by name, in place of its ' +
+          '`process_scale`. Acts at once.',
       }),
       process_resources: byProcess(ProcessResources).meta({
         description: 'The CPU and memory of each process type beside `web`, by name. Default: those of `web`.',
@@ -235,6 +199,7 @@ export const ResourceSpec = z
       }
       checkUniqueNames(check, 'volumes', spec.volumes)
       checkClaims(check, spec)
+      checkMovingProcesses(check, spec)
       const containers = new Set()
       checkUniqueNames(check, 'init_containers', spec.init_containers, containers)
       checkUniqueNames(check, 'sidecars', spec.sidecars, containers)
@@ -276,9 +241,21 @@ function checkClaims(check: z.RefinementCtx, spec: Partial<Record<ResourceMember
     })
 }
 
+/** A number of copies that moves has no other one. */
+function checkMovingProcesses(check: z.RefinementCtx, spec: Partial<Record<ResourceMember, unknown>>): void {
+  const [fixed, moving] = [Object(spec.process_scale), Object(spec.process_scaling)]
+  for (const name of Object.keys(moving).filter(one => Object.hasOwn(fixed, one)))
+    check.addIssue({
+      code: 'custom',
+      path: ['process_scale', name],
+      message: 'must not be beside its `process_scaling`: leave one of them out',
+    })
+}
+
 /** The number of copies. It is a setting of the deployment, at once in effect; a revision has the other members. */
 export const SCALE_MEMBERS = RESOURCE_MEMBERS.filter(
-  name => /(^|_)((min|max)|process)_scale$/.test(name) || Object.hasOwn(scaleMembers, name),
+  name =>
+    /(^|_)((min|max)|process)_scale$/.test(name) || name === 'process_scaling' || Object.hasOwn(scaleMembers, name),
 )
 /** The resources of a revision, at the present scale of its deployment. */
 export const withScale = (ofRevision: ResourceSpec, ofDeployment: ResourceSpec): ResourceSpec => ({
@@ -345,7 +322,19 @@ export function withDefaults(spec: ResourceSpec, type: DeploymentType): Complete
 /** Only copies that were asked for move by themselves: a `max_scale` that is a default makes none. */
 export function withScaleMetric(asked: ResourceSpec, complete: CompleteResourceSpec): CompleteResourceSpec {
   const moves = asked.max_scale != null && asked.max_scale > Math.max(1, complete.min_scale)
-  return complete.scale_metric == null && moves ? { ...complete, scale_metric: 'concurrency' } : complete
+  const moving = Object.fromEntries(
+    (['queue', 'orchestrator'] as const).flatMap(part => {
+      const [min_scale, max_scale] = [Math.max(1, complete[`${part}_min_scale`]), asked[`${part}_max_scale`]]
+      const isFixed = Object.hasOwn(asked.process_scale ?? {}, part)
+      if (max_scale == null || max_scale <= min_scale || isFixed) return []
+      return [[part, { min_scale, max_scale, scale_metric: 'cpu' as const }]]
+    }),
+  )
+  return {
+    ...complete,
+    ...(complete.scale_metric == null && moves && { scale_metric: 'concurrency' }),
+    ...(Object.keys(moving).length > 0 && { process_scaling: { ...moving, ...asked.process_scaling } }),
+  }
 }
 
 /** In steps of a tenth of a core, rounded: agents of earlier releases take no others. */

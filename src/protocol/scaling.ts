@@ -1,11 +1,21 @@
 // Decides the number of copies from a window of samples: fast up, slow down, and no flapping. Pure. Engines apply it.
 
-export const scaleMetrics = ['fixed', 'concurrency', 'requests', 'cpu', 'memory'] as const
+export const scaleMetrics = ['fixed', 'concurrency', 'requests', 'cpu', 'memory', 'queue'] as const
+/** The metrics of a process that gets no requests. */
+export const processMetrics = ['queue', 'cpu', 'memory'] as const
 type ScaleMetric = (typeof scaleMetrics)[number]
 type Measured = Exclude<ScaleMetric, 'fixed'>
 
-/** The load that one copy should carry: requests in flight or a second, percent of `cpu` or of `memory_mb`. */
-export const SCALE_TARGETS: Record<Measured, number> = { concurrency: 10, requests: 100, cpu: 75, memory: 80 }
+/** The load that one copy should carry: requests in flight or a second, percent of `cpu` or `memory_mb`, or tasks. */
+export const SCALE_TARGETS: Record<Measured, number> = {
+  concurrency: 10,
+  requests: 100,
+  cpu: 75,
+  memory: 80,
+  queue: 10,
+}
+/** The path at which `web` tells the number of tasks that wait. */
+export const QUEUE_PATH = '/queue'
 /** The most that `scale_target` may be. A percentage above 100 is never reached by memory. */
 export const MAX_SCALE_TARGET = 100_000
 
@@ -52,10 +62,10 @@ export function decideCopies(rule: ScaleRule, present: Present, times: ScaleTime
   const isKnown = window.length > 0 && samples[0]!.at <= now - times.down_ms
   if (!isKnown || now - changedAt < times.step_ms || copies === least) return { copies, reason: null }
   const highest = Math.max(...window.map(({ load }) => load))
-  const needed = Math.max(least, 1, Math.ceil(highest / (rule.target * (1 - TOLERANCE))))
+  const needed = Math.max(least, Math.ceil(highest / (rule.target * (1 - TOLERANCE))))
   if (needed >= copies) return { copies, reason: null }
   const reason = `${describeLoad(rule, highest, copies)} at most in the last ${Math.round(times.down_ms / 1000)} s`
-  return { copies: Math.max(needed, Math.ceil(copies / 2)), reason }
+  return { copies: Math.max(needed, copies > 1 ? Math.ceil(copies / 2) : 0), reason }
 }
 
 const UNITS: Record<Measured, string> = {
@@ -63,9 +73,11 @@ const UNITS: Record<Measured, string> = {
   requests: 'requests a second',
   cpu: 'percent of its CPU',
   memory: 'percent of its memory',
+  queue: 'waiting tasks',
 }
 const describeLoad = ({ metric, target }: ScaleRule, load: number, copies: number): string =>
-  `${Math.round((10 * load) / copies) / 10} ${UNITS[metric]} per copy, with a target of ${target}`
+  `${Math.round((10 * load) / Math.max(1, copies)) / 10} ${UNITS[metric]}${copies > 0 ? ' per copy' : ''}, ` +
+  `with a target of ${target}`
 
 /** The samples that a later decision needs, with one that is older than all of them. */
 export function keepSamples(samples: Sample[], now: number, times: ScaleTimes = SCALE_TIMES): Sample[] {

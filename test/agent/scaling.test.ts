@@ -336,6 +336,37 @@ test('copies follow the requests in flight up to the most and back, and no reque
   expect(lines.some(({ message }) => message.includes('instead of 1'))).toBe(true)
 })
 
+test('a worker follows the tasks that wait, which web tells, from no copy up to the most and back', async () => {
+  const file = join(makeTempFolder(), 'depth')
+  const tell = (text: string) => {
+    fs.writeFileSync(`${file}.new`, text)
+    fs.renameSync(`${file}.new`, file)
+  }
+  tell('0')
+  const code = `
+const { createServer } = require('node:http')
+const { readFileSync } = require('node:fs')
+const answer = req => (req.url === '/tasks' ? readFileSync(${JSON.stringify(file)}, 'utf8') : 'hello')
+createServer((req, res) => res.end(answer(req))).listen(process.env.PORT)
+`
+  const worker = { min_scale: 0, max_scale: 3, scale_metric: 'queue', scale_target: 5, scale_path: '/tasks' } as const
+  const of = { processes: [{ name: 'mail', command: 'exec sleep 1000' }] }
+  const { engine, ref, home, lines } = await serve({ process_scaling: { mail: worker } }, { code, of })
+  const copies = async () => {
+    const { running } = await engine.observe(ref.deployment_id)
+    return running[0]?.condition?.health.processes?.find(({ name }) => name === 'mail')?.copies
+  }
+  expect(await copies()).toEqual({ wanted: 0, running: 0 })
+  tell('many')
+  await waitFor(() => lines.some(({ level, message }) => level === 'WARNING' && message.includes('/tasks')))
+  tell('12\n')
+  await waitFor(async () => (await copies())?.running === 3)
+  expect((await seen(engine, ref)).phase).toBe('healthy')
+  tell('0')
+  await waitFor(async () => (await copies())?.wanted === 0)
+  await waitFor(() => copiesOf(home, ref, 'mail').length === 0)
+})
+
 const copiesOf = (home: string, { deployment_id, revision_id }: RevisionRef, type = 'web'): string[] => {
   const own = type === 'web' ? [] : ['processes', type]
   const folder = join(home, 'process', deployment_id, 'revisions', revision_id, ...own, 'copies')

@@ -229,8 +229,18 @@ it('scales processes at once, without a revision, and status names them', async 
   expect(moved.resource_spec).toMatchObject({ min_scale: 0, max_scale: 4, ...settings, process_scale: { worker: 3 } })
   const served = await run(['traffic', 'shop', '1=50'])
   expect([served.error?.code, served.error?.next]).toEqual(['usage', 'slipway revisions shop'])
-  for (const word of ['worker', 'worker=1-2']) {
-    const refused = await run(['scale', 'shop', word])
+  expect(outcome(await run(['scale', 'shop', 'worker=0-4', '--by', 'queue', '--path', '/q', '--yes']))).toEqual([
+    0,
+    'changed',
+  ])
+  expect(outcome(await run(['scale', 'shop', 'worker=1-5', '--target', '20', '--yes']))).toEqual([0, 'changed'])
+  const worker = { min_scale: 1, max_scale: 5, scale_metric: 'queue', scale_target: 20, scale_path: '/q' }
+  const specOf = async () => (await tenant.get(`/v2/deployments/${id}`)).body.source_config.resource_spec
+  expect(await specOf()).toMatchObject({ scale_target: 50, process_scale: { mail: 0 }, process_scaling: { worker } })
+  expect(outcome(await run(['scale', 'shop', 'worker=2', '--yes']))).toEqual([0, 'changed'])
+  expect(await specOf()).toMatchObject({ process_scale: { mail: 0, worker: 2 }, process_scaling: {} })
+  for (const words of [['worker'], ['worker=1-2', '--idle', '60'], ['worker=1-2', 'web=1-2', '--by', 'cpu']]) {
+    const refused = await run(['scale', 'shop', ...words])
     expect([refused.code, refused.error?.code]).toEqual([2, 'usage'])
   }
 })

@@ -151,10 +151,11 @@ it('the size of a disk has a limit, and a size that is not said has none', () =>
 })
 
 it('the copies of all processes count together', () => {
-  const spec = ResourceSpec.parse({ min_scale: 2, process_scale: { worker: 2, beat: 1 } })
+  const mail = { min_scale: 1, max_scale: 9, scale_metric: 'queue' }
+  const spec = ResourceSpec.parse({ min_scale: 2, process_scale: { worker: 2 }, process_scaling: { mail } })
   const refusedAt = (max_copies: number) =>
     listPolicyNeeds(spec)
       .filter(need => !isAllowed(need, { ...CLOSED_POLICY, max_copies }))
       .map(({ path }) => path.split('.').at(-1))
-  expect([5, 4, 3, 1].map(refusedAt)).toEqual([[], ['beat'], ['worker', 'beat'], ['min_scale', 'worker', 'beat']])
+  expect([5, 4, 3, 1].map(refusedAt)).toEqual([[], ['mail'], ['worker', 'mail'], ['min_scale', 'worker', 'mail']])
 })

@@ -72,6 +72,15 @@ it('under a steady load with noise of a twentieth the number changes once at mos
   }
 })
 
+it('copies of a queue begin and end with its tasks, where the least is none', () => {
+  const queue: ScaleRule = { metric: 'queue', target: 10, least: 0, most: 8 }
+  const copies = follow([...repeat(5, () => 0), ...repeat(20, () => 35), ...repeat(120, () => 0)], queue)
+  expect(copies.slice(0, 5)).toEqual(Array(5).fill(0))
+  expect(copies[24]).toBe(4)
+  expect(changesOf(copies.slice(25), 4)).toEqual([2, 1, 0])
+  expect(follow([...repeat(5, () => 0), 1], queue).at(-1)).toBe(1)
+})
+
 it('a load that comes and goes each half minute keeps its copies', () => {
   const copies = follow(repeat(900, i => (Math.floor(i / 30) % 2 ? 70 : 0)))
   expect(changesOf(copies.slice(60), copies[59]!)).toEqual([])

@@ -30,7 +30,7 @@ export class KubernetesApi extends KubernetesObjects {
   /** The namespaces that do not enforce the profile `restricted`. */
   readonly openNamespaces = new Set<string>()
   /** API groups that are not installed. */
-  readonly missingGroups = new Set([API_VERSIONS.VolumeSnapshot as string])
+  readonly missingGroups = new Set<string>([API_VERSIONS.VolumeSnapshot, API_VERSIONS.ScaledObject])
   /** The classes of VolumeSnapshots. Null: the agent may not list them. */
   snapshotClasses: object[] | null = []
   /** If set, a request needs a matching rule. */

@@ -92,6 +92,31 @@ class VolumeSnapshot {
 }
 MODELS['snapshot.storage.k8s.io/v1/VolumeSnapshot'] = VolumeSnapshot as unknown as Model
 
+/** The members that the agent sends; the definition of KEDA has more. */
+const SCALED_OBJECT: Record<string, 'number' | 'object'> = {
+  scaleTargetRef: 'object',
+  pollingInterval: 'number',
+  cooldownPeriod: 'number',
+  minReplicaCount: 'number',
+  maxReplicaCount: 'number',
+  triggers: 'object',
+}
+class ScaledObject {
+  readonly #object: KubernetesObject & { spec: Record<string, unknown> }
+  constructor(object: KubernetesObject & { spec: Record<string, unknown> }) {
+    this.#object = object
+  }
+  validate(): void {
+    const { spec, metadata } = this.#object
+    const triggers = spec.triggers as { metadata: Record<string, unknown> }[]
+    const faults = Object.entries(spec).filter(([name, value]) => typeof value !== SCALED_OBJECT[name])
+    const values = triggers.flatMap(trigger => Object.values(trigger.metadata))
+    if (faults.length > 0 || values.some(value => typeof value !== 'string') || metadata!.name!.length > 63)
+      throw new Error(`invalid ScaledObject ${JSON.stringify(this.#object)}`)
+  }
+}
+MODELS['keda.sh/v1alpha1/ScaledObject'] = ScaledObject as unknown as Model
+
 /** The object that the client sends, without members that its types do not know. */
 export const serializeObject = <T extends KubernetesObject>(object: T): T =>
   JSON.parse(JSON.stringify(ObjectSerializer.serialize(object, getSerializationType(object.apiVersion, object.kind))))

@@ -44,7 +44,7 @@ export const PATCH_MEMBERS: [path: string, stored: unknown, changed: unknown, ef
       `source_config.resource_spec.${name}`,
       stored,
       changed,
-      /_scale$|^scale_|^(idle|frozen)_/.test(name) ? 'in_place' : 'revision',
+      /_scal(e|ing)$|^scale_|^(idle|frozen)_/.test(name) ? 'in_place' : 'revision',
     ]
   }),
   ['source_config.root_directory', 'apps/web', 'apps/api', 'in_place'],

@@ -32,7 +32,7 @@ import { DatabaseDumps } from './kubernetes/database-dumps.ts'
 import { DeploymentObjects } from './kubernetes/deployment-objects.ts'
 import { DeploymentRoutes } from './kubernetes/deployment-routes.ts'
 import { diskOf } from './kubernetes/disk-objects.ts'
-import { DiskSnapshots } from './kubernetes/disk-snapshots.ts'
+import { DiskSnapshots, withinDiscovery } from './kubernetes/disk-snapshots.ts'
 import { DumpCopies } from './kubernetes/dump-copies.ts'
 import { isOfStore } from './kubernetes/dump-objects.ts'
 import { Images } from './kubernetes/images.ts'
@@ -49,6 +49,7 @@ import { Preparation, REMEDIES } from './kubernetes/preparation.ts'
 import { PullSecrets } from './kubernetes/pull-secrets.ts'
 import { environmentObjects, otherObjects, revisionObjects } from './kubernetes/revision-objects.ts'
 import { jobOf, Runs } from './kubernetes/runs.ts'
+import { reasonWithoutKeda } from './kubernetes/scaled-objects.ts'
 import type { KubernetesSettings } from './kubernetes/settings.ts'
 import { storesFor } from './kubernetes/store-objects.ts'
 import { TaskJobs } from './kubernetes/task-jobs.ts'
@@ -130,7 +131,7 @@ export class KubernetesEngine implements Engine {
       privileged: settings.privileges,
       service_accounts: settings.service_accounts,
       engine: this.name,
-      features: this.#features(['disk_snapshots']),
+      features: this.#features(['disk_snapshots', 'queue_scaling']),
       tunnels: ['terminal', 'tty', 'forward', 'postgres', 'redis'],
     }
     this.#now = now
@@ -220,7 +221,7 @@ export class KubernetesEngine implements Engine {
     const checking = setInterval(() => void this.#namespaces.warn(), this.#checkMs).unref()
     this.#stopWatches.push(() => clearInterval(checking))
     void this.#namespaces.warn()
-    await this.#discoverSnapshots()
+    await this.#discoverFeatures()
   }
 
   #features(missing: FeatureName[]): FeatureName[] {
@@ -233,10 +234,17 @@ export class KubernetesEngine implements Engine {
   }
 
   /** Before the agent tells its features. */
-  async #discoverSnapshots(): Promise<void> {
-    const reason = await this.#disks.reasonIfMissing()
-    if (reason === null) this.policy = { ...this.policy, features: this.#features([]) }
-    else this.#logEvent('no snapshots of disks', { reason })
+  async #discoverFeatures(): Promise<void> {
+    const keda = withinDiscovery(reasonWithoutKeda(this.#cluster, this.#settings))
+    const [snapshots, queues] = [await this.#disks.reasonIfMissing(), await keda]
+    this.#cluster.hasKeda = queues === null
+    if (snapshots !== null) this.#logEvent('no snapshots of disks', { reason: snapshots })
+    if (queues !== null) this.#logEvent('no scaling by queues', { reason: queues })
+    const missing: FeatureName[] = snapshots === null ? [] : ['disk_snapshots']
+    this.policy = {
+      ...this.policy,
+      features: this.#features(queues === null ? missing : [...missing, 'queue_scaling']),
+    }
   }
 
   deployments(): Promise<string[]> {

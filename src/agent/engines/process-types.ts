@@ -2,6 +2,7 @@
 // All are of the same build. Pure.
 import type { ProcessHealth, ReportedHealth } from '../../protocol/report.schema.ts'
 import type { Part } from '../../protocol/resources.schema.ts'
+import type { ProcessScaling } from '../../protocol/scale-members.schema.ts'
 import type { Artifact, RevisionSpec } from '../engine.ts'
 import { truncateText } from '../system/last-lines.ts'
 
@@ -29,6 +30,8 @@ export type RunningType = {
   command: string | null
   /** The least and the most copies. */
   scale: readonly [number, number]
+  /** In which way they move. Null: by the CPU on a cluster, and nowhere else. */
+  scaling: ProcessScaling | null
   /** The reserved amount, and the limit. */
   cpu: readonly [number, number]
   memory_mb: readonly [number, number]
@@ -81,7 +84,8 @@ function amountsOf(
   name: string,
   { resources: r, parts }: Pick<RevisionSpec, 'resources' | 'parts'>,
   own: OwnAmounts = {},
-): Pick<RunningType, 'name' | 'scale' | 'cpu' | 'memory_mb'> {
+): Pick<RunningType, 'name' | 'scale' | 'scaling' | 'cpu' | 'memory_mb'> {
+  const scaling = ownMember(r.process_scaling, name) ?? null
   const copies = ownMember(r.process_scale, name)
   const chosen = ownMember(r.process_resources, name)
   const part = PARTS.find(part => part === name && parts.includes(part))
@@ -95,7 +99,12 @@ function amountsOf(
   const memory_mb = ofPart?.memory_mb ?? pair(own.memory_mb, null, [r.memory_mb, r.memory_limit_mb])
   return {
     name,
-    scale: copies === undefined ? (scale as [number, number]) : [copies, copies],
+    scale: scaling
+      ? [scaling.min_scale, scaling.max_scale]
+      : copies === undefined
+        ? (scale as [number, number])
+        : [copies, copies],
+    scaling,
     cpu: pair(chosen?.cpu, chosen?.cpu_limit, cpu),
     memory_mb: pair(chosen?.memory_mb, chosen?.memory_limit_mb, memory_mb),
   }

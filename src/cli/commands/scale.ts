@@ -1,4 +1,4 @@
-// `slipway scale`: sets the number of copies of processes.
+// `slipway scale`: sets the number of copies of processes, or in which way it moves.
 
 import { planAndApply } from '../change.ts'
 import type { Declaration } from '../declaration.ts'
@@ -10,18 +10,21 @@ import { readDeployment } from '../variables.ts'
 
 export const declaration: Declaration = {
   arguments: '[deployment] <process=copies...>',
-  summary: 'set the copies of processes, such as web=3 worker=2 or web=1-8',
+  summary: 'set the copies of processes, such as web=3 worker=2 or web=1-8 worker=1-4',
   options: command =>
     withFollow(command)
-      .option('--by <metric>', 'what moves the copies of web: concurrency, requests, cpu, memory, or fixed')
-      .option('--target <amount>', 'what one copy of web should carry')
+      .option('--by <metric>', 'what moves the copies: concurrency, requests, cpu, memory, queue, or fixed')
+      .option('--target <amount>', 'what one copy should carry')
+      .option('--path <path>', 'with --by queue: where web tells the number of waiting tasks')
       .option('--idle <seconds>', 'with web=0-N: it sleeps after so long without a request')
       .option('--frozen <seconds>', 'it first sleeps frozen for so long'),
 }
 
-type Flags = FollowFlags & { by?: string; target?: string; idle?: string; frozen?: string }
+type Flags = FollowFlags & { by?: string; target?: string; path?: string; idle?: string; frozen?: string }
 /** Their values are checked by the API, which names all faults at once. */
-const SETTINGS = { by: 'scale_metric', target: 'scale_target', idle: 'idle_seconds', frozen: 'frozen_seconds' } as const
+const LOAD_FLAGS = { by: 'scale_metric', target: 'scale_target', path: 'scale_path' } as const
+const SLEEP_FLAGS = { idle: 'idle_seconds', frozen: 'frozen_seconds' } as const
+const SETTINGS = { ...LOAD_FLAGS, ...SLEEP_FLAGS }
 
 export async function run(
   session: Session,
@@ -32,16 +35,15 @@ export async function run(
   // Without a name, the first of several is a process.
   const [name, words] = first?.includes('=') ? [undefined, [first, ...more]] : [first, more]
   const { web, ...others } = parseScales(words)
-  const settings = Object.entries(SETTINGS).flatMap(([flag, member]) => {
-    const value = flags[flag as keyof typeof SETTINGS]
-    return value === undefined ? [] : [[member, flag === 'by' ? value : Number(value)]]
-  })
+  const moving = Object.entries(others).flatMap(([name, { least, most }]) => (least !== most ? [name] : []))
+  if (moving.length > 0) refuseUnclear(flags, moving, web)
   const { deployment, etag } = await readDeployment(session, name)
-  const scales = deployment.source_config.resource_spec?.process_scale ?? {}
   const resource_spec = {
     ...(web !== undefined && { min_scale: web.least, max_scale: web.most }),
-    ...(Object.keys(others).length > 0 && { process_scale: { ...scales, ...fixed(others) } }),
-    ...Object.fromEntries(settings),
+    ...(Object.keys(others).length > 0 &&
+      scaleOthers(others, deployment.source_config.resource_spec ?? {}, settingsOf(flags, LOAD_FLAGS))),
+    ...(moving.length === 0 && settingsOf(flags, LOAD_FLAGS)),
+    ...settingsOf(flags, SLEEP_FLAGS),
   }
   const patch = { params: { deployment_id: deployment.id }, body: { source_config: { resource_spec } }, signal }
   const plan = await client.plan('PATCH /v2/deployments/{deployment_id}', patch)
@@ -69,14 +71,52 @@ function parseScales(words: string[]): Record<string, Scale> {
   return scales
 }
 
-const fixed = (scales: Record<string, Scale>): Record<string, number> =>
-  Object.fromEntries(
-    Object.entries(scales).map(([name, { least, most }]) => {
-      if (least !== most)
-        throw usageError(
-          `The copies of \`${name}\` do not move: only those of \`web\` do.`,
-          `slipway scale shop ${name}=2`,
-        )
-      return [name, least]
+/** The flags are about one process. */
+function refuseUnclear(flags: Flags, moving: string[], web: Scale | undefined): void {
+  const given = Object.keys(SETTINGS).filter(flag => flags[flag as keyof typeof SETTINGS] !== undefined)
+  const ofWeb = given.find(flag => flag in SLEEP_FLAGS)
+  if (ofWeb) throw usageError(`\`--${ofWeb}\` is for \`web\` alone.`, 'slipway scale shop web=0-4 --idle 300')
+  if (given.length > 0 && (moving.length > 1 || (web && web.least < web.most)))
+    throw usageError(
+      `\`--${given[0]}\` is for one process, and more than one moves here. Scale them one after the other.`,
+      `slipway scale shop ${moving[0]}=1-4 --by queue`,
+    )
+}
+
+function settingsOf(flags: Flags, members: Partial<typeof SETTINGS>): Record<string, string | number> {
+  return Object.fromEntries(
+    Object.entries(members).flatMap(([flag, member]) => {
+      const value = flags[flag as keyof typeof SETTINGS]
+      if (value === undefined) return []
+      return [[member, flag === 'by' || flag === 'path' ? value : Number(value)]]
     }),
   )
+}
+
+type Resources = {
+  process_scale?: Record<string, number> | null | undefined
+  process_scaling?: Record<string, object> | null | undefined
+}
+
+/** A process has a fixed number or moves. Each member is sent whole, so the others in it are sent as they were read. */
+function scaleOthers(scales: Record<string, Scale>, before: Resources, settings: Record<string, unknown>) {
+  const kept = <Value>(all: Record<string, Value> | null | undefined) =>
+    Object.entries(all ?? {}).filter(([name]) => !Object.hasOwn(scales, name))
+  const entries = Object.entries(scales)
+  const fixed = entries.flatMap(([name, { least, most }]) => (least === most ? [[name, least] as const] : []))
+  const moving = entries.flatMap(([name, { least, most }]) => {
+    const present = Object(before.process_scaling?.[name])
+    // Another metric has another target.
+    const isSame = settings.scale_metric === undefined || settings.scale_metric === present.scale_metric
+    const range = { min_scale: least, max_scale: most }
+    return least !== most
+      ? [[name, { scale_metric: 'cpu', ...(isSame && present), ...range, ...settings }] as const]
+      : []
+  })
+  const process_scale = Object.fromEntries([...kept(before.process_scale), ...fixed])
+  const process_scaling = Object.fromEntries([...kept(before.process_scaling), ...moving])
+  return {
+    ...((before.process_scale || fixed.length > 0) && { process_scale }),
+    ...((before.process_scaling || moving.length > 0) && { process_scaling }),
+  }
+}

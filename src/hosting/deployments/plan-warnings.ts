@@ -51,7 +51,7 @@ export function describeIgnoredMembers({ resource_spec }: Configured, policy: st
 
 /** Members that act only beside others, and copies that stay for lack of one. */
 function describeScaling(spec: ResourceSpec, { features, max_copies }: Partial<ListenerPolicy>): string[] {
-  const { min_scale, max_scale, scale_metric, scale_target, idle_seconds, frozen_seconds } = spec
+  const { min_scale, max_scale, scale_metric, scale_target, scale_path, idle_seconds, frozen_seconds } = spec
   const [least, canSleep] = [Math.max(1, min_scale ?? 1), features?.includes('sleep')]
   const moves = max_scale != null && max_scale > least
   const tuned = [scale_metric != null && 'scale_metric', scale_target != null && 'scale_target'].filter(Boolean)
@@ -64,6 +64,12 @@ function describeScaling(spec: ResourceSpec, { features, max_copies }: Partial<L
     const have = tuned.length > 1 ? 'have' : 'has'
     warnings.push(`${inCode(tuned as string[])} ${have} no effect while \`max_scale\` is not set above \`min_scale\`.`)
   }
+  if (scale_path != null && scale_metric !== 'queue')
+    warnings.push('`scale_path` has no effect without the `scale_metric` `queue`.')
+  const moving = spec.process_scaling ?? {}
+  const fixed = Object.keys(spec.process_scale ?? {}).filter(name => Object.hasOwn(moving, name))
+  if (fixed.length > 0)
+    warnings.push(`\`process_scale\` has no effect on ${inCode(fixed)}, which \`process_scaling\` moves.`)
   if (canSleep && min_scale === 0 && idle_seconds == null)
     warnings.push('One copy keeps running while `min_scale` is 0 and `idle_seconds` is not set.')
   if (canSleep && min_scale !== 0 && idle_seconds != null)
@@ -73,7 +79,7 @@ function describeScaling(spec: ResourceSpec, { features, max_copies }: Partial<L
   return warnings
 }
 
-const LATER_MEMBERS = ['process_scale', 'process_resources', 'attached_database'] as const
+const LATER_MEMBERS = ['process_scale', 'process_scaling', 'process_resources', 'attached_database'] as const
 /** An agent of a release that told no features. */
 const isWithoutProcesses = (policy: string | null): boolean =>
   policy !== null && (JSON.parse(policy) as Partial<ListenerPolicy>).features == null

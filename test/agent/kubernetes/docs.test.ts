@@ -82,7 +82,8 @@ test('the Role on the page is sufficient and grants nothing unused', async () =>
     await engine.open(NO_EVENTS)
     await expect.poll(() => api.watchCount).toBe(6)
     const volumes = [{ name: 'm', persistentVolumeClaim: { claimName: 'media', storage_gi: 1 } }]
-    const spec = { db_cpu: 1, redis_cpu: 1, queue_cpu: 1, max_scale: 3, volumes }
+    const process_scaling = { queue: { min_scale: 0, max_scale: 3, scale_metric: 'queue' } }
+    const spec = { db_cpu: 1, redis_cpu: 1, queue_cpu: 1, max_scale: 3, process_scaling, volumes }
     const units = [1, 2].map(number =>
       makeKubernetesUnit({ number, spec, secrets: { A: 'b' }, custom_url: 'https://a.example.com' }),
     )

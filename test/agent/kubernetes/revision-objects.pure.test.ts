@@ -67,6 +67,17 @@ const MEMBERS: Record<string, [Record<string, unknown>, ReturnType<typeof member
     { queue_cpu: 1, process_scale: { queue: 4 } },
     memberCase('Deployment', `${BASE}-r1-queue`, 'spec.replicas', 4),
   ],
+  process_scaling: [
+    {
+      queue_cpu: 1,
+      process_scaling: { queue: { min_scale: 2, max_scale: 4, scale_metric: 'memory', scale_target: 70 } },
+    },
+    memberCase('HorizontalPodAutoscaler', `${BASE}-r1-queue`, 'spec.metrics.0.containerResource', {
+      name: 'memory',
+      container: 'app',
+      target: { type: 'Utilization', averageUtilization: 70 },
+    }),
+  ],
   process_resources: [
     { queue_cpu: 1, process_resources: { queue: { cpu: 0.2 } } },
     ROLE('-queue', 'requests.cpu', '200m'),
@@ -132,6 +143,7 @@ const WITHOUT_OBJECTS = [
   'attached_database',
   'scale_metric',
   'scale_target',
+  'scale_path',
   'idle_seconds',
   'frozen_seconds',
   'request_limit',

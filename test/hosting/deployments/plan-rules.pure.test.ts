@@ -121,7 +121,8 @@ describe('a rollback', () => {
     ])
     expect(plan.warnings).toHaveLength(2)
     const scale = ['', 'queue_', 'orchestrator_'].flatMap(part => [`${part}min_scale`, `${part}max_scale`])
-    scale.splice(2, 0, 'scale_metric', 'scale_target', 'idle_seconds', 'frozen_seconds', 'process_scale')
+    const ways = ['scale_metric', 'scale_target', 'scale_path', 'idle_seconds', 'frozen_seconds']
+    scale.splice(2, 0, ...ways, 'process_scale', 'process_scaling')
     const kept = ['build_on_push', 'watch_paths', 'custom_url', ...scale.map(name => `resource_spec.${name}`)]
     expect(KEPT_MEMBERS).toEqual(kept)
     expect(IN_PLACE_MEMBERS).toEqual([...kept, 'root_directory', 'install_command', 'build_command', 'tracing'])

@@ -108,13 +108,35 @@ const FIELDS: Record<string, Kind> = {
   drain_seconds: { good: [1, 300, 3_600], bad: [0, -1, 1.5, 3_601, ...notNumbers] },
   protocol: { good: ['http', 'h2c'], bad: ['h2', 'grpc', '', 1] },
   health_timeout_seconds: { good: [1, 120, 840], bad: [0, -1, 1.5, 841, ...notNumbers] },
-  scale_metric: { good: ['fixed', 'concurrency', 'requests', 'cpu', 'memory'], bad: ['', 'CPU', 'queue', 1, [], {}] },
+  scale_metric: { good: ['fixed', 'concurrency', 'requests', 'cpu', 'memory', 'queue'], bad: ['', 'CPU', 1, [], {}] },
   scale_target: { good: [1, 75, 100_000], bad: [0, -1, 1.5, 100_001, ...notNumbers] },
+  scale_path: {
+    good: ['/queue', '/a?b=c', `/${repeatA(1023)}`],
+    bad: ['', 'queue', '/a b', '/ä', `/${repeatA(1024)}`, 1],
+  },
   idle_seconds: { good: [10, 300, 86_400], bad: [9, 0, 10.5, 86_401, ...notNumbers] },
   frozen_seconds: { good: [0, 60, 86_400], bad: [-1, 0.5, 86_401, ...notNumbers] },
   process_scale: {
     good: [{}, { worker: 0, 'mail-out': 1000 }],
     bad: [{ web: 1 }, { Worker: 1 }, { 'a-': 1 }, { worker: -1 }, { worker: 1.5 }, { worker: null }, [], '1', true],
+  },
+  process_scaling: {
+    good: [
+      {},
+      { worker: { min_scale: 0, max_scale: 8, scale_metric: 'queue', scale_target: 20, scale_path: '/queue/worker' } },
+      { worker: { min_scale: 1, max_scale: 1, scale_metric: 'memory' } },
+    ],
+    bad: [
+      { web: { min_scale: 1, max_scale: 2, scale_metric: 'cpu' } },
+      { worker: { min_scale: 1, max_scale: 2 } },
+      { worker: { min_scale: 3, max_scale: 2, scale_metric: 'cpu' } },
+      { worker: { min_scale: 0, max_scale: 0, scale_metric: 'queue' } },
+      { worker: { min_scale: 0, max_scale: 2, scale_metric: 'cpu' } },
+      { worker: { min_scale: 1, max_scale: 2, scale_metric: 'cpu', scale_path: '/queue' } },
+      { worker: { min_scale: 1, max_scale: 2, scale_metric: 'requests' } },
+      { worker: { min_scale: 1, max_scale: 2, scale_metric: 'cpu', idle_seconds: 60 } },
+      { worker: 2 },
+    ],
   },
   process_resources: {
     good: [{}, { worker: {} }, { worker: { cpu: 0.5, cpu_limit: 1, memory_mb: 64, memory_limit_mb: 64 } }],
@@ -221,6 +243,12 @@ it('all faults are reported at once, in single fields and between fields', () =>
   expect(
     faults({ cpu: 9, memory_mb: 100, memory_limit_mb: 64, min_scale: 2, max_scale: 1, labels: { '-': 'a' } }).sort(),
   ).toEqual(['cpu', 'labels.-', 'max_scale', 'memory_limit_mb'])
+})
+
+it('a process has a fixed number of copies or moves', () => {
+  const process_scaling = { worker: { min_scale: 1, max_scale: 2, scale_metric: 'cpu' } }
+  expect(faults({ process_scaling, process_scale: { mail: 1 } })).toEqual([])
+  expect(faults({ process_scaling, process_scale: { worker: 1 } })).toEqual(['process_scale.worker'])
 })
 
 it('the names of init containers and sidecars are unique, and the error names the later one', () => {

@@ -36,6 +36,14 @@ const ASKING: Record<Exclude<FeatureName, Unasked>, [spec: object, path: string]
   autoscaling: [{ min_scale: 1, max_scale: 2 }, 'resource_spec.max_scale'],
   request_scaling: [{ scale_metric: 'requests' }, 'resource_spec.scale_metric'],
   part_autoscaling: [{ queue_max_scale: 2 }, 'resource_spec.queue_max_scale'],
+  process_scaling: [
+    { process_scaling: { worker: { min_scale: 1, max_scale: 2, scale_metric: 'cpu' } } },
+    'resource_spec.process_scaling',
+  ],
+  queue_scaling: [
+    { process_scaling: { worker: { min_scale: 0, max_scale: 2, scale_metric: 'queue' } } },
+    'resource_spec.process_scaling.worker.scale_metric',
+  ],
   sleep: [{ min_scale: 0, idle_seconds: 60 }, 'resource_spec.idle_seconds'],
   request_limit: [{ request_limit: 50 }, 'resource_spec.request_limit'],
   h2c: [{ protocol: 'h2c' }, 'resource_spec.protocol'],
@@ -105,7 +113,7 @@ it.each(engineNames)('the %s engine gets what it does, and the rest is refused b
 it('all that is refused is named at once, and nothing is created', async () => {
   const tenant = await newTenant()
   const { id } = await newListenerOf(tenant, 'process')
-  const asking = { queue_max_scale: 3, labels: { a: 'b' }, sidecars: [{ name: 'a', image: 'a' }] }
+  const asking = { annotations: { a: 'b' }, labels: { a: 'b' }, sidecars: [{ name: 'a', image: 'a' }] }
   const { status, body } = await create(tenant, id, asking)
   expect([status, body.code]).toEqual([400, 'not_allowed_by_listener'])
   for (const name of Object.keys(asking)) expect(body.detail).toContain(`resource_spec.${name}`)
@@ -121,7 +129,7 @@ it('a deployment made before keeps what it has, which its plans name, and writes
   const path = `/v2/deployments/${deployment.id}`
   const patch = (resource_spec: object) => tenant.patch(path, { source_config: { resource_spec } })
   expect((await patch({ min_scale: 2, max_scale: 4, memory_mb: 512 })).status).toBe(200)
-  expect((await patch({ queue_max_scale: 2 })).body.code).toBe('not_allowed_by_listener')
+  expect((await patch({ annotations: { a: 'b' } })).body.code).toBe('not_allowed_by_listener')
   expect((await patch({ labels: { a: 'c' } })).body.code).toBe('not_allowed_by_listener')
   const { body: plan } = await tenant.post(`${path}/revisions?dry_run=true`)
   for (const name of ['labels', 'cpu']) expect(plan.warnings.join()).toContain(`\`${name}\``)

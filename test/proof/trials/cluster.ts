@@ -23,7 +23,7 @@ const ROOT = join(import.meta.dirname, '../../..')
 const programs = join(CACHE, 'kubernetes')
 const PROGRAMS = ['etcd', 'kwok', 'kube-apiserver', 'kube-controller-manager', 'kube-scheduler']
 /** Folders with the kinds that other projects define. */
-const DEFINITIONS = ['gateway-api', 'volume-snapshots']
+const DEFINITIONS = ['gateway-api', 'volume-snapshots', 'keda']
 const only = process.argv.find(argument => argument.startsWith('--only='))?.slice('--only='.length)
 const folder = fs.mkdtempSync(join(tmpdir(), 'slipway-cluster-'))
 const results = new Results()

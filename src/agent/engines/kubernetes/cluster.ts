@@ -20,6 +20,7 @@ import {
   MIN_SCALE,
   OWNER_LABEL,
   ownerLabels,
+  scaledObjectName,
   selectorOf,
 } from './names.ts'
 
@@ -38,6 +39,7 @@ export const API_VERSIONS = {
   Ingress: 'networking.k8s.io/v1',
   NetworkPolicy: 'networking.k8s.io/v1',
   HTTPRoute: 'gateway.networking.k8s.io/v1',
+  ScaledObject: 'keda.sh/v1alpha1',
   VolumeSnapshot: 'snapshot.storage.k8s.io/v1',
 } as const
 export type Kind = keyof typeof API_VERSIONS
@@ -61,6 +63,8 @@ export class Cluster {
   readonly #core: CoreV1Api
   readonly #custom: CustomObjectsApi
   readonly #owner: string
+  /** The agent may use its ScaledObjects. */
+  hasKeda = false
 
   constructor(config: KubeConfig, owner: string) {
     this.config = config
@@ -117,6 +121,7 @@ export class Cluster {
     if (existing?.metadata?.deletionTimestamp) throw new TransientError(`${kind} ${name} is still being removed.`)
     const wanted = existing !== null && adjust ? adjust(existing) : object
     if (wanted === null) return null
+    await this.#removeOtherScaler(wanted)
     const isForced = existing !== null && (await this.#changeScaler(existing, wanted))
     try {
       await this.#serverSideApply(wanted, isForced)
@@ -150,6 +155,7 @@ export class Cluster {
     const { namespace, name } = existing.metadata!
     if (before !== undefined && after === undefined) {
       await this.remove({ kind: 'HorizontalPodAutoscaler', metadata: { namespace: namespace!, name: name! } })
+      await this.#removeOwned('ScaledObject', namespace!, scaledObjectName(name!))
       return true
     }
     if (before === undefined && after !== undefined) {
@@ -167,6 +173,20 @@ export class Cluster {
       )
     }
     return false
+  }
+
+  /** Two of them would move the same Deployment. */
+  async #removeOtherScaler({ kind, metadata, ...object }: KubernetesObject): Promise<void> {
+    const [namespace, name] = [metadata!.namespace!, metadata!.name!]
+    if (kind === 'HorizontalPodAutoscaler') await this.#removeOwned('ScaledObject', namespace, scaledObjectName(name))
+    if (kind !== 'ScaledObject') return
+    const { scaleTargetRef } = (object as { spec: { scaleTargetRef: { name: string } } }).spec
+    await this.#removeOwned('HorizontalPodAutoscaler', namespace, scaleTargetRef.name)
+  }
+
+  async #removeOwned(kind: Kind, namespace: string, name: string): Promise<void> {
+    const found = this.hasKeda ? await this.read(kind, namespace, name) : null
+    if (found && this.isOwned(found)) await this.remove(found)
   }
 
   async dryRunApply(object: KubernetesObject): Promise<void> {

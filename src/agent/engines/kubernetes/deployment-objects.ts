@@ -27,7 +27,7 @@ import type { KubernetesSettings } from './settings.ts'
 import type { StoreObjects } from './store-objects.ts'
 
 /** They show a revision that has no Deployment yet, or no longer has one. */
-const REVISION_KINDS = ['Secret', 'ServiceAccount', 'HorizontalPodAutoscaler'] as const
+const REVISION_KINDS = ['Secret', 'ServiceAccount', 'HorizontalPodAutoscaler'] as const satisfies Kind[]
 /** A complete deployment has at least one of these. */
 const DEPLOYMENT_KINDS = ['Deployment', 'StatefulSet', 'Pod', 'Service', ...REVISION_KINDS] as const
 /** No revision is observed by these. */
@@ -35,6 +35,7 @@ const LASTING_KINDS = ['NetworkPolicy', 'PersistentVolumeClaim', 'Job', 'CronJob
 /** The kinds that are removed first. Objects that pods use are removed after the pods. */
 const POD_CREATING_KINDS = new Set<string | undefined>([
   'HorizontalPodAutoscaler',
+  'ScaledObject',
   'Deployment',
   'StatefulSet',
   'CronJob',
@@ -92,8 +93,11 @@ export class DeploymentObjects {
 
   async #listOwned(namespace: string, kinds: readonly Kind[], deployment?: string): Promise<KubernetesObject[]> {
     const list = (kind: Kind) => this.#cluster.listOwned(kind, namespace, deployment)
+    const all = this.#cluster.hasKeda && kinds.includes('HorizontalPodAutoscaler') ? [...kinds, 'ScaledObject'] : kinds
     return (
-      await Promise.all(kinds.map(kind => (LATE_KINDS.has(kind) ? list(kind).catch(noneIfForbidden) : list(kind))))
+      await Promise.all(
+        (all as Kind[]).map(kind => (LATE_KINDS.has(kind) ? list(kind).catch(noneIfForbidden) : list(kind))),
+      )
     ).flat()
   }
 
@@ -105,7 +109,7 @@ export class DeploymentObjects {
       sets: of('StatefulSet'),
       pods: of('Pod'),
       services: of('Service'),
-      others: REVISION_KINDS.flatMap(kind => of(kind)),
+      others: [...REVISION_KINDS, 'ScaledObject' as const].flatMap(kind => of(kind)),
     }
   }
 
@@ -276,7 +280,7 @@ export function noneIfForbidden(error: unknown): [] {
 
 /** The application's Deployment is removed last, because the revision is observed by it. */
 const removalOrder = (object: KubernetesObject) =>
-  object.kind === 'HorizontalPodAutoscaler' || object.kind === 'CronJob'
+  object.kind === 'HorizontalPodAutoscaler' || object.kind === 'ScaledObject' || object.kind === 'CronJob'
     ? 0
     : labelOf(object, COMPONENT_LABEL) === 'web'
       ? 2

@@ -38,6 +38,13 @@ const BOUND_MS = 5 * 60_000
 /** One that is not ready after this time was left by an agent. */
 const UNREADY_MS = 24 * 3600_000
 
+/** A cluster that does not answer in time has nothing of it. */
+export const withinDiscovery = (reasonIfMissing: Promise<string | null>): Promise<string | null> =>
+  Promise.race([
+    reasonIfMissing.catch((error: Error) => error.message),
+    delay(DISCOVERY_MS, 'the cluster does not answer', { ref: false }),
+  ])
+
 export class DiskSnapshots {
   readonly #options: Options
   #support: Support | undefined
@@ -52,13 +59,9 @@ export class DiskSnapshots {
     return this.#support
   }
 
-  /** Null: there are snapshots. A cluster that does not answer in time has none. */
+  /** Null: there are snapshots. */
   async reasonIfMissing(): Promise<string | null> {
-    const asked = this.discover().then(
-      support => ('missing' in support ? support.missing : null),
-      (error: Error) => error.message,
-    )
-    return Promise.race([asked, delay(DISCOVERY_MS, 'the cluster does not answer', { ref: false })])
+    return withinDiscovery(this.discover().then(support => ('missing' in support ? support.missing : null)))
   }
 
   async #findSupport(): Promise<Support> {

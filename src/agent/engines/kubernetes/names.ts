@@ -1,4 +1,5 @@
 // The names, labels and annotations of objects in a cluster. Labels alone are enough to find them again. Pure.
+import { createHash } from 'node:crypto'
 import type { V1ObjectMeta } from '@kubernetes/client-node'
 import type { RevisionSpec } from '../../engine.ts'
 import type { KubernetesSettings } from './settings.ts'
@@ -59,6 +60,11 @@ export const modelVariablesName = (spec: Pick<RevisionSpec, 'name' | 'deployment
 export const modelTokenName = (spec: Pick<NamedDeployment, 'name' | 'deployment_id'>) => `${baseName(spec)}-models`
 export const workloadName = (spec: RevisionSpec, component: string) =>
   component === 'web' ? revisionName(spec) : `${revisionName(spec)}-${component}`
+/** KEDA has it as the value of a label, which has at most 63 characters. */
+export const scaledObjectName = (workload: string) =>
+  workload.length <= 63
+    ? workload
+    : `${workload.slice(0, 52)}-${createHash('sha256').update(workload).digest('hex').slice(0, 10)}`
 /** The end of an id is its random part. */
 export const runName = (spec: Pick<NamedDeployment, 'name' | 'deployment_id'>, id: string) =>
   `${baseName(spec)}-run-${id.replaceAll('-', '').slice(-12)}`

@@ -12,7 +12,7 @@ import { diskVariable, listDisks } from '../../../protocol/disks.ts'
 import type { Container } from '../../../protocol/kubernetes.schema.ts'
 import { narrowingMembers } from '../../../protocol/listener-policy.ts'
 import { toMillicores } from '../../../protocol/resources.schema.ts'
-import { SCALE_TARGETS } from '../../../protocol/scaling.ts'
+import { QUEUE_PATH, SCALE_TARGETS } from '../../../protocol/scaling.ts'
 import type { Artifact, RevisionSpec } from '../../engine.ts'
 import { imageCommand } from '../image-command.ts'
 import { processTypesOf, RUN_ROLE, WEB } from '../process-types.ts'
@@ -59,12 +59,15 @@ export const RESTRICTED_SECURITY = {
   seccompProfile: { type: 'RuntimeDefault' },
 }
 
+/** `percent`: of the request. `tasks`: those that wait for each copy. */
+export type ScalingMetric = { name: 'cpu' | 'memory'; percent: number } | { name: 'queue'; tasks: number; path: string }
+
 export type Workload = {
   /** `web`, the name of another type of process, or `run`. */
   component: string
   scale: readonly [number, number]
-  /** By what an autoscaler moves it: percent of the request. Absent: 75 of the CPU. */
-  metric?: { name: 'cpu' | 'memory'; percent: number }
+  /** By what an autoscaler moves it. Absent: 75 percent of the CPU. */
+  metric?: ScalingMetric
   resources: V1ResourceRequirements
   /** Null: that of the artifact. */
   command: string | null
@@ -83,8 +86,11 @@ export function webWorkloadOf({ resources: r }: Pick<RevisionSpec, 'resources'>,
   }
 }
 
+type ScaledBy = Pick<RevisionSpec['resources'], 'scale_metric' | 'scale_target' | 'scale_path'>
 /** The autoscaler of a cluster sees no requests. */
-function metricOf({ scale_metric, scale_target }: RevisionSpec['resources']): NonNullable<Workload['metric']> {
+function metricOf({ scale_metric, scale_target, scale_path }: ScaledBy): ScalingMetric {
+  if (scale_metric === 'queue')
+    return { name: 'queue', tasks: scale_target ?? SCALE_TARGETS.queue, path: scale_path ?? QUEUE_PATH }
   const name = scale_metric === 'memory' ? 'memory' : 'cpu'
   return { name, percent: scale_target ?? SCALE_TARGETS[name] }
 }
@@ -94,9 +100,10 @@ const OTHER_COMPONENTS = new Set(['redis', 'database', 'dumps', 'disk', 'pull', 
 
 /** The processes besides the one that listens. */
 export const otherWorkloadsOf = (spec: RevisionSpec, artifact: Artifact): Workload[] =>
-  processTypesOf(spec, artifact).map(({ name, scale, cpu, memory_mb, command, health_command }) => ({
+  processTypesOf(spec, artifact).map(({ name, scale, scaling, cpu, memory_mb, command, health_command }) => ({
     component: OTHER_COMPONENTS.has(name) ? `${name}-process` : name,
     scale,
+    ...(scaling && { metric: metricOf(scaling) }),
     resources: resourcesOf(cpu, memory_mb),
     command: command === null || command === artifact.start_command ? null : imageCommand(artifact, command),
     health_command: health_command && imageCommand(artifact, health_command),

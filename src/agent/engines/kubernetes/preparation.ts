@@ -12,6 +12,7 @@ import type { ModelTokenSecrets } from './model-token-secrets.ts'
 import type { NamespaceGuard } from './namespace-guard.ts'
 import { modelTokenSecretOf } from './revision-objects.ts'
 import { routesOf } from './routing.ts'
+import { describeUnaskedQueue } from './scaled-objects.ts'
 import type { KubernetesSettings } from './settings.ts'
 import { type StoreObjects, storesFor } from './store-objects.ts'
 
@@ -54,6 +55,8 @@ export class Preparation {
     const refusal = describeRefusal(spec.resources, policy(), REMEDIES)
     if (refusal !== null) throw new PermanentError(refusal)
     if ((spec.resources.protocol ?? artifact.protocol) === 'h2c') throw new PermanentError(NO_H2C)
+    const unasked = describeUnaskedQueue(spec, artifact, policy().features?.includes('queue_scaling') === true)
+    if (unasked !== null) throw new PermanentError(unasked)
     await namespaces.require(spec)
     await objects.checkNamedObjects(spec)
     // Comes first, because pods of an earlier agent may already log these passwords.

@@ -10,6 +10,7 @@ import { SCALE_TARGETS } from '../../../protocol/scaling.ts'
 import type { Artifact, RevisionSpec } from '../../engine.ts'
 import { graphVariables } from '../graph-variables.ts'
 import { MODEL_TOKEN_FILE, modelVariables } from '../model-variables.ts'
+import { WEB } from '../process-types.ts'
 import { tracingVariables } from '../tracing-variables.ts'
 import {
   MIN_SCALE,
@@ -26,10 +27,12 @@ import {
   otherWorkloadsOf,
   podTemplateOf,
   progressSecondsOf,
+  type ScalingMetric,
   TOKEN_FOLDER,
   type Workload,
   webWorkloadOf,
 } from './pod-template.ts'
+import { scaledObjectOf } from './scaled-objects.ts'
 import type { KubernetesSettings } from './settings.ts'
 import { encodeBase64 } from './store-objects.ts'
 
@@ -55,7 +58,7 @@ const workloadObjects = (
   artifact: Artifact,
   workloads: Workload[],
 ): KubernetesObject[] => [
-  ...workloads.filter(isAutoscaled).map(workload => autoscalerOf(settings, spec, workload)),
+  ...workloads.filter(isAutoscaled).map(workload => scalerOf(settings, spec, workload)),
   ...workloads.map(workload => deploymentObjectOf(settings, spec, artifact, workload)),
 ]
 
@@ -75,8 +78,9 @@ export function environmentObjects(
   ]
 }
 
-/** Kubernetes scales to zero only with an external metric. */
-const minScaleOf = ({ scale: [min] }: Workload) => Math.max(1, min)
+/** Kubernetes scales to zero only with an external metric, and `web` tells that of a queue. */
+const minScaleOf = ({ component, scale: [min], metric }: Workload) =>
+  metric?.name === 'queue' && component !== WEB ? min : Math.max(1, min)
 const isAutoscaled = ({ scale: [min, max] }: Workload) => min < max
 
 function serviceAccountOf(settings: KubernetesSettings, spec: RevisionSpec): V1ServiceAccount {
@@ -129,8 +133,22 @@ function deploymentObjectOf(
   }
 }
 
-function autoscalerOf(settings: KubernetesSettings, spec: RevisionSpec, workload: Workload): V2HorizontalPodAutoscaler {
-  const { component, scale, metric = { name: 'cpu', percent: SCALE_TARGETS.cpu } } = workload
+const DEFAULT_METRIC: ScalingMetric = { name: 'cpu', percent: SCALE_TARGETS.cpu }
+
+function scalerOf(settings: KubernetesSettings, spec: RevisionSpec, workload: Workload): KubernetesObject {
+  const { metric = DEFAULT_METRIC } = workload
+  return metric.name === 'queue'
+    ? scaledObjectOf(settings, spec, workload, metric, minScaleOf(workload))
+    : autoscalerOf(settings, spec, workload, metric)
+}
+
+function autoscalerOf(
+  settings: KubernetesSettings,
+  spec: RevisionSpec,
+  workload: Workload,
+  metric: Exclude<ScalingMetric, { name: 'queue' }>,
+): V2HorizontalPodAutoscaler {
+  const { component, scale } = workload
   const name = workloadName(spec, component)
   return {
     apiVersion: 'autoscaling/v2',

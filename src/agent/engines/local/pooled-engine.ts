@@ -27,7 +27,6 @@ import type {
 import type { PublicProxy } from '../../public-proxy/public-proxy.ts'
 import { signatureOf } from '../../redaction/redaction.ts'
 import { listFolder, readJson, readText, removeRecursively, stampFolder, writeJson } from '../../system/files.ts'
-import { sleepPathOf } from '../graph-variables.ts'
 import { MODEL_TOKEN_FILE } from '../model-variables.ts'
 import { type RunningType, WEB } from '../process-types.ts'
 import { BesideCopies } from './beside-copies.ts'
@@ -36,17 +35,16 @@ import { Draining } from './draining.ts'
 import { GrantTrust } from './grant-trust.ts'
 import { describeLeftData } from './left-data.ts'
 import { DEFAULT_LIMITS, type Limits } from './limits.ts'
+import { MovingCopies } from './moving-copies.ts'
 import { Provisioner } from './provisioning.ts'
 import type { Replica } from './replica.ts'
 import { type HealthPolicy, ReplicaPool } from './replica-pool.ts'
-import { makeTemplates, type TypeMakers } from './replica-templates.ts'
+import { makeTemplates, RAISE_COPIES, type TypeMakers } from './replica-templates.ts'
 import { RestRecords } from './rest-records.ts'
 import { RevisionPools } from './revision-pools.ts'
 import { listUsage, type PoolOf } from './revision-usage.ts'
 import type { Target } from './router.ts'
 import { RouterClient, type RouterSettings } from './router-client.ts'
-import { AS_IT_IS, AWAKE, type Scaled, Scaler, type Scaling } from './scaler.ts'
-import { scalingOf } from './scaling-of.ts'
 import { SiteReplica } from './site-replica.ts'
 import { copiesOfShare } from './split.ts'
 import type { SplitCounts } from './split-counts.ts'
@@ -70,7 +68,7 @@ const REMOVE = 'Remove it, or use a listener whose agent runs the kubernetes eng
 const REMEDIES = {
   privileged: REMOVE,
   service_account: REMOVE,
-  copies: 'Lower it, or ask the operator to raise AGENT_MAX_COPIES.',
+  copies: RAISE_COPIES,
 }
 
 export abstract class PooledEngine implements Engine {
@@ -85,21 +83,16 @@ export abstract class PooledEngine implements Engine {
   readonly #records: DeploymentRecords
   readonly #router: RouterClient
   readonly #proxy: PublicProxy | undefined
-  readonly #scaler: Scaler
+  readonly #moving: MovingCopies
   readonly #rests = new RestRecords(({ deployment_id: id, revision_id }) =>
     this.path(id, 'revisions', revision_id, 'rest.json'),
   )
   protected readonly beside: BesideCopies
-  /** The ways in which the copies of revisions move, by their ids. */
-  readonly #scalings = new Map<string, Scaling>()
   readonly #pools = new Map<string, Map<string, RevisionPools>>()
   readonly #holds = new Map<string, Promise<void>>()
   readonly #grants: GrantTrust
-  /** Their protection or their split has changed, and the router may not know it yet. */
+  /** The protection or the split of these has changed, and the router may not know it yet. */
   readonly #unapplied = new Set<string>()
-  readonly #splits = new Set<string>()
-  /** The copies that revisions with a share were last told to have. */
-  readonly #besideCopies = new WeakMap<ReplicaPool, number>()
   readonly #draining: Draining
   /** True once the next agent owns the router. */
   #closed = false
@@ -118,7 +111,7 @@ export abstract class PooledEngine implements Engine {
       port,
       router,
       () => void this.#applyRoutes().catch(() => {}),
-      id => void this.#scaler.wake(id).catch(() => {}),
+      id => void this.#moving.scaler.wake(id).catch(() => {}),
       renewal => this.events.renewAccess(renewal),
     )
     this.#draining = new Draining({
@@ -127,17 +120,16 @@ export abstract class PooledEngine implements Engine {
       fileOf: ({ deployment_id, revision_id }) => this.path(deployment_id, 'revisions', revision_id, 'draining'),
       changed: id => this.events.changed(id),
     })
-    this.#scaler = new Scaler({
+    this.#moving = new MovingCopies({
       limits: this.limits,
       router: this.#router,
-      list: () => [...this.#pools.keys()].flatMap(id => this.#findScaled(id) ?? []),
-      find: id => this.#findScaled(id),
+      records: this.#records,
+      rests: this.#rests,
+      pools: this.#pools,
       applyRoutes: () => this.#applyRoutes(),
-      readRest: ref => this.#rests.read(ref),
-      recordRest: (ref, rest) => this.#rests.write(ref, rest),
-      log: (ref, message, level = 'INFO') => this.events.log({ ...ref, process: WEB }, message, level),
+      log: (ref, type, message, level = 'INFO') => this.events.log({ ...ref, process: type }, message, level),
     })
-    this.beside = new BesideCopies(this.#scaler, id => this.#findScaled(id)?.pool.holds === true)
+    this.beside = new BesideCopies(this.#moving.scaler, id => this.#moving.findScaled(id)?.pool.holds === true)
     this.provisioner = new Provisioner({
       provision: (id, signal) => this.provideStores(id, signal),
       changed: id => this.events.changed(id),
@@ -215,10 +207,7 @@ export abstract class PooledEngine implements Engine {
     }
     await this.#applyRoutes()
     this.repeatEvery(this.limits.tick_ms, () => this.forEachPool(pool => pool.tick()))
-    this.repeatEvery(this.limits.scale_ms, () => {
-      for (const id of this.#splits) this.#scaleBeside(id)
-      void this.#scaler.tick().catch(() => {})
-    })
+    this.repeatEvery(this.limits.scale_ms, () => this.#moving.tick())
     // If starting another router failed, applying the routes tries again.
     this.repeatEvery(
       this.limits.usage_poll_ms,
@@ -287,9 +276,7 @@ export abstract class PooledEngine implements Engine {
 
   async split(deployment_id: string, split: WorkTraffic | null): Promise<void> {
     await this.#applyChange(deployment_id, this.#records.split(deployment_id, split))
-    if (split) this.#splits.add(deployment_id)
-    else this.#splits.delete(deployment_id)
-    this.#scaleBeside(deployment_id)
+    this.#moving.split(deployment_id, split !== null)
   }
 
   async readSplit(deployment_id: string): Promise<SplitCounts & { restarts: Record<string, number> }> {
@@ -306,19 +293,6 @@ export abstract class PooledEngine implements Engine {
     if (!this.#unapplied.has(deployment_id)) return
     await this.#applyRoutes()
     this.#unapplied.delete(deployment_id)
-  }
-
-  /** The revision beside the routed one has its share of the copies. */
-  #scaleBeside(deployment_id: string): void {
-    const saved = this.#records.read(deployment_id)
-    const split = saved && splitOf(saved)
-    const pools = this.#pools.get(deployment_id)
-    const [routed, beside] = [saved?.routed, split?.revision_id].map(id => (id ? pools?.get(id)?.web : undefined))
-    if (!routed || !beside?.isElastic) return
-    const copies = copiesOfShare(routed.copies.wanted, split!.share)
-    if (this.#besideCopies.get(beside) === copies) return
-    this.#besideCopies.set(beside, copies)
-    beside.scale(copies)
   }
 
   async route(spec: RevisionSpec): Promise<void> {
@@ -349,7 +323,7 @@ export abstract class PooledEngine implements Engine {
     await pool.stop()
     pools!.delete(revision_id)
     this.#draining.forget(revision_id)
-    this.#scalings.delete(revision_id)
+    this.#moving.forget(revision_id)
     await removeRecursively(this.path(deployment_id, 'revisions', revision_id))
   }
 
@@ -385,21 +359,6 @@ export abstract class PooledEngine implements Engine {
     return join(this.#home, deployment, ...rest)
   }
 
-  /** Undefined while a revision that is not routed is all that runs, or if its copies do not move. */
-  #findScaled(deployment_id: string): Scaled | undefined {
-    const saved = this.#records.read(deployment_id)
-    const revision_id = saved?.routed
-    const pools = revision_id ? this.#pools.get(deployment_id)?.get(revision_id) : undefined
-    const pool = pools?.web
-    const asleep = pool?.rest && (pool.isStarted ? AWAKE : AS_IT_IS)
-    const own = this.#scalings.get(revision_id ?? '') ?? asleep
-    if (!pool || !own) return undefined
-    // Half of a split would sleep while the other one answers.
-    const scaling = saved && splitOf(saved) ? { ...own, sleep: null } : own
-    const others = pools.othersThatSleep(scaling.sleep?.path != null)
-    return { ref: { deployment_id, revision_id: revision_id! }, pool, others, scaling }
-  }
-
   #serversOf(deployment_id: string, revision_id: string): Servers {
     const pools = this.#pools.get(deployment_id)?.get(revision_id)
     const targets = this.#draining.isRecorded({ deployment_id, revision_id }) ? [] : (pools?.targets() ?? [])
@@ -408,7 +367,7 @@ export abstract class PooledEngine implements Engine {
 
   /** Copies files of it while its copies stand still. */
   protected whileStill(deployment_id: string, work: () => Promise<void>): Promise<void> {
-    return this.#scaler.whileStill(deployment_id, work)
+    return this.#moving.scaler.whileStill(deployment_id, work)
   }
 
   /** A revision that has served was healthy, so one replica is enough. */
@@ -474,23 +433,19 @@ export abstract class PooledEngine implements Engine {
 
   /** Starts the process that listens, if there is one, and makes the others ready to start with the first request. */
   protected startTypes(spec: RevisionSpec, artifact: Artifact, makers: TypeMakers): void {
-    const { deployment_id, revision_id, resources } = spec
+    const { deployment_id, revision_id } = spec
     const isNew = !this.#pools.get(deployment_id)?.has(revision_id)
     if (isNew) this.#logIgnored(spec)
-    const most = this.limits.copies
-    const scaling = artifact.isWithoutWeb || artifact.site ? null : scalingOf(resources, most, sleepPathOf(artifact))
-    if (scaling) this.#scalings.set(revision_id, scaling)
-    else this.#scalings.delete(revision_id)
-    const onFewer = ({ name, scale }: RunningType, copies: number) => {
-      const message = `\`${name}\` has ${copies} copies instead of ${scale[0]}. ${REMEDIES.copies}`
-      if (isNew) this.events.log({ ...spec, process: name }, message, 'WARNING')
-    }
-    const { web, others } = makeTemplates(spec, artifact, { makers, limits: this.limits, scaling, onFewer })
+    const scaling = this.#moving.scalingOf(spec, artifact)
+    const warn = ({ name }: RunningType, message: string) =>
+      isNew && this.events.log({ ...spec, process: name }, message, 'WARNING')
+    const { web, others, moving } = makeTemplates(spec, artifact, { makers, limits: this.limits, scaling, warn })
+    this.#moving.moveOthers(spec, moving)
     for (const [type, template] of [...(web ? [[WEB, web] as const] : []), ...others]) {
       const { launch: _, check: __, memory_mb: ___, most: ____, sleeps: _____, ...policy } = template
       writeJson(this.#policyFile(spec, type), policy satisfies HealthPolicy)
     }
-    const present = isNew ? this.#findScaled(deployment_id)?.pool.copies.wanted : undefined
+    const present = isNew ? this.#moving.findScaled(deployment_id)?.pool.copies.wanted : undefined
     const pools = this.#ensurePools(spec)
     pools.start(web, others)
     // A new revision gets the load of the one before, or its share of it.

@@ -2,9 +2,11 @@
 import type { Artifact, RevisionSpec } from '../../engine.ts'
 import { processTypesOf, type RunningType } from '../process-types.ts'
 import type { Limits } from './limits.ts'
+import type { Moving } from './load-window.ts'
 import type { Health, Replica } from './replica.ts'
 import type { ReplicaTemplate } from './replica-pool.ts'
 import type { Scaling } from './scaler.ts'
+import { movingOf } from './scaling-of.ts'
 import { servingOf } from './serving.ts'
 
 type Launched = ReturnType<ReplicaTemplate['launch']>
@@ -18,15 +20,21 @@ type Options = {
   makers: TypeMakers
   limits: Pick<Limits, 'copies' | 'settle_ms'>
   scaling: Scaling | null
-  /** A type has fewer copies than the source asks for, which the control plane does not know. */
-  onFewer: (type: RunningType, copies: number) => void
+  /** The control plane did not know it. */
+  warn: (type: RunningType, message: string) => void
 }
+
+export const RAISE_COPIES = 'Lower it, or ask the operator to raise AGENT_MAX_COPIES.'
+/** No other process can be asked, and without a copy there would never be one. */
+const UNASKED =
+  'The number of copies stays: `web` tells the depth of the queue, and this source has none. Scale it by `cpu` or ' +
+  '`memory`.'
 
 export function makeTemplates(
   spec: RevisionSpec,
   artifact: Artifact,
-  { makers, limits, scaling, onFewer }: Options,
-): { web: ReplicaTemplate | null; others: Map<string, ReplicaTemplate> } {
+  { makers, limits, scaling, warn }: Options,
+): { web: ReplicaTemplate | null; others: Map<string, ReplicaTemplate>; moving: Map<string, Moving> } {
   const { resources } = spec
   const seconds = resources.health_timeout_seconds
   const ready = seconds != null && { ready_ms: seconds * 1000 }
@@ -45,15 +53,22 @@ export function makeTemplates(
         memory_mb: resources.memory_limit_mb,
       }
   const others = new Map<string, ReplicaTemplate>()
+  const moving = new Map<string, Moving>()
   let left = most - (web?.copies ?? 0)
   // Artifacts of earlier agents, which started no others, do not name them.
   for (const type of artifact.processes && !artifact.site ? processTypesOf(spec, artifact) : []) {
-    const copies = Math.min(type.scale[0], Math.max(1, left))
+    const isUnasked = !web && type.scaling?.scale_metric === 'queue'
+    const copies = Math.min(Math.max(type.scale[0], isUnasked ? 1 : 0), Math.max(1, left))
     left -= copies
-    if (type.scale[0] > copies) onFewer(type, copies)
+    if (type.scale[0] > copies)
+      warn(type, `\`${type.name}\` has ${copies} copies instead of ${type.scale[0]}. ${RAISE_COPIES}`)
+    if (isUnasked) warn(type, UNASKED)
+    const way = isUnasked ? null : movingOf(type, copies, most)
+    if (way) moving.set(type.name, way)
     others.set(type.name, {
       health_path: null,
       copies,
+      ...(way && { most: way.rule.most }),
       ...ready,
       settle_ms: limits.settle_ms,
       launch: () => makers.launchOther(type),
@@ -61,5 +76,5 @@ export function makeTemplates(
       memory_mb: type.memory_mb[1],
     })
   }
-  return { web, others }
+  return { web, others, moving }
 }

@@ -1,11 +1,9 @@
 // Keeps the copies of the revisions that serve at the number that their load asks for, and puts to sleep those that
-// nobody asks. `decideCopies` decides; this samples, and applies it.
-import { decideCopies, keepSamples, type Sample, type ScaleRule } from '../../../protocol/scaling.ts'
+// nobody asks. `decideCopies` decides the number; this asks for it, and decides the sleep.
 import type { LogLevel, RevisionRef } from '../../engine.ts'
-import type { Process } from '../../system/processes.ts'
-import { listProcesses } from '../../system/processes.ts'
+import { listProcesses, type Process } from '../../system/processes.ts'
 import type { Limits } from './limits.ts'
-import type { Replica } from './replica.ts'
+import { LoadWindow, type Moving } from './load-window.ts'
 import type { ReplicaPool } from './replica-pool.ts'
 import type { RequestLoad } from './request-loads.ts'
 import type { StoredRest } from './rest-records.ts'
@@ -15,10 +13,10 @@ import { askToSleep } from './sleep-check.ts'
 
 /** The way in which the copies of a revision move. `amounts`: of one copy. */
 export type Scaling = {
-  rule: ScaleRule | null
+  rule: Moving['rule'] | null
   /** Null: it does not sleep. `path`: it is asked there whether it may. Null: it is not asked. */
   sleep: { idle_ms: number; frozen_ms: number; path: string | null } | null
-  amounts: { cpu: number; memory_mb: number }
+  amounts: Moving['amounts']
 }
 const NO_AMOUNTS = { cpu: 1, memory_mb: 1 }
 /** Copies that may not sleep any more. */
@@ -48,8 +46,7 @@ type Host = {
 
 type Seen = {
   revision_id: string
-  samples: Sample[]
-  changedAt: number
+  window: LoadWindow
   /** It is not idle before. */
   awakeSince: number
   frozenSince: number
@@ -59,11 +56,7 @@ type Seen = {
   askAt: number
   /** The reason why it could not be asked the last time. */
   problem: string | null
-  before: { at: number; busy_ms: number; requests: number } | undefined
-  used: { at: number; cpu_ms: number; copies: Replica[] } | undefined
 }
-
-const MIB = 1024 * 1024
 
 export class Scaler {
   readonly #host: Host
@@ -148,41 +141,29 @@ export class Scaler {
       if (pool.rest === 'frozen' && isOver) this.#stop(scaled, seen)
       return
     }
-    if (pool.holds || pool.phase() !== 'healthy')
-      return void Object.assign(seen, { before: undefined, used: undefined })
+    if (pool.holds || pool.phase() !== 'healthy') return seen.window.interrupt()
     if (this.#used.has(scaled.ref.deployment_id)) seen.awakeSince = now
     if (this.#isIdle(scaled, seen, load, now) && (await this.#sleep(scaled, seen, now))) return
-    const { rule } = scaling
+    const { rule, amounts } = scaling
     if (!rule) return
-    const measured = await this.#measure(scaled, rule, seen, load, list, now)
-    if (measured !== undefined) seen.samples = keepSamples([...seen.samples, { at: now, load: measured }], now)
-    const copies = pool.copies.wanted
-    const { changedAt, samples } = seen
-    const decided = decideCopies(rule, { copies, changedAt, samples, now }, this.#host.limits.scale)
-    if (decided.copies === copies) return
-    seen.changedAt = now
-    this.#record(scaled, `${countCopies(decided.copies)} instead of ${copies}: ${decided.reason}.`)
-    pool.scale(decided.copies)
+    const log = (message: string, level?: LogLevel) => this.#host.log(scaled.ref, message, level)
+    const web = rule.metric === 'queue' ? pool.targets() : []
+    await seen.window.follow({ rule, amounts }, { pool, web, load, list, limits: this.#host.limits, now, log })
   }
 
   #seenOf({ ref }: Scaled, now: number): Seen {
     const { deployment_id, revision_id } = ref
     const known = this.#seen.get(deployment_id)
     if (known?.revision_id === revision_id) return known
-    // The load of the revision before is that of this one.
-    const samples = known?.samples ?? []
     const wakeAt = this.#host.readRest(ref)?.wake_at ?? null
     const fresh: Seen = {
       revision_id,
-      samples,
-      changedAt: now,
+      window: new LoadWindow(now, known?.window),
       awakeSince: now,
       frozenSince: now,
       wakeAt,
       askAt: 0,
       problem: null,
-      before: undefined,
-      used: undefined,
     }
     this.#seen.set(deployment_id, fresh)
     return fresh
@@ -191,34 +172,6 @@ export class Scaler {
   #isIdle({ scaling: { sleep } }: Scaled, { awakeSince }: Seen, load: RequestLoad | undefined, now: number): boolean {
     if (!sleep || (load && (load.in_flight > 0 || load.held))) return false
     return now - Math.max(awakeSince, load?.last_at ?? 0) >= sleep.idle_ms
-  }
-
-  async #measure(
-    { pool, scaling: { amounts } }: Scaled,
-    { metric }: ScaleRule,
-    seen: Seen,
-    load: RequestLoad | undefined,
-    list: () => Process[],
-    now: number,
-  ): Promise<number | undefined> {
-    if (metric === 'concurrency' || metric === 'requests') {
-      const { before } = seen
-      const { busy_ms = 0, requests = 0 } = load ?? {}
-      seen.before = { at: now, busy_ms, requests }
-      // The totals of a router begin anew with it.
-      if (!before || now <= before.at || requests < before.requests || busy_ms < before.busy_ms) return undefined
-      const ms = now - before.at
-      return metric === 'concurrency' ? (busy_ms - before.busy_ms) / ms : (1000 * (requests - before.requests)) / ms
-    }
-    const used = await pool.load(list)
-    if (!used) return undefined
-    if (metric === 'memory') return (100 * used.memory_bytes) / (amounts.memory_mb * MIB)
-    const before = seen.used
-    seen.used = { at: now, ...used }
-    const isSame =
-      before?.copies.length === used.copies.length && used.copies.every(copy => before.copies.includes(copy))
-    if (!isSame || now <= before.at) return undefined
-    return (100 * Math.max(0, used.cpu_ms - before.cpu_ms)) / (now - before.at) / amounts.cpu
   }
 
   /**
@@ -288,8 +241,9 @@ export class Scaler {
     const { ref, pool, others } = scaled
     await Promise.all([pool, ...others.values()].map(one => one.wake()))
     this.#host.recordRest(ref, null)
-    const fresh = { awakeSince: Date.now(), wakeAt: null, before: undefined, used: undefined }
-    Object.assign(this.#seenOf(scaled, Date.now()), fresh)
+    const seen = this.#seenOf(scaled, Date.now())
+    Object.assign(seen, { awakeSince: Date.now(), wakeAt: null })
+    seen.window.interrupt()
     this.#record(scaled, `Wakes: ${reason}.`)
     await this.#host.applyRoutes()
   }
@@ -299,8 +253,6 @@ export class Scaler {
     this.#host.log(ref, message)
   }
 }
-
-const countCopies = (count: number): string => `${count} ${count === 1 ? 'copy' : 'copies'}`
 
 function describeSleep({ sleep }: Scaling, { wakeAt }: Seen): string {
   const until = wakeAt === null ? '' : `, and it asked to be awake at ${new Date(wakeAt).toISOString()}`

@@ -127,9 +127,13 @@ export function listGroups(source: Deployment['source']): SettingGroup[] {
         ...scale(''),
         text(`${SPEC}.scale_metric`, 'Scale by', {
           placeholder: 'concurrency',
-          hint: '`concurrency`, `requests`, `cpu`, `memory`, or `fixed`.',
+          hint: '`concurrency`, `requests`, `cpu`, `memory`, `queue`, or `fixed`.',
         }),
         amount('scale_target', 'Target per copy'),
+        text(`${SPEC}.scale_path`, 'Queue path', {
+          placeholder: '/queue',
+          hint: 'Answers the number of waiting tasks.',
+        }),
         amount('idle_seconds', 'Sleep after', { unit: 's', hint: 'Without a request, if the minimum is 0.' }),
         amount('frozen_seconds', 'Frozen first', { unit: 's' }),
         ...size(''),
@@ -138,6 +142,7 @@ export function listGroups(source: Deployment['source']): SettingGroup[] {
         amount('drain_seconds', 'Drain before a stop', { unit: 's' }),
         text(`${SPEC}.protocol`, 'Protocol', { placeholder: 'http', hint: '`http`, or `h2c` for gRPC.' }),
         { ...json('process_scale', 'Copies of other processes'), hint: 'Such as `{"worker": 2}`.' },
+        json('process_scaling', 'Scaling of other processes'),
         json('process_resources', 'Resources of other processes'),
       ],
     },

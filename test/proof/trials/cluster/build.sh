@@ -9,6 +9,7 @@ etcd=3.7.3
 kwok=0.8.0
 gateway_api=1.6.3
 snapshotter=8.4.0
+keda=2.18.1
 
 # Two at a time at most, and behind everything else: these builds are long, and the machine may be somebody's own.
 export GOFLAGS="-buildvcs=false -mod=mod -p=${SLIPWAY_TRIALS_JOBS:-1}" GOTOOLCHAIN=auto CGO_ENABLED=0
@@ -70,4 +71,8 @@ snapshots=$(download "$to/modules/kwok" "github.com/kubernetes-csi/external-snap
 mkdir -p "$to/volume-snapshots"
 cp "$snapshots"/config/crd/snapshot.storage.k8s.io_*.yaml "$to/volume-snapshots/"
 chmod u+w "$to"/volume-snapshots/*
+keda_source=$(download "$to/modules/kwok" "github.com/kedacore/keda/v2@v$keda" Dir)
+mkdir -p "$to/keda"
+cp "$keda_source"/config/crd/bases/keda.sh_scaledobjects.yaml "$to/keda/"
+chmod u+w "$to"/keda/*
 build_kubernetes

@@ -62,6 +62,7 @@ export async function tryEngine(kubernetes: Kubernetes, cluster: Objects, result
     await tryLifeCycle(trial, results, restart)
     await tryJobs(trial, results, restart)
     await trySnapshots(trial, results, restart)
+    await tryQueueScaling(trial, results)
     await tryFailures(trial, results)
     await tryPermissions(trial, role, results)
     await first.agent.end()
@@ -259,6 +260,29 @@ async function tryLifeCycle(trial: EngineTrial, results: Results, restart: () =>
   })
 
   await results.check('a deleted deployment leaves nothing', async () => {
+    await trial.deleteDeployment(id)
+  })
+}
+
+/** Nothing plays the operator of KEDA: the API server checks what its definition says. */
+async function tryQueueScaling(trial: EngineTrial, results: Results): Promise<void> {
+  const { context } = trial
+  await results.check('copies of a queue are a ScaledObject of KEDA, and those of the CPU take its place', async () => {
+    const scaling = { min_scale: 0, max_scale: 5, scale_metric: 'queue', scale_path: '/queue' }
+    const resource_spec = { queue_cpu: 0.1, process_scaling: { queue: scaling } }
+    const id = await trial.deploy('queued', { resource_spec })
+    await trial.waitUntilDeployed(id)
+    const [scaled] = await waitUntil('the ScaledObject is there', async () => {
+      const found = await trial.listKind('ScaledObject', id)
+      return found.length > 0 && found
+    })
+    expectEqual([scaled!.spec.minReplicaCount, scaled!.spec.maxReplicaCount], [0, 5], 'bounds')
+    const queue = { ...scaling, min_scale: 1, scale_metric: 'cpu', scale_path: undefined }
+    await context.patch(id, { source_config: { resource_spec: { process_scaling: { queue } } } })
+    await waitUntil('an autoscaler takes its place', async () => {
+      const [left, scalers] = [await trial.listKind('ScaledObject', id), 'HorizontalPodAutoscaler' as const]
+      return left.length === 0 && (await trial.listKind(scalers, id)).length === 1
+    })
     await trial.deleteDeployment(id)
   })
 }
