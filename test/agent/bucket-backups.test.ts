@@ -19,6 +19,7 @@ import { connectionUrl, findServer } from '../../src/postgres/data-folder.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
 import type { HeldSnapshot } from '../../src/protocol/snapshots.schema.ts'
 import { waitFor } from '../support/commands.ts'
+import { copyEmptyDatabase } from '../support/migrated-postgres.ts'
 import { query } from '../support/postgres.ts'
 import {
   closeEngines,
@@ -65,11 +66,13 @@ function makeFile(content: string | Buffer = 'content'): string {
 
 // ---- databases
 
-const open = (listener: string, at: string) =>
-  openEngine(at, {
+async function open(listener: string, at: string) {
+  await copyEmptyDatabase(at)
+  return openEngine(at, {
     archive: openStore(listener, at),
     limits: { backup_ms: 50, database_ms: 2_000, backup_patience_ms: 100 },
   })
+}
 const unitOf = (ref: RevisionRef) =>
   makeUnit(ref, { needs_database: true, resources: withDefaults({ db_max_connections: 5 }, 'dev') })
 const uriOf = (at: string, { deployment_id }: RevisionRef) =>

@@ -10,6 +10,7 @@ import { readJson } from '../../src/agent/system/files.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
 import { waitFor } from '../support/commands.ts'
 import { type ControlPlane, startControlPlane } from '../support/fake-control-plane.ts'
+import { copyEmptyDatabase } from '../support/migrated-postgres.ts'
 import { connect, query } from '../support/postgres.ts'
 import { closeAgents, FAST_LIMITS, LOOPBACK_NETWORKS, makeTempFolder, runAgent } from '../support/process-engine.ts'
 
@@ -20,6 +21,7 @@ const starts = () => join(home, 'starts')
 
 beforeEach(async () => {
   home = makeTempFolder()
+  await copyEmptyDatabase(home)
   control = await startControlPlane()
   const code = `require('node:fs').appendFileSync('${starts()}', 'x')
     require('node:http').createServer((_, res) => res.end('ok')).listen(process.env.PORT)`

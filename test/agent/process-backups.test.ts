@@ -13,6 +13,7 @@ import { readJson } from '../../src/agent/system/files.ts'
 import { connectionUrl, findServer, PASSWORD_FILE } from '../../src/postgres/data-folder.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
 import { startCommand, stopCommands, waitFor } from '../support/commands.ts'
+import { copyEmptyDatabase } from '../support/migrated-postgres.ts'
 import { connect, query } from '../support/postgres.ts'
 import {
   closeEngines,
@@ -25,8 +26,9 @@ import {
 } from '../support/process-engine.ts'
 
 let home: string
-beforeAll(() => {
+beforeAll(async () => {
   home = makeTempFolder()
+  await copyEmptyDatabase(home)
 })
 afterEach(async () => {
   await stopCommands()

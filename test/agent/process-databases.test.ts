@@ -1,10 +1,9 @@
 // Databases of the process engine on a real Postgres: isolation, limits, the server after restarts, and removal.
-import { execFileSync } from 'node:child_process'
 import * as fs from 'node:fs'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { Agent } from '../../src/agent/agent.ts'
 import { createControlPlaneClient } from '../../src/agent/control-plane/client.ts'
 import { PermanentError, type RevisionRef } from '../../src/agent/engine.ts'
@@ -12,11 +11,12 @@ import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { readJson, writeJson } from '../../src/agent/system/files.ts'
 import { startPostgres } from '../../src/host/embedded-postgres.ts'
-import { findBinaries, findServer, findServerIdentity, initialize } from '../../src/postgres/data-folder.ts'
+import { findServer } from '../../src/postgres/data-folder.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
 import { startCommand, stopCommands, waitFor } from '../support/commands.ts'
 import { startControlPlane } from '../support/fake-control-plane.ts'
 import { startGitServer } from '../support/git-server.ts'
+import { copyEmptyDatabase } from '../support/migrated-postgres.ts'
 import { connect, query } from '../support/postgres.ts'
 import {
   closeAgents,
@@ -32,18 +32,9 @@ import {
   writeApplication,
 } from '../support/process-engine.ts'
 
-let template: string
 let home: string
 let ref: RevisionRef
 
-beforeAll(async () => {
-  template = join(makeTempFolder(), 'postgres')
-  fs.mkdirSync(template)
-  const binaries = await findBinaries('')
-  await initialize(binaries, await findServerIdentity(binaries, template, { wrappers: [[]], hint: '' }), template)
-  // The machine does not crash during a test, only processes do.
-  fs.appendFileSync(join(template, 'postgresql.conf'), 'fsync = off\n')
-})
 beforeEach(() => {
   home = makeTempFolder()
   ref = makeRevisionRef()
@@ -53,21 +44,15 @@ afterEach(async () => {
   await closeEngines()
   fs.rmSync(home, { recursive: true, force: true })
 })
-afterAll(() => fs.rmSync(dirname(template), { recursive: true, force: true }))
 
-/** In a tenth of the time that initdb takes. */
-function copyTemplate(name = 'databases/template') {
-  fs.mkdirSync(dirname(join(home, name)), { recursive: true, mode: 0o711 })
-  execFileSync('cp', ['-a', template, join(home, name)])
-}
 const open = (limits: Partial<Limits> = {}, database_url?: string) => openEngine(home, { limits, database_url })
-function openInitialised(limits?: Partial<Limits>) {
-  copyTemplate()
+async function openInitialised(limits?: Partial<Limits>) {
+  await copyEmptyDatabase(home)
   return open(limits)
 }
 /** A server that the agent does not manage. */
 async function startExternalServer() {
-  copyTemplate('external')
+  await copyEmptyDatabase(home, 'external')
   const server = await startPostgres({ dataDir: join(home, 'external'), durable: false })
   onTestFinished(server.stop)
   return server
@@ -249,7 +234,7 @@ describe('the server', () => {
   })
 
   test('is the shared one for a database of an earlier agent, which has no backups', async () => {
-    copyTemplate('postgres')
+    await copyEmptyDatabase(home, 'postgres')
     const { deployment_id } = ref
     const name = `app_${deployment_id.replaceAll('-', '')}`
     const record = { name, password: 'hush', uri: null, connections: 5, storage_gi: 1, full: false }

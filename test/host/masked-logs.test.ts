@@ -9,6 +9,7 @@ import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import type { ControlPlane } from '../proof/kit/control-plane.ts'
 import { waitFor } from '../support/commands.ts'
 import { startKitControlPlane } from '../support/kit-control-plane.ts'
+import { copyEmptyDatabase } from '../support/migrated-postgres.ts'
 import { closeAgents, FAST_LIMITS, makeTempFolder, requestRouter, runAgent } from '../support/process-engine.ts'
 
 const TOKEN = `to"ken&${randomBytes(12).toString('base64')}`
@@ -79,6 +80,7 @@ function piecesOf(value: string): string[] {
 test('a build and an application that print their environment leak no secret, even if the agent restarts', async () => {
   const { call, listener_id, listener_key } = await plane.newWorkspace()
   const agentHome = join(home, 'agent')
+  await copyEmptyDatabase(agentHome)
   const startAgent = () => {
     const engine = new ProcessEngine({ home: agentHome, port: 0, limits: FAST_LIMITS })
     const control = createControlPlaneClient({ url: plane.url, key: listener_key })

@@ -354,7 +354,7 @@ export class DeploymentServers implements DatabaseHost {
 const newGeneration = () =>
   `${new Date().toISOString().slice(0, 19).replaceAll(':', '')}-${randomBytes(3).toString('hex')}`
 
-async function makeTemplate(
+export async function makeTemplate(
   folder: string,
   binaries: postgres.Binaries,
   identity: postgres.ServerIdentity,
