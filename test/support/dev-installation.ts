@@ -1,6 +1,6 @@
 // One `npm run dev` for those files of `host` that only use it, started when a file first asks for it, and stopped when
 // none uses it any more: its agent measures and observes all the time.
-import { chmodSync, existsSync } from 'node:fs'
+import { appendFileSync, chmodSync, existsSync, mkdirSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -11,6 +11,8 @@ import type { TestProject } from 'vitest/node'
 import { findFreePort } from '../../src/postgres/free-port.ts'
 import { type Command, startCommand, stopCommands } from './commands.ts'
 import { onFileEnd } from './file-state.ts'
+import { copyDataFolder } from './postgres.ts'
+import { findTemplateFolder } from './template-folder.ts'
 
 type DevInstallation = {
   /** Its data folder. */
@@ -57,6 +59,13 @@ export default async function setup(project: TestProject) {
   const users = new Set<string>()
 
   async function start(): Promise<Command> {
+    // Its first start would take initdb and all migrations, as in dev.test.ts.
+    const data = join(home, 'postgres')
+    if (!existsSync(data)) {
+      mkdirSync(data, { recursive: true })
+      await copyDataFolder(await findTemplateFolder(), data)
+      appendFileSync(join(data, 'postgresql.conf'), 'fsync = off\n')
+    }
     const { NODE_COMPILE_CACHE = '' } = project.config.env
     // The first point of metrics would take a minute.
     const settings = { SLIPWAY_HOME: home, AGENT_METRICS_SECONDS: '1', NODE_COMPILE_CACHE }
