@@ -67,9 +67,9 @@ const rank = ({ moduleId }: TestSpecification) => {
 }
 
 /** Files of a project share workers, and a worker ends when the next file is of another project. */
-const PROJECTS = ['host', 'node', 'programs', 'pure', 'architecture', 'clickhouse', 'containers']
-/** Each of their workers loads the whole app anew, for files that take a second or two. */
-const RUNTIMES = ['edge', 'deno', 'bun']
+const PROJECTS = ['host', 'node', 'edge', 'programs', 'pure', 'architecture', 'clickhouse', 'containers']
+/** Each of their workers loads the whole app anew, for files that take a second or two. Those of `edge` take longer. */
+const RUNTIMES = ['deno', 'bun']
 const ofProject = (projects: string[]) => (file: TestSpecification) => projects.indexOf(file.project.name)
 
 export class LongestFirst extends BaseSequencer {
