@@ -118,8 +118,12 @@ declare
   v_changes text[] := '{}';
 begin
   for v_key in select jsonb_object_keys(coalesce(p_before, '{}') || coalesce(p_after, '{}')) loop
-    v_before := nullif(nullif(p_before -> v_key, 'null'), '{}');
-    v_after := nullif(nullif(p_after -> v_key, 'null'), '{}');
+    v_before := p_before -> v_key;
+    v_after := p_after -> v_key;
+    -- Most members are equal as they are.
+    continue when v_before is not distinct from v_after;
+    v_before := nullif(nullif(v_before, 'null'), '{}');
+    v_after := nullif(nullif(v_after, 'null'), '{}');
     continue when v_before is not distinct from v_after;
     if jsonb_typeof(v_before) <> 'object' or jsonb_typeof(v_after) <> 'object' then
       v_paths := v_paths || v_key;
@@ -134,7 +138,7 @@ begin
       v_changes := v_changes || member_change(concat(v_key, '.', v_name), v_one, v_other);
     end loop;
   end loop;
-  if v_paths = '{}' then return null; end if;
+  if cardinality(v_paths) < 2 then return '[' || v_changes[1] || ']'; end if;
   return (
     select concat('[', string_agg(c.change, ', ' order by c.path), ']')
     from unnest(v_paths, v_changes) c(path, change)
@@ -143,7 +147,7 @@ end $$;
 
 -- The versions of secrets by their names, from the list that a deployment stores.
 create function secret_versions(p_secrets json) returns jsonb
-language plpgsql immutable as $$
+language plpgsql immutable strict as $$
 begin
   return (select jsonb_object_agg(s ->> 'name', s -> 'version') from json_array_elements(p_secrets) s);
 end $$;
