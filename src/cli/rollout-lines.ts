@@ -35,7 +35,7 @@ export const describeStep = ({ step, steps, share, paused, is_passed }: Progress
     ? 'promoted: it gets all requests'
     : `step ${step + 1} of ${steps.length}, ${share} %${paused ? ', paused' : is_passed ? ', passed' : ''}`
 
-export const describeGates = (gates: Gate[]): string[] =>
+const describeGates = (gates: Gate[]): string[] =>
   gates.map(({ gate, key, verdict, message }) => `  ${verdict.padEnd(9)} ${key ?? gate}: ${message}`)
 
 export const describeProgress = (progress: Progress, number: number): string[] => [
