@@ -9,7 +9,7 @@ import { loadPty } from '../../src/agent/engines/process/terminal.ts'
 
 const [INPUT, OUTPUT, ERRORS, STATUS, RESIZE, CLOSE] = [0, 1, 2, 3, 4, 255]
 
-/** Where the pods really are. */
+/** The real place of the pods. */
 type Place = {
   commandOf: (pod: string, words: string[], tty: boolean) => string[]
   targetOf: (pod: string, port: number) => { host: string; port: number } | undefined
@@ -43,7 +43,7 @@ export class PodSockets {
 
   accept(req: http.IncomingMessage, raw: Duplex, head: Buffer, pod: string, subresource: string): void {
     const query = new URL(req.url!, 'http://cluster').searchParams
-    // The names and values of the API server, and those with which it asks a node.
+    // The API server and a node have different names and values for the same.
     const tty = ['true', '1'].includes(query.get('tty')!)
     this.#server.handleUpgrade(req, raw, head, socket => {
       if (subresource === 'exec') void execute(socket, this.#place.commandOf(pod, query.getAll('command'), tty), tty)

@@ -1,8 +1,9 @@
 // The agent's engine and the chart, with Helm 3 and 4, on a real Kubernetes API server on this machine.
 //
-// Nodes are played: by kwok for most pods of the engine, and by this trial for databases and for the chart, whose pods it
-// runs with Podman, those of the chart from the images of this commit. `--install` builds the programs of Kubernetes from their Go modules (ten
-// minutes, once). `--only=scripts`, `--only=engine`, `--only=databases` and `--only=chart` run one part.
+// Nodes are played: by kwok for most pods of the engine, and by this trial for databases and the chart. It runs their
+// pods with Podman, those of the chart from the images of this commit. `--install` builds the programs of Kubernetes
+// from their Go modules (ten minutes, once). `--only=scripts`, `--only=databases`, `--only=engine` and `--only=chart`
+// run one part.
 import { execFileSync } from 'node:child_process'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'

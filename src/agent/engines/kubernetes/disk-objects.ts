@@ -7,7 +7,7 @@ import type { KubernetesSettings } from './settings.ts'
 
 const DISK_COMPONENT = 'disk'
 
-/** Those that the agent makes. */
+/** Disks that the agent makes. */
 export const ownDisksOf = ({ resources }: Pick<RevisionSpec, 'resources'>): Disk[] =>
   listDisks(resources).filter(({ storage_gi }) => storage_gi !== null)
 

@@ -215,7 +215,7 @@ const containerOf = (settings: KubernetesSettings, container: z.output<typeof Co
 /** Kubernetes starts such a sidecar before the application and ends it afterwards. */
 const isNativeSidecar = ({ restartPolicy }: z.output<typeof Container>) => restartPolicy === 'Always'
 
-/** That of images which the agent builds. Any will do: each process of a pod has it, too. */
+/** The group of images that the agent builds. Any group does: each process of a pod has it, too. */
 const DISK_GROUP = 1000
 
 /** A new volume belongs to root, so no application could write to it. Claims that exist are their owner's. */

@@ -1,5 +1,5 @@
-// Databases and disks in pods that really run, on a real API server: a copy for a preview, dumps in a bucket, snapshots of
-// files, and the commands and ports of pods by the command line.
+// Databases and disks in pods that really run, on a real API server: a copy for a preview, dumps in a bucket, snapshots
+// of files, and the commands and ports of pods by the command line.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import pg from 'pg'
@@ -284,7 +284,7 @@ class DatabaseTrial {
     const labels = `${DEPLOYMENT_LABEL}=${id},${COMPONENT_LABEL}=database`
     return this.#place.cluster.list(apiVersion, kind, NAMESPACE, labels)
   }
-  /** Those with dumps. */
+  /** Claims with dumps. */
   #listClaims(id: string) {
     return this.#place.cluster.list('v1', 'PersistentVolumeClaim', NAMESPACE, `${BACKUP_OF_LABEL}=${id}`)
   }

@@ -2,7 +2,7 @@
 import type { Objects } from './objects.ts'
 
 export const STORAGE_CLASS = 'trial'
-/** The one whose volumes are made for their claims. */
+/** The class whose volumes are made for their claims. */
 export const DYNAMIC_CLASS = 'trial-dynamic'
 
 export async function createKwokNode(cluster: Objects, name: string): Promise<void> {

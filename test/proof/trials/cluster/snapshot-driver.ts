@@ -6,7 +6,7 @@ import { createVolume, DYNAMIC_CLASS } from './nodes.ts'
 import type { AnyObject, Objects, Ref } from './objects.ts'
 
 export const VOLUME_SNAPSHOTS = ['snapshot.storage.k8s.io/v1', 'VolumeSnapshot'] as const
-/** What they say of their size. */
+/** The size that they tell. */
 const RESTORE_SIZE = '3Gi'
 
 /**
