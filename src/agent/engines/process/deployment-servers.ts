@@ -40,7 +40,7 @@ const INITDB_OPTIONS = ['--wal-segsize=4']
 /** Postgres archives a file within seconds. */
 const ARCHIVE_MS = 120_000
 const RECOVERY_PAUSE_MS = 50
-/** What takes longer ends with the process. */
+/** A release that takes longer ends with the process. */
 const RELEASE_TIMEOUT_MS = 3_000
 /** Otherwise Postgres syncs a thousand files one by one, which takes seconds, and much longer on a busy disk. */
 const RECOVERY_SYNC = process.platform === 'linux' ? { recovery_init_sync_method: 'syncfs' } : {}

@@ -14,8 +14,9 @@ const markOf = (folder: string) => `${folder}.own-password`
 export const hasOwnPassword = (folder: string): boolean => fs.existsSync(markOf(folder))
 
 /**
- * Call it while no server runs there, and again after a crash. The file of the password changes once Postgres has taken
- * it: another agent may try at the same time, and Postgres lets one. `settings`: the WAL of the change is archived, too.
+ * Call it while no server runs there, and again after a crash. The file of the password changes once Postgres has
+ * taken it: another agent may try at the same time, and Postgres lets one. `settings`: the WAL of the change is
+ * archived, too.
  */
 export async function giveOwnPassword(
   folder: string,
