@@ -172,9 +172,14 @@ class ChartTrial {
       this.#succeed(await this.#helm.apply('upgrade', RELEASE, CHART, moved))
       expectEqual(await findRoleFaults(url), [], 'faults of the roles')
       const headers = { 'X-Api-Key': key, 'X-Tenant-Id': '20000000-0000-4000-8000-000000000001' }
-      const answer = await fetch(`${await this.#serviceUrl()}/orgs/current/roles?limit=100`, { headers })
-      const text = await answer.text()
-      expectEqual(answer.status, 200, `status of ${text}`)
+      const path = `${await this.#serviceUrl()}/orgs/current/roles?limit=100`
+      // For a moment the node may send requests to a pod of the database before, which does not know the key.
+      const text = await waitUntil('the new pods answer', async () => {
+        const answer = await fetch(path, { headers })
+        const body = await answer.text()
+        if (answer.status !== 401) expectEqual(answer.status, 200, `status of ${body}`)
+        return answer.status === 200 && body
+      })
       expectEqual(findOlderRoleFaults(JSON.parse(text).resources), [], 'faults of the roles that the pods show')
     })
     await this.#check('helm rollback brings the earlier values back', async () => {
