@@ -86,7 +86,7 @@ async function planNewDeployment(planner: Planner, document: DeclaredDocument): 
     done.deployment = deployment
     state.deployments.set(document.name, deployment.id)
     ids.set(`Deployment ${document.name}`, deployment.id)
-    await traffic.run(client, deployment.id, null)
+    await traffic.run(client, deployment.id, undefined)
     await setTags(planner, document, deployment.id)
   }
   const traffic = planTraffic(planner, document)

@@ -8,10 +8,14 @@ import { findSecret, isSame, type Planner } from './planner.ts'
 type Deployment = Pick<Reply<'GET /v2/deployments/{deployment_id}'>, 'traffic' | 'traffic_settings' | 'rollout'>
 type Settings = Deployment['traffic_settings']
 type Rollout = NonNullable<Deployment['rollout']>
+type DeclaredGates = { [Name in 'errors' | 'latency' | 'restarts']?: object | null } & {
+  webhook?: { url: string } | null
+  scores?: object[]
+}
 export type TrafficPlan = {
   changes: Change[]
   /** Returns the version after it. */
-  run: (client: Planner['client'], deployment_id: string, version: string | null) => Promise<string | null>
+  run: (client: Planner['client'], deployment_id: string, version: string | undefined) => Promise<string | undefined>
 }
 
 const DEFAULTS: Settings = { starts_at: 100, sticky: null }
@@ -31,7 +35,7 @@ export function planTraffic(planner: Planner, document: DeclaredDocument, stored
     changes,
     async run(client, deployment_id, version) {
       const params = { deployment_id }
-      const headers = (etag: string | null) => (etag === null ? {} : { 'If-Match': etag })
+      const headers = (etag: string | undefined) => (etag === undefined ? {} : { 'If-Match': etag })
       const setTraffic = async () => {
         if (!hasNewSettings) return
         const body = { ...settings, shares: sharesOf(stored) }
@@ -61,7 +65,7 @@ const sharesOf = ({ traffic }: Deployment) =>
 
 /** The defaults of the API for what a document leaves out, and the secret of its webhook: that of the file, or stored. */
 function withSecret(planner: Planner, document: DeclaredDocument, stored: Rollout | null) {
-  const { steps, gates } = document.rollout as { steps: object[]; gates?: Partial<Rollout['gates']> }
+  const { steps, gates } = document.rollout as { steps: object[]; gates?: DeclaredGates }
   const { errors = null, latency = null, restarts = null, webhook = null, scores = [] } = gates ?? {}
   const isKept = stored?.gates.webhook?.url === webhook?.url && stored?.gates.webhook?.secret != null
   const secret = webhook && (isKept ? MASK : (findSecret(planner, document, 'rollout.secret') ?? null))
