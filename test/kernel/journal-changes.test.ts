@@ -312,7 +312,7 @@ async function prepareCalls() {
       return { params: { deployment_id }, body: { revision_id } }
     },
     setDeploymentTraffic: () => ({ body: { shares: [], starts_at: 10 } }),
-    setRollout: async () => ({ params: await newRollingOut(), body: rollout }),
+    setRollout: async () => ({ params: await newRollingOut(), body: { ...rollout, steps: [{ share: 20 }] } }),
     removeRollout: async () => ({ params: await newRollingOut() }),
     moveRollout: async () => ({ params: { ...(await newRollingOut()), action: 'pause' } }),
     createJob: async () => ({ params: { deployment_id: (await startServing(POLICY, tenant)).id } }),

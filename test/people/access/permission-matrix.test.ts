@@ -46,9 +46,14 @@ const ROLES: [string, string][] = [
   ['Auditor', AUDITOR],
 ]
 
-const NUMBERS = new Set(['number', 'index'])
+/** Parameters that are no ids. */
+const FIXED = new Map([
+  ['number', '1'],
+  ['index', '1'],
+  ['action', 'pause'],
+])
 const call = (operation: KeyedOperation, headers: Record<string, string>, ids: Record<string, string> = {}) => {
-  const path = operation.path.replace(/\{(\w+)\}/g, (_, name) => ids[name] ?? (NUMBERS.has(name) ? '1' : unusedId()))
+  const path = operation.path.replace(/\{(\w+)\}/g, (_, name) => ids[name] ?? FIXED.get(name) ?? unusedId())
   const example = getExampleRequest(operation)
   return send(operation.method.toUpperCase(), path + getExampleQuery(operation), {
     ...example,
