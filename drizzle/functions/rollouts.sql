@@ -112,7 +112,7 @@ begin
     'failing_requests', coalesce(nullif(p_judged -> 'failing_requests', 'null'), '[]')
   )))::json
   where n.id = r.id and n.deployment_id = d.id and n.tenant_id = d.tenant_id;
-  -- That of a rollback holds already.
+  -- The hold of a rollback stays.
   if d.hold is null or d.hold ->> 'until' = 'newer_commit' then
     d.hold := json_build_object(
       'since', clock(),
@@ -182,7 +182,7 @@ create function recorded_traffic(p_traffic json) returns jsonb
 language sql immutable
 return p_traffic::jsonb #- '{beside, rollout, policy}' #- '{beside, rollout, asked}';
 
--- What an agent has judged of the revision in flight, in a report: it may go on to the next step.
+-- Applies the judgement of an agent about the revision in flight: it may go on to the next step.
 create function apply_judged_rollout(d deployments, p_revision uuid, p_judged jsonb) returns deployments
 language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare

@@ -357,7 +357,7 @@ export interface Engine {
    * splits none.
    */
   split?(deployment_id: string, split: WorkTraffic | null): Promise<void>
-  /** What a rollout is judged by, as totals. Absent: the engine sees no requests, and steps go by time alone. */
+  /** The totals by which a rollout is judged. Absent: the engine sees no requests, and steps go by time alone. */
   readSplit?(deployment_id: string): Promise<SplitTotals>
   /** Runs a command beside a copy. Rejects with a PermanentError for the user. See `policy.tunnels`. */
   openTerminal?(ref: RevisionRef, id: string, request: NewTerminal): Promise<Terminal>

@@ -20,7 +20,7 @@ export type Judged = {
 
 // ---- errors
 
-/** How many there are, and how many of them are bad. */
+/** The number of them, and of the bad ones among them. */
 export type Tally = { count: number; bad: number }
 
 /** Bad are answers of 500 and above, and requests that no copy accepted. The values are their shares. */
@@ -84,7 +84,7 @@ function countsAbove(histogram: Histogram): number[] {
   return sums
 }
 
-/** Those slower than a time between two bounds, as if the logarithms of their times were spread evenly there. */
+/** Counts the slower ones than a time between two bounds, as if the logarithms of their times were spread evenly there. */
 function countAbove(ms: number, histogram: Histogram, above: number[], bounds: readonly number[]): number {
   const next = bounds.findIndex(bound => bound >= ms)
   const [low, high] = [bounds[next - 1] ?? 0, bounds[next]!]
@@ -94,7 +94,7 @@ function countAbove(ms: number, histogram: Histogram, above: number[], bounds: r
 
 // ---- scores
 
-/** Of scores of any scale, the larger the better. */
+/** Scores of any scale, the larger the better. */
 export type Scores = { count: number; mean: number; variance: number }
 
 /** `least` is asked of both. The values are the means. */

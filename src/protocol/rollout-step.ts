@@ -45,7 +45,7 @@ export function judgeStep(
   }
 }
 
-/** Of the failed gates, for the status of the revision. */
+/** The status message of the revision, from its failed gates. */
 export const describeFailure = (gates: GateJudgement[], share: number): string =>
   `Sent back at ${share} % of the requests. ${gates
     .filter(({ verdict }) => verdict === 'failed')

@@ -64,7 +64,7 @@ const makeWork = (over: Partial<WorkRollout> = {}, share = 50): Work =>
   }) as never
 const makeRollouts = () => new Rollouts({ engine, home, changed: id => changed.push(id), logEvent: () => {} })
 
-/** As a pass of the reconciler does. */
+/** Does what a pass of the reconciler does. */
 async function pass(rollouts: Rollouts, work: Work): Promise<Observation> {
   const seen = await engine.observe(old.deployment_id)
   const revisions = Object.fromEntries(seen.running.map(({ revision_id, phase }) => [revision_id, phase]))
@@ -123,7 +123,7 @@ test('a bad one is sent back at once with the evidence, and stays back with the 
   expect(failing_requests).toHaveLength(20)
   expect(failing_requests![0]).toMatchObject({ path: '/cart', status: 500, method: 'GET', trace_id: 'ab'.repeat(16) })
 
-  // What it stored holds, although the control plane has not heard of it and still wants the share.
+  // The stored failure holds, although the control plane has not heard of it and still wants the share.
   const next = makeRollouts()
   expect(await reportOf(next, work)).toEqual(report)
   await next.judge()

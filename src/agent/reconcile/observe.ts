@@ -14,7 +14,7 @@ export type Observation = {
   url: string | null
   local_url?: string | undefined
   split?: EngineObservation['split']
-  /** Of the revision in flight: what ends it, or what the last look at its step found. */
+  /** `failed` ends the revision in flight; `told` is the last look at its step. */
   rollout?: { failed: Pick<Report, 'message' | 'traffic'> | null; told: ReportedRollout | undefined }
   last_request_at?: string | undefined
   /** The reason why the database is not ready; null when it is, or when none is wanted. */

@@ -26,7 +26,7 @@ type Step = {
   base?: SplitTotals
   /** The last minutes of a long step, in which a new fault is not hidden by the many requests before it. */
   recent?: { base: SplitTotals; since: number; number: number }
-  /** What was told last. */
+  /** The numbers that were told last. */
   told?: ReportedRollout
   toldAt: number
 }
@@ -48,7 +48,7 @@ export class Rollouts {
     this.#options = options
   }
 
-  /** The split to apply. What failed gets nothing, whatever the control plane still wants. */
+  /** The split to apply. A failed revision gets nothing, also while the control plane still gives it a share. */
   splitOf({ deployment_id, traffic }: Work): WorkTraffic | null {
     if (!traffic) return null
     const { rollout: _, ...split } = traffic
@@ -74,7 +74,7 @@ export class Rollouts {
     this.#steps.set(id, { traffic: { ...traffic, rollout }, serving: observed.routed, since: Date.now(), toldAt: 0 })
   }
 
-  /** What the report of the deployment says of its rollout. */
+  /** The part of the deployment's report about its rollout. */
   told(id: string, revision_id: string | undefined): ReportedRollout | undefined {
     const step = this.#steps.get(id)
     return step && step.traffic.revision_id === revision_id ? step.told : undefined

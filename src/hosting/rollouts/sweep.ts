@@ -19,7 +19,7 @@ const MAX_ROLLOUTS = 500
 const MAX_CONCURRENT = 8
 const ASK_LIMITS = { fetchMs: 10_000, totalMs: 10_000, fetches: 1, bytes: 64 * 1024 }
 
-/** What claim_rollout() of the database tells. */
+/** The answer of claim_rollout() of the database. */
 type Claimed = {
   deployment_id: string
   organization_id: string
@@ -37,7 +37,7 @@ type Claimed = {
   lower_keys: string[]
 }
 
-/** Of each workspace the one that waits longest, then the second of each. */
+/** The one of each workspace that waits longest, then the second of each. */
 const listDue = (condition: SQL): SQL<Row> => sql<Row>`
   select d.id, d.tenant_id
   from deployments d

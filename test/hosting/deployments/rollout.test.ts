@@ -51,7 +51,7 @@ const ERRORS = {
   p: 1,
   message: 'no more than before',
 } as const
-/** What its agent has judged of the present step. */
+/** Its agent has judged the present step. */
 async function judge(over: Partial<ReportedRollout>, report: object = { state: 'deploying' }) {
   const now = await work()
   const { share, revision_id, rollout } = now.traffic!
