@@ -130,7 +130,7 @@ export function simulateLatency(count: number): void {
   rollGood('latency 20 % longer', count, (run, i) => rollLatency(run, times(i, 1.2)))
   for (const share of [0.01, 0.1])
     for (const noise of [0.1, 0.3, 0.5, 1])
-      rollBad(`+50 % latency, noise ${noise}, share ${share * 100} %`, 60, () =>
+      rollBad(`+50 % latency, noise ${noise}, share ${share * 100} %`, Math.min(60, Math.ceil(count / 20)), () =>
         rollLatency({ share, rate: 100, seconds: 12_000 }, { median: between(20, 2_000), noise, factor: 1.5 }),
       )
   const run = { share: 0.1, rate: 100, seconds: 600 }
