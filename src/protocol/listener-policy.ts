@@ -225,6 +225,7 @@ const PLATFORM_DOMAINS = [
   'hashicorp.com',
   'banzaicloud.io',
   'dapr.io',
+  'keda.sh',
   'cilium.io',
   'projectcalico.org',
   'metallb.io',

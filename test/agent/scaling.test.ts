@@ -41,14 +41,12 @@ server.on('upgrade', (_, socket) => socket.write(HEAD))
 server.listen(process.env.PORT)
 `
 
-async function serve(
-  resources: ResourceSpec,
-  { code = makeServerCode('hello'), of = {} }: { code?: string; of?: Partial<Artifact> } = {},
-) {
+type Serve = { code?: string; of?: Partial<Artifact>; limits?: Partial<Limits> }
+async function serve(resources: ResourceSpec, { code = makeServerCode('hello'), of = {}, limits = {} }: Serve = {}) {
   const home = makeTempFolder()
   const ref = makeRevisionRef()
   const unit = makeUnit(ref, { resources: withDefaults(resources, 'dev') })
-  const { engine, lines } = await openEngine(home, { limits: SOON })
+  const { engine, lines } = await openEngine(home, { limits: { ...SOON, ...limits } })
   const artifact = { ...writeApplication(home, 'app', code), ...of }
   await engine.start(unit, artifact)
   await waitFor(async () => (await seen(engine, ref)).phase === 'healthy')
@@ -336,7 +334,7 @@ test('copies follow the requests in flight up to the most and back, and no reque
   expect(lines.some(({ message }) => message.includes('instead of 1'))).toBe(true)
 })
 
-test('a worker follows the tasks that wait, which web tells, from no copy up to the most and back', async () => {
+test('a worker follows the tasks that wait, from no copy up to the most of the machine and back', async () => {
   const file = join(makeTempFolder(), 'depth')
   const tell = (text: string) => {
     fs.writeFileSync(`${file}.new`, text)
@@ -349,9 +347,12 @@ const { readFileSync } = require('node:fs')
 const answer = req => (req.url === '/tasks' ? readFileSync(${JSON.stringify(file)}, 'utf8') : 'hello')
 createServer((req, res) => res.end(answer(req))).listen(process.env.PORT)
 `
-  const worker = { min_scale: 0, max_scale: 3, scale_metric: 'queue', scale_target: 5, scale_path: '/tasks' } as const
+  const worker = { min_scale: 0, max_scale: 9, scale_metric: 'queue', scale_target: 5, scale_path: '/tasks' } as const
   const of = { processes: [{ name: 'mail', command: 'exec sleep 1000' }] }
-  const { engine, ref, home, lines } = await serve({ process_scaling: { mail: worker } }, { code, of })
+  const { engine, ref, home, lines } = await serve(
+    { process_scaling: { mail: worker } },
+    { code, of, limits: { copies: 4 } },
+  )
   const copies = async () => {
     const { running } = await engine.observe(ref.deployment_id)
     return running[0]?.condition?.health.processes?.find(({ name }) => name === 'mail')?.copies
@@ -359,9 +360,12 @@ createServer((req, res) => res.end(answer(req))).listen(process.env.PORT)
   expect(await copies()).toEqual({ wanted: 0, running: 0 })
   tell('many')
   await waitFor(() => lines.some(({ level, message }) => level === 'WARNING' && message.includes('/tasks')))
-  tell('12\n')
+  tell('40\n')
   await waitFor(async () => (await copies())?.running === 3)
   expect((await seen(engine, ref)).phase).toBe('healthy')
+  tell('1000')
+  await waitFor(() => lines.some(({ message }) => message.startsWith('3 copies instead')))
+  expect(await copies()).toEqual({ wanted: 3, running: 3 })
   tell('0')
   await waitFor(async () => (await copies())?.wanted === 0)
   await waitFor(() => copiesOf(home, ref, 'mail').length === 0)

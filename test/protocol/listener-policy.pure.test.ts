@@ -103,6 +103,7 @@ it.each([
   ['cni.projectcalico.org/ipAddrsNoIpam', 1],
   ['replicator.v1.mittwald.de/replicate-from', 1],
   ['ad.datadoghq.com/app.checks', 1],
+  ['autoscaling.keda.sh/paused-replicas', 1],
   ['io.kubernetes.cri-o.Devices', 1],
   ['io.kubernetes.cri-o.devices/app', 1],
   ['io.katacontainers.config.hypervisor.path', 1],

@@ -58,7 +58,8 @@ function describeScaling(spec: ResourceSpec, { features, max_copies }: Partial<L
   const warnings: string[] = []
   if (moves && scale_metric === 'fixed')
     warnings.push(`Keeps ${least === 1 ? 'one copy' : `${least} copies`}, because \`scale_metric\` is \`fixed\`.`)
-  if (moves && max_copies != null && max_scale > max_copies)
+  const isOver = Object.values(spec.process_scaling ?? {}).some(one => one.max_scale > (max_copies ?? 1_000))
+  if (isOver || (moves && max_copies != null && max_scale > max_copies))
     warnings.push(`At most ${max_copies} copies run, because the agent of the listener allows no more.`)
   if (features?.includes('autoscaling') && !moves && tuned.length > 0 && scale_metric !== 'fixed') {
     const have = tuned.length > 1 ? 'have' : 'has'

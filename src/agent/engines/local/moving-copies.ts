@@ -121,9 +121,14 @@ export class MovingCopies {
     const moving = ref && this.#moving.get(ref.revision_id)
     if (!moving || moving.size === 0) return []
     const web = pools!.targets()
+    const all = pools!.entries.reduce((sum, [, pool]) => sum + pool.copies.wanted, 0)
     return pools!.entries.flatMap(([type, pool]) => {
       const way = moving.get(type)
-      return way ? [{ ...way, ref, type, pool, web }] : []
+      if (!way) return []
+      // Together they take no more than what the machine allows. Copies that are there stay.
+      const own = pool.copies.wanted
+      const room = Math.max(own, this.#host.limits.copies - (all - own))
+      return [{ ...way, rule: { ...way.rule, most: Math.min(way.rule.most, room) }, ref, type, pool, web }]
     })
   }
 
