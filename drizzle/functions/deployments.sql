@@ -1032,7 +1032,8 @@ begin
           v_sent -> 'source_config.resource_spec.volumes'
         )
       end
-      || case when v_sent ? 'source_config.resource_spec.volumes' and is_traffic_split(p_stored) then
+      || case when v_sent ? 'source_config.resource_spec.volumes'
+        and (is_traffic_split(p_stored.traffic) or p_stored.rollout is not null) then
         array(
           select format('source_config.resource_spec.volumes: %s has one writer, and the traffic is split', disks)
           from exclusive_disks(p_stored, (v_next.source_config -> 'resource_spec')::jsonb) disks

@@ -73,10 +73,9 @@ begin
 end $$;
 
 -- True if requests go to two revisions, or will with the next one.
-create function is_traffic_split(d deployments) returns boolean
+create function is_traffic_split(p_traffic json) returns boolean
 language sql immutable
-return d.rollout is not null
-  or coalesce((d.traffic ->> 'starts_at')::integer < 100 or d.traffic #>> '{beside, first}' is not null, false);
+return coalesce((p_traffic ->> 'starts_at')::integer < 100 or p_traffic #>> '{beside, first}' is not null, false);
 
 -- Refuses a revision that cannot run beside the one that serves.
 create function require_runnable(d deployments, r revisions, p_share integer) returns boolean

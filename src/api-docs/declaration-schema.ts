@@ -41,8 +41,8 @@ const KINDS = {
       .optional()
       .meta({
         description:
-          'The steps of later revisions. Null: none. Left out, they stay. The value of the secret of its webhook has the ' +
-          'name `rollout.secret` in the file of `--secrets-file`.',
+          'The steps of later revisions. Null: none. Left out, they stay. The value of the secret of its webhook ' +
+          'has the name `rollout.secret` in the file of `--secrets-file`.',
       }),
   },
   PreviewPolicy: {

@@ -84,7 +84,7 @@ function countsAbove(histogram: Histogram): number[] {
   return sums
 }
 
-/** Counts the slower ones than a time between two bounds, as if the logarithms of their times were spread evenly there. */
+/** Counts the ones slower than a time between two bounds, as if the logarithms of their times were even there. */
 function countAbove(ms: number, histogram: Histogram, above: number[], bounds: readonly number[]): number {
   const next = bounds.findIndex(bound => bound >= ms)
   const [low, high] = [bounds[next - 1] ?? 0, bounds[next]!]
@@ -148,7 +148,7 @@ function logEvidence(canary: Tally, serving: Tally, margin: number): number {
   return leastOfConvex(evidence, 0, 1 - margin)
 }
 
-/** Evidence for a larger share than this one: the mean of ratios of likelihoods. Each falls with the share, convexly. */
+/** Evidence for a larger share than this one: a mean of ratios of likelihoods. Each falls with the share, convexly. */
 function logBet({ count, bad }: Tally, share: number): number {
   const bets = ALTERNATIVES.map(
     part => bad * Math.log1p((part * (1 - share)) / share) + (count - bad) * Math.log1p(-part),

@@ -187,8 +187,8 @@ const Side = z.object({
     .nullable()
     .meta({
       description:
-        'Of `errors` and `latency` the share of the requests that failed or were slow, of `restarts` their number, of ' +
-        '`scores` the mean.',
+        'Of `errors` and `latency` the share of the requests that failed or were slow, of `restarts` their number, ' +
+        'of `scores` the mean.',
     }),
 })
 export const GateJudgement = z
@@ -296,8 +296,8 @@ export const WorkRollout = z
   .meta({
     id: 'WorkRollout',
     description:
-      'The step of a revision in flight, and the gates that its agent judges: each second, over the requests since the ' +
-      'step began. A failed one sends all requests back at once.',
+      'The step of a revision in flight, and the gates that its agent judges: each second, over the requests since ' +
+      'the step began. A failed one sends all requests back at once.',
   })
 export type WorkRollout = z.output<typeof WorkRollout>
 

@@ -103,7 +103,7 @@ export type StoredTraffic = {
   starts_at: number
   sticky: Sticky | null
   active: Named | null
-  /** `first`: the share with which its successor starts, if no rollout says it. `revision_id` is null until there is one. */
+  /** `first`: the share of its successor, if no rollout says it. `revision_id` is null until there is one. */
   beside: (Named & BesideShare) | null
 }
 

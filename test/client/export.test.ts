@@ -194,7 +194,7 @@ it('writes YAML that a parser reads as the same data', () => {
   expect(loadAll(toYaml(data))).toEqual([data])
 })
 
-it('declares the rollout and the first share of a deployment, leaves them where left out, and removes them', async () => {
+it('declares the rollout and the first share of a deployment, leaves them if left out, and removes them', async () => {
   const tenant = await newTenant()
   const { listener, key } = await newListener(tenant)
   const features = ['images', 'traffic', 'traffic_router', 'rollout', 'rollout_gates']

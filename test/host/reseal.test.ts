@@ -31,6 +31,7 @@ const NAME = 'SOME_NAME'
 /** Owner and place of each value as they were sealed by earlier versions, so they must never change. */
 const SEALED = (): typeof values => [
   ['deployment_secrets', 'sealed', ID, NAME],
+  ['deployments', 'rollout_secret', ID, 'rollout webhook'],
   ['integrations', 'credentials', ID, `integrations.credentials github https://git.example.com 17`],
   ['integrations', 'token', ID, `integrations.token github https://git.example.com 17`],
   ['model_configurations', 'secret', ID, 'model_secret'],

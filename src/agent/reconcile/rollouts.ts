@@ -1,5 +1,5 @@
-// Judges the rollouts of the deployments here, each half second, and sends the traffic back if a gate fails. It needs no
-// control plane for that: what failed is stored, and reported once it answers.
+// Judges the rollouts of the deployments here, each half second, and sends the traffic back if a gate fails. It needs
+// no control plane for that: what failed is stored, and reported once it answers.
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Report } from '../../protocol/report.schema.ts'

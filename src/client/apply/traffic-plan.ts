@@ -1,10 +1,10 @@
 // Plans the traffic settings and the rollout that a document of a deployment declares. Left out, both stay.
-import { MASK } from '../../protocol/parts.schema.ts'
 import type { Change } from '../changes.ts'
 import type { Reply } from '../client.ts'
 import type { DeclaredDocument } from './documents.ts'
 import { findSecret, isSame, type Planner } from './planner.ts'
 
+const MASK = '********'
 type Deployment = Pick<Reply<'GET /v2/deployments/{deployment_id}'>, 'traffic' | 'traffic_settings' | 'rollout'>
 type Settings = Deployment['traffic_settings']
 type Rollout = NonNullable<Deployment['rollout']>
@@ -63,7 +63,7 @@ const sharesOf = ({ traffic }: Deployment) =>
     ? traffic.map(({ revision_id, share, name }) => ({ revision_id, share, name }))
     : []
 
-/** The defaults of the API for what a document leaves out, and the secret of its webhook: that of the file, or stored. */
+/** With the defaults of the API for members that are left out, and the secret of the file or the stored one. */
 function withSecret(planner: Planner, document: DeclaredDocument, stored: Rollout | null) {
   const { steps, gates } = document.rollout as { steps: object[]; gates?: DeclaredGates }
   const { errors = null, latency = null, restarts = null, webhook = null, scores = [] } = gates ?? {}

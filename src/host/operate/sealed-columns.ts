@@ -5,6 +5,7 @@ import type { Table } from './backup-tables.ts'
 /** `slipway reseal` seals them again under the first key. */
 export const SEALED = {
   deployment_secrets: ['sealed', 'fingerprint'],
+  deployments: ['rollout_secret'],
   integrations: ['credentials', 'token'],
   model_configurations: ['secret'],
   oauth_flows: ['verifier'],

@@ -8,6 +8,7 @@ import { SIGNING_KEY_PLACE, SECRET_PLACE as WEBHOOK_SECRET_PLACE } from '../../c
 import { type IntegrationAccount, sealContext as integrationPlace } from '../../hosting/git-hosts/credentials.ts'
 import { HOOK_SEAL_CONTEXT } from '../../hosting/previews/preview-hooks.ts'
 import { overlaySealContext } from '../../hosting/previews/preview-policy.ts'
+import { ROLLOUT_SEAL_CONTEXT } from '../../hosting/rollouts/rollouts.ts'
 import { ROUTING_KEY_PLACE } from '../../tracing/rules/alerts.ts'
 import { HEADER_PLACE, SECRET_PLACE as RULE_SECRET_PLACE } from '../../tracing/rules/tables.ts'
 import type { SEALED } from './sealed-columns.ts'
@@ -73,6 +74,12 @@ export const SEALED_ROWS: Record<keyof typeof SEALED, SealedTable> = {
     reseal: async (row: TokenOwner & Row, { seal }) => ({
       access_token: await seal(row.access_token, row.tenant_id, tokenPlace(row, 'access_token')),
       refresh_token: await seal(row.refresh_token, row.tenant_id, tokenPlace(row, 'refresh_token')),
+    }),
+  },
+  deployments: {
+    primaryKey: ['id'],
+    reseal: async ({ id, rollout_secret }, { seal }) => ({
+      rollout_secret: await seal(rollout_secret, id, ROLLOUT_SEAL_CONTEXT),
     }),
   },
   preview_policies: {

@@ -5,7 +5,7 @@ import type { Tracing } from '../../protocol/work.schema.ts'
 
 export type TracedDeployment = { deployment_id: string; name: string; trace_key_version: number }
 
-/** `url` is this API as the application reaches it. The revision is in the metadata of traces: scores are judged by it. */
+/** `url` is this API as the application reaches it. Scores are judged by the revision in the metadata of traces. */
 export async function makeTracing(
   config: Pick<Config, 'sealingKeys'>,
   { deployment_id, name, trace_key_version }: TracedDeployment,
