@@ -49,6 +49,11 @@ const SEALED = (): typeof values => [
   ['webhooks', 'previous_secret', ID, 'webhook secret'],
   ['webhooks', 'signing_key', ID, 'webhook signing key'],
 ]
+/** Deployments that the API has made are in these tables, too. */
+const rowsOf = (table: string): string => {
+  if (table === 'deployments') return `where id = '${ID}'`
+  return table === 'deployment_secrets' ? `where deployment_id = '${ID}'` : ''
+}
 /** The JSON around a sealed value, by column. */
 const IN_JSON: Record<string, (sealed: string) => unknown> = {
   secrets: sealed => [{ name: NAME, sealed }],
@@ -102,7 +107,7 @@ beforeAll(async () => {
   for (const [table, column, owner, place] of values) {
     const sealed = await sealer.seal(PLAIN, owner, place)
     const value = IN_JSON[column] ? JSON.stringify(IN_JSON[column](sealed)) : sealed
-    const only = table === 'deployment_secrets' ? `where deployment_id = '${ID}'` : ''
+    const only = rowsOf(table)
     await client.query(`update "${table}" set "${column}" = $1 ${only}`, [value])
   }
   await client.end()
@@ -118,7 +123,7 @@ async function run(args: string[], keys: SealingKeys) {
 async function readSealed(): Promise<[table: string, column: string, sealed: string][]> {
   const found: Awaited<ReturnType<typeof readSealed>> = []
   for (const [table, column] of values) {
-    const only = table === 'deployment_secrets' ? `where deployment_id = '${ID}'` : ''
+    const only = rowsOf(table)
     const [row] = await query(url, `select "${column}" as value from "${table}" ${only}`)
     found.push([table, column, FROM_JSON[column]?.(row!.value as never) ?? (row!.value as string)])
   }
