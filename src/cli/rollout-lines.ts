@@ -1,4 +1,4 @@
-// What people read of a rollout: its policy, its step with the gates, and why it failed.
+// Describes a rollout for people: its policy, its step with the gates, and why it failed.
 import { age } from './output.ts'
 import type { Deployment, Revision } from './session.ts'
 

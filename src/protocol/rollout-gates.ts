@@ -20,7 +20,7 @@ export type Judged = {
 
 // ---- errors
 
-/** The number of them, and of the bad ones among them. */
+/** The number of requests, and of the bad ones among them. */
 export type Tally = { count: number; bad: number }
 
 /** Bad are answers of 500 and above, and requests that no copy accepted. The values are their shares. */
@@ -84,7 +84,7 @@ function countsAbove(histogram: Histogram): number[] {
   return sums
 }
 
-/** Counts the ones slower than a time between two bounds, as if the logarithms of their times were even there. */
+/** Answers above a time between two bounds, as if the logarithms of their times were spread evenly there. */
 function countAbove(ms: number, histogram: Histogram, above: number[], bounds: readonly number[]): number {
   const next = bounds.findIndex(bound => bound >= ms)
   const [low, high] = [bounds[next - 1] ?? 0, bounds[next]!]
@@ -94,7 +94,7 @@ function countAbove(ms: number, histogram: Histogram, above: number[], bounds: r
 
 // ---- scores
 
-/** Scores of any scale, the larger the better. */
+/** Scores have any scale, and larger ones are better. */
 export type Scores = { count: number; mean: number; variance: number }
 
 /** `least` is asked of both. The values are the means. */
@@ -148,7 +148,7 @@ function logEvidence(canary: Tally, serving: Tally, margin: number): number {
   return leastOfConvex(evidence, 0, 1 - margin)
 }
 
-/** Evidence for a larger share than this one: a mean of ratios of likelihoods. Each falls with the share, convexly. */
+/** Evidence for a larger share: the mean of ratios of likelihoods. Each falls with the share, convexly. */
 function logBet({ count, bad }: Tally, share: number): number {
   const bets = ALTERNATIVES.map(
     part => bad * Math.log1p((part * (1 - share)) / share) + (count - bad) * Math.log1p(-part),

@@ -217,7 +217,7 @@ it('a preview of an image is made once a person has accepted it, listed and dele
   expect(nothing.data.code).toBe('invalid_request')
 })
 
-it('steps of a rollout are set once a person has accepted them, and nothing moves that is not in progress', async () => {
+it('steps of a rollout are set once a person has accepted them, and nothing moves that is not under way', async () => {
   const { tenant, id } = await newApp()
   const client = connectMcp(tenant.key, ASKS)
   const policy = { steps: [{ share: 10, minutes: 5 }], gates: { errors: {} } }

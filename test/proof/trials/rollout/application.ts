@@ -8,7 +8,7 @@ import { requestRouter } from '../../../support/process-engine.ts'
 export type Kind = { name: string; errors: number; factor: number; score: number }
 export const GOOD: Kind = { name: 'good', errors: 0.005, factor: 1, score: 0.9 }
 const [MEDIAN_MS, NOISE, COLD_ANSWERS, COLD_MS] = [40, 0.4, 15, 150]
-/** Of the answers. */
+/** The part of the answers that send a trace. */
 const TRACED = 0.1
 
 const CODE = `
@@ -66,7 +66,7 @@ export function startClients(url: string, rate: number) {
   })()
   return {
     seen,
-    /** Those without an answer. */
+    /** The number of requests without an answer. */
     failures: () => failures,
     async end() {
       isOn = false

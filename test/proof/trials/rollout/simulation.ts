@@ -1,4 +1,5 @@
-// Many thousand simulated rollouts, each looked at every second: false alarms of good ones, requests that bad ones hurt.
+// Simulates thousands of rollouts, each looked at every second: false alarms of good ones, requests that bad ones
+// hurt.
 import { LATENCY_BOUNDS_MS, ROLLOUT_BOUNDS_MS } from '../../../../src/protocol/latency-histogram.ts'
 import { judgeErrors, judgeLatency, judgeScores, type Tally } from '../../../../src/protocol/rollout-gates.ts'
 import { makeRandom } from '../../support/random.ts'
