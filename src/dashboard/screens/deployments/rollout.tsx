@@ -1,4 +1,4 @@
-// The rollout of a deployment: its policy, the step of the revision in flight with its gates, and why one was sent back.
+// The rollout of a deployment: its policy, the step in flight with its gates, and why a revision was sent back.
 import { type Action, request } from '../../api/actions.ts'
 import { explainMissingHere } from '../../api/permissions.ts'
 import { formatLatency, formatShare, plural } from '../../format/amount.ts'
