@@ -151,7 +151,7 @@ function createTransport(socket: Socket) {
 
 type Answers = {
   hostKey: HostKey
-  /** Whether a client may enter with this key. */
+  /** True for a key with which clients may enter. */
   admits: (publicKey: string) => boolean
   /** The output of a command that a client runs. */
   answer: (command: string) => Buffer

@@ -43,7 +43,7 @@ async function startSlipway(work: string, databaseUrl: string, port: number) {
   const services = { config, platform, database, sealer: createSealer(config.sealingKeys), traces, shareGroups }
   return {
     database,
-    /** What the control plane does every minute, with a comparison that is due. */
+    /** Does the work of a minute, with a comparison that is due. */
     async compare(): Promise<void> {
       await runAsSystem(database, sql`update followed_repositories set next_compare_at = '2000-01-01'`)
       await sweepRepositories(services)
