@@ -57,7 +57,7 @@ const LatencyGate = z
       .number()
       .min(0.01)
       .max(1)
-      .default(0.05)
+      .default(0.02)
       .meta({
         description:
           'The smallest difference that matters, as a share of the requests: so many more may be slower than nearly ' +
