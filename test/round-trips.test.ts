@@ -7,7 +7,11 @@ it.each(guardedOperations.map(operation => [operation.id, operation] as const))(
   async (id, operation) => {
     const { owner, tenant_id } = await newTenant()
     const requestId = `trip-${id.replaceAll(' ', '-')}-${unusedId()}`
-    const path = operation.path.replace('{index}', '0').replace(/\{\w+\}/g, unusedId) + getExampleQuery(operation)
+    const path =
+      operation.path
+        .replace('{index}', '0')
+        .replace('{action}', 'pause')
+        .replace(/\{\w+\}/g, unusedId) + getExampleQuery(operation)
     const example = getExampleRequest(operation)
     const who = { 'X-Api-Key': owner.key, 'X-Tenant-Id': tenant_id, 'X-Request-Id': requestId }
     const headers = { ...example.headers, ...who }

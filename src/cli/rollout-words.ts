@@ -1,4 +1,5 @@
 // The words and options of `slipway rollout`, as a policy.
+import { GATE_DEFAULTS } from '../protocol/defaults.ts'
 import { usageError } from './failure.ts'
 import type { Deployment } from './session.ts'
 import { parseDuration } from './times.ts'
@@ -29,9 +30,9 @@ export function parseStep(word: string) {
 export function parseGates(flags: GateFlags, kept: Gates | undefined, secret: string | undefined): Gates {
   const { errors, latency, restarts, score, webhook } = flags
   const gates: Gates = kept ?? {
-    errors: toShare('errors', '1', undefined),
-    latency: toShare('latency', '2', undefined),
-    restarts: { most: 0 },
+    errors: GATE_DEFAULTS.errors,
+    latency: GATE_DEFAULTS.latency,
+    restarts: GATE_DEFAULTS.restarts,
     webhook: null,
     scores: [],
   }
@@ -44,14 +45,11 @@ export function parseGates(flags: GateFlags, kept: Gates | undefined, secret: st
   }
 }
 
-/** The API fills in what is missing. */
-const ALPHA = 0.001
-
-function toShare(option: string, text: string, kept: Gates['errors'] | undefined): Gates['errors'] {
+function toShare(option: 'errors' | 'latency', text: string, kept: Gates['errors']): Gates['errors'] {
   if (text === 'off') return null
   if (!/^\d{1,3}(\.\d{1,4})?$/.test(text))
     throw usageError(`--${option} ${text} is not a number of requests in a hundred, or off.`, EXAMPLE)
-  return { alpha: ALPHA, ...kept, margin: Number(text) / 100 }
+  return { ...GATE_DEFAULTS[option], ...kept, margin: Number(text) / 100 }
 }
 
 function toRestarts(text: string): Gates['restarts'] {
@@ -77,7 +75,7 @@ function toScores(words: string[], kept: Gates['scores']): Gates['scores'] {
   }
   return words.map(word => {
     const [, key = word, margin] = /^(.+)=(\d{1,7}(?:\.\d{1,6})?)$/.exec(word) ?? []
-    const before = kept.find(one => one.key === key) ?? { margin: 0.05, least: 20, alpha: ALPHA }
+    const before = kept.find(one => one.key === key) ?? GATE_DEFAULTS.scores
     return { ...before, key, ...(margin !== undefined && { margin: Number(margin) }) }
   })
 }

@@ -13,3 +13,12 @@ export const TIMING_DEFAULTS = {
   retries: 0,
   deadline_seconds: 3600,
 } as const
+
+/** Members of the steps and the gates of a rollout. */
+export const STEP_DEFAULTS = { minutes: 5, requests: 0 } as const
+export const GATE_DEFAULTS = {
+  errors: { margin: 0.01, alpha: 0.001 },
+  latency: { margin: 0.02, alpha: 0.001 },
+  restarts: { most: 0 },
+  scores: { margin: 0.05, least: 20, alpha: 0.001 },
+} as const

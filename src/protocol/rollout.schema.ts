@@ -1,5 +1,6 @@
 // Schemas of rollouts: the steps by which each later revision of a deployment gets the traffic, and what stops it.
 import * as z from 'zod'
+import { GATE_DEFAULTS, STEP_DEFAULTS } from './defaults.ts'
 import { arrayOf, boundedText, Instant, Uuid } from './wire.ts'
 
 const MAX_ROLLOUT_STEPS = 10
@@ -17,13 +18,13 @@ export const RolloutStep = z
       .number()
       .min(0)
       .max(MAX_MINUTES)
-      .default(5)
+      .default(STEP_DEFAULTS.minutes)
       .meta({ description: 'The step lasts at least so long. Fractions are allowed.' }),
     requests: z
       .int()
       .min(0)
       .max(10_000_000)
-      .default(0)
+      .default(STEP_DEFAULTS.requests)
       .meta({ description: 'The least number of requests that the revision has answered in this step.' }),
   })
   .meta({ id: 'RolloutStep', description: 'A share of the traffic, and what it takes to go on from it.' })
@@ -33,7 +34,7 @@ const alpha = z
   .number()
   .min(0.000_001)
   .max(0.1)
-  .default(0.001)
+  .default(GATE_DEFAULTS.errors.alpha)
   .meta({
     description:
       'The probability that a revision which is no worse fails in a step, however often it is looked at. Smaller: ' +
@@ -42,7 +43,7 @@ const alpha = z
 
 const ErrorsGate = z
   .object({
-    margin: z.number().min(0.0001).max(1).default(0.01).meta({
+    margin: z.number().min(0.0001).max(1).default(GATE_DEFAULTS.errors.margin).meta({
       description: 'The smallest difference that matters, as a share of the requests: 0.01 is one more in a hundred.',
     }),
     alpha,
@@ -57,7 +58,7 @@ const LatencyGate = z
       .number()
       .min(0.01)
       .max(1)
-      .default(0.02)
+      .default(GATE_DEFAULTS.latency.margin)
       .meta({
         description:
           'The smallest difference that matters, as a share of the requests: so many more may be slower than nearly ' +
@@ -70,7 +71,7 @@ const LatencyGate = z
     description: 'Fails if more requests are slow than at the serving revision meanwhile.',
   })
 const RestartsGate = z
-  .object({ most: z.int().min(0).max(1000).default(0) })
+  .object({ most: z.int().min(0).max(1000).default(GATE_DEFAULTS.restarts.most) })
   .meta({ id: 'RestartsGate', description: 'Fails if its copies restart more often than this in one step.' })
 const NewWebhookGate = z
   .object({
@@ -98,14 +99,14 @@ const ScoreKey = boundedText(255).min(1)
 const ScoresGate = z
   .object({
     key: ScoreKey.meta({ description: 'The key of the feedback, by people or by evaluators.' }),
-    margin: z.number().min(0.0001).max(1_000_000).default(0.05).meta({
+    margin: z.number().min(0.0001).max(1_000_000).default(GATE_DEFAULTS.scores.margin).meta({
       description: 'The smallest difference of the means that matters.',
     }),
     least: z
       .int()
       .min(2)
       .max(100_000)
-      .default(20)
+      .default(GATE_DEFAULTS.scores.least)
       .meta({ description: 'The least number of scores of each of the two revisions. The step waits for them.' }),
     alpha,
   })

@@ -1,4 +1,5 @@
 // Plans the traffic settings and the rollout that a document of a deployment declares. Left out, both stay.
+import { GATE_DEFAULTS, STEP_DEFAULTS } from '../../protocol/defaults.ts'
 import type { Change } from '../changes.ts'
 import type { Reply } from '../client.ts'
 import type { DeclaredDocument } from './documents.ts'
@@ -69,15 +70,14 @@ function withSecret(planner: Planner, document: DeclaredDocument, stored: Rollou
   const { errors = null, latency = null, restarts = null, webhook = null, scores = [] } = gates ?? {}
   const isKept = stored?.gates.webhook?.url === webhook?.url && stored?.gates.webhook?.secret != null
   const secret = webhook && (isKept ? MASK : (findSecret(planner, document, 'rollout.secret') ?? null))
-  const judged = { margin: 0.01, alpha: 0.001 }
   return {
-    steps: steps.map(step => ({ minutes: 5, requests: 0, ...step })),
+    steps: steps.map(step => ({ ...STEP_DEFAULTS, ...step })),
     gates: {
-      errors: errors && { ...judged, ...errors },
-      latency: latency && { ...judged, margin: 0.05, ...latency },
-      restarts: restarts && { ...{ most: 0 }, ...restarts },
+      errors: errors && { ...GATE_DEFAULTS.errors, ...errors },
+      latency: latency && { ...GATE_DEFAULTS.latency, ...latency },
+      restarts: restarts && { ...GATE_DEFAULTS.restarts, ...restarts },
       webhook: webhook && { url: webhook.url, secret },
-      scores: scores.map(gate => ({ ...judged, margin: 0.05, least: 20, ...gate })),
+      scores: scores.map(gate => ({ ...GATE_DEFAULTS.scores, ...gate })),
     },
   }
 }

@@ -179,6 +179,7 @@ const ROUTES: Record<string, Route> = {
   '/v2/deployments/*/protection': { answer: deploymentAnswer },
   '/v2/deployments/*/traffic': { answer: deploymentAnswer },
   '/v2/deployments/*/rollout': { answer: deploymentAnswer },
+  '/v2/deployments/*/rollout/*': { answer: deploymentAnswer },
   '/v2/deployments/*/rollback': { answer: deploymentAnswer },
   '/v2/deployments/*/state': { answer: deploymentAnswer },
   '/v2/deployments/*/revisions': { answer: deploymentAnswer },

@@ -81,6 +81,8 @@ describe('a new deployment', () => {
       protection: { mode: 'none', open_paths: [] },
       traffic: [],
       traffic_settings: { starts_at: 100, sticky: null },
+      rollout: null,
+      rollout_progress: null,
       parent_deployment_id: null,
       preview: null,
       url: null,

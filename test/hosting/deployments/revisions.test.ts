@@ -281,6 +281,7 @@ describe('the hold of a rollback', () => {
       revision_id: body.latest_revision_id,
       from_commit: rolledBack.sha,
       until,
+      reason: 'rolled_back',
     })
   })
 
