@@ -1,5 +1,5 @@
-// Postgres with all migrations, for one file of tests: a database of the run's shared server, or a server of its own. And
-// an empty data folder for the databases of an agent.
+// Postgres with all migrations, for one file of tests: a database of the run's shared server, or a server of its own.
+// Also an empty data folder for the databases of an agent.
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { inject } from 'vitest'
