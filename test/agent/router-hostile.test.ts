@@ -505,6 +505,16 @@ test.each([
   expect(answer).not.toContain('502')
 })
 
+test.each(['POST', 'PUT', 'PATCH', 'DELETE'])('a %s without a body has none at the application', async method => {
+  await startRawApplication(OK)
+  const { client, closed } = openConnection()
+  client.write(request('Connection: close\r\n', `${method} / HTTP/1.1`))
+  expect(await closed).toMatch(/^HTTP\/1\.1 200 OK\r\n/)
+  // Many servers of WSGI and FastCGI refuse a body of unknown length.
+  expect(receivedBytes).not.toMatch(/transfer-encoding/i)
+  expect(receivedBytes).toMatch(/\r\n\r\n$/)
+})
+
 test('a limited number of early hints is passed on', async () => {
   await startRawApplication(`${'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n'.repeat(1000)}${OK}`)
   const answer = await exchange(request('Connection: close\r\n'))

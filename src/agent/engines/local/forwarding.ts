@@ -156,6 +156,8 @@ export class Forwarding {
       return undefined
     }
     const socket = answerer as Socket
+    // Node would send a body of unknown length in its place, which many servers refuse.
+    if (short && req.headers['content-length'] === undefined) headers.push('Content-Length', '0')
     headers.push(...connection)
     const out = sendStreamed(req, res, socket, { headers, edit, onAnswer: recordAnswer })
     const isReading = () => !out.writableNeedDrain
