@@ -27,7 +27,7 @@ export const RolloutStep = z
       .default(STEP_DEFAULTS.requests)
       .meta({ description: 'The least number of requests that the revision has answered in this step.' }),
   })
-  .meta({ id: 'RolloutStep', description: 'A share of the traffic, and what it takes to go on from it.' })
+  .meta({ description: 'A share of the traffic, and what it takes to go on from it.' })
 export type RolloutStep = z.output<typeof RolloutStep>
 
 const alpha = z
@@ -49,7 +49,6 @@ const ErrorsGate = z
     alpha,
   })
   .meta({
-    id: 'ErrorsGate',
     description: 'Fails if more requests end with a status of 500 or above than at the serving revision meanwhile.',
   })
 const LatencyGate = z
@@ -67,12 +66,11 @@ const LatencyGate = z
     alpha,
   })
   .meta({
-    id: 'LatencyGate',
     description: 'Fails if more requests are slow than at the serving revision meanwhile.',
   })
 const RestartsGate = z
   .object({ most: z.int().min(0).max(1000).default(GATE_DEFAULTS.restarts.most) })
-  .meta({ id: 'RestartsGate', description: 'Fails if its copies restart more often than this in one step.' })
+  .meta({ description: 'Fails if its copies restart more often than this in one step.' })
 const NewWebhookGate = z
   .object({
     url: boundedText(2048)
@@ -111,7 +109,6 @@ const ScoresGate = z
     alpha,
   })
   .meta({
-    id: 'ScoresGate',
     description: 'Fails if the traces of the revision have worse scores than those of the serving one meanwhile.',
   })
 export type ScoresGate = z.output<typeof ScoresGate>

@@ -82,8 +82,8 @@ export const revisionConfigToWire = (stored: unknown) =>
 const describeProcesses = ({ health_processes }: DeploymentRow) =>
   health_processes ? JSON.stringify(health_processes) : ''
 
-export const holdToWire = ({ reason, since, ...hold }: Hold) => {
-  return { ...hold, since: toIsoTime(since), reason: reason ?? ('rolled_back' as const) }
+export const holdToWire = (hold: Hold) => {
+  return { ...hold, since: toIsoTime(hold.since), reason: hold.reason ?? ('rolled_back' as const) }
 }
 
 /** Its numbers move without a new version. */
