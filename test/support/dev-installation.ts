@@ -56,9 +56,13 @@ export default async function setup(project: TestProject) {
   chmodSync(folder, 0o755)
   const home = join(folder, 'home')
   let starting: Promise<Command> | undefined
+  let stopping = Promise.resolve()
   const users = new Set<string>()
 
   async function start(): Promise<Command> {
+    await stopping
+    const described = join(home, 'dev.json')
+    await rm(described, { force: true })
     // Its first start would take initdb and all migrations, as in dev.test.ts.
     const data = join(home, 'postgres')
     if (!existsSync(data)) {
@@ -70,7 +74,7 @@ export default async function setup(project: TestProject) {
     // The first point of metrics would take a minute.
     const settings = { SLIPWAY_HOME: home, AGENT_METRICS_SECONDS: '1', NODE_COMPILE_CACHE }
     const dev = startCommand('src/host/dev.ts', [`--port=${await findFreePort()}`], settings)
-    await dev.until(() => existsSync(join(home, 'dev.json')))
+    await dev.until(() => existsSync(described))
     return dev
   }
   const server = createServer(async ({ method, url: user = '' }, response) => {
@@ -79,7 +83,8 @@ export default async function setup(project: TestProject) {
       users.delete(user)
       if (users.size === 0) {
         starting = undefined
-        await stopCommands()
+        stopping = stopCommands()
+        await stopping
       }
       response.end()
       return
