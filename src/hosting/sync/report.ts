@@ -39,7 +39,7 @@ export const report = verb('listeners:sync', async (ctx, { agent_id, fence, repo
   const moved = results.flatMap(([deployment_id, revision_id, code]) => (revision_id && !code ? [deployment_id] : []))
   if (moved.length > 0 && ctx.notifyGitHosts) ctx.waitUntil?.(ctx.notifyGitHosts([...new Set(moved)]))
   const passed = reports.flatMap(({ deployment_id, traffic }) =>
-    traffic?.rollout?.outcome === 'passed' ? [deployment_id] : [],
+    traffic?.rollout?.outcome === 'passed' && moved.includes(deployment_id) ? [deployment_id] : [],
   )
   if (passed.length > 0)
     ctx.waitUntil?.(import('../rollouts/sweep.ts').then(sweep => sweep.lookAtRollouts(ctx, passed)))
