@@ -2,11 +2,17 @@
 -- `StoredRollout` of src/protocol/rollout.schema.ts. The progress is in `deployments.traffic`, at the revision beside
 -- the one that serves; what is known at the end is in `revisions.rollout`.
 
-create function begin_rollout(p_policy json) returns jsonb
+create function begin_rollout(d deployments) returns jsonb
 language sql stable
 return case
-  when p_policy is not null then
-    jsonb_build_object('step', 0, 'since', clock(), 'paused', false, 'passed', false, 'policy', p_policy)
+  when d.rollout is not null then jsonb_build_object(
+    'step', 0,
+    'since', clock(),
+    'paused', false,
+    'passed', false,
+    'policy', d.rollout,
+    'signed', d.rollout_secret is not null
+  )
 end;
 
 create function rollout_share(p_policy jsonb, p_step integer) returns integer
@@ -35,15 +41,36 @@ return case
   )
 end;
 
--- When the control plane looks at it: at scores each minute, at its webhook once all else is passed. Null: never.
+-- When the control plane looks at it: at scores each minute, and at all once its agent has passed it. Null: never.
 create function rollout_due(p_progress jsonb) returns timestamptz
 language sql stable
 return case
   when rollout_work(p_progress) is null then null
-  when p_progress -> 'passed' = 'true' and p_progress -> 'paused' = 'false' and asks_control_plane(p_progress)
-    then clock()
+  when p_progress -> 'passed' = 'true' and p_progress -> 'paused' = 'false'
+    then greatest(clock(), minutes_over_at(p_progress))
   when p_progress #> '{policy, gates, scores}' <> '[]' then clock() + interval '1 minute'
 end;
+
+-- When the minutes of its step are over.
+create function minutes_over_at(p_progress jsonb) returns timestamptz
+language sql stable
+return (p_progress ->> 'since')::timestamptz
+  + (rollout_work(p_progress) ->> 'minutes')::float8 * interval '1 minute';
+
+-- An agent that says so has judged each gate that it has to, with enough requests. Its clock is not relied on.
+create function is_judged_passed(p_progress jsonb, p_judged jsonb) returns boolean
+language sql immutable
+return p_judged ->> 'outcome' = 'passed'
+  and (p_judged ->> 'requests')::numeric >= (rollout_work(p_progress) ->> 'requests')::numeric
+  and not exists (
+    select from jsonb_array_elements(p_judged -> 'gates') g where g ->> 'verdict' <> 'passed'
+  )
+  and not exists (
+    select
+    from unnest('{errors,latency,restarts}'::text[]) name
+    where nullif(rollout_work(p_progress) -> name, 'null') is not null
+      and not (p_judged -> 'gates') @> jsonb_build_array(jsonb_build_object('gate', name))
+  );
 
 create function asks_control_plane(p_progress jsonb) returns boolean
 language sql immutable
@@ -65,7 +92,7 @@ end $$;
 
 -- Goes on to the next step, which is all traffic after the last one. The caller has locked the deployment, and writes
 -- it.
-create function advance_rollout(d deployments, p_requests integer, p_gates jsonb) returns deployments
+create function advance_rollout(d deployments, p_requests bigint, p_gates jsonb) returns deployments
 language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_progress jsonb := rollout_of(d);
@@ -195,17 +222,17 @@ begin
   then
     return d;
   end if;
-  if p_judged ->> 'outcome' <> 'passed' then
+  if not is_judged_passed(v_progress, p_judged) then
     -- The first look at the scores of the first step.
     d.rollout_due_at := coalesce(d.rollout_due_at, rollout_due(v_progress));
     return d;
   end if;
-  if v_progress -> 'paused' = 'true' or asks_control_plane(v_progress) then
+  if v_progress -> 'paused' = 'true' or asks_control_plane(v_progress) or minutes_over_at(v_progress) > clock() then
     return with_rollout(
       d, v_progress || '{"passed": true}', (d.traffic #>> '{beside, share}')::integer
     );
   end if;
-  return advance_rollout(d, (p_judged ->> 'requests')::integer, p_judged -> 'gates');
+  return advance_rollout(d, (p_judged ->> 'requests')::bigint, p_judged -> 'gates');
 end $$;
 
 -- `p_rollout` is `StoredRollout`; null removes the policy. `p_secret`: sealed, of its webhook; `p_keeps_secret`: the
@@ -314,9 +341,10 @@ begin
     when 'resume' then
       if v_progress -> 'paused' = 'true' then
         d := with_rollout(d, v_progress || '{"paused": false}', (d.traffic #>> '{beside, share}')::integer);
-        if v_progress -> 'passed' = 'true' and not asks_control_plane(v_progress) then
+        if v_progress -> 'passed' = 'true' and not asks_control_plane(v_progress)
+          and minutes_over_at(v_progress) <= clock() then
           d := advance_rollout(
-            d, (d.applied_traffic #>> '{rollout, requests}')::integer, (d.applied_traffic #> '{rollout, gates}')::jsonb
+            d, (d.applied_traffic #>> '{rollout, requests}')::bigint, (d.applied_traffic #> '{rollout, gates}')::jsonb
           );
         end if;
       end if;
@@ -334,6 +362,10 @@ begin
   if d.version > v_before.version then perform write_moved_deployments(array[d]); end if;
   return next;
 end $$;
+
+create function has_webhook_of(d deployments, p_progress jsonb) returns boolean
+language sql immutable
+return d.rollout #>> '{gates, webhook, url}' is not distinct from p_progress #>> '{policy, gates, webhook, url}';
 
 -- Takes a deployment whose rollout the control plane has to look at, for two minutes. No row: another one has it.
 create function claim_rollout(p_deployment uuid) returns json
@@ -370,7 +402,9 @@ begin
     'share', d.traffic #> '{beside, share}',
     'progress', rollout_of(d),
     'judged', d.applied_traffic -> 'rollout',
-    'secret', d.rollout_secret
+    -- The secret is for the address that the policy has now.
+    'is_webhook_kept', has_webhook_of(d, rollout_of(d)),
+    'secret', case when has_webhook_of(d, rollout_of(d)) then d.rollout_secret end
   );
 end $$;
 
@@ -413,7 +447,7 @@ begin
       revision_moved(r, v_next, json_build_object('deployment_id', d.id, 'message', p_message))
     ];
   elsif p_outcome = 'passed' and v_progress -> 'passed' = 'true' and v_progress -> 'paused' = 'false' then
-    d := advance_rollout(d, (v_judged ->> 'requests')::integer, v_judged -> 'gates');
+    d := advance_rollout(d, (v_judged ->> 'requests')::bigint, v_judged -> 'gates');
   else
     d.traffic := jsonb_set(d.traffic::jsonb, '{beside, rollout, asked}', p_gates);
     d.rollout_due_at := case when rollout_due(v_progress) is not null then clock() + interval '1 minute' end;

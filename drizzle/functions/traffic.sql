@@ -32,7 +32,7 @@ begin
     'first', case when d.rollout is null then v_first end,
     'name', v_beside -> 'name',
     'label', v_beside -> 'label',
-    'rollout', begin_rollout(d.rollout)
+    'rollout', begin_rollout(d)
   ));
 end $$;
 

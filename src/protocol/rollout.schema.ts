@@ -276,7 +276,7 @@ export type StoredRollout = {
 }
 /**
  * In `deployments.traffic`, with the policy as it was when the revision began. Only functions of SQL write it. `asked`:
- * what the control plane has judged last.
+ * what the control plane has judged last. `signed`: whether its webhook began with a secret.
  */
 export type StoredProgress = {
   step: number
@@ -284,6 +284,7 @@ export type StoredProgress = {
   paused: boolean
   passed: boolean
   policy: StoredRollout
+  signed: boolean
   asked?: GateJudgement[]
 }
 

@@ -32,6 +32,8 @@ type Claimed = {
   share: number
   progress: StoredProgress
   judged: ReportedRollout | null
+  /** Whether the policy has the same address as when the rollout began. `secret` is for that address alone. */
+  is_webhook_kept: boolean
   secret: string | null
   /** The keys whose lower scores are better. */
   lower_keys: string[]
@@ -105,12 +107,13 @@ type Outcome = { outcome: ReportedRollout['outcome']; gates: GateJudgement[] }
 
 /** The webhook is asked last, once all else is passed. */
 async function judge(ctx: Ctx, claimed: Claimed): Promise<Outcome> {
-  const { passed, paused, policy } = claimed.progress
+  const { passed, paused, policy, signed } = claimed.progress
   const gates = await judgeAllScores(ctx, claimed)
   if (gates.some(({ verdict }) => verdict === 'failed')) return { outcome: 'failed', gates }
   const isPassed = passed && !paused && gates.every(({ verdict }) => verdict === 'passed')
   if (!isPassed) return { outcome: 'holds', gates }
   if (!policy.gates.webhook) return { outcome: 'passed', gates }
+  if (signed && !claimed.is_webhook_kept) return { outcome: 'holds', gates: [...gates, gateOf('undecided', CHANGED)] }
   const asked = await askWebhook(ctx, claimed, policy.gates.webhook.url)
   const outcomes = { passed: 'passed', failed: 'failed', undecided: 'holds' } as const
   return { outcome: outcomes[asked.verdict], gates: [...gates, asked] }
@@ -161,6 +164,15 @@ function judgeOne(
 
 // ---- the webhook
 
+const CHANGED =
+  'The policy has another webhook now, and the secret of this one is gone. Promote the revision, or abort it.'
+
+const gateOf = (verdict: GateJudgement['verdict'], text: string): GateJudgement => ({
+  gate: 'webhook',
+  verdict,
+  message: text.slice(0, 500),
+})
+
 /** Each question about a step has the same `webhook-id`. */
 async function askWebhook(
   { config, platform, sealer }: Ctx,
@@ -175,21 +187,16 @@ async function askWebhook(
     secret === null ? [] : [await signBySecret(await sealer.open(secret, deployment_id, ROLLOUT_SEAL_CONTEXT), message)]
   const client = createGuardedClient({ config, platform }, configuredOrigin(config), ASK_LIMITS)
   client.stage('rollout webhook')
-  const gate = (verdict: GateJudgement['verdict'], text: string): GateJudgement => ({
-    gate: 'webhook',
-    verdict,
-    message: text.slice(0, 500),
-  })
   try {
     const headers = messageHeaders(message, signatures)
     const response = await client.fetch(url, { method: 'POST', headers, body })
     await response.body?.cancel()
     const { status } = response
-    if (response.ok) return gate('passed', `The webhook answered ${status}.`)
+    if (response.ok) return gateOf('passed', `The webhook answered ${status}.`)
     if (status >= 400 && status < 500 && status !== 408 && status !== 429)
-      return gate('failed', `The webhook answered ${status}: the step is not to go on.`)
-    return gate('undecided', `The webhook answered ${status}. It is asked again in a minute.`)
+      return gateOf('failed', `The webhook answered ${status}: the step is not to go on.`)
+    return gateOf('undecided', `The webhook answered ${status}. It is asked again in a minute.`)
   } catch (error) {
-    return gate('undecided', `The webhook gave no answer (${(error as Error).message}). It is asked again in a minute.`)
+    return gateOf('undecided', `The webhook gave no answer (${(error as Error).message}). It is asked again in a minute.`)
   }
 }

@@ -13,7 +13,10 @@ import { makeListenerDeployment, makeSyncAgent, newListener, type SyncAgent } fr
 
 const FEATURES = ['images', 'disks', 'traffic', 'traffic_router', 'rollout']
 const POLICY: ListenerPolicy = { ...CLOSED_POLICY, engine: 'container', features: [...FEATURES, 'rollout_gates'] }
-const STEPS = [{ share: 5, minutes: 1, requests: 50 }, { share: 50 }]
+const STEPS = [
+  { share: 5, minutes: 0, requests: 50 },
+  { share: 50, minutes: 0 },
+]
 const NO_TRAFFIC = { starts_at: 100, sticky: null }
 
 let tenant: Tenant
@@ -22,7 +25,7 @@ let id: string
 
 const path = (rest = '') => `/v2/deployments/${id}${rest}`
 const read = async () => (await tenant.get(path())).body
-const setRollout = (gates: object = { errors: {}, restarts: {} }, steps: object[] = STEPS) =>
+const setRollout = (gates: object = { errors: {} }, steps: object[] = STEPS) =>
   tenant.put(path('/rollout'), { steps, gates })
 const move = (action: string) => tenant.post(path(`/rollout/${action}`))
 const revisionOf = async (revision_id: string) => (await tenant.get(path(`/revisions/${revision_id}`))).body
@@ -72,15 +75,15 @@ beforeEach(() => setUp())
 
 describe('a later revision', () => {
   it('goes by the steps until it serves alone, and keeps the numbers of each', async () => {
-    const set = await setRollout()
+    const set = await setRollout({ errors: {}, restarts: null })
     expect(set.status, JSON.stringify(set.body)).toBe(200)
-    expect(set.body.rollout).toMatchObject({ steps: [{ share: 5 }, { share: 50, minutes: 5, requests: 0 }] })
+    expect(set.body.rollout).toMatchObject({ steps: [{ share: 5 }, { share: 50, minutes: 0, requests: 0 }] })
     const first = set.body.active_revision_id
     const canary = await push()
     expect((await work()).traffic).toMatchObject({
       revision_id: canary,
       share: 5,
-      rollout: { step: 0, minutes: 1, requests: 50, errors: { margin: 0.01 }, latency: null, restarts: { most: 0 } },
+      rollout: { step: 0, minutes: 0, requests: 50, errors: { margin: 0.01 }, latency: null, restarts: null },
     })
     const etag = async () => (await tenant.get(path())).headers.get('etag')
     const before = await etag()
@@ -187,6 +190,29 @@ describe('a later revision', () => {
   })
 })
 
+describe('an agent', () => {
+  it('moves nothing before the minutes are over, and by no judgement that lacks a gate or the requests', async () => {
+    await setRollout({ errors: {}, restarts: {} }, [{ share: 5, minutes: 10, requests: 50 }, { share: 50 }])
+    await push()
+    const restarts = { gate: 'restarts', verdict: 'passed', message: 'none' } as const
+    const isPassed = async () => (await read()).rollout_progress.is_passed
+    await judge({ outcome: 'passed' })
+    await judge({ outcome: 'passed', gates: [ERRORS, { ...restarts, verdict: 'failed' }] })
+    await judge({ outcome: 'passed', gates: [ERRORS, restarts], requests: 49 })
+    expect(await isPassed()).toBe(false)
+    // Its clock is ahead.
+    await judge({ outcome: 'passed', gates: [ERRORS, restarts], requests: Number.MAX_SAFE_INTEGER })
+    await finishPendingWork()
+    expect((await read()).rollout_progress).toMatchObject({ step: 0, share: 5, is_passed: true })
+    await lookAtRollouts(getServices(), [id])
+    expect((await read()).rollout_progress.step).toBe(0)
+    await withClockAhead(10 * 60_000, () => lookAtRollouts(getServices(), [id]))
+    expect((await read()).rollout_progress).toMatchObject({ step: 1, share: 50, is_passed: false })
+    const canary = (await read()).latest_revision_id
+    expect((await revisionOf(canary)).rollout.steps).toMatchObject([{ requests: Number.MAX_SAFE_INTEGER }])
+  })
+})
+
 describe('by hand', () => {
   it('a rollout is paused and resumed, and goes on at once if its step was passed', async () => {
     await setRollout()
@@ -264,12 +290,37 @@ describe('the control plane', () => {
     expect((await read()).rollout_progress).toMatchObject({ step: 1, share: 50 })
     expect(asked[1]!.headers.get('webhook-id')).toBe(asked[0]!.headers.get('webhook-id'))
     await judge({ outcome: 'passed' })
-    await look()
+    await lookLater(5)
     const { status, rollout } = await revisionOf(canary)
     expect([status, rollout.failure.step]).toEqual(['DEPLOY_FAILED', 1])
     expect(rollout.failure.gates).toMatchObject([{ gate: 'errors' }, { gate: 'webhook', verdict: 'failed' }])
     expect((await read()).hold).toMatchObject({ reason: 'rollout_failed' })
     expect((await work()).revision).toBeNull()
+  })
+
+  it('signs with the secret of the policy for its address alone, and waits at one that is gone', async () => {
+    const old = 'https://old.example.com/gate'
+    const serveBoth = () => {
+      const answer = () => new Response(null, { status: 401 })
+      foreignServers.fetch = makeFakeFetch({ 'https://old.example.com': answer, 'https://ci.example.com': answer })
+      return (foreignServers.fetch as FakeFetch).requests
+    }
+    await setRollout({ webhook: { url: old, secret: 'hush-hush' } })
+    await push()
+    const asked = serveBoth()
+    await setRollout({ webhook: { url: URL_OF_GATE, secret: 'another secret' } })
+    await judge({ outcome: 'passed' })
+    await look()
+    expect(asked).toHaveLength(0)
+    expect((await read()).rollout_progress).toMatchObject({
+      step: 0,
+      gates: [{ gate: 'errors' }, { gate: 'webhook', verdict: 'undecided' }],
+    })
+    await tenant.delete(path('/rollout'))
+    await lookLater()
+    expect(asked).toHaveLength(0)
+    expect((await read()).hold).toBeNull()
+    expect((await move('promote')).body.rollout_progress).toMatchObject({ share: 100 })
   })
 
   it('judges the scores of traces by their revision', async () => {
