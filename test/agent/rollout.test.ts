@@ -2,11 +2,12 @@
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import type { RevisionSpec } from '../../src/agent/engine.ts'
+import type { RevisionSpec, SplitTotals } from '../../src/agent/engine.ts'
 import type { ProcessEngine } from '../../src/agent/engines/process.ts'
 import type { Observation } from '../../src/agent/reconcile/observe.ts'
 import { composeReport } from '../../src/agent/reconcile/report.ts'
 import { Rollouts } from '../../src/agent/reconcile/rollouts.ts'
+import { ROLLOUT_BOUNDS_MS } from '../../src/protocol/latency-histogram.ts'
 import type { WorkRollout } from '../../src/protocol/rollout.schema.ts'
 import type { Work } from '../../src/protocol/work.schema.ts'
 import { waitFor } from '../support/commands.ts'
@@ -154,15 +155,82 @@ test('a good one passes its step once it has its requests, and the next step cou
   expect(report).toMatchObject({ state: 'deploying', traffic: { share: 60, rollout: { step: 1, outcome: 'holds' } } })
 })
 
+/** A router and copies as somebody tells them. */
+function scriptEngine(over: object = {}) {
+  const revision = (requests: number, failed = 0) => {
+    const latencies = Array(ROLLOUT_BOUNDS_MS.length + 1).fill(0)
+    latencies[0] = requests
+    return { requests, failed, latencies }
+  }
+  const shares: (number | undefined)[] = []
+  const totals: SplitTotals = { revisions: {}, failing: [], slow: [], restarts: {} }
+  const scripted = new Rollouts({
+    engine: {
+      split: async (_, split) => void shares.push(split?.share),
+      readSplit: async () => structuredClone(totals),
+    },
+    home,
+    changed: id => changed.push(id),
+    logEvent: () => {},
+    ...over,
+  })
+  const see = (phase: string) => {
+    const split = { revision_id: canary.revision_id, share: 50 }
+    const observed = { revisions: { [canary.revision_id]: phase }, routed: old.revision_id }
+    scripted.see(makeWork(), { observed, split } as unknown as Observation)
+    return scripted.judge()
+  }
+  const tell = (own: [number, number], other: [number, number]) =>
+    Object.assign(totals, {
+      revisions: { [canary.revision_id]: revision(...own), [old.revision_id]: revision(...other) },
+    })
+  return { rollouts: scripted, see, tell, shares }
+}
+
+test('one without a ready copy passes no step, and a router that starts again begins it anew', async () => {
+  const { rollouts, see, tell } = scriptEngine()
+  const told = () => rollouts.told(old.deployment_id, canary.revision_id)
+  await see('healthy')
+  tell([5000, 0], [5000, 0])
+  await see('unhealthy')
+  expect(told()).toMatchObject({ outcome: 'holds', requests: 0 })
+  await see('healthy')
+  expect(told()).toMatchObject({ outcome: 'passed', requests: 5000 })
+  // Fewer than before: without the new beginning, the counts would be negative.
+  tell([4000, 30], [3000, 0])
+  await see('healthy')
+  expect(rollouts.failed(makeWork())).toBeNull()
+  tell([4100, 80], [3100, 0])
+  await see('healthy')
+  const { requests, gates } = rollouts.failed(makeWork())!.traffic!.rollout!
+  expect([requests, gates[0]!.canary]).toEqual([100, { count: 100, value: 0.5 }])
+})
+
+test('a full disk keeps no request at a bad one', async () => {
+  fs.writeFileSync(`${home}/full`, '')
+  const { rollouts, see, tell, shares } = scriptEngine({ home: `${home}/full` })
+  await see('healthy')
+  tell([100, 50], [100, 0])
+  await see('healthy')
+  expect(shares).toEqual([0])
+  expect(changed).toContain(old.deployment_id)
+  expect(rollouts.splitOf(makeWork())).toMatchObject({ share: 0 })
+})
+
 test('one whose copies restart is sent back', async () => {
   const rollouts = makeRollouts()
-  const work = makeWork({ errors: null })
+  const work = makeWork({ errors: null, requests: 1_000 })
   await pass(rollouts, work)
+  await load(20)
   await rollouts.judge()
+  const crashed = Date.now()
   while ((await ask('/end').catch(() => ({ status: 502 }))).status !== 502);
   await waitFor(async () => {
     await rollouts.judge()
     return rollouts.failed(work) !== null
   })
-  expect(rollouts.failed(work)!.traffic!.rollout!.gates).toMatchObject([{ gate: 'restarts', verdict: 'failed' }])
+  const { gates, since } = rollouts.failed(work)!.traffic!.rollout!
+  expect(gates).toMatchObject([{ gate: 'restarts', verdict: 'failed' }])
+  // While it had no copy, the step did not begin anew.
+  expect(Date.parse(since)).toBeLessThanOrEqual(crashed)
 })

@@ -362,6 +362,7 @@ export class Reconciler {
   #forget(id: string): void {
     this.#deployments.delete(id)
     this.#unreadable.delete(id)
+    this.#rollouts.drop(id)
     this.#options.redaction.forget(id)
   }
 

@@ -7,6 +7,7 @@ import type { ReportedRollout, WorkRollout } from '../../protocol/rollout.schema
 import { describeFailure, judgeStep, NO_ANSWERS, type SideCounts } from '../../protocol/rollout-step.ts'
 import type { WorkTraffic } from '../../protocol/traffic.schema.ts'
 import type { Work } from '../../protocol/work.schema.ts'
+import { uptimeMs } from '../control-plane/lease.ts'
 import type { Engine, SplitTotals } from '../engine.ts'
 import { readJson, writeJson } from '../system/files.ts'
 import type { LogEvent } from '../system/log-event.ts'
@@ -19,13 +20,17 @@ type Options = {
   changed: (deployment_id: string) => void
   logEvent: LogEvent
 }
+/** The clock of the machine can be set, so lengths are by its uptime. */
+type Moment = { at: number; uptime: number }
 type Step = {
   traffic: WorkTraffic & { rollout: WorkRollout }
   serving: string
-  since: number
+  isHealthy: boolean
+  began: Moment
   base?: SplitTotals
+  last?: SplitTotals
   /** The last minutes of a long step, in which a new fault is not hidden by the many requests before it. */
-  recent?: { base: SplitTotals; since: number; number: number }
+  recent?: { base: SplitTotals; began: Moment; number: number }
   /** The numbers that were told last. */
   told?: ReportedRollout
   toldAt: number
@@ -66,12 +71,15 @@ export class Rollouts {
     }
     const { revision_id, share, rollout } = traffic
     if (split?.revision_id !== revision_id || split.share !== share) return
+    const isHealthy = observed.revisions[revision_id] === 'healthy'
     const isSame = known?.traffic.revision_id === revision_id && known.traffic.rollout.step === rollout.step
     if (isSame && known.serving === observed.routed) {
-      known.traffic = { ...traffic, rollout }
+      Object.assign(known, { traffic: { ...traffic, rollout }, isHealthy })
       return
     }
-    this.#steps.set(id, { traffic: { ...traffic, rollout }, serving: observed.routed, since: Date.now(), toldAt: 0 })
+    const toldAt = Number.NEGATIVE_INFINITY
+    const began = momentNow()
+    this.#steps.set(id, { traffic: { ...traffic, rollout }, serving: observed.routed, isHealthy, began, toldAt })
   }
 
   /** The part of the deployment's report about its rollout. */
@@ -101,6 +109,13 @@ export class Rollouts {
     )
   }
 
+  /** The deployment is no longer one of this agent. */
+  drop(id: string): void {
+    this.#steps.delete(id)
+    this.#failures.delete(id)
+    rmSync(this.#file(id), { force: true })
+  }
+
   /** Another agent may act. */
   leave(): void {
     this.#steps.clear()
@@ -112,40 +127,50 @@ export class Rollouts {
     if (this.#steps.get(id) !== step) return
     const { traffic, serving } = step
     const { revision_id, share, rollout } = traffic
-    if (!step.base || isReset(step.base, totals))
-      Object.assign(step, { base: totals, since: Date.now(), recent: undefined })
-    const judgeSince = (base: SplitTotals, from: number, isWhole: boolean, part: number) =>
+    if (!step.last || isReset(step.last, totals))
+      Object.assign(step, { base: totals, began: momentNow(), recent: undefined })
+    step.last = totals
+    const judgeSince = (base: SplitTotals, from: Moment, isWhole: boolean, part: number) =>
       judgeStep(withPart(rollout, isWhole, part), {
         canary: countedSince(base, totals, revision_id),
         serving: countedSince(base, totals, serving),
         restarts: (totals.restarts[revision_id] ?? 0) - (base.restarts[revision_id] ?? 0),
-        seconds: (Date.now() - from) / 1000,
+        seconds: (uptimeMs() - from.uptime) / 1000,
       })
-    const whole = judgeSince(step.base!, step.since, true, 1 / 2)
+    const whole = judgeSince(step.base!, step.began, true, 1 / 2)
     step.recent = nextRecent(step.recent, totals)
     const { recent } = step
     // Half of `alpha` is for the whole step, and the other half for all its minutes together, however many they are.
-    const late = judgeSince(recent.base, recent.since, false, 1 / (2 * recent.number * (recent.number + 1)))
+    const late = judgeSince(recent.base, recent.began, false, 1 / (2 * recent.number * (recent.number + 1)))
     const isLate = whole.outcome !== 'failed' && late.outcome === 'failed'
     const judged = isLate ? late : whole
-    const since = new Date(isLate ? recent.since : step.since).toISOString()
+    const since = new Date((isLate ? recent : step).began.at).toISOString()
     const report: ReportedRollout = { step: rollout.step, since, ...judged }
+    // One without a ready copy has no requests, so it fails at none.
+    if (report.outcome === 'passed' && !step.isHealthy) report.outcome = 'holds'
     if (judged.outcome === 'failed') {
       const isSince = ({ at }: { at: string }) => at >= since
       const failing = totals.failing.filter(isSince)
       report.failing_requests = failing.length > 0 ? failing : totals.slow.filter(isSince)
       const message = describeFailure(judged.gates, share)
-      this.#keep(id, { revision_id, share, message, rollout: report })
+      const failure = { revision_id, share, message, rollout: report }
+      this.#failures.set(id, failure)
       this.#steps.delete(id)
-      const { rollout: _, ...split } = traffic
-      await engine.split?.(id, { ...split, share: 0 })
       logEvent('rollout failed', { deployment: id, revision: revision_id, reason: message })
-      return changed(id)
+      const { rollout: _, ...split } = traffic
+      try {
+        await engine.split?.(id, { ...split, share: 0 })
+        // Last: a full disk keeps no request at a bad revision.
+        writeJson(this.#file(id), failure)
+      } finally {
+        changed(id)
+      }
+      return
     }
-    const isNews = judged.outcome !== step.told?.outcome || Date.now() - step.toldAt >= TELL_MS
+    const isNews = report.outcome !== step.told?.outcome || uptimeMs() - step.toldAt >= TELL_MS
     if (!isNews) return
     step.told = report
-    step.toldAt = Date.now()
+    step.toldAt = uptimeMs()
     changed(id)
   }
 
@@ -154,11 +179,6 @@ export class Rollouts {
     if (!this.#failures.has(id)) this.#failures.set(id, readJson<Failure>(this.#file(id)) ?? null)
     const failure = this.#failures.get(id)!
     return failure?.revision_id === revision_id ? failure : null
-  }
-
-  #keep(id: string, failure: Failure): void {
-    this.#failures.set(id, failure)
-    writeJson(this.#file(id), failure)
   }
 
   #forget(id: string): void {
@@ -173,8 +193,8 @@ export class Rollouts {
 }
 
 function nextRecent(recent: Step['recent'], totals: SplitTotals): NonNullable<Step['recent']> {
-  if (recent && Date.now() - recent.since < RECENT_MS) return recent
-  return { base: totals, since: Date.now(), number: (recent?.number ?? 0) + 1 }
+  if (recent && uptimeMs() - recent.began.uptime < RECENT_MS) return recent
+  return { base: totals, began: momentNow(), number: (recent?.number ?? 0) + 1 }
 }
 
 /** With a part of the probability of a false alarm. Restarts are counted over the whole step alone. */
@@ -189,8 +209,13 @@ function withPart(rollout: WorkRollout, isWhole: boolean, part: number): WorkRol
 }
 
 /** Another router counts from 0. */
-const isReset = (base: SplitTotals, totals: SplitTotals): boolean =>
-  Object.entries(base.revisions).some(([id, { requests }]) => (totals.revisions[id]?.requests ?? 0) < requests)
+const isReset = (last: SplitTotals, totals: SplitTotals): boolean =>
+  Object.entries(last.revisions).some(([id, counts]) => {
+    const now = totals.revisions[id] ?? NO_ANSWERS
+    return now.requests < counts.requests || now.latencies.some((count, i) => count < counts.latencies[i]!)
+  })
+
+const momentNow = (): Moment => ({ at: Date.now(), uptime: uptimeMs() })
 
 function countedSince(base: SplitTotals, totals: SplitTotals, revision: string): SideCounts {
   const now = totals.revisions[revision] ?? NO_ANSWERS

@@ -183,7 +183,8 @@ export class DeploymentRecords {
     const revision = saved.routed
     const beside = splitOf(saved)
     const other = beside && { revision: beside.revision_id, ...serversOf(deployment, beside.revision_id) }
-    const split = beside && other!.targets.length > 0 && { ...other!, share: beside.share, sticky: beside.sticky }
+    // Also without a ready copy, which gets nothing: the router would forget its counts.
+    const split = beside && { ...other!, share: beside.share, sticky: beside.sticky }
     const shared = {
       ...{ targets, of: deployment, revision },
       ...(split && { split }),

@@ -410,7 +410,7 @@ export function createRouter(
       hostsByPort = new Map(wanted.flatMap(({ host, port }) => (port === undefined ? [] : [[port, host]])))
       const sides = routes.flatMap(sidesOf)
       const targets = sides.flatMap(route => route.targets)
-      splitCounts.keepOnly(new Set(routes.flatMap(({ of, split }) => (split ? of : []))))
+      splitCounts.keepOnly(new Map(routes.flatMap(({ of, split }) => (of && split ? [[of, split.revision]] : []))))
       forwarding.keepOnly(targets.flatMap(target => ('site' in target ? [] : target)))
       longestDrainMs = Math.max(longestDrainMs, ...targets.map(drainMsOf))
       outliers.keepOnly(new Set(targets.map(targetKey)))

@@ -2,6 +2,7 @@
 import type { IncomingMessage } from 'node:http'
 import { ROLLOUT_BOUNDS_MS } from '../../../protocol/latency-histogram.ts'
 import type { FailingRequest } from '../../../protocol/rollout.schema.ts'
+import { CLIENT_GONE } from './request-counts.ts'
 
 /** Totals since the router started. `latencies`: by `ROLLOUT_BOUNDS_MS`, and one more above the last. */
 export type SplitAnswers = { requests: number; failed: number; latencies: number[] }
@@ -23,19 +24,23 @@ const noCounts = (): SplitCounts => ({ revisions: {}, failing: [], slow: [] })
 /** The memory is fixed for each deployment whose traffic is split. */
 export class SplitCounter {
   readonly #deployments = new Map<string, SplitCounts>()
+  /** The revision that gets a share beside the routed one of each. */
+  #beside = new Map<string, string>()
 
-  /** `beside`: the revision that gets a share beside the routed one. */
+  /** `beside` was the one when the request came. An answer that is as late as the next one counts for none. */
   record(
     { of, revision, beside }: { of: string; revision: string; beside: string },
     req: IncomingMessage,
     status: number,
     ms: number,
   ): void {
+    if (this.#beside.get(of) !== beside) return
     const counts = this.#deployments.get(of) ?? noCounts()
     this.#deployments.set(of, counts)
     if (!counts.revisions[revision]) this.#begin(counts, revision, beside)
     const answers = counts.revisions[revision]!
-    answers.requests++
+    // A client that left has no answer. Its wait is counted: a revision that hangs has no other sign.
+    if (status !== CLIENT_GONE) answers.requests++
     answers.latencies[bucketOf(ms)]!++
     const isFailed = status >= 500
     if (isFailed) answers.failed++
@@ -46,20 +51,17 @@ export class SplitCounter {
     } else if (counts.slow.length < MOST || ms > counts.slow.at(-1)!.ms) keepSlow(counts, describe(req, status, ms))
   }
 
-  /** Another revision beside it, or another routed one, begins anew. */
+  /** Another routed one begins anew. */
   #begin(counts: SplitCounts, revision: string, beside: string): void {
     for (const known of Object.keys(counts.revisions))
       if (known !== beside && revision !== beside) delete counts.revisions[known]
-    if (revision === beside) {
-      counts.revisions = {}
-      counts.failing = []
-      counts.slow = []
-    }
     counts.revisions[revision] = { requests: 0, failed: 0, latencies: Array(ROLLOUT_BOUNDS_MS.length + 1).fill(0) }
   }
 
-  keepOnly(split: Set<string | undefined>): void {
-    for (const of of this.#deployments.keys()) if (!split.has(of)) this.#deployments.delete(of)
+  /** Another revision beside it begins anew. */
+  keepOnly(beside: Map<string, string>): void {
+    for (const of of this.#deployments.keys()) if (beside.get(of) !== this.#beside.get(of)) this.#deployments.delete(of)
+    this.#beside = beside
   }
 
   read(of: string): SplitCounts {
