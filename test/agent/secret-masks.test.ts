@@ -3,7 +3,9 @@ import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import { PatternMatcher } from '../../src/agent/redaction/pattern-matcher.ts'
+import { Redaction } from '../../src/agent/redaction/redaction.ts'
 import { MASK, SecretMasks } from '../../src/agent/redaction/secret-masks.ts'
+import type { Report } from '../../src/protocol/report.schema.ts'
 
 const revision = { deployment_id: 'deployment', revision_id: 'revision' }
 function createMask(...values: string[]) {
@@ -232,4 +234,22 @@ test('masking a line takes bounded time with many values and with repetitive one
     [hostile, 'a'.repeat(16 * 1024)],
   ] as const)
     expect(measureCpu([...values], line)).toBeLessThan(1_000_000)
+})
+
+test('the path of a failing request shows no part of a secret, nor anything while the secrets are unknown', () => {
+  const secret = randomBytes(30).toString('hex')
+  const redaction = new Redaction([])
+  redaction.learnSecrets({ deployment_id: 'deployment', revision: { id: 'revision' } } as never, () => ({
+    ...{ secrets: { TOKEN: secret }, tracing: null, application_key: null },
+  }))
+  const pathOf = (revision_id: string, path: string) => {
+    const traffic = { revision_id, share: 0, rollout: { failing_requests: [{ path }] } }
+    return redaction.redactReport({ deployment_id: 'deployment', revision_id, traffic } as never as Report).traffic!
+      .rollout!.failing_requests![0]!.path
+  }
+  expect(pathOf('revision', `/hooks/${secret}/a`)).toBe(`/hooks/${MASK}/a`)
+  // The router keeps so much of it.
+  const cut = `/${'a'.repeat(470)}/${secret}`.slice(0, 500)
+  expect(pathOf('revision', cut)).toBe(cut.slice(0, 472))
+  expect(pathOf('another', `/hooks/${secret}`)).not.toContain('hooks')
 })

@@ -113,13 +113,18 @@ export class Redaction {
     const { problem, rollout, revision_id } = traffic
     const failing_requests = rollout?.failing_requests?.map(request => ({
       ...request,
-      path: this.text(deployment_id, request.path).slice(0, MAX_PATH_LENGTH),
+      path: redact(this.#settledPath(deployment_id, request.path), revision_id).slice(0, MAX_PATH_LENGTH),
     }))
     return {
       ...traffic,
       ...(problem && { problem: redact(problem, revision_id) }),
       ...(failing_requests && { rollout: { ...rollout!, failing_requests } }),
     }
+  }
+
+  /** One that was cut may end with a part of a secret. */
+  #settledPath(deployment_id: string, path: string): string {
+    return path.length < MAX_PATH_LENGTH ? path : path.slice(0, this.settledLength(deployment_id, path))
   }
 }
 
