@@ -235,6 +235,19 @@ begin
   return advance_rollout(d, (p_judged ->> 'requests')::bigint, p_judged -> 'gates');
 end $$;
 
+-- The gate of scores tells those of the traces of the deployment, which are in the project of its name.
+create function require_scores_readable(d deployments) returns boolean
+language plpgsql stable cost 10000 as $$
+begin
+  perform require_permission_for('runs:read', p.tag_value_ids)
+  from projects p
+  where p.tenant_id = d.tenant_id and p.name = d.name;
+  if found then return true; end if;
+  if hides('project') then perform refuse('denied_by_policy', d.name); end if;
+  if not 'runs:read' = any(actor_permissions()) then perform refuse('permission_missing', 'runs:read'); end if;
+  return true;
+end $$;
+
 -- `p_rollout` is `StoredRollout`; null removes the policy. `p_secret`: sealed, of its webhook; `p_keeps_secret`: the
 -- stored one.
 create function set_rollout(
@@ -258,6 +271,10 @@ begin
       perform refuse(
         'rollout_refused', '`starts_at` of the traffic says with which share a revision begins: set it to 100'
       );
+    end if;
+    if (p_rollout #> '{gates, scores}')::jsonb
+      not in ('[]', coalesce((v_stored.rollout #> '{gates, scores}')::jsonb, '[]')) then
+      perform require_scores_readable(v_stored);
     end if;
     if p_keeps_secret and v_stored.rollout_secret is null then
       perform refuse('secret_unknown', 'gates.webhook.secret');

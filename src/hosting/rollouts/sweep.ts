@@ -197,6 +197,9 @@ async function askWebhook(
       return gateOf('failed', `The webhook answered ${status}: the step is not to go on.`)
     return gateOf('undecided', `The webhook answered ${status}. It is asked again in a minute.`)
   } catch (error) {
-    return gateOf('undecided', `The webhook gave no answer (${(error as Error).message}). It is asked again in a minute.`)
+    return gateOf(
+      'undecided',
+      `The webhook gave no answer (${(error as Error).message}). It is asked again in a minute.`,
+    )
   }
 }

@@ -387,6 +387,16 @@ describe('a policy', () => {
     expect((await setRollout({}, [{ share: 10 }])).body.code).toBe('not_allowed_by_listener')
   })
 
+  it('reads scores for those alone who may read the traces', async () => {
+    const permissions = ['deployments:read', 'deployments:update']
+    const { key } = (await tenant.post('/workspaces/current/api-keys', { description: 'few', permissions })).body
+    const set = (scores: object[]) => tenant.as(key).put(path('/rollout'), { steps: STEPS, gates: { scores } })
+    expect((await set([])).status).toBe(200)
+    expect(await set([{ key: 'helpful' }])).toMatchObject({ status: 403, body: { code: 'permission_missing' } })
+    await setRollout({ scores: [{ key: 'helpful' }] })
+    expect((await set([{ key: 'helpful' }])).status).toBe(200)
+  })
+
   it('shows the secret of its webhook masked', async () => {
     const webhook = { url: 'https://ci.example.com/gate', secret: 'hush-hush' }
     const set = await setRollout({ webhook })
