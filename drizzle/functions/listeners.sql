@@ -408,7 +408,7 @@ begin
       -- Only a revision that had its share was judged. One that never started ends without a hold.
       v_is_sent_back := v.state = 'failed' and v_path = '{DEPLOY_FAILED}' and d.in_flight_revision_id = r.id
         and rollout_of(d) is not null
-        and (v.traffic #> '{rollout, gates}' is not null or d.applied_traffic ->> 'revision_id' = r.id::text);
+        and r.id::text in (v.traffic ->> 'revision_id', d.applied_traffic ->> 'revision_id');
       if v_is_sent_back then
         d := fail_rollout(
           d, r, v.message, coalesce(nullif((v.traffic -> 'rollout')::jsonb, 'null'), judged_health(v.message))
@@ -453,7 +453,7 @@ begin
       end if;
       if v.state in ('deploying', 'deployed', 'serving') then d.applied_traffic := v.traffic; end if;
       v_generation := d.generation;
-      if v.state = 'deploying' then d := apply_judged_rollout(d, r.id, (v.traffic -> 'rollout')::jsonb); end if;
+      if v.state = 'deploying' then d := apply_judged_rollout(d); end if;
       d := add_incidents(d, v.incidents);
       -- `least` ignores nulls: without a time, it would be now.
       if v.last_request_at is not null then

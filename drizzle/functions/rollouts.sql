@@ -27,6 +27,15 @@ return case
     then nullif((d.traffic #> '{beside, rollout}')::jsonb, 'null')
 end;
 
+-- The judgement of its agent about the step, as `ReportedRollout`. Null: it has not told any yet.
+create function rollout_judged(d deployments) returns jsonb
+language sql immutable
+return case
+  when d.applied_traffic ->> 'revision_id' = d.in_flight_revision_id::text
+    and d.applied_traffic #>> '{rollout, step}' = rollout_of(d) ->> 'step'
+    then (d.applied_traffic -> 'rollout')::jsonb
+end;
+
 -- The part of a progress that its agent needs, as `WorkRollout`.
 create function rollout_work(p_progress jsonb) returns jsonb
 language sql immutable
@@ -209,20 +218,20 @@ create function recorded_traffic(p_traffic json) returns jsonb
 language sql immutable
 return p_traffic::jsonb #- '{beside, rollout, policy}' #- '{beside, rollout, asked}';
 
--- Applies the judgement of an agent about the revision in flight: it may go on to the next step.
-create function apply_judged_rollout(d deployments, p_revision uuid, p_judged jsonb) returns deployments
+-- Applies the judgement of an agent about the revision in flight, which the row has: it may go on to the next step.
+create function apply_judged_rollout(d deployments) returns deployments
 language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_progress jsonb := rollout_of(d);
+  v_judged jsonb := rollout_judged(d);
 begin
-  if d.in_flight_revision_id is distinct from p_revision
-    or p_judged -> 'step' is distinct from v_progress -> 'step'
+  if v_judged is null
     or rollout_work(v_progress) is null
     or v_progress -> 'passed' = 'true'
   then
     return d;
   end if;
-  if not is_judged_passed(v_progress, p_judged) then
+  if not is_judged_passed(v_progress, v_judged) then
     -- The first look at the scores of the first step.
     d.rollout_due_at := coalesce(d.rollout_due_at, rollout_due(v_progress));
     return d;
@@ -232,7 +241,7 @@ begin
       d, v_progress || '{"passed": true}', (d.traffic #>> '{beside, share}')::integer
     );
   end if;
-  return advance_rollout(d, (p_judged ->> 'requests')::bigint, p_judged -> 'gates');
+  return advance_rollout(d, (v_judged ->> 'requests')::bigint, v_judged -> 'gates');
 end $$;
 
 -- The gate of scores tells those of the traces of the deployment, which are in the project of its name.
@@ -360,9 +369,7 @@ begin
         d := with_rollout(d, v_progress || '{"paused": false}', (d.traffic #>> '{beside, share}')::integer);
         if v_progress -> 'passed' = 'true' and not asks_control_plane(v_progress)
           and minutes_over_at(v_progress) <= clock() then
-          d := advance_rollout(
-            d, (d.applied_traffic #>> '{rollout, requests}')::bigint, (d.applied_traffic #> '{rollout, gates}')::jsonb
-          );
+          d := advance_rollout(d, (rollout_judged(d) ->> 'requests')::bigint, rollout_judged(d) -> 'gates');
         end if;
       end if;
       v_events := array[rollout_event('deployment.rollout_resumed', v_before, d)];
@@ -418,7 +425,7 @@ begin
     'number', (select r.number from revisions r where r.id = d.in_flight_revision_id),
     'share', d.traffic #> '{beside, share}',
     'progress', rollout_of(d),
-    'judged', d.applied_traffic -> 'rollout',
+    'judged', rollout_judged(d),
     -- The secret is for the address that the policy has now.
     'is_webhook_kept', has_webhook_of(d, rollout_of(d)),
     'secret', case when has_webhook_of(d, rollout_of(d)) then d.rollout_secret end
@@ -445,12 +452,7 @@ begin
   if v_progress is null or v_before.in_flight_revision_id <> p_revision
     or (v_progress ->> 'step')::integer <> p_step then return false; end if;
   d := v_before;
-  v_judged := coalesce(
-    case
-      when (d.applied_traffic #>> '{rollout, step}')::integer = p_step then (d.applied_traffic -> 'rollout')::jsonb
-    end,
-    '{}'
-  );
+  v_judged := coalesce(rollout_judged(d), '{}');
   v_judged := v_judged || jsonb_build_object('gates', coalesce(v_judged -> 'gates', '[]') || p_gates);
   select n.* into r from revisions n where n.id = p_revision and n.deployment_id = d.id;
   if p_outcome = 'failed' then

@@ -55,11 +55,11 @@ const ERRORS = {
   message: 'no more than before',
 } as const
 /** Its agent has judged the present step. */
-async function judge(over: Partial<ReportedRollout>, report: object = { state: 'deploying' }) {
+async function judge(over: Partial<ReportedRollout>, report: object = { state: 'deploying' }, of?: string) {
   const now = await work()
   const { share, revision_id, rollout } = now.traffic!
   const judged = { step: rollout!.step, since: new Date().toISOString(), requests: 80, gates: [ERRORS], ...over }
-  return agent.report(now, { ...report, traffic: { revision_id, share, rollout: judged } } as never)
+  return agent.report(now, { ...report, traffic: { revision_id: of ?? revision_id, share, rollout: judged } } as never)
 }
 
 async function setUp(policy = POLICY) {
@@ -163,6 +163,8 @@ describe('a later revision', () => {
     await judge({ outcome: 'passed' })
     const newer = await push()
     expect((await revisionOf(canary)).status).toBe('INTERRUPTED')
+    // Numbers of the one before it say nothing of it.
+    await judge({ outcome: 'passed' }, { state: 'deploying' }, canary)
     expect((await work()).traffic).toMatchObject({ revision_id: newer, share: 5, rollout: { step: 0 } })
     expect((await tenant.post(path('/rollback'), { revision_id: first })).status).toBe(200)
     expect((await work()).traffic).toBeNull()
