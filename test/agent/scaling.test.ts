@@ -371,6 +371,40 @@ createServer((req, res) => res.end(answer(req))).listen(process.env.PORT)
   await waitFor(() => copiesOf(home, ref, 'mail').length === 0)
 })
 
+test('the copies of all processes together grow to the most of the machine', async () => {
+  const code = `
+const { createServer } = require('node:http')
+createServer((req, res) => res.end(req.url === '/queue' ? '1000' : 'hello')).listen(process.env.PORT)
+`
+  const rule = { max_scale: 9, scale_metric: 'queue', scale_target: 5 } as const
+  const names = ['mail', 'post', 'print']
+  const of = { processes: names.map(name => ({ name, command: 'exec sleep 1000' })) }
+  const process_scaling = Object.fromEntries(names.map(name => [name, { ...rule, min_scale: 0 }]))
+  const { engine, ref } = await serve({ ...rule, min_scale: 1, process_scaling }, { code, of, limits: { copies: 6 } })
+  const wanted = async () => {
+    const { processes = [] } = (await engine.observe(ref.deployment_id)).running[0]!.condition!.health
+    return processes.reduce((sum, { copies }) => sum + copies!.wanted, 0)
+  }
+  await waitFor(async () => (await wanted()) >= 6)
+  await delay(200)
+  expect(await wanted()).toBe(6)
+})
+
+test('workers whose queues are told late keep nothing awake', async () => {
+  const code = `
+const { createServer } = require('node:http')
+createServer((req, res) => setTimeout(() => res.end('1'), req.url === '/' ? 0 : 300)).listen(process.env.PORT)
+`
+  const names = ['mail', 'post', 'print']
+  const rule = { min_scale: 1, max_scale: 2, scale_metric: 'queue' } as const
+  const of = { processes: names.map(name => ({ name, command: 'exec sleep 1000' })) }
+  const process_scaling = Object.fromEntries(names.map(name => [name, { ...rule, scale_path: `/${name}` }]))
+  const asleep = { min_scale: 0, idle_seconds: IDLE_SECONDS, frozen_seconds: 3_600 }
+  const { engine, ref, url } = await serve({ ...asleep, process_scaling }, { code, of })
+  await untilState(engine, ref, 'sleeping')
+  expect(await requestRouter(url, '/')).toMatchObject({ status: 200 })
+})
+
 const copiesOf = (home: string, { deployment_id, revision_id }: RevisionRef, type = 'web'): string[] => {
   const own = type === 'web' ? [] : ['processes', type]
   const folder = join(home, 'process', deployment_id, 'revisions', revision_id, ...own, 'copies')

@@ -10,8 +10,11 @@ import type { Target } from './router.ts'
 
 /** `path`: where `web` tells the depth of the queue. `amounts`: of one copy. */
 export type Moving = { rule: ScaleRule & { path: string }; amounts: { cpu: number; memory_mb: number } }
+/** The most copies of a process that there is room for now, beside those of the others. */
+export type Room = () => number
 type Sources = {
   pool: ReplicaPool
+  room: Room
   /** The copies of `web`. */
   web: Target[]
   /** The requests to them. Undefined: none since the router started. */
@@ -46,15 +49,14 @@ export class LoadWindow {
 
   /** Moves the copies by what they carry now. */
   async follow({ rule, amounts }: Moving, sources: Sources): Promise<void> {
-    const { pool, now, limits, log } = sources
+    const { pool, room, now, limits, log } = sources
     const load = await this.#measure(rule, amounts, sources)
     if (load !== undefined) this.#samples = keepSamples([...this.#samples, { at: now, load }], now, limits.scale)
     const copies = pool.copies.wanted
-    const decided = decideCopies(
-      rule,
-      { copies, changedAt: this.#changedAt, samples: this.#samples, now },
-      limits.scale,
-    )
+    // Asked now: others may have grown meanwhile. Copies that are there stay.
+    const most = Math.min(rule.most, Math.max(rule.least, copies, room()))
+    const present = { copies, changedAt: this.#changedAt, samples: this.#samples, now }
+    const decided = decideCopies({ ...rule, most }, present, limits.scale)
     // It may have fallen asleep meanwhile.
     if (decided.copies === copies || pool.rest !== null) return
     this.#changedAt = now

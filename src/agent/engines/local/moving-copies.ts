@@ -5,7 +5,7 @@ import { sleepPathOf } from '../graph-variables.ts'
 import { WEB } from '../process-types.ts'
 import { type DeploymentRecords, splitOf } from './deployment-records.ts'
 import type { Limits } from './limits.ts'
-import type { Moving } from './load-window.ts'
+import type { Moving, Room } from './load-window.ts'
 import { type MovingProcess, ProcessScaler } from './process-scaler.ts'
 import type { ReplicaPool } from './replica-pool.ts'
 import type { RestRecords } from './rest-records.ts'
@@ -53,7 +53,8 @@ export class MovingCopies {
     })
     this.#processes = new ProcessScaler({
       limits,
-      list: () => [...pools.keys()].flatMap(id => this.#listProcesses(id)),
+      list: () => [...pools.keys()].filter(id => this.#listProcesses(id).length > 0),
+      find: id => this.#listProcesses(id),
       whileStill: (id, work) => this.scaler.whileStill(id, work),
       log: ({ ref, type }, message, level) => log(ref, type, message, level),
     })
@@ -113,7 +114,7 @@ export class MovingCopies {
     // Half of a split would sleep while the other one answers.
     const scaling = saved && splitOf(saved) ? { ...own, sleep: null } : own
     const others = pools.othersThatSleep(scaling.sleep?.path != null)
-    return { ref, pool, others, scaling }
+    return { ref, pool, room: this.#roomOf(pools, pool), others, scaling }
   }
 
   #listProcesses(deployment_id: string): MovingProcess[] {
@@ -121,15 +122,16 @@ export class MovingCopies {
     const moving = ref && this.#moving.get(ref.revision_id)
     if (!moving || moving.size === 0) return []
     const web = pools!.targets()
-    const all = pools!.entries.reduce((sum, [, pool]) => sum + pool.copies.wanted, 0)
     return pools!.entries.flatMap(([type, pool]) => {
       const way = moving.get(type)
-      if (!way) return []
-      // Together they take no more than what the machine allows. Copies that are there stay.
-      const own = pool.copies.wanted
-      const room = Math.max(own, this.#host.limits.copies - (all - own))
-      return [{ ...way, rule: { ...way.rule, most: Math.min(way.rule.most, room) }, ref, type, pool, web }]
+      return way ? [{ ...way, ref, type, pool, room: this.#roomOf(pools!, pool), web }] : []
     })
+  }
+
+  /** The processes of a revision together take no more than what the machine allows. */
+  #roomOf(pools: RevisionPools, pool: ReplicaPool): Room {
+    const others = () => pools.entries.reduce((sum, [, other]) => sum + (other === pool ? 0 : other.copies.wanted), 0)
+    return () => this.#host.limits.copies - others()
   }
 
   #routed(deployment_id: string) {

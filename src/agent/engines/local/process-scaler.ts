@@ -2,60 +2,66 @@
 import type { LogLevel, RevisionRef } from '../../engine.ts'
 import { listProcesses, type Process } from '../../system/processes.ts'
 import type { Limits } from './limits.ts'
-import { LoadWindow, type Moving } from './load-window.ts'
+import { LoadWindow, type Moving, type Room } from './load-window.ts'
 import type { ReplicaPool } from './replica-pool.ts'
 import type { Target } from './router.ts'
 
-export type MovingProcess = Moving & { ref: RevisionRef; type: string; pool: ReplicaPool; web: Target[] }
+export type MovingProcess = Moving & { ref: RevisionRef; type: string; pool: ReplicaPool; room: Room; web: Target[] }
 type Host = {
   limits: Limits
-  list(): MovingProcess[]
+  /** The deployments that may have some. */
+  list(): string[]
+  find(deployment_id: string): MovingProcess[]
   /** Its processes do not fall asleep meanwhile. */
   whileStill(deployment_id: string, work: () => Promise<void>): Promise<void>
   log(of: MovingProcess, message: string, level?: LogLevel): void
 }
-type Seen = { revision_id: string; window: LoadWindow; isBusy: boolean }
+type Windows = Map<string, { revision_id: string; window: LoadWindow }>
 
 export class ProcessScaler {
   readonly #host: Host
-  readonly #seen = new Map<string, Seen>()
+  /** Of each deployment, by the types of its processes. */
+  readonly #windows = new Map<string, Windows>()
+  /** The deployments that are being looked at. */
+  readonly #busy = new Set<string>()
 
   constructor(host: Host) {
     this.#host = host
   }
 
   async tick(now = Date.now()): Promise<void> {
-    const all = this.#host.list()
-    const keys = new Set(all.map(keyOf))
-    for (const key of this.#seen.keys()) if (!keys.has(key)) this.#seen.delete(key)
+    const ids = this.#host.list()
+    for (const id of this.#windows.keys()) if (!ids.includes(id)) this.#windows.delete(id)
     let processes: Process[] | undefined
     const list = () => (processes ??= listProcesses())
-    await Promise.all(all.map(process => this.#look(process, list, now)))
+    await Promise.all(ids.map(id => this.#look(id, list, now)))
   }
 
-  async #look(process: MovingProcess, list: () => Process[], now: number): Promise<void> {
-    const { ref, pool, web } = process
-    const seen = this.#seenOf(process, now)
+  /** All of its processes take one turn: one for each would leave none to `web` while queues are told late. */
+  async #look(id: string, list: () => Process[], now: number): Promise<void> {
     // One whose deployment takes long to fall asleep holds up no other.
-    if (seen.isBusy) return
-    if (pool.rest !== null) return seen.window.interrupt()
-    seen.isBusy = true
-    const { limits, whileStill, log } = this.#host
-    const follow = () =>
-      seen.window.follow(process, { pool, web, list, limits, now, log: (...line) => log(process, ...line) })
-    await whileStill(ref.deployment_id, follow).finally(() => {
-      seen.isBusy = false
-    })
+    if (this.#busy.has(id)) return
+    this.#busy.add(id)
+    const { find, whileStill } = this.#host
+    const follow = async () => {
+      const processes = find(id)
+      const windows: Windows = new Map(processes.map(process => [process.type, this.#windowOf(id, process, now)]))
+      this.#windows.set(id, windows)
+      await Promise.all(processes.map(process => this.#follow(process, windows.get(process.type)!.window, list, now)))
+    }
+    await whileStill(id, follow).finally(() => this.#busy.delete(id))
   }
 
-  #seenOf(process: MovingProcess, now: number): Seen {
-    const { revision_id } = process.ref
-    const known = this.#seen.get(keyOf(process))
+  async #follow(process: MovingProcess, window: LoadWindow, list: () => Process[], now: number): Promise<void> {
+    const { pool, room, web } = process
+    if (pool.rest !== null) return window.interrupt()
+    const { limits, log } = this.#host
+    await window.follow(process, { pool, room, web, list, limits, now, log: (...line) => log(process, ...line) })
+  }
+
+  #windowOf(id: string, { ref: { revision_id }, type }: MovingProcess, now: number) {
+    const known = this.#windows.get(id)?.get(type)
     if (known?.revision_id === revision_id) return known
-    const seen = { revision_id, window: new LoadWindow(now, known?.window), isBusy: false }
-    this.#seen.set(keyOf(process), seen)
-    return seen
+    return { revision_id, window: new LoadWindow(now, known?.window) }
   }
 }
-
-const keyOf = ({ ref, type }: MovingProcess) => `${ref.deployment_id}/${type}`

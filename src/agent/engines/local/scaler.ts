@@ -3,7 +3,7 @@
 import type { LogLevel, RevisionRef } from '../../engine.ts'
 import { listProcesses, type Process } from '../../system/processes.ts'
 import type { Limits } from './limits.ts'
-import { LoadWindow, type Moving } from './load-window.ts'
+import { LoadWindow, type Moving, type Room } from './load-window.ts'
 import type { ReplicaPool } from './replica-pool.ts'
 import type { RequestLoad } from './request-loads.ts'
 import type { StoredRest } from './rest-records.ts'
@@ -29,7 +29,13 @@ export const AS_IT_IS: Scaling = {
 }
 
 /** `others`: the processes that sleep and wake with `pool`, by their types. */
-export type Scaled = { ref: RevisionRef; pool: ReplicaPool; others: Map<string, ReplicaPool>; scaling: Scaling }
+export type Scaled = {
+  ref: RevisionRef
+  pool: ReplicaPool
+  room: Room
+  others: Map<string, ReplicaPool>
+  scaling: Scaling
+}
 type Host = {
   limits: Limits
   router: Pick<RouterClient, 'loads' | 'inFlight'>
@@ -129,7 +135,7 @@ export class Scaler {
   }
 
   async #look(scaled: Scaled, load: RequestLoad | undefined, list: () => Process[], now: number): Promise<void> {
-    const { pool, scaling } = scaled
+    const { pool, room, scaling } = scaled
     const seen = this.#seenOf(scaled, now)
     if (pool.rest) {
       // The line of the router that says so may have been lost with a connection.
@@ -148,7 +154,8 @@ export class Scaler {
     if (!rule) return
     const log = (message: string, level?: LogLevel) => this.#host.log(scaled.ref, message, level)
     const web = rule.metric === 'queue' ? pool.targets() : []
-    await seen.window.follow({ rule, amounts }, { pool, web, load, list, limits: this.#host.limits, now, log })
+    const { limits } = this.#host
+    await seen.window.follow({ rule, amounts }, { pool, room, web, load, list, limits, now, log })
   }
 
   #seenOf({ ref }: Scaled, now: number): Seen {
