@@ -382,8 +382,8 @@ createServer((req, res) => res.end(req.url === '/queue' ? '1000' : 'hello')).lis
   const process_scaling = Object.fromEntries(names.map(name => [name, { ...rule, min_scale: 0 }]))
   const { engine, ref } = await serve({ ...rule, min_scale: 1, process_scaling }, { code, of, limits: { copies: 6 } })
   const wanted = async () => {
-    const { processes = [] } = (await engine.observe(ref.deployment_id)).running[0]!.condition!.health
-    return processes.reduce((sum, { copies }) => sum + copies!.wanted, 0)
+    const { processes } = (await engine.observe(ref.deployment_id)).running[0]!.condition!.health
+    return (processes ?? []).reduce((sum, { copies }) => sum + copies!.wanted, 0)
   }
   await waitFor(async () => (await wanted()) >= 6)
   await delay(200)
