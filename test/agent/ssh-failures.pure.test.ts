@@ -21,6 +21,15 @@ it.each(CASES)('tells what %j means', (output, code) => {
   expect(error).toBeInstanceOf(code === 'host_away' ? SourceUnavailable : PermanentError)
 })
 
+it('blames the number of refs for the memory of git alone, not for that of the host', () => {
+  const messageOf = (output: string) =>
+    describeGitFailure('https://host.example/a.git', new PermanentError(output)).message
+  const own = 'git ended with 128.\nfatal: Out of memory, malloc failed (tried to allocate 9 bytes)'
+  const ofHost = `git ended with 128.\nremote: fatal: Out of memory, malloc failed\nfatal: remote error`
+  expect(messageOf(own)).toContain('https://host.example/a.git')
+  expect(messageOf(ofHost)).toBe(ofHost)
+})
+
 it('leaves what git says by HTTPS to the rules for HTTPS', () => {
   const error = describeGitFailure('https://host.example/shop.git', new PermanentError('Permission denied (publickey)'))
   expect(error.message).toBe('Permission denied (publickey)')

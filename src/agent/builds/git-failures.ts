@@ -32,7 +32,8 @@ export function describeGitFailure(url: string, error: PermanentError, isAnonymo
   const status = Number(HTTP_STATUS.exec(output)?.[1] ?? (REFUSED.test(output) ? 401 : Number.NaN))
   if (status >= 500 || PASSING_STATUSES.includes(status))
     return new SourceUnavailable(`The host of ${url} answers ${status}.`)
-  if (/out of memory/i.test(output))
+  // Git's own words: those of a host begin with `remote:`, and it lacks memory itself.
+  if (/^fatal: out of memory/im.test(output))
     return new PermanentError(`The repository ${url} cannot be read: it has too many branches and tags.`)
   const refusal = REFUSALS[status] ?? (isMissing(output) ? REFUSALS[404] : undefined)
   if (refusal && isAnonymous) return new PermanentError(`The repository ${url} cannot be read: ${HIDDEN}.`)
