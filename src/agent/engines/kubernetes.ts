@@ -171,6 +171,7 @@ export class KubernetesEngine implements Engine {
       dumps,
       disks,
       policy: () => this.policy,
+      mayHaveKeda: () => this.#cluster.mayHaveKeda,
       events: () => this.#events,
     })
     this.#routes = new DeploymentRoutes({ settings, objects, preparation: this.#preparation, now })
@@ -235,9 +236,14 @@ export class KubernetesEngine implements Engine {
 
   /** Before the agent tells its features. */
   async #discoverFeatures(): Promise<void> {
-    const keda = withinDiscovery(reasonWithoutKeda(this.#cluster, this.#settings))
+    let isAnswered = false
+    const asked = reasonWithoutKeda(this.#cluster, this.#settings).then(reason => {
+      isAnswered = true
+      return reason
+    })
+    const keda = withinDiscovery(asked)
     const [snapshots, queues] = [await this.#disks.reasonIfMissing(), await keda]
-    this.#cluster.hasKeda = queues === null
+    this.#cluster.mayHaveKeda = queues === null || !isAnswered
     if (snapshots !== null) this.#logEvent('no snapshots of disks', { reason: snapshots })
     if (queues !== null) this.#logEvent('no scaling by queues', { reason: queues })
     const missing: FeatureName[] = snapshots === null ? [] : ['disk_snapshots']

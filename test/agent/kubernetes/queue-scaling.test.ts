@@ -87,6 +87,21 @@ test('without KEDA, or without web, a queue is refused by name before anything i
   expect(api.all()).toEqual([])
 })
 
+test('an agent that starts while the API does not answer of KEDA sees and removes what is there', async () => {
+  api.missingGroups.delete(API_VERSIONS.ScaledObject)
+  await openEngine()
+  await engine.start(makeUnit(byQueue), artifact)
+  await engine.route(makeUnit(byQueue))
+  await engine.close()
+  api.refuse = ({ kind }) =>
+    kind === 'ScaledObject' ? { code: 503, reason: 'ServiceUnavailable', message: 'starting' } : undefined
+  await openEngine()
+  api.refuse = () => undefined
+  await engine.start(makeUnit(byQueue), artifact)
+  await engine.remove(DEPLOYMENT_ID)
+  expect(api.all()).toEqual([])
+})
+
 test('a role that may not list ScaledObjects leaves the feature out', async () => {
   api.missingGroups.delete(API_VERSIONS.ScaledObject)
   api.refuse = ({ kind }) =>

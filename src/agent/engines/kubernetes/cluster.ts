@@ -63,8 +63,8 @@ export class Cluster {
   readonly #core: CoreV1Api
   readonly #custom: CustomObjectsApi
   readonly #owner: string
-  /** The agent may use its ScaledObjects. */
-  hasKeda = false
+  /** False: it certainly has none, or the agent may not use its ScaledObjects. */
+  mayHaveKeda = false
 
   constructor(config: KubeConfig, owner: string) {
     this.config = config
@@ -185,7 +185,7 @@ export class Cluster {
   }
 
   async #removeOwned(kind: Kind, namespace: string, name: string): Promise<void> {
-    const found = this.hasKeda ? await this.read(kind, namespace, name) : null
+    const found = this.mayHaveKeda ? await this.read(kind, namespace, name).catch(nullIfRefused) : null
     if (found && this.isOwned(found)) await this.remove(found)
   }
 
@@ -369,6 +369,11 @@ const nullIfAbsent = (kind: string, name: string) => (error: unknown) => {
   )
     return null
   throw toEngineError(error, `read ${kind} ${name}`)
+}
+
+const nullIfRefused = (error: unknown): null => {
+  if (error instanceof PermanentError) return null
+  throw error
 }
 
 export const deploymentIdOf = ({ metadata }: KubernetesObject) => metadata?.labels?.[DEPLOYMENT_LABEL]

@@ -41,8 +41,8 @@ const POD_CREATING_KINDS = new Set<string | undefined>([
   'CronJob',
   'Job',
 ])
-/** A role from before them lets the agent create none, so there is none to see. */
-const LATE_KINDS = new Set<Kind>(['Job', 'CronJob'])
+/** A role from before them lets the agent create none, so there is none to see. Nor are there any without KEDA. */
+const LATE_KINDS = new Set<Kind>(['Job', 'CronJob', 'ScaledObject'])
 const LOG_TAIL_LINES = 12
 
 type ObjectFilter = (object: KubernetesObject) => boolean
@@ -93,7 +93,8 @@ export class DeploymentObjects {
 
   async #listOwned(namespace: string, kinds: readonly Kind[], deployment?: string): Promise<KubernetesObject[]> {
     const list = (kind: Kind) => this.#cluster.listOwned(kind, namespace, deployment)
-    const all = this.#cluster.hasKeda && kinds.includes('HorizontalPodAutoscaler') ? [...kinds, 'ScaledObject'] : kinds
+    const all =
+      this.#cluster.mayHaveKeda && kinds.includes('HorizontalPodAutoscaler') ? [...kinds, 'ScaledObject'] : kinds
     return (
       await Promise.all(
         (all as Kind[]).map(kind => (LATE_KINDS.has(kind) ? list(kind).catch(noneIfForbidden) : list(kind))),

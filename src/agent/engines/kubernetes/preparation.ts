@@ -36,6 +36,7 @@ type Options = {
   dumps: DatabaseDumps
   disks: DiskSnapshots
   policy: () => ListenerPolicy
+  mayHaveKeda: () => boolean
   events: () => Pick<EngineEvents, 'hide' | 'log'>
 }
 
@@ -50,12 +51,12 @@ export class Preparation {
 
   /** Returns the revision with the secret for its image. */
   async prepare(spec: RevisionSpec, artifact: Artifact): Promise<RevisionSpec> {
-    const { settings, objects, images, namespaces, policy, disks } = this.#options
+    const { settings, objects, images, namespaces, policy, mayHaveKeda, disks } = this.#options
     // An earlier agent may have accepted the revision without this rule. Its running objects stay as they are.
     const refusal = describeRefusal(spec.resources, policy(), REMEDIES)
     if (refusal !== null) throw new PermanentError(refusal)
     if ((spec.resources.protocol ?? artifact.protocol) === 'h2c') throw new PermanentError(NO_H2C)
-    const unasked = describeUnaskedQueue(spec, artifact, policy().features?.includes('queue_scaling') === true)
+    const unasked = describeUnaskedQueue(spec, artifact, mayHaveKeda())
     if (unasked !== null) throw new PermanentError(unasked)
     await namespaces.require(spec)
     await objects.checkNamedObjects(spec)

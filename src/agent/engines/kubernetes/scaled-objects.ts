@@ -67,11 +67,15 @@ export async function reasonWithoutKeda(cluster: Cluster, settings: KubernetesSe
 }
 
 /** The control plane does not know the source, and the cluster may have lost KEDA. Null: nothing is in the way. */
-export function describeUnaskedQueue({ resources }: RevisionSpec, artifact: Artifact, hasKeda: boolean): string | null {
+export function describeUnaskedQueue(
+  { resources }: RevisionSpec,
+  artifact: Artifact,
+  mayHaveKeda: boolean,
+): string | null {
   const isOfWeb = resources.scale_metric === 'queue' && resources.max_scale > Math.max(1, resources.min_scale)
   const moving = Object.values(resources.process_scaling ?? {}).filter(({ scale_metric }) => scale_metric === 'queue')
   if (!isOfWeb && moving.length === 0) return null
-  if (!hasKeda)
+  if (!mayHaveKeda)
     return 'Scaling by a queue needs KEDA in the cluster, and an agent that may manage its ScaledObjects. Use `cpu`.'
   return artifact.isWithoutWeb
     ? '`web` tells the depth of the queue, and this source has none. Scale its processes by `cpu` or `memory`.'
