@@ -310,10 +310,15 @@ describe('the objects of a revision', () => {
   })
 
   test('may write to a disk that the agent makes, and change no owner of a claim that exists', () => {
-    const contextWith = (claim: object) =>
-      podOf(createObjects({ spec: { volumes: [{ name: 'm', persistentVolumeClaim: claim }] } })).securityContext
+    const contextWith = (...claims: object[]) => {
+      const volumes = claims.map((persistentVolumeClaim, i) => ({ name: `m${i}`, persistentVolumeClaim }))
+      return podOf(createObjects({ spec: { volumes } })).securityContext
+    }
     expect(contextWith({ claimName: 'media', storage_gi: 1 })).toMatchObject({ fsGroup: 1000 })
     expect(contextWith({ claimName: 'media' })).not.toHaveProperty('fsGroup')
+    // The files of the one that exists would get the group, too.
+    const both = contextWith({ claimName: 'media', storage_gi: 1 }, { claimName: 'shared' })
+    expect(both).not.toHaveProperty('fsGroup')
   })
 })
 

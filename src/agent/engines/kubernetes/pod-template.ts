@@ -218,10 +218,17 @@ const isNativeSidecar = ({ restartPolicy }: z.output<typeof Container>) => resta
 /** The group of images that the agent builds. Any group does: each process of a pod has it, too. */
 const DISK_GROUP = 1000
 
-/** A new volume belongs to root, so no application could write to it. Claims that exist are their owner's. */
+/**
+ * A new volume belongs to root, so no application could write to it. Claims that exist are their owner's, and the
+ * cluster would give the group the files of each volume of the pod: beside one, there is none.
+ */
 function groupOf({ run_as_user }: KubernetesSettings, spec: RevisionSpec) {
   if (run_as_user !== null) return { fsGroup: run_as_user }
-  return ownDisksOf(spec).length > 0 && { fsGroup: DISK_GROUP, fsGroupChangePolicy: 'OnRootMismatch' }
+  const own = ownDisksOf(spec).length
+  return (
+    own > 0 &&
+    own === listDisks(spec.resources).length && { fsGroup: DISK_GROUP, fsGroupChangePolicy: 'OnRootMismatch' }
+  )
 }
 
 /** The volume is always there, too. The cluster updates its file without a restart. */
