@@ -32,7 +32,7 @@ type Claimed = {
   share: number
   progress: StoredProgress
   judged: ReportedRollout | null
-  /** Whether the policy has the same address as when the rollout began. `secret` is for that address alone. */
+  /** The policy has the same address as when the rollout began. `secret` is for that address alone. */
   is_webhook_kept: boolean
   secret: string | null
   /** The keys whose lower scores are better. */
