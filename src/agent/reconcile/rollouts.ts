@@ -153,15 +153,12 @@ export class Rollouts {
       const failing = totals.failing.filter(isSince)
       report.failing_requests = failing.length > 0 ? failing : totals.slow.filter(isSince)
       const message = describeFailure(judged.gates, share)
-      const failure = { revision_id, share, message, rollout: report }
-      this.#failures.set(id, failure)
+      this.#keep(id, { revision_id, share, message, rollout: report })
       this.#steps.delete(id)
       logEvent('rollout failed', { deployment: id, revision: revision_id, reason: message })
       const { rollout: _, ...split } = traffic
       try {
         await engine.split?.(id, { ...split, share: 0 })
-        // Last: a full disk keeps no request at a bad revision.
-        writeJson(this.#file(id), failure)
       } finally {
         changed(id)
       }
@@ -179,6 +176,16 @@ export class Rollouts {
     if (!this.#failures.has(id)) this.#failures.set(id, readJson<Failure>(this.#file(id)) ?? null)
     const failure = this.#failures.get(id)!
     return failure?.revision_id === revision_id ? failure : null
+  }
+
+  /** A full disk keeps no request at a bad revision. */
+  #keep(id: string, failure: Failure): void {
+    this.#failures.set(id, failure)
+    try {
+      writeJson(this.#file(id), failure)
+    } catch (error) {
+      this.#options.logEvent('failed rollout not stored', { deployment: id, error: String(error) })
+    }
   }
 
   #forget(id: string): void {
