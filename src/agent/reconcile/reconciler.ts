@@ -360,9 +360,8 @@ export class Reconciler {
   }
 
   #forget(id: string): void {
-    this.#deployments.delete(id)
+    if (this.#deployments.delete(id)) this.#rollouts.drop(id)
     this.#unreadable.delete(id)
-    this.#rollouts.drop(id)
     this.#options.redaction.forget(id)
   }
 
