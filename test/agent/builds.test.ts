@@ -170,6 +170,21 @@ describe('a repository', () => {
     await expect(tree(git('main', { url: `${url}/app.git` }))).rejects.toThrow(/no branch, tag or full commit id/)
   })
 
+  test('is listed and fetched with limited memory', async () => {
+    server = await startGitServer()
+    server.push(PACKAGE)
+    const bin = newFolder()
+    const found = join(bin, 'found')
+    const script = `#!/bin/sh
+case "$3" in ls-remote|fetch) echo "$3 $(ulimit -v) $(ulimit -d)" >> ${found} ;; esac
+PATH=${DEFAULT_PATH} exec git "$@"
+`
+    fs.writeFileSync(join(bin, 'git'), script, { mode: 0o755 })
+    const options = { revision, task, folder: join(home, 'tree'), disk_mb: 64, networks: LOOPBACK_NETWORKS }
+    await loadSourceTree({ ...nothing, ...git('main') }, { ...options, path: `${bin}:${DEFAULT_PATH}` })
+    expect(read(bin, 'found')).toMatch(/^ls-remote 262144 .*\nfetch .* 2097152\n$/)
+  })
+
   test('cannot make git fetch objects from another server', async () => {
     const asked: string[] = []
     const other = await listening((req, res) => {

@@ -172,8 +172,8 @@ function createGit({ revision, task, disk_mb, path, mirror, address, credential,
   return async (args, label, index) => {
     const lines: string[] = []
     const git = ['git', '--git-dir', mirror, ...args]
-    // A host that never stops listing fills no memory.
-    const command = args[0] === 'ls-remote' ? withLimitedMemory(git) : git
+    const limit = args[0] === 'ls-remote' ? 'refs' : args[0] === 'fetch' ? 'objects' : null
+    const command = limit ? withLimitedMemory(git, limit) : git
     let remaining = MAX_OUTPUT_CHARACTERS
     const output = (line: string) => {
       remaining -= line.length + 1

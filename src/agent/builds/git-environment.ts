@@ -63,10 +63,16 @@ export function gitEnvironment(
   }
 }
 
-/** Runs a program with at most 256 MB of addresses, where the system can limit them. */
-export const withLimitedMemory = (command: string[]): [string, ...string[]] => [
+/**
+ * A host that never stops listing its refs fills no memory. `refs`: 256 MB of addresses. `objects`: 2 GB of memory of
+ * its own for each process, because git maps files of any size while it fetches, and lists refs before.
+ */
+const LIMITS = { refs: 'ulimit -v 262144', objects: 'ulimit -d 2097152' }
+
+/** Runs a program with limited memory, where the system can limit it. */
+export const withLimitedMemory = (command: string[], limit: keyof typeof LIMITS): [string, ...string[]] => [
   'sh',
   '-c',
-  'ulimit -v 262144 2>/dev/null; exec "$0" "$@"',
+  `${LIMITS[limit]} 2>/dev/null; exec "$0" "$@"`,
   ...command,
 ]

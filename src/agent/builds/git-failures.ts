@@ -21,6 +21,7 @@ const REFUSALS: Record<number, string> = {
 
 const REFUSED_BY_SSH = { host_key_changed: true, key_refused: true, repository_missing: true }
 type RefusedBySsh = keyof typeof REFUSED_BY_SSH
+const TOO_LARGE = 'git needs too much memory for it. It has too many branches and tags, or too large files'
 const HIDDEN = 'its host hides it from the public, or has no such repository'
 
 /** `output` is the end of what git printed, with what the host said in lines that begin with `remote:`. */
@@ -34,7 +35,7 @@ export function describeGitFailure(url: string, error: PermanentError, isAnonymo
     return new SourceUnavailable(`The host of ${url} answers ${status}.`)
   // Git's own words: those of a host begin with `remote:`, and it lacks memory itself.
   if (/^fatal: out of memory/im.test(output))
-    return new PermanentError(`The repository ${url} cannot be read: it has too many branches and tags.`)
+    return new PermanentError(`The repository ${url} cannot be read: ${TOO_LARGE}.`)
   const refusal = REFUSALS[status] ?? (isMissing(output) ? REFUSALS[404] : undefined)
   if (refusal && isAnonymous) return new PermanentError(`The repository ${url} cannot be read: ${HIDDEN}.`)
   if (refusal) return new PermanentError(`The repository ${url} cannot be read: ${refusal}${hostWords(output)}`)

@@ -163,7 +163,7 @@ async function showKey(address: AllowedAddress, { path, signal }: Surroundings):
 /** A host that keeps a connection open leaves no `ssh` behind, and one that never stops listing fills no memory. */
 async function runBounded(program: string, args: string[], env: Record<string, string>, signal: AbortSignal) {
   if (signal.aborted) return { output: '', failure: 'It was interrupted.' }
-  const [shell, ...words] = withLimitedMemory([program, ...args])
+  const [shell, ...words] = withLimitedMemory([program, ...args], 'refs')
   const child = spawn(shell, words, {
     env,
     cwd: tmpdir(),
