@@ -390,6 +390,19 @@ createServer((req, res) => res.end(req.url === '/queue' ? '1000' : 'hello')).lis
   expect(await wanted()).toBe(6)
 })
 
+test('an application of HTTP/2 tells its queue, too', async () => {
+  const code = `
+const { createServer } = require('node:http2')
+createServer((req, res) => res.end(req.url === '/queue' ? '20' : 'hello')).listen(process.env.PORT)
+`
+  const process_scaling = { mail: { min_scale: 0, max_scale: 2, scale_metric: 'queue' } } as const
+  const of = { protocol: 'h2c' as const, processes: [{ name: 'mail', command: 'exec sleep 1000' }] }
+  const { engine, ref, home, lines } = await serve({ process_scaling }, { code, of })
+  await waitFor(() => copiesOf(home, ref, 'mail').length === 2)
+  expect((await seen(engine, ref)).phase).toBe('healthy')
+  expect(lines.filter(({ level }) => level === 'WARNING')).toEqual([])
+})
+
 test('workers whose queues are told late keep nothing awake', async () => {
   const code = `
 const { createServer } = require('node:http')
