@@ -202,11 +202,10 @@ export class DatabaseDumps {
 
   /** Copies the file of a dump into the claim of a deployment of another namespace. */
   async carryFile(spec: RevisionSpec, dump: HeldDump, signal: AbortSignal): Promise<HeldDump> {
-    const { output, done, end } = await this.openFile(dump)
+    const { output, end } = await this.openFile(dump)
     try {
-      const carried = await this.receiveFile(spec, dump.held, output, signal)
-      await done
-      return carried
+      // It counts the bytes. A sender that fails after all of them would leave the file behind.
+      return await this.receiveFile(spec, dump.held, output, signal)
     } finally {
       output.destroy()
       end()
