@@ -20,7 +20,7 @@ type Windows = Map<string, { revision_id: string; window: LoadWindow }>
 
 export class ProcessScaler {
   readonly #host: Host
-  /** Of each deployment, by the types of its processes. */
+  /** By deployment, and by the type of a process. */
   readonly #windows = new Map<string, Windows>()
   /** The deployments that are being looked at. */
   readonly #busy = new Set<string>()
