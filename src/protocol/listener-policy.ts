@@ -85,6 +85,8 @@ export function listPolicyNeeds(spec: ResourceSpec): PolicyNeed[] {
   // The limit is that of all together.
   let value = copies ?? 1
   for (const [name, scale] of Object.entries(process_scale ?? {})) {
+    // A later patch may have sent the one that acts.
+    if (Object.hasOwn(process_scaling ?? {}, name)) continue
     value += scale
     needs.push({ path: `${ROOT}.process_scale.${name}`, needs: 'copies', value })
   }

@@ -159,4 +159,7 @@ it('the copies of all processes count together', () => {
       .filter(need => !isAllowed(need, { ...CLOSED_POLICY, max_copies }))
       .map(({ path }) => path.split('.').at(-1))
   expect([5, 4, 3, 1].map(refusedAt)).toEqual([[], ['mail'], ['worker', 'mail'], ['min_scale', 'worker', 'mail']])
+  // Sent one after the other, only the one that moves acts.
+  const both = { ...spec, process_scale: { mail: 2, worker: 2 } }
+  expect(listPolicyNeeds(both)).toEqual(listPolicyNeeds(spec))
 })
