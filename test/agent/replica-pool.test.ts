@@ -228,3 +228,14 @@ test('a copy that is added is no fault until its deadline, unless it ends; no co
   scale(0)
   expect(state()).toBe('healthy')
 })
+
+test('a later template begins with the copies that are there, between its least and its most', () => {
+  const pool = new ReplicaPool({ ...DEFAULT_LIMITS, ...FAST_LIMITS }, { changed() {}, log() {}, settledLength })
+  const probe: Replica['probe'] = async () => ({ ok: true, target: { host: '127.0.0.1', port: 1 } })
+  const launch = () => ({ ...IDLE, ...NO_OPERATIONS, probe })
+  const wantedWith = (copies: number, most?: number) => {
+    pool.start({ launch, health_path: null, copies, ...(most && { most }), memory_mb: 64 })
+    return pool.copies.wanted
+  }
+  expect([wantedWith(3), wantedWith(0, 8), wantedWith(1, 2), wantedWith(5), wantedWith(0, 8)]).toEqual([3, 3, 2, 5, 5])
+})

@@ -142,7 +142,9 @@ export class ReplicaPool {
   #fit(): void {
     if (!this.#template) return
     const { copies: least, most = least } = this.#template
-    const wanted = Math.min(most, Math.max(least, this.#wanted ?? least))
+    const wanted = Math.min(most, Math.max(least, this.#wanted ?? this.#slots.length))
+    // A later template begins with the copies that are there.
+    this.#wanted = wanted
     while (this.#slots.length < wanted) this.#slots.push(emptySlot())
     this.#leave(this.#slots.splice(wanted))
   }
