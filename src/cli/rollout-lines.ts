@@ -35,6 +35,8 @@ export const describeStep = ({ step, steps, share, paused, is_passed }: Progress
     ? 'promoted: it gets all requests'
     : `step ${step + 1} of ${steps.length}, ${share} %${paused ? ', paused' : is_passed ? ', passed' : ''}`
 
+const isFailed = ({ verdict }: Gate): boolean => verdict === 'failed'
+
 const describeGates = (gates: Gate[]): string[] =>
   gates.map(({ gate, key, verdict, message }) => `  ${verdict.padEnd(9)} ${key ?? gate}: ${message}`)
 
@@ -45,10 +47,12 @@ export const describeProgress = (progress: Progress, number: number): string[] =
 ]
 
 export const describeFailure = ({ share, at, message, gates, failing_requests }: Failure, number: number): string[] => [
-  `Revision  ${number} was sent back from ${share} % ${age(at)}: ${message}`,
+  // The message has the numbers of the failed gates, too.
+  `Revision  ${number} was sent back from ${share} % ${age(at)}${gates.some(isFailed) ? '' : `: ${message}`}`,
   ...describeGates(gates),
   ...failing_requests.map(
     ({ at, method, path, status, ms, trace_id }) =>
-      `  ${at}  ${status} ${method} ${path}  ${Math.round(ms)} ms${trace_id ? `  trace ${trace_id}` : ''}`,
+      `  ${at}  ${status} ${method} ${path}  ${ms < 1 ? '<1' : Math.round(ms)} ms` +
+      `${trace_id ? `  trace ${trace_id}` : ''}`,
   ),
 ]

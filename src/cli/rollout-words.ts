@@ -21,7 +21,10 @@ export const EXAMPLE = 'slipway rollout shop 1=10m 10=10m:500 50=1h'
 export function parseStep(word: string) {
   const [, share, time, requests] = /^(\d{1,3})=(0|\d{1,6}[smhdw])(?::(\d{1,9}))?$/.exec(word) ?? []
   if (share === undefined || time === undefined)
-    throw usageError(`\`${word}\` is not a step: a share, how long, and the least number of requests.`, EXAMPLE)
+    throw usageError(
+      `\`${word}\` is not a step. Write SHARE=TIME or SHARE=TIME:REQUESTS, with a time like 90s, 10m or 1h.`,
+      EXAMPLE,
+    )
   const minutes = time === '0' ? 0 : parseDuration(time, share) / 60_000
   return { share: Number(share), minutes, requests: Number(requests ?? 0) }
 }
@@ -47,9 +50,9 @@ export function parseGates(flags: GateFlags, kept: Gates | undefined, secret: st
 
 function toShare(option: 'errors' | 'latency', text: string, kept: Gates['errors']): Gates['errors'] {
   if (text === 'off') return null
-  if (!/^\d{1,3}(\.\d{1,4})?$/.test(text))
-    throw usageError(`--${option} ${text} is not a number of requests in a hundred, or off.`, EXAMPLE)
-  return { ...GATE_DEFAULTS[option], ...kept, margin: Number(text) / 100 }
+  const percent = /^\d{1,3}(\.\d{1,4})?$/.test(text) ? Number(text) : Number.NaN
+  if (percent > 0 && percent <= 100) return { ...GATE_DEFAULTS[option], ...kept, margin: percent / 100 }
+  throw usageError(`--${option} ${text} is not a percentage like 0.5 or 2, or off.`, EXAMPLE)
 }
 
 function toRestarts(text: string): Gates['restarts'] {
@@ -75,6 +78,11 @@ function toScores(words: string[], kept: Gates['scores']): Gates['scores'] {
   }
   return words.map(word => {
     const [, key = word, margin] = /^(.+)=(\d{1,7}(?:\.\d{1,6})?)$/.exec(word) ?? []
+    if (margin === undefined && word.includes('='))
+      throw usageError(
+        `--score ${word} does not end with a margin. Write KEY or KEY=MARGIN, such as helpful=0.05.`,
+        EXAMPLE,
+      )
     const before = kept.find(one => one.key === key) ?? GATE_DEFAULTS.scores
     return { ...before, key, ...(margin !== undefined && { margin: Number(margin) }) }
   })

@@ -62,10 +62,8 @@ export async function run(session: Session, flags: Flags, [first, ...more]: (str
   const { client, signal } = session
   const params = { deployment_id: deployment.id }
   const headers = { 'If-Match': etag }
-  await show(
-    session,
-    await client.call('PUT /v2/deployments/{deployment_id}/rollout', { params, body, headers, signal }),
-  )
+  const changed = await client.call('PUT /v2/deployments/{deployment_id}/rollout', { params, body, headers, signal })
+  await show(session, changed, false)
 }
 
 async function policyOf({ out }: Session, { rollout, name }: Deployment, words: string[], flags: Flags) {
@@ -106,10 +104,11 @@ async function move(session: Session, name: string | undefined, action: Action):
           headers,
           signal,
         })
-  await show(session, moved)
+  await show(session, moved, false)
 }
 
-async function show(session: Session, deployment: Deployment): Promise<void> {
+/** After a change people read that, without the evidence of the revision that failed before. */
+async function show(session: Session, deployment: Deployment, hasEvidence = true): Promise<void> {
   const { rollout, rollout_progress: progress, hold, name } = deployment
   const failedId = hold?.reason === 'rollout_failed' && !progress ? hold.revision_id : undefined
   const aboutId = progress?.revision_id ?? failedId
@@ -121,7 +120,7 @@ async function show(session: Session, deployment: Deployment): Promise<void> {
       ...(progress && revision ? describeProgress(progress, revision.number) : []),
       ...(failure && revision
         ? [
-            ...describeFailure(failure, revision.number),
+            ...(hasEvidence ? describeFailure(failure, revision.number) : []),
             `Hold      automatic deploys are held. Release them with: slipway release ${name}`,
           ]
         : []),
