@@ -239,7 +239,13 @@ it('scales processes at once, without a revision, and status names them', async 
   expect(await specOf()).toMatchObject({ scale_target: 50, process_scale: { mail: 0 }, process_scaling: { worker } })
   expect(outcome(await run(['scale', 'shop', 'worker=2', '--yes']))).toEqual([0, 'changed'])
   expect(await specOf()).toMatchObject({ process_scale: { mail: 0, worker: 2 }, process_scaling: {} })
-  for (const words of [['worker'], ['worker=1-2', '--idle', '60'], ['worker=1-2', 'web=1-2', '--by', 'cpu']]) {
+  const unclear = [
+    ['worker'],
+    ['worker=1-2', '--idle', '60'],
+    ['worker=1-2', 'web=1-2', '--by', 'cpu'],
+    ['web=0-2', '--idle', 'soon'],
+  ]
+  for (const words of unclear) {
     const refused = await run(['scale', 'shop', ...words])
     expect([refused.code, refused.error?.code]).toEqual([2, 'usage'])
   }
@@ -274,6 +280,8 @@ it('sets the steps of later revisions from words, options and files, and keeps w
     [['rollout', 'shop', '--promote'], 'confirmation_required'],
     [['rollout', 'shop', '--pause', '--off'], 'usage'],
     [['rollout', 'shop', '10=soon'], 'usage'],
+    [['rollout', 'shop', '--score', 'helpful=much'], 'usage'],
+    [['rollout', 'shop', '--errors', '101'], 'usage'],
     [['rollout', 'shop', '50=1m', '10=1m'], 'invalid_request'],
   ] as const
   for (const [args, code] of refused) expect((await run([...args])).error?.code, args.join(' ')).toBe(code)

@@ -1,11 +1,12 @@
 // `slipway scale`: sets the number of copies of processes, or in which way it moves.
 
+import { listProcesses } from '../../client/process-copies.ts'
 import { planAndApply } from '../change.ts'
 import type { Declaration } from '../declaration.ts'
 import { usageError } from '../failure.ts'
 import { type FollowFlags, repeatOptions, withFollow } from '../flags.ts'
 import { parseTimeout } from '../follow.ts'
-import type { Session } from '../session.ts'
+import { type Deployment, findRevision, type Session } from '../session.ts'
 import { readDeployment } from '../variables.ts'
 
 export const declaration: Declaration = {
@@ -21,6 +22,8 @@ export const declaration: Declaration = {
 }
 
 type Flags = FollowFlags & { by?: string; target?: string; path?: string; idle?: string; frozen?: string }
+/** Named by members of `resource_spec`, not by the source. */
+const PARTS = ['queue', 'orchestrator', 'executor']
 /** Their values are checked by the API, which names all faults at once. */
 const LOAD_FLAGS = { by: 'scale_metric', target: 'scale_target', path: 'scale_path' } as const
 const SLEEP_FLAGS = { idle: 'idle_seconds', frozen: 'frozen_seconds' } as const
@@ -38,6 +41,7 @@ export async function run(
   const moving = Object.entries(others).flatMap(([name, { least, most }]) => (least !== most ? [name] : []))
   if (moving.length > 0) refuseUnclear(flags, moving, web)
   const { deployment, etag } = await readDeployment(session, name)
+  await noteUnknown(session, deployment, Object.keys(others))
   const resource_spec = {
     ...(web !== undefined && { min_scale: web.least, max_scale: web.most }),
     ...(Object.keys(others).length > 0 &&
@@ -71,6 +75,20 @@ function parseScales(words: string[]): Record<string, Scale> {
   return scales
 }
 
+/** A number for a later source is no fault, and a mistyped name would have no effect. */
+async function noteUnknown(session: Session, deployment: Deployment, names: string[]): Promise<void> {
+  if (names.length === 0) return
+  const { build_plan } = await findRevision(session, deployment)
+  if (!build_plan) return
+  const known = listProcesses(build_plan, deployment.source_config.resource_spec).map(({ name }) => name)
+  const unknown = names.filter(name => !known.includes(name) && !PARTS.includes(name))
+  if (unknown.length > 0)
+    session.out.note(
+      `The latest revision of ${deployment.name} has no process ${unknown.join(', ')}, only ${known.join(', ')}. ` +
+        'The copies take effect once a revision has it.',
+    )
+}
+
 /** The flags are about one process. */
 function refuseUnclear(flags: Flags, moving: string[], web: Scale | undefined): void {
   const given = Object.keys(SETTINGS).filter(flag => flags[flag as keyof typeof SETTINGS] !== undefined)
@@ -88,9 +106,14 @@ function settingsOf(flags: Flags, members: Partial<typeof SETTINGS>): Record<str
     Object.entries(members).flatMap(([flag, member]) => {
       const value = flags[flag as keyof typeof SETTINGS]
       if (value === undefined) return []
-      return [[member, flag === 'by' || flag === 'path' ? value : Number(value)]]
+      return [[member, flag === 'by' || flag === 'path' ? value : parseNumber(value, flag)]]
     }),
   )
+}
+
+function parseNumber(text: string, flag: string): number {
+  if (/^\d{1,9}(\.\d{1,6})?$/.test(text)) return Number(text)
+  throw usageError(`\`--${flag} ${text}\` is not a number.`, `slipway scale shop web=0-4 --${flag} 60`)
 }
 
 type Resources = {
