@@ -32,7 +32,7 @@ export function judgeStep(
   }
   if (restarts) {
     const verdict = counts.restarts > restarts.most ? 'failed' : 'passed'
-    const message = `Its copies restarted ${counts.restarts} times, and may ${restarts.most} times.`
+    const message = `Its copies restarted ${counts.restarts} times. Allowed: ${restarts.most}.`
     gates.push({ gate: 'restarts', verdict, canary: { count: canary.requests, value: counts.restarts }, message })
   }
   const isPassed = gates.every(({ verdict }) => verdict === 'passed')
@@ -53,8 +53,8 @@ export const describeFailure = (gates: GateJudgement[], share: number): string =
     .join(' ')}`
 
 function compare({ canary, serving }: Judged, word: string): string {
-  const of = ({ count, value }: Judged['canary']) => `${percent(value)} of ${count}`
-  return `Its requests: ${of(canary)} ${word}. Those of the serving revision meanwhile: ${of(serving)}.`
+  const of = ({ count, value }: Judged['canary'], word: string) =>
+    value === null ? 'none yet' : `${round(value * 100)} % of ${count}${word}`
+  return `Its requests: ${of(canary, ` ${word}`)}. Those of the serving revision meanwhile: ${of(serving, '')}.`
 }
-const percent = (share: number | null): string => (share === null ? 'none' : `${round(share * 100)} %`)
 const round = (value: number): number => Math.round(value * 100) / 100

@@ -12,12 +12,12 @@ export const rolloutsCodes = {
     status: 404,
     title: 'No rollout policy',
     problem: 'The deployment has no rollout policy: its revisions get their traffic without steps.',
-    remedy: 'Set one with `PUT` first.',
+    remedy: 'Nothing is left to remove. Set a policy with `PUT`.',
   },
   rollout_not_running: {
     status: 409,
     title: 'No rollout in progress',
     problem: 'No revision of the deployment gets its traffic by steps now.',
-    remedy: 'Read `rollout_progress` of the deployment. A revision in flight that has no policy moves by its traffic.',
+    remedy: 'Deploy after a policy is set. Change the share of a revision in flight without steps by its traffic.',
   },
 } as const satisfies ErrorCodes

@@ -6,7 +6,8 @@ export const trafficCodes = {
     status: 400,
     title: 'Traffic cannot be split so',
     problem: 'The traffic cannot be split between these revisions.',
-    remedy: 'Correct `shares`: the revision that serves, and the one in flight or one that has served before.',
+    remedy:
+      'Correct it. `shares` are of the revision that serves, and of the one in flight or one that has served before.',
   },
   traffic_name_taken: {
     status: 409,
