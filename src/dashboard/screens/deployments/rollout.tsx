@@ -210,8 +210,7 @@ export default function RolloutRecord({ rollout }: { rollout: Record }) {
             <time dateTime={failure.at} title={formatExact(failure.at)}>
               {formatShort(failure.at)}
             </time>
-            {failure.requests !== null && `, after ${plural(failure.requests, 'request')}`}:{' '}
-            <Prose text={failure.message} />
+            {failure.requests !== null && `, after ${plural(failure.requests, 'request')}`}.
           </p>
           <Gates gates={failure.gates} />
           <FailingRequests requests={failure.failing_requests} />
@@ -229,14 +228,12 @@ function FailingRequests({ requests }: { requests: NonNullable<Record['failure']
       <ol class={styles.requests}>
         {requests.map(({ at, method, path, status, ms, trace_id }) => (
           <li key={`${at} ${path} ${ms}`}>
-            <time dateTime={at} title={formatExact(at)}>
-              {formatShort(at)}
-            </time>{' '}
+            <time dateTime={at}>{formatExact(at)}</time>{' '}
             <b>{status}</b>{' '}
             <code>
               {method} {path}
             </code>{' '}
-            {formatLatency(ms / 1000)} {trace_id && <code>{trace_id}</code>}
+            {ms < 1 ? '<1 ms' : formatLatency(ms / 1000)} {trace_id && <code>{trace_id}</code>}
           </li>
         ))}
       </ol>
