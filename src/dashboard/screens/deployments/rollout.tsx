@@ -228,8 +228,7 @@ function FailingRequests({ requests }: { requests: NonNullable<Record['failure']
       <ol class={styles.requests}>
         {requests.map(({ at, method, path, status, ms, trace_id }) => (
           <li key={`${at} ${path} ${ms}`}>
-            <time dateTime={at}>{formatExact(at)}</time>{' '}
-            <b>{status}</b>{' '}
+            <time dateTime={at}>{formatExact(at)}</time> <b>{status}</b>{' '}
             <code>
               {method} {path}
             </code>{' '}
