@@ -451,7 +451,15 @@ begin
         d.health_processes := v.health -> 'processes';
         d.health_reason := coalesce(v.health ->> 'reason', case v.state when 'serving' then v.message end);
       end if;
-      if v.state in ('deploying', 'deployed', 'serving') then d.applied_traffic := v.traffic; end if;
+      -- A revision that had its share has it again once its copies run: after a start of its agent or of the machine, for
+      -- example. So it keeps having no deadline.
+      if v.state = 'deploying' and v.traffic ->> 'revision_id' is null
+        and d.applied_traffic ->> 'revision_id' = r.id::text
+      then
+        d.applied_traffic := json_build_object('revision_id', r.id, 'share', 0);
+      elsif v.state in ('deploying', 'deployed', 'serving') then
+        d.applied_traffic := v.traffic;
+      end if;
       v_generation := d.generation;
       if v.state = 'deploying' then d := apply_judged_rollout(d); end if;
       d := add_incidents(d, v.incidents);

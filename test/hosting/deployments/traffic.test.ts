@@ -188,13 +188,14 @@ describe('a new revision', () => {
     expect(await labels()).toEqual([[`blue--${name}`, restored]])
   })
 
-  it('has no deadline while its agent gives it a share', async () => {
+  it('has no deadline once its agent gave it a share, also while its copies start again', async () => {
     const first = (await read()).active_revision_id
     await setTraffic([{ revision_id: first, share: 100 }], { starts_at: 10 })
     const canary = await push()
     await runBeside(10)
     await withClockAhead(3_600_000, async () => {
-      await agent.poll()
+      await agent.report(await work(), { state: 'deploying' })
+      expect((await read()).traffic).toMatchObject([{ share: 90 }, { share: 10, applied: false }])
       await sweepRevisions(getApp())
     })
     expect((await revisionOf(canary)).status).toBe('DEPLOYING')
