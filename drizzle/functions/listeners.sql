@@ -451,8 +451,8 @@ begin
         d.health_processes := v.health -> 'processes';
         d.health_reason := coalesce(v.health ->> 'reason', case v.state when 'serving' then v.message end);
       end if;
-      -- A revision that had its share has it again once its copies run: after a start of its agent or of the machine, for
-      -- example. So it keeps having no deadline.
+      -- A revision that had its share has it again once its copies run, such as after a start of its agent or of the
+      -- machine. So it keeps having no deadline.
       if v.state = 'deploying' and v.traffic ->> 'revision_id' is null
         and d.applied_traffic ->> 'revision_id' = r.id::text
       then
