@@ -138,6 +138,9 @@ create table deployments (
   protection json,
   traffic json,
   applied_traffic json,
+  rollout json,
+  rollout_secret text,
+  rollout_due_at timestamp with time zone,
   constraint deployments_pkey PRIMARY KEY (id),
   constraint deployments_tenant_id_workspaces_id_fk FOREIGN KEY (tenant_id) REFERENCES workspaces(id) ON DELETE CASCADE,
   constraint listener_in_use FOREIGN KEY (listener_id) REFERENCES listeners(id)
@@ -1128,6 +1131,7 @@ CREATE INDEX deployments_owner ON public.deployments USING btree (tenant_id, own
 CREATE INDEX deployments_page ON public.deployments USING btree (tenant_id, created_at DESC, id DESC);
 CREATE INDEX deployments_previews ON public.deployments USING btree (parent_deployment_id) WHERE (parent_deployment_id IS NOT NULL);
 CREATE INDEX deployments_repository ON public.deployments USING btree (repo_key) WHERE (repo_key IS NOT NULL);
+CREATE INDEX deployments_rollout_due ON public.deployments USING btree (rollout_due_at) WHERE (rollout_due_at IS NOT NULL);
 CREATE INDEX deployments_served ON public.deployments USING btree (listener_id, tenant_id) WHERE (listener_id IS NOT NULL);
 CREATE INDEX deployments_unknown ON public.deployments USING btree (listener_id) WHERE ((status || ''::text) = 'UNKNOWN'::text);
 CREATE INDEX deployments_unserved ON public.deployments USING btree (id) WHERE (listener_id IS NULL);
@@ -1362,8 +1366,8 @@ create policy own on deployments to slipway_app
   with check (((tenant_id = current_tenant()) AND (organization_id = current_organization())));
 create policy served on deployments to slipway_agent
   using (((listener_id = current_listener()) OR ((listener_id IS NULL) AND (setting('platform'::text) = 'true'::text))));
-grant delete, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes, local_url, traffic, applied_traffic) on deployments to slipway_agent;
-grant delete, insert, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, trace_key_version, owner, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes, local_url, protection, traffic, applied_traffic) on deployments to slipway_app;
+grant delete, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes, local_url, traffic, applied_traffic, rollout, rollout_due_at) on deployments to slipway_agent;
+grant delete, insert, select, update (name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config, source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions, latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key, deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at, trace_key_version, owner, reported_health, health_reason, incidents, incidents_due, dormant_parts, health_processes, local_url, protection, traffic, applied_traffic, rollout, rollout_secret, rollout_due_at) on deployments to slipway_app;
 grant delete, insert, select, update on deployments to slipway_system;
 
 create table device_requests (
@@ -2600,6 +2604,7 @@ create table revisions (
   updated_at timestamp with time zone default clock() not null,
   states json,
   build_plan json,
+  rollout json,
   constraint revisions_pkey PRIMARY KEY (id),
   constraint revisions_number UNIQUE (deployment_id, number),
   constraint revisions_deployment_id_deployments_id_fk FOREIGN KEY (deployment_id) REFERENCES deployments(id) ON DELETE CASCADE
@@ -3697,8 +3702,8 @@ create policy served on revisions to slipway_agent
   using ((EXISTS ( SELECT
    FROM deployments d
   WHERE ((d.id = revisions.deployment_id) AND (d.listener_id = current_listener())))));
-grant select, update (number, source, source_config, source_revision_config, secrets, secret_references, status, status_message, status_since, reasons, commit, actor_kind, actor_name, created_at, updated_at, build_plan) on revisions to slipway_agent;
-grant delete, insert, select, update (number, source, source_config, source_revision_config, secrets, secret_references, status, status_message, status_since, reasons, commit, actor_kind, actor_name, created_at, updated_at, build_plan) on revisions to slipway_app;
+grant select, update (number, source, source_config, source_revision_config, secrets, secret_references, status, status_message, status_since, reasons, commit, actor_kind, actor_name, created_at, updated_at, build_plan, rollout) on revisions to slipway_agent;
+grant delete, insert, select, update (number, source, source_config, source_revision_config, secrets, secret_references, status, status_message, status_since, reasons, commit, actor_kind, actor_name, created_at, updated_at, build_plan, rollout) on revisions to slipway_app;
 grant delete, insert, select, update on revisions to slipway_system;
 CREATE INDEX role_access_policies_role ON public.role_access_policies USING btree (role_id);
 set role slipway_system;
@@ -5355,6 +5360,36 @@ begin
     for update skip locked
   );
 end $function$;
+create or replace function advance_rollout(d deployments, p_requests bigint, p_gates jsonb)
+ RETURNS deployments
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_progress jsonb := rollout_of(d);
+  v_step integer := (v_progress ->> 'step')::integer;
+begin
+  update revisions r
+  set rollout = (coalesce(r.rollout::jsonb, '{"failure": null}') || jsonb_build_object(
+    'steps',
+    coalesce(r.rollout::jsonb -> 'steps', '[]') || jsonb_build_array(jsonb_build_object(
+      'step', v_step,
+      'share', rollout_share(v_progress -> 'policy', v_step),
+      'since', v_progress -> 'since',
+      'until', clock(),
+      'requests', p_requests,
+      'gates', p_gates
+    ))
+  ))::json
+  where r.id = d.in_flight_revision_id and r.deployment_id = d.id and r.tenant_id = d.tenant_id;
+  d := with_rollout(
+    d,
+    v_progress - 'asked' || jsonb_build_object('step', v_step + 1, 'since', clock(), 'passed', false),
+    rollout_share(v_progress -> 'policy', v_step + 1)
+  );
+  d.generation := d.generation + 1;
+  return d;
+end $function$;
 create or replace function answer_of_grant(p_grant oauth_grants, p_key api_keys)
  RETURNS json
  LANGUAGE sql
@@ -5498,6 +5533,33 @@ begin
     perform dispatch_jobs(array(select distinct t from unnest(v_tenants) t order by t));
   end if;
 end $function$;
+create or replace function apply_judged_rollout(d deployments)
+ RETURNS deployments
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_progress jsonb := rollout_of(d);
+  v_judged jsonb := rollout_judged(d);
+begin
+  if v_judged is null
+    or rollout_work(v_progress) is null
+    or v_progress -> 'passed' = 'true'
+  then
+    return d;
+  end if;
+  if not is_judged_passed(v_progress, v_judged) then
+    -- The first look at the scores of the first step.
+    d.rollout_due_at := coalesce(d.rollout_due_at, rollout_due(v_progress));
+    return d;
+  end if;
+  if v_progress -> 'paused' = 'true' or asks_control_plane(v_progress) or minutes_over_at(v_progress) > clock() then
+    return with_rollout(
+      d, v_progress || '{"passed": true}', (d.traffic #>> '{beside, share}')::integer
+    );
+  end if;
+  return advance_rollout(d, (v_judged ->> 'requests')::bigint, v_judged -> 'gates');
+end $function$;
 create or replace function apply_reports(p_agent text, p_fence bigint, p_reports jsonb, p_daily_limit bigint, p_unused_after interval)
  RETURNS TABLE(deployment_id uuid, revision_id uuid, code text, generation integer, hooked_tenant uuid)
  LANGUAGE plpgsql
@@ -5515,6 +5577,8 @@ declare
   v_reached integer;
   v_event_count integer;
   v_successor integer;
+  v_is_sent_back boolean;
+  v_generation integer;
   v_events tenant_event[] := '{}';
   v_revisions revisions[] := '{}';
   v_deployments deployments[] := '{}';
@@ -5587,6 +5651,18 @@ begin
           then (select w.number from revisions w where w.id = d.waiting_revision_id and w.status = 'QUEUED')
       end;
       if v_successor is not null then v_path := '{INTERRUPTED}'; end if;
+      -- Only a revision that had its share was judged. One that never started ends without a hold.
+      v_is_sent_back := v.state = 'failed' and v_path = '{DEPLOY_FAILED}' and d.in_flight_revision_id = r.id
+        and rollout_of(d) is not null
+        and r.id::text in (v.traffic ->> 'revision_id', d.applied_traffic ->> 'revision_id');
+      if v_is_sent_back then
+        d := fail_rollout(
+          d, r, v.message, coalesce(nullif((v.traffic -> 'rollout')::jsonb, 'null'), judged_health(v.message))
+        );
+        v_events := v_events || rollout_event(
+          'deployment.rollout_failed', v_before, d, jsonb_build_object('message', v.message)
+        );
+      end if;
       if cardinality(v_path) > 0
         or v.state = 'deploying' and r.status = 'DEPLOYING' and v.message is distinct from r.status_message then
         v_next := r;
@@ -5621,7 +5697,17 @@ begin
         d.health_processes := v.health -> 'processes';
         d.health_reason := coalesce(v.health ->> 'reason', case v.state when 'serving' then v.message end);
       end if;
-      if v.state in ('deploying', 'deployed', 'serving') then d.applied_traffic := v.traffic; end if;
+      -- A revision that had its share has it again once its copies run, such as after a start of its agent or of the
+      -- machine. So it keeps having no deadline.
+      if v.state = 'deploying' and v.traffic ->> 'revision_id' is null
+        and d.applied_traffic ->> 'revision_id' = r.id::text
+      then
+        d.applied_traffic := json_build_object('revision_id', r.id, 'share', 0);
+      elsif v.state in ('deploying', 'deployed', 'serving') then
+        d.applied_traffic := v.traffic;
+      end if;
+      v_generation := d.generation;
+      if v.state = 'deploying' then d := apply_judged_rollout(d); end if;
       d := add_incidents(d, v.incidents);
       -- `least` ignores nulls: without a time, it would be now.
       if v.last_request_at is not null then
@@ -5637,6 +5723,8 @@ begin
       v_reached := reached_generation(v.state, v.generation, v.revision_id, v_before);
       -- The end of a revision without a successor: the agent has reached the next generation with it.
       if v_reached = v_before.generation
+        -- The next step of a rollout is still to come.
+        and d.generation = v_generation
         and nullif(d.in_flight_revision_id, v_before.in_flight_revision_id) is null then
         d.acknowledged := d.generation;
       else
@@ -5690,6 +5778,11 @@ begin
   returning *;
 end $function$;
 reset role;
+create or replace function asks_control_plane(p_progress jsonb)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE
+RETURN (((p_progress #> '{policy,gates,scores}'::text[]) <> '[]'::jsonb) OR (NULLIF((p_progress #> '{policy,gates,webhook}'::text[]), 'null'::jsonb) IS NOT NULL));
 create or replace function attach_runs_partition(p_tier text, p_from timestamp with time zone)
  RETURNS void
  LANGUAGE plpgsql
@@ -5729,6 +5822,11 @@ begin
   return v_listener.id;
 end $function$;
 reset role;
+create or replace function begin_rollout(d deployments)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+RETURN CASE WHEN ((d).rollout IS NOT NULL) THEN jsonb_build_object('step', 0, 'since', clock(), 'paused', false, 'passed', false, 'policy', (d).rollout, 'signed', ((d).rollout_secret IS NOT NULL)) ELSE NULL::jsonb END;
 create or replace function bound_expiry(p_until timestamp with time zone, p_key uuid)
  RETURNS timestamp with time zone
  LANGUAGE sql
@@ -5871,8 +5969,12 @@ declare
   v_changes text[] := '{}';
 begin
   for v_key in select jsonb_object_keys(coalesce(p_before, '{}') || coalesce(p_after, '{}')) loop
-    v_before := nullif(nullif(p_before -> v_key, 'null'), '{}');
-    v_after := nullif(nullif(p_after -> v_key, 'null'), '{}');
+    v_before := p_before -> v_key;
+    v_after := p_after -> v_key;
+    -- Most members are equal as they are.
+    continue when v_before is not distinct from v_after;
+    v_before := nullif(nullif(v_before, 'null'), '{}');
+    v_after := nullif(nullif(v_after, 'null'), '{}');
     continue when v_before is not distinct from v_after;
     if jsonb_typeof(v_before) <> 'object' or jsonb_typeof(v_after) <> 'object' then
       v_paths := v_paths || v_key;
@@ -5887,7 +5989,7 @@ begin
       v_changes := v_changes || member_change(concat(v_key, '.', v_name), v_one, v_other);
     end loop;
   end loop;
-  if v_paths = '{}' then return null; end if;
+  if cardinality(v_paths) < 2 then return '[' || v_changes[1] || ']'; end if;
   return (
     select concat('[', string_agg(c.change, ', ' order by c.path), ']')
     from unnest(v_paths, v_changes) c(path, change)
@@ -5954,6 +6056,48 @@ begin
   return null;
 end $function$;
 reset role;
+create or replace function claim_rollout(p_deployment uuid)
+ RETURNS json
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  d deployments;
+begin
+  select c.*
+  into d
+  from deployments c
+  where c.id = p_deployment and c.rollout_due_at <= clock() and c.deleting_at is null
+  for update skip locked;
+  if not found then return null; end if;
+  update deployments c
+  set rollout_due_at = case when rollout_of(d) is not null then clock() + interval '2 minutes' end
+  where c.id = d.id;
+  if rollout_of(d) is null then return null; end if;
+  return json_build_object(
+    'deployment_id', d.id,
+    'organization_id', d.organization_id,
+    'tenant_id', d.tenant_id,
+    'name', d.name,
+    'project_id', (select p.id from projects p where p.tenant_id = d.tenant_id and p.name = d.name),
+    'lower_keys', (
+      select coalesce(json_agg(f.key), '[]')
+      from feedback_configs f
+      where f.tenant_id = d.tenant_id
+        and f.is_lower_score_better
+        and (rollout_of(d) #> '{policy, gates, scores}') @> jsonb_build_array(jsonb_build_object('key', f.key))
+    ),
+    'revision_id', d.in_flight_revision_id,
+    'serving_id', d.active_revision_id,
+    'number', (select r.number from revisions r where r.id = d.in_flight_revision_id),
+    'share', d.traffic #> '{beside, share}',
+    'progress', rollout_of(d),
+    'judged', rollout_judged(d),
+    -- The secret is for the address that the policy has now.
+    'is_webhook_kept', has_webhook_of(d, rollout_of(d)),
+    'secret', case when has_webhook_of(d, rollout_of(d)) then d.rollout_secret end
+  );
+end $function$;
 set role slipway_system;
 create or replace function claim_traffic_labels(d deployments, p_active jsonb, p_beside jsonb)
  RETURNS boolean
@@ -6034,6 +6178,49 @@ begin
     coalesce(array_agg(name) filter (where is_unknown), '{}')
   into next, has_changes, kept, unknown
   from compared;
+end $function$;
+create or replace function conclude_rollout(p_deployment uuid, p_revision uuid, p_step integer, p_outcome text, p_gates jsonb, p_message text)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_before deployments;
+  d deployments;
+  r revisions;
+  v_next revisions;
+  v_progress jsonb;
+  v_judged jsonb;
+  v_events tenant_event[] := '{}';
+begin
+  select c.* into v_before from deployments c where c.id = p_deployment and c.deleting_at is null for update;
+  v_progress := rollout_of(v_before);
+  if v_progress is null or v_before.in_flight_revision_id <> p_revision
+    or (v_progress ->> 'step')::integer <> p_step then return false; end if;
+  d := v_before;
+  v_judged := coalesce(rollout_judged(d), '{}');
+  v_judged := v_judged || jsonb_build_object('gates', coalesce(v_judged -> 'gates', '[]') || p_gates);
+  select n.* into r from revisions n where n.id = p_revision and n.deployment_id = d.id;
+  if p_outcome = 'failed' then
+    v_next := r;
+    v_next.status := 'DEPLOY_FAILED';
+    v_next.status_message := p_message;
+    d := follow_revision(fail_rollout(d, r, p_message, v_judged), r, v_next);
+    perform write_moved_revisions(array[v_next]);
+    v_events := array[
+      rollout_event('deployment.rollout_failed', v_before, d, jsonb_build_object('message', p_message)),
+      revision_moved(r, v_next, json_build_object('deployment_id', d.id, 'message', p_message))
+    ];
+  elsif p_outcome = 'passed' and v_progress -> 'passed' = 'true' and v_progress -> 'paused' = 'false' then
+    d := advance_rollout(d, (v_judged ->> 'requests')::bigint, v_judged -> 'gates');
+  else
+    d.traffic := jsonb_set(d.traffic::jsonb, '{beside, rollout, asked}', p_gates);
+    d.rollout_due_at := case when rollout_due(v_progress) is not null then clock() + interval '1 minute' end;
+  end if;
+  v_events := v_events || deployment_events(v_before, d);
+  perform journal_tenant_events(v_events, null);
+  perform write_moved_deployments(array[d]);
+  return has_webhooks(d.tenant_id);
 end $function$;
 create or replace function conclude_write(p_changed json, p_events new_event[], p_request jsonb)
  RETURNS boolean
@@ -7054,7 +7241,7 @@ begin
       changed_members(jsonb_build_object('url', p_before.url), jsonb_build_object('url', p_after.url))
     )::tenant_event;
   end if;
-  return v_events || database_copy_events(p_before, p_after);
+  return v_events || rollout_events(p_before, p_after) || database_copy_events(p_before, p_after);
 end $function$;
 create or replace function deployment_health(d deployments)
  RETURNS text
@@ -7774,6 +7961,38 @@ begin
   perform write_moved_deployments(v_deployments);
   return v_ids;
 end $function$;
+create or replace function fail_rollout(d deployments, r revisions, p_message text, p_judged jsonb)
+ RETURNS deployments
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_progress jsonb := rollout_of(d);
+begin
+  update revisions n
+  set rollout = (coalesce(n.rollout::jsonb, '{"steps": []}') || jsonb_build_object('failure', jsonb_build_object(
+    'step', v_progress -> 'step',
+    'share', d.traffic #> '{beside, share}',
+    'since', v_progress -> 'since',
+    'at', clock(),
+    'message', p_message,
+    'requests', p_judged -> 'requests',
+    'gates', coalesce(nullif(p_judged -> 'gates', 'null'), '[]'),
+    'failing_requests', coalesce(nullif(p_judged -> 'failing_requests', 'null'), '[]')
+  )))::json
+  where n.id = r.id and n.deployment_id = d.id and n.tenant_id = d.tenant_id;
+  -- The hold of a rollback stays.
+  if d.hold is null or d.hold ->> 'until' = 'newer_commit' then
+    d.hold := json_build_object(
+      'since', clock(),
+      'revision_id', r.id,
+      'until', 'released',
+      'from_commit', coalesce(r.commit ->> 'sha', r.source_revision_config ->> 'repo_commit_sha'),
+      'reason', 'rollout_failed'
+    );
+  end if;
+  return d;
+end $function$;
 set role slipway_system;
 create or replace function find_device_request(p_user_code text)
  RETURNS SETOF device_requests
@@ -7971,6 +8190,7 @@ begin
     d.waiting_revision_id := nullif(d.waiting_revision_id, p_after.id);
     if d.traffic #>> '{beside, revision_id}' = p_after.id::text then
       d.traffic := leave_canary(d.traffic, p_after.status = 'DEPLOYED');
+      d.rollout_due_at := null;
     end if;
   end if;
   -- A revision that still waits for its artifact (CREATING) keeps its place.
@@ -8142,6 +8362,11 @@ AS $function$
 begin
   return exists (select from access_rules x where x.role_id = any(p_roles) and x.organization_id = p_organization);
 end $function$;
+create or replace function has_webhook_of(d deployments, p_progress jsonb)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE
+RETURN (NOT (((d).rollout #>> '{gates,webhook,url}'::text[]) IS DISTINCT FROM (p_progress #>> '{policy,gates,webhook,url}'::text[])));
 create or replace function has_webhooks(p_tenant uuid)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -8160,7 +8385,10 @@ begin
     return 'Commit ' || left(p_sha, 7) || ' was rolled back and is not deployed again automatically.';
   end if;
   if p_deployment.hold ->> 'until' = 'released' then
-    return 'A rollback holds automatic deploys: commit ' || left(p_sha, 7) || ' was not deployed.';
+    return case p_deployment.hold ->> 'reason'
+      when 'rollout_failed' then 'A failed rollout holds automatic deploys: commit '
+      else 'A rollback holds automatic deploys: commit '
+    end || left(p_sha, 7) || ' was not deployed.';
   end if;
   return null;
 end $function$;
@@ -8430,6 +8658,16 @@ AS $function$
   )
 $function$;
 reset role;
+create or replace function rollout_work(p_progress jsonb)
+ RETURNS jsonb
+ LANGUAGE sql
+ IMMUTABLE
+RETURN CASE WHEN ((p_progress #> ARRAY['policy'::text, 'steps'::text, (p_progress ->> 'step'::text)]) IS NOT NULL) THEN jsonb_build_object('step', (p_progress -> 'step'::text), 'minutes', (p_progress #> ARRAY['policy'::text, 'steps'::text, (p_progress ->> 'step'::text), 'minutes'::text]), 'requests', (p_progress #> ARRAY['policy'::text, 'steps'::text, (p_progress ->> 'step'::text), 'requests'::text]), 'errors', (p_progress #> '{policy,gates,errors}'::text[]), 'latency', (p_progress #> '{policy,gates,latency}'::text[]), 'restarts', (p_progress #> '{policy,gates,restarts}'::text[])) ELSE NULL::jsonb END;
+create or replace function is_judged_passed(p_progress jsonb, p_judged jsonb)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE
+RETURN (((p_judged ->> 'outcome'::text) = 'passed'::text) AND (((p_judged ->> 'requests'::text))::numeric >= ((rollout_work(p_progress) ->> 'requests'::text))::numeric) AND (NOT (EXISTS (SELECT FROM jsonb_array_elements((is_judged_passed.p_judged -> 'gates'::text)) g(value) WHERE ((g.value ->> 'verdict'::text) <> 'passed'::text)))) AND (NOT (EXISTS (SELECT FROM unnest('{errors,latency,restarts}'::text[]) name(name) WHERE ((NULLIF((rollout_work(is_judged_passed.p_progress) -> name.name), 'null'::jsonb) IS NOT NULL) AND (NOT ((is_judged_passed.p_judged -> 'gates'::text) @> jsonb_build_array(jsonb_build_object('gate', name.name)))))))));
 set role slipway_system;
 create or replace function is_lease_held(p_listener uuid, p_fence bigint)
  RETURNS boolean
@@ -8873,6 +9111,11 @@ BEGIN ATOMIC
       CROSS JOIN LATERAL json_pairs(jsonb_build_object(k.key, (json_pairs_of.p_json -> k.key))) p(key, value))
    WHERE ((jsonb_typeof((json_pairs_of.p_json -> k.key)) = 'array'::text) AND (p.key = k.key) AND (p.value <> (json_pairs_of.p_json -> k.key)));
 END;
+create or replace function judged_health(p_message text)
+ RETURNS jsonb
+ LANGUAGE sql
+ IMMUTABLE
+RETURN jsonb_build_object('gates', jsonb_build_array(jsonb_build_object('gate', 'health', 'verdict', 'failed', 'message', "left"(p_message, 500))));
 create or replace function keep_disk_mounts(p_stored jsonb, p_mounts jsonb)
  RETURNS jsonb
  LANGUAGE sql
@@ -8948,7 +9191,7 @@ create or replace function leave_canary(p_traffic json, p_is_deployed boolean)
  RETURNS json
  LANGUAGE sql
  IMMUTABLE
-RETURN (((p_traffic)::jsonb || CASE WHEN p_is_deployed THEN jsonb_build_object('active', jsonb_build_object('name', (p_traffic #> '{beside,name}'::text[]), 'label', (p_traffic #> '{beside,label}'::text[])), 'beside', NULL::unknown) ELSE jsonb_build_object('beside', (((p_traffic -> 'beside'::text))::jsonb || '{"revision_id": null}'::jsonb)) END))::json;
+RETURN (((p_traffic)::jsonb || CASE WHEN p_is_deployed THEN jsonb_build_object('active', jsonb_build_object('name', (p_traffic #> '{beside,name}'::text[]), 'label', (p_traffic #> '{beside,label}'::text[])), 'beside', NULL::unknown) ELSE jsonb_build_object('beside', (((p_traffic -> 'beside'::text))::jsonb || '{"rollout": null, "revision_id": null}'::jsonb)) END))::json;
 create or replace function limit_access(p_access jsonb, p_roles uuid[], p_organization uuid, p_tenant uuid, p_permission text, p_may boolean)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -9070,7 +9313,8 @@ AS $function$
   select json_build_object(
     'revision_id', d.traffic #> '{beside, revision_id}',
     'share', d.traffic #> '{beside, share}',
-    'sticky', d.traffic -> 'sticky'
+    'sticky', d.traffic -> 'sticky',
+    'rollout', rollout_work(rollout_of(d))
   )
   where d.traffic #>> '{beside, revision_id}' is not null
 $function$;
@@ -9360,6 +9604,11 @@ AS $function$
   ) granted
 $function$;
 reset role;
+create or replace function minutes_over_at(p_progress jsonb)
+ RETURNS timestamp with time zone
+ LANGUAGE sql
+ STABLE
+RETURN (((p_progress ->> 'since'::text))::timestamp with time zone + (((rollout_work(p_progress) ->> 'minutes'::text))::double precision * '00:01:00'::interval));
 create or replace function model_period(p_period text)
  RETURNS timestamp with time zone
  LANGUAGE sql
@@ -9447,6 +9696,75 @@ begin
     ),
     p_request
   );
+  return next;
+end $function$;
+create or replace function move_rollout(p_deployment uuid, p_action text, p_message text, p_request jsonb)
+ RETURNS TABLE(answer json, has_webhooks boolean)
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_before deployments := lock_deployment_version(p_deployment, p_request);
+  v_progress jsonb := rollout_of(v_before);
+  d deployments := v_before;
+  r revisions;
+  v_next revisions;
+  v_events tenant_event[] := '{}';
+begin
+  if v_before.id is null then return; end if;
+  if v_progress is null then perform refuse('rollout_not_running'); end if;
+  case p_action
+    when 'abort' then
+      select n.* into r from revisions n where n.id = d.in_flight_revision_id and n.deployment_id = d.id;
+      v_next := r;
+      v_next.status := 'INTERRUPTED';
+      v_next.status_message := p_message;
+      d := follow_revision(v_before, r, v_next);
+      perform write_moved_revisions(array[v_next]);
+      v_events := array[
+        rollout_event('deployment.rollout_aborted', v_before, d),
+        revision_moved(r, v_next, json_build_object('deployment_id', d.id, 'message', p_message))
+      ];
+    when 'promote' then
+      if rollout_work(v_progress) is not null then
+        d := with_rollout(
+          v_before,
+          v_progress - 'asked' || jsonb_build_object(
+            'step', jsonb_array_length(v_progress #> '{policy, steps}'),
+            'since', clock(),
+            'paused', false,
+            'passed', false
+          ),
+          100
+        );
+        d.generation := d.generation + 1;
+      end if;
+      v_events := array[rollout_event('deployment.rollout_promoted', v_before, d)];
+    when 'pause' then
+      if v_progress -> 'paused' = 'false' and rollout_work(v_progress) is not null then
+        d := with_rollout(d, v_progress || '{"paused": true}', (d.traffic #>> '{beside, share}')::integer);
+      end if;
+      v_events := array[rollout_event('deployment.rollout_paused', v_before, d)];
+    when 'resume' then
+      if v_progress -> 'paused' = 'true' then
+        d := with_rollout(d, v_progress || '{"paused": false}', (d.traffic #>> '{beside, share}')::integer);
+        if v_progress -> 'passed' = 'true' and not asks_control_plane(v_progress)
+          and minutes_over_at(v_progress) <= clock() then
+          d := advance_rollout(d, (rollout_judged(d) ->> 'requests')::bigint, rollout_judged(d) -> 'gates');
+        end if;
+      end if;
+      v_events := array[rollout_event('deployment.rollout_resumed', v_before, d)];
+  end case;
+  v_events := v_events || deployment_events(v_before, d);
+  if d.traffic::text <> v_before.traffic::text then
+    d.updated_at := greatest(clock(), d.updated_at);
+    d.version := v_before.version + 1;
+  end if;
+  answer := to_json(d);
+  has_webhooks := conclude_write(
+    answer, array(select (e.type, e.subject_id, e.data, e.changes)::new_event from unnest(v_events) e), p_request
+  );
+  if d.version > v_before.version then perform write_moved_deployments(array[d]); end if;
   return next;
 end $function$;
 create or replace function new_key_expiry(p_requested timestamp with time zone)
@@ -9663,9 +9981,7 @@ begin
     perform refuse('member_immutable', array_to_string(v_plan.immutable, ', '));
   end if;
 
-  select *
-  into v_queued
-  from queue_revision(
+  v_queued := queue_revision(
     v_stored,
     v_plan.next,
     p_revision,
@@ -9700,9 +10016,17 @@ create or replace function place_canary(d deployments, p_revision uuid, p_is_rol
  SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
-  v_traffic jsonb := d.traffic;
+  v_traffic jsonb := coalesce(
+    d.traffic::jsonb,
+    case
+      when d.rollout is not null then '{"starts_at": 100, "sticky": null, "active": null, "beside": null}'::jsonb
+    end
+  );
   v_beside jsonb := nullif(v_traffic -> 'beside', 'null');
-  v_first integer := coalesce(nullif((v_traffic ->> 'starts_at')::integer, 100), (v_beside ->> 'first')::integer);
+  v_first integer := case
+    when d.rollout is not null then rollout_share(d.rollout::jsonb, 0)
+    else coalesce(nullif((v_traffic ->> 'starts_at')::integer, 100), (v_beside ->> 'first')::integer)
+  end;
 begin
   if v_traffic is null then return null; end if;
   if d.active_revision_id is null or v_first is null or p_is_rollback then
@@ -9714,9 +10038,10 @@ begin
   return v_traffic || jsonb_build_object('beside', jsonb_build_object(
     'revision_id', p_revision,
     'share', v_first,
-    'first', v_first,
+    'first', case when d.rollout is null then v_first end,
     'name', v_beside -> 'name',
-    'label', v_beside -> 'label'
+    'label', v_beside -> 'label',
+    'rollout', begin_rollout(d)
   ));
 end $function$;
 create or replace function plan_job(p_deployment uuid, p_process text)
@@ -9830,11 +10155,13 @@ begin
   end if;
 
   -- A dormant part acts once one of its members is written again, also if it stays as it was.
-  v_written := array(
-    select distinct m.path
-    from jsonb_to_recordset(p_patch -> 'members') as m(path text)
-    join unnest(p_stored.dormant_parts) part on starts_with(m.path, 'source_config.resource_spec.' || part || '_')
-  );
+  if p_stored.dormant_parts is not null then
+    v_written := array(
+      select distinct m.path
+      from jsonb_to_recordset(p_patch -> 'members') as m(path text)
+      join unnest(p_stored.dormant_parts) part on starts_with(m.path, 'source_config.resource_spec.' || part || '_')
+    );
+  end if;
   if cardinality(v_written) > 0 then
     v_plan.reasons := v_plan.reasons || array(select p from unnest(v_written) p where p <> all (v_plan.reasons));
     v_plan.in_place := array(select p from unnest(v_plan.in_place) p where p <> all (v_written));
@@ -9854,7 +10181,7 @@ begin
   v_next_row.source_revision_config := v_next -> 'source_revision_config';
   v_next_row.secret_references := nullif(v_next -> 'secret_references', 'null');
   if p_patch -> 'secrets' is not null then
-    select * into v_secrets from compare_secrets(p_stored, p_patch -> 'secrets');
+    v_secrets := compare_secrets(p_stored, p_patch -> 'secrets');
     v_plan.kept_secrets := v_secrets.kept;
     v_plan.unknown_masks := v_secrets.unknown;
     if v_secrets.has_changes then
@@ -9976,7 +10303,7 @@ begin
     end,
     secrets = p_next.secrets,
     secret_references = p_next.secret_references,
-    hold = p_next.hold,
+    hold = case when v_creates and p_next.hold ->> 'reason' = 'rollout_failed' then null else p_next.hold end,
     traffic = case
       when v_creates and not v_lacks_artifact and v_in_flight is null
         then place_canary(p_next, p_revision, 'rolled_back' = any(p_reasons))
@@ -10019,6 +10346,14 @@ begin
     );
     events := created_event(revision)
       || supersede_revisions(array[p_stored.waiting_revision_id, v_replaced], changed.revisions);
+  end if;
+  if p_next.hold is not null and changed.hold is null then
+    events := events || (
+      'deployment.hold_released',
+      changed.id,
+      '{}',
+      changed_members(jsonb_build_object('hold', p_next.hold), '{"hold": null}')
+    )::new_event;
   end if;
   if changed.status <> p_stored.status then
     events := events || (
@@ -11011,6 +11346,11 @@ create or replace function recorded_schedule(s schedules)
  LANGUAGE sql
  STABLE
 RETURN CASE WHEN ((s).id IS NOT NULL) THEN jsonb_build_object('name', (s).name, 'cron', (s).cron, 'time_zone', (s).time_zone, 'command', (s).command, 'timeout_seconds', (s).timeout_seconds, 'overlap', (s).overlap, 'jitter_seconds', (s).jitter_seconds, 'retries', (s).retries, 'deadline_seconds', (s).deadline_seconds, 'process', (s).process, 'enabled', (s).enabled, 'owner', (s).owner) ELSE NULL::jsonb END;
+create or replace function recorded_traffic(p_traffic json)
+ RETURNS jsonb
+ LANGUAGE sql
+ IMMUTABLE
+RETURN (((p_traffic)::jsonb #- '{beside,rollout,policy}'::text[]) #- '{beside,rollout,asked}'::text[]);
 create or replace function redeem_authorization_code(p_code_hash text, p_client_id text, p_redirect_uri text, p_resource text, p_code_challenge text, p_key_hash text, p_hint text, p_token_family text, p_refresh_hash text, p_limit bigint)
  RETURNS json
  LANGUAGE plpgsql
@@ -11581,46 +11921,53 @@ begin
   if p_stored.deleting_at is not null then perform refuse('deployment_deleting'); end if;
   perform require_version(p_stored.version, p_request);
 
-  v_faults := array_to_string(
-    array(select path || ' is not allowed for source ' || v_source from unnest(p_plan.refused) path)
-    || array(
-      select r.path || ' is required for source ' || v_source
-      from jsonb_to_recordset(p_patch -> 'required') as r(path text, needed_by text[])
-      where v_source = any(r.needed_by)
-        and jsonb_build_object(
-          'source_config', v_next.source_config, 'source_revision_config', v_next.source_revision_config
-        ) #>> string_to_array(r.path, '.') is null
-    )
-    || case when p_patch -> 'resource_pairs' <> '[]' then
-      list_resource_faults((v_next.source_config -> 'resource_spec')::jsonb, p_patch -> 'resource_pairs')
-      || list_volume_faults(
-        (p_stored.source_config -> 'resource_spec')::jsonb,
-        (v_next.source_config -> 'resource_spec')::jsonb,
-        v_sent -> 'source_config.resource_spec.volumes'
+  if cardinality(p_plan.refused) > 0
+    or p_patch -> 'required' <> '[]'
+    or p_patch -> 'resource_pairs' <> '[]'
+    or v_sent ? 'source_config.resource_spec.volumes'
+  then
+    v_faults := array_to_string(
+      array(select path || ' is not allowed for source ' || v_source from unnest(p_plan.refused) path)
+      || array(
+        select r.path || ' is required for source ' || v_source
+        from jsonb_to_recordset(p_patch -> 'required') as r(path text, needed_by text[])
+        where v_source = any(r.needed_by)
+          and jsonb_build_object(
+            'source_config', v_next.source_config, 'source_revision_config', v_next.source_revision_config
+          ) #>> string_to_array(r.path, '.') is null
       )
-    end
-    || case when v_sent ? 'source_config.resource_spec.volumes' and is_traffic_split(p_stored.traffic) then
-      array(
-        select format('source_config.resource_spec.volumes: %s has one writer, and the traffic is split', disks)
-        from exclusive_disks(p_stored, (v_next.source_config -> 'resource_spec')::jsonb) disks
-        where disks is not null
-      )
-    end,
-    '; '
-  );
-  if v_faults <> '' then perform refuse('source_rule', v_faults); end if;
-  if exists (select from jsonb_object_keys(v_sent) path where path like 'source\_%') then
+      || case when p_patch -> 'resource_pairs' <> '[]' then
+        list_resource_faults((v_next.source_config -> 'resource_spec')::jsonb, p_patch -> 'resource_pairs')
+        || list_volume_faults(
+          (p_stored.source_config -> 'resource_spec')::jsonb,
+          (v_next.source_config -> 'resource_spec')::jsonb,
+          v_sent -> 'source_config.resource_spec.volumes'
+        )
+      end
+      || case when v_sent ? 'source_config.resource_spec.volumes'
+        and (is_traffic_split(p_stored.traffic) or p_stored.rollout is not null) then
+        array(
+          select format('source_config.resource_spec.volumes: %s has one writer, and the traffic is split', disks)
+          from exclusive_disks(p_stored, (v_next.source_config -> 'resource_spec')::jsonb) disks
+          where disks is not null
+        )
+      end,
+      '; '
+    );
+    if v_faults <> '' then perform refuse('source_rule', v_faults); end if;
+  end if;
+  if jsonb_path_exists(v_sent, '$.keyvalue().key ? (@ starts with "source_")') then
     perform require_branch_to_build_on_push(v_next.source_config, v_next.source_revision_config);
   end if;
 
   if cardinality(p_plan.unknown_masks) > 0 then
     perform refuse('secret_unknown', array_to_string(p_plan.unknown_masks, ', '));
   end if;
-  if p_patch -> 'secrets' is not null or v_sent ? 'secret_references' then
+  if v_next.secret_references is not null and (p_patch -> 'secrets' is not null or v_sent ? 'secret_references') then
     v_faults := (
       select string_agg(name, ', ')
       from json_to_recordset(v_next.secrets) s(name text)
-      join json_to_recordset(coalesce(v_next.secret_references, '[]')) f(name text) using (name)
+      join json_to_recordset(v_next.secret_references) f(name text) using (name)
     );
     if v_faults is not null then perform refuse('variable_doubled', v_faults); end if;
   end if;
@@ -12175,6 +12522,20 @@ begin
   if r.source = 'githost' and r.source_revision_config ->> 'repo_commit_sha' is null then
     perform refuse('traffic_refused', format('the commit of revision %s is not known', r.number));
   end if;
+  return true;
+end $function$;
+create or replace function require_scores_readable(d deployments)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ STABLE COST 10000
+AS $function$
+begin
+  perform require_permission_for('runs:read', p.tag_value_ids)
+  from projects p
+  where p.tenant_id = d.tenant_id and p.name = d.name;
+  if found then return true; end if;
+  if hides('project') then perform refuse('denied_by_policy', d.name); end if;
+  if not 'runs:read' = any(actor_permissions()) then perform refuse('permission_missing', 'runs:read'); end if;
   return true;
 end $function$;
 create or replace function require_signable_member(p_member uuid)
@@ -12753,6 +13114,57 @@ begin
   return v_ended;
 end $function$;
 reset role;
+create or replace function rollout_due(p_progress jsonb)
+ RETURNS timestamp with time zone
+ LANGUAGE sql
+ STABLE
+RETURN CASE WHEN (rollout_work(p_progress) IS NULL) THEN NULL::timestamp with time zone WHEN (((p_progress -> 'passed'::text) = 'true'::jsonb) AND ((p_progress -> 'paused'::text) = 'false'::jsonb)) THEN GREATEST(clock(), minutes_over_at(p_progress)) WHEN ((p_progress #> '{policy,gates,scores}'::text[]) <> '[]'::jsonb) THEN (clock() + '00:01:00'::interval) ELSE NULL::timestamp with time zone END;
+create or replace function rollout_of(d deployments)
+ RETURNS jsonb
+ LANGUAGE sql
+ IMMUTABLE
+RETURN CASE WHEN (((d).traffic #>> '{beside,revision_id}'::text[]) = ((d).in_flight_revision_id)::text) THEN NULLIF((((d).traffic #> '{beside,rollout}'::text[]))::jsonb, 'null'::jsonb) ELSE NULL::jsonb END;
+create or replace function rollout_event(p_type text, p_before deployments, p_after deployments, p_data jsonb DEFAULT '{}'::jsonb)
+ RETURNS tenant_event
+ LANGUAGE sql
+ STABLE
+RETURN ROW((p_after).tenant_id, (p_after).organization_id, p_type, (p_after).id, ((jsonb_build_object('revision_id', (p_before).in_flight_revision_id, 'step', (COALESCE(rollout_of(p_after), rollout_of(p_before)) -> 'step'::text), 'share', COALESCE(((p_after).traffic #> '{beside,share}'::text[]), ((p_before).traffic #> '{beside,share}'::text[]))) || p_data))::json, changed_members(jsonb_build_object('traffic', recorded_traffic((p_before).traffic)), jsonb_build_object('traffic', recorded_traffic((p_after).traffic))))::tenant_event;
+create or replace function rollout_events(p_before deployments, p_after deployments)
+ RETURNS tenant_event[]
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+declare
+  v_before jsonb := rollout_of(p_before);
+  v_after jsonb := rollout_of(p_after);
+  v_events tenant_event[] := '{}';
+begin
+  if v_before ->> 'step' <> v_after ->> 'step' and p_before.in_flight_revision_id = p_after.in_flight_revision_id then
+    v_events := v_events || rollout_event('deployment.rollout_step', p_before, p_after);
+  end if;
+  if p_after.hold is not null and p_after.hold ->> 'reason' = 'rollout_failed'
+    and p_after.hold::text is distinct from p_before.hold::text then
+    v_events := v_events || (
+      p_after.tenant_id,
+      p_after.organization_id,
+      'deployment.held',
+      p_after.id,
+      json_build_object('revision_id', p_after.hold ->> 'revision_id'),
+      changed_members(jsonb_build_object('hold', p_before.hold), jsonb_build_object('hold', p_after.hold))
+    )::tenant_event;
+  end if;
+  return v_events;
+end $function$;
+create or replace function rollout_judged(d deployments)
+ RETURNS jsonb
+ LANGUAGE sql
+ IMMUTABLE
+RETURN CASE WHEN ((((d).applied_traffic ->> 'revision_id'::text) = ((d).in_flight_revision_id)::text) AND (((d).applied_traffic #>> '{rollout,step}'::text[]) = (rollout_of(d) ->> 'step'::text))) THEN (((d).applied_traffic -> 'rollout'::text))::jsonb ELSE NULL::jsonb END;
+create or replace function rollout_share(p_policy jsonb, p_step integer)
+ RETURNS integer
+ LANGUAGE sql
+ IMMUTABLE
+RETURN COALESCE(((p_policy #>> ARRAY['steps'::text, (p_step)::text, 'share'::text]))::integer, 100);
 create or replace function rotate_trace_key(p_deployment uuid, p_request jsonb)
  RETURNS TABLE(answer json, has_webhooks boolean)
  LANGUAGE plpgsql
@@ -12811,7 +13223,7 @@ RETURN CASE WHEN (p_score IS NULL) THEN true WHEN ((p_config ->> 'type'::text) =
 create or replace function secret_versions(p_secrets json)
  RETURNS jsonb
  LANGUAGE plpgsql
- IMMUTABLE
+ IMMUTABLE STRICT
 AS $function$
 begin
   return (select jsonb_object_agg(s ->> 'name', s -> 'version') from json_array_elements(p_secrets) s);
@@ -12909,8 +13321,12 @@ declare
   v_named jsonb;
   v_active jsonb;
   v_beside jsonb;
+  v_is_same boolean;
 begin
   if v_stored.id is null then return; end if;
+  if v_stored.rollout is not null and (p_new ->> 'starts_at')::integer < 100 then
+    perform refuse('traffic_refused', 'a rollout says with which share a revision begins: leave out `starts_at`');
+  end if;
   if p_needs <> '[]' then
     perform require_listener_allows(v_stored.listener_id, p_needs);
     v_disks := exclusive_disks(v_stored, (v_stored.source_config -> 'resource_spec')::jsonb);
@@ -12935,13 +13351,18 @@ begin
       perform refuse('traffic_refused', 'one of the two has to be the revision that serves');
     else
       perform require_runnable(v_stored, v_share.revision, v_share.share);
+      v_is_same := coalesce(v_before ->> 'revision_id' = (v_share.revision).id::text, false);
       v_beside := v_named || jsonb_build_object(
         'revision_id', (v_share.revision).id,
         'share', v_share.share,
         'first', case
-          when v_before ->> 'revision_id' = (v_share.revision).id::text
-            then least(v_share.share, (v_before ->> 'first')::integer)
+          when v_stored.rollout is not null then null
+          when v_is_same then least(v_share.share, (v_before ->> 'first')::integer)
           else v_share.share
+        end,
+        -- A share that is set by hand ends the steps.
+        'rollout', case
+          when v_is_same and (v_before ->> 'share')::integer = v_share.share then v_before -> 'rollout'
         end
       );
     end if;
@@ -12949,7 +13370,11 @@ begin
   -- The shares say all: the one in flight gets what they say, which is nothing.
   if v_beside is null and p_new -> 'shares' <> '[]' and v_stored.in_flight_revision_id is not null then
     v_beside := jsonb_build_object(
-      'revision_id', v_stored.in_flight_revision_id, 'share', 0, 'first', 0, 'name', null, 'label', null
+      'revision_id', v_stored.in_flight_revision_id,
+      'share', 0,
+      'first', case when v_stored.rollout is null then 0 end,
+      'name', null,
+      'label', null
     );
   end if;
   if not claim_traffic_labels(v_stored, v_active, v_beside) then perform refuse('traffic_name_taken'); end if;
@@ -12974,7 +13399,67 @@ begin
       v_stored.id,
       json_build_object('shares', p_new -> 'shares'),
       changed_members(
-        jsonb_build_object('traffic', v_stored.traffic), jsonb_build_object('traffic', v_changed.traffic)
+        jsonb_build_object('traffic', recorded_traffic(v_stored.traffic)),
+        jsonb_build_object('traffic', recorded_traffic(v_changed.traffic))
+      )
+    )::new_event],
+    p_request
+  );
+  return next;
+end $function$;
+create or replace function set_rollout(p_deployment uuid, p_rollout json, p_secret text, p_keeps_secret boolean, p_needs jsonb, p_request jsonb)
+ RETURNS TABLE(answer json, has_webhooks boolean)
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+  v_stored deployments := lock_deployment_version(p_deployment, p_request);
+  v_changed deployments;
+  v_disks text;
+begin
+  if v_stored.id is null then return; end if;
+  if p_rollout is null and v_stored.rollout is null then perform refuse('rollout_not_found'); end if;
+  if p_rollout is not null then
+    perform require_listener_allows(v_stored.listener_id, p_needs);
+    v_disks := exclusive_disks(v_stored, (v_stored.source_config -> 'resource_spec')::jsonb);
+    if v_disks is not null then
+      perform refuse('rollout_refused', format('%s has one writer, so two revisions cannot run at once', v_disks));
+    end if;
+    if (v_stored.traffic ->> 'starts_at')::integer < 100 then
+      perform refuse(
+        'rollout_refused', '`starts_at` of the traffic says with which share a revision begins: set it to 100'
+      );
+    end if;
+    if (p_rollout #> '{gates, scores}')::jsonb
+      not in ('[]', coalesce((v_stored.rollout #> '{gates, scores}')::jsonb, '[]')) then
+      perform require_scores_readable(v_stored);
+    end if;
+    if p_keeps_secret and v_stored.rollout_secret is null then
+      perform refuse('secret_unknown', 'gates.webhook.secret');
+    end if;
+    -- A kept secret must not sign for another address, whose owner could then ask in its name.
+    if p_keeps_secret
+      and p_rollout #>> '{gates, webhook, url}' is distinct from v_stored.rollout #>> '{gates, webhook, url}' then
+      perform refuse('secret_required', 'gates.webhook.secret');
+    end if;
+  end if;
+  update deployments d
+  set
+    rollout = p_rollout,
+    rollout_secret = case when p_keeps_secret then d.rollout_secret else p_secret end,
+    version = d.version + 1,
+    updated_at = clock()
+  where d.id = v_stored.id and d.tenant_id = current_tenant()
+  returning d.* into v_changed;
+  answer := to_json(v_changed);
+  has_webhooks := conclude_write(
+    answer,
+    array[(
+      'deployment.rollout_changed',
+      v_stored.id,
+      json_build_object('has_secret_changed', v_stored.rollout_secret is distinct from v_changed.rollout_secret),
+      changed_members(
+        jsonb_build_object('rollout', v_stored.rollout), jsonb_build_object('rollout', v_changed.rollout)
       )
     )::new_event],
     p_request
@@ -13244,6 +13729,8 @@ declare
   v_after revisions;
   v_events new_event[] := '{}';
 begin
+  -- A statement costs more than the rest of this, and most writes supersede nothing.
+  if p_ids = '{null, null}' then return v_events; end if;
   for v_before in
     select r.*
     from revisions r
@@ -13476,7 +13963,8 @@ create or replace function unpinned_config(p_deployment deployments)
  STABLE
 AS $function$
 begin
-  if p_deployment.hold is not null or p_deployment.preview is not null then
+  if p_deployment.hold is not null and p_deployment.hold ->> 'reason' is distinct from 'rollout_failed'
+    or p_deployment.preview is not null then
     return p_deployment.source_revision_config;
   end if;
   return (p_deployment.source_revision_config::jsonb - 'repo_commit_sha')::json;
@@ -13683,6 +14171,20 @@ begin
   end if;
   return d;
 end $function$;
+create or replace function with_rollout(d deployments, p_progress jsonb, p_share integer)
+ RETURNS deployments
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+begin
+  d.traffic := jsonb_set(
+    d.traffic::jsonb,
+    '{beside}',
+    (d.traffic #> '{beside}')::jsonb || jsonb_build_object('share', p_share, 'rollout', p_progress)
+  );
+  d.rollout_due_at := rollout_due(p_progress);
+  return d;
+end $function$;
 set role slipway_system;
 create or replace function write_jobs(p_jobs jobs[])
  RETURNS void
@@ -13718,8 +14220,10 @@ begin
     in_flight_revision_id = n.in_flight_revision_id,
     waiting_revision_id = n.waiting_revision_id,
     active_revision_id = n.active_revision_id,
+    hold = n.hold,
     traffic = n.traffic,
     applied_traffic = n.applied_traffic,
+    rollout_due_at = n.rollout_due_at,
     source_revision_config = n.source_revision_config,
     image_version = n.image_version,
     generation = n.generation,
@@ -13739,10 +14243,10 @@ begin
     version = d.version + (
       (
         n.active_revision_id, n.status, n.url, n.local_url, n.source_revision_config::text, n.image_version,
-        n.traffic::text, n.applied_traffic::text, n.preview::text
+        n.traffic::jsonb #- '{beside, rollout, asked}', n.applied_traffic::jsonb - 'rollout', n.preview::text
       ) is distinct from (
         d.active_revision_id, d.status, d.url, d.local_url, d.source_revision_config::text, d.image_version,
-        d.traffic::text, d.applied_traffic::text, d.preview::text
+        d.traffic::jsonb #- '{beside, rollout, asked}', d.applied_traffic::jsonb - 'rollout', d.preview::text
       )
     )::integer,
     updated_at = n.updated_at
