@@ -11,7 +11,7 @@ const MAX_MINUTES = 7 * 24 * 60
 
 // ---- the policy
 
-export const RolloutStep = z
+const RolloutStep = z
   .object({
     share: z.int().min(1).max(99).meta({ description: 'Percent of the requests.' }),
     minutes: z
@@ -28,7 +28,7 @@ export const RolloutStep = z
       .meta({ description: 'The least number of requests that the revision has answered in this step.' }),
   })
   .meta({ description: 'A share of the traffic, and what it takes to go on from it.' })
-export type RolloutStep = z.output<typeof RolloutStep>
+type RolloutStep = z.output<typeof RolloutStep>
 
 const alpha = z
   .number()
@@ -166,7 +166,7 @@ export const Rollout = z
   .meta({ id: 'Rollout', description: 'The steps of each later revision of a deployment.' })
 export type Rollout = z.output<typeof Rollout>
 
-export const rolloutActions = ['pause', 'resume', 'promote', 'abort'] as const
+const rolloutActions = ['pause', 'resume', 'promote', 'abort'] as const
 export const RolloutAction = z.enum(rolloutActions).meta({
   description:
     '`pause`: it stays at its step, and still fails if a gate does. `resume`: it goes on. `promote`: it gets all ' +
@@ -176,8 +176,8 @@ export type RolloutAction = z.output<typeof RolloutAction>
 
 // ---- judged
 
-export const gateNames = ['errors', 'latency', 'restarts', 'health', 'webhook', 'scores'] as const
-export const gateVerdicts = ['undecided', 'passed', 'failed'] as const
+const gateNames = ['errors', 'latency', 'restarts', 'health', 'webhook', 'scores'] as const
+const gateVerdicts = ['undecided', 'passed', 'failed'] as const
 const Side = z.object({
   count: z.int().min(0).meta({ description: 'The number of requests, or of scores.' }),
   value: z

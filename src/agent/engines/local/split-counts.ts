@@ -5,7 +5,7 @@ import type { FailingRequest } from '../../../protocol/rollout.schema.ts'
 import { CLIENT_GONE } from './request-counts.ts'
 
 /** Totals since the router started. `latencies`: by `ROLLOUT_BOUNDS_MS`, and one more above the last. */
-export type SplitAnswers = { requests: number; failed: number; latencies: number[] }
+type SplitAnswers = { requests: number; failed: number; latencies: number[] }
 export type SplitCounts = {
   revisions: Record<string, SplitAnswers>
   /** The latest that failed, and the slowest, of the revision beside the routed one. */
