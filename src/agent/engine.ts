@@ -13,6 +13,7 @@ import type { GrantIssuer, WorkProtection } from '../protocol/protection.schema.
 import type { Incident, ReportedHealth } from '../protocol/report.schema.ts'
 import type { AppProtocol, CompleteResourceSpec, Part } from '../protocol/resources.schema.ts'
 import type { FailingRequest } from '../protocol/rollout.schema.ts'
+import type { SideCounts } from '../protocol/rollout-step.ts'
 import type { HeldSnapshot } from '../protocol/snapshots.schema.ts'
 import type { WorkTraffic } from '../protocol/traffic.schema.ts'
 import type { Exit, Ready } from '../protocol/tunnel-frames.ts'
@@ -234,9 +235,10 @@ export type RevisionUsage = RevisionRef & {
   unreached: number | null
 }
 
-/** Totals by revision: answers, those that failed and their times by `ROLLOUT_BOUNDS_MS`, and restarts of copies. */
+/** Totals by revision: answers, and restarts of copies. */
 export type SplitTotals = {
-  revisions: Record<string, { requests: number; failed: number; latencies: number[] }>
+  revisions: Record<string, SideCounts>
+  /** The latest that failed, and the slowest, of the revision beside the routed one. */
   failing: FailingRequest[]
   slow: FailingRequest[]
   restarts: Record<string, number>

@@ -3,7 +3,7 @@ import { ROLLOUT_BOUNDS_MS } from './latency-histogram.ts'
 import type { GateJudgement, ReportedRollout, WorkRollout } from './rollout.schema.ts'
 import { type Judged, judgeErrors, judgeLatency } from './rollout-gates.ts'
 
-/** The latencies by `ROLLOUT_BOUNDS_MS`. */
+/** The latencies by `ROLLOUT_BOUNDS_MS`, and one more above the last. */
 export type SideCounts = { requests: number; failed: number; latencies: number[] }
 export type StepCounts = { canary: SideCounts; serving: SideCounts; restarts: number; seconds: number }
 

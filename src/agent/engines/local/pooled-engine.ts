@@ -21,6 +21,7 @@ import type {
   RevisionUsage,
   RunEnd,
   SourceTree,
+  SplitTotals,
   StoreUsage,
   WriteLog,
 } from '../../engine.ts'
@@ -47,7 +48,6 @@ import type { Target } from './router.ts'
 import { RouterClient, type RouterSettings } from './router-client.ts'
 import { SiteReplica } from './site-replica.ts'
 import { copiesOfShare } from './split.ts'
-import type { SplitCounts } from './split-counts.ts'
 import { StoreUse } from './store-use.ts'
 import { makeTokenFolder, type TokenReader, writeTokenFile } from './token-file.ts'
 
@@ -279,7 +279,7 @@ export abstract class PooledEngine implements Engine {
     this.#moving.split(deployment_id, split !== null)
   }
 
-  async readSplit(deployment_id: string): Promise<SplitCounts & { restarts: Record<string, number> }> {
+  async readSplit(deployment_id: string): Promise<SplitTotals> {
     const counts = await this.#router.splitCounts(deployment_id)
     const restarts = [...(this.#pools.get(deployment_id) ?? [])].map(([revision, pools]) => {
       const incident = pools.condition(false).incidents.find(({ kind }) => kind === 'restarted')

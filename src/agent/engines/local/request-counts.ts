@@ -1,5 +1,5 @@
 // Counts the answers of each copy by status and by the time until they began. The memory is fixed for each copy.
-import { LATENCY_BOUNDS_MS, LATENCY_BUCKETS, statusClasses } from '../../../protocol/latency-histogram.ts'
+import { bucketOf, LATENCY_BOUNDS_MS, LATENCY_BUCKETS, statusClasses } from '../../../protocol/latency-histogram.ts'
 import type { RequestCounts } from '../../engine.ts'
 
 /** Counts by deployment, revision and copy, and those of requests that no copy accepted. */
@@ -18,7 +18,5 @@ export const zeroCounts = (): RequestCounts => ({
 export function countAnswer({ statuses, latencies }: RequestCounts, status: number, ms: number): void {
   const place = Math.min(Math.max(Math.trunc(status / 100), 1), statuses.length) - 1
   statuses[place]!++
-  let bucket = 0
-  while (bucket < LATENCY_BOUNDS_MS.length && ms > LATENCY_BOUNDS_MS[bucket]!) bucket++
-  latencies[bucket]!++
+  latencies[bucketOf(ms, LATENCY_BOUNDS_MS)]!++
 }

@@ -1,17 +1,12 @@
 // Counts the answers of the two revisions of a split, finely enough to compare them, with the requests that failed.
 import type { IncomingMessage } from 'node:http'
-import { ROLLOUT_BOUNDS_MS } from '../../../protocol/latency-histogram.ts'
+import { bucketOf, ROLLOUT_BOUNDS_MS } from '../../../protocol/latency-histogram.ts'
 import type { FailingRequest } from '../../../protocol/rollout.schema.ts'
+import type { SplitTotals } from '../../engine.ts'
 import { CLIENT_GONE } from './request-counts.ts'
 
-/** Totals since the router started. `latencies`: by `ROLLOUT_BOUNDS_MS`, and one more above the last. */
-type SplitAnswers = { requests: number; failed: number; latencies: number[] }
-export type SplitCounts = {
-  revisions: Record<string, SplitAnswers>
-  /** The latest that failed, and the slowest, of the revision beside the routed one. */
-  failing: FailingRequest[]
-  slow: FailingRequest[]
-}
+/** Totals since the router started. */
+export type SplitCounts = Omit<SplitTotals, 'restarts'>
 
 const MOST = 20
 const MAX_PATH = 500
@@ -41,7 +36,7 @@ export class SplitCounter {
     const answers = counts.revisions[revision]!
     // A client that left has no answer. Its wait is counted: a revision that hangs has no other sign.
     if (status !== CLIENT_GONE) answers.requests++
-    answers.latencies[bucketOf(ms)]!++
+    answers.latencies[bucketOf(ms, ROLLOUT_BOUNDS_MS)]!++
     const isFailed = status >= 500
     if (isFailed) answers.failed++
     if (revision !== beside) return
@@ -67,13 +62,6 @@ export class SplitCounter {
   read(of: string): SplitCounts {
     return this.#deployments.get(of) ?? noCounts()
   }
-}
-
-/** The times of most answers are small. */
-function bucketOf(ms: number): number {
-  let bucket = 0
-  while (bucket < ROLLOUT_BOUNDS_MS.length && ms > ROLLOUT_BOUNDS_MS[bucket]!) bucket++
-  return bucket
 }
 
 function keepSlow(counts: SplitCounts, request: FailingRequest): void {
