@@ -1,10 +1,10 @@
-// Judges a canary by its counts and those of the revision that serves beside it, as often as somebody looks. Pure.
+// Judges a canary by its counts and those of the revision that serves beside it, at any number of looks. Pure.
 // docs/design/rollout.md has the tests, their error probabilities and figures.
 
 type Rule = {
   /** The smallest difference that matters. */
   margin: number
-  /** The probability that a canary which is no worse fails, however often somebody looks. */
+  /** The probability that a canary which is no worse fails, at any number of looks. */
   alpha: number
   /** With fewer the canary does not pass. */
   least: number

@@ -9,7 +9,7 @@ import { isWritten, writeEarlyHints } from './router-responses.ts'
 
 /**
  * `unsent`: no byte was sent. `unanswered`: the connection ended before the answer began. `last`: the answer is over,
- * or was cut off, and the connection ends. `unread`: undici cannot read `100 Continue`, which nobody has asked for.
+ * or was cut off, and the connection ends. `unread`: undici cannot read a `100 Continue` that was not asked for.
  */
 export type Outcome = 'answered' | 'last' | 'unsent' | 'unanswered' | 'unread'
 /** A body of so few bytes is cheaper to copy than to write apart. */

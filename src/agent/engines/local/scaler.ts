@@ -1,5 +1,5 @@
 // Keeps the copies of the revisions that serve at the number that their load asks for, and puts to sleep those that
-// nobody asks. `decideCopies` decides the number; this asks for it, and decides the sleep.
+// get no requests. `decideCopies` decides the number; this asks for it, and decides the sleep.
 import type { LogLevel, RevisionRef } from '../../engine.ts'
 import { listProcesses, type Process } from '../../system/processes.ts'
 import type { Limits } from './limits.ts'

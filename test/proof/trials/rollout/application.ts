@@ -16,7 +16,7 @@ const { createServer } = require('node:http')
 const kind = require('./kind.json')
 const normal = () => Math.sqrt(-2 * Math.log(1 - Math.random())) * Math.cos(2 * Math.PI * Math.random())
 let answers = 0
-/** As a tracing client does, which puts the revision into the metadata. */
+/** Sends a trace like a tracing client, which puts the revision into the metadata. */
 function trace() {
   const { LANGSMITH_ENDPOINT: url, LANGSMITH_API_KEY: key, LANGCHAIN_REVISION_ID: revision_id } = process.env
   const now = new Date().toISOString()
