@@ -13,6 +13,7 @@ import {
   findId,
   findSecret,
   isSame,
+  MASK,
   ownerOf,
   type Planned,
   type Planner,
@@ -21,8 +22,6 @@ import {
 } from './planner.ts'
 import { planTraffic } from './traffic-plan.ts'
 
-/** Stands for a stored value. */
-const MASK = '********'
 /** Members of `source_config` that the API can clear: a document that leaves them out removes them. */
 const CLEARABLE = ['custom_url', 'root_directory', 'install_command', 'build_command'] as const
 /** A document that leaves out a database, a Redis or disks keeps them: their data would be out of reach. */

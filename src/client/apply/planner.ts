@@ -4,6 +4,9 @@ import type { Client, Item, Reply } from '../client.ts'
 import { ApiError } from '../errors.ts'
 import type { DeclaredDocument, DocumentFault, Kind } from './documents.ts'
 
+/** Stands for a stored value. */
+export const MASK = '********'
+
 export type PlanOptions = {
   /** The workspace, for a key of the organization. */
   workspace?: string | undefined

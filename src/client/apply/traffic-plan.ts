@@ -3,9 +3,8 @@ import { GATE_DEFAULTS, STEP_DEFAULTS } from '../../protocol/defaults.ts'
 import type { Change } from '../changes.ts'
 import type { Reply } from '../client.ts'
 import type { DeclaredDocument } from './documents.ts'
-import { findSecret, isSame, type Planner } from './planner.ts'
+import { findSecret, isSame, MASK, type Planner } from './planner.ts'
 
-const MASK = '********'
 type Deployment = Pick<Reply<'GET /v2/deployments/{deployment_id}'>, 'traffic' | 'traffic_settings' | 'rollout'>
 type Settings = Deployment['traffic_settings']
 type Rollout = NonNullable<Deployment['rollout']>
