@@ -47,8 +47,9 @@ async function tryHost(context: ScenarioContext, host: SshHost): Promise<void> {
   const moved = await look('a look after a push is reported')
   assert.deepEqual(moved.refs?.toSorted(), listRefs(host), 'The report does not have the pushed commit.')
 
-  await context.call('PATCH', `${INTEGRATIONS}/${integration}`, { new_deploy_key: true })
+  // The agent may look as soon as there is a new key.
   const before = host.offered.length
+  await context.call('PATCH', `${INTEGRATIONS}/${integration}`, { new_deploy_key: true })
   const rotated = await look('a look with a new key, which the host does not know, is reported')
   const { public_key } = await readAccess()
   assert(!rotated.problem, 'The agent does not try the next key after one that the host refuses.')
@@ -98,7 +99,7 @@ async function connect({ call, listener_id, plane }: ScenarioContext, { url, adm
   return integration.id
 }
 
-/** Makes the look due. */
+/** Makes the look due. Returns the first report once no other look is due: that of a change may come beside it. */
 async function awaitLook(
   { plane, exchanges, waitFor }: ScenarioContext,
   integration: string,
@@ -109,5 +110,15 @@ async function awaitLook(
   await plane.housekeep()
   const due = sql`update followed_repositories set look_at = '2000-01-01' where integration_id = ${integration}::uuid`
   await runAsSystem(plane.database, due)
-  return waitFor(what, () => listReports()[length]?.request)
+  const report = await waitFor(what, () => listReports()[length]?.request)
+  const query = sql<[boolean]>`
+    select f.look_at > clock() and not is_looking(f, l.fence)
+    from followed_repositories f
+    join listeners l on l.id = f.listener_id
+    where f.integration_id = ${integration}::uuid`
+  await waitFor('no look is due', async () => {
+    const [[row]] = (await runAsSystem(plane.database, query)) as [[boolean][]]
+    return row?.[0]
+  })
+  return report
 }
