@@ -22,18 +22,13 @@ export async function withForward<Result>(
   port: number,
   work: (forward: Forward) => Promise<Result>,
 ): Promise<Result> {
-  const { url } = await client.call('POST /v2/deployments/{deployment_id}/forwards', {
-    params: { deployment_id },
-    body: target,
-    signal,
-  })
   const connections = new Map<number, Socket>()
   const onReset = (stream: number, reason: string) => {
     if (reason) out.note(reason)
     connections.get(stream)?.destroySoon()
     connections.delete(stream)
   }
-  const tunnel = await openTunnel(url, { onReset })
+  const tunnel = await openForward({ client, signal }, deployment_id, target, { onReset })
   const server = createServer({ allowHalfOpen: true }, socket => carry(socket, tunnel, connections))
   const failed = once(server, 'error').then(([error]) => Promise.reject(portFailure(error, port)))
   failed.catch(() => {})
@@ -47,6 +42,18 @@ export async function withForward<Result>(
     for (const socket of connections.values()) socket.destroy()
     tunnel.link.close()
   }
+}
+
+/** `onReset` hears of each connection that ends. */
+export const openForward = (
+  { client, signal }: Pick<Session, 'client' | 'signal'>,
+  deployment_id: string,
+  body: Target | { snapshot_id: string },
+  { onReset }: { onReset: (stream: number, reason: string) => void },
+): Promise<OpenTunnel> => {
+  const route = 'POST /v2/deployments/{deployment_id}/forwards'
+  const ask = async () => (await client.call(route, { params: { deployment_id }, body, signal })).url
+  return openTunnel(ask, { signal, isRepeatable: true, onReset })
 }
 
 /** Numbers of closed connections are used again, the oldest first. */

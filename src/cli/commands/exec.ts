@@ -27,16 +27,19 @@ export async function run(session: Session, { tty: wantsTty, copy }: Flags, args
   const { stdin, stdout, stderr } = process
   const tty = wantsTty && stdin.isTTY === true && stdout.isTTY === true
   const deployment = await findDeployment(session, name)
-  const { url } = await client.call('POST /v2/deployments/{deployment_id}/terminals', {
-    params: { deployment_id: deployment.id },
-    body: {
-      tty,
-      ...(command.length > 0 && { command }),
-      ...(tty && sizeOf(stdout)),
-      ...(copy !== undefined && { copy: parseCopy(copy) }),
-    },
-    signal,
-  })
+  const wanted = {
+    tty,
+    ...(command.length > 0 && { command }),
+    ...(copy !== undefined && { copy: parseCopy(copy) }),
+  }
+  const ask = async () => {
+    const { url } = await client.call('POST /v2/deployments/{deployment_id}/terminals', {
+      params: { deployment_id: deployment.id },
+      body: { ...wanted, ...(tty && sizeOf(stdout)) },
+      signal,
+    })
+    return url
+  }
   const restore = () => {
     if (tty) stdin.setRawMode(false)
   }
@@ -45,7 +48,7 @@ export async function run(session: Session, { tty: wantsTty, copy }: Flags, args
   for (const name of ['SIGTERM', 'SIGHUP'] as const)
     process.once(name, () => process.exit(128 + constants.signals[name]))
   try {
-    const { link, ended } = await openTunnel(url, { onErrors: bytes => stderr.write(bytes) })
+    const { link, ended } = await openTunnel(ask, { signal, onErrors: bytes => stderr.write(bytes) })
     const resize = () => link.send(encodeJson(channels.resize, sizeOf(stdout)))
     if (tty) {
       stdin.setRawMode(true)

@@ -1,5 +1,6 @@
 // Terminals and forwarded ports, from the request to the event of their end, with sockets of a real server.
 import { once } from 'node:events'
+import { createServer as createHttpServer } from 'node:http'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { sql } from 'drizzle-orm'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
@@ -80,15 +81,19 @@ describe('a terminal', () => {
     expect(await ask()).toMatchObject({ status: 409, body: { code: 'tunnels_full' } })
   })
 
-  it('opens from the command line on Node 20, which has no WebSocket of its own', async () => {
+  it('is asked for once more by the command line where its socket is refused for a moment', async () => {
     const { address } = await serveTunnels()
     const { tenant, agent, agentKey, id } = await newServingDeployment()
     const { id: tunnel_id, url } = await newTerminalUrl(tenant, id, address, { command: ['true'], tty: false })
-    vi.stubGlobal('WebSocket', undefined)
-    const opening = openTunnel(url)
-    vi.unstubAllGlobals()
+    const busy = createHttpServer()
+    busy.on('upgrade', (_, socket) => socket.end('HTTP/1.1 503 \r\nContent-Length: 0\r\n\r\n'))
+    await once(busy.listen(0, '127.0.0.1'), 'listening')
+    onTestFinished(() => void busy.close())
+    const urls = [`ws://127.0.0.1:${(busy.address() as AddressInfo).port}`, url]
+    const { signal } = new AbortController()
+    const opening = openTunnel(async () => urls.shift()!, { signal })
     // The agent hears of it once the client is there.
-    await expect.poll(async () => (await agent.poll({ wait: 5 })).tunnels?.length, { timeout: 10_000 }).toBe(1)
+    await expect.poll(async () => (await agent.poll({ wait: 5 })).tunnels?.length, { timeout: 30_000 }).toBe(1)
     const end = openSocket(agentUrl(address, tunnel_id, agent), { 'X-Api-Key': agentKey })
     await end.opened
     end.send(channels.ready, '{}')
@@ -96,6 +101,8 @@ describe('a terminal', () => {
     end.send(channels.exit, '{"code":3,"signal":null}')
     end.socket.close(1000)
     expect(await ended).toEqual({ code: 3, signal: null })
+    // Its ticket works once.
+    await expect(openTunnel(async () => url, { signal })).rejects.toMatchObject({ name: 'ApiError' })
   })
 
   it('carries input, output, size, signals and the exit code, and has two events without its content', async () => {
