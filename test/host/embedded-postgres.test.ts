@@ -2,11 +2,12 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
-import { createServer } from 'node:net'
+import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { type Postgres, type PostgresOptions, startPostgres } from '../../src/host/embedded-postgres.ts'
+import { findFreePort } from '../../src/postgres/free-port.ts'
 import { copyPostgresTemplate } from '../support/migrated-postgres.ts'
 import { connect } from '../support/postgres.ts'
 
@@ -40,6 +41,12 @@ async function rows(server: { url: string }, text: string): Promise<unknown[][]>
   const client = await connect(server.url)
   const result = await client.query({ text, rowMode: 'array' }).finally(() => client.end())
   return result.rows
+}
+
+async function listen(port: number) {
+  const server = createServer().listen(port, '127.0.0.1')
+  await once(server, 'listening')
+  return server
 }
 
 function isRunning(pid: number): boolean {
@@ -81,6 +88,18 @@ test('the extensions for indexes work with words beyond ASCII', async () => {
   const query = "select 'Žluť' ilike 'žLUŤ', cardinality(show_trgm('žluť')) > 0"
   expect(await rows(server, query)).toEqual([[true, true]])
 })
+
+test.runIf(process.platform === 'linux')(
+  'a port for a server is none that the system gives to connections, and no port in use',
+  async () => {
+    const [first] = fs.readFileSync('/proc/sys/net/ipv4/ip_local_port_range', 'utf8').split('\t')
+    const servers = await Promise.all(Array.from({ length: 50 }, findFreePort).map(async port => listen(await port)))
+    const ports = servers.map(server => (server.address() as AddressInfo).port)
+    expect(new Set(ports).size).toBe(50)
+    expect(Math.max(...ports)).toBeLessThan(Number(first))
+    for (const server of servers) server.close()
+  },
+)
 
 test('data and password survive a restart', async () => {
   await createDataDir()
@@ -139,8 +158,7 @@ test('one of two first starts at the same time succeeds, and the other is refuse
 
 test('a start on a port in use fails with the last lines of the log', async () => {
   await createDataDir()
-  const squatter = createServer().listen(0, '127.0.0.1')
-  await once(squatter, 'listening')
+  const squatter = await listen(0)
   const { port } = squatter.address() as { port: number }
   await expect(start({ port })).rejects.toThrow(/in use/)
   squatter.close()

@@ -18,6 +18,7 @@ import {
 } from '../../src/agent/engine.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { ProcessEngine, type ProcessOptions } from '../../src/agent/engines/process.ts'
+import { findFreePort } from '../../src/postgres/free-port.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
 
 export const FAST_LIMITS: Partial<Limits> = {
@@ -101,7 +102,9 @@ export async function openEngine(
   { limits, ...options }: Partial<ProcessOptions> = {},
   events: Partial<EngineEvents> = {},
 ) {
-  const engine = new ProcessEngine({ home, port: 0, limits: { ...FAST_LIMITS, ...limits }, ...options })
+  // It stays free while its router is started again.
+  const port = await findFreePort()
+  const engine = new ProcessEngine({ home, port, limits: { ...FAST_LIMITS, ...limits }, ...options })
   openEngines.push(engine)
   const lines: { of: LogSource; message: string; level: LogLevel }[] = []
   const changes: string[] = []

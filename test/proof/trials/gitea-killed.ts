@@ -11,8 +11,9 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { startPostgres } from '../../../src/host/embedded-postgres.ts'
 import { migrate } from '../../../src/host/migrate.ts'
+import { findFreePort } from '../../../src/postgres/free-port.ts'
 import { check, note, optionOf, runTrial } from '../support/trial.ts'
-import { type Answer, findGitea, findLastingPort, PERSON, SCOPES, startGitea, waitFor } from './gitea/server.ts'
+import { type Answer, findGitea, PERSON, SCOPES, startGitea, waitFor } from './gitea/server.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 const AWAY_SECONDS = Number(optionOf('away') ?? 20)
@@ -39,7 +40,7 @@ async function trial(): Promise<void> {
   const gitea = await startGitea(program, work)
   cleanup.defer(() => gitea.stop())
 
-  const port = await findLastingPort()
+  const port = await findFreePort()
   const origin = `http://127.0.0.1:${port}`
   const env = {
     ...process.env,

@@ -1,12 +1,11 @@
 // A real Gitea or Forgejo for trials: installed into a folder, started, stopped and started again.
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
-import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
+import { findFreePort } from '../../../../src/postgres/free-port.ts'
 import { note, skipped } from '../../support/trial.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: answers of two APIs, of which the trial reads a few members
@@ -30,24 +29,8 @@ export async function waitFor(isTrue: () => Promise<boolean>, seconds = 60): Pro
   return false
 }
 
-/** A port that systems give to no other server while its own is down: Linux does from 32768, others from 49152 on. */
-export async function findLastingPort(): Promise<number> {
-  for (let tries = 0; tries < 50; tries++) {
-    const port = randomInt(20_000, 30_000)
-    const server = createServer().listen(port, '127.0.0.1')
-    const isFree = await once(server, 'listening').then(
-      () => true,
-      () => false,
-    )
-    if (!isFree) continue
-    await new Promise(closed => server.close(closed))
-    return port
-  }
-  throw new Error('No port is free.')
-}
-
 export async function startGitea(program: string, work: string) {
-  const port = await findLastingPort()
+  const port = await findFreePort()
   const origin = `http://127.0.0.1:${port}`
   const home = join(work, 'gitea')
   mkdirSync(home, { recursive: true })
