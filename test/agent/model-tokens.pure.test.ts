@@ -10,6 +10,8 @@ const URL = 'https://slipway.example.com/v1/model-proxy'
 const MINUTE = 60_000
 beforeEach(() => vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
 afterEach(() => void vi.useRealTimers())
+/** The default of a second is too short for other threads of a busy machine. */
+const until = (check: () => void) => vi.waitFor(check, 20_000)
 
 /** A control plane with deployments in pages of two, which fails as often as `left` says. */
 function createTokens(deployments: string[]) {
@@ -51,7 +53,7 @@ function createTokens(deployments: string[]) {
     logEvent: event => void lines.push(event),
   })
   /** Until everything that was started has ended. Keys are derived on other threads. */
-  const settle = (count: number) => vi.waitFor(() => expect(requests.length).toBe(count))
+  const settle = (count: number) => until(() => expect(requests.length).toBe(count))
   return { tokens, requests, written, lines, faults, settle, shutDown: () => shutdown.abort() }
 }
 const newIds = (count: number) => Array.from({ length: count }, () => randomUUID()).sort()
@@ -61,7 +63,7 @@ test('tokens are requested in pages, masked, and then passed to the engine', asy
   const { tokens, requests, written, settle } = createTokens(ids)
   tokens.setUrl(URL)
   tokens.renewAll()
-  await vi.waitFor(() => expect(written).toHaveLength(5))
+  await until(() => expect(written).toHaveLength(5))
   await settle(3)
   expect(requests).toEqual([{ after: null }, { after: ids[1] }, { after: ids[3] }])
   expect(written.map(([id]) => id).sort()).toEqual(ids)
@@ -73,14 +75,14 @@ test('tokens are renewed about every five minutes, and forgotten once their depl
   const { tokens, written, settle } = createTokens(ids)
   tokens.setUrl(URL)
   tokens.renewAll()
-  await vi.waitFor(() => expect(written).toHaveLength(2))
+  await until(() => expect(written).toHaveLength(2))
   const [gone, first] = [ids.pop()!, tokens.of(ids[0]!)]
-  await vi.waitFor(() => expect(vi.getTimerCount()).toBe(1))
+  await until(() => expect(vi.getTimerCount()).toBe(1))
   await vi.advanceTimersByTimeAsync(4.4 * MINUTE)
   await settle(1)
   await vi.advanceTimersByTimeAsync(1.2 * MINUTE)
-  await vi.waitFor(() => expect(written).toHaveLength(3))
-  await vi.waitFor(() => expect(tokens.of(gone)).toBeUndefined())
+  await until(() => expect(written).toHaveLength(3))
+  await until(() => expect(tokens.of(gone)).toBeUndefined())
   expect(tokens.of(ids[0]!)).not.toBe(first)
 })
 
@@ -89,10 +91,10 @@ test('tokens of changed deployments are requested at once, in one request', asyn
   const { tokens, requests, written } = createTokens(ids)
   tokens.setUrl(URL)
   tokens.renewAll()
-  await vi.waitFor(() => expect(written).toHaveLength(4))
-  await vi.waitFor(() => expect(vi.getTimerCount()).toBe(1))
+  await until(() => expect(written).toHaveLength(4))
+  await until(() => expect(vi.getTimerCount()).toBe(1))
   tokens.renew([ids[0]!, ids[3]!, ids[0]!])
-  await vi.waitFor(() => expect(written).toHaveLength(6))
+  await until(() => expect(written).toHaveLength(6))
   expect(requests.slice(2)).toEqual([{ deployment_ids: [ids[0], ids[3]] }])
   tokens.forget(ids[0]!)
   expect(tokens.of(ids[0]!)).toBeUndefined()
@@ -103,14 +105,14 @@ test('a failed request is repeated with growing pauses and logged once, and the 
   const { tokens, requests, written, lines, faults } = createTokens(ids)
   tokens.setUrl(URL)
   tokens.renewAll()
-  await vi.waitFor(() => expect(written).toHaveLength(1))
-  await vi.waitFor(() => expect(vi.getTimerCount()).toBe(1))
+  await until(() => expect(written).toHaveLength(1))
+  await until(() => expect(vi.getTimerCount()).toBe(1))
   faults.left = 6
   faults.error = new RequestRefused(503, 'database_unavailable', 'It is unavailable.', null)
   for (let minute = 0; minute < 20 && written.length < 2; minute++) {
     const before = requests.length
     await vi.advanceTimersByTimeAsync(MINUTE)
-    if (requests.length > before) await vi.waitFor(() => expect(vi.getTimerCount()).toBe(1))
+    if (requests.length > before) await until(() => expect(vi.getTimerCount()).toBe(1))
   }
   expect([requests.length, lines]).toEqual([8, ['model tokens not renewed']])
   expect(tokens.of(ids[0]!)).toBe(written[1]![1])
@@ -128,19 +130,19 @@ test('tokens are not requested without an address, without the lease, or after t
   faults.hasLease = false
   tokens.setUrl(URL)
   tokens.renewAll()
-  await vi.waitFor(() => expect(vi.getTimerCount()).toBe(1))
+  await until(() => expect(vi.getTimerCount()).toBe(1))
   expect(requests).toEqual([])
   faults.hasLease = true
   tokens.renew(ids)
-  await vi.waitFor(() => expect(written).toHaveLength(1))
-  await vi.waitFor(() => expect(vi.getTimerCount()).toBe(1))
+  await until(() => expect(written).toHaveLength(1))
+  await until(() => expect(vi.getTimerCount()).toBe(1))
   tokens.setUrl(null)
   expect(tokens.of(ids[0]!)).toBeUndefined()
   await vi.advanceTimersByTimeAsync(6 * MINUTE)
   expect(requests.length).toBe(1)
   tokens.setUrl(URL)
-  await vi.waitFor(() => expect(written).toHaveLength(2))
-  await vi.waitFor(() => expect(vi.getTimerCount()).toBe(1))
+  await until(() => expect(written).toHaveLength(2))
+  await until(() => expect(vi.getTimerCount()).toBe(1))
   shutDown()
   tokens.setUrl(URL)
   tokens.renewAll()
@@ -154,6 +156,6 @@ test('an installation without models issues no tokens', async () => {
   tokens.setUrl(URL)
   tokens.renewAll()
   await settle(1)
-  await vi.waitFor(() => expect(vi.getTimerCount()).toBe(1))
+  await until(() => expect(vi.getTimerCount()).toBe(1))
   expect([written, tokens.of(ids[0]!)]).toEqual([[], undefined])
 })

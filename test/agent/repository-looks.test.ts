@@ -108,11 +108,11 @@ it.skipIf(!isLinux)('leaves no program behind of a host that stalls', async () =
   const stop = new AbortController()
   const seen = seeRepository(url, { keys: KEYS, host_keys: [HOST_KEY] }, { ...around, signal: stop.signal })
   const readPid = () => Number(fs.existsSync(join(root, 'pid')) && fs.readFileSync(join(root, 'pid'), 'utf8'))
-  await expect.poll(readPid, { timeout: 20_000 }).toBeGreaterThan(0)
+  await expect.poll(readPid).toBeGreaterThan(0)
   stop.abort()
   await seen
   fs.rmSync(join(root, 'stalls'))
-  await expect.poll(() => isAlive(readPid()), { timeout: 20_000 }).toBe(false)
+  await expect.poll(() => isAlive(readPid())).toBe(false)
 })
 
 it.skipIf(!isLinux)(

@@ -23,6 +23,8 @@ import {
 
 afterEach(closeEngines)
 
+const NEVER = new AbortController().signal
+
 /** Parts of a second, which the API takes not. */
 const IDLE_SECONDS = 0.2
 const SOON: Partial<Limits> = {
@@ -283,7 +285,7 @@ setInterval(() => appendFileSync(${JSON.stringify(tick)}, '.'), 5)`
   }
   const rest = { min_scale: 0, idle_seconds: IDLE_SECONDS, frozen_seconds: 3_600 }
   const { engine, ref, url } = await serve({ ...rest, ...disk }, { code })
-  const copy = () => engine.takeSnapshot(ref.deployment_id, 'disk:data', makeTempFolder(), AbortSignal.timeout(30_000))
+  const copy = () => engine.takeSnapshot(ref.deployment_id, 'disk:data', makeTempFolder(), NEVER)
   const ticks = () => fs.statSync(tick).size
   await untilState(engine, ref, 'sleeping')
   await copy()

@@ -200,6 +200,6 @@ test.runIf(process.platform === 'linux').each(['SIGKILL', 'SIGTERM', 'exit'] as 
     if (end === 'exit') host.stdin.end()
     else host.kill(end)
     await left
-    await vi.waitFor(() => expect(isRunning(pid)).toBe(false), { timeout: 10_000 })
+    await expect.poll(() => isRunning(pid)).toBe(false)
   },
 )

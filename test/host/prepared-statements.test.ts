@@ -215,7 +215,7 @@ describe('an installation that prepares statements', () => {
       )
       const statuses = (await Promise.all(visits)).map(({ status }) => status)
       expect(statuses.filter(status => ![200, 503].includes(status))).toEqual([])
-      await vi.waitFor(async () => expect((await visit(round)).status).toBe(200))
+      await expect.poll(async () => (await visit(round)).status).toBe(200)
     }
   })
 })

@@ -18,7 +18,7 @@ test('one Ctrl-C under npm, which sends the signal again, is not a second one', 
     send('SIGTERM')
     expect(exit).toHaveBeenLastCalledWith(143)
     work.resolve()
-    await vi.waitFor(() => expect(exit).toHaveBeenLastCalledWith(0))
+    await expect.poll(() => exit.mock.lastCall).toEqual([0])
   } finally {
     for (const name of SIGNALS)
       for (const listener of process.listeners(name)) if (!known.has(listener)) process.off(name, listener)
