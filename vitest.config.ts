@@ -56,8 +56,8 @@ export default defineConfig({
     reporters: ['default', './test/support/reporter.ts'],
     testTimeout: isEverything ? 120_000 : 30_000,
     hookTimeout: 60_000,
-    // The default of a second is too short on a busy machine.
-    expect: { poll: { timeout: 15_000 } },
+    // The default of a second is too short on a busy machine. Shorter than a test, so that what was waited for is named.
+    expect: { poll: { timeout: 25_000 } },
     // Files wait for servers and processes as well as compute, those of `npm run test:hosts` most of all.
     maxWorkers: availableParallelism() + Number(process.env.EXTRA_WORKERS || 2),
     sequence: { sequencer: LongestFirst },

@@ -41,7 +41,7 @@ export function useBrowser() {
     contexts.push(context)
     // Shorter than a test, so that what was waited for is named.
     // A page of 5,000 runs takes 15 seconds where other tests share two slow cores.
-    context.setDefaultTimeout(30_000)
+    context.setDefaultTimeout(60_000)
     const page = await context.newPage()
     return { context, page, problems: collectProblems(page) }
   }
@@ -51,8 +51,10 @@ export function useBrowser() {
 function collectProblems(page: Page): string[] {
   const problems: string[] = []
   const originOf = (url: string) => (URL.canParse(url) ? new URL(url).origin : url)
-  // Refused calls are logged too. Tests look at what the page makes of them.
-  const isRefusedCall = (text: string) => text.startsWith('Failed to load resource: the server responded')
+  // Refused calls are logged too, and those that ended as the machine got another network interface, such as that of a
+  // container. Tests look at what the page makes of them.
+  const isRefusedCall = (text: string) =>
+    /^Failed to load resource: (the server responded|net::ERR_NETWORK_CHANGED)/.test(text)
   page.on('pageerror', error => problems.push(String(error)))
   page.on('console', message => {
     if (message.type() === 'error' && !isRefusedCall(message.text())) problems.push(message.text())
