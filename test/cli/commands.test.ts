@@ -1,10 +1,11 @@
-// The other commands of `slipway`, as processes with a pipe.
+// The other commands of `slipway`: as processes with a pipe where they read one, a folder, signals or an editor.
 import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { EDITOR } from '../../src/people/access/built-in-roles.ts'
 import { newTenant, startApp, type Tenant } from '../support/app.ts'
+import { type HereResult, makeHereRunner } from '../support/cli-here.ts'
 import { type CliResult, keyEnv, makeFolder, serveApp, startCli } from '../support/cli.ts'
 import { waitFor } from '../support/commands.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
@@ -19,10 +20,12 @@ beforeAll(async () => {
   url = (await serveApp()).url
 })
 
-const makeRunner =
-  (tenant: Tenant) =>
-  (args: string[], options: { input?: string; cwd?: string } = {}) =>
-    startCli(args, { env: keyEnv(url, tenant), ...options }).exited
+/** With options, in a process of its own. */
+function makeRunner(tenant: Tenant) {
+  const here = makeHereRunner(url, tenant)
+  return async (args: string[], options?: { input?: string; cwd?: string }): Promise<CliResult | HereResult> =>
+    options ? startCli(args, { env: keyEnv(url, tenant), ...options }).exited : here(...args)
+}
 
 async function newShop() {
   const tenant = await newTenant()
@@ -35,8 +38,9 @@ const readSecret = async (tenant: Tenant, id: string, name: string) =>
   (await tenant.get(`/v2/deployments/${id}?reveal=true`)).body.secrets.find(
     (secret: { name: string }) => secret.name === name,
   )?.value
-const variablesOf = ({ objects }: CliResult) => objects.find(({ type }) => type === 'variables')
-const outcome = ({ code, objects }: CliResult) => [code, objects.at(-1)?.outcome]
+type Outcome = Pick<CliResult, 'code' | 'objects'>
+const variablesOf = ({ objects }: Outcome) => objects.find(({ type }) => type === 'variables')
+const outcome = ({ code, objects }: Outcome) => [code, objects.at(-1)?.outcome]
 
 it('reads deployments, revisions and reasons, one JSON object a line', async () => {
   const { run, id, tenant } = await newShop()
@@ -45,28 +49,23 @@ it('reads deployments, revisions and reasons, one JSON object a line', async () 
   const { body: value } = await tenant.post(`/v2/tag-keys/${key.id}/values`, { value: 'web' })
   await tenant.post(`/v2/deployments/${id}/tags`, { tag_value_ids: [value.id] })
   const serving = { name: 'shop', serving: 'current', url: 'http://shop.localhost:9000' }
-  const [list, status, explain, revisions, open, whoami, api] = await Promise.all(
-    [
-      ['list', '--tag', 'team=web', '--name', 'HO'],
-      ['status', 'shop'],
-      ['explain', id],
-      ['revisions', 'shop'],
-      ['open', 'shop'],
-      ['whoami'],
-    ]
-      .concat([['api', 'get', `/v2/deployments/${id}`]])
-      .map(args => run(args)),
-  )
-  expect(list!.objects).toEqual([expect.objectContaining({ id, ...serving })])
+  const list = await run(['list', '--tag', 'team=web', '--name', 'HO'])
+  const status = await run(['status', 'shop'])
+  const explain = await run(['explain', id])
+  const revisions = await run(['revisions', 'shop'])
+  const open = await run(['open', 'shop'])
+  const whoami = await run(['whoami'])
+  const api = await run(['api', 'get', `/v2/deployments/${id}`])
+  expect(list.objects).toEqual([expect.objectContaining({ id, ...serving })])
   expect((await run(['list', '--health', 'broken'])).err).toMatch(/"type": ?"warning".*broken/)
-  expect(status!.objects).toEqual([expect.objectContaining({ id, ...serving, obstacles: [] })])
-  expect(explain!.objects).toEqual([{ name: 'shop', serving: 'current', reasons: [] }])
+  expect(status.objects).toEqual([expect.objectContaining({ id, ...serving, obstacles: [] })])
+  expect(explain.objects).toEqual([{ name: 'shop', serving: 'current', reasons: [] }])
   const [past] = (await run(['status', 'shop', '--at', '2020-01-01'])).objects
   expect(past).toMatchObject({ deployment_id: id, past: null, present: { served: { number: 1 } } })
-  expect(revisions!.objects).toEqual([expect.objectContaining({ number: 1, status: 'DEPLOYED' })])
-  expect(open!.objects).toEqual([{ name: 'shop', url: serving.url }])
-  expect(whoami!.objects[0]).toMatchObject({ url, organization: { id: tenant.organization_id } })
-  expect(api!.objects).toEqual([(await tenant.get(`/v2/deployments/${id}`)).body])
+  expect(revisions.objects).toEqual([expect.objectContaining({ number: 1, status: 'DEPLOYED' })])
+  expect(open.objects).toEqual([{ name: 'shop', url: serving.url }])
+  expect(whoami.objects[0]).toMatchObject({ url, organization: { id: tenant.organization_id } })
+  expect(api.objects).toEqual([(await tenant.get(`/v2/deployments/${id}`)).body])
 })
 
 it('sets, imports, lists and unsets variables, and never prints a value', async () => {
@@ -192,7 +191,7 @@ it('rolls back by number after its plan, releases the hold, and interrupts', asy
   expect([unconfirmed.code, unconfirmed.error?.next]).toEqual([2, 'slipway rollback shop 1 --yes'])
   const image = { path: 'source_revision_config.image_uri', after: 'registry.example.com/app:second' }
   const comparison = { type: 'comparison', before: { number: 1 }, after: { number: 2 }, changes: [image] }
-  const differences = await Promise.all([run(['diff', 'shop', '--exit-code']), run(['diff', 'shop', '1', '2'])])
+  const differences = [await run(['diff', 'shop', '--exit-code'], {}), await run(['diff', 'shop', '1', '2'])]
   for (const { objects } of differences) expect(objects).toMatchObject([comparison])
   expect(differences.map(({ code }) => code)).toEqual([10, 0])
   const back = await run(['rollback', 'shop', '1', '--yes', '--detach'])
@@ -480,7 +479,7 @@ describe('a wrong command exits with', () => {
     ['1 for a deployment that does not exist', ['status', 'nope'], 1, 'deployment_not_found', /nope/],
     ['1 for an operation that does not exist', ['api', 'GET', '/v2/nope'], 1, 'route_not_found', /./],
   ])('%s', async (_, args, exitCode, errorCode, message) => {
-    const { code, error, out } = await makeRunner(await newTenant())(args)
+    const { code, error, out } = await makeRunner(await newTenant())(args, {})
     expect([code, error?.code, out]).toEqual([exitCode, errorCode, ''])
     expect(error?.message).toMatch(message)
   })
