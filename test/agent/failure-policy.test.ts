@@ -15,7 +15,7 @@ const image = { source: 'internal_container' as const, image_uri: `registry.exam
 type FailingMethod = keyof FakeEngine['failures']
 
 /** An agent with an engine of its own: the tests mostly wait for retries, so they run at the same time. */
-async function startAgent({ onTestFinished }: TestContext) {
+async function startAgent({ onTestFinished }: TestContext, give_up_ms = 3_000) {
   const home = makeTempFolder()
   const id = randomUUID()
   const control = await startControlPlane()
@@ -26,7 +26,7 @@ async function startAgent({ onTestFinished }: TestContext) {
     home,
     engine,
     wait: 5,
-    give_up_ms: 3000,
+    give_up_ms,
     control: createControlPlaneClient({ url: control.url, key: 'key' }),
     logToOperator: () => {},
   })
@@ -99,7 +99,7 @@ test.concurrent.for<[string, Error]>([
 })
 
 test.concurrent('a short temporary failure does not fail the revision', async context => {
-  const { id, control, engine, waitForOutcome } = await startAgent(context)
+  const { id, control, engine, waitForOutcome } = await startAgent(context, 60_000)
   engine.failures.route = new TransientError('The cluster was not reached.')
   const revision = control.want(id, image)
   await waitFor(() => control.reportedStates(revision).includes('deploying'))

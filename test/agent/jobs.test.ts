@@ -137,11 +137,11 @@ test('a job that an agent on another machine has started is reported as lost, an
 test('a job that was cancelled before its start is not started, and one without a revision fails', async () => {
   startAgent()
   const { id } = await deploy()
-  const job = control.wantJob(id, `echo started >> ${file}`, { starts_in_ms: 500 })
+  const job = control.wantJob(id, `echo started >> ${file}`, { starts_in_ms: 2_000 })
   control.forgetJob(job)
   const other = control.wantJob(randomUUID(), 'true')
   expect(await endOf(other)).toMatchObject({ state: 'failed', reason: expect.stringContaining('No revision') })
-  const after = control.wantJob(id, 'true', { starts_in_ms: 1000 })
+  const after = control.wantJob(id, 'true', { starts_in_ms: 2_500 })
   expect(await endOf(after)).toMatchObject({ state: 'succeeded' })
   expect(written()).toBe('')
 })

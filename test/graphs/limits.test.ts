@@ -12,7 +12,7 @@ let copy: Copy
 beforeAll(async () => {
   graphs = await openGraphs()
   const limits = { queuedRuns: 3, queuedRunsOfThread: 2, threads: 8, storedMegabytes: 2, eventMegabytes: 1, streams: 2 }
-  copy = await graphs.startCopy({ limits, answerMs: 300 })
+  copy = await graphs.startCopy({ limits, answerMs: 3_000 })
 })
 afterAll(() => graphs.close())
 
