@@ -1,10 +1,9 @@
 // Files of tests by the runtimes on which they run. All but test/edge/ run on Node. `npm test` runs some of them on
 // workerd, `npm run test:hosts` fewer on Deno and Bun, and `npm run test:runtimes` everything that can run there.
 
-/** Deno and Bun: a route that writes, and what the runtime itself does for the app. */
+/** Deno and Bun: the client, which reads and writes, and what the runtime itself does for the app. */
 export const ON_SERVERS = [
   'test/client/client.test.ts',
-  'test/hosting/deployments/crud.test.ts',
   'test/people/events/stream.test.ts',
   'test/hosting/relay/tunnels.test.ts',
   'test/kernel/{broken-response,built-ins,crypto,guarded-fetch,health,raw-body,signing-keys}.test.ts',
