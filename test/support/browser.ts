@@ -51,11 +51,17 @@ export function useBrowser() {
 function collectProblems(page: Page): string[] {
   const problems: string[] = []
   const originOf = (url: string) => (URL.canParse(url) ? new URL(url).origin : url)
-  // Refused calls are logged too, and those that ended as the machine got another network interface, such as that of a
-  // container. Tests look at what the page makes of them.
+  // Refused calls are logged too, and those that were cut. Tests look at what the page makes of them.
   const isRefusedCall = (text: string) =>
     /^Failed to load resource: (the server responded|net::ERR_NETWORK_CHANGED)/.test(text)
-  page.on('pageerror', error => problems.push(String(error)))
+  /** As the machine got another network interface, such as that of a container. The page reads data again. */
+  const cut: string[] = []
+  page.on('requestfailed', request => {
+    if (request.failure()?.errorText === 'net::ERR_NETWORK_CHANGED') cut.push(request.url())
+  })
+  page.on('pageerror', error => {
+    if (!cut.some(url => String(error).includes(url))) problems.push(String(error))
+  })
   page.on('console', message => {
     if (message.type() === 'error' && !isRefusedCall(message.text())) problems.push(message.text())
   })

@@ -105,13 +105,13 @@ it('a list of 1,000 deployments is counted, loads as one scrolls, and fits at 20
   expect(await page.evaluate('document.querySelectorAll("tbody").length')).toBe(2)
   const overflow = () => page.evaluate('document.documentElement.scrollWidth - innerWidth')
   await page.setViewportSize({ width: WIDE.width / 2, height: WIDE.height / 2 })
-  expect(await overflow()).toBe(0)
+  await expect.poll(overflow).toBe(0)
   await page.setViewportSize(WIDE)
   // The text size in the browser's settings.
   const devtools = await page.context().newCDPSession(page)
   await devtools.send('Page.setFontSizes', { fontSizes: { standard: 32 } })
   expect(await page.locator('h1').evaluate(heading => getComputedStyle(heading).fontSize)).toBe('40px')
-  expect(await overflow()).toBe(0)
+  await expect.poll(overflow).toBe(0)
   expect(problems).toEqual([])
 })
 
