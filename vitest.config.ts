@@ -61,6 +61,8 @@ export default defineConfig({
     // Files wait for servers and processes as well as compute, those of `npm run test:hosts` most of all.
     maxWorkers: availableParallelism() + Number(process.env.EXTRA_WORKERS || 2),
     sequence: { sequencer: LongestFirst },
+    // Workers keep many modules, so that a collection of garbage costs more than the memory between them.
+    execArgv: ['--max-semi-space-size=64'],
     projects: [
       {
         plugins: [
