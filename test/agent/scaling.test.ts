@@ -85,7 +85,8 @@ test.each([
 ])(
   'a deployment that nobody asks sleeps %s, is no fault, and the next request wakes it',
   async (rest, frozen_seconds) => {
-    const { engine, ref, url, home, lines } = await serve({ min_scale: 0, idle_seconds: IDLE_SECONDS, frozen_seconds })
+    // Long enough to be seen awake before it sleeps again.
+    const { engine, ref, url, home, lines } = await serve({ min_scale: 0, idle_seconds: 2, frozen_seconds })
     const pids = () => copiesOf(home, ref).map(folder => identityOf(folder))
     const [first] = pids()
     await untilState(engine, ref, 'sleeping')
