@@ -54,7 +54,7 @@ function collectProblems(page: Page): string[] {
   // Refused calls are logged too, and those that were cut. Tests look at what the page makes of them.
   const isRefusedCall = (text: string) =>
     /^Failed to load resource: (the server responded|net::ERR_NETWORK_CHANGED)/.test(text)
-  /** As the machine got another network interface, such as that of a container. The page reads data again. */
+  /** Requests end when the machine gets another network interface, such as that of a container. */
   const cut: string[] = []
   page.on('requestfailed', request => {
     if (request.failure()?.errorText === 'net::ERR_NETWORK_CHANGED') cut.push(request.url())
