@@ -56,7 +56,7 @@ export default defineConfig({
     reporters: ['default', './test/support/reporter.ts'],
     testTimeout: isEverything ? 120_000 : 30_000,
     hookTimeout: 60_000,
-    // The default of a second is too short on a busy machine. Shorter than a test, so that what was waited for is named.
+    // The default of a second is too short on a busy machine. A test is longer, so that its poll says what is missing.
     expect: { poll: { timeout: 25_000 } },
     // Files wait for servers and processes as well as compute, those of `npm run test:hosts` most of all.
     maxWorkers: availableParallelism() + Number(process.env.EXTRA_WORKERS || 2),
