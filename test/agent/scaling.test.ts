@@ -168,11 +168,12 @@ test('a request that is in flight, and a WebSocket, keep it awake', async () => 
 })
 
 test('a request of a router that was replaced keeps it awake until its answer', async () => {
-  const code = SLOW_CODE.replace('400', '2500')
-  const { engine, url, home, unit, artifact } = await serve({ min_scale: 0, idle_seconds: IDLE_SECONDS }, { code })
+  const code = SLOW_CODE.replace('=> setTimeout(', "=> console.log('asked') || setTimeout(").replace('400', '2500')
+  const served = await serve({ min_scale: 0, idle_seconds: IDLE_SECONDS }, { code })
+  const { engine, url, home, unit, artifact, lines } = served
   const answer = requestRouter(url, '/')
-  // It reaches the application within this time.
-  await delay(200)
+  // It may sleep before, and is awake then.
+  await waitFor(() => lines.some(({ message }) => message === 'asked'))
   await engine.close({ stop: false })
   const { engine: next } = await openEngine(home, { limits: SOON, trusted_proxies: ['10.0.0.1'] })
   await next.start(unit, artifact)
