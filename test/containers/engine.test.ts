@@ -305,7 +305,7 @@ describe('the reason of a failure names', () => {
     const sidecars = [{ name: 'beside', image: podman.image, command: ['/bin/sh', '-c', 'echo no; exit 5'] }]
     const { reason } = await startUntilFailing(SERVE_COMMAND, { spec: { sidecars }, limits: { ready_ms: 4_000 } })
     // The reason or the last lines say it: at the deadline it may just have been restarted.
-    expect(reason).toMatch(/sidecar `beside` (.* )?ended with code 5/)
+    expect(reason).toMatch(/sidecar `beside` (.* )?ended with code 5/i)
     expect(reason).toContain('[beside] no')
   })
 
