@@ -1,4 +1,4 @@
-// Options that several commands share.
+// Options, and the words of a program after `--`, that several commands share.
 import type { Command } from 'commander'
 import { shellWord } from './failure.ts'
 
@@ -39,3 +39,11 @@ export const withDocuments = (command: Command): Command =>
     .option('--prune', 'delete what has the owner and is in no document')
     .option('--take-over', 'also change what has another owner')
     .option('--secrets-file <file>', 'values of secrets: lines NAME=value or DEPLOYMENT/NAME=value', collect)
+
+/** The words after `--`, which Commander puts at the end of all others. */
+export function splitProgram(args: (string | undefined)[], words = process.argv): [(string | undefined)[], string[]] {
+  const at = words.indexOf('--')
+  const count = at < 0 ? 0 : words.length - at - 1
+  const own = args.slice(0, args.length - count)
+  return [own, count === 0 ? [] : (args.slice(-count) as string[])]
+}

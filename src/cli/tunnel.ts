@@ -119,11 +119,3 @@ function makePromise<Value>() {
   })
   return { promise, resolve, reject }
 }
-
-/** The words after `--`, which Commander puts at the end of all others. */
-export function splitProgram(args: (string | undefined)[], words = process.argv): [(string | undefined)[], string[]] {
-  const at = words.indexOf('--')
-  const count = at < 0 ? 0 : words.length - at - 1
-  const own = args.slice(0, args.length - count)
-  return [own, count === 0 ? [] : (args.slice(-count) as string[])]
-}

@@ -1,9 +1,9 @@
 // `slipway connect`: a local port that leads to one of a copy, or to the database or cache of a deployment.
 import type { Declaration } from '../declaration.ts'
 import { usageError } from '../failure.ts'
+import { splitProgram } from '../flags.ts'
 import { HOST, runProgram, type Target, withForward } from '../forward.ts'
 import { findDeployment, type Session } from '../session.ts'
-import { splitProgram } from '../tunnel.ts'
 import { parseCopy } from './exec.ts'
 
 export const declaration: Declaration = {

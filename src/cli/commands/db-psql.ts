@@ -2,9 +2,9 @@
 import { withDatabase } from '../database.ts'
 import type { Declaration } from '../declaration.ts'
 import { usageError } from '../failure.ts'
+import { splitProgram } from '../flags.ts'
 import { runProgram } from '../forward.ts'
 import type { Session } from '../session.ts'
-import { splitProgram } from '../tunnel.ts'
 
 export const declaration: Declaration = {
   arguments: '[deployment] [options...]',

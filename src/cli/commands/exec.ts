@@ -3,8 +3,9 @@ import { constants } from 'node:os'
 import { channels, type Exit, encodeJson, encodeText } from '../../protocol/tunnel-frames.ts'
 import type { Declaration } from '../declaration.ts'
 import { EXIT, usageError } from '../failure.ts'
+import { splitProgram } from '../flags.ts'
 import { findDeployment, type Session } from '../session.ts'
-import { openTunnel, splitProgram } from '../tunnel.ts'
+import { openTunnel } from '../tunnel.ts'
 
 export const declaration: Declaration = {
   arguments: '[deployment] [command...]',

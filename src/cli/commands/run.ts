@@ -1,10 +1,10 @@
 // `slipway run`: runs a command once in the environment of a deployment, shows its lines, and ends with its exit code.
 import type { Declaration } from '../declaration.ts'
 import { usageError } from '../failure.ts'
+import { splitProgram } from '../flags.ts'
 import { followJob, toCommand } from '../jobs.ts'
 import { findDeployment, type Session } from '../session.ts'
 import { parseCount } from '../times.ts'
-import { splitProgram } from '../tunnel.ts'
 
 export const declaration: Declaration = {
   arguments: '[deployment] [command...]',
