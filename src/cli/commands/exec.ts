@@ -28,19 +28,15 @@ export async function run(session: Session, { tty: wantsTty, copy }: Flags, args
   const { stdin, stdout, stderr } = process
   const tty = wantsTty && stdin.isTTY === true && stdout.isTTY === true
   const deployment = await findDeployment(session, name)
-  const wanted = {
+  const body = () => ({
     tty,
     ...(command.length > 0 && { command }),
+    ...(tty && sizeOf(stdout)),
     ...(copy !== undefined && { copy: parseCopy(copy) }),
-  }
-  const ask = async () => {
-    const { url } = await client.call('POST /v2/deployments/{deployment_id}/terminals', {
-      params: { deployment_id: deployment.id },
-      body: { ...wanted, ...(tty && sizeOf(stdout)) },
-      signal,
-    })
-    return url
-  }
+  })
+  const route = 'POST /v2/deployments/{deployment_id}/terminals'
+  const params = { deployment_id: deployment.id }
+  const ask = async () => (await client.call(route, { params, body: body(), signal })).url
   const restore = () => {
     if (tty) stdin.setRawMode(false)
   }
