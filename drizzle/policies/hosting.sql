@@ -280,10 +280,10 @@ create policy admitted on log_lines as restrictive to slipway_limited
   )
   with check (true);
 grant select, insert, delete, update (
-    kind, number, "timestamp", severity, message, bytes_before, arrival, process
+    kind, number, "timestamp", severity, message, bytes_before, arrival, process, attributes, request_id, trace_id
   ) on log_lines to slipway_agent;
 grant select, insert, delete, update (
-    kind, number, "timestamp", severity, message, bytes_before, arrival, process
+    kind, number, "timestamp", severity, message, bytes_before, arrival, process, attributes, request_id, trace_id
   ) on log_lines to slipway_app;
 
 -- ------------------------------------------------------------ log_counters

@@ -492,7 +492,7 @@ export class Agent {
 
   #revisionLog(kind: 'build' | 'deploy') {
     return (ref: LogSource, message: string, level: LogLevel, shownLength?: number) =>
-      this.#logShipper.add(ref, kind, message, level, shownLength)
+      this.#logShipper.add(ref, kind, message, level, { shownLength })
   }
 
   readonly #logEvent: LogEvent = (event, fields) => {

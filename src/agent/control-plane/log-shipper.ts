@@ -1,6 +1,12 @@
 // Ships the lines of builds and applications to the control plane, in order, in batches, with retries.
 import { randomUUID } from 'node:crypto'
-import { type LogBatch, MAX_BATCH_LINES } from '../../protocol/logs.schema.ts'
+import {
+  type LogAttributes,
+  type LogBatch,
+  MAX_ATTRIBUTE_LENGTH,
+  MAX_ATTRIBUTES_BYTES,
+  MAX_BATCH_LINES,
+} from '../../protocol/logs.schema.ts'
 import type { LogLevel, LogSource, RevisionRef } from '../engine.ts'
 import { truncateText } from '../system/last-lines.ts'
 import { MAX_LINE_LENGTH } from '../system/lines.ts'
@@ -54,7 +60,7 @@ export class LogShipper {
     kind: Kind,
     message: string,
     level: LogLevel,
-    shownLength = 0,
+    { shownLength = 0, attributes }: { shownLength?: number | undefined; attributes?: LogAttributes } = {},
   ): void {
     const name = `${revision_id} ${kind} ${job_id ?? ''}`
     // Callers may pass a whole revision with its secrets: only the ids are kept.
@@ -65,6 +71,7 @@ export class LogShipper {
       level,
       message: message.slice(0, 2 * MAX_LINE_LENGTH),
       ...(process !== undefined && { process }),
+      ...(attributes && { attributes }),
       shownLength,
       isMasked: false,
     })
@@ -82,8 +89,10 @@ export class LogShipper {
 
   #mask({ ref, job_id }: LogStream, line: Line): void {
     if (line.isMasked) return
-    const redacted = this.#options.redact(ref, line.message, line.shownLength, job_id !== undefined)
-    line.message = truncateText(redacted, MAX_LINE_LENGTH)
+    const redact = (text: string, from = 0) => this.#options.redact(ref, text, from, job_id !== undefined)
+    line.message = truncateText(redact(line.message, line.shownLength), MAX_LINE_LENGTH)
+    for (const [name, value] of Object.entries(line.attributes ?? {}))
+      if (typeof value === 'string') line.attributes![name] = truncateText(redact(value), MAX_ATTRIBUTE_LENGTH)
     line.isMasked = true
   }
 
@@ -179,8 +188,8 @@ function withholdLines(stream: LogStream): void {
 function selectBatch(lines: Line[]): Line[] {
   let bytes = 0
   const candidates = lines.slice(0, MAX_BATCH_LINES)
-  const end = candidates.findIndex(({ message }) => {
-    bytes += Buffer.byteLength(message) + 100
+  const end = candidates.findIndex(({ message, attributes }) => {
+    bytes += Buffer.byteLength(message) + (attributes ? MAX_ATTRIBUTES_BYTES : 0) + 100
     return bytes > MAX_BATCH_BYTES
   })
   return end === -1 ? candidates : candidates.slice(0, Math.max(1, end))

@@ -4,8 +4,11 @@ import { run, textArray } from '../../kernel/db/db.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import type { Ctx } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
-import { levels } from '../../protocol/logs.schema.ts'
-import { type ArrivedLine, type LogFilters, logKinds } from './logs.schema.ts'
+import { type LogKind, levels, logKinds } from '../../protocol/logs.schema.ts'
+import type { ArrivedLine, LogFilters } from './logs.schema.ts'
+
+/** Those of requests are read where they are asked for. */
+const readKinds: readonly LogKind[] = ['build', 'deploy']
 
 /** Lines that one trip tests against the filters. */
 const MAX_TESTED_LINES = 10_000
@@ -13,6 +16,8 @@ const MAX_TESTED_LINES = 10_000
 /** Begins after a line, with the newest lines that match, or at the oldest kept line. */
 export type ArrivalRequest = LogFilters & {
   deployment_id: string
+  /** Without `kind`. Those of `readKinds` by default. */
+  kinds?: readonly LogKind[] | undefined
   after?: number | undefined
   tail?: number | undefined
   limit: number
@@ -35,9 +40,10 @@ const REACH = sql`((select arrival from reached) - (select after from start))`
  * counter is the cursor once all lines are tested. Numbers that no kept line has are those of dropped lines. They count
  * if one of the logs that are read has dropped lines after the cursor: its line 0 has the newest one's number.
  */
-function selectPage({ deployment_id, kind, revision_id, after, tail, limit, ...filters }: ArrivalRequest): SQL<Row> {
+function selectPage(request: ArrivalRequest): SQL<Row> {
+  const { deployment_id, kind, kinds: wanted = readKinds, revision_id, after, tail, limit, ...filters } = request
   const { level, process, query, start_time } = filters
-  const kinds = textArray(kind ? [kind] : logKinds)
+  const kinds = textArray(kind ? [kind] : wanted)
   const hasFilter = level !== undefined || process !== undefined || query !== undefined || start_time !== undefined
   const tested = hasFilter ? MAX_TESTED_LINES : limit
   const matches = sql.join(
@@ -146,7 +152,7 @@ function selectPage({ deployment_id, kind, revision_id, after, tail, limit, ...f
             and l.arrival > start.after
             and l.arrival <= reached.arrival
             and l.number > 0)) end,
-      l.arrival, l.revision_id, l.kind, l.number, l.timestamp, l.severity, l.message, l.process
+      l.arrival, l.revision_id, l.kind, l.number, l.timestamp, l.severity, l.message, l.process, l.attributes
     from owner
     cross join start
     cross join reached
@@ -163,12 +169,13 @@ type Row = [
   dropped: string | null,
   arrival: string | null,
   revision_id: string,
-  kind: (typeof logKinds)[number],
+  kind: LogKind,
   number: string,
   timestamp: string,
   severity: string,
   message: string,
   process: string | null,
+  attributes: string | null,
 ]
 
 /** One trip. */
@@ -199,6 +206,7 @@ const toWire = ([
   severity,
   message,
   process,
+  attributes,
 ]: Row): ArrivedLine => ({
   id: `${revision_id}-${kind}-${number}`,
   arrival: Number(arrival),
@@ -208,13 +216,14 @@ const toWire = ([
   level: levels[Number(severity)]!,
   process,
   message,
+  ...(attributes && { attributes: JSON.parse(attributes) }),
 })
 
 /** The value of `matches` in the page's statement. */
 export function matchesFilters(line: ArrivedLine, filters: LogFilters): boolean {
   const { kind, revision_id, level, process, query, start_time } = filters
   return (
-    (kind === undefined || line.kind === kind) &&
+    (kind === undefined ? readKinds.includes(line.kind) : line.kind === kind) &&
     (revision_id === undefined || line.revision_id === revision_id) &&
     (level === undefined || levels.indexOf(line.level) >= levels.indexOf(level)) &&
     (process === undefined || line.process === process) &&

@@ -4,6 +4,7 @@ import type { Numbered, Watch } from '../../kernel/db/watch.ts'
 import { type Ctx, credentialOf, toWatcher, verb } from '../../kernel/http/context.ts'
 import { invalidRequest } from '../../kernel/http/input.ts'
 import { type LiveStream, resumeAfter, type StreamBatch, type StreamMessage } from '../../kernel/http/live-stream.ts'
+import { logKinds } from '../../protocol/logs.schema.ts'
 import type { DeploymentRef } from '../deployments/schema.ts'
 import { type ArrivalRequest, type ArrivedPage, matchesFilters, readArrivedLines } from './log-arrivals.ts'
 import type * as s from './logs.schema.ts'
@@ -17,7 +18,7 @@ type WatchedLine = Numbered & { line: s.ArrivedLine; json: string; dropped: numb
 function watchLines(ctx: Ctx, deployment_id: string, start: { after: number; trips: number }): Watch<WatchedLine> {
   const read = async (after: number, isShared: boolean) => {
     if (!isShared) ctx.countAgain?.()
-    const page = await readArrivedLines(ctx, { deployment_id, after, limit: LOOK_SIZE })
+    const page = await readArrivedLines(ctx, { deployment_id, kinds: logKinds, after, limit: LOOK_SIZE })
     const items = page.lines.map((line, i): WatchedLine => {
       const json = JSON.stringify(line)
       const dropped = line.arrival - (page.lines[i - 1]?.arrival ?? after) - 1

@@ -1,6 +1,6 @@
 // Schemas of reading logs.
 import * as z from 'zod'
-import { levels } from '../../protocol/logs.schema.ts'
+import { LogAttributes, levels, logKinds } from '../../protocol/logs.schema.ts'
 import { ProcessType } from '../../protocol/resources.schema.ts'
 import { boundedText, Instant, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
 
@@ -74,8 +74,6 @@ export const LogPage = z
   .meta({ id: 'LogPage' })
 export type LogPage = z.output<typeof LogPage>
 
-export const logKinds = ['build', 'deploy'] as const
-
 const wholeNumber = (min: number, max = Number.MAX_SAFE_INTEGER) =>
   z.preprocess(parseWholeNumber, z.int().min(min).max(max))
 
@@ -83,7 +81,8 @@ const MAX_WAIT_SECONDS = 30
 
 const filters = {
   kind: z.enum(logKinds).optional().meta({
-    description: 'Lines of builds, or of revisions as they are deployed and run. Both by default.',
+    description:
+      'Lines of builds, of revisions as they are deployed and run, or of requests. Builds and revisions by default.',
   }),
   revision_id: Uuid.optional().meta({ description: 'Lines of this revision.' }),
   level: LevelFilter.optional().meta({ type: 'string', description: LEVEL_FILTER }),
@@ -123,6 +122,7 @@ const ArrivedLine = LogLine.extend({
   }),
   revision_id: Uuid,
   kind: z.enum(logKinds),
+  attributes: LogAttributes.optional().meta({ description: 'The members of a JSON line, or of a request.' }),
 }).meta({ id: 'ArrivedLogLine' })
 export type ArrivedLine = z.output<typeof ArrivedLine>
 

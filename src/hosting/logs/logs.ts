@@ -5,37 +5,42 @@ import { type Row, run } from '../../kernel/db/db.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
 import type { Code } from '../../kernel/http/codes.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
-import { levels } from '../../protocol/logs.schema.ts'
+import { type LogAttributes, type LogKind, levels } from '../../protocol/logs.schema.ts'
 import type * as schema from '../deployments/schema.ts'
+import { readIds, readJsonLine, sanitizeAttributes } from './json-lines.ts'
+import { sanitizeMessage } from './line-text.ts'
 import type { Level, LogLine, LogPage, LogQuery } from './logs.schema.ts'
 
-export type LogKind = 'build' | 'deploy'
 /** Limits of each log, that is of each revision and kind. The oldest lines are dropped. */
 export const MAX_LOG_LINES = 10_000
 export const MAX_LOG_BYTES = 4 * 1024 * 1024
-export const MAX_LINE_BYTES = 16 * 1024
 
 // ---- append
 
-export type NewLogLine = { timestamp: string; level: Level; message: string; process?: string | null | undefined }
+export type NewLogLine = {
+  timestamp: string
+  level: Level
+  message: string
+  process?: string | null | undefined
+  attributes?: LogAttributes | null | undefined
+}
 /** `revision` selects tenant_id and id. The agent numbers the lines of a stream; `from` is the number of the first. */
 type LogStream = { revision: SQL; kind: LogKind; stream: string; from: number }
 
-const CUT_SUFFIX = ' … (cut)'
-
-/** Replaces control characters and marks of writing direction, which could forge what a terminal or a page shows. */
-export function sanitizeMessage(message: string): string {
-  const sanitized = message
-    .toWellFormed()
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: replacing control characters is the purpose
-    .replace(/[\0-\x08\x0b-\x1f]/g, character => String.fromCharCode(0x2400 + character.charCodeAt(0)))
-    .replace(/\x7f/g, '␡')
-    .replace(/[\x80-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g, '�')
-  const bytes = Buffer.from(sanitized)
-  if (bytes.byteLength <= MAX_LINE_BYTES) return sanitized
-  const head = bytes.subarray(0, MAX_LINE_BYTES - Buffer.byteLength(CUT_SUFFIX))
-  // `stream` drops a character that the cut splits.
-  return new TextDecoder().decode(head, { stream: true }) + CUT_SUFFIX
+function toStoredLine({ timestamp, level, message, process = null, attributes: given }: NewLogLine) {
+  const text = sanitizeMessage(message)
+  const attributes = given ? sanitizeAttributes(given) : readJsonLine(text)
+  const bytes = Buffer.byteLength(text) + (attributes ? Buffer.byteLength(JSON.stringify(attributes)) : 0)
+  const severity = levels.indexOf(level)
+  return {
+    timestamp,
+    severity,
+    message: text,
+    process,
+    bytes,
+    ...(attributes && { attributes }),
+    ...readIds(attributes),
+  }
 }
 
 /**
@@ -43,10 +48,7 @@ export function sanitizeMessage(message: string): string {
  * skipped. Its row has the next line number of the stream; there is no row when the revision does not exist.
  */
 export function appendLogs({ revision, kind, stream, from }: LogStream, lines: NewLogLine[]): SQL<Row> {
-  const newest = lines.slice(-MAX_LOG_LINES).map(({ timestamp, level, message, process = null }) => {
-    const text = sanitizeMessage(message)
-    return { timestamp, severity: levels.indexOf(level), message: text, process, bytes: Buffer.byteLength(text) }
-  })
+  const newest = lines.slice(-MAX_LOG_LINES).map(toStoredLine)
   const nextLine = from + lines.length
   const firstLine = nextLine - newest.length
   return sql`
@@ -61,8 +63,10 @@ export function appendLogs({ revision, kind, stream, from }: LogStream, lines: N
     received as (
       select *, row_number() over (order by place) as nth, sum(bytes) over (order by place) - bytes as before
       from rows from (jsonb_to_recordset(${JSON.stringify(newest)}::jsonb)
-        as (timestamp timestamptz, severity integer, message text, process text, bytes integer))
-        with ordinality g(timestamp, severity, message, process, bytes, place)
+        as (
+          timestamp timestamptz, severity integer, message text, process text, bytes integer, attributes jsonb,
+          request_id text, trace_id text))
+        with ordinality g(timestamp, severity, message, process, bytes, attributes, request_id, trace_id, place)
       where ${firstLine} + place > coalesce((select next_line from received_before), 0)),
     counted as (
       select count(*)::integer as lines, coalesce(sum(bytes), 0) as bytes
@@ -90,13 +94,14 @@ export function appendLogs({ revision, kind, stream, from }: LogStream, lines: N
         g.timestamp, g.severity, g.message,
         log.bytes - counted.bytes + g.before as bytes_before,
         counter.arrival - counted.lines + nth as arrival,
-        g.process
+        g.process, g.attributes, g.request_id, g.trace_id
       from log
       join revision r on r.id = log.revision_id, received g, counted, counter),
     inserted as (
       insert into log_lines (
         organization_id, tenant_id, deployment_id, revision_id, kind,
-        number, timestamp, severity, message, bytes_before, arrival, process)
+        number, timestamp, severity, message, bytes_before, arrival, process,
+        attributes, request_id, trace_id)
       select *
       from numbered
       where number > (select lines from log) - ${MAX_LOG_LINES}

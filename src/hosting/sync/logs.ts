@@ -7,7 +7,8 @@ import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { type LogBatch, type LogReceipt, levels } from '../../protocol/logs.schema.ts'
 import { MAX_JOB_BYTES, MAX_JOB_LINES } from '../jobs/job-logs.ts'
-import { appendLogs, sanitizeMessage } from '../logs/logs.ts'
+import { sanitizeMessage } from '../logs/line-text.ts'
+import { appendLogs } from '../logs/logs.ts'
 import { lockLease } from './lease.ts'
 
 export const receiveLogs = verb(

@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { MAX_LINE_BYTES, MAX_LOG_BYTES } from '../../../src/hosting/logs/logs.ts'
+import { MAX_LINE_BYTES } from '../../../src/hosting/logs/line-text.ts'
+import { MAX_LOG_BYTES } from '../../../src/hosting/logs/logs.ts'
 import { EDITOR } from '../../../src/people/access/built-in-roles.ts'
 import { type App, newTenant, send, unusedId } from '../../support/app.ts'
 import { type OpenStream, openStream, startStreamingApp } from '../../support/live-streams.ts'

@@ -1,15 +1,10 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { NewDeployment } from '../../../src/hosting/deployments/schema.ts'
-import {
-  appendLogs,
-  type LogKind,
-  MAX_LINE_BYTES,
-  MAX_LOG_LINES,
-  type NewLogLine,
-  sanitizeMessage,
-} from '../../../src/hosting/logs/logs.ts'
+import { MAX_LINE_BYTES, sanitizeMessage } from '../../../src/hosting/logs/line-text.ts'
+import { appendLogs, MAX_LOG_LINES, type NewLogLine } from '../../../src/hosting/logs/logs.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
+import type { LogKind } from '../../../src/protocol/logs.schema.ts'
 import { getApp, newTenant, readEvents, type Tenant, unusedId } from '../../support/app.ts'
 
 const at = (second: number) => new Date(Date.UTC(2026, 0, 1) + second * 1000).toISOString()
