@@ -1667,11 +1667,20 @@ return case
   else coalesce(d.reported_health, case d.healthy when true then 'healthy' when false then 'unhealthy' end)
 end;
 
--- Keeps the health of a deployment, with the time of its change and of the five changes before it.
+-- Keeps the health of a deployment, with the time of its change and of the five changes before it. Another revision
+-- that serves begins without those of the one before: it would be said to flap for what that one did.
 create function follow_health() returns trigger
 language plpgsql as $$
+declare
+  v_changes json;
 begin
   new.health := deployment_health(new);
+  if tg_op = 'UPDATE' then
+    if new.active_revision_id is not distinct from old.active_revision_id then
+      v_changes := old.health_changes;
+    end if;
+    new.health_changes := v_changes;
+  end if;
   if tg_op = 'UPDATE' and new.health is not distinct from old.health then return new; end if;
   new.health_since := clock();
   -- To fall asleep and to wake is no fault, however often.
@@ -1685,7 +1694,7 @@ begin
       from (
         select clock()::text as at
         union all
-        select json_array_elements_text(case when tg_op = 'UPDATE' then old.health_changes end)
+        select json_array_elements_text(v_changes)
       ) changes
       limit 6
     ) latest

@@ -7,6 +7,7 @@ import {
   date,
   doublePrecision,
   index,
+  integer,
   json,
   pgTable,
   text,
@@ -119,6 +120,8 @@ export const modelBudgets = pgTable(
     spent_usd: doublePrecision().notNull().default(0),
     spent_tokens: bigint({ mode: 'number' }).notNull().default(0),
     spent_calls: bigint({ mode: 'number' }).notNull().default(0),
+    /** The share in percent that an event has told of: 0, 80 or 100. */
+    told_percent: integer().notNull().default(0),
     ...versionedColumns(),
   },
   t => [

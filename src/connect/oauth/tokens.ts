@@ -141,7 +141,8 @@ async function lookUpToken(
     update oauth_tokens t
     set revoked_at = clock(), leased_until = null
     from verdict v
-    where t.id = v.token_id and t.generation = ${refusedGeneration} and t.revoked_at is null)`
+    where t.id = v.token_id and t.generation = ${refusedGeneration} and t.revoked_at is null
+    returning t.id)`
   const change = sql<TokenVerdict>`
     select coalesce(f.id, v.token_id, v.provider_id) as id,
       v.outcome,
@@ -162,6 +163,9 @@ async function lookUpToken(
     ctesBefore: [provider, stored, verdict, leased, revoked, startFlow(request, newFlow)],
     // A token is not stored for replays under an idempotency key: by then it may have expired.
     answerCondition: sql`changed.flow is not null`,
+    otherEvents: sql`
+      select 'oauth_token.refused', r.id, ${JSON.stringify(data)}::json, null::json
+      from revoked r`,
   })
   return requireRow(rows, 'provider_not_found')
 }

@@ -1,7 +1,7 @@
 // Deletes the logs of revisions that were replaced long ago, and revisions that are older still.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, runAsSystem } from '../../kernel/db/db.ts'
-import { setClock } from '../../kernel/db/journal.ts'
+import { journalTenantEvents, setSystemSettings } from '../../kernel/db/journal.ts'
 import { HAS_SWEEP_LEASE, type SweepServices, takeSweepLease } from '../../kernel/db/sweep.ts'
 import { MAX_LOG_LINES } from '../logs/logs.ts'
 
@@ -95,6 +95,14 @@ const lockDeploymentsInTurn = (kept: number): SQL => sql`
   select set_config('app.swept', coalesce(string_agg(id::text, ','), ''), true)
   from locked`
 
+/** One event for each deployment: it has its turn once an hour. */
+const DELETED_REVISIONS = sql`
+      select tenant_id, organization_id, 'deployment.revisions_expired' as type, deployment_id as subject_id,
+        json_build_object('count', count(*), 'oldest', min(number), 'newest', max(number)) as data,
+        null::json as changes
+      from deleted
+      group by tenant_id, organization_id, deployment_id`
+
 /** A value of a secret goes with the last revision that has it. */
 const deleteOldRevisions = (kept: number): SQL<Row> => sql`
   with old as materialized (
@@ -117,7 +125,7 @@ const deleteOldRevisions = (kept: number): SQL<Row> => sql`
     delete from revisions r
     using old
     where r.id = old.id
-    returning r.id
+    returning r.*
   ),
   deleted_secrets as (
     delete from deployment_secrets s
@@ -139,7 +147,8 @@ const deleteOldRevisions = (kept: number): SQL<Row> => sql`
       )
     returning 1
   )
-  select (select count(*) from deleted), (select count(*) from deleted_secrets)`
+  select (select count(*) from deleted), (select count(*) from deleted_secrets)
+  from (select ${journalTenantEvents(DELETED_REVISIONS)}) journaled`
 
 /** Runs the statements, which make progress, until it finds nothing or the time is over. */
 async function repeat(
@@ -152,7 +161,12 @@ async function repeat(
   let found = 1
   while (found > 0 && Date.now() < end && !platform.stopping?.aborted) {
     const startedAt = Date.now()
-    const results = await runAsSystem(database, setClock(platform), takeSweepLease(sweep), ...statements)
+    const results = await runAsSystem(
+      database,
+      setSystemSettings(platform, `sweep-${sweep}`),
+      takeSweepLease(sweep),
+      ...statements,
+    )
     const counts = ((results.at(-1) as Row[])[0] as string[]).map(Number)
     found = counts[0]!
     const ms = Date.now() - startedAt

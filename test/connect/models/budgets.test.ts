@@ -114,6 +114,33 @@ describe('a budget', () => {
     })
   })
 
+  it('has an event once it is nearly spent, once it is spent, and once it is renewed, each once', async () => {
+    const { tenant, take, createBudget } = await newCaller()
+    const { id, period_end } = await createBudget({ period: 'day', limit_calls: 5 })
+    const types = 'model_budget.near_limit,model_budget.spent,model_budget.renewed'
+    const tell = async () => {
+      for (let i = 0; i < 2; i++) await sweepModelUsage(getServices())
+      const { body } = await tenant.get(`/v2/events?subject_id=${id}&type=${types}`)
+      return body.resources.map(({ type, data }: { type: string; data: { percent: number } }) => [
+        type.slice(13),
+        data.percent,
+      ])
+    }
+    for (let i = 0; i < 3; i++) await take()
+    expect(await tell()).toEqual([])
+    await take()
+    expect(await tell()).toEqual([['near_limit', 80]])
+    await take()
+    const spent = [
+      ['near_limit', 80],
+      ['spent', 100],
+    ]
+    expect(await tell()).toEqual(spent)
+    await withClockAhead(Date.parse(period_end) - Date.now() + 1000, async () => {
+      expect(await tell()).toEqual([...spent, ['renewed', 0]])
+    })
+  })
+
   it('limits the calls of its deployment only, or those of all for the workspace', async () => {
     const { tenant, take, record, createBudget } = await newCaller()
     const [one, two] = [await newDeployment(tenant), await newDeployment(tenant)]

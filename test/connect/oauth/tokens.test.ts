@@ -108,6 +108,8 @@ describe('a requested token', () => {
     expect((await requestToken(tenant)).body.status).toBe('connection_required')
     expect(server.tokenRequests.length).toBe(requestsBefore)
     expect((await tenant.get('/v2/auth/tokens')).body.resources[0].connected).toBe(false)
+    const { body: refusals } = await tenant.get('/v2/events?type=oauth_token.refused')
+    expect(refusals.resources).toHaveLength(1)
     server.token = () => as.respondWithTokens()
     await as.visitCallback(app, body)
     expect((await requestToken(tenant)).body.status).toBe('completed')

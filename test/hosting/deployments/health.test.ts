@@ -107,6 +107,18 @@ it('is journaled when a crash loop begins and ends, and as flapping when it chan
   expect((await types()).length).toBe(all.length + 1)
 })
 
+it('does not flap with a new revision for what the one before did', async () => {
+  const { tenant, agent, id, path, report } = await newServing()
+  for (let i = 0; i < 8; i++)
+    await report(i % 2 ? {} : { healthy: false, health: { state: 'crash_looping', reason: 'It ended.' } })
+  await tenant.post(`${path}/revisions`)
+  const { id: revision_id } = (await agent.poll()).changes[0]!.revision!
+  await report({ state: 'deployed', revision_id })
+  await report({ revision_id, healthy: false, health: { state: 'unhealthy', reason: 'Nothing listens.' } })
+  await sweepAt(0, agent)
+  expect((await listEvents(tenant, id, HEALTH_EVENTS)).map(({ type }) => type)).toEqual(['deployment.unhealthy'])
+})
+
 it('restarts are journaled at most once in ten minutes, with how many there were', async () => {
   const { tenant, agent, id, report } = await newServing()
   const incident = (kind: 'restarted' | 'out_of_memory', count: number, seconds: number) => ({

@@ -53,4 +53,6 @@ it('deletes revisions that are older than 400 days, but not the newest hundred',
   // The first one is in flight, and its value of the secret stays with it.
   expect((await listRevisions(tenant, id)).map(({ number }) => number)).toEqual([3, 1])
   expect(await countOf('deployment_secrets')).toBe(2)
+  const { body } = await tenant.get(`/v2/events?subject_id=${id}&type=deployment.revisions_expired`)
+  expect(body.resources.map(({ data }: { data: object }) => data)).toEqual([{ count: 1, oldest: 2, newest: 2 }])
 })

@@ -32,6 +32,8 @@ const EVENTS: Record<string, Omit<State, 'word'> & { title: string }> = {
   'deployment.out_of_memory': { title: 'Killed for its memory', tone: 'bad', shape: 'octagon' },
   'deployment.scaled': { title: 'Copies changed', ...QUIET },
   'deployment.disk_full': { title: 'Disk full', tone: 'bad', shape: 'octagon' },
+  'deployment.request_logs_changed': { title: 'Request log changed', ...QUIET },
+  'deployment.revisions_expired': { title: 'Old revisions deleted', ...QUIET },
   'deployment.unused': { title: 'Became unused', ...QUIET },
   'deployment.database_copied': { title: 'Database copied', ...QUIET },
   'deployment.located': { title: 'URL changed', ...QUIET },
