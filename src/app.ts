@@ -45,6 +45,7 @@ export const slices = {
   '/v2/deployments/*/snapshots /v2/deployments/*/restores /v2/snapshots': () => import('./hosting/snapshots/routes.ts'),
   '/v2/deployments/*/protection /v2/deployments/*/bypasses /v2/deployments/*/access-grants': () =>
     import('./hosting/protection/routes.ts'),
+  '/v2/deployments/*/request-logs': () => import('./hosting/request-logs/routes.ts'),
   '/v2/deployments/*/traffic': () => import('./hosting/traffic/routes.ts'),
   '/v2/deployments/*/rollout': () => import('./hosting/rollouts/routes.ts'),
   '/v2/deployments/*/metrics': () => import('./hosting/metrics/metrics.routes.ts'),

@@ -57,8 +57,8 @@ const ROOMS = ['people', 'hosting', 'connect', 'tracing']
 /** Folders that are part of a slice: they import each other. */
 const PARTS: Record<string, string[]> = {
   'hosting/deployments': [
-    ...['jobs', 'snapshots', 'protection', 'traffic', 'rollouts', 'logs', 'metrics', 'uploads', 'registry'],
-    ...['custom-hosts', 'tags'],
+    ...['jobs', 'snapshots', 'protection', 'traffic', 'rollouts', 'logs', 'request-logs', 'metrics', 'uploads'],
+    ...['registry', 'custom-hosts', 'tags'],
   ],
   'hosting/pushes': ['previews', 'deploy-hooks'],
   'tracing/runs': ['ingest', 'projects', 'threads', 'feedback', 'shares', 'retention', 'store'],

@@ -626,6 +626,7 @@ begin
           'cleared_stores', coalesce(d.cleared_stores, '{}'),
           'database_copy', d.preview -> 'database_copy',
           'protection', case when d.protection ->> 'mode' = 'members' then list_protection(d) end,
+          'request_logs', d.request_logs,
           'host_labels', (
             select json_agg(
               json_build_object('label', b.label, 'revision_id', b.revision_id)

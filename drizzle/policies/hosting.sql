@@ -31,7 +31,7 @@ grant select, insert, delete, update (
     latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key,
     deleting_at, listener_id, url, local_url, healthy, last_request_at, custom_host, custom_path, version, created_at,
     updated_at, trace_key_version, owner, protection, reported_health, health_reason, health_processes, dormant_parts,
-    incidents, incidents_due, traffic, applied_traffic, rollout, rollout_secret, rollout_due_at
+    incidents, incidents_due, traffic, applied_traffic, rollout, rollout_secret, rollout_due_at, request_logs
   ) on deployments to slipway_app;
 
 -- ------------------------------------------------------------ custom_hosts

@@ -275,6 +275,10 @@ export class Agent {
     await this.#options.engine.open({
       changed: id => this.#reconciler.enqueue(id),
       log: this.#revisionLog('deploy'),
+      requests: (ref, lines) => {
+        for (const { message, level, timestamp, attributes } of lines)
+          this.#logShipper.add(ref, 'request', message, level, { timestamp, attributes })
+      },
       settledLength: (ref, text) =>
         this.#redaction.areSecretsKnown(ref, this.#isResyncComplete())
           ? this.#redaction.settledLength(ref.deployment_id, text)

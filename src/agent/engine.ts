@@ -7,10 +7,11 @@ import type { BuildPlan as StoredPlan } from '../protocol/build-plan.schema.ts'
 import type { RegistryCredential } from '../protocol/credentials.schema.ts'
 import type { SourceDisk } from '../protocol/disks.ts'
 import type { ListenerPolicy } from '../protocol/listener-policy.ts'
-import type { levels } from '../protocol/logs.schema.ts'
+import type { LogBatch, levels } from '../protocol/logs.schema.ts'
 import type { Source } from '../protocol/parts.schema.ts'
 import type { GrantIssuer, WorkProtection } from '../protocol/protection.schema.ts'
 import type { Incident, ReportedHealth } from '../protocol/report.schema.ts'
+import type { RequestLogs } from '../protocol/request-logs.schema.ts'
 import type { AppProtocol, CompleteResourceSpec, Part } from '../protocol/resources.schema.ts'
 import type { FailingRequest } from '../protocol/rollout.schema.ts'
 import type { SideCounts } from '../protocol/rollout-step.ts'
@@ -40,6 +41,8 @@ export type RevisionSpec = RevisionRef & {
   custom_url: string | null
   /** Null: everyone may see it. Absent: its control plane is of an earlier release. */
   protection?: WorkProtection | null
+  /** The requests that become lines of the log. Absent or null: none. */
+  request_logs?: RequestLogs | null
   /** The first labels of its hosts, its own first. Absent or empty: the engine chooses one. */
   host_labels?: HostLabel[]
   /** The revision starts once `observe` reports its database as ready. The engine sets `DATABASE_URI` for it. */
@@ -196,6 +199,8 @@ export type EngineEvents = {
    * logged before, when it was unfinished; they are needed to mask the rest.
    */
   log(of: LogSource, message: string, level: LogLevel, shownLength?: number): void
+  /** Lines of requests to a revision, with their times. */
+  requests(of: RevisionRef, lines: LogBatch['lines']): void
   /** The length of an unfinished line that can be logged. The rest may be the beginning of a secret. */
   settledLength(of: RevisionRef, text: string): number
   /** Masks these values in all lines and reasons of the deployment. Called before anything of it receives them. */
@@ -254,6 +259,7 @@ export type StoreUsage = { deployment_id: string; store: string; bytes: number; 
 export const NO_EVENTS: EngineEvents = {
   changed: () => {},
   log: () => {},
+  requests: () => {},
   settledLength: () => 0,
   hide: () => {},
   registryCredential: async () => null,
@@ -354,6 +360,8 @@ export interface Engine {
   trustGrants?(issuer: GrantIssuer): Promise<void>
   /** Sets who may see the deployment, if it is stored here: its first start does. Absent: the engine protects none. */
   protect?(deployment_id: string, protection: WorkProtection | null): Promise<void>
+  /** Sets which requests become lines, if it is stored here. Absent: the engine sees no requests. */
+  logRequests?(deployment_id: string, logs: RequestLogs | null): Promise<void>
   /**
    * Gives a revision a share of the requests, once it is healthy. The rest is of the routed one. Absent: the engine
    * splits none.

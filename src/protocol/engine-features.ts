@@ -42,6 +42,12 @@ export const ENGINE_FEATURES = {
     container: 'done',
     kubernetes: 'refused',
   },
+  request_logs: {
+    about: '`request_logs` of another mode than `off`, and the trace context of requests: the router of the agent',
+    process: 'done',
+    container: 'done',
+    kubernetes: 'refused',
+  },
   images: {
     about: 'Images: the sources `external_container` and `internal_container`',
     process: 'refused',

@@ -6,6 +6,7 @@ import { enginesWith, type FeatureName, featureNames, listFeatureNeeds } from '.
 import type { Container, Volume, VolumeMount } from './kubernetes.schema.ts'
 import type { Source } from './parts.schema.ts'
 import type { Protection } from './protection.schema.ts'
+import type { RequestLogs } from './request-logs.schema.ts'
 import type { ResourceSpec } from './resources.schema.ts'
 import type { NewRollout } from './rollout.schema.ts'
 import { isSshUrl } from './ssh-url.ts'
@@ -124,6 +125,12 @@ export const listProtectionNeeds = (path: string, protection: Protection | null 
         },
       ]
     : []
+
+/** `off` needs nothing. */
+export const listRequestLogNeeds = ({ mode }: RequestLogs): PolicyNeed[] =>
+  mode === 'off'
+    ? []
+    : [{ path: 'mode', needs: 'told_feature', value: 'request_logs', hint: `needs the ${enginesWith('request_logs')}` }]
 
 /** Only an agent that splits traffic gets work to split. */
 function splitNeed(path: string, value: 'traffic' | 'traffic_router' | 'rollout' | 'rollout_gates'): PolicyNeed {

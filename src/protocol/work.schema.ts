@@ -2,6 +2,7 @@
 import * as z from 'zod'
 import { RevisionStatus, SecretReference, Source } from './parts.schema.ts'
 import { WorkProtection } from './protection.schema.ts'
+import { RequestLogs } from './request-logs.schema.ts'
 import { DeploymentType, parts, ResourceSpec } from './resources.schema.ts'
 import { Generation, Sealed } from './sync-fields.schema.ts'
 import { WorkTraffic } from './traffic.schema.ts'
@@ -114,6 +115,9 @@ export const Work = z
       }),
     protection: WorkProtection.nullish().meta({
       description: 'Let only these see what is served, and fail closed. Null: everyone may.',
+    }),
+    request_logs: RequestLogs.nullish().meta({
+      description: 'Send these requests through the router as lines of the kind `request`. Null: none.',
     }),
     host_labels: z
       .array(z.object({ label: z.string(), revision_id: Uuid.nullable() }))

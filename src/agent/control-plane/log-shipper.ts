@@ -27,6 +27,12 @@ type LogStream = {
   lines: Line[]
   uncounted: number
 }
+type LineDetails = {
+  shownLength?: number | undefined
+  /** Absent: now. */
+  timestamp?: string
+  attributes?: LogAttributes | null | undefined
+}
 type Options = {
   control: Pick<ControlPlaneClient, 'logs'>
   currentLease: () => { agent_id: string; fence: number } | undefined
@@ -60,14 +66,14 @@ export class LogShipper {
     kind: Kind,
     message: string,
     level: LogLevel,
-    { shownLength = 0, attributes }: { shownLength?: number | undefined; attributes?: LogAttributes } = {},
+    { shownLength = 0, timestamp = new Date().toISOString(), attributes }: LineDetails = {},
   ): void {
     const name = `${revision_id} ${kind} ${job_id ?? ''}`
     // Callers may pass a whole revision with its secrets: only the ids are kept.
     const stream = this.#streams.get(name) ?? newStream({ deployment_id, revision_id }, kind, job_id)
     this.#streams.set(name, stream)
     stream.lines.push({
-      timestamp: new Date().toISOString(),
+      timestamp,
       level,
       message: message.slice(0, 2 * MAX_LINE_LENGTH),
       ...(process !== undefined && { process }),

@@ -222,8 +222,9 @@ export class Reconciler {
       const observation = deployment ? this.#judgeCopy(deployment.work, seen) : seen
       if (deployment) {
         // Before what may fail: a change of who may see it never waits. An earlier control plane says nothing of it.
-        const { protection } = deployment.work
+        const { protection, request_logs = null } = deployment.work
         if (protection !== undefined) await engine.protect?.(id, protection)
+        await engine.logRequests?.(id, request_logs)
         await engine.split?.(id, this.#rollouts.splitOf(deployment.work))
         this.#rollouts.see(deployment.work, observation)
         await refreshRevisions(context, deployment, observation).finally(() =>

@@ -100,6 +100,7 @@ export function revisionSpecOf(work: Work, revision: RevisionWork, access: Secre
     namespace: work.k8s_namespace,
     custom_url: work.custom_url,
     ...(work.protection !== undefined && { protection: work.protection }),
+    request_logs: work.request_logs ?? null,
     host_labels: work.host_labels ?? [],
     needs_database: work.needs_database,
     has_copied_database: work.database_copy != null,

@@ -3,6 +3,7 @@ import { completeMembers, pickColumns, toIsoTime } from '../../kernel/db/rows.ts
 import { etagState, etagVersion } from '../../kernel/http/routes.ts'
 import { MASK, SourceConfig, SourceRevisionConfig } from '../../protocol/parts.schema.ts'
 import { OPEN_TO_EVERYONE } from '../../protocol/protection.schema.ts'
+import { DEFAULT_REQUEST_LOGS } from '../../protocol/request-logs.schema.ts'
 import type { Serving } from './revisions.schema.ts'
 import { progressOf, revisionRolloutToWire, rolloutToWire } from './rollout-progress.ts'
 import type { Deployment, DeploymentHealth, Revision } from './schema.ts'
@@ -35,6 +36,7 @@ export const wireColumns = pickColumns(deployments, [
   'local_url',
   'owner',
   'protection',
+  'request_logs',
   'traffic',
   'applied_traffic',
   'rollout',
@@ -125,6 +127,7 @@ export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersio
     local_url: row.local_url ?? null,
     owner: row.owner,
     protection: row.protection ?? OPEN_TO_EVERYONE,
+    request_logs: row.request_logs ?? DEFAULT_REQUEST_LOGS,
     traffic: sharesOf(row),
     traffic_settings: settingsOf(row),
     rollout: rolloutToWire(row),

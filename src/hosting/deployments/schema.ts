@@ -19,6 +19,7 @@ import {
   VariableName,
 } from '../../protocol/parts.schema.ts'
 import { NewProtection, Protection } from '../../protocol/protection.schema.ts'
+import { RequestLogs } from '../../protocol/request-logs.schema.ts'
 import { DeploymentType } from '../../protocol/resources.schema.ts'
 import { RevisionRollout, Rollout, RolloutProgress } from '../../protocol/rollout.schema.ts'
 import { TrafficSettings, TrafficShare } from '../../protocol/traffic.schema.ts'
@@ -217,6 +218,7 @@ export const Deployment = z
       }),
     owner: Owner.nullable(),
     protection: Protection,
+    request_logs: RequestLogs,
     traffic: z.array(TrafficShare).meta({
       description: 'The shares of the revision that serves and of the one beside it. Empty while none serves.',
     }),

@@ -26,6 +26,7 @@ import {
 import { tenantColumns } from '../../people/access/tables.ts'
 import type { StoredProtection } from '../../protocol/protection.schema.ts'
 import type { ProcessHealth } from '../../protocol/report.schema.ts'
+import type { RequestLogs } from '../../protocol/request-logs.schema.ts'
 import type { Part } from '../../protocol/resources.schema.ts'
 import type { RevisionRollout, StoredRollout } from '../../protocol/rollout.schema.ts'
 import type { ReportedTraffic, StoredTraffic } from '../../protocol/traffic.schema.ts'
@@ -116,6 +117,8 @@ export const deployments = pgTable(
     owner: text(),
     /** Null: everyone may see it, and no path is an exception. */
     protection: json().$type<StoredProtection>(),
+    /** Null: the default. */
+    request_logs: json().$type<RequestLogs>(),
     /** Null: nothing is split. Written by drizzle/functions/traffic.sql. */
     traffic: json().$type<StoredTraffic>(),
     /** The share that its agent gives the revision beside the one that serves. */

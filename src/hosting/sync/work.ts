@@ -5,6 +5,7 @@ import type { Ctx } from '../../kernel/http/context.ts'
 import { VERSION } from '../../kernel/version.ts'
 import type { RevisionStatus, Source } from '../../protocol/parts.schema.ts'
 import type { WorkProtection } from '../../protocol/protection.schema.ts'
+import { DEFAULT_REQUEST_LOGS, type RequestLogs } from '../../protocol/request-logs.schema.ts'
 import {
   type DeploymentType,
   hasDatabase,
@@ -69,6 +70,7 @@ export type StoredWork = {
     cleared_stores: string[]
     database_copy?: { from_deployment_id: string; from_name: string; copied_at: string | null } | null
     protection: WorkProtection | null
+    request_logs?: RequestLogs | null
     host_labels?: { label: string; revision_id: string | null }[] | null
     traffic?: WorkTraffic | null
     absent: boolean
@@ -88,6 +90,7 @@ const ABSENT_MEMBERS = {
   cleared_stores: [],
   database_copy: null,
   protection: null,
+  request_logs: null,
   host_labels: [],
   revision: null,
   serving: null,
@@ -135,6 +138,7 @@ export async function toWork(
     protection,
     host_labels,
     traffic,
+    request_logs,
   } = deployment
   const workOf = (revision: StoredRevision | null) =>
     revision &&
@@ -164,6 +168,7 @@ export async function toWork(
     cleared_stores,
     database_copy,
     protection,
+    request_logs: request_logs?.mode === 'off' ? null : (request_logs ?? DEFAULT_REQUEST_LOGS),
     host_labels: host_labels ?? [],
     revision: await workOf(stored.revision),
     serving: await workOf(stored.serving),

@@ -35,6 +35,7 @@ afterEach(async () => {
 const quiet = {
   changed: () => {},
   log: () => {},
+  requests: () => {},
   settledLength: () => 0,
   hide: () => {},
   registryCredential: async () => null,

@@ -29,6 +29,7 @@ const UNASKED = [
   'traffic_router',
   'rollout',
   'rollout_gates',
+  'request_logs',
 ] as const
 type Unasked = (typeof UNASKED)[number] | `${string}_snapshots`
 /** Resources that need a feature, and the path that a refusal names. */

@@ -117,6 +117,27 @@ export const scenarios: Scenario[] = [
     },
   },
   {
+    name: 'sends requests as lines of the log, without their queries, if it sees them',
+    async run(context) {
+      await context.start()
+      const { id } = await context.deploy()
+      await context.waitUntilServing(id)
+      if (!listPolls(context).some(({ request }) => request.policy?.features?.includes('request_logs'))) return
+      await context.call('PUT', `/v2/deployments/${id}/request-logs`, { mode: 'all' })
+      const { body: deployment } = await context.call('GET', `/v2/deployments/${id}`)
+      const address = `${deployment.local_url ?? deployment.url}/kit-request?hidden=1`
+      await context.waitFor('a request is a line with its path, status and ids', async () => {
+        await fetch(address).catch(() => undefined)
+        const { body } = await context.call('GET', `/v2/deployments/${id}/logs?kind=request`)
+        return body.logs.some(
+          ({ attributes }: { attributes?: Record<string, unknown> }) =>
+            attributes?.path === '/kit-request' && attributes.status !== undefined && attributes.trace_id !== undefined,
+        )
+      })
+      assert(!JSON.stringify(context.exchanges('/logs')).includes('hidden=1'), 'The agent sent the query of a request.')
+    },
+  },
+  {
     name: 'asks before it starts a job, and reports its end, if it runs jobs',
     async run(context) {
       await context.start()

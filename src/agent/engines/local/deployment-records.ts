@@ -3,6 +3,7 @@
 import { join } from 'node:path'
 import { findFreePort } from '../../../postgres/free-port.ts'
 import type { GrantIssuer, WorkProtection } from '../../../protocol/protection.schema.ts'
+import type { RequestLogs } from '../../../protocol/request-logs.schema.ts'
 import type { WorkTraffic } from '../../../protocol/traffic.schema.ts'
 import type { RevisionSpec } from '../../engine.ts'
 import { listFolder, readJson, writeJson } from '../../system/files.ts'
@@ -25,6 +26,8 @@ type SavedDeployment = {
   custom_url: string | null
   /** Null: everyone may see it. Kept here, so that an agent without its control plane keeps it closed. */
   protection?: WorkProtection | null
+  /** The requests that become lines. Absent: none. */
+  request_logs?: RequestLogs | null
   /** The share of another revision than the routed one. */
   split?: WorkTraffic | null
   tenant_id?: string | undefined
@@ -74,7 +77,7 @@ export class DeploymentRecords {
   }
 
   save(
-    { deployment_id, name, tenant_id, custom_url, protection, host_labels = [] }: RevisionSpec,
+    { deployment_id, name, tenant_id, custom_url, protection, request_logs, host_labels = [] }: RevisionSpec,
     routed?: { revision_id: string; isWithoutWeb: boolean },
   ): void {
     const previous = this.read(deployment_id)
@@ -91,6 +94,7 @@ export class DeploymentRecords {
       // Only `protect` changes it: a slow step may know an older one.
       protection: (previous ? previous.protection : protection) ?? null,
       ...(previous?.split && { split: previous.split }),
+      request_logs: (previous ? previous.request_logs : request_logs) ?? null,
       tenant_id,
       custom_since: host === undefined ? undefined : isSame ? previous!.custom_since : Date.now(),
       // Usage counts from the first route, so that a deployment without any request becomes unused.
@@ -103,6 +107,14 @@ export class DeploymentRecords {
     const saved = this.read(deployment)
     if (!saved || JSON.stringify(saved.protection ?? null) === JSON.stringify(protection)) return false
     this.write(deployment, { ...saved, protection })
+    return true
+  }
+
+  /** False if nothing changed. */
+  logRequests(deployment: string, request_logs: RequestLogs | null): boolean {
+    const saved = this.read(deployment)
+    if (!saved || JSON.stringify(saved.request_logs ?? null) === JSON.stringify(request_logs)) return false
+    this.write(deployment, { ...saved, request_logs })
     return true
   }
 
@@ -190,6 +202,7 @@ export class DeploymentRecords {
       ...(split && { split }),
       ...(holds && { holds }),
       ...(access && { access }),
+      ...(saved.request_logs && { logs: saved.request_logs }),
     }
     const own = labelOf(saved.host)
     const ownRoute = (domain: string, hasPort: boolean): Route => ({

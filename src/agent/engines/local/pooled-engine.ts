@@ -5,6 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { describeIgnored, type FeatureName, featuresOf, listIgnored } from '../../../protocol/engine-features.ts'
 import { CLOSED_POLICY, describeRefusal, type ListenerPolicy } from '../../../protocol/listener-policy.ts'
 import type { GrantIssuer, WorkProtection } from '../../../protocol/protection.schema.ts'
+import type { RequestLogs } from '../../../protocol/request-logs.schema.ts'
 import type { ResourceSpec } from '../../../protocol/resources.schema.ts'
 import type { WorkTraffic } from '../../../protocol/traffic.schema.ts'
 import type { BucketStore } from '../../archive/bucket-store.ts'
@@ -41,6 +42,7 @@ import { Provisioner } from './provisioning.ts'
 import type { Replica } from './replica.ts'
 import { type HealthPolicy, ReplicaPool } from './replica-pool.ts'
 import { makeTemplates, RAISE_COPIES, type TypeMakers } from './replica-templates.ts'
+import type { RequestLines } from './request-log.ts'
 import { RestRecords } from './rest-records.ts'
 import { RevisionPools } from './revision-pools.ts'
 import { listUsage, type PoolOf } from './revision-usage.ts'
@@ -91,7 +93,7 @@ export abstract class PooledEngine implements Engine {
   readonly #pools = new Map<string, Map<string, RevisionPools>>()
   readonly #holds = new Map<string, Promise<void>>()
   readonly #grants: GrantTrust
-  /** The protection or the split of these has changed, and the router may not know it yet. */
+  /** The protection, the request log or the split of these has changed, and the router may not know it yet. */
   readonly #unapplied = new Set<string>()
   readonly #draining: Draining
   /** True once the next agent owns the router. */
@@ -113,6 +115,7 @@ export abstract class PooledEngine implements Engine {
       () => void this.#applyRoutes().catch(() => {}),
       id => void this.#moving.scaler.wake(id).catch(() => {}),
       renewal => this.events.renewAccess(renewal),
+      lines => this.#logRequests(lines),
     )
     this.#draining = new Draining({
       router: this.#router,
@@ -272,6 +275,16 @@ export abstract class PooledEngine implements Engine {
 
   async protect(deployment_id: string, protection: WorkProtection | null): Promise<void> {
     await this.#applyChange(deployment_id, this.#records.protect(deployment_id, protection))
+  }
+
+  async logRequests(deployment_id: string, logs: RequestLogs | null): Promise<void> {
+    await this.#applyChange(deployment_id, this.#records.logRequests(deployment_id, logs))
+  }
+
+  /** Not of a deployment that was removed meanwhile. */
+  #logRequests(all: RequestLines[]): void {
+    for (const { deployment_id, revision_id, lines } of all)
+      if (this.#pools.get(deployment_id)?.has(revision_id)) this.events.requests({ deployment_id, revision_id }, lines)
   }
 
   async split(deployment_id: string, split: WorkTraffic | null): Promise<void> {

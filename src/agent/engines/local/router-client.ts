@@ -15,6 +15,7 @@ import { readJson, writeJson } from '../../system/files.ts'
 import { endGroup, isAlive, type ProcessIdentity } from '../../system/processes.ts'
 import type { CountedRequests } from './request-counts.ts'
 import type { RequestLoad } from './request-loads.ts'
+import type { RequestLines } from './request-log.ts'
 import { type Route, type Target, targetKey } from './router.ts'
 import type { SplitCounts } from './split-counts.ts'
 
@@ -40,6 +41,10 @@ const ROUTER_CODE = [
   './router-main.ts',
   './router.ts',
   './router-headers.ts',
+  './trace-context.ts',
+  './request-log.ts',
+  './request-sample.ts',
+  '../../../protocol/router-trace.ts',
   './router-responses.ts',
   './answer-times.ts',
   './forwarding.ts',
@@ -88,6 +93,7 @@ export class RouterClient {
   readonly #onExit: () => void
   readonly #onWake: (deployment: string) => void
   readonly #renewAccess: (renewal: AccessRenewal) => Promise<boolean | null>
+  readonly #onRequests: (lines: RequestLines[]) => void
   #state: RouterState = { token: '' }
   /** The router before, until it has answered its requests. */
   #replaced: RouterState | undefined
@@ -97,7 +103,8 @@ export class RouterClient {
 
   /**
    * `first` is the port to try first if the router never ran. After `onExit`, `apply` starts another router. `onWake`
-   * gets the deployments that a request has to wake, `renewAccess` the grants of pages that stay open.
+   * gets the deployments that a request has to wake, `renewAccess` the grants of pages that stay open, `onRequests` the
+   * lines of requests.
    */
   constructor(
     file: string,
@@ -106,6 +113,7 @@ export class RouterClient {
     onExit = () => {},
     onWake = (_: string) => {},
     renewAccess: (renewal: AccessRenewal) => Promise<boolean | null> = async () => null,
+    onRequests = (_: RequestLines[]) => {},
   ) {
     this.#file = file
     this.#firstPort = first
@@ -114,6 +122,7 @@ export class RouterClient {
     this.#onExit = onExit
     this.#onWake = onWake
     this.#renewAccess = renewAccess
+    this.#onRequests = onRequests
   }
 
   get port(): number {
@@ -235,7 +244,8 @@ export class RouterClient {
     const life = http.get({ host: '127.0.0.1', port: control, path: '/life', headers, agent: false }, answer => {
       const lines = createInterface({ input: answer })
       lines.on('line', line => {
-        if (line.startsWith('{')) void this.#renew(JSON.parse(line) as AccessRenewal).catch(() => {})
+        if (line.startsWith('[')) this.#onRequests(JSON.parse(line) as RequestLines[])
+        else if (line.startsWith('{')) void this.#renew(JSON.parse(line) as AccessRenewal).catch(() => {})
         else this.#onWake(line)
       })
       // It ends with the router.

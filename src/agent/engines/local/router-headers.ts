@@ -1,7 +1,8 @@
-// Decides which headers of a request and an answer the router forwards, and which it sets itself. Pure.
+// Decides which headers of a request and an answer the router forwards, and which it sets itself.
 import type { IncomingMessage } from 'node:http'
 import { findHops, isTrustedProxy, type ProxyRange } from '../../../protocol/client-address.ts'
 import { FRAMING_HEADERS, HOP_BY_HOP } from '../../system/connection-headers.ts'
+import { TRACE_HEADERS, traceHeaders } from './trace-context.ts'
 
 /** Never forwarded: the router sets its own. `Proxy` becomes HTTP_PROXY in CGI programs. */
 const FORWARDING_HEADERS = new Set([
@@ -87,7 +88,12 @@ export const isWebSocket = ({ method, headers }: IncomingMessage): boolean =>
 /** True for headers that the router sets itself, or that are for this connection alone. */
 const isReplaced = remember(
   1_000,
-  known => HOP_BY_HOP.has(known) || FRAMING_HEADERS.has(known) || isForwarded(known) || known === BYPASS_HEADER,
+  known =>
+    HOP_BY_HOP.has(known) ||
+    FRAMING_HEADERS.has(known) ||
+    isForwarded(known) ||
+    TRACE_HEADERS.has(known) ||
+    known === BYPASS_HEADER,
 )
 
 /** The headers that the application receives, except for `Connection`. */
@@ -97,7 +103,7 @@ export function requestHeaders(req: IncomingMessage, proxies: ProxyRange[]): str
   const sent: string[] = []
   if (headers['transfer-encoding'] !== undefined) sent.push('Transfer-Encoding', 'chunked')
   else if (headers['content-length'] !== undefined) sent.push('Content-Length', headers['content-length'])
-  sent.push(...forwardingHeaders(req, proxies))
+  sent.push(...forwardingHeaders(req, proxies), ...traceHeaders(req))
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const [name, value] = [rawHeaders[i]!, rawHeaders[i + 1]!]
     // Pseudo-headers of HTTP/2 are set anew.
@@ -185,6 +191,10 @@ function readProxy({ headers, socket }: IncomingMessage, proxies: ProxyRange[]) 
     isProxied ? pattern.exec(headers[name]?.toString() ?? '')?.[0] : undefined
   return { hops, fromProxy }
 }
+
+/** The address of the client, as far as trusted proxies tell. */
+export const clientAddress = (req: IncomingMessage, proxies: ProxyRange[]): string =>
+  readProxy(req, proxies).hops[0] ?? ''
 
 /** The browser speaks TLS to a trusted proxy. */
 export const isSecure = (req: IncomingMessage, proxies: ProxyRange[]): boolean =>

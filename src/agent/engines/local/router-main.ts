@@ -10,6 +10,7 @@ import { createCertificateGate, type Pauses } from '../../public-proxy/certifica
 import { findDirection, hasCertificate } from '../../public-proxy/host-probes.ts'
 import { readJson, writeJson } from '../../system/files.ts'
 import { identityOf } from '../../system/processes.ts'
+import type { RequestLines } from './request-log.ts'
 import { createRouter, type Route } from './router.ts'
 import { certificatePath, type RouterState } from './router-client.ts'
 
@@ -37,12 +38,21 @@ const router = createRouter(
   token,
   deployment => announce([deployment]),
   renewal => announce([JSON.stringify(renewal)]),
+  sendRequestLines,
 )
+const MAX_UNREAD_BYTES = 4 * 1024 * 1024
 /** Connections of agents, which never end while this process lives. */
 const lives = new Set<http.ServerResponse>()
-/** One line for each deployment that a request has to wake, and a JSON line for each grant to renew. */
+/** One line for each deployment that a request has to wake, and a JSON object for each grant to renew. */
 function announce(lines: string[]): void {
   for (const life of lives) for (const line of lines) life.write(`${line}\n`)
+}
+/** To the newest agent alone: two would store each line twice. */
+function sendRequestLines(lines: RequestLines[]): boolean {
+  const life = [...lives].at(-1)
+  if (!life || life.writableLength > MAX_UNREAD_BYTES) return false
+  life.write(`${JSON.stringify(lines)}\n`)
+  return true
 }
 /** The least time for requests in flight after another router has taken over. */
 const HANDOVER_MS = 30_000
@@ -115,7 +125,8 @@ const control = http.createServer(async (req, res) => {
     res.writeHead(200).flushHeaders()
     lives.add(res)
     res.once('close', () => lives.delete(res))
-    return announce(router.waking())
+    announce(router.waking())
+    return router.sendWaitingLines()
   }
   if (req.method === 'PUT') {
     const routes = JSON.parse(await text(req)) as Route[]

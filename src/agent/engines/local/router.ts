@@ -4,6 +4,7 @@ import * as http from 'node:http'
 import { isIP, Socket } from 'node:net'
 import type { AccessRenewal } from '../../../protocol/access-renewals.schema.ts'
 import { parseRange } from '../../../protocol/client-address.ts'
+import type { RequestLogs } from '../../../protocol/request-logs.schema.ts'
 import type { RequestCounts } from '../../engine.ts'
 import { type EditHeaders, serveSite } from '../../site/serve-site.ts'
 import { type OpenSite, OpenSites } from '../../site/site-manifest.ts'
@@ -16,8 +17,17 @@ import { Outliers } from './outliers.ts'
 import { acceptHttp2, IDLE_MS } from './prior-knowledge.ts'
 import { CLIENT_GONE, type CountedRequests, countAnswer, countsKey, zeroCounts } from './request-counts.ts'
 import { RequestLoads } from './request-loads.ts'
+import { type RequestLines, RequestLog } from './request-log.ts'
 import { createRouteAccess, type RouteAccess } from './route-access.ts'
-import { isWebSocket, MAX_HEADERS, namedHost, privateHeaders, refusalStatus, requestHeaders } from './router-headers.ts'
+import {
+  clientAddress,
+  isWebSocket,
+  MAX_HEADERS,
+  namedHost,
+  privateHeaders,
+  refusalStatus,
+  requestHeaders,
+} from './router-headers.ts'
 import { isTurnOf, isWritten, respondAndClose, respondMoved, respondUnrouted } from './router-responses.ts'
 import type { ServerTarget } from './serving.ts'
 import { type Split, sidesOf } from './split.ts'
@@ -46,6 +56,8 @@ export type Route = {
   /** It sleeps: requests wait until it has targets. */
   holds?: boolean
   access?: RouteAccess
+  /** The requests that become lines. Absent: none. */
+  logs?: RequestLogs
   /** The revision of this host serves no more: where the newest one is. */
   moved_to?: string
 }
@@ -104,6 +116,7 @@ export function createRouter(
   accessKey = randomBytes(32).toString('hex'),
   onWake: (deployment: string) => void = () => {},
   askRenewal: (renewal: AccessRenewal) => void = () => {},
+  sendLines: (lines: RequestLines[]) => boolean = () => false,
 ) {
   const limits = { ...DEFAULT_ROUTER_LIMITS, ...limitOverrides }
   const proxies = trustedProxies.map(parseRange)
@@ -123,6 +136,7 @@ export function createRouter(
   const loads = new RequestLoads()
   const connections = new CopyConnections()
   const forwarding = new Forwarding({ limits, connections, pass, headersOf: req => requestHeaders(req, proxies) })
+  const requestLog = new RequestLog(sendLines, req => clientAddress(req, proxies))
   /** When each deployment last began or ended a request. */
   const lastRequests = new Map<string, number>()
   let rotation = 0
@@ -272,13 +286,22 @@ export function createRouter(
     const isClientGone = () => res.destroyed || res.socket!.destroyed
     const permits = (route: Route) => access.permits(req, route, path)
     const turn = new Turn(res)
+    const entry = requestLog.begin(res, host, path)
     const { choose, withCookie } = createChooser(req, proxies)
     const reached = await reach({ req, host, path, connect, prepare, isClientGone, permits, choose }, turn)
     waiting.endTurn(turn)
-    if (typeof reached === 'string') return void respondUnrouted(res, reached, host)
-    if ('refusedBy' in reached) return void (await access.answer(req, res, reached.refusedBy, path))
+    if (typeof reached === 'string') {
+      const route = find(host, path)
+      if (route) requestLog.follow(entry, req, res, route)
+      return void respondUnrouted(res, reached, host)
+    }
+    if ('refusedBy' in reached) {
+      requestLog.follow(entry, req, res, reached.refusedBy)
+      return void (await access.answer(req, res, reached.refusedBy, path))
+    }
     if ('moved_to' in reached) return void respondMoved(res, reached.moved_to)
     const { answerer, release, since, target } = reached
+    requestLog.follow(entry, req, res, reached.route, target.copy)
     const renewed = access.renewedCookie(req)
     const isPrivate = reached.route.access !== undefined
     const edit = (headers: string[]) => withCookie(isPrivate ? [...privateHeaders(headers), ...renewed] : headers)
@@ -287,6 +310,7 @@ export function createRouter(
     const recordAnswer = (status: number) => {
       if (isRecorded) return
       isRecorded = true
+      if (status !== CLIENT_GONE) requestLog.answered(entry, status)
       const ms = performance.now() - since
       if (counted) countAnswer(counted, status, ms)
       countSplit(reached.route, req, status, ms)
@@ -418,6 +442,7 @@ export function createRouter(
       const served = new Set(routes.map(({ of }) => of))
       for (const of of lastRequests.keys()) if (!served.has(of)) lastRequests.delete(of)
       loads.keepOnly(served)
+      requestLog.keepOnly(served)
       for (const route of sides) {
         const key = revisionKey(route)
         if (key) routedAt.set(key, Number.POSITIVE_INFINITY)
@@ -433,6 +458,8 @@ export function createRouter(
       for (const key of routedAt.keys()) if (isForgotten(key)) routedAt.delete(key)
       return { copies: Object.fromEntries(counts), unreached: Object.fromEntries(unreached) }
     },
+    /** An agent takes the lines that waited. */
+    sendWaitingLines: () => requestLog.flush(),
     lastRequests: () => Object.fromEntries(lastRequests),
     /** The deployments for whose next copy a request waits. */
     waking: () => held.deployments(),

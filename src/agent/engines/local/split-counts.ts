@@ -4,6 +4,7 @@ import { bucketOf, ROLLOUT_BOUNDS_MS } from '../../../protocol/latency-histogram
 import type { FailingRequest } from '../../../protocol/rollout.schema.ts'
 import type { SplitTotals } from '../../engine.ts'
 import { CLIENT_GONE } from './request-counts.ts'
+import { traceOf } from './trace-context.ts'
 
 /** Totals since the router started. */
 export type SplitCounts = Omit<SplitTotals, 'restarts'>
@@ -12,7 +13,6 @@ const MOST = 20
 const MAX_PATH = 500
 /** The slowest of a step are no older than this. */
 const SLOW_MS = 10 * 60_000
-const TRACE_PARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/
 
 const noCounts = (): SplitCounts => ({ revisions: {}, failing: [], slow: [] })
 
@@ -72,13 +72,12 @@ function keepSlow(counts: SplitCounts, request: FailingRequest): void {
 }
 
 function describe(req: IncomingMessage, status: number, ms: number): FailingRequest {
-  const [, trace_id = null] = TRACE_PARENT.exec(req.headers.traceparent?.toString() ?? '') ?? []
   return {
     at: new Date().toISOString(),
     method: req.method!.slice(0, 20),
     path: req.url!.split('?')[0]!.slice(0, MAX_PATH),
     status,
     ms: Math.round(ms * 10) / 10,
-    trace_id,
+    trace_id: traceOf(req).trace_id,
   }
 }

@@ -1,6 +1,7 @@
 // Places spans in their traces, as far as one request knows. A span names its parent alone, and the parent may come
 // later and in another request: until then, the run hangs under the root of its trace.
 
+import { routerSpanOf } from '../../../protocol/router-trace.ts'
 import type { SpanPlace } from '../../store/store.ts'
 import { readPlace } from '../dotted-order.ts'
 import type { AttributeReader } from './attribute-reader.ts'
@@ -32,7 +33,8 @@ export function readLinks(span: Span, attributes: AttributeReader): LooseSpan {
   const isOfClient = attributes.isTrue('langsmith.traceable')
   // The client's own note.
   attributes.value('langsmith.traceable_parent_otel_span_id')
-  const hasParent = /[^0]/.test(span.parent_span_id)
+  const isBelowRouter = span.parent_span_id === routerSpanOf(span.trace_id)
+  const hasParent = !isBelowRouter && /[^0]/.test(span.parent_span_id)
   const key = uuidOfSpan(span.span_id)
   const expected_root = givenTrace ?? uuidOfTrace(span.trace_id)
   // The root has the id of its trace, in traces with ids of 64 bits.

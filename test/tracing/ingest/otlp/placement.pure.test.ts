@@ -56,6 +56,12 @@ describe('a span', () => {
     expect(dotted_order).toBe(`${timeOf(3)}${ROOT}.${timeOf(3)}${idOf(3)}`)
   })
 
+  it('is the root of a trace that a router has started, whose own span never comes', () => {
+    const first = { ...spanOf(1, null), parent_span_id: TRACE.slice(0, 16) }
+    expect(ordersOf(first, spanOf(2, 1))).toEqual([root, `${root}.${timeOf(2)}${idOf(2)}`])
+    expect(place(first)[0]).toMatchObject({ id: ROOT, trace_id: ROOT, parent_run_id: undefined })
+  })
+
   it('begins a trace of its own, if a client marks it as the root within the trace of a server', () => {
     const marked = { 'langsmith.is_root': true }
     const orders = ordersOf(spanOf(2, 1, marked), spanOf(3, 2), spanOf(4, 1, marked), spanOf(5, null, marked))
