@@ -39,6 +39,7 @@ const RUNNING = [
   'docs/observe/feedback',
   'docs/observe/trace-retention',
   'docs/observe/metrics',
+  'docs/observe/requests',
   'docs/start/sign-in',
   'docs/reference/limits',
   'docs/deploy/oauth',

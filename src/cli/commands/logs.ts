@@ -12,6 +12,7 @@ export const declaration: Declaration = {
     command
       .option('-f, --follow', 'go on with lines as they arrive')
       .option('--build', 'only lines of builds')
+      .option('--requests', 'only requests, with their status and time')
       .option('--revision <revision>', 'only lines of this revision, by number or id')
       .option('--level <level>', 'only lines of this level or above')
       .option('--process <process>', 'only lines of this process type, such as web or worker')
@@ -23,6 +24,7 @@ export const declaration: Declaration = {
 type Flags = {
   follow?: boolean
   build?: boolean
+  requests?: boolean
   revision?: string
   level?: string
   process?: string
@@ -37,11 +39,13 @@ const PAGE_LINES = 1000
 
 export async function run(session: Session, options: Flags, [name]: [string?]): Promise<void> {
   const { client, out, signal } = session
+  if (options.build && options.requests) throw usageError('--build and --requests exclude each other.')
   const start = parseStart(options)
   const deployment = await findDeployment(session, name)
   const revision = options.revision && (await findRevision(session, deployment, options.revision)).id
   const filters = {
     ...(options.build && { kind: 'build' as const }),
+    ...(options.requests && { kind: 'request' as const }),
     ...(revision && { revision_id: revision }),
     ...(options.level && { level: options.level.toUpperCase() as 'INFO' }),
     ...(options.process && { process: options.process }),

@@ -19,6 +19,7 @@ const LOADERS: [path: string, load: () => Promise<Module<ScreenProps<never>>>][]
   ['/queue', () => import('./queue/queue.tsx')],
   ['/deployments/:deployment/logs', () => import('./logs/page.tsx')],
   ['/deployments/:deployment/traces', () => import('./traces/deployment-traces.tsx')],
+  ['/deployments/:deployment/requests', () => import('./deployments/requests.tsx')],
   ['/deployments/:deployment/metrics', () => import('./deployments/metrics.tsx')],
   ['/deployments/:deployment', () => import('./deployments/deployment.tsx')],
   ['/deployments/:deployment/jobs', () => import('./jobs/deployment-jobs.tsx')],

@@ -30,6 +30,7 @@ const SETTINGS = ['audit', 'members', 'roles', 'keys', 'settings', 'account', 'n
 const TABS = [
   '',
   '/logs',
+  '/requests',
   '/metrics',
   '/traces',
   '/history',

@@ -27,6 +27,7 @@ type TabPath = (typeof TABS)[number]['path']
 const TABS = [
   { path: '', label: 'Overview', keys: 'u' },
   { path: '/logs', label: 'Logs', keys: 'l' },
+  { path: '/requests', label: 'Requests', keys: 'q' },
   { path: '/metrics', label: 'Metrics', keys: 'm' },
   { path: '/jobs', label: 'Jobs', keys: 'b' },
   { path: '/graphs', label: 'Graphs', keys: 'w' },
