@@ -231,6 +231,10 @@ create trigger enforce_quota
   referencing new table as added
   for each statement execute function enforce_quota('tenant_id', '100', 'true', 'webhooks');
 create trigger enforce_quota
+  after insert on channels
+  referencing new table as added
+  for each statement execute function enforce_quota('tenant_id', '200', 'true', 'channels');
+create trigger enforce_quota
   after insert on schedules
   referencing new table as added
   for each statement execute function enforce_quota('tenant_id', '1000', 'true', 'schedules');

@@ -156,3 +156,40 @@ create policy admitted on webhook_deliveries as restrictive to slipway_limited
 grant select, update (
     state, attempts, next_attempt_at, attempted_at, request_headers, answer_status, answer_body, duration_ms, error
   ) on webhook_deliveries to slipway_app;
+
+-- ------------------------------------------------------------ channels
+-- A person's own channel is seen by the person alone.
+create policy own on channels to slipway_app
+  using (
+    tenant_id = current_tenant()
+    and (member_id is null or member_id = (select actor_member()))
+  )
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and (member_id is null or member_id = (select actor_member()))
+    and is_own_rule(run_rule_id)
+  );
+-- An agent sees which of the workspaces that it serves are told of deployments: its reports are told at once.
+create policy served on channels for select to slipway_agent
+  using (
+    exists (
+      select from deployments d
+      where d.tenant_id = channels.tenant_id
+        and d.listener_id = current_listener()
+    )
+  );
+grant select (tenant_id, enabled, deploys) on channels to slipway_agent;
+grant select, insert, delete, update (
+    name, config, credentials, deploys, is_default, enabled, confirmed_at, confirmation_hash,
+    confirmation_expires_at, unsubscribe_hash, "position", failing_since, disabled_reason, disabled_at, throttled,
+    next_send_at, attempted_at, last_error, version, created_at, updated_at
+  ) on channels to slipway_app;
+
+-- ------------------------------------------------------------ notices
+create policy own on notices for select to slipway_app
+  using (
+    tenant_id = current_tenant()
+    and exists (select from channels c where c.id = notices.channel_id)
+  );
+grant select on notices to slipway_app;

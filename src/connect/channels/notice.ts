@@ -8,7 +8,7 @@ export const NoticeContent = z.object({
   title: boundedText(300).min(1),
   summary: boundedText(4000),
   severity: z.enum(severities),
-  /** A path of this control plane, such as `/ui/deployments/…`. */
+  /** A path of this control plane, such as `/ui/{workspace}/deployments/{deployment}`. */
   url: boundedText(1000).regex(/^\/[^/\\]/),
   facts: arrayOf(z.object({ name: boundedText(100), value: boundedText(500) }), 20),
   /** The last lines of the log. */
