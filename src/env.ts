@@ -289,8 +289,27 @@ const Oidc = z.object({
   ),
 })
 
+const SMTP_URL_ERROR =
+  'must be the address of a mail server, such as smtps://user:password@mail.example.com or smtp://mail.example.com:587'
+const SMTP_FROM_ERROR = 'must be the sender of e-mails, such as alerts@example.com or Slipway <alerts@example.com>'
+
+const Smtp = z.object({
+  SMTP_URL: z
+    .string({ error: SMTP_URL_ERROR })
+    .refine(text => /^smtps?:\/\/[^/?#\s]+\/?$/.test(text) && URL.canParse(text) && new URL(text).hostname !== '', {
+      error: SMTP_URL_ERROR,
+    }),
+  SMTP_FROM: z.string({ error: SMTP_FROM_ERROR }).transform((text, check): MailSender => {
+    const [, name = '', address = ''] = /^([^<>"\r\n]{0,100})<([^<>\s]+)>$/.exec(text.trim()) ?? ['', '', text.trim()]
+    if (z.email().safeParse(address).success) return { name: name.trim(), address }
+    check.addIssue(SMTP_FROM_ERROR)
+    return z.NEVER
+  }),
+  EMAILS_PER_HOUR: wholeNumber(1_000_000, 'must be a whole number up to 1000000').default(300),
+})
+
 /** Either all required settings of a group are set, or none. */
-const SETTING_GROUPS = [S3, Registry, GitHub, Oidc]
+const SETTING_GROUPS = [S3, Registry, GitHub, Oidc, Smtp]
 
 export const SETTINGS = [Settings, ...SETTING_GROUPS].flatMap(({ shape }) => Object.keys(shape))
 
@@ -352,6 +371,10 @@ export type OidcSettings = {
   groupsClaim: string
   groupRoles: [group: string, role: string][]
 }
+
+export type MailSender = { name: string; address: string }
+/** `perHour` is the limit of each workspace. */
+export type SmtpSettings = { url: string; from: MailSender; perHour: number }
 
 /** A private Ed25519 key, and the name that its operator has given to it. */
 type SigningSeed = { seed: Uint8Array; kid?: string | undefined }
@@ -437,6 +460,8 @@ export type Config = {
   github: GitHubApp | undefined
   /** Without it, people sign in with links and keys only. */
   oidc: OidcSettings | undefined
+  /** Without it, channels send no e-mails. */
+  smtp: SmtpSettings | undefined
   /** Required to read /metrics. Without it the path does not exist. */
   metricsToken: string | undefined
   instanceAdmins: string[]
@@ -490,7 +515,7 @@ function parseSettings<S extends z.ZodType>(schema: S, env: Record<string, unkno
 }
 
 type GroupSettings = Partial<
-  z.output<typeof S3> & z.output<typeof Registry> & z.output<typeof GitHub> & z.output<typeof Oidc>
+  z.output<typeof S3> & z.output<typeof Registry> & z.output<typeof GitHub> & z.output<typeof Oidc> & z.output<typeof Smtp>
 >
 
 /** Parses all groups together, so that one error names every invalid setting. */
@@ -548,6 +573,15 @@ const toOidcSettings = (settings: GroupSettings): OidcSettings | undefined =>
         groupRoles: settings.OIDC_GROUP_ROLES!,
       }
 
+const toSmtpSettings = (settings: GroupSettings): SmtpSettings | undefined =>
+  settings.SMTP_URL === undefined
+    ? undefined
+    : { url: settings.SMTP_URL, from: settings.SMTP_FROM!, perHour: settings.EMAILS_PER_HOUR! }
+
+/** Undefined if none of its settings is set. */
+export const readSmtpSettings = (env: Record<string, unknown>): SmtpSettings | undefined =>
+  Object.keys(Smtp.shape).some(name => env[name]) ? toSmtpSettings(parseSettings(Smtp, env)) : undefined
+
 const SINGLE_LOGIN_NOTICE =
   'DATABASE_SYSTEM_URL is not set, so requests use a login with access to all workspaces. ' +
   'Run `npm run db:logins` and set both addresses that it prints.'
@@ -603,6 +637,7 @@ export function readConfig(env: Record<string, unknown>): Config {
     registry: toRegistrySettings(settings),
     github: toGitHubApp(settings),
     oidc: toOidcSettings(settings),
+    smtp: toSmtpSettings(settings),
     metricsToken: settings.METRICS_TOKEN,
     instanceAdmins: [...new Set([...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS])],
     notices,

@@ -140,6 +140,32 @@ export type Socket = {
   onClose(end: () => void): void
 }
 
+/** An e-mail of one recipient. Texts are encoded by the sender, so none can become a header. */
+export type Mail = {
+  to: string
+  subject: string
+  text: string
+  html: string
+  /** With angle brackets. */
+  messageId: string
+  references: string[]
+  /** The link that ends these e-mails, for the button of a mail client. */
+  unsubscribeUrl: string
+  pictures: { id: string; bytes: Uint8Array }[]
+}
+
+/** The mail server did not take an e-mail. */
+export class MailError extends Error {
+  readonly status: number | null
+  /** No later attempt can succeed. */
+  readonly isFinal: boolean
+  constructor(status: number | null, isFinal: boolean, cause: unknown) {
+    super(status === null ? 'the mail server did not answer' : `the mail server answered ${status}`, { cause })
+    this.status = status
+    this.isFinal = isFinal
+  }
+}
+
 /** Limits of tunnels, in milliseconds. */
 export type TunnelLimits = {
   /** Without bytes in either direction. */
@@ -168,6 +194,8 @@ export type Platform = {
   clientAddress: (request: RequestHead) => string | undefined
   /** Only kernel/http/guarded-fetch.ts calls it. It connects to public addresses only, so that no name leads inside. */
   foreignFetch: typeof fetch
+  /** Undefined without `SMTP_URL`, and on a host that opens no connections to mail servers. Rejects with `MailError`. */
+  sendMail?: ((mail: Mail) => Promise<void>) | undefined
   /** For models, whose addresses may be private if a setting allows it. By default `foreignFetch` calls them. */
   modelFetch?: typeof fetch | undefined
   /** By default the resolver of `node:dns`. Rejects with its codes. */

@@ -18,6 +18,7 @@ import { createFolderStorage } from './folder-storage.ts'
 import { addPendingWork } from './pending-work.ts'
 import { createPinnedFetch } from './pinned-fetch.ts'
 import { readProcessMetrics } from './process-metrics.ts'
+import { createMailSender } from './smtp.ts'
 import { createRelay } from './sockets.ts'
 
 const STREAMS: StreamLimits = {
@@ -48,6 +49,7 @@ export function createServerPlatform(
     clientAddress: createAddressReader(readTrustedProxies(env, isRange), readPeer),
     foreignFetch: createPinnedFetch(config),
     modelFetch: config.modelPrivateAddresses ? createPinnedFetch({ ...config, allowPrivate: true }) : undefined,
+    sendMail: config.smtp && createMailSender(config.smtp),
     log: line => console.log(JSON.stringify(line)),
     exchangeMs: EXCHANGE_MS,
     relay: createRelay(readRelayUrl(env)),

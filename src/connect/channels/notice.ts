@@ -22,6 +22,8 @@ export const NoticeContent = z.object({
       threshold: z.number().optional(),
     })
     .optional(),
+  /** Set once a person has taken the incident on. */
+  acknowledged_by: boundedText(300).optional(),
   started_at: Instant,
   ended_at: Instant.optional(),
 })

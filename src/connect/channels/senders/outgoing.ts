@@ -64,6 +64,7 @@ export const pageUrl = ({ config }: SendServices, { url }: Pick<NoticeContent, '
 
 export const stateOf = ({ phase, content }: Pick<OutgoingNotice, 'phase' | 'content'>): string => {
   if (phase === 'close') return 'Resolved'
+  if (content.acknowledged_by !== undefined) return 'Acknowledged'
   return content.severity.replace(/^./, first => first.toUpperCase())
 }
 

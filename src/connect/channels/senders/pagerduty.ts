@@ -25,6 +25,7 @@ export function buildPagerDutyEvent(services: SendServices, channel: OutgoingCha
   const { content, phase, thread } = notice
   const identity = { routing_key: channel.credentials.routing_key, dedup_key: dedupKey(channel, thread) }
   if (phase === 'close') return JSON.stringify({ ...identity, event_action: 'resolve' })
+  if (content.acknowledged_by !== undefined) return JSON.stringify({ ...identity, event_action: 'acknowledge' })
   const link = pageUrl(services, content)
   const facts = Object.fromEntries(content.facts.map(({ name, value }) => [name, value]))
   return JSON.stringify({
