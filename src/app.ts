@@ -71,6 +71,7 @@ export const slices = {
   '/v2/admin/fleet /v2/admin/installation /orgs/current/usage': () => import('./monitoring/fleet.routes.ts'),
   '/v2/events': () => import('./people/events/routes.ts'),
   '/v2/webhooks /.well-known/webhook-keys': () => import('./connect/webhooks/routes.ts'),
+  '/v2/channels /channel-links': () => import('./connect/channels/routes.ts'),
   '/info /runs': () => import('./tracing/ingest/ingestion.routes.ts'),
   '/sessions': () => import('./tracing/projects/projects.routes.ts'),
   '/feedback /feedback-configs': () => import('./tracing/feedback/feedback.routes.ts'),
@@ -189,6 +190,7 @@ export function createApp(config: Config, runtime: Platform) {
     traces: withWarnings(config.clickHouse ? clickHouseTraceStore(config.clickHouse) : postgresTraceStore),
     onSweep: counters.countSwept,
     deliverEvents: async tenant => (await loadDeliverer())(tenant),
+    deliverNotices: async tenant => (await loadNoticeDeliverer())(tenant),
     notifyGitHosts: async ids =>
       (await import('./hosting/previews/git-host-notifier.ts')).notifyGitHosts(services, ids),
     compareRepository: async id => (await import('./hosting/pushes/look-now.ts')).compareNow(services, id),
@@ -198,7 +200,14 @@ export function createApp(config: Config, runtime: Platform) {
   }
   const loadDeliverer = loadOnce(async () => {
     const { createEventDeliverer } = await import('./connect/webhooks/delivery-worker.ts')
-    return createEventDeliverer(services)
+    const deliver = createEventDeliverer(services)
+    return async (tenant: string) => {
+      await Promise.all([deliver(tenant), services.deliverNotices!(tenant)])
+    }
+  })
+  const loadNoticeDeliverer = loadOnce(async () => {
+    const { createNoticeDeliverer } = await import('./connect/channels/notice-worker.ts')
+    return createNoticeDeliverer(services)
   })
   const loadHandler = loadOnce(async () => {
     const { createHandler } = await import('./kernel/http/serve-routes.ts')

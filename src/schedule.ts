@@ -21,6 +21,7 @@ export const createSweeps = (services: Services) => ({
   installs: async () => (await import('./hosting/git-hosts/sweep.ts')).sweepInstalls(services),
   oauth_providers: async () => (await import('./connect/oauth/sweep.ts')).sweepProviders(services),
   webhooks: async () => (await import('./connect/webhooks/sweep.ts')).sweepWebhooks(services),
+  channels: async () => (await import('./connect/channels/sweep.ts')).sweepChannels(services),
   rules: async () => (await import('./tracing/rules/sweep.ts')).sweepRules(services),
   insights: async () => (await import('./tracing/insights/sweep.ts')).sweepInsights(services),
   traces: () => services.traces.expire(services),

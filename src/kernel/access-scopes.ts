@@ -51,6 +51,9 @@ const scopes: Record<Permission, Scope> = {
   'webhooks:read': 'events',
   // A webhook sends the events of every resource to its URL.
   'webhooks:manage': 'everything',
+  // Notices have no tags, so a channel tells of every resource.
+  'channels:read': 'everything',
+  'channels:manage': 'everything',
   'integrations:manage': 'nothing',
   'tokens:use': 'nothing',
   'projects:read': [projects],

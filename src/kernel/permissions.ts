@@ -47,6 +47,8 @@ export const permissions = {
   'events:read': 'workspace',
   'webhooks:read': 'workspace',
   'webhooks:manage': 'workspace',
+  'channels:read': 'workspace',
+  'channels:manage': 'workspace',
   'integrations:manage': 'workspace',
   'tokens:use': 'workspace',
   'projects:read': 'workspace',

@@ -33,6 +33,8 @@ const SHOWN: Partial<Record<Permission, (keyof typeof SHOWN_TYPES)[]>> = {
   'audit-logs:read': [],
   'fleet-admin:read': [],
   'webhooks:manage': [],
+  'channels:read': [],
+  'channels:manage': [],
   'deployments:read': ['deployments'],
   'deployments:update': ['deployments'],
   'deployments:delete': ['deployments'],
@@ -72,7 +74,13 @@ const SHOWN: Partial<Record<Permission, (keyof typeof SHOWN_TYPES)[]>> = {
   'rules:delete': ['runs', 'datasets', 'queues'],
 }
 /** These send what no policy could filter, so all rules about reading count. */
-const SHOW_EVERYTHING: Permission[] = ['audit-logs:read', 'fleet-admin:read', 'webhooks:manage']
+const SHOW_EVERYTHING: Permission[] = [
+  'audit-logs:read',
+  'fleet-admin:read',
+  'webhooks:manage',
+  'channels:read',
+  'channels:manage',
+]
 const READINGS: Permission[] = [
   'deployments:read',
   'projects:read',

@@ -60,7 +60,7 @@ const claimNotice = (channel: string): SQL<Row> => sql<Row>`
   with c as (
     select *
     from channels
-    where id = ${channel}::uuid and enabled and next_send_at <= clock()
+    where id = ${channel}::uuid and enabled and confirmed_at is not null and next_send_at <= clock()
     for update
   ),
   due as (
@@ -218,6 +218,7 @@ const listDue = (condition: SQL): SQL<Row> => sql<Row>`
   select c.id, c.tenant_id
   from channels c
   where c.enabled
+    and c.confirmed_at is not null
     and c.next_send_at <= clock()
     and ${condition}
     and (

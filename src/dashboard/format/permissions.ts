@@ -57,6 +57,8 @@ const SENTENCES: Record<Permission, [group: Group, sentence: string]> = {
   'integrations:manage': ['Connections', 'Connect git hosts and disconnect them'],
   'webhooks:read': ['Connections', 'See webhooks and their deliveries'],
   'webhooks:manage': ['Connections', 'Create, change and delete webhooks, and send deliveries again'],
+  'channels:read': ['Connections', 'See channels and their notices, and have a channel of one’s own'],
+  'channels:manage': ['Connections', 'Create, change, test and delete channels'],
   'models:read': ['Connections', 'See model configurations, usage and budgets'],
   'models:invoke': ['Connections', 'Call models'],
   'workspaces:manage-model-configs': ['Connections', 'Create and change model configurations and budgets'],

@@ -25,6 +25,7 @@ export const TABLE_BOUNDS: Record<string, TableBound> = {
   ),
   attempt_windows: expires('one for each key, for a day', 'audit_log'),
   audit_attempts: expires('30 a minute and key, for AUDIT_RETENTION_DAYS', 'audit_log'),
+  channels: quota('200 for each workspace'),
   commit_statuses: expires('7 days', 'commit_statuses'),
   comparative_experiments: quota('1,000 for each dataset'),
   custom_hosts: perRow('one for each deployment with a custom URL'),

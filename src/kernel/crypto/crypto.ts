@@ -64,6 +64,12 @@ export const { create: newAuthorizationCode, looksValid: looksLikeAuthorizationC
   43,
   /^sla_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/,
 )
+/** The token of a link in an e-mail of a channel. */
+export const { create: newChannelToken, looksValid: looksLikeChannelToken } = createTokenKind(
+  'sln',
+  43,
+  /^sln_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/,
+)
 /** The secret of a share link, or of a machine, which passes the protection of a deployment. */
 export const { create: newBypassToken } = createTokenKind('slb', 43, /^slb_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/)
 /** The first 22 characters stay the same when a client replaces its token; the rest is a token as above. */

@@ -1,5 +1,6 @@
 // The closed set of error codes. Each has a status, a title, a sentence for the problem and one for the remedy.
 
+import { channelsCodes } from '../../connect/channels/codes.ts'
 import { modelsCodes } from '../../connect/models/codes.ts'
 import { oauthCodes } from '../../connect/oauth/codes.ts'
 import { webhooksCodes } from '../../connect/webhooks/codes.ts'
@@ -41,6 +42,7 @@ const CODES = {
   ...listenersCodes,
   ...oauthCodes,
   ...webhooksCodes,
+  ...channelsCodes,
   ...signInCodes,
   ...auditCodes,
   ...authorizationServerCodes,

@@ -14,8 +14,10 @@ import { type Permission, permissions } from '../permissions.ts'
  * @public
  */
 export interface Ports {
-  /** Sends the events of a workspace to its webhooks. */
+  /** Sends the events of a workspace to its webhooks, and to channels that tell of deployments. */
   deliverEvents?: (tenant: string) => Promise<void>
+  /** Sends the notices of a workspace that are due to its channels. */
+  deliverNotices?: (tenant: string) => Promise<void>
   /** Tells git hosts how the latest commits of these deployments get on. */
   notifyGitHosts?: (deployment_ids: string[]) => Promise<void>
   /** Compares the repository of a deployment with what is deployed from it. */

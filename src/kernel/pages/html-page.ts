@@ -73,14 +73,14 @@ export const ICON =
 
 const SCRIPT_POLICY = ["script-src 'self'", "connect-src 'self'"]
 
-const createPolicy = async (more: string[] = []): Promise<string> => {
+const createPolicy = async (more: string[] = [], formAction = "form-action 'none'"): Promise<string> => {
   const hash = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(STYLE))
   return [
     "default-src 'none'",
     ...more,
     `style-src 'sha256-${Buffer.from(hash).toString('base64')}'`,
     "base-uri 'none'",
-    "form-action 'none'",
+    formAction,
     "frame-ancestors 'none'",
   ].join('; ')
 }
@@ -117,6 +117,15 @@ export function renderPage(title: string, sentences: string[], link?: PageLink):
   if (link) paragraphs.push(`<p><a href="${escapeHtml(link.href)}">${escapeHtml(link.text)}</a></p>`)
   return renderHtml(title, paragraphs.join('\n'))
 }
+
+/** `content` is HTML. */
+export const renderContentPage = (title: string, content: string): string => renderHtml(title, content)
+
+/** For pages whose form is sent to this installation. */
+export const formPageHeaders = async (): Promise<Record<string, string>> => ({
+  ...(await pageHeaders()),
+  'Content-Security-Policy': await createPolicy([], "form-action 'self'"),
+})
 
 /** `content` is HTML, and `script` the path of a module. */
 export const renderScriptPage = (title: string, content: string, script: string): string =>
